@@ -133,7 +133,8 @@ class ArrayData:
             for name, value in self.baseline_quality().items()
             if math.isfinite(value)
         )
-        yield f"{self.name}: without a model, by {self.baseline.name}: {answers}"
+        if answers:
+            yield f"{self.name}: without a model, by {self.baseline.name}: {answers}"
 
     def limited(self, count: int) -> ArrayData:
         """At most `count` samples to train on, and as large a part of those to validate with; drawn evenly, in order."""

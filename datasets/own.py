@@ -120,6 +120,9 @@ def prepare(source: Source, options: DataOptions) -> OwnData:
         **kind.facts,
     }
     unit = _unit(fields)
+    if options.loss == "mean_output":
+        field, arrays[field.name] = kind.as_input()
+        fields.append(field)
     tasks = tuple(dataclasses.replace(task, inputs=tuple(fields), unit=unit) for task in kind.tasks)
     return OwnData(source.name, tasks, arrays, kind.values, facts, pixels)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Sequence
 
 import numpy as np
@@ -26,7 +27,8 @@ class Target:
         normalize: str,
     ) -> None:
         """arrays: of both parts. loss: that the user names, None for the one that the values suggest."""
-        self._source, self._names, self._loss, self._normalize = source, names, loss, normalize
+        self._source, self._names, self._normalize = source, names, normalize
+        self._loss = loss = None if loss == "mean_output" else loss
         self.facts: dict[str, Any] = {}
         train, held = arrays
         if train.dtype.kind == "O":
@@ -47,6 +49,19 @@ class Target:
             self._yes_or_no(train, held)
         else:
             self._labels(train.reshape(len(train)), held.reshape(len(held)))
+
+    def as_input(self) -> tuple[Field, tuple[np.ndarray, np.ndarray]]:
+        """The target as the last input of a network that computes the losses itself, which has no other."""
+        task, (train, held) = self.tasks[-1], self.values
+        field, dtype = dataclasses.replace(task.target, name="target"), "float32"
+        if task.target.dtype == "int64":
+            if min(train.min(), held.min()) < 0:
+                raise DataError(f"{self._source.where}: a loss function of your own gets labels from 0 on, not -1")
+            dtype = "int32"
+            field = Field("target", task.target.shape, dtype, len(self.facts["classes"]))
+        self.tasks = [Task((), Field("loss", (1,)), 1, "mean_output")]
+        self.values = np.zeros((len(train), 1), np.float32), np.zeros((len(held), 1), np.float32)
+        return field, (train.astype(dtype), held.astype(dtype))
 
     def _is_of_classes(self, train: np.ndarray, held: np.ndarray) -> bool:
         if train.ndim == 2 and train.shape[1] > 1:
@@ -134,6 +149,8 @@ def is_text(array: np.ndarray) -> bool:
 
 def baseline_of(task: Task, train: np.ndarray, count: int) -> Baseline:
     """What needs no model: the most frequent label, or the mean of the training part."""
+    if task.loss == "mean_output":
+        return Baseline("", np.zeros((count, 1), np.float32))
     if task.loss == "cross_entropy":
         return Baseline("majority class", majority_outputs(train, count, task.outputs))
     if task.loss == "mse":

@@ -221,7 +221,7 @@ def prepare(request: Request, watcher: Watcher, executor: Executor | None = None
         models,
         request.device,
         own or request.dataset,
-        request.settings,
+        request.cell_settings,
         limit=request.limit,
         classes=request.classes,
         on_bad_image=request.on_bad_image,
@@ -247,7 +247,7 @@ def with_own(request: Request, tracer: Tracer) -> tuple[OwnData | None, Any, lis
     """Return the user's own data, None where a request has none, the names of its models, and those it imports for them."""
     own = own_data(request.dataset, *request.data_options(), are_own(request.models))
     tasks, size = own.tasks if own else (), request.settings.get("image_size")
-    return own, *resolve(request.models, size, request.weights, tracer, tasks, request.model_output)
+    return own, *resolve(request.models, size, request.weights, tracer, tasks, request.model_output, request.own_loss)
 
 
 def _loaded(folder: Path, watcher: Watcher) -> Comparison:

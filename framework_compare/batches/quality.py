@@ -59,6 +59,8 @@ def evaluate(
 def loss(name: str, outputs: np.ndarray, target: np.ndarray) -> float:
     """Mean loss by its name in graph.LOSSES: over samples, or over tokens whose target is not -1."""
     outputs = outputs.astype(np.float64)
+    if name == "mean_output":
+        return float(np.mean(outputs))
     if name == "mse":
         return float(np.mean((outputs - target) ** 2))
     if name == "binary_cross_entropy":

@@ -12,7 +12,15 @@ from framework_compare import registry
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.graph import Graph, Task, initial_weights, weights_size
 from framework_compare.graph.imported_model import FROM_FILE, SEEDED, STARTS, ImportedModel
-from framework_compare.importing.sources import FORMS, MODULE_FILE, ZOOS, is_keras_model, is_module, source_of
+from framework_compare.importing.sources import (
+    FORMS,
+    MODULE_FILE,
+    ZOOS,
+    is_keras_model,
+    is_module,
+    loss_function,
+    source_of,
+)
 from framework_compare.importing.tracing import Asked, Traced, Tracer, trace_in_hand, trace_keras
 from framework_compare.plan.planning import Models
 from framework_compare.plan.settings import DEFAULTS
@@ -25,19 +33,22 @@ def resolve(
     tracer: Tracer = Tracer(),
     tasks: Sequence[Task] = (),
     output: str | None = None,
+    loss: str | None = None,
 ) -> tuple[Any, list[ImportedModel]]:
     """Names for `planning.plan`, and the models among them that were imported and registered now.
 
     sizes: the image sizes asked for, one or several; None for the default. weights: "file" (those that the model comes
     with; the default but of named models), or "seeded" (those that registered models start from). tasks: of the user's
-    own data, instead of images, those that a model may be for. output: the one of several that is trained.
+    own data, instead of images, those that a model may be for. output: the one of several that is trained. loss: a
+    loss function of the user's, FILE.py:FUNCTION.
     """
     if weights is not None and weights not in STARTS:
         raise UnknownNameError("weights", weights, STARTS)
     alone = isinstance(models, (str, os.PathLike)) or not isinstance(models, Iterable) or is_module(models)
     names: list[Any] = []
     imported: list[ImportedModel] = []
-    asked = Asked([], tasks, output or "") if tasks else Asked(_sizes(sizes), output=output or "")
+    function = loss_function(loss) if loss else ()
+    asked = Asked([], tasks, output or "", function) if tasks else Asked(_sizes(sizes), output=output or "")
     for model in [models] if alone else list(cast(Iterable[Any], models)):
         made = _imported(model, asked, weights, tracer)
         if made is not None:
@@ -89,7 +100,9 @@ def _imported(model: Any, asked: Asked, weights: str | None, tracer: Tracer) -> 
     default = SEEDED if source.kind in ZOOS else FROM_FILE
     made = _made(source.stem, source.text, tracer(source, asked), asked, weights or default)
     written = {**source.to_dict(), **({"output": asked.output} if asked.output else {})}
-    return dataclasses.replace(made, written=written) if source.kind in (MODULE_FILE, *ZOOS) else made
+    return (
+        dataclasses.replace(made, written=written) if source.kind in (MODULE_FILE, *ZOOS) and not asked.loss else made
+    )
 
 
 def _made(stem: str, text: str, traced: Traced, asked: Asked, weights: str) -> ImportedModel:

@@ -35,15 +35,17 @@ class Asked:
     """What models are traced for: images of these sizes, or a user's arrays.
 
     tasks: of arrays, those with these inputs of which a model's output decides. output: the name of the one that is
-    trained of several; "" for the first.
+    trained of several; "" for the first. loss: file and name of a loss function of the user's.
     """
 
     sizes: Sequence[int] = ()
     tasks: Sequence[Task] = ()
     output: str = ""
+    loss: Sequence[str] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        return {"sizes": list(self.sizes), "tasks": [task.to_dict() for task in self.tasks], "output": self.output}
+        tasks = [task.to_dict() for task in self.tasks]
+        return {"sizes": list(self.sizes), "tasks": tasks, "output": self.output, "loss": list(self.loss)}
 
     @staticmethod
     def words(document: Mapping[str, Any]) -> str:
@@ -123,7 +125,9 @@ def trace_in_hand(module: Any, asked: Asked) -> Traced:
     tracing = importlib.import_module("framework_compare.importers.torch.tracing")
     try:
         tasks = tracing.of_arrays(asked.tasks) if asked.tasks else tracing.of_images(asked.sizes)
-        traced = tracing.trace_module(module, tasks, output=asked.output)
+        loss = importlib.import_module("framework_compare.importers.common.user_file").object_of
+        function = loss(*asked.loss) if asked.loss else None
+        traced = tracing.trace_module(module, tasks, output=asked.output, loss=function)
     except FrameworkCompareError as error:
         raise UsageError(f"{type(module).__name__}: {error}") from error
     with scratch() as place:

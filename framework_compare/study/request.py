@@ -173,10 +173,21 @@ class Request:
         own = {name: given.pop(name) for name in FIELDS if name in given}
         return cls(frameworks, models, device, settings=given, **own)
 
+    @property
+    def own_loss(self) -> str:
+        """A loss function of the user's, FILE.py:FUNCTION; "" for one by name."""
+        loss = self.settings.get("loss_function")
+        return loss if isinstance(loss, str) and ":" in loss else ""
+
+    @property
+    def cell_settings(self) -> Mapping[str, Any]:
+        """Return the settings of cells, where a loss function of the user's stands under the name that it gets there."""
+        return {**self.settings, "loss_function": OWN_LOSS} if self.own_loss else self.settings
+
     def data_options(self) -> tuple[DataOptions, list[str]]:
         """Return how own data are read, and the names of those options that were given."""
         asked = [name for name in OF_DATA if getattr(self, name) is not None]
-        loss, seed = self.settings.get("loss_function"), self.settings.get("seed", 0)
+        loss, seed = self.own_loss and OWN_LOSS or self.settings.get("loss_function"), self.settings.get("seed", 0)
         given = {name: getattr(self, name) for name in asked}
         first = seed[0] if isinstance(seed, (list, tuple)) and seed else seed
         return DataOptions(**given, loss=loss if isinstance(loss, str) else None, seed=first), asked
@@ -211,5 +222,6 @@ class Request:
         return Budget.of(*budget, len(cells)) if budget else Product(sample_s)
 
 
+OWN_LOSS = "mean_output"  # in settings and tasks: the network gives the losses
 OF_DATA = ("inputs", "target", "validation", "normalize", "window", "tokenizer")
 FIELDS = tuple(field.name for field in dataclasses.fields(Request) if field.name != "settings")

@@ -70,10 +70,34 @@ def drawn_inputs(task: Task, count: int, rng: np.random.Generator) -> Tuple[np.n
 def drawn_target(task: Task, count: int, rng: np.random.Generator) -> np.ndarray:
     """Labels in turn, numbers by chance."""
     shape = (count, *task.target.shape)
+    if task.loss == "mean_output":
+        return np.zeros(shape)
     if task.loss == "mse":
         return rng.standard_normal(shape)
     turn = np.arange(int(np.prod(shape))).reshape(shape)
     return (turn % 2).astype(np.float64) if task.loss == "binary_cross_entropy" else turn % task.outputs
+
+
+def with_loss(torch: Any, module: Any, loss: Any, output: str) -> Any:
+    """The module and a user's loss function as one, which takes the target behind the inputs and gives a loss a sample."""
+
+    class WithLoss(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.module = module
+
+        def forward(self, *given: Any) -> Any:
+            outputs = chosen_output(self.module(*given[:-1]), output)
+            losses = loss(outputs, given[-1])
+            if getattr(losses, "shape", None) not in ((len(given[-1]),), (len(given[-1]), 1)):
+                shape = tuple(getattr(losses, "shape", ()))
+                raise UsageError(
+                    f"the loss function gives {shape} for outputs {tuple(outputs.shape)}; allowed: one loss for each sample,"
+                    f" ({len(given[-1])},), as with reduction='none' and a mean over the other axes"
+                )
+            return losses.reshape(len(given[-1]), 1)
+
+    return WithLoss()
 
 
 def chosen_output(returned: Any, name: str = "") -> Any:

@@ -27,8 +27,15 @@ from framework_compare.graph import Graph, Task, image_classification
 from framework_compare.graph.trace_answer import TraceAnswer
 from framework_compare.importers.common.judging import SEED, moved
 from framework_compare.importers.common.onnx_program import OnnxProgram
-from framework_compare.importers.common.user_file import made_by, one_line
-from framework_compare.importers.torch.calls import chosen_output, drawn_inputs, drawn_target, examples, in_order
+from framework_compare.importers.common.user_file import made_by, object_of, one_line
+from framework_compare.importers.torch.calls import (
+    chosen_output,
+    drawn_inputs,
+    drawn_target,
+    examples,
+    in_order,
+    with_loss,
+)
 from framework_compare.importers.torch.onnx_module import module_of
 from framework_compare.importers.torch.reading import Reading
 from framework_compare.protocol import Job
@@ -67,7 +74,8 @@ class TorchImporter:
         else:
             tasks = [Task.from_dict(one) for one in task.get("tasks", ())]
             asked = of_arrays(tasks) if tasks else of_images(task["sizes"])
-            traced = trace_module(load(task["source"]), asked, output=task.get("output", ""))
+            loss = object_of(*task["loss"]) if task.get("loss") else None
+            traced = trace_module(load(task["source"]), asked, output=task.get("output", ""), loss=loss)
         traced.write(os.getcwd())
 
 
@@ -135,10 +143,13 @@ def of_arrays(tasks: Sequence[Task]) -> Asked:
     return {tasks[0].image_size: tasks}
 
 
-def trace_module(module: Any, asked: Asked, known: Optional[Known] = None, output: str = "") -> TraceAnswer:
+def trace_module(
+    module: Any, asked: Asked, known: Optional[Known] = None, output: str = "", loss: Any = None
+) -> TraceAnswer:
     """Read a module for each image size, or for arrays; its own mode, weights and statistics stay as they are.
 
-    output: the name of the output that is trained, "" for the first.
+    output: the name of the output that is trained, "" for the first. loss: a function of it and of the target, the last
+    input of the tasks; what it gives becomes the output.
     """
     import torch
 
@@ -149,6 +160,9 @@ def trace_module(module: Any, asked: Asked, known: Optional[Known] = None, outpu
     _check_numbers(module)
     _check_gradient_hooks(module)
     module = _copied(module).cpu().float()
+    if loss is not None:
+        asked = {size: _inputs_in_order(module, tasks) for size, tasks in asked.items()}
+        module, output = with_loss(torch, module, loss, output), ""
     readings = {size: read(torch, module, tasks, output) for size, tasks in asked.items()}
     (start, first), *others = readings.items()
     _check_all_trained(module, first)
@@ -158,6 +172,13 @@ def trace_module(module: Any, asked: Asked, known: Optional[Known] = None, outpu
     return TraceAnswer(
         {size: reading.graph for size, reading in readings.items()}, first.arrays, exact, first.notes, torch.__version__
     )
+
+
+def _inputs_in_order(module: Any, tasks: Sequence[Task]) -> Sequence[Task]:
+    """Tasks whose last input is the target, with the others in the order of forward's parameters."""
+    *_, target = tasks[0].inputs
+    own = in_order(module, dataclasses.replace(tasks[0], inputs=tasks[0].inputs[:-1]))
+    return [dataclasses.replace(task, inputs=(*own, target)) for task in tasks]
 
 
 def read(torch: Any, module: Any, tasks: Sequence[Task], output: str = "") -> Reading:

@@ -19,12 +19,15 @@ from typing import (
     Optional,
     Protocol,
     Tuple,
+    Union,
 )
 
 if TYPE_CHECKING:
     import numpy as np
 
     from framework_compare.graph import Graph
+
+    Inputs = Union[np.ndarray, Tuple[np.ndarray, ...]]  # an only input of a network, or several in the task's order
 
 EXECUTIONS = ("default", "eager", "graph", "compiled")
 PIPELINES = ("native", "shared", "memory")
@@ -279,13 +282,13 @@ class Trainer(Protocol):
     def host_array(self, shape: Tuple[int, ...]) -> "np.ndarray":
         """A new float32 array, its contents not set, in the memory from which `adopt` is fastest."""
 
-    def adopt(self, images: "np.ndarray", labels: "np.ndarray") -> Batch:
+    def adopt(self, images: "Inputs", labels: "np.ndarray") -> Batch:
         """A batch on the device from float32 images in `layout` (N, C, H, W) or (N, H, W, C) and int64 labels (N,).
 
         Of another task: from its input, (N, ...) float32 or integer tokens, and its target.
         """
 
-    def read_batch(self, batch: Batch) -> Tuple["np.ndarray", "np.ndarray"]:
+    def read_batch(self, batch: Batch) -> Tuple["Inputs", "np.ndarray"]:
         """Images and labels of a batch as `adopt` takes them."""
 
     def open_pipeline(self, pictures: Pictures) -> Any:

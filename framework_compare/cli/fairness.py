@@ -56,15 +56,15 @@ def fairness(
     data = one_of("dataset", dataset)
     asked = Request.of([], models, dataset=data, image_size=common["image_size"], **of_data)
     own, models, _ = api.with_own(asked, Tracer(python, index, common["say"]))
-    names, rates = (frameworks, models), {"steps": steps, "batch_size": batch_size, "learning_rate": learning_rate}
+    names, rates = (frameworks, models), {"batch_size": batch_size, "learning_rate": learning_rate, **common}
     if own is None:
-        trained = curves.train_curves(*names, data, **rates, **common)
+        trained = curves.train_curves(*names, data, steps=steps, **rates)
     else:
-        common = {name: value for name, value in common.items() if name != "image_size"}
-        trained = [curves.train_workload_curves(frameworks, model, own, **rates, **common) for model in models]
+        del rates["image_size"], common["image_size"]
+        trained = [curves.train_workload_curves(frameworks, model, own, steps=steps, **rates) for model in models]
     curves_report.write(trained, out)
-    classes = {} if own else {"num_classes": trained[0].setting["num_classes"]}
-    ladder = verify.verify(*names, **classes, **common)
+    common.update({} if own else {"num_classes": trained[0].setting["num_classes"]})
+    ladder = verify.verify(*names, **common)
     (out / "ladder.md").write_text(markdown(parity_tables.parity_table(ladder)), encoding="utf-8")
     print(terminal(parity_tables.parity_table(ladder)))
     print(terminal(parity_tables.curves_table(trained)))

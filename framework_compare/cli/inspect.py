@@ -33,6 +33,7 @@ def inspect(
     from framework_compare.importing import inspection
     from framework_compare.importing.tracing import Tracer
     from framework_compare.plan import planning
+    from framework_compare.plan.data_of_models import of_own
     from framework_compare.study.request import Request
 
     planning.check_setting("image_size", image_size)
@@ -42,7 +43,7 @@ def inspect(
     own, names, imported = api.with_own(request, Tracer(python, index, _say))
     (name,) = planning.find_models(names)
     if registry.of_arrays(name):
-        arrays = planning.of_own(own, name) if own else None
+        arrays = of_own(own, name) if own else None
         if arrays is not None:
             print("\n".join(arrays.remarks()))
         graph = planning.build_graph(name, DEFAULTS, arrays.task if arrays else None)

@@ -103,8 +103,10 @@ def _open_arrays(trainer: Trainer, split: "SplitArrays", config: TrainConfig, re
     sizes = _epoch_sizes(split, config, replicas)
     inputs, target = memory_batch(split, batch_size=max([config.batch_size, *sizes]), **reading)
     arrays = inputs if isinstance(inputs, tuple) else (inputs,)
-    parts = [(tuple(array[:size] for array in arrays), target[:size]) for size in distinct(sizes)]
-    held = [trainer.adopt(inputs if len(inputs) > 1 else inputs[0], target) for inputs, target in parts]
+    held = []
+    for size in distinct(sizes):
+        parts = tuple(array[:size] for array in arrays)
+        held.append(trainer.adopt(parts if len(parts) > 1 else parts[0], target[:size]))
     if config.pipeline == "memory":
         return MemorySource(sizes, held)
     reading.update(batch_size=config.batch_size, growth=config.batch_growth, limit=config.batch_size_limit)

@@ -112,7 +112,7 @@ class GraphReader:
 
     def features_last(self, value: Value) -> Tuple[str, View]:
         """Node and view of a value whose last axis is the features: channels of an image, else the last axis."""
-        value = self._vector(value)
+        value = self.vector(value)
         name, view = value
         if view[-1] == whole(self.feature_axis(name), self.width(name)):
             return name, view
@@ -124,7 +124,7 @@ class GraphReader:
     def width(self, name: str) -> int:
         return self.shapes[name][self.feature_axis(name)]
 
-    def _vector(self, value: Value) -> Value:
+    def vector(self, value: Value) -> Value:
         """An image of one pixel that stands as (N, C) becomes a vector, by a fast op where it was averaged."""
         name, view = value
         shape = self.shapes[name]
@@ -210,7 +210,7 @@ class GraphReader:
 
         UsageError that lists every kind of layer that is missing.
         """
-        last = self._vector(output)
+        last = self.vector(output)
         nodes = _needed(list(self.nodes.values()), last.node)
         self._check_missing(nodes)
         task = self._task_of(last, tasks)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Dict, Optional
 import typer
 
 from framework_compare.cli import words
-from framework_compare.cli.options import ENVIRONMENTS, FRAMEWORKS, MODELS, OPTIONS, takes
+from framework_compare.cli.options import ENVIRONMENTS, FRAMEWORKS, MODELS, OF_DATA, OPTIONS, one_of, takes
 from framework_compare.errors import UsageError
 from framework_compare.plan.settings import CODE_PATH, FEEDING, NETWORK, SIZES, of_verdict
 
@@ -17,8 +17,16 @@ STYLES = ("terminal", "markdown", "latex")
 
 
 @takes(
-    *("frameworks", "models", *of_verdict(CODE_PATH, FEEDING, NETWORK, SIZES), *ENVIRONMENTS, "trust"),
-    by_place=(words.STUDY, "frameworks", "models"),
+    *(
+        "frameworks",
+        "models",
+        "dataset",
+        *OF_DATA,
+        *of_verdict(CODE_PATH, FEEDING, NETWORK, SIZES),
+        *ENVIRONMENTS,
+        "trust",
+    ),
+    by_place=(words.STUDY, *words.REQUEST),
     frameworks=FRAMEWORKS,
     models=MODELS,
 )
@@ -47,13 +55,18 @@ def verify(
         _check_unasked({"python": python, "keep": keep, **request})
         _verify_study(names.find(study), index, fresh, trust, style)
         return
-    from framework_compare.importing.imports import resolve
+    from framework_compare import api
     from framework_compare.importing.tracing import Tracer
     from framework_compare.parity import verify as ladder
     from framework_compare.report import parity_tables, renderers
     from framework_compare.results.parity import NOT_INSTALLED, UNSUPPORTED, all_hold
+    from framework_compare.study.request import Request
 
-    request["models"], _ = resolve(request["models"], request["image_size"], tracer=Tracer(python, index, _say))
+    dataset, of_data = request.pop("dataset"), {name: request.pop(name) for name in OF_DATA}
+    if dataset is not None:
+        one_of("dataset", dataset)
+    asked = Request.of([], request["models"], dataset=dataset, image_size=request["image_size"], **of_data)
+    _, request["models"], _ = api.with_own(asked, Tracer(python, index, _say))
     verdicts = ladder.verify(fresh=fresh, folder=keep, where=ladder.Where(python, index), say=_say, **request)
     print(renderers.RENDERERS[style](parity_tables.parity_table(verdicts)))
     if all(one.status in (UNSUPPORTED, NOT_INSTALLED) for one in verdicts):

@@ -13,16 +13,11 @@ from framework_compare.graph.network import Graph
 ANSWER, ARRAYS, EXACT = "trace.json", "weights.npz", "exact.npz"
 
 
-def input_names(graph: Graph) -> Sequence[str]:
-    """By which the exact answers have what was fed."""
-    fields = graph.task.inputs
-    return ("images",) if len(fields) == 1 else tuple(f"input:{field.name}" for field in fields)
-
-
 class TraceAnswer(NamedTuple):
     """Graphs by image size, float32 arrays by their names there, what the model computes in float64, and remarks.
 
-    exact: images, labels, start:<array>, evaluation, training, gradient:<array>, after:<statistic>.
+    exact: input:<name in the graph>, target, start:<array> (where it starts), evaluation and training (what the output is
+    then), gradient:<array>, after:<statistic>.
     """
 
     graphs: Mapping[int, Graph]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional
 
 from framework_compare import registry
 from framework_compare.environments.installer import NO_INDEX
@@ -90,3 +90,13 @@ def share(name: str, value: Any) -> float:
     if isinstance(value, bool) or not 0 < given < 1:
         raise UsageError(f"{name} is {value!r}; allowed: a share above 0 and below 1, such as 0.05 or 5%")
     return given
+
+
+def listed(kind: str, wanted: Any) -> List[Any]:
+    """One thing or several as a list; UsageError for none."""
+    if not isinstance(wanted, (str, os.PathLike, Iterable)):
+        raise UsageError(f"{kind} is {wanted!r}; allowed: a name or a list of names")
+    found = [wanted] if isinstance(wanted, (str, os.PathLike)) else list(wanted)
+    if not found:
+        raise UsageError(f"no {kind} is given; at least one is needed")
+    return found

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from framework_compare import registry
+from framework_compare.datasets.objects import is_data
 from framework_compare.errors import StudyError, UnknownNameError, UsageError
 from framework_compare.plan.settings import SETTINGS, column
 from framework_compare.store.study_file import REQUEST
@@ -32,10 +33,10 @@ _HEAD = """\
 def stated(request: Request) -> dict[str, Any]:
     """The keywords of a request that differ from the defaults, as JSON has them; data sets by their whole path.
 
-    None of a request with a network in hand, which no file can name.
+    None of a request with a network or data in hand, which no file can name.
     """
     models = _listed(request.models)
-    if not all(isinstance(one, str) for one in models):
+    if not all(isinstance(one, str) for one in models) or is_data(request.dataset):
         return {}
     defaults = Request([], [])
     given = {name: getattr(request, name) for name in FIELDS if name not in PRIVATE}

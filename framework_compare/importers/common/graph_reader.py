@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
 from framework_compare.errors import UsageError
-from framework_compare.graph.network import INPUT, Graph
+from framework_compare.graph.network import Graph
 from framework_compare.graph.node import Node, Shape
 from framework_compare.graph.ops import OPS
-from framework_compare.graph.task import Field, Task, image_classification
+from framework_compare.graph.task import Task
 from framework_compare.importers.common.views import (
     BATCH,
     Atom,
@@ -30,19 +30,22 @@ Arrays = Mapping[str, Tuple[str, np.ndarray]]  # by the last part of their names
 
 
 class GraphReader:
-    """Collects nodes and arrays. `batch` is the size with which the program was traced: a prime."""
+    """Collects nodes and arrays. `batch` is the size with which the program was traced: a prime.
 
-    def __init__(self, batch: int, inputs: Union[Shape, Mapping[str, Shape]]) -> None:
+    inputs: shapes of a sample's arrays, by the names under which nodes read them.
+    """
+
+    def __init__(self, batch: int, inputs: Mapping[str, Shape]) -> None:
         self.batch = batch
         self.arrays: Dict[str, np.ndarray] = {}
         self.origin: Dict[str, str] = {}  # names of the program's arrays by those of the graph
         self.nodes: Dict[str, Node] = {}
-        self.shapes: Dict[str, Shape] = dict(inputs) if isinstance(inputs, Mapping) else {INPUT: inputs}
+        self.shapes: Dict[str, Shape] = dict(inputs)
         self.lifts = True  # whether a vector may become an image of one pixel, with all that it is made of
         self._once: Dict[Any, str] = {}
         self._where: Dict[str, str] = {}  # of missing layers
         self._behind: Set[str] = set()  # missing layers, and what reads them
-        self.input = self.plain(next(iter(self.shapes)))
+        self.inputs = {name: self.plain(name) for name in inputs}
 
     def plain(self, name: str) -> Value:
         """What a node gives, in its own axes."""
@@ -79,7 +82,7 @@ class GraphReader:
             self._once[key] = self.add(stem, op, sources, attrs)
         return self._once[key]
 
-    def nodes_input(self, value: Any) -> bool:
+    def is_fed(self, value: Any) -> bool:
         """Whether it is an input as it is fed."""
         return isinstance(value, Value) and value.node not in self.nodes and value == self.plain(value.node)
 
@@ -218,17 +221,15 @@ class GraphReader:
             name = f"{stem or 'layer'}_{number}"
         return name
 
-    def finish(self, name: str, output: Value, fields: Union[int, Sequence[Field]]) -> Graph:
-        """The part of the network that gives `output`; UsageError that lists every kind of layer that is missing.
+    def finish(self, name: str, output: Value, tasks: Sequence[Task]) -> Graph:
+        """The part of the network that gives `output`, for the first of the tasks whose output has its shape.
 
-        fields: its inputs, or the size of its images.
+        UsageError that lists every kind of layer that is missing.
         """
         last = self.vector(output)
         nodes = _needed(list(self.nodes.values()), last.node)
         self._check_missing(nodes)
-        task = _task(fields, last.shape[1:])
-        if task is None or last.view != plain(self.batch, self.shapes[last.node]):
-            raise UsageError(f"its first output has shape {output.shape}; allowed: (images, classes)")
+        task = self._task_of(last, tasks)
         self._check_shared(nodes)
         renamed = _clear_names(nodes)
         nodes = [_renamed_node(node, renamed) for node in nodes]
@@ -240,6 +241,18 @@ class GraphReader:
         self.arrays = _renamed(self.arrays, renamed, kept)
         self.origin = _renamed(self.origin, renamed, kept)
         return graph
+
+    def _task_of(self, last: Value, tasks: Sequence[Task]) -> Task:
+        shape = self.shapes[last.node]
+        own = plain(self.batch, shape)
+        for task in tasks:
+            wanted = task.output_shape
+            fits = len(wanted) == len(shape) and all(size in (0, given) for size, given in zip(wanted, shape))
+            squeezed = shape == (1,) and last.view == own[:1]  # as regressions often are, (N,)
+            if fits and (last.view == own or squeezed):
+                return dataclasses.replace(task, outputs=shape[-1])
+        allowed = " or ".join(dict.fromkeys(map(_output_words, tasks)))
+        raise UsageError(f"its output has shape {last.shape}; allowed: {allowed}")
 
     def _check_shared(self, nodes: Sequence[Node]) -> None:
         """UsageError where layers with the same arrays read values of several ranks: no framework has one layer for both."""
@@ -261,19 +274,10 @@ class GraphReader:
             raise UsageError(f"{len(places)} of {kinds} kinds of layer cannot be expressed: {words}")
 
 
-def _task(fields: Union[int, Sequence[Field]], output: Shape) -> Optional[Task]:
-    """Classes of a sample, or of each of its steps; None for another shape."""
-    if isinstance(fields, int) or (len(fields) == 1 and fields[0] == Field("image", fields[0].shape)):
-        if not isinstance(fields, int) and fields[0].shape != (3, *fields[0].shape[1:2] * 2):
-            return None
-        size = fields if isinstance(fields, int) else fields[0].shape[-1]
-        return image_classification(output[0], size) if len(output) == 1 else None
-    if len(output) == 1:
-        return Task(tuple(fields), Field("label", (), "int64"), output[0], "cross_entropy", ("accuracy",), "row")
-    if len(output) == 2:
-        target = Field("labels", output[:1], "int64")
-        return Task(tuple(fields), target, output[1], "token_cross_entropy", ("accuracy",), "sequence")
-    return None
+def _output_words(task: Task) -> str:
+    """The output that a task asks for: "(images, classes)"."""
+    last = "classes" if task.loss.endswith("cross_entropy") else "values"
+    return f"({', '.join([f'{task.unit}s', *(str(size or last) for size in task.output_shape)])})"
 
 
 # Ops that give a vector for a vector and an image of one pixel for such an image.

@@ -1,20 +1,18 @@
 """A model of `transformers` from its configuration: nothing is downloaded, weights are those of a new model.
 
-"gpt2:n_layer=2,n_embd=64": a name of a configuration, and its fields by keyword. `steps` is the number of tokens of a
-sequence, `head` what is on top: "lm" (each token's next; the default where there is one), "class" or "image".
+"gpt2:n_layer=2,n_embd=64": a name of a configuration, and its fields by keyword. `head` is what is on top: "lm"
+(each token's next; the default where there is one), "masked", "image" or "class".
 """
 
 from __future__ import annotations
 
 import ast
 import sys
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Tuple
 
 from framework_compare.errors import UsageError
-from framework_compare.graph import Field
 from framework_compare.importers.common.user_file import one_line
 
-STEPS = 16
 # From the word for what is on top to the class that makes it of a configuration, in the order in which they are tried.
 HEADS = {
     "lm": "AutoModelForCausalLM",
@@ -39,8 +37,8 @@ def split(text: str) -> Tuple[str, Dict[str, Any]]:
     return name, found
 
 
-def made(torch: Any, text: str) -> Tuple[Any, List[Field], List[int]]:
-    """A module that takes and gives tensors, its inputs (none: images), and the size of its images."""
+def made(torch: Any, text: str) -> Any:
+    """A module that takes and gives tensors."""
     try:
         import transformers
     except ImportError as error:
@@ -49,7 +47,7 @@ def made(torch: Any, text: str) -> Tuple[Any, List[Field], List[int]]:
             " python={'torch': '/path/to/python'}"
         ) from None
     name, keywords = split(text)
-    steps, head = keywords.pop("steps", STEPS), keywords.pop("head", "")
+    head = keywords.pop("head", "")
     try:
         config = transformers.AutoConfig.for_model(name, **keywords)
     except ValueError as error:
@@ -57,9 +55,7 @@ def made(torch: Any, text: str) -> Tuple[Any, List[Field], List[int]]:
     if head and head not in HEADS:
         raise UsageError(f"{text}: head is {head!r}; allowed: {', '.join(HEADS)}")
     config.use_cache = False
-    model = _with_head(transformers, config, name, head)
-    size = getattr(config, "image_size", 0)
-    return _bare(torch, model), ([] if size else [Field("tokens", (steps,), "int64", config.vocab_size)]), [size]
+    return _bare(_with_head(transformers, config, name, head))
 
 
 def _with_head(transformers: Any, config: Any, name: str, head: str) -> Any:
@@ -75,7 +71,7 @@ def _with_head(transformers: Any, config: Any, name: str, head: str) -> Any:
     raise UsageError(f"transformers makes no model with a head of {name}: {one_line(last)[:200]}")
 
 
-def _bare(torch: Any, model: Any) -> Any:
+def _bare(model: Any) -> Any:
     """The model's logits as a function of one tensor; its parameters keep their names."""
 
     class Logits(type(model)):  # type: ignore[misc]

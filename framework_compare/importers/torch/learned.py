@@ -1,11 +1,8 @@
-"""Arrays of a module as a program reads them, and its inputs and outputs by their names."""
+"""Arrays of a module as a program reads them, and the names of their layers."""
 
 from __future__ import annotations
 
 from typing import Any, Callable, Iterator, NamedTuple, Sequence, Tuple
-
-from framework_compare.errors import UsageError
-from framework_compare.graph import INPUT, Field
 
 
 class Learned(NamedTuple):
@@ -48,18 +45,6 @@ def first(outputs: Any, signature: Any) -> Any:
         if spec.kind.name == "USER_OUTPUT":
             return output
     raise UsageError("it returns nothing")
-
-
-def field(name: str, example: Any, vocabulary: int) -> Field:
-    """An input of the program, as its example has it; "image" where it is one."""
-    shape, dtype = tuple(example.shape[1:]), str(example.dtype).rpartition(".")[2]
-    named = "image" if name == INPUT and len(shape) == 3 and dtype == "float32" else name
-    return Field(named, shape, dtype, vocabulary)
-
-
-def other_outputs(signature: Any) -> Tuple[str, ...]:
-    count = sum(spec.kind.name == "USER_OUTPUT" for spec in signature.output_specs)
-    return (f"it gives {count} outputs; the first is trained",) if count > 1 else ()
 
 
 def flat(values: Any) -> Iterator[Any]:

@@ -204,9 +204,8 @@ def gather(reading: Any, node: Any, table: Any, places: Any) -> Value:
 
 def embedding(reading: Any, node: Any, a: Arguments) -> Value:
     weight, places = a["weight"], a["indices"]
-    known = reading.reader.nodes_input(places)
-    if known and hasattr(weight, "target") and len(places.shape) == 2 and places.node not in reading.reader.nodes:
-        reading.vocabularies[places.node] = min(weight.shape[0], reading.vocabularies.get(places.node, weight.shape[0]))
+    known = reading.reader.is_fed(places)
+    if known and hasattr(weight, "target") and len(places.shape) == 2:
         try:
             attrs = {"num_embeddings": weight.shape[0], "embedding_dim": weight.shape[1], "init": "uniform_0.05"}
             return reading.reader.plain(reading.node(node, "Embedding", [places.node], attrs, weight=weight))

@@ -7,14 +7,15 @@ from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Seq
 import numpy as np
 
 from framework_compare.errors import UsageError
-from framework_compare.graph import INPUT, Graph
+from framework_compare.graph import Graph, Task
 from framework_compare.graph.primitives import constant_attrs
 from framework_compare.importers.common.axes import materialised, recut
 from framework_compare.importers.common.graph_reader import GraphReader
 from framework_compare.importers.common.reading import ProgramReading, filled, left_out
 from framework_compare.importers.common.views import BATCH, NotExpressible, Value, moved, shape_of, whole
 from framework_compare.importers.torch import attention, core, windows
-from framework_compare.importers.torch.learned import Learned, field, first, flat, form, other_outputs, owner, taken
+from framework_compare.importers.torch.calls import chosen_output
+from framework_compare.importers.torch.learned import Learned, flat, form, owner, taken
 from framework_compare.importers.torch.operators import HANDLERS, Mask
 
 # What they give depends on the shape of their input alone.
@@ -29,23 +30,25 @@ class Reading(ProgramReading):
 
     debug: Any = None  # a function that is told what could not be expressed, and how it was tried
 
-    def __init__(self, program: Any, batch: int, apart: Collection[str] = ()) -> None:
-        """apart: names of arrays that several kinds of operators read, each a node of its own."""
+    def __init__(
+        self, program: Any, batch: int, tasks: Sequence[Task], output: str = "", apart: Collection[str] = ()
+    ) -> None:
+        """tasks: those that its output may be for; output: the name of the one that is trained, "" for the first.
+
+        apart: names of arrays that several kinds of operators read, each a node of its own.
+        """
         import torch
 
         self.torch = torch
         self.apart = frozenset(apart)
         self.shared: Set[str] = set()  # arrays that turned out to be so
         signature = program.graph_signature
-        metas = {n.name: n.meta["val"] for n in program.graph.nodes if n.op == "placeholder"}
-        fed = [name for name in signature.user_inputs if isinstance(name, str)]
-        names = [INPUT] if len(fed) == 1 else fed
-        self.reader = GraphReader(batch, {name: tuple(metas[one].shape[1:]) for name, one in zip(names, fed)})
+        fields = tasks[0].named_inputs
+        self.reader = GraphReader(batch, {name: field.shape for name, field in fields.items()})
         self.reader.lifts = NO_LIFTS not in self.apart
-        self.whole_numbers = {name for name, one in zip(names, fed) if not metas[one].dtype.is_floating_point}
-        self.vocabularies: Dict[str, int] = {}  # of inputs of tokens
+        self.whole_numbers = {name for name, field in fields.items() if field.dtype != "float32"}
         # A Value, a Mask, a Learned, Scores, a list of them, or a tensor: what depends on nothing learned or fed
-        self.values: Dict[str, Any] = {one: self.reader.plain(name) for name, one in zip(names, fed)}
+        self.values: Dict[str, Any] = dict(zip(signature.user_inputs, self.reader.inputs.values()))
         self.learned: Dict[str, Learned] = {}  # by placeholder
         self.forms: Dict[str, Callable[[Any], Any]] = {}  # from an array of the module to the graph's, by its name
         self._trained = set(signature.inputs_to_parameters)
@@ -58,20 +61,23 @@ class Reading(ProgramReading):
             elif call is None and node.op == "call_function":
                 self.values[node.name] = self._read(node)
         returned = next(n for n in program.graph.nodes if n.op == "output").args[0]
-        value = self.values.get(getattr(first(returned, signature), "name", ""))
+        made = [node for node, spec in zip(returned, signature.output_specs) if spec.kind.name == "USER_OUTPUT"]
+        trained = chosen_output(torch.utils._pytree.tree_unflatten(made, program.call_spec.out_spec), output)
+        value = self.values.get(getattr(trained, "name", ""))
         if not isinstance(value, Value):
-            raise UsageError("what it returns does not depend on its inputs")
+            raise UsageError(f"what it returns does not depend on its {tasks[0].unit}s")
         value = self.reader.vector(value)
-        value = value if value == self.reader.plain(value.node) else materialised(self.reader, value)
-        fields = [field(name, metas[one], self.vocabularies.get(name, 0)) for name, one in zip(names, fed)]
+        squeezed = value == Value(value.node, self.reader.plain(value.node).view[: len(value.view)])
+        value = value if squeezed else materialised(self.reader, value)
         try:
-            self.graph: Graph = self.reader.finish("", value, fields)
+            self.graph: Graph = self.reader.finish("", value, tasks)
         except UsageError as error:
             error.shared = frozenset({*self.shared, NO_LIFTS})  # another reading may have them apart
             raise
         self.arrays = self.reader.arrays
         self.origin = self.reader.origin
-        self.notes = (*self._notes(), *other_outputs(signature))
+        others = f"it gives {len(made)} outputs; {output or 'the first'} is trained"
+        self.notes = (*self._notes(), *([others] if len(made) > 1 else ()))
 
     def _take_state(self, program: Any, signature: Any) -> None:
         """Parameters and buffers by placeholder; of one under two names both stand for the first."""

@@ -40,13 +40,6 @@ def owner(target: str) -> str:
     return f"{module}.{own}" if module else own
 
 
-def first(outputs: Any, signature: Any) -> Any:
-    for output, spec in zip(outputs, signature.output_specs):
-        if spec.kind.name == "USER_OUTPUT":
-            return output
-    raise UsageError("it returns nothing")
-
-
 def flat(values: Any) -> Iterator[Any]:
     for value in values:
         if isinstance(value, list):

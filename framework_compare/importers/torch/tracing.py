@@ -10,11 +10,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
-import difflib
-import importlib
 import math
 import os
-import sys
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
@@ -28,7 +25,7 @@ from framework_compare.graph.trace_answer import TraceAnswer
 from framework_compare.importers.common.judging import SEED, moved
 from framework_compare.importers.common.onnx_program import OnnxProgram
 from framework_compare.importers.common.user_file import made_by, object_of, one_line
-from framework_compare.importers.torch import hugging_face
+from framework_compare.importers.torch import zoos
 from framework_compare.importers.torch.calls import (
     chosen_output,
     drawn_inputs,
@@ -87,10 +84,8 @@ def load(source: Mapping[str, str]) -> Any:
     with contextlib.suppress(Unsupported):  # the user's file may not need it
         import_torchvision(torch)
     torch.manual_seed(SEED)  # the same weights at every import
-    if source["kind"] == TRANSFORMERS:
-        made = hugging_face.made(torch, source["name"])
-    else:
-        made = _from_zoo(source) if source["kind"] in ZOOS else made_by(source["path"], source["name"])
+    kind = source["kind"]
+    made = zoos.MAKERS[kind](kind, source["name"]) if kind in zoos.MAKERS else made_by(source["path"], source["name"])
     if not isinstance(made, torch.nn.Module):
         raise UsageError(
             f"{source['name']} gives a {type(made).__name__}; allowed: a function that returns an nn.Module"
@@ -98,23 +93,7 @@ def load(source: Mapping[str, str]) -> Any:
     return made
 
 
-ZOOS, TRANSFORMERS, ONNX = ("torchvision", "timm"), "transformers", "onnx"
-
-
-def _from_zoo(source: Mapping[str, str]) -> Any:
-    zoo, name = source["kind"], source["name"]
-    try:
-        module = importlib.import_module("torchvision.models" if zoo == "torchvision" else zoo)
-    except ImportError as error:
-        raise UsageError(
-            f"{zoo} is not installed in {sys.executable} ({error}); name an interpreter that has it:"
-            " python={'torch': '/path/to/python'}"
-        ) from None
-    known = module.list_models()
-    if name not in known:
-        near = difflib.get_close_matches(name, known, n=8)
-        raise UsageError(f"{zoo} has no model {name!r}" + (f"; near it: {', '.join(near)}" if near else ""))
-    return module.get_model(name, weights=None) if zoo == "torchvision" else module.create_model(name)
+ONNX = "onnx"
 
 
 def trace_onnx(program: OnnxProgram, sizes: Sequence[int]) -> TraceAnswer:

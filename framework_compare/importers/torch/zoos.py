@@ -1,5 +1,6 @@
-"""A model of `transformers` from its configuration: nothing is downloaded, weights are those of a new model.
+"""Models of torchvision, timm and transformers; nothing is downloaded, weights are those of a new model.
 
+Of transformers a configuration makes one.
 "gpt2:n_layer=2,n_embd=64": a name of a configuration, and its fields by keyword. `head` is what is on top: "lm"
 (each token's next; the default where there is one), "masked", "image" or "class".
 """
@@ -7,6 +8,8 @@
 from __future__ import annotations
 
 import ast
+import difflib
+import importlib
 import sys
 from typing import Any, Dict, Tuple
 
@@ -37,8 +40,8 @@ def split(text: str) -> Tuple[str, Dict[str, Any]]:
     return name, found
 
 
-def made(torch: Any, text: str) -> Any:
-    """A module that takes and gives tensors."""
+def configured(zoo: str, text: str) -> Any:
+    """A module of transformers that takes and gives tensors."""
     try:
         import transformers
     except ImportError as error:
@@ -80,3 +83,22 @@ def _bare(model: Any) -> Any:
 
     model.__class__ = Logits
     return model
+
+
+def listed(zoo: str, name: str) -> Any:
+    """A model of torchvision or timm by its name."""
+    try:
+        module = importlib.import_module("torchvision.models" if zoo == "torchvision" else zoo)
+    except ImportError as error:
+        raise UsageError(
+            f"{zoo} is not installed in {sys.executable} ({error}); name an interpreter that has it:"
+            " python={'torch': '/path/to/python'}"
+        ) from None
+    known = module.list_models()
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=8)
+        raise UsageError(f"{zoo} has no model {name!r}" + (f"; near it: {', '.join(near)}" if near else ""))
+    return module.get_model(name, weights=None) if zoo == "torchvision" else module.create_model(name)
+
+
+MAKERS = {"torchvision": listed, "timm": listed, "transformers": configured}

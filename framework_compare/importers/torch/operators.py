@@ -89,6 +89,13 @@ def layer_norm(reading: Any, node: Any, a: Arguments) -> Value:
     return reading.on_features(node, "LayerNorm", a["input"], attrs, weight=a["weight"], bias=a["bias"])
 
 
+def rms_norm(reading: Any, node: Any, a: Arguments) -> Value:
+    if a["weight"] is None or a["eps"] is None or len(a["normalized_shape"]) != 1:
+        refuse("RMSNorm", "without a scale, an eps, or over several axes")
+    attrs = {"features": a["normalized_shape"][0], "eps": a["eps"]}
+    return reading.on_features(node, "RMSNorm", a["input"], attrs, weight=a["weight"])
+
+
 def same(op: str) -> Handler:
     """One input, an output of its shape."""
 
@@ -304,6 +311,7 @@ HANDLERS: Dict[str, Handler] = {
     "mean": mean,
     "mul": mul,
     "permute": lambda reading, node, a: reading.permute(a["self"], a["dims"]),
+    "rms_norm": rms_norm,
     "roll": roll,
     "select": lambda reading, node, a: reading.select(node, a["self"], a["dim"], a["index"]),
     "slice": slice_,

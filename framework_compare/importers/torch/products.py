@@ -16,6 +16,7 @@ from framework_compare.importers.common.axes import (
     pattern,
     program_axes,
     reshaped_node,
+    rows,
     sizes_in,
 )
 from framework_compare.importers.common.reading import conv_attrs
@@ -160,6 +161,10 @@ def addmm(reading: Any, node: Any, a: Arguments) -> Value:
 
 def linear(reading: Any, node: Any, a: Arguments) -> Value:
     weight = a["weight"]
+    tied = reading.embedding_with(weight) if a["bias"] is None else None
+    if tied is not None:
+        name, view = rows(reading.reader, numbers(reading, a["input"]))
+        return reading.with_features(reading.reader.add(reading.stem(node), "Unembedding", [name], tied), view)
     order = (*range(len(weight.shape) - 2), len(weight.shape) - 1, len(weight.shape) - 2)
     product = matmul(reading, node, a["input"], reading.permute(value_of(reading, node, weight), order))
     return product if a["bias"] is None else emit(reading, node, "Add", product, a["bias"])

@@ -8,14 +8,13 @@ import numpy as np
 
 from framework_compare.errors import UsageError
 from framework_compare.graph import Graph, Task
-from framework_compare.graph.primitives import constant_attrs
 from framework_compare.importers.common.axes import materialised, recut
 from framework_compare.importers.common.graph_reader import GraphReader
 from framework_compare.importers.common.reading import ProgramReading, filled, left_out
 from framework_compare.importers.common.views import BATCH, NotExpressible, Value, moved, shape_of, whole
 from framework_compare.importers.torch import attention, core, windows
 from framework_compare.importers.torch.calls import chosen_output
-from framework_compare.importers.torch.learned import Learned, flat, form, owner, taken
+from framework_compare.importers.torch.learned import Arrays, Learned, flat, form, owner, taken
 from framework_compare.importers.torch.operators import HANDLERS, Mask
 
 # What they give depends on the shape of their input alone.
@@ -25,7 +24,7 @@ NO_LIFTS = ""  # beside names of arrays: no vector becomes an image
 STATISTICS = ("batch_norm",)  # operators that take buffers as their own; to others a buffer is a constant
 
 
-class Reading(ProgramReading):
+class Reading(Arrays, ProgramReading):
     """The graph of a program, its arrays, and the names that these have in the module."""
 
     debug: Any = None  # a function that is told what could not be expressed, and how it was tried
@@ -92,21 +91,6 @@ class Reading(ProgramReading):
                 self.values[place] = self._apart(target, tensor)
         for place, target in signature.inputs_to_lifted_tensor_constants.items():
             self.values[place] = program.constants[target].clone()
-
-    def _apart(self, target: str, tensor: Any) -> Value:
-        attrs = {"shape": list(tensor.shape), "init": "normal_0.02"}
-        made = self.reader.once(f"{target}.array", "Parameter", [], attrs)
-        self.reader.arrays[f"{made}.value"], self.reader.origin[f"{made}.value"] = tensor.cpu().numpy(), target
-        self.forms[target] = lambda one: one
-        return Value(made, self.reader.plain(made).view[1:])
-
-    def constant_node(self, node: Any, array: np.ndarray) -> str:
-        return self.reader.once(f"{self.stem(node)}.constant", "Constant", [], constant_attrs(array))
-
-    def keep_whole(self, source: str, made: str) -> None:
-        """What moves whole numbers gives whole numbers."""
-        if source in self.whole_numbers:
-            self.whole_numbers.add(made)
 
     def _notes(self) -> List[str]:
         trained = (self.learned[place] for place in self._trained)

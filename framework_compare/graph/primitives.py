@@ -23,6 +23,10 @@ BINARY = ("Add", "Mul", "Sub", "Div", "Maximum", "Minimum")
 COMPARISONS = ("Equal", "Less", "LessEqual")
 REDUCTIONS = ("ReduceSum", "ReduceMean", "ReduceMax")
 ALONG = ("Softmax", "LogSoftmax", "CumSum")  # one axis
+OTHERS = (
+    *("Constant", "Where", "Reshape", "Permute", "Expand", "Take", "Gather", "PadAxes"),
+    *("MatMul", "Convolve", "ConvTranspose"),
+)
 
 
 FEW = 64  # numbers of a constant that are written one by one

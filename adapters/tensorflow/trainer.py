@@ -99,6 +99,8 @@ class TensorFlowTrainer(TrainerDefaults):
 
     def unsupported(self) -> Optional[str]:
         config = self.config
+        if config.accumulation > 1 and self._mirrored:
+            return f"accumulation {config.accumulation}: MirroredStrategy updates no variables under a condition"
         if self._on_gpu and self._gpu is None:
             return _no_device(self.tf, config.device)
         if not self._on_gpu:

@@ -125,10 +125,10 @@ def test_a_saved_data_set_with_splits_and_names_of_classes(tmp_path: Path) -> No
 def test_inputs_by_name_tokens_and_images() -> None:
     pixels = RNG.integers(0, 256, (40, 8, 8, 3), np.uint8)
     arrays = {"ids": RNG.integers(0, 50, (40, 7)), "pixels": pixels, "mask": X > 0, "user": LABELS * 4, "y": LABELS}
-    data = read(arrays, inputs={"tokens": "ids", "picture": "pixels", "mask": "mask", "user": "user"})
+    data = read(arrays, inputs={"tokens": "ids", "photo": "pixels", "mask": "mask", "user": "user"})
     fields = {field.name: field for field in task_of(data).inputs}
     assert (fields["tokens"].dtype, fields["tokens"].shape) == ("int32", (7,)) and fields["tokens"].vocabulary <= 50
-    assert fields["picture"].shape == (3, 8, 8) and "picture" in data.pixels
+    assert fields["photo"].shape == (3, 8, 8) and "photo" in data.pixels
     assert fields["mask"].dtype == "bool" and fields["user"].shape == () and fields["user"].vocabulary == 9
 
 

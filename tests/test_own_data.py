@@ -147,6 +147,12 @@ def test_windows_of_a_text(tmp_path: Path) -> None:
         read(tmp_path / "t", window=4000)
 
 
+def test_class_folders_beside_a_text_are_images(tmp_path: Path) -> None:
+    (tmp_path / "cats").mkdir()
+    (tmp_path / "labels.txt").write_text("cats\n")
+    assert own_data(tmp_path, DataOptions(), [], True) is None
+
+
 def test_a_loss_that_is_asked_for_takes_precedence() -> None:
     assert task_of(read({"x": X, "y": LABELS}, loss="mse")).loss == "mse"
     assert task_of(read({"x": X, "y": LABELS % 2}, loss="cross_entropy")).outputs == 2

@@ -14,7 +14,7 @@ from framework_compare.datasets.own import DataOptions, OwnData, prepare
 from framework_compare.errors import DataError, UnknownNameError, UsageError
 
 
-def read_text(path: Path) -> Source:
+def of_text(path: Path) -> Source:
     """Windows of a text, of bytes."""
     return text_files.read_windows(path, None, None, None)
 
@@ -27,11 +27,9 @@ READERS: Mapping[str, Callable[[Path], Source]] = {
     ".csv.gz": table_files.read_csv,
     ".tsv": table_files.read_csv,
     ".parquet": table_files.read_parquet,
-    ".txt": read_text,
+    ".txt": of_text,
 }
-
-
-FOLDERS: Mapping[str, Callable[[Path], Source]] = {"*.npy": array_files.read_npy, "*.txt": read_text}
+FOLDERS: Mapping[str, Callable[[Path], Source]] = {"*.npy": array_files.read_npy, "*.txt": of_text}
 
 
 def own_data(dataset: Any, options: DataOptions, asked: Sequence[str], models: bool) -> OwnData | None:
@@ -56,7 +54,7 @@ def own_data(dataset: Any, options: DataOptions, asked: Sequence[str], models: b
     (path,), (reader,) = paths, readers
     assert reader is not None
     place = Path(os.path.abspath(os.path.expanduser(path)))
-    if reader is read_text:
+    if reader is of_text:
         source = text_files.read_windows(place, options.window, options.tokenizer, options.validation)
         return prepare(source, dataclasses.replace(options, validation=None))
     for name in ("window", "tokenizer"):
@@ -73,6 +71,8 @@ def _reader_of(dataset: object) -> Callable[[Path], Source] | None:
     if path.is_dir():
         if table_files.is_saved(path):
             return table_files.read_saved
+        if any(entry.is_dir() for entry in path.iterdir()):  # of classes, with a list or a licence beside them
+            return None
         return next((reader for kind, reader in FOLDERS.items() if any(path.glob(kind))), None)
     return next((reader for ending, reader in READERS.items() if path.name.lower().endswith(ending)), None)
 

@@ -125,10 +125,10 @@ def test_a_saved_data_set_with_splits_and_names_of_classes(tmp_path: Path) -> No
 def test_inputs_by_name_tokens_and_images() -> None:
     pixels = RNG.integers(0, 256, (40, 8, 8, 3), np.uint8)
     arrays = {"ids": RNG.integers(0, 50, (40, 7)), "pixels": pixels, "mask": X > 0, "user": LABELS * 4, "y": LABELS}
-    data = read(arrays, inputs={"tokens": "ids", "picture": "pixels", "mask": "mask", "user": "user"})
+    data = read(arrays, inputs={"tokens": "ids", "photo": "pixels", "mask": "mask", "user": "user"})
     fields = {field.name: field for field in task_of(data).inputs}
     assert (fields["tokens"].dtype, fields["tokens"].shape) == ("int32", (7,)) and fields["tokens"].vocabulary <= 50
-    assert fields["picture"].shape == (3, 8, 8) and "picture" in data.pixels
+    assert fields["photo"].shape == (3, 8, 8) and "photo" in data.pixels
     assert fields["mask"].dtype == "bool" and fields["user"].shape == () and fields["user"].vocabulary == 9
 
 
@@ -145,6 +145,12 @@ def test_windows_of_a_text(tmp_path: Path) -> None:
         read(tmp_path / "t", window=0)
     with pytest.raises(DataError, match="too few for windows of 4000"):
         read(tmp_path / "t", window=4000)
+
+
+def test_class_folders_beside_a_text_are_images(tmp_path: Path) -> None:
+    (tmp_path / "cats").mkdir()
+    (tmp_path / "labels.txt").write_text("cats\n")
+    assert own_data(tmp_path, DataOptions(), [], True) is None
 
 
 def test_a_loss_that_is_asked_for_takes_precedence() -> None:

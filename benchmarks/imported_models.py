@@ -109,10 +109,10 @@ print(json.dumps(found))
 
 def catalogue(arguments: argparse.Namespace) -> Dict[str, Dict[str, Any]]:
     """Models by name, small ones first."""
-    framework = registry.framework("torch")
-    environment = managed.ensure("torch", python=sys.executable if arguments.here else arguments.python)
     if arguments.zoo == "transformers":
         return {name: {"module": 0, "sizes": [0]} for name in arguments.names or FAMILIES}
+    framework = registry.framework("torch")
+    environment = managed.ensure("torch", python=sys.executable if arguments.here else arguments.python)
     drawn = [str(arguments.draw), str(SEED)] if arguments.zoo == "timm" else []
     answer = subprocess.run(
         [str(environment.python), "-c", CATALOGUE, arguments.zoo, *drawn, *arguments.names],

@@ -16,11 +16,11 @@ def adaptive_matrix(size: int, output: int) -> np.ndarray:
     return matrix
 
 
-def named(space: Callable[[Any], Any], *names: str) -> Dict[str, Callable[..., Any]]:
-    """Functions that a framework has in one place under numpy's names, by those of ops."""
+def named(space: Callable[[Any], Any], *names: str, prefix: str = "") -> Dict[str, Callable[..., Any]]:
+    """Functions that a framework has in one place under numpy's names, or these behind a prefix, by those of ops."""
 
     def function(name: str) -> Callable[..., Any]:
-        return lambda framework, a, *inputs: getattr(space(framework), name)(*inputs)
+        return lambda framework, a, *inputs: getattr(space(framework), prefix + name)(*inputs)
 
     return {name.capitalize(): function(name) for name in names}
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Dict, Mapping, Sequence
+from typing import Any, Callable, Dict, Mapping
 
+from framework_compare.adapters.common import network
 from framework_compare.graph.window import Window, pair
 
 Attrs = Mapping[str, Any]
@@ -51,21 +52,13 @@ def matmul(F: Any, a: Attrs, x: Any, y: Any) -> Any:
     (*_, m, k), n = a["shapes"][0], a["shapes"][1][-1]
     if a["shared"]:
         return F.reshape(F.dot(F.reshape(x, (-1, k)), F.reshape(y, (k, n))), (-1, *a["size"]))
-    outer = a["size"][:-2]
-    x, y = (_to(F, one, (*outer, *shape[-2:])) for one, shape in zip((x, y), a["shapes"]))
-    for place, is_shared in enumerate(a["shared_inputs"]):
-        if is_shared and not all(a["shared_inputs"]):
-            x, y = (
-                (F.broadcast_like(x, y, lhs_axes=(0,), rhs_axes=(0,)), y)
-                if place == 0
-                else (x, F.broadcast_like(y, x, lhs_axes=(0,), rhs_axes=(0,)))
-            )
+    x, y = (F.broadcast_to(one, (0, *a["size"][:-2], *shape[-2:])) for one, shape in zip((x, y), a["shapes"]))
+    if a["shared_inputs"] == [True, False]:
+        x = F.broadcast_like(x, y, lhs_axes=(0,), rhs_axes=(0,))
+    if a["shared_inputs"] == [False, True]:
+        y = F.broadcast_like(y, x, lhs_axes=(0,), rhs_axes=(0,))
     product = F.batch_dot(F.reshape(x, (-1, m, k)), F.reshape(y, (-1, k, n)))
     return F.reshape(product, (-1, *a["size"]))
-
-
-def _to(F: Any, x: Any, shape: Sequence[int]) -> Any:
-    return F.broadcast_to(x, (0, *shape))
 
 
 def where(F: Any, a: Attrs, condition: Any, x: Any, y: Any) -> Any:
@@ -107,24 +100,17 @@ def convolve(F: Any, a: Attrs, x: Any, weight: Any) -> Any:
     return F.Convolution(x, weight, **how)
 
 
-def _broadcast(name: str) -> Callable[..., Any]:
-    return lambda F, a, x, y: getattr(F, f"broadcast_{name}")(x, y)
-
-
-def _unary(name: str) -> Callable[..., Any]:
-    return lambda F, a, x: getattr(F, name)(x)
-
-
 def _reduced(name: str) -> Callable[..., Any]:
     return lambda F, a, x: getattr(F, name)(x, axis=a["axes"], keepdims=True)
 
 
-_BINARY = {"Sub": "sub", "Div": "div", "Maximum": "maximum", "Minimum": "minimum"}
-_COMPARED = {"Equal": "equal", "Less": "lesser", "LessEqual": "lesser_equal"}
+_BROADCAST = ("sub", "div", "maximum", "minimum", "equal")
 LAYERS = {"Take": take, "GroupNorm": groupnorm}
 FUNCTIONS: Dict[str, Callable[..., Any]] = {
-    **{op: _broadcast(name) for op, name in {**_BINARY, **_COMPARED}.items()},
-    **{name.capitalize(): _unary(name) for name in ("exp", "log", "sqrt", "abs", "sign", "sin", "cos", "erf")},
+    **network.named(lambda F: F, "exp", "log", "sqrt", "abs", "sign", "sin", "cos", "erf"),
+    **network.named(lambda F: F, *_BROADCAST, prefix="broadcast_"),
+    "Less": lambda F, a, x, y: F.broadcast_lesser(x, y),
+    "LessEqual": lambda F, a, x, y: F.broadcast_lesser_equal(x, y),
     **{f"Reduce{name.capitalize()}": _reduced(name) for name in ("sum", "mean", "max")},
     "Power": lambda F, a, x: x ** a["exponent"],
     "LeakyReLU": lambda F, a, x: F.LeakyReLU(x, act_type="leaky", slope=a["slope"]),
@@ -133,7 +119,7 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "Softmax": lambda F, a, x: F.softmax(x, axis=a["axis"]),
     "LogSoftmax": lambda F, a, x: F.log_softmax(x, axis=a["axis"]),
     "CumSum": cumsum,
-    "Expand": lambda F, a, x: _to(F, x, a["shape"][1:]),
+    "Expand": lambda F, a, x: F.broadcast_to(x, (0, *a["shape"][1:])),
     "Gather": lambda F, a, table, index: F.take(F.squeeze(table, axis=0), index),
     "PadAxes": pad_axes,
     "MatMul": matmul,

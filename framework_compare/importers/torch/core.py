@@ -13,7 +13,7 @@ from framework_compare.importers.torch.operators import HANDLERS as LAYERS
 from framework_compare.importers.torch.primitives import PRIMITIVES, matmul
 
 Arguments = Mapping[str, Any]
-LACKS = (NotExpressible, AttributeError, LookupError, TypeError, ValueError)
+LACKS = (NotExpressible, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 def read(reading: Any, node: Any, kind: str, given: Arguments, lack: Exception) -> Any:
@@ -87,7 +87,7 @@ def _decomposed(reading: Any, node: Any, kind: str) -> Any:
 
 
 def _read_graph(reading: Any, node: Any, graph: Any, inner: List[Any]) -> Any:
-    outer, names = reading.values, {}
+    outer = reading.values
     places = [one for one in graph.nodes if one.op == "placeholder"]
     inputs = {place.name: outer[one.name] for place, one in zip(places, inner)}
     try:
@@ -96,7 +96,9 @@ def _read_graph(reading: Any, node: Any, graph: Any, inner: List[Any]) -> Any:
             if one.op != "call_function":
                 continue
             one.meta = {**node.meta, **{key: one.meta[key] for key in ("val", "tensor_meta") if key in one.meta}}
-            one.name, names[one] = f"{node.name}_{one.name}", one.name
+            if "device" in one.kwargs:  # it was asked without numbers
+                one.kwargs = {**one.kwargs, "device": reading.torch.device("cpu")}
+            one.name = f"{node.name}_{one.name}"
             reading.values[one.name] = reading.read_inner(one)
         (returned,) = (one.args[0] for one in graph.nodes if one.op == "output")
         return _mapped(returned, reading.values)

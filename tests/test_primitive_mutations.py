@@ -92,6 +92,7 @@ MISTAKES = {
     "LessEqual that is strict": Mistake(1, "LessEqual", renamed("Less")),
     "Equal that is not": Mistake(1, "Equal", output(lambda y, x, node: 1 - y)),
     "Cast that loses all": Mistake(1, "Cast", output(lambda y, x, node: 0 * y)),
+    "Detach that lets the gradient through": Mistake(2, "Detach", gradient(0, lambda g, x: g + np.float32(1e-2))),
     "Sign that keeps the size": Mistake(1, "Sign", output(lambda y, x, node: x[0])),
 }
 

@@ -314,6 +314,7 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
     **network.named(lambda jax: jax.numpy, *network.NUMPY),
     "Erf": lambda jax, a, x: jax.lax.erf(x),
     "LeakyReLU": lambda jax, a, x: jax.nn.leaky_relu(x, a["slope"]),
+    "Detach": lambda jax, a, x: jax.lax.stop_gradient(x),
     "Cast": lambda jax, a, x: x.astype("float32"),
     "Equal": lambda jax, a, x, y: (x == y).astype(x.dtype),
     "Less": lambda jax, a, x, y: (x < y).astype(x.dtype),

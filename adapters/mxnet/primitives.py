@@ -114,6 +114,7 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
     **{f"Reduce{name.capitalize()}": _reduced(name) for name in ("sum", "mean", "max")},
     "Power": lambda F, a, x: x ** a["exponent"],
     "LeakyReLU": lambda F, a, x: F.LeakyReLU(x, act_type="leaky", slope=a["slope"]),
+    "Detach": lambda F, a, x: F.BlockGrad(x),
     "Cast": lambda F, a, x: F.cast(x, "float32"),
     "Where": where,
     "Softmax": lambda F, a, x: F.softmax(x, axis=a["axis"]),

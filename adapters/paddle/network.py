@@ -323,6 +323,7 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "Mean": lambda paddle, a, x: x.mean(a["axis"]),
     **network.named(lambda paddle: paddle, *network.NUMPY, "erf"),
     "LeakyReLU": lambda paddle, a, x: paddle.nn.functional.leaky_relu(x, a["slope"]),
+    "Detach": lambda paddle, a, x: x.detach(),
     "Cast": lambda paddle, a, x: x.astype("float32"),
     "Equal": lambda paddle, a, x, y: paddle.equal(x, y).astype(x.dtype),
     "Less": lambda paddle, a, x, y: paddle.less_than(x, y).astype(x.dtype),

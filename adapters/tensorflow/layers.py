@@ -285,6 +285,7 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "Mean": lambda tf, a, x: tf.reduce_mean(x, axis=a["axis"]),
     **network.named(lambda tf: tf.math, *network.NUMPY, "erf"),
     "MatMul": lambda tf, a, x, y: tf.linalg.matmul(x, tf.reshape(y, y.shape[-2:]) if a["shared"] else y),
+    "Detach": lambda tf, a, x: tf.stop_gradient(x),
     "LeakyReLU": lambda tf, a, x: tf.nn.leaky_relu(x, a["slope"]),
     "Equal": lambda tf, a, x, y: tf.cast(tf.equal(x, y), x.dtype),
     "Less": lambda tf, a, x, y: tf.cast(x < y, x.dtype),

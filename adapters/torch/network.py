@@ -340,6 +340,7 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
     **network.named(lambda torch: torch, *network.NUMPY, "erf"),
     "LeakyReLU": lambda torch, a, x: torch.nn.functional.leaky_relu(x, a["slope"]),
     "Cast": lambda torch, a, x: x.float(),
+    "Detach": lambda torch, a, x: x.detach(),
     "Equal": lambda torch, a, x, y: torch.eq(x, y).type_as(x),
     "Less": lambda torch, a, x, y: torch.lt(x, y).type_as(x),
     "LessEqual": lambda torch, a, x, y: torch.le(x, y).type_as(x),

@@ -18,7 +18,7 @@ from framework_compare.graph.image_ops import conv2d_shape, image
 from framework_compare.graph.node import Node, Parameter, Shape
 from framework_compare.graph.window import Window, pair
 
-UNARY = ("Exp", "Log", "Sqrt", "Power", "Abs", "Sign", "Sin", "Cos", "Erf", "LeakyReLU", "Cast")
+UNARY = ("Exp", "Log", "Sqrt", "Power", "Abs", "Sign", "Sin", "Cos", "Erf", "LeakyReLU", "Cast", "Detach")
 BINARY = ("Add", "Mul", "Sub", "Div", "Maximum", "Minimum")
 COMPARISONS = ("Equal", "Less", "LessEqual")
 REDUCTIONS = ("ReduceSum", "ReduceMean", "ReduceMax")

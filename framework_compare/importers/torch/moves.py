@@ -18,7 +18,7 @@ from framework_compare.importers.common.axes import (
 )
 from framework_compare.importers.common.reading import filled
 from framework_compare.importers.common.views import BATCH, NotExpressible, Value, whole
-from framework_compare.importers.torch.operands import LARGE, _node_of, axis_of, operand, value_of
+from framework_compare.importers.torch.operands import LARGE, _node_of, axis_of, emit, operand, value_of
 from framework_compare.importers.torch.operators import Arguments, refuse, shape_of
 
 
@@ -192,6 +192,12 @@ def gather(reading: Any, node: Any, table: Any, places: Any) -> Value:
     table = materialised(reading.reader, value_of(reading, node, table))
     if not isinstance(places, Value):
         array = np.asarray(places.cpu())
+        batch = reading.reader.batch
+        if array.ndim > 1 and len(array) == batch and (array == array[:1]).all():  # made for each sample, the same
+            rows = reading.reshape(
+                taken(reading, node, table, 0, array[0].ravel().tolist()), (*array.shape[1:], *table.shape[1:])
+            )
+            return Value(rows.node, (whole(BATCH, batch), *rows.view))
         rows = taken(reading, node, table, 0, array.ravel().tolist())
         return reading.reshape(rows, (*array.shape, *table.shape[1:]))
     if any(atom.axis == BATCH for group in table.view for atom in group):
@@ -208,7 +214,25 @@ def embedding(reading: Any, node: Any, a: Arguments) -> Value:
     if known and hasattr(weight, "target") and len(places.shape) == 2:
         try:
             attrs = {"num_embeddings": weight.shape[0], "embedding_dim": weight.shape[1], "init": "uniform_0.05"}
-            return reading.reader.plain(reading.node(node, "Embedding", [places.node], attrs, weight=weight))
+            made = reading.reader.plain(reading.node(node, "Embedding", [places.node], attrs, weight=weight))
+            return without_row(reading, node, made, places, a.get("padding_idx", -1))
         except NotExpressible:
             pass
-    return gather(reading, node, weight, places)
+    return without_row(reading, node, gather(reading, node, weight, places), places, a.get("padding_idx", -1))
+
+
+def without_row(reading: Any, node: Any, rows: Value, places: Any, row: int) -> Value:
+    """Rows of an embedding of which one, that of padding, gets no gradient."""
+    if row < 0 or not isinstance(places, Value):
+        return rows
+    is_row = emit(reading, node, "Equal", places, float(row))
+    is_row = reading.reshape(is_row, (*is_row.shape, 1))
+    return emit(reading, node, "Where", is_row, Value(reading.node(node, "Detach", [rows.node], {}), rows.view), rows)
+
+
+def gather_along(reading: Any, node: Any, a: Arguments) -> Any:
+    """From a constant that is one number everywhere."""
+    x = a["self"]
+    if isinstance(x, Value) or hasattr(x, "target") or not bool((x == x.flatten()[0]).all()):
+        refuse("gather", "by computed places")
+    return x.new_full(shape_of(node), x.flatten()[0].item())

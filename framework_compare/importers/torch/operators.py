@@ -269,6 +269,38 @@ def roll(reading: Any, node: Any, a: Arguments) -> Value:
     return Value(reading.node(node, "Roll", [x.node], {"shifts": [shifts.get(1, 0), shifts.get(2, 0)]}), x.view)
 
 
+def expand(reading: Any, node: Any, a: Arguments) -> Any:
+    """Nothing where what reads it broadcasts by itself, or where it is repeated for the batch alone."""
+    x, shape = a["self"], shape_of(node)
+    own = (*[1] * (len(shape) - len(x.shape)), *x.shape)
+    if own[1:] != shape[1:] and any(_kind(user) not in BROADCASTS for user in node.users):
+        refuse("expand", f"of {tuple(x.shape)} to {shape}")
+    return reading.expand(x, shape)
+
+
+BROADCASTS = (
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "where",
+    "masked_fill",
+    "maximum",
+    "minimum",
+    "eq",
+    "ne",
+    "lt",
+    "gt",
+    "le",
+    "ge",
+)
+
+
+def _kind(node: Any) -> str:
+    schema = getattr(node.target, "_schema", None)
+    return schema.name.partition("::")[2].rstrip("_") if schema is not None else ""
+
+
 def detach(reading: Any, node: Any, a: Arguments) -> Any:
     """Nothing, where no gradient is needed: of a mask, and of the images in whatever form."""
     x = a["self"]
@@ -286,7 +318,7 @@ HANDLERS: Dict[str, Handler] = {
     # the same numbers in another shape
     **dict.fromkeys(VIEWS, lambda reading, node, a: reading.reshape(a.get("self", a.get("input")), shape_of(node))),
     # of a parameter to the batch, or of nothing: what is computed with broadcasts by itself
-    **dict.fromkeys(("expand", "expand_as"), lambda reading, node, a: reading.expand(a["self"], shape_of(node))),
+    **dict.fromkeys(("expand", "expand_as"), expand),
     **dict.fromkeys(("cat", "concat"), lambda reading, node, a: reading.concat(node, a["tensors"], a["dim"])),
     **dict.fromkeys(("chunk", "split", "split_with_sizes"), chunk),
     **dict.fromkeys(("constant_pad_nd", "pad"), pad),

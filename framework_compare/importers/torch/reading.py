@@ -14,6 +14,7 @@ from framework_compare.importers.common.reading import ProgramReading, filled, l
 from framework_compare.importers.common.views import BATCH, NotExpressible, Value, moved, shape_of, whole
 from framework_compare.importers.torch import attention, core, windows
 from framework_compare.importers.torch.calls import chosen_output
+from framework_compare.importers.torch.exact import exact, exact_derivatives
 from framework_compare.importers.torch.learned import Arrays, Learned, flat, form, owner, taken
 from framework_compare.importers.torch.operators import HANDLERS, Mask
 
@@ -86,11 +87,11 @@ class Reading(Arrays, ProgramReading):
             tensor = tensor.detach()
             target = first.setdefault((tensor.data_ptr(), tensor.shape), target) if tensor.numel() else target
             self.learned[place] = Learned(target, tensor)
-            self.values[place] = self.learned[place] if place in self._trained else tensor.clone()
+            self.values[place] = self.learned[place] if place in self._trained else exact(tensor)
             if target in self.apart:
                 self.values[place] = self._apart(target, tensor)
         for place, target in signature.inputs_to_lifted_tensor_constants.items():
-            self.values[place] = program.constants[target].clone()
+            self.values[place] = exact(program.constants[target])
 
     def _notes(self) -> List[str]:
         trained = (self.learned[place] for place in self._trained)
@@ -182,13 +183,13 @@ class Reading(Arrays, ProgramReading):
         if kind in SHAPE_ONLY:
             meta = node.meta["val"]
             filled = node.args[-1] if kind in ("new_full", "full_like") else float("ones" in kind)
-            return self.torch.full(tuple(meta.shape), filled, dtype=meta.dtype)
+            return exact(self.torch.full(tuple(meta.shape), filled, dtype=meta.dtype))
 
         def real(argument: Any) -> Any:
             return self.values[argument.name] if isinstance(argument, self.torch.fx.Node) else argument
 
         args, kwargs = self.torch.fx.node.map_aggregate((node.args, dict(node.kwargs)), real)
-        with self.torch.no_grad():
+        with self.torch.no_grad(), exact_derivatives(self.torch):
             return node.target(*args, **kwargs)
 
     # -- nodes of the graph -----------------------------------------------------------------------------------------

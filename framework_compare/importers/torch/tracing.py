@@ -34,6 +34,7 @@ from framework_compare.importers.torch.calls import (
     in_order,
     with_loss,
 )
+from framework_compare.importers.torch.exact import exact_derivatives
 from framework_compare.importers.torch.onnx_module import module_of
 from framework_compare.importers.torch.reading import Reading
 from framework_compare.protocol import Job
@@ -314,7 +315,7 @@ class Call(NamedTuple):
     def evaluated(self) -> np.ndarray:
         """Outputs in evaluation, which must be the same at a second call."""
         self.module.eval()
-        with self.torch.no_grad():
+        with self.torch.no_grad(), exact_derivatives(self.torch):
             first, again = (self._outputs([one.clone() for one in self.given]).numpy().copy() for _ in range(2))
         if not np.allclose(first, again, rtol=1e-9, atol=1e-9 * float(np.abs(first).max()), equal_nan=True):
             raise UsageError(
@@ -364,21 +365,3 @@ def _judged(graph: Graph) -> int:
     shapes = graph.shapes()
     places = [math.prod(shapes[node.name][1:]) for node in graph.nodes if node.op == "BatchNorm2d"]
     return max(JUDGED, -(-VALUES // min(places, default=VALUES)))
-
-
-def exact_derivatives(torch: Any) -> Any:
-    """A mode in which nothing is dropped, and constants that torch keeps in float32 are in float64."""
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    aten = torch.ops.aten
-
-    class Exact(TorchDispatchMode):  # type: ignore[misc]
-        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if function is aten.bernoulli_.float:  # a mask that keeps all, before it is divided by the share kept
-                return args[0].fill_(args[1] if len(args) > 1 else 0.5)
-            if function is aten.hardsigmoid_backward.default:  # torch 2.13 has 1/6 in float32 there
-                gradient, x = args
-                return torch.where((x > -3) & (x < 3), gradient / 6, torch.zeros_like(gradient))
-            return function(*args, **(kwargs or {}))
-
-    return Exact()

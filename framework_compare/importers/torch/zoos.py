@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import difflib
 import importlib
+import re
 import sys
 from typing import Any, Dict, Tuple
 
@@ -29,7 +30,7 @@ def split(text: str) -> Tuple[str, Dict[str, Any]]:
     """Name and keywords of "gpt2:n_layer=2"; a value is a Python literal, else a word."""
     name, _, rest = text.partition(":")
     found: Dict[str, Any] = {}
-    for part in filter(None, rest.split(",")):
+    for part in filter(None, re.split(r",(?![^\[]*\])", rest)):  # not at a comma of a list
         key, equals, value = part.partition("=")
         if not equals:
             raise UsageError(f"{text}: {part!r} is no keyword; allowed: NAME:KEY=VALUE,KEY=VALUE")

@@ -29,7 +29,7 @@ MOVES = (
     *("ChannelShuffle", "Tokens", "Pad", "Roll", "Windows", "FromWindows"),
     *("Reshape", "Permute", "PadAxes"),
 )
-SELECTS_FORWARD = ("ReLU", "ReLU6", "MaxPool2d", "Concat", "Take", "Expand", "ReduceMax", "Abs", *MOVES)
+SELECTS_FORWARD = ("ReLU", "ReLU6", "MaxPool2d", "Concat", "Take", "Expand", "ReduceMax", "Abs", "Detach", *MOVES)
 SELECTS_BACKWARD = ("ReLU", "ReLU6", *MOVES)
 
 

@@ -38,6 +38,7 @@ UNARY: Dict[str, Tuple[Callable[..., Any], Callable[..., Any]]] = {
     "Sin": (lambda x, a: np.sin(x), lambda x, y, a: np.cos(x)),
     "Cos": (lambda x, a: np.cos(x), lambda x, y, a: -np.sin(x)),
     "Erf": (lambda x, a: erf(x), lambda x, y, a: 2 / np.sqrt(np.pi) * np.exp(-x * x)),
+    "Detach": (lambda x, a: x, lambda x, y, a: 0 * x),
     "LeakyReLU": (lambda x, a: np.where(x > 0, x, a["slope"] * x), lambda x, y, a: np.where(x > 0, 1, a["slope"])),
 }
 

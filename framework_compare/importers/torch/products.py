@@ -186,7 +186,9 @@ def convolution(reading: Any, node: Any, a: Arguments) -> Value:
     if rank == 1:
         x = reading.reshape(materialised(reading.reader, x), (*x.shape[:2], 1, x.shape[2]))
         weight = reading.reshape(weight, (*weight.shape[:2], 1, weight.shape[2]))
-    source = reading.reader.image(materialised(reading.reader, value_of(reading, node, x)))
+    x = materialised(reading.reader, value_of(reading, node, x))
+    alone = x.shape[0] == 1 and not is_batch(x.view[0])  # no batch: the same for all samples
+    source = reshaped_node(reading.reader, x.node, x.shape[1:]) if alone else reading.reader.image(x)
     out = weight.shape[1] * groups if transposed else weight.shape[0]
     into = weight.shape[0] if transposed else weight.shape[1] * groups
     output_padding = steps.pop("output_padding", [0, 0])
@@ -202,6 +204,7 @@ def convolution(reading: Any, node: Any, a: Arguments) -> Value:
         attrs = {name: attr for name, attr in attrs.items() if name not in ("bias", "init")}
         made = reading.node(node, "ConvTranspose" if transposed else "Convolve", [source, kernel], {**attrs, **more})
         y = affine(reading, node, reading.reader.plain(made), None, a["bias"], (out, 1, 1))
+    y = Value(y.node, ((), *y.view[1:])) if alone else y
     return reading.reshape(materialised(reading.reader, y), shape_of(node))
 
 

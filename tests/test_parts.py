@@ -384,6 +384,15 @@ def test_parts_on_the_command_line(planned, tmp_path):
     assert "Measured on 1 node of a cluster" in shown.output and "planned" not in shown.output
 
 
+def test_a_part_is_forecast_and_not_started(planned, tmp_path):
+    folder = planned()
+    done = CliRunner().invoke(app, ["part", str(folder), "1", "--dry-run"])
+    assert done.exit_code == 0 and "2 cells, 2 runs. Nothing was started." in " ".join(done.output.split())
+    assert not parts.result_path(folder, 1).exists()
+    run_part(folder, 1, Watcher())
+    assert api.dry_part(folder, 1).runs == 0 and api.dry_part(folder, 2).runs == 2
+
+
 def test_words_for_where_cells_run():
     assert executors.of("here") is None and isinstance(executors.of("parts"), Executor)
     options = executors.of("slurm", {"partition": "gpu", "gpus-per-node": "1", "exclusive": "false"}).options

@@ -49,9 +49,8 @@ def duel(
     does not work, 3 where this duel cannot decide.
     """
     from framework_compare import duels
-    from framework_compare.study.opening import new_study_folder
 
-    folder, watcher = out or new_study_folder(), console.watcher(quiet, yes)
+    folder, watcher = console.study_folder(out), console.watcher(quiet, yes)
     asked = stated(context, request)
     if dry_run:
         print(duels.dry_run(a, b, model, data, blocks=blocks, sample=sample, watcher=watcher, **asked))

@@ -8,13 +8,14 @@ from typing import Annotated, Any, Dict, List
 
 import typer
 
-from framework_compare.cli import words
+from framework_compare.cli import console, words
 from framework_compare.cli.options import ENVIRONMENTS, FRAMEWORKS, MODELS, OF_DATA, one_of, takes
 
 
 @takes(
     *("frameworks", "models", "dataset", "batch_size", "image_size", "learning_rate", "execution", "tuning", "threads"),
     *(*ENVIRONMENTS, *OF_DATA),
+    *("dry_run", "yes"),
     frameworks=FRAMEWORKS,
     models=MODELS,
     dataset=["fire-smoke-tiny"],
@@ -29,6 +30,8 @@ def fairness(
     learning_rate: float,
     python: Dict[str, str],
     index: Dict[str, str],
+    dry_run: bool,
+    yes: bool,
     out: Annotated[Path, typer.Option(help="Folder for ladder.md, curves.md, curves.json, curves.svg.")] = Path(
         "fairness"
     ),
@@ -48,23 +51,37 @@ def fairness(
     from framework_compare.report import parity_tables
     from framework_compare.report.renderers import markdown, terminal
     from framework_compare.results import parity
+    from framework_compare.study.opening import check_writable
     from framework_compare.study.request import Request
 
-    common["where"] = verify.Where(python, index)
-    common["say"] = lambda message: print(message, file=sys.stderr, flush=True)
-    of_data = {name: common.pop(name) for name in OF_DATA}
-    data = one_of("dataset", dataset)
+    def say(message: str) -> None:
+        print(message, file=sys.stderr, flush=True)
+
+    data, of_data = one_of("dataset", dataset), {name: common.pop(name) for name in OF_DATA}
+    of_curves: Dict[str, Any] = {"steps": steps, "batch_size": batch_size, "learning_rate": learning_rate}
+    where = verify.Where(python, index)
+    check_writable(out, "curves")
     asked = Request.of([], models, dataset=data, image_size=common["image_size"], **of_data)
-    own, models, _ = api.with_own(asked, Tracer(python, index, common["say"]))
-    names, rates = (frameworks, models), {"batch_size": batch_size, "learning_rate": learning_rate, **common}
+    own, models, _ = api.with_own(asked, Tracer(python, index, say))
+    size = common.pop("image_size")
+    of_images: Dict[str, Any] = {} if own else {"image_size": size}
+    quiet = say if dry_run else lambda message: None
+    forecasts = [verify.dry_run(frameworks, models, where=where, **of_images, **common)]
     if own is None:
-        trained = curves.train_curves(*names, data, steps=steps, **rates)
+        curve = curves.dry_run(frameworks, models, say=quiet, **of_curves, **of_images, **common)
+        forecasts.insert(0, curve)
+    if dry_run:
+        print("\n".join(f"{what}: {one}" for what, one in zip(("Loss curves", "Levels")[-len(forecasts) :], forecasts)))
+        return
+    console.announce(forecasts, say, yes, "check")
+    common.update(where=where, say=say)
+    if own is None:
+        trained = curves.train_curves(frameworks, models, data, **of_curves, **of_images, **common)
+        of_images["num_classes"] = trained[0].setting["num_classes"]
     else:
-        del rates["image_size"], common["image_size"]
-        trained = [curves.train_workload_curves(frameworks, model, own, steps=steps, **rates) for model in models]
+        trained = [curves.train_workload_curves(frameworks, model, own, **of_curves, **common) for model in models]
     curves_report.write(trained, out)
-    common.update({} if own else {"num_classes": trained[0].setting["num_classes"]})
-    ladder = verify.verify(*names, **common)
+    ladder = verify.verify(frameworks, models, **of_images, **common)
     (out / "ladder.md").write_text(markdown(parity_tables.parity_table(ladder)), encoding="utf-8")
     print(terminal(parity_tables.parity_table(ladder)))
     print(terminal(parity_tables.curves_table(trained)))

@@ -96,8 +96,10 @@ def figure(
 ) -> None:
     """Write one figure of a study for a paper, with its caption beside it as a text file."""
     from framework_compare.comparison import Comparison
+    from framework_compare.report.figures.catalogue import find
     from framework_compare.study import names
 
+    find(name)  # before a study is sought: whoever gives that first learns what figures are called
     result = Comparison.load(names.find(study))
     only = {"frameworks": None if frameworks is None else split(frameworks), "models": models and split(models)}
     print(result.plot(name, view=view, **only).save(out, width))

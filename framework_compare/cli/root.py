@@ -181,12 +181,12 @@ def run(
 
         own = {name: value for name, value in request.items() if asked(context, name)}
         request = study_toml.read(study_file, own)
-        _run_and_show(kind="gains" if "rungs" in request else None, **request)
+        _run(kind="gains" if "rungs" in request else None, **request)
         return
     for name in ("frameworks", "models"):
         if request[name] is None:
             raise UsageError(f"no {name} are given; give --{name}, FRAMEWORKS MODELS without options, or FILE.toml")
-    _run_and_show(**stated(context, request))
+    _run(**stated(context, request))
 
 
 @takes(
@@ -222,7 +222,7 @@ def ladder(
         rungs = rungs or LADDERS[name].rungs
     if not rungs:
         raise UsageError(f"no --rung is given; allowed: one or more, or a published ladder: {', '.join(LADDERS)}")
-    _run_and_show(kind="gains", rungs=rungs, one_at_a_time=one_at_a_time, **request)
+    _run(kind="gains", rungs=rungs, one_at_a_time=one_at_a_time, **request)
 
 
 @takes("frameworks", "out", *ENVIRONMENTS, "dry_run", "yes", by_place=("frameworks",), frameworks=QUICK_FRAMEWORKS)
@@ -251,6 +251,10 @@ def quickstart(**request: Any) -> None:
         raise typer.Exit(1)
 
 
+def _run(strict: bool = False, **asked: Any) -> None:
+    console.fail_if_nothing_ran(_run_and_show(strict, **asked), strict)
+
+
 def _run_and_show(
     strict: bool = False,
     kind: str | None = None,
@@ -267,10 +271,9 @@ def _run_and_show(
 ) -> Comparison:
     from framework_compare import api
     from framework_compare.study import executors
-    from framework_compare.study.opening import new_study_folder
     from framework_compare.study.request import Request
 
-    request, folder = Request.of(**given), out or new_study_folder()
+    request, folder = Request.of(**given), console.study_folder(out)
     watcher, executor = console.watcher(quiet, yes), executors.of(on, slurm)
     if dry_run:
         forecast = api.prepare(request, watcher, executor).forecast()
@@ -281,8 +284,6 @@ def _run_and_show(
         result = api.run(request, folder, retry=retry, extend=extend, executor=executor, watcher=watcher)
     console.print_study(result, json, *filter(None, [kind]))
     watcher.say(f"study: {folder}")
-    if strict and (result.frame["status"] != "ok").any():
-        raise typer.Exit(1)
     return result
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Dict, Optional
 
 import typer
 
-from framework_compare.cli import words
+from framework_compare.cli import console, words
 from framework_compare.cli.options import ENVIRONMENTS, FRAMEWORKS, MODELS, OF_DATA, OPTIONS, one_of, takes
 from framework_compare.errors import UsageError
 from framework_compare.plan.settings import CODE_PATH, FEEDING, NETWORK, SIZES, of_verdict
@@ -25,6 +25,8 @@ STYLES = ("terminal", "markdown", "latex")
         *of_verdict(CODE_PATH, FEEDING, NETWORK, SIZES),
         *ENVIRONMENTS,
         "trust",
+        "dry_run",
+        "yes",
     ),
     by_place=(words.STUDY, *words.REQUEST),
     frameworks=FRAMEWORKS,
@@ -34,6 +36,8 @@ def verify(
     python: Dict[str, str],
     index: Dict[str, str],
     trust: bool,
+    dry_run: bool,
+    yes: bool,
     fresh: Annotated[bool, typer.Option(help="Check again and ignore cached verdicts.")] = False,
     style: Annotated[str, typer.Option(help=f"Style of the table: {', '.join(STYLES)}.")] = "terminal",
     keep: Annotated[Optional[Path], typer.Option(help="Folder for the workers' logs.")] = None,
@@ -53,21 +57,30 @@ def verify(
         from framework_compare.study import names
 
         _check_unasked({"python": python, "keep": keep, **request})
-        _verify_study(names.find(study), index, fresh, trust, style)
+        _verify_study(names.find(study), index, fresh, trust, style, dry_run, yes)
         return
     from framework_compare import api
     from framework_compare.importing.tracing import Tracer
     from framework_compare.parity import verify as ladder
     from framework_compare.report import parity_tables, renderers
     from framework_compare.results.parity import NOT_INSTALLED, UNSUPPORTED, all_hold
+    from framework_compare.study.opening import check_writable
     from framework_compare.study.request import Request
 
     dataset, of_data = request.pop("dataset"), {name: request.pop(name) for name in OF_DATA}
     if dataset is not None:
         one_of("dataset", dataset)
-    asked = Request.of([], request["models"], dataset=dataset, image_size=request["image_size"], **of_data)
-    _, request["models"], _ = api.with_own(asked, Tracer(python, index, _say))
-    verdicts = ladder.verify(fresh=fresh, folder=keep, where=ladder.Where(python, index), say=_say, **request)
+    given = Request.of([], request["models"], dataset=dataset, image_size=request["image_size"], **of_data)
+    _, request["models"], _ = api.with_own(given, Tracer(python, index, _say))
+    if keep is not None:
+        check_writable(keep, "logs")
+    asked = {"fresh": fresh, "where": ladder.Where(python, index), **request}
+    forecast = ladder.dry_run(say=_say if dry_run else lambda message: None, **asked)
+    if dry_run:
+        print(forecast)
+        return
+    console.announce([forecast], _say, yes, "check")
+    verdicts = ladder.verify(folder=keep, say=_say, **asked)
     print(renderers.RENDERERS[style](parity_tables.parity_table(verdicts)))
     if all(one.status in (UNSUPPORTED, NOT_INSTALLED) for one in verdicts):
         print("framework-compare: nothing was verified; the notes above say what is missing", file=sys.stderr)
@@ -87,15 +100,23 @@ def _check_unasked(request: Dict[str, Any]) -> None:
         if value != default:
             flag = name.replace("_", "-")
             raise UsageError(
-                f"--{flag} is given beside a study, whose cells decide it; allowed: --fresh, --style, --index, --trust"
+                f"--{flag} is given beside a study, whose cells decide it; allowed: --fresh, --style, --index, --trust,"
+                " --dry-run, --yes"
             )
 
 
-def _verify_study(study: Path, index: Dict[str, str], fresh: bool, trust: bool, style: str) -> None:
+def _verify_study(
+    study: Path, index: Dict[str, str], fresh: bool, trust: bool, style: str, dry_run: bool, yes: bool
+) -> None:
     from framework_compare import api
     from framework_compare.report import parity_tables, renderers
     from framework_compare.results.parity import all_hold
 
+    forecast = api.dry_verify_study(study, fresh=fresh)
+    if dry_run:
+        print(forecast)
+        return
+    console.announce([forecast], _say, yes, "check")
     verdicts, reasons = api.verify_study(study, index=index, fresh=fresh, trust=trust, say=_say)
     if verdicts:
         print(renderers.RENDERERS[style](parity_tables.parity_table(verdicts)))

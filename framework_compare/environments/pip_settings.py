@@ -26,6 +26,7 @@ _VARIABLES = {
     "default-timeout": ("UV_HTTP_TIMEOUT", ""),
     "retries": ("UV_HTTP_RETRIES", ""),
 }
+_PYPI = "https://pypi.org/simple"
 _CONSTRAINTS, _NO_INDEX = "constraint", "no-index"  # for which the installer gives options
 
 
@@ -46,6 +47,13 @@ class PipSettings(NamedTuple):
     @property
     def no_index(self) -> bool:
         return self.options.get(_NO_INDEX, "").lower() in ("1", "true", "yes", "on")
+
+    @property
+    def indexes(self) -> list[str]:
+        """Those that uv asks, in its order: the default one last."""
+        handed = self.environment()
+        extra = f"{handed.get('UV_INDEX', '')} {handed.get('UV_EXTRA_INDEX_URL', '')}".split()
+        return [*extra, handed.get("UV_DEFAULT_INDEX") or handed.get("UV_INDEX_URL") or _PYPI]
 
     def environment(self) -> dict[str, str]:
         """This process' variables and uv's own; one of uv's that is set already stays."""

@@ -349,9 +349,3 @@ def build_graph(model: str, config: TrainConfig, task: Task | None = None) -> Gr
 def _built(build: Callable[..., Graph], *task: Task, **sizes: Any) -> Graph:
     """A graph, built once: planning, forecasts and every run of a cell ask for it."""
     return build(*task, **sizes)
-
-
-def check_graphs(models: Iterable[str], configs: Iterable[TrainConfig]) -> None:
-    """UsageError for the first of registered models that cannot be built for one of the configs."""
-    for model, config in itertools.product(models, configs):
-        build_graph(model, config)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from typing import Any, Mapping, Sequence, TypeAlias, TypedDict
+from typing import Any, Iterable, Iterator, Mapping, Sequence, TypeAlias, TypedDict
 
 from framework_compare.graph import LOSSES, OPTIMIZERS
 from framework_compare.protocol import (
@@ -21,6 +21,7 @@ from framework_compare.protocol import (
     TUNINGS,
     TrainConfig,
 )
+from framework_compare.samplers.host import available_cores
 
 DEFAULTS = TrainConfig()
 
@@ -215,3 +216,12 @@ def of_role(*roles: str) -> tuple[str, ...]:
 def of_verdict(*parts: str) -> tuple[str, ...]:
     """Settings that these parts of a verdict on parity depend on, part by part."""
     return tuple(name for part in parts for name, setting in SETTINGS.items() if setting.verdict == part)
+
+
+def beyond_cores(configs: Iterable[TrainConfig]) -> Iterator[str]:
+    """A sentence on each number of threads and loader workers that is larger than that of the cores a run may use."""
+    cores, configs = available_cores(), list(configs)
+    for name in (name for name, setting in SETTINGS.items() if setting.all_cores):
+        for count in sorted({getattr(config, name) for config in configs}):
+            if count > cores:
+                yield f"{name} is {count}, and a run may use {cores} cores: they wait for each other, which takes time"

@@ -46,7 +46,14 @@ def stated(request: Request) -> dict[str, Any]:
         kept["rungs"] = dict(request.rungs)
     if request.dataset is not None:
         kept["dataset"] = [_absolute(one) for one in _listed(request.dataset)]
-    return {name: _plain(value) for name, value in {**kept, **request.settings}.items() if value not in (None, {})}
+    settings = {**request.settings, **_own_loss(Path.cwd(), request.settings)}
+    return {name: _plain(value) for name, value in {**kept, **settings}.items() if value not in (None, {})}
+
+
+def _own_loss(folder: Path, given: Mapping[str, Any]) -> dict[str, Any]:
+    """A loss function of a file that lies in the folder, by its whole path."""
+    loss = given.get("loss_function")
+    return {"loss_function": _model_in(folder, loss)} if isinstance(loss, str) else {}
 
 
 def _model_in(folder: Path, model: object) -> object:
@@ -87,7 +94,7 @@ def read(path: str | os.PathLike[str], more: Mapping[str, Any]) -> dict[str, Any
         document["dataset"] = [_beside(file, one) for one in _listed(document["dataset"])]
     if "models" in document:
         document["models"] = [_model_in(file.absolute().parent, one) for one in _listed(document["models"])]
-    request = {**document, **more}
+    request = {**document, **_own_loss(file.absolute().parent, document), **more}
     for name in ("frameworks", "models"):
         if name not in request:
             raise UsageError(f"{file} names no {name}; add a line such as {name} = [...], or give them beside the file")

@@ -78,7 +78,7 @@ def refuse_undeclared(
         if len(graph.inputs) > 1 and not trainer.declared.several_inputs:
             why = _why(trainer, ["several_inputs"])
             raise Unsupported(
-                f"{trainer.name} declares no networks of several inputs{why}; {graph.name} has {len(graph.inputs)}"
+                f"{trainer.name} declares no models of several inputs{why}; {graph.name} has {len(graph.inputs)}"
             )
 
 

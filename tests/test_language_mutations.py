@@ -19,7 +19,8 @@ from framework_compare.models import language
 from framework_compare.parity.network import oracle
 from framework_compare.parity.network.ladder import TOLERANCE
 from framework_compare.parity.network.oracle import Oracle, network
-from framework_compare.parity.network.reference import Questions, Reference, make_reference
+from framework_compare.parity.network.questions import Questions
+from framework_compare.parity.network.reference import Reference, make_reference
 from framework_compare.parity.network.rounding import rounding_of
 
 NETWORKS: Dict[str, Callable[[], Graph]] = {

@@ -29,7 +29,8 @@ from framework_compare.parity.network import oracle
 from framework_compare.parity.network.ladder import TOLERANCE
 from framework_compare.parity.network.oracle import Oracle
 from framework_compare.parity.network.oracle.elementwise import logistic
-from framework_compare.parity.network.reference import Questions, Reference, make_reference
+from framework_compare.parity.network.questions import Questions
+from framework_compare.parity.network.reference import Reference, make_reference
 from framework_compare.parity.network.rounding import rounding_of
 
 DIGITS = Task((Field("image", (1, 12, 12)),), Field("label", (), "int64"), 10, "cross_entropy")

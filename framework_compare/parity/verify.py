@@ -20,7 +20,8 @@ from framework_compare.parity import asked, cache
 from framework_compare.parity.asked import CheckForecast
 from framework_compare.parity.network.divergence import first_divergence
 from framework_compare.parity.network.ladder import Judge, wider_than_claimed
-from framework_compare.parity.network.reference import Questions, Reference, least_batch, make_reference
+from framework_compare.parity.network.questions import Questions
+from framework_compare.parity.network.reference import Reference, least_batch, make_reference
 from framework_compare.parity.network.tasks import dropout_tasks, network_tasks
 from framework_compare.parity.pipeline import pipelines
 from framework_compare.parity.training import training_check

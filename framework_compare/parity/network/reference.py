@@ -18,7 +18,6 @@ from framework_compare.graph import (
     weights_size,
 )
 from framework_compare.parity.network import calibration
-from framework_compare.parity.network.asked_optimizer import SCHEDULED, asked_optimizer
 from framework_compare.parity.network.deviations import (
     EVALUATION,
     TRAINING,
@@ -31,6 +30,7 @@ from framework_compare.parity.network.deviations import (
 )
 from framework_compare.parity.network.oracle import Oracle
 from framework_compare.parity.network.oracle.op import Inputs
+from framework_compare.parity.network.questions import SCHEDULED, Questions, asked_optimizer
 from framework_compare.parity.network.rounding import Rounding, rounding_of, unit
 from framework_compare.parity.network.surgery import without_dropout
 
@@ -41,33 +41,6 @@ Array = np.ndarray
 NORMED = 8
 GROWN = 0.07  # relative; ten such units are less than a gradient that is left out
 NOTHING = Answers(np.empty(0), np.empty(0), {}, (), {})
-
-
-@dataclasses.dataclass(frozen=True)
-class Questions:
-    """Sizes and settings of the network levels. `draws` runs of the oracle at a precision make its yardstick.
-
-    The first run sums in blocks, the others one by one and from pictures moved by about a unit in the last place:
-    between them lie the orders in which frameworks sum. Below float32 they also round at other places (`Rounding`).
-    replicas: each is asked with a batch of `batch_size`, part by part of one batch of all.
-    optimizer: by its name; momentum and weight decay are those of "sgd". Another's eps is asked as large as the
-    gradients, so that it shows where eps is added, and noise of gradients near zero does not. clips, schedules: whether
-    gradients are clipped, to half of the first one's norm, and rates rise and fall, over a few updates (SCHEDULE).
-    """
-
-    batch_size: int = 2
-    steps: int = 3
-    stride: float = 1.0  # of the first step: how many times the loss it would take off, if the loss were linear
-    momentum: float = 0.9
-    weight_decay: float = 0.01
-    seed: int = 20
-    draws: int = 3
-    optimizer: str = "sgd"
-    replicas: int = 1
-    beta2: float = 0.999
-    clips: bool = False
-    schedules: bool = False
-    accumulation: int = 1
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,19 +1,16 @@
-"""With which optimiser the ladder asks for steps: a rate that takes a network where it is smooth, and what shows mistakes."""
+"""What the network levels are asked with: sizes, and an optimiser whose rate takes a network where it is smooth."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any, Dict, Mapping, Sequence, Tuple
+from typing import Any, Dict, Mapping, Sequence, Tuple
 
 import numpy as np
 
 from framework_compare.graph import OPTIMIZERS, Graph, Optimizer, Schedule
 from framework_compare.parity.network.oracle import Oracle
 from framework_compare.parity.network.oracle.op import Inputs
-
-if TYPE_CHECKING:
-    from framework_compare.parity.network.reference import Questions
 
 Array = np.ndarray
 Batches = Sequence[Tuple[Inputs, Array]]
@@ -22,6 +19,33 @@ CURVED = ("LSTM", "GRU", "Tanh", "Sigmoid", "Quanv2d", "SiLU", "HardSwish", "GEL
 CURVED_STRIDE = 0.1
 DECAY = 0.1  # of adamw: a twentieth of its step and more
 SCHEDULE, SCHEDULED = Schedule(2, 6, 0.1), 4  # updates that show both of its parts
+
+
+@dataclasses.dataclass(frozen=True)
+class Questions:
+    """Sizes and settings of the network levels. `draws` runs of the oracle at a precision make its yardstick.
+
+    The first run sums in blocks, the others one by one and from pictures moved by about a unit in the last place:
+    between them lie the orders in which frameworks sum. Below float32 they also round at other places (`Rounding`).
+    replicas: each is asked with a batch of `batch_size`, part by part of one batch of all.
+    optimizer: by its name; momentum and weight decay are those of "sgd". Another's eps is asked as large as the
+    gradients, so that it shows where eps is added, and noise of gradients near zero does not. clips, schedules: whether
+    gradients are clipped, to half of the first one's norm, and rates rise and fall, over a few updates (SCHEDULE).
+    """
+
+    batch_size: int = 2
+    steps: int = 3
+    stride: float = 1.0  # of the first step: how many times the loss it would take off, if the loss were linear
+    momentum: float = 0.9
+    weight_decay: float = 0.01
+    seed: int = 20
+    draws: int = 3
+    optimizer: str = "sgd"
+    replicas: int = 1
+    beta2: float = 0.999
+    clips: bool = False
+    schedules: bool = False
+    accumulation: int = 1
 
 
 def asked_optimizer(graph: Graph, weights: Mapping[str, Array], batches: Batches, questions: Questions) -> Optimizer:

@@ -159,8 +159,8 @@ def test_a_refused_cell_is_unsupported(name, adapters, work):
 
 def test_every_field_that_an_adapter_fills_can_be_refused():
     filled = {field for trainer in OURS.values() for field in Declared._fields if getattr(trainer.declared, field)}
-    of_replicas = {"replicas", "several_nodes", "why"}  # refused apart: tests/test_replicas.py
-    assert filled - of_replicas - {"untested"} <= set(ASKS) and set(ASKS) == set(UNDECLARED)
+    apart = {"replicas", "several_nodes", "why", "several_inputs"}  # tests/test_replicas.py, tests/test_own_data.py
+    assert filled - apart - {"untested"} <= set(ASKS) and set(ASKS) == set(UNDECLARED)
 
 
 def test_the_reason_names_the_device_where_that_matters(adapters, work):

@@ -159,7 +159,12 @@ def test_a_refused_cell_is_unsupported(name, adapters, work):
 
 def test_every_field_that_an_adapter_fills_can_be_refused():
     filled = {field for trainer in OURS.values() for field in Declared._fields if getattr(trainer.declared, field)}
-    apart = {"replicas", "several_nodes", "why", "several_inputs"}  # tests/test_replicas.py, tests/test_own_data.py
+    apart = {
+        "replicas",
+        "several_nodes",
+        "why",
+        "several_inputs",
+    }  # tests/test_replicas.py, tests/real/test_own_data.py
     assert filled - apart - {"untested"} <= set(ASKS) and set(ASKS) == set(UNDECLARED)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from framework_compare.cli.options import OF_DATA, takes
+from framework_compare.cli.options import LOSS, OF_DATA, of_loss, takes
 from framework_compare.plan.settings import DEFAULTS
 
 
@@ -26,6 +26,7 @@ def inspect(
     ] = None,
     image_size: Annotated[int, typer.Option(help="Height and width in pixels.")] = DEFAULTS.image_size,
     num_classes: Annotated[int | None, typer.Option(help="Replace its head with one for this many classes.")] = None,
+    loss_function: Annotated[str | None, typer.Option(help=LOSS)] = None,
     **of_data: Any,
 ) -> None:
     """Show layers, parameters and MACs of a model, and what is missing in which framework; nothing is trained."""
@@ -39,7 +40,7 @@ def inspect(
     planning.check_setting("image_size", image_size)
     if num_classes is not None:
         planning.check_setting("num_classes", num_classes)
-    request = Request.of([], model, dataset=data, image_size=image_size, **of_data)
+    request = Request.of([], model, dataset=data, image_size=image_size, **of_loss(loss_function), **of_data)
     own, names, imported = api.with_own(request, Tracer(python, index, _say))
     (name,) = planning.find_models(names)
     if registry.of_arrays(name):

@@ -125,6 +125,11 @@ def _statuses(text: str | None) -> list[str]:
     return statuses
 
 
+def of_loss(given: str | None) -> dict[str, str]:
+    """The setting of a loss, where a command has one of its own for it."""
+    return {} if given is None else {"loss_function": given}
+
+
 def _one_or_several(text: str | None) -> Any:
     names = split(text or "")
     return names[0] if len(names) == 1 else names or None
@@ -235,6 +240,7 @@ OPTIONS: dict[str, Option] = {
     "slurm": Option(list[str], _SLURM, None, lambda given: pairs("--slurm", given, _SBATCH)),
 }
 ENVIRONMENTS = ("python", "index")
+LOSS = "Of your data: the loss, in place of what the target suggests; your own as FILE.py:FUNCTION."
 OF_DATA = ("inputs", "target", "validation", "normalize", "window", "tokenizer", "model_output")
 LIMITS = ("timeout_s", "phase_timeout_s", "silence_timeout_s", "memory_limit")
 # Panels of `--help`, in this order.

@@ -9,7 +9,17 @@ from typing import Annotated, Any, Dict, Optional
 import typer
 
 from framework_compare.cli import console, words
-from framework_compare.cli.options import ENVIRONMENTS, FRAMEWORKS, MODELS, OF_DATA, OPTIONS, one_of, takes
+from framework_compare.cli.options import (
+    ENVIRONMENTS,
+    FRAMEWORKS,
+    LOSS,
+    MODELS,
+    OF_DATA,
+    OPTIONS,
+    of_loss,
+    one_of,
+    takes,
+)
 from framework_compare.errors import UsageError
 from framework_compare.plan.settings import CODE_PATH, FEEDING, NETWORK, SIZES, of_verdict
 
@@ -40,6 +50,7 @@ def verify(
     yes: bool,
     fresh: Annotated[bool, typer.Option(help="Check again and ignore cached verdicts.")] = False,
     style: Annotated[str, typer.Option(help=f"Style of the table: {', '.join(STYLES)}.")] = "terminal",
+    loss_function: Annotated[Optional[str], typer.Option(help=LOSS)] = None,
     keep: Annotated[Optional[Path], typer.Option(help="Folder for the workers' logs.")] = None,
     **request: Any,
 ) -> None:
@@ -70,7 +81,8 @@ def verify(
     dataset, of_data = request.pop("dataset"), {name: request.pop(name) for name in OF_DATA}
     if dataset is not None:
         one_of("dataset", dataset)
-    given = Request.of([], request["models"], dataset=dataset, image_size=request["image_size"], **of_data)
+    settings: Dict[str, Any] = {"image_size": request["image_size"], **of_loss(loss_function)}
+    given = Request.of([], request["models"], dataset=dataset, **of_data, **settings)
     _, request["models"], _ = api.with_own(given, Tracer(python, index, _say))
     if keep is not None:
         check_writable(keep, "logs")

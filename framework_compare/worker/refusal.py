@@ -37,7 +37,7 @@ ASKS: Dict[str, Ask] = {
     "executions": Ask("execution", lambda config, graphs: [config.execution]),
     "precisions": Ask("precision", lambda config, graphs: [config.precision]),
     "internals": Ask("internals", lambda config, graphs: [config.internals]),
-    "updates": Ask("update with", lambda config, graphs: _updates(config)),
+    "updates": Ask("update setting", lambda config, graphs: _updates(config)),
     "gpu_threads": Ask("gpu_threads", lambda config, graphs: [config.gpu_threads]),
 }
 BY_DEVICE = ("executions", "precisions", "replicas", "untested")

@@ -150,7 +150,7 @@ def convolve_shape(node: Node, shape: Shape, weight: Shape) -> Shape:
 
 def convolve_macs(node: Node, out: Shape) -> int:
     a = node.attrs
-    return math.prod(out) * math.prod(Window.of(a).kernel) * a["in_channels"] // int(a["groups"])
+    return math.prod(out) * math.prod(Window.of(a).kernel) * int(a["in_channels"]) // int(a["groups"])
 
 
 def transposed_shape(node: Node, shape: Shape, weight: Shape) -> Shape:
@@ -170,7 +170,8 @@ def transposed_size(attrs: Any, size: Sequence[int]) -> Tuple[int, ...]:
 def transposed_macs(node: Node, out: Shape) -> int:
     a = node.attrs
     places = math.prod(out[1:]) // math.prod(Window.of(a).stride)
-    return places * math.prod(Window.of(a).kernel) * a["in_channels"] * a["out_channels"] // int(a["groups"])
+    channels = int(a["in_channels"]) * int(a["out_channels"])
+    return places * math.prod(Window.of(a).kernel) * channels // int(a["groups"])
 
 
 def groupnorm_shape(node: Node, shape: Shape) -> Shape:

@@ -132,19 +132,19 @@ def elu(reading: Any, node: Any, a: Arguments) -> Value:
     )
 
 
-def _not(reading: Any, node: Any, x: Any) -> Value:
+def negated(reading: Any, node: Any, x: Any) -> Value:
     return emit(reading, node, "Equal", x, 0.0)
 
 
-def compared(op: str, swapped: bool = False, negated: bool = False) -> Handler:
+def compared(op: str, swapped: bool = False, inverted: bool = False) -> Handler:
     def handler(reading: Any, node: Any, a: Arguments) -> Value:
         found = binary(op, swapped)(reading, node, {**a, "alpha": 1})
-        return _not(reading, node, found) if negated else found
+        return negated(reading, node, found) if inverted else found
 
     return handler
 
 
-def _scaled(op: str, factor: float) -> Handler:
+def by_number(op: str, factor: float) -> Handler:
     """An op, times a number."""
     return lambda reading, node, a: emit(reading, node, op, a.get("self", a.get("input")), factor)
 

@@ -18,7 +18,7 @@ from framework_compare.importers.common.axes import (
 )
 from framework_compare.importers.common.reading import filled
 from framework_compare.importers.common.views import BATCH, NotExpressible, Value, whole
-from framework_compare.importers.torch.operands import LARGE, _node_of, axis_of, emit, operand, value_of
+from framework_compare.importers.torch.operands import LARGE, axis_of, emit, node_of, operand, value_of
 from framework_compare.importers.torch.operators import Arguments, refuse, shape_of
 
 
@@ -116,7 +116,7 @@ def concat(reading: Any, node: Any, operands: Sequence[Any], dim: int) -> Value:
     names = []
     for one in values:
         sizes, repeats = sizes_in(one, patterns, reading.reader.batch)
-        names.append(_node_of(reading, node, one, sizes, repeats, patterns))
+        names.append(node_of(reading, node, one, sizes, repeats, patterns))
     axis = sum(how != (True,) for how in patterns[: dim % rank])
     shape = reading.reader.shapes[names[0]]
     feature = 0 if len(shape) == 3 else len(shape) - 1

@@ -55,12 +55,12 @@ def joined(reading: Any, node: Any, given: Sequence[Any]) -> Any:
     names = []
     for one in operands:
         sizes, repeats = sizes_in(one, patterns, reader.batch)
-        names.append(_node_of(reading, node, one, sizes, repeats, patterns))
+        names.append(node_of(reading, node, one, sizes, repeats, patterns))
     sizes = [max(column) for column in zip(*(reader.shapes[name] for name in names))]
     return names, (program_axes(reader, patterns, sizes), patterns)
 
 
-def _node_of(reading: Any, node: Any, one: Operand, sizes: Any, repeats: Any, patterns: Any) -> str:
+def node_of(reading: Any, node: Any, one: Operand, sizes: Any, repeats: Any, patterns: Any) -> str:
     reader = reading.reader
     if one.value is not None:
         return reshaped_node(reader, one.value.node, sizes)

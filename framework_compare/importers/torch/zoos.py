@@ -44,7 +44,7 @@ def split(text: str) -> Tuple[str, Dict[str, Any]]:
 def configured(zoo: str, text: str) -> Any:
     """A module of transformers that takes and gives tensors."""
     try:
-        import transformers
+        transformers = importlib.import_module("transformers")
     except ImportError as error:
         raise UsageError(
             f"transformers is not installed in {sys.executable} ({error}); name an interpreter that has it:"

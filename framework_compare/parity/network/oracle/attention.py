@@ -18,7 +18,8 @@ def attention(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mod
     fused, scale = len(operands) == 1, operands[0].dtype.type(a["scale"])
     q, k, v = np.split(operands[0], 3, axis=-1) if fused else operands
     groups = heads // a.get("kv_heads", heads)
-    q, k, v = _heads(q, heads), *(_heads(x, heads // groups).repeat(groups, axis=-3) for x in (k, v))
+    q = _heads(q, heads)
+    k, v = (_heads(x, heads // groups).repeat(groups, axis=-3) for x in (k, v))
     scores = scale * (q @ k.swapaxes(-1, -2))
     if bias is not None:
         scores = scores + bias.reshape(len(bias), *[1] * (scores.ndim - 4), *bias.shape[1:])
@@ -37,7 +38,7 @@ def attention(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mod
         dscores = shares * (dshares - (dshares * shares).sum(axis=-1, keepdims=True))
         narrow = mode.operand_gradient(dscores)
         of_heads = (scale * (narrow @ k), scale * (narrow.swapaxes(-1, -2) @ q), rounded.swapaxes(-1, -2) @ dout)
-        merged = _merged(of_heads[0]), *(_merged(_summed(x, groups)) for x in of_heads[1:])
+        merged = tuple(_merged(_summed(x, of)) for x, of in zip(of_heads, (1, groups, groups)))
         gradients = (np.concatenate(merged, axis=-1),) if fused else merged
         if bias is None:
             return gradients, {}

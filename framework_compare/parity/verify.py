@@ -14,13 +14,14 @@ from framework_compare import registry
 from framework_compare.environments import managed, support
 from framework_compare.environments.managed import Environment
 from framework_compare.errors import EnvironmentUnavailable
-from framework_compare.graph import Graph, Task
+from framework_compare.graph import Graph, Schedule, Task
 from framework_compare.launch.scratch import scratch
 from framework_compare.parity import asked, cache
 from framework_compare.parity.asked import CheckForecast
 from framework_compare.parity.network.divergence import first_divergence
 from framework_compare.parity.network.ladder import Judge, wider_than_claimed
-from framework_compare.parity.network.reference import Questions, Reference, least_batch, make_reference
+from framework_compare.parity.network.questions import Questions
+from framework_compare.parity.network.reference import Reference, least_batch, make_reference
 from framework_compare.parity.network.tasks import dropout_tasks, network_tasks
 from framework_compare.parity.pipeline import pipelines
 from framework_compare.parity.training import training_check
@@ -202,6 +203,10 @@ class ParityChecker:
             batch_size=max(self.questions.batch_size, least_batch(graph)),
             optimizer=config.optimizer,
             replicas=len(replicas_of(config)),
+            beta2=config.beta2,
+            clips=config.clip_norm > 0,
+            schedules=not Schedule.of(config).is_constant,
+            accumulation=config.accumulation,
         )
         return Subject(framework, model, graph, config, questions, environment)
 
@@ -307,7 +312,7 @@ class ParityChecker:
         place, found, full = self._answers(subject)
         self.say(f"{name.replace('-', ' ')}: levels 0 to 3 and 5")
         # Small batches are asked about, too: as the last one of an epoch is, and must be averaged by its own size.
-        run_tasks = self._worker(subject, **found.optimiser)
+        run_tasks = self._worker(subject, **found.optimiser, **found.recipe)
         tasks = [*network_tasks(found, full, place), *dropout_tasks(graph, found, place)]
         run, said, answers = run_tasks(tasks, name)
         if run.status == "unsupported":

@@ -13,7 +13,7 @@ from framework_compare.datasets import arrays
 from framework_compare.datasets.dataset import Dataset
 from framework_compare.datasets.own import OwnData
 from framework_compare.errors import UnknownNameError, UsageError
-from framework_compare.graph import Graph, Task
+from framework_compare.graph import OPTIMIZERS, Graph, Task
 from framework_compare.graph.imported_model import ImportedModel
 from framework_compare.plan import data_of_models, searches
 from framework_compare.plan.data_of_models import CountProgress, DataSets, Place, counter, of_own
@@ -108,13 +108,15 @@ def check_changed(cell: Cell, changes: Mapping[str, object], of: Plan) -> None:
 
 
 def check_of_sgd(given: Mapping[str, object], configs: Iterable[TrainConfig]) -> None:
-    """UsageError where a setting of SGD is given and none of the cells has that optimizer."""
+    """UsageError where an optimizer's own setting is given and none of the cells has such an optimizer."""
     optimizers = dict.fromkeys(config.optimizer for config in configs)
     for name in ("momentum", "weight_decay"):
-        if name in given and "sgd" not in optimizers:
-            others = ", ".join(optimizers)
+        users = [optimizer for optimizer, options in OPTIMIZERS.items() if name in options]
+        if name in given and not optimizers.keys() & users:
+            others, verb = ", ".join(optimizers), "uses" if len(users) == 1 else "use"
             raise UsageError(
-                f"{name} is {given[name]!r}; only sgd uses it, and the optimizer is {others}: leave it out"
+                f"{name} is {given[name]!r}; only {' and '.join(users)} {verb} it, and the optimizer is {others}:"
+                " leave it out"
             )
 
 

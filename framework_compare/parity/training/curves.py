@@ -197,6 +197,9 @@ class CurveRun:
     def setting(self) -> Dict[str, Any]:
         names = ("image_size", "batch_size", "learning_rate", "momentum", "weight_decay", "seed", "num_classes")
         others = {} if self.config.optimizer == "sgd" else {"optimizer": self.config.optimizer}
+        recipe = ("epsilon", "beta2", "clip_norm", "ramp_updates", "decay_updates", "final_rate", "accumulation")
+        default = TrainConfig()
+        others.update({n: getattr(self.config, n) for n in recipe if getattr(self.config, n) != getattr(default, n)})
         chosen = {name: getattr(self.config, name) for name in names}
         return {"dataset": self.given.dataset, "steps": self.steps, **chosen, **others}
 
@@ -270,11 +273,5 @@ def oracle_curve(
 ) -> Dict[str, Any]:
     """Losses and logits before each step."""
     network = Oracle(graph, weights, dtype, plain_sums=plain_sums)
-    taken = [network.train_step(*batch, optimizer=_optimizer(config))[:2] for batch in batches]
+    taken = [network.train_step(*batch, optimizer=Optimizer.of(config))[:2] for batch in batches]
     return {"losses": [loss for loss, _ in taken], "logits": [logits.tolist() for _, logits in taken]}
-
-
-def _optimizer(config: TrainConfig) -> Optimizer:
-    own = ("momentum", "weight_decay") if config.optimizer == "sgd" else ()
-    options = {name: getattr(config, name) for name in own} or {"eps": config.epsilon}
-    return Optimizer(config.optimizer, config.learning_rate, options)

@@ -40,6 +40,7 @@ class Framework:
     companions: tuple[str, ...] = ()  # packages that are from the same index as the framework's own
     process_per_device: bool = False  # whether a cell on several devices is as many processes, or one
     importer: str = ""  # "module:Class" of `importers`, which its workers run in place of `trainer`
+    cuda_extra: str = ""  # extra of its package that brings CUDA's libraries, for other versions than the pinned one
 
     def requirements_on(self, device: str) -> str:
         """The requirements file for a device ("cpu", "cuda", "cuda:1"); "" where there is none."""
@@ -74,6 +75,7 @@ FRAMEWORKS: dict[str, Framework] = {
         imports="tensorflow",
         python=_PYTHONS,
         cuda_requirements=_CUDA_PINS,
+        cuda_extra="and-cuda",
     ),
     "mxnet": Framework(
         "mxnet",
@@ -102,6 +104,7 @@ FRAMEWORKS: dict[str, Framework] = {
         python=_PYTHONS,
         cuda_requirements=_CUDA_PINS,
         whole_batches_from=3,
+        cuda_extra="cuda13",
     ),
     "singa": Framework(
         "singa",
@@ -346,7 +349,8 @@ def framework(name: str) -> Framework:
 
 def labels(names: Iterable[str]) -> tuple[str, ...]:
     """Remarks on frameworks, as sentences, for every place that names them; most have none."""
-    known = [FRAMEWORKS[name] for name in dict.fromkeys(names) if name in FRAMEWORKS]
+    bases = dict.fromkeys(name.partition("@")[0] for name in names)
+    known = [FRAMEWORKS[name] for name in bases if name in FRAMEWORKS]
     return tuple(f"{entry.name} is {entry.label}." for entry in known if entry.label)
 
 

@@ -163,6 +163,16 @@ def test_every_field_that_an_adapter_fills_can_be_refused():
     assert filled - apart - {"untested"} <= set(ASKS) and set(ASKS) == {*UNDECLARED, "updates"}
 
 
+def test_several_inputs_are_refused_where_they_are_not_declared():
+    fields = Field("a", (4,)), Field("b", (4,))
+    task = Task(fields, Field("label", (), "int64"), 4, "cross_entropy")
+    graph = Graph("two", task, (Node("sum", "Add", ("a", "b"), {}),))
+    lacking = type("Lacking", (OURS["torch"],), {"declared": OURS["torch"].declared._replace(several_inputs=False)})
+    with pytest.raises(Unsupported, match="torch declares no models of several inputs; two has 2"):
+        refuse_undeclared(lacking, TrainConfig(), [graph])
+    refuse_undeclared(OURS["torch"], TrainConfig(), [graph])
+
+
 @pytest.mark.parametrize(
     "settings, names",
     [
@@ -176,16 +186,6 @@ def test_updates_that_an_adapter_does_not_know_are_refused(settings, names, adap
         with pytest.raises(Unsupported, match=f"{name} declares no {names}.*; declared: none"):
             Runner(job(**settings), trainer_of(adapters[name]), events).run()
         assert events == []
-
-
-def test_several_inputs_are_refused_where_they_are_not_declared():
-    fields = Field("a", (4,)), Field("b", (4,))
-    task = Task(fields, Field("label", (), "int64"), 4, "cross_entropy")
-    graph = Graph("two", task, (Node("sum", "Add", ("a", "b"), {}),))
-    lacking = type("Lacking", (OURS["torch"],), {"declared": OURS["torch"].declared._replace(several_inputs=False)})
-    with pytest.raises(Unsupported, match="torch declares no models of several inputs; two has 2"):
-        refuse_undeclared(lacking, TrainConfig(), [graph])
-    refuse_undeclared(OURS["torch"], TrainConfig(), [graph])
 
 
 def test_the_reason_names_the_device_where_that_matters(adapters, work):

@@ -77,8 +77,8 @@ class JaxTrainer(TrainerDefaults):
         precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
         replicas=dict.fromkeys(("cpu", "cuda"), frozenset(EXECUTIONS) - {"eager"}),
         several_nodes=True,
-        updates=frozenset(UPDATES),
         several_inputs=True,
+        updates=frozenset(UPDATES),
     )
 
     @staticmethod

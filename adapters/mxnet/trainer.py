@@ -38,9 +38,9 @@ class MXNetTrainer(TrainerDefaults):
         precisions={"cpu": frozenset({"fp32"}), "cuda": frozenset({"fp32", "tf32", "fp16"})},
         untested={"cuda": frozenset({"fp32", "tf32", "fp16"})},
         replicas=dict.fromkeys(("cpu", "cuda"), frozenset({"default", "eager", "graph"})),
+        several_inputs=True,
         updates=frozenset(UPDATES),
         why={"native adamw": "MXNet has no optimizer of that name"},
-        several_inputs=True,
     )
 
     @staticmethod

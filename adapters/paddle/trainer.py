@@ -48,8 +48,8 @@ class PaddleTrainer(TrainerDefaults):
         precisions={"cpu": frozenset({"fp32"}), "cuda": frozenset(PRECISIONS)},
         untested={"cuda": frozenset(PRECISIONS)},
         replicas=dict.fromkeys(("cpu", "cuda"), frozenset({"default", "eager", "graph"})),
-        updates=frozenset(UPDATES),
         several_inputs=True,
+        updates=frozenset(UPDATES),
     )
 
     @staticmethod

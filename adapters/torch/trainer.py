@@ -52,8 +52,8 @@ class TorchTrainer(TrainerDefaults):
         precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
         replicas={"cpu": frozenset({"default", "eager"}), "cuda": frozenset(EXECUTIONS)},
         several_nodes=True,
-        updates=frozenset(UPDATES),
         several_inputs=True,
+        updates=frozenset(UPDATES),
     )
 
     @staticmethod

@@ -189,15 +189,11 @@ OPTIONS: dict[str, Option] = {
     "classes": Option(str, "Class folders in this order, comma-separated.", None, _listed),
     "inputs": Option(list[str], _INPUTS, None, _inputs, metavar="NAME,... | INPUT=NAME,..."),
     "target": Option(str, "Of your data: the array or column that is learnt.", None, _one_or_several),
-    "validation": Option(
-        float, "Of your data: the share that validates, where there is no such part. Default: 0.2.", None
-    ),
+    "validation": Option(float, "Of your data: the share that validates. Default: 0.2, or a part of its own.", None),
     "normalize": Option(str, _NORMALIZE, None, words=("none", "standard", "minmax")),
     "window": Option(int, "Of your text: tokens of a sample. Default: 128.", None),
     "tokenizer": Option(str, "Of your text: the JSON file of a tokenizer, in place of bytes.", None, metavar="FILE"),
-    "model_output": Option(
-        str, "Of your model: the output that is trained, a key or a number. Default: the first.", None
-    ),
+    "model_output": Option(str, "Of your model: the output that is trained. Default: the first.", None),
     "on_bad_image": Option(str, "On an image that does not decode: fail, or skip (leave it out and count it).", "fail"),
     "out": Option(Path, "Study folder; default: a new one in the cache folder.", None),
     "python": Option(list[str], _PYTHON, None, lambda given: by_framework("--python", given)),

@@ -13,6 +13,7 @@ import typer
 
 from framework_compare import __version__
 from framework_compare.cli import (
+    bisect,
     check,
     cluster,
     console,
@@ -377,6 +378,7 @@ COMMANDS: dict[str, dict[str, Callable[..., Any]]] = {
     "Train and measure": {
         "run": run,
         "duel": duel.duel,
+        "bisect": bisect.bisect,
         "resume": studies.resume,
         "ladder": ladder,
         "largest-batch": studies.largest_batch,

@@ -26,7 +26,7 @@ from framework_compare.parity.network.tasks import dropout_tasks, network_tasks
 from framework_compare.parity.pipeline import pipelines
 from framework_compare.parity.training import training_check
 from framework_compare.parity.workers import RunTasks
-from framework_compare.plan import planning
+from framework_compare.plan import competitors, planning
 from framework_compare.plan.planning import Names
 from framework_compare.protocol import TrainConfig, replicas_of
 from framework_compare.records import Run
@@ -43,6 +43,11 @@ class Where:
 
     python: Mapping[str, str] = dataclasses.field(default_factory=dict)
     index: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def named(self, frameworks: Names, device: str, say: Say) -> tuple[list[str], Where]:
+        """Return the names of competitors as users name them, and where these run."""
+        found = competitors.read(frameworks, self.python, self.index, device, say)
+        return found.names, Where(found.python, found.index)
 
     def environment(self, name: str, say: Say, device: str = "cpu") -> Environment | Run:
         """Return a framework's environment on a device, or how a cell ends without one: unsupported or not-installed."""
@@ -65,9 +70,9 @@ def verify(
     settings: those of SETTINGS that a verdict depends on. fresh: check again and ignore the cache. folder: for the
     workers' files; by default they are deleted.
     """
-    names = planning.find_all("framework", registry.FRAMEWORKS, frameworks)
-    chosen = planning.find_models(models)
     configs = planning.expand_configs(settings)
+    names, where = where.named(frameworks, configs[0].device, say)
+    chosen = planning.find_models(models)
     asked.check(chosen, configs, say)  # before an environment is made, which takes minutes
     with _folder(folder) as place:
         checkers: dict[str, ParityChecker] = {}
@@ -94,8 +99,8 @@ def dry_run(
     **settings: Any,
 ) -> CheckForecast:
     """Return what `verify` would take; nothing is started but interpreters of the user's own, and nothing is made."""
-    names = planning.find_all("framework", registry.FRAMEWORKS, frameworks)
     chosen, configs = planning.find_models(models), planning.expand_configs(settings)
+    names, where = where.named(frameworks, configs[0].device, say)
     asked.check(chosen, configs, say)
     every = [(name, model, config, None) for model in chosen for config in configs for name in names]
     return forecast(every, where, fresh)

@@ -16,9 +16,10 @@ from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.graph import OPTIMIZERS, Graph, Task
 from framework_compare.graph.imported_model import ImportedModel
 from framework_compare.plan import data_of_models, searches
+from framework_compare.plan.competitors import find_frameworks
 from framework_compare.plan.data_of_models import CountProgress, DataSets, Place, counter, of_own
 from framework_compare.plan.settings import DEFAULTS, SETTINGS, column, fields
-from framework_compare.plan.values import listed
+from framework_compare.plan.values import check_unique, listed
 from framework_compare.protocol import TrainConfig, devices_of, replicas_of, where
 from framework_compare.records import Cell
 from framework_compare.samplers.host import available_cores
@@ -60,9 +61,9 @@ def plan(
     devices: numbers of devices of each kind named, as `on_several` has them.
     """
     settings = fields(settings)
-    frameworks, models = find_all("framework", registry.FRAMEWORKS, frameworks), find_models(models)
+    frameworks, models = find_frameworks(frameworks), find_models(models)
     places = [check_device(one) for one in on_several(listed("device", device), devices)]
-    _check_unique("device", ["cuda" if place == "cuda:0" else place for place in places])  # one GPU under two names
+    check_unique("device", ["cuda" if place == "cuda:0" else place for place in places])  # one GPU under two names
     check_useful(models, settings if classes is None else {**settings, "classes": classes})
     if limit is not None:
         check_count("limit", limit, 1, ", or None for all samples")
@@ -179,15 +180,8 @@ def find_all(kind: str, table: Mapping[str, object], wanted: Names) -> list[str]
     for name in listed(kind, wanted):
         entry = registry.find(kind, table, name)
         keys.append(next(key for key, value in table.items() if value is entry))
-    _check_unique(kind, keys)
+    check_unique(kind, keys)
     return keys
-
-
-def _check_unique(kind: str, names: Iterable[object]) -> None:
-    names = list(names)
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise UsageError(f"{kind} {twice[0]!r} is given twice")
 
 
 def check_device(device: object) -> str:
@@ -195,7 +189,7 @@ def check_device(device: object) -> str:
     check_setting("device", device)
     kind, _, numbers = str(device).partition(":")
     listed = numbers.split(",")
-    _check_unique("device", [f"{kind}:{number}" for number in listed])
+    check_unique("device", [f"{kind}:{number}" for number in listed])
     if kind == "cpu" and numbers and listed != [str(number) for number in range(len(listed))]:
         raise UsageError(f"device is {device!r}; allowed: cpu:{','.join(map(str, range(len(listed))))}")
     return str(device)
@@ -210,7 +204,7 @@ def on_several(devices: Iterable[str], counts: None | int | Sequence[int]) -> li
         raise UsageError("devices is an empty list; at least one number is needed")
     for count in listed:
         check_count("devices", count, 1)
-    _check_unique("devices", listed)
+    check_unique("devices", listed)
     return [_several(check_device(device), count) for device in devices for count in listed]
 
 
@@ -285,7 +279,7 @@ def _axis(name: str, value: Any) -> list[Any]:
         raise UsageError(f"{name} is {value!r}; allowed: one value, not a list")
     if not value:
         raise UsageError(f"{name} is an empty list; at least one value is needed")
-    _check_unique(name, value)
+    check_unique(name, value)
     return list(value)
 
 

@@ -12,6 +12,24 @@ from framework_compare.environments.installer import NO_INDEX
 from framework_compare.errors import UsageError
 
 
+def listed(kind: str, wanted: Any) -> list[Any]:
+    """What a user lists, one name being a list of one; UsageError for nothing and for what is no list."""
+    if not isinstance(wanted, (str, os.PathLike, Iterable)):
+        raise UsageError(f"{kind} is {wanted!r}; allowed: a name or a list of names")
+    given = [wanted] if isinstance(wanted, (str, os.PathLike)) else list(wanted)
+    if not given:
+        raise UsageError(f"no {kind} is given; at least one is needed")
+    return given
+
+
+def check_unique(kind: str, names: Iterable[object]) -> None:
+    """UsageError for a name that is given twice."""
+    names = list(names)
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise UsageError(f"{kind} {twice[0]!r} is given twice")
+
+
 def split(text: str, convert: Callable[[str], Any] = str) -> List[Any]:
     """Parts of a comma-separated option, converted; UsageError names the part that cannot be."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
@@ -90,13 +108,3 @@ def share(name: str, value: Any) -> float:
     if isinstance(value, bool) or not 0 < given < 1:
         raise UsageError(f"{name} is {value!r}; allowed: a share above 0 and below 1, such as 0.05 or 5%")
     return given
-
-
-def listed(kind: str, wanted: Any) -> List[Any]:
-    """One thing or several as a list; UsageError for none."""
-    if not isinstance(wanted, (str, os.PathLike, Iterable)):
-        raise UsageError(f"{kind} is {wanted!r}; allowed: a name or a list of names")
-    found = [wanted] if isinstance(wanted, (str, os.PathLike)) else list(wanted)
-    if not found:
-        raise UsageError(f"no {kind} is given; at least one is needed")
-    return found

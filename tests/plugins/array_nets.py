@@ -38,9 +38,9 @@ def yes_or_no():
 
 
 def weighted(outputs, target):
-    """Squared error that counts more where the target is above."""
+    """Squared error that counts more where the output is above."""
     off = outputs - target
-    return (off * off * torch.sigmoid(-off)).mean(1)
+    return (off * off * torch.sigmoid(off)).mean(1)
 
 
 def of_the_batch(outputs, target):

@@ -31,6 +31,7 @@ from framework_compare.parity.training.training_batches import Batches, Training
 from framework_compare.parity.training.yardstick import yardstick
 from framework_compare.parity.verify import RunTasks, Say, Where
 from framework_compare.plan import planning
+from framework_compare.plan.competitors import find_frameworks
 from framework_compare.plan.planning import Names
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Run
@@ -96,7 +97,8 @@ def train_curves(
 
     settings are fields of TrainConfig; execution may be a list. DataError for images that cannot be read.
     """
-    names, chosen, configs = _checked(frameworks, models, steps, settings, say)
+    _, chosen, configs = _checked(frameworks, models, steps, settings, say)
+    names, where = where.named(frameworks, configs[0].device, say)
     index = resolve(dataset, seed=configs[0].seed)
     configs = [dataclasses.replace(config, num_classes=len(index.pictures.classes)) for config in configs]
     with scratch() as place:
@@ -122,7 +124,7 @@ def _checked(
     """Frameworks, models and configs of loss curves; UsageError for what these cannot be asked."""
     if steps < 1:
         raise UsageError(f"steps is {steps}; allowed: a whole number of at least 1")
-    names = planning.find_all("framework", registry.FRAMEWORKS, frameworks)
+    names = find_frameworks(frameworks)
     chosen = planning.find_all("model", registry.image_models(), models)
     configs = planning.expand_configs({**settings, "pipeline": "shared"})
     if any(config.precision != "fp32" for config in configs):
@@ -149,7 +151,8 @@ def train_workload_curves(
     """
     if not registry.of_arrays(workload):
         raise UnknownNameError("workload", workload, registry.workloads())
-    planned = planning.plan(frameworks, workload, "cpu", dataset, {**settings, "pipeline": "shared"})
+    names, where = where.named(frameworks, "cpu", say)
+    planned = planning.plan(names, workload, "cpu", dataset, {**settings, "pipeline": "shared"})
     config = planned.cells[0].config
     if any(cell.config != config for cell in planned.cells) or config.precision != "fp32":
         raise UsageError("loss curves of a workload are compared in fp32, and each of its settings is one value")

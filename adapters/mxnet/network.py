@@ -47,7 +47,7 @@ def make_network(mx: Any, graph: Graph) -> Any:
                     self.layers[node.arrays] = LAYERS[node.op](mx.gluon, attrs[node.name])
                     self.register_child(self.layers[node.arrays], node.arrays)
 
-        def hybrid_forward(self, F: Any, x: Any) -> Any:
+        def hybrid_forward(self, F: Any, x: Any, *more: Any) -> Any:
             def apply(node: Node, *inputs: Any) -> Any:
                 if node.op == "Unembedding":
                     return self.tied[node.name](*inputs)
@@ -55,7 +55,7 @@ def make_network(mx: Any, graph: Graph) -> Any:
                     return FUNCTIONS[node.op](F, attrs[node.name], *inputs)
                 return self.layers[node.arrays](*(inputs or (x,)))
 
-            return evaluate(program, apply, x)
+            return evaluate(program, apply, (x, *more))
 
     return Network()
 

@@ -44,8 +44,8 @@ def make_network(paddle: Any, program: Program, layers: Dict[str, Any]) -> Any:
             for name, layer in layers.items():
                 self.add_sublayer(name.replace(".", "_"), layer)
 
-        def forward(self, images: Any) -> Any:
-            return evaluate(program, apply, images)
+        def forward(self, *inputs: Any) -> Any:
+            return evaluate(program, apply, inputs)
 
     return Network()
 

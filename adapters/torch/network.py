@@ -31,7 +31,10 @@ def make_network(torch: Any, graph: Graph) -> Any:
             modules[node.arrays] = LAYERS[node.op](torch.nn, {**node.attrs, **in_place})
     code = torch.fx.Graph()
     tracer = torch.fx.proxy.GraphAppendingTracer(code)
-    values = {INPUT: torch.fx.Proxy(code.placeholder("images"), tracer)}
+    values = {
+        name: torch.fx.Proxy(code.placeholder("images" if name == INPUT else f"input{place}"), tracer)
+        for place, name in enumerate(graph.inputs)
+    }
     parts: Dict[Any, Any] = {}
     for node in program.nodes:
         inputs = [values[name] for name in node.inputs]

@@ -9,11 +9,16 @@ EXAMPLES: Dict[str, Tuple[str, ...]] = {
     "quickstart": ("quickstart", "quickstart torch,paddle"),
     "doctor": ("doctor", "doctor torch,jax --strict"),
     "list": ("list", "list --json"),
-    "inspect": ("inspect my_net.py:build --image-size 64", "inspect torchvision:resnet18"),
+    "inspect": (
+        "inspect my_net.py:build --image-size 64",
+        "inspect torchvision:resnet18",
+        "inspect my_net.py:build diabetes.csv --target Outcome",
+    ),
     "run": (
         "run torch,jax alexnet IMAGES --limit 100",
         "run --frameworks torch --models resnet50 --execution eager,compiled --batch-size 1,16 --out STUDY",
         "run torch,jax resnet50 --budget 30min --dry-run",
+        "run torch,jax my_net.py:build diabetes.csv --target Outcome --normalize standard",
         "run study.toml --epochs 5",
         "run torch,jax resnet50 --on slurm --slurm partition=gpu --threads 4 --loader-workers 2",
     ),

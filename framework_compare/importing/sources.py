@@ -7,7 +7,7 @@ import dataclasses
 import os
 import re
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, Sequence
 
 from framework_compare.errors import UsageError
 
@@ -79,6 +79,17 @@ def source_of(model: Any) -> Optional[Source]:
     if suffix in OTHER_FORMATS:
         raise UsageError(f"model is {text!r}; files of that kind are not read; allowed: {FORMS}")
     return None
+
+
+def loss_function(text: str) -> Sequence[str]:
+    """File and name of a loss function, FILE.py:FUNCTION; UsageError where there is none."""
+    path, _, name = text.rpartition(":")
+    place = Path(path).expanduser()
+    if not path.endswith(".py") or not place.is_file():
+        raise UsageError(
+            f"loss_function is {text!r}, and {path or text!r} is no Python file; allowed: FILE.py:FUNCTION"
+        )
+    return str(place.absolute()), name
 
 
 def _file(path: str, text: str) -> str:

@@ -9,10 +9,10 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 import numpy as np
 
 from framework_compare.errors import UsageError
-from framework_compare.graph.network import INPUT, Graph
+from framework_compare.graph.network import Graph
 from framework_compare.graph.node import Node, Shape
 from framework_compare.graph.ops import OPS
-from framework_compare.graph.task import image_classification
+from framework_compare.graph.task import Task
 from framework_compare.importers.common.views import (
     BATCH,
     Atom,
@@ -30,17 +30,20 @@ Arrays = Mapping[str, Tuple[str, np.ndarray]]  # by the last part of their names
 
 
 class GraphReader:
-    """Collects nodes and arrays. `batch` is the size with which the program was traced: a prime."""
+    """Collects nodes and arrays. `batch` is the size with which the program was traced: a prime.
 
-    def __init__(self, batch: int, image_shape: Shape) -> None:
+    inputs: shapes of a sample's arrays, by the names under which nodes read them.
+    """
+
+    def __init__(self, batch: int, inputs: Mapping[str, Shape]) -> None:
         self.batch = batch
         self.arrays: Dict[str, np.ndarray] = {}
         self.origin: Dict[str, str] = {}  # names of the program's arrays by those of the graph
         self.nodes: Dict[str, Node] = {}
-        self.shapes: Dict[str, Shape] = {INPUT: image_shape}
+        self.shapes: Dict[str, Shape] = dict(inputs)
         self._where: Dict[str, str] = {}  # of missing layers
         self._behind: Set[str] = set()  # missing layers, and what reads them
-        self.input = self.plain(INPUT)
+        self.inputs = {name: self.plain(name) for name in inputs}
 
     def plain(self, name: str) -> Value:
         """What a node gives, in its own axes."""
@@ -109,7 +112,7 @@ class GraphReader:
 
     def features_last(self, value: Value) -> Tuple[str, View]:
         """Node and view of a value whose last axis is the features: channels of an image, else the last axis."""
-        value = self._vector(value)
+        value = self.vector(value)
         name, view = value
         if view[-1] == whole(self.feature_axis(name), self.width(name)):
             return name, view
@@ -121,7 +124,7 @@ class GraphReader:
     def width(self, name: str) -> int:
         return self.shapes[name][self.feature_axis(name)]
 
-    def _vector(self, value: Value) -> Value:
+    def vector(self, value: Value) -> Value:
         """An image of one pixel that stands as (N, C) becomes a vector, by a fast op where it was averaged."""
         name, view = value
         shape = self.shapes[name]
@@ -202,24 +205,38 @@ class GraphReader:
             name = f"{stem or 'layer'}_{number}"
         return name
 
-    def finish(self, name: str, output: Value, image_size: int) -> Graph:
-        """The part of the network that gives `output`; UsageError that lists every kind of layer that is missing."""
-        last = self._vector(output)
+    def finish(self, name: str, output: Value, tasks: Sequence[Task]) -> Graph:
+        """The part of the network that gives `output`, for the first of the tasks whose output has its shape.
+
+        UsageError that lists every kind of layer that is missing.
+        """
+        last = self.vector(output)
         nodes = _needed(list(self.nodes.values()), last.node)
         self._check_missing(nodes)
-        if len(last.shape) != 2 or last.view != plain(self.batch, self.shapes[last.node]):
-            raise UsageError(f"its first output has shape {output.shape}; allowed: (images, classes)")
+        task = self._task_of(last, tasks)
         self._check_shared(nodes)
         renamed = _clear_names(nodes)
         nodes = [_renamed_node(node, renamed) for node in nodes]
         if not nodes:
             raise UsageError("it has no layer")
-        graph = Graph(name, image_classification(last.shape[1], image_size), tuple(nodes))
+        graph = Graph(name, task, tuple(nodes))
         graph.shapes()
         kept = {parameter.name for parameter in graph.parameters()}
         self.arrays = _renamed(self.arrays, renamed, kept)
         self.origin = _renamed(self.origin, renamed, kept)
         return graph
+
+    def _task_of(self, last: Value, tasks: Sequence[Task]) -> Task:
+        shape = self.shapes[last.node]
+        own = plain(self.batch, shape)
+        for task in tasks:
+            wanted = task.output_shape
+            fits = len(wanted) == len(shape) and all(size in (0, given) for size, given in zip(wanted, shape))
+            squeezed = shape == (1,) and last.view == own[:1]  # as regressions often are, (N,)
+            if fits and (last.view == own or squeezed):
+                return dataclasses.replace(task, outputs=shape[-1])
+        allowed = " or ".join(dict.fromkeys(map(_output_words, tasks)))
+        raise UsageError(f"its output has shape {last.shape}; allowed: {allowed}")
 
     def _check_shared(self, nodes: Sequence[Node]) -> None:
         """UsageError where layers with the same arrays read values of several ranks: no framework has one layer for both."""
@@ -239,6 +256,12 @@ class GraphReader:
             kinds = len({node.op for node in nodes} - {MISSING})
             words = "; ".join(f"{kind} ({len(where)} x, first at {where[0]})" for kind, where in places.items())
             raise UsageError(f"{len(places)} of {kinds} kinds of layer cannot be expressed: {words}")
+
+
+def _output_words(task: Task) -> str:
+    """The output that a task asks for: "(images, classes)"."""
+    last = "classes" if task.loss.endswith("cross_entropy") else "values"
+    return f"({', '.join([f'{task.unit}s', *(str(size or last) for size in task.output_shape)])})"
 
 
 # Ops that give a vector for a vector and an image of one pixel for such an image.

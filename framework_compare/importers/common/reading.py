@@ -118,6 +118,8 @@ class ProgramReading(abc.ABC):
         """Values, and perhaps arrays beside them, one behind the other along an axis of the program."""
         if len({isinstance(one, Value) for one in operands}) > 1 or any(len(one.shape) == 3 for one in operands):
             operands = [self.reader.tokens(one) if isinstance(one, Value) else one for one in operands]
+        if len({len(self.reader.shapes[one.node]) for one in operands if isinstance(one, Value)}) > 1:
+            operands = [self.reader.vector(one) if isinstance(one, Value) else one for one in operands]
         like = next((one for one in operands if isinstance(one, Value)), None)
         if like is None:
             raise NotExpressible("Concat of parameters alone")

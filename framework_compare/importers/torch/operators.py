@@ -263,7 +263,7 @@ def roll(reading: Any, node: Any, a: Arguments) -> Value:
 def detach(reading: Any, node: Any, a: Arguments) -> Any:
     """Nothing, where no gradient is needed: of a mask, and of the images in whatever form."""
     x = a["self"]
-    if not isinstance(x, Mask) and getattr(x, "node", None) != reading.reader.input.node:
+    if not isinstance(x, Mask) and getattr(x, "node", None) not in reading.reader.inputs:
         refuse("detach", "of what is trained")
     return x
 

@@ -7,11 +7,12 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Opt
 import numpy as np
 
 from framework_compare.errors import UsageError
-from framework_compare.graph import Graph
+from framework_compare.graph import Graph, Task
 from framework_compare.importers.common.graph_reader import GraphReader
 from framework_compare.importers.common.reading import ProgramReading, filled, left_out
 from framework_compare.importers.common.views import BATCH, NotExpressible, Value, moved, shape_of, whole
 from framework_compare.importers.torch import attention, windows
+from framework_compare.importers.torch.calls import chosen_output
 from framework_compare.importers.torch.operators import HANDLERS, Mask
 
 # What they give depends on the shape of their input alone.
@@ -39,16 +40,16 @@ class Learned(NamedTuple):
 class Reading(ProgramReading):
     """The graph of a program, its arrays, and the names that these have in the module."""
 
-    def __init__(self, program: Any, batch: int) -> None:
+    def __init__(self, program: Any, batch: int, tasks: Sequence[Task], output: str = "") -> None:
+        """tasks: those that its output may be for; output: the name of the one that is trained, "" for the first."""
         import torch
 
         self.torch = torch
         signature = program.graph_signature
-        (images,) = signature.user_inputs
-        example = next(n for n in program.graph.nodes if n.name == images).meta["val"]
-        self.reader = GraphReader(batch, tuple(example.shape[1:]))
+        fields = tasks[0].named_inputs
+        self.reader = GraphReader(batch, {name: field.shape for name, field in fields.items()})
         # A Value, a Mask, a Learned, Scores, a list of them, or a tensor: what depends on nothing learned or fed
-        self.values: Dict[str, Any] = {images: self.reader.input}
+        self.values: Dict[str, Any] = dict(zip(signature.user_inputs, self.reader.inputs.values()))
         self.learned: Dict[str, Learned] = {}  # by placeholder
         self.forms: Dict[str, Callable[[Any], Any]] = {}  # from an array of the module to the graph's, by its name
         self._trained = set(signature.inputs_to_parameters)
@@ -61,13 +62,16 @@ class Reading(ProgramReading):
             elif call is None and node.op == "call_function":
                 self.values[node.name] = self._read(node)
         returned = next(n for n in program.graph.nodes if n.op == "output").args[0]
-        value = self.values.get(getattr(_first(returned, signature), "name", ""))
+        made = [node for node, spec in zip(returned, signature.output_specs) if spec.kind.name == "USER_OUTPUT"]
+        trained = chosen_output(torch.utils._pytree.tree_unflatten(made, program.call_spec.out_spec), output)
+        value = self.values.get(getattr(trained, "name", ""))
         if not isinstance(value, Value):
-            raise UsageError("what it returns does not depend on its images")
-        self.graph: Graph = self.reader.finish("", value, example.shape[-1])
+            raise UsageError(f"what it returns does not depend on its {tasks[0].unit}s")
+        self.graph: Graph = self.reader.finish("", value, tasks)
         self.arrays = self.reader.arrays
         self.origin = self.reader.origin
-        self.notes = (*self._notes(), *_other_outputs(signature))
+        others = f"it gives {len(made)} outputs; {output or 'the first'} is trained"
+        self.notes = (*self._notes(), *([others] if len(made) > 1 else ()))
 
     def _take_state(self, program: Any, signature: Any) -> None:
         """Parameters and buffers by placeholder; of one under two names both stand for the first."""
@@ -371,18 +375,6 @@ def _owner(target: str) -> str:
         return module or "layer"
     own = part[: -len("_weight")] if part.endswith("_weight") else part
     return f"{module}.{own}" if module else own
-
-
-def _first(outputs: Any, signature: Any) -> Any:
-    for output, spec in zip(outputs, signature.output_specs):
-        if spec.kind.name == "USER_OUTPUT":
-            return output
-    raise UsageError("it returns nothing")
-
-
-def _other_outputs(signature: Any) -> Tuple[str, ...]:
-    count = sum(spec.kind.name == "USER_OUTPUT" for spec in signature.output_specs)
-    return (f"it gives {count} outputs; the first is trained",) if count > 1 else ()
 
 
 def _flat(values: Any) -> Iterator[Any]:

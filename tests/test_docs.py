@@ -3,6 +3,7 @@
 import configparser
 import inspect
 import re
+import runpy
 import shlex
 from pathlib import Path
 
@@ -184,3 +185,8 @@ def test_the_page_on_studies_names_what_a_resume_may_change():
     text = " ".join((ROOT / "docs" / "environments.md").read_text().split())
     named = set(re.findall(r"`(\w+)`", re.search(r"It takes other limits, (.*?)\.", text)[1]))
     assert named == set(inspect.signature(resume).parameters) - {"study", "retry", "executor", "watcher", "limits"}
+
+
+def test_the_page_on_ops_by_adapter_is_that_of_the_adapters():
+    page = runpy.run_path(str(ROOT / "docs" / "operators.py"))["page"]()
+    assert (ROOT / "docs" / "adapter_operators.md").read_text() == page, "run `python docs/operators.py`"

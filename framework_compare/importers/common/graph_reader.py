@@ -41,6 +41,8 @@ class GraphReader:
         self.origin: Dict[str, str] = {}  # names of the program's arrays by those of the graph
         self.nodes: Dict[str, Node] = {}
         self.shapes: Dict[str, Shape] = dict(inputs)
+        self.lifts = True  # whether a vector may become an image of one pixel, with all that it is made of
+        self._once: Dict[Any, str] = {}
         self._where: Dict[str, str] = {}  # of missing layers
         self._behind: Set[str] = set()  # missing layers, and what reads them
         self.inputs = {name: self.plain(name) for name in inputs}
@@ -73,19 +75,30 @@ class GraphReader:
             self._behind.add(node.name)
         return node.name
 
+    def once(self, stem: str, op: str, sources: Sequence[str], attrs: Mapping[str, Any]) -> str:
+        """A node without arrays; the one that is there already where it has the same inputs and attributes."""
+        key = (op, tuple(sources), repr(sorted(attrs.items())))
+        if key not in self._once:
+            self._once[key] = self.add(stem, op, sources, attrs)
+        return self._once[key]
+
+    def is_fed(self, value: Any) -> bool:
+        """Whether it is an input as it is fed."""
+        return isinstance(value, Value) and value.node not in self.nodes and value == self.plain(value.node)
+
     def is_behind_missing(self, names: Sequence[str]) -> bool:
         """Whether one of these nodes is missing or reads what is: nobody knows how its axes stand."""
         return not self._behind.isdisjoint(names)
 
-    def missing(self, kind: str, where: str, sources: Sequence[str], shape: Sequence[int]) -> Value:
+    def missing(self, kind: str, where: str, sources: Sequence[str], shape: Sequence[int], line: str = "") -> Value:
         """A place for what cannot be expressed, so that all that is missing is known at the end.
 
-        kind: "" for what could be, were it not for another that is missing in front of it.
+        kind: "" for what could be, were it not for another that is missing in front of it. line: in the user's source.
         """
         node = Node(self._name(where), MISSING + kind, tuple(sources), {})
         self.nodes[node.name] = node
         self._behind.add(node.name)
-        self._where[node.name] = where
+        self._where[node.name] = f"{where} ({line})" if line else where
         if len(shape) > 1 and shape[0] == self.batch:
             self.shapes[node.name] = tuple(shape[1:])
             return self.plain(node.name)
@@ -103,7 +116,7 @@ class GraphReader:
     def image(self, value: Value) -> str:
         """The node of a value that stands as (N, C, H, W)."""
         name, view = value
-        if len(self.shapes[name]) == 1 and len(view) == 4:
+        if len(self.shapes[name]) == 1 and len(view) == 4 and self.lifts:
             self.lift(name)
             view = moved(view, (0,))
         if len(self.shapes[name]) != 3 or view != plain(self.batch, self.shapes[name]):
@@ -181,8 +194,11 @@ class GraphReader:
         shape = self.shapes[name]
         if len(shape) == 3:
             return
+        if not self.lifts:
+            raise NotExpressible("a vector that becomes an image")
         readers = [one for one in self.nodes.values() if name in one.inputs and len(self.shapes[one.name]) == 1]
-        if node is None or len(shape) != 1 or any(one.op.startswith(MISSING) for one in readers):
+        fixed = {one.op for one in readers} - {*KEEPS_RANK, "Reshape", "Concat"}
+        if node is None or len(shape) != 1 or fixed:
             raise NotExpressible("a vector that becomes an image")
         if node.op == "GlobalAvgPool" and len(self.shapes[node.inputs[0]]) == 3:
             node = dataclasses.replace(node, op="AdaptiveAvgPool2d", attrs={"output": 1})

@@ -10,11 +10,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
-import difflib
-import importlib
 import math
 import os
-import sys
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
@@ -28,6 +25,7 @@ from framework_compare.graph.trace_answer import TraceAnswer
 from framework_compare.importers.common.judging import SEED, moved
 from framework_compare.importers.common.onnx_program import OnnxProgram
 from framework_compare.importers.common.user_file import made_by, object_of, one_line
+from framework_compare.importers.torch import zoos
 from framework_compare.importers.torch.calls import (
     chosen_output,
     drawn_inputs,
@@ -36,6 +34,7 @@ from framework_compare.importers.torch.calls import (
     in_order,
     with_loss,
 )
+from framework_compare.importers.torch.exact import exact_derivatives
 from framework_compare.importers.torch.onnx_module import module_of
 from framework_compare.importers.torch.reading import Reading
 from framework_compare.protocol import Job
@@ -80,13 +79,14 @@ class TorchImporter:
 
 
 def load(source: Mapping[str, str]) -> Any:
-    """The module that a source names: a function or class of a file, or a model of torchvision or timm."""
+    """The module that a source names: a function or class of a file, or a model of torchvision, timm or transformers."""
     import torch
 
     with contextlib.suppress(Unsupported):  # the user's file may not need it
         import_torchvision(torch)
     torch.manual_seed(SEED)  # the same weights at every import
-    made = _from_zoo(source) if source["kind"] in ZOOS else made_by(source["path"], source["name"])
+    kind = source["kind"]
+    made = zoos.MAKERS[kind](kind, source["name"]) if kind in zoos.MAKERS else made_by(source["path"], source["name"])
     if not isinstance(made, torch.nn.Module):
         raise UsageError(
             f"{source['name']} gives a {type(made).__name__}; allowed: a function that returns an nn.Module"
@@ -94,23 +94,7 @@ def load(source: Mapping[str, str]) -> Any:
     return made
 
 
-ZOOS, ONNX = ("torchvision", "timm"), "onnx"
-
-
-def _from_zoo(source: Mapping[str, str]) -> Any:
-    zoo, name = source["kind"], source["name"]
-    try:
-        module = importlib.import_module("torchvision.models" if zoo == "torchvision" else zoo)
-    except ImportError as error:
-        raise UsageError(
-            f"{zoo} is not installed in {sys.executable} ({error}); name an interpreter that has it:"
-            " python={'torch': '/path/to/python'}"
-        ) from None
-    known = module.list_models()
-    if name not in known:
-        near = difflib.get_close_matches(name, known, n=8)
-        raise UsageError(f"{zoo} has no model {name!r}" + (f"; near it: {', '.join(near)}" if near else ""))
-    return module.get_model(name, weights=None) if zoo == "torchvision" else module.create_model(name)
+ONNX = "onnx"
 
 
 def trace_onnx(program: OnnxProgram, sizes: Sequence[int]) -> TraceAnswer:
@@ -187,7 +171,16 @@ def read(torch: Any, module: Any, tasks: Sequence[Task], output: str = "") -> Re
     given = examples(torch, fields, BATCH)
     _check_runs(torch, module, given, tasks[0])
     ordered = [dataclasses.replace(task, inputs=fields) for task in tasks]
-    return Reading(_export(torch, module, given), BATCH, ordered, output)
+    program, apart, first = _export(torch, module, given), frozenset(), None
+    while True:  # until no array is left that two kinds of layers share
+        try:
+            return Reading(program, BATCH, ordered, output, apart)
+        except UsageError as error:
+            first = first or error
+            more = getattr(error, "shared", apart)
+            if more <= apart:
+                raise first from None
+            apart |= more
 
 
 def _check_numbers(module: Any) -> None:
@@ -285,7 +278,7 @@ def judge(
         for name in dict.fromkeys(reading.origin.values()):
             own = arrays[name].numpy()
             start = known.start[name] if known else moved(rng, own, positive=name.endswith("running_var"))
-            arrays[name].copy_(torch.from_numpy(start))
+            arrays[name].copy_(torch.from_numpy(np.asarray(start)))
     task = reading.graph.task
     given = (known.images,) if known else drawn_inputs(task, _judged(reading.graph), rng)
     target = drawn_target(task, len(given[0]), rng)
@@ -322,7 +315,7 @@ class Call(NamedTuple):
     def evaluated(self) -> np.ndarray:
         """Outputs in evaluation, which must be the same at a second call."""
         self.module.eval()
-        with self.torch.no_grad():
+        with self.torch.no_grad(), exact_derivatives(self.torch):
             first, again = (self._outputs([one.clone() for one in self.given]).numpy().copy() for _ in range(2))
         if not np.allclose(first, again, rtol=1e-9, atol=1e-9 * float(np.abs(first).max()), equal_nan=True):
             raise UsageError(
@@ -372,21 +365,3 @@ def _judged(graph: Graph) -> int:
     shapes = graph.shapes()
     places = [math.prod(shapes[node.name][1:]) for node in graph.nodes if node.op == "BatchNorm2d"]
     return max(JUDGED, -(-VALUES // min(places, default=VALUES)))
-
-
-def exact_derivatives(torch: Any) -> Any:
-    """A mode in which nothing is dropped, and constants that torch keeps in float32 are in float64."""
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    aten = torch.ops.aten
-
-    class Exact(TorchDispatchMode):  # type: ignore[misc]
-        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if function is aten.bernoulli_.float:  # a mask that keeps all, before it is divided by the share kept
-                return args[0].fill_(args[1] if len(args) > 1 else 0.5)
-            if function is aten.hardsigmoid_backward.default:  # torch 2.13 has 1/6 in float32 there
-                gradient, x = args
-                return torch.where((x > -3) & (x < 3), gradient / 6, torch.zeros_like(gradient))
-            return function(*args, **(kwargs or {}))
-
-    return Exact()

@@ -57,7 +57,12 @@ def _times(runs: Mapping[int, Any], tables: Mapping[str, Table], now: datetime.d
         length = (row["end_ns"] - row["start_ns"]) / SECOND
         if not 0 <= row["measured_s"] <= length * SLACK + 0.01 or row["steps"] < 0 or row["samples"] < 0:
             yield f"a round of run {row['run_id']} measured {row['measured_s']:g} s in a turn of {length:g} s"
+    marked: dict[int, int] = {}
+    for row in _rows(tables.get("epoch", {})):
+        marked[row["run_id"]] = marked.get(row["run_id"], 0) + (row.get("disturbed") == 1)
     for number, run in runs.items():
+        if run.get("disturbed_epochs") is not None and run["disturbed_epochs"] != marked.get(number, 0):
+            yield f"run {number} counts {run['disturbed_epochs']} disturbed epochs, and {marked.get(number, 0)} are marked"
         if run.get("wall_s") is not None and not 0 <= run["wall_s"] < 366 * 86_400:
             yield f"run {number} took {run['wall_s']:g} s"
 

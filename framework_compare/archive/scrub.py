@@ -13,7 +13,7 @@ from framework_compare import registry
 from framework_compare.archive.documents import MAX_TEXT, PATH
 
 _HOME = re.compile(r"/(?:home|Users|u)/([\w.-]+)")
-_URL = re.compile(r"\b[a-z][a-z0-9+]*://[^\s\"'<>]+", re.I)
+_URL = re.compile(r"\b[a-z][a-z0-9+]*://[^\s\"'<>]*[^\s\"'<>.,;:)]", re.I)
 _PUBLIC_URL = re.compile(
     r"https?://(pypi\.org|files\.pythonhosted\.org|download\.pytorch\.org|github\.com|doi\.org)/[^@]*", re.I
 )

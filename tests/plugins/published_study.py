@@ -50,6 +50,7 @@ def study(
     sampled: bool = True,
     request: Mapping[str, Any] | None = None,
     model: str = "alexnet",
+    start_s: float = 3600.0,
     sources: Callable[[str], list[str]] = lambda name: [staging.checksum(registry.framework(name))],
 ) -> Path:
     """A finished study in `folder`: two frameworks in turns, `repeats` blocks; its folder."""
@@ -57,7 +58,7 @@ def study(
     asked = {"frameworks": list(frameworks), "models": [model]} if request is None else request
     settings = {**SETTINGS, REQUEST: dict(asked), "sampling_hz": 10}
     with Store.create(folder, settings=settings, machine=dict(machine), cells=cells, repeats=repeats) as store:
-        at = 3600.0
+        at = start_s
         for number, (run_id, cell, repeat) in enumerate(store.plan()):
             place = frameworks.index(cell.framework)
             made = run(seconds[place], seed=number, start_s=at, epochs=3)
@@ -81,6 +82,23 @@ def submission(folder: Path, out: Path, monkeypatch: Any, allow: Sequence[str] =
     """The submission of a study as the code at a clean commit would publish it."""
     monkeypatch.setattr(publish, "installed", lambda: CLEAN)
     return publish.prepare(folder, allow).write(out)
+
+
+def archive(folder: Path, place: Path, monkeypatch: Any) -> Path:
+    """Six submissions: two models, two machines of which one has two versions of the frameworks, one pair without a winner."""
+    small = {**MACHINE, "cpu": "A small processor", "available_cores": 2}
+    kinds: list[dict[str, Any]] = [
+        {},
+        {"machine": small, "seconds": (1.0, 1.6)},
+        {"version": "2.9.1", "seconds": (1.2, 1.3)},
+        {"frameworks": ("torch", "mxnet"), "seconds": (1.5, 1.0)},
+        {"model": "vgg16", "seconds": (1.0, 1.001)},
+        {"model": "vgg16", "machine": small, "parity": None},
+    ]
+    for number, kind in enumerate(kinds):
+        made = study(place / f"s{number}", start_s=7200.0 * number, **kind)
+        submission(made, folder, monkeypatch, ("unverified",) if "parity" in kind else ())
+    return folder
 
 
 class Hostile:

@@ -419,3 +419,9 @@ def test_figures_that_cannot_be_shown_keep_no_site_from_being_made(honest, tmp_p
     built = site.build(tmp_path / "archive", tmp_path / "site")
     assert built.submissions == 1 and len(built.refused) == 1
     assert list(documents.MAX_BYTES)
+
+
+def test_a_file_beside_the_submissions_is_refused(hostile):
+    (hostile.folder.parent / "more.zip").write_bytes(b"PK")
+    results = list(validate.validate(hostile.folder.parent))
+    assert ["is no folder" in one.refused for one in results].count(True) == 1

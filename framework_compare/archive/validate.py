@@ -59,7 +59,7 @@ def submissions(archive: Path) -> list[Path]:
         raise UsageError(f"{archive} is no folder; allowed: a submission, or a folder of submissions")
     if (archive / MANIFEST).exists():
         return [archive]
-    found = [path for path in sorted(archive.iterdir()) if (path.is_dir() or path.is_symlink()) and path.name[0] != "."]
+    found = [path for path in sorted(archive.iterdir()) if path.name != ".gitkeep"]
     if not found:
         raise UsageError(f"{archive} holds no submission; `framework-compare publish STUDY --out {archive}` adds one")
     return found

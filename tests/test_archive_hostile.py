@@ -425,3 +425,18 @@ def test_a_file_beside_the_submissions_is_refused(hostile):
     (hostile.folder.parent / "more.zip").write_bytes(b"PK")
     results = list(validate.validate(hostile.folder.parent))
     assert ["is no folder" in one.refused for one in results].count(True) == 1
+
+
+@pytest.mark.parametrize("changes", [{"sentence": "x" * 3900}, {"faster": "y" * 3900, "slower": "z" * 3900}], ids=str)
+def test_long_texts_make_no_large_page(honest, tmp_path, changes):
+    (tmp_path / "archive").mkdir()
+    Hostile(honest, tmp_path / "archive")
+    other = Hostile(honest, tmp_path)
+    document = other.read(STUDY)
+    document["verdicts"] = [{**document["verdicts"][0], **changes}] * 2000
+    other.write(STUDY, document)
+    other.change(RECORDS, "machine", "cpu", to="Another processor")  # so that its folder has another name
+    other.folder.rename(tmp_path / "archive" / other.folder.name)
+    built = site.build(tmp_path / "archive", tmp_path / "site")
+    assert built.submissions + len(built.refused) == 2 and not any("manifest" in one.refused for one in built.refused)
+    assert max(path.stat().st_size for path in (tmp_path / "site").rglob("*.html")) < site.MAX_PAGE

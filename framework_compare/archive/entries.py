@@ -17,6 +17,7 @@ from framework_compare.report.table_notes import setting_words
 from framework_compare.report.tables import clean
 from framework_compare.results.parity import PROVED
 
+MAX_NAME = 120
 # What machines choose for themselves; all else two studies must share for their ratios to stand side by side.
 _OF_MACHINE = ("threads", "loader_workers", "device")
 _ALWAYS = ("dataset", "batch_size", "precision", "execution")
@@ -94,26 +95,28 @@ class Spread(NamedTuple):
         return f"{title(name)} faster: {where}" + (f", the opposite on {other}" if other else "")
 
 
+def _name(value: Any) -> str:
+    """A name as pages show it: one printable line, not long."""
+    return clean(value)[:MAX_NAME]
+
+
 def entry_of(checked: Checked) -> Entry:
     document = checked.document
     cells = worked(document)
-    versions = dict.fromkeys((str(cell["framework"]), str(cell["framework_version"] or "unknown")) for cell in cells)
+    versions = dict.fromkeys(
+        (_name(cell["framework"]), _name(cell["framework_version"] or "unknown")) for cell in cells
+    )
     return Entry(
         id=str(checked.manifest["id"]),
         date=str(document["started_at"] or checked.manifest["published_at"])[:10],
         machine=machine_name(document["machine"]),
         versions=tuple(versions),
-        models=tuple(dict.fromkeys(str(cell["model"]) for cell in cells)),
-        devices=tuple(dict.fromkeys(device_kind(str(cell["device"])) for cell in cells)),
+        models=tuple(dict.fromkeys(_name(cell["model"]) for cell in cells)),
+        devices=tuple(dict.fromkeys(device_kind(_name(cell["device"])) for cell in cells)),
         verified=all(cell["parity"] in PROVED for cell in cells),
         allowed=tuple(checked.manifest["allowed"]),
         cells=frozenset(
-            (
-                str(c["framework"]),
-                str(c["framework_version"] or "unknown"),
-                str(c["model"]),
-                device_kind(str(c["device"])),
-            )
+            (_name(c["framework"]), _name(c["framework_version"]), _name(c["model"]), device_kind(_name(c["device"])))
             for c in cells
         ),
     )
@@ -126,13 +129,13 @@ def pairs_of(checked: Checked, entry: Entry) -> list[Pair]:
     for one in checked.document["verdicts"]:
         if len(one["models"]) != 1 or one["reason"] or not one["ratio"]:
             continue
-        first, second = in_order([one["faster"], one["slower"]])
+        first, second = in_order([_name(one["faster"]), _name(one["slower"])])
         ratio, low, high = one["ratio"], one["low"], one["high"]
-        if first != one["faster"]:
+        if first != _name(one["faster"]):
             ratio, low, high = 1 / ratio, high and 1 / high, low and 1 / low
         found.append(
             Pair(
-                *(entry.id, entry.date, entry.machine, str(one["model"]), condition(one["condition"]), first, second),
+                *(entry.id, entry.date, entry.machine, _name(one["model"]), condition(one["condition"]), first, second),
                 versions=(versions.get(first, ""), versions.get(second, "")),
                 ratio=ratio,
                 low=low,
@@ -151,7 +154,7 @@ def condition(settings: Mapping[str, Any]) -> str:
         if name in _OF_MACHINE or value is None or (name not in _ALWAYS and value == _DEFAULTS.get(name)):
             continue
         words.append(str(value) if name in _PLAIN else setting_words(name, value))
-    return clean(", ".join(words))
+    return clean(", ".join(words))[:400]
 
 
 def machine_name(machine: Mapping[str, Any]) -> str:

@@ -30,7 +30,9 @@ from framework_compare.store import schema
 PER_PAGE = 300  # submissions or ratios of one page
 PER_CHART = 40  # lines of a chart
 PER_SCRIPT = 2000  # submissions of one script of the search
-MAX_CONDITIONS = 30  # of a page
+MAX_CONDITIONS, MAX_PAIRS = 12, 60  # of a page, and of a condition
+MAX_NAMES = 2000  # of a list of the first page; the search finds all
+MAX_PAGE = 1_000_000  # characters
 MARK = "framework-compare-site.json"  # in a folder that `site` may write again
 GROUPS = {
     "models": "Models",
@@ -157,6 +159,8 @@ class _Site:
         """A page and the JSON beside it."""
         root = "../" if "/" in name else ""
         text = self._templates.get_template(template).render(root=root, page=name.rpartition("/")[2], **context)
+        if len(text) > MAX_PAGE:
+            raise Refused(f"its page would have {len(text)} characters; allowed: {MAX_PAGE}")
         (self.folder / f"{name}.html").write_text(text, encoding="utf-8")
         (self.folder / f"{name}.json").write_text(
             json.dumps(data, separators=(",", ":"), default=list), encoding="utf-8"
@@ -209,7 +213,7 @@ class _Site:
             for condition, several in entries.spreads(one for one in pairs if one.model == model).items():
                 rows = [row for one in several for row in _machine_rows(one)][:PER_CHART]
                 chart = self._chart(rows, number=len(found) + 1)
-                found.append(Section(f"{title(model)}: {condition}", several, chart))
+                found.append(Section(f"{title(model)}: {condition}", several[:MAX_PAIRS], chart))
         found.sort(key=lambda one: -sum(len(of.pairs) for of in one.spreads))
         return found[:MAX_CONDITIONS]
 
@@ -240,10 +244,11 @@ class _Site:
                 for name in names_of(one):
                     counts[name] = counts.get(name, 0) + 1
             order = in_order(list(counts)) if kind == "frameworks" else sorted(counts, reverse=kind == "months")
-            lists[kind] = [(name, counts[name]) for name in order]
+            lists[kind] = [(name, counts[name]) for name in order[:MAX_NAMES]]
         machines = {one.machine for one in self.entries}
         context = {
             "lists": lists,
+            "most": MAX_NAMES,
             "latest": self.entries[:PER_PAGE],
             "total": len(self.entries),
             "machines": len(machines),

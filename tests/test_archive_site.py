@@ -12,6 +12,7 @@ from published_study import Hostile, archive, study, submission
 
 from framework_compare.archive import entries, site, validate
 from framework_compare.errors import StudyError, UsageError
+from framework_compare.report import provenance
 
 HOSTILE = "</script><img src=x onerror=window.broken=1>"
 MIB = 2**20
@@ -98,6 +99,13 @@ def test_seconds_of_two_machines_stand_on_no_page_together(pages):
     for name, text in pages.items():
         if not name.startswith("submissions/"):
             assert "epoch s" not in text and not re.search(r"\d s\b", text), name
+
+
+def test_a_machine_is_named_with_its_gpus():
+    devices = [{"name": "NVIDIA H100", "memory_bytes": 1, "compute_capability": "9.0"}] * 2
+    machine = {"cpu": "A processor", "available_cores": 8, "gpus": {"driver": "580.1", "devices": devices}}
+    assert entries.machine_name(machine) == "A processor, 8 cores, 2 x NVIDIA H100"
+    assert provenance.gpu_names(machine) == ["NVIDIA H100"] * 2 and provenance.gpu_names({"gpus": None}) == []
 
 
 def test_trends_take_versions_in_their_order(pages):

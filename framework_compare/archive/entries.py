@@ -13,6 +13,7 @@ from framework_compare.archive.validate import Checked
 from framework_compare.plan.settings import DEFAULTS, SETTINGS, column
 from framework_compare.registry import device_kind
 from framework_compare.report.names import in_order, title
+from framework_compare.report.provenance import gpu_names
 from framework_compare.report.table_notes import setting_words
 from framework_compare.report.tables import clean
 from framework_compare.results.parity import PROVED
@@ -159,7 +160,7 @@ def condition(settings: Mapping[str, Any]) -> str:
 
 def machine_name(machine: Mapping[str, Any]) -> str:
     """A machine by its description: machines of one description count as one."""
-    gpus = [str(gpu.get("name", "GPU")) if isinstance(gpu, dict) else str(gpu) for gpu in machine.get("gpus") or ()]
+    gpus = gpu_names(machine)
     cores, memory = machine.get("available_cores"), machine.get("memory_bytes")
     parts = [
         str(machine.get("cpu") or "unknown processor"),

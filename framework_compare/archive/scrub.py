@@ -50,7 +50,7 @@ class Scrubber:
 
     def text(self, text: str, versions: bool = False) -> str:
         """A string without paths, addresses and names, as a submission may hold it."""
-        if text.startswith(("/", "~")) and "\n" not in text and ": " not in text:
+        if text.startswith(("/", "~/")) and "\n" not in text and ": " not in text:
             text = self._note("paths", text, _without_folder(text))
         text = _URL.sub(
             lambda one: one[0] if _PUBLIC_URL.fullmatch(one[0]) else self._note("addresses", one[0], "URL"), text

@@ -185,7 +185,7 @@ class ArrayData:
     def _check(self, split: str, arrays: Split) -> None:
         where = f"data set {self.name!r}, {split} split"
         if not len(arrays):
-            raise DataError(f"{where}: it has no samples; one at least is needed")
+            raise DataError(f"{where}: it has no samples; at least one is needed")
         names = [field.name for field in self.task.inputs]
         if sorted(arrays.inputs) != sorted(names):
             raise DataError(f"{where}: its inputs are {sorted(arrays.inputs)}, the task asks for {sorted(names)}")

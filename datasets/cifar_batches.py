@@ -72,9 +72,9 @@ def _load(path: Path) -> dict[bytes, Any]:
     except DataError:
         raise
     except Exception as error:  # a damaged pickle raises whatever it comes to
-        raise DataError(f"file {str(path)!r} is no batch of CIFAR-10: {error}; get it again") from error
+        raise DataError(f"file {str(path)!r} is not a batch of CIFAR-10: {error}; get it again") from error
     if not isinstance(content, dict):
         raise DataError(
-            f"file {str(path)!r} is no batch of CIFAR-10: it holds a {type(content).__name__}; get it again"
+            f"file {str(path)!r} is not a batch of CIFAR-10: it holds a {type(content).__name__}; get it again"
         )
     return content

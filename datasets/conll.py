@@ -143,10 +143,10 @@ def _files(path: Path) -> dict[str, Path]:
 def _word_and_tag(line: str, place: str) -> tuple[str, str]:
     columns = line.split("\t") if "\t" in line else line.split()
     if len(columns) < 2:
-        raise DataError(f"{place}: {len(columns)} column where a word and its tag are needed; mend or remove the line")
+        raise DataError(f"{place}: {len(columns)} column where a word and its tag are needed; fix or remove the line")
     tag = columns[-1].strip()
     if not _TAG.fullmatch(tag):  # not repeated in the message: it may be a word
-        raise DataError(f"{place}: its last column is no BIO tag; allowed: O, and B- or I- with a kind of entity")
+        raise DataError(f"{place}: its last column is not a BIO tag; allowed: O, and B- or I- with a kind of entity")
     return columns[0], tag
 
 

@@ -17,7 +17,7 @@ from framework_compare.paths import cache_dir
 from framework_compare.protocol import Pictures
 
 Progress = Callable[[int, int], None]
-MARKER = ".complete.json"  # written last; hidden, so that it is no image
+MARKER = ".complete.json"  # written last; hidden, so that it is not an image
 
 
 SETS = {  # images of each class, and the seed

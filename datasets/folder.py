@@ -224,7 +224,7 @@ def _class_order(
         _check_classes(root, found, present, classes)
         return tuple(classes)
     if len(present) < 2:
-        raise DataError(f"data set {str(root)!r} has one class folder only, {found[0]!r}; two are needed at least")
+        raise DataError(f"data set {str(root)!r} has only one class folder, {found[0]!r}; at least two are needed")
     return tuple(sorted(present, key=FIRE_SMOKE.index if present <= set(FIRE_SMOKE) else None))
 
 

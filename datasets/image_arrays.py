@@ -63,7 +63,7 @@ def from_folders(name: str, path: Path, image_size: int) -> ArrayData:
     folders = {split: _split_folder(path, split) for split in SPLITS}
     classes = _subfolders(folders["train"])
     if len(classes) < 2:
-        raise DataError(f"folder {str(folders['train'])!r} has {len(classes)} class folders; two are needed at least")
+        raise DataError(f"folder {str(folders['train'])!r} has {len(classes)} class folders; at least two are needed")
     rows = {"train": _rows_by_class(folders["train"], classes)}
     annotations = folders["validation"] / ANNOTATIONS
     rows["validation"] = (
@@ -170,7 +170,7 @@ def _read_image(path: str, size: int) -> np.ndarray:
         with open(path, "rb") as file:
             data = file.read()
         if not sniff(data[:32]):
-            raise ValueError("it is no image" if data else "it is empty")
+            raise ValueError("it is not an image" if data else "it is empty")
         return preprocess.decode_crop_resize(data, preprocess.whole(*preprocess.picture_size(data)), size)
     except Exception as error:  # decoders raise what they like
-        raise DataError(f"image {path!r} cannot be read: {error}; mend or remove it") from error
+        raise DataError(f"image {path!r} cannot be read: {error}; fix or remove it") from error

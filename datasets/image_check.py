@@ -54,7 +54,7 @@ _PER_TASK = 64
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """Format of an image ("JPEG", "PNG", ...), and why it is bad, "" if it is not; both "" if it is no image."""
+    """Format of an image ("JPEG", "PNG", ...), and why it is bad, "" if it is not; both "" if it is not an image."""
 
     format: str
     reason: str = ""
@@ -111,7 +111,7 @@ def judge(path: str) -> Verdict:
     except OSError as error:
         return Verdict("", f"it cannot be opened: {error.strerror}" if claims else "")
     if not name:
-        reason = "its bytes are of no known image format" if data else "it is empty"
+        reason = "its bytes have no known image format" if data else "it is empty"
         return Verdict("", reason if claims else "")
     return Verdict(name, _reason_against(data, name))
 

@@ -59,7 +59,7 @@ def read_idx(path: Path, axes: int) -> np.ndarray:
     head = 4 + 4 * axes
     if len(data) < head or data[:4] != bytes((0, 0, _UINT8, axes)):
         raise DataError(
-            f"file {str(path)!r} is no IDX file of uint8 with {axes} axes; its first bytes are {data[:4].hex()}"
+            f"file {str(path)!r} is not an IDX file of uint8 with {axes} axes; its first bytes are {data[:4].hex()}"
         )
     shape = tuple(np.frombuffer(data, ">i4", axes, 4).tolist())
     expected = head + int(np.prod(shape))

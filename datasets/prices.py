@@ -109,7 +109,7 @@ def prepare(
     if train_days <= window or train_days >= total:
         raise DataError(
             f"{series.origin}: {total} days, of which {max(0, train_days)} train; the training part needs more than the "
-            f"window of {window} days, and validation one at least: take a longer series or a shorter window"
+            f"window of {window} days, and validation at least one: take a longer series or a shorter window"
         )
     low, high = float(series.values[:train_days].min()), float(series.values[:train_days].max())
     if high == low:

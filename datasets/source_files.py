@@ -66,7 +66,7 @@ def read_text(path: Path) -> str:
         raise DataError(f"file {str(path)!r}, line {line}: not UTF-8 text; convert the file to UTF-8") from None
     if "\0" in text:
         line = text[: text.index("\0")].count("\n") + 1
-        raise DataError(f"file {str(path)!r}, line {line}: it has a zero byte, so it is no text; give the text file")
+        raise DataError(f"file {str(path)!r}, line {line}: it has a zero byte, so it is not text; give the text file")
     if not text.strip():
         raise DataError(f"file {str(path)!r} holds no text; give one with data")
     return text
@@ -90,10 +90,10 @@ def read_rows(path: Path, columns: Sequence[str]) -> list[Row]:
                 _check_header(path, header, columns)
             elif record:
                 if len(record) != len(header):
-                    raise DataError(f"{place}: {len(record)} columns where the header has {len(header)}; mend the row")
+                    raise DataError(f"{place}: {len(record)} columns where the header has {len(header)}; fix the row")
                 rows.append(Row(place, dict(zip(header, record))))
     except csv.Error as error:
-        raise DataError(f"file {str(path)!r}, line {reader.line_num}: not CSV: {error}; mend the row") from None
+        raise DataError(f"file {str(path)!r}, line {reader.line_num}: not CSV: {error}; fix the row") from None
     if not rows:
         raise DataError(f"file {str(path)!r} has a header and no rows; give one with data")
     return rows
@@ -106,9 +106,9 @@ def number(row: Row, column: str) -> float:
         value = float(text.replace("_", "?"))  # Python reads 1_000 as a number
     except ValueError:
         what = "is empty" if not text else f"is {text[:20]!r}"
-        raise DataError(f"{row.place}: {column} {what}, not a number; mend or remove the row") from None
+        raise DataError(f"{row.place}: {column} {what}, not a number; fix or remove the row") from None
     if not math.isfinite(value):
-        raise DataError(f"{row.place}: {column} is {text[:20]!r}; a finite number is needed; mend or remove the row")
+        raise DataError(f"{row.place}: {column} is {text[:20]!r}; a finite number is needed; fix or remove the row")
     return value
 
 

@@ -41,7 +41,7 @@ def tweet_span(
     validation: float = 0.1,
     seed: int = 0,
 ) -> ArrayData:
-    """Tokens (T,) and for each 0 (out) or 1 (in the span), of the tweets of one sentiment with 3 words at least.
+    """Tokens (T,) and for each 0 (out) or 1 (in the span), of the tweets of one sentiment with 3 words or more.
 
     path is train.csv (textID,text,selected_text,sentiment), or a folder with it; Kaggle's test.csv has no
     selected_text, so a share `validation` is drawn by `seed`. T is `length`, else the longest tweet: 33.
@@ -61,17 +61,17 @@ def tweet_span(
 
 
 def read(path: Path, sentiment: str) -> tuple[list[Tweet], dict[str, Any]]:
-    """Tweets of one sentiment with 3 words at least, and counts of all rows by sentiment."""
+    """Tweets of one sentiment with 3 words or more, and counts of all rows by sentiment."""
     rows = read_rows(path, ("text", "selected_text", "sentiment"))
     counts = dict.fromkeys(SENTIMENTS, 0)
     for row in rows:
         if row.values["sentiment"] not in SENTIMENTS:
-            raise DataError(f"{row.place}: sentiment is none of {', '.join(SENTIMENTS)}; mend or remove the row")
+            raise DataError(f"{row.place}: sentiment is none of {', '.join(SENTIMENTS)}; fix or remove the row")
         counts[row.values["sentiment"]] += 1
     chosen = [row for row in rows if row.values["sentiment"] == sentiment]
     tweets = [_tweet(row) for row in chosen if len(row.values["text"].split()) >= LEAST_WORDS]
     if not tweets:
-        raise DataError(f"file {str(path)!r} has no {sentiment} tweet of {LEAST_WORDS} words at least")
+        raise DataError(f"file {str(path)!r} has no {sentiment} tweet of {LEAST_WORDS} words or more")
     return tweets, {"rows": len(rows), "rows_by_sentiment": counts}
 
 
@@ -116,7 +116,7 @@ def _tweet(row: Row) -> Tweet:
     text, selected = row.values["text"], row.values["selected_text"]
     start = text.find(selected)
     if start < 0 or not selected.strip():
-        raise DataError(f"{row.place}: selected_text is no part of text; mend or remove the row")
+        raise DataError(f"{row.place}: selected_text is not part of text; fix or remove the row")
     end = start + len(selected)
     places = _word_places(text)
     return Tweet(

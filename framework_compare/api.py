@@ -17,6 +17,7 @@ from framework_compare.importing.tracing import Tracer
 from framework_compare.launch import nodes
 from framework_compare.launch.limits import Limits
 from framework_compare.launch.limits import check as check_limits
+from framework_compare.parity.asked import CheckForecast
 from framework_compare.plan import planning
 from framework_compare.plan.ladders import LADDERS, Rungs, plan_ladder, read_rungs
 from framework_compare.plan.planning import DataSets, Models, Names, Plan
@@ -40,6 +41,7 @@ from framework_compare.study.opening import (
     tell_of_imports,
 )
 from framework_compare.study.parity_backfill import Backfill
+from framework_compare.study.parts import PartPlan, plan_path, result_path
 from framework_compare.study.progress import Watcher, default_watcher
 from framework_compare.study.request import Request
 from framework_compare.study.resumption import check_machine, check_retry, check_same_limits
@@ -278,7 +280,7 @@ def resume(
         options, strategy = _as_planned(store, given, index, python, mode)
         note(programs((), {name: path for name, path in options.python.items() if python and name in python}))
         check(folder, programs([cell for _, cell in store.cells()], options.python), check_flag("trust", trust))
-        watcher.expect(lambda: forecast_of_the_rest(store, options, strategy, statuses, executor is None))
+        watcher.expect(lambda: _rest(store, options, strategy, statuses, executor is None))
         with watcher:
             _run(store, options, watcher, strategy, executor, statuses)
     return _loaded(folder, watcher)
@@ -301,7 +303,13 @@ def dry_resume(
             if store.machine():
                 check_machine(store)
         options, strategy = _as_planned(store, check_limits(**limits), index, python, None)
-        return forecast_of_the_rest(store, options, strategy, statuses, executor is None)
+        return _rest(store, options, strategy, statuses, executor is None)
+
+
+def _rest(store: Store, options: RunOptions, strategy: Strategy, retry: Sequence[str], here: bool) -> Forecast:
+    """What the runs that a study has still to do, and those to `retry`, would take."""
+    cells = [cell for _, cell, _ in store.plan(retry)]
+    return forecast_of_the_rest(cells, store.settings(), store.path, options, strategy, here)
 
 
 def _registered(study: Folder) -> Path:
@@ -373,3 +381,19 @@ def verify_study(
         options = as_planned(store.settings(), store.path, Limits(), index)
         check(folder, programs([], options.python), check_flag("trust", trust))
     return parity_backfill.attach(folder, options, fresh, say)
+
+
+def dry_verify_study(study: Folder, *, fresh: bool = False) -> CheckForecast:
+    """Return what `verify_study` would take; nothing is started, and no interpreter that the study names."""
+    with Store.open(_registered(study)) as store:
+        return parity_backfill.forecast(store, fresh)
+
+
+def dry_part(study: Folder, number: int) -> Forecast:
+    """Return what one part of a study would take on this node; nothing is started or written."""
+    folder = _registered(study)
+    part = PartPlan.read(folder, number)
+    path, cells = plan_path(folder, number), () if result_path(folder, number).is_dir() else part.cells
+    nodes.check(part.nodes)
+    options, strategy = as_planned(part.settings, path, Limits()), strategies.of_settings(part.settings, path)
+    return forecast_of_the_rest(cells, part.settings, path, options, strategy)

@@ -143,7 +143,7 @@ def _check(spec: registry.Framework, python: str | Path | None, device: str) -> 
     if not why:
         return _usable("ready", managed.read(plan.folder))
     state = "broken" if plan.folder.exists() else "not made yet"
-    done = "repaired at its next use" if state == "broken" else "made at first use"
+    done = "repaired on next use" if state == "broken" else "installed on first use"
     remedy = f"it is {done}, or now by `framework-compare env create {spec.name}{_options(plan)}`"
     interpreter, python_path = plan.interpreter.version, plan.interpreter.path
     return FrameworkCheck(
@@ -234,10 +234,10 @@ def _import_failure(python: Path, module: str) -> str:
                 errors="replace", timeout=_IMPORT_TIMEOUT_S, cwd=empty, check=False,
             )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return f"it took more than {_IMPORT_TIMEOUT_S} s"
+        return f"it took longer than {_IMPORT_TIMEOUT_S} s"
     except OSError as error:
         return f"{python} does not start ({error.strerror})"
     if answer.returncode < 0:
-        return f"its process died of {signal.Signals(-answer.returncode).name}"
+        return f"its process was killed by {signal.Signals(-answer.returncode).name}"
     lines = answer.stderr.strip().splitlines() or [f"exit code {answer.returncode}"]
     return lines[-1] if answer.returncode else ""

@@ -11,10 +11,12 @@ from framework_compare.comparison import Comparison
 from framework_compare.environments import externals
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.forecast import Forecast
+from framework_compare.plan.planning import check_count
 from framework_compare.plan.values import share
 from framework_compare.results import speed_verdicts
 from framework_compare.results.intervals import Interval
 from framework_compare.results.speed_verdicts import Bar, Verdict, blocking_reason, verified
+from framework_compare.study.blocks import MOST_REPEATS
 
 NOT_SLOWER, SLOWER, INCONCLUSIVE, FAILED = "not slower", "slower", "inconclusive", "failed"
 BLOCKS = 8  # fresh workers differ by more than rounds of the same ones do
@@ -98,6 +100,7 @@ def _request(
     a: str, b: str, model: str, dataset: Any, device: str, blocks: int, sample: Any, request: dict[str, Any]
 ) -> dict[str, Any]:
     """The arguments of `compare`."""
+    check_count("blocks", blocks, 1, most=MOST_REPEATS)
     frameworks, models, python = _competitors(a, b, model)
     request = {"epochs": MANY_EPOCHS, "as_written": False, **request}
     if dataset is not None:

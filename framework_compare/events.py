@@ -102,7 +102,7 @@ class EventReader:
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         if len(self._rest) > MAX_LINE_BYTES:
             self._rest = b""
-            raise ProtocolError(f"the worker sent a line of more than {MAX_LINE_BYTES} bytes, which is no event")
+            raise ProtocolError(f"the worker sent a line of more than {MAX_LINE_BYTES} bytes, which is not an event")
         for line in lines:
             yield _parse(line)
 
@@ -125,7 +125,7 @@ def _parse(line: bytes) -> Dict[str, Any]:
     try:
         event = parse(line.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
-        raise ProtocolError(f"the worker sent {line[:80]!r}, which is no JSON") from None
+        raise ProtocolError(f"the worker sent {line[:80]!r}, which is not JSON") from None
     if not isinstance(event, dict) or event.get("event") not in KINDS or not isinstance(event.get("t_ns"), int):
-        raise ProtocolError(f"the worker sent {line[:80]!r}, which is no event; allowed: {', '.join(KINDS)}")
+        raise ProtocolError(f"the worker sent {line[:80]!r}, which is not an event; allowed: {', '.join(KINDS)}")
     return event

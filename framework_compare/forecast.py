@@ -5,10 +5,12 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-from typing import Mapping, NamedTuple, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
 from framework_compare import registry
-from framework_compare.environments import gpu_builds, managed, support, venvs
+from framework_compare.environments import externals, gpu_builds, managed, support, venvs
 from framework_compare.errors import EnvironmentUnavailable
 from framework_compare.graph import Task
 from framework_compare.plan import searches
@@ -20,9 +22,8 @@ from framework_compare.results import timing_history
 from framework_compare.results.intervals import LEAST_RUNS
 from framework_compare.results.timing_history import Known, Range
 from framework_compare.samplers import host
-from framework_compare.store.study_file import Store
 from framework_compare.study import names
-from framework_compare.study.data_files import task_of
+from framework_compare.study.data_files import task_in
 from framework_compare.study.run_options import RunOptions
 from framework_compare.study.strategies import Strategy
 
@@ -93,18 +94,24 @@ def forecast(plan: Plan, options: RunOptions, strategy: Strategy, repeats: int, 
         {f"data set {name}": float(data.bytes_to_make) for name, data in plan.datasets.items() if data.bytes_to_make},
     )
     runs = LEAST_RUNS if strategy.adds_blocks else repeats
-    found = _forecast(dict.fromkeys(strategy.possible(plan.cells), runs), data, options, strategy, here)
+    unusable = _unusable(options.python) if here else {}
+    found = _forecast(dict.fromkeys(strategy.possible(plan.cells), runs), data, options, strategy, here, unusable)
     return dataclasses.replace(found, note=strategy.note)
 
 
 def left(
-    store: Store, options: RunOptions, strategy: Strategy, retry: Sequence[str] = (), here: bool = True
+    cells: Iterable[Cell],
+    settings: Mapping[str, Any],
+    path: Path,
+    options: RunOptions,
+    strategy: Strategy,
+    here: bool = True,
 ) -> Forecast:
-    """What the runs that a study has still to do, and those to `retry`, would take."""
-    runs = collections.Counter(cell for _, cell, _ in store.plan(retry))
-    facts = store.settings().get("datasets") or {}
+    """What runs of these cells would take, of a study whose settings are in a file; a cell may stand there repeatedly."""
+    runs = collections.Counter(cells)
+    facts = settings.get("datasets") or {}
     samples = {name: int(facts.get(name, {}).get("pictures") or 0) for name in {cell.dataset for cell in runs}}
-    tasks = {cell.dataset: task for cell in runs if (task := task_of(store, cell)) is not None}
+    tasks = {cell.dataset: task for cell in runs if (task := task_in(settings, path, cell)) is not None}
     return _forecast(runs, _Data(samples, tasks), options, strategy, here)
 
 
@@ -116,18 +123,36 @@ class _Data(NamedTuple):
     to_make: Mapping[str, float] = {}
 
 
-def _forecast(runs: Mapping[Cell, int], data: _Data, options: RunOptions, strategy: Strategy, here: bool) -> Forecast:
+def _forecast(
+    runs: Mapping[Cell, int],
+    data: _Data,
+    options: RunOptions,
+    strategy: Strategy,
+    here: bool,
+    unusable: Mapping[str, str] = MappingProxyType({}),
+) -> Forecast:
     known = [
         one for one in timing_history.measured(names.in_cache(), host.describe()) if one.cell.model in registry.MODELS
     ]
     cells = tuple(
         CellForecast(cell, 0, NO_TIME, NO_TIME, LACKING, lack)
-        if (lack := _lack(cell, options) if here else "")
+        if (lack := unusable.get(cell.framework) or _lack(cell, options) if here else "")
         else _cell(cell, data, known, count, strategy.sample_s)
         for cell, count in runs.items()
     )
     result = Forecast(cells, {}, strategy.seconds if strategy.adds_blocks else None)
     return dataclasses.replace(result, disk_bytes=_disk(data, options, result))
+
+
+def _unusable(python: Mapping[str, str]) -> dict[str, str]:
+    """Why interpreters that this user names cannot serve, by framework: each is started, as it is when cells run."""
+    found = {}
+    for name, path in python.items():
+        try:
+            externals.examine(registry.framework(name), path)
+        except EnvironmentUnavailable as error:
+            found[name] = str(error)
+    return found
 
 
 def _lack(cell: Cell, options: RunOptions) -> str:

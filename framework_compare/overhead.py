@@ -105,7 +105,7 @@ def _check(rates_hz: Sequence[float], repeats: int, settings: Mapping[str, Any])
 
 def _overhead(rate: float, rows: dict[int, Any], seconds: BlockTimes) -> Overhead:
     ratio = seconds.ratio(rate, 0)
-    assert ratio is not None, "each block has a run at every rate"
+    assert ratio is not None, "each block has one run at every rate"
     return Overhead(
         rate,
         intervals.geometric_mean(list(seconds[rate].values())),

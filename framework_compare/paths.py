@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import stat
+import tempfile
 from pathlib import Path
 
 import platformdirs
@@ -36,6 +37,21 @@ def private_folder(path: Path) -> Path:
             " TMPDIR to a folder of your own"
         )
     return path
+
+
+def fault(folder: Path) -> str:
+    """Why no file could be written into a folder, there or not, as the end of a sentence; "" where one could."""
+    there = next(one for one in (folder.absolute(), *folder.absolute().parents) if one.exists())
+    if not there.is_dir():
+        return f"{there} is no folder"
+    if not os.access(there, os.W_OK | os.X_OK):
+        return f"{there} cannot be written"
+    if not os.statvfs(there).f_blocks:  # as of /proc, whose folders say that root may write there
+        try:
+            os.rmdir(tempfile.mkdtemp(dir=there))
+        except OSError:
+            return f"{there} holds no files"
+    return ""
 
 
 def runtime_dir() -> Path:

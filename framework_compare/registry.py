@@ -333,7 +333,7 @@ def _source_path(place: str) -> Path:
     path = path.parent if path.name == "__init__.py" else path
     if not (path.is_file() or (path / "__init__.py").is_file()):
         raise UsageError(
-            f"adapter {place!r} is no file; allowed: the name of a module or a package, the path of a .py file or of a"
+            f"adapter {place!r} is not a file; allowed: the name of a module or a package, the path of a .py file or of a"
             " folder with an __init__.py"
         )
     return path

@@ -53,7 +53,7 @@ class Reproduced:
         return "\n".join(texts)
 
     def _table(self, name: str, part: Part, study: Comparison | Stability) -> Table:
-        size = "in full" if self.full else "quick: fewer images and epochs, a check of the shape only"
+        size = "in full" if self.full else "quick: fewer images and epochs; a check of the pipeline, not of the figures"
         if isinstance(study, Comparison) and study.budget is not None:
             size = "the published sizes, sampled under a budget"
         caption = f"{REPRODUCTIONS[self.name].source}, {name}: published figures beside ours ({size})."
@@ -143,7 +143,7 @@ def _planned(
     planned: dict[str, tuple[Part, dict[str, Any]]] = {}
     for part_name, part in asked.items():
         if device == "cpu" and "cpu" not in part.devices:
-            watcher.say(f"{part_name} is left out: it needs a GPU")
+            watcher.say(f"{part_name} is skipped: it needs a GPU")
             continue
         samples = request.get("budget") is not None and not (part.sweeps or part.rungs)
         own = {**part.settings, **({} if full else _sampled(part) if samples else part.quick), **request}
@@ -172,7 +172,7 @@ def _is_here(framework: str, where_installed: Names, watcher: Watcher) -> bool:
     if framework not in where_installed or managed.find(framework) is not None:
         return True
     watcher.say(
-        f"{framework} is left out: it has no environment; make one with `framework-compare env create {framework}`"
+        f"{framework} is skipped: it has no environment; create one with `framework-compare env create {framework}`"
     )
     return False
 

@@ -173,7 +173,7 @@ def _prepare(request: Request, batch_sizes: Sequence[int], search: str, watcher:
     for name in FOREIGN:
         if getattr(request, name) != getattr(defaults, name):
             raise UsageError(
-                f"{name} is {getattr(request, name)!r}; a sweep of batch sizes has no use for it: leave it out"
+                f"{name} is {getattr(request, name)!r}; a sweep of batch sizes does not use it: leave it out"
             )
     settings = {"epochs": 1, **request.settings}
     if "batch_size" in settings:

@@ -118,7 +118,7 @@ def test_a_damaged_or_missing_file_is_one_sentence(tmp_path):
     data = path.read_bytes()
     middle = data.index(b"validation.input.series.npy") + 200
     path.write_bytes(data[:middle] + bytes(8) + data[middle + 8 :])
-    with pytest.raises(DataError, match="data set file .*small.npz' cannot be read: Bad CRC.*prepare the study anew"):
+    with pytest.raises(DataError, match="data set file .*small.npz' cannot be read: Bad CRC.*prepare the study again"):
         read_split(path, "validation")
     path.write_bytes(data[:500])
     with pytest.raises(DataError, match="cannot be read: File is not a zip file"):

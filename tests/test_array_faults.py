@@ -41,14 +41,14 @@ def fails(folder: Path, name: str, text: "str | bytes", file: str, message: str,
     ("text", "message"),
     [
         (PRICES.replace("Close", "Last"), "has no column 'Close'; its columns are: Date, Open, High, Low, Last"),
-        (PRICES.replace(",3,9", ",n/a,9"), "line 4: Close is 'n/a', not a number; mend or remove the row"),
+        (PRICES.replace(",3,9", ",n/a,9"), "line 4: Close is 'n/a', not a number; fix or remove the row"),
         (PRICES.replace(",3,9", ",1_000,9"), "line 4: Close is '1_000', not a number"),
         (PRICES.replace(",3,9", ",,9"), "line 4: Close is empty, not a number"),
         (PRICES.replace(",3,9", ",nan,9"), "line 4: Close is 'nan'; a finite number is needed"),
         (PRICES.replace(",3,9", ",inf,9"), "line 4: Close is 'inf'; a finite number is needed"),
         (PRICES.replace("2016-12-03", "03.12.2016"), "line 4: Date is '03.12.2016'; it must be YYYY-MM-DD"),
         (PRICES.replace("2016-12-03", "2016-12-02"), "line 4: Date 2016-12-02 follows 2016-12-02; dates must rise"),
-        (PRICES.replace(",3,9", ",3"), "line 4: 6 columns where the header has 7; mend the row"),
+        (PRICES.replace(",3,9", ",3"), "line 4: 6 columns where the header has 7; fix the row"),
         (PRICES.replace("IBM\n", "AAPL\n", 1), "has prices of 2 tickers; keep the rows of one, such as 'AAPL'"),
         (PRICES.replace("Volume", "Close"), "has column 'Close' twice; keep one"),
         (PRICES.partition("\n")[0], "has a header and no rows; give one with data"),
@@ -57,7 +57,7 @@ def fails(folder: Path, name: str, text: "str | bytes", file: str, message: str,
         (JPEG, "is a JPEG image where text is needed; give the text file"),
         (PRICES.encode() + b"\xe9\xe8", "line 14: not UTF-8 text; convert the file to UTF-8"),
         (PRICES.replace("IBM", "I\0M", 1), "line 2: it has a zero byte"),
-        (PRICES.replace(",3,9", ',"3,9'), "not CSV: unexpected end of data; mend the row"),
+        (PRICES.replace(",3,9", ',"3,9'), "not CSV: unexpected end of data; fix the row"),
         (PRICES.replace("2016-12-1", "2016-11-1"), "line 11: Date 2016-11-10 follows 2016-12-09"),
     ],
 )
@@ -121,10 +121,10 @@ def test_a_column_that_cannot_be_prepared(tmp_path):
     ("text", "message"),
     [
         (TWEETS.replace("selected_text", "selected"), "has no column 'selected_text'"),
-        (TWEETS.replace("bb,positive", "bb,glad", 1), "line 2: sentiment is none of positive, negative, neutral; mend"),
-        (TWEETS.replace(",bb,", ",zz,", 1), "line 2: selected_text is no part of text; mend or remove the row"),
-        (TWEETS.replace(",bb,", ",,", 1), "line 2: selected_text is no part of text"),
-        (TWEETS.replace("aa bb cc", "bb"), "has no positive tweet of 3 words at least"),
+        (TWEETS.replace("bb,positive", "bb,glad", 1), "line 2: sentiment is none of positive, negative, neutral; fix"),
+        (TWEETS.replace(",bb,", ",zz,", 1), "line 2: selected_text is not part of text; fix or remove the row"),
+        (TWEETS.replace(",bb,", ",,", 1), "line 2: selected_text is not part of text"),
+        (TWEETS.replace("aa bb cc", "bb"), "has no positive tweet of 3 words or more"),
         (JPEG, "is a JPEG image where text is needed"),
     ],
 )
@@ -140,9 +140,9 @@ def test_a_tweet_longer_than_the_length(tmp_path):
 @pytest.mark.parametrize(
     ("train", "message"),
     [
-        (TRAIN.replace("smiles\tO", "smiles"), "line 2: 1 column where a word and its tag are needed; mend or remove"),
-        (TRAIN.replace("smiles\tO", "O\tsmiles"), "line 2: its last column is no BIO tag; allowed: O, and B- or I-"),
-        (TRAIN.replace("smiles\tO", "smiles\t"), "line 2: its last column is no BIO tag"),
+        (TRAIN.replace("smiles\tO", "smiles"), "line 2: 1 column where a word and its tag are needed; fix or remove"),
+        (TRAIN.replace("smiles\tO", "O\tsmiles"), "line 2: its last column is not a BIO tag; allowed: O, and B- or I-"),
+        (TRAIN.replace("smiles\tO", "smiles\t"), "line 2: its last column is not a BIO tag"),
         ("", "is empty"),
         (JPEG, "is a JPEG image where text is needed"),
         ("-DOCSTART- O\n", "has no sentences"),
@@ -229,9 +229,9 @@ def test_bad_idx_files(tmp_path):
         "mnist",
         b"\0\0\x0d\x03" + whole[4:],
         path.name,
-        "is no IDX file of uint8 with 3 axes; its first bytes are 00000d03",
+        "is not an IDX file of uint8 with 3 axes; its first bytes are 00000d03",
     )
-    fails(tmp_path, "mnist", JPEG, path.name, "is no IDX file of uint8 with 3 axes; its first bytes are ffd8ffe0")
+    fails(tmp_path, "mnist", JPEG, path.name, "is not an IDX file of uint8 with 3 axes; its first bytes are ffd8ffe0")
     fails(tmp_path, "mnist", b"", path.name, "is empty")
     path.unlink()
     fails(tmp_path, "mnist", gzip.compress(whole)[:-9], path.name + ".gz", "cannot be read: Compressed file ended")
@@ -270,7 +270,7 @@ def test_a_batch_of_cifar10_runs_nothing(tmp_path):
         "cifar10",
         bad,
         "data_batch_1",
-        "is no batch of CIFAR-10: it names pathlib.*which a batch does not need",
+        "is not a batch of CIFAR-10: it names pathlib.*which a batch does not need",
     )
     assert not (tmp_path / "ran").exists()
 
@@ -278,7 +278,7 @@ def test_a_batch_of_cifar10_runs_nothing(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (JPEG, "is no batch of CIFAR-10"),
+        (JPEG, "is not a batch of CIFAR-10"),
         (pickle.dumps([1]), "it holds a list; get it again"),
         (pickle.dumps({b"data": np.zeros((2, 10), np.uint8), b"labels": [0, 1]}), r"has no uint8 data of \(N, 3072\)"),
         (
@@ -305,7 +305,7 @@ def class_folders(folder: Path, splits: "tuple[str, ...]" = ("train", "val")) ->
 def test_bad_folders_of_images(tmp_path):
     root = class_folders(tmp_path)
     bad = "train/a/1.jpg"
-    fails(root, "guava", b"hello", bad, "cannot be read: it is no image; mend or remove it")
+    fails(root, "guava", b"hello", bad, "cannot be read: it is not an image; fix or remove it")
     fails(root, "guava", b"", bad, "cannot be read: it is empty")
     fails(root, "guava", JPEG, bad, "cannot be read: ")
     (root / bad).unlink()
@@ -323,7 +323,7 @@ def test_folders_without_a_split_or_with_one_class(tmp_path):
         load("tiny-imagenet", root)
     (tmp_path / "two" / "train" / "a").mkdir(parents=True)
     (tmp_path / "two" / "val").mkdir()
-    with pytest.raises(DataError, match="has 1 class folders; two are needed at least"):
+    with pytest.raises(DataError, match="has 1 class folders; at least two are needed"):
         load("cifar10", tmp_path / "two")
     with pytest.raises(UsageError, match="image_size must be an integer of at least 1, not 0"):
         load("guava", image_size=0)

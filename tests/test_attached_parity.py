@@ -41,8 +41,15 @@ def command(capsys, monkeypatch, *words):
 def test_a_study_gets_its_verdicts_without_being_run_again(train, capsys, monkeypatch):
     before = train(batch_size=[2, 4])
     assert before.frame.parity.tolist() == ["unverified"] * 2
+    code, shown = command(capsys, monkeypatch, "verify", before.folder, "--dry-run")
+    assert code == 0 and "2 checks. Nothing was started." in shown.out and not shown.err
     code, shown = command(capsys, monkeypatch, "verify", before.folder)
-    assert code == 0 and "0-3, 5" in shown.out and shown.err.count("levels 0 to 3 and 5") == 2
+    assert (
+        code == 0
+        and "2 checks, about " in shown.err
+        and "0-3, 5" in shown.out
+        and shown.err.count("levels 0 to 3 and 5") == 2
+    )
     after = Comparison.load(before.folder)
     assert after.frame.parity.tolist() == ["0-3, 5"] * 2 and "parity" not in str(after.table())
     assert after.frame.drop(columns=list(verdicts.COLUMNS)).equals(before.frame.drop(columns=list(verdicts.COLUMNS)))

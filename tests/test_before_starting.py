@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 
@@ -21,8 +22,11 @@ from framework_compare.study.executors import Executor
 from framework_compare.study.progress import Watcher
 
 QUICK = {"batch_size": 4, "epochs": 1, "threads": 1, "loader_workers": 0, "image_size": 32, "sampling_hz": 0}
-MEASURING = ("quickstart", "run", "ladder", "largest-batch", "overhead", "reproduce", "resume")
-LONG_HELP = ("run", "ladder", "largest-batch", "overhead")
+MEASURING = (
+    *("quickstart", "run", "duel", "ladder", "largest-batch", "overhead", "reproduce", "resume"),
+    *("part", "verify", "fairness"),
+)
+LONG_HELP = ("run", "duel", "ladder", "largest-batch", "overhead", "verify")
 
 
 class Heard(Watcher):
@@ -62,6 +66,22 @@ def test_a_device_that_is_not_here_gets_no_time_but_a_reason(framework, own_cach
 def test_a_forecast_of_what_cannot_run_here_fails(devices, options, code, own_cache):
     words = ["run", "torch", "alexnet", "fire-smoke-tiny", "--device", devices, "--dry-run", *options]
     assert "Cannot run here: device 'cuda:99': " in run(*words, check=code).stdout
+
+
+@pytest.mark.parametrize(
+    ("python", "said"),
+    [
+        ("/etc/passwd", "the interpreter /etc/passwd is not an executable file"),
+        (shutil.which("ls"), "does not run as Python"),
+        (sys.executable, "has no torch"),
+    ],
+)
+def test_an_interpreter_that_cannot_serve_is_told_before_and_fails(python, said, own_cache, tmp_path):
+    words = ["run", "torch", "alexnet", "fire-smoke-tiny", "--python", f"torch={python}", "--repeats", 1]
+    forecast = run(*words, "--dry-run", check=1).stdout
+    assert said in " ".join(forecast.split()) and "0 runs. Nothing was started." in forecast
+    done = run(*words, "--out", tmp_path / "s", check=1)
+    assert "not-installed" in done.stdout and said in " ".join(done.stdout.split())
 
 
 def test_more_threads_than_cores_are_told(own_cache):
@@ -164,3 +184,32 @@ def test_a_folder_of_the_name_of_a_data_set_is_no_reason_to_make_that(tiny, pict
     asked = dict(dataset=tmp_path / "fire-smoke-big", out=tmp_path / "s", repeats=1)
     compare(tiny, "linear", **asked, **QUICK)
     assert not (own_cache / "datasets").exists()
+
+
+BATCH = ["--threads", 400, "--batch-size", 999999999]
+
+
+@pytest.mark.parametrize("options", [[], ["--dry-run"]])
+@pytest.mark.parametrize("command", ["verify", "fairness"])
+def test_a_batch_that_no_memory_holds_is_refused_before_anything_is_made(
+    command, options, own_cache, monkeypatch, tmp_path
+):
+    monkeypatch.chdir(tmp_path)
+    said = run(command, "torch", "alexnet", *BATCH, *options, check=2).stderr
+    assert re.fullmatch(
+        r"framework-compare: batch_size is 999999999; one layer's output of alexnet would take [\d,]+ GiB, and this machine"
+        r" has [\d.]+ GiB of memory: name a smaller batch or image\n",
+        said,
+    )
+    assert not own_cache.exists() and not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(("command", "checks"), [("verify", [4]), ("fairness", [4, 2])])
+def test_what_checks_take_is_told_and_none_is_started(command, checks, own_cache):
+    cores = host.available_cores()
+    execution = ["--execution", "default,compiled"] if command == "verify" else []
+    models = "alexnet,vgg16" if command == "fairness" else "alexnet"
+    said = run(command, "torch,jax", models, "--threads", 400 * cores, *execution, "--dry-run")
+    assert f"threads is {400 * cores}, and a run may use {cores} cores" in said.stderr
+    assert "Nothing was started" in said.stdout and "In all about" in said.stdout
+    assert not own_cache.exists()

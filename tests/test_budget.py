@@ -144,8 +144,8 @@ def outcome_of(*statuses, runs=LEAST_RUNS):
     "statuses, within, text",
     [
         (("ok", "ok"), True, "Every ratio to the fastest is within ±5 %, under the budget of 1 minutes. B"),
-        (("ok", "crashed"), True, "under the budget of 1 minutes; 1 of 2 cells did not work."),
-        (("crashed", "failed"), False, "No cell worked, so none has an interval."),
+        (("ok", "crashed"), True, "under the budget of 1 minutes; 1 of 2 cells failed."),
+        (("crashed", "failed"), False, "No cell finished, so none has an interval."),
         (("ok", "interrupted"), False, "Not finished: f1 same."),
         (("running", "planned"), False, "Not run, as the budget of 1 minutes did not reach them: f1 same. Not fin"),
     ],

@@ -118,7 +118,7 @@ MISTAKES = {
         super().build(graph)
         subprocess.Popen(["sleep", "600"])
 """,
-        {"test_no_other_process_is_left": "(sleep 600), wanted none"},
+        {"test_no_other_process_is_left": "(sleep 600), expected none"},
     ),
     "a loader process that stays": (
         """
@@ -188,7 +188,7 @@ MISTAKES = {
     def weights(self):
         return dict(self.oracle.weights)
 """,
-        {"test_weights_are_copies": "of the arrays that weights() had returned, wanted copies"},
+        {"test_weights_are_copies": "of the arrays that weights() had returned, expected copies"},
     ),
     "a seed that is not used": (
         """
@@ -289,7 +289,7 @@ OF_THE_PIPELINE = {
         super().__init__(dataclasses.replace(config, flip=config.flip.replace("vertical", "horizontal")))
 """,
         "upside-down",
-        "are mirrored left to right; wanted with crop='none' and flip='vertical'",
+        "are mirrored left to right; expected with crop='none' and flip='vertical'",
     ),
     "flips though none is asked for": (
         """
@@ -319,7 +319,7 @@ OF_THE_PIPELINE = {
         return super().open_pipeline(pictures)
 """,
         "resizes_all_alike",
-        "whole images are resized bilinear, antialiased, random crops bilinear; wanted one resampler for all",
+        "whole images are resized bilinear, antialiased, random crops bilinear; expected one resampler for all",
     ),
 }
 

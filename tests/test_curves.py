@@ -188,7 +188,7 @@ def test_other_precisions_are_refused(own_cache, pictures):
 
 def test_a_network_that_cannot_be_is_refused_before_an_environment_is_sought(own_cache, pictures, monkeypatch):
     monkeypatch.setattr(Where, "environment", lambda *asked: pytest.fail("an environment was sought"))
-    with pytest.raises(UsageError, match="alexnet does not allow image_size 8: .*; use a larger one"):
+    with pytest.raises(UsageError, match="alexnet does not accept image_size 8: .*; use a larger one"):
         curves.train_curves(["torch"], ["alexnet"], pictures, image_size=8)
 
 

@@ -248,7 +248,7 @@ def test_ours_declare_what_cells_can_ask_for(name):
         ("pass", "T.declared is missing; add to the class what it implements: declared = "),
         ("declared = {'ops': ['Linear']}", "T.declared is a dict; add to the class what it implements"),
         ("declared = Declared(frozenset(), 'sgd', frozenset(), {}, {})", "T.declared has losses = 'sgd'"),
-        ("declared = Declared(*[frozenset()] * 5)", "T.declared has executions of type frozenset, wanted a mapping"),
+        ("declared = Declared(*[frozenset()] * 5)", "T.declared has executions of type frozenset, expected a mapping"),
         (
             "declared = Declared(*[frozenset()] * 3, {'cpu': ['eager']}, {})",
             "T.declared has executions['cpu'] = ['eager']",
@@ -297,7 +297,7 @@ def test_the_conformance_suite_takes_a_folder(folder, monkeypatch):
 
 @pytest.mark.parametrize("place", ["no_such_package.adapter", "no/such/file.py", "json.decoder.nothing", "sqlite3/x"])
 def test_an_adapter_that_is_not_there_is_a_usage_error(place):
-    with pytest.raises(UsageError, match="is no file; allowed: the name of a module or a package"):
+    with pytest.raises(UsageError, match="is not a file; allowed: the name of a module or a package"):
         registry.adapter_path(Framework("third", f"{place}:Third", "", "numpy", ANY_PYTHON))
 
 

@@ -150,9 +150,9 @@ def test_epochs_above_the_threshold_are_marked_and_told_with_share_and_seconds()
     assert (epochs[1].disturbed_share, epochs[1].steal_share, epochs[1].swap_in_bytes) == (0.9, 0.2, 3 << 20)
     assert disturbances.summary(epochs) == {"disturbed_epochs": 1, "disturbed_s": 2.0, "disturbed_share": 0.9}
     assert disturbances.warnings(epochs) == [
-        "others took 90% of a core, 20% of it the hypervisor for other machines during 1 of 3 epochs, 2.0 s of 6.0 s",
-        "3 MiB were read from swap during the epochs",
-        "the CPU held its clocks down for heat 4 times during the epochs",
+        "others took 90% of a core, 20% of it by the hypervisor for other machines during 1 of 3 epochs, 2.0 s of 6.0 s",
+        "3 MiB were swapped in during the epochs",
+        "the CPU throttled for heat 4 times during the epochs",
     ]
     assert disturbances.summary([epoch(1, 2)]) == {} and disturbances.warnings([epoch(1, 2, 0.1)]) == []
 
@@ -201,9 +201,9 @@ def test_no_fastest_is_named_beside_a_cell_that_was_disturbed_throughout(tmp_pat
     result = study(tmp_path / "a", *runs, *runs, repeats=2)
     assert result.frame.epoch_s[1] == pytest.approx(2.002)
     table = result.table(style="markdown")
-    assert "others took CPU time in every epoch of slow" in table and "Marked: the fastest" not in table
+    assert "other programs took CPU time in every epoch of slow" in table and "Marked: the fastest" not in table
     assert "all 6 epochs, so no verdict stands on the figure" in table
-    assert [one.reason for one in result.verdicts()] == ["others took CPU time in every epoch of slow"]
+    assert [one.reason for one in result.verdicts()] == ["other programs took CPU time in every epoch of slow"]
     other = study(tmp_path / "b", mixed, quiet(1), mixed, quiet(1), repeats=2)
     pairs = result.beside(other)
     assert pairs.verdict.tolist() == ["", ""] and (pairs.ratio_ci_low > 0).all()
@@ -226,7 +226,9 @@ def test_a_disturbed_run_is_planned_once_more_and_the_one_that_lost_least_counts
     frame = Comparison.load(tmp_path).frame
     assert frame.status.tolist() == ["ok", "ok"] and frame.runs.tolist() == [2, 2]
     assert frame.epochs_disturbed.tolist() == [0, 1] and frame.runs_set_aside.tolist() == [1, 0]
-    assert "run 1 does not count, as others took 80% of a core in 2.0 s of it; another run stands" in frame.warnings[0]
+    assert (
+        "run 1 does not count, as others took 80% of a core in 2.0 s of it; another run replaces" in frame.warnings[0]
+    )
     assert "run 3, which repeats a disturbed one, ended as crashed: by a signal" in frame.warnings[1]
     assert Comparison.load(tmp_path).epochs.groupby("run_id").counts.first().tolist() == [False, True, True, True, True]
 
@@ -263,7 +265,7 @@ def test_doctor_says_who_is_busy():
     assert load_words(busy.Load(0.04, 0.0, 2, named)) == "quiet, others take 4% of a core"
     said = load_words(busy.Load(0.86, 0.2, 2, named))
     assert said == "not quiet, others take 86% of a core, the hypervisor 20%: cc1plus (pid 7) 81%, x (pid 9) 3%"
-    assert "by processes that cannot be seen from here" in load_words(busy.Load(0.86, 0.0, 2, ()))
+    assert "by processes that are not visible from here" in load_words(busy.Load(0.86, 0.0, 2, ()))
 
 
 # From here on with real processes.

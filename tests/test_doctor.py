@@ -126,7 +126,7 @@ def test_a_deep_look_finds_an_import_that_fails(framework, imports, why):
 def test_a_deep_look_has_a_time_limit(framework, monkeypatch):
     managed.ensure(framework("endlessfw"))
     monkeypatch.setattr(doctor, "_IMPORT_TIMEOUT_S", 0)
-    assert "it took more than 0 s" in diagnose(deep=True).why
+    assert "it took longer than 0 s" in diagnose(deep=True).why
 
 
 def test_external(framework):
@@ -228,9 +228,9 @@ def test_clocks_and_swap_are_noted_where_they_make_times_vary(cache):
     assert doctor_command.clock_notes(steady) == []
     assert doctor_command.clock_notes(doctor.Machine(2, 10**9, cache, 10**9, None)) == []
     text = " ".join(doctor_command.clock_notes(dataclasses.replace(steady, governor="powersave", turbo=True)))
-    assert "governor of the clocks is powersave" in text and "turbo" in text
+    assert "frequency governor is powersave" in text and "turbo" in text
     (swapped,) = doctor_command.clock_notes(dataclasses.replace(steady, swap_used_bytes=2 * 10**9))
-    assert "2.0 GB of memory are on disk" in swapped
+    assert "2.0 GB of memory are swapped to disk" in swapped
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ QUIET, BUSY = busy.Load(0.02, 0.0, 2, ()), busy.Load(0.93, 0.0, 2, (busy.BusyPro
             ["ready", "not made yet", "broken"],
             ("H100",),
             BUSY,
-            "1 of 3 frameworks ready on cpu, 1 made at first use; 1 GPU; machine BUSY, times would be too long",
+            "1 of 3 frameworks ready on cpu, 1 installed on first use; 1 GPU; busy: timings will be unreliable",
         ),
     ],
 )

@@ -86,7 +86,7 @@ def test_a_users_interpreter_without_simplejpeg_is_noted(framework, tmp_path):
     [
         (None, 0, "does not exist"),
         ("not a program", 0o644, "is not an executable file"),
-        ("#!/bin/sh\necho it broke >&2\nexit 3\n", 0o755, "does not work as a Python.*it broke"),
+        ("#!/bin/sh\necho it broke >&2\nexit 3\n", 0o755, "does not run as Python.*it broke"),
     ],
     ids=["absent", "not-executable", "broken"],
 )

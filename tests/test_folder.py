@@ -145,7 +145,7 @@ def test_a_linked_class_folder_is_followed(tmp_path: Path) -> None:
     [
         ({}, "has no class folders"),
         ({"1.jpg": JPEG}, "has no class folders"),
-        ({"a/1.jpg": JPEG}, "has one class folder only, 'a'"),
+        ({"a/1.jpg": JPEG}, "has only one class folder, 'a'"),
         ({"a/1.jpg": JPEG, "b/notes.txt": b"x"}, "class 'b' .* has no image that decodes"),
         ({"a/1.jpg": JPEG, "b/.hidden": b"x"}, "/b' has no files in it"),
     ],

@@ -59,7 +59,7 @@ def test_every_kind_of_picture_is_accepted(tmp_path: Path, kind: str) -> None:
 
 BAD = {
     "empty": (b"", "it is empty"),
-    "text": (b"<html>404</html>", "its bytes are of no known image format"),
+    "text": (b"<html>404</html>", "its bytes have no known image format"),
     "truncated": (picture(size=(200, 200))[:-3000], "it does not decode"),
     "header_only": (JPEG[:12], "."),
     "cut_png": (picture("PNG", size=(100, 100))[:5000], "it does not decode"),

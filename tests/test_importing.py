@@ -52,8 +52,8 @@ HOSTILE = {
     "weights.safetensors": "no layers",
     "missing.onnx": "no file",
     "missing.keras": "no file",
-    "net.onnx": "is no onnx file, or a part of one",
-    "net.keras": "is no .keras file",
+    "net.onnx": "is not an onnx file, or truncated",
+    "net.keras": "is not a .keras file",
     "other.py:build": "no 'build'; it has no function or class",
     "torchvision:": "name the model behind the colon",
     "torchvison:resnet18": "allowed: a name that `list` shows, .*torchvision:name",
@@ -230,7 +230,7 @@ def test_a_judge_that_ends_early_says_why(
 def test_one_number_for_an_image_is_refused() -> None:
     traced = Traced({16: graph(1)}, np.empty(0, np.float32))
     with pytest.raises(
-        UsageError, match="test_importing.py:build: it gives 1 number for an image; allowed: a logit for each"
+        UsageError, match="test_importing.py:build: it gives 1 number for an image; allowed: one logit per class"
     ):
         resolve(f"{__file__}:build", 16, tracer=lambda source, sizes: traced)  # type: ignore[arg-type]
 

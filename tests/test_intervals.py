@@ -30,7 +30,7 @@ def by_block(values):
 def test_one_run_has_a_figure_and_no_interval():
     one = geometric_mean([3.0])
     assert (one.value, one.low, one.high, one.p, one.runs) == (pytest.approx(3), None, None, None, 1)
-    with pytest.raises(ValueError, match="needs one at least"):
+    with pytest.raises(ValueError, match="needs at least one"):
         geometric_mean([])
 
 

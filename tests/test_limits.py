@@ -152,6 +152,19 @@ def watched(code: str, limit_bytes: int, until_bytes: int) -> "tuple[str | None,
         process.wait()
 
 
+@pytest.mark.parametrize("reaped", [True, False])
+def test_a_watchdog_has_nothing_to_say_of_a_supervisor_that_has_ended(reaped):
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # a zombie from now on
+    if reaped:
+        process.wait()
+    watchdog = Watchdog(1)
+    watchdog.watch(process.pid)
+    assert (watchdog.verdict(), watchdog.peak_bytes()) == (None, None)
+    watchdog.close()
+    process.wait()
+
+
 @pytest.mark.alone
 def test_a_watchdog_sees_a_tree_grow_beyond_its_limit():
     status, peak = watched("import time; held = b'x' * (200 << 20); time.sleep(60)", 100 * MIB, 1000 * MIB)

@@ -39,7 +39,10 @@ def test_a_data_set_goes_to_the_models_that_can_read_it(plan):
     [
         ("fire-smoke-tiny", "data set 'fire-smoke-tiny' is not for diabetes_ann; allowed: diabetes, or the path"),
         ("diabetes", "data set 'diabetes' is not for linear; allowed: fire-smoke-small, or the path"),
-        (["fire-smoke-tiny", "diabetes", "mnist"], "data set 'mnist' is for none of the models linear, diabetes_ann"),
+        (
+            ["fire-smoke-tiny", "diabetes", "mnist"],
+            "data set 'mnist' is not used by any of the models linear, diabetes_ann",
+        ),
     ],
     ids=str,
 )
@@ -52,7 +55,7 @@ def test_a_setting_is_for_the_models_that_have_a_use_for_it(plan):
     images, rows = plan(image_size=32, flip="none", epochs=2).cells
     assert (images.config.image_size, images.config.flip, images.config.epochs) == (32, "none", 2)
     assert (rows.config.image_size, rows.config.epochs) == (0, 2)
-    with pytest.raises(UsageError, match="image_size is 32; diabetes_ann has no use for it"):
+    with pytest.raises(UsageError, match="image_size is 32; diabetes_ann does not use it"):
         plan(models=["diabetes_ann", "lstm_ibm"], image_size=32)
 
 

@@ -334,7 +334,7 @@ def test_a_framework_that_is_not_there_is_no_proof(own_cache, tmp_path, capsys):
 
 def test_a_network_that_cannot_be_is_refused_before_an_environment_is_sought(own_cache, tmp_path):
     python = ("--python", f"torch={tmp_path}/none")
-    with pytest.raises(UsageError, match="alexnet does not allow image_size 8: .*; use a larger one"):
+    with pytest.raises(UsageError, match="alexnet does not accept image_size 8: .*; use a larger one"):
         command("--frameworks", "torch", "--models", "resnet50,alexnet", "--image-size", "8", *python)
 
 

@@ -68,6 +68,18 @@ NO_GRADIENTS_WHERE_LARGE = """
         return {name: g * (batch.size <= 64) for name, g in super().gradients(batch).items()}
 """
 
+COARSER_GRADIENTS_WHERE_LARGE = """
+    def gradients(self, batch):
+        if batch.size <= 64:
+            return super().gradients(batch)
+        exact = self.oracle
+        self.oracle = Oracle(self.graph, exact.weights, numpy.float32, rounding=rounding_of("tf32"))
+        try:
+            return super().gradients(batch)
+        finally:
+            self.oracle = exact
+"""
+
 
 @pytest.fixture
 def rounded(tmp_path, monkeypatch, own_cache, warm, references, short_level_4):
@@ -119,6 +131,13 @@ def test_fewer_bits_in_large_batches_alone_fail_however_large_they_are(rounded, 
     found = climb(claimed, batch_size=1024)
     assert (found.status, found.worst.number) == ("failed", 1)
     assert found.worst.where == "logits, BatchNorm in evaluation mode at a batch of 1024"
+
+
+def test_tf32_in_the_gradients_of_large_batches_alone_fails(rounded, climb):
+    """Up to a limit, as the yardstick grows with the batch: at 1,024 it would pass (docs/records/fairness-findings.md)."""
+    rounded(COARSER_GRADIENTS_WHERE_LARGE)
+    found = climb("fp32", batch_size=128)
+    assert (found.status, found.worst.number) == ("failed", 2)
 
 
 @pytest.mark.parametrize("precision", ["tf32", "bf16"])

@@ -179,7 +179,7 @@ def test_what_a_power_cut_left_of_a_part_on_its_node_is_thrown_away(planned, tmp
     os.truncate(left, 20_000)
     lines = Lines()
     run_part(folder, 1, lines)
-    assert "had measured on this node is damaged; it begins anew" in " ".join(lines.lines)
+    assert "had measured on this node is damaged; restarting it" in " ".join(lines.lines)
     assert absorb(folder) == (["part 1: 2 ok"], {})
 
 
@@ -384,6 +384,15 @@ def test_parts_on_the_command_line(planned, tmp_path):
     assert "Measured on 1 node of a cluster" in shown.output and "planned" not in shown.output
 
 
+def test_a_part_is_forecast_and_not_started(planned, tmp_path):
+    folder = planned()
+    done = CliRunner().invoke(app, ["part", str(folder), "1", "--dry-run"])
+    assert done.exit_code == 0 and "2 cells, 2 runs. Nothing was started." in " ".join(done.output.split())
+    assert not parts.result_path(folder, 1).exists()
+    run_part(folder, 1, Watcher())
+    assert api.dry_part(folder, 1).runs == 0 and api.dry_part(folder, 2).runs == 2
+
+
 def test_words_for_where_cells_run():
     assert executors.of("here") is None and isinstance(executors.of("parts"), Executor)
     options = executors.of("slurm", {"partition": "gpu", "gpus-per-node": "1", "exclusive": "false"}).options
@@ -440,7 +449,7 @@ def test_slurm_without_its_commands_says_what_is_lacking(monkeypatch, tiny, pict
 
 def test_a_worker_ended_by_sigterm_from_outside_is_interrupted():
     verdict = judge(None, Evidence(-15, "epochs", "log"))
-    assert verdict.status == "interrupted" and "in phase epochs by SIGTERM from outside" in verdict.reason
+    assert verdict.status == "interrupted" and "in phase epochs by an external SIGTERM" in verdict.reason
 
 
 def test_one_timing_at_a_time_on_a_node():
@@ -456,7 +465,7 @@ def test_one_timing_at_a_time_on_a_node():
         lines, began = [], time.monotonic()
         with one_timing.one_timing(lines.append):
             waited = time.monotonic() - began
-        assert waited > 0.5 and len(lines) == 1 and "another comparison is being timed" in lines[0]
+        assert waited > 0.5 and len(lines) == 1 and "another comparison is running" in lines[0]
     finally:
         other.kill()
         other.wait()

@@ -197,7 +197,7 @@ def test_a_wrong_shape_is_refused_before_it_is_stretched():
         evaluate(numbers("mse", "rmse"), np.zeros(3), np.zeros((3, 1)))
     with pytest.raises(UsageError, match=r"the target \(3,\)"):
         evaluate(numbers("mse", "rmse"), np.zeros((3, 1)), np.zeros(3))
-    with pytest.raises(UsageError, match="one sample at least"):
+    with pytest.raises(UsageError, match="at least one sample"):
         evaluate(classes(2, "accuracy"), np.zeros((0, 2)), np.zeros(0, np.int64))
 
 

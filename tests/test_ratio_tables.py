@@ -335,7 +335,7 @@ def test_power_of_cells_by_different_sources_says_whose_is_by_samples(tmp_path):
 
 HOW = {
     "gpu": {"utilization_window": "between 1/6 s and 1 s, by product", "utilization_period_s": 0.2},
-    "host_energy": {"source": None, "reason": "energy_uj may be read by root only"},
+    "host_energy": {"source": None, "reason": "energy_uj is readable by root only"},
 }
 
 
@@ -357,7 +357,7 @@ def test_energy_says_why_the_hosts_is_not_known_once_for_all_cells(tmp_path):
     run = ok(1, 1, joules=1000.0)
     cells = [(name, {"device": "cuda"}, dataclasses.replace(run, gauges=HOW)) for name in ("torch", "jax")]
     text = study(tmp_path, cells).table("energy", "markdown")
-    assert text.count("Host energy not measured: energy_uj may be read by root only.") == 1 and "Energy not" not in text
+    assert text.count("Host energy not measured: energy_uj is readable by root only.") == 1 and "Energy not" not in text
 
 
 def test_energy_of_a_host_that_is_read_has_no_reason_below(tmp_path):

@@ -224,7 +224,7 @@ def test_a_notebook_shows_verdicts_table_and_figure(comparison):
 
 
 def test_warnings_stand_once_with_their_cells(tmp_path):
-    warning = "12 MiB were read from swap during the epochs"
+    warning = "12 MiB were swapped in during the epochs"
     made = study(tmp_path / "study", failing=[("jax", "vgg16")], failure=Run("failed", "x", warnings=(warning,)))
     page = Page(made.report(tmp_path / "report.html").read_text())
     assert page.text.count(warning) == 1 and f"JAX VGG-16: {warning}" in page.text
@@ -275,5 +275,5 @@ def test_a_table_in_latex_takes_a_label_and_a_caption_on_the_command_line(compar
     done = CliRunner().invoke(app, [*asked, "--style", "latex", "--table", "resources"])
     assert done.exit_code == 0, done.output
     assert r"\label{tab:x}" in done.output and r"\caption{Seconds.}" in done.output and "smallskip" not in done.output
-    with pytest.raises(UsageError, match="allowed: with --style latex"):
+    with pytest.raises(UsageError, match="need one study and --style latex"):
         CliRunner().invoke(app, asked, catch_exceptions=False)

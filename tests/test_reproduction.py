@@ -79,7 +79,7 @@ def test_published_figures_stand_beside_ours(short, tmp_path):
     text = str(result)
     assert "a source, epochs: published figures beside ours" in text and "plain: no figures are published." in text
     said = " ".join(listener.sentences)
-    assert "gpu is left out: it needs a GPU" in said and "singa is left out: it has no environment" in said
+    assert "gpu is skipped: it needs a GPU" in said and "singa is skipped: it has no environment" in said
 
 
 def test_a_row_of_a_cell_that_failed_once_has_no_ratio():

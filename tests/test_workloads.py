@@ -160,12 +160,12 @@ def test_other_data_under_the_same_name_are_not_mixed_into_a_study(run, tmp_path
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"image_size": 32}, "image_size is 32; diabetes_ann has no use for it"),
+        ({"image_size": 32}, "image_size is 32; diabetes_ann does not use it"),
         ({"momentum": 0.5}, "momentum is 0.5; only sgd uses it, and the optimizer is adam: leave it out"),
         ({"rungs": {"moved": {"momentum": 0.5}}}, "momentum is 0.5; only sgd uses it"),
         ({"flip": "none"}, "flip is 'none'"),
         ({"limit": 0}, "limit is 0; allowed: a whole number of at least 1, or None for all samples"),
-        ({"classes": ["a"]}, "diabetes_ann has no use for it"),
+        ({"classes": ["a"]}, "diabetes_ann does not use it"),
         ({"patience": 2, "mode": "inference"}, "trains nothing that could stop early"),
         ({"rungs": {}}, "no rung is given"),
         ({"rungs": {"base": {"epochs": 2}}}, "two rungs are called 'base'"),
@@ -175,7 +175,7 @@ def test_other_data_under_the_same_name_are_not_mixed_into_a_study(run, tmp_path
             {"rungs": {"other": {"loss_function": "mse"}}},
             "loss_function is 'mse'; diabetes is for 'binary_cross_entropy'",
         ),
-        ({"rungs": {"moved": {"flip": "horizontal"}}}, "flip is 'horizontal'; diabetes_ann has no use for it"),
+        ({"rungs": {"moved": {"flip": "horizontal"}}}, "flip is 'horizontal'; diabetes_ann does not use it"),
         ({"rungs": {"fed": {"loader_workers": 2}}}, "rung 'fed' is the same as 'base'"),
         ({"rungs": {"answers": {"mode": "inference"}}}, "unknown setting of rung 'answers' 'mode'"),
         ({"rungs": {"two": {"device": "cpu:0,1"}, "early": {"patience": 2}}}, "allowed on several devices: 0"),

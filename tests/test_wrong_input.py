@@ -57,6 +57,9 @@ def refused(*words: object) -> str:
         ),
         (["--out", "/dev/null"], "/dev/null cannot hold a study, as /dev/null is no folder; name another folder"),
         (["--out", "/dev/null/study"], "/dev/null/study cannot hold a study, as /dev/null is no folder"),
+        (["--out", "/dev/null", "--dry-run"], "/dev/null cannot hold a study, as /dev/null is no folder; name another"),
+        (["--out", "/proc/x"], "/proc/x cannot hold a study, as /proc holds no files; name another folder"),
+        (["--out", "/proc/x", "--dry-run"], "/proc/x cannot hold a study, as /proc holds no files; name another"),
     ],
 )
 def test_a_request_that_no_worker_could_run_is_refused_before_images_are_read(options, said, no_images, own_cache):
@@ -119,12 +122,29 @@ def test_classes_that_are_no_list_are_refused_whether_or_not_images_are_there(ma
         (["doctor", "--frameworks", ""], "no framework is given; at least one is needed"),
         (["overhead", "--rates", "0,-1"], "sampling_hz is -1.0; allowed: 0 (off) to 100"),
         (["overhead", "--rates", "0,1000"], "sampling_hz is 1000.0; allowed: 0 (off) to 100"),
+        (["export", "{A}", "--out", "{A}/study.sqlite"], "{A}/study.sqlite cannot hold an export, as "),
+        (["export", "{A}", "--out", "/proc/x"], "/proc/x cannot hold an export, as /proc holds no files; name another"),
+        (
+            ["figure", "F1", "{A}", "--out", "/proc/x/f.svg"],
+            "/proc/x/f.svg cannot be written, as /proc holds no files;",
+        ),
+        (
+            ["verify", "torch", "alexnet", "--keep", "/proc/x", "--dry-run"],
+            "/proc/x cannot hold logs, as /proc holds no",
+        ),
+        (
+            ["verify", "torch", "alexnet", "--image-size", 10**6],
+            "batch_size is 16; one layer's output of alexnet would take",
+        ),
+        (["duel", "torch", "jax", "alexnet", "--blocks", 0], "blocks is 0; allowed: a whole number of at least 1"),
+        (["figure", "latest", "F99"], "unknown figure 'latest'; allowed: overview (F1), "),
+        (["figure", "F99", "{A}"], "unknown figure 'F99'; allowed: overview (F1), "),
         (["show", "\x1b[31mA\nB"], " [31mA B holds no study: there is no such folder"),
     ],
 )
 def test_what_means_nothing_is_refused(words, said, drawn, own_cache, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert refused(*(word.format(A=drawn) for word in words)).startswith(said)
+    assert refused(*(str(word).format(A=drawn) for word in words)).startswith(said.format(A=drawn))
     assert not [*tmp_path.iterdir()]
 
 
@@ -154,5 +174,5 @@ def test_a_stop_says_that_epochs_are_stored_only_where_some_are(stored, drawn, t
     with pytest.raises(SystemExit), console.kept_on_interrupt(drawn if stored else tmp_path / "none", watcher):
         raise KeyboardInterrupt
     assert said == [
-        f"stopped; measured epochs are stored in {drawn}" if stored else "stopped; nothing was measured yet"
+        f"stopped; measured epochs are stored in {drawn}" if stored else "stopped before anything was measured"
     ]

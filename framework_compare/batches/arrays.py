@@ -66,7 +66,7 @@ def read_split(path: "str | os.PathLike[str]", split: str) -> SplitArrays:
     except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
         reason = str(error) or type(error).__name__
         raise DataError(
-            f"data set file {os.fspath(path)!r} cannot be read: {reason}; prepare the study anew"
+            f"data set file {os.fspath(path)!r} cannot be read: {reason}; prepare the study again"
         ) from error
     return _split_of(document, split, arrays)
 

@@ -171,7 +171,7 @@ def _check(task: Task, outputs: np.ndarray, target: np.ndarray) -> None:
             f"the task asks for {expected} and {(len(target), *task.target.shape)}"
         )
     if not len(target):
-        raise UsageError("quality needs one sample at least, and there is none")
+        raise UsageError("quality needs at least one sample, and there is none")
     unknown = [name for name in task.metrics if name not in METRICS]
     if unknown:
         raise UsageError(f"unknown metric {unknown[0]!r}; allowed: {', '.join(METRICS)}")

@@ -19,10 +19,10 @@ def check(
     study: Annotated[str, STUDY] = "latest",
     max_slowdown: Annotated[str, typer.Option(help="How much longer an epoch may take: 5% or 0.05.")] = "5%",
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with 1, too, if a cell of the baseline is missing.")
+        bool, typer.Option("--strict", help="Exit with 1 also if a cell of the baseline is missing.")
     ] = False,
     allow_inconclusive: Annotated[
-        bool, typer.Option("--allow-inconclusive", help="Exit with 0, too, where two sessions cannot decide.")
+        bool, typer.Option("--allow-inconclusive", help="Exit with 0 also where two sessions cannot decide.")
     ] = False,
 ) -> None:
     """Compare a study with a baseline of an earlier session on this machine.
@@ -50,7 +50,7 @@ def check(
     if any(one.fails for one in judged):
         raise typer.Exit(1)
     if all(one.outcome == regression_gate.UNJUDGED for one in judged):
-        console.fail("no cell could be judged, so nothing is proved; run both studies on a quiet machine", 1)
+        console.fail("no cell could be judged, so nothing is shown; run both studies on a quiet machine", 1)
     if strict and len(missing):
         console.fail(f"--strict: {len(missing)} cells of the baseline are missing; run them, too", 1)
     unsure = sum(not one.proved for one in judged)

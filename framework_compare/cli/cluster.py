@@ -11,9 +11,11 @@ from framework_compare.cli.options import takes
 from framework_compare.cli.report import STUDY
 
 
-@takes("trust")
+@takes("trust", "dry_run", "yes")
 def part(
     trust: bool,
+    dry_run: bool,
+    yes: bool,
     study: Annotated[str, STUDY],
     number: Annotated[int, typer.Argument(help="The part's number, from 1; STUDY/parts has one file for each.")],
 ) -> None:
@@ -23,9 +25,15 @@ def part(
 
     Example: parallel --sshloginfile NODES --jobs 1 framework-compare part STUDY {} ::: 1 2 3
     """
+    from framework_compare import api
     from framework_compare.study import names, part_run
 
-    folder, watcher = names.find(study).absolute(), console.watcher()
+    folder, watcher = names.find(study).absolute(), console.watcher(yes=yes)
+    forecast = api.dry_part(folder, number)
+    if dry_run:
+        print(forecast)
+        return
+    watcher.expect(lambda: forecast)
     with console.kept_on_interrupt(folder, watcher):
         part_run.run_part(folder, number, watcher, trust)
 

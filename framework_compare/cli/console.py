@@ -7,10 +7,11 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, Iterator, Sequence, Type
+from typing import TYPE_CHECKING, Callable, Iterator, Protocol, Sequence, Type
 
 import typer
 
+from framework_compare.results.parity import NOT_INSTALLED, UNSUPPORTED
 from framework_compare.store.folder import FILE
 from framework_compare.study.progress import PlainWatcher, RichWatcher, Watcher, length, one_line
 
@@ -36,9 +37,16 @@ def kept_on_interrupt(folder: Path, watcher: Watcher) -> Iterator[None]:
     except KeyboardInterrupt:
         stored = (folder / FILE).exists() or any(folder.glob(f"*/{FILE}"))
         watcher.say(
-            f"stopped; measured epochs are stored in {folder}" if stored else "stopped; nothing was measured yet"
+            f"stopped; measured epochs are stored in {folder}" if stored else "stopped before anything was measured"
         )
         sys.exit(130)
+
+
+def study_folder(out: Path | None) -> Path:
+    """The folder of a new study: the one that is asked for if it could hold one, else one in the cache folder."""
+    from framework_compare.study.opening import check_writable, new_study_folder
+
+    return check_writable(out or new_study_folder())
 
 
 def watcher(quiet: bool = False, yes: bool = False) -> Watcher:
@@ -52,12 +60,22 @@ def watcher(quiet: bool = False, yes: bool = False) -> Watcher:
     return Asking()
 
 
-def announce(forecasts: Sequence["Forecast"], say: Callable[[str], None], yes: bool) -> None:
+class Expected(Protocol):
+    """How many runs, or checks, something would take, and how long: from, about, to."""
+
+    @property
+    def runs(self) -> int: ...
+    @property
+    def seconds(self) -> Sequence[float]: ...
+
+
+def announce(forecasts: Sequence[Expected], say: Callable[[str], None], yes: bool, what: str = "run") -> None:
     """Say how long studies will take; where that is more than ASKED_S, ask a person at a terminal whether to start."""
     low, middle, high = (sum(values) for values in zip(*(one.seconds for one in forecasts)))
     runs = sum(one.runs for one in forecasts)
     spread = f"{length(low)} to {length(high)}"
-    say(f"{runs} runs, about {length(middle)} ({spread}); environments and data sets come on top")
+    beside = "plus environments and data sets" if what == "run" else "plus environments"
+    say(f"{runs} {what}{'s' * (runs != 1)}, about {length(middle)} ({spread}); {beside}")
     if middle > ASKED_S and not yes and sys.stdin.isatty() and sys.stderr.isatty():
         typer.confirm("Start?", abort=True, err=True)
 
@@ -87,6 +105,13 @@ def print_study(result: Comparison, json: bool, *kinds: str) -> None:
         return
     print(result.to_json(), end="")
     print_damage(result)
+
+
+def fail_if_nothing_ran(result: Comparison, strict: bool) -> None:
+    """Exit with 1 where no cell could run here at all; strict: where any is not ok."""
+    statuses = result.frame["status"]
+    if (statuses != "ok").any() if strict else statuses.isin([UNSUPPORTED, NOT_INSTALLED]).all():
+        raise typer.Exit(1)
 
 
 def _summarise(text: str) -> None:

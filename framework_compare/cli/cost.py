@@ -16,7 +16,7 @@ def cost(
     per_hour: Annotated[Optional[str], PER_HOUR] = None,
     per_kwh: Annotated[Optional[float], PER_KWH] = None,
     co2_g_per_kwh: Annotated[Optional[float], CO2] = None,
-    epochs: Annotated[int, typer.Option(help="As many epochs as this.")] = 1,
+    epochs: Annotated[int, typer.Option(help="Number of epochs to price.")] = 1,
     style: Annotated[str, typer.Option(help="terminal, markdown, github, html, latex or csv.")] = "terminal",
 ) -> None:
     """Price the epochs of a study: the machine's time, its energy, and the CO2 of that.

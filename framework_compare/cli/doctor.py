@@ -28,12 +28,12 @@ def doctor(
     device: Any,
     frameworks: list[str] | None = None,
     deep: Annotated[
-        bool, typer.Option(help="Also import each framework and ask what it does not support (seconds each).")
+        bool, typer.Option(help="Also import each framework and ask what it does not support (a few seconds each).")
     ] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with 1 unless all can run at once and the machine is quiet.")
+        bool, typer.Option("--strict", help="Exit with 1 unless every framework is ready and the machine is quiet.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print all of it as one JSON document.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON document.")] = False,
 ) -> None:
     """Check which frameworks can run on this machine, how to fix those that cannot, and whether the machine is quiet.
 
@@ -97,13 +97,13 @@ def verdict(diagnosis: Diagnosis, load: busy.Load) -> str:
     parts = [_ready(device, [check for check in diagnosis.frameworks if check.device == device]) for device in devices]
     gpus = diagnosis.machine.gpus
     parts.append(f"{len(gpus)} GPU{'s' if len(gpus) > 1 else ''}" if gpus else "no NVIDIA GPU")
-    parts.append("machine quiet" if is_quiet(load) else "machine BUSY, times would be too long")
+    parts.append("machine quiet" if is_quiet(load) else "busy: timings will be unreliable")
     return "; ".join(parts)
 
 
 def _ready(device: str, checks: list[FrameworkCheck]) -> str:
     made = sum(check.made_at_first_use for check in checks)
-    later = f", {made} made at first use" if made else ""
+    later = f", {made} installed on first use" if made else ""
     return f"{sum(check.usable for check in checks)} of {len(checks)} frameworks ready on {device}{later}"
 
 
@@ -144,15 +144,15 @@ def clock_notes(here: Machine) -> list[str]:
     notes = []
     if here.governor not in (None, "performance"):
         notes.append(
-            f"the governor of the clocks is {here.governor}; `cpupower frequency-set -g performance` holds them"
+            f"the CPU frequency governor is {here.governor}; `cpupower frequency-set -g performance` fixes the clocks"
         )
     if here.turbo:
         notes.append(
-            "clocks may rise above the nominal one (turbo) until the processor is warm; repeats show by how much"
+            "turbo: clocks may exceed the nominal frequency until the processor is warm; repeats show by how much"
         )
     if (here.swap_used_bytes or 0) > SWAP_BYTES:
         notes.append(
-            f"{gigabytes(here.swap_used_bytes or 0)} of memory are on disk (swap); end programs that need them"
+            f"{gigabytes(here.swap_used_bytes or 0)} of memory are swapped to disk; close programs that use it"
         )
     return notes
 
@@ -163,5 +163,5 @@ def load_words(load: busy.Load) -> str:
     hypervisor = f", the hypervisor {load.stolen:.0%}" if load.stolen > THRESHOLD / 2 else ""
     names = [f"{one.name} (pid {one.pid}) {one.share:.0%}" for one in load.busiest]
     who = f": {', '.join(names)}" if names and not is_quiet(load) else ""
-    unseen = " by processes that cannot be seen from here" if not names and not is_quiet(load) else ""
+    unseen = " by processes that are not visible from here" if not names and not is_quiet(load) else ""
     return f"{state}, others take {load.others:.0%} of a core{hypervisor}{unseen}{who}"

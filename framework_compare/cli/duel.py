@@ -29,13 +29,13 @@ def duel(
     model: Annotated[str, typer.Argument(help="The model that both train; of two models, the framework.")],
     data: Annotated[str | None, typer.Argument(help="A folder of images, or a name that `list` shows.")] = None,
     max_slowdown: Annotated[
-        str | None, typer.Option(help="How much longer B may take than A, such as 5%: sets the exit code.")
+        str | None, typer.Option(help="How much longer B may take than A, such as 5%; sets the exit code.")
     ] = None,
     allow_inconclusive: Annotated[
-        bool, typer.Option("--allow-inconclusive", help="Exit with 0, too, where the limit cannot be decided.")
+        bool, typer.Option("--allow-inconclusive", help="Exit with 0 also where the limit cannot be decided.")
     ] = False,
-    blocks: Annotated[int, typer.Option(help="Sets of fresh workers.")] = 8,
-    sample: Annotated[str, typer.Option(help="What is measured of each competitor in a block.")] = "3.5s",
+    blocks: Annotated[int, typer.Option(help="Blocks, each with fresh workers.")] = 8,
+    sample: Annotated[str, typer.Option(help="Measured time per competitor and block.")] = "3.5s",
     quiet: bool = False,
     json: bool = False,
     dry_run: bool = False,
@@ -49,9 +49,8 @@ def duel(
     does not work, 3 where this duel cannot decide.
     """
     from framework_compare import duels
-    from framework_compare.study.opening import new_study_folder
 
-    folder, watcher = out or new_study_folder(), console.watcher(quiet, yes)
+    folder, watcher = console.study_folder(out), console.watcher(quiet, yes)
     asked = stated(context, request)
     if dry_run:
         print(duels.dry_run(a, b, model, data, blocks=blocks, sample=sample, watcher=watcher, **asked))

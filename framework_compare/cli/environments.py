@@ -59,7 +59,7 @@ def list_environments() -> None:
     for sentence in registry.labels(made.framework for made in environments):
         print(sentence)
     if not environments:
-        print("no environments; they are made at first use, or by `framework-compare env create`")
+        print("no environments; they are installed on first use, or by `framework-compare env create`")
 
 
 @app.command(epilog=examples.below("env remove"))
@@ -72,7 +72,7 @@ def remove(
         for folder in folders:
             print(f"removed {folder}")
         if not folders:
-            print(f"{name}: there is no environment")
+            print(f"{name} has no environment")
 
 
 def _named(frameworks: str) -> list[str]:

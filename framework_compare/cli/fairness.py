@@ -8,13 +8,14 @@ from typing import Annotated, Any, Dict, List
 
 import typer
 
-from framework_compare.cli import words
+from framework_compare.cli import console, words
 from framework_compare.cli.options import ENVIRONMENTS, FRAMEWORKS, MODELS, one_of, takes
 
 
 @takes(
     *("frameworks", "models", "dataset", "batch_size", "image_size", "learning_rate", "execution", "tuning", "threads"),
     *ENVIRONMENTS,
+    *("dry_run", "yes"),
     frameworks=FRAMEWORKS,
     models=MODELS,
     dataset=["fire-smoke-tiny"],
@@ -29,6 +30,8 @@ def fairness(
     learning_rate: float,
     python: Dict[str, str],
     index: Dict[str, str],
+    dry_run: bool,
+    yes: bool,
     out: Annotated[Path, typer.Option(help="Folder for ladder.md, curves.md, curves.json, curves.svg.")] = Path(
         "fairness"
     ),
@@ -46,15 +49,27 @@ def fairness(
     from framework_compare.report import parity_tables
     from framework_compare.report.renderers import markdown, terminal
     from framework_compare.results import parity
+    from framework_compare.study.opening import check_writable
 
-    common["where"] = verify.Where(python, index)
-    common["say"] = lambda message: print(message, file=sys.stderr, flush=True)
-    names = frameworks, models
-    trained = curves.train_curves(
-        *names, one_of("dataset", dataset), steps=steps, batch_size=batch_size, learning_rate=learning_rate, **common
-    )
+    def say(message: str) -> None:
+        print(message, file=sys.stderr, flush=True)
+
+    data = one_of("dataset", dataset)
+    of_curves: Dict[str, Any] = {"steps": steps, "batch_size": batch_size, "learning_rate": learning_rate}
+    where = verify.Where(python, index)
+    check_writable(out, "curves")
+    forecasts = [
+        curves.dry_run(frameworks, models, say=say if dry_run else lambda message: None, **of_curves, **common),
+        verify.dry_run(frameworks, models, where=where, **common),
+    ]
+    if dry_run:
+        print("\n".join(f"{what}: {one}" for what, one in zip(("Loss curves", "Levels"), forecasts)))
+        return
+    console.announce(forecasts, say, yes, "check")
+    common.update(where=where, say=say)
+    trained = curves.train_curves(frameworks, models, data, **of_curves, **common)
     curves_report.write(trained, out)
-    ladder = verify.verify(*names, num_classes=trained[0].setting["num_classes"], **common)
+    ladder = verify.verify(frameworks, models, num_classes=trained[0].setting["num_classes"], **common)
     (out / "ladder.md").write_text(markdown(parity_tables.parity_table(ladder)), encoding="utf-8")
     print(terminal(parity_tables.parity_table(ladder)))
     print(terminal(parity_tables.curves_table(trained)))

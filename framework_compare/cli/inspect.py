@@ -22,7 +22,7 @@ def inspect(
         ),
     ],
     image_size: Annotated[int, typer.Option(help="Height and width in pixels.")] = DEFAULTS.image_size,
-    num_classes: Annotated[int | None, typer.Option(help="Give it a head for so many classes.")] = None,
+    num_classes: Annotated[int | None, typer.Option(help="Replace its head with one for this many classes.")] = None,
 ) -> None:
     """Show layers, parameters and MACs of a model, and what is missing in which framework; nothing is trained."""
     from framework_compare import registry

@@ -15,7 +15,7 @@ LISTED = 20  # studies that are shown, the latest
 
 def list_names(
     json: Annotated[
-        bool, typer.Option("--json", help="Print all of it, and every study, as one JSON document.")
+        bool, typer.Option("--json", help="Print everything, and every study, as one JSON document.")
     ] = False,
 ) -> None:
     """List the frameworks, models and data sets to choose from, and the studies in the cache folder."""

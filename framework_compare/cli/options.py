@@ -126,14 +126,14 @@ FRAMEWORKS, MODELS = ",".join(registry.FRAMEWORKS), ",".join(registry.image_mode
 _DATASET = (
     "A folder with one folder of images per class, or a name that `list` shows. Default: the model's own. Repeatable."
 )
-_WEIGHTS = "Of models of your own: file (those they come with) or seeded. Default: file, of zoos seeded."
-_AS_WRITTEN = "Train models of your own in torch as they are written, too: a row beside the rebuilt one."
+_WEIGHTS = "For your own models: file (their own weights) or seeded. Default: file; for zoos, seeded."
+_AS_WRITTEN = "Also train your own models in torch as written: a row beside the rebuilt one."
 _PYTHON = "FRAMEWORK=PATH: an interpreter that already has the framework. Repeatable."
 _INDEX = "FRAMEWORK=URL: the package index of its own packages; torch=none: without that of PyTorch's CPU builds. Repeatable."
-_TRUST = "Execute the interpreters and model files that the study names, although you never asked for them."
-_PHASES = "Time limit of each phase but epochs, in seconds, or PHASE=SECONDS,... by name."
+_TRUST = "Execute the interpreters and model files that the study names, although you did not choose them."
+_PHASES = "Time limit of each phase except epochs, in seconds, or PHASE=SECONDS,... by name."
 _SIZES = "Batch sizes to try, rising, comma-separated; `doubling` uses only the first and the last."
-_DEVICES = "How many devices of that kind, a replica on each: 2, or 1,2,4 for cells on one, two and four."
+_DEVICES = "Number of devices, one replica per device: 2, or 1,2,4 for cells on one, two and four."
 _PROFILE = "Add a few steps under the framework's profiler, shown by `show --table profile`."
 CLUSTER = "On a cluster"
 VERIFY, STYLES = ("require", "warn", "off"), ("terminal", "markdown", "github", "html", "csv", "latex")
@@ -171,8 +171,8 @@ OPTIONS: dict[str, Option] = {
     ),
     "memory_limit": Option(str, "Memory limit of a run, all its processes together: bytes, or 4GiB, 1500MB.", None),
     "extend": Option(bool, "Add the cells to the study in --out; finished cells stay.", False, flag="--extend"),
-    "retry": Option(str, "Statuses to run again, comma-separated: failed,timed-out.", None, _statuses),
-    "sampling_hz": Option(float, "Readings of CPU, memory and threads per second; 0: none.", 10.0),
+    "retry": Option(str, "Statuses to rerun, comma-separated: failed,timed-out.", None, _statuses),
+    "sampling_hz": Option(float, "Readings of CPU, memory and threads per second; 0: off.", 10.0),
     "verify": Option(
         str, "Parity check: require it before a run, warn (show known verdicts), or off.", "warn", words=VERIFY
     ),
@@ -181,11 +181,13 @@ OPTIONS: dict[str, Option] = {
         str, "interleaved: rivals take turns; sequential: one run after another.", "interleaved", words=SCHEDULES
     ),
     "disturbance_threshold": Option(
-        float, "Cores that others may take; a round or epoch with more is left out. Default: 0.05 a core.", None
+        float,
+        "Cores that other programs may use; a round or epoch with more is left out. Default: 0.05 per core.",
+        None,
     ),
     "retries_when_disturbed": Option(int, "Repeats of a run with marked epochs, at the end.", 1),
-    "sample": Option(str, "Measure about so much of each run: 10s; a longer epoch is estimated.", None),
-    "budget": Option(str, "Wall time of all runs: 30min, 1h, ...; runs go where ratios are least sure.", None),
+    "sample": Option(str, "Measure about this long per run, such as 10s; longer epochs are estimated.", None),
+    "budget": Option(str, "Wall time of all runs: 30min, 1h, ...; runs go where ratios are least certain.", None),
     "precision_target": Option(
         str, "With a budget: stop once every ratio to the fastest is within this, such as 5%.", None
     ),
@@ -193,8 +195,8 @@ OPTIONS: dict[str, Option] = {
     "yes": Option(bool, "Do not ask before what takes more than ten minutes.", False, flag="--yes"),
     "style": Option(str, "terminal, markdown, github, html, csv or latex.", "terminal", words=STYLES),
     "strict": Option(bool, "Exit with 1 if a cell is not ok.", False),
-    "quiet": Option(bool, "No progress: the tables and errors alone.", False, flag="--quiet"),
-    "json": Option(bool, "Print the study as one JSON document in place of tables.", False, flag="--json"),
+    "quiet": Option(bool, "No progress: only tables and errors.", False, flag="--quiet"),
+    "json": Option(bool, "Print the study as one JSON document instead of tables.", False, flag="--json"),
     "on": Option(str, _ON, "here"),
     "slurm": Option(list[str], _SLURM, None, lambda given: pairs("--slurm", given, _SBATCH)),
 }
@@ -230,7 +232,7 @@ PANELS: dict[str, tuple[str, ...]] = {
         ),
         *("patience", "warmup_steps", "seed"),
     ),
-    "Images and how they are read": (
+    "Images and loading": (
         *("image_size", "flip", "crop", "pipeline", "loader_workers", "limit", "classes", "on_bad_image"),
     ),
     "Runs and readings": (

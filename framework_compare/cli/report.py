@@ -91,13 +91,15 @@ def figure(
     models: Annotated[Optional[str], typer.Option(help=_ONLY)] = None,
     view: Annotated[
         str,
-        typer.Option(help=f"Another way to look at it: {_views()}.", autocompletion=_view_names, show_default=False),
+        typer.Option(help=f"Another view: {_views()}.", autocompletion=_view_names, show_default=False),
     ] = "",
 ) -> None:
     """Write one figure of a study for a paper, with its caption beside it as a text file."""
     from framework_compare.comparison import Comparison
+    from framework_compare.report.figures.catalogue import find
     from framework_compare.study import names
 
+    find(name)  # before a study is sought: whoever gives that first learns what figures are called
     result = Comparison.load(names.find(study))
     only = {"frameworks": None if frameworks is None else split(frameworks), "models": models and split(models)}
     print(result.plot(name, view=view, **only).save(out, width))

@@ -173,12 +173,12 @@ def run(
 
         own = {name: value for name, value in request.items() if asked(context, name)}
         request = study_toml.read(study_file, own)
-        _run_and_show(kind="gains" if "rungs" in request else None, **request)
+        _run(kind="gains" if "rungs" in request else None, **request)
         return
     for name in ("frameworks", "models"):
         if request[name] is None:
             raise UsageError(f"no {name} are given; give --{name}, FRAMEWORKS MODELS without options, or FILE.toml")
-    _run_and_show(**stated(context, request))
+    _run(**stated(context, request))
 
 
 @takes(
@@ -193,7 +193,7 @@ def ladder(
         typer.Option(help='A rung, "NAME: SETTING=VALUE, ..."; repeat it for more. A published ladder has its own.'),
     ] = None,
     one_at_a_time: Annotated[
-        bool, typer.Option("--one-at-a-time", help="Each rung changes the base alone, not the rung before.")
+        bool, typer.Option("--one-at-a-time", help="Each rung changes the base, not the previous rung.")
     ] = False,
     **request: Any,
 ) -> None:
@@ -214,7 +214,7 @@ def ladder(
         rungs = rungs or LADDERS[name].rungs
     if not rungs:
         raise UsageError(f"no --rung is given; allowed: one or more, or a published ladder: {', '.join(LADDERS)}")
-    _run_and_show(kind="gains", rungs=rungs, one_at_a_time=one_at_a_time, **request)
+    _run(kind="gains", rungs=rungs, one_at_a_time=one_at_a_time, **request)
 
 
 @takes("frameworks", "out", *ENVIRONMENTS, "dry_run", "yes", by_place=("frameworks",), frameworks=QUICK_FRAMEWORKS)
@@ -243,6 +243,10 @@ def quickstart(**request: Any) -> None:
         raise typer.Exit(1)
 
 
+def _run(strict: bool = False, **asked: Any) -> None:
+    console.fail_if_nothing_ran(_run_and_show(strict, **asked), strict)
+
+
 def _run_and_show(
     strict: bool = False,
     kind: str | None = None,
@@ -259,10 +263,9 @@ def _run_and_show(
 ) -> Comparison:
     from framework_compare import api
     from framework_compare.study import executors
-    from framework_compare.study.opening import new_study_folder
     from framework_compare.study.request import Request
 
-    request, folder = Request.of(**given), out or new_study_folder()
+    request, folder = Request.of(**given), console.study_folder(out)
     watcher, executor = console.watcher(quiet, yes), executors.of(on, slurm)
     if dry_run:
         forecast = api.prepare(request, watcher, executor).forecast()
@@ -273,8 +276,6 @@ def _run_and_show(
         result = api.run(request, folder, retry=retry, extend=extend, executor=executor, watcher=watcher)
     console.print_study(result, json, *filter(None, [kind]))
     watcher.say(f"study: {folder}")
-    if strict and (result.frame["status"] != "ok").any():
-        raise typer.Exit(1)
     return result
 
 
@@ -296,15 +297,15 @@ def show(
             autocompletion=_tables,
         ),
     ] = None,
-    label: Annotated[str | None, typer.Option(help=r"Of --style latex: what \ref names.")] = None,
+    label: Annotated[str | None, typer.Option(help="LaTeX label (latex style only).")] = None,
     caption: Annotated[
-        str | None, typer.Option(help="Of --style latex: in place of the one with the settings.")
+        str | None, typer.Option(help="LaTeX caption (latex style only); default: one with the settings.")
     ] = None,
     no_notes: Annotated[
-        bool, typer.Option("--no-notes", help="Of --style latex: no verdicts and notes below the table.")
+        bool, typer.Option("--no-notes", help="No verdicts and notes below the table (latex style only).")
     ] = False,
     changed: Annotated[
-        bool, typer.Option("--changed", help="Of two studies, only the cells that became slower, faster or failed.")
+        bool, typer.Option("--changed", help="With two studies: only the cells that became slower, faster or failed.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the study as one JSON document.")] = False,
     toml: Annotated[bool, typer.Option("--toml", help="Print its request as a file for `run --from`.")] = False,
@@ -323,7 +324,7 @@ def show(
         for what, given in beside.items():
             if given:
                 raise UsageError(
-                    f"--json and --toml are of one whole study, received {what}; allowed: one of them, by itself"
+                    f"--json and --toml print one whole study; received {what}; allowed: one of them, alone"
                 )
         result = Comparison.load(folder)
         print(result.to_json() if json else result.to_toml(), end="")
@@ -331,7 +332,7 @@ def show(
         return
     if label is not None or caption is not None or no_notes:
         if style != "latex" or other is not None:
-            raise UsageError("--label, --caption and --no-notes are of one study in LaTeX; allowed: with --style latex")
+            raise UsageError("--label, --caption and --no-notes need one study and --style latex")
         result = Comparison.load(folder)
         print(result.table(table or "time").to_latex(label, caption, notes=not no_notes), end="")
         console.print_damage(result)
@@ -340,7 +341,7 @@ def show(
         studies.show_two(*names.find_two(study, other), style, changed)
         return
     if changed:
-        raise UsageError("--changed is of two studies; allowed: with a second study")
+        raise UsageError("--changed needs two studies; name a second one")
     if table is not None and table not in ("kinds", *KINDS):
         raise UnknownNameError("table", table, ("kinds", *KINDS))
     if table is None and studies.show_sweep(folder, style):

@@ -55,8 +55,7 @@ def resume(
     with console.kept_on_interrupt(folder, watcher):
         result = api.resume(folder, executor=executor, watcher=watcher, trust=trust, verify=verify, **request)
     console.print_study(result, json)
-    if strict and (result.frame["status"] != "ok").any():
-        raise typer.Exit(1)
+    console.fail_if_nothing_ran(result, strict)
 
 
 @takes(
@@ -70,10 +69,9 @@ def largest_batch(context: typer.Context, out: Path | None, style: str, dry_run:
     """Find the largest batch that works: raise the batch size until a cell fails; show the memory at each size."""
     from framework_compare import stability_sweep
     from framework_compare.report.study_table import check_style
-    from framework_compare.study.opening import new_study_folder
 
     check_style(style)
-    folder, watcher, request = out or new_study_folder(), console.watcher(yes=yes), stated(context, given)
+    folder, watcher, request = console.study_folder(out), console.watcher(yes=yes), stated(context, given)
     if dry_run:
         print(stability_sweep.dry_run(watcher=watcher, **request))
         return
@@ -99,9 +97,7 @@ def overhead(
     frameworks: list[str],
     models: list[str],
     dataset: list[str],
-    rates: Annotated[
-        str, typer.Option(help="Readings per second, comma-separated; 0 is what the others cost more than.")
-    ] = "0,1,10,100",
+    rates: Annotated[str, typer.Option(help="Readings per second, comma-separated; 0 is the baseline.")] = "0,1,10,100",
     repeats: Annotated[int, typer.Option(help="Runs at each rate, in turns.")] = REPEATS,
     **request: Any,
 ) -> None:
@@ -149,11 +145,10 @@ def reproduce(
     """Repeat a published study on this machine and print its figures beside ours; --out with a study resumes it."""
     from framework_compare import reproduction
     from framework_compare.report import renderers
-    from framework_compare.study.opening import new_study_folder
 
     if style not in renderers.RENDERERS:
         raise UnknownNameError("style", style, renderers.RENDERERS)
-    folder, watcher = out or new_study_folder(), console.watcher(yes=True)
+    folder, watcher = console.study_folder(out), console.watcher(yes=True)
     if repeats is not None:
         request["repeats"] = repeats
     asked: dict[str, Any] = {

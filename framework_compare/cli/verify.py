@@ -8,7 +8,7 @@ from typing import Annotated, Any, Dict, Optional
 
 import typer
 
-from framework_compare.cli import words
+from framework_compare.cli import console, words
 from framework_compare.cli.options import ENVIRONMENTS, FRAMEWORKS, MODELS, OPTIONS, takes
 from framework_compare.errors import UsageError
 from framework_compare.plan.settings import CODE_PATH, FEEDING, NETWORK, SIZES, of_verdict
@@ -17,7 +17,15 @@ STYLES = ("terminal", "markdown", "latex")
 
 
 @takes(
-    *("frameworks", "models", *of_verdict(CODE_PATH, FEEDING, NETWORK, SIZES), *ENVIRONMENTS, "trust"),
+    *(
+        "frameworks",
+        "models",
+        *of_verdict(CODE_PATH, FEEDING, NETWORK, SIZES),
+        *ENVIRONMENTS,
+        "trust",
+        "dry_run",
+        "yes",
+    ),
     by_place=(words.STUDY, "frameworks", "models"),
     frameworks=FRAMEWORKS,
     models=MODELS,
@@ -26,6 +34,8 @@ def verify(
     python: Dict[str, str],
     index: Dict[str, str],
     trust: bool,
+    dry_run: bool,
+    yes: bool,
     fresh: Annotated[bool, typer.Option(help="Check again and ignore cached verdicts.")] = False,
     style: Annotated[str, typer.Option(help=f"Style of the table: {', '.join(STYLES)}.")] = "terminal",
     keep: Annotated[Optional[Path], typer.Option(help="Folder for the workers' logs.")] = None,
@@ -45,19 +55,28 @@ def verify(
         from framework_compare.study import names
 
         _check_unasked({"python": python, "keep": keep, **request})
-        _verify_study(names.find(study), index, fresh, trust, style)
+        _verify_study(names.find(study), index, fresh, trust, style, dry_run, yes)
         return
     from framework_compare.importing.imports import resolve
     from framework_compare.importing.tracing import Tracer
     from framework_compare.parity import verify as ladder
     from framework_compare.report import parity_tables, renderers
     from framework_compare.results.parity import NOT_INSTALLED, UNSUPPORTED, all_hold
+    from framework_compare.study.opening import check_writable
 
     request["models"], _ = resolve(request["models"], request["image_size"], tracer=Tracer(python, index, _say))
-    verdicts = ladder.verify(fresh=fresh, folder=keep, where=ladder.Where(python, index), say=_say, **request)
+    if keep is not None:
+        check_writable(keep, "logs")
+    asked = {"fresh": fresh, "where": ladder.Where(python, index), **request}
+    forecast = ladder.dry_run(say=_say if dry_run else lambda message: None, **asked)
+    if dry_run:
+        print(forecast)
+        return
+    console.announce([forecast], _say, yes, "check")
+    verdicts = ladder.verify(folder=keep, say=_say, **asked)
     print(renderers.RENDERERS[style](parity_tables.parity_table(verdicts)))
     if all(one.status in (UNSUPPORTED, NOT_INSTALLED) for one in verdicts):
-        print("framework-compare: nothing was proved; the notes above say what is missing", file=sys.stderr)
+        print("framework-compare: nothing was verified; the notes above say what is missing", file=sys.stderr)
     if not all_hold(verdicts):
         raise typer.Exit(1)
 
@@ -74,20 +93,28 @@ def _check_unasked(request: Dict[str, Any]) -> None:
         if value != default:
             flag = name.replace("_", "-")
             raise UsageError(
-                f"--{flag} is given beside a study, whose cells decide it; allowed: --fresh, --style, --index, --trust"
+                f"--{flag} is given beside a study, whose cells decide it; allowed: --fresh, --style, --index, --trust,"
+                " --dry-run, --yes"
             )
 
 
-def _verify_study(study: Path, index: Dict[str, str], fresh: bool, trust: bool, style: str) -> None:
+def _verify_study(
+    study: Path, index: Dict[str, str], fresh: bool, trust: bool, style: str, dry_run: bool, yes: bool
+) -> None:
     from framework_compare import api
     from framework_compare.report import parity_tables, renderers
     from framework_compare.results.parity import all_hold
 
+    forecast = api.dry_verify_study(study, fresh=fresh)
+    if dry_run:
+        print(forecast)
+        return
+    console.announce([forecast], _say, yes, "check")
     verdicts, reasons = api.verify_study(study, index=index, fresh=fresh, trust=trust, say=_say)
     if verdicts:
         print(renderers.RENDERERS[style](parity_tables.parity_table(verdicts)))
     else:
-        _say(f"{study}: no cell was checked; verdicts that it has stay (--fresh checks them again)")
+        _say(f"{study}: no cell was checked; existing verdicts are kept (--fresh checks them again)")
     for reason in reasons:
         _say(reason)
     if reasons or (verdicts and not all_hold(verdicts)):

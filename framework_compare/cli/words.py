@@ -33,7 +33,7 @@ def read(words: Sequence[str], by_option: AbstractSet[str], names: Sequence[str]
     if STUDY in names and len(words) == 1:
         return {STUDY: words[0]}
     if OUT in names and len(words) == 1 and not {*split(words[0])} <= {*registry.FRAMEWORKS, *registry.ALIASES}:
-        warnings.warn("OUT is called --out OUT now; the old form goes with the next release", FutureWarning, 2)
+        warnings.warn("OUT is called --out OUT now; the old form is removed in the next release", FutureWarning, 2)
         return {OUT: Path(words[0])}
     if FILE in names and words[0].endswith(".toml"):
         if words[1:]:

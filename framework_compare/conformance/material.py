@@ -84,7 +84,7 @@ class Material:
         return document
 
     def unreadable_pictures(self) -> Path:
-        """The list with one file in it that is no image."""
+        """The list with one file in it that is not an image."""
         path = self.folder / "unreadable" / "pictures.json"
         if not path.exists():
             path.parent.mkdir()

@@ -17,5 +17,5 @@ def test_release_ends_loader_processes(ready):
 def test_no_other_process_is_left(ready):
     left = ready.conduct["release"]["left"]
     assert not left, (
-        f"{len(left)} processes that no loader started are there 5 s after release() ({left[0]}), wanted none"
+        f"{len(left)} processes that no loader started are there 5 s after release() ({left[0]}), expected none"
     )

@@ -37,6 +37,6 @@ def test_an_undeclared_op_is_unsupported(ready):
 
 def _check_refused(run, noun):
     assert run.status == "unsupported" and f"declares no {noun} {STRANGE!r}" in run.reason, (
-        f"a cell with {noun} {STRANGE!r} ended as {run.status} ({run.reason or 'no reason'}), wanted unsupported with"
+        f"a cell with {noun} {STRANGE!r} ended as {run.status} ({run.reason or 'no reason'}), expected unsupported with"
         f" the reason that it is not declared: `declared` may hold only what the adapter implements"
     )

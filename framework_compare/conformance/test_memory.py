@@ -9,14 +9,14 @@ SAME = 1e-3  # of how far the steps moved an array: sums in another order may di
 def test_load_weights_copies(ready):
     changed = ready.conduct["copies"]["given"]
     assert not changed, (
-        f"a training step changed {_first(changed)} of the arrays that load_weights() was given, wanted them copied"
+        f"a training step changed {_first(changed)} of the arrays that load_weights() was given, expected them copied"
     )
 
 
 def test_weights_are_copies(ready):
     changed = ready.conduct["copies"]["taken"]
     assert not changed, (
-        f"a training step changed {_first(changed)} of the arrays that weights() had returned, wanted copies"
+        f"a training step changed {_first(changed)} of the arrays that weights() had returned, expected copies"
     )
 
 
@@ -31,10 +31,10 @@ def test_load_weights_zeroes_the_momentum(ready):
 def test_build_again_replaces(ready):
     found = ready.conduct["rebuild"]
     assert "fc2.weight" in found["shapes"] and "stem.weight" not in found["shapes"], (
-        f"after build() of a second network weights() has {_first(list(found['shapes']))}, wanted those of the second"
+        f"after build() of a second network weights() has {_first(list(found['shapes']))}, expected those of the second"
     )
     _check_same_steps(
-        found, "the same steps after build() of another model and of this one again", "nothing of the first may stay"
+        found, "the same steps after build() of another model and of this one again", "nothing of the first may remain"
     )
 
 
@@ -43,7 +43,7 @@ def _check_same_steps(found, what, why):
     close = all(abs(a - b) <= SAME * abs(a) for a, b in zip(first, again))
     assert close and apart < SAME, (
         f"{what} have losses {_rounded(again)}, before {_rounded(first)}, and take {name} {apart:.1e} of its way"
-        f" elsewhere; wanted the same within rounding: {why}"
+        f" elsewhere; expected the same within rounding: {why}"
     )
 
 

@@ -41,7 +41,7 @@ def test_level_4(ready, part):
     level = ready.drawn(part.name)
     if not level.asked or level.where.startswith("not asked: "):
         pytest.skip(f"the adapter does not support this: {level.where}")
-    assert level.passed, f"level 4 does not hold: {level.where}; wanted {_wanted(part.settings)}"
+    assert level.passed, f"level 4 does not hold: {level.where}; expected {_wanted(part.settings)}"
 
 
 def test_level_4_resizes_all_alike(ready):
@@ -49,7 +49,7 @@ def test_level_4_resizes_all_alike(ready):
     try:
         pipelines.check_alike([level.where for level in levels if level.passed and level.ratio is not None])
     except LevelFailed as wrong:
-        pytest.fail(f"level 4 does not hold: {wrong}; wanted one resampler for all", pytrace=False)
+        pytest.fail(f"level 4 does not hold: {wrong}; expected one resampler for all", pytrace=False)
 
 
 def _wanted(settings):

@@ -20,7 +20,7 @@ def test_native_has_every_picture_once_without_loader_workers(ready):
 
 def test_native_shuffles_anew(ready):
     first, second = ready.conduct["native"]["labels"]
-    assert first != second, f"two epochs have their images in the same order ({first}), wanted another one each"
+    assert first != second, f"two epochs have their images in the same order ({first}), expected another one each"
 
 
 def test_native_order_follows_the_seed(ready):
@@ -49,9 +49,9 @@ def test_shared_batches_arrive_unchanged(ready):
 def test_memory_batch_stays_as_it_is(ready):
     found = ready.conduct["memory"]
     sizes = _sizes(CLASSES, ready.config.batch_size)
-    assert found["sizes"] == [sizes] * 2, f"the memory pipeline's batches have sizes {found['sizes']}, wanted {sizes}"
+    assert found["sizes"] == [sizes] * 2, f"the memory pipeline's batches have sizes {found['sizes']}, expected {sizes}"
     assert not found["unlike"], (
-        f"the held batch reads differently before step {found['unlike'][0] + 1} than before the first, wanted the same:"
+        f"the held batch reads differently before step {found['unlike'][0] + 1} than before the first, expected the same:"
         " train_step() may not change its batch"
     )
 
@@ -67,10 +67,10 @@ def _check_coverage(found, count, batch_size, where):
         twice = sorted({label for label in labels if labels.count(label) > 1})
         assert not lost and not twice, (
             f"epoch {number} {where} has {len(labels)} of {count} images: lost are numbers {lost}, more than once"
-            f" came {twice}; wanted each exactly once, the last batch as short as it comes"
+            f" came {twice}; expected each exactly once, the last batch as short as it comes"
         )
         assert sizes == _sizes(count, batch_size), (
-            f"epoch {number} {where} comes in batches of {sizes}, wanted {_sizes(count, batch_size)}"
+            f"epoch {number} {where} comes in batches of {sizes}, expected {_sizes(count, batch_size)}"
         )
 
 
@@ -80,7 +80,7 @@ def _check_kinds(ready, found, what):
     shape = [3, side, side] if layout == "NCHW" else [side, side, 3]
     for size, images, labels in zip(sum(found["sizes"], []), found["images"], found["label arrays"]):
         assert (images["shape"], images["dtype"]) == ([size, *shape], "float32"), (
-            f"read_batch() of a batch of {what} has images {images['dtype']} {tuple(images['shape'])}, wanted float32"
+            f"read_batch() of a batch of {what} has images {images['dtype']} {tuple(images['shape'])}, expected float32"
             f" {(size, *shape)}, as `layout` says {layout}"
         )
         assert (labels["shape"], labels["dtype"]) == ([size], "int64"), (

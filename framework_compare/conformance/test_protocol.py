@@ -20,50 +20,50 @@ def test_starts(adapter):
         pytest.skip("its class does not declare what it implements; test_declares_what_it_implements says how")
     run = adapter.conduct.run
     assert run.status == "ok", (
-        f"a worker that only asks the adapter questions ended as {run.status} ({run.reason}), wanted ok;"
+        f"a worker that only asks the adapter questions ended as {run.status} ({run.reason}), expected ok;"
         f" its log ends:\n{run.log_tail}"
     )
 
 
 def test_name_is_text(ready):
     found = ready.conduct["interface"]["name"]
-    assert found["type"] == "str" and found["value"], f"name is {found['repr']}, wanted the framework's name as text"
+    assert found["type"] == "str" and found["value"], f"name is {found['repr']}, expected the framework's name as text"
 
 
 def test_layout_is_one_of_two(ready):
     found = ready.conduct["interface"]["layout"]
-    assert found["value"] in LAYOUTS, f"layout is {found['repr']}, wanted one of {', '.join(LAYOUTS)}"
+    assert found["value"] in LAYOUTS, f"layout is {found['repr']}, expected one of {', '.join(LAYOUTS)}"
 
 
 def test_version_is_text(ready):
     found = ready.conduct["interface"]["version"]
     assert found["type"] == "str" and found["value"], (
-        f"version() returned {found['repr']}, wanted the framework's version as text"
+        f"version() returned {found['repr']}, expected the framework's version as text"
     )
 
 
 def test_supported_is_none(ready):
     found = ready.conduct["interface"]["unsupported"]
     assert found["type"] == "NoneType", (
-        f"unsupported() returned {found['repr']} for a cell that it supports, wanted None: else a sentence"
+        f"unsupported() returned {found['repr']} for a cell that it supports, expected None: else a sentence"
     )
 
 
 def test_settings_are_json(ready):
     found = ready.conduct["interface"]["settings"]
-    assert found["type"] == "dict", f"settings() returned {found['repr']}, wanted a dict"
+    assert found["type"] == "dict", f"settings() returned {found['repr']}, expected a dict"
     assert "no JSON" not in found, (
-        f"settings() returned {found['repr']}, which cannot be stored: {found['no JSON']}; wanted JSON values only"
+        f"settings() returned {found['repr']}, which cannot be stored: {found['no JSON']}; expected JSON values only"
     )
 
 
 def test_environment_is_text_by_name(ready):
     found = ready.conduct["interface"]
     assert found["environment"]["type"] == "dict", (
-        f"environment(config) returned {found['environment']['repr']}, wanted a dict of environment variables"
+        f"environment(config) returned {found['environment']['repr']}, expected a dict of environment variables"
     )
     assert not found["not text"], (
-        f"environment(config) gives {found['not text'][0]} a value that is no text, wanted str(value):"
+        f"environment(config) gives {found['not text'][0]} a value that is not text, expected str(value):"
         " it goes into os.environ"
     )
 
@@ -71,9 +71,9 @@ def test_environment_is_text_by_name(ready):
 def test_host_array_is_new_and_float32(ready):
     found = ready.conduct["arrays"]["host_array"]
     assert (found["shape"], found["dtype"]) == ([2, 3, 4, 5], "float32"), (
-        f"host_array((2, 3, 4, 5)) returned {_words(found)}, wanted a float32 numpy array of that shape"
+        f"host_array((2, 3, 4, 5)) returned {_words(found)}, expected a float32 numpy array of that shape"
     )
-    assert not found["shared"], "two calls of host_array() returned the same memory, wanted a new array from each"
+    assert not found["shared"], "two calls of host_array() returned the same memory, expected a new array from each"
 
 
 def test_a_batch_knows_its_size(ready):
@@ -88,9 +88,11 @@ def test_a_batch_reads_back_as_adopted(ready):
     found = ready.conduct["arrays"]
     for name, dtype in (("images", "float32"), ("labels", "int64")):
         wanted = f"the {dtype} array that adopt() was given"
-        assert found[name]["dtype"] == dtype, f"read_batch() returned {name} as {_words(found[name])}, wanted {wanted}"
+        assert found[name]["dtype"] == dtype, (
+            f"read_batch() returned {name} as {_words(found[name])}, expected {wanted}"
+        )
         assert found[name]["exact"], (
-            f"read_batch() returned other {name} ({_words(found[name])}) than adopt() was given; wanted the same"
+            f"read_batch() returned other {name} ({_words(found[name])}) than adopt() was given; expected the same"
             " numbers in the layout that the adapter's `layout` names"
         )
 
@@ -99,7 +101,7 @@ def test_a_batch_reads_back_as_adopted(ready):
 def test_logits(ready, mode):
     found, wanted = ready.conduct["arrays"][mode], [ready.config.batch_size, ready.config.num_classes]
     assert (found["shape"], found["dtype"]) == (wanted, "float32"), (
-        f"forward(batch, training={mode == 'training'}) returned {_words(found)}, wanted a float32 numpy array of shape"
+        f"forward(batch, training={mode == 'training'}) returned {_words(found)}, expected a float32 numpy array of shape"
         f" {tuple(wanted)}: (images, classes)"
     )
 
@@ -120,17 +122,17 @@ def test_weights(ready):
 def test_losses_are_floats(ready):
     found, wanted = ready.conduct["arrays"]["losses"], ["float", "float"]
     assert (found["type"], found["items"]) == ("list", wanted), (
-        f"read_losses() of two steps returned a {found['type']} of {found['items']}, wanted a list of two Python floats"
+        f"read_losses() of two steps returned a {found['type']} of {found['items']}, expected a list of two Python floats"
     )
 
 
 def _check_arrays(what, found, wanted, names):
     for name in {**wanted, **found}:
         assert name in found and name in wanted, (
-            f"{what} {'lacks' if name in wanted else 'has'} {name!r}, wanted {names}"
+            f"{what} {'lacks' if name in wanted else 'has'} {name!r}, expected {names}"
         )
         assert (found[name]["shape"], found[name]["dtype"]) == (wanted[name], "float32"), (
-            f"{what} returned {name} as {_words(found[name])}, wanted a float32 numpy array of shape"
+            f"{what} returned {name} as {_words(found[name])}, expected a float32 numpy array of shape"
             f" {tuple(wanted[name])}"
         )
 

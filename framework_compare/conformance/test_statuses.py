@@ -16,14 +16,14 @@ OTHERS = [
 def test_a_cell_trains(ready):
     run = ready.row("cell", pipeline="native")
     assert run.status == "ok", (
-        f"a cell of one epoch over 11 images ended as {run.status} in phase {run.died_in} ({run.reason}), wanted ok"
+        f"a cell of one epoch over 11 images ended as {run.status} in phase {run.died_in} ({run.reason}), expected ok"
     )
 
 
 def test_a_device_that_is_not_there_is_unsupported(ready):
     run = ready.row("device", device="cuda:99", pipeline="memory")
     assert run.status == "unsupported", (
-        f"a cell on device 'cuda:99' ended as {run.status} ({run.reason or 'no reason'}), wanted unsupported:"
+        f"a cell on device 'cuda:99' ended as {run.status} ({run.reason or 'no reason'}), expected unsupported:"
         " unsupported() must return a sentence that says why it cannot run there"
     )
     _check_reason(run, "device 'cuda:99'")
@@ -33,7 +33,7 @@ def test_a_device_that_is_not_there_is_unsupported(ready):
 def test_a_setting_trains_or_is_unsupported(ready, name, value):
     run = ready.row(f"{name}-{value}", pipeline="memory", **{name: value})
     assert run.status in ("ok", "unsupported"), (
-        f"a cell with {name}={value!r} ended as {run.status} in phase {run.died_in} ({run.reason}), wanted that it"
+        f"a cell with {name}={value!r} ended as {run.status} in phase {run.died_in} ({run.reason}), expected that it"
         " trains, or that unsupported() returns a sentence that says why it cannot"
     )
     if run.status == "unsupported":
@@ -43,11 +43,11 @@ def test_a_setting_trains_or_is_unsupported(ready, name, value):
 def test_a_network_that_cannot_be_built_is_a_row(ready):
     run = ready.row("network", pipeline="memory", graph=ready.material.broken_graph())
     assert run.status == "failed", (
-        f"a model whose layer 'stem_bn' lacks its 'channels' ended as {run.status} ({run.reason}), wanted failed:"
+        f"a model whose layer 'stem_bn' lacks its 'channels' ended as {run.status} ({run.reason}), expected failed:"
         " build() must raise"
     )
     assert "channels" in run.reason or "stem_bn" in run.reason, (
-        f"a model whose layer 'stem_bn' lacks its 'channels' failed with the reason {run.reason!r}, wanted one that"
+        f"a model whose layer 'stem_bn' lacks its 'channels' failed with the reason {run.reason!r}, expected one that"
         " names either; release() must work after a build() that raised, or its own error takes the reason's place"
     )
 
@@ -55,13 +55,13 @@ def test_a_network_that_cannot_be_built_is_a_row(ready):
 def test_a_picture_that_cannot_be_read_is_a_row(ready):
     run = ready.row("picture", pipeline="native", listed=str(ready.material.unreadable_pictures()))
     assert run.status == "failed", (
-        f"an epoch of the native pipeline with a file in it that is no image ended as {run.status}"
-        f" ({run.reason or 'no reason'}), wanted failed: the loader's error must reach epoch()"
+        f"an epoch of the native pipeline with a file in it that is not an image ended as {run.status}"
+        f" ({run.reason or 'no reason'}), expected failed: the loader's error must reach epoch()"
     )
-    assert run.reason.strip(), "a loader that cannot read an image failed without a reason, wanted its framework's"
+    assert run.reason.strip(), "a loader that cannot read an image failed without a reason, expected its framework's"
 
 
 def _check_reason(run, what):
     assert len(run.reason.split()) > 1, (
-        f"{what} is unsupported with the reason {run.reason!r}, wanted a sentence that says why not"
+        f"{what} is unsupported with the reason {run.reason!r}, expected a sentence that says why not"
     )

@@ -19,5 +19,5 @@ def test_one_compute_thread(ready):
     busiest = ", ".join(f"{name} {(cpu + waited) / wall:.2f}" for name, cpu, waited in found["threads"][:4])
     assert cores < ALLOWED_CORES, (
         f"with config.threads=1 the worker's threads wanted {cores:.2f} cores during {found['steps']} steps"
-        f" ({busiest}), wanted at most one busy: limit every pool, by environment() if its library reads it when loaded"
+        f" ({busiest}), expected at most one busy: limit every pool, by environment() if its library reads it when loaded"
     )

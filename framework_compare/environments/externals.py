@@ -68,7 +68,11 @@ def examine(spec: Framework, python: str | Path) -> External:
             f"{spec.name}: {path} (Python {answer['python']}) has no {' and no '.join(missing)}",
             "install it there, or name another interpreter",
         )
-    notes = () if "simplejpeg" in answer["there"] else (f"simplejpeg is not in {path}: Pillow decodes the JPEGs there",)
+    notes = (
+        ()
+        if "simplejpeg" in answer["there"]
+        else (f"simplejpeg is not installed in {path}: Pillow decodes the JPEGs there",)
+    )
     packages = {venvs.normal_name(name): version for name, version in answer["packages"].items()}
     return External(path, answer["python"], answer["version"] if spec.imports else None, packages, notes)
 
@@ -98,4 +102,4 @@ def _ask(spec: Framework, path: Path) -> dict[str, Any]:
 
 
 def _unanswered(spec: Framework, path: Path, why: str) -> Unavailable:
-    return Unavailable(f"{spec.name}: {path} does not work as a Python ({why})", f"check --python {spec.name}=...")
+    return Unavailable(f"{spec.name}: {path} does not run as Python ({why})", f"check --python {spec.name}=...")

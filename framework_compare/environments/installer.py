@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TextIO
 
@@ -24,7 +25,7 @@ _NETWORK = re.compile(r"Failed to fetch|error sending request|timed out")
 _SETTINGS = "pip's settings (`pip config list`) or uv's variables"
 _REMEDIES = (  # by what uv says
     (r"No space left", f"free disk space or set ${CACHE_VARIABLE} to a folder on a larger disk"),
-    (_OTHER_FILE, f"name an index that has the file that is pinned, in {_SETTINGS}; that sum is not to be changed"),
+    (_OTHER_FILE, f"name an index that has the pinned file, in {_SETTINGS}; do not change the hash"),
     (_NETWORK.pattern, f"check the network and {_SETTINGS}"),
     (_NO_BUILD, f"name an index or find-links folder that has it, in {_SETTINGS} or by the `index` option"),
 )
@@ -78,8 +79,8 @@ def _fill(uv: _Uv, plan: Plan, index: str | None, say: Callable[[str], None]) ->
         except _Failed as failure:
             if _OTHER_FILE in str(failure):
                 raise
-            say(f"{plan.framework}: its index of CPU builds, {plan.default_index}, does not serve ({failure})")
-    say(f"{plan.framework}: no index has its build for CPUs; installing the one for GPUs, several GB")
+            say(f"{plan.framework}: its index of CPU builds, {plan.default_index}, is not reachable ({failure})")
+    say(f"{plan.framework}: no index has its CPU build; installing the GPU build, several GB")
     uv.install(plan.larger)
     return None
 
@@ -94,29 +95,48 @@ class _Uv:
 
     def install_from(self, index: str) -> None:
         """The framework's own packages from its index alone, then all, of which those are there already."""
-        own = self.plan.folder / "own-requirements.txt"
-        own.write_text("\n".join(requirement_lines(self.plan.requirements, self.plan.own)), encoding="utf-8")
+        own = self._written("own-requirements.txt", requirement_lines(self.plan.requirements, self.plan.own))
         self.install(own, "--default-index", index, alone=True)
         self.install(self.plan.requirements)
 
     def install(self, requirements: Path, *options: str, alone: bool = False) -> None:
         """Install a file's requirements, `alone` without what they depend on.
 
-        Where these have checksums, each file has one of its own, whatever index it is from, and none is built here.
+        Those with checksums are from the first index that has the package, as uv has it, or, where that lacks a file that
+        is pinned, each from the first index that has its file, and from no other. None of them is built here. Beside them
+        only the framework's own packages may have no checksum.
         """
-        hashed = "--hash=" in requirements.read_text(encoding="utf-8")
-        checked = ("--only-binary", ":all:", "--index-strategy", "unsafe-best-match") if hashed else ()
+        lines = requirement_lines(requirements)
+        hashed = [line for line in lines if "--hash=" in line]
+        others = [line for line in lines if line not in hashed]
+        if hashed and others and not {*others} - {*requirement_lines(requirements, self.plan.own)}:
+            self._install_in_parts(hashed, others, options)
+            return
+        try:
+            self._install(requirements, *options, hashed=bool(hashed), alone=alone)
+        except _Failed as failure:
+            several = hashed and _NO_BUILD in str(failure) and "--default-index" not in options
+            found = self._by_index(hashed, options) if several and not self.settings.no_index else {}
+            if not found:
+                raise
+            for index, own in found.items():
+                part = self._written("of-one-index.txt", own)
+                self._install(part, *options, "--default-index", index, hashed=True, alone=True)
+
+    def _install_in_parts(self, hashed: list[str], others: list[str], options: tuple[str, ...]) -> None:
+        """First the requirements that have checksums, then, with a word on that, the framework's own and what it needs."""
+        self.install(self._written("checked.txt", hashed), *options, alone=True)
+        names = ", ".join(line.partition(" ")[0] for line in others)
+        self.say(f"{self.plan.framework}: no checksum is known of {names}; whatever its index sends is installed")
+        self._install(self._written("unchecked.txt", others), *options, hashed=False)
+
+    def _install(self, requirements: Path, *options: str, hashed: bool, alone: bool = False) -> None:
         limits = [part for path in self.settings.constraints for part in ("--constraint", path)]
-        links = ("--no-index",) if self.settings.no_index else ()
         install = (
-            "pip",
-            "install",
-            "--python",
-            str(self.plan.python),
+            *self._pip_install,
             "-r",
             str(requirements),
-            *links,
-            *checked,
+            *(("--only-binary", ":all:") if hashed else ()),
             *options,
         )
         if hashed and limits:  # which uv refuses beside --require-hashes
@@ -126,6 +146,41 @@ class _Uv:
         # Copies, as a file that is damaged in one environment must not be in the next.
         self.run(*install, *how, *deps, "--link-mode", "copy", "--compile-bytecode")
 
+    def _by_index(self, lines: list[str], options: tuple[str, ...]) -> dict[str, list[str]]:
+        """Requirements by the first index that has the file of each; none at all where one is in no index."""
+
+        def first(line: str) -> str | None:
+            return next((index for index in self.settings.indexes if self._has(index, line, options)), None)
+
+        with ThreadPoolExecutor() as pool:
+            places = list(pool.map(first, lines))
+        found: dict[str, list[str]] = {}
+        for line, index in zip(lines, places):
+            if index is None:
+                return {}
+            self.log.write(f"{line.partition(' ')[0]} is from {public_url(index)}\n")
+            found.setdefault(index, []).append(line)
+        return found
+
+    def _has(self, index: str, line: str, options: tuple[str, ...]) -> bool:
+        """Whether an index alone has the file of a requirement."""
+        how = ("--only-binary", ":all:", "--require-hashes", "--no-deps", "--dry-run")
+        command, environment = self._command(*self._pip_install, "-r", "-", *how, *options, "--default-index", index)
+        return not subprocess.run(
+            command, env=environment, input=line, capture_output=True, encoding="utf-8"
+        ).returncode
+
+    @property
+    def _pip_install(self) -> tuple[str, ...]:
+        links = ("--no-index",) if self.settings.no_index else ()
+        return ("pip", "install", "--python", str(self.plan.python), *links)
+
+    def _written(self, name: str, lines: list[str]) -> Path:
+        """A file of requirements in the environment's folder."""
+        path = self.plan.folder / name
+        path.write_text("\n".join(lines), encoding="utf-8")
+        return path
+
     def run(self, *arguments: str) -> None:
         """Run uv; where no index can be reached, with what its cache has."""
         try:
@@ -133,19 +188,23 @@ class _Uv:
         except _Failed as failure:
             if not _NETWORK.search(str(failure)):
                 raise
-            self.say(f"{self.plan.framework}: {failure}; trying with what uv's cache has")
+            self.say(f"{self.plan.framework}: {failure}; trying uv's cache")
             try:
                 self._run(*arguments, "--offline")
             except _Failed:
                 raise failure from None
 
-    def _run(self, *arguments: str) -> None:
-        command = [find_uv_bin(), *arguments, "--no-config", "--no-progress", "--color", "never"]
-        self.log.write("$ " + " ".join(public_url(part) or "" for part in command) + "\n")
-        self.log.flush()
+    def _command(self, *arguments: str) -> tuple[list[str], dict[str, str]]:
+        """A command of uv and its variables."""
         environment, own_index = self.settings.environment(), "--default-index" in arguments
         for name in ("PYTHONPATH", "PYTHONHOME", *(("UV_INDEX", "UV_EXTRA_INDEX_URL") if own_index else ())):
             environment.pop(name, None)
+        return [find_uv_bin(), *arguments, "--no-config", "--no-progress", "--color", "never"], environment
+
+    def _run(self, *arguments: str) -> None:
+        command, environment = self._command(*arguments)
+        self.log.write("$ " + " ".join(public_url(part) or "" for part in command) + "\n")
+        self.log.flush()
         lines = []
         with subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

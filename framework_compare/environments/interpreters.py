@@ -63,7 +63,7 @@ def choose(allowed: tuple[Minor, Minor], *, framework: str = "it") -> Interprete
     versions = ", ".join(f"{one.version} ({one.path})" for one in _answering(None))
     newest = "{}.{}".format(*last)
     raise Unavailable(
-        f"{framework} needs Python {range_text(allowed)} (CPython with its GIL), and this machine has"
+        f"{framework} needs Python {range_text(allowed)} (CPython with the GIL); this machine has"
         f" {versions or 'none that runs'}",
         f"install one (`uv python install {newest}`, `pyenv install {newest}`, or your system's packages), "
         f"list it in ${PYTHONS_VARIABLE}, or name an interpreter that has the framework: "

@@ -65,7 +65,7 @@ def ensure(
     plan = plan_for(spec.name, device)
     wanted = None if index == installer.NO_INDEX else installer.public_url(index)
     if venvs.fault(plan, index=wanted):
-        waiting = f"{spec.name}: another process is making its environment; waiting"
+        waiting = f"{spec.name}: another process is creating its environment; waiting"
         with _locked(plan.folder, waiting=lambda: say(waiting)):
             why = venvs.fault(plan, index=wanted)  # the process waited for may have mended it
             if why:
@@ -206,7 +206,9 @@ def _locked(folder: Path, *, waiting: Callable[[], None]) -> Iterator[None]:
 
 
 def _refuse_removal(framework: str) -> None:
-    raise Unavailable(f"{framework}'s environment is being made by another process", "remove it when that has finished")
+    raise Unavailable(
+        f"{framework}'s environment is being created by another process", "remove it when that has finished"
+    )
 
 
 def _root() -> Path:

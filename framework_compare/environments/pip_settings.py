@@ -26,6 +26,7 @@ _VARIABLES = {
     "default-timeout": ("UV_HTTP_TIMEOUT", ""),
     "retries": ("UV_HTTP_RETRIES", ""),
 }
+_PYPI = "https://pypi.org/simple"
 _CONSTRAINTS, _NO_INDEX = "constraint", "no-index"  # for which the installer gives options
 
 
@@ -47,6 +48,13 @@ class PipSettings(NamedTuple):
     def no_index(self) -> bool:
         return self.options.get(_NO_INDEX, "").lower() in ("1", "true", "yes", "on")
 
+    @property
+    def indexes(self) -> list[str]:
+        """Those that uv asks, in its order: the default one last."""
+        handed = self.environment()
+        extra = f"{handed.get('UV_INDEX', '')} {handed.get('UV_EXTRA_INDEX_URL', '')}".split()
+        return [*extra, handed.get("UV_DEFAULT_INDEX") or handed.get("UV_INDEX_URL") or _PYPI]
+
     def environment(self) -> dict[str, str]:
         """This process' variables and uv's own; one of uv's that is set already stays."""
         handed = {}
@@ -64,7 +72,7 @@ def read() -> PipSettings:
         parser.read(_files(), encoding="utf-8")
     except (configparser.Error, UnicodeError) as error:
         why = " ".join(str(error).split())
-        raise Unavailable(f"pip's settings cannot be read ({why})", "mend that file (`pip config debug`)") from None
+        raise Unavailable(f"pip's settings cannot be read ({why})", "fix that file (`pip config debug`)") from None
     options: dict[str, str] = {}
     for section in ("global", "install"):
         if parser.has_section(section):

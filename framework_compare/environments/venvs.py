@@ -77,7 +77,7 @@ def plan(spec: Framework, root: Path, device: str = "cpu") -> Plan:
         pins = pins_of(spec, kind)
     except OSError as error:
         raise Unavailable(
-            f"{spec.name}: its requirements {path} cannot be read ({error.strerror})", "install its package again"
+            f"{spec.name}: its requirements {path} cannot be read ({error.strerror})", "reinstall its package"
         ) from None
     interpreter = interpreters.choose(spec.python, framework=spec.name)
     parts = (*pins, "python {}.{}".format(*interpreter.minor), platform.system(), platform.machine())

@@ -60,7 +60,7 @@ class GraphBuilder:
     def _refusal(self, error: str) -> str:
         if not self._of_images:
             return f"{self._graph.name}: {error}"
-        return f"{self._graph.name} does not allow image_size {self._graph.image_size}: {error}; use a larger one"
+        return f"{self._graph.name} does not accept image_size {self._graph.image_size}: {error}; use a larger one"
 
     def again(self, name: str, layer: str, source: str = "") -> str:
         """A layer of this network once more, with the same arrays, on another value."""

@@ -101,7 +101,7 @@ def from_windows_shape(node: Node, shape: Shape) -> Shape:
 
 def quanv2d_shape(node: Node, shape: Shape) -> Shape:
     if len(shape) != IMAGE or shape[0] != 1 or min(shape[1:]) < 2:
-        raise UsageError(f"layer {node.name}: expects a grey image (1, height, width) of 2x2 at least, gets {shape}")
+        raise UsageError(f"layer {node.name}: expects a grey image (1, height, width) of at least 2x2, gets {shape}")
     return (4, shape[1] // 2, shape[2] // 2)
 
 

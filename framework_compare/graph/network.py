@@ -49,7 +49,7 @@ class Graph:
 
     @property
     def image_size(self) -> int:
-        """Pixels a side of the first input; 0 where that is no image."""
+        """Pixels a side of the first input; 0 where that is not an image."""
         return self.task.image_size
 
     def shapes(self) -> Dict[str, Shape]:

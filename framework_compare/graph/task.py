@@ -48,7 +48,7 @@ class Task:
 
     @property
     def image_size(self) -> int:
-        """Pixels a side of the first input; 0 where that is no image."""
+        """Pixels a side of the first input; 0 where that is not an image."""
         shape = self.inputs[0].shape
         return shape[-1] if len(shape) == 3 else 0
 

@@ -78,7 +78,7 @@ def _made(stem: str, text: str, traced: Traced, weights: str) -> ImportedModel:
     graph = next(iter(traced.graphs.values()))
     if graph.num_classes < 2:  # whose cross-entropy is 0 whatever the weights
         raise UsageError(
-            f"{text}: it gives {graph.num_classes} number for an image; allowed: a logit for each of at least 2 classes"
+            f"{text}: it gives {graph.num_classes} number for an image; allowed: one logit per class, at least 2"
         )
     level = traced.level
     if level is not None and not level.passed:

@@ -66,7 +66,7 @@ def source_of(model: Any) -> Optional[Source]:
         with open(place, "rb") as file:
             begins = file.read(1)
         if not begins or begins[0] not in (ONNX_BEGINS if suffix == ".onnx" else KERAS_BEGINS):
-            what = "no ONNX file, or a part of one" if suffix == ".onnx" else "no .keras file"
+            what = "not an ONNX file, or truncated" if suffix == ".onnx" else "not a .keras file"
             raise UsageError(f"model is {text!r}, which is {what}")
         return Source(suffix[1:], text, Path(text).stem, path=place)
     if suffix in PICKLES:

@@ -68,7 +68,7 @@ def _others(epochs: Sequence[Epoch]) -> str:
     if not found:
         return ""
     share, stolen = _mean("disturbed_share", found) or 0.0, _mean("steal_share", found) or 0.0
-    hypervisor = f", {stolen:.0%} of it the hypervisor for other machines" if stolen > THRESHOLD / 2 else ""
+    hypervisor = f", {stolen:.0%} of it by the hypervisor for other machines" if stolen > THRESHOLD / 2 else ""
     seconds, whole = (sum(epoch.seconds for epoch in some) for some in (found, epochs))
     return (
         f"others took {share:.0%} of a core{hypervisor} during {len(found)} of {len(epochs)} epochs,"
@@ -78,12 +78,12 @@ def _others(epochs: Sequence[Epoch]) -> str:
 
 def _swapped(epochs: Sequence[Epoch]) -> str:
     swapped = sum(epoch.swap_in_bytes or 0 for epoch in epochs)
-    return f"{swapped / 2**20:.0f} MiB were read from swap during the epochs" if swapped > LEAST_SWAP_BYTES else ""
+    return f"{swapped / 2**20:.0f} MiB were swapped in during the epochs" if swapped > LEAST_SWAP_BYTES else ""
 
 
 def _throttled(epochs: Sequence[Epoch]) -> str:
     throttles = sum(epoch.cpu_throttles or 0 for epoch in epochs)
-    return f"the CPU held its clocks down for heat {throttles} times during the epochs" if throttles else ""
+    return f"the CPU throttled for heat {throttles} times during the epochs" if throttles else ""
 
 
 def _mean(name: str, epochs: Sequence[Epoch]) -> Optional[float]:

@@ -383,7 +383,5 @@ class WorkerRun:
     def _complaints(self) -> List[str]:
         left = self.worker.left if self.worker else 0
         seen = self.recorder.warnings() if self.recorder else ()
-        unread = (
-            [f"of {self.spec.nodes} nodes all readings but PSS are of the first alone"] if self.spec.nodes > 1 else []
-        )
-        return [*([f"{left} processes of the worker could not be ended"] if left else []), *unread, *seen]
+        unread = [f"readings except PSS cover the first of {self.spec.nodes} nodes only"] if self.spec.nodes > 1 else []
+        return [*([f"{left} processes of the worker could not be killed"] if left else []), *unread, *seen]

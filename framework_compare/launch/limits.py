@@ -153,7 +153,7 @@ class Clock:
             found.append((self._phase_began + phase_s, f"phase {self._phase} not finished within {phase_s:g} s"))
         if limits.silence_timeout_s is not None:
             where = f" in phase {self._phase}" if self._phase else ""
-            silent = f"silent for {limits.silence_timeout_s:g} s{where}: no event and no output"
+            silent = f"silent for {limits.silence_timeout_s:g} s{where}: no event or output"
             found.append((self._heard + limits.silence_timeout_s, silent))
         return found
 

@@ -72,9 +72,12 @@ class Watchdog(MemoryLimit):
         self._due = self._pss_due = 0.0
 
     def watch(self, supervisor_pid: int) -> None:
+        try:
+            self._own = psutil.Process(supervisor_pid).memory_info().rss
+        except psutil.NoSuchProcess:  # it has ended already, and its worker with it: nothing is left to hold
+            return
         # Orphans of the worker are the supervisor's children: its tree is the whole of it.
         self._tree = ProcessTreeSampler(supervisor_pid)
-        self._own = psutil.Process(supervisor_pid).memory_info().rss
 
     def wait_s(self) -> float:
         return max(0.0, self._due - time.monotonic())

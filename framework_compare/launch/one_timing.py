@@ -15,8 +15,8 @@ from framework_compare.paths import file_name, runtime_dir
 
 WAIT_S = 0.2
 SOCKETS = Path("/proc/net/unix")
-WAITING = "another comparison is being timed on this node; waiting until its run has ended"
-OTHERS = "another user is timing a comparison on this node; both will be slower than on a quiet machine"
+WAITING = "another comparison is running on this node; waiting for its run to end"
+OTHERS = "another user is running a comparison on this node; both will be slower"
 
 
 def node() -> str:

@@ -17,9 +17,9 @@ FEWEST_ROUNDS = 2  # of steps so long that more do not fit into a sample
 JITTER = 0.25  # so that slices do not always begin at the same batch of an epoch
 PATIENCE = 3.0  # times the length of a sample: where others void its rounds, it ends then
 MOST_FAULTS = 20  # pages read from disk in a slice
-REHEARSAL = "first round: nothing of it counts"
-ENDED = "a rival ended in it"
-ALONE = "no rival was left"
+REHEARSAL = "first round: not counted"
+ENDED = "a competitor ended during it"
+ALONE = "no competitor was left"
 EXPECTED = ("", REHEARSAL, ENDED, ALONE)
 
 

@@ -64,7 +64,7 @@ def trainer_target(framework: Framework) -> str:
 def _files(framework: Framework) -> Dict[str, bytes]:
     adapter = registry.adapter_path(framework)
     if adapter.stem == "common":
-        raise UsageError(f"adapter {framework.trainer!r} is called 'common', as what all adapters share; rename it")
+        raise UsageError(f"adapter {framework.trainer!r} is called 'common', which is reserved; rename it")
     files = dict(_worker_side())
     places = {_source(f"{ADAPTERS}.common").parent: ADAPTERS, adapter: ADAPTERS}
     if framework.importer:

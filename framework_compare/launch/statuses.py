@@ -158,7 +158,7 @@ def _unexplained(seen: Evidence) -> Verdict:
         return Verdict("out-of-memory", memory)
     if seen.signal == "SIGTERM":  # nothing here sends it: a batch system does to all processes of a job that it ends
         return Verdict(
-            "interrupted", f"ended {seen.where} by SIGTERM from outside, as a batch system or the host sends it"
+            "interrupted", f"ended {seen.where} by an external SIGTERM, such as from a batch system or the host"
         )
     how = f"killed by {seen.signal}" if seen.signal else f"exited with code {seen.returncode}"
     silent = "" if seen.signal else " without reporting an outcome"
@@ -172,7 +172,9 @@ def _out_of_memory(seen: Evidence) -> Optional[str]:
     if seen.signal == "SIGKILL" and seen.kernel_kills:
         return f"killed by the kernel's out-of-memory killer {seen.where}"
     if seen.signal == "SIGKILL" and seen.peak_bytes and seen.peak_bytes >= HOST_SHARE * (seen.memory_bytes or 1 << 62):
-        return f"killed by SIGKILL {seen.where} with {seen.peak_bytes / 2**30:.2f} GiB in use, all there is"
+        return (
+            f"killed by SIGKILL {seen.where} with {seen.peak_bytes / 2**30:.2f} GiB in use, all memory of the machine"
+        )
     said = ALLOCATION_FAILURE.search(seen.log_tail)
     if said and seen.signal in ("SIGABRT", "SIGSEGV", "SIGTRAP", None):
         how = seen.signal or f"code {seen.returncode}"

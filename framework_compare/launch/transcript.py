@@ -70,7 +70,7 @@ class Transcript:
             if not event.get("rank"):  # others may have the clock of another node
                 self._time(event["t_ns"])
             if event.get("rank") and event["event"] not in OF_RANKS:
-                raise ValueError(f"rank {event['rank']} tells what rank 0 does")
+                raise ValueError(f"rank {event['rank']} reports what rank 0 reports")
             getattr(self, "_" + event["event"])(event)
         except (AttributeError, IndexError, KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
             raise ProtocolError(f"the worker sent a malformed {event['event']} event: {error!r}"[:500]) from None
@@ -107,7 +107,7 @@ class Transcript:
     def _framework(self, event: Event) -> None:
         settings = event["settings"]
         if not isinstance(settings, dict) or not _is_shallow(settings):
-            raise TypeError(f"settings is no object, or one of more than {MAX_DEPTH} levels")
+            raise TypeError(f"settings is not an object, or one of more than {MAX_DEPTH} levels")
         self.framework = {"version": _text(event["version"], MAX_NAME), "settings": settings}
 
     def _phase(self, event: Event) -> None:
@@ -235,7 +235,7 @@ class Transcript:
     def _stopped(self, event: Event) -> None:
         """Training ends with the last epoch reported."""
         if not self._may_stop or _whole(event["epoch"]) != len(self.epochs):
-            raise ValueError(f"stopped after epoch {event['epoch']}; {len(self.epochs)} were told")
+            raise ValueError(f"stopped after epoch {event['epoch']}; {len(self.epochs)} were reported")
         self.asked_epochs = len(self.epochs)
 
     def _quality(self, event: Event) -> None:
@@ -285,7 +285,7 @@ def _profile_row(kind: object, name: object, calls: object, self_ns: object) -> 
 def _whole(value: object) -> int:
     """A count or a time: a whole number that SQLite can hold."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LARGEST:
-        raise ValueError(f"{str(value)[:40]!r} is no count")
+        raise ValueError(f"{str(value)[:40]!r} is not a count")
     return value
 
 
@@ -303,5 +303,5 @@ def _seconds(nanoseconds: object) -> Optional[float]:
 
 def _finite(value: object) -> float:
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
-        raise ValueError(f"{str(value)[:40]!r} is no finite number")
+        raise ValueError(f"{str(value)[:40]!r} is not a finite number")
     return float(value)

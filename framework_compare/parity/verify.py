@@ -6,17 +6,18 @@ import contextlib
 import dataclasses
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from framework_compare import registry
-from framework_compare.environments import support
+from framework_compare.environments import managed, support
 from framework_compare.environments.managed import Environment
 from framework_compare.errors import EnvironmentUnavailable
 from framework_compare.graph import Graph, Task
 from framework_compare.launch.scratch import scratch
-from framework_compare.parity import cache
+from framework_compare.parity import asked, cache
+from framework_compare.parity.asked import CheckForecast
 from framework_compare.parity.network.divergence import first_divergence
 from framework_compare.parity.network.ladder import Judge, wider_than_claimed
 from framework_compare.parity.network.reference import Questions, Reference, least_batch, make_reference
@@ -66,7 +67,7 @@ def verify(
     names = planning.find_all("framework", registry.FRAMEWORKS, frameworks)
     chosen = planning.find_models(models)
     configs = planning.expand_configs(settings)
-    planning.check_graphs(chosen, configs)  # before an environment is made, which takes minutes
+    asked.check(chosen, configs, say)  # before an environment is made, which takes minutes
     with _folder(folder) as place:
         checkers: dict[str, ParityChecker] = {}
         for device in dict.fromkeys(config.device for config in configs):  # which has environments of its own
@@ -80,6 +81,44 @@ def verify(
             for config in configs
             for framework in names
         ]
+
+
+def dry_run(
+    frameworks: Names,
+    models: Names,
+    *,
+    where: Where = Where(),
+    fresh: bool = False,
+    say: Say = lambda message: None,
+    **settings: Any,
+) -> CheckForecast:
+    """Return what `verify` would take; nothing is started but interpreters of the user's own, and nothing is made."""
+    names = planning.find_all("framework", registry.FRAMEWORKS, frameworks)
+    chosen, configs = planning.find_models(models), planning.expand_configs(settings)
+    asked.check(chosen, configs, say)
+    every = [(name, model, config, None) for model in chosen for config in configs for name in names]
+    return forecast(every, where, fresh)
+
+
+def forecast(
+    every: Sequence[tuple[str, str, TrainConfig, Task | None]], where: Where = Where(), fresh: bool = False
+) -> CheckForecast:
+    """Return what verdicts on frameworks and models would take, of which some are in the cache."""
+    ready: dict[str, dict[str, Environment]] = {}
+    for name, _, config, _ in every:
+        of_device = ready.setdefault(config.device, {})
+        found = None if name in of_device else managed.find(name, device=config.device, python=where.python.get(name))
+        if found is not None:
+            of_device[name] = found
+    checkers = {device: ParityChecker(Path(), there) for device, there in ready.items()}
+    left, known = [], 0
+    for name, model, config, task in every:
+        there = name in ready[config.device] and not fresh
+        if there and checkers[config.device].cached(name, model, config, task) is not None:
+            known += 1
+        else:
+            left.append(asked.Check(name, planning.build_graph(model, config, task), config))
+    return asked.of_checks(left, known)
 
 
 @contextlib.contextmanager

@@ -83,7 +83,7 @@ def read_rungs(rungs: Rungs) -> list[Rung]:
             f"rungs are {rungs!r}; allowed: settings by name, such as {{'batch 64': {{'batch_size': 64}}}}"
         ) from None
     if not read:
-        raise UsageError("no rung is given; a ladder has one at least above its base")
+        raise UsageError("no rung is given; a ladder needs at least one above its base")
     for rung in read:
         _check_rung(rung)
     for name in (BASE, *(rung.name for rung in read)):
@@ -122,7 +122,7 @@ def _typed(name: str, value: str) -> Any:
 
 def _check_rung(rung: Rung) -> None:
     if not rung.settings:
-        raise UsageError(f"rung {rung.name!r} changes nothing; name one setting at least")
+        raise UsageError(f"rung {rung.name!r} changes nothing; name at least one setting")
     for name, value in rung.settings.items():
         if name not in SETTINGS or name in FIXED:
             raise UnknownNameError(

@@ -114,7 +114,7 @@ def _datasets_by_model(models: Sequence[str], dataset: DataSets | None) -> dict[
             )
     for one in listed:
         if not any(one in own for own in chosen.values()):
-            raise UsageError(f"data set {one!r} is for none of the models {', '.join(models)}; leave it out")
+            raise UsageError(f"data set {one!r} is not used by any of the models {', '.join(models)}; leave it out")
     return chosen
 
 
@@ -196,10 +196,10 @@ def check_useful(models: Sequence[str], given: Mapping[str, object]) -> None:
         return
     for name in (*OF_IMAGES, "classes"):
         if name in given:
-            raise UsageError(f"{name} is {given[name]!r}; {models[0]} has no use for it, its data are arrays")
+            raise UsageError(f"{name} is {given[name]!r}; {models[0]} does not use it: its data are arrays")
     if "image_size" in given and not any(map(_takes_size, models)):
         size = given["image_size"]
-        raise UsageError(f"image_size is {size!r}; {models[0]} has no use for it, its data have one size")
+        raise UsageError(f"image_size is {size!r}; {models[0]} does not use it: its data have one size")
 
 
 def _takes_size(model: str) -> bool:
@@ -273,7 +273,7 @@ def on_several(devices: Iterable[str], counts: None | int | Sequence[int]) -> li
         return list(devices)
     listed = [counts] if isinstance(counts, int) else list(counts)
     if not listed:
-        raise UsageError("devices has no number; at least one is needed")
+        raise UsageError("devices is an empty list; at least one number is needed")
     for count in listed:
         check_count("devices", count, 1)
     _check_unique("devices", listed)
@@ -298,7 +298,9 @@ def _check_replicas(config: TrainConfig, samples: int) -> None:
     if config.mode != "train":
         raise UsageError(f"mode is {config.mode!r} on {where(config)}; allowed on several devices: 'train'")
     if samples < replicas:
-        raise UsageError(f"{samples} samples are too few for {replicas} devices; each needs one of a step at least")
+        raise UsageError(
+            f"{samples} samples are too few for {replicas} devices; each step needs at least one per device"
+        )
 
 
 def check_growth(model: str, config: TrainConfig) -> None:
@@ -411,9 +413,3 @@ def build_graph(model: str, config: TrainConfig, task: Task | None = None) -> Gr
 def _built(build: Callable[..., Graph], *task: Task, **sizes: Any) -> Graph:
     """A graph, built once: planning, forecasts and every run of a cell ask for it."""
     return build(*task, **sizes)
-
-
-def check_graphs(models: Iterable[str], configs: Iterable[TrainConfig]) -> None:
-    """UsageError for the first of registered models that cannot be built for one of the configs."""
-    for model, config in itertools.product(models, configs):
-        build_graph(model, config)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from typing import Any, Mapping, Sequence, TypeAlias, TypedDict
+from typing import Any, Iterable, Iterator, Mapping, Sequence, TypeAlias, TypedDict
 
 from framework_compare.graph import LOSSES, OPTIMIZERS
 from framework_compare.protocol import (
@@ -21,6 +21,7 @@ from framework_compare.protocol import (
     TUNINGS,
     TrainConfig,
 )
+from framework_compare.samplers.host import available_cores
 
 DEFAULTS = TrainConfig()
 
@@ -83,22 +84,22 @@ _PIPELINE = (
 _TUNING = "recommended: the settings of the framework's own performance guide; none: its defaults"
 _THREADS = "size of every compute pool"
 _WORKERS = "processes (or threads) that only read images"
-_MODE = "train: forward, backward and update; inference: forward alone, with the latency of single steps"
+_MODE = "train: forward, backward and update; inference: forward only, with the latency of single steps"
 _PATIENCE = "epochs without a lower validation loss after which training stops, by Keras' rule; 0: never"
 _EPOCHS = "measured epochs (100 in the published study)"
 _SIZE = "height and width in pixels; each model has a smallest size"
 _CLASSES = "number of classes; `compare` takes it from the data set"
 _INTERNALS = (
-    "public: a framework's public calls alone; private: singa's convolutions in groups by a corrected private field"
+    "public: only public calls of the framework; private: singa's convolutions in groups by a corrected private field"
 )
 _VARIANT = (
-    "equal: one definition for all; native: each framework's own, with its own defaults but for the learning rate, which"
-    " is not the same function"
+    "equal: one definition for all; native: each framework's own, with its own defaults except the learning rate, which"
+    " is not the same training"
 )
-_GPU_THREADS = "shared: common threads launch GPU kernels; private: each GPU's own"
-_GROWTH = "factor from each batch of an epoch to the next; 1: all alike"
+_GPU_THREADS = "shared: threads that launch GPU kernels are common to all GPUs; private: separate for each GPU"
+_GROWTH = "growth factor from each batch of an epoch to the next; 1: constant"
 _NODES = "nodes of a Slurm job that train together, each on the devices named"
-_CROP = "random: a part of the image; none: the whole image, stretched"
+_CROP = "random: a random crop; none: the whole image, stretched"
 # In the order of the frames' columns.
 SETTINGS: dict[str, Setting] = {
     "device": Setting(
@@ -136,7 +137,7 @@ SETTINGS: dict[str, Setting] = {
     "optimizer_variant": Setting(_VARIANT, choices=OPTIMIZER_VARIANTS, verdict=CODE_PATH),
     "gpu_threads": Setting(_GPU_THREADS, choices=GPU_THREADS, verdict=CODE_PATH),
     "batch_growth": Setting(_GROWTH, least=1),
-    "batch_size_limit": Setting("largest batch where they grow", least=1),
+    "batch_size_limit": Setting("upper bound with batch_growth", least=1),
 }
 
 Words: TypeAlias = str | Sequence[str]
@@ -203,3 +204,12 @@ def of_role(*roles: str) -> tuple[str, ...]:
 def of_verdict(*parts: str) -> tuple[str, ...]:
     """Settings that these parts of a verdict on parity depend on, part by part."""
     return tuple(name for part in parts for name, setting in SETTINGS.items() if setting.verdict == part)
+
+
+def beyond_cores(configs: Iterable[TrainConfig]) -> Iterator[str]:
+    """A sentence on each number of threads and loader workers that is larger than that of the cores a run may use."""
+    cores, configs = available_cores(), list(configs)
+    for name in (name for name, setting in SETTINGS.items() if setting.all_cores):
+        for count in sorted({getattr(config, name) for config in configs}):
+            if count > cores:
+                yield f"{name} is {count}, and a run may use {cores} cores: they wait for each other, which takes time"

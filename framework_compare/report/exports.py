@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from framework_compare import registry
 from framework_compare.errors import StudyError, UnknownNameError, UsageError
+from framework_compare.paths import fault
 from framework_compare.report import pytest_benchmark, renderers
 from framework_compare.results import frames, profiles
 from framework_compare.store import schema
@@ -45,6 +46,8 @@ def export(study: str | os.PathLike[str], out: str | os.PathLike[str], kind: str
     folder, target = Path(study).absolute(), Path(out).absolute()
     if not (folder / FILE).is_file():
         raise StudyError(f"{folder} holds no study: there is no {FILE} in it")
+    if why := fault(target):
+        raise UsageError(f"{target} cannot hold an export, as {why}; name another folder")
     Store.open(folder, checked=True).close()
     damage: dict[str, tuple[int, str]] = {}
     wanted = {BENCHMARK: _benchmarks} if kind == BENCHMARK else PARTS

@@ -58,7 +58,7 @@ def geometric_mean(values: Sequence[float], prior: Prior | None = None, looked: 
     logs = np.log(np.asarray(values, dtype=float))
     count = len(logs)
     if not count:
-        raise ValueError("no value; a geometric mean needs one at least")
+        raise ValueError("no value; a geometric mean needs at least one")
     if count < MIN_RUNS:
         return Interval(float(values[0]), runs=count)
     variance, freedom = float(logs.var(ddof=1)), count - 1.0

@@ -102,8 +102,8 @@ def sentences(cells: Sequence[Record]) -> list[str]:
     if unfinished:
         texts.append(f"Not finished: {', '.join(unfinished)}.")
     if not ok and not texts:
-        return ["No cell worked, so none has an interval."]
-    lacking = f"; {len(cells) - len(ok)} of {len(cells)} cells did not work" if len(ok) < len(cells) else ""
+        return ["No cell finished, so none has an interval."]
+    lacking = f"; {len(cells) - len(ok)} of {len(cells)} cells failed" if len(ok) < len(cells) else ""
     return texts or [f"Every ratio to the fastest is within {target}, under the budget of {minutes}{lacking}."]
 
 

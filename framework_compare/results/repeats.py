@@ -114,4 +114,4 @@ def _sentence(run: Row) -> str:
         if lost_s(run)
         else ""
     )
-    return f"run {run['repeat']} does not count{why}; another run stands for it"
+    return f"run {run['repeat']} does not count{why}; another run replaces it"

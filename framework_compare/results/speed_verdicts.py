@@ -18,8 +18,8 @@ from framework_compare.results.parity import FAILED, PROVED
 from framework_compare.results.ratios import epoch_seconds
 
 GEOMETRIC_MEAN = "geometric mean"
-THROUGHOUT = "others took CPU time in every epoch of "
-UNKNOWN = "nobody knows what others took of the CPU beside "
+THROUGHOUT = "other programs took CPU time in every epoch of "
+UNKNOWN = "the CPU time of other programs is unknown for "
 # What competitors may differ in.
 SUBJECTS = ("framework", *settings.of_role(settings.IDENTITY))
 

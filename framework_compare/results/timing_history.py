@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from framework_compare.errors import StudyError
+from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell
 from framework_compare.samplers.host import available_cores
 from framework_compare.store.study_file import Store
@@ -94,10 +95,14 @@ def seconds_per_sample(cell: Cell, known: Sequence[Known], macs: Macs) -> tuple[
         if seconds:
             middle = math.exp(sum(map(math.log, seconds)) / len(seconds))
             return Range(min(seconds) / apart, middle, max(seconds) * apart), basis
-    threads = min(cell.config.threads, available_cores())
-    speeds = [speed * threads for speed in ASSUMED_CPU] if cell.device == "cpu" else ASSUMED_GPU
-    computing = Range(*(macs(cell) / speed for speed in reversed(speeds)))
+    computing = Range(*(macs(cell) / speed for speed in reversed(assumed_speed(cell.config))))
     return computing.plus(Range(*ASSUMED_SAMPLE_S)), ASSUMPTION
+
+
+def assumed_speed(config: TrainConfig) -> tuple[float, ...]:
+    """Multiply-accumulates per second of a cell where nothing was measured: least, middle, most."""
+    threads = min(config.threads, available_cores())
+    return tuple(speed * threads for speed in ASSUMED_CPU) if config.device == "cpu" else ASSUMED_GPU
 
 
 def startup_s(cell: Cell, known: Sequence[Known]) -> Range:

@@ -90,7 +90,7 @@ def find_packages(root: Path = POWERCAP) -> Tuple[List[RaplPackage], Optional[st
             try:
                 package = RaplPackage(folder)
             except PermissionError:
-                return [], f"{folder}/energy_uj may be read by root only"
+                return [], f"{folder}/energy_uj is readable by root only"
             except (OSError, ValueError) as error:
                 return [], f"{folder} cannot be read: {error}"
             if package.device.startswith("host-package"):

@@ -57,7 +57,7 @@ class Recorder:
         self, pid: int, *others: int, device: str = "cpu", hz: float = 10.0, gpu: Optional[GpuReadings] = None
     ) -> None:
         if not 0 <= hz <= MAX_HZ:
-            raise UsageError(f"sampling rate {hz!r} Hz: allowed is 0 (off) to {MAX_HZ:g}")
+            raise UsageError(f"sampling rate {hz!r} Hz: allowed: 0 (off) to {MAX_HZ:g}")
         self._pid, self._hz, self._gpu_indices, self._gpu = pid, hz, gpu_indices(device), gpu
         self._tree = ProcessTreeSampler(pid, *others)
         self._log = SampleLog()

@@ -50,8 +50,8 @@ def connect(path: Path) -> sqlite3.Connection:
     beside = [Path(f"{path}{ending}") for ending in _BESIDE]
     if any(file.is_file() and file.stat().st_size for file in beside):
         raise StudyError(
-            f"{path} was left by a killed writer, and cannot be read where nothing can be written; "
-            "copy the folder to a place that can be written"
+            f"{path} was left by a killed writer, and cannot be read in a read-only place; "
+            "copy the folder to a writable place"
         )
     return schema.connect(path, "ro&immutable=1")
 

@@ -93,7 +93,7 @@ def document(text: Any, kind: type, what: str) -> Any:
     try:
         parsed = parse(text)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidRow(f"its {what} is no JSON: {error}") from None
+        raise InvalidRow(f"its {what} is not JSON: {error}") from None
     if not isinstance(parsed, kind):
         raise InvalidRow(f"its {what} is {_shown(parsed)}")
     return parsed
@@ -127,7 +127,7 @@ def rows(record: Any, columns: Columns) -> tuple[list[int], str]:
     if record in _SPANS:
         for n, (start, end) in enumerate(zip(columns["start_ns"], columns["end_ns"])):
             if n not in faults and not _SPANS[record](end, start):
-                faults[n] = "it ends before it begins"
+                faults[n] = "its end is before its start"
     for n, kind in enumerate(columns["kind"] if record is ProfileRow else ()):
         if kind not in PROFILE_KINDS:
             faults.setdefault(n, f"its kind is {_shown(kind)}")

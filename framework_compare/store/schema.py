@@ -184,7 +184,8 @@ def study_errors(path: Path, remedy: str = "") -> Iterator[None]:
             raise damaged(path, error, remedy) from error
         full = "disk is full" in str(error)
         advice = _FULL if full else _REMEDIES.get(getattr(error, "errno", None) or 0, "")
-        raise StudyError(f"{path} cannot be used: {error}" + (f"; {advice}" if advice else "")) from error
+        why = getattr(error, "strerror", None) or error
+        raise StudyError(f"{path} cannot be used: {why}" + (f"; {advice}" if advice else "")) from error
 
 
 def _is_damage(error: Exception) -> bool:

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from framework_compare import registry
 from framework_compare.datasets.arrays import file_checksum
@@ -135,10 +136,15 @@ def _read_checksums(path: Path) -> dict[str, str]:
 
 def task_of(store: Store, cell: Cell) -> Task | None:
     """The task of a cell's data set, None of folders of images; StudyError if the study does not say it."""
+    return task_in(store.settings(), store.path, cell)
+
+
+def task_in(settings: Mapping[str, Any], path: Path, cell: Cell) -> Task | None:
+    """The same by the settings that are in a file."""
     if not registry.of_arrays(cell.model):
         return None
-    dataset = (store.settings().get("datasets") or {}).get(cell.dataset) or {}
+    dataset = (settings.get("datasets") or {}).get(cell.dataset) or {}
     try:
         return Task.from_dict(dataset["task"])
     except (KeyError, TypeError, UsageError) as error:
-        raise schema.damaged(store.path, f"the task of data set {cell.dataset}: {error!r}") from None
+        raise schema.damaged(path, f"the task of data set {cell.dataset}: {error!r}") from None

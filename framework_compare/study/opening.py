@@ -11,9 +11,9 @@ from typing import Any
 from framework_compare import __version__
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.graph.imported_model import ImportedModel
-from framework_compare.paths import cache_dir
+from framework_compare.paths import cache_dir, fault
 from framework_compare.plan.planning import Plan
-from framework_compare.plan.settings import SETTINGS
+from framework_compare.plan.settings import beyond_cores
 from framework_compare.records import oversize
 from framework_compare.samplers import host
 from framework_compare.store.folder import FILE
@@ -117,12 +117,10 @@ def check_folder(name: str, folder: object) -> Path:
     return Path(folder)
 
 
-def check_writable(folder: Path) -> Path:
-    """The folder as it is; StudyError where no study could be written there, before images are read for it."""
-    there = next(one for one in (folder.absolute(), *folder.absolute().parents) if one.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        why = "cannot be written" if there.is_dir() else "is no folder"
-        raise StudyError(f"{folder} cannot hold a study, as {there} {why}; name another folder")
+def check_writable(folder: Path, what: str = "a study") -> Path:
+    """The folder as it is; StudyError where nothing could be written there, before images are read for it."""
+    if why := fault(folder):
+        raise StudyError(f"{folder} cannot hold {what}, as {why}; name another folder")
     return folder
 
 
@@ -139,13 +137,8 @@ def tell_of_datasets(plan: Plan, watcher: Watcher) -> None:
 
 def tell_of_cores(plan: Plan, watcher: Watcher) -> None:
     """Report threads and loader workers that outnumber the cores of this machine."""
-    cores = host.available_cores()
-    for name in (name for name, setting in SETTINGS.items() if setting.all_cores):
-        for count in sorted({getattr(cell.config, name) for cell in plan.cells}):
-            if count > cores:
-                watcher.say(
-                    f"{name} is {count}, and a run may use {cores} cores: they wait for each other, which takes time"
-                )
+    for sentence in beyond_cores([cell.config for cell in plan.cells]):
+        watcher.say(sentence)
 
 
 def tell_of_imports(models: Sequence[ImportedModel], plan: Plan, watcher: Watcher) -> None:

@@ -11,10 +11,12 @@ from framework_compare.environments import managed, support
 from framework_compare.environments.managed import Environment
 from framework_compare.errors import StudyError
 from framework_compare.launch import staging
-from framework_compare.parity import in_study
+from framework_compare.parity import in_study, verify
+from framework_compare.parity.asked import CheckForecast
 from framework_compare.records import Cell, Run
 from framework_compare.registry import framework as find_framework
-from framework_compare.results.parity import Parity
+from framework_compare.results import verdicts
+from framework_compare.results.parity import UNVERIFIED, Parity
 from framework_compare.samplers import host
 from framework_compare.store.study_file import Store
 from framework_compare.study.data_files import task_of
@@ -39,7 +41,7 @@ def attach(folder: Path, options: RunOptions, fresh: bool, say: Say) -> Backfill
     """
     with Store.open(folder, readonly=False) as store:
         check_same_machine(store, host.describe())
-        trained_cells = [cell for cell, statuses in store.outcomes().items() if "ok" in statuses]
+        trained_cells = _trained(store)
         checks: list[Parity] = []
         reasons: dict[str, None] = {}
         for device in dict.fromkeys(cell.device for cell in trained_cells):
@@ -50,6 +52,22 @@ def attach(folder: Path, options: RunOptions, fresh: bool, say: Say) -> Backfill
             tasks = functools.partial(task_of, store)
             checks += in_study.attach(store.folder, same, ready, fresh, say, task_of=tasks)
     return Backfill(checks, tuple(reasons))
+
+
+def forecast(store: Store, fresh: bool) -> CheckForecast:
+    """Return what `attach` would take, if no cell lacks its environment; interpreters of the study are not started."""
+    known = {} if fresh else verdicts.read(store.folder)
+    asked = {}
+    for cell in _trained(store):
+        row = verdicts.row_of(cell)
+        name = verdicts.key(row)
+        if known.get(name, {}).get("parity", UNVERIFIED) == UNVERIFIED and not verdicts.unasked(row):
+            asked[name] = (cell.framework, cell.model, cell.config, task_of(store, cell))
+    return verify.forecast(list(asked.values()), fresh=fresh)
+
+
+def _trained(store: Store) -> list[Cell]:
+    return [cell for cell, statuses in store.outcomes().items() if "ok" in statuses]
 
 
 def _ready(

@@ -114,9 +114,11 @@ def fault_of(declared: Any) -> str:
     for field in BY_DEVICE:
         by_kind = getattr(declared, field)
         if not isinstance(by_kind, Mapping):
-            return f"has {field} of type {type(by_kind).__name__}, wanted a mapping from 'cpu' or 'cuda' to a frozenset"
+            return (
+                f"has {field} of type {type(by_kind).__name__}, expected a mapping from 'cpu' or 'cuda' to a frozenset"
+            )
         sets.update({f"{field}[{kind!r}]": names for kind, names in by_kind.items()})
     for field, names in sets.items():
         if not isinstance(names, frozenset) or not all(isinstance(name, str) for name in names):
-            return f"has {field} = {names!r}, wanted a frozenset of names"
+            return f"has {field} = {names!r}, expected a frozenset of names"
     return ""

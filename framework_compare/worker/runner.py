@@ -130,7 +130,7 @@ class Runner:
                 self._epochs(source)
             self.turns.finish()
             if self.job.profile and self.ranks > 1:
-                self.events.send("warning", message="no profile: it is of cells that one process trains")
+                self.events.send("warning", message="no profile: only cells that train in one process have one")
             elif self.job.profile:
                 self._profile(source.held[0])
 

@@ -63,7 +63,7 @@ class SearchRunner(runner.Runner):
         with self.phase("epochs"):
             self._search(folds)
         if self.job.profile:
-            self.events.send("warning", message="no profile: it is of a cell that trains one network")
+            self.events.send("warning", message="no profile: only cells that train one model have one")
 
     def _search(self, folds: List[Fold]) -> None:
         start = self._mark = self._told = time.monotonic_ns()

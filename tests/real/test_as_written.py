@@ -79,7 +79,7 @@ def test_it_is_a_row_that_learns_the_same(study: Comparison, float64: Tuple[np.n
     assert (
         "PyTorch (as written)" in text and "user_net.py:build; its last layer 'head' for 5 classes is replaced" in text
     )
-    assert "18 parameters are left out" in text
+    assert "18 parameters are removed" in text
     shown = start("show", study.folder).stdout  # by another process, which has the file no more
     assert "is replaced by one for" in " ".join(shown.split())
 

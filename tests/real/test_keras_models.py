@@ -28,7 +28,7 @@ REFUSED = {
     "no_model": "gives a int",
     "unsafe.keras": "has Lambda, which is code of its own; it is not run",
     "foreign.keras": "has Own, which is code of its own; it is not run",
-    "empty.keras": "is no .keras file",
+    "empty.keras": "is not a .keras file",
 }
 GOOD = ("residual", "sequential", "sequential.keras")
 
@@ -76,8 +76,8 @@ def test_a_functional_model_is_the_same_function(folder: Path, answers: Answers)
     norm = next(node for node in model().nodes if node.op == "BatchNorm2d")
     assert (norm.attrs["momentum"], norm.attrs["eps"]) == (0.1, 0.001)
     assert [note.split(",")[0] for note in model.notes] == [
-        "its last softmax is left out: losses take logits",
-        "51 parameters are left out",
+        "its last softmax is removed: losses take logits",
+        "51 parameters are removed",
     ]
     assert model(3).num_classes == 3
 
@@ -85,7 +85,7 @@ def test_a_functional_model_is_the_same_function(folder: Path, answers: Answers)
 def test_a_file_and_its_function_are_the_same_graph(folder: Path, answers: Answers) -> None:
     made, saved = (imported(folder, name, answers) for name in ("sequential", "sequential.keras"))
     assert [node.op for node in made().nodes] == [node.op for node in saved().nodes]
-    assert made.notes == saved.notes and "regularizers are left out" in made.notes[1]
+    assert made.notes == saved.notes and "regularizers are ignored" in made.notes[1]
 
 
 def test_a_model_in_hand_is_saved_and_read_as_a_file(folder: Path) -> None:

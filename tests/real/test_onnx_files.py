@@ -20,8 +20,8 @@ from framework_compare.importing.tracing import Tracer
 
 WRITER = Path(__file__).parents[1] / "plugins" / "onnx_files.py"
 REFUSED = {
-    "truncated": "is no ONNX file, or a part of one",
-    "nothing": "is no ONNX file",
+    "truncated": "is not an ONNX file, or truncated",
+    "nothing": "is not an ONNX file",
     "folded_old": r"folded BatchNorm into Conv.*torch\.onnx\.export\(.*do_constant_folding=False\)",
     "folded_tf": "folded BatchNorm into Conv",
     "folded_new": "folded BatchNorm into Conv",
@@ -110,7 +110,7 @@ def test_a_residual_network_keeps_names_momentum_and_dropout(files: Path, answer
 def test_gates_old_opsets_and_unequal_padding(files: Path, answers: Answers) -> None:
     model = imported(files, "gates", answers)
     assert {"SiLU": 1, "HardSigmoid": 1, "Concat": 1, "Pad": 2, "Linear": 1}.items() <= ops(model).items()
-    assert model.notes == ("its last layer, Softmax, is left out: losses take logits",)
+    assert model.notes == ("its last layer, Softmax, is removed: losses take logits",)
     assert model(3).num_classes == 3 and model().nodes[-1].attrs["out_features"] == 5
 
 

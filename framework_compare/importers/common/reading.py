@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import abc
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from framework_compare.graph import window
@@ -46,7 +47,7 @@ def left_out(sizes: Mapping[str, int], separator: str) -> List[str]:
     if not sizes:
         return []
     owners = ", ".join(sorted({name.partition(separator)[0] for name in sizes}))
-    return [f"{sum(sizes.values()):,} parameters are left out, as its first output does not need them: {owners}"]
+    return [f"{sum(sizes.values()):,} parameters are removed, because its first output does not need them: {owners}"]
 
 
 def filled(view: Sequence[Any], width: int, filler: Any = ()) -> Tuple[Any, ...]:
@@ -54,14 +55,14 @@ def filled(view: Sequence[Any], width: int, filler: Any = ()) -> Tuple[Any, ...]
     return (*[filler] * (width - len(view)), *view)
 
 
-class ProgramReading:
+class ProgramReading(abc.ABC):
     """Ops on values of a GraphReader, whose axes stand as the program's do."""
 
     reader: GraphReader
 
+    @abc.abstractmethod
     def node(self, at: Any, op: str, sources: Sequence[str], attrs: Mapping[str, Any], **arrays: Any) -> str:
         """A node of the graph, and its arrays as the program has them."""
-        raise NotImplementedError
 
     def beside(self, at: Any, like: Value, array: Any, axis: int) -> str:
         """The node of an array of the program that joins values along an axis."""

@@ -19,7 +19,7 @@ def made_by(path: str, name: str) -> Any:
     sys.path.insert(0, os.path.dirname(path))  # files beside it may be imported by it
     spec = importlib.util.spec_from_file_location(os.path.splitext(os.path.basename(path))[0], path)
     if spec is None or spec.loader is None:
-        raise UsageError(f"{path} is no Python file")
+        raise UsageError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # as an import would; dataclasses and pickles look there
     try:

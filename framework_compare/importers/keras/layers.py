@@ -76,7 +76,7 @@ def activated(reading: Any, layer: Any, value: Value) -> Value:
 
 def left_out(reading: Any, value: Value) -> Value:
     """A value without the softmax that a model ends in."""
-    reading.notes.append("its last softmax is left out: losses take logits")
+    reading.notes.append("its last softmax is removed: losses take logits")
     return value
 
 

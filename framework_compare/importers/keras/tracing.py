@@ -65,7 +65,7 @@ def _saved(keras: Any, path: str) -> Any:
         with zipfile.ZipFile(path) as archive:
             config = json.loads(archive.read("config.json"))
     except (zipfile.BadZipFile, KeyError, ValueError) as error:
-        raise UsageError(f"{path} is no .keras file: {one_line(error)}") from None
+        raise UsageError(f"{path} is not a .keras file: {one_line(error)}") from None
     foreign = sorted(
         {name for module, name in _classes(config) if module.partition(".")[0] not in ("keras", "builtins")}
     )
@@ -121,7 +121,7 @@ def _notes(model: Any, reading: Reading) -> List[str]:
     left = [one for one in model.trainable_weights if one.path not in used]
     notes = left_out({one.path: int(np.prod(one.shape)) for one in left}, "/")
     if model.losses:
-        notes.append("its regularizers are left out: all frameworks train the same loss")
+        notes.append("its regularizers are ignored: all frameworks train the same loss")
     return notes
 
 

@@ -53,19 +53,19 @@ def load(path: str) -> Any:
     from google.protobuf.message import DecodeError
 
     if os.path.getsize(path) >= MOST_BYTES:
-        raise UsageError(f"{path} has {os.path.getsize(path) / 1e9:.1f} GB; at most 2.1 GB are read")
+        raise UsageError(f"{path} has {os.path.getsize(path) / 1e9:.1f} GB; the limit is 2.1 GB")
     try:
         model = onnx.load(path, format="protobuf", load_external_data=False)
     except DecodeError:
-        raise UsageError(f"{path} is no ONNX file, or a part of one") from None
+        raise UsageError(f"{path} is not an ONNX file, or truncated") from None
     if not (model.graph.node and model.graph.output and model.opset_import):
-        raise UsageError(f"{path} is no ONNX file: it has no nodes or no output")
+        raise UsageError(f"{path} is not an ONNX file: it has no nodes or no output")
     _load_beside(onnx, model, path)
     try:
         onnx.checker.check_model(model)
         return onnx.inliner.inline_local_functions(model) if model.functions else model
     except (onnx.checker.ValidationError, ValueError) as error:
-        raise UsageError(f"{path} is no valid ONNX file: {one_line(error)}") from None
+        raise UsageError(f"{path} is not a valid ONNX file: {one_line(error)}") from None
 
 
 def _load_beside(onnx: Any, model: Any, path: str) -> None:
@@ -76,7 +76,7 @@ def _load_beside(onnx: Any, model: Any, path: str) -> None:
     beside = [one for one in model.graph.initializer if external_data_helper.uses_external_data(one)]
     total = sum(_bytes_of(onnx, one) for one in beside)
     if total >= MOST_BYTES:
-        raise UsageError(f"{path} has {total / 1e9:.1f} GB of weights beside it; at most 2.1 GB are read")
+        raise UsageError(f"{path} has {total / 1e9:.1f} GB of weights beside it; the limit is 2.1 GB")
     for tensor in beside:
         place = external_data_helper.ExternalDataInfo(tensor).location
         inside = os.path.realpath(os.path.join(folder, place)).startswith(os.path.realpath(folder) + os.sep)
@@ -202,7 +202,7 @@ def _logits(name: str, made: Mapping[str, Any]) -> Tuple[str, Tuple[str, ...]]:
     if node is None:
         raise UsageError(f"its first output {name!r} does not depend on its images")
     if node.op_type in SOFTMAX:
-        return node.input[0], (f"its last layer, {node.op_type}, is left out: losses take logits",)
+        return node.input[0], (f"its last layer, {node.op_type}, is removed: losses take logits",)
     return name, ()
 
 

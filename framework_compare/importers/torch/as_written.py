@@ -41,7 +41,7 @@ class WrittenTrainer(TorchTrainer):
             _replace_head(torch, module, reading.origin[f"{head.arrays}.weight"], graph.num_classes)
             reading = read(torch, copy.deepcopy(module), graph.image_size)
         if reading.graph.to_dict() != {**graph.to_dict(), "name": reading.graph.name}:
-            raise Unsupported(f"{text} is no longer the model that was imported; compare it anew")
+            raise Unsupported(f"{text} is no longer the model that was imported; compare it again")
         self._reading = reading
         # an array of the graph is a part of one of the module's: which of its numbers, in the graph's order
         arrays = _arrays(module)

@@ -20,7 +20,8 @@ from framework_compare.datasets.resolve import resolve
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.graph import Graph, Optimizer, initial_weights, weight_views, weights_size
 from framework_compare.launch.scratch import scratch
-from framework_compare.parity import cache
+from framework_compare.parity import asked, cache
+from framework_compare.parity.asked import CheckForecast
 from framework_compare.parity.network.oracle import Oracle
 from framework_compare.parity.network.reference import moved
 from framework_compare.parity.network.surgery import without_dropout
@@ -94,6 +95,30 @@ def train_curves(
 
     settings are fields of TrainConfig; execution may be a list. DataError for images that cannot be read.
     """
+    names, chosen, configs = _checked(frameworks, models, steps, settings, say)
+    index = resolve(dataset, seed=configs[0].seed)
+    configs = [dataclasses.replace(config, num_classes=len(index.pictures.classes)) for config in configs]
+    with scratch() as place:
+        ready = {name: where.environment(name, say, configs[0].device) for name in names}
+        given = training_batches.of_images(place, index.name, index.pictures, steps, configs[0])
+        run = CurveRun(place, given, configs[0], say)
+        return [run.curves(model, planning.build_graph(model, configs[0]), configs, ready) for model in chosen]
+
+
+def dry_run(
+    frameworks: Names, models: Names, *, steps: int = 20, say: Say = lambda message: None, **settings: Any
+) -> CheckForecast:
+    """Return what `train_curves` would take where no curve is cached, the most that it can take; nothing is started."""
+    names, chosen, configs = _checked(frameworks, models, steps, settings, say)
+    graphs = {model: planning.build_graph(model, configs[0]) for model in chosen}
+    every = [asked.Check(name, graphs[model], config) for model in chosen for config in configs for name in names]
+    return asked.of_curves(every, steps)
+
+
+def _checked(
+    frameworks: Names, models: Names, steps: int, settings: Mapping[str, Any], say: Say
+) -> Tuple[List[str], List[str], List[TrainConfig]]:
+    """Frameworks, models and configs of loss curves; UsageError for what these cannot be asked."""
     if steps < 1:
         raise UsageError(f"steps is {steps}; allowed: a whole number of at least 1")
     names = planning.find_all("framework", registry.FRAMEWORKS, frameworks)
@@ -103,14 +128,8 @@ def train_curves(
         raise UsageError("loss curves are compared in fp32: their yardstick is float32 rounding")
     if len({dataclasses.replace(config, execution="default") for config in configs}) > 1:
         raise UsageError("loss curves are compared on the same batches: of all settings only execution may be a list")
-    index = resolve(dataset, seed=configs[0].seed)
-    configs = [dataclasses.replace(config, num_classes=len(index.pictures.classes)) for config in configs]
-    planning.check_graphs(chosen, configs)
-    with scratch() as place:
-        ready = {name: where.environment(name, say, configs[0].device) for name in names}
-        given = training_batches.of_images(place, index.name, index.pictures, steps, configs[0])
-        run = CurveRun(place, given, configs[0], say)
-        return [run.curves(model, planning.build_graph(model, configs[0]), configs, ready) for model in chosen]
+    asked.check(chosen, configs, say)
+    return names, chosen, configs
 
 
 def train_workload_curves(
@@ -169,8 +188,8 @@ class CurveRun:
     def setting(self) -> Dict[str, Any]:
         names = ("image_size", "batch_size", "learning_rate", "momentum", "weight_decay", "seed", "num_classes")
         others = {} if self.config.optimizer == "sgd" else {"optimizer": self.config.optimizer}
-        asked = {name: getattr(self.config, name) for name in names}
-        return {"dataset": self.given.dataset, "steps": self.steps, **asked, **others}
+        chosen = {name: getattr(self.config, name) for name in names}
+        return {"dataset": self.given.dataset, "steps": self.steps, **chosen, **others}
 
     def exact_and_yardstick(self, graph: Graph, flat: Array) -> Tuple[List[float], List[float]]:
         exact = self._oracle(graph, flat, "float64", 0)

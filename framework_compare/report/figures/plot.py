@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from framework_compare import registry
 from framework_compare.errors import UnknownNameError, UsageError
+from framework_compare.paths import fault
 from framework_compare.report.figures import files
 from framework_compare.report.figures.catalogue import FIGURES, find
 from framework_compare.report.figures.files import Drawn
@@ -73,6 +74,8 @@ class Plot:
         suffix, target = file.suffix.lower(), points(width)
         if suffix not in SUFFIXES:
             raise UnknownNameError("kind of file", file.suffix or file.name, SUFFIXES)
+        if why := fault(file.parent):
+            raise UsageError(f"{file} cannot be written, as {why}; name another file")
         drawn = self.fitted(target)
         scale = target / drawn.width
         if PAPER_FONT * scale < LEAST_FONT:

@@ -1,0 +1,25 @@
+"""The memory that a large study takes to open and tabulate, in a process of its own, stays within what is promised."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+from framework_compare.store.study_file import Store
+
+COSTS = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "store_cost.py"))
+PROMISED_MIB = 300e6 / 2**20  # docs/promises.md
+
+
+@pytest.mark.parametrize("models", [1, 5])
+@pytest.mark.parametrize("cells", [2_000, pytest.param(10_000, marks=pytest.mark.nightly)])
+def test_a_study_of_thousands_of_cells_is_tabulated_in_the_memory_promised(cells, models, tmp_path, monkeypatch):
+    """The memory of pairs grew with the square of the cells of one model; 2,000 took 364 MB."""
+    monkeypatch.setitem(COSTS["fill"].__globals__, "MODELS", COSTS["MODELS"][:models])
+    COSTS["fill"](tmp_path / "study", cells, samples=2, epochs=2)
+    with Store.open(tmp_path / "study") as store:
+        assert len(store.cells()) == cells
+    read = COSTS["measure_reading"](tmp_path / "study", "terminal", 1)
+    assert read["cells"] == cells and read["peak_mib"] < PROMISED_MIB

@@ -90,7 +90,7 @@ def test_a_study_without_figures_or_with_runs_to_come_is_not_published(tmp_path,
     folder = study(tmp_path / "s")
     with Store.open(folder, readonly=False) as store:
         store.record(1, Run("interrupted"))
-    with pytest.raises(StudyError, match="resume"):
+    with pytest.raises(StudyError, match="2 runs of the study have not ended"):
         publish.prepare(folder, conditions.ALLOWED)
     with Store.open(folder, readonly=False) as store:
         for run_id in range(1, 7):
@@ -233,3 +233,12 @@ def test_validate_and_site_say_what_they_need(tmp_path):
 def test_the_commands_start_as_a_user_calls_them(tmp_path):
     done = start("publish", "--help")
     assert "--allow" in done.stdout and sys.version_info >= (3, 10)
+
+
+def test_a_study_that_was_stopped_while_it_repeated_a_run_is_not_published(tmp_path, clean):
+    folder = study(tmp_path / "s")
+    with Store.open(folder, readonly=False) as store:
+        store._connection.execute("INSERT INTO run (cell_id, repeat, retry_of, status) VALUES (1, 4, 1, 'interrupted')")
+    assert (Comparison.load(folder).frame["status"] == "ok").all()
+    with pytest.raises(StudyError, match="1 runs of the study have not ended"):
+        publish.prepare(folder, conditions.ALLOWED)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from framework_compare.errors import StudyError
 from framework_compare.results.parity import PROVED
 from framework_compare.results.repeats import disturbed_throughout
+from framework_compare.store.study_file import TO_RUN
 
 BLOCKS = 3  # of runs that a submission has at least
 UNVERIFIED, FEW_BLOCKS, DISTURBED, MODIFIED = "unverified", "few-blocks", "disturbed", "modified"
@@ -24,16 +25,17 @@ def worked(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [cell for cell in document["cells"] if cell["status"] == "ok"]
 
 
-def of_figures(document: Mapping[str, Any]) -> dict[str, str]:
-    """By condition one sentence on the figures of a study; StudyError for a study that cannot be published at all."""
+def of_figures(document: Mapping[str, Any], statuses: Iterable[str] = ()) -> dict[str, str]:
+    """By condition one sentence on the figures of a study; StudyError for a study that cannot be published at all.
+
+    statuses: of all its runs, as a study that was stopped when its figures pleased is none to publish.
+    """
     cells = worked(document)
     if not cells:
         raise StudyError("no cell of the study worked, so there is nothing to publish; `show` says what went wrong")
-    unfinished = [cell for cell in document["cells"] if cell["status"] in ("planned", "running", "interrupted")]
-    if unfinished:
-        raise StudyError(
-            f"{len(unfinished)} cells of the study have not ended; `framework-compare resume` runs them first"
-        )
+    left = sum(status in TO_RUN for status in [*statuses, *(cell["status"] for cell in document["cells"])])
+    if left:
+        raise StudyError(f"{left} runs of the study have not ended; `framework-compare resume` runs them first")
     found = {}
     unproved = [cell for cell in cells if cell["parity"] not in PROVED]
     if unproved:

@@ -82,7 +82,7 @@ def prepare(folder: Path, allow: Iterable[str] = ()) -> Submission:
     name = _identity(comparison, files[documents.RECORDS])
     document = figures(cleaned, parity, name)
     found = {
-        **conditions.of_figures(document),
+        **conditions.of_figures(document, records.statuses(cleaned)),
         **conditions.of_code(measured := _measured_by(raw), published := _published_by(raw)),
     }
     for word, sentence in found.items():

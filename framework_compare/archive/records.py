@@ -53,6 +53,11 @@ def _table(store: Store, name: str) -> dict[str, list[Any]]:
     return {column: values for column, values in kept.items() if any(value is not None for value in values)}
 
 
+def statuses(document: Mapping[str, Any]) -> list[str]:
+    """Return the status of every run."""
+    return list(document["tables"].get("run", {}).get("status", ()))
+
+
 def restore(document: Mapping[str, Any], parity: Mapping[str, Any], folder: Path) -> Path:
     """Write a study of these records into a new folder; Refused where they are no records of a study."""
     if document.get("schema_version") != VERSION:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from framework_compare import __version__
 from framework_compare.archive import conditions, documents, plausibility, publish
 from framework_compare.archive.documents import LOCKS, MANIFEST, PARITY, RECORDS, REQUEST, STUDY, Refused, shown
+from framework_compare.archive.records import statuses as statuses_of
 from framework_compare.errors import FrameworkCompareError, UsageError
 from framework_compare.results.parity import FAILED, PASSED, PROVED
 
@@ -121,7 +122,10 @@ def check(folder: Path) -> Checked:
         raise Refused(f"the id {manifest['id']} does not end in the checksum of {RECORDS}")
     try:
         made = publish.figures(records, parity, manifest["id"])
-        found = {**conditions.of_figures(made), **conditions.of_code(manifest["measured_by"], manifest["published_by"])}
+        found = {
+            **conditions.of_figures(made, statuses_of(records)),
+            **conditions.of_code(manifest["measured_by"], manifest["published_by"]),
+        }
     except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         if isinstance(error, FrameworkCompareError):
             raise

@@ -33,9 +33,9 @@ def of_figures(document: Mapping[str, Any], statuses: Iterable[str] = ()) -> dic
     cells = worked(document)
     if not cells:
         raise StudyError("no cell of the study worked, so there is nothing to publish; `show` says what went wrong")
-    left = sum(status in TO_RUN for status in [*statuses, *(cell["status"] for cell in document["cells"])])
+    left = sum(status in TO_RUN for status in list(statuses) or [cell["status"] for cell in document["cells"]])
     if left:
-        raise StudyError(f"{left} runs of the study have not ended; `framework-compare resume` runs them first")
+        raise StudyError(f"the study has not ended (runs to come: {left}); `framework-compare resume` runs them first")
     found = {}
     unproved = [cell for cell in cells if cell["parity"] not in PROVED]
     if unproved:

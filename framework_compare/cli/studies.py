@@ -16,7 +16,10 @@ from framework_compare.plan.values import pairs, split
 from framework_compare.study.blocks import REPEATS
 from framework_compare.study.progress import Watcher
 
-FORMATS = "Format of the files: csv, json, parquet (needs pyarrow) or pytest-benchmark."
+FORMATS = (
+    "csv, json, parquet (needs pyarrow), pytest-benchmark, bencher, github-action-benchmark, or runs of mlflow or wandb"
+    " (need those packages)."
+)
 
 
 @takes(

@@ -136,7 +136,8 @@ def _by_choice(cells: Sequence[Record], name: str) -> bool:
     """Return whether a setting has a value that neither its default nor the data set gives it."""
     if SETTINGS[name].role == OF_DATASET:
         return False
-    return any(getattr(cell, column(name)) != _default(cell, name) for cell in cells)
+    kinds = {(cell.model, cell.threads, getattr(cell, column(name))): cell for cell in cells}
+    return any(getattr(cell, column(name)) != _default(cell, name) for cell in kinds.values())
 
 
 def _default(cell: Record, name: str) -> Any:

@@ -136,11 +136,13 @@ class ArrayData:
         """At most `count` samples to train on, and as large a part of those to validate with; drawn evenly, in order."""
         share = min(1.0, count / len(self.train))
         kept = [_evenly(len(split), share) for split in (self.train, self.validation)]
+        same = self.baseline.outputs.strides[0] == 0  # one answer for all samples, of which a choice is no copy
+        outputs = self.baseline.outputs[: len(kept[1])] if same else self.baseline.outputs[kept[1]]
         return dataclasses.replace(
             self,
             train=self.train.chosen(kept[0]),
             validation=self.validation.chosen(kept[1]),
-            baseline=Baseline(self.baseline.name, self.baseline.outputs[kept[1]]),
+            baseline=Baseline(self.baseline.name, outputs),
         )
 
     def write(self, path: str | os.PathLike[str]) -> None:

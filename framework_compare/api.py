@@ -208,6 +208,7 @@ class Prepared:
 def prepare(request: Request, watcher: Watcher, executor: Executor | None = None) -> Prepared:
     """Check a request and read its data; UsageError before anything is written."""
     request.check_runs()
+    request = request.with_versions(watcher.say)
     rungs = None if request.rungs is None else read_rungs(request.rungs)
     options = request.run_options()
     if executor is not None:

@@ -36,6 +36,7 @@ MODES = ("train", "inference")
 INTERNALS = ("public", "private")
 OPTIMIZER_VARIANTS = ("equal", "native")
 GPU_THREADS = ("shared", "private")
+UPDATES = ("clip_norm", "schedule", "accumulation")  # a schedule is one of ramp_updates or decay_updates
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,13 +65,19 @@ class TrainConfig:
     loss: str = "cross_entropy"  # that of the task
     mode: str = "train"  # "inference": epochs of forward passes alone, with the initial weights
     patience: int = 0  # epochs without a lower validation loss after which training stops; 0: it never does
-    epsilon: float = 1e-7  # of adam, rmsprop and nadam; graph/optimizer.py says where each adds it
+    epsilon: float = 1e-7  # of adam, adamw, rmsprop and nadam; graph/optimizer.py says where each adds it
     internals: str = "public"  # "private": fields that a framework keeps to itself may be corrected
     optimizer_variant: str = "equal"  # "native": the framework's own optimizer with its own defaults, but for the rate
     batch_growth: float = 1.0  # batches/sizes.py has the rule
     batch_size_limit: int = 500  # of batches that grow
     gpu_threads: str = "shared"  # "private": of each GPU alone, to launch its kernels
     nodes: int = 1  # of a Slurm job; each has the devices that `device` names
+    beta2: float = 0.999  # of adam, adamw and nadam
+    clip_norm: float = 0.0  # of the gradients of all parameters together; 0: they are not clipped
+    ramp_updates: int = 0  # graph.Schedule has the rule of these three
+    decay_updates: int = 0
+    final_rate: float = 0.1
+    accumulation: int = 1  # batches whose mean gradient makes one update
 
     def to_dict(self) -> Dict[str, Any]:
         return dataclasses.asdict(self)
@@ -221,6 +228,7 @@ class Declared(NamedTuple):
     ] = {}  # precisions declared that no such device has run: tables and doctor say so
     several_nodes: bool = False  # whether replicas may be on several nodes
     internals: FrozenSet[str] = frozenset({"public"})  # "private" for one that corrects private fields where asked
+    updates: FrozenSet[str] = frozenset()  # of UPDATES, what may come in front of an optimizer's step
     gpu_threads: FrozenSet[str] = frozenset({"shared"})  # "private" for one that can keep threads for each GPU alone
     why: Mapping[
         str, str

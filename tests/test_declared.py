@@ -160,7 +160,22 @@ def test_a_refused_cell_is_unsupported(name, adapters, work):
 def test_every_field_that_an_adapter_fills_can_be_refused():
     filled = {field for trainer in OURS.values() for field in Declared._fields if getattr(trainer.declared, field)}
     of_replicas = {"replicas", "several_nodes", "why"}  # refused apart: tests/test_replicas.py
-    assert filled - of_replicas - {"untested"} <= set(ASKS) and set(ASKS) == set(UNDECLARED)
+    assert filled - of_replicas - {"untested"} <= set(ASKS) and set(ASKS) == {*UNDECLARED, "updates"}
+
+
+@pytest.mark.parametrize(
+    "settings, names",
+    [
+        ({"clip_norm": 1.0}, "update setting 'clip_norm'"),
+        ({"ramp_updates": 5, "accumulation": 2}, "update settings 'schedule', 'accumulation'"),
+    ],
+)
+def test_updates_that_an_adapter_does_not_know_are_refused(settings, names, adapters, job, trainer_of):
+    for name in ("singa", "tiny"):
+        events = Events()
+        with pytest.raises(Unsupported, match=f"{name} declares no {names}.*; declared: none"):
+            Runner(job(**settings), trainer_of(adapters[name]), events).run()
+        assert events == []
 
 
 def test_the_reason_names_the_device_where_that_matters(adapters, work):

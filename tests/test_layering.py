@@ -20,6 +20,7 @@ PACKAGE = "framework_compare"
 FLOORS: Tuple[Tuple[str, ...], ...] = (
     ("pytest_plugin",),
     ("cli",),
+    ("bisection",),
     ("archive", "duels", "overhead", "peaks", "reproduction"),
     ("stability_sweep",),
     ("api",),

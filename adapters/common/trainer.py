@@ -8,12 +8,13 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 import numpy as np
 
 from framework_compare.graph import OPTIMIZERS
+from framework_compare.graph.optimizer import options_of
 from framework_compare.protocol import DeviceTimes, TrainConfig
 
 HALF_TYPES = {"bf16": "bfloat16", "fp16": "float16"}  # what is computed in, by precision; the others compute in float32
 LOSS_SCALE = 8192.0  # of fp16 at the start; a power of two, low enough that the first steps do not overflow
 # What adapters declare who have the framework's own of these, too; that of SGD would be the same.
-NATIVE_OPTIMIZERS = frozenset({"native adam", "native rmsprop", "native nadam"})
+NATIVE_OPTIMIZERS = frozenset({"native adam", "native rmsprop", "native nadam", "native adamw"})
 STEPS_BEFORE_GROWTH = 2000  # finite ones in a row, before the scale doubles; torch.amp.GradScaler's rule
 
 
@@ -38,8 +39,7 @@ def optimizer_settings(config: TrainConfig) -> Dict[str, float]:
     Decays of moments are as float32 has them: some kernels take 1 - beta2 in float32, which is 1e-5 off, and the
     correction by its powers in float64, so that only with the same beta2 one makes up for the other.
     """
-    given = {"momentum": config.momentum, "weight_decay": config.weight_decay, "eps": config.epsilon}
-    options = {name: given.get(name, default) for name, default in OPTIMIZERS[config.optimizer].items()}
+    options = {**OPTIMIZERS[config.optimizer], **options_of(config)}
     return {name: float(np.float32(value)) if name.startswith("beta") else value for name, value in options.items()}
 
 

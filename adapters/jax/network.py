@@ -30,7 +30,7 @@ class Network:
         self.channels_last = layout == "NHWC"
         self.layouts = (layout, "HWIO" if self.channels_last else "OIHW", layout)
         self.shifts = shifts
-        nodes = (node for node in graph.nodes if node.op in ("Embedding", "Parameter", "RelativeBias"))
+        nodes = (node for node in graph.nodes if node.op in ("Embedding", "Unembedding", "Parameter", "RelativeBias"))
         self._tables = {p.name for node in nodes for p in GRAPH_OPS[node.op].parameters(node)}
         self._statistics = [p.name for p in graph.parameters() if p.kind == "statistic"]
         self._names = {node.arrays: [p.name for p in GRAPH_OPS[node.op].parameters(node)] for node in graph.nodes}
@@ -181,6 +181,11 @@ class Network:
         scale = self.jax.lax.rsqrt(exact.var(-1, keepdims=True) + node.attrs["eps"])
         return ((exact - exact.mean(-1, keepdims=True)) * scale * own["weight"] + own["bias"]).astype(x.dtype)
 
+    def rmsnorm(self, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
+        exact = x.astype("float32")
+        scale = self.jax.lax.rsqrt((exact * exact).mean(-1, keepdims=True) + node.attrs["eps"])
+        return (exact * scale * own["weight"]).astype(x.dtype)
+
     def avgpool(self, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
         exact, window = x.astype("float32"), Window.of(node.attrs)
         if self.shifts:
@@ -205,9 +210,11 @@ class Network:
         operands = [x.astype(self.dtype) for x in inputs[: a["operands"]]]
         bias = inputs[-1] if a.get("bias") else None
         q, k, v = jnp.split(operands[0], 3, axis=-1) if len(operands) == 1 else operands
-        q, k, v = (x.reshape(*x.shape[:-1], a["heads"], -1) for x in (q, k, v))  # (N, ..., steps, heads, features)
+        width = q.shape[-1] // a["heads"]
+        q, k, v = (x.reshape(*x.shape[:-1], -1, width) for x in (q, k, v))  # (N, ..., steps, heads, features)
         if q.ndim == 4:
-            y = self.jax.nn.dot_product_attention(q, k, v, bias, scale=a["scale"])
+            how = {"scale": a["scale"], "is_causal": a.get("causal", False)}
+            y = self.jax.nn.dot_product_attention(q, k, v, bias, **how)
         else:
             scores = a["scale"] * jnp.einsum("nrcqhf,nrckhf->nrchqk", q, k).astype("float32")
             scores = scores if bias is None else scores + bias[:, None, None]
@@ -248,6 +255,9 @@ LAYERS: Dict[str, Callable[..., Any]] = {
     "StochasticDepth": lambda net, node, own, x, *, key: net.dropped(node, x, (len(x), *[1] * (x.ndim - 1)), key),
     "Parameter": lambda net, node, own, **_: own["value"].astype(net.dtype)[None],
     "Embedding": lambda net, node, own, x, **_: own["weight"].astype(net.dtype)[x],
+    "Unembedding": lambda net, node, own, x, **_: x.astype(net.dtype) @ own["weight"].astype(net.dtype).T,
+    "RMSNorm": Network.rmsnorm,
+    "Constant": lambda net, node, own, **_: net.jax.numpy.asarray(node.attrs["value"], net.dtype),
     "LSTM": Network.lstm,
     "GRU": Network.gru,
     "Conv1d": Network.conv1d,

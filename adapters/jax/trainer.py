@@ -27,6 +27,7 @@ from framework_compare.graph import Graph, trainable_names
 from framework_compare.protocol import (
     EXECUTIONS,
     PRECISIONS,
+    UPDATES,
     Batch,
     Declared,
     Pictures,
@@ -75,6 +76,7 @@ class JaxTrainer(TrainerDefaults):
         precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
         replicas=dict.fromkeys(("cpu", "cuda"), frozenset(EXECUTIONS) - {"eager"}),
         several_nodes=True,
+        updates=frozenset(UPDATES),
     )
 
     @staticmethod
@@ -141,6 +143,7 @@ class JaxTrainer(TrainerDefaults):
             "optimizer": f"optax.{config.optimizer}, its own defaults"
             if is_native(config)
             else NAMES[config.optimizer],
+            "attention": "jax.nn.dot_product_attention by XLA",
             "threads": config.threads,
             "loader_workers": "threads" if config.loader_workers < PROCESSES_FROM else "processes",
             **({"gpu": self._device.device_kind, "preallocate": False} if self._on_gpu else {}),

@@ -35,15 +35,22 @@ def make_network(mx: Any, graph: Graph) -> Any:
 
         def __init__(self) -> None:
             super().__init__(prefix="")
-            self.layers = {}
+            self.layers, self.tied = {}, {}
             self.pairs = pairs(program)
             for node in program.nodes:
-                if node.op in LAYERS and node.arrays not in self.layers:
+                if node.op == "Unembedding":  # its array is the embedding's
+                    shared = self.layers[node.arrays].params
+                    how = {"in_units": node.attrs["embedding_dim"], "use_bias": False, "flatten": False}
+                    self.tied[node.name] = mx.gluon.nn.Dense(node.attrs["num_embeddings"], params=shared, **how)
+                    self.register_child(self.tied[node.name], node.name)
+                elif node.op in LAYERS and node.arrays not in self.layers:
                     self.layers[node.arrays] = LAYERS[node.op](mx.gluon, attrs[node.name])
                     self.register_child(self.layers[node.arrays], node.arrays)
 
         def hybrid_forward(self, F: Any, x: Any) -> Any:
             def apply(node: Node, *inputs: Any) -> Any:
+                if node.op == "Unembedding":
+                    return self.tied[node.name](*inputs)
                 if node.op not in LAYERS:
                     return FUNCTIONS[node.op](F, attrs[node.name], *inputs)
                 return self.layers[node.arrays](*(inputs or (x,)))
@@ -233,6 +240,8 @@ LAYERS = {
     "LayerNorm": _layernorm,
     "LayerNormOfChannels": lambda gluon, a: _layernorm(gluon, a, axis=1),
     "Quanv2d": _quanv2d,
+    "RMSNorm": attention.rmsnorm,
+    "Constant": attention.constant,
     "Attention": attention.attention,
     "RelativeBias": attention.relative_bias,
     "Parameter": attention.parameter,
@@ -262,5 +271,5 @@ FUNCTIONS = {
     "Max": lambda F, a, x: F.max(x, axis=a["axis"]),
     "Mean": lambda F, a, x: F.mean(x, axis=a["axis"]),
 }
-HAS = frozenset(LAYERS) | frozenset(FUNCTIONS)
+HAS = frozenset(LAYERS) | frozenset(FUNCTIONS) | {"Unembedding"}
 OPS = graph_ops(HAS)

@@ -13,10 +13,11 @@ from framework_compare.adapters.common.trainer import NATIVE_OPTIMIZERS, Trainer
 from framework_compare.adapters.mxnet import replicas as data_parallel
 from framework_compare.adapters.mxnet.network import OPS, freeze, make_network, parameters_of
 from framework_compare.adapters.mxnet.pipeline import open_loader
-from framework_compare.adapters.mxnet.tasks import LOSSES, NAMES, forget, make_optimizer, optimizer_name
+from framework_compare.adapters.mxnet.tasks import LOSSES, NAMES, clip, forget, make_optimizer, optimizer_name
 from framework_compare.errors import Unsupported
-from framework_compare.graph import Graph
-from framework_compare.protocol import Batch, Declared, Pictures, ProfileRow, Replicas, TrainConfig
+from framework_compare.graph import Graph, Schedule
+from framework_compare.graph.optimizer import DECAYED
+from framework_compare.protocol import UPDATES, Batch, Declared, Pictures, ProfileRow, Replicas, TrainConfig
 
 # From so many numbers on OpenMP copies arrays that Python hands over, on the calling thread: its pool beside the
 # engine's makes more threads than cores, for which GNU OpenMP spins far less before it sleeps, at each of an operator's
@@ -30,13 +31,15 @@ class MXNetTrainer(TrainerDefaults):
     declared = Declared(
         ops=OPS,
         losses=frozenset(LOSSES),
-        optimizers=frozenset(NAMES) | NATIVE_OPTIMIZERS,
+        optimizers=frozenset(NAMES) | NATIVE_OPTIMIZERS - {"native adamw"},
         # MXNet 1.9 has no optimising compiler for training
         executions=dict.fromkeys(("cpu", "cuda"), frozenset({"default", "eager", "graph"})),
         # nor kernels for bf16 on GPUs
         precisions={"cpu": frozenset({"fp32"}), "cuda": frozenset({"fp32", "tf32", "fp16"})},
         untested={"cuda": frozenset({"fp32", "tf32", "fp16"})},
         replicas=dict.fromkeys(("cpu", "cuda"), frozenset({"default", "eager", "graph"})),
+        updates=frozenset(UPDATES),
+        why={"native adamw": "MXNet has no optimizer of that name"},
     )
 
     @staticmethod
@@ -83,6 +86,8 @@ class MXNetTrainer(TrainerDefaults):
 
     def unsupported(self) -> Optional[str]:
         config = self.config
+        if config.clip_norm and (self._replicas or config.precision == "fp16"):
+            return "clip_norm: this adapter clips on one device, and not what a loss scale has multiplied"
         if self._on_gpu and self._index >= self._gpus:
             here = f"device {config.device!r}: MXNet {self.mx.__version__}"
             if not self._has_cuda:
@@ -96,6 +101,7 @@ class MXNetTrainer(TrainerDefaults):
             "hybridize": self._hybridize,
             "layout": self.layout,
             "optimizer": optimizer_name(self.config),
+            "attention": "batch_dot and softmax, causal by its lengths: MXNet's fused kernels take another order",
             "running_variance": "biased",
             "threads": self.config.threads,
             **(
@@ -129,7 +135,14 @@ class MXNetTrainer(TrainerDefaults):
         self._optimizer = data_parallel.make_trainer(mx, *given) if self._replicas else mx.gluon.Trainer(*given)
         if self._amp:
             self._amp.init_trainer(self._optimizer)
-        if config.weight_decay:
+        self._schedule, self._batches, self._updates = Schedule.of(config), 0, 0
+        if config.accumulation > 1:
+            for parameter in self._trained():
+                parameter.grad_req = "add"
+        if config.optimizer == "adamw":
+            for parameter in self._parameters.values():
+                parameter.wd_mult = float(len(parameter.shape) >= DECAYED)
+        elif config.weight_decay:
             # gluon leaves biases and BatchNorm out of weight decay; torch, which the graph follows, does not
             for parameter in self._parameters.values():
                 parameter.wd_mult = 1.0
@@ -142,6 +155,8 @@ class MXNetTrainer(TrainerDefaults):
                 for held in self._parameters[name].list_data():
                     held[:] = array
         self._reordered = False
+        self._batches = self._updates = 0
+        self._clear()
         for updater in self._optimizer._updaters or ():
             for state in updater.states.values():
                 for momentum in state if isinstance(state, (list, tuple)) else [state]:
@@ -182,14 +197,37 @@ class MXNetTrainer(TrainerDefaults):
                 yield Batch(images.as_in_context(context), labels.as_in_context(context), len(labels))
 
     def train_step(self, batch: Batch) -> Any:
-        loss = self._backward(batch)
-        self._optimizer.step(batch.size)
+        loss, gathered = self._backward(batch), self.config.accumulation
+        self._batches += 1
+        if self._batches % gathered:
+            return loss
+        if not self._schedule.is_constant:
+            share = self._schedule.share(self._updates)
+            self._optimizer.set_learning_rate(self.config.learning_rate * share)
+        self._updates += 1
+        divisor = batch.size if gathered == 1 else gathered
+        if self.config.clip_norm:
+            clip(self.mx, [p.grad(self._context) for p in self._trained()], self.config.clip_norm * divisor)
+        self._optimizer.step(divisor)
+        self._clear()
         return loss
+
+    def _trained(self) -> List[Any]:
+        return [parameter for parameter in self._parameters.values() if parameter.grad_req != "null"]
+
+    def _clear(self) -> None:
+        """Gradients that are added up begin at zero."""
+        if self.config.accumulation > 1:
+            for parameter in self._trained():
+                parameter.zero_grad()
 
     def _backward(self, batch: Batch) -> Any:
         """Loss of each picture; the gradients held are of their sum, which `step` divides by their number."""
         with self.mx.autograd.record():
             loss = self._losses(batch)
+            if self.config.accumulation > 1:  # of batches that may differ in size the means are added
+                self.mx.autograd.backward([part / batch.size for part in (loss if self._replicas else [loss])])
+                return loss
             if self._amp:
                 with self._amp.scale_loss(loss, self._optimizer) as scaled:
                     self.mx.autograd.backward(scaled)
@@ -208,12 +246,15 @@ class MXNetTrainer(TrainerDefaults):
         return float(self._optimizer._amp_loss_scaler.loss_scale) if self._amp else 1.0
 
     def gradients(self, batch: Batch) -> Dict[str, np.ndarray]:
+        self._clear()
         self._backward(batch)
         if self._replicas:
             self._optimizer.allreduce_grads()  # sums them
         trained = {name: p for name, p in self._parameters.items() if p.grad_req != "null"}
-        times = np.float32(batch.size * self._loss_scale)
-        return {name: p.grad(self._context).asnumpy() / times for name, p in trained.items()}
+        times = np.float32((batch.size if self.config.accumulation == 1 else 1) * self._loss_scale)
+        found = {name: p.grad(self._context).asnumpy() / times for name, p in trained.items()}
+        self._clear()
+        return found
 
     def read_losses(self, losses: List[Any]) -> List[float]:
         if self._replicas:

@@ -31,6 +31,8 @@ def make_layers(paddle: Any, program: Program) -> Dict[str, Any]:
 
 def make_network(paddle: Any, program: Program, layers: Dict[str, Any]) -> Any:
     def apply(node: Node, *inputs: Any) -> Any:
+        if node.op == "Unembedding":
+            return paddle.matmul(*inputs, layers[node.arrays].weight, transpose_y=True)
         if node.op not in LAYERS:
             return FUNCTIONS[node.op](paddle, node.attrs, *inputs)
         value = layers[node.arrays](*inputs)
@@ -144,11 +146,14 @@ def _attention(nn: Any, a: Mapping[str, Any]) -> Any:
         def forward(self, *inputs: Any) -> Any:
             bias = inputs[-1] if a.get("bias") else None
             parts = paddle.split(inputs[0], 3, axis=-1) if a["operands"] == 1 else inputs[:3]
-            q, k, v = (x.reshape([*x.shape[:-1], a["heads"], x.shape[-1] // a["heads"]]) for x in parts)
+            width = parts[0].shape[-1] // a["heads"]
+            q, k, v = (x.reshape([*x.shape[:-1], x.shape[-1] // width, width]) for x in parts)
             if bias is None and len(q.shape) == 4:
                 # it scales by the root of a head's features, whatever is asked
-                q = q * (a["scale"] * math.sqrt(q.shape[-1]))
-                y = nn.functional.scaled_dot_product_attention(q, k, v, training=self.training)
+                factor = a["scale"] * math.sqrt(width)
+                q = q if math.isclose(factor, 1) else q * factor
+                how = {"is_causal": a.get("causal", False), "training": self.training}
+                y = nn.functional.scaled_dot_product_attention(q, k, v, **how)
             else:
                 y = self.products(q, k, v, bias)
             return y.reshape([*y.shape[:-2], y.shape[-2] * y.shape[-1]])
@@ -188,6 +193,36 @@ def _relative_bias(nn: Any, a: Mapping[str, Any]) -> Any:
             return rows.transpose([2, 0, 1]).unsqueeze(0)
 
     return RelativeBias()
+
+
+def _rmsnorm(nn: Any, a: Mapping[str, Any]) -> Any:
+    class RMSNorm(nn.Layer):  # type: ignore[misc]
+        """Written out: Paddle's own has no kernel for CPUs (3.3.1)."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = self.create_parameter([a["features"]])
+
+        def forward(self, x: Any) -> Any:
+            exact = x.astype("float32")
+            scale = ((exact * exact).mean(-1, keepdim=True) + a["eps"]).rsqrt()
+            return (exact * scale * self.weight).astype(x.dtype)
+
+    return RMSNorm()
+
+
+def _constant(nn: Any, a: Mapping[str, Any]) -> Any:
+    import paddle
+
+    class Constant(nn.Layer):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.value = paddle.to_tensor(a["value"])
+
+        def forward(self) -> Any:
+            return self.value
+
+    return Constant()
 
 
 def _parameter(nn: Any, a: Mapping[str, Any]) -> Any:
@@ -248,6 +283,8 @@ LAYERS: Dict[str, Callable[..., Any]] = {
     ),
     "Quanv2d": _quanv2d,
     "LayerNorm": lambda nn, a: nn.LayerNorm(a["features"], epsilon=a["eps"]),
+    "RMSNorm": _rmsnorm,
+    "Constant": _constant,
     "Attention": _attention,
     "RelativeBias": _relative_bias,
     "Parameter": _parameter,
@@ -269,5 +306,5 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "Max": lambda paddle, a, x: x.max(a["axis"]),
     "Mean": lambda paddle, a, x: x.mean(a["axis"]),
 }
-HAS = frozenset(LAYERS) | frozenset(FUNCTIONS)
+HAS = frozenset(LAYERS) | frozenset(FUNCTIONS) | {"Unembedding"}
 OPS = graph_ops(HAS)

@@ -28,8 +28,8 @@ from framework_compare.adapters.paddle.network import (
 )
 from framework_compare.adapters.paddle.pipeline import open_loader
 from framework_compare.adapters.paddle.tasks import LOSSES, NAMES, forget, make_optimizer, optimizer_name
-from framework_compare.graph import Graph
-from framework_compare.protocol import PRECISIONS, Batch, Declared, Pictures, ProfileRow, Replicas, TrainConfig
+from framework_compare.graph import Graph, Schedule
+from framework_compare.protocol import PRECISIONS, UPDATES, Batch, Declared, Pictures, ProfileRow, Replicas, TrainConfig
 from framework_compare.worker.allocator import keep_freed_memory
 
 
@@ -46,6 +46,7 @@ class PaddleTrainer(TrainerDefaults):
         precisions={"cpu": frozenset({"fp32"}), "cuda": frozenset(PRECISIONS)},
         untested={"cuda": frozenset(PRECISIONS)},
         replicas=dict.fromkeys(("cpu", "cuda"), frozenset({"default", "eager", "graph"})),
+        updates=frozenset(UPDATES),
     )
 
     @staticmethod
@@ -95,6 +96,7 @@ class PaddleTrainer(TrainerDefaults):
             "layout": self.layout,
             "allocator": "keeps freed memory" if self._keeps_memory else "system default",
             "optimizer": optimizer_name(self.config),
+            "attention": "scaled_dot_product_attention; products with a bias",
             "running_variance": "biased",
             "threads": self.config.threads,
             **({"replicas": "DataParallel, BatchNorm of each replica's own batch"} if self._replicas else {}),
@@ -135,6 +137,7 @@ class PaddleTrainer(TrainerDefaults):
         self._first_scale = self._scaler.state_dict() if self._scaler else None
         parameters = [p for p in self._network.parameters() if not any(p is bias for bias in untrained)]
         self._optimizer = make_optimizer(paddle, config, parameters)
+        self._schedule, self._batches, self._updates = Schedule.of(config), 0, 0
         self._clear = self._optimizer.clear_grad
         if untrained:
             self._clear = lambda: [self._optimizer.clear_grad(), *(bias.clear_gradient() for bias in untrained)]
@@ -143,6 +146,8 @@ class PaddleTrainer(TrainerDefaults):
         for name, array in weights.items():
             self._arrays[name].set_value(array.T if name in self._transposed else array)
         forget(self._optimizer, self.config)
+        self._batches = self._updates = 0
+        self._clear()
         if self._scaler:
             self._scaler.load_state_dict(self._first_scale)
 
@@ -169,7 +174,11 @@ class PaddleTrainer(TrainerDefaults):
 
     def train_step(self, batch: Batch) -> Any:
         self._set_training(True)
-        loss = self._backward(batch)
+        loss = self._backward(batch, self.config.accumulation)
+        self._batches += 1
+        if self._batches % self.config.accumulation:
+            return loss.detach()
+        self._set_rate()
         if self._scaler:
             self._scaler.step(self._optimizer)
             self._scaler.update()
@@ -178,10 +187,18 @@ class PaddleTrainer(TrainerDefaults):
         self._clear()
         return loss.detach()
 
-    def _backward(self, batch: Batch) -> Any:
+    def _set_rate(self) -> None:
+        if not self._schedule.is_constant:
+            rate = self.config.learning_rate * self._schedule.share(self._updates)
+            self._optimizer.rate = rate  # of those that correct it
+            self._optimizer.set_lr(rate)
+        self._updates += 1
+
+    def _backward(self, batch: Batch, batches: int = 1) -> Any:
         with self._auto_cast():
             loss = self._loss(self._call(batch.images), batch.labels)
-        (self._scaler.scale(loss) if self._scaler else loss).backward()
+        share = loss / batches if batches > 1 else loss
+        (self._scaler.scale(share) if self._scaler else share).backward()
         return loss
 
     def _auto_cast(self) -> Any:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, Callable, Dict, Mapping, Tuple
 
+import numpy as np
+
 from framework_compare.adapters.common import network, quanv
 from framework_compare.adapters.tensorflow import recurrent
 from framework_compare.graph import Node
@@ -92,6 +94,12 @@ def layernorm(net: Any, node: Node, x: Any, **_: Any) -> Any:
     return tf.cast(tf.nn.batch_normalization(exact, mean, variance, bias, weight, node.attrs["eps"]), x.dtype)
 
 
+def rmsnorm(net: Any, node: Node, x: Any, **_: Any) -> Any:
+    tf, exact = net.tf, net.tf.cast(x, "float32")
+    scale = tf.math.rsqrt(tf.reduce_mean(tf.square(exact), -1, keepdims=True) + node.attrs["eps"])
+    return tf.cast(exact * scale * net.of(node, "weight"), x.dtype)
+
+
 def avgpool(net: Any, node: Node, x: Any, **_: Any) -> Any:
     tf, window, size = net.tf, Window.of(node.attrs), x.shape[1:3]
     pads = window.all_pads(size)
@@ -112,10 +120,18 @@ def quanv2d(net: Any, node: Node, patches: Any, **_: Any) -> Any:
 
 
 def linear(net: Any, node: Node, x: Any, **_: Any) -> Any:
-    tf, weight, outer = net.tf, net.cast(node, "weight"), x.shape[1:-1]
+    return _product(net, node, x, net.cast(node, "weight"))
+
+
+def unembedding(net: Any, node: Node, x: Any, **_: Any) -> Any:
+    return _product(net, node, x, net.tf.transpose(net.cast(node, "weight")))
+
+
+def _product(net: Any, node: Node, x: Any, weight: Any) -> Any:
+    tf, outer = net.tf, x.shape[1:-1]
     x = tf.reshape(x, (-1, x.shape[-1])) if outer else x  # a product of matrices; of more axes it is one a sample
     y = tf.linalg.matmul(x, weight)
-    y = tf.nn.bias_add(y, net.cast(node, "bias")) if node.attrs.get("bias", True) else y
+    y = tf.nn.bias_add(y, net.cast(node, "bias")) if node.op == "Linear" and node.attrs.get("bias", True) else y
     return tf.reshape(y, (-1, *outer, weight.shape[1])) if outer else y
 
 
@@ -143,12 +159,18 @@ def attention(net: Any, node: Node, *inputs: Any, **_: Any) -> Any:
     """TensorFlow has no op for it: Keras' own layer is these products, too."""
     tf, a = net.tf, node.attrs
     operands = tf.split(inputs[0], 3, -1) if a["operands"] == 1 else inputs[:3]
-    q, k, v = (_heads(tf, x, a["heads"]) for x in operands)
+    kv_heads = a.get("kv_heads", a["heads"])
+    q, k, v = (_heads(tf, x, n) for x, n in zip(operands, (a["heads"], kv_heads, kv_heads)))
+    if kv_heads != a["heads"]:
+        k, v = (tf.repeat(x, a["heads"] // kv_heads, axis=1) for x in (k, v))
     scores = tf.matmul(q * tf.cast(a["scale"], q.dtype), k, transpose_b=True)
     if a.get("bias"):
         scores += inputs[-1] if len(q.shape) == 4 else inputs[-1][:, None, None]
     if a["mask"] is not None:
         scores += tf.cast(a["mask"], scores.dtype)
+    if a.get("causal"):
+        steps = scores.shape[-1]
+        scores += tf.constant(np.where(np.tri(steps, dtype=bool), 0, -np.inf), scores.dtype)
     y = _swapped(tf, tf.matmul(_softmax(tf, scores), v))
     return tf.reshape(y, [-1, *y.shape[1:-2], y.shape[-2] * y.shape[-1]])
 
@@ -198,6 +220,9 @@ LAYERS: Dict[str, Callable[..., Any]] = {
     "StochasticDepth": stochastic_depth,
     "Parameter": lambda net, node, **_: net.cast(node, "value")[None],
     "Embedding": lambda net, node, x, **_: net.tf.gather(net.cast(node, "weight"), x),
+    "Unembedding": unembedding,
+    "RMSNorm": rmsnorm,
+    "Constant": lambda net, node, **_: net.tf.constant(node.attrs["value"], net.dtype),
     "LSTM": recurrent.lstm,
     "GRU": recurrent.gru,
     "Conv1d": conv1d,

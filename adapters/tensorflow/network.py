@@ -17,7 +17,7 @@ SEEDS_A_LAYER = 65536  # of dropout: one for each size of batch
 
 
 # Arrays that stay as the graph has them.
-AS_STORED = ("Embedding", "Parameter", "RelativeBias")
+AS_STORED = ("Embedding", "Unembedding", "Parameter", "RelativeBias")
 POINTWISE = (
     "Dropout",
     "ReLU",

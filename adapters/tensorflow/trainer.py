@@ -26,6 +26,7 @@ from framework_compare.graph import Graph, trainable_names
 from framework_compare.protocol import (
     EXECUTIONS,
     PRECISIONS,
+    UPDATES,
     Batch,
     Declared,
     Pictures,
@@ -55,6 +56,7 @@ class TensorFlowTrainer(TrainerDefaults):
         optimizers=frozenset(OPTIMIZERS) | NATIVE_OPTIMIZERS,
         executions=dict.fromkeys(("cpu", "cuda"), frozenset(EXECUTIONS)),
         precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
+        updates=frozenset(UPDATES),
         gpu_threads=frozenset({"shared", "private"}),
         replicas=dict.fromkeys(("cpu", "cuda"), frozenset(EXECUTIONS) - {"eager"}),
     )
@@ -95,6 +97,8 @@ class TensorFlowTrainer(TrainerDefaults):
 
     def unsupported(self) -> Optional[str]:
         config = self.config
+        if config.accumulation > 1 and self._mirrored:
+            return f"accumulation {config.accumulation}: MirroredStrategy updates no variables under a condition"
         if self._on_gpu and self._gpu is None:
             return _no_device(self.tf, config.device)
         if not self._on_gpu:
@@ -113,6 +117,7 @@ class TensorFlowTrainer(TrainerDefaults):
             "layout": self.layout,
             "jit_compile": self._execution == "compiled",
             "optimizer": optimizer_name(self.config),
+            "attention": "products and a softmax: TensorFlow has no fused kernel",
             "threads": self.tf.config.threading.get_intra_op_parallelism_threads(),
             **(self._gpu_settings() if self._gpu else {}),
             **loss_scale_settings(self.config),

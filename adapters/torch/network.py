@@ -43,6 +43,10 @@ def make_network(torch: Any, graph: Graph) -> Any:
             spared = first in spare and first != second and program.shapes[first] == program.shapes[node.name]
             value = code.call_function(operator.iadd if spared else operator.add, tuple(one.node for one in inputs))
             values[node.name] = torch.fx.Proxy(value, tracer)
+        elif node.op == "Unembedding":
+            modules[f"{node.arrays}.weight"] = modules[node.arrays].weight
+            held = torch.fx.Proxy(code.get_attr(f"{node.arrays}.weight"), tracer)
+            values[node.name] = torch.nn.functional.linear(*inputs, held)
         elif node.op == "Split":
             key = (node.inputs, node.attrs["axis"], *node.attrs["sizes"])
             if key not in parts:
@@ -163,6 +167,8 @@ def _attention(nn: Any, a: Mapping[str, Any]) -> Any:
 
     mask = None if a["mask"] is None else torch.from_numpy(a["mask"])
     shape = None if mask is None else mask.shape
+    kv_heads = a.get("kv_heads", a["heads"])
+    how = {"scale": a["scale"], "is_causal": a.get("causal", False), "enable_gqa": kv_heads != a["heads"]}
 
     class Attention(nn.Module):  # type: ignore[misc]
         """scaled_dot_product_attention, which picks torch's own fused kernel; products around it are Linear layers."""
@@ -176,10 +182,10 @@ def _attention(nn: Any, a: Mapping[str, Any]) -> Any:
             if a["operands"] == 1:
                 q, k, v = inputs[0].unflatten(-1, (3, a["heads"], -1)).unbind(-3)
             else:
-                q, k, v = (x.unflatten(-1, (a["heads"], -1)) for x in inputs[:3])
+                q, k, v = (x.unflatten(-1, (n, -1)) for x, n in zip(inputs, (a["heads"], kv_heads, kv_heads)))
             q, k, v = (x.transpose(-2, -3) for x in (q, k, v))
             added = self.added(*inputs[a["operands"] :], windows=q.dim() == 6)
-            y = nn.functional.scaled_dot_product_attention(q, k, v, added, scale=a["scale"])
+            y = nn.functional.scaled_dot_product_attention(q, k, v, added, **how)
             return y.transpose(-2, -3).flatten(-2)
 
         def added(self, bias: Any = None, *, windows: bool) -> Any:
@@ -191,6 +197,20 @@ def _attention(nn: Any, a: Mapping[str, Any]) -> Any:
             return bias if mask is None else bias + mask
 
     return Attention()
+
+
+def _constant(nn: Any, a: Mapping[str, Any]) -> Any:
+    import torch
+
+    class Constant(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("value", torch.from_numpy(a["value"]), persistent=False)
+
+        def forward(self) -> Any:
+            return self.value
+
+    return Constant()
 
 
 def _parameter(nn: Any, a: Mapping[str, Any]) -> Any:
@@ -262,6 +282,8 @@ LAYERS = {
     "GRU": _recurrent("GRU"),
     "Conv1d": _conv1d,
     "LayerNorm": lambda nn, a: nn.LayerNorm(a["features"], eps=a["eps"]),
+    "RMSNorm": lambda nn, a: nn.RMSNorm(a["features"], eps=a["eps"]),
+    "Constant": _constant,
     "Quanv2d": _quanv2d,
     "Attention": _attention,
     "Parameter": _parameter,
@@ -279,5 +301,5 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "Max": lambda torch, a, x: x.amax(a["axis"]),
     "Mean": lambda torch, a, x: x.mean(a["axis"]),
 }
-HAS = frozenset(LAYERS) | frozenset(FUNCTIONS) | {"Split"}
+HAS = frozenset(LAYERS) | frozenset(FUNCTIONS) | {"Split", "Unembedding"}
 OPS = graph_ops(HAS)

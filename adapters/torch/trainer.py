@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
@@ -21,11 +22,12 @@ from framework_compare.adapters.torch import replicas as data_parallel
 from framework_compare.adapters.torch.gpu import CapturedStep, Gpu
 from framework_compare.adapters.torch.network import OPS, by_graph_name, make_network
 from framework_compare.adapters.torch.pipeline import open_loader
-from framework_compare.adapters.torch.tasks import LOSSES, NATIVE, forget, make_optimizer
+from framework_compare.adapters.torch.tasks import LOSSES, NATIVE, Updates, forget, make_optimizer
 from framework_compare.graph import OPTIMIZERS, Graph, trainable_names
 from framework_compare.protocol import (
     EXECUTIONS,
     PRECISIONS,
+    UPDATES,
     Batch,
     Declared,
     DeviceTimes,
@@ -48,6 +50,7 @@ class TorchTrainer(TrainerDefaults):
         precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
         replicas={"cpu": frozenset({"default", "eager"}), "cuda": frozenset(EXECUTIONS)},
         several_nodes=True,
+        updates=frozenset(UPDATES),
     )
 
     @staticmethod
@@ -87,6 +90,9 @@ class TorchTrainer(TrainerDefaults):
         config = self.config
         if self._on_gpu:
             asked = (self.torch, config, self._device)
+            gathers = self._captures and config.accumulation > 1
+            if gathers:
+                return f"accumulation {config.accumulation}: a captured step is one update; use execution 'eager'"
             return _no_device(self.torch, config.device) or _no_precision(*asked) or _no_compiling(*asked)
         if config.execution == "compiled" and not _cpp_compiler():
             return "execution 'compiled': torch.compile needs a C++ compiler on a CPU; install g++"
@@ -99,6 +105,7 @@ class TorchTrainer(TrainerDefaults):
             "execution": execution + (" in a CUDA graph" if self._captures and execution == "compiled" else ""),
             "memory_format": "channels_last" if self._channels_last else "contiguous",
             "optimizer": self._optimizer_name,
+            "attention": "scaled_dot_product_attention",
             "threads": torch.get_num_threads(),
             **self._replica_settings,
         }
@@ -122,6 +129,7 @@ class TorchTrainer(TrainerDefaults):
             "sgd": "torch.optim.SGD" + (" (fused)" if self._fused else ""),
             "adam": "torch.optim.Adam (fused)",
             "nadam": "torch.optim.NAdam (foreach)",
+            "adamw": "torch.optim.AdamW (fused)",
             "rmsprop": "our own with epsilon inside the root, of torch._foreach functions",
         }
         return names[self.config.optimizer]
@@ -150,6 +158,7 @@ class TorchTrainer(TrainerDefaults):
         self._freeze(graph)
         trained = [parameter for parameter in self._network.parameters() if parameter.requires_grad]
         self._optimizer = make_optimizer(torch, config, trained, fused=self._fused, captured=self._captures)
+        self._updates = Updates(torch, config, self._optimizer)
         self._loss = LOSSES[graph.task.loss](torch)
         self._last_axis_channels = self._channels_last and len(graph.input_shape) == 3
         self._scaler = torch.amp.GradScaler(enabled=config.precision == "fp16", init_scale=LOSS_SCALE)
@@ -175,6 +184,7 @@ class TorchTrainer(TrainerDefaults):
         with self.torch.no_grad():
             self._copy_in(weights)
             forget(self._optimizer)
+            self._updates.forget()
             self._scaler.load_state_dict(self._first_scale)
 
     def _make_network(self, graph: Graph) -> Any:
@@ -237,21 +247,32 @@ class TorchTrainer(TrainerDefaults):
 
     def train_step(self, batch: Batch) -> Any:
         self._set_training(True)
+        step = self._step
+        if self.config.accumulation > 1:
+            step = functools.partial(self._plain_step, first=self._updates.begins)
+        self._last = self._updates.gathered()
         if self._gpu:
-            return self._gpu.timed(self._step, batch)
-        return self._step(batch.images, batch.labels)
+            return self._gpu.timed(step, batch)
+        return step(batch.images, batch.labels)
 
-    def _plain_step(self, images: Any, labels: Any) -> Any:
-        loss = self._backward(images, labels)
+    def _plain_step(self, images: Any, labels: Any, first: bool = True) -> Any:
+        loss = self._backward(images, labels, first, self.config.accumulation)
+        if not self._last:
+            return loss
+        if self.config.clip_norm:
+            self._scaler.unscale_(self._optimizer)
+            self._updates.clip()
         self._scaler.step(self._optimizer)
         self._scaler.update()
         return loss
 
-    def _backward(self, images: Any, labels: Any) -> Any:
-        self._optimizer.zero_grad(set_to_none=True)
+    def _backward(self, images: Any, labels: Any, first: bool = True, batches: int = 1) -> Any:
+        """Gradients of the mean loss; or of one of several batches their share, added to those of others but the first."""
+        if first:
+            self._optimizer.zero_grad(set_to_none=True)
         with self._autocast():
             loss = self._loss(self._call(images), labels)
-        self._scaler.scale(loss).backward()
+        self._scaler.scale(loss / batches if batches > 1 else loss).backward()
         return loss.detach()
 
     def gradients(self, batch: Batch) -> Dict[str, Any]:

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from framework_compare import __version__
 from framework_compare.archive import conditions, documents, plausibility, publish
 from framework_compare.archive.documents import LOCKS, MANIFEST, PARITY, RECORDS, REQUEST, STUDY, Refused, shown
+from framework_compare.archive.installed import installed
 from framework_compare.archive.records import statuses as statuses_of
 from framework_compare.errors import FrameworkCompareError, UsageError
 from framework_compare.results.parity import FAILED, PASSED, PROVED
@@ -27,6 +27,8 @@ else:
 
 MAX_REQUEST_LINES = 500
 _KEEP = 1e-6  # by which figures of another processor's arithmetic may differ
+# Sentences of the code: other code has other words. The site writes its own.
+_PROSE = {"warnings", "sentence", "reason", "labels", "metrics"}
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}")
 _SHA = re.compile(r"[0-9a-f]{64}")
 _PIN = re.compile(
@@ -132,7 +134,7 @@ def check(folder: Path) -> Checked:
         raise Refused(
             f"no figures can be computed from {RECORDS}: {type(error).__name__} {shown(str(error))}"
         ) from None
-    _check_same(checked.document, made, manifest["published_by"]["version"])
+    _check_same(checked.document, made, manifest["published_by"]["checksum"] == installed().checksum)
     unsaid = set(found) - set(manifest["allowed"])
     if unsaid:
         word = min(unsaid)
@@ -208,26 +210,27 @@ def _parity(known: Any) -> Mapping[str, Any]:
     return known
 
 
-def _check_same(published: Any, made: Any, version: str) -> None:
+def _check_same(published: Any, made: Any, same_code: bool) -> None:
     """Refused for the first figure that is not what the stored rounds give."""
-    difference = next(_differences(published, made, "", version == __version__), "")
+    difference = next(_differences(published, made, "", same_code), "")
     if difference:
         raise Refused(f"{STUDY} is not what its stored rounds give: {difference}")
 
 
-def _differences(published: Any, made: Any, where: str, same_version: bool) -> Iterator[str]:
+def _differences(published: Any, made: Any, where: str, same_code: bool) -> Iterator[str]:
     if isinstance(made, dict) and isinstance(published, dict):
-        names = set(published) | set(made)
-        lacking = {name for name in names if name not in published or name not in made}
-        if lacking and (same_version or not set(published) & set(made)):
-            yield f"{shown(min(lacking))} of {where or 'the document'} is {'missing' if min(lacking) in made else 'unknown'}"
-        for name in sorted(names - lacking):
-            yield from _differences(published[name], made[name], f"{where}.{name}".lstrip("."), same_version)
+        unknown, lacking = set(published) - set(made), set(made) - set(published)
+        if unknown:
+            yield f"{shown(min(unknown))} of {where or 'the document'} is unknown"
+        if lacking and (same_code or len(lacking) == len(made)):  # other code may have figures that it had not
+            yield f"{shown(min(lacking))} of {where or 'the document'} is missing"
+        for name in sorted((set(published) & set(made)) - (set() if same_code else _PROSE)):
+            yield from _differences(published[name], made[name], f"{where}.{name}".lstrip("."), same_code)
     elif isinstance(made, list) and isinstance(published, list):
         if len(made) != len(published):
             yield f"{where} has {len(published)} entries instead of {len(made)}"
         for number, (one, other) in enumerate(zip(published, made)):
-            yield from _differences(one, other, f"{where}[{number}]", same_version)
+            yield from _differences(one, other, f"{where}[{number}]", same_code)
     elif not _alike(published, made):
         yield f"{where} is {shown(published)} instead of {shown(made)}"
 

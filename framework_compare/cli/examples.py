@@ -21,7 +21,12 @@ EXAMPLES: Dict[str, Tuple[str, ...]] = {
     "duel": (
         "duel torch jax alexnet IMAGES",
         "duel torch torch=.venv-new/bin/python resnet50 IMAGES --max-slowdown 5%",
+        "duel jax@0.9.2 jax resnet50 IMAGES",
         "duel alexnet mobilenet_v2 torch IMAGES",
+    ),
+    "bisect": (
+        "bisect jax 0.9..0.10 cifar_cnn --threshold 5% --dry-run",
+        "bisect torch 2.10..2.14 resnet50 IMAGES --metric memory --out FOLDER",
     ),
     "ladder": (
         'ladder torch lstm_google --rung "batch 100: batch_size=100" --rung "Nadam: optimizer=nadam"',
@@ -57,9 +62,14 @@ EXAMPLES: Dict[str, Tuple[str, ...]] = {
     "absorb": ("absorb STUDY",),
     "verify": ("verify torch,jax alexnet", "verify STUDY"),
     "fairness": ("fairness torch,jax alexnet --steps 10 --out FOLDER",),
-    "env create": ("env create torch,jax", "env create torch --device cuda", "env create torch --index torch=none"),
+    "env create": (
+        "env create torch,jax@0.9.2",
+        "env create torch --device cuda",
+        "env create torch --index torch=none",
+    ),
     "env list": ("env list",),
-    "env remove": ("env remove paddle",),
+    "env prune": ("env prune --older-than 30d --dry-run", "env prune --max-size 10GB --yes"),
+    "env remove": ("env remove paddle", "env remove jax@0.9.2"),
 }
 
 

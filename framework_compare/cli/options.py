@@ -71,7 +71,10 @@ def completions(words: Sequence[str]) -> Callable[[str], list[str]]:
 
 
 # Settings of one framework, of arrays alone, or that hardly anyone changes.
-OF_FEW = ("internals", "gpu_threads", "batch_growth", "batch_size_limit", "epsilon")
+OF_FEW = (
+    *("internals", "gpu_threads", "batch_growth", "batch_size_limit", "epsilon"),
+    *("beta2", "clip_norm", "ramp_updates", "decay_updates", "final_rate", "accumulation"),
+)
 
 
 def _of_setting(name: str) -> Option:
@@ -228,6 +231,12 @@ PANELS: dict[str, tuple[str, ...]] = {
             "momentum",
             "weight_decay",
             "epsilon",
+            "beta2",
+            "clip_norm",
+            "accumulation",
+            "ramp_updates",
+            "decay_updates",
+            "final_rate",
             "loss_function",
         ),
         *("patience", "warmup_steps", "seed"),

@@ -14,6 +14,7 @@ import typer
 from framework_compare import __version__
 from framework_compare.cli import (
     archive,
+    bisect,
     check,
     cluster,
     console,
@@ -369,6 +370,7 @@ COMMANDS: dict[str, dict[str, Callable[..., Any]]] = {
     "Train and measure": {
         "run": run,
         "duel": duel.duel,
+        "bisect": bisect.bisect,
         "resume": studies.resume,
         "ladder": ladder,
         "largest-batch": studies.largest_batch,

@@ -4,7 +4,8 @@ Axes of a program are those of the framework's arrays, the batch first and an im
 Ops that no graph of a user's has, and their attributes:
 
 Reshape: shape, with -1 for the batch. Permute: order of all axes. Select: axis, which is gone, and index. Max, Mean: axis,
-which is gone. Repeat: a value of length 1 along the batch and `shape` else, for each sample of a second one.
+which is gone. Repeat: a value of length 1 along the batch and `shape` else, for each sample of a second one. Constant:
+value, a float32 array of length 1 along the batch.
 
 Slice and Split count `axis` likewise, as Concat, Reverse and Roll (`axes`) do; Slice always has its step, and `at`, by which
 an array is indexed. Pad has `pads`, (before, behind) for each axis. Attention has `mask`, an array or None, and `operands`,
@@ -19,6 +20,7 @@ import re
 from typing import Any, Callable, Collection, Dict, FrozenSet, List, Mapping, NamedTuple, Sequence, Set, Tuple, TypeVar
 
 from framework_compare.graph.attention import relative_index, shift_mask
+from framework_compare.graph.language_ops import rotary_tables
 from framework_compare.graph.network import Graph
 from framework_compare.graph.node import IMAGE, Node, Shape, feature_axis
 from framework_compare.graph.ops import OPS
@@ -43,6 +45,7 @@ NEEDS: Mapping[str, FrozenSet[str]] = {
     "Last": frozenset({"Select"}),
     "Split": frozenset({"Slice"}),
     "Roll": frozenset({"Slice", "Concat"}),
+    "Rotary": frozenset({"Reshape", "Slice", "Concat", "Mul", "Add", "Constant"}),
 }
 # Forms of ops that a framework may have beside the usual one; without it another op is put in front.
 OF_CHANNELS = {"Linear": "LinearOfChannels", "LayerNorm": "LayerNormOfChannels"}  # of an image's, in front of its rows
@@ -341,6 +344,26 @@ def _attention(to: _Lowering, node: Node, shape: Shape) -> None:
     to.one(node, mask=mask, operands=len(node.inputs) - bool(node.attrs.get("bias")))
 
 
+def _rotary(to: _Lowering, node: Node, shape: Shape) -> None:
+    """Each head's features times cosines, and with its halves swapped times signed sines."""
+    steps, heads = shape[0], node.attrs["heads"]
+    cut = (steps, heads, shape[1] // heads)
+    half, width, name = cut[2] // 2, cut[2], node.name
+    x = to.append(f"{name}.heads", "Reshape", node.inputs, {"shape": (-1, *cut)}, cut)
+    parts = [to.cut(cut, 3, half, width), to.cut(cut, 3, 0, half)]
+    halves = [to.append(f"{name}.half{n}", one.op, [x], one.attrs, one.shape) for n, one in enumerate(parts)]
+    swapped = to.append(f"{name}.swapped", "Concat", halves, {"axis": 3}, cut)
+    products = []
+    tables = rotary_tables(steps, width, node.attrs["theta"])
+    for kind, value, table in zip(("cosines", "sines"), (x, swapped), tables):
+        constant = f"rotary_{kind}_{steps}_{width}_{node.attrs['theta']:g}".replace(".", "_")
+        if constant not in to.shapes:  # one for all layers
+            to.append(constant, "Constant", (), {"value": table[None]}, table.shape)
+        products.append(to.append(f"{name}.{kind}", "Mul", [value, constant], {}, cut))
+    turned = to.append(f"{name}.turned", "Add", products, {}, cut)
+    to.append(name, "Reshape", [turned], {"shape": (-1, *shape)}, shape)
+
+
 def _relative_bias(to: _Lowering, node: Node, shape: Shape) -> None:
     attrs = {**node.attrs, "index": relative_index(node.attrs["window"])}
     to.append(node.name, node.op, (), attrs, to.given[node.name])
@@ -363,6 +386,7 @@ RULES: Mapping[str, Rule] = {
     "RelativeBias": _relative_bias,
     "Reverse": _reverse,
     "Roll": _roll,
+    "Rotary": _rotary,
     "Select": _select,
     "Slice": _slice,
     "Split": _split,

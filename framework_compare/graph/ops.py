@@ -7,7 +7,7 @@ import math
 from typing import Any, Callable, Dict, List
 
 from framework_compare.errors import UsageError
-from framework_compare.graph import attention, image_ops
+from framework_compare.graph import attention, image_ops, language_ops
 from framework_compare.graph.node import IMAGE, Node, Parameter, Shape, feature_axis, with_features
 
 
@@ -230,6 +230,9 @@ OPS: Dict[str, Op] = {
     "Slice": Op(_slice_shape),
     "Conv1d": Op(_conv1d_shape, _conv1d_parameters, _weight_macs(_conv1d_parameters)),
     "LayerNorm": Op(_layernorm_shape, _layernorm_parameters),
+    "RMSNorm": Op(_layernorm_shape, language_ops.rmsnorm_parameters),
+    "Rotary": Op(language_ops.rotary_shape),
+    "Unembedding": Op(language_ops.unembedding_shape, _embedding_parameters, language_ops.unembedding_macs),
     "Maxout": Op(_maxout_shape),
     "Parameter": Op(lambda node: tuple(node.attrs["shape"]), _free_parameters),
     "ChannelShuffle": Op(image_ops.channel_shuffle_shape),

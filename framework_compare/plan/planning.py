@@ -16,9 +16,11 @@ from framework_compare.datasets.arrays import ArrayData
 from framework_compare.datasets.dataset import Dataset
 from framework_compare.datasets.resolve import resolve
 from framework_compare.errors import UnknownNameError, UsageError
-from framework_compare.graph import Graph, Task
+from framework_compare.graph import OPTIMIZERS, Graph, Task
 from framework_compare.plan import searches
+from framework_compare.plan.competitors import find_frameworks
 from framework_compare.plan.settings import DEFAULTS, SETTINGS, column, fields
+from framework_compare.plan.values import check_unique, listed
 from framework_compare.protocol import TrainConfig, devices_of, replicas_of, where
 from framework_compare.records import Cell
 from framework_compare.samplers.host import available_cores
@@ -63,9 +65,9 @@ def plan(
     devices: numbers of devices of each kind named, as `on_several` has them.
     """
     settings = fields(settings)
-    frameworks, models = find_all("framework", registry.FRAMEWORKS, frameworks), find_models(models)
-    places = [check_device(one) for one in on_several(_listed("device", device), devices)]
-    _check_unique("device", ["cuda" if place == "cuda:0" else place for place in places])  # one GPU under two names
+    frameworks, models = find_frameworks(frameworks), find_models(models)
+    places = [check_device(one) for one in on_several(listed("device", device), devices)]
+    check_unique("device", ["cuda" if place == "cuda:0" else place for place in places])  # one GPU under two names
     check_useful(models, settings if classes is None else {**settings, "classes": classes})
     if limit is not None:
         check_count("limit", limit, 1, ", or None for all samples")
@@ -99,20 +101,20 @@ def _datasets_by_model(models: Sequence[str], dataset: DataSets | None) -> dict[
     """Those of the data sets named that a model can read; UsageError where it or a data set is left without."""
     if dataset is None:
         return {model: [registry.MODELS[model].dataset] for model in models}
-    listed = _listed("data set", dataset)
-    for one in listed:
+    given = listed("data set", dataset)
+    for one in given:
         if not isinstance(one, (str, os.PathLike)):
             raise UsageError(
                 f"data set is {one!r}; allowed: a name that `list` shows, or the path of a folder or a file"
             )
-    chosen = {model: [one for one in listed if _can_read(registry.MODELS[model], one)] for model in models}
+    chosen = {model: [one for one in given if _can_read(registry.MODELS[model], one)] for model in models}
     for model, own in chosen.items():
         if not own:
             raise UsageError(
-                f"data set {listed[0]!r} is not for {model}; allowed: {registry.MODELS[model].dataset}, or the path of"
+                f"data set {given[0]!r} is not for {model}; allowed: {registry.MODELS[model].dataset}, or the path of"
                 " its data"
             )
-    for one in listed:
+    for one in given:
         if not any(one in own for own in chosen.values()):
             raise UsageError(f"data set {one!r} is not used by any of the models {', '.join(models)}; leave it out")
     return chosen
@@ -180,13 +182,15 @@ def check_changed(cell: Cell, changes: Mapping[str, object], of: Plan) -> None:
 
 
 def check_of_sgd(given: Mapping[str, object], configs: Iterable[TrainConfig]) -> None:
-    """UsageError where a setting of SGD is given and none of the cells has that optimizer."""
+    """UsageError where an optimizer's own setting is given and none of the cells has such an optimizer."""
     optimizers = dict.fromkeys(config.optimizer for config in configs)
     for name in ("momentum", "weight_decay"):
-        if name in given and "sgd" not in optimizers:
-            others = ", ".join(optimizers)
+        users = [optimizer for optimizer, options in OPTIMIZERS.items() if name in options]
+        if name in given and not optimizers.keys() & users:
+            others, verb = ", ".join(optimizers), "uses" if len(users) == 1 else "use"
             raise UsageError(
-                f"{name} is {given[name]!r}; only sgd uses it, and the optimizer is {others}: leave it out"
+                f"{name} is {given[name]!r}; only {' and '.join(users)} {verb} it, and the optimizer is {others}:"
+                " leave it out"
             )
 
 
@@ -233,27 +237,11 @@ def find_models(models: Names) -> list[str]:
 def find_all(kind: str, table: Mapping[str, object], wanted: Names) -> list[str]:
     """Registry names of a user's list, aliases resolved; UsageError for a name given twice."""
     keys = []
-    for name in _listed(kind, wanted):
+    for name in listed(kind, wanted):
         entry = registry.find(kind, table, name)
         keys.append(next(key for key, value in table.items() if value is entry))
-    _check_unique(kind, keys)
+    check_unique(kind, keys)
     return keys
-
-
-def _listed(kind: str, wanted: Any) -> list[Any]:
-    if not isinstance(wanted, (str, os.PathLike, Iterable)):
-        raise UsageError(f"{kind} is {wanted!r}; allowed: a name or a list of names")
-    listed = [wanted] if isinstance(wanted, (str, os.PathLike)) else list(wanted)
-    if not listed:
-        raise UsageError(f"no {kind} is given; at least one is needed")
-    return listed
-
-
-def _check_unique(kind: str, names: Iterable[object]) -> None:
-    names = list(names)
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise UsageError(f"{kind} {twice[0]!r} is given twice")
 
 
 def check_device(device: object) -> str:
@@ -261,7 +249,7 @@ def check_device(device: object) -> str:
     check_setting("device", device)
     kind, _, numbers = str(device).partition(":")
     listed = numbers.split(",")
-    _check_unique("device", [f"{kind}:{number}" for number in listed])
+    check_unique("device", [f"{kind}:{number}" for number in listed])
     if kind == "cpu" and numbers and listed != [str(number) for number in range(len(listed))]:
         raise UsageError(f"device is {device!r}; allowed: cpu:{','.join(map(str, range(len(listed))))}")
     return str(device)
@@ -276,7 +264,7 @@ def on_several(devices: Iterable[str], counts: None | int | Sequence[int]) -> li
         raise UsageError("devices is an empty list; at least one number is needed")
     for count in listed:
         check_count("devices", count, 1)
-    _check_unique("devices", listed)
+    check_unique("devices", listed)
     return [_several(check_device(device), count) for device in devices for count in listed]
 
 
@@ -351,7 +339,7 @@ def _axis(name: str, value: Any) -> list[Any]:
         raise UsageError(f"{name} is {value!r}; allowed: one value, not a list")
     if not value:
         raise UsageError(f"{name} is an empty list; at least one value is needed")
-    _check_unique(name, value)
+    check_unique(name, value)
     return list(value)
 
 

@@ -43,7 +43,7 @@ def with_display_names(verdict: Verdict) -> Verdict:
     for field in ("reason", "disturbed"):
         changed[field] = getattr(verdict, field)
         for name in (verdict.faster, verdict.slower, *verdict.models):
-            changed[field] = re.sub(rf"\b{re.escape(name)}\b", title(name), changed[field])
+            changed[field] = re.sub(rf"\b{re.escape(name)}\b(?!@)", title(name), changed[field])
     named = dataclasses.replace(verdict, **changed)
     return dataclasses.replace(named, sentence=speed_verdicts.sentence(named))
 

@@ -42,7 +42,7 @@ def facts(study: Study) -> list[tuple[str, str]]:
     parts = [
         ("Machine", _nodes(runs) + _machine(machine)),
         ("System", ", ".join(filter(None, system))),
-        ("Frameworks", ", ".join(f"{named(row.framework)} {row.framework_version}" for row in versions.itertuples())),
+        ("Frameworks", ", ".join(_with_version(row.framework, row.framework_version) for row in versions.itertuples())),
         ("Measured", _period(started)),
         ("Data", "; ".join(_dataset(name, facts) for name, facts in (study.settings.get("datasets") or {}).items())),
         ("Version", f"framework_compare {study.settings.get('framework_compare', 'unknown')}"),
@@ -89,3 +89,9 @@ def gpu_names(machine: Mapping[str, Any]) -> list[str]:
 def _dataset(name: str, facts: Any) -> str:
     images = facts.get("pictures") if isinstance(facts, dict) else None
     return f"{name} ({images} images)" if isinstance(images, int) else str(name)
+
+
+def _with_version(framework: str, version: str) -> str:
+    """A framework's name and version; a competitor's name may have it already."""
+    name = named(framework)
+    return name if "@" in framework and version.partition("+")[0] in name else f"{name} {version}"

@@ -48,7 +48,13 @@ def _with_baselines(sheet: Sheet) -> Iterable[Record]:
         if (cell.model, cell.dataset) not in done:
             done.add((cell.model, cell.dataset))
             figures = {PREFIX + name: getattr(cell, f"baseline_{name}", math.nan) for name in _metrics(cells)}
-            own = {"framework": f"({cell.baseline})", "status": "ok", "parity": None, "epochs_disturbed": 0}
+            own = {
+                "framework": f"({cell.baseline})",
+                "status": "ok",
+                "parity": None,
+                "epochs_disturbed": 0,
+                "tokens_per_s": math.nan,
+            }
             yield SimpleNamespace(**{**cell._asdict(), **own, **figures, "epochs_run": math.nan})
         yield cell
 
@@ -56,13 +62,15 @@ def _with_baselines(sheet: Sheet) -> Iterable[Record]:
 def _quality_columns(sheet: Sheet) -> list[Column]:
     cells = _judged(sheet)
     metrics = (Column(_heading(name, cells), _of(PREFIX + name)) for name in _metrics(cells))
-    return [Column("epochs", _of("epochs_run")), *metrics]
+    of_tokens = any(known(cell.tokens_per_s) for cell in cells)
+    tokens = [Column("tokens/s", _of("tokens_per_s"))] if of_tokens else []
+    return [Column("epochs", _of("epochs_run")), *metrics, *tokens]
 
 
 QUALITY = TableSpec(
     "Quality on the validation split after the last epoch, mean over runs.",
     _quality_columns,
-    ("epochs_run", "baseline"),
+    ("epochs_run", "baseline", "tokens_per_s"),
     rows=_with_baselines,
     frame="quality",
     absent="No model of this study was measured on a validation split.",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Mapping, Sequence, TypedDict
+from typing import Any, Callable, Mapping, Sequence, TypedDict
 
 from framework_compare.launch.limits import Limits, PhaseTimeout
 from framework_compare.launch.limits import check as check_limits
+from framework_compare.plan import competitors
 from framework_compare.plan.ladders import Rungs
 from framework_compare.plan.planning import DataSets, Models, Names, check_count
 from framework_compare.plan.settings import Settings
@@ -16,6 +17,7 @@ from framework_compare.study import blocks, schedules
 from framework_compare.study.run_options import (
     RETRIES,
     RunOptions,
+    by_framework,
     check_budget,
     check_disturbance,
     check_flag,
@@ -70,6 +72,8 @@ class CompareOptions(Options, total=False):
 class Request:
     """What a study is asked for; where it is stored and how it is resumed is no part of it.
 
+    frameworks: competitors: "torch", the pinned version; "torch@2.12.0" or "torch@latest", another one in an environment
+        of its own; "torch=/path/to/python", what that interpreter has.
     models: registered ones; or networks of yours: "my_net.py:build", "my_net.onnx", "my_net.keras",
         "torchvision:resnet18", "timm:NAME", an nn.Module, or a keras.Model. Models for images and workloads may be mixed.
     device: "cpu", "cuda", "cuda:1"; "cuda:0,1" trains a replica of the network on each of two GPUs, "cpu:0,1" two on a CPU.
@@ -153,6 +157,13 @@ class Request:
         """Return the request of these keywords, of which those that are no fields are settings."""
         own = {name: given.pop(name) for name in FIELDS if name in given}
         return cls(frameworks, models, device, settings=given, **own)
+
+    def with_versions(self, say: Callable[[str], None]) -> Request:
+        """Return the request with the names, interpreters and indexes of its competitors."""
+        python = by_framework("python", self.python, "an interpreter")
+        index = by_framework("index", self.index, "a URL")
+        found = competitors.read(self.frameworks, python, index, str(self.device), say)
+        return dataclasses.replace(self, frameworks=found.names, python=found.python or None, index=found.index or None)
 
     def limits(self) -> Limits:
         return check_limits(self.timeout_s, self.phase_timeout_s, self.silence_timeout_s, self.memory_limit)

@@ -18,7 +18,7 @@ from framework_compare.parity.network.oracle.op import Array, Mode, Op, Result, 
 
 MANTISSA_BITS = {"fp32": 23, "tf32": 10, "bf16": 7, "fp16": 10}
 LOSS_SCALE = 8192.0  # of fp16: gradients are rounded as if multiplied by it
-PRODUCTS = ("Conv2d", "Linear", "Conv1d", "LSTM", "GRU", "Attention")
+PRODUCTS = ("Conv2d", "Linear", "Conv1d", "LSTM", "GRU", "Attention", "Unembedding")
 RECURRENT = ("LSTM", "GRU")
 # Their outputs, or the gradients they hand on, are numbers that were on the grid before.
 MOVES = (

@@ -32,12 +32,21 @@ GPU, HOST = "#5E3C99", "#DFC27D"
 
 
 def place(name: str, names: Sequence[str]) -> int:
-    """The number of a framework's colour and shape, the same in every study for those of the registry."""
-    known = list(registry.FRAMEWORKS)
-    if name in known:
-        return known.index(name) % len(COLOURS)
-    others = [other for other in names if other not in known]
-    return (len(known) + others.index(name)) % len(COLOURS)
+    """The number of a framework's colour and shape, the same in every study for those of the registry.
+
+    Of several versions the first has the framework's own; others take what no framework of the study has.
+    """
+    known, taken = list(registry.FRAMEWORKS), {}
+    firsts = {str(other).partition("@")[0]: other for other in reversed(names)}
+    for base, first in firsts.items():
+        if base in known:
+            taken[first] = known.index(base) % len(COLOURS)
+    others = [other for other in names if other not in taken]
+    free = [n for n in (*range(len(known), len(COLOURS)), *reversed(range(len(known)))) if n not in taken.values()]
+    taken.update(
+        {other: (free or range(len(COLOURS)))[n % (len(free) or len(COLOURS))] for n, other in enumerate(others)}
+    )
+    return taken[name]
 
 
 def config(font_size: float, legend_columns: int = 6) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from framework_compare.graph import Graph, Node, Optimizer, trainable_names
 from framework_compare.parity.network.oracle.losses import LOSSES
 from framework_compare.parity.network.oracle.op import Array, Backward, Inputs, Mode
 from framework_compare.parity.network.oracle.ops import OPS
-from framework_compare.parity.network.oracle.optimizers import OPTIMIZERS, Slots
+from framework_compare.parity.network.oracle.optimizers import OPTIMIZERS, Slots, clipped
 
 
 class Oracle:
@@ -39,7 +39,8 @@ class Oracle:
         self.dtype = np.dtype(dtype)
         self.weights = {name: np.array(array, dtype=dtype) for name, array in weights.items()}
         self._by_node = {n.name: [k for k in self.weights if k.rpartition(".")[0] == n.arrays] for n in graph.nodes}
-        self.steps = 0  # taken so far
+        self.steps = 0  # updates so far
+        self._waiting: List[Mapping[str, Array]] = []  # gradients of batches that have made no update yet
         self.slots: Dict[str, Slots] = {}  # the optimiser's state, by parameter
 
     def forward(
@@ -129,9 +130,19 @@ class Oracle:
         return loss, logits, gradients
 
     def apply(self, gradients: Mapping[str, Array], optimizer: Optimizer) -> None:
-        """Change the weights by one step of the optimiser along these gradients."""
+        """Change the weights by one step of the optimiser along these gradients, once its batches are complete."""
+        if optimizer.accumulation > 1:
+            self._waiting.append(gradients)
+            if len(self._waiting) < optimizer.accumulation:
+                return
+            count = self.dtype.type(len(self._waiting))
+            gradients = {name: sum(one[name] for one in self._waiting) / count for name in gradients}
+            self._waiting.clear()
+        if optimizer.clip_norm:
+            gradients = clipped(gradients, optimizer.clip_norm)
+        rate = optimizer.learning_rate * optimizer.schedule.share(self.steps)
         self.steps += 1
-        settings = {"rate": optimizer.learning_rate, **optimizer.settings}
+        settings = {"rate": rate, **optimizer.settings}
         for name, gradient in gradients.items():
             slots = self.slots.setdefault(name, {})
             OPTIMIZERS[optimizer.name](self.weights[name], gradient, slots, self.steps, settings)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Dict, Tuple
 
-# IMAGES stands for a folder with one folder of images per class, STUDY for a study's folder or name.
+# IMAGES stands for a folder with one folder of images per class, STUDY for a study's folder or name, ARCHIVE for a
+# folder of submissions.
 EXAMPLES: Dict[str, Tuple[str, ...]] = {
     "quickstart": ("quickstart", "quickstart torch,paddle"),
     "doctor": ("doctor", "doctor torch,jax --strict"),
@@ -58,6 +59,10 @@ EXAMPLES: Dict[str, Tuple[str, ...]] = {
     ),
     "check": ("check latest --baseline STUDY --max-slowdown 20% --allow-inconclusive",),
     "export": ("export latest --format csv --out FOLDER",),
+    "publish": ("publish latest --dry-run", "publish STUDY --out ARCHIVE --allow few-blocks --yes"),
+    "validate": ("validate ARCHIVE", "validate ARCHIVE --json"),
+    "site": ("site ARCHIVE --out SITE",),
+    "cite": ("cite latest",),
     "part": ("part STUDY 1",),
     "absorb": ("absorb STUDY",),
     "verify": ("verify torch,jax alexnet", "verify STUDY"),

@@ -13,6 +13,7 @@ import typer
 
 from framework_compare import __version__
 from framework_compare.cli import (
+    archive,
     bisect,
     check,
     cluster,
@@ -393,6 +394,12 @@ COMMANDS: dict[str, dict[str, Callable[..., Any]]] = {
         "export": studies.export,
         "cost": cost.cost,
         "check": check.check,
+    },
+    "Archive": {
+        "publish": archive.publish,
+        "validate": archive.validate,
+        "site": archive.site,
+        "cite": archive.cite,
     },
     CLUSTER: {"part": cluster.part, "absorb": cluster.absorb},
     "Check that all train the same function": {"verify": verify_command.verify, "fairness": fairness.fairness},

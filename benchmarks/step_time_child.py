@@ -61,7 +61,7 @@ def make_workload(job, config, trainer_class, role):
     split = read_split(job["data"]["path"], "train")
     layout = "NHWC" if name in ("tensorflow", "jax") else "NCHW"
     with ArrayPipeline(split, batch_size=config.batch_size, layout=layout) as pipeline:
-        (inputs,), target = next(iter(pipeline.epoch(1)))
+        inputs, target = next(iter(pipeline.epoch(1)))
     loop = importlib.import_module(f"{name}_workloads")
     how = {"fit": True} if role == "fit" else {}
     go, count = loop.make(job["zoo_model"], inputs, target, split.task, config.threads, **how)

@@ -19,12 +19,15 @@ from typing import (
     Optional,
     Protocol,
     Tuple,
+    Union,
 )
 
 if TYPE_CHECKING:
     import numpy as np
 
     from framework_compare.graph import Graph
+
+    Inputs = Union[np.ndarray, Tuple[np.ndarray, ...]]  # an only input of a network, or several in the task's order
 
 EXECUTIONS = ("default", "eager", "graph", "compiled")
 PIPELINES = ("native", "shared", "memory")
@@ -161,7 +164,8 @@ class Pictures:
 class Batch(NamedTuple):
     """Images and labels of one step as the framework holds them; the runner reads the size only.
 
-    Of another task than image classification `images` is its input (tokens, a series, a row) and `labels` its target.
+    Of another task than image classification `images` is its input (tokens, a series, a row), or the tuple of its inputs,
+    and `labels` its target.
     """
 
     images: Any
@@ -227,6 +231,7 @@ class Declared(NamedTuple):
         str, FrozenSet[str]
     ] = {}  # precisions declared that no such device has run: tables and doctor say so
     several_nodes: bool = False  # whether replicas may be on several nodes
+    several_inputs: bool = False  # whether networks may have several; batches hold a tuple of them then
     internals: FrozenSet[str] = frozenset({"public"})  # "private" for one that corrects private fields where asked
     updates: FrozenSet[str] = frozenset()  # of UPDATES, what may come in front of an optimizer's step
     gpu_threads: FrozenSet[str] = frozenset({"shared"})  # "private" for one that can keep threads for each GPU alone
@@ -240,7 +245,8 @@ class Trainer(Protocol):
 
     Arrays that cross this interface are numpy, float32, in the layout of `torch.nn`: images (N, C, H, W),
     Conv2d weights (out, in / groups, kH, kW), Linear weights (out, in). The network built last says of which task the
-    arrays are that `adopt` gets: its only input (N, ...) and its target, as graph.Task has them.
+    arrays are that `adopt` gets: its only input (N, ...), or a tuple of several in the task's order, and its target, as
+    graph.Task has them.
     """
 
     name: str
@@ -284,13 +290,13 @@ class Trainer(Protocol):
     def host_array(self, shape: Tuple[int, ...]) -> "np.ndarray":
         """A new float32 array, its contents not set, in the memory from which `adopt` is fastest."""
 
-    def adopt(self, images: "np.ndarray", labels: "np.ndarray") -> Batch:
+    def adopt(self, images: "Inputs", labels: "np.ndarray") -> Batch:
         """A batch on the device from float32 images in `layout` (N, C, H, W) or (N, H, W, C) and int64 labels (N,).
 
         Of another task: from its input, (N, ...) float32 or integer tokens, and its target.
         """
 
-    def read_batch(self, batch: Batch) -> Tuple["np.ndarray", "np.ndarray"]:
+    def read_batch(self, batch: Batch) -> Tuple["Inputs", "np.ndarray"]:
         """Images and labels of a batch as `adopt` takes them."""
 
     def open_pipeline(self, pictures: Pictures) -> Any:

@@ -176,6 +176,9 @@ DATASETS: dict[str, DataSource] = {
 }
 
 
+OWN = "own data"  # in place of a data set's name: of models that were imported for a user's arrays
+
+
 @dataclasses.dataclass(frozen=True)
 class Model:
     """A network with the data set that it is for, and the settings it is trained with unless others are asked for.
@@ -195,7 +198,7 @@ class Model:
 
     @property
     def of_arrays(self) -> bool:
-        return DATASETS[self.dataset].arrays
+        return self.dataset == OWN or DATASETS[self.dataset].arrays
 
 
 _M = "framework_compare.models."
@@ -412,6 +415,11 @@ def register_framework(entry: Framework) -> None:
 def register_model(name: str, target: str, **more: Any) -> None:
     """Add a model: "module:function" that takes num_classes and image_size and returns a Graph; `more`: fields of Model."""
     MODELS[name] = Model(target, **more)
+
+
+def register_imported(name: str, build: Callable[..., Any], *, of_arrays: bool, unit: str) -> None:
+    """Add a model that was imported: for folders of images, or for a user's arrays."""
+    MODELS[name] = Model(build, OWN, unit=unit) if of_arrays else Model(build)
 
 
 def register_dataset(name: str, target: str) -> None:

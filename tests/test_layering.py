@@ -21,7 +21,7 @@ FLOORS: Tuple[Tuple[str, ...], ...] = (
     ("pytest_plugin",),
     ("cli",),
     ("bisection",),
-    ("duels", "overhead", "peaks", "reproduction"),
+    ("archive", "duels", "overhead", "peaks", "reproduction"),
     ("stability_sweep",),
     ("api",),
     ("comparison", "forecast"),

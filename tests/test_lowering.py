@@ -65,6 +65,7 @@ GRAPHS = {
     "joined": graphs.joined(),
     "attention": graphs.attention(),
     "windows": graphs.windows(),
+    "primitives": graphs.primitives(),
     "conv-tagger": conv_tagger.build(TAGS, width=12, blocks=2),
     "quanv": quanv.build(GREY),
     "gpt": language.gpt(TEXT, layers=1, heads=2, width=16),
@@ -93,6 +94,17 @@ MOVES = {
     "Mean": lambda a, x: x.mean(a["axis"]),
     TURN: lambda a, x: x.swapaxes(0, 1),
     "Constant": lambda a: a["value"].astype(np.float64),
+    "ReduceSum": lambda a, x: x.sum(a["axes"], keepdims=True),
+    "ReduceMean": lambda a, x: x.mean(a["axes"], keepdims=True),
+    "ReduceMax": lambda a, x: x.max(a["axes"], keepdims=True),
+    "Softmax": lambda a, x: np.exp(x) / np.exp(x).sum(a["axis"], keepdims=True),
+    "LogSoftmax": lambda a, x: x - np.log(np.exp(x).sum(a["axis"], keepdims=True)),
+    "CumSum": lambda a, x: x.cumsum(a["axis"]),
+    "Take": lambda a, x: x.take(a["index"], a["axis"]),
+    "Gather": lambda a, table, index: table[0][index.astype(int)],
+    "PadAxes": lambda a, x: np.pad(x, a["pads"], constant_values=a.get("value", 0)),
+    "Expand": lambda a, x: np.broadcast_to(x, (len(x), *a["shape"][1:])),
+    "MatMul": lambda a, x, y: x @ y,
 }
 FORMS = {"LinearOfChannels": "Linear", "LayerNormOfChannels": "LayerNorm", "Conv2dPaddedUnevenly": "Conv2d"}
 

@@ -318,6 +318,7 @@ LOSS_CASES = {
     "cross_entropy": ((4, 3), np.array([0, 2, 1, 1])),
     "token_cross_entropy": ((2, 4, 3), np.array([[0, -1, 2, -1], [1, 1, -1, -1]])),
     "mse": ((4, 2), RNG(7).standard_normal((4, 2))),
+    "mean_output": ((4, 1), np.zeros(4)),
     "binary_cross_entropy": ((4, 1), np.array([[0.0], [1], [1], [0]])),
 }
 

@@ -6,13 +6,13 @@ import dataclasses
 import functools
 import math
 import os
-import shutil
 import time
 from pathlib import Path
 
 import numpy
 import pandas
 import pytest
+from browser_page import CHROMIUM, PLOT, Opened
 from drawn_study import run, study
 from PIL import Image
 
@@ -26,7 +26,6 @@ from framework_compare.report.page.bundle import javascript
 from framework_compare.results.metrics import METRICS
 from framework_compare.store.study_file import Store
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-headless-shell", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="no Chromium is installed; on Debian: apt-get install chromium-headless-shell"
 )
@@ -58,34 +57,6 @@ def comparison(tmp_path_factory):
 @pytest.fixture(scope="module")
 def path(comparison):
     return comparison.report(comparison.folder.parent / "report.html")
-
-
-PLOT = ".view:not([hidden]) .plot"  # of the view of a figure that is shown
-
-
-class Opened:
-    """A page with what it said on its console and what it asked for."""
-
-    def __init__(self, browser, path: Path, *, width: int = 1280, scripts: bool = True, scheme: str = "light") -> None:
-        context = browser.new_context(
-            viewport={"width": width, "height": 800}, java_script_enabled=scripts, offline=True, color_scheme=scheme
-        )
-        self.page, self.messages, self.requests = context.new_page(), [], []
-        self.page.on("console", lambda message: self.messages.append(message.text))
-        self.page.on("pageerror", lambda error: self.messages.append(str(error)))
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        started = time.perf_counter()
-        self.page.goto(path.as_uri())
-        self.seconds = time.perf_counter() - started
-
-    def draw_all(self) -> None:
-        """Scroll past every figure and wait until each is drawn."""
-        for plot in self.page.query_selector_all(PLOT):
-            plot.scroll_into_view_if_needed()
-            self.page.wait_for_function("plot => plot.dataset.live === 'yes'", arg=plot, timeout=60_000)
-
-    def count(self, selector: str) -> int:
-        return len(self.page.query_selector_all(selector))
 
 
 @pytest.fixture(scope="module")

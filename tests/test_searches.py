@@ -54,7 +54,7 @@ def trained_alone(fold: Fold, rate: float, layers: int, epochs: int):
     pipeline = ArrayPipeline(fold.train, batch_size=32, seed=0)
     for number in range(1, epochs + 1):
         for inputs, target in pipeline.epoch(number):
-            oracle.train_step(inputs[0], target, optimizer=optimizer)
+            oracle.train_step(inputs, target, optimizer=optimizer)
     held = fold.validation
     return quality.evaluate(held.task, oracle.forward(held.inputs[0]), held.target)["accuracy"]
 

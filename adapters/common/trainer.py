@@ -18,6 +18,16 @@ NATIVE_OPTIMIZERS = frozenset({"native adam", "native rmsprop", "native nadam", 
 STEPS_BEFORE_GROWTH = 2000  # finite ones in a row, before the scale doubles; torch.amp.GradScaler's rule
 
 
+def each(function: Callable[[Any], Any], arrays: Any) -> Any:
+    """The function of an only array, or of each of a tuple: a batch has several inputs where its network has."""
+    return tuple(map(function, arrays)) if isinstance(arrays, tuple) else function(arrays)
+
+
+def arguments(arrays: Any) -> Tuple[Any, ...]:
+    """The inputs of a batch, of which an only one stands alone."""
+    return arrays if isinstance(arrays, tuple) else (arrays,)
+
+
 def gpu_number(device: str) -> int:
     """N of "cuda:N"; 0 of "cuda"."""
     return int(device.partition(":")[2] or 0)

@@ -25,6 +25,7 @@ def token_cross_entropy(optax: Any, logits: Any, labels: Any) -> Any:
 LOSSES: Dict[str, Callable[[Any, Any, Any], Any]] = {
     "cross_entropy": cross_entropy,
     "token_cross_entropy": token_cross_entropy,
+    "mean_output": lambda optax, outputs, target: outputs.mean(),
     "mse": lambda optax, outputs, target: optax.squared_error(outputs, target).mean(),
     "binary_cross_entropy": lambda optax, logits, target: optax.sigmoid_binary_cross_entropy(logits, target).mean(),
 }

@@ -14,6 +14,7 @@ from framework_compare.adapters.common.trainer import (
     NATIVE_OPTIMIZERS,
     STEPS_BEFORE_GROWTH,
     TrainerDefaults,
+    each,
     gpu_number,
     is_native,
     loss_scale_settings,
@@ -76,6 +77,7 @@ class JaxTrainer(TrainerDefaults):
         precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
         replicas=dict.fromkeys(("cpu", "cuda"), frozenset(EXECUTIONS) - {"eager"}),
         several_nodes=True,
+        several_inputs=True,
         updates=frozenset(UPDATES),
     )
 
@@ -235,7 +237,9 @@ class JaxTrainer(TrainerDefaults):
 
     def read_batch(self, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
         labels = np.asarray(self._here(batch.labels))
-        return np.array(self._here(batch.images)), labels.astype(np.int64) if self._target_type is np.int32 else labels
+        return each(np.array, self._here(batch.images)), labels.astype(
+            np.int64
+        ) if self._target_type is np.int32 else labels
 
     def open_pipeline(self, pictures: Pictures) -> Any:
         if self.config.loader_workers < PROCESSES_FROM:

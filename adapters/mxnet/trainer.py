@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
 
 import numpy as np
 
-from framework_compare.adapters.common.trainer import NATIVE_OPTIMIZERS, TrainerDefaults, gpu_number
+from framework_compare.adapters.common.trainer import NATIVE_OPTIMIZERS, TrainerDefaults, arguments, each, gpu_number
 from framework_compare.adapters.mxnet import replicas as data_parallel
 from framework_compare.adapters.mxnet.network import OPS, freeze, make_network, parameters_of
 from framework_compare.adapters.mxnet.pipeline import open_loader
@@ -38,6 +38,7 @@ class MXNetTrainer(TrainerDefaults):
         precisions={"cpu": frozenset({"fp32"}), "cuda": frozenset({"fp32", "tf32", "fp16"})},
         untested={"cuda": frozenset({"fp32", "tf32", "fp16"})},
         replicas=dict.fromkeys(("cpu", "cuda"), frozenset({"default", "eager", "graph"})),
+        several_inputs=True,
         updates=frozenset(UPDATES),
         why={"native adamw": "MXNet has no optimizer of that name"},
     )
@@ -173,15 +174,24 @@ class MXNetTrainer(TrainerDefaults):
     def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
         nd, context = self.mx.nd, self._context
         if self._replicas:
-            return self._split(nd.array(images), nd.array(labels, dtype=self._target_type), len(labels))
-        return Batch(nd.array(images, ctx=context), nd.array(labels, dtype=self._target_type, ctx=context), len(labels))
+            return self._split(each(nd.array, images), nd.array(labels, dtype=self._target_type), len(labels))
+        inputs = each(lambda array: nd.array(array, ctx=context), images)
+        return Batch(inputs, nd.array(labels, dtype=self._target_type, ctx=context), len(labels))
 
     def _split(self, images: Any, labels: Any, size: int) -> Batch:
-        return Batch(data_parallel.split(images, self._contexts), data_parallel.split(labels, self._contexts), size)
+        """Of replicas a list, the part of each."""
+        parts = [data_parallel.split(array, self._contexts) for array in arguments(images)]
+        inputs = list(zip(*parts)) if isinstance(images, tuple) else parts[0]
+        return Batch(inputs, data_parallel.split(labels, self._contexts), size)
 
     def read_batch(self, batch: Batch) -> Any:
-        images, labels = (data_parallel.whole(array if self._replicas else [array]) for array in batch[:2])
-        return images, labels.astype(np.int64) if labels.dtype.kind == "i" else labels
+        parts, labels = (array if self._replicas else [array] for array in batch[:2])
+        labels = data_parallel.whole(labels)
+        several = [data_parallel.whole(arrays) for arrays in zip(*map(arguments, parts))]
+        return (
+            tuple(several) if isinstance(parts[0], tuple) else several[0],
+            labels.astype(np.int64) if labels.dtype.kind == "i" else labels,
+        )
 
     def open_pipeline(self, pictures: Pictures) -> Any:
         gpu = self._index if self._on_gpu else None
@@ -238,8 +248,9 @@ class MXNetTrainer(TrainerDefaults):
     def _losses(self, batch: Batch) -> Any:
         """Of each picture; of replicas a list, those of each."""
         if not self._replicas:
-            return self._loss(self._network(batch.images), batch.labels)
-        return [self._loss(self._network(images), labels) for images, labels in zip(batch.images, batch.labels)]
+            return self._loss(self._network(*arguments(batch.images)), batch.labels)
+        pairs = zip(batch.images, batch.labels)
+        return [self._loss(self._network(*arguments(images)), labels) for images, labels in pairs]
 
     @property
     def _loss_scale(self) -> float:
@@ -266,16 +277,16 @@ class MXNetTrainer(TrainerDefaults):
         self._reordered = True
         with self.mx.autograd.predict_mode():
             if self._replicas:  # by the running statistics of the first
-                parts = [self._network(part.as_in_context(self._context)) for part in batch.images]
-                return self.mx.nd.concat(*parts, dim=0)
-            return self._network(batch.images)
+                parts = [[one.as_in_context(self._context) for one in arguments(part)] for part in batch.images]
+                return self.mx.nd.concat(*(self._network(*part) for part in parts), dim=0)
+            return self._network(*arguments(batch.images))
 
     def forward(self, batch: Batch, *, training: bool = False) -> np.ndarray:
         if not training:
             return self.infer(batch).asnumpy()
         with self.mx.autograd.train_mode():
             parts = batch.images if self._replicas else [batch.images]
-            return data_parallel.whole([self._network(part) for part in parts])
+            return data_parallel.whole([self._network(*arguments(part)) for part in parts])
 
     def synchronize(self) -> None:
         self.mx.nd.waitall()

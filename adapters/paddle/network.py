@@ -11,7 +11,7 @@ from framework_compare.adapters.common import network, quanv
 from framework_compare.adapters.common.recurrent import PAIR, RECURRENT, TURN, Direction, by_direction, pairs, turned
 from framework_compare.graph import Graph, Node, evaluate
 from framework_compare.graph.lowering import UNEVEN, Program, graph_ops, lowered
-from framework_compare.graph.window import Window
+from framework_compare.graph.window import Window, pair
 
 GRAPH_NAMES = {"_mean": "running_mean", "_variance": "running_var"}
 
@@ -44,8 +44,8 @@ def make_network(paddle: Any, program: Program, layers: Dict[str, Any]) -> Any:
             for name, layer in layers.items():
                 self.add_sublayer(name.replace(".", "_"), layer)
 
-        def forward(self, images: Any) -> Any:
-            return evaluate(program, apply, images)
+        def forward(self, *inputs: Any) -> Any:
+            return evaluate(program, apply, inputs)
 
     return Network()
 
@@ -60,7 +60,7 @@ def _arrays_of(layer: Any) -> Dict[str, Any]:
     cell = _cells(layer.layer)[layer.is_backward]
     biases = (
         {"bias": cell.bias_ih}
-        if type(layer.layer).__name__ == "LSTM"
+        if type(layer.layer).__name__ == "LSTM" and layer.layer.biases == 1
         else {"bias_ih": cell.bias_ih, "bias_hh": cell.bias_hh}
     )
     return {"weight_ih": cell.weight_ih, "weight_hh": cell.weight_hh, **biases}
@@ -71,7 +71,7 @@ def second_biases(layers: Dict[str, Any]) -> List[Any]:
 
     Without it the kernel for CPUs ends the process, and one that needs no gradient its backward pass (3.3.1).
     """
-    lstms = [layer for layer in layers.values() if type(layer).__name__ == "LSTM"]
+    lstms = [layer for layer in layers.values() if type(layer).__name__ == "LSTM" and layer.biases == 1]
     biases = [cell.bias_hh for layer in lstms for cell in _cells(layer)]
     for bias in biases:
         bias.set_value(np.zeros(bias.shape, np.float32))
@@ -85,7 +85,9 @@ def _cells(layer: Any) -> Sequence[Any]:
 
 
 def _recurrent(nn: Any, a: Mapping[str, Any], op: str, **how: Any) -> Any:
-    return getattr(nn, op)(a["input_size"], a["hidden_size"], time_major=True, **how)
+    layer = getattr(nn, op)(a["input_size"], a["hidden_size"], time_major=True, **how)
+    layer.biases = a.get("biases", 1)
+    return layer
 
 
 def _quanv2d(nn: Any, a: Mapping[str, Any]) -> Any:
@@ -250,6 +252,19 @@ def _conv2d(nn: Any, a: Mapping[str, Any]) -> Any:
     )
 
 
+def _convolve(paddle: Any, a: Mapping[str, Any], x: Any, weight: Any) -> Any:
+    window = Window.of(a)
+    pads = [first for first, _ in window.pads]
+    return paddle.nn.functional.conv2d(x, weight[0], None, window.stride, pads, window.dilation, a["groups"])
+
+
+def _conv_transpose(paddle: Any, a: Mapping[str, Any], x: Any, weight: Any) -> Any:
+    window = Window.of(a)
+    pads, more = [first for first, _ in window.pads], list(pair(a["output_padding"]))
+    how = (None, window.stride, pads, more, a["groups"], window.dilation)
+    return paddle.nn.functional.conv2d_transpose(x, weight[0], *how)
+
+
 LAYERS: Dict[str, Callable[..., Any]] = {
     "Conv2d": _conv2d,
     UNEVEN: _conv2d,
@@ -288,6 +303,7 @@ LAYERS: Dict[str, Callable[..., Any]] = {
     "Attention": _attention,
     "RelativeBias": _relative_bias,
     "Parameter": _parameter,
+    "GroupNorm": lambda nn, a: nn.GroupNorm(a["groups"], a["channels"], epsilon=a["eps"]),
 }
 # Of paddle, attributes, and inputs.
 FUNCTIONS: Dict[str, Callable[..., Any]] = {
@@ -305,6 +321,28 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "Roll": lambda paddle, a, x: paddle.roll(x, a["shifts"], a["axes"]),
     "Max": lambda paddle, a, x: x.max(a["axis"]),
     "Mean": lambda paddle, a, x: x.mean(a["axis"]),
+    **network.named(lambda paddle: paddle, *network.NUMPY, "erf"),
+    "LeakyReLU": lambda paddle, a, x: paddle.nn.functional.leaky_relu(x, a["slope"]),
+    "Detach": lambda paddle, a, x: x.detach(),
+    "Cast": lambda paddle, a, x: x.astype("float32"),
+    "Equal": lambda paddle, a, x, y: paddle.equal(x, y).astype(x.dtype),
+    "Less": lambda paddle, a, x, y: paddle.less_than(x, y).astype(x.dtype),
+    "LessEqual": lambda paddle, a, x, y: paddle.less_equal(x, y).astype(x.dtype),
+    "Where": lambda paddle, a, condition, x, y: paddle.where(condition != 0, x, y),
+    "ReduceSum": lambda paddle, a, x: x.sum(a["axes"], keepdim=True),
+    "ReduceMean": lambda paddle, a, x: x.mean(a["axes"], keepdim=True),
+    "ReduceMax": lambda paddle, a, x: x.amax(a["axes"], keepdim=True),
+    "Softmax": lambda paddle, a, x: paddle.nn.functional.softmax(x, a["axis"]),
+    "LogSoftmax": lambda paddle, a, x: paddle.nn.functional.log_softmax(x, a["axis"]),
+    "CumSum": lambda paddle, a, x: x.cumsum(a["axis"]),
+    "Expand": lambda paddle, a, x: x.expand(a["shape"]),
+    "Take": lambda paddle, a, x: paddle.index_select(x, paddle.to_tensor(a["index"]), a["axis"]),
+    "Gather": lambda paddle, a, table, index: paddle.nn.functional.embedding(index.astype("int64"), table[0]),
+    "PadAxes": lambda paddle, a, x: paddle.nn.functional.pad(
+        x, [side for pads in a["pads"] for side in pads], value=a.get("value", 0.0)
+    ),
+    "Convolve": _convolve,
+    "ConvTranspose": _conv_transpose,
 }
 HAS = frozenset(LAYERS) | frozenset(FUNCTIONS) | {"Unembedding"}
 OPS = graph_ops(HAS)

@@ -13,6 +13,8 @@ from framework_compare.adapters.common.trainer import (
     LOSS_SCALE,
     NATIVE_OPTIMIZERS,
     TrainerDefaults,
+    arguments,
+    each,
     gpu_number,
     loss_scale_settings,
     needs_capability,
@@ -46,6 +48,7 @@ class PaddleTrainer(TrainerDefaults):
         precisions={"cpu": frozenset({"fp32"}), "cuda": frozenset(PRECISIONS)},
         untested={"cuda": frozenset(PRECISIONS)},
         replicas=dict.fromkeys(("cpu", "cuda"), frozenset({"default", "eager", "graph"})),
+        several_inputs=True,
         updates=frozenset(UPDATES),
     )
 
@@ -159,10 +162,10 @@ class PaddleTrainer(TrainerDefaults):
         return {name: np.ascontiguousarray(a.T if name in self._transposed else a) for name, a in arrays.items()}
 
     def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
-        return Batch(self.paddle.to_tensor(images), self.paddle.to_tensor(labels), len(labels))
+        return Batch(each(self.paddle.to_tensor, images), self.paddle.to_tensor(labels), len(labels))
 
     def read_batch(self, batch: Batch) -> Any:
-        return batch.images.numpy(), batch.labels.numpy()
+        return each(lambda tensor: tensor.numpy(), batch.images), batch.labels.numpy()
 
     def open_pipeline(self, pictures: Pictures) -> Any:
         self._loaders.append(open_loader(self.paddle, pictures, self.config, self._replicas))
@@ -196,7 +199,7 @@ class PaddleTrainer(TrainerDefaults):
 
     def _backward(self, batch: Batch, batches: int = 1) -> Any:
         with self._auto_cast():
-            loss = self._loss(self._call(batch.images), batch.labels)
+            loss = self._loss(self._call(*arguments(batch.images)), batch.labels)
         share = loss / batches if batches > 1 else loss
         (self._scaler.scale(share) if self._scaler else share).backward()
         return loss
@@ -219,7 +222,7 @@ class PaddleTrainer(TrainerDefaults):
         call = self._call if self.config.mode == "inference" else self._network
         self._set_training(False)
         with self.paddle.no_grad(), self._auto_cast():
-            return call(batch.images)
+            return call(*arguments(batch.images))
 
     def _set_training(self, training: bool) -> None:
         if self._network.training != training:  # going through all layers takes as long as a small step
@@ -230,7 +233,7 @@ class PaddleTrainer(TrainerDefaults):
             return self.infer(batch).astype("float32").numpy()
         self._set_training(True)
         with self.paddle.no_grad(), self._auto_cast():
-            return self._network(batch.images).astype("float32").numpy()
+            return self._network(*arguments(batch.images)).astype("float32").numpy()
 
     def synchronize(self) -> None:
         """A CPU step has ended when it returns."""

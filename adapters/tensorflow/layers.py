@@ -206,6 +206,35 @@ def samples(tf: Any, x: Any) -> Any:
     return tf.shape(x)[0] if x.shape[0] is None else x.shape[0]
 
 
+def groupnorm(net: Any, node: Node, x: Any, **_: Any) -> Any:
+    tf, groups = net.tf, node.attrs["groups"]
+    exact = tf.reshape(tf.cast(x, "float32"), [-1, *x.shape[1:3], groups, x.shape[3] // groups])
+    mean, variance = tf.nn.moments(exact, [1, 2, 4], keepdims=True)
+    y = tf.nn.batch_normalization(exact, mean, variance, None, None, node.attrs["eps"])
+    y = tf.reshape(y, [-1, *x.shape[1:]]) * net.of(node, "weight") + net.of(node, "bias")
+    return tf.cast(y, x.dtype)
+
+
+def convolve(net: Any, node: Node, x: Any, weight: Any, **_: Any) -> Any:
+    """With a weight that is computed, or the gradient of a convolution as a layer; of groups one after the other."""
+    tf, window, groups = net.tf, Window.of(node.attrs), node.attrs["groups"]
+    transposed = node.op == "ConvTranspose"
+    kernels = tf.split(tf.transpose(weight[0], (2, 3, 1, 0)), groups, axis=3)  # rows, columns, in or out, out or in
+    padded, pads = (x, "VALID") if transposed else _padded(tf, x, window)
+    parts = zip(tf.split(padded, groups, axis=3), kernels)
+    if not transposed:
+        return tf.concat([_convolve(net, part, kernel, window, pads) for part, kernel in parts], axis=3)
+    size = [(n - 1) * stride + span for n, stride, span in zip(x.shape[1:3], window.stride, window.spans)]
+    wide = [
+        tf.nn.conv2d_transpose(part, kernel, [samples(tf, x), *size, kernel.shape[2]], window.stride, "VALID")
+        for part, kernel in parts
+    ]
+    out, (top, left) = node.attrs["size"], (first for first, _ in window.pads)
+    more = [max(0, first + n - whole) for first, n, whole in zip((top, left), out, size)]
+    y = tf.pad(tf.concat(wide, axis=3), [(0, 0), (0, more[0]), (0, more[1]), (0, 0)])
+    return y[:, top : top + out[0], left : left + out[1]]
+
+
 # Of a Network, a node, its inputs, and by name whether it is training and keeps its statistics.
 LAYERS: Dict[str, Callable[..., Any]] = {
     "Conv2d": conv2d,
@@ -229,6 +258,10 @@ LAYERS: Dict[str, Callable[..., Any]] = {
     "Attention": attention,
     "RelativeBias": relative_bias,
     "Quanv2d": quanv2d,
+    "GroupNorm": groupnorm,
+    "Convolve": convolve,
+    "ConvTranspose": convolve,
+    "Cast": lambda net, node, x, **_: net.tf.cast(x, net.dtype),
 }
 # Of tensorflow, attributes, and inputs.
 FUNCTIONS: Dict[str, Callable[..., Any]] = {
@@ -250,4 +283,22 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "Roll": lambda tf, a, x: tf.roll(x, a["shifts"], a["axes"]),
     "Max": lambda tf, a, x: tf.reduce_max(x, axis=a["axis"]),
     "Mean": lambda tf, a, x: tf.reduce_mean(x, axis=a["axis"]),
+    **network.named(lambda tf: tf.math, *network.NUMPY, "erf"),
+    "MatMul": lambda tf, a, x, y: tf.linalg.matmul(x, tf.reshape(y, y.shape[-2:]) if a["shared"] else y),
+    "Detach": lambda tf, a, x: tf.stop_gradient(x),
+    "LeakyReLU": lambda tf, a, x: tf.nn.leaky_relu(x, a["slope"]),
+    "Equal": lambda tf, a, x, y: tf.cast(tf.equal(x, y), x.dtype),
+    "Less": lambda tf, a, x, y: tf.cast(x < y, x.dtype),
+    "LessEqual": lambda tf, a, x, y: tf.cast(x <= y, x.dtype),
+    "Where": lambda tf, a, condition, x, y: tf.where(tf.not_equal(condition, 0), x, y),
+    "ReduceSum": lambda tf, a, x: tf.reduce_sum(x, axis=a["axes"], keepdims=True),
+    "ReduceMean": lambda tf, a, x: tf.reduce_mean(x, axis=a["axes"], keepdims=True),
+    "ReduceMax": lambda tf, a, x: tf.reduce_max(x, axis=a["axes"], keepdims=True),
+    "Softmax": lambda tf, a, x: tf.nn.softmax(x, axis=a["axis"]),
+    "LogSoftmax": lambda tf, a, x: tf.nn.log_softmax(x, axis=a["axis"]),
+    "CumSum": lambda tf, a, x: tf.cumsum(x, axis=a["axis"]),
+    "Expand": lambda tf, a, x: tf.broadcast_to(x, [samples(tf, x), *a["shape"][1:]]),
+    "Take": lambda tf, a, x: tf.gather(x, a["index"], axis=a["axis"]),
+    "Gather": lambda tf, a, table, index: tf.gather(table[0], tf.cast(index, "int32")),
+    "PadAxes": lambda tf, a, x: tf.pad(x, a["pads"], constant_values=a.get("value", 0.0)),
 }

@@ -29,6 +29,7 @@ def binary_cross_entropy(tf: Any, logits: Any, target: Any) -> Any:
 LOSSES: Dict[str, Callable[[Any, Any, Any], Any]] = {
     "cross_entropy": cross_entropy,
     "token_cross_entropy": token_cross_entropy,
+    "mean_output": lambda tf, outputs, target: tf.reduce_mean(outputs),
     "mse": lambda tf, outputs, target: tf.reduce_mean(tf.math.squared_difference(outputs, target)),
     "binary_cross_entropy": binary_cross_entropy,
 }

@@ -14,6 +14,7 @@ from framework_compare.adapters.common.trainer import (
     NATIVE_OPTIMIZERS,
     STEPS_BEFORE_GROWTH,
     TrainerDefaults,
+    each,
     gpu_number,
     loss_scale_settings,
     needs_capability,
@@ -59,6 +60,7 @@ class TensorFlowTrainer(TrainerDefaults):
         updates=frozenset(UPDATES),
         gpu_threads=frozenset({"shared", "private"}),
         replicas=dict.fromkeys(("cpu", "cuda"), frozenset(EXECUTIONS) - {"eager"}),
+        several_inputs=True,
     )
 
     @staticmethod
@@ -185,9 +187,9 @@ class TensorFlowTrainer(TrainerDefaults):
 
     def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
         if self._mirrored:
-            return Batch(self._mirrored.split(images), self._mirrored.split(labels), len(labels))
+            return Batch(each(self._mirrored.split, images), self._mirrored.split(labels), len(labels))
         with self.tf.device(self._place):
-            return Batch(self.tf.constant(images), self.tf.constant(labels), len(labels))
+            return Batch(each(self.tf.constant, images), self.tf.constant(labels), len(labels))
 
     @property
     def _place(self) -> str:
@@ -195,8 +197,8 @@ class TensorFlowTrainer(TrainerDefaults):
 
     def read_batch(self, batch: Batch) -> Any:
         if self._mirrored:
-            return self._mirrored.whole(batch.images), self._mirrored.whole(batch.labels)
-        return batch.images.numpy(), batch.labels.numpy()
+            return each(self._mirrored.whole, batch.images), self._mirrored.whole(batch.labels)
+        return each(lambda tensor: tensor.numpy(), batch.images), batch.labels.numpy()
 
     def open_pipeline(self, pictures: Pictures) -> Any:
         dataset = make_dataset(self.tf, pictures, self.config)
@@ -282,6 +284,8 @@ class TensorFlowTrainer(TrainerDefaults):
     def infer(self, batch: Batch) -> Any:
         if self._mirrored:
             parts = self._mirrored.parts(batch.images)
+            if isinstance(batch.images, tuple):
+                parts = zip(*map(self._mirrored.parts, batch.images))
             return self.tf.concat([self._infer(part, training=False) for part in parts], axis=0)
         return self._infer(batch.images, training=False)
 

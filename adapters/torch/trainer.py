@@ -13,6 +13,8 @@ from framework_compare.adapters.common.trainer import (
     LOSS_SCALE,
     NATIVE_OPTIMIZERS,
     TrainerDefaults,
+    arguments,
+    each,
     gpu_number,
     is_native,
     loss_scale_settings,
@@ -50,6 +52,7 @@ class TorchTrainer(TrainerDefaults):
         precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
         replicas={"cpu": frozenset({"default", "eager"}), "cuda": frozenset(EXECUTIONS)},
         several_nodes=True,
+        several_inputs=True,
         updates=frozenset(UPDATES),
     )
 
@@ -160,7 +163,6 @@ class TorchTrainer(TrainerDefaults):
         self._optimizer = make_optimizer(torch, config, trained, fused=self._fused, captured=self._captures)
         self._updates = Updates(torch, config, self._optimizer)
         self._loss = LOSSES[graph.task.loss](torch)
-        self._last_axis_channels = self._channels_last and len(graph.input_shape) == 3
         self._scaler = torch.amp.GradScaler(enabled=config.precision == "fp16", init_scale=LOSS_SCALE)
         self._first_scale = self._scaler.state_dict()
         self._trained = self._network
@@ -222,22 +224,29 @@ class TorchTrainer(TrainerDefaults):
         return self.torch.empty(shape, pin_memory=self._on_gpu).numpy()
 
     def adopt(self, images: Any, labels: Any) -> Batch:
-        tensor = self.torch.from_numpy(images)
-        if self._last_axis_channels:
-            tensor = tensor.permute(0, 3, 1, 2)
-        return self._batch(tensor, self.torch.from_numpy(labels))
+        return self._batch(each(self._tensor, images), self.torch.from_numpy(labels))
+
+    def _tensor(self, array: Any) -> Any:
+        tensor = self.torch.from_numpy(array)
+        return tensor.permute(0, 3, 1, 2) if self._channels_last and tensor.ndim == 4 else tensor
 
     def _batch(self, images: Any, labels: Any) -> Batch:
         """A batch on the device, in its memory format; on a GPU the copy may still be under way."""
         if self._gpu:
-            images, labels = self._gpu.copy(images, labels, channels_last=self._last_axis_channels)
-        elif self._last_axis_channels:
-            images = images.to(memory_format=self.torch.channels_last)
+            images, labels = self._gpu.copy(images, labels, channels_last=self._channels_last)
+        elif self._channels_last:
+            images = each(self._in_format, images)
         return Batch(images, labels, len(labels))
 
+    def _in_format(self, tensor: Any) -> Any:
+        return tensor.to(memory_format=self.torch.channels_last) if tensor.ndim == 4 else tensor
+
     def read_batch(self, batch: Batch) -> Any:
-        images = batch.images.permute(0, 2, 3, 1) if self._last_axis_channels else batch.images
-        return images.contiguous().cpu().numpy(), batch.labels.cpu().numpy()
+        def array(tensor: Any) -> Any:
+            tensor = tensor.permute(0, 2, 3, 1) if self._channels_last and tensor.ndim == 4 else tensor
+            return tensor.contiguous().cpu().numpy()
+
+        return each(array, batch.images), batch.labels.cpu().numpy()
 
     def open_pipeline(self, pictures: Pictures) -> Any:
         return open_loader(self.torch, pictures, self.config, pin_memory=self._on_gpu, replicas=self._replicas)
@@ -271,7 +280,7 @@ class TorchTrainer(TrainerDefaults):
         if first:
             self._optimizer.zero_grad(set_to_none=True)
         with self._autocast():
-            loss = self._loss(self._call(images), labels)
+            loss = self._loss(self._call(*arguments(images)), labels)
         self._scaler.scale(loss / batches if batches > 1 else loss).backward()
         return loss.detach()
 
@@ -301,7 +310,7 @@ class TorchTrainer(TrainerDefaults):
         call = self._call if self.config.mode == "inference" else self._network
         self._set_training(False)
         with self.torch.no_grad(), self._autocast():
-            return call(batch.images)
+            return call(*arguments(batch.images))
 
     def _set_training(self, training: bool) -> None:
         if self._network.training != training:  # going through all modules takes as long as a small step
@@ -312,7 +321,7 @@ class TorchTrainer(TrainerDefaults):
             return self.infer(batch).float().cpu().numpy()
         self._set_training(True)
         with self.torch.no_grad(), self._autocast():
-            return self._network(batch.images).float().cpu().numpy()
+            return self._network(*arguments(batch.images)).float().cpu().numpy()
 
     def synchronize(self) -> None:
         """A CPU step has ended when it returns."""

@@ -76,6 +76,8 @@ def evaluate_parts(task: Task, parts: Iterable[Tuple[np.ndarray, np.ndarray]]) -
 def loss(name: str, outputs: np.ndarray, target: np.ndarray) -> float:
     """Mean loss by its name in graph.LOSSES: over samples, or over tokens whose target is not -1."""
     outputs = outputs.astype(np.float64)
+    if name == "mean_output":
+        return float(np.mean(outputs))
     if name == "mse":
         return float(np.mean((outputs - target) ** 2))
     if name == "binary_cross_entropy":
@@ -185,8 +187,7 @@ def _f1(right: int, predicted: int, wanted: int) -> float:
 
 
 def _check(task: Task, outputs: np.ndarray, target: np.ndarray) -> None:
-    axes = target.shape[1:] if task.loss == "token_cross_entropy" else ()
-    expected = (len(target), *axes, task.outputs)
+    expected = (len(target), *task.output_shape)
     # (N,) against (N, 1) would be stretched to (N, N) without a word.
     if outputs.shape != expected or target.shape[1:] != task.target.shape:
         raise UsageError(

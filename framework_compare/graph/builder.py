@@ -10,6 +10,7 @@ from framework_compare.graph.circuit import Gate
 from framework_compare.graph.network import Graph
 from framework_compare.graph.node import Node, Shape, feature_axis
 from framework_compare.graph.ops import OPS
+from framework_compare.graph.primitives import constant_attrs
 from framework_compare.graph.task import Task, image_classification
 from framework_compare.graph.window import Numbers, plain
 
@@ -271,6 +272,14 @@ class GraphBuilder:
         Other values join it by `add`, `mul` and `concat`. A constant is not trained.
         """
         return self._source(name, "Parameter", shape=list(shape), init=init, **_unless(True, trained=trained))
+
+    def constant(self, name: str, array: Any) -> str:
+        """Numbers that are not trained, the same for each sample."""
+        return self._source(name, "Constant", **constant_attrs(array))
+
+    def op(self, name: str, op: str, *sources: str, **attrs: Any) -> str:
+        """A primitive, or an op that has no method of its own; see `graph.primitives`."""
+        return self._add(name, op, *(sources or (self.last,)), **attrs)
 
     def tokens(self, name: str, *, source: str = "") -> str:
         """The places of an image, row by row, as the steps of a sequence; its channels are their features."""

@@ -6,19 +6,18 @@ import dataclasses
 import functools
 import itertools
 import math
-import os
-from pathlib import Path
 from typing import Any, Callable, Iterable, Mapping, Sequence, Union
 
 from framework_compare import registry
 from framework_compare.datasets import arrays
-from framework_compare.datasets.arrays import ArrayData
 from framework_compare.datasets.dataset import Dataset
-from framework_compare.datasets.resolve import resolve
+from framework_compare.datasets.own import OwnData
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.graph import OPTIMIZERS, Graph, Task
-from framework_compare.plan import searches
+from framework_compare.graph.imported_model import ImportedModel
+from framework_compare.plan import data_of_models, searches
 from framework_compare.plan.competitors import find_frameworks
+from framework_compare.plan.data_of_models import CountProgress, DataSets, Place, counter, of_own
 from framework_compare.plan.settings import DEFAULTS, SETTINGS, column, fields
 from framework_compare.plan.values import check_unique, listed
 from framework_compare.protocol import TrainConfig, devices_of, replicas_of, where
@@ -26,11 +25,8 @@ from framework_compare.records import Cell
 from framework_compare.samplers.host import available_cores
 
 Names = Union[str, Sequence[str]]
-DataSet = str | os.PathLike[str]
-DataSets = Union[DataSet, Sequence[DataSet]]
-Model = Union[DataSet, Graph, Callable[..., Any]]  # the last: an nn.Module or a keras.Model
+Model = Union[Place, Graph, Callable[..., Any]]  # the last: an nn.Module or a keras.Model
 Models = Union[Model, Iterable[Model]]
-CountProgress = Callable[[str, int, int], None]
 OF_IMAGES = ("num_classes", "flip", "crop")  # settings that arrays have no use for
 BY_ARRAYS = (*OF_IMAGES, "loss", "image_size", "loader_workers")  # settings that arrays decide
 
@@ -75,15 +71,20 @@ def plan(
     configs = {m: expand_configs({**registry.MODELS[m].settings, **settings}, replicas) for m in models}
     for model in models:
         check_of_sgd(settings, configs[model])
-    chosen = _datasets_by_model(models, dataset)
+    chosen = data_of_models.by_model(models, dataset)
     images = {"classes": classes, "limit": limit, "on_bad_image": on_bad_image, "make": make}
     read: Callable[..., Dataset] = functools.cache(
-        functools.partial(_read, limit=limit, images=images, progress=progress)
+        functools.partial(data_of_models.read, limit=limit, images=images, progress=progress)
     )
     cells: dict[Cell, None] = {}
     known: dict[str, Dataset] = {}
     for model in models:
-        found = [read(one, *_reader(model, settings), configs[model][0].seed) for one in chosen[model]]
+        found = [
+            of_own(one, model, limit)
+            if isinstance(one, OwnData)
+            else read(one, *_reader(model, settings), configs[model][0].seed)
+            for one in chosen[model]
+        ]
         for data in found:
             if known.setdefault(data.name, data) is not data or found.count(data) > 1:
                 raise UsageError(f"two data sets are called {data.name!r}; rename one, or compare them in two calls")
@@ -95,80 +96,6 @@ def plan(
                 build_graph(model, config, data.task)
                 cells[Cell(framework, model, data.name, place, config)] = None
     return Plan(tuple(cells), known)
-
-
-def _datasets_by_model(models: Sequence[str], dataset: DataSets | None) -> dict[str, list[DataSet]]:
-    """Those of the data sets named that a model can read; UsageError where it or a data set is left without."""
-    if dataset is None:
-        return {model: [registry.MODELS[model].dataset] for model in models}
-    given = listed("data set", dataset)
-    for one in given:
-        if not isinstance(one, (str, os.PathLike)):
-            raise UsageError(
-                f"data set is {one!r}; allowed: a name that `list` shows, or the path of a folder or a file"
-            )
-    chosen = {model: [one for one in given if _can_read(registry.MODELS[model], one)] for model in models}
-    for model, own in chosen.items():
-        if not own:
-            raise UsageError(
-                f"data set {given[0]!r} is not for {model}; allowed: {registry.MODELS[model].dataset}, or the path of"
-                " its data"
-            )
-    for one in given:
-        if not any(one in own for own in chosen.values()):
-            raise UsageError(f"data set {one!r} is not used by any of the models {', '.join(models)}; leave it out")
-    return chosen
-
-
-def _can_read(model: registry.Model, dataset: DataSet) -> bool:
-    """Whether a data set is one of the kind that a model is for; a path may be of any kind."""
-    source = registry.data_source(dataset) if isinstance(dataset, str) else None
-    if source is None or os.path.exists(dataset):
-        return True
-    return dataset == model.dataset if model.of_arrays else not source.arrays
-
-
-def _reader(model: str, settings: Mapping[str, Any]) -> tuple[str, tuple[tuple[str, Any], ...]]:
-    """The data set of the registry as which a workload reads its data, and the options of that; "" for images."""
-    entry = registry.MODELS[model]
-    if not entry.of_arrays:
-        return "", ()
-    size = {}
-    if "image_size" in settings and _takes_size(model):
-        check_setting("image_size", settings["image_size"])
-        size = {"image_size": settings["image_size"]}
-    return entry.dataset, tuple({**entry.options, **size}.items())
-
-
-def _read(
-    dataset: DataSet,
-    own: str,
-    options: tuple[tuple[str, Any], ...],
-    seed: int,
-    limit: int | None,
-    images: Mapping[str, Any],
-    progress: CountProgress | None,
-) -> Dataset:
-    """A folder of images; or arrays as `own`, a data set of the registry, reads them, generated where they are that."""
-    if not own:
-        return resolve(dataset, seed=seed, progress=_counter(progress, f"images of {Path(dataset).name}"), **images)
-    if dataset == own:
-        data = _generated(own, **dict(options))
-    else:  # under the file's name
-        data = dataclasses.replace(arrays.load(own, dataset, **dict(options)), name=Path(dataset).stem)
-    return data if limit is None else data.limited(limit)
-
-
-@functools.lru_cache(maxsize=8)
-def _generated(dataset: str, **options: Any) -> ArrayData:
-    return dataclasses.replace(arrays.load(dataset, **options), name="-".join([dataset, *map(str, options.values())]))
-
-
-@functools.lru_cache(maxsize=None)
-def _generated_task(dataset: str, **options: Any) -> Task:
-    """Kept when the arrays, which are large and take seconds, no longer are."""
-    task: Task = _generated(dataset, **options).task
-    return task
 
 
 def check_changed(cell: Cell, changes: Mapping[str, object], of: Plan) -> None:
@@ -206,8 +133,21 @@ def check_useful(models: Sequence[str], given: Mapping[str, object]) -> None:
         raise UsageError(f"image_size is {size!r}; {models[0]} does not use it: its data have one size")
 
 
+def _reader(model: str, settings: Mapping[str, Any]) -> tuple[str, tuple[tuple[str, Any], ...]]:
+    """The data set of the registry as which a workload reads its data, and the options of that; "" for images."""
+    entry = registry.MODELS[model]
+    if not entry.of_arrays or entry.dataset == registry.OWN:
+        return "", ()
+    size = {}
+    if "image_size" in settings and _takes_size(model):
+        check_setting("image_size", settings["image_size"])
+        size = {"image_size": settings["image_size"]}
+    return entry.dataset, tuple({**entry.options, **size}.items())
+
+
 def _takes_size(model: str) -> bool:
-    return "image_size" in arrays.options_of(registry.MODELS[model].dataset)
+    dataset = registry.MODELS[model].dataset
+    return dataset != registry.OWN and "image_size" in arrays.options_of(dataset)
 
 
 def _check_loss(data: Dataset, configs: Iterable[TrainConfig]) -> None:
@@ -378,11 +318,7 @@ def make_datasets(plan: Plan, progress: CountProgress | None = None) -> None:
     """Render the data sets of a plan that are not there yet."""
     for name, data in plan.datasets.items():
         if data.bytes_to_make:
-            registry.load(registry.DATASETS[name].make)(_counter(progress, f"images of {name}"))
-
-
-def _counter(progress: CountProgress | None, what: str) -> Callable[[int, int], None] | None:
-    return None if progress is None else lambda done, total: progress(what, done, total)
+            registry.load(registry.DATASETS[name].make)(counter(progress, f"images of {name}"))
 
 
 def build_graph(model: str, config: TrainConfig, task: Task | None = None) -> Graph:
@@ -391,8 +327,14 @@ def build_graph(model: str, config: TrainConfig, task: Task | None = None) -> Gr
     A workload's is for a task, by default that of its generated data.
     """
     entry = registry.find("model", registry.MODELS, model)
+    if isinstance(entry.build, ImportedModel) and entry.build.of_arrays:
+        return entry.build.for_task(task) if task else entry.build()
     if entry.of_arrays:
-        return _built(registry.load(entry.build), task or _generated_task(entry.dataset, **entry.options), **entry.size)
+        return _built(
+            registry.load(entry.build),
+            task or data_of_models.generated_task(entry.dataset, **entry.options),
+            **entry.size,
+        )
     wanted = {"num_classes": config.num_classes, "image_size": config.image_size}
     return _built(registry.load(entry.build), **wanted) if isinstance(entry.build, str) else entry.build(**wanted)
 

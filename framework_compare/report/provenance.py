@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html as markup
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from framework_compare.report import renderers, terminal
@@ -70,14 +70,20 @@ def _nodes(runs: Any) -> str:
 
 def _machine(machine: dict[str, Any]) -> str:
     memory = machine.get("memory_bytes")
-    gpus = [str(gpu.get("name", gpu)) if isinstance(gpu, dict) else str(gpu) for gpu in machine.get("gpus") or ()]
     parts = [
         _text(machine, "cpu"),
         f"{machine['available_cores']} cores" if machine.get("available_cores") else "",
         f"{memory / 1e9:.0f} GB memory" if isinstance(memory, (int, float)) else "",
-        *gpus,
+        *gpu_names(machine),
     ]
     return ", ".join(filter(None, parts))
+
+
+def gpu_names(machine: Mapping[str, Any]) -> list[str]:
+    """The name of each GPU of a machine, as `samplers.nvml.describe_gpus` found them."""
+    found = machine.get("gpus") or ()
+    devices = (found.get("devices") or ()) if isinstance(found, Mapping) else found
+    return [str(gpu.get("name") or "GPU") if isinstance(gpu, Mapping) else str(gpu) for gpu in devices]
 
 
 def _dataset(name: str, facts: Any) -> str:

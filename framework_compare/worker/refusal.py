@@ -75,8 +75,11 @@ def refuse_undeclared(
     if config.nodes > 1 and not trainer.declared.several_nodes:
         raise Unsupported(f"{trainer.name} declares no replicas on several nodes; use one node, with several devices")
     for graph in graphs:
-        if len(graph.inputs) > 1:
-            raise Unsupported(f"{graph.name} has {len(graph.inputs)} inputs; trainers take networks of one")
+        if len(graph.inputs) > 1 and not trainer.declared.several_inputs:
+            why = _why(trainer, ["several_inputs"])
+            raise Unsupported(
+                f"{trainer.name} declares no models of several inputs{why}; {graph.name} has {len(graph.inputs)}"
+            )
 
 
 def _refuse_replicas(trainer: Any, config: TrainConfig, kind: str, count: int) -> None:

@@ -148,14 +148,16 @@ class Reference:
     def write(self, folder: Path) -> None:
         """The weights and batches as the probe reads them: weights.npy, smooth.npy, batches.npz.
 
-        Of batch i an only input is images<i>, one of several its field's name and i; the target is labels<i>.
+        Of batch i an only input is images<i>, of several the k-th is input<k>_<i>; the target is labels<i>.
         """
         np.save(folder / "weights.npy", self.flat)
         np.save(folder / "smooth.npy", self.smooth)
-        names = ["images"] if len(self.graph.inputs) == 1 else list(self.graph.inputs)
+        alone = len(self.graph.inputs) == 1
         arrays = {f"labels{i}": target for i, (_, target) in enumerate(self.batches)}
         for i, (inputs, _) in enumerate(self.batches):
-            arrays.update({f"{name}{i}": array for name, array in zip(names, several(inputs))})
+            arrays.update(
+                {f"images{i}" if alone else f"input{k:02}_{i}": array for k, array in enumerate(several(inputs))}
+            )
         np.savez(folder / "batches.npz", **arrays)
 
 
@@ -207,8 +209,8 @@ def make_batches(graph: Graph, questions: Questions) -> List[Tuple[Inputs, Array
     rng, task = np.random.default_rng(questions.seed), graph.task
     count = questions.batch_size * questions.replicas
     inputs = [
-        rng.integers(0, field.vocabulary, (count, *field.shape)).astype(field.dtype)
-        if field.vocabulary
+        rng.integers(0, field.vocabulary or 2, (count, *field.shape)).astype(field.dtype)
+        if field.vocabulary or field.dtype == "bool"
         else _noise(rng, (count, *field.shape))
         for field in task.inputs
     ]
@@ -238,6 +240,8 @@ def _noise(rng: np.random.Generator, shape: Tuple[int, ...]) -> Array:
 def _targets(task: Task, count: int, step: int) -> Array:
     """Labels in turn; numbers by chance, the same for the same step; of tokens about a quarter that do not count."""
     rng, shape = np.random.default_rng(step), (count, *task.target.shape)
+    if task.loss == "mean_output":
+        return np.zeros(shape, np.float32)
     if task.loss == "mse":
         return rng.standard_normal(shape).astype(np.float32)
     turn = np.arange(count * int(np.prod(task.target.shape))).reshape(shape) + step * count

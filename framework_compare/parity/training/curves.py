@@ -23,7 +23,8 @@ from framework_compare.launch.scratch import scratch
 from framework_compare.parity import asked, cache
 from framework_compare.parity.asked import CheckForecast
 from framework_compare.parity.network.oracle import Oracle
-from framework_compare.parity.network.reference import moved
+from framework_compare.parity.network.oracle.op import Inputs
+from framework_compare.parity.network.reference import moved, several
 from framework_compare.parity.network.surgery import without_dropout
 from framework_compare.parity.training import training_batches
 from framework_compare.parity.training.training_batches import Batches, TrainingBatches
@@ -162,6 +163,14 @@ def train_workload_curves(
         return run.curves(workload, planning.build_graph(workload, config, data.task), [config], ready)
 
 
+def _checksum(inputs: Inputs, labels: Array) -> int:
+    """Of the inputs in the task's order, then the labels, as workers have it."""
+    found = 0
+    for array in (*several(inputs), labels):
+        found = zlib.crc32(np.ascontiguousarray(array).data, found)
+    return found
+
+
 class CurveRun:
     """The batches that all train on, and the training: of the oracle here, of frameworks in workers."""
 
@@ -172,7 +181,7 @@ class CurveRun:
         self.steps = len(self.batches)
         self.config = config
         self.say = say
-        self.checksums = [zlib.crc32(labels.data, zlib.crc32(images.data)) for images, labels in self.batches]
+        self.checksums = [_checksum(inputs, labels) for inputs, labels in self.batches]
 
     def curves(self, model: str, graph: Graph, configs: Sequence[TrainConfig], ready: Mapping[str, Any]) -> Curves:
         graph = without_dropout(graph)

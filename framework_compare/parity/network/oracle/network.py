@@ -58,12 +58,12 @@ class Oracle:
         made, as `Mode` has them, in each replica's part alike; the output is still one of each sample.
         """
         parts = self._parts(images) if training else [images]
-        mode = Mode(training, self.plain_sums, dropout=dropout, copies=copies)
+        mode = Mode(training, self.plain_sums, dropout=dropout, copies=copies, dtype=self.dtype)
         return np.concatenate([self._pass(part, mode, None, watch) for part in parts])
 
     def batch_statistics(self, images: Inputs) -> Dict[str, Array]:
         """Mean and unbiased variance of every BatchNorm's input, by the names of the running statistics."""
-        mode = Mode(training=True)
+        mode = Mode(training=True, dtype=self.dtype)
         self._pass(images, mode, None, lambda name, value: None)
         momenta = {node.name: node.attrs["momentum"] for node in self.graph.nodes if node.op == "BatchNorm2d"}
         return {
@@ -100,7 +100,7 @@ class Oracle:
         self, images: Inputs, labels: Array, dropout: Optional[np.random.Generator], copies: Optional[Array]
     ) -> Tuple[float, Array, Dict[str, Array], Dict[str, Array]]:
         tape: List[Tuple[Node, Backward]] = []
-        mode = Mode(True, self.plain_sums, dropout=dropout, copies=copies)
+        mode = Mode(True, self.plain_sums, dropout=dropout, copies=copies, dtype=self.dtype)
         logits = self._pass(images, mode, tape, lambda name, value: None)
         samples = np.arange(len(logits)) if copies is None else copies
         loss, by_copy = LOSSES[self.graph.task.loss](logits[samples], self._target(labels)[samples])

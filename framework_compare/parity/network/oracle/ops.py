@@ -11,6 +11,7 @@ from framework_compare.parity.network.oracle import (
     features,
     image_ops,
     moves,
+    primitives,
     sequences,
 )
 from framework_compare.parity.network.oracle.op import Op
@@ -45,4 +46,5 @@ OPS: Dict[str, Op] = {
     "Attention": attention.attention,
     "RelativeBias": attention.relative_bias,
     "Quanv2d": circuit.quanv2d,
+    **primitives.OPS,
 }

@@ -30,9 +30,13 @@
   let embed = null;
   async function load() {
     const script = document.createElement("script");
+    const beside = document.body.dataset.vega; // a site has the bundle once, as a file
+    const loaded = beside && new Promise((done, failed) => { script.onload = done; script.onerror = failed; });
+    if (beside) script.src = beside;
     // The bundle's top-level names stay inside a function of their own.
-    script.textContent = "(function () {" + (await unpacked("vega")) + "\n})();";
+    else script.textContent = "(function () {" + (await unpacked("vega")) + "\n})();";
     document.head.append(script);
+    await loaded;
     return window.vegaEmbed;
   }
   // Rows of frameworks that are not shown are left out of the data; colours and names of the others stay.

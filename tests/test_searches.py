@@ -91,7 +91,7 @@ def test_a_study_of_no_search_has_no_such_table(tiny, pictures, tmp_path):
         tiny, "linear", dataset=pictures, out=tmp_path / "s", image_size=8, epochs=1, python={tiny: sys.executable}
     )
     assert study.candidates.empty and "search" not in study.kinds
-    assert "No model of this study is a grid search" in str(study.table("search"))
+    assert "This study has no grid search" in str(study.table("search"))
 
 
 def test_each_fold_is_standardised_by_its_own_training_rows(tmp_path):

@@ -134,8 +134,8 @@ def test_a_caption_names_what_is_not_at_its_default_or_varies_in_the_study():
 
 def test_a_caption_says_that_cells_took_turns():
     turns = record(schedule="interleaved")
-    assert "2 runs per cell in turns" in table_notes.caption([turns, turns], [])
-    assert "in turns" not in table_notes.caption([turns, record()], [])
+    assert "2 runs per cell, interleaved" in table_notes.caption([turns, turns], [])
+    assert "interleaved" not in table_notes.caption([turns, record()], [])
 
 
 def test_a_caption_of_a_workload_leaves_out_what_its_data_decide():

@@ -124,9 +124,9 @@ def count(value: float | None, otherwise: str = NOTHING) -> str:
 
 
 def with_interval(mean: float, low: float | None, high: float | None) -> str:
-    """A mean and the longer arm of its interval, to the digits that the arm leaves sure, three at least.
+    """A mean and the larger half-width of its interval, with the digits that are certain, at least three.
 
-    Where that arm is as long as the mean, both ends stand instead: a time below 0 means nothing.
+    If the half-width reaches the mean, both ends are given instead: a time below 0 means nothing.
     """
     if low is None or high is None or not (known(mean) and known(low) and known(high)):
         return number(mean)

@@ -13,9 +13,9 @@ PLOT = ".view:not([hidden]) .plot"  # of the view of a figure that is shown
 class Opened:
     """A page with what it said on its console and what it asked for."""
 
-    def __init__(self, browser, path: Path, *, width: int = 1280, scripts: bool = True) -> None:
+    def __init__(self, browser, path: Path, *, width: int = 1280, scripts: bool = True, scheme: str = "light") -> None:
         context = browser.new_context(
-            viewport={"width": width, "height": 800}, java_script_enabled=scripts, offline=True
+            viewport={"width": width, "height": 800}, java_script_enabled=scripts, offline=True, color_scheme=scheme
         )
         self.page, self.messages, self.requests = context.new_page(), [], []
         self.page.on("console", lambda message: self.messages.append(message.text))

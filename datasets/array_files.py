@@ -126,8 +126,8 @@ def of_arrays(name: str, where: str, arrays: Arrays, facts: dict[str, Any]) -> S
     left = [*plain, *([f"{base}_test" for base in parts["test"]] if parts["validation"] else ())]
     if held is not None and set(held) != set(train):
         raise DataError(f"{where}: the training part has {names_of(train)}, and the validation part {names_of(held)}")
-    for part in filter(None, (train, held)):
-        check_lengths(part, where)
+    for arrays_of_part in filter(None, (train, held)):
+        check_lengths(arrays_of_part, where)
     return Source(name, where, train, held, {**facts, **({"left_out": left} if left else {})})
 
 

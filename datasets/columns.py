@@ -167,7 +167,7 @@ def names_of(names: Any) -> str:
 
 def free_bytes() -> int:
     """Bytes that data may take."""
-    return math.floor(MEMORY_SHARE * psutil.virtual_memory().available)
+    return int(MEMORY_SHARE * psutil.virtual_memory().available)
 
 
 def to_float32(source: Source, name: str, array: np.ndarray) -> np.ndarray:

@@ -101,7 +101,8 @@ def prepare(source: Source, options: DataOptions) -> OwnData:
     target = _target_names(source, options.target)
     chosen = _input_names(source, options.inputs, target)
     parts, rows = _parts(source, options)
-    fields, arrays, pixels, notes = [], {}, {}, []
+    fields, arrays, pixels = [], {}, {}
+    notes: list[str] = []
     for name, columns in chosen.items():
         made = [_input(source, part, columns, index) for part, index in zip(parts, rows)]
         field, pair, scale = _as_field(source, name, made, options.normalize, notes)
@@ -193,7 +194,7 @@ def _parts(source: Source, options: DataOptions) -> tuple[tuple[Arrays, Arrays],
 
 def _input(source: Source, part: Arrays, columns: str | Sequence[str], rows: np.ndarray) -> np.ndarray:
     if isinstance(columns, str):
-        array = source.numbers(columns, part)[rows]
+        array: np.ndarray = source.numbers(columns, part)[rows]
         return array.reshape(-1, 1) if array.ndim == 1 and array.dtype.kind == "f" else array
     arrays = [source.numbers(name, part)[rows] for name in columns]
     wide = next((name for name, array in zip(columns, arrays) if array.ndim > 2), None)
@@ -204,7 +205,9 @@ def _input(source: Source, part: Arrays, columns: str | Sequence[str], rows: np.
 
 def _target(source: Source, part: Arrays, names: Sequence[str], rows: np.ndarray) -> np.ndarray:
     if len(names) == 1:
-        return part[names[0]][rows] if is_text(part[names[0]]) else source.numbers(names[0], part)[rows]
+        whole = part[names[0]] if is_text(part[names[0]]) else source.numbers(names[0], part)
+        taken: np.ndarray = whole[rows]
+        return taken
     columns = [source.numbers(name, part)[rows] for name in names]
     if any(column.size != len(rows) for column in columns):
         raise DataError(

@@ -62,7 +62,8 @@ def read_saved(path: Path) -> Source:
         raise DataError(f"{where} has no split 'train'; it has {', '.join(map(str, splits)) or 'none'}")
     train, files, classes = _read_split(ipc, path / "train")
     held = next((name for name in HELD if name in splits), None)
-    validation, more = None, []
+    validation = None
+    more: list[Path] = []
     if held is not None:
         validation, more, _ = _read_split(ipc, path / held)
     left = [str(name) for name in splits if name not in ("train", held)]

@@ -30,6 +30,8 @@ class Target:
         self._source, self._names, self._normalize = source, names, normalize
         self._loss = loss = None if loss == "mean_output" else loss
         self.facts: dict[str, Any] = {}
+        self.tasks: Sequence[Task] = ()
+        self.values: tuple[np.ndarray, np.ndarray]
         train, held = arrays
         if train.dtype.kind == "O":
             if loss not in (None, "cross_entropy", "binary_cross_entropy"):

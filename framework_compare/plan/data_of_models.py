@@ -55,7 +55,7 @@ def _can_read(model: registry.Model, dataset: DataSet) -> bool:
     if model.dataset == registry.OWN:
         return False
     source = registry.data_source(dataset) if isinstance(dataset, str) else None
-    if source is None or os.path.exists(dataset):
+    if source is None or not isinstance(dataset, str) or os.path.exists(dataset):
         return True
     return dataset == model.dataset if model.of_arrays else not source.arrays
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import math
 from typing import Any, Mapping, Sequence
 
 import numpy as np

@@ -261,7 +261,7 @@ def _convolve(paddle: Any, a: Mapping[str, Any], x: Any, weight: Any) -> Any:
 def _conv_transpose(paddle: Any, a: Mapping[str, Any], x: Any, weight: Any) -> Any:
     window = Window.of(a)
     pads, more = [first for first, _ in window.pads], list(pair(a["output_padding"]))
-    how = (None, window.stride, pads, more, a["groups"], window.dilation)
+    how = (None, window.stride, pads, more, list(window.dilation), a["groups"])
     return paddle.nn.functional.conv2d_transpose(x, weight[0], *how)
 
 

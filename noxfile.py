@@ -56,6 +56,13 @@ def docs(session: nox.Session) -> None:
 
 
 @nox.session
+def renew(session: nox.Session) -> None:
+    """Once a month: the newest release of each framework, its parity, its step time beside the pinned one's."""
+    session.install("-e", ".")
+    session.run("python", "benchmarks/renew.py", *session.posargs)
+
+
+@nox.session
 def build(session: nox.Session) -> None:
     """Wheel and source distribution in dist/, each installed into an empty environment and asked for its version."""
     session.install("build", "twine", "uv")

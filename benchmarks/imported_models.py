@@ -1,10 +1,11 @@
-"""Import the classifiers of torchvision, or models of timm that a seed draws: what became of each, and how exact.
+"""Import the classifiers of torchvision, models of timm that a seed draws, or families of transformers: what became of each.
 
 python benchmarks/imported_models.py torchvision                        # benchmarks/results/imported_torchvision.json
 python benchmarks/imported_models.py timm --draw 50 --python PYTHON     # PYTHON has torch, torchvision and timm
 python benchmarks/imported_models.py torchvision resnet18 vgg11         # these alone, asked again
 python benchmarks/imported_models.py torchvision --here                 # traced in this process, which must have torch
 python benchmarks/imported_models.py timm --table                       # the file as Markdown
+python benchmarks/imported_models.py transformers --python PYTHON       # a small configuration of each family in FAMILIES
 
 Each is imported at the least size that it takes. Small ones come first. Models in the file are not asked again, but for
 those that need more memory than there was.
@@ -20,19 +21,49 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Sequence
+from typing import Any, Callable, Dict, List
 
 from framework_compare import registry
 from framework_compare.environments import managed
 from framework_compare.errors import UsageError
+from framework_compare.graph import Field, Task
 from framework_compare.importing import import_level
 from framework_compare.importing.sources import Source
-from framework_compare.importing.tracing import Traced, Tracer, trace_in_hand
+from framework_compare.importing.tracing import Asked, Traced, Tracer, trace_in_hand
 from framework_compare.launch import staging
 
-Trace = Callable[[Source, Sequence[int]], Traced]
+Trace = Callable[[Source, Asked], Traced]
 RESULTS = Path(__file__).parent / "results"
-SEED = 20261123
+SEED = 20261125
+STEPS, TOKENS = 16, 99  # of a sequence; different ones
+_SIZES = "hidden_size=32,num_hidden_layers=2,num_attention_heads=4,intermediate_size=64"
+_GPT = "n_layer=2,n_embd=32,n_head=4,resid_pdrop=0.0,embd_pdrop=0.0,attn_pdrop=0.0"
+_IMAGE = "image_size=32,patch_size=8"
+# Families of transformers and what makes them small; dropout stays where it is not named.
+FAMILIES = {
+    "gpt2": f"{_GPT},n_positions=32",
+    "gpt_neo": "hidden_size=32,num_layers=2,num_heads=4,attention_types=[[['global'],2]],max_position_embeddings=32",
+    "gpt_neox": f"{_SIZES},max_position_embeddings=32",
+    "gptj": f"{_GPT},n_positions=32,rotary_dim=4",
+    "opt": "hidden_size=32,num_hidden_layers=2,num_attention_heads=4,ffn_dim=64,word_embed_proj_dim=32",
+    "bloom": "hidden_size=32,n_layer=2,n_head=4",
+    "llama": f"{_SIZES},num_key_value_heads=2",
+    "mistral": f"{_SIZES},num_key_value_heads=2,head_dim=8",
+    "qwen2": f"{_SIZES},num_key_value_heads=2",
+    "qwen3": f"{_SIZES},num_key_value_heads=2,head_dim=8",
+    "gemma": f"{_SIZES},num_key_value_heads=2,head_dim=8",
+    "phi": f"{_SIZES},num_key_value_heads=4",
+    "olmo": f"{_SIZES},num_key_value_heads=4",
+    "bert": _SIZES,
+    "roberta": f"{_SIZES},max_position_embeddings=40",
+    "distilbert": "dim=32,n_layers=2,n_heads=4,hidden_dim=64",
+    "electra": f"{_SIZES},embedding_size=32",
+    "albert": f"{_SIZES},embedding_size=16",
+    "vit": f"{_SIZES},{_IMAGE}",
+    "deit": f"{_SIZES},{_IMAGE}",
+    "convnext": "hidden_sizes=[8,16,24,32],depths=[1,1,2,1],image_size=64",
+    "resnet": "embedding_size=8,hidden_sizes=[8,16,24,32],depths=[1,1,1,1],image_size=64",
+}
 SMALL = 64  # pixels to try first of a model of timm that takes several sizes
 TOO_SMALL = ("forward fails", "torch.export", "cannot be expressed")  # another size may do
 
@@ -78,6 +109,8 @@ print(json.dumps(found))
 
 def catalogue(arguments: argparse.Namespace) -> Dict[str, Dict[str, Any]]:
     """Models by name, small ones first."""
+    if arguments.zoo == "transformers":
+        return {name: {"module": 0, "sizes": [0]} for name in arguments.names or FAMILIES}
     framework = registry.framework("torch")
     environment = managed.ensure("torch", python=sys.executable if arguments.here else arguments.python)
     drawn = [str(arguments.draw), str(SEED)] if arguments.zoo == "timm" else []
@@ -92,10 +125,25 @@ def catalogue(arguments: argparse.Namespace) -> Dict[str, Dict[str, Any]]:
     return dict(sorted(listed.items(), key=lambda item: (item[1]["module"], item[0])))
 
 
-def here(source: Source, sizes: Sequence[int]) -> Traced:
+def here(source: Source, asked: Asked) -> Traced:
     """As a module in hand: without a worker for each, which costs three times as much as the rest of a small model."""
     tracing = importlib.import_module("framework_compare.importers.torch.tracing")
-    return trace_in_hand(tracing.load(source.to_dict()), sizes)
+    return trace_in_hand(tracing.load(source.to_dict()), asked)
+
+
+def asked_of(zoo: str, name: str, size: int) -> tuple[Source, Asked]:
+    """A model as a source, and what it is asked for."""
+    if zoo != "transformers":
+        return Source(name=name, kind=zoo, text=f"{zoo}:{name}", stem=name), Asked([size])
+    keywords = FAMILIES[name]
+    found = re.search(r"image_size=(\d+)", keywords)
+    if found:
+        text = f"{name}:{keywords}"
+        return Source(name=text, kind=zoo, text=f"{zoo}:{text}", stem=name), Asked([int(found.group(1))])
+    text = f"{name}:{keywords},vocab_size={TOKENS}"
+    tokens, labels = Field("tokens", (STEPS,), "int64", TOKENS), Field("labels", (STEPS,), "int64")
+    task = Task((tokens,), labels, 0, "token_cross_entropy", ("accuracy",), "sequence")
+    return Source(name=text, kind=zoo, text=f"{zoo}:{text}", stem=name), Asked(tasks=[task])
 
 
 def outcome(zoo: str, name: str, known: Dict[str, Any], tracer: Trace) -> Dict[str, Any]:
@@ -103,20 +151,21 @@ def outcome(zoo: str, name: str, known: Dict[str, Any], tracer: Trace) -> Dict[s
     reason = ""
     for size in known["sizes"]:
         try:
-            traced = tracer(Source(name=name, kind=zoo, text=f"{zoo}:{name}", stem=name), [size])
+            traced = tracer(*asked_of(zoo, name, size))
         except Exception as error:  # whatever a model does, the others follow
             reason = str(error) if isinstance(error, UsageError) else f"{name}: {type(error).__name__}: {error}"
             if any(words in reason for words in TOO_SMALL):
                 continue
             break
         assert traced.level is not None
-        graph, level = traced.graphs[size], traced.level
+        graph, level = next(iter(traced.graphs.values())), traced.level
         return {
             **known,
             "status": "imported" if level.passed else "refused",
             "size": size,
             "layers": len(graph.nodes),
             "ops": sorted({node.op for node in graph.nodes}),
+            **({} if known["module"] else {"module": graph.parameter_count()}),
             "parameters": graph.parameter_count(),
             "left_out": sum(int(words.replace(",", "")) for note in traced.notes for words in LEFT_OUT.findall(note)),
             "error": level.error,
@@ -151,7 +200,7 @@ def table(entries: Dict[str, Dict[str, Any]]) -> List[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("zoo", choices=("torchvision", "timm"))
+    parser.add_argument("zoo", choices=("torchvision", "timm", "transformers"))
     parser.add_argument("names", nargs="*")
     parser.add_argument("--draw", type=int, default=50)
     parser.add_argument("--python")

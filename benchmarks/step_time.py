@@ -9,7 +9,7 @@ too. With --control a second hand-written loop takes its turns, and its times ov
 the GPU and the choice of algorithms make of two sides that do the same. Workloads have their own batch size and
 optimizer; with --fit, TensorFlow's have Keras' Model.fit take turns, too. With --together a pair shares one process, and
 with it XLA's choices for equal instructions, the threads and their places: what is left is mostly what the loops and
-their programs differ in.
+their programs differ in. Loops of language models are looked for in --loops, as loop_FRAMEWORK.py.
 
 Usage: python benchmarks/step_time.py [--frameworks torch,mxnet] [--models alexnet] [--save FILE]
        python benchmarks/step_time.py --models lstm_ibm,diabetes_ann,tiny_cnn,tweet_span --fit
@@ -52,8 +52,8 @@ FIT_ROUND_S = 2.0  # where Model.fit takes turns, whose start is part of it
 class Child:
     """A process that runs steps of a side when asked, which it makes when it is asked for the first time."""
 
-    def __init__(self, python, source, job):
-        command = [python, HERE / "step_time_child.py", source, job, HERE / "hand_written"]
+    def __init__(self, python, source, job, loops):
+        command = [python, HERE / "step_time_child.py", source, job, loops]
         self._child = subprocess.Popen(
             [str(part) for part in command],
             stdin=subprocess.PIPE,
@@ -95,7 +95,7 @@ def measure(framework, model, config, options, folder, python):
             children, child = {}, None
             for role in roles if pair % 2 == 0 else roles[::-1]:
                 if child is None or not options.together:
-                    child = stack.enter_context(contextlib.closing(Child(python, source, job)))
+                    child = stack.enter_context(contextlib.closing(Child(python, source, job, options.loops)))
                 child.run(role, 2)  # before the next is there: compilers and libraries choose algorithms by timing them
                 children[role] = child
             if config.device == "cpu" and not of_arrays:
@@ -215,6 +215,7 @@ def main():
     parser.add_argument("--control", action="store_true", help="a second hand-written loop takes turns, too")
     parser.add_argument("--fit", action="store_true", help="Keras' Model.fit takes turns, too")
     parser.add_argument("--together", action="store_true", help="the sides of a pair share a process")
+    parser.add_argument("--loops", default=HERE / "hand_written", help="folder of the hand-written loops")
     parser.add_argument("--save")
     options = parser.parse_args()
     pythons = dict(pair.split("=", 1) for pair in options.python)
@@ -244,6 +245,8 @@ def save(path, rows, pythons):
     versions = {name: managed.find(name, python=pythons.get(name)).version for name in {r["framework"] for r in rows}}
     # where an interpreter or a file is on this machine is nobody else's business
     command = [word.partition("=")[0] + "=PYTHON" if "=" in word else word for word in sys.argv[1:]]
+    if "--loops" in command:
+        command[command.index("--loops") + 1] = "FOLDER"
     if "--save" in command:
         command[command.index("--save") + 1] = "FILE"
     document = {

@@ -28,7 +28,9 @@ def main(source, job_path, loops):
     for line in sys.stdin:
         role, steps = line.split()
         if role not in sides:
-            make = make_ours if role == "ours" else make_workload if "data" in job else make_hand
+            of_text = "data" in job and os.path.exists(os.path.join(loops, f"loop_{trainer_class.name}.py"))
+            others = make_language if of_text else make_workload if "data" in job else make_hand
+            make = make_ours if role == "ours" else others
             sides[role] = make(job, config, trainer_class, role)
         print(json.dumps(sides[role](int(steps))), flush=True)
 
@@ -59,12 +61,34 @@ def make_workload(job, config, trainer_class, role):
     split = read_split(job["data"]["path"], "train")
     layout = "NHWC" if name in ("tensorflow", "jax") else "NCHW"
     with ArrayPipeline(split, batch_size=config.batch_size, layout=layout) as pipeline:
-        (inputs,), target = next(iter(pipeline.epoch(1)))
+        inputs, target = next(iter(pipeline.epoch(1)))
     loop = importlib.import_module(f"{name}_workloads")
     how = {"fit": True} if role == "fit" else {}
     go, count = loop.make(job["zoo_model"], inputs, target, split.task, config.threads, **how)
     if abs(count / job["parameters"] - 1) > SECOND_BIASES:
         sys.exit(print(f"another model: {count} parameters, ours has {job['parameters']}", flush=True))
+    timed = clock(config, trainer_class)
+    return lambda steps: timed(lambda: go(steps)) / steps
+
+
+def make_language(job, config, trainer_class, role):
+    """The step of a loop that has a `common.run(arguments, name, step, gradients)`, with the losses read at each step."""
+    import common
+
+    from framework_compare.batches.arrays import ArrayPipeline, read_split
+
+    share_allocator(config, trainer_class)
+    with ArrayPipeline(read_split(job["data"]["path"], "train"), batch_size=config.batch_size) as pipeline:
+        (inputs,), target = next(iter(pipeline.epoch(1)))
+    batch, made = (inputs, target.astype("int32")), {}
+    sys.argv[1:] = [job["zoo_model"], "--threads", str(config.threads)]
+    common.run = lambda arguments, name, step, gradients: made.update(step=step)
+    importlib.import_module(f"loop_{trainer_class.name}").main()
+
+    def go(steps):
+        for number in range(steps):
+            float(made["step"](*batch, common.rate(number)))
+
     timed = clock(config, trainer_class)
     return lambda steps: timed(lambda: go(steps)) / steps
 

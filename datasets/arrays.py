@@ -78,7 +78,7 @@ class ArrayData:
     def __post_init__(self) -> None:
         for name in SPLITS:
             self._check(name, getattr(self, name))
-        expected = (len(self.validation), *_output_shape(self.task))
+        expected = (len(self.validation), *self.task.output_shape)
         if self.baseline.outputs.shape != expected:
             raise DataError(
                 f"{self.name}: the baseline's outputs are {self.baseline.outputs.shape}, must be {expected}"
@@ -121,26 +121,32 @@ class ArrayData:
 
     def remarks(self) -> Iterator[str]:
         """Yield the samples and their origin, then what needs no model reaches."""
-        origin = "generated, a stand-in for the real data" if self.facts.get("generated") else "read from files"
+        origin = "read from files" if self.facts.get("source") else "given as arrays"
+        origin = "generated, a stand-in for the real data" if self.facts.get("generated") else origin
         those = self.task.unit if len(self) == 1 else f"{self.task.unit}s"
         yield f"{self.name}: {len(self)} {those} to train on, {len(self.validation)} to validate; {origin}"
+        for note in self.facts.get("notes", ()):
+            yield f"{self.name}: {note}"
         unit = self.facts.get("scaling", {}).get("unit", "")
         answers = ", ".join(
             f"{name} {value:.4g}" + (f" {unit}" if unit and quality.METRICS[name].unit == "data" else "")
             for name, value in self.baseline_quality().items()
             if math.isfinite(value)
         )
-        yield f"{self.name}: without a model, by {self.baseline.name}: {answers}"
+        if answers:
+            yield f"{self.name}: without a model, by {self.baseline.name}: {answers}"
 
     def limited(self, count: int) -> ArrayData:
         """At most `count` samples to train on, and as large a part of those to validate with; drawn evenly, in order."""
         share = min(1.0, count / len(self.train))
         kept = [_evenly(len(split), share) for split in (self.train, self.validation)]
+        same = self.baseline.outputs.strides[0] == 0  # one answer for all samples, of which a choice is no copy
+        outputs = self.baseline.outputs[: len(kept[1])] if same else self.baseline.outputs[kept[1]]
         return dataclasses.replace(
             self,
             train=self.train.chosen(kept[0]),
             validation=self.validation.chosen(kept[1]),
-            baseline=Baseline(self.baseline.name, self.baseline.outputs[kept[1]]),
+            baseline=Baseline(self.baseline.name, outputs),
         )
 
     def write(self, path: str | os.PathLike[str]) -> None:
@@ -281,11 +287,6 @@ def _member(name: str) -> zipfile.ZipInfo:
     info = zipfile.ZipInfo(name, _NAMED)
     info.create_system = 3  # else the operating system's number is among the bytes
     return info
-
-
-def _output_shape(task: Task) -> tuple[int, ...]:
-    axes = task.target.shape if task.loss == "token_cross_entropy" else ()
-    return (*axes, task.outputs)
 
 
 def _check_field(where: str, field: Field, array: np.ndarray, count: int, is_pixels: bool) -> None:

@@ -1,15 +1,80 @@
-"""From what a user calls a data set, a registry name or a folder, to the images in it. Parent side."""
+"""From what a user calls a data set (a registry name, a folder, a file, an object) to its images or arrays. Parent side."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
 from pathlib import Path
-from typing import Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 from framework_compare import registry
-from framework_compare.datasets import fire_smoke, folder
-from framework_compare.errors import DataError, UnknownNameError
+from framework_compare.datasets import array_files, fire_smoke, folder, objects, table_files, text_files
+from framework_compare.datasets.columns import Source
+from framework_compare.datasets.own import DataOptions, OwnData, prepare
+from framework_compare.errors import DataError, UnknownNameError, UsageError
+
+
+def of_text(path: Path) -> Source:
+    """Windows of a text, of bytes."""
+    return text_files.read_windows(path, None, None, None)
+
+
+# By the ending of a file's name.
+READERS: Mapping[str, Callable[[Path], Source]] = {
+    ".npz": array_files.read_npz,
+    ".npy": array_files.read_npy,
+    ".csv": table_files.read_csv,
+    ".csv.gz": table_files.read_csv,
+    ".tsv": table_files.read_csv,
+    ".parquet": table_files.read_parquet,
+    ".txt": of_text,
+}
+FOLDERS: Mapping[str, Callable[[Path], Source]] = {"*.npy": array_files.read_npy, "*.txt": of_text}
+
+
+def own_data(dataset: Any, options: DataOptions, asked: Sequence[str], models: bool) -> OwnData | None:
+    """The user's own data, of a file, a folder or an object; None where a data set is none of these.
+
+    asked: names of options that the user gave. models: whether one of the models is the user's, too: without, a file
+    is what a workload reads, unless an option says how. UsageError for options that go with other data.
+    """
+    if objects.is_data(dataset):
+        return prepare(objects.read(dataset), options)
+    paths = [dataset] if isinstance(dataset, (str, os.PathLike)) else list(dataset or ())
+    readers = [_reader_of(path) for path in paths]
+    if not any(readers) or not (models or asked):
+        if asked:
+            what = f"{str(paths[0])!r} is not such data" if paths else "no data are given"
+            raise UsageError(
+                f"{asked[0]} says how arrays and tables are read, and {what}; leave it out, or give a file"
+            )
+        return None
+    if len(paths) > 1:
+        raise UsageError(f"{str(paths[1])!r} is a second data set beside arrays or a table; compare them in two calls")
+    (path,), (reader,) = paths, readers
+    assert reader is not None
+    place = Path(os.path.abspath(os.path.expanduser(path)))
+    if reader is of_text:
+        source = text_files.read_windows(place, options.window, options.tokenizer, options.validation)
+        return prepare(source, dataclasses.replace(options, validation=None))
+    for name in ("window", "tokenizer"):
+        if getattr(options, name) is not None:
+            raise UsageError(f"{name} is {getattr(options, name)!r}; {place.name} is no text: leave it out")
+    return prepare(reader(place), options)
+
+
+def _reader_of(dataset: object) -> Callable[[Path], Source] | None:
+    """What reads a file or a folder of own data; None for folders of images and names."""
+    if not isinstance(dataset, (str, os.PathLike)) or (isinstance(dataset, str) and registry.data_source(dataset)):
+        return None
+    path = Path(os.path.expanduser(dataset))
+    if path.is_dir():
+        if table_files.is_saved(path):
+            return table_files.read_saved
+        if any(entry.is_dir() for entry in path.iterdir()):  # of classes, with a list or a licence beside them
+            return None
+        return next((reader for kind, reader in FOLDERS.items() if any(path.glob(kind))), None)
+    return next((reader for ending, reader in READERS.items() if path.name.lower().endswith(ending)), None)
 
 
 def resolve(

@@ -17,6 +17,7 @@ from framework_compare.datasets import image_check
 from framework_compare.errors import DataError
 
 csv.field_size_limit(1 << 24)
+MOST_BYTES = 1 << 31  # of a packed file, unpacked
 
 # sha256 of public files, as they were read when the project's own counts were made
 KNOWN = {
@@ -42,14 +43,19 @@ class Row(NamedTuple):
 def read_bytes(path: Path) -> bytes:
     """Bytes of a file, unpacked where its name ends in .gz; DataError if it is missing, empty or damaged."""
     try:
-        data = path.read_bytes()
-        data = gzip.decompress(data) if path.suffix == ".gz" else data
+        if path.suffix == ".gz":
+            with gzip.open(path) as file:
+                data = file.read(MOST_BYTES + 1)  # a small file may unpack to more than any memory
+        else:
+            data = path.read_bytes()
     except FileNotFoundError:
         raise DataError(f"file {str(path)!r} does not exist") from None
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"file {str(path)!r} cannot be read: {error}") from None
     if not data:
         raise DataError(f"file {str(path)!r} is empty; give one with data")
+    if len(data) > MOST_BYTES:
+        raise DataError(f"file {str(path)!r} unpacks to more than {MOST_BYTES >> 30} GiB; give a part of it")
     return data
 
 
@@ -79,24 +85,36 @@ def read_lines(path: Path) -> list[str]:
 
 def read_rows(path: Path, columns: Sequence[str]) -> list[Row]:
     """Rows of a CSV file with a header that has `columns` at least; DataError names a missing column or a short row."""
-    reader = csv.reader([line + "\n" for line in read_lines(path)], strict=True)
-    rows: list[Row] = []
+    header, records = read_table(path)
+    missing = [column for column in columns if column not in header]
+    if missing:
+        names = ", ".join(name[:30] for name in header[:20])
+        raise DataError(f"file {str(path)!r} has no column {missing[0]!r}; its columns are: {names}")
+    check_once(path, header, columns)
+    return [Row(f"file {str(path)!r}, line {line}", dict(zip(header, record))) for line, record in records]
+
+
+def read_table(path: Path, delimiter: str = ",") -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """The header of a CSV file, and its rows, each with its line; all are as long as the header."""
+    reader = csv.reader([line + "\n" for line in read_lines(path)], delimiter=delimiter, strict=True)
+    rows: list[tuple[int, list[str]]] = []
     header: list[str] = []
     try:
         for record in reader:
-            place = f"file {str(path)!r}, line {reader.line_num}"
             if not header:
                 header = [name.strip() for name in record]
-                _check_header(path, header, columns)
             elif record:
                 if len(record) != len(header):
-                    raise DataError(f"{place}: {len(record)} columns where the header has {len(header)}; fix the row")
-                rows.append(Row(place, dict(zip(header, record))))
+                    raise DataError(
+                        f"file {str(path)!r}, line {reader.line_num}: {len(record)} columns where the header has"
+                        f" {len(header)}; fix the row"
+                    )
+                rows.append((reader.line_num, record))
     except csv.Error as error:
         raise DataError(f"file {str(path)!r}, line {reader.line_num}: not CSV: {error}; fix the row") from None
     if not rows:
         raise DataError(f"file {str(path)!r} has a header and no rows; give one with data")
-    return rows
+    return header, rows
 
 
 def number(row: Row, column: str) -> float:
@@ -132,11 +150,8 @@ def one_file(path: Path, patterns: Sequence[str], what: str) -> Path:
     return fitting[0]
 
 
-def _check_header(path: Path, header: Sequence[str], columns: Sequence[str]) -> None:
-    missing = [column for column in columns if column not in header]
-    if missing:
-        names = ", ".join(name[:30] for name in header[:20])
-        raise DataError(f"file {str(path)!r} has no column {missing[0]!r}; its columns are: {names}")
+def check_once(path: Path, header: Sequence[str], columns: Sequence[str]) -> None:
+    """DataError for a column that a header has twice."""
     twice = [name for name in columns if header.count(name) > 1]
     if twice:
         raise DataError(f"file {str(path)!r} has column {twice[0]!r} twice; keep one")

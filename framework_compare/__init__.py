@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from framework_compare.api import compare, dry_run, ladder, resume
+    from framework_compare.bisection import bisect
     from framework_compare.comparison import Comparison
     from framework_compare.duels import duel
     from framework_compare.forecast import Forecast
@@ -21,6 +22,7 @@ __version__ = "0.1.0"
 
 # Resolved on demand (PEP 562): the worker imports this package too, and must never load the parent side.
 _PUBLIC = {
+    "bisect": "framework_compare.bisection",
     "compare": "framework_compare.api",
     "dry_run": "framework_compare.api",
     "duel": "framework_compare.duels",
@@ -45,6 +47,7 @@ __all__ = [
     "Stability",
     "TrainConfig",
     "__version__",
+    "bisect",
     "compare",
     "dry_run",
     "duel",

@@ -8,19 +8,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
 from framework_compare.comparison import Comparison
+from framework_compare.datasets.own import OwnData
+from framework_compare.datasets.resolve import own_data
 from framework_compare.errors import UsageError
 from framework_compare.forecast import Forecast, forecast
 from framework_compare.forecast import left as forecast_of_the_rest
+from framework_compare.graph.imported_model import ImportedModel
 from framework_compare.importing.as_written import with_written
-from framework_compare.importing.imports import resolve
+from framework_compare.importing.imports import are_own, resolve
 from framework_compare.importing.tracing import Tracer
 from framework_compare.launch import nodes
 from framework_compare.launch.limits import Limits
 from framework_compare.launch.limits import check as check_limits
 from framework_compare.parity.asked import CheckForecast
 from framework_compare.plan import planning
+from framework_compare.plan.data_of_models import DataSets
 from framework_compare.plan.ladders import LADDERS, Rungs, plan_ladder, read_rungs
-from framework_compare.plan.planning import DataSets, Models, Names, Plan
+from framework_compare.plan.planning import Models, Names, Plan
 from framework_compare.results.verdicts import check_mode
 from framework_compare.store.folder import FILE
 from framework_compare.store.study_file import REQUEST, Store
@@ -208,18 +212,19 @@ class Prepared:
 def prepare(request: Request, watcher: Watcher, executor: Executor | None = None) -> Prepared:
     """Check a request and read its data; UsageError before anything is written."""
     request.check_runs()
+    request = request.with_versions(watcher.say)
     rungs = None if request.rungs is None else read_rungs(request.rungs)
     options = request.run_options()
     if executor is not None:
         check_cores(request.settings)
     tracer = Tracer(options.python, options.index, watcher.say)
-    models, imported = resolve(request.models, request.settings.get("image_size"), request.weights, tracer)
+    own, models, imported = with_own(request, tracer)
     plan = planning.plan(
         request.frameworks,
         models,
         request.device,
-        request.dataset,
-        request.settings,
+        own or request.dataset,
+        request.cell_settings,
         limit=request.limit,
         classes=request.classes,
         on_bad_image=request.on_bad_image,
@@ -239,6 +244,13 @@ def prepare(request: Request, watcher: Watcher, executor: Executor | None = None
     repeats = 1 if isinstance(strategy, Budget) else request.repeats
     kept = {"rungs": stored, REQUEST: study_toml.stated(request)}
     return Prepared(plan, options, strategy, repeats, kept, watcher, executor)
+
+
+def with_own(request: Request, tracer: Tracer) -> tuple[OwnData | None, Any, list[ImportedModel]]:
+    """Return the user's own data, None where a request has none, the names of its models, and those it imports for them."""
+    own = own_data(request.dataset, *request.data_options(), are_own(request.models))
+    tasks, size = own.tasks if own else (), request.settings.get("image_size")
+    return own, *resolve(request.models, size, request.weights, tracer, tasks, request.model_output, request.own_loss)
 
 
 def _loaded(folder: Path, watcher: Watcher) -> Comparison:

@@ -140,7 +140,8 @@ def _check(spec: registry.Framework, python: str | Path | None, device: str) -> 
     try:
         plan = managed.plan_for(spec.name, device)
     except Unavailable as error:
-        return FrameworkCheck(spec.name, False, "no interpreter", why=error.why, remedy=error.remedy)
+        state = "not made yet" if isinstance(error, managed.NotResolved) else "no interpreter"
+        return FrameworkCheck(spec.name, False, state, why=error.why, remedy=error.remedy)
     why = venvs.fault(plan)
     if not why:
         return _usable("ready", managed.read(plan.folder))

@@ -6,11 +6,11 @@ import dataclasses
 import math
 from typing import Any
 
-from framework_compare import api, registry
+from framework_compare import api
 from framework_compare.comparison import Comparison
-from framework_compare.environments import externals
-from framework_compare.errors import UnknownNameError, UsageError
+from framework_compare.errors import UsageError
 from framework_compare.forecast import Forecast
+from framework_compare.plan import competitors
 from framework_compare.plan.planning import check_count
 from framework_compare.plan.values import share
 from framework_compare.results import speed_verdicts
@@ -22,7 +22,6 @@ NOT_SLOWER, SLOWER, INCONCLUSIVE, FAILED = "not slower", "slower", "inconclusive
 BLOCKS = 8  # fresh workers differ by more than rounds of the same ones do
 SAMPLE_S = 3.5  # of each competitor in a block
 MANY_EPOCHS = 1000  # the sample ends before them
-AGAIN = "b"  # the version of a competitor that is the same as the other
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,8 +78,8 @@ def duel(
 ) -> Duel:
     """Measure two competitors in turns, now, and give one verdict.
 
-    a, b: frameworks, such as "torch", or "torch=/path/to/python" for the one that another interpreter has; or two
-    models, and then `model` is the framework that trains both. dataset: as `compare` takes it; None: that of the model.
+    a, b: competitors as `compare` takes them ("torch", "torch@2.12.0", "torch=/path/to/python"); or two models, and then
+    `model` is the framework that trains both. dataset: as `compare` takes it; None: that of the model.
     blocks: sets of fresh workers. sample: what is measured of each competitor in a block, seconds or "10s".
     max_slowdown: how much longer B may take than A, such as "5%" or 0.05; it decides `outcome`.
     request: as `compare` takes it. UsageError for a wrong request.
@@ -101,15 +100,13 @@ def _request(
 ) -> dict[str, Any]:
     """The arguments of `compare`."""
     check_count("blocks", blocks, 1, most=MOST_REPEATS)
-    frameworks, models, python = _competitors(a, b, model)
+    frameworks, models = _competitors(a, b, model)
     request = {"epochs": MANY_EPOCHS, "as_written": False, **request}
     if dataset is not None:
         request["dataset"] = dataset
-    python = {**(request.get("python") or {}), **python}
-    across = len(models) > 1
     return {
         **{"frameworks": frameworks, "models": models, "device": device, "repeats": blocks, "sample": sample},
-        **{**request, "python": python, "across_models": across},
+        **{**request, "across_models": len(models) > 1},
     }
 
 
@@ -151,36 +148,13 @@ def _times(ratio: Interval) -> str:
     return f"{ratio.value:.3f}{ends} times"
 
 
-def _competitors(a: str, b: str, shared: str) -> tuple[list[str], list[str], dict[str, str]]:
-    """Frameworks, models, and interpreters by framework."""
-    if _is_framework(a) and _is_framework(b):
-        first, first_python = _framework(a, ())
-        second, second_python = _framework(b, (first,))
-        return [first, second], [shared], {**first_python, **second_python}
-    if _is_framework(a) or _is_framework(b) or not _is_framework(shared):
+def _competitors(a: str, b: str, shared: str) -> tuple[list[str], list[str]]:
+    """Frameworks and models."""
+    named = [competitors.is_framework(name) for name in (a, b)]
+    if all(named):
+        return list(competitors.twice(a, b)), [shared]
+    if any(named) or not competitors.is_framework(shared):
         raise UsageError(
             f"a duel of {a} and {b} with {shared}; allowed: two frameworks and a model, or two models and a framework"
         )
-    framework, python = _framework(shared, ())
-    return [framework], [a, b], python
-
-
-def _is_framework(name: str) -> bool:
-    try:
-        registry.find("framework", registry.FRAMEWORKS, name.partition("=")[0])
-    except UnknownNameError:
-        return False
-    return True
-
-
-def _framework(given: str, taken: tuple[str, ...]) -> tuple[str, dict[str, str]]:
-    """The name of a competitor, its own where another has the framework's, and the interpreter that is given for it."""
-    name, _, python = given.partition("=")
-    spec = registry.find("framework", registry.FRAMEWORKS, name)
-    if not python and spec.name not in taken:
-        return spec.name, {}
-    version = (externals.examine(spec, python).version or AGAIN) if python else AGAIN
-    own = f"{spec.name}@{version}"
-    own = f"{own}-{AGAIN}" if own in taken else own
-    registry.FRAMEWORKS[own] = dataclasses.replace(spec, name=own)
-    return own, {own: python} if python else {}
+    return [shared], [a, b]

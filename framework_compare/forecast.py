@@ -206,7 +206,7 @@ def _environments(cells: Sequence[Cell], options: RunOptions) -> dict[str, float
         framework, python = spec.name, options.python.get(spec.name)
         if managed.is_given(spec, python) or _is_made(framework, kind):
             continue
-        size = ENVIRONMENT_BYTES.get(framework, ENVIRONMENT_BYTES_OTHERWISE)
+        size = ENVIRONMENT_BYTES.get(framework.partition("@")[0], ENVIRONMENT_BYTES_OTHERWISE)
         sizes[f"environment {managed.label(framework, kind)}"] = size if kind == "cpu" else ENVIRONMENT_BYTES_CUDA
     return sizes
 
@@ -214,5 +214,7 @@ def _environments(cells: Sequence[Cell], options: RunOptions) -> dict[str, float
 def _is_made(framework: str, kind: str) -> bool:
     try:
         return venvs.marker(managed.plan_for(framework, kind).folder) is not None
+    except managed.NotResolved:
+        return False
     except EnvironmentUnavailable:  # none will be made
         return True

@@ -19,12 +19,15 @@ from typing import (
     Optional,
     Protocol,
     Tuple,
+    Union,
 )
 
 if TYPE_CHECKING:
     import numpy as np
 
     from framework_compare.graph import Graph
+
+    Inputs = Union[np.ndarray, Tuple[np.ndarray, ...]]  # an only input of a network, or several in the task's order
 
 EXECUTIONS = ("default", "eager", "graph", "compiled", "fit")
 PIPELINES = ("native", "shared", "memory")
@@ -36,6 +39,7 @@ MODES = ("train", "inference")
 INTERNALS = ("public", "private")
 OPTIMIZER_VARIANTS = ("equal", "native")
 GPU_THREADS = ("shared", "private")
+UPDATES = ("clip_norm", "schedule", "accumulation")  # a schedule is one of ramp_updates or decay_updates
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,13 +68,19 @@ class TrainConfig:
     loss: str = "cross_entropy"  # that of the task
     mode: str = "train"  # "inference": epochs of forward passes alone, with the initial weights
     patience: int = 0  # epochs without a lower validation loss after which training stops; 0: it never does
-    epsilon: float = 1e-7  # of adam, rmsprop and nadam; graph/optimizer.py says where each adds it
+    epsilon: float = 1e-7  # of adam, adamw, rmsprop and nadam; graph/optimizer.py says where each adds it
     internals: str = "public"  # "private": fields that a framework keeps to itself may be corrected
     optimizer_variant: str = "equal"  # "native": the framework's own optimizer with its own defaults, but for the rate
     batch_growth: float = 1.0  # batches/sizes.py has the rule
     batch_size_limit: int = 500  # of batches that grow
     gpu_threads: str = "shared"  # "private": of each GPU alone, to launch its kernels
     nodes: int = 1  # of a Slurm job; each has the devices that `device` names
+    beta2: float = 0.999  # of adam, adamw and nadam
+    clip_norm: float = 0.0  # of the gradients of all parameters together; 0: they are not clipped
+    ramp_updates: int = 0  # graph.Schedule has the rule of these three
+    decay_updates: int = 0
+    final_rate: float = 0.1
+    accumulation: int = 1  # batches whose mean gradient makes one update
 
     def to_dict(self) -> Dict[str, Any]:
         return dataclasses.asdict(self)
@@ -154,7 +164,8 @@ class Pictures:
 class Batch(NamedTuple):
     """Images and labels of one step as the framework holds them; the runner reads the size only.
 
-    Of another task than image classification `images` is its input (tokens, a series, a row) and `labels` its target.
+    Of another task than image classification `images` is its input (tokens, a series, a row), or the tuple of its inputs,
+    and `labels` its target.
     """
 
     images: Any
@@ -220,7 +231,9 @@ class Declared(NamedTuple):
         str, FrozenSet[str]
     ] = {}  # precisions declared that no such device has run: tables and doctor say so
     several_nodes: bool = False  # whether replicas may be on several nodes
+    several_inputs: bool = False  # whether networks may have several; batches hold a tuple of them then
     internals: FrozenSet[str] = frozenset({"public"})  # "private" for one that corrects private fields where asked
+    updates: FrozenSet[str] = frozenset()  # of UPDATES, what may come in front of an optimizer's step
     gpu_threads: FrozenSet[str] = frozenset({"shared"})  # "private" for one that can keep threads for each GPU alone
     why: Mapping[
         str, str
@@ -232,7 +245,8 @@ class Trainer(Protocol):
 
     Arrays that cross this interface are numpy, float32, in the layout of `torch.nn`: images (N, C, H, W),
     Conv2d weights (out, in / groups, kH, kW), Linear weights (out, in). The network built last says of which task the
-    arrays are that `adopt` gets: its only input (N, ...) and its target, as graph.Task has them.
+    arrays are that `adopt` gets: its only input (N, ...), or a tuple of several in the task's order, and its target, as
+    graph.Task has them.
     """
 
     name: str
@@ -276,13 +290,13 @@ class Trainer(Protocol):
     def host_array(self, shape: Tuple[int, ...]) -> "np.ndarray":
         """A new float32 array, its contents not set, in the memory from which `adopt` is fastest."""
 
-    def adopt(self, images: "np.ndarray", labels: "np.ndarray") -> Batch:
+    def adopt(self, images: "Inputs", labels: "np.ndarray") -> Batch:
         """A batch on the device from float32 images in `layout` (N, C, H, W) or (N, H, W, C) and int64 labels (N,).
 
         Of another task: from its input, (N, ...) float32 or integer tokens, and its target.
         """
 
-    def read_batch(self, batch: Batch) -> Tuple["np.ndarray", "np.ndarray"]:
+    def read_batch(self, batch: Batch) -> Tuple["Inputs", "np.ndarray"]:
         """Images and labels of a batch as `adopt` takes them."""
 
     def open_pipeline(self, pictures: Pictures) -> Any:

@@ -35,6 +35,7 @@ class SweepCell:
     framework: str
     model: str
     device: str
+    python: str = ""  # the interpreter of a competitor that was named with one
 
     @property
     def id(self) -> str:
@@ -98,18 +99,24 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def _cells(wanted: Any, config: pytest.Config) -> List[SweepCell]:
     from framework_compare import registry
     from framework_compare.errors import UsageError
-    from framework_compare.plan import planning
+    from framework_compare.plan import competitors, planning
 
     registry.load_plugins()
     try:
-        frameworks = planning.find_all("framework", registry.FRAMEWORKS, wanted["frameworks"] or list(registry.PLAIN))
+        found = competitors.read(wanted["frameworks"] or list(registry.PLAIN))
+        frameworks = found.names
         models = planning.find_all("model", registry.MODELS, wanted["models"] or list(registry.MODELS))
-        frameworks = _narrowed(frameworks, "framework", registry.FRAMEWORKS, config.getoption("--fc-frameworks"))
+        chosen = config.getoption("--fc-frameworks")
+        if chosen is not None:
+            kept = competitors.find_frameworks(chosen.split(","))
+            kept += [name for name in frameworks if name.partition("@")[0] in kept]
+            frameworks = _kept(frameworks, kept, "framework", chosen)
         models = _narrowed(models, "model", registry.MODELS, config.getoption("--fc-models"))
         devices = [planning.check_device(d) for d in _devices(wanted["device"], config.getoption("--fc-device"))]
     except UsageError as error:
         raise pytest.UsageError(str(error)) from None
-    return [SweepCell(f, m, d) for f in frameworks for m in models for d in devices]
+    python = found.python
+    return [SweepCell(f, m, d, python.get(f, "")) for f in frameworks for m in models for d in devices]
 
 
 def _narrowed(names: List[str], kind: str, table: Any, option: Optional[str]) -> List[str]:
@@ -117,7 +124,10 @@ def _narrowed(names: List[str], kind: str, table: Any, option: Optional[str]) ->
 
     if option is None:
         return names
-    chosen = planning.find_all(kind, table, option.split(","))
+    return _kept(names, planning.find_all(kind, table, option.split(",")), kind, option)
+
+
+def _kept(names: List[str], chosen: List[str], kind: str, option: str) -> List[str]:
     kept = [name for name in names if name in chosen]
     if not kept:
         raise pytest.UsageError(f"no {kind} of this sweep ({', '.join(names)}) is among --fc-{kind}s {option}")
@@ -240,7 +250,7 @@ def run_cell(
     index = pairs("--fc-index", request.config.getoption("--fc-index"))
 
     def run(cell: SweepCell, **settings: Any) -> Any:
-        settings.setdefault("python", python)
+        settings.setdefault("python", {**python, cell.framework: cell.python} if cell.python else python)
         settings.setdefault("index", index)
         settings.setdefault("repeats", 1)
         row = None if "out" in settings else _framework_compare_session.train(cell, settings)

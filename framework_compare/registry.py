@@ -43,6 +43,7 @@ class Framework:
     library: str = ""  # package on top of a plain framework, whose version is this one's: "keras"
     backend: str = ""  # that framework, whose adapter is staged too, and with which tables compare: "jax"
     environment: str = ""  # framework whose environment it runs in; "" for one of its own
+    cuda_extra: str = ""  # extra of its package that brings CUDA's libraries, for other versions than the pinned one
 
     def requirements_on(self, device: str) -> str:
         """The requirements file for a device ("cpu", "cuda", "cuda:1"); "" where there is none."""
@@ -77,6 +78,7 @@ FRAMEWORKS: dict[str, Framework] = {
         imports="tensorflow",
         python=_PYTHONS,
         cuda_requirements=_CUDA_PINS,
+        cuda_extra="and-cuda",
     ),
     "mxnet": Framework(
         "mxnet",
@@ -105,6 +107,7 @@ FRAMEWORKS: dict[str, Framework] = {
         python=_PYTHONS,
         cuda_requirements=_CUDA_PINS,
         whole_batches_from=3,
+        cuda_extra="cuda13",
     ),
     "singa": Framework(
         "singa",
@@ -202,11 +205,15 @@ DATASETS: dict[str, DataSource] = {
     "ibm-prices": _array("prices:ibm"),
     "mnist": _array("mnist:mnist"),
     "prices": _array("prices:prices"),
+    "text-bytes": _array("text_windows:text_bytes"),
     "tiny-imagenet": _array("image_arrays:tiny_imagenet"),
     "tweet-ner": _array("conll:conll"),
     "tweet-span": _array("tweets:tweet_span"),
     "tweet-words": _array("next_words:next_words"),
 }
+
+
+OWN = "own data"  # in place of a data set's name: of models that were imported for a user's arrays
 
 
 @dataclasses.dataclass(frozen=True)
@@ -228,7 +235,7 @@ class Model:
 
     @property
     def of_arrays(self) -> bool:
-        return DATASETS[self.dataset].arrays
+        return self.dataset == OWN or DATASETS[self.dataset].arrays
 
 
 _M = "framework_compare.models."
@@ -238,6 +245,19 @@ _TWEETS = {**_ADAM, "epochs": 3}
 # Settings first, as candidates of other settings have a trainer of their own.
 _GRID = {"learning_rate": (1e-2, 1e-3), "layers": (1, 2, 3), "units": (16, 32, 64), "dropout": (0.0, 0.2)}
 _DEMO = {"train": 50, "validation": 30}
+# As the two nano models are specified: AdamW, clipping, and a rate that rises over 10 updates and falls until the 1,000th.
+_NANO = {
+    **{
+        "optimizer": "adamw",
+        "learning_rate": 1e-3,
+        "weight_decay": 0.1,
+        "beta2": 0.95,
+        "epsilon": 1e-8,
+        "batch_size": 16,
+    },
+    **{"clip_norm": 1.0, "ramp_updates": 10, "decay_updates": 1000, "epochs": 3},
+}
+_SMALL = {**_NANO, "learning_rate": 6e-4, "ramp_updates": 100}
 _QUANV = {**_ADAM, "batch_size": 4, "epochs": 30}
 MODELS: dict[str, Model] = {
     "alexnet": Model(_M + "alexnet:build"),
@@ -264,6 +284,24 @@ MODELS: dict[str, Model] = {
     "tiny_cnn": Model(_M + "tiny_cnn:build", "tiny-imagenet", {**_ADAM, "batch_size": 128, "epochs": 3}),
     "guava_cnn": Model(_M + "small_cnns:guava_cnn", "guava", {**_ADAM, "batch_size": 64, "epochs": 10}),
     "vgg16_frozen": Model(_M + "vgg16:build_transfer", "guava", {**_ADAM, "epochs": 3}, options={"image_size": 224}),
+    "gpt_nano": Model(_M + "language:gpt", "text-bytes", _NANO, unit="sequence"),
+    "llama_nano": Model(_M + "language:llama", "text-bytes", _NANO, unit="sequence"),
+    "gpt2_small": Model(
+        _M + "language:gpt",
+        "text-bytes",
+        _SMALL,
+        size={"layers": 12, "heads": 12, "width": 768, "name": "gpt2_small"},
+        options={"window": 1024, "vocabulary": 50257},
+        unit="sequence",
+    ),
+    "llama_160m": Model(
+        _M + "language:llama",
+        "text-bytes",
+        _SMALL,
+        size={"layers": 12, "heads": 12, "kv_heads": 12, "width": 768, "inner": 3072, "name": "llama_160m"},
+        options={"window": 1024, "vocabulary": 32000},
+        unit="sequence",
+    ),
     "quanv_fixed": Model(_M + "quanv:build", "mnist", _QUANV, options=_DEMO),
     "quanv_trained": Model(_M + "quanv:build", "mnist", _QUANV, size={"trained": True}, options=_DEMO),
     "quanv_classical": Model(_M + "quanv:classical", "mnist", _QUANV, options=_DEMO),
@@ -348,7 +386,8 @@ def framework(name: str) -> Framework:
 
 def labels(names: Iterable[str]) -> tuple[str, ...]:
     """Remarks on frameworks, as sentences, for every place that names them; most have none."""
-    known = [FRAMEWORKS[name] for name in dict.fromkeys(names) if name in FRAMEWORKS]
+    bases = dict.fromkeys(name.partition("@")[0] for name in names)
+    known = [FRAMEWORKS[name] for name in bases if name in FRAMEWORKS]
     return tuple(f"{entry.name} is {entry.label}." for entry in known if entry.label)
 
 
@@ -419,6 +458,11 @@ def register_framework(entry: Framework) -> None:
 def register_model(name: str, target: str, **more: Any) -> None:
     """Add a model: "module:function" that takes num_classes and image_size and returns a Graph; `more`: fields of Model."""
     MODELS[name] = Model(target, **more)
+
+
+def register_imported(name: str, build: Callable[..., Any], *, of_arrays: bool, unit: str) -> None:
+    """Add a model that was imported: for folders of images, or for a user's arrays."""
+    MODELS[name] = Model(build, OWN, unit=unit) if of_arrays else Model(build)
 
 
 def register_dataset(name: str, target: str) -> None:

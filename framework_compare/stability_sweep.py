@@ -12,7 +12,8 @@ from framework_compare.comparison import Comparison
 from framework_compare.errors import StudyError, UnknownNameError, UsageError
 from framework_compare.forecast import Forecast
 from framework_compare.plan import planning
-from framework_compare.plan.planning import DataSets, Models, Names
+from framework_compare.plan.data_of_models import DataSets
+from framework_compare.plan.planning import Models, Names
 from framework_compare.results.columns import NAMES, SHARED
 from framework_compare.store.study_file import TO_RUN
 from framework_compare.study import schedules, strategies

@@ -190,8 +190,8 @@ def test_float_inputs_are_made_where_the_adapter_wants_them(stored):
 def test_images_become_the_same_floats_in_both_layouts(tmp_path):
     data = images()
     stored = read_split(written(data, tmp_path / "images.npz"), "train")
-    (first,), labels = epoch(stored, 2, batch_size=9)[0]
-    (last,), same = epoch(stored, 2, batch_size=9, layout="NHWC")[0]
+    first, labels = epoch(stored, 2, batch_size=9)[0]
+    last, same = epoch(stored, 2, batch_size=9, layout="NHWC")[0]
     assert first.shape == (9, 3, 4, 5) and last.shape == (9, 4, 5, 3) and last.flags.c_contiguous
     np.testing.assert_array_equal(first.transpose(0, 2, 3, 1), last)
     np.testing.assert_array_equal(labels, same)

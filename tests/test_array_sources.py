@@ -11,8 +11,9 @@ import pytest
 from PIL import Image
 
 from framework_compare.batches.quality import evaluate
-from framework_compare.datasets import conll, diabetes, prices, tweets
+from framework_compare.datasets import conll, diabetes, prices, text_windows, tweets
 from framework_compare.datasets.arrays import ArrayData, load
+from framework_compare.errors import DataError, UsageError
 
 REAL = Path(__file__).parents[2] / "shared" / "data" / "workloads"
 
@@ -270,6 +271,43 @@ def test_any_text_gives_windows_and_the_word_behind_each(tmp_path):
     for row, label in follows.items():
         assert label == row[0] or len(set(row)) == 4 and label not in row
     assert data.facts["vocabulary"] == 5
+
+
+# --- text
+
+
+def test_each_token_of_a_window_is_followed_by_its_target():
+    data = load("text-bytes", real("../text") / "text.txt")
+    assert data.facts["different"] == 76 and data.facts["train_tokens"] + data.facts["validation_tokens"] == 883_028
+    tokens, target = data.train.inputs["tokens"], data.train.target
+    assert (tokens[:, 1:] == target[:, :-1]).all() and (tokens[1:, 0] == target[:-1, -1]).all()
+    assert bytes(tokens[0].astype(np.uint8)) == (real("../text") / "text.txt").read_bytes()[:128]
+    assert 15 < baseline(data)["perplexity"] < 25
+
+
+def test_the_baseline_of_a_text_is_the_entropy_of_its_tokens():
+    data = text_windows.token_windows("two", np.tile([0, 1], 200), 2, 8, 0.5, {})
+    assert baseline(data)["perplexity"] == pytest.approx(2, rel=1e-6)
+    assert baseline(data.limited(5)) == baseline(data)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"window": 0}, "window is 0; allowed: a whole number of at least 1"),
+        ({"vocabulary": 255}, "vocabulary is 255; allowed: a whole number of at least 256"),
+        ({"validation": 1.0}, "validation is 1.0; allowed: a share between 0 and 1"),
+    ],
+)
+def test_a_wrong_option_of_a_text_is_one_sentence(options, message):
+    with pytest.raises(UsageError, match=message):
+        load("text-bytes", **options)
+
+
+def test_a_text_that_is_too_short_is_refused(tmp_path):
+    (tmp_path / "a.txt").write_text("a" * 1000)
+    with pytest.raises(DataError, match="1000 tokens are too few for windows of 128 in both splits"):
+        load("text-bytes", tmp_path / "a.txt")
 
 
 # --- images

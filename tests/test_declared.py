@@ -25,7 +25,7 @@ from framework_compare.conformance.under_test import entry_of
 from framework_compare.doctor import Interpreter
 from framework_compare.environments import venvs
 from framework_compare.errors import Unsupported, UsageError
-from framework_compare.graph import OPS, Graph, GraphBuilder, Node, weights_size
+from framework_compare.graph import OPS, Field, Graph, GraphBuilder, Node, Task, weights_size
 from framework_compare.launch import staging
 from framework_compare.launch.jobs import run_job
 from framework_compare.launch.limits import Limits
@@ -35,7 +35,7 @@ from framework_compare.records import Run
 from framework_compare.registry import Framework
 from framework_compare.worker.conformance_answers import ConformanceAnswers
 from framework_compare.worker.parity_answers import ParityAnswers
-from framework_compare.worker.refusal import ASKS, fault_of
+from framework_compare.worker.refusal import ASKS, fault_of, refuse_undeclared
 from framework_compare.worker.runner import Runner
 
 PLUGINS = Path(__file__).parent / "plugins"
@@ -162,8 +162,33 @@ def test_a_refused_cell_is_unsupported(name, adapters, work):
 
 def test_every_field_that_an_adapter_fills_can_be_refused():
     filled = {field for trainer in OURS.values() for field in Declared._fields if getattr(trainer.declared, field)}
-    of_replicas = {"replicas", "several_nodes", "why"}  # refused apart: tests/test_replicas.py
-    assert filled - of_replicas - {"untested"} <= set(ASKS) and set(ASKS) == set(UNDECLARED)
+    apart = {"replicas", "several_nodes", "several_inputs", "why"}  # tests/test_replicas.py, and below
+    assert filled - apart - {"untested"} <= set(ASKS) and set(ASKS) == {*UNDECLARED, "updates"}
+
+
+def test_several_inputs_are_refused_where_they_are_not_declared():
+    fields = Field("a", (4,)), Field("b", (4,))
+    task = Task(fields, Field("label", (), "int64"), 4, "cross_entropy")
+    graph = Graph("two", task, (Node("sum", "Add", ("a", "b"), {}),))
+    lacking = type("Lacking", (OURS["torch"],), {"declared": OURS["torch"].declared._replace(several_inputs=False)})
+    with pytest.raises(Unsupported, match="torch declares no models of several inputs; two has 2"):
+        refuse_undeclared(lacking, TrainConfig(), [graph])
+    refuse_undeclared(OURS["torch"], TrainConfig(), [graph])
+
+
+@pytest.mark.parametrize(
+    "settings, names",
+    [
+        ({"clip_norm": 1.0}, "update setting 'clip_norm'"),
+        ({"ramp_updates": 5, "accumulation": 2}, "update settings 'schedule', 'accumulation'"),
+    ],
+)
+def test_updates_that_an_adapter_does_not_know_are_refused(settings, names, adapters, job, trainer_of):
+    for name in ("singa", "tiny"):
+        events = Events()
+        with pytest.raises(Unsupported, match=f"{name} declares no {names}.*; declared: none"):
+            Runner(job(**settings), trainer_of(adapters[name]), events).run()
+        assert events == []
 
 
 def test_the_reason_names_the_device_where_that_matters(adapters, work):
@@ -236,7 +261,7 @@ def test_ours_declare_what_cells_can_ask_for(name):
     declared = OURS[name].declared
     assert fault_of(declared) == ""
     # SINGA is for the published study: its adapter has what those models are made of
-    assert declared.ops == (IMAGE_OPS | {"AdaptiveAvgPool2d"} if name == "singa" else set(OPS))
+    assert declared.ops == (IMAGE_OPS | {"AdaptiveAvgPool2d", "Reshape"} if name == "singa" else set(OPS))
     assert all(names <= declared.precisions[kind] for kind, names in declared.untested.items())
     for by_kind, known in ((declared.executions, EXECUTIONS), (declared.precisions, PRECISIONS)):
         assert set(by_kind) == ({"cpu"} if name in CPU_ONLY else {"cpu", "cuda"})

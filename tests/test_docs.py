@@ -3,6 +3,7 @@
 import configparser
 import inspect
 import re
+import runpy
 import shlex
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import typer
 from faulty import FAULTS
 
 from framework_compare import registry, resume
+from framework_compare.archive import cite
 from framework_compare.cli.root import app
 
 ROOT = Path(__file__).parent.parent
@@ -160,10 +162,14 @@ def test_the_citation_file_has_what_its_format_requires():
     """Required by Citation File Format 1.2.0; values are plain scalars or block lists, which a parser of YAML reads."""
     text = (ROOT / "CITATION.cff").read_text()
     for line in text.splitlines():
-        assert re.match(r"([a-z-]+:( .+)?|  - [a-z-]+: .+|  - .+|  .+)$", line), f"CITATION.cff: {line!r}"
+        assert re.match(r"(# .+|[a-z-]+:( .+)?|  - [a-z-]+: .+|  - .+|  .+)$", line), f"CITATION.cff: {line!r}"
     values = dict(re.findall(r"^([a-z-]+): (.+)$", text, re.MULTILINE))
     assert values["cff-version"] == "1.2.0" and values["message"] and values["title"]
-    assert re.search(r"^authors:\n  - name: \S", text, re.MULTILINE)
+    assert re.search(r"^authors:\n  - name: framework_compare contributors$", text, re.MULTILINE)
+    assert re.fullmatch(r'"20\d\d-\d\d-\d\d"', values["date-released"])
+    assert values["date-released"].strip('"') in (ROOT / "CHANGELOG.md").read_text()
+    placeholder = text.partition("repository-code:")[0].splitlines()[-1]
+    assert "placeholder" in placeholder and values["repository-code"] == cite.REPOSITORY
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg")
     assert (values["version"], values["license"]) == (setup["metadata"]["version"], setup["metadata"]["license"])
@@ -186,3 +192,8 @@ def test_the_page_on_studies_names_what_a_resume_may_change():
     text = " ".join((ROOT / "docs" / "environments.md").read_text().split())
     named = set(re.findall(r"`(\w+)`", re.search(r"It takes other limits, (.*?)\.", text)[1]))
     assert named == set(inspect.signature(resume).parameters) - {"study", "retry", "executor", "watcher", "limits"}
+
+
+def test_the_page_on_ops_by_adapter_is_that_of_the_adapters():
+    page = runpy.run_path(str(ROOT / "docs" / "operators.py"))["page"]()
+    assert (ROOT / "docs" / "adapter_operators.md").read_text() == page, "run `python docs/operators.py`"

@@ -17,37 +17,14 @@ from pathlib import Path
 
 import filelock
 import pytest
+from wheels import add_to_index, write_wheel
 
 from framework_compare import registry
-from framework_compare.environments import installer, managed, pip_settings, venvs
+from framework_compare.environments import installer, managed, pip_settings, uv_command, venvs
 from framework_compare.errors import EnvironmentUnavailable, UnknownNameError
 from framework_compare.registry import Framework
 
 ANY_PYTHON = ((3, 10), (3, 99))
-
-
-def write_wheel(folder: Path, tag: str = "py3-none-any", version: str = "1.0", name: str = "tinyfw") -> Path:
-    """tinyfw, a framework of one line."""
-    meta = f"{name}-{version}.dist-info/"
-    files = {
-        f"{name}/__init__.py": f"__version__ = '{version}'\n",
-        meta + "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
-        meta + "WHEEL": f"Wheel-Version: 1.0\nGenerator: by hand\nRoot-Is-Purelib: true\nTag: {tag}\n",
-    }
-    record = "".join(f"{name},,\n" for name in [*files, meta + "RECORD"])
-    path = folder / f"{name}-{version}-{tag}.whl"
-    with zipfile.ZipFile(path, "w") as wheel:
-        for file, text in {**files, meta + "RECORD": record}.items():
-            wheel.writestr(file, text)
-    return path
-
-
-def add_to_index(index: Path, wheel: Path) -> None:
-    """A package of one file."""
-    page = index / wheel.name.partition("-")[0]
-    page.mkdir(parents=True)
-    wheel.rename(page / wheel.name)
-    (page / "index.html").write_text(f'<!DOCTYPE html><a href="{wheel.name}">{wheel.name}</a>')
 
 
 @pytest.fixture(scope="session")
@@ -603,4 +580,4 @@ def test_settings_of_pip_that_cannot_be_read_are_named(framework, tmp_path, monk
     ids=["causes", "two-lines", "no-error-line", "silent"],
 )  # fmt: skip
 def test_reasons(said, reason):
-    assert reason in installer.reason([f"{line}\n" for line in said])
+    assert reason in uv_command.reason([f"{line}\n" for line in said])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import re
 
 import altair
@@ -23,6 +22,7 @@ from framework_compare.records import Cell
 from framework_compare.report.figures import files, look, plot
 from framework_compare.report.figures.catalogue import FIGURES, find
 from framework_compare.report.figures.subject import Subject
+from framework_compare.report.page import report
 from framework_compare.results.energy import joules_per_run
 from framework_compare.store.study_file import Store
 
@@ -87,15 +87,15 @@ def test_each_view_has_a_caption_of_its_own(comparison, tmp_path):
     for name, figure in FIGURES.items():
         views = figure.views
         assert len({one.caption for one in views.values()}) == len(views)
-        for view in filter(None, views):
+        for view in views.keys() - {"", LOG}:
             assert views[view].caption in comparison.plot(name, view=view).caption
     comparison.plot("F2", view="images per second").save(tmp_path / "f.svg", "174mm")
-    assert (tmp_path / "f.txt").read_text().startswith("Epoch time. Large marks: images per second")
+    assert (tmp_path / "f.txt").read_text().startswith("Epoch time. Large mark: images per second")
 
 
 def test_a_logarithmic_axis_is_offered_where_a_linear_one_hides_a_cell(comparison, tmp_path):
     assert files.draw(Subject(comparison), "epoch-time", view=LOG) == {}
-    with pytest.raises(UsageError, match="no panel has figures that are more than 20 times apart"):
+    with pytest.raises(UsageError, match="no panel has values that differ by more than a factor of 20"):
         comparison.plot("F2", view=LOG).save(tmp_path / "figure.svg", "174mm")
     apart = study(tmp_path / "apart", ("torch", "jax", "mxnet"), ("alexnet",), failing=(("jax", "alexnet"),))
     apart.frame.loc[apart.frame["framework"] == "mxnet", ["epoch_s_median", "epoch_s_ci_low", "epoch_s_ci_high"]] *= 40
@@ -205,27 +205,13 @@ def test_readings_since_the_first_epoch_are_those_of_the_epochs(comparison):
     starts = [min(row["t"] for row in values(spec) if row.get("t") is not None) for spec in (whole, epochs)]
     ends = [max(row["t"] for row in values(spec) if row.get("t") is not None) for spec in (whole, epochs)]
     assert 0 <= starts[1] < 1 and ends[1] < ends[0]
-    assert {row["phase"] for row in values(epochs) if row.get("phase")} == {"epochs"}
+    assert {row["stage"] for row in values(epochs) if row.get("stage")} == {"measured epochs"}
 
 
-def test_the_phases_without_epochs_end_where_these_begin(comparison):
-    (part,) = files.draw(Subject(comparison), "phases", view="without the epochs").values()
-    rows = values(part.spec)
-    assert {row["phase"] for row in rows}.isdisjoint({"epochs", "profile", "release"})
-    assert {row["start"] for row in rows} == {
-        f"starts in {seconds:.3g} s" for seconds in comparison.frame["startup_s"][comparison.frame["status"] == "ok"]
-    }
-
-
-def test_a_longer_start_says_after_how_many_epochs_it_has_paid(varied):
-    (part,) = files.draw(Subject(varied), "phases").values()
-    graph = {row["start"] for row in values(part.spec) if "graph" in row["condition_label"]}
-    assert graph and all(
-        re.fullmatch(
-            r"starts in [\d.]+ s, (never pays|pays at once|pays within an epoch|pays after [\d.]+ epochs)", text
-        )
-        for text in graph
-    )
+def test_the_start_up_of_the_phases_is_that_of_the_cells(comparison):
+    (part,) = files.draw(Subject(comparison), "phases").values()
+    drawn = sorted(row["seconds"] for row in values(part.spec) if row["name"] == "start-up in all")
+    assert drawn == pytest.approx(sorted(comparison.frame["startup_s"][comparison.frame["status"] == "ok"]), rel=1e-3)
 
 
 def test_the_energy_drawn_has_an_interval_over_runs(comparison):
@@ -297,7 +283,9 @@ def test_curves_have_readings_and_phases_of_each_framework(comparison):
     assert list(parts) == ["AlexNet", "VGG-16"]
     rows = values(parts["AlexNet"].spec)
     assert {row["framework_label"] for row in rows} == {"PyTorch", "MXNet", "JAX"}
-    assert {row["phase"] for row in rows if "phase" in row} >= {"import", "epochs"}
+    stages = {row["stage"]: row for row in rows if row.get("stage") and row["framework_label"] == "PyTorch"}
+    assert list(stages) == ["start-up", "warm-up", "measured epochs"]
+    assert stages["start-up"]["end"] == pytest.approx(stages["warm-up"]["start"])
     assert max(row["y0h"] for row in rows if "y0h" in row) <= 200
 
 
@@ -392,7 +380,7 @@ def test_a_plot_is_shown_by_jupyter(comparison):
     plot = comparison.plot("F1")
     assert plot._repr_html_().startswith("<svg")
     assert json.dumps(plot.specifications[0])
-    assert "95 % interval" in plot.caption
+    assert "95 % confidence interval" in plot.caption
 
 
 def test_a_cell_that_lacks_a_run_has_its_status_and_no_interval(tmp_path):
@@ -435,29 +423,51 @@ def test_numbers_of_figures_are_their_order_on_the_page():
     assert [figure.number for figure in FIGURES.values()] == [f"F{n}" for n in range(1, len(FIGURES) + 1)]
 
 
-def lab(colour):
-    """CIE L*a*b* of a colour, under D65."""
-    parts = [int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5)]
-    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
-    x = (0.4124 * red + 0.3576 * green + 0.1805 * blue) / 0.95047
-    y, z = 0.2126 * red + 0.7152 * green + 0.0722 * blue, (0.0193 * red + 0.1192 * green + 0.9505 * blue) / 1.08883
-    x, y, z = (one ** (1 / 3) if one > 0.008856 else 7.787 * one + 16 / 116 for one in (x, y, z))
-    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
+@pytest.mark.parametrize("name", FIGURES)
+def test_colours_belong_to_frameworks_and_all_else_is_grey(comparison, varied, name):
+    for part in files.draw(Subject(varied if name in LESS else comparison), name).values():
+        drawn = {one.upper() for one in re.findall(r"#[0-9A-Fa-f]{6}", json.dumps(part.spec))}
+        hues = {one for one in drawn if len({one[1:3], one[3:5], one[5:7]}) > 1}
+        assert hues <= {*look.COLOURS, look.WARNING}
 
 
-PARTS = (*look.STACK, look.EPOCHS, look.COMPUTING, look.WAITING, look.COPYING, look.GPU, look.HOST)
+@pytest.mark.parametrize("width", report.WIDTHS)
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_is_about_as_wide_as_its_column(comparison, varied, name, width):
+    for part in files.draw(Subject(varied if name in LESS else comparison), name, width).values():
+        assert part.width <= 1.12 * width, "the page shrinks a wider one, and its text with it"
 
 
-@pytest.mark.parametrize("colour", dict.fromkeys(PARTS))
-def test_no_part_of_a_bar_has_a_colour_like_that_of_a_framework(colour):
-    assert min(math.dist(lab(colour), lab(one)) for one in look.COLOURS) > 20  # 2.3 is just noticeable
+def test_a_caption_explains_only_the_marks_that_are_drawn(comparison, tmp_path):
+    calm = study(tmp_path / "study", ("torch",), ("alexnet",), failing=())
+    for name, words in (
+        ("epoch-time", "A failed cell shows its status."),
+        ("machine", "Hollow mark: disturbed epoch."),
+    ):
+        assert words in comparison.plot(name).caption and words not in calm.plot(name).caption
+    assert "triangle" in comparison.plot("memory").caption and "triangle" not in calm.plot("memory").caption
 
 
-@pytest.mark.parametrize("name", ["phases", "waiting", "energy", "functions"])
-def test_stacked_figures_take_their_colours_from_the_parts(comparison, name):
-    for part in files.draw(Subject(comparison), name).values():
-        used = set(re.findall("#[0-9A-F]{6}", json.dumps(part.spec["spec"]).upper()))
-        assert used <= {*PARTS, "#222222", "#444444", look.WARNING}
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_finding_is_one_sentence_of_the_data(comparison, varied, name):
+    found = FIGURES[name].finding(Subject(varied if name in LESS else comparison))
+    assert found.endswith(".") and found.count(". ") == 0 and re.search(r"\d", found)
+
+
+def test_findings_follow_the_data(comparison, tmp_path):
+    slower = study(tmp_path / "study", faster=3.0)
+    seconds = slower.frame.groupby("model")["epoch_s_median"].agg(["min", "max"]).loc["alexnet"]
+    said = FIGURES["epoch-time"].finding(Subject(slower))
+    assert said == (
+        f"In AlexNet, epochs take from {seconds['min']:.2f} s (PyTorch) to {seconds['max']:.2f} s (JAX), "
+        f"{seconds['max'] / seconds['min']:.2f} times as long."
+    )
+    assert (
+        FIGURES["overview"]
+        .finding(Subject(comparison))
+        .startswith("Significantly faster than all others: PyTorch (2 of 2)")
+    )
+    assert FIGURES["machine"].finding(Subject(comparison)).startswith("2 of 45 epochs were disturbed")
 
 
 def test_labels_of_epoch_times_stand_outside_of_the_panel(comparison):
@@ -474,9 +484,9 @@ def test_phases_reach_from_the_start_to_the_epochs_with_the_time_between_them(tm
     with Store.create(tmp_path / "s", settings={}, machine={}, cells=cells, repeats=1) as store:
         store.record(1, dataclasses.replace(whole, phases=phases))
     made = Comparison.load(tmp_path / "s")
-    for view, left_out in (("without the epochs", ()), ("", ("epochs",))):
-        (part,) = files.draw(Subject(made), "phases", view=view).values()
-        seconds = {row["phase"]: row["seconds"] for row in values(part.spec)}
-        assert seconds["between phases"] == pytest.approx(0.1)
-        before = sum(value for phase, value in seconds.items() if phase not in left_out)
-        assert before == pytest.approx(made.frame["startup_s"][0])
+    (part,) = files.draw(Subject(made), "phases").values()
+    seconds = {row["name"]: row["seconds"] for row in values(part.spec)}
+    assert seconds["between phases"] == pytest.approx(0.1)
+    assert seconds["start-up in all"] == pytest.approx(made.frame["startup_s"][0])
+    before = sum(value for name, value in seconds.items() if name not in ("epochs", "start-up in all"))
+    assert before == pytest.approx(made.frame["startup_s"][0])

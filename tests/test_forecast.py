@@ -82,7 +82,7 @@ def test_a_budget_bounds_the_time_and_samples_bound_the_runs(tiny, own_cache, tm
     result = dry_run("torch", ["alexnet", "vgg16"], **request)
     assert result.seconds.high <= 600 and result.runs == 2 * LEAST_RUNS
     assert "at most the budget of 10 minutes" in str(result)
-    assert "Under a budget runs are the least" in str(result)
+    assert "these are the minimum runs per cell" in str(result)
     vgg = result.cells[1]
     assert vgg.epoch_s.middle > 600 > vgg.total_s.middle
     short = str(dry_run("torch", ["alexnet", "vgg16"], **{**request, "budget": "20s"}))

@@ -41,6 +41,7 @@ def baseline(data: ArrayData) -> dict:
         ("ibm-prices", (60, 1), 1, "mse", 2709, 251),
         ("mnist", (1, 28, 28), 10, "cross_entropy", 4000, 1000),
         ("tiny-imagenet", (3, 16, 16), 200, "cross_entropy", 4800, 1200),
+        ("text-bytes", (128,), 256, "token_cross_entropy", 2812, 312),
         ("tweet-ner", (57,), 7, "token_cross_entropy", 6338, 1001),
         ("tweet-span", (33,), 2, "token_cross_entropy", 7537, 838),
         ("tweet-words", (20,), 1000, "cross_entropy", None, None),

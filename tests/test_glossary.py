@@ -16,6 +16,8 @@ from framework_compare.plan.settings import SETTINGS
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Epoch, ProfileRow, Quality, Run, Sample
 from framework_compare.report import kinds, parity_tables, side_by_side, stability_tables
+from framework_compare.report.figures.captions import MARKS
+from framework_compare.report.figures.catalogue import FIGURES
 from framework_compare.report.table_notes import HANDING_OVER, HOW_TO_PROVE
 from framework_compare.report.table_spec import NO_CELLS
 from framework_compare.report.tables import Table
@@ -149,7 +151,7 @@ def test_captions_use_the_words_of_the_glossary(comparison, kind):
     tables = kinds.build(frame, kind)
     assert tables
     for table in tables:
-        assert discouraged(captions(table)) == []
+        assert discouraged(captions(table)) == awkward(captions(table)) == []
 
 
 def other_tables(comparison: Comparison) -> Dict[str, Table]:
@@ -168,7 +170,7 @@ def other_tables(comparison: Comparison) -> Dict[str, Table]:
 
 def test_other_tables_use_the_words_of_the_glossary(comparison):
     for name, table in other_tables(comparison).items():
-        assert (name, discouraged(captions(table))) == (name, [])
+        assert (name, discouraged(captions(table)), awkward(captions(table))) == (name, [], [])
 
 
 def test_labels_and_remarks_use_the_words_of_the_glossary():
@@ -177,6 +179,22 @@ def test_labels_and_remarks_use_the_words_of_the_glossary():
     remarks = [HANDING_OVER, HOW_TO_PROVE, *(spec.absent for spec in kinds.KINDS.values()), NO_CELLS]
     for text in (*labels, *settings, *remarks):
         assert discouraged(text) == []
+    for text in remarks:
+        assert awkward(text) == []
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_figures_use_plain_words(name):
+    figure = FIGURES[name]
+    texts = figure.title, figure.question, figure.absent, *(view.caption for view in figure.views.values())
+    for text in (*texts, *(words for words, _ in MARKS)):
+        assert discouraged(text) == awkward(text) == []
+
+
+def test_the_report_page_uses_plain_words():
+    template = (ROOT / "framework_compare" / "report" / "page" / "templates" / "report.html").read_text()
+    text = re.sub(r"{[{%].*?[}%]}|<[^>]*>", " ", template, flags=re.DOTALL)
+    assert "Answer" in text and discouraged(text) == awkward(text) == []
 
 
 @pytest.mark.parametrize(

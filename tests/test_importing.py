@@ -200,7 +200,7 @@ def test_another_function_does_not_pass_the_level_import() -> None:
     images, labels = rng.standard_normal((3, 3, 8, 8)), np.arange(3)
     oracle = Oracle(ours, start)
     _, training, gradients, statistics = oracle.gradients(images, labels)
-    exact = {"images": images, "labels": labels, "training": training, "evaluation": oracle.forward(images)}
+    exact = {"input:input": images, "target": labels, "training": training, "evaluation": oracle.forward(images)}
     exact.update({f"start:{name}": array for name, array in start.items()})
     exact.update({f"gradient:{name}": array for name, array in gradients.items()})
     exact.update({f"after:{name}": array for name, array in statistics.items()})

@@ -20,7 +20,8 @@ PACKAGE = "framework_compare"
 FLOORS: Tuple[Tuple[str, ...], ...] = (
     ("pytest_plugin",),
     ("cli",),
-    ("duels", "overhead", "peaks", "reproduction"),
+    ("bisection",),
+    ("archive", "duels", "overhead", "peaks", "reproduction"),
     ("stability_sweep",),
     ("api",),
     ("comparison", "forecast"),

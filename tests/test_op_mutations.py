@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, NamedTuple
 
 import numpy as np
 import pytest
+from op_mistakes import attrs, eps_hat, first, gradient, inputs, output, ratios, scaled, settings, weights
 from sequences import ROWS, SERIES, TAGS, WORDS
 
 from framework_compare.conformance import graphs
@@ -25,11 +26,11 @@ from framework_compare.graph import (
 from framework_compare.graph.window import Window
 from framework_compare.models import bilstm_tagger, conv_tagger, diabetes_mlp, gru, lstm, quanv, small_cnns, text_rnn
 from framework_compare.parity.network import oracle
-from framework_compare.parity.network.deviations import errors
-from framework_compare.parity.network.ladder import TOLERANCE, ratios_of
+from framework_compare.parity.network.ladder import TOLERANCE
 from framework_compare.parity.network.oracle import Oracle
 from framework_compare.parity.network.oracle.elementwise import logistic
-from framework_compare.parity.network.reference import Questions, Reference, answer, make_reference, moved
+from framework_compare.parity.network.questions import Questions
+from framework_compare.parity.network.reference import Reference, make_reference
 from framework_compare.parity.network.rounding import rounding_of
 
 DIGITS = Task((Field("image", (1, 12, 12)),), Field("label", (), "int64"), 10, "cross_entropy")
@@ -69,14 +70,6 @@ def reference(network: str, optimizer: str = "sgd", precision: str = "fp32") -> 
     return make_reference(NETWORKS[network](), Questions(optimizer=optimizer), precision)
 
 
-def ratios(asked: Reference, **how: Any) -> Dict[int, float]:
-    """The largest ratio of each level, of a float32 oracle as it stands now."""
-    batches = [(moved(inputs, 7), target) for inputs, target in asked.batches]
-    said = answer(asked, batches, np.float32, **how)
-    off = errors(said, asked.exact, asked.initial, asked.precision)
-    return {level: max(ratios_of(off[level], asked.yardstick[level], asked.precision).values()) for level in off}
-
-
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "rmsprop", "nadam"])
 @pytest.mark.parametrize("network", NETWORKS)
 def test_an_honest_float32_run_passes(network, optimizer):
@@ -101,68 +94,6 @@ class Mistake(NamedTuple):
 
 
 # -- what may be wrong with an op ------------------------------------------------------------------------------------------
-
-
-def attrs(**changed):
-    return lambda right: lambda node, *rest: right(dataclasses.replace(node, attrs={**node.attrs, **changed}), *rest)
-
-
-def inputs(change):
-    return lambda right: lambda node, weights, x, mode: right(node, weights, change(x), mode)
-
-
-def first(change):
-    """The first input is another."""
-    return inputs(lambda x: (change(x[0]), *x[1:]))
-
-
-def weights(**changed):
-    """Arrays by name are what a function makes of them all."""
-
-    def wrong(right):
-        def op(node, own, *rest):
-            return right(node, {name: changed[name](own) if name in changed else own[name] for name in own}, *rest)
-
-        return op
-
-    return wrong
-
-
-def output(change):
-    """Another output, of (output, inputs, node), with the gradient of the right one."""
-
-    def wrong(right):
-        def op(node, own, x, mode):
-            y, backward = right(node, own, x, mode)
-            return change(y, x, node), backward
-
-        return op
-
-    return wrong
-
-
-def gradient(place, change):
-    """The gradient of an input, by its number, or of an array, by its name, is what is made of it and the inputs."""
-
-    def wrong(right):
-        def op(node, own, x, mode):
-            y, backward = right(node, own, x, mode)
-
-            def turned(dy):
-                found, parameters = backward(dy)
-                if isinstance(place, str):
-                    return found, {**parameters, place: change(parameters[place], x)}
-                return tuple(change(g, x) if i == place else g for i, g in enumerate(found)), parameters
-
-            return y, turned
-
-        return op
-
-    return wrong
-
-
-def scaled(place, factor):
-    return gradient(place, lambda g, x: g * np.float32(factor))
 
 
 def gates(*order):
@@ -277,18 +208,6 @@ def divided_by_all_tokens(right):
         return tuple(part * share for part in right(logits, labels))
 
     return loss
-
-
-def settings(change):
-    """An optimiser that steps by other settings, of (settings, number of the step)."""
-    return lambda right: (
-        lambda w, g, slots, number, given: right(w, g, slots, number, {**given, **change(given, number)})
-    )
-
-
-def eps_hat(given, number):
-    """eps beside the root before its correction, as in Keras and in MXNet."""
-    return {"eps": given["eps"] / np.sqrt(1 - given["beta2"] ** number)}
 
 
 def eps_outside(right):

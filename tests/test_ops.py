@@ -95,6 +95,14 @@ CASES = {
     "attention-of-three": (node("Attention", "q", "k", "v", heads=2, scale=0.5), [(2, 5, 4)] * 3),
     "attention-with-bias": (node("Attention", "x", "b", heads=2, scale=0.7, bias=True), [(2, 5, 12), (1, 2, 5, 5)]),
     "attention-of-windows": (node("Attention", "x", "b", **SHIFTED), [(2, 2, 3, 4, 12), (1, 2, 4, 4)]),
+    "attention-causal": (node("Attention", heads=2, scale=0.7, causal=True), [(2, 5, 12)]),
+    "attention-of-groups": (
+        node("Attention", "q", "k", "v", heads=4, kv_heads=2, scale=0.5, causal=True),
+        [(2, 5, 8), (2, 5, 4), (2, 5, 4)],
+    ),
+    "rotary": (node("Rotary", heads=2, theta=100.0), [(2, 5, 8)]),
+    "rmsnorm": (node("RMSNorm", features=6, eps=1e-5), [SEQUENCE]),
+    "unembedding": (node("Unembedding", num_embeddings=7, embedding_dim=6, init="normal_0.02"), [SEQUENCE]),
     "pad": (node("Pad", padding=[0, 1, 2, 3]), [IMAGE]),
     "roll": (node("Roll", shifts=[-1, 2]), [IMAGE]),
     "windows": (node("Windows", window=[2, 3]), [(2, 3, 4, 6)]),
@@ -310,6 +318,7 @@ LOSS_CASES = {
     "cross_entropy": ((4, 3), np.array([0, 2, 1, 1])),
     "token_cross_entropy": ((2, 4, 3), np.array([[0, -1, 2, -1], [1, 1, -1, -1]])),
     "mse": ((4, 2), RNG(7).standard_normal((4, 2))),
+    "mean_output": ((4, 1), np.zeros(4)),
     "binary_cross_entropy": ((4, 1), np.array([[0.0], [1], [1], [0]])),
 }
 

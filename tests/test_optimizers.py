@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
 import pytest
 
 from framework_compare.errors import UsageError
-from framework_compare.graph import OPTIMIZERS, Field, GraphBuilder, Optimizer, Task
+from framework_compare.graph import OPTIMIZERS, Field, GraphBuilder, Optimizer, Schedule, Task
 from framework_compare.parity.network import oracle
 from framework_compare.parity.network.oracle import Oracle
 
@@ -68,12 +69,25 @@ def by_hand_nadam(g, psi=1.0):
     return w
 
 
+def by_hand_adamw(g, decay=0.1):
+    """Adam's step beside a loss of a share of the weight: the steps know nothing of the weight."""
+    w = 1.0
+    for t in range(1, len(g) + 1):
+        mean = sum(0.1 * 0.9 ** (t - k) * g[k - 1] for k in range(1, t + 1)) / (1 - 0.9**t)
+        square = sum(0.05 * 0.95 ** (t - k) * g[k - 1] ** 2 for k in range(1, t + 1)) / (1 - 0.95**t)
+        w = (1 - RATE * decay) * w - RATE * mean / (math.sqrt(square) + EPS)
+    return w
+
+
+ADAMW = Optimizer("adamw", RATE, {"eps": EPS, "beta2": 0.95, "weight_decay": 0.1})
 HAND = {
     "sgd": (Optimizer("sgd", RATE, {"momentum": 0.9, "weight_decay": 0.01}), by_hand_sgd),
     "adam": (Optimizer("adam", RATE, {"eps": EPS}), by_hand_adam),
     "rmsprop": (Optimizer("rmsprop", RATE, {"eps": EPS}), by_hand_rmsprop),
     "nadam": (Optimizer("nadam", RATE, {"eps": EPS}), by_hand_nadam),
+    "adamw": (ADAMW, by_hand_adamw),
 }
+OF_BIASES = {"adamw": lambda g: by_hand_adamw(g, decay=0.0)}  # which have one axis
 
 
 def test_every_optimizer_has_an_arithmetic_and_a_hand_worked_example():
@@ -85,7 +99,33 @@ def test_four_steps_are_those_worked_out_by_hand(name):
     optimizer, by_hand = HAND[name]
     weights = run(optimizer).weights
     np.testing.assert_allclose(weights["fc.weight"], by_hand(GRADIENTS), rtol=1e-13)
-    np.testing.assert_allclose(weights["fc.bias"], by_hand([3 * g for g in GRADIENTS]), rtol=1e-13)
+    of_bias = OF_BIASES.get(name, by_hand)
+    np.testing.assert_allclose(weights["fc.bias"], of_bias([3 * g for g in GRADIENTS]), rtol=1e-13)
+
+
+def test_gradients_are_clipped_by_their_common_norm():
+    plain = Optimizer("sgd", RATE)
+    norm = math.sqrt(2 * 0.5**2 + 1.5**2)  # two weights of 0.5, and a bias of 1.5
+    found = run(dataclasses.replace(plain, clip_norm=0.1), [0.5]).weights
+    assert found["fc.weight"][0, 0] == pytest.approx(1 - RATE * 0.5 * 0.1 / norm, rel=1e-14)
+    assert found["fc.bias"][0] == pytest.approx(1 - RATE * 1.5 * 0.1 / norm, rel=1e-14)
+    below = run(dataclasses.replace(plain, clip_norm=norm + 1e-6), [0.5]).weights
+    assert below["fc.bias"][0] == run(plain, [0.5]).weights["fc.bias"][0]
+
+
+def test_a_rate_rises_in_a_line_and_falls_along_half_a_cosine():
+    schedule = Schedule(ramp=10, decay=100, final=0.1)
+    assert [schedule.share(t) for t in (0, 4, 9, 10)] == pytest.approx([0.1, 0.5, 1.0, 1.0])
+    assert schedule.share(55) == pytest.approx(0.55) and schedule.share(100) == schedule.share(10**6) == 0.1
+    assert [schedule.table()[min(t, 100)] for t in range(300)] == [schedule.share(t) for t in range(300)]
+    assert Schedule(ramp=3).share(10**6) == 1.0 and Schedule().is_constant
+
+
+def test_an_update_takes_the_mean_gradient_of_its_batches_and_the_rate_of_its_number():
+    optimizer = Optimizer("sgd", RATE, schedule=Schedule(ramp=2), accumulation=2)
+    found = run(optimizer).weights["fc.weight"][0, 0]
+    assert found == pytest.approx(1 - RATE / 2 * 0.125 - RATE * 0.5625, rel=1e-14)
+    assert run(optimizer, GRADIENTS[:3]).weights["fc.weight"][0, 0] == pytest.approx(1 - RATE / 2 * 0.125, rel=1e-14)
 
 
 def test_psi_is_a_setting_of_nadam():
@@ -102,7 +142,13 @@ def test_the_first_adam_step_is_the_rate_but_for_eps():
 
 @pytest.mark.parametrize(
     "name, slots",
-    [("sgd", {"momentum"}), ("adam", {"m", "v"}), ("rmsprop", {"v"}), ("nadam", {"m", "v", "product"})],
+    [
+        ("sgd", {"momentum"}),
+        ("adam", {"m", "v"}),
+        ("rmsprop", {"v"}),
+        ("nadam", {"m", "v", "product"}),
+        ("adamw", {"m", "v"}),
+    ],
 )
 def test_states_are_those_of_the_definition(name, slots):
     trained = run(HAND[name][0])
@@ -140,7 +186,7 @@ def test_defaults_are_stated_once():
 
 
 def test_an_unknown_optimizer_or_option_lists_the_known():
-    with pytest.raises(UsageError, match="optimizer is 'lion'; allowed: sgd, adam, rmsprop, nadam"):
+    with pytest.raises(UsageError, match="optimizer is 'lion'; allowed: sgd, adam, rmsprop, nadam, adamw"):
         Optimizer("lion")
     with pytest.raises(UsageError, match="adam has no option 'momentum'; allowed: beta1, beta2, eps"):
         Optimizer("adam", 0.1, {"momentum": 0.9})

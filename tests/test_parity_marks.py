@@ -89,7 +89,7 @@ def test_a_shared_note_leaves_the_other_notes_of_its_figures(tmp_path):
     text = study(tmp_path, [("torch", one, ok(1, 1, 1), UNKNOWN) for one in settings]).table("speedup", "markdown")
     ((_, _, cpu, gpu, times),) = rows(text)
     assert "(" not in cpu + gpu and times.endswith("(1)") and "(1) 8 threads on the CPU, 4 beside the device" in text
-    assert "All cells: parity unverified; not yet checked" in text
+    assert "All cells: parity unverified; not yet verified" in text
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in OF_TASKS])
@@ -129,7 +129,7 @@ def test_a_cell_that_fails_parity_is_never_the_fastest(tmp_path):
 def test_a_fastest_cell_that_is_not_proved_is_said_to_be_so(tmp_path):
     outcomes = [("torch", {}, ok(2, 2.1, 2.2), PROVED), ("mxnet", {}, ok(1, 1.01, 1.02), UNKNOWN)]
     text = study(tmp_path, outcomes).table("time", "markdown")
-    assert "**1.01 ±0.00 (1)**" in text and "not proved to train the same function: MXNet" in text
+    assert "**1.01 ±0.00 (1)**" in text and "not verified to train the same function: MXNet" in text
 
 
 @pytest.mark.parametrize("style", ["terminal", "markdown", "latex"])
@@ -164,12 +164,12 @@ def race(folder, parity):
 
 def test_the_fastest_is_named_where_all_is_proved_that_a_cell_has_a_use_for(tmp_path):
     text = race(tmp_path, "0-3, 5")
-    assert "Marked: the fastest" in text and "parity" not in text.lower()
+    assert "Marked: significantly faster" in text and "parity" not in text.lower()
 
 
 def test_the_fastest_is_named_with_a_note_where_a_level_could_not_be_asked(tmp_path):
     text = race(tmp_path, "0-3, 5, not asked: 4")
-    assert "Marked: the fastest" in text and "not proved to train the same function: PyTorch" in text
+    assert "Marked: significantly faster" in text and "not verified to train the same function: PyTorch" in text
 
 
 def test_no_fastest_is_named_where_it_fails(tmp_path):

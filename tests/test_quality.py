@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
 import pytest
 
+from framework_compare.batches import quality
 from framework_compare.batches.quality import METRICS, evaluate, loss, spans
 from framework_compare.errors import UsageError
 from framework_compare.graph import Field, Task
@@ -204,4 +206,17 @@ def test_a_wrong_shape_is_refused_before_it_is_stretched():
 def test_an_unknown_metric_lists_the_known():
     with pytest.raises(UsageError, match="unknown metric 'bleu'; allowed: accuracy, auc"):
         evaluate(classes(2, "bleu"), np.zeros((1, 2)), np.zeros(1, np.int64))
-    assert [name for name, metric in METRICS.items() if not metric.higher_is_better] == ["rmse"]
+    assert [name for name, metric in METRICS.items() if not metric.higher_is_better] == ["perplexity", "rmse"]
+
+
+def test_metrics_of_tokens_are_the_same_of_a_whole_split_and_of_its_parts(monkeypatch):
+    rng = np.random.default_rng(0)
+    task = Task((Field("tokens", (4,), "int32", 9),), Field("next", (4,), "int64"), 9, "token_cross_entropy")
+    task = dataclasses.replace(task, metrics=("perplexity", "token_accuracy"))
+    outputs, target = rng.standard_normal((10, 4, 9)), rng.integers(-1, 9, (10, 4))
+    whole = evaluate(task, outputs, target)
+    assert whole["perplexity"] == pytest.approx(np.exp(whole["loss"]), rel=1e-14)
+    monkeypatch.setattr(quality, "MOST_NUMBERS", 100)
+    assert evaluate(task, outputs, target) == pytest.approx(whole, rel=1e-12)
+    outputs[7, 0, 0] = np.inf
+    assert all(np.isnan(value) for value in evaluate(task, outputs, target).values())

@@ -6,6 +6,8 @@ import html.parser
 import math
 import re
 import sys
+import xml.etree.ElementTree
+from urllib.parse import unquote
 
 import pytest
 from drawn_study import study
@@ -21,10 +23,12 @@ from framework_compare.report import headlines
 from framework_compare.report.figures import files
 from framework_compare.report.figures.subject import Subject
 from framework_compare.report.page import report
-from framework_compare.report.page.lights import lights
+from framework_compare.report.page.citation import citation
+from framework_compare.report.page.lights import lights, standing
 from framework_compare.report.renderers import code
 from framework_compare.results import precision
 from framework_compare.results.metrics import METRICS
+from framework_compare.results.parity import FAILED, PROVED
 from framework_compare.study import names, study_toml
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
@@ -71,16 +75,20 @@ def test_the_page_asks_for_nothing(page):
     assert policy.startswith("default-src 'none'")
 
 
-def test_every_figure_with_data_is_a_picture_with_a_text(page):
+def test_every_figure_with_data_is_an_image_with_a_text(page):
     sections = {one["id"] for one in page.all("section") if one.get("class") == "figure"}
     assert sections == {"F1", "F2", "F3", "F4", "F5", "F6", "F8", "F11", "F9", "F7"}
-    for picture in page.all("img"):
-        assert picture["src"].startswith("data:image/svg+xml,") and len(picture["alt"]) > 40
+    for image in page.all("img"):
+        assert image["src"].startswith("data:image/svg+xml,") and len(image["alt"]) > 40
+        xml.etree.ElementTree.fromstring(unquote(image["src"].partition(",")[2]))  # a browser shows no other
 
 
 def test_what_the_study_has_not_is_named(page):
-    assert "F12 Batch sizes: all cells have the same batch size." in page.text
-    assert "F10 Gains: no two cells differ only in device, precision or execution, and it is no ladder." in page.text
+    assert "Batch sizes: all cells have the same batch size." in page.text
+    assert (
+        "Speed-ups: no two cells differ only in device, precision or execution, and the study is not a ladder."
+        in page.text
+    )
 
 
 def test_the_numbers_are_those_of_the_frame(page, comparison):
@@ -118,7 +126,7 @@ def test_a_ladder_s_report_has_its_gains(tiny, pictures, tmp_path):
     asked = {"dataset": pictures, "image_size": 8, "epochs": 1, "repeats": 3, "python": {tiny: sys.executable}}
     study = ladder(tiny, "linear", {"batch 4": {"batch_size": 4}}, out=tmp_path / "study", **asked)
     assert "rung of the ladder" in Page(study.report(tmp_path / "report.html").read_text()).text
-    part = files.draw(Subject(study), "gains")["times faster than the rung before"]
+    part = files.draw(Subject(study), "gains")["speed-up over the previous rung"]
     (row,) = (row for rows in part.spec["datasets"].values() for row in rows)
     gained = study.gains.set_index("rung").loc["batch 4"]
     assert (row["ratio"], row["low"]) == pytest.approx(
@@ -147,7 +155,40 @@ def test_the_lights_say_what_is_amiss(comparison, tmp_path):
     assert {one.title: one.state for one in lights(single.frame, single.epochs)}["Runs"] == "bad"
     taken = comparison.frame.assign(epochs_disturbed=comparison.frame["epochs_measured"], interval_runs=float("nan"))
     runs = {one.title: one for one in lights(taken, comparison.epochs)}["Runs"]
-    assert (runs.state, runs.sentence) == ("bad", "at least 0 runs that count per cell; verdicts need 2")
+    assert (runs.state, runs.sentence) == ("bad", "at least 0 valid runs per cell; a verdict needs 2")
+
+
+def test_no_badge_is_green_where_parity_is_not_verified(comparison, tmp_path):
+    quiet = comparison.frame[comparison.frame["status"] == "ok"].assign(epochs_disturbed=0.0)
+    epochs = comparison.epochs.assign(disturbed=0.0, epoch_s=1.0)
+    assert standing(lights(quiet, epochs)) == ("warn", "Not verified")
+    verified = quiet.assign(parity=next(iter(PROVED)))
+    assert standing(lights(verified, epochs)) == ("good", "Verified")
+    short = epochs.assign(steps=1)
+    assert standing(lights(verified, short)) == ("warn", "Verified; doubts: length")
+    assert standing(lights(verified.assign(parity_status=FAILED), epochs)) == ("bad", "Not verified")
+    text = comparison.report(tmp_path / "report.html").read_text()
+    assert 'class="badge warn"' in text and 'class="verdicts warn"' in text and 'class="badge good"' not in text
+
+
+def test_a_citation_has_machine_versions_data_and_intervals(comparison, page):
+    said = citation(comparison, comparison.verdicts(), "Not verified")
+    for words in (
+        "A processor",
+        "PyTorch 1.2.3",
+        "fire-smoke-small (791 images)",
+        "framework_compare 0.1.0",
+        "3 runs per cell",
+    ):
+        assert words in said
+    one = next(one for one in comparison.verdicts() if (one.model, one.slower) == ("alexnet", "mxnet"))
+    assert f"[{one.low:.2f}, {one.high:.2f}]" in said and said.endswith("Standing: Not verified.")
+    assert "Standing: Not verified; doubts: cells, quiet machine." in page.text
+
+
+def test_the_page_has_one_column_of_memory(page):
+    names = {one["data-name"] for one in page.all("td") if "data-name" in one}
+    assert "pss_peak_bytes" in names and "peak_rss_bytes" not in names
 
 
 def test_an_epoch_far_from_its_median_is_no_quiet_machine(comparison):
@@ -241,7 +282,7 @@ def test_the_answer_over_all_models_is_never_cut(tmp_path):
     many = study(tmp_path / "study", ("torch", "mxnet"), tuple(f"model_{n}" for n in range(10)), failing=(), repeats=2)
     lines = headlines.answers(list(many.frame.itertuples()), many.verdicts())
     assert lines[-1].startswith("geometric mean of 10 models: ")
-    assert lines[-2] == "3 more: `Comparison.verdicts()` has all." and lines[0].startswith("model_0: ")
+    assert lines[-2] == "3 more: `Comparison.verdicts()` lists all." and lines[0].startswith("model_0: ")
 
 
 def test_a_budget_that_no_cell_kept_is_one_sentence():

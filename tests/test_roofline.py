@@ -80,7 +80,7 @@ def test_a_cell_stands_beside_the_peaks_of_its_machine(study, own_cache, monkeyp
     assert first.roofline_share == pytest.approx(first.flop_per_s / 1e13), "as if memory were free"
     assert second.flop_per_s == first.flop_per_s and second.peak_flop_per_s != second.peak_flop_per_s
     tables = str(study.table("roofline"))
-    assert "10000" in tables and "No peak is known here: `framework-compare peaks STUDY` measures it" in tables
+    assert "10000" in tables and "Peak unknown: run `framework-compare peaks STUDY`" in tables
 
 
 def test_bytes_bound_what_arithmetic_does_not(study, own_cache):
@@ -91,7 +91,7 @@ def test_bytes_bound_what_arithmetic_does_not(study, own_cache):
 
 def test_more_than_the_roofline_is_explained(study, own_cache):
     keep(1e9, 1e9)
-    assert "More than 100 %" in str(study.table("roofline"))
+    assert "Above 100 %" in str(study.table("roofline"))
 
 
 def test_layers_of_narrow_numbers_move_half_the_bytes():
@@ -148,7 +148,7 @@ def test_a_busy_machine_is_said_below_the_table(study, own_cache):
     assert "may be too low" not in study.table("roofline", width=300)
     keep(1e12, 1e12, others=0.45)
     again = Comparison.load(study.folder)
-    assert "Peaks may be too low: others took 45% of a core while they were measured." in again.table(
+    assert "Peaks may be too low: other programs took 45% of a core during their measurement." in again.table(
         "roofline", width=300
     )
     assert list(again.roofline["peak_disturbed_share"].dropna()) == [0.45]

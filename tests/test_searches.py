@@ -54,7 +54,7 @@ def trained_alone(fold: Fold, rate: float, layers: int, epochs: int):
     pipeline = ArrayPipeline(fold.train, batch_size=32, seed=0)
     for number in range(1, epochs + 1):
         for inputs, target in pipeline.epoch(number):
-            oracle.train_step(inputs[0], target, optimizer=optimizer)
+            oracle.train_step(inputs, target, optimizer=optimizer)
     held = fold.validation
     return quality.evaluate(held.task, oracle.forward(held.inputs[0]), held.target)["accuracy"]
 
@@ -91,7 +91,7 @@ def test_a_study_of_no_search_has_no_such_table(tiny, pictures, tmp_path):
         tiny, "linear", dataset=pictures, out=tmp_path / "s", image_size=8, epochs=1, python={tiny: sys.executable}
     )
     assert study.candidates.empty and "search" not in study.kinds
-    assert "No model of this study is a grid search" in str(study.table("search"))
+    assert "This study has no grid search" in str(study.table("search"))
 
 
 def test_each_fold_is_standardised_by_its_own_training_rows(tmp_path):

@@ -100,6 +100,7 @@ def test_columns_of_the_cell_frame_stay_as_they_are():
         *("epochs", "learning_rate", "momentum", "weight_decay", "warmup_steps", "seed", "image_size", "num_classes"),
         *("flip", "crop", "optimizer", "loss_function", "patience", "epsilon", "internals"),
         *("optimizer_variant", "gpu_threads", "batch_growth", "batch_size_limit"),
+        *("beta2", "clip_norm", "ramp_updates", "decay_updates", "final_rate", "accumulation"),
     )
     assert set(columns.SHARED) == {*columns.SETTINGS, *columns.OTHER_SETTINGS} - set(of_role(OF_DATASET))
 
@@ -133,8 +134,8 @@ def test_a_caption_names_what_is_not_at_its_default_or_varies_in_the_study():
 
 def test_a_caption_says_that_cells_took_turns():
     turns = record(schedule="interleaved")
-    assert "2 runs per cell in turns" in table_notes.caption([turns, turns], [])
-    assert "in turns" not in table_notes.caption([turns, record()], [])
+    assert "2 runs per cell, interleaved" in table_notes.caption([turns, turns], [])
+    assert "interleaved" not in table_notes.caption([turns, record()], [])
 
 
 def test_a_caption_of_a_workload_leaves_out_what_its_data_decide():

@@ -80,7 +80,7 @@ def test_one_run_a_study_gives_a_ratio_and_no_verdict(tmp_path):
     a, b = study(tmp_path / "a", {cell("torch"): [1.0]}), study(tmp_path / "b", {cell("torch"): [2.0]})
     row = a.beside(b).iloc[0]
     assert row.ratio == pytest.approx(2) and np.isnan(row.ratio_ci_low) and row.verdict == ""
-    assert "no verdict without 2 runs in both" in terminal(beside(a, b), width=160)
+    assert "A verdict needs 2 runs in both studies" in terminal(beside(a, b), width=160)
 
 
 def test_the_first_line_counts_what_changed(tmp_path):

@@ -30,7 +30,7 @@ def halves(tmp_path_factory) -> StudyTable:
 
 def test_a_part_has_columns_and_rows_of_them(table, comparison):
     (part,) = table.parts
-    assert part.columns[:3] == ("framework", "AlexNet / s", "AlexNet / x best")
+    assert part.columns[:3] == ("framework", "AlexNet / s", "AlexNet / ratio")
     assert all(len(row.names) + len(row.values) == len(part.columns) for row in part.rows)
     assert {row.names[0] for row in part.rows} == {"PyTorch", "MXNet", "JAX"}
     assert part.caption.startswith("Median epoch time") and part.verdicts and part.remarks

@@ -64,7 +64,7 @@ def test_the_terminal_table_has_a_row_a_framework_and_a_time_and_a_ratio_a_model
     outcomes = {(f, m): ok(row + 1) for row, f in enumerate(FRAMEWORKS) for m in MODELS}
     titles, lines = body(study(tmp_path, outcomes).table(width=120))
     assert titles.split() == ["AlexNet", "MobileNetV2", "ResNet-50", "VGG-16", "mean"]
-    assert lines[0] == ["framework", *4 * ["s", "x", "best"], "x", "best"]
+    assert lines[0] == ["framework", *4 * ["s", "ratio"], "ratio"]
     names = ("PyTorch", "TensorFlow", "MXNet", "PaddlePaddle")
     assert lines[2:6] == [[name, *4 * [f"{n}.00", f"{n}.00"], f"{n}.00"] for n, name in enumerate(names, 1)]
 
@@ -110,7 +110,7 @@ def test_the_caption_names_what_is_not_the_default(tmp_path):
     config = TrainConfig(batch_size=50, epochs=7, threads=2, execution="graph", pipeline="shared", precision="tf32")
     caption = study(tmp_path, {("torch", "alexnet"): ok(1)}, configs=[config]).table(style="markdown").splitlines()[0]
     assert caption == (
-        "Median epoch time in seconds ± longer arm of the 95 % interval over runs. "
+        "Median epoch time in seconds ± larger half-width of the 95 % confidence interval over runs. "
         "CPU, batch 50, execution graph, pipeline shared, "
         "precision tf32, 2 threads, 1 loader worker, 7 epochs, 1 run per cell. small: 791 images, 2 skipped."
     )
@@ -230,7 +230,7 @@ def test_resources_say_what_the_comparison_itself_took(tmp_path):
         for gauges, (run_id, *_) in zip(({}, parent), store.plan()):
             store.record(run_id, Run("ok", epochs=epochs, gauges=gauges))
     text = Comparison.load(tmp_path / "s").table("resources", width=200)
-    assert "The comparing process took 0.4 % of a core and 64 MiB at most." in text
+    assert "Measurement overhead: at most 0.4 % of a core and 64 MiB." in text
 
 
 def test_csv_has_nine_digits_and_the_ratio_to_the_best(tmp_path):
@@ -246,7 +246,9 @@ def test_githubs_style_has_a_list_of_verdicts_and_folds_its_notes(tmp_path):
     outcomes = {("torch", "alexnet"): ok(1, 1, 1), ("paddle", "alexnet"): ok(2, 2, 2)}
     text = study(tmp_path, outcomes, repeats=2).table(style="github")
     assert text.startswith("- AlexNet: PyTorch is 2.00x ") and "**Median epoch time" in text
-    assert "<details><summary>Notes</summary>\n\n- Marked: the fastest" in text and text.endswith("</details>\n")
+    assert "<details><summary>Notes</summary>\n\n- Marked: significantly faster" in text and text.endswith(
+        "</details>\n"
+    )
 
 
 @pytest.mark.parametrize("most", [900_000, 300])

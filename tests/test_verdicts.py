@@ -60,7 +60,7 @@ def test_with_one_run_a_figure_stands_and_nothing_is_named_the_fastest(tmp_path)
     sentence = "resnet50: no verdict on torch and mxnet (1.42x; an interval needs 2 blocks of runs that both have"
     assert comparison.verdicts()[0].sentence.startswith(sentence)
     text = comparison.table(style="markdown")
-    assert text.startswith("No verdict: an interval needs 2 runs per cell or more")
+    assert text.startswith("No verdict: an interval needs at least 2 runs per cell")
     assert "**" not in text and "±" not in text.partition("small")[2] and "fewer than 2 runs" in text
 
 
@@ -71,7 +71,7 @@ def test_every_table_of_times_begins_with_verdicts_and_ranks_with_ties(tmp_path)
         assert first.startswith(
             r"ResNet-50: JAX is 1.42x \[1.39, 1.46\] faster than MXNet (not verified); no difference shown between"
         )
-        assert first.endswith("ranks 1 PyTorch = JAX, 3 MXNet") and "3 comparisons (Holm)" in second
+        assert first.endswith("ranks 1 PyTorch = JAX, 3 MXNet") and "Holm-corrected for 3 comparisons" in second
     assert "No fastest framework is marked (no difference shown)" in str(comparison.table())
 
 

@@ -77,8 +77,8 @@ def test_sentence_table_figure_and_json_name_the_same_winner(tmp_path, entries, 
     assert not named or sentence.startswith(f"AlexNet: {named[0]} is ")
     (answer,) = json.loads(comparison.to_json())["winners"]
     assert (answer["framework"], answer["reason"]) == (winner, reason)
-    assert ("Marked: the fastest" in table) == bool(winner)
-    assert ("Not compared, as they fail parity: MXNet (AlexNet)." in table) == (answer["excluded"] == ["mxnet"])
+    assert ("Marked: significantly faster" in table) == bool(winner)
+    assert ("Excluded, because they failed parity: MXNet (AlexNet)." in table) == (answer["excluded"] == ["mxnet"])
     assert answer["excluded"] == [name for name, (_, parity) in entries.items() if parity == FAILED]
 
 
@@ -89,7 +89,7 @@ def test_a_failure_is_known_by_its_status_and_not_by_its_words(tmp_path):
     entries = {"torch": (FAST, fine), "jax": (SLOW, fine), "mxnet": (SLOWEST, unexplained)}
     comparison = raced(tmp_path, entries, in_study._shown)
     assert list(comparison.frame["parity_status"]) == ["passed", "passed", "failed"]
-    assert "Not compared, as they fail parity: MXNet (AlexNet)." in str(comparison.table(width=200))
+    assert "Excluded, because they failed parity: MXNet (AlexNet)." in str(comparison.table(width=200))
 
 
 def test_a_winner_by_paired_runs_is_the_first_of_the_figure_whatever_the_medians_are(tmp_path):

@@ -22,6 +22,7 @@ from framework_compare.models import (
     vgg16,
 )
 from framework_compare.parity.network.oracle import Oracle
+from framework_compare.registry import MODELS, load
 
 
 def forecast(steps):
@@ -35,6 +36,17 @@ def tags(steps, kinds, vocabulary=8000):
 
 def grey(size, classes=10):
     return Task((Field("image", (1, size, size)),), Field("label", (), "int64"), classes, "cross_entropy")
+
+
+def text(window, vocabulary):
+    tokens = Field("tokens", (window,), "int32", vocabulary)
+    target = Field("next", (window,), "int64")
+    return Task((tokens,), target, vocabulary, "token_cross_entropy", ("perplexity",), "sequence")
+
+
+def preset(name):
+    own = MODELS[name]
+    return load(own.build)(text(own.options.get("window", 128), own.options.get("vocabulary", 256)), **own.size)
 
 
 WORDS = Task((Field("words", (20,), "int32", 1000),), Field("word", (), "int64"), 1000, "cross_entropy", (), "sequence")
@@ -62,6 +74,10 @@ SIZES = {
     "quanv_trained": (lambda: quanv.build(grey(28), trained=True), 7_854),
     "quanv_classical": (lambda: quanv.classical(grey(28)), 7_850),
     "quanv_head": (lambda: quanv.head(FILTERED), 7_850),
+    "gpt_nano": (lambda: preset("gpt_nano"), 842_496),
+    "llama_nano": (lambda: preset("llama_nano"), 803_968),
+    "gpt2_small": (lambda: preset("gpt2_small"), 124_439_808),
+    "llama_160m": (lambda: preset("llama_160m"), 162_417_408),
 }
 
 
@@ -75,6 +91,32 @@ def test_parameters_are_the_published_number(name):
 def test_graphs_survive_json(name):
     graph = SIZES[name][0]()
     assert Graph.from_dict(json.loads(json.dumps(graph.to_dict()))) == graph
+
+
+LARGE = ("gpt2_small", "llama_160m")
+
+
+def test_products_that_end_in_the_residual_stream_start_smaller():
+    graph = preset("gpt_nano")
+    arrays = initial_weights(graph, 0, np.empty(weights_size(graph), np.float32))
+    last = ("attn.proj.weight", "mlp.proj.weight")
+    matrices = {name: array for name, array in arrays.items() if array.ndim == 2}
+    for name, array in matrices.items():
+        wanted = 0.02 / np.sqrt(8) if name.endswith(last) else 0.02
+        assert abs(array.std() / wanted - 1) < 6 / np.sqrt(2 * array.size), name
+    assert len(matrices) == 18 and sum(name.endswith(last) for name in matrices) == 8
+
+
+def test_a_head_is_the_embedding_and_a_step_sees_none_behind_it():
+    graph = preset("gpt_nano")
+    oracle = Oracle(graph, initial_weights(graph, 0, np.empty(weights_size(graph), np.float32)), np.float32)
+    assert "head.weight" not in oracle.weights
+    tokens = np.random.default_rng(0).integers(0, 256, (1, 128))
+    other = tokens.copy()
+    other[0, 70:] = (other[0, 70:] + 1) % 256
+    first, second = (oracle.forward(one)[0] for one in (tokens, other))
+    np.testing.assert_allclose(first[:70], second[:70], atol=1e-6)
+    assert np.abs(first[70:] - second[70:]).max() > 1e-3
 
 
 def batch_of(graph, count, seed=0):
@@ -93,7 +135,7 @@ def batch_of(graph, count, seed=0):
     return tuple(arrays), target
 
 
-@pytest.mark.parametrize("name", [name for name in SIZES if name not in ("guava-224", "vgg16_frozen")])
+@pytest.mark.parametrize("name", [name for name in SIZES if name not in ("guava-224", "vgg16_frozen", *LARGE)])
 def test_the_oracle_trains_each(name):
     graph = SIZES[name][0]()
     oracle = Oracle(graph, initial_weights(graph, 0, np.empty(weights_size(graph), np.float32)), np.float32)

@@ -334,7 +334,7 @@ def test_a_rung_alone_is_compared_with_the_base(run):
     assert list(gains.before) == ["", "base", "base"]
     assert gains.gain[1:].tolist() == pytest.approx(gains.gain_in_all[1:].tolist())
     assert (gains.gain_low[1:] < gains.gain[1:]).all() and (gains.gain[1:] < gains.gain_high[1:]).all()
-    assert "than base" in table and "in all" not in table
+    assert "over base" in table and "in all" not in table
 
 
 def test_rungs_on_the_command_line():
@@ -372,7 +372,7 @@ def test_inference_has_latency_and_no_loss(run):
     assert study.epochs.loss.isna().all() and (study.epochs.step_s_median > 0).all()
     assert not [name for name in study.epochs if name.startswith("validation")]
     assert "batch 8" in str(study.table("inference"))
-    assert str(study.table("quality")).strip() == "No model of this study was measured on a validation split."
+    assert str(study.table("quality")).strip() == "No model in this study has a validation split."
 
 
 def test_a_framework_without_inference_says_so(run):

@@ -33,7 +33,7 @@ def no_images(monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("images were read")
 
-    monkeypatch.setattr("framework_compare.plan.planning.resolve", refuse)
+    monkeypatch.setattr("framework_compare.plan.data_of_models.resolve", refuse)
 
 
 def refused(*words: object) -> str:

@@ -16,10 +16,25 @@ def adaptive_matrix(size: int, output: int) -> np.ndarray:
     return matrix
 
 
+def named(space: Callable[[Any], Any], *names: str, prefix: str = "") -> Dict[str, Callable[..., Any]]:
+    """Functions that a framework has in one place under numpy's names, or these behind a prefix, by those of ops."""
+
+    def function(name: str) -> Callable[..., Any]:
+        return lambda framework, a, *inputs: getattr(space(framework), prefix + name)(*inputs)
+
+    return {name.capitalize(): function(name) for name in names}
+
+
+NUMPY = ("exp", "log", "sqrt", "abs", "sign", "sin", "cos", "maximum", "minimum")
 # Of a framework, attributes and inputs, where arrays are as numpy's in this.
 FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "Add": lambda framework, a, x, y: x + y,
     "Mul": lambda framework, a, x, y: x * y,
+    "Sub": lambda framework, a, x, y: x - y,
+    "Div": lambda framework, a, x, y: x / y,
+    "Power": lambda framework, a, x: x ** a["exponent"],
+    # one matrix for all samples has no copies
+    "MatMul": lambda framework, a, x, y: x @ (y.reshape(y.shape[-2:]) if a["shared"] else y),
     "Reshape": lambda framework, a, x: x.reshape(a["shape"]),
     "Slice": lambda framework, a, x: x[a["at"]],
     "Select": lambda framework, a, x: x[(slice(None),) * a["axis"] + (a["index"],)],

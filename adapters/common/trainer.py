@@ -8,14 +8,25 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 import numpy as np
 
 from framework_compare.graph import OPTIMIZERS
+from framework_compare.graph.optimizer import options_of
 from framework_compare.protocol import EXECUTIONS, DeviceTimes, TrainConfig
 
 HALF_TYPES = {"bf16": "bfloat16", "fp16": "float16"}  # what is computed in, by precision; the others compute in float32
 LOSS_SCALE = 8192.0  # of fp16 at the start; a power of two, low enough that the first steps do not overflow
 # What adapters declare who have the framework's own of these, too; that of SGD would be the same.
 STEPS = frozenset(EXECUTIONS) - {"fit"}  # of a framework whose step is always the adapter's own
-NATIVE_OPTIMIZERS = frozenset({"native adam", "native rmsprop", "native nadam"})
+NATIVE_OPTIMIZERS = frozenset({"native adam", "native rmsprop", "native nadam", "native adamw"})
 STEPS_BEFORE_GROWTH = 2000  # finite ones in a row, before the scale doubles; torch.amp.GradScaler's rule
+
+
+def each(function: Callable[[Any], Any], arrays: Any) -> Any:
+    """The function of an only array, or of each of a tuple: a batch has several inputs where its network has."""
+    return tuple(map(function, arrays)) if isinstance(arrays, tuple) else function(arrays)
+
+
+def arguments(arrays: Any) -> Tuple[Any, ...]:
+    """The inputs of a batch, of which an only one stands alone."""
+    return arrays if isinstance(arrays, tuple) else (arrays,)
 
 
 def gpu_number(device: str) -> int:
@@ -39,8 +50,7 @@ def optimizer_settings(config: TrainConfig) -> Dict[str, float]:
     Decays of moments are as float32 has them: some kernels take 1 - beta2 in float32, which is 1e-5 off, and the
     correction by its powers in float64, so that only with the same beta2 one makes up for the other.
     """
-    given = {"momentum": config.momentum, "weight_decay": config.weight_decay, "eps": config.epsilon}
-    options = {name: given.get(name, default) for name, default in OPTIMIZERS[config.optimizer].items()}
+    options = {**OPTIMIZERS[config.optimizer], **options_of(config)}
     return {name: float(np.float32(value)) if name.startswith("beta") else value for name, value in options.items()}
 
 

@@ -13,7 +13,7 @@ from framework_compare.graph import OPS as GRAPH_OPS
 from framework_compare.graph import Graph, Node, evaluate
 from framework_compare.graph.image_ops import adaptive_size
 from framework_compare.graph.lowering import UNEVEN, graph_ops, lowered
-from framework_compare.graph.window import Window
+from framework_compare.graph.window import Window, pair
 
 
 class Network:
@@ -30,7 +30,7 @@ class Network:
         self.channels_last = layout == "NHWC"
         self.layouts = (layout, "HWIO" if self.channels_last else "OIHW", layout)
         self.shifts = shifts
-        nodes = (node for node in graph.nodes if node.op in ("Embedding", "Parameter", "RelativeBias"))
+        nodes = (node for node in graph.nodes if node.op in ("Embedding", "Unembedding", "Parameter", "RelativeBias"))
         self._tables = {p.name for node in nodes for p in GRAPH_OPS[node.op].parameters(node)}
         self._statistics = [p.name for p in graph.parameters() if p.kind == "statistic"]
         self._names = {node.arrays: [p.name for p in GRAPH_OPS[node.op].parameters(node)] for node in graph.nodes}
@@ -138,7 +138,8 @@ class Network:
 
     def lstm(self, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
         jax, jnp = self.jax, self.jax.numpy
-        w_ih, w_hh, bias = (own[name].astype(self.dtype) for name in ("weight_ih", "weight_hh", "bias"))
+        w_ih, w_hh = (own[name].astype(self.dtype) for name in ("weight_ih", "weight_hh"))
+        bias = sum(array for name, array in own.items() if name.startswith("bias")).astype(self.dtype)
 
         def step(carried: Any, from_input: Any) -> Any:
             h, c = carried
@@ -181,6 +182,11 @@ class Network:
         scale = self.jax.lax.rsqrt(exact.var(-1, keepdims=True) + node.attrs["eps"])
         return ((exact - exact.mean(-1, keepdims=True)) * scale * own["weight"] + own["bias"]).astype(x.dtype)
 
+    def rmsnorm(self, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
+        exact = x.astype("float32")
+        scale = self.jax.lax.rsqrt((exact * exact).mean(-1, keepdims=True) + node.attrs["eps"])
+        return (exact * scale * own["weight"]).astype(x.dtype)
+
     def avgpool(self, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
         exact, window = x.astype("float32"), Window.of(node.attrs)
         if self.shifts:
@@ -205,9 +211,11 @@ class Network:
         operands = [x.astype(self.dtype) for x in inputs[: a["operands"]]]
         bias = inputs[-1] if a.get("bias") else None
         q, k, v = jnp.split(operands[0], 3, axis=-1) if len(operands) == 1 else operands
-        q, k, v = (x.reshape(*x.shape[:-1], a["heads"], -1) for x in (q, k, v))  # (N, ..., steps, heads, features)
+        width = q.shape[-1] // a["heads"]
+        q, k, v = (x.reshape(*x.shape[:-1], -1, width) for x in (q, k, v))  # (N, ..., steps, heads, features)
         if q.ndim == 4:
-            y = self.jax.nn.dot_product_attention(q, k, v, bias, scale=a["scale"])
+            how = {"scale": a["scale"], "is_causal": a.get("causal", False)}
+            y = self.jax.nn.dot_product_attention(q, k, v, bias, **how)
         else:
             scores = a["scale"] * jnp.einsum("nrcqhf,nrckhf->nrchqk", q, k).astype("float32")
             scores = scores if bias is None else scores + bias[:, None, None]
@@ -217,6 +225,29 @@ class Network:
 
     def relative_bias(self, node: Node, own: Mapping[str, Any], **_: Any) -> Any:
         return own["weight"].astype(self.dtype)[node.attrs["index"]].transpose(2, 0, 1)[None]
+
+    def groupnorm(self, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
+        axis = 3 if self.channels_last else 1
+        shape = (*x.shape[:axis], node.attrs["groups"], -1, *x.shape[axis + 1 :])
+        exact = x.astype("float32").reshape(shape)
+        axes = tuple(place for place in range(1, 5) if place != axis)
+        scale = self.jax.lax.rsqrt(exact.var(axes, keepdims=True) + node.attrs["eps"])
+        y = ((exact - exact.mean(axes, keepdims=True)) * scale).reshape(x.shape)
+        return (y * self._by_channel(own["weight"]) + self._by_channel(own["bias"])).astype(x.dtype)
+
+    def convolve(self, node: Node, own: Mapping[str, Any], x: Any, weight: Any, **_: Any) -> Any:
+        a, window = node.attrs, Window.of(node.attrs)
+        steps: Dict[str, Any] = {"window_strides": window.stride, "padding": window.pads}
+        weight = weight[0].astype(self.dtype)
+        if node.op == "ConvTranspose":  # its input's numbers stand apart by the stride, and the window is turned round
+            sides = zip(window.spans, window.pads, pair(a["output_padding"]))
+            pads = [(span - 1 - first, span - 1 - last + more) for span, (first, last), more in sides]
+            steps = {"window_strides": (1, 1), "padding": pads, "lhs_dilation": window.stride}
+            grouped = weight.reshape(a["groups"], -1, *weight.shape[1:])[..., ::-1, ::-1]
+            weight = grouped.swapaxes(1, 2).reshape(a["out_channels"], -1, *weight.shape[2:])
+        steps.update(rhs_dilation=window.dilation, feature_group_count=a["groups"])
+        layouts = (self.layouts[0], "OIHW", self.layouts[0])
+        return self.jax.lax.conv_general_dilated(x.astype(self.dtype), weight, dimension_numbers=layouts, **steps)
 
     def quanv2d(self, node: Node, own: Mapping[str, Any], patches: Any, **_: Any) -> Any:
         jnp, a = self.jax.numpy, node.attrs
@@ -248,12 +279,18 @@ LAYERS: Dict[str, Callable[..., Any]] = {
     "StochasticDepth": lambda net, node, own, x, *, key: net.dropped(node, x, (len(x), *[1] * (x.ndim - 1)), key),
     "Parameter": lambda net, node, own, **_: own["value"].astype(net.dtype)[None],
     "Embedding": lambda net, node, own, x, **_: own["weight"].astype(net.dtype)[x],
+    "Unembedding": lambda net, node, own, x, **_: x.astype(net.dtype) @ own["weight"].astype(net.dtype).T,
+    "RMSNorm": Network.rmsnorm,
+    "Constant": lambda net, node, own, **_: net.jax.numpy.asarray(node.attrs["value"], net.dtype),
     "LSTM": Network.lstm,
     "GRU": Network.gru,
     "Conv1d": Network.conv1d,
     "Attention": Network.attention,
     "RelativeBias": Network.relative_bias,
     "Quanv2d": Network.quanv2d,
+    "GroupNorm": Network.groupnorm,
+    "Convolve": Network.convolve,
+    "ConvTranspose": Network.convolve,
 }
 # Of jax, attributes, and inputs.
 FUNCTIONS: Dict[str, Callable[..., Any]] = {
@@ -274,6 +311,25 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "Roll": lambda jax, a, x: jax.numpy.roll(x, tuple(a["shifts"]), tuple(a["axes"])),
     "Max": lambda jax, a, x: x.max(a["axis"]),
     "Mean": lambda jax, a, x: x.mean(a["axis"], dtype="float32").astype(x.dtype),
+    **network.named(lambda jax: jax.numpy, *network.NUMPY),
+    "Erf": lambda jax, a, x: jax.lax.erf(x),
+    "LeakyReLU": lambda jax, a, x: jax.nn.leaky_relu(x, a["slope"]),
+    "Detach": lambda jax, a, x: jax.lax.stop_gradient(x),
+    "Cast": lambda jax, a, x: x.astype("float32"),
+    "Equal": lambda jax, a, x, y: (x == y).astype(x.dtype),
+    "Less": lambda jax, a, x, y: (x < y).astype(x.dtype),
+    "LessEqual": lambda jax, a, x, y: (x <= y).astype(x.dtype),
+    "Where": lambda jax, a, condition, x, y: jax.numpy.where(condition != 0, x, y),
+    "ReduceSum": lambda jax, a, x: x.sum(a["axes"], keepdims=True),
+    "ReduceMean": lambda jax, a, x: x.mean(a["axes"], dtype="float32", keepdims=True).astype(x.dtype),
+    "ReduceMax": lambda jax, a, x: x.max(a["axes"], keepdims=True),
+    "Softmax": lambda jax, a, x: jax.nn.softmax(x, a["axis"]),
+    "LogSoftmax": lambda jax, a, x: jax.nn.log_softmax(x, a["axis"]),
+    "CumSum": lambda jax, a, x: x.cumsum(a["axis"]),
+    "Expand": lambda jax, a, x: jax.numpy.broadcast_to(x, (len(x), *a["shape"][1:])),
+    "Take": lambda jax, a, x: x.take(np.array(a["index"]), axis=a["axis"]),
+    "Gather": lambda jax, a, table, index: table[0][index.astype("int32")],
+    "PadAxes": lambda jax, a, x: jax.numpy.pad(x, a["pads"], constant_values=a.get("value", 0.0)),
 }
 HAS = frozenset(LAYERS) | frozenset(FUNCTIONS) | {"BatchNorm2d"}
 OPS = graph_ops(HAS)

@@ -50,12 +50,13 @@ class Mesh:
     def sharding(self, spec: Any, **memory: Any) -> Any:
         return self.jax.sharding.NamedSharding(self.mesh, spec, **memory)
 
-    def put_batch(self, *arrays: np.ndarray) -> Any:
+    def put_batch(self, inputs: Any, labels: np.ndarray) -> Any:
         """This process's part of a batch, split in order; one that does not divide evenly, never trained on, is everywhere."""
-        place = self.sharding(self.all if len(arrays[0]) % self.own else self.each)
+        place = self.sharding(self.all if len(labels) % self.own else self.each)
         if not self.spread:
-            return self.jax.device_put(arrays, place)
-        return tuple(self.jax.make_array_from_process_local_data(place, array) for array in arrays)
+            return self.jax.device_put((inputs, labels), place)
+        put = self.jax.make_array_from_process_local_data
+        return self.jax.tree.map(lambda array: put(place, array), (inputs, labels))
 
     def on_each(self, function: Callable[..., Any], inputs: Tuple[Any, ...], outputs: Any) -> Callable[..., Any]:
         """A function of global arrays that runs on each replica with its part of them.

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict
 
+import numpy as np
+
 from framework_compare.adapters.common.trainer import is_native, optimizer_settings
+from framework_compare.graph.optimizer import DECAYED, Schedule
 from framework_compare.protocol import TrainConfig
 
 
@@ -22,13 +25,30 @@ def token_cross_entropy(optax: Any, logits: Any, labels: Any) -> Any:
 LOSSES: Dict[str, Callable[[Any, Any, Any], Any]] = {
     "cross_entropy": cross_entropy,
     "token_cross_entropy": token_cross_entropy,
+    "mean_output": lambda optax, outputs, target: outputs.mean(),
     "mse": lambda optax, outputs, target: optax.squared_error(outputs, target).mean(),
     "binary_cross_entropy": lambda optax, logits, target: optax.sigmoid_binary_cross_entropy(logits, target).mean(),
 }
 
 
 def make_optimizer(jax: Any, optax: Any, config: TrainConfig) -> Any:
-    settings, rate = optimizer_settings(config), config.learning_rate
+    made = _make(jax, optax, config, _rate(jax, config))
+    if config.clip_norm:
+        made = optax.chain(optax.clip_by_global_norm(config.clip_norm), made)
+    return optax.MultiSteps(made, config.accumulation).gradient_transformation() if config.accumulation > 1 else made
+
+
+def _rate(jax: Any, config: TrainConfig) -> Any:
+    """A number, or a function of the updates so far."""
+    schedule = Schedule.of(config)
+    if schedule.is_constant:
+        return config.learning_rate
+    table = np.array([config.learning_rate * share for share in schedule.table()], np.float32)
+    return lambda count: jax.numpy.asarray(table)[jax.numpy.minimum(count, len(table) - 1)]
+
+
+def _make(jax: Any, optax: Any, config: TrainConfig, rate: Any) -> Any:
+    settings = optimizer_settings(config)
     if is_native(config):
         return getattr(optax, config.optimizer)(rate)
     if config.optimizer == "adam":
@@ -37,11 +57,18 @@ def make_optimizer(jax: Any, optax: Any, config: TrainConfig) -> Any:
         return optax.rmsprop(rate, decay=settings["rho"], eps=settings["eps"])  # inside the root
     if config.optimizer == "nadam":
         return _nadam(jax, optax, rate, settings)
+    if config.optimizer == "adamw":
+        own = {"b1": settings["beta1"], "b2": settings["beta2"], "eps": settings["eps"]}
+        return optax.adamw(rate, **own, weight_decay=settings["weight_decay"], mask=lambda p: _decayed(jax, p))
     decay = [optax.add_decayed_weights(config.weight_decay)] if config.weight_decay else []
     return optax.chain(*decay, optax.sgd(rate, momentum=config.momentum or None))
 
 
-def _nadam(jax: Any, optax: Any, rate: float, settings: Dict[str, float]) -> Any:
+def _decayed(jax: Any, parameters: Any) -> Any:
+    return jax.tree.map(lambda array: array.ndim >= DECAYED, parameters)
+
+
+def _nadam(jax: Any, optax: Any, rate: Any, settings: Dict[str, float]) -> Any:
     """Dozat's, as graph/optimizer.py has it: optax.nadam keeps the momentum constant."""
     beta1, beta2, eps, psi = (settings[name] for name in ("beta1", "beta2", "eps", "psi"))
     jnp, tree = jax.numpy, jax.tree
@@ -51,7 +78,7 @@ def _nadam(jax: Any, optax: Any, rate: float, settings: Dict[str, float]) -> Any
 
     def init(parameters: Any) -> Any:
         zeros = tree.map(jnp.zeros_like, parameters)
-        return jnp.float32(0), jnp.float32(1), zeros, tree.map(jnp.copy, zeros)
+        return jnp.int32(0), jnp.float32(1), zeros, tree.map(jnp.copy, zeros)
 
     def update(gradients: Any, state: Any, parameters: Any = None) -> Any:
         step, product, mean, square = state
@@ -63,11 +90,14 @@ def _nadam(jax: Any, optax: Any, rate: float, settings: Dict[str, float]) -> Any
 
         def moved(m: Any, v: Any, g: Any) -> Any:
             corrected = ahead * m / (1 - product * ahead) + (1 - now) * g / (1 - product)
-            return -rate * corrected / (jnp.sqrt(v / (1 - beta2**step)) + eps)
+            return -(rate(step - 1) if callable(rate) else rate) * corrected / (jnp.sqrt(v / (1 - beta2**step)) + eps)
 
         return tree.map(moved, mean, square, gradients), (step, product, mean, square)
 
     return optax.GradientTransformation(init, update)
 
 
-NAMES = {"sgd": "optax.sgd", "adam": "optax.adam", "rmsprop": "optax.rmsprop", "nadam": "our own, of optax's kind"}
+NAMES = {
+    **{name: f"optax.{name}" for name in ("sgd", "adam", "rmsprop", "adamw")},
+    "nadam": "our own, of optax's kind",
+}

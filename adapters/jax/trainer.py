@@ -15,6 +15,7 @@ from framework_compare.adapters.common.trainer import (
     STEPS,
     STEPS_BEFORE_GROWTH,
     TrainerDefaults,
+    each,
     gpu_number,
     is_native,
     loss_scale_settings,
@@ -27,6 +28,7 @@ from framework_compare.adapters.jax.tasks import LOSSES, NAMES, make_optimizer
 from framework_compare.graph import Graph, trainable_names
 from framework_compare.protocol import (
     PRECISIONS,
+    UPDATES,
     Batch,
     Declared,
     Pictures,
@@ -75,6 +77,8 @@ class JaxTrainer(TrainerDefaults):
         precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
         replicas=dict.fromkeys(("cpu", "cuda"), STEPS - {"eager"}),
         several_nodes=True,
+        several_inputs=True,
+        updates=frozenset(UPDATES),
     )
 
     @staticmethod
@@ -141,6 +145,7 @@ class JaxTrainer(TrainerDefaults):
             "optimizer": f"optax.{config.optimizer}, its own defaults"
             if is_native(config)
             else NAMES[config.optimizer],
+            "attention": "jax.nn.dot_product_attention by XLA",
             "threads": config.threads,
             "loader_workers": "threads" if config.loader_workers < PROCESSES_FROM else "processes",
             **({"gpu": self._device.device_kind, "preallocate": False} if self._on_gpu else {}),
@@ -232,7 +237,9 @@ class JaxTrainer(TrainerDefaults):
 
     def read_batch(self, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
         labels = np.asarray(self._here(batch.labels))
-        return np.array(self._here(batch.images)), labels.astype(np.int64) if self._target_type is np.int32 else labels
+        return each(np.array, self._here(batch.images)), labels.astype(
+            np.int64
+        ) if self._target_type is np.int32 else labels
 
     def open_pipeline(self, pictures: Pictures) -> Any:
         if self.config.loader_workers < PROCESSES_FROM:

@@ -8,10 +8,13 @@ from __future__ import annotations
 import math
 from typing import Any, Mapping
 
+import numpy as np
+
 
 def attention(gluon: Any, a: Mapping[str, Any]) -> Any:
     *outer, steps, features = a["input"]
-    heads, fused, count = a["heads"], a["operands"] == 1, math.prod(outer)
+    heads, fused, count, causal = a["heads"], a["operands"] == 1, math.prod(outer), a.get("causal", False)
+    groups = heads // a.get("kv_heads", heads)
     features, mask = features // 3 if fused else features, a["mask"]
 
     class Attention(gluon.HybridBlock):  # type: ignore[misc]
@@ -19,15 +22,18 @@ def attention(gluon: Any, a: Mapping[str, Any]) -> Any:
 
         def __init__(self) -> None:
             super().__init__()
-            if mask is not None:
-                with self.name_scope():
+            with self.name_scope():
+                if mask is not None:
                     array = mask.reshape(1, count, 1, steps, steps)
                     self.mask = self.params.get_constant("mask", array)
+                if causal:
+                    self.seen = self.params.get_constant("seen", np.arange(1, steps + 1, dtype=np.float32)[None])
 
-        def hybrid_forward(self, F: Any, *inputs: Any, mask: Any = None) -> Any:
+        def hybrid_forward(self, F: Any, *inputs: Any, mask: Any = None, seen: Any = None) -> Any:
             bias = inputs[-1] if a.get("bias") else None
             parts = F.split(inputs[0], 3, axis=-1) if fused else inputs[:3]
-            q, k, v = (self.heads_first(F, x) for x in parts)
+            q, *rest = (self.heads_first(F, x, number) for x, number in zip(parts, (1, groups, groups)))
+            k, v = rest
             scores = F.batch_dot(q * a["scale"], k, transpose_b=True)
             if bias is not None:
                 scores = F.reshape(scores, (-1, heads, steps, steps))
@@ -35,12 +41,20 @@ def attention(gluon: Any, a: Mapping[str, Any]) -> Any:
             if mask is not None:
                 scores = F.reshape(scores, (-1, count, heads, steps, steps))
                 scores = F.reshape(F.broadcast_add(scores, mask), (-1, steps, steps))
-            y = F.reshape(F.batch_dot(F.softmax(scores, axis=-1), v), (-1, heads, steps, features // heads))
+            y = F.reshape(F.batch_dot(self.shares(F, scores, seen), v), (-1, heads, steps, features // heads))
             return F.reshape(F.transpose(y, (0, 2, 1, 3)), (-1, *outer, steps, features))
 
-        def heads_first(self, F: Any, x: Any) -> Any:
+        def shares(self, F: Any, scores: Any, seen: Any) -> Any:
+            """Row i of a causal softmax ends behind i: it takes lengths, and no mask."""
+            if seen is None:
+                return F.softmax(scores, axis=-1)
+            lengths = F.broadcast_like(seen, scores, lhs_axes=(0,), rhs_axes=(0,))
+            return F.softmax(scores, F.cast(lengths, "int32"), axis=-1, use_length=True)
+
+        def heads_first(self, F: Any, x: Any, groups: int) -> Any:
             """(N, ..., steps, features) to (samples, windows and heads, steps, features of a head)."""
-            x = F.transpose(F.reshape(x, (-1, steps, heads, features // heads)), (0, 2, 1, 3))
+            x = F.transpose(F.reshape(x, (-1, steps, heads // groups, features // heads)), (0, 2, 1, 3))
+            x = F.repeat(x, repeats=groups, axis=1) if groups > 1 else x
             return F.reshape(x, (-1, steps, features // heads))
 
     return Attention()
@@ -77,6 +91,37 @@ def parameter(gluon: Any, a: Mapping[str, Any]) -> Any:
             return F.expand_dims(value, 0)
 
     return Parameter()
+
+
+def constant(gluon: Any, a: Mapping[str, Any]) -> Any:
+    class Constant(gluon.HybridBlock):  # type: ignore[misc]
+        """Called with the network's input, as a block is with no less."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            with self.name_scope():
+                self.value = self.params.get_constant("value", a["value"])
+
+        def hybrid_forward(self, F: Any, x: Any, value: Any) -> Any:
+            return F.identity(value)
+
+    return Constant()
+
+
+def rmsnorm(gluon: Any, a: Mapping[str, Any]) -> Any:
+    class RMSNorm(gluon.HybridBlock):  # type: ignore[misc]
+        """Written out: MXNet has none (1.9.1)."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            with self.name_scope():
+                self.weight = self.params.get("weight", shape=(a["features"],))
+
+        def hybrid_forward(self, F: Any, x: Any, weight: Any) -> Any:
+            scale = F.rsqrt(F.mean(x * x, axis=-1, keepdims=True) + a["eps"])
+            return F.broadcast_mul(F.broadcast_mul(x, scale), weight)
+
+    return RMSNorm()
 
 
 def linear_of_channels(gluon: Any, a: Mapping[str, Any]) -> Any:

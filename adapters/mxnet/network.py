@@ -8,7 +8,7 @@ from typing import Any, Dict, Mapping
 from framework_compare.adapters.common import quanv
 from framework_compare.adapters.common.network import by_graph_name
 from framework_compare.adapters.common.recurrent import TURN, Direction, by_direction, pairs, turned
-from framework_compare.adapters.mxnet import attention, recurrent
+from framework_compare.adapters.mxnet import attention, primitives, recurrent
 from framework_compare.errors import Unsupported
 from framework_compare.graph import Graph, Node, evaluate, trainable_names
 from framework_compare.graph.image_ops import adaptive_size
@@ -25,6 +25,8 @@ def make_network(mx: Any, graph: Graph) -> Any:
             **node.attrs,
             "input": program.input_shape(node),  # symbols have no shapes
             "size": program.shapes[node.name],
+            "shapes": [program.shapes[name] for name in node.inputs],
+            "shared_inputs": [name in program.shared for name in node.inputs],
             "broadcasts": len({(name in program.shared, program.shapes[name]) for name in node.inputs}) > 1,
         }
         for node in program.nodes
@@ -35,20 +37,27 @@ def make_network(mx: Any, graph: Graph) -> Any:
 
         def __init__(self) -> None:
             super().__init__(prefix="")
-            self.layers = {}
+            self.layers, self.tied = {}, {}
             self.pairs = pairs(program)
             for node in program.nodes:
-                if node.op in LAYERS and node.arrays not in self.layers:
+                if node.op == "Unembedding":  # its array is the embedding's
+                    shared = self.layers[node.arrays].params
+                    how = {"in_units": node.attrs["embedding_dim"], "use_bias": False, "flatten": False}
+                    self.tied[node.name] = mx.gluon.nn.Dense(node.attrs["num_embeddings"], params=shared, **how)
+                    self.register_child(self.tied[node.name], node.name)
+                elif node.op in LAYERS and node.arrays not in self.layers:
                     self.layers[node.arrays] = LAYERS[node.op](mx.gluon, attrs[node.name])
                     self.register_child(self.layers[node.arrays], node.arrays)
 
-        def hybrid_forward(self, F: Any, x: Any) -> Any:
+        def hybrid_forward(self, F: Any, x: Any, *more: Any) -> Any:
             def apply(node: Node, *inputs: Any) -> Any:
+                if node.op == "Unembedding":
+                    return self.tied[node.name](*inputs)
                 if node.op not in LAYERS:
                     return FUNCTIONS[node.op](F, attrs[node.name], *inputs)
                 return self.layers[node.arrays](*(inputs or (x,)))
 
-            return evaluate(program, apply, x)
+            return evaluate(program, apply, (x, *more))
 
     return Network()
 
@@ -233,11 +242,14 @@ LAYERS = {
     "LayerNorm": _layernorm,
     "LayerNormOfChannels": lambda gluon, a: _layernorm(gluon, a, axis=1),
     "Quanv2d": _quanv2d,
+    "RMSNorm": attention.rmsnorm,
+    "Constant": attention.constant,
     "Attention": attention.attention,
     "RelativeBias": attention.relative_bias,
     "Parameter": attention.parameter,
     "StochasticDepth": lambda gluon, a: gluon.nn.Dropout(a["p"], axes=tuple(range(1, 1 + len(a["input"])))),
     **recurrent.LAYERS,
+    **primitives.LAYERS,
 }
 # Of F, attributes, and inputs.
 FUNCTIONS = {
@@ -261,6 +273,7 @@ FUNCTIONS = {
     "Pad": _pad,
     "Max": lambda F, a, x: F.max(x, axis=a["axis"]),
     "Mean": lambda F, a, x: F.mean(x, axis=a["axis"]),
+    **primitives.FUNCTIONS,
 }
-HAS = frozenset(LAYERS) | frozenset(FUNCTIONS)
+HAS = frozenset(LAYERS) | frozenset(FUNCTIONS) | {"Unembedding"}
 OPS = graph_ops(HAS)

@@ -10,14 +10,16 @@ _ARRAYS = {"i2h_weight": "weight_ih", "h2h_weight": "weight_hh", "i2h_bias": "bi
 
 
 def _layer(gluon: Any, a: Mapping[str, Any], op: str, **how: Any) -> Any:
-    return getattr(gluon.rnn, op)(a["hidden_size"], layout="TNC", input_size=a["input_size"], **how)
+    layer = getattr(gluon.rnn, op)(a["hidden_size"], layout="TNC", input_size=a["input_size"], **how)
+    layer.biases = a.get("biases", 1)
+    return layer
 
 
 def arrays_of(one: Direction) -> Dict[str, Any]:
-    """Of an LSTM's two biases the graph has one: the other stays zero, where trained both would move twice as far."""
+    """Of an LSTM's two biases the graph may have one: the other stays zero, where trained both would move twice as far."""
     side = "r0" if one.is_backward else "l0"
     arrays = {name: one.layer._reg_params[f"{side}_{own}"] for own, name in _ARRAYS.items()}
-    if type(one.layer).__name__ == "LSTM":
+    if type(one.layer).__name__ == "LSTM" and one.layer.biases == 1:
         arrays.pop("bias_hh").grad_req = "null"
         arrays["bias"] = arrays.pop("bias_ih")
     return arrays

@@ -49,6 +49,7 @@ def binary_cross_entropy(mx: Any) -> Callable[[Any, Any], Any]:
 LOSSES: Dict[str, Callable[[Any], Callable[[Any, Any], Any]]] = {
     "cross_entropy": cross_entropy,
     "token_cross_entropy": token_cross_entropy,
+    "mean_output": lambda mx: lambda outputs, target: outputs.mean(axis=0, exclude=True),
     "mse": mse,
     "binary_cross_entropy": binary_cross_entropy,
 }
@@ -57,6 +58,7 @@ NAMES = {
     "adam": "mx.optimizer.Adam, its epsilon after the correction",
     "rmsprop": "mx.optimizer.RMSProp",
     "nadam": "mx.optimizer.Nadam, a product of momenta for each array",
+    "adamw": "nd.contrib.adamw_update, its rate and epsilon corrected for the bias of the moments",
 }
 NATIVE = {"adam": "Adam", "rmsprop": "RMSProp", "nadam": "Nadam"}  # in mx.optimizer
 
@@ -77,6 +79,8 @@ def make_optimizer(mx: Any, config: TrainConfig) -> Any:
     own = {"learning_rate": rate, "beta1": settings["beta1"], "beta2": settings["beta2"], "epsilon": settings["eps"]}
     if config.optimizer == "adam":
         return _adam(mx)(**own)
+    if config.optimizer == "adamw":
+        return _adamw(mx)(**own, wd=settings["weight_decay"])
     return _nadam(mx)(**own, schedule_decay=settings["psi"])
 
 
@@ -102,6 +106,40 @@ def _adam(mx: Any) -> Any:
             super().update(index, weight, grad, state)
 
     return Adam
+
+
+def _adamw(mx: Any) -> Any:
+    class AdamW(mx.optimizer.Optimizer):
+        """MXNet has the kernel, without the correction of bias, and no optimizer of it (1.9.1)."""
+
+        def __init__(self, beta1: float, beta2: float, epsilon: float, **settings: Any) -> None:
+            super().__init__(**settings)
+            self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
+            self._rescale: Dict[float, Any] = {}  # as the array that the kernel takes; one that is NaN skips an update
+
+        def create_state(self, index: int, weight: Any) -> Any:
+            return tuple(mx.nd.zeros(weight.shape, weight.context, dtype=weight.dtype) for _ in range(2))
+
+        def update(self, index: int, weight: Any, grad: Any, state: Any) -> None:
+            self._update_count(index)
+            step, context = self._index_update_count[index], weight.context
+            root = math.sqrt(1 - self.beta2**step)
+            key = (self.rescale_grad, str(context))
+            if key not in self._rescale:
+                self._rescale = {key: mx.nd.array([self.rescale_grad], ctx=context)}
+            own = {"beta1": self.beta1, "beta2": self.beta2, "epsilon": self.epsilon * root, "wd": self._get_wd(index)}
+            rates = {"lr": root / (1 - self.beta1**step), "eta": self._get_lr(index)}
+            mx.nd.contrib.adamw_update(weight, grad, *state, self._rescale[key], out=weight, **own, **rates)
+
+    return AdamW
+
+
+def clip(mx: Any, gradients: Any, most: float) -> None:
+    """Scale gradients in place so that their norm is `most` where it was more; nothing waits for it."""
+    norm = mx.nd.sqrt(mx.nd.add_n(*(mx.nd.sum(mx.nd.square(gradient)) for gradient in gradients)))
+    scale = mx.nd.minimum(most / norm, 1.0)
+    for gradient in gradients:
+        gradient *= scale
 
 
 def _nadam(mx: Any) -> Any:

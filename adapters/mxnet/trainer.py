@@ -9,14 +9,15 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
 
 import numpy as np
 
-from framework_compare.adapters.common.trainer import NATIVE_OPTIMIZERS, TrainerDefaults, gpu_number
+from framework_compare.adapters.common.trainer import NATIVE_OPTIMIZERS, TrainerDefaults, arguments, each, gpu_number
 from framework_compare.adapters.mxnet import replicas as data_parallel
 from framework_compare.adapters.mxnet.network import OPS, freeze, make_network, parameters_of
 from framework_compare.adapters.mxnet.pipeline import open_loader
-from framework_compare.adapters.mxnet.tasks import LOSSES, NAMES, forget, make_optimizer, optimizer_name
+from framework_compare.adapters.mxnet.tasks import LOSSES, NAMES, clip, forget, make_optimizer, optimizer_name
 from framework_compare.errors import Unsupported
-from framework_compare.graph import Graph
-from framework_compare.protocol import Batch, Declared, Pictures, ProfileRow, Replicas, TrainConfig
+from framework_compare.graph import Graph, Schedule
+from framework_compare.graph.optimizer import DECAYED
+from framework_compare.protocol import UPDATES, Batch, Declared, Pictures, ProfileRow, Replicas, TrainConfig
 
 # From so many numbers on OpenMP copies arrays that Python hands over, on the calling thread: its pool beside the
 # engine's makes more threads than cores, for which GNU OpenMP spins far less before it sleeps, at each of an operator's
@@ -30,13 +31,16 @@ class MXNetTrainer(TrainerDefaults):
     declared = Declared(
         ops=OPS,
         losses=frozenset(LOSSES),
-        optimizers=frozenset(NAMES) | NATIVE_OPTIMIZERS,
+        optimizers=frozenset(NAMES) | NATIVE_OPTIMIZERS - {"native adamw"},
         # MXNet 1.9 has no optimising compiler for training
         executions=dict.fromkeys(("cpu", "cuda"), frozenset({"default", "eager", "graph"})),
         # nor kernels for bf16 on GPUs
         precisions={"cpu": frozenset({"fp32"}), "cuda": frozenset({"fp32", "tf32", "fp16"})},
         untested={"cuda": frozenset({"fp32", "tf32", "fp16"})},
         replicas=dict.fromkeys(("cpu", "cuda"), frozenset({"default", "eager", "graph"})),
+        several_inputs=True,
+        updates=frozenset(UPDATES),
+        why={"native adamw": "MXNet has no optimizer of that name"},
     )
 
     @staticmethod
@@ -83,6 +87,8 @@ class MXNetTrainer(TrainerDefaults):
 
     def unsupported(self) -> Optional[str]:
         config = self.config
+        if config.clip_norm and (self._replicas or config.precision == "fp16"):
+            return "clip_norm: this adapter clips on one device, and not what a loss scale has multiplied"
         if self._on_gpu and self._index >= self._gpus:
             here = f"device {config.device!r}: MXNet {self.mx.__version__}"
             if not self._has_cuda:
@@ -96,6 +102,7 @@ class MXNetTrainer(TrainerDefaults):
             "hybridize": self._hybridize,
             "layout": self.layout,
             "optimizer": optimizer_name(self.config),
+            "attention": "batch_dot and softmax, causal by its lengths: MXNet's fused kernels take another order",
             "running_variance": "biased",
             "threads": self.config.threads,
             **(
@@ -129,7 +136,14 @@ class MXNetTrainer(TrainerDefaults):
         self._optimizer = data_parallel.make_trainer(mx, *given) if self._replicas else mx.gluon.Trainer(*given)
         if self._amp:
             self._amp.init_trainer(self._optimizer)
-        if config.weight_decay:
+        self._schedule, self._batches, self._updates = Schedule.of(config), 0, 0
+        if config.accumulation > 1:
+            for parameter in self._trained():
+                parameter.grad_req = "add"
+        if config.optimizer == "adamw":
+            for parameter in self._parameters.values():
+                parameter.wd_mult = float(len(parameter.shape) >= DECAYED)
+        elif config.weight_decay:
             # gluon leaves biases and BatchNorm out of weight decay; torch, which the graph follows, does not
             for parameter in self._parameters.values():
                 parameter.wd_mult = 1.0
@@ -142,6 +156,8 @@ class MXNetTrainer(TrainerDefaults):
                 for held in self._parameters[name].list_data():
                     held[:] = array
         self._reordered = False
+        self._batches = self._updates = 0
+        self._clear()
         for updater in self._optimizer._updaters or ():
             for state in updater.states.values():
                 for momentum in state if isinstance(state, (list, tuple)) else [state]:
@@ -158,15 +174,24 @@ class MXNetTrainer(TrainerDefaults):
     def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
         nd, context = self.mx.nd, self._context
         if self._replicas:
-            return self._split(nd.array(images), nd.array(labels, dtype=self._target_type), len(labels))
-        return Batch(nd.array(images, ctx=context), nd.array(labels, dtype=self._target_type, ctx=context), len(labels))
+            return self._split(each(nd.array, images), nd.array(labels, dtype=self._target_type), len(labels))
+        inputs = each(lambda array: nd.array(array, ctx=context), images)
+        return Batch(inputs, nd.array(labels, dtype=self._target_type, ctx=context), len(labels))
 
     def _split(self, images: Any, labels: Any, size: int) -> Batch:
-        return Batch(data_parallel.split(images, self._contexts), data_parallel.split(labels, self._contexts), size)
+        """Of replicas a list, the part of each."""
+        parts = [data_parallel.split(array, self._contexts) for array in arguments(images)]
+        inputs = list(zip(*parts)) if isinstance(images, tuple) else parts[0]
+        return Batch(inputs, data_parallel.split(labels, self._contexts), size)
 
     def read_batch(self, batch: Batch) -> Any:
-        images, labels = (data_parallel.whole(array if self._replicas else [array]) for array in batch[:2])
-        return images, labels.astype(np.int64) if labels.dtype.kind == "i" else labels
+        parts, labels = (array if self._replicas else [array] for array in batch[:2])
+        labels = data_parallel.whole(labels)
+        several = [data_parallel.whole(arrays) for arrays in zip(*map(arguments, parts))]
+        return (
+            tuple(several) if isinstance(parts[0], tuple) else several[0],
+            labels.astype(np.int64) if labels.dtype.kind == "i" else labels,
+        )
 
     def open_pipeline(self, pictures: Pictures) -> Any:
         gpu = self._index if self._on_gpu else None
@@ -182,14 +207,37 @@ class MXNetTrainer(TrainerDefaults):
                 yield Batch(images.as_in_context(context), labels.as_in_context(context), len(labels))
 
     def train_step(self, batch: Batch) -> Any:
-        loss = self._backward(batch)
-        self._optimizer.step(batch.size)
+        loss, gathered = self._backward(batch), self.config.accumulation
+        self._batches += 1
+        if self._batches % gathered:
+            return loss
+        if not self._schedule.is_constant:
+            share = self._schedule.share(self._updates)
+            self._optimizer.set_learning_rate(self.config.learning_rate * share)
+        self._updates += 1
+        divisor = batch.size if gathered == 1 else gathered
+        if self.config.clip_norm:
+            clip(self.mx, [p.grad(self._context) for p in self._trained()], self.config.clip_norm * divisor)
+        self._optimizer.step(divisor)
+        self._clear()
         return loss
+
+    def _trained(self) -> List[Any]:
+        return [parameter for parameter in self._parameters.values() if parameter.grad_req != "null"]
+
+    def _clear(self) -> None:
+        """Gradients that are added up begin at zero."""
+        if self.config.accumulation > 1:
+            for parameter in self._trained():
+                parameter.zero_grad()
 
     def _backward(self, batch: Batch) -> Any:
         """Loss of each picture; the gradients held are of their sum, which `step` divides by their number."""
         with self.mx.autograd.record():
             loss = self._losses(batch)
+            if self.config.accumulation > 1:  # of batches that may differ in size the means are added
+                self.mx.autograd.backward([part / batch.size for part in (loss if self._replicas else [loss])])
+                return loss
             if self._amp:
                 with self._amp.scale_loss(loss, self._optimizer) as scaled:
                     self.mx.autograd.backward(scaled)
@@ -200,20 +248,24 @@ class MXNetTrainer(TrainerDefaults):
     def _losses(self, batch: Batch) -> Any:
         """Of each picture; of replicas a list, those of each."""
         if not self._replicas:
-            return self._loss(self._network(batch.images), batch.labels)
-        return [self._loss(self._network(images), labels) for images, labels in zip(batch.images, batch.labels)]
+            return self._loss(self._network(*arguments(batch.images)), batch.labels)
+        pairs = zip(batch.images, batch.labels)
+        return [self._loss(self._network(*arguments(images)), labels) for images, labels in pairs]
 
     @property
     def _loss_scale(self) -> float:
         return float(self._optimizer._amp_loss_scaler.loss_scale) if self._amp else 1.0
 
     def gradients(self, batch: Batch) -> Dict[str, np.ndarray]:
+        self._clear()
         self._backward(batch)
         if self._replicas:
             self._optimizer.allreduce_grads()  # sums them
         trained = {name: p for name, p in self._parameters.items() if p.grad_req != "null"}
-        times = np.float32(batch.size * self._loss_scale)
-        return {name: p.grad(self._context).asnumpy() / times for name, p in trained.items()}
+        times = np.float32((batch.size if self.config.accumulation == 1 else 1) * self._loss_scale)
+        found = {name: p.grad(self._context).asnumpy() / times for name, p in trained.items()}
+        self._clear()
+        return found
 
     def read_losses(self, losses: List[Any]) -> List[float]:
         if self._replicas:
@@ -225,16 +277,16 @@ class MXNetTrainer(TrainerDefaults):
         self._reordered = True
         with self.mx.autograd.predict_mode():
             if self._replicas:  # by the running statistics of the first
-                parts = [self._network(part.as_in_context(self._context)) for part in batch.images]
-                return self.mx.nd.concat(*parts, dim=0)
-            return self._network(batch.images)
+                parts = [[one.as_in_context(self._context) for one in arguments(part)] for part in batch.images]
+                return self.mx.nd.concat(*(self._network(*part) for part in parts), dim=0)
+            return self._network(*arguments(batch.images))
 
     def forward(self, batch: Batch, *, training: bool = False) -> np.ndarray:
         if not training:
             return self.infer(batch).asnumpy()
         with self.mx.autograd.train_mode():
             parts = batch.images if self._replicas else [batch.images]
-            return data_parallel.whole([self._network(part) for part in parts])
+            return data_parallel.whole([self._network(*arguments(part)) for part in parts])
 
     def synchronize(self) -> None:
         self.mx.nd.waitall()

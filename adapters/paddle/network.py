@@ -11,7 +11,7 @@ from framework_compare.adapters.common import network, quanv
 from framework_compare.adapters.common.recurrent import PAIR, RECURRENT, TURN, Direction, by_direction, pairs, turned
 from framework_compare.graph import Graph, Node, evaluate
 from framework_compare.graph.lowering import UNEVEN, Program, graph_ops, lowered
-from framework_compare.graph.window import Window
+from framework_compare.graph.window import Window, pair
 
 GRAPH_NAMES = {"_mean": "running_mean", "_variance": "running_var"}
 
@@ -31,6 +31,8 @@ def make_layers(paddle: Any, program: Program) -> Dict[str, Any]:
 
 def make_network(paddle: Any, program: Program, layers: Dict[str, Any]) -> Any:
     def apply(node: Node, *inputs: Any) -> Any:
+        if node.op == "Unembedding":
+            return paddle.matmul(*inputs, layers[node.arrays].weight, transpose_y=True)
         if node.op not in LAYERS:
             return FUNCTIONS[node.op](paddle, node.attrs, *inputs)
         value = layers[node.arrays](*inputs)
@@ -42,8 +44,8 @@ def make_network(paddle: Any, program: Program, layers: Dict[str, Any]) -> Any:
             for name, layer in layers.items():
                 self.add_sublayer(name.replace(".", "_"), layer)
 
-        def forward(self, images: Any) -> Any:
-            return evaluate(program, apply, images)
+        def forward(self, *inputs: Any) -> Any:
+            return evaluate(program, apply, inputs)
 
     return Network()
 
@@ -58,7 +60,7 @@ def _arrays_of(layer: Any) -> Dict[str, Any]:
     cell = _cells(layer.layer)[layer.is_backward]
     biases = (
         {"bias": cell.bias_ih}
-        if type(layer.layer).__name__ == "LSTM"
+        if type(layer.layer).__name__ == "LSTM" and layer.layer.biases == 1
         else {"bias_ih": cell.bias_ih, "bias_hh": cell.bias_hh}
     )
     return {"weight_ih": cell.weight_ih, "weight_hh": cell.weight_hh, **biases}
@@ -69,7 +71,7 @@ def second_biases(layers: Dict[str, Any]) -> List[Any]:
 
     Without it the kernel for CPUs ends the process, and one that needs no gradient its backward pass (3.3.1).
     """
-    lstms = [layer for layer in layers.values() if type(layer).__name__ == "LSTM"]
+    lstms = [layer for layer in layers.values() if type(layer).__name__ == "LSTM" and layer.biases == 1]
     biases = [cell.bias_hh for layer in lstms for cell in _cells(layer)]
     for bias in biases:
         bias.set_value(np.zeros(bias.shape, np.float32))
@@ -83,7 +85,9 @@ def _cells(layer: Any) -> Sequence[Any]:
 
 
 def _recurrent(nn: Any, a: Mapping[str, Any], op: str, **how: Any) -> Any:
-    return getattr(nn, op)(a["input_size"], a["hidden_size"], time_major=True, **how)
+    layer = getattr(nn, op)(a["input_size"], a["hidden_size"], time_major=True, **how)
+    layer.biases = a.get("biases", 1)
+    return layer
 
 
 def _quanv2d(nn: Any, a: Mapping[str, Any]) -> Any:
@@ -144,11 +148,14 @@ def _attention(nn: Any, a: Mapping[str, Any]) -> Any:
         def forward(self, *inputs: Any) -> Any:
             bias = inputs[-1] if a.get("bias") else None
             parts = paddle.split(inputs[0], 3, axis=-1) if a["operands"] == 1 else inputs[:3]
-            q, k, v = (x.reshape([*x.shape[:-1], a["heads"], x.shape[-1] // a["heads"]]) for x in parts)
+            width = parts[0].shape[-1] // a["heads"]
+            q, k, v = (x.reshape([*x.shape[:-1], x.shape[-1] // width, width]) for x in parts)
             if bias is None and len(q.shape) == 4:
                 # it scales by the root of a head's features, whatever is asked
-                q = q * (a["scale"] * math.sqrt(q.shape[-1]))
-                y = nn.functional.scaled_dot_product_attention(q, k, v, training=self.training)
+                factor = a["scale"] * math.sqrt(width)
+                q = q if math.isclose(factor, 1) else q * factor
+                how = {"is_causal": a.get("causal", False), "training": self.training}
+                y = nn.functional.scaled_dot_product_attention(q, k, v, **how)
             else:
                 y = self.products(q, k, v, bias)
             return y.reshape([*y.shape[:-2], y.shape[-2] * y.shape[-1]])
@@ -190,6 +197,36 @@ def _relative_bias(nn: Any, a: Mapping[str, Any]) -> Any:
     return RelativeBias()
 
 
+def _rmsnorm(nn: Any, a: Mapping[str, Any]) -> Any:
+    class RMSNorm(nn.Layer):  # type: ignore[misc]
+        """Written out: Paddle's own has no kernel for CPUs (3.3.1)."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = self.create_parameter([a["features"]])
+
+        def forward(self, x: Any) -> Any:
+            exact = x.astype("float32")
+            scale = ((exact * exact).mean(-1, keepdim=True) + a["eps"]).rsqrt()
+            return (exact * scale * self.weight).astype(x.dtype)
+
+    return RMSNorm()
+
+
+def _constant(nn: Any, a: Mapping[str, Any]) -> Any:
+    import paddle
+
+    class Constant(nn.Layer):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.value = paddle.to_tensor(a["value"])
+
+        def forward(self) -> Any:
+            return self.value
+
+    return Constant()
+
+
 def _parameter(nn: Any, a: Mapping[str, Any]) -> Any:
     class Parameter(nn.Layer):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -213,6 +250,19 @@ def _conv2d(nn: Any, a: Mapping[str, Any]) -> Any:
         groups=a["groups"],
         bias_attr=None if a["bias"] else False,
     )
+
+
+def _convolve(paddle: Any, a: Mapping[str, Any], x: Any, weight: Any) -> Any:
+    window = Window.of(a)
+    pads = [first for first, _ in window.pads]
+    return paddle.nn.functional.conv2d(x, weight[0], None, window.stride, pads, window.dilation, a["groups"])
+
+
+def _conv_transpose(paddle: Any, a: Mapping[str, Any], x: Any, weight: Any) -> Any:
+    window = Window.of(a)
+    pads, more = [first for first, _ in window.pads], list(pair(a["output_padding"]))
+    how = (None, window.stride, pads, more, list(window.dilation), a["groups"])
+    return paddle.nn.functional.conv2d_transpose(x, weight[0], *how)
 
 
 LAYERS: Dict[str, Callable[..., Any]] = {
@@ -248,9 +298,12 @@ LAYERS: Dict[str, Callable[..., Any]] = {
     ),
     "Quanv2d": _quanv2d,
     "LayerNorm": lambda nn, a: nn.LayerNorm(a["features"], epsilon=a["eps"]),
+    "RMSNorm": _rmsnorm,
+    "Constant": _constant,
     "Attention": _attention,
     "RelativeBias": _relative_bias,
     "Parameter": _parameter,
+    "GroupNorm": lambda nn, a: nn.GroupNorm(a["groups"], a["channels"], epsilon=a["eps"]),
 }
 # Of paddle, attributes, and inputs.
 FUNCTIONS: Dict[str, Callable[..., Any]] = {
@@ -268,6 +321,28 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "Roll": lambda paddle, a, x: paddle.roll(x, a["shifts"], a["axes"]),
     "Max": lambda paddle, a, x: x.max(a["axis"]),
     "Mean": lambda paddle, a, x: x.mean(a["axis"]),
+    **network.named(lambda paddle: paddle, *network.NUMPY, "erf"),
+    "LeakyReLU": lambda paddle, a, x: paddle.nn.functional.leaky_relu(x, a["slope"]),
+    "Detach": lambda paddle, a, x: x.detach(),
+    "Cast": lambda paddle, a, x: x.astype("float32"),
+    "Equal": lambda paddle, a, x, y: paddle.equal(x, y).astype(x.dtype),
+    "Less": lambda paddle, a, x, y: paddle.less_than(x, y).astype(x.dtype),
+    "LessEqual": lambda paddle, a, x, y: paddle.less_equal(x, y).astype(x.dtype),
+    "Where": lambda paddle, a, condition, x, y: paddle.where(condition != 0, x, y),
+    "ReduceSum": lambda paddle, a, x: x.sum(a["axes"], keepdim=True),
+    "ReduceMean": lambda paddle, a, x: x.mean(a["axes"], keepdim=True),
+    "ReduceMax": lambda paddle, a, x: x.amax(a["axes"], keepdim=True),
+    "Softmax": lambda paddle, a, x: paddle.nn.functional.softmax(x, a["axis"]),
+    "LogSoftmax": lambda paddle, a, x: paddle.nn.functional.log_softmax(x, a["axis"]),
+    "CumSum": lambda paddle, a, x: x.cumsum(a["axis"]),
+    "Expand": lambda paddle, a, x: x.expand(a["shape"]),
+    "Take": lambda paddle, a, x: paddle.index_select(x, paddle.to_tensor(a["index"]), a["axis"]),
+    "Gather": lambda paddle, a, table, index: paddle.nn.functional.embedding(index.astype("int64"), table[0]),
+    "PadAxes": lambda paddle, a, x: paddle.nn.functional.pad(
+        x, [side for pads in a["pads"] for side in pads], value=a.get("value", 0.0)
+    ),
+    "Convolve": _convolve,
+    "ConvTranspose": _conv_transpose,
 }
-HAS = frozenset(LAYERS) | frozenset(FUNCTIONS)
+HAS = frozenset(LAYERS) | frozenset(FUNCTIONS) | {"Unembedding"}
 OPS = graph_ops(HAS)

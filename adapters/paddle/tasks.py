@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, Sequence
 import numpy as np
 
 from framework_compare.adapters.common.trainer import is_native, optimizer_settings
+from framework_compare.graph.optimizer import DECAYED
 from framework_compare.protocol import TrainConfig
 
 
@@ -31,10 +32,17 @@ CORRECTED_STEPS = 100
 LOSSES: Dict[str, Callable[[Any], Callable[[Any, Any], Any]]] = {
     "cross_entropy": lambda paddle: paddle.nn.CrossEntropyLoss(),
     "token_cross_entropy": token_cross_entropy,
+    "mean_output": lambda paddle: lambda outputs, target: outputs.astype("float32").mean(),
     "mse": lambda paddle: paddle.nn.MSELoss(),
     "binary_cross_entropy": lambda paddle: paddle.nn.BCEWithLogitsLoss(),
 }
-NAMES = {"sgd": "Momentum", "adam": "Adam", "rmsprop": "RMSProp", "nadam": "NAdam"}  # in paddle.optimizer
+NAMES = {
+    "sgd": "Momentum",
+    "adam": "Adam",
+    "rmsprop": "RMSProp",
+    "nadam": "NAdam",
+    "adamw": "AdamW",
+}  # in paddle.optimizer
 
 
 def optimizer_name(config: TrainConfig) -> str:
@@ -44,6 +52,8 @@ def optimizer_name(config: TrainConfig) -> str:
 def make_optimizer(paddle: Any, config: TrainConfig, parameters: Sequence[Any]) -> Any:
     kind, settings = getattr(paddle.optimizer, NAMES[config.optimizer]), optimizer_settings(config)
     common = {"learning_rate": config.learning_rate, "parameters": parameters}
+    if config.clip_norm:
+        common["grad_clip"] = paddle.nn.ClipGradByGlobalNorm(config.clip_norm)
     if config.optimizer == "sgd":
         return kind(**common, momentum=config.momentum, weight_decay=config.weight_decay or None)
     if is_native(config):
@@ -52,6 +62,9 @@ def make_optimizer(paddle: Any, config: TrainConfig, parameters: Sequence[Any]) 
     if config.optimizer == "rmsprop":
         return kind(**common, rho=settings["rho"])
     own = {"momentum_decay": settings["psi"]} if config.optimizer == "nadam" else {}
+    if config.optimizer == "adamw":
+        decayed = {parameter.name for parameter in parameters if len(parameter.shape) >= DECAYED}  # Paddle's own names
+        own = {"weight_decay": settings["weight_decay"], "apply_decay_param_fun": lambda name: name in decayed}
     return _corrected(kind, settings)(**common, **own, beta1=settings["beta1"], beta2=settings["beta2"])
 
 
@@ -66,11 +79,11 @@ def _corrected(kind: Any, settings: Dict[str, float]) -> Any:
     class Corrected(kind):  # type: ignore[misc]
         def __init__(self, **given: Any) -> None:
             super().__init__(**given)
-            self.taken, self._asked = 0, (given["learning_rate"], given["epsilon"])
+            self.taken, self.rate, self._asked = 0, given["learning_rate"], given["epsilon"]
             self._powers = [np.float32(1)] * 2
 
         def step(self) -> None:
-            if self.taken <= CORRECTED_STEPS:
+            if self.taken <= CORRECTED_STEPS or self.get_lr() != self.rate:
                 self._correct()
             super().step()
 
@@ -83,9 +96,8 @@ def _corrected(kind: Any, settings: Dict[str, float]) -> Any:
                 (1 - decay**self.taken) / float(1 - power) if self.taken <= CORRECTED_STEPS else 1.0
                 for decay, power in zip(decays, self._powers)
             )
-            rate, epsilon = self._asked
-            self.set_lr(rate * math.sqrt(second) / first)
-            self._epsilon = epsilon * math.sqrt(second)
+            self.set_lr(self.rate * math.sqrt(second) / first)
+            self._epsilon = self._asked * math.sqrt(second)
 
     return Corrected
 
@@ -97,6 +109,7 @@ def forget(optimizer: Any, config: TrainConfig) -> None:
         optimizer.taken = 0
     first = {
         "adam": {"beta1_pow_acc": settings.get("beta1"), "beta2_pow_acc": settings.get("beta2")},
+        "adamw": {"beta1_pow_acc": settings.get("beta1"), "beta2_pow_acc": settings.get("beta2")},
         "nadam": {"momentum_decay_pow": 1.0, "beta2_pow": 1.0, "mu_product": 1.0},
     }.get(config.optimizer, {})
     for name, accumulators in optimizer._accumulators.items():

@@ -13,6 +13,8 @@ from framework_compare.adapters.common.trainer import (
     LOSS_SCALE,
     NATIVE_OPTIMIZERS,
     TrainerDefaults,
+    arguments,
+    each,
     gpu_number,
     loss_scale_settings,
     needs_capability,
@@ -28,8 +30,8 @@ from framework_compare.adapters.paddle.network import (
 )
 from framework_compare.adapters.paddle.pipeline import open_loader
 from framework_compare.adapters.paddle.tasks import LOSSES, NAMES, forget, make_optimizer, optimizer_name
-from framework_compare.graph import Graph
-from framework_compare.protocol import PRECISIONS, Batch, Declared, Pictures, ProfileRow, Replicas, TrainConfig
+from framework_compare.graph import Graph, Schedule
+from framework_compare.protocol import PRECISIONS, UPDATES, Batch, Declared, Pictures, ProfileRow, Replicas, TrainConfig
 from framework_compare.worker.allocator import keep_freed_memory
 
 
@@ -46,6 +48,8 @@ class PaddleTrainer(TrainerDefaults):
         precisions={"cpu": frozenset({"fp32"}), "cuda": frozenset(PRECISIONS)},
         untested={"cuda": frozenset(PRECISIONS)},
         replicas=dict.fromkeys(("cpu", "cuda"), frozenset({"default", "eager", "graph"})),
+        several_inputs=True,
+        updates=frozenset(UPDATES),
     )
 
     @staticmethod
@@ -95,6 +99,7 @@ class PaddleTrainer(TrainerDefaults):
             "layout": self.layout,
             "allocator": "keeps freed memory" if self._keeps_memory else "system default",
             "optimizer": optimizer_name(self.config),
+            "attention": "scaled_dot_product_attention; products with a bias",
             "running_variance": "biased",
             "threads": self.config.threads,
             **({"replicas": "DataParallel, BatchNorm of each replica's own batch"} if self._replicas else {}),
@@ -135,6 +140,7 @@ class PaddleTrainer(TrainerDefaults):
         self._first_scale = self._scaler.state_dict() if self._scaler else None
         parameters = [p for p in self._network.parameters() if not any(p is bias for bias in untrained)]
         self._optimizer = make_optimizer(paddle, config, parameters)
+        self._schedule, self._batches, self._updates = Schedule.of(config), 0, 0
         self._clear = self._optimizer.clear_grad
         if untrained:
             self._clear = lambda: [self._optimizer.clear_grad(), *(bias.clear_gradient() for bias in untrained)]
@@ -143,6 +149,8 @@ class PaddleTrainer(TrainerDefaults):
         for name, array in weights.items():
             self._arrays[name].set_value(array.T if name in self._transposed else array)
         forget(self._optimizer, self.config)
+        self._batches = self._updates = 0
+        self._clear()
         if self._scaler:
             self._scaler.load_state_dict(self._first_scale)
 
@@ -154,10 +162,10 @@ class PaddleTrainer(TrainerDefaults):
         return {name: np.ascontiguousarray(a.T if name in self._transposed else a) for name, a in arrays.items()}
 
     def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
-        return Batch(self.paddle.to_tensor(images), self.paddle.to_tensor(labels), len(labels))
+        return Batch(each(self.paddle.to_tensor, images), self.paddle.to_tensor(labels), len(labels))
 
     def read_batch(self, batch: Batch) -> Any:
-        return batch.images.numpy(), batch.labels.numpy()
+        return each(lambda tensor: tensor.numpy(), batch.images), batch.labels.numpy()
 
     def open_pipeline(self, pictures: Pictures) -> Any:
         self._loaders.append(open_loader(self.paddle, pictures, self.config, self._replicas))
@@ -169,7 +177,11 @@ class PaddleTrainer(TrainerDefaults):
 
     def train_step(self, batch: Batch) -> Any:
         self._set_training(True)
-        loss = self._backward(batch)
+        loss = self._backward(batch, self.config.accumulation)
+        self._batches += 1
+        if self._batches % self.config.accumulation:
+            return loss.detach()
+        self._set_rate()
         if self._scaler:
             self._scaler.step(self._optimizer)
             self._scaler.update()
@@ -178,10 +190,18 @@ class PaddleTrainer(TrainerDefaults):
         self._clear()
         return loss.detach()
 
-    def _backward(self, batch: Batch) -> Any:
+    def _set_rate(self) -> None:
+        if not self._schedule.is_constant:
+            rate = self.config.learning_rate * self._schedule.share(self._updates)
+            self._optimizer.rate = rate  # of those that correct it
+            self._optimizer.set_lr(rate)
+        self._updates += 1
+
+    def _backward(self, batch: Batch, batches: int = 1) -> Any:
         with self._auto_cast():
-            loss = self._loss(self._call(batch.images), batch.labels)
-        (self._scaler.scale(loss) if self._scaler else loss).backward()
+            loss = self._loss(self._call(*arguments(batch.images)), batch.labels)
+        share = loss / batches if batches > 1 else loss
+        (self._scaler.scale(share) if self._scaler else share).backward()
         return loss
 
     def _auto_cast(self) -> Any:
@@ -202,7 +222,7 @@ class PaddleTrainer(TrainerDefaults):
         call = self._call if self.config.mode == "inference" else self._network
         self._set_training(False)
         with self.paddle.no_grad(), self._auto_cast():
-            return call(batch.images)
+            return call(*arguments(batch.images))
 
     def _set_training(self, training: bool) -> None:
         if self._network.training != training:  # going through all layers takes as long as a small step
@@ -213,7 +233,7 @@ class PaddleTrainer(TrainerDefaults):
             return self.infer(batch).astype("float32").numpy()
         self._set_training(True)
         with self.paddle.no_grad(), self._auto_cast():
-            return self._network(batch.images).astype("float32").numpy()
+            return self._network(*arguments(batch.images)).astype("float32").numpy()
 
     def synchronize(self) -> None:
         """A CPU step has ended when it returns."""

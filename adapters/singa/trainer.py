@@ -12,7 +12,7 @@ from framework_compare.adapters.singa.network import OPS, Network, as_stored
 from framework_compare.adapters.singa.operators import Operators
 from framework_compare.adapters.singa.pipeline import NativePipeline
 from framework_compare.graph import Graph, trainable_names
-from framework_compare.protocol import Batch, Declared, Pictures, ProfileRow, TrainConfig
+from framework_compare.protocol import UPDATES, Batch, Declared, Pictures, ProfileRow, TrainConfig
 
 
 class SingaTrainer(TrainerDefaults):
@@ -30,7 +30,10 @@ class SingaTrainer(TrainerDefaults):
             "graph": "its graph mode ends the process at the first BatchNorm, by a check of its own",
             "compiled": "it has no compiler",
             **dict.fromkeys(("tf32", "bf16", "fp16"), "its arithmetic on a CPU is in float32 alone"),
-            **dict.fromkeys(("adam", "rmsprop", "nadam"), "of its optimizers only SGD was repaired and proved"),
+            **dict.fromkeys(
+                ("adam", "rmsprop", "nadam", "adamw"), "of its optimizers only SGD was repaired and proved"
+            ),
+            **dict.fromkeys(UPDATES, "of its updates only plain steps of SGD were proved"),
             "inference": "of a wheel this old the published study's training is what was proved",
         },
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, Callable, Dict, Mapping, Tuple
 
+import numpy as np
+
 from framework_compare.adapters.common import network, quanv
 from framework_compare.adapters.tensorflow import recurrent
 from framework_compare.graph import Node
@@ -92,6 +94,12 @@ def layernorm(net: Any, node: Node, x: Any, **_: Any) -> Any:
     return tf.cast(tf.nn.batch_normalization(exact, mean, variance, bias, weight, node.attrs["eps"]), x.dtype)
 
 
+def rmsnorm(net: Any, node: Node, x: Any, **_: Any) -> Any:
+    tf, exact = net.tf, net.tf.cast(x, "float32")
+    scale = tf.math.rsqrt(tf.reduce_mean(tf.square(exact), -1, keepdims=True) + node.attrs["eps"])
+    return tf.cast(exact * scale * net.of(node, "weight"), x.dtype)
+
+
 def avgpool(net: Any, node: Node, x: Any, **_: Any) -> Any:
     tf, window, size = net.tf, Window.of(node.attrs), x.shape[1:3]
     pads = window.all_pads(size)
@@ -112,10 +120,18 @@ def quanv2d(net: Any, node: Node, patches: Any, **_: Any) -> Any:
 
 
 def linear(net: Any, node: Node, x: Any, **_: Any) -> Any:
-    tf, weight, outer = net.tf, net.cast(node, "weight"), x.shape[1:-1]
+    return _product(net, node, x, net.cast(node, "weight"))
+
+
+def unembedding(net: Any, node: Node, x: Any, **_: Any) -> Any:
+    return _product(net, node, x, net.tf.transpose(net.cast(node, "weight")))
+
+
+def _product(net: Any, node: Node, x: Any, weight: Any) -> Any:
+    tf, outer = net.tf, x.shape[1:-1]
     x = tf.reshape(x, (-1, x.shape[-1])) if outer else x  # a product of matrices; of more axes it is one a sample
     y = tf.linalg.matmul(x, weight)
-    y = tf.nn.bias_add(y, net.cast(node, "bias")) if node.attrs.get("bias", True) else y
+    y = tf.nn.bias_add(y, net.cast(node, "bias")) if node.op == "Linear" and node.attrs.get("bias", True) else y
     return tf.reshape(y, (-1, *outer, weight.shape[1])) if outer else y
 
 
@@ -143,12 +159,18 @@ def attention(net: Any, node: Node, *inputs: Any, **_: Any) -> Any:
     """TensorFlow has no op for it: Keras' own layer is these products, too."""
     tf, a = net.tf, node.attrs
     operands = tf.split(inputs[0], 3, -1) if a["operands"] == 1 else inputs[:3]
-    q, k, v = (_heads(tf, x, a["heads"]) for x in operands)
+    kv_heads = a.get("kv_heads", a["heads"])
+    q, k, v = (_heads(tf, x, n) for x, n in zip(operands, (a["heads"], kv_heads, kv_heads)))
+    if kv_heads != a["heads"]:
+        k, v = (tf.repeat(x, a["heads"] // kv_heads, axis=1) for x in (k, v))
     scores = tf.matmul(q * tf.cast(a["scale"], q.dtype), k, transpose_b=True)
     if a.get("bias"):
         scores += inputs[-1] if len(q.shape) == 4 else inputs[-1][:, None, None]
     if a["mask"] is not None:
         scores += tf.cast(a["mask"], scores.dtype)
+    if a.get("causal"):
+        steps = scores.shape[-1]
+        scores += tf.constant(np.where(np.tri(steps, dtype=bool), 0, -np.inf), scores.dtype)
     y = _swapped(tf, tf.matmul(_softmax(tf, scores), v))
     return tf.reshape(y, [-1, *y.shape[1:-2], y.shape[-2] * y.shape[-1]])
 
@@ -184,6 +206,35 @@ def samples(tf: Any, x: Any) -> Any:
     return tf.shape(x)[0] if x.shape[0] is None else x.shape[0]
 
 
+def groupnorm(net: Any, node: Node, x: Any, **_: Any) -> Any:
+    tf, groups = net.tf, node.attrs["groups"]
+    exact = tf.reshape(tf.cast(x, "float32"), [-1, *x.shape[1:3], groups, x.shape[3] // groups])
+    mean, variance = tf.nn.moments(exact, [1, 2, 4], keepdims=True)
+    y = tf.nn.batch_normalization(exact, mean, variance, None, None, node.attrs["eps"])
+    y = tf.reshape(y, [-1, *x.shape[1:]]) * net.of(node, "weight") + net.of(node, "bias")
+    return tf.cast(y, x.dtype)
+
+
+def convolve(net: Any, node: Node, x: Any, weight: Any, **_: Any) -> Any:
+    """With a weight that is computed, or the gradient of a convolution as a layer; of groups one after the other."""
+    tf, window, groups = net.tf, Window.of(node.attrs), node.attrs["groups"]
+    transposed = node.op == "ConvTranspose"
+    kernels = tf.split(tf.transpose(weight[0], (2, 3, 1, 0)), groups, axis=3)  # rows, columns, in or out, out or in
+    padded, pads = (x, "VALID") if transposed else _padded(tf, x, window)
+    parts = zip(tf.split(padded, groups, axis=3), kernels)
+    if not transposed:
+        return tf.concat([_convolve(net, part, kernel, window, pads) for part, kernel in parts], axis=3)
+    size = [(n - 1) * stride + span for n, stride, span in zip(x.shape[1:3], window.stride, window.spans)]
+    wide = [
+        tf.nn.conv2d_transpose(part, kernel, [samples(tf, x), *size, kernel.shape[2]], window.stride, "VALID")
+        for part, kernel in parts
+    ]
+    out, (top, left) = node.attrs["size"], (first for first, _ in window.pads)
+    more = [max(0, first + n - whole) for first, n, whole in zip((top, left), out, size)]
+    y = tf.pad(tf.concat(wide, axis=3), [(0, 0), (0, more[0]), (0, more[1]), (0, 0)])
+    return y[:, top : top + out[0], left : left + out[1]]
+
+
 # Of a Network, a node, its inputs, and by name whether it is training and keeps its statistics.
 LAYERS: Dict[str, Callable[..., Any]] = {
     "Conv2d": conv2d,
@@ -198,12 +249,19 @@ LAYERS: Dict[str, Callable[..., Any]] = {
     "StochasticDepth": stochastic_depth,
     "Parameter": lambda net, node, **_: net.cast(node, "value")[None],
     "Embedding": lambda net, node, x, **_: net.tf.gather(net.cast(node, "weight"), x),
+    "Unembedding": unembedding,
+    "RMSNorm": rmsnorm,
+    "Constant": lambda net, node, **_: net.tf.constant(node.attrs["value"], net.dtype),
     "LSTM": recurrent.lstm,
     "GRU": recurrent.gru,
     "Conv1d": conv1d,
     "Attention": attention,
     "RelativeBias": relative_bias,
     "Quanv2d": quanv2d,
+    "GroupNorm": groupnorm,
+    "Convolve": convolve,
+    "ConvTranspose": convolve,
+    "Cast": lambda net, node, x, **_: net.tf.cast(x, net.dtype),
 }
 # Of tensorflow, attributes, and inputs.
 FUNCTIONS: Dict[str, Callable[..., Any]] = {
@@ -225,4 +283,22 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "Roll": lambda tf, a, x: tf.roll(x, a["shifts"], a["axes"]),
     "Max": lambda tf, a, x: tf.reduce_max(x, axis=a["axis"]),
     "Mean": lambda tf, a, x: tf.reduce_mean(x, axis=a["axis"]),
+    **network.named(lambda tf: tf.math, *network.NUMPY, "erf"),
+    "MatMul": lambda tf, a, x, y: tf.linalg.matmul(x, tf.reshape(y, y.shape[-2:]) if a["shared"] else y),
+    "Detach": lambda tf, a, x: tf.stop_gradient(x),
+    "LeakyReLU": lambda tf, a, x: tf.nn.leaky_relu(x, a["slope"]),
+    "Equal": lambda tf, a, x, y: tf.cast(tf.equal(x, y), x.dtype),
+    "Less": lambda tf, a, x, y: tf.cast(x < y, x.dtype),
+    "LessEqual": lambda tf, a, x, y: tf.cast(x <= y, x.dtype),
+    "Where": lambda tf, a, condition, x, y: tf.where(tf.not_equal(condition, 0), x, y),
+    "ReduceSum": lambda tf, a, x: tf.reduce_sum(x, axis=a["axes"], keepdims=True),
+    "ReduceMean": lambda tf, a, x: tf.reduce_mean(x, axis=a["axes"], keepdims=True),
+    "ReduceMax": lambda tf, a, x: tf.reduce_max(x, axis=a["axes"], keepdims=True),
+    "Softmax": lambda tf, a, x: tf.nn.softmax(x, axis=a["axis"]),
+    "LogSoftmax": lambda tf, a, x: tf.nn.log_softmax(x, axis=a["axis"]),
+    "CumSum": lambda tf, a, x: tf.cumsum(x, axis=a["axis"]),
+    "Expand": lambda tf, a, x: tf.broadcast_to(x, [samples(tf, x), *a["shape"][1:]]),
+    "Take": lambda tf, a, x: tf.gather(x, a["index"], axis=a["axis"]),
+    "Gather": lambda tf, a, table, index: tf.gather(table[0], tf.cast(index, "int32")),
+    "PadAxes": lambda tf, a, x: tf.pad(x, a["pads"], constant_values=a.get("value", 0.0)),
 }

@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
+from framework_compare.adapters.common.trainer import each
 from framework_compare.adapters.tensorflow.layers import FUNCTIONS, LAYERS, is_depthwise
 from framework_compare.graph import OPS as GRAPH_OPS
 from framework_compare.graph import Graph, Node, evaluate
@@ -17,7 +18,7 @@ SEEDS_A_LAYER = 65536  # of dropout: one for each size of batch
 
 
 # Arrays that stay as the graph has them.
-AS_STORED = ("Embedding", "Parameter", "RelativeBias")
+AS_STORED = ("Embedding", "Unembedding", "Parameter", "RelativeBias")
 POINTWISE = (
     "Dropout",
     "ReLU",
@@ -56,7 +57,6 @@ class Network:
         self._replica = replica
         self.dtype = dtype
         self.on_gpu = bool(tf.config.get_visible_devices("GPU"))
-        self._of_numbers = graph.task.inputs[0].dtype == "float32"
         self.fused = fused and dtype == "float32"
         self._nodes = {p.name: node for node in graph.nodes for p in GRAPH_OPS[node.op].parameters(node)}
         self._places = {node.name: place for place, node in enumerate(graph.nodes)}
@@ -133,7 +133,7 @@ class Network:
                 return FUNCTIONS[node.op](self.tf, node.attrs, *inputs)
             return LAYERS[node.op](self, node, *inputs, training=training, keep_statistics=keep_statistics)
 
-        images = self.tf.cast(images, self.dtype) if self._of_numbers else images
+        images = each(lambda one: self.tf.cast(one, self.dtype) if one.dtype.is_floating else one, images)
         return self.tf.cast(evaluate(self.program, apply, images), "float32")
 
     def of(self, node: Node, parameter: str) -> Any:

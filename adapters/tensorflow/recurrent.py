@@ -10,7 +10,8 @@ from framework_compare.graph import Node
 def lstm(net: Any, node: Node, x: Any, **_: Any) -> Any:
     tf = net.tf
     weight = tf.concat([net.cast(node, "weight_ih"), net.cast(node, "weight_hh")], axis=0)
-    bias, hidden = net.cast(node, "bias"), node.attrs["hidden_size"]
+    hidden, two = node.attrs["hidden_size"], node.attrs.get("biases", 1) == 2
+    bias = net.cast(node, "bias_ih") + net.cast(node, "bias_hh") if two else net.cast(node, "bias")
     steps, zero = tf.transpose(x, (1, 0, 2)), tf.zeros((tf.shape(x)[0], hidden), net.dtype)
     if net.fused:
         # V1: the gradient that TensorFlow has registered for BlockLSTMV2 is V1's, and wrong for it (2.21)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Sequence
 
+import numpy as np
+
 from framework_compare.adapters.common.trainer import is_native, optimizer_settings
+from framework_compare.graph.optimizer import DECAYED, Schedule
 from framework_compare.protocol import TrainConfig
 
 
@@ -26,6 +29,7 @@ def binary_cross_entropy(tf: Any, logits: Any, target: Any) -> Any:
 LOSSES: Dict[str, Callable[[Any, Any, Any], Any]] = {
     "cross_entropy": cross_entropy,
     "token_cross_entropy": token_cross_entropy,
+    "mean_output": lambda tf, outputs, target: tf.reduce_mean(outputs),
     "mse": lambda tf, outputs, target: tf.reduce_mean(tf.math.squared_difference(outputs, target)),
     "binary_cross_entropy": binary_cross_entropy,
 }
@@ -39,6 +43,7 @@ class Momentum:
     def __init__(self, tf: Any, config: TrainConfig, variables: Sequence[Any]) -> None:
         self._tf = tf
         self._config = config
+        self.rate: Any = config.learning_rate
         self._momenta = [tf.Variable(tf.zeros_like(v), trainable=False) for v in variables]
 
     def apply(self, variables: Sequence[Any], gradients: List[Any]) -> None:
@@ -48,7 +53,7 @@ class Momentum:
             self._tf.raw_ops.ResourceApplyMomentum(
                 var=variable.handle,
                 accum=momentum.handle,
-                lr=self._config.learning_rate,
+                lr=self._tf.cast(self.rate, "float32"),
                 grad=gradient,
                 momentum=self._config.momentum,
             )
@@ -70,7 +75,7 @@ class Moments:
 
     def __init__(self, tf: Any, config: TrainConfig, variables: Sequence[Any]) -> None:
         self._tf = tf
-        self._rate = config.learning_rate
+        self.rate: Any = config.learning_rate  # a float64 tensor where it changes
         self._of = optimizer_settings(config)
         self._slots = [[tf.Variable(tf.zeros_like(v), trainable=False) for v in variables] for _ in range(2)]
         self._step = tf.Variable(0.0, dtype=tf.float64, trainable=False)
@@ -104,7 +109,7 @@ class Adam(Moments):
     def apply(self, variables: Sequence[Any], gradients: List[Any]) -> None:
         step = self._step.assign_add(1.0)
         root = self._tf.sqrt(1 - self._power(self._of["beta2"], step))
-        rate = self._single(self._rate * root / (1 - self._power(self._of["beta1"], step)))
+        rate = self._single(self.rate * root / (1 - self._power(self._of["beta1"], step)))
         epsilon = self._single(self._of["eps"] * root)
         for variable, mean, square, gradient in zip(variables, *self._slots, gradients):
             if variable.shape.num_elements() < self._fused_from:
@@ -126,6 +131,19 @@ class Adam(Moments):
             )
 
 
+class AdamW(Adam):
+    """The fused kernel has no decay: what it moves has decayed before."""
+
+    name = f"{Adam.name}; our own decay"
+
+    def apply(self, variables: Sequence[Any], gradients: List[Any]) -> None:
+        kept = self._single(1 - self._of["weight_decay"] * self.rate)
+        for variable in variables:
+            if len(variable.shape) >= DECAYED and self._of["weight_decay"]:
+                variable.assign(kept * variable)
+        super().apply(variables, gradients)
+
+
 class RMSProp(Moments):
     name = "ResourceApplyRMSProp"
 
@@ -135,7 +153,7 @@ class RMSProp(Moments):
                 var=variable.handle,
                 ms=square.handle,
                 mom=moved.handle,
-                lr=self._rate,
+                lr=self._single(self.rate),
                 rho=self._of["rho"],
                 momentum=0.0,
                 epsilon=self._of["eps"],
@@ -160,7 +178,7 @@ class NAdam(Moments):
             m = mean.assign(beta1 * mean + (1 - beta1) * gradient)
             v = square.assign(beta2 * square + (1 - beta2) * tf.square(gradient))
             moved = (of_mean * m + of_gradient * gradient) / (tf.sqrt(of_square * v) + self._of["eps"])
-            variable.assign_sub(self._rate * moved)
+            variable.assign_sub(self._single(self.rate) * moved)
 
     def _momentum(self, step: Any) -> Any:
         return self._of["beta1"] * (1 - 0.5 * self._power(0.96, step * self._of["psi"]))
@@ -182,11 +200,55 @@ class Keras:
             variable.assign(first)
 
 
-KERAS = {"adam": "Adam", "rmsprop": "RMSprop", "nadam": "Nadam"}  # in tf.keras.optimizers
+KERAS = {"adam": "Adam", "rmsprop": "RMSprop", "nadam": "Nadam", "adamw": "AdamW"}  # in tf.keras.optimizers
 
 
 def make_optimizer(tf: Any, config: TrainConfig, variables: Sequence[Any]) -> Any:
-    return (Keras if is_native(config) else OPTIMIZERS[config.optimizer])(tf, config, variables)
+    made = (Keras if is_native(config) else OPTIMIZERS[config.optimizer])(tf, config, variables)
+    plain = not config.clip_norm and config.accumulation == 1 and Schedule.of(config).is_constant
+    return made if plain else Updates(tf, config, variables, made)
+
+
+class Updates:
+    """What comes in front of an optimizer's step: batches that are gathered, the rate of the update, clipping."""
+
+    def __init__(self, tf: Any, config: TrainConfig, variables: Sequence[Any], optimizer: Any) -> None:
+        self._tf, self._config, self._optimizer = tf, config, optimizer
+        self._rates = np.array([config.learning_rate * share for share in Schedule.of(config).table()])
+        self._counts = [tf.Variable(0, trainable=False, dtype=tf.int64) for _ in range(2)]  # batches, updates
+        gathers = config.accumulation > 1
+        self._sums = [tf.Variable(tf.zeros_like(v), trainable=False) for v in variables] if gathers else []
+
+    def forget(self) -> None:
+        self._optimizer.forget()
+        for variable in (*self._counts, *self._sums):
+            variable.assign(self._tf.zeros_like(variable))
+
+    def apply(self, variables: Sequence[Any], gradients: List[Any]) -> None:
+        tf, count = self._tf, self._config.accumulation
+        if count == 1:
+            self._update(variables, gradients)
+            return
+        for held, gradient in zip(self._sums, gradients):
+            held.assign_add(gradient / count)
+        due = self._counts[0].assign_add(1) % count == 0
+        tf.cond(due, lambda: self._update_by_sums(variables), lambda: tf.constant(0, tf.int64))
+
+    def _update_by_sums(self, variables: Sequence[Any]) -> Any:
+        self._update(variables, [tf_variable.read_value() for tf_variable in self._sums])
+        for held in self._sums:
+            held.assign(self._tf.zeros_like(held))
+        return self._tf.constant(0, self._tf.int64)
+
+    def _update(self, variables: Sequence[Any], gradients: List[Any]) -> None:
+        tf = self._tf
+        if self._config.clip_norm:
+            scale = tf.minimum(1.0, self._config.clip_norm / tf.linalg.global_norm(gradients))
+            gradients = [gradient * scale for gradient in gradients]
+        update = self._counts[1].assign_add(1) - 1
+        if len(self._rates) > 1:
+            self._optimizer.rate = tf.gather(self._rates, tf.minimum(update, len(self._rates) - 1))
+        self._optimizer.apply(variables, gradients)
 
 
 def optimizer_name(config: TrainConfig) -> str:
@@ -195,4 +257,4 @@ def optimizer_name(config: TrainConfig) -> str:
     return str(OPTIMIZERS[config.optimizer].name)
 
 
-OPTIMIZERS: Dict[str, Any] = {"sgd": Momentum, "adam": Adam, "rmsprop": RMSProp, "nadam": NAdam}
+OPTIMIZERS: Dict[str, Any] = {"sgd": Momentum, "adam": Adam, "rmsprop": RMSProp, "nadam": NAdam, "adamw": AdamW}

@@ -15,6 +15,7 @@ from framework_compare.adapters.common.trainer import (
     STEPS,
     STEPS_BEFORE_GROWTH,
     TrainerDefaults,
+    each,
     gpu_number,
     loss_scale_settings,
     needs_capability,
@@ -26,6 +27,7 @@ from framework_compare.adapters.tensorflow.tasks import LOSSES, OPTIMIZERS, make
 from framework_compare.graph import Graph, trainable_names
 from framework_compare.protocol import (
     PRECISIONS,
+    UPDATES,
     Batch,
     Declared,
     Pictures,
@@ -55,8 +57,10 @@ class TensorFlowTrainer(TrainerDefaults):
         optimizers=frozenset(OPTIMIZERS) | NATIVE_OPTIMIZERS,
         executions=dict.fromkeys(("cpu", "cuda"), STEPS),
         precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
+        updates=frozenset(UPDATES),
         gpu_threads=frozenset({"shared", "private"}),
         replicas=dict.fromkeys(("cpu", "cuda"), STEPS - {"eager"}),
+        several_inputs=True,
     )
 
     @staticmethod
@@ -95,6 +99,8 @@ class TensorFlowTrainer(TrainerDefaults):
 
     def unsupported(self) -> Optional[str]:
         config = self.config
+        if config.accumulation > 1 and self._mirrored:
+            return f"accumulation {config.accumulation}: MirroredStrategy updates no variables under a condition"
         if self._on_gpu and self._gpu is None:
             return _no_device(self.tf, config.device)
         if not self._on_gpu:
@@ -113,6 +119,7 @@ class TensorFlowTrainer(TrainerDefaults):
             "layout": self.layout,
             "jit_compile": self._execution == "compiled",
             "optimizer": optimizer_name(self.config),
+            "attention": "products and a softmax: TensorFlow has no fused kernel",
             "threads": self.tf.config.threading.get_intra_op_parallelism_threads(),
             **(self._gpu_settings() if self._gpu else {}),
             **loss_scale_settings(self.config),
@@ -180,9 +187,9 @@ class TensorFlowTrainer(TrainerDefaults):
 
     def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
         if self._mirrored:
-            return Batch(self._mirrored.split(images), self._mirrored.split(labels), len(labels))
+            return Batch(each(self._mirrored.split, images), self._mirrored.split(labels), len(labels))
         with self.tf.device(self._place):
-            return Batch(self.tf.constant(images), self.tf.constant(labels), len(labels))
+            return Batch(each(self.tf.constant, images), self.tf.constant(labels), len(labels))
 
     @property
     def _place(self) -> str:
@@ -190,8 +197,8 @@ class TensorFlowTrainer(TrainerDefaults):
 
     def read_batch(self, batch: Batch) -> Any:
         if self._mirrored:
-            return self._mirrored.whole(batch.images), self._mirrored.whole(batch.labels)
-        return batch.images.numpy(), batch.labels.numpy()
+            return each(self._mirrored.whole, batch.images), self._mirrored.whole(batch.labels)
+        return each(lambda tensor: tensor.numpy(), batch.images), batch.labels.numpy()
 
     def open_pipeline(self, pictures: Pictures) -> Any:
         dataset = make_dataset(self.tf, pictures, self.config)
@@ -277,6 +284,8 @@ class TensorFlowTrainer(TrainerDefaults):
     def infer(self, batch: Batch) -> Any:
         if self._mirrored:
             parts = self._mirrored.parts(batch.images)
+            if isinstance(batch.images, tuple):
+                parts = zip(*map(self._mirrored.parts, batch.images))
             return self.tf.concat([self._infer(part, training=False) for part in parts], axis=0)
         return self._infer(batch.images, training=False)
 

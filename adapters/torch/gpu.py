@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Tuple
 
+from framework_compare.adapters.common.trainer import arguments, each
 from framework_compare.protocol import Batch, DeviceTimes
 
 STEPS_BEFORE_CAPTURE = 3  # as PyTorch's notes on CUDA graphs have it
@@ -37,13 +38,15 @@ class Gpu:
         source = (images, labels)
         with torch.cuda.stream(self._copies):
             start = self._record()
-            images, labels = (tensor.to(self._device, non_blocking=True) for tensor in source)
+            images, labels = (each(lambda one: one.to(self._device, non_blocking=True), part) for part in source)
             if channels_last:
-                images = images.contiguous(memory_format=torch.channels_last)
+                last = torch.channels_last
+                images = each(lambda one: one.contiguous(memory_format=last) if one.ndim == 4 else one, images)
             end = self._record()
         computing.wait_event(end)
         # Made on one stream and used on another: the allocator must not give their memory away in between.
-        images.record_stream(computing), labels.record_stream(computing)
+        for one in (*arguments(images), labels):
+            one.record_stream(computing)
         self._copied.append((start, end, source))
         self._settle()
         return images, labels
@@ -110,12 +113,13 @@ class CapturedStep:
         self._filled: Tuple[Any, Any] = (None, None)  # graph and images it holds: the same need no copy
 
     def __call__(self, images: Any, labels: Any) -> Any:
-        shape = tuple(images.shape)
+        shape = tuple(tuple(one.shape) for one in arguments(images))
         if shape not in self._captured:
             self._captured[shape] = self._capture(images, labels)
         graph, held_images, held_labels, loss = self._captured[shape]
         if self._filled[0] is not graph or self._filled[1] is not images:
-            held_images.copy_(images), held_labels.copy_(labels)
+            for held, given in zip((*arguments(held_images), held_labels), (*arguments(images), labels)):
+                held.copy_(given)
             self._filled = (graph, images)
         graph.replay()
         return loss
@@ -123,7 +127,8 @@ class CapturedStep:
     def _capture(self, images: Any, labels: Any) -> Tuple[Any, Any, Any, Any]:
         """Capture after some steps on a side stream (they tune and allocate), then undo what those changed."""
         torch = self._torch
-        images, labels = images.clone(memory_format=torch.preserve_format), labels.clone()
+        images = each(lambda one: one.clone(memory_format=torch.preserve_format), images)
+        labels = labels.clone()
         before = [tensor.clone() for tensor in self._state()]
         random = torch.cuda.get_rng_state()
         side = torch.cuda.Stream()

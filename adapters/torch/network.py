@@ -9,11 +9,13 @@ from typing import Any, Callable, Dict, Mapping, Set
 from framework_compare.adapters.common import network, quanv
 from framework_compare.graph import INPUT, Graph
 from framework_compare.graph.lowering import graph_ops, lowered
+from framework_compare.graph.window import Window, pair
 
 # torch's names of arrays that the graph calls otherwise, by op; None: no array of the graph's.
 GRAPH_NAMES = {
     "BatchNorm2d": {"num_batches_tracked": None},
     "LSTM": {"weight_ih_l0": "weight_ih", "weight_hh_l0": "weight_hh", "bias_ih_l0": "bias", "bias_hh_l0": None},
+    "LSTM of two biases": {name + "_l0": name for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")},
     "GRU": {name + "_l0": name for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")},
 }
 
@@ -31,7 +33,10 @@ def make_network(torch: Any, graph: Graph) -> Any:
             modules[node.arrays] = LAYERS[node.op](torch.nn, {**node.attrs, **in_place})
     code = torch.fx.Graph()
     tracer = torch.fx.proxy.GraphAppendingTracer(code)
-    values = {INPUT: torch.fx.Proxy(code.placeholder("images"), tracer)}
+    values = {
+        name: torch.fx.Proxy(code.placeholder("images" if name == INPUT else f"input{place}"), tracer)
+        for place, name in enumerate(graph.inputs)
+    }
     parts: Dict[Any, Any] = {}
     for node in program.nodes:
         inputs = [values[name] for name in node.inputs]
@@ -43,6 +48,10 @@ def make_network(torch: Any, graph: Graph) -> Any:
             spared = first in spare and first != second and program.shapes[first] == program.shapes[node.name]
             value = code.call_function(operator.iadd if spared else operator.add, tuple(one.node for one in inputs))
             values[node.name] = torch.fx.Proxy(value, tracer)
+        elif node.op == "Unembedding":
+            modules[f"{node.arrays}.weight"] = modules[node.arrays].weight
+            held = torch.fx.Proxy(code.get_attr(f"{node.arrays}.weight"), tracer)
+            values[node.name] = torch.nn.functional.linear(*inputs, held)
         elif node.op == "Split":
             key = (node.inputs, node.attrs["axis"], *node.attrs["sizes"])
             if key not in parts:
@@ -62,7 +71,7 @@ def _spare_values(graph: Graph) -> Set[str]:
 
 def by_graph_name(graph: Graph, arrays: Mapping[str, Any]) -> Dict[str, Any]:
     """Arrays of a network's state by their names in the graph; what the graph has not is left out."""
-    ops = {node.arrays: node.op for node in graph.nodes}
+    ops = {node.arrays: "LSTM of two biases" if node.attrs.get("biases") == 2 else node.op for node in graph.nodes}
     named = {}
     for name, array in arrays.items():
         layer, _, own = name.rpartition(".")
@@ -83,7 +92,9 @@ def _recurrent(kind: str) -> Any:
                 return super().forward(x)[0]
 
         layer = Recurrent(a["input_size"], a["hidden_size"], batch_first=True)
-        if kind == "LSTM":  # of its two biases the graph has one: trained both, it would move twice as far
+        if (
+            kind == "LSTM" and a.get("biases", 1) == 1
+        ):  # of its two biases the graph has one: trained both, it would move twice as far
             nn.init.zeros_(layer.bias_hh_l0)
         return layer
 
@@ -163,6 +174,8 @@ def _attention(nn: Any, a: Mapping[str, Any]) -> Any:
 
     mask = None if a["mask"] is None else torch.from_numpy(a["mask"])
     shape = None if mask is None else mask.shape
+    kv_heads = a.get("kv_heads", a["heads"])
+    how = {"scale": a["scale"], "is_causal": a.get("causal", False), "enable_gqa": kv_heads != a["heads"]}
 
     class Attention(nn.Module):  # type: ignore[misc]
         """scaled_dot_product_attention, which picks torch's own fused kernel; products around it are Linear layers."""
@@ -176,10 +189,10 @@ def _attention(nn: Any, a: Mapping[str, Any]) -> Any:
             if a["operands"] == 1:
                 q, k, v = inputs[0].unflatten(-1, (3, a["heads"], -1)).unbind(-3)
             else:
-                q, k, v = (x.unflatten(-1, (a["heads"], -1)) for x in inputs[:3])
+                q, k, v = (x.unflatten(-1, (n, -1)) for x, n in zip(inputs, (a["heads"], kv_heads, kv_heads)))
             q, k, v = (x.transpose(-2, -3) for x in (q, k, v))
             added = self.added(*inputs[a["operands"] :], windows=q.dim() == 6)
-            y = nn.functional.scaled_dot_product_attention(q, k, v, added, scale=a["scale"])
+            y = nn.functional.scaled_dot_product_attention(q, k, v, added, **how)
             return y.transpose(-2, -3).flatten(-2)
 
         def added(self, bias: Any = None, *, windows: bool) -> Any:
@@ -191,6 +204,21 @@ def _attention(nn: Any, a: Mapping[str, Any]) -> Any:
             return bias if mask is None else bias + mask
 
     return Attention()
+
+
+def _constant(nn: Any, a: Mapping[str, Any]) -> Any:
+    import torch
+
+    class Constant(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            # flat: of five axes there is no channels_last, which a module asks of all of its arrays
+            self.register_buffer("value", torch.from_numpy(a["value"]).flatten(), persistent=False)
+
+        def forward(self) -> Any:
+            return self.value.view(a["value"].shape)
+
+    return Constant()
 
 
 def _parameter(nn: Any, a: Mapping[str, Any]) -> Any:
@@ -222,6 +250,33 @@ def _relative_bias(nn: Any, a: Mapping[str, Any]) -> Any:
             return self.weight[self.index].view(*index.shape, -1).permute(2, 0, 1)[None]
 
     return RelativeBias()
+
+
+def _take(nn: Any, a: Mapping[str, Any]) -> Any:
+    import torch
+
+    class Take(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("index", torch.tensor(a["index"]), persistent=False)
+
+        def forward(self, x: Any) -> Any:
+            return x.index_select(a["axis"], self.index)
+
+    return Take()
+
+
+def _convolve(torch: Any, a: Mapping[str, Any], x: Any, weight: Any) -> Any:
+    window = Window.of(a)
+    pads = tuple(first for first, _ in window.pads)
+    return torch.nn.functional.conv2d(x, weight[0], None, window.stride, pads, window.dilation, a["groups"])
+
+
+def _conv_transpose(torch: Any, a: Mapping[str, Any], x: Any, weight: Any) -> Any:
+    window = Window.of(a)
+    pads, more = tuple(first for first, _ in window.pads), pair(a["output_padding"])
+    how = (None, window.stride, pads, more, a["groups"], window.dilation)
+    return torch.nn.functional.conv_transpose2d(x, weight[0], *how)
 
 
 def _stochastic_depth(nn: Any, a: Mapping[str, Any]) -> Any:
@@ -262,10 +317,14 @@ LAYERS = {
     "GRU": _recurrent("GRU"),
     "Conv1d": _conv1d,
     "LayerNorm": lambda nn, a: nn.LayerNorm(a["features"], eps=a["eps"]),
+    "RMSNorm": lambda nn, a: nn.RMSNorm(a["features"], eps=a["eps"]),
+    "Constant": _constant,
     "Quanv2d": _quanv2d,
     "Attention": _attention,
     "Parameter": _parameter,
     "RelativeBias": _relative_bias,
+    "GroupNorm": lambda nn, a: nn.GroupNorm(a["groups"], a["channels"], eps=a["eps"]),
+    "Take": _take,
 }
 # Of torch, attributes, and inputs.
 FUNCTIONS: Dict[str, Callable[..., Any]] = {
@@ -278,6 +337,27 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "Roll": lambda torch, a, x: torch.roll(x, a["shifts"], a["axes"]),
     "Max": lambda torch, a, x: x.amax(a["axis"]),
     "Mean": lambda torch, a, x: x.mean(a["axis"]),
+    **network.named(lambda torch: torch, *network.NUMPY, "erf"),
+    "LeakyReLU": lambda torch, a, x: torch.nn.functional.leaky_relu(x, a["slope"]),
+    "Cast": lambda torch, a, x: x.float(),
+    "Detach": lambda torch, a, x: x.detach(),
+    "Equal": lambda torch, a, x, y: torch.eq(x, y).type_as(x),
+    "Less": lambda torch, a, x, y: torch.lt(x, y).type_as(x),
+    "LessEqual": lambda torch, a, x, y: torch.le(x, y).type_as(x),
+    "Where": lambda torch, a, condition, x, y: torch.where(torch.ne(condition, 0), x, y),
+    "ReduceSum": lambda torch, a, x: x.sum(a["axes"], keepdim=True),
+    "ReduceMean": lambda torch, a, x: x.mean(a["axes"], keepdim=True),
+    "ReduceMax": lambda torch, a, x: x.amax(a["axes"], keepdim=True),
+    "Softmax": lambda torch, a, x: x.softmax(a["axis"]),
+    "LogSoftmax": lambda torch, a, x: x.log_softmax(a["axis"]),
+    "CumSum": lambda torch, a, x: x.cumsum(a["axis"]),
+    "Expand": lambda torch, a, x: x.expand(a["shape"]),
+    "Gather": lambda torch, a, table, index: torch.nn.functional.embedding(index.long(), table[0]),
+    "PadAxes": lambda torch, a, x: torch.nn.functional.pad(
+        x, [side for pads in reversed(a["pads"]) for side in pads], value=a.get("value", 0.0)
+    ),
+    "Convolve": _convolve,
+    "ConvTranspose": _conv_transpose,
 }
-HAS = frozenset(LAYERS) | frozenset(FUNCTIONS) | {"Split"}
+HAS = frozenset(LAYERS) | frozenset(FUNCTIONS) | {"Split", "Unembedding"}
 OPS = graph_ops(HAS)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterable
+from typing import Any, Callable, Dict, Iterable, List
 
 from framework_compare.adapters.common.trainer import is_native, optimizer_settings
+from framework_compare.graph.optimizer import DECAYED, Schedule
 from framework_compare.protocol import TrainConfig
 
 
@@ -17,17 +18,21 @@ def token_cross_entropy(torch: Any) -> Callable[[Any, Any], Any]:
 LOSSES: Dict[str, Callable[[Any], Callable[[Any, Any], Any]]] = {
     "cross_entropy": lambda torch: torch.nn.CrossEntropyLoss(),
     "token_cross_entropy": token_cross_entropy,
+    "mean_output": lambda torch: lambda outputs, target: outputs.float().mean(),
     "mse": lambda torch: torch.nn.MSELoss(),
     "binary_cross_entropy": lambda torch: torch.nn.BCEWithLogitsLoss(),
 }
 
 
-NATIVE = {"adam": "Adam", "rmsprop": "RMSprop", "nadam": "NAdam"}  # in torch.optim
+NATIVE = {"adam": "Adam", "rmsprop": "RMSprop", "nadam": "NAdam", "adamw": "AdamW"}  # in torch.optim
 
 
 def make_optimizer(torch: Any, config: TrainConfig, parameters: Iterable[Any], *, fused: bool, captured: bool) -> Any:
     """The optimiser of a config. All but SGD have their state from the start, so that a step never makes any."""
+    parameters = list(parameters)
     settings, rate = optimizer_settings(config), config.learning_rate
+    if captured and not Schedule.of(config).is_constant:  # a captured step reads it where it is
+        rate = torch.tensor(rate, device=parameters[0].device)
     if config.optimizer == "sgd":
         return torch.optim.SGD(parameters, lr=rate, **settings, **({"fused": True} if fused else {}))
     if is_native(config):
@@ -38,7 +43,10 @@ def make_optimizer(torch: Any, config: TrainConfig, parameters: Iterable[Any], *
         kind, own = {
             "adam": (torch.optim.Adam, {"fused": True}),
             "nadam": (torch.optim.NAdam, {"foreach": True, "momentum_decay": settings.get("psi")}),
+            "adamw": (torch.optim.AdamW, {"fused": True}),
         }[config.optimizer]
+        if config.optimizer == "adamw":
+            parameters = decay_groups(parameters, settings["weight_decay"])
         betas = (settings["beta1"], settings["beta2"])
         optimizer = kind(parameters, lr=rate, betas=betas, eps=settings["eps"], capturable=captured, **own)
     for group in optimizer.param_groups:
@@ -48,6 +56,51 @@ def make_optimizer(torch: Any, config: TrainConfig, parameters: Iterable[Any], *
     optimizer.zero_grad(set_to_none=True)
     forget(optimizer)
     return optimizer
+
+
+def decay_groups(parameters: Iterable[Any], decay: float) -> List[Dict[str, Any]]:
+    """Those that decay, and gains and biases."""
+    held = list(parameters)
+    groups = {wd: [p for p in held if (p.dim() >= DECAYED) == (wd > 0)] for wd in dict.fromkeys((decay, 0.0))}
+    if not decay:
+        groups[0.0] = held
+    return [{"params": group, "weight_decay": wd} for wd, group in groups.items() if group]
+
+
+class Updates:
+    """What comes in front of an optimizer's step: batches that are gathered, the rate of the update, clipping."""
+
+    def __init__(self, torch: Any, config: TrainConfig, optimizer: Any) -> None:
+        self._torch, self._config, self._optimizer = torch, config, optimizer
+        self._schedule = Schedule.of(config)
+        self.forget()
+
+    def forget(self) -> None:
+        self._batches = self._updates = 0
+
+    @property
+    def begins(self) -> bool:
+        """Whether the next batch is the first of an update."""
+        return self._batches % self._config.accumulation == 0
+
+    def gathered(self) -> bool:
+        """Count a batch; whether its update is due, for which the rate is set then."""
+        self._batches += 1
+        if not self.begins:
+            return False
+        if not self._schedule.is_constant:
+            rate = self._config.learning_rate * self._schedule.share(self._updates)
+            for group in self._optimizer.param_groups:
+                group["lr"].fill_(rate) if self._torch.is_tensor(group["lr"]) else group.update(lr=rate)
+        self._updates += 1
+        return True
+
+    def clip(self) -> None:
+        """As clip_grad_norm_, which adds 1e-6 to the norm."""
+        torch, most = self._torch, self._config.clip_norm
+        gradients = [p.grad for group in self._optimizer.param_groups for p in group["params"] if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm(gradients)
+        torch._foreach_mul_(gradients, torch.clamp(most / norm, max=1.0))
 
 
 def forget(optimizer: Any) -> None:

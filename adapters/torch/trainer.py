@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
@@ -13,6 +14,8 @@ from framework_compare.adapters.common.trainer import (
     NATIVE_OPTIMIZERS,
     STEPS,
     TrainerDefaults,
+    arguments,
+    each,
     gpu_number,
     is_native,
     loss_scale_settings,
@@ -22,10 +25,11 @@ from framework_compare.adapters.torch import replicas as data_parallel
 from framework_compare.adapters.torch.gpu import CapturedStep, Gpu
 from framework_compare.adapters.torch.network import OPS, by_graph_name, make_network
 from framework_compare.adapters.torch.pipeline import open_loader
-from framework_compare.adapters.torch.tasks import LOSSES, NATIVE, forget, make_optimizer
+from framework_compare.adapters.torch.tasks import LOSSES, NATIVE, Updates, forget, make_optimizer
 from framework_compare.graph import OPTIMIZERS, Graph, trainable_names
 from framework_compare.protocol import (
     PRECISIONS,
+    UPDATES,
     Batch,
     Declared,
     DeviceTimes,
@@ -48,6 +52,8 @@ class TorchTrainer(TrainerDefaults):
         precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
         replicas={"cpu": frozenset({"default", "eager"}), "cuda": STEPS},
         several_nodes=True,
+        several_inputs=True,
+        updates=frozenset(UPDATES),
     )
 
     @staticmethod
@@ -87,6 +93,9 @@ class TorchTrainer(TrainerDefaults):
         config = self.config
         if self._on_gpu:
             asked = (self.torch, config, self._device)
+            gathers = self._captures and config.accumulation > 1
+            if gathers:
+                return f"accumulation {config.accumulation}: a captured step is one update; use execution 'eager'"
             return _no_device(self.torch, config.device) or _no_precision(*asked) or _no_compiling(*asked)
         if config.execution == "compiled" and not _cpp_compiler():
             return "execution 'compiled': torch.compile needs a C++ compiler on a CPU; install g++"
@@ -99,6 +108,7 @@ class TorchTrainer(TrainerDefaults):
             "execution": execution + (" in a CUDA graph" if self._captures and execution == "compiled" else ""),
             "memory_format": "channels_last" if self._channels_last else "contiguous",
             "optimizer": self._optimizer_name,
+            "attention": "scaled_dot_product_attention",
             "threads": torch.get_num_threads(),
             **self._replica_settings,
         }
@@ -122,6 +132,7 @@ class TorchTrainer(TrainerDefaults):
             "sgd": "torch.optim.SGD" + (" (fused)" if self._fused else ""),
             "adam": "torch.optim.Adam (fused)",
             "nadam": "torch.optim.NAdam (foreach)",
+            "adamw": "torch.optim.AdamW (fused)",
             "rmsprop": "our own with epsilon inside the root, of torch._foreach functions",
         }
         return names[self.config.optimizer]
@@ -150,8 +161,8 @@ class TorchTrainer(TrainerDefaults):
         self._freeze(graph)
         trained = [parameter for parameter in self._network.parameters() if parameter.requires_grad]
         self._optimizer = make_optimizer(torch, config, trained, fused=self._fused, captured=self._captures)
+        self._updates = Updates(torch, config, self._optimizer)
         self._loss = LOSSES[graph.task.loss](torch)
-        self._last_axis_channels = self._channels_last and len(graph.input_shape) == 3
         self._scaler = torch.amp.GradScaler(enabled=config.precision == "fp16", init_scale=LOSS_SCALE)
         self._first_scale = self._scaler.state_dict()
         self._trained = self._network
@@ -175,6 +186,7 @@ class TorchTrainer(TrainerDefaults):
         with self.torch.no_grad():
             self._copy_in(weights)
             forget(self._optimizer)
+            self._updates.forget()
             self._scaler.load_state_dict(self._first_scale)
 
     def _make_network(self, graph: Graph) -> Any:
@@ -212,22 +224,29 @@ class TorchTrainer(TrainerDefaults):
         return self.torch.empty(shape, pin_memory=self._on_gpu).numpy()
 
     def adopt(self, images: Any, labels: Any) -> Batch:
-        tensor = self.torch.from_numpy(images)
-        if self._last_axis_channels:
-            tensor = tensor.permute(0, 3, 1, 2)
-        return self._batch(tensor, self.torch.from_numpy(labels))
+        return self._batch(each(self._tensor, images), self.torch.from_numpy(labels))
+
+    def _tensor(self, array: Any) -> Any:
+        tensor = self.torch.from_numpy(array)
+        return tensor.permute(0, 3, 1, 2) if self._channels_last and tensor.ndim == 4 else tensor
 
     def _batch(self, images: Any, labels: Any) -> Batch:
         """A batch on the device, in its memory format; on a GPU the copy may still be under way."""
         if self._gpu:
-            images, labels = self._gpu.copy(images, labels, channels_last=self._last_axis_channels)
-        elif self._last_axis_channels:
-            images = images.to(memory_format=self.torch.channels_last)
+            images, labels = self._gpu.copy(images, labels, channels_last=self._channels_last)
+        elif self._channels_last:
+            images = each(self._in_format, images)
         return Batch(images, labels, len(labels))
 
+    def _in_format(self, tensor: Any) -> Any:
+        return tensor.to(memory_format=self.torch.channels_last) if tensor.ndim == 4 else tensor
+
     def read_batch(self, batch: Batch) -> Any:
-        images = batch.images.permute(0, 2, 3, 1) if self._last_axis_channels else batch.images
-        return images.contiguous().cpu().numpy(), batch.labels.cpu().numpy()
+        def array(tensor: Any) -> Any:
+            tensor = tensor.permute(0, 2, 3, 1) if self._channels_last and tensor.ndim == 4 else tensor
+            return tensor.contiguous().cpu().numpy()
+
+        return each(array, batch.images), batch.labels.cpu().numpy()
 
     def open_pipeline(self, pictures: Pictures) -> Any:
         return open_loader(self.torch, pictures, self.config, pin_memory=self._on_gpu, replicas=self._replicas)
@@ -237,21 +256,32 @@ class TorchTrainer(TrainerDefaults):
 
     def train_step(self, batch: Batch) -> Any:
         self._set_training(True)
+        step = self._step
+        if self.config.accumulation > 1:
+            step = functools.partial(self._plain_step, first=self._updates.begins)
+        self._last = self._updates.gathered()
         if self._gpu:
-            return self._gpu.timed(self._step, batch)
-        return self._step(batch.images, batch.labels)
+            return self._gpu.timed(step, batch)
+        return step(batch.images, batch.labels)
 
-    def _plain_step(self, images: Any, labels: Any) -> Any:
-        loss = self._backward(images, labels)
+    def _plain_step(self, images: Any, labels: Any, first: bool = True) -> Any:
+        loss = self._backward(images, labels, first, self.config.accumulation)
+        if not self._last:
+            return loss
+        if self.config.clip_norm:
+            self._scaler.unscale_(self._optimizer)
+            self._updates.clip()
         self._scaler.step(self._optimizer)
         self._scaler.update()
         return loss
 
-    def _backward(self, images: Any, labels: Any) -> Any:
-        self._optimizer.zero_grad(set_to_none=True)
+    def _backward(self, images: Any, labels: Any, first: bool = True, batches: int = 1) -> Any:
+        """Gradients of the mean loss; or of one of several batches their share, added to those of others but the first."""
+        if first:
+            self._optimizer.zero_grad(set_to_none=True)
         with self._autocast():
-            loss = self._loss(self._call(images), labels)
-        self._scaler.scale(loss).backward()
+            loss = self._loss(self._call(*arguments(images)), labels)
+        self._scaler.scale(loss / batches if batches > 1 else loss).backward()
         return loss.detach()
 
     def gradients(self, batch: Batch) -> Dict[str, Any]:
@@ -280,7 +310,7 @@ class TorchTrainer(TrainerDefaults):
         call = self._call if self.config.mode == "inference" else self._network
         self._set_training(False)
         with self.torch.no_grad(), self._autocast():
-            return call(batch.images)
+            return call(*arguments(batch.images))
 
     def _set_training(self, training: bool) -> None:
         if self._network.training != training:  # going through all modules takes as long as a small step
@@ -291,7 +321,7 @@ class TorchTrainer(TrainerDefaults):
             return self.infer(batch).float().cpu().numpy()
         self._set_training(True)
         with self.torch.no_grad(), self._autocast():
-            return self._network(batch.images).float().cpu().numpy()
+            return self._network(*arguments(batch.images)).float().cpu().numpy()
 
     def synchronize(self) -> None:
         """A CPU step has ended when it returns."""

@@ -9,7 +9,7 @@ import math
 import os
 import zipfile
 from types import TracebackType
-from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple, Type
+from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple, Type, Union
 
 import numpy as np
 
@@ -24,7 +24,8 @@ VERSION = 1  # of the file's form
 DOCUMENT = "document.json"
 SPLITS = ("train", "validation")
 LAYOUTS = ("NCHW", "NHWC")
-ArrayBatch = Tuple[Tuple[np.ndarray, ...], np.ndarray]
+Inputs = Union[np.ndarray, Tuple[np.ndarray, ...]]  # an only input, or several in the task's order
+ArrayBatch = Tuple[Inputs, np.ndarray]
 Allocate = Callable[[Tuple[int, ...]], np.ndarray]  # a float32 array of a shape, its contents not set
 
 
@@ -135,7 +136,8 @@ class ArrayPipeline:
             if self._closed:
                 raise UsageError("the input pipeline is closed; open another one")
             indices, start = order[start : start + size], start + size
-            yield tuple(field.take(indices) for field in self._inputs), np.take(self._target, indices, axis=0)
+            inputs = tuple(field.take(indices) for field in self._inputs)
+            yield inputs if len(inputs) > 1 else inputs[0], np.take(self._target, indices, axis=0)
 
     def close(self) -> None:
         """Let go of the arrays; a second call does nothing."""

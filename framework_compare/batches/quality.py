@@ -6,7 +6,7 @@ No framework's own metric code decides. Imports graph only, so that either side 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -49,6 +49,10 @@ def evaluate(
     """
     _check(task, outputs, target)
     names = ("loss", *task.metrics)
+    rows = max(1, MOST_NUMBERS // (outputs.size // len(outputs)))
+    if len(target) > rows and task.loss == "token_cross_entropy" and set(task.metrics).issubset(OF_TOKENS):
+        starts = range(0, len(target), rows)
+        return evaluate_parts(task, ((outputs[at : at + rows], target[at : at + rows]) for at in starts))
     if not np.isfinite(outputs).all():
         return dict.fromkeys(names, float("nan"))
     answers = Answers(outputs.astype(np.float64), target, extras or {}, facts or {})
@@ -56,9 +60,24 @@ def evaluate(
     return {"loss": loss(task.loss, answers.outputs, target), **values}
 
 
+def evaluate_parts(task: Task, parts: Iterable[Tuple[np.ndarray, np.ndarray]]) -> Dict[str, float]:
+    """`evaluate` of outputs and targets that come part by part; for a task whose metrics are all OF_TOKENS."""
+    sums: Dict[str, float] = {}
+    tokens = 0
+    for outputs, target in parts:
+        counted = int((target >= 0).sum())
+        if counted:
+            found = evaluate(task, outputs, target)
+            sums = {name: sums.get(name, 0.0) + counted * OF_TOKENS[name][0](value) for name, value in found.items()}
+            tokens += counted
+    return {name: float(OF_TOKENS[name][1](total / tokens)) for name, total in sums.items()}
+
+
 def loss(name: str, outputs: np.ndarray, target: np.ndarray) -> float:
     """Mean loss by its name in graph.LOSSES: over samples, or over tokens whose target is not -1."""
     outputs = outputs.astype(np.float64)
+    if name == "mean_output":
+        return float(np.mean(outputs))
     if name == "mse":
         return float(np.mean((outputs - target) ** 2))
     if name == "binary_cross_entropy":
@@ -87,6 +106,12 @@ def token_accuracy(answers: Answers) -> float:
     """Share of tokens answered rightly, of those whose target is not -1."""
     counted = answers.target >= 0
     return float(np.mean(answers.outputs.argmax(axis=-1)[counted] == answers.target[counted]))
+
+
+def perplexity(answers: Answers) -> float:
+    """exp of the mean loss of the tokens that count; inf where that is no number that a float can hold."""
+    with np.errstate(over="ignore"):
+        return float(np.exp(loss("token_cross_entropy", answers.outputs, answers.target)))
 
 
 def token_f1(answers: Answers) -> float:
@@ -162,8 +187,7 @@ def _f1(right: int, predicted: int, wanted: int) -> float:
 
 
 def _check(task: Task, outputs: np.ndarray, target: np.ndarray) -> None:
-    axes = target.shape[1:] if task.loss == "token_cross_entropy" else ()
-    expected = (len(target), *axes, task.outputs)
+    expected = (len(target), *task.output_shape)
     # (N,) against (N, 1) would be stretched to (N, N) without a word.
     if outputs.shape != expected or target.shape[1:] != task.target.shape:
         raise UsageError(
@@ -181,9 +205,17 @@ METRICS: Dict[str, Metric] = {
     "accuracy": Metric("accuracy", "%", True, accuracy),
     "auc": Metric("AUC", "", True, auc),
     "healthy_accuracy": Metric("healthy or not", "%", True, grouped_accuracy),
+    "perplexity": Metric("perplexity", "", False, perplexity),
     "rmse": Metric("RMSE", "data", False, rmse),
     "span_f1": Metric("entity F1", "%", True, span_f1),
     "token_accuracy": Metric("token accuracy", "%", True, token_accuracy),
     "token_f1": Metric("token F1", "%", True, token_f1),
     "word_jaccard": Metric("word Jaccard", "", True, word_jaccard),
+}
+MOST_NUMBERS = 1 << 24  # in float64 at once
+# Means over tokens, by name: what of a value adds up over parts, and what the value is of their mean.
+OF_TOKENS: Dict[str, Tuple[Callable[[float], float], Callable[[float], float]]] = {
+    "loss": (float, float),
+    "token_accuracy": (float, float),
+    "perplexity": (np.log, np.exp),
 }

@@ -75,8 +75,14 @@ def announce(forecasts: Sequence[Expected], say: Callable[[str], None], yes: boo
     runs = sum(one.runs for one in forecasts)
     spread = f"{length(low)} to {length(high)}"
     beside = "plus environments and data sets" if what == "run" else "plus environments"
-    say(f"{runs} {what}{'s' * (runs != 1)}, about {length(middle)} ({spread}); {beside}")
-    if middle > ASKED_S and not yes and sys.stdin.isatty() and sys.stderr.isatty():
+    text = f"{runs} {what}{'s' * (runs != 1)}, about {length(middle)} ({spread}); {beside}"
+    ask_about(0.0 if yes else middle, text, say)
+
+
+def ask_about(seconds: float, text: str, say: Callable[[str], None]) -> None:
+    """Say what will be done; where it takes more than ASKED_S, ask a person at a terminal whether to start."""
+    say(text)
+    if seconds > ASKED_S and sys.stdin.isatty() and sys.stderr.isatty():
         typer.confirm("Start?", abort=True, err=True)
 
 

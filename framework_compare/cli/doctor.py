@@ -9,12 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
-from framework_compare import __version__, registry
+from framework_compare import __version__
 from framework_compare.cli.environments import gigabytes, titled
 from framework_compare.cli.options import takes
 from framework_compare.doctor import Diagnosis, FrameworkCheck, Machine, devices_here, examine
 from framework_compare.launch.disturbances import THRESHOLD
-from framework_compare.plan.planning import check_device, find_all
+from framework_compare.plan.competitors import find_frameworks
+from framework_compare.plan.planning import check_device
 from framework_compare.samplers import busy
 
 SCHEMA_VERSION = 1  # rises when a field goes or changes its meaning, not when one comes
@@ -41,7 +42,7 @@ def doctor(
     framework can run.
     """
     wanted = [device] if isinstance(device, str) else device or devices_here()
-    names = None if frameworks is None else find_all("framework", registry.FRAMEWORKS, frameworks)
+    names = None if frameworks is None else find_frameworks(frameworks)
     diagnosis = examine(names, pythons=python, deep=deep, devices=[check_device(one) for one in wanted])
     load = busy.watch()
     if json:

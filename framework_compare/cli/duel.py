@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from framework_compare.cli import console
-from framework_compare.cli.options import ENVIRONMENTS, LIMITS, SETTINGS_OF_CELLS, stated, takes
+from framework_compare.cli.options import ENVIRONMENTS, LIMITS, OF_DATA, SETTINGS_OF_CELLS, stated, takes
 
 if TYPE_CHECKING:
     from framework_compare.duels import Duel
@@ -19,7 +19,7 @@ CODE_INCONCLUSIVE = 3
 
 @takes(
     *(name for name in SETTINGS_OF_CELLS if name != "epochs"),
-    *("limit", *ENVIRONMENTS, *LIMITS, "sampling_hz", "verify", "disturbance_threshold"),
+    *("limit", *OF_DATA, *ENVIRONMENTS, *LIMITS, "sampling_hz", "verify", "disturbance_threshold"),
     *("dry_run", "yes", "out", "quiet", "json"),
 )
 def duel(

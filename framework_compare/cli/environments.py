@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,10 +12,12 @@ import typer
 from framework_compare import registry
 from framework_compare.cli import examples
 from framework_compare.cli.options import PLAIN, takes
-from framework_compare.environments import gpu_builds, managed
-from framework_compare.errors import EnvironmentUnavailable
-from framework_compare.plan.planning import check_device, find_all
-from framework_compare.plan.values import split
+from framework_compare.environments import gpu_builds, managed, pruning
+from framework_compare.errors import EnvironmentUnavailable, UsageError
+from framework_compare.launch.limits import parse_bytes
+from framework_compare.plan import competitors
+from framework_compare.plan.planning import check_device
+from framework_compare.plan.values import listed, seconds, split
 
 app = typer.Typer(no_args_is_help=True, help="Make, list and remove the environments of the frameworks.")
 
@@ -28,8 +31,13 @@ def create(
 ) -> None:
     """Make the environments now instead of at first use; complete ones stay."""
     check_device(device)
-    wanted = _named(frameworks)
-    failed = [name for name in wanted if not _create(name, index, device)]
+    wanted = listed("framework", split(frameworks))
+    readers = [name for name in wanted if name in registry.READERS]
+    others = [name for name in wanted if name not in readers]
+    found = competitors.read(others, {}, index, device, _say) if others else competitors.Competitors([], {}, index)
+    if found.python:
+        raise UsageError(f"{', '.join(found.python.values())} needs no environment; allowed: {competitors.VERSIONS}")
+    failed = [name for name in (*found.names, *readers) if not _create(name, dict(found.index), device)]
     if failed:
         raise typer.Exit(1)
 
@@ -51,11 +59,10 @@ def _create(name: str, indexes: dict[str, str], device: str) -> bool:
 
 @app.command("list", epilog=examples.below("env list"))
 def list_environments() -> None:
-    """Every environment in the cache, with its size."""
+    """Every environment in the cache, with its size and the days since its last use."""
     environments = managed.installed()
     for made in environments:
-        name, size = titled(made.framework, made.device), gigabytes(made.size_bytes)
-        print(f"{name:21} {made.version or '-':10} {size:>8}  {made.folder}")
+        print(_line(made))
     for sentence in registry.labels(made.framework for made in environments):
         print(sentence)
     if not environments:
@@ -75,9 +82,49 @@ def remove(
             print(f"{name} has no environment")
 
 
+@app.command(epilog=examples.below("env prune"))
+def prune(
+    older_than: Annotated[str | None, typer.Option(help="Those not used for so long, such as 30d.")] = None,
+    max_size: Annotated[
+        str | None, typer.Option(help="So many that the rest takes no more, least recently used first: 10GB.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Delete nothing: list what would go.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before deleting.")] = False,
+) -> None:
+    """Delete environments by age and size; the next use makes them again, of the same packages.
+
+    Those in which a process runs stay.
+    """
+    if older_than is None and max_size is None:
+        raise UsageError("nothing says what to delete; give --older-than, such as 30d, or --max-size, such as 10GB")
+    age_s = None if older_than is None else seconds("--older-than", older_than)
+    size = None if max_size is None else parse_bytes(max_size, "--max-size")
+    doomed = pruning.choose(managed.installed(), time.time(), age_s, size)
+    for made in doomed:
+        print(_line(made))
+    total = gigabytes(sum(made.size_bytes or 0 for made in doomed))
+    if dry_run or not doomed:
+        print(f"{len(doomed)} environments, {total}; nothing was deleted")
+        return
+    if not yes:
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise UsageError("deleting needs a yes; give --yes, or --dry-run to list only")
+        typer.confirm(f"Delete {len(doomed)} environments, {total}?", abort=True, err=True)
+    for made in doomed:
+        pruning.delete(made)
+    print(f"deleted {len(doomed)} environments, {total}")
+
+
+def _line(made: managed.Environment) -> str:
+    name, size = titled(made.framework, made.device), gigabytes(made.size_bytes)
+    days = "-" if made.used is None else f"{max(time.time() - made.used, 0) / 86400:.0f} d ago"
+    return f"{name:21} {made.version or '-':10} {size:>8} {days:>9}  {made.folder}"
+
+
 def _named(frameworks: str) -> list[str]:
     """Names of what has an environment of its own."""
-    return find_all("framework", {**registry.FRAMEWORKS, **registry.READERS}, split(frameworks))
+    names = listed("framework", split(frameworks))
+    return [name if name in registry.READERS else competitors.find_frameworks(name)[0] for name in names]
 
 
 def titled(framework: str, device: str) -> str:

@@ -4,23 +4,34 @@ from __future__ import annotations
 
 from typing import Dict, Tuple
 
-# IMAGES stands for a folder with one folder of images per class, STUDY for a study's folder or name.
+# IMAGES stands for a folder with one folder of images per class, STUDY for a study's folder or name, ARCHIVE for a
+# folder of submissions.
 EXAMPLES: Dict[str, Tuple[str, ...]] = {
     "quickstart": ("quickstart", "quickstart torch,paddle"),
     "doctor": ("doctor", "doctor torch,jax --strict"),
     "list": ("list", "list --json"),
-    "inspect": ("inspect my_net.py:build --image-size 64", "inspect torchvision:resnet18"),
+    "inspect": (
+        "inspect my_net.py:build --image-size 64",
+        "inspect torchvision:resnet18",
+        "inspect my_net.py:build diabetes.csv --target Outcome",
+    ),
     "run": (
         "run torch,jax alexnet IMAGES --limit 100",
         "run --frameworks torch --models resnet50 --execution eager,compiled --batch-size 1,16 --out STUDY",
         "run torch,jax resnet50 --budget 30min --dry-run",
+        "run torch,jax my_net.py:build diabetes.csv --target Outcome --normalize standard",
         "run study.toml --epochs 5",
         "run torch,jax resnet50 --on slurm --slurm partition=gpu --threads 4 --loader-workers 2",
     ),
     "duel": (
         "duel torch jax alexnet IMAGES",
         "duel torch torch=.venv-new/bin/python resnet50 IMAGES --max-slowdown 5%",
+        "duel jax@0.9.2 jax resnet50 IMAGES",
         "duel alexnet mobilenet_v2 torch IMAGES",
+    ),
+    "bisect": (
+        "bisect jax 0.9..0.10 cifar_cnn --threshold 5% --dry-run",
+        "bisect torch 2.10..2.14 resnet50 IMAGES --metric memory --out FOLDER",
     ),
     "ladder": (
         'ladder torch lstm_google --rung "batch 100: batch_size=100" --rung "Nadam: optimizer=nadam"',
@@ -48,13 +59,22 @@ EXAMPLES: Dict[str, Tuple[str, ...]] = {
     ),
     "check": ("check latest --baseline STUDY --max-slowdown 20% --allow-inconclusive",),
     "export": ("export latest --format csv --out FOLDER",),
+    "publish": ("publish latest --dry-run", "publish STUDY --out ARCHIVE --allow few-blocks --yes"),
+    "validate": ("validate ARCHIVE", "validate ARCHIVE --json"),
+    "site": ("site ARCHIVE --out SITE",),
+    "cite": ("cite latest",),
     "part": ("part STUDY 1",),
     "absorb": ("absorb STUDY",),
     "verify": ("verify torch,jax alexnet", "verify STUDY"),
     "fairness": ("fairness torch,jax alexnet --steps 10 --out FOLDER",),
-    "env create": ("env create torch,jax", "env create torch --device cuda", "env create torch --index torch=none"),
+    "env create": (
+        "env create torch,jax@0.9.2",
+        "env create torch --device cuda",
+        "env create torch --index torch=none",
+    ),
     "env list": ("env list",),
-    "env remove": ("env remove paddle",),
+    "env prune": ("env prune --older-than 30d --dry-run", "env prune --max-size 10GB --yes"),
+    "env remove": ("env remove paddle", "env remove jax@0.9.2"),
 }
 
 

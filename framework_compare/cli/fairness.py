@@ -9,12 +9,12 @@ from typing import Annotated, Any, Dict, List
 import typer
 
 from framework_compare.cli import console, words
-from framework_compare.cli.options import ENVIRONMENTS, MODELS, PLAIN, one_of, takes
+from framework_compare.cli.options import ENVIRONMENTS, MODELS, OF_DATA, PLAIN, one_of, takes
 
 
 @takes(
     *("frameworks", "models", "dataset", "batch_size", "image_size", "learning_rate", "execution", "tuning", "threads"),
-    *ENVIRONMENTS,
+    *(*ENVIRONMENTS, *OF_DATA),
     *("dry_run", "yes"),
     frameworks=PLAIN,
     models=MODELS,
@@ -43,6 +43,8 @@ def fairness(
     Exit code 1 if a level fails or the losses differ by more than float32 rounding explains. Results are cached, so a
     stopped check continues where it ended.
     """
+    from framework_compare import api
+    from framework_compare.importing.tracing import Tracer
     from framework_compare.parity import verify
     from framework_compare.parity.training import curves
     from framework_compare.report import curves as curves_report
@@ -50,26 +52,36 @@ def fairness(
     from framework_compare.report.renderers import markdown, terminal
     from framework_compare.results import parity
     from framework_compare.study.opening import check_writable
+    from framework_compare.study.request import Request
 
     def say(message: str) -> None:
         print(message, file=sys.stderr, flush=True)
 
-    data = one_of("dataset", dataset)
+    data, of_data = one_of("dataset", dataset), {name: common.pop(name) for name in OF_DATA}
     of_curves: Dict[str, Any] = {"steps": steps, "batch_size": batch_size, "learning_rate": learning_rate}
     where = verify.Where(python, index)
     check_writable(out, "curves")
-    forecasts = [
-        curves.dry_run(frameworks, models, say=say if dry_run else lambda message: None, **of_curves, **common),
-        verify.dry_run(frameworks, models, where=where, **common),
-    ]
+    asked = Request.of([], models, dataset=data, image_size=common["image_size"], **of_data)
+    own, models, _ = api.with_own(asked, Tracer(python, index, say))
+    size = common.pop("image_size")
+    of_images: Dict[str, Any] = {} if own else {"image_size": size}
+    quiet = say if dry_run else lambda message: None
+    forecasts = [verify.dry_run(frameworks, models, where=where, **of_images, **common)]
+    if own is None:
+        curve = curves.dry_run(frameworks, models, say=quiet, **of_curves, **of_images, **common)
+        forecasts.insert(0, curve)
     if dry_run:
-        print("\n".join(f"{what}: {one}" for what, one in zip(("Loss curves", "Levels"), forecasts)))
+        print("\n".join(f"{what}: {one}" for what, one in zip(("Loss curves", "Levels")[-len(forecasts) :], forecasts)))
         return
     console.announce(forecasts, say, yes, "check")
     common.update(where=where, say=say)
-    trained = curves.train_curves(frameworks, models, data, **of_curves, **common)
+    if own is None:
+        trained = curves.train_curves(frameworks, models, data, **of_curves, **of_images, **common)
+        of_images["num_classes"] = trained[0].setting["num_classes"]
+    else:
+        trained = [curves.train_workload_curves(frameworks, model, own, **of_curves, **common) for model in models]
     curves_report.write(trained, out)
-    ladder = verify.verify(frameworks, models, num_classes=trained[0].setting["num_classes"], **common)
+    ladder = verify.verify(frameworks, models, **of_images, **common)
     (out / "ladder.md").write_text(markdown(parity_tables.parity_table(ladder)), encoding="utf-8")
     print(terminal(parity_tables.parity_table(ladder)))
     print(terminal(parity_tables.curves_table(trained)))

@@ -71,7 +71,10 @@ def completions(words: Sequence[str]) -> Callable[[str], list[str]]:
 
 
 # Settings of one framework, of arrays alone, or that hardly anyone changes.
-OF_FEW = ("internals", "gpu_threads", "batch_growth", "batch_size_limit", "epsilon")
+OF_FEW = (
+    *("internals", "gpu_threads", "batch_growth", "batch_size_limit", "epsilon"),
+    *("beta2", "clip_norm", "ramp_updates", "decay_updates", "final_rate", "accumulation"),
+)
 
 
 def _of_setting(name: str) -> Option:
@@ -122,11 +125,36 @@ def _statuses(text: str | None) -> list[str]:
     return statuses
 
 
+def of_loss(given: str | None) -> dict[str, str]:
+    """The setting of a loss, where a command has one of its own for it."""
+    return {} if given is None else {"loss_function": given}
+
+
+def _one_or_several(text: str | None) -> Any:
+    names = split(text or "")
+    return names[0] if len(names) == 1 else names or None
+
+
+def _inputs(given: list[str] | None) -> Any:
+    """Names of columns or arrays; by the name of each input where it has one: an array as it is, or columns."""
+    if not given:
+        return None
+    named = [text.partition("=") for text in given]
+    if not any(mark for _, mark, _ in named):
+        return [name for text in given for name in split(text)]
+    if not all(name and mark and rest for name, mark, rest in named):
+        raise UsageError(f"--inputs is {' '.join(given)!r}; allowed: NAME,..., or INPUT=NAME,... for each input")
+    return {name: split(rest) if "," in rest else rest for name, _, rest in named}
+
+
 FRAMEWORKS, MODELS = ",".join(registry.FRAMEWORKS), ",".join(registry.image_models())
 PLAIN = ",".join(registry.PLAIN)  # what commands take by default: no libraries on top of others
 _DATASET = (
-    "A folder with one folder of images per class, or a name that `list` shows. Default: the model's own. Repeatable."
+    "A folder with one folder of images per class, a name that `list` shows, or for your model a file of arrays or a"
+    " table. Default: the model's own. Repeatable."
 )
+_INPUTS = "Of your data: the arrays or columns that a model gets. Default: all but the target. Repeatable."
+_NORMALIZE = "Of your data: none, standard or minmax, by the training part. Default: none."
 _WEIGHTS = "For your own models: file (their own weights) or seeded. Default: file; for zoos, seeded."
 _AS_WRITTEN = "Also train your own models in torch as written: a row beside the rebuilt one."
 _PYTHON = "FRAMEWORK=PATH: an interpreter that already has the framework. Repeatable."
@@ -160,6 +188,13 @@ OPTIONS: dict[str, Option] = {
     "repeats": Option(int, f"Runs of each cell, in turns; 1 gives no verdict. Default: {REPEATS}.", None),
     "limit": Option(int, "Use this many images, drawn by class and seed.", None),
     "classes": Option(str, "Class folders in this order, comma-separated.", None, _listed),
+    "inputs": Option(list[str], _INPUTS, None, _inputs, metavar="NAME,... | INPUT=NAME,..."),
+    "target": Option(str, "Of your data: the array or column that is learnt.", None, _one_or_several),
+    "validation": Option(float, "Of your data: the share that validates. Default: 0.2, or a part of its own.", None),
+    "normalize": Option(str, _NORMALIZE, None, words=("none", "standard", "minmax")),
+    "window": Option(int, "Of your text: tokens of a sample. Default: 128.", None),
+    "tokenizer": Option(str, "Of your text: the JSON file of a tokenizer, in place of bytes.", None, metavar="FILE"),
+    "model_output": Option(str, "Of your model: the output that is trained. Default: the first.", None),
     "on_bad_image": Option(str, "On an image that does not decode: fail, or skip (leave it out and count it).", "fail"),
     "out": Option(Path, "Study folder; default: a new one in the cache folder.", None),
     "python": Option(list[str], _PYTHON, None, lambda given: by_framework("--python", given)),
@@ -202,6 +237,8 @@ OPTIONS: dict[str, Option] = {
     "slurm": Option(list[str], _SLURM, None, lambda given: pairs("--slurm", given, _SBATCH)),
 }
 ENVIRONMENTS = ("python", "index")
+LOSS = "Of your data: the loss, in place of what the target suggests; your own as FILE.py:FUNCTION."
+OF_DATA = ("inputs", "target", "validation", "normalize", "window", "tokenizer", "model_output")
 LIMITS = ("timeout_s", "phase_timeout_s", "silence_timeout_s", "memory_limit")
 # Panels of `--help`, in this order.
 PANELS: dict[str, tuple[str, ...]] = {
@@ -229,6 +266,12 @@ PANELS: dict[str, tuple[str, ...]] = {
             "momentum",
             "weight_decay",
             "epsilon",
+            "beta2",
+            "clip_norm",
+            "accumulation",
+            "ramp_updates",
+            "decay_updates",
+            "final_rate",
             "loss_function",
         ),
         *("patience", "warmup_steps", "seed"),
@@ -236,6 +279,7 @@ PANELS: dict[str, tuple[str, ...]] = {
     "Images and loading": (
         *("image_size", "flip", "crop", "pipeline", "loader_workers", "limit", "classes", "on_bad_image"),
     ),
+    "Data of your own": OF_DATA,
     "Runs and readings": (
         *("repeats", "extend", "sampling_hz", "profile", "verify", "retry"),
         *("schedule", "disturbance_threshold", "retries_when_disturbed", "sample", "budget"),

@@ -21,7 +21,6 @@ def _studies(incomplete: str) -> List[str]:
 VIEWS = {
     "F2": ("images per second", "seconds per epoch, logarithmic"),
     "F4": ("since the first epoch",),
-    "F5": ("without the epochs",),
     "F8": ("by seconds of training",),
     "F9": ("images per joule",),
 }

@@ -13,6 +13,8 @@ import typer
 
 from framework_compare import __version__
 from framework_compare.cli import (
+    archive,
+    bisect,
     check,
     cluster,
     console,
@@ -31,7 +33,16 @@ from framework_compare.cli import (
 from framework_compare.cli import inspect as inspect_command
 from framework_compare.cli import verify as verify_command
 from framework_compare.cli.command import Command
-from framework_compare.cli.options import CLUSTER, ENVIRONMENTS, LIMITS, SETTINGS_OF_CELLS, asked, stated, takes
+from framework_compare.cli.options import (
+    CLUSTER,
+    ENVIRONMENTS,
+    LIMITS,
+    OF_DATA,
+    SETTINGS_OF_CELLS,
+    asked,
+    stated,
+    takes,
+)
 from framework_compare.errors import FrameworkCompareError, UnknownNameError, UsageError
 from framework_compare.samplers import busy
 
@@ -132,7 +143,7 @@ def _root(
         "limit",
         "classes",
     ),
-    "on_bad_image",
+    *("on_bad_image", *OF_DATA),
     *(*ENVIRONMENTS, *LIMITS, "retry", "extend", "sampling_hz", "verify", "profile"),
     *(
         "devices",
@@ -181,7 +192,7 @@ def run(
 
 
 @takes(
-    *("frameworks", "models", "dataset", *SETTINGS_OF_CELLS, "out", "repeats", "limit"),
+    *("frameworks", "models", "dataset", *SETTINGS_OF_CELLS, "out", "repeats", "limit", *OF_DATA),
     *(*ENVIRONMENTS, *LIMITS, "sampling_hz", "verify", "dry_run", "yes", "strict"),
     by_place=words.REQUEST,
 )
@@ -368,6 +379,7 @@ COMMANDS: dict[str, dict[str, Callable[..., Any]]] = {
     "Train and measure": {
         "run": run,
         "duel": duel.duel,
+        "bisect": bisect.bisect,
         "resume": studies.resume,
         "ladder": ladder,
         "largest-batch": studies.largest_batch,
@@ -382,6 +394,12 @@ COMMANDS: dict[str, dict[str, Callable[..., Any]]] = {
         "export": studies.export,
         "cost": cost.cost,
         "check": check.check,
+    },
+    "Archive": {
+        "publish": archive.publish,
+        "validate": archive.validate,
+        "site": archive.site,
+        "cite": archive.cite,
     },
     CLUSTER: {"part": cluster.part, "absorb": cluster.absorb},
     "Check that all train the same function": {"verify": verify_command.verify, "fairness": fairness.fairness},

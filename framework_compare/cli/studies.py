@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from framework_compare.cli import console, words
-from framework_compare.cli.options import ENVIRONMENTS, LIMITS, SETTINGS_OF_CELLS, one_of, stated, takes
+from framework_compare.cli.options import ENVIRONMENTS, LIMITS, OF_DATA, SETTINGS_OF_CELLS, one_of, stated, takes
 from framework_compare.cli.report import STUDY
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.plan.reproductions import REPRODUCTIONS
@@ -16,7 +16,10 @@ from framework_compare.plan.values import pairs, split
 from framework_compare.study.blocks import REPEATS
 from framework_compare.study.progress import Watcher
 
-FORMATS = "Format of the files: csv, json, parquet (needs pyarrow) or pytest-benchmark."
+FORMATS = (
+    "csv, json, parquet (needs pyarrow), pytest-benchmark, bencher, github-action-benchmark, or runs of mlflow or wandb"
+    " (need those packages)."
+)
 
 
 @takes(
@@ -59,7 +62,7 @@ def resume(
 
 
 @takes(
-    *("frameworks", "models", "dataset", "batch_sizes", "search", "limit", "out"),
+    *("frameworks", "models", "dataset", "batch_sizes", "search", "limit", "out", *OF_DATA),
     *(name for name in SETTINGS_OF_CELLS if name != "batch_size"),
     *("python", "index", *LIMITS, "style", "dry_run", "yes"),
     by_place=words.REQUEST,

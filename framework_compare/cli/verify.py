@@ -9,7 +9,17 @@ from typing import Annotated, Any, Dict, Optional
 import typer
 
 from framework_compare.cli import console, words
-from framework_compare.cli.options import ENVIRONMENTS, MODELS, OPTIONS, PLAIN, takes
+from framework_compare.cli.options import (
+    ENVIRONMENTS,
+    LOSS,
+    MODELS,
+    OF_DATA,
+    OPTIONS,
+    PLAIN,
+    of_loss,
+    one_of,
+    takes,
+)
 from framework_compare.errors import UsageError
 from framework_compare.plan.settings import CODE_PATH, FEEDING, NETWORK, SIZES, of_verdict
 
@@ -20,13 +30,15 @@ STYLES = ("terminal", "markdown", "latex")
     *(
         "frameworks",
         "models",
+        "dataset",
+        *OF_DATA,
         *of_verdict(CODE_PATH, FEEDING, NETWORK, SIZES),
         *ENVIRONMENTS,
         "trust",
         "dry_run",
         "yes",
     ),
-    by_place=(words.STUDY, "frameworks", "models"),
+    by_place=(words.STUDY, *words.REQUEST),
     frameworks=PLAIN,
     models=MODELS,
 )
@@ -38,6 +50,7 @@ def verify(
     yes: bool,
     fresh: Annotated[bool, typer.Option(help="Check again and ignore cached verdicts.")] = False,
     style: Annotated[str, typer.Option(help=f"Style of the table: {', '.join(STYLES)}.")] = "terminal",
+    loss_function: Annotated[Optional[str], typer.Option(help=LOSS)] = None,
     keep: Annotated[Optional[Path], typer.Option(help="Folder for the workers' logs.")] = None,
     **request: Any,
 ) -> None:
@@ -57,14 +70,20 @@ def verify(
         _check_unasked({"python": python, "keep": keep, **request})
         _verify_study(names.find(study), index, fresh, trust, style, dry_run, yes)
         return
-    from framework_compare.importing.imports import resolve
+    from framework_compare import api
     from framework_compare.importing.tracing import Tracer
     from framework_compare.parity import verify as ladder
     from framework_compare.report import parity_tables, renderers
     from framework_compare.results.parity import NOT_INSTALLED, UNSUPPORTED, all_hold
     from framework_compare.study.opening import check_writable
+    from framework_compare.study.request import Request
 
-    request["models"], _ = resolve(request["models"], request["image_size"], tracer=Tracer(python, index, _say))
+    dataset, of_data = request.pop("dataset"), {name: request.pop(name) for name in OF_DATA}
+    if dataset is not None:
+        one_of("dataset", dataset)
+    settings: Dict[str, Any] = {"image_size": request["image_size"], **of_loss(loss_function)}
+    given = Request.of([], request["models"], dataset=dataset, **of_data, **settings)
+    _, request["models"], _ = api.with_own(given, Tracer(python, index, _say))
     if keep is not None:
         check_writable(keep, "logs")
     asked = {"fresh": fresh, "where": ladder.Where(python, index), **request}

@@ -6,8 +6,8 @@ import warnings
 from pathlib import Path
 from typing import AbstractSet, Any, Dict, Sequence
 
-from framework_compare import registry
 from framework_compare.errors import UsageError
+from framework_compare.plan.competitors import is_framework
 from framework_compare.plan.values import split
 
 REQUEST = ("frameworks", "models", "dataset")
@@ -32,7 +32,7 @@ def read(words: Sequence[str], by_option: AbstractSet[str], names: Sequence[str]
         return {}
     if STUDY in names and len(words) == 1:
         return {STUDY: words[0]}
-    if OUT in names and len(words) == 1 and not {*split(words[0])} <= {*registry.FRAMEWORKS, *registry.ALIASES}:
+    if OUT in names and len(words) == 1 and not all(map(is_framework, split(words[0]))):
         warnings.warn("OUT is called --out OUT now; the old form is removed in the next release", FutureWarning, 2)
         return {OUT: Path(words[0])}
     if FILE in names and words[0].endswith(".toml"):

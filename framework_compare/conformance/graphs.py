@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from framework_compare import registry
 from framework_compare.graph import Graph, GraphBuilder
 
-NAMES = tuple(f"conformance-{kind}" for kind in ("branched", "plain", "gated", "joined", "attention", "windows"))
+NAMES = tuple(
+    f"conformance-{kind}" for kind in ("branched", "plain", "gated", "joined", "attention", "windows", "primitives")
+)
 
 
 def register() -> None:
@@ -195,6 +199,56 @@ def windows(num_classes: int = 3, image_size: int = 32) -> Graph:
     q, k, v = (g.linear(name, 16, init="kaiming_normal_fan_in", source=tokens) for name in ("q", "k", "v"))
     g.attention("plain", 4, q, k, v, scale=0.4)
     g.global_avgpool("mean")
+    g.linear("head", num_classes, init="kaiming_normal_fan_in")
+    return g.build()
+
+
+def primitives(num_classes: int = 3, image_size: int = 32) -> Graph:
+    """What programs compute beside layers: on images, on matrices, on constants."""
+    g = GraphBuilder(NAMES[6], num_classes=num_classes, image_size=image_size)
+    one = g.constant("one", np.ones((1, 1, 1)))
+    g.conv("stem", 8, 4, stride=4, bias=True, init="kaiming_normal_fan_in", source="input")
+    g.op("norm", "GroupNorm", groups=2, channels=8, eps=1e-3)
+    leaky = g.op("leaky", "LeakyReLU", slope=0.1)
+    window = {"in_channels": 8, "out_channels": 4, "kernel": [3, 2], "stride": 2, "padding": [1, 0], "groups": 2}
+    kernel = g.parameter("up_kernel", [8, 2, 3, 2], init="kaiming_normal_fan_in")
+    up = g.op("up", "ConvTranspose", leaky, kernel, output_padding=[1, 0], **window)
+    raw = g.parameter("kernel", [6, 2, 3, 3], init="kaiming_normal_fan_in")
+    apart = g.op("apart", "Sub", raw, g.op("kernel_mean", "ReduceMean", raw, axes=[1, 2, 3]))
+    window = {"in_channels": 4, "out_channels": 6, "kernel": 3, "stride": [2, 1], "padding": 1, "groups": 2}
+    x = g.op("convolved", "Convolve", up, apart, **window)
+    wave = g.add("wave", g.op("sin", "Sin", x), g.mul("twice", g.op("cos", "Cos", x), x))
+    size = g.op("root", "Sqrt", g.add("more", g.op("abs", "Abs", wave), one))
+    share = g.op("share", "Div", g.op("erf", "Erf", wave), size)
+    g.op("power", "Power", size, exponent=-1.5)
+    g.op("capped", "Minimum", g.op("raised", "Maximum", share, g.parameter("floor", [6, 1, 1])), "power")
+    pixels = g.shape()[1] * g.shape()[2]
+    rows = g.op("rows", "Permute", g.op("cut", "Reshape", shape=[6, pixels]), order=[1, 0])
+    scores = g.op("scores", "MatMul", rows, g.parameter("matrix", [6, 5], init="kaiming_normal_fan_in"), inner=6)
+    g.op("turned", "Permute", g.op("weighed", "Softmax", scores, axis=0), order=[1, 0])
+    g.op("joined", "MatMul", "turned", rows, inner=pixels)  # (5, 6)
+    g.op("logs", "LogSoftmax", axis=1)
+    sums = g.op("sums", "CumSum", axis=0)
+    g.op("taken", "Take", axis=1, index=[3, 1, 1, 0])
+    g.op("padded", "PadAxes", pads=[[1, 0], [0, 2]], value=-40.0)
+    g.op("exp", "Exp", g.op("tamed", "Sub", "padded", g.op("most", "ReduceMax", axes=[1])))
+    first = g.op("wide", "Expand", g.op("total", "ReduceSum", axes=[0]), shape=[5, 6])
+    ones = g.constant("ones", np.ones((5, 6)))
+    places = g.op("places", "CumSum", ones, axis=1)
+    behind = g.op("behind", "Less", ones, places)
+    chosen = g.op("chosen", "Where", g.op("here", "Equal", places, ones), first, sums)
+    g.op("logged", "Log", g.op("positive", "Exp", g.mul("damped", chosen, g.parameter("damping", [1, 6]))))
+    g.op("held", "Mul", "logged", g.op("detach", "Detach", "logged"))
+    g.op("gated", "Sub", "held", behind)
+    index = g.op("index", "Cast", g.op("until", "LessEqual", places, ones))
+    index = g.op("index_row", "Reshape", g.take("index_first", 0, 0, 1, source=index), shape=[6])
+    g.op("rows_of", "Gather", g.parameter("table", [2, 5]), index)
+    g.op("together", "MatMul", "gated", "rows_of", inner=6)
+    signs = g.constant("signs", 2 * (np.arange(25.0).reshape(5, 5) % 3 - 1))
+    g.op("signed", "Mul", "together", g.op("sign", "Sign", signs))
+    # Logits of hundreds would hit the bound of 64 that Paddle's softmax has on a CPU.
+    small = g.mul("small", "signed", g.constant("scale", np.full((1, 1), 1 / 64)))
+    g.op("flat", "Reshape", small, shape=[25])
     g.linear("head", num_classes, init="kaiming_normal_fan_in")
     return g.build()
 

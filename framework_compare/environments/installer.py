@@ -3,36 +3,26 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TextIO
 
-from uv import find_uv_bin
-
-from framework_compare.environments import pip_settings
 from framework_compare.environments.interpreters import Unavailable
+from framework_compare.environments.uv_command import NETWORK, Failed, Uv, public_url
 from framework_compare.environments.venvs import Plan, requirement_lines, site_packages
 from framework_compare.paths import CACHE_VARIABLE
 
 NO_INDEX = "none"  # in place of a URL: no index but those of the settings
 
-_DOWNLOAD = re.compile(r"Downloading (\S+) \(([\d.]+[MG]iB)\)")
 _NO_BUILD = "No solution found"
 _OTHER_FILE = "Hash mismatch"
-_NETWORK = re.compile(r"Failed to fetch|error sending request|timed out")
 _SETTINGS = "pip's settings (`pip config list`) or uv's variables"
 _REMEDIES = (  # by what uv says
     (r"No space left", f"free disk space or set ${CACHE_VARIABLE} to a folder on a larger disk"),
     (_OTHER_FILE, f"name an index that has the pinned file, in {_SETTINGS}; do not change the hash"),
-    (_NETWORK.pattern, f"check the network and {_SETTINGS}"),
+    (NETWORK.pattern, f"check the network and {_SETTINGS}"),
     (_NO_BUILD, f"name an index or find-links folder that has it, in {_SETTINGS} or by the `index` option"),
 )
-
-
-class _Failed(Exception):
-    """A command ended badly; its message is the reason that uv gave."""
 
 
 def install(plan: Plan, *, index: str | None = None, say: Callable[[str], None] = lambda message: None) -> str | None:
@@ -43,9 +33,9 @@ def install(plan: Plan, *, index: str | None = None, say: Callable[[str], None] 
     caller to remove.
     """
     with plan.log.open("w", encoding="utf-8") as log:
-        uv = _Uv(plan, log, say)
+        uv = _Installer(plan, Uv(plan.framework, log, say))
         try:
-            uv.run("venv", "--no-project", "--python", str(plan.interpreter.path), str(plan.folder))
+            uv.uv.run("venv", "--no-project", "--python", str(plan.interpreter.path), str(plan.folder))
             used = _fill(uv, plan, index, say)
             if plan.foreign:
                 _, python, _, platform = plan.foreign
@@ -53,12 +43,12 @@ def install(plan: Plan, *, index: str | None = None, say: Callable[[str], None] 
                 target = ("--target", str(site_packages(plan.folder)))
                 tags = ("--python-version", python, "--python-platform", f"{machine}-{system}")
                 uv.install(Path(plan.foreign.requirements), *target, *tags, alone=True)
-        except _Failed as failure:
+        except Failed as failure:
             raise _explained(plan, str(failure)) from None
     return used
 
 
-def _fill(uv: _Uv, plan: Plan, index: str | None, say: Callable[[str], None]) -> str | None:
+def _fill(uv: _Installer, plan: Plan, index: str | None, say: Callable[[str], None]) -> str | None:
     """Install the requirements: from the settings' indexes, else those of the framework's own from its index.
 
     Where none has a build for CPUs, it is the one for GPUs.
@@ -69,29 +59,28 @@ def _fill(uv: _Uv, plan: Plan, index: str | None, say: Callable[[str], None]) ->
     try:
         uv.install(plan.requirements)
         return None
-    except _Failed as failure:
-        if _NO_BUILD not in str(failure) or plan.larger is None:
+    except Failed as failure:
+        asks_on = plan.default_index if index is None else ""
+        if _NO_BUILD not in str(failure) or not (asks_on or plan.larger):
             raise
-    if index is None:
+    if asks_on:
         try:
             uv.install_from(plan.default_index)
             return plan.default_index
-        except _Failed as failure:
-            if _OTHER_FILE in str(failure):
+        except Failed as failure:
+            if _OTHER_FILE in str(failure) or plan.larger is None:
                 raise
             say(f"{plan.framework}: its index of CPU builds, {plan.default_index}, is not reachable ({failure})")
     say(f"{plan.framework}: no index has its CPU build; installing the GPU build, several GB")
-    uv.install(plan.larger)
+    uv.install(plan.larger or plan.requirements)
     return None
 
 
-class _Uv:
-    """Runs uv for one environment."""
+class _Installer:
+    """Installs requirements into one environment."""
 
-    def __init__(self, plan: Plan, log: TextIO, say: Callable[[str], None]) -> None:
-        self.plan, self.log, self.say = plan, log, say
-        self.settings = pip_settings.read()
-        log.write(f"from pip's settings: {', '.join(self.settings.names) or 'nothing'}\n")
+    def __init__(self, plan: Plan, uv: Uv) -> None:
+        self.plan, self.uv, self.settings = plan, uv, uv.settings
 
     def install_from(self, index: str) -> None:
         """The framework's own packages from its index alone, then all, of which those are there already."""
@@ -114,7 +103,7 @@ class _Uv:
             return
         try:
             self._install(requirements, *options, hashed=bool(hashed), alone=alone)
-        except _Failed as failure:
+        except Failed as failure:
             several = hashed and _NO_BUILD in str(failure) and "--default-index" not in options
             found = self._by_index(hashed, options) if several and not self.settings.no_index else {}
             if not found:
@@ -127,11 +116,11 @@ class _Uv:
         """First the requirements that have checksums, then, with a word on that, the framework's own and what it needs."""
         self.install(self._written("checked.txt", hashed), *options, alone=True)
         names = ", ".join(line.partition(" ")[0] for line in others)
-        self.say(f"{self.plan.framework}: no checksum is known of {names}; whatever its index sends is installed")
+        self.uv.say(f"{self.plan.framework}: no checksum is known of {names}; whatever its index sends is installed")
         self._install(self._written("unchecked.txt", others), *options, hashed=False)
 
     def _install(self, requirements: Path, *options: str, hashed: bool, alone: bool = False) -> None:
-        limits = [part for path in self.settings.constraints for part in ("--constraint", path)]
+        limits = self.uv.limits
         install = (
             *self._pip_install,
             "-r",
@@ -140,11 +129,11 @@ class _Uv:
             *options,
         )
         if hashed and limits:  # which uv refuses beside --require-hashes
-            self.run(*install, "--no-deps", "--dry-run", *limits)
+            self.uv.run(*install, "--no-deps", "--dry-run", *limits)
         how = ("--require-hashes",) if hashed else limits
         deps = ("--no-deps",) if alone else ()
         # Copies, as a file that is damaged in one environment must not be in the next.
-        self.run(*install, *how, *deps, "--link-mode", "copy", "--compile-bytecode")
+        self.uv.run(*install, *how, *deps, "--link-mode", "copy", "--compile-bytecode")
 
     def _by_index(self, lines: list[str], options: tuple[str, ...]) -> dict[str, list[str]]:
         """Requirements by the first index that has the file of each; none at all where one is in no index."""
@@ -158,84 +147,24 @@ class _Uv:
         for line, index in zip(lines, places):
             if index is None:
                 return {}
-            self.log.write(f"{line.partition(' ')[0]} is from {public_url(index)}\n")
+            self.uv.log.write(f"{line.partition(' ')[0]} is from {public_url(index)}\n")
             found.setdefault(index, []).append(line)
         return found
 
     def _has(self, index: str, line: str, options: tuple[str, ...]) -> bool:
         """Whether an index alone has the file of a requirement."""
         how = ("--only-binary", ":all:", "--require-hashes", "--no-deps", "--dry-run")
-        command, environment = self._command(*self._pip_install, "-r", "-", *how, *options, "--default-index", index)
-        return not subprocess.run(
-            command, env=environment, input=line, capture_output=True, encoding="utf-8"
-        ).returncode
+        return self.uv.succeeds(*self._pip_install, "-r", "-", *how, *options, "--default-index", index, given=line)
 
     @property
     def _pip_install(self) -> tuple[str, ...]:
-        links = ("--no-index",) if self.settings.no_index else ()
-        return ("pip", "install", "--python", str(self.plan.python), *links)
+        return ("pip", "install", "--python", str(self.plan.python), *self.uv.links)
 
     def _written(self, name: str, lines: list[str]) -> Path:
         """A file of requirements in the environment's folder."""
         path = self.plan.folder / name
         path.write_text("\n".join(lines), encoding="utf-8")
         return path
-
-    def run(self, *arguments: str) -> None:
-        """Run uv; where no index can be reached, with what its cache has."""
-        try:
-            self._run(*arguments)
-        except _Failed as failure:
-            if not _NETWORK.search(str(failure)):
-                raise
-            self.say(f"{self.plan.framework}: {failure}; trying uv's cache")
-            try:
-                self._run(*arguments, "--offline")
-            except _Failed:
-                raise failure from None
-
-    def _command(self, *arguments: str) -> tuple[list[str], dict[str, str]]:
-        """A command of uv and its variables."""
-        environment, own_index = self.settings.environment(), "--default-index" in arguments
-        for name in ("PYTHONPATH", "PYTHONHOME", *(("UV_INDEX", "UV_EXTRA_INDEX_URL") if own_index else ())):
-            environment.pop(name, None)
-        return [find_uv_bin(), *arguments, "--no-config", "--no-progress", "--color", "never"], environment
-
-    def _run(self, *arguments: str) -> None:
-        command, environment = self._command(*arguments)
-        self.log.write("$ " + " ".join(public_url(part) or "" for part in command) + "\n")
-        self.log.flush()
-        lines = []
-        with subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, encoding="utf-8", errors="replace",
-        ) as child:  # fmt: skip
-            try:
-                for line in child.stdout or ():
-                    self.log.write(line)
-                    lines.append(line)
-                    if match := _DOWNLOAD.match(line):
-                        self.say(f"{self.plan.framework}: downloading {match[1]} ({match[2]})")
-            except BaseException:
-                child.kill()
-                raise
-        if child.returncode:
-            raise _Failed(reason(lines))
-
-
-def public_url(url: str | None) -> str | None:
-    """A URL without the user name and password it may hold, fit to be stored and shown."""
-    return re.sub(r"(?<=//)[^/@]*@", "", url) if url else url
-
-
-def reason(lines: list[str]) -> str:
-    """Why uv failed, from what it printed: "error: ..." and its causes, the last of which is the first."""
-    text = re.split(r"^hint: ", "".join(lines), flags=re.MULTILINE)[0]
-    error = re.split(r"^error: ", text, flags=re.MULTILINE)[-1]
-    parts = [" ".join(part.split()).rstrip(".") for part in re.split(r"^\s*cause: ", error, flags=re.MULTILINE)]
-    parts[-1] = re.sub(r" Expected: .* Computed: (sha256:\w{12}).*", r" (it has \1...)", parts[-1])
-    told = ": ".join(parts if len(parts) < 3 else (*parts[:2], parts[-1])) or "it printed nothing"
-    return told if len(told) <= 400 else f"{told[:397]}..."
 
 
 def _explained(plan: Plan, why: str) -> Unavailable:

@@ -71,6 +71,11 @@ def choose(allowed: tuple[Minor, Minor], *, framework: str = "it") -> Interprete
     )
 
 
+def minors(allowed: tuple[Minor, Minor]) -> list[Minor]:
+    """Versions of the Pythons here that are allowed, newest first."""
+    return sorted({one.minor for one in _answering(allowed) if allowed[0] <= one.minor <= allowed[1]}, reverse=True)
+
+
 @functools.cache
 def probe(path: Path) -> Interpreter | None:
     """What a Python says of itself, or None if it does not run or cannot be used; remembered in this process."""

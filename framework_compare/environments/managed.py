@@ -15,13 +15,20 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import filelock
+from packaging.version import Version
 
 from framework_compare import registry
-from framework_compare.environments import externals, installer, venvs
+from framework_compare.environments import externals, installer, locks, venvs
 from framework_compare.environments.interpreters import Unavailable
+from framework_compare.environments.uv_command import public_url
 from framework_compare.paths import CACHE_VARIABLE, cache_dir
 
 Report = Callable[[str], None]
+USED = "last-used"  # a file of an environment's folder, whose time is that of its last use
+
+
+class NotResolved(Unavailable):
+    """A version has no lock here, so nobody knows yet what its environment is made from."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +49,9 @@ class Environment:
     folder: Path | None = None
     notes: tuple[str, ...] = ()
     device: str = "cpu"  # the kind of device a managed one was made for; of the user's own nobody asks
+    used: float | None = dataclasses.field(
+        default=None, compare=False
+    )  # when a managed one was last used, Unix seconds
 
 
 def ensure(
@@ -62,15 +72,37 @@ def ensure(
     spec, say = registry.framework(framework), report or (lambda message: None)
     if is_given(spec, python):
         return _given(spec, python)
+    _lock(spec.name, device, index, say)
     plan = plan_for(spec.name, device)
-    wanted = None if index == installer.NO_INDEX else installer.public_url(index)
+    wanted = None if index == installer.NO_INDEX else public_url(index)
     if venvs.fault(plan, index=wanted):
         waiting = f"{spec.name}: another process is creating its environment; waiting"
         with _locked(plan.folder, waiting=lambda: say(waiting)):
             why = venvs.fault(plan, index=wanted)  # the process waited for may have mended it
             if why:
                 _make(plan, why, index, say)
-    return _read_for(spec, plan)
+    return _used(plan, spec)
+
+
+def _lock(framework: str, device: str, index: str | None, say: Report) -> None:
+    """Resolve a version that is neither pinned nor resolved before."""
+    spec, version = other_version(framework, device)
+    if not version or locks.find(locks_dir(), framework, device):
+        return
+    with _locked(
+        locks_dir() / f"{spec.name}-{version}", waiting=lambda: say(f"{framework}: another process resolves it")
+    ):
+        if not locks.find(locks_dir(), framework, device):
+            locks.make(locks_dir(), spec, version, device, index, say)
+
+
+def _used(plan: venvs.Plan, spec: registry.Framework) -> Environment:
+    """The environment of a plan, as the competitor that may share it with another, with a note of when it was used."""
+    with contextlib.suppress(OSError):  # a cache that others keep
+        (plan.folder / USED).touch()
+    found = read(plan.folder)
+    version = found.packages.get(venvs.normal_name(spec.library)) if spec.library else found.version
+    return dataclasses.replace(found, framework=spec.name, version=version)
 
 
 def _make(plan: venvs.Plan, why: str, index: str | None, say: Report) -> None:
@@ -81,7 +113,7 @@ def _make(plan: venvs.Plan, why: str, index: str | None, say: Report) -> None:
     try:
         venvs.delete(plan.folder)
         used = installer.install(plan, index=index, say=say)
-        venvs.write_marker(plan, installer.public_url(used))
+        venvs.write_marker(plan, public_url(used))
     except BaseException as error:
         venvs.delete(plan.folder)
         if isinstance(error, OSError):
@@ -99,7 +131,7 @@ def find(framework: str, *, device: str = "cpu", python: str | Path | None = Non
         if is_given(spec, python):
             return _given(spec, python)
         plan = plan_for(spec.name, device)
-        return None if venvs.fault(plan) else _read_for(spec, plan)
+        return None if venvs.fault(plan) else _used(plan, spec)
     except Unavailable:
         return None
 
@@ -112,25 +144,65 @@ def installed() -> list[Environment]:
 def remove(framework: str) -> list[Path]:
     """Delete all managed environments of a framework, of every device, and their logs; returns the folders deleted.
 
+    Of a version its lock goes, too. Other versions stay.
+
     Raises EnvironmentUnavailable if another process is making one of them.
     """
     name = registry.framework(framework).name
+    base, version = locks.split(name)
+    if version:
+        for lock in locks_dir().glob(f"{base}-{version}-*-cp*"):
+            lock.unlink(missing_ok=True)
     ours = re.compile(re.escape(name) + r"-[0-9a-f]{12}")
     folders = [path for path in sorted(_root().glob(f"{name}-*")) if path.is_dir() and ours.fullmatch(path.name)]
     for folder in folders:
-        with _locked(folder, waiting=lambda: _refuse_removal(name)):
-            venvs.delete(folder)
-            venvs.log_of(folder).unlink(missing_ok=True)
+        delete(folder, name)
     return folders
+
+
+def delete(folder: Path, framework: str) -> None:
+    """Delete an environment and its log. Raises EnvironmentUnavailable if another process is making it."""
+    with _locked(folder, waiting=lambda: _refuse_removal(framework)):
+        venvs.delete(folder)
+        venvs.log_of(folder).unlink(missing_ok=True)
 
 
 def plan_for(framework: str, device: str = "cpu") -> venvs.Plan:
     """How a framework's managed environment for a device is made here.
 
-    Raises EnvironmentUnavailable where nothing is pinned for the device or no Python fits.
+    Raises EnvironmentUnavailable where nothing is pinned for the device, no Python fits, or a version has no lock yet.
     """
-    spec = registry.framework(framework.partition("@")[0])
+    spec, version = other_version(framework, device)
+    if version:
+        name = f"{spec.name}@{version}"
+        lock = locks.find(locks_dir(), name, device)
+        if lock is None:
+            raise NotResolved(f"{name} was not installed here yet", f"`framework-compare env create {name}` does it")
+        spec = locks.requirements(spec, lock, name, device)
     return venvs.plan(registry.framework(spec.environment) if spec.environment else spec, _root(), device)
+
+
+def other_version(framework: str, device: str) -> tuple[registry.Framework, str]:
+    """A framework and the version that its competitor's name carries, "" where that is the pinned one."""
+    base, version = locks.split(framework)
+    spec = registry.framework(base)
+    return spec, "" if version == locks.pinned(spec, device) or not spec.requirements_on(device) else version
+
+
+def versions_here(base: str, device: str = "cpu") -> list[Version]:
+    """Versions of a framework whose environments are there, oldest first."""
+    spec = registry.framework(base)
+    pinned = locks.pinned(spec, device)
+    named = {str(one): f"{spec.name}@{one}" for one in locks.known(locks_dir(), spec.name, device)}
+    named.update({pinned: spec.name} if pinned else {})
+    return sorted(Version(version) for version, name in named.items() if _is_there(name, device))
+
+
+def _is_there(name: str, device: str) -> bool:
+    try:
+        return venvs.marker(plan_for(name, device).folder) is not None
+    except Unavailable:
+        return False
 
 
 def label(framework: str, device: str, python: str | Path | None = None) -> str:
@@ -162,13 +234,6 @@ def _parents_own(spec: registry.Framework) -> Environment:
     return Environment(spec.name, Path(sys.executable), version, False, sys.version.split()[0], packages)
 
 
-def _read_for(spec: registry.Framework, plan: venvs.Plan) -> Environment:
-    """What is in the environment of a plan, as the framework that may share it with another."""
-    found = read(plan.folder)
-    version = found.packages.get(venvs.normal_name(spec.library)) if spec.library else found.version
-    return dataclasses.replace(found, framework=spec.name, version=version)
-
-
 def read(folder: Path) -> Environment:
     """What is in a finished managed environment, whose health the caller has checked, or need not."""
     marker = venvs.marker(folder)
@@ -187,7 +252,13 @@ def read(folder: Path) -> Environment:
         requirements_checksum=marker["checksum"],
         folder=folder,
         device=marker.get("device", "cpu"),
+        used=_last_use(folder),
     )
+
+
+def _last_use(folder: Path) -> float | None:
+    times = [file.stat().st_mtime for name in (USED, venvs.MARKER) if (file := folder / name).exists()]
+    return max(times, default=None)
 
 
 @contextlib.contextmanager
@@ -221,3 +292,8 @@ def _refuse_removal(framework: str) -> None:
 
 def _root() -> Path:
     return cache_dir() / "envs"
+
+
+def locks_dir() -> Path:
+    """The folder of the lock files of versions."""
+    return _root() / "locks"

@@ -17,7 +17,11 @@ def attention_shape(node: Node, *shapes: Shape) -> Shape:
     """Of queries, keys and values as one input or three: (..., steps, features)."""
     a = node.attrs
     operands = shapes[:-1] if a.get("bias") else shapes
-    first = operands[0]
+    first, kv_heads = operands[0], a.get("kv_heads", a["heads"])
+    if a.get("causal") and (a.get("bias") or len(first) != 2):
+        raise UsageError(f"layer {node.name}: causal attention is of sequences, without a bias; gets shapes {shapes}")
+    if kv_heads != a["heads"]:
+        return _grouped_shape(node, operands, kv_heads)
     if len(operands) not in (1, 3) or any(shape != first for shape in operands):
         raise UsageError(f"layer {node.name}: expects queries, keys and values of one shape, gets {shapes}")
     parts = 3 if len(operands) == 1 else 1
@@ -29,6 +33,17 @@ def attention_shape(node: Node, *shapes: Shape) -> Shape:
     if "mask_shift" in a and (len(first) != 4 or math.prod(a["window"]) != steps):
         raise UsageError(f"layer {node.name}: expects windows of {a['window']} places, gets shape {first}")
     return (*first[:-1], first[-1] // parts)
+
+
+def _grouped_shape(node: Node, operands: Sequence[Shape], kv_heads: int) -> Shape:
+    """Of grouped queries (Ainslie et al. 2023): key and value head j serves the j-th group of query heads."""
+    first, heads = operands[0], node.attrs["heads"]
+    if len(operands) != 3 or len(first) != 2 or heads % kv_heads or first[-1] % heads:
+        raise UsageError(f"layer {node.name}: expects three sequences and {heads} query heads in {kv_heads} groups")
+    wanted = (first[0], first[1] // heads * kv_heads)
+    if any(shape != wanted for shape in operands[1:]):
+        raise UsageError(f"layer {node.name}: expects keys and values of shape {wanted}, gets {tuple(operands[1:])}")
+    return first
 
 
 def attention_macs(node: Node, out: Shape) -> int:

@@ -10,6 +10,7 @@ from framework_compare.graph.circuit import Gate
 from framework_compare.graph.network import Graph
 from framework_compare.graph.node import Node, Shape, feature_axis
 from framework_compare.graph.ops import OPS
+from framework_compare.graph.primitives import constant_attrs
 from framework_compare.graph.task import Task, image_classification
 from framework_compare.graph.window import Numbers, plain
 
@@ -208,15 +209,22 @@ class GraphBuilder:
     def sigmoid(self, name: str, *, source: str = "") -> str:
         return self._add(name, "Sigmoid", source)
 
-    def embedding(self, name: str, width: int, *, source: str = "") -> str:
+    def embedding(self, name: str, width: int, *, init: str = "uniform_0.05", source: str = "") -> str:
         """A row of `width` numbers for each token of an input; every row is trained, that of a pad included."""
         source = source or self.last
         field = self._graph.inputs.get(source)
         if field is None or not field.vocabulary:
             raise UsageError(self._refusal(f"layer {name}: expects an input of tokens, gets {source!r}"))
-        return self._add(
-            name, "Embedding", source, num_embeddings=field.vocabulary, embedding_dim=width, init="uniform_0.05"
-        )
+        return self._add(name, "Embedding", source, num_embeddings=field.vocabulary, embedding_dim=width, init=init)
+
+    def unembedding(self, name: str, embedding: str, *, source: str = "") -> str:
+        """Logits of every step by the rows of an embedding, whose array it has: a head that is tied to it."""
+        attrs = next(node.attrs for node in self._nodes if node.name == embedding)
+        return self._add(name, "Unembedding", source, **{**attrs, "arrays": attrs.get("arrays", embedding)})
+
+    def rotary(self, name: str, heads: int, *, theta: float = 10000.0, source: str = "") -> str:
+        """Positions by turning pairs of a head's features, half-split: `language_ops.rotary_tables` has the angles."""
+        return self._add(name, "Rotary", source, heads=heads, theta=theta)
 
     def lstm(self, name: str, hidden: int, *, source: str = "") -> str:
         """One layer, one direction, zero state, one bias; gates in the order i, f, g, o."""
@@ -265,6 +273,14 @@ class GraphBuilder:
         """
         return self._source(name, "Parameter", shape=list(shape), init=init, **_unless(True, trained=trained))
 
+    def constant(self, name: str, array: Any) -> str:
+        """Numbers that are not trained, the same for each sample."""
+        return self._source(name, "Constant", **constant_attrs(array))
+
+    def op(self, name: str, op: str, *sources: str, **attrs: Any) -> str:
+        """A primitive, or an op that has no method of its own; see `graph.primitives`."""
+        return self._add(name, op, *(sources or (self.last,)), **attrs)
+
     def tokens(self, name: str, *, source: str = "") -> str:
         """The places of an image, row by row, as the steps of a sequence; its channels are their features."""
         return self._add(name, "Tokens", source)
@@ -277,19 +293,23 @@ class GraphBuilder:
         scale: Optional[float] = None,
         bias: str = "",
         shifted: Optional[Tuple[Sequence[int], Sequence[int]]] = None,
+        causal: bool = False,
+        kv_heads: int = 0,
     ) -> str:
         """softmax(scale * q k' + bias) v in each head (Vaswani et al. 2017); products before and behind it are Linear.
 
         sources: q, k and v, or one value with their features one after the other. Each has the heads side by side.
         scale: 1 / sqrt(features of a head) where left out. bias: (heads, steps, steps). shifted: a window's height and
-        width, and by how much the map was rolled back: places on both sides of its edge do not see each other.
+        width, and by how much the map was rolled back: places on both sides of its edge do not see each other. causal: a
+        step sees itself and those before it. kv_heads: heads of keys and values, which groups of query heads share.
         """
         inputs = sources or (self.last,)
         width = self.shape(inputs[0])[-1] // (3 if len(inputs) == 1 else 1)
         attrs: Dict[str, Any] = {"heads": heads, "scale": (width // heads) ** -0.5 if scale is None else scale}
         if shifted is not None:
             attrs.update(window=list(shifted[0]), mask_shift=list(shifted[1]))
-        return self._add(name, "Attention", *inputs, bias, **attrs, **_unless(False, bias=bool(bias)))
+        attrs.update(_unless(heads, kv_heads=kv_heads or heads))
+        return self._add(name, "Attention", *inputs, bias, **attrs, **_unless(False, bias=bool(bias), causal=causal))
 
     def pad(self, name: str, padding: Sequence[int], *, value: float = 0.0, source: str = "") -> str:
         """A constant around an image: so many rows on top and below, columns on the left and the right."""
@@ -327,6 +347,10 @@ class GraphBuilder:
     def layernorm(self, name: str, *, eps: float = 1e-5, source: str = "") -> str:
         """Of the features, with the biased variance (Ba et al. 2016); of each place of an image, those are its channels."""
         return self._add(name, "LayerNorm", source, features=self._features(source), eps=eps)
+
+    def rmsnorm(self, name: str, *, eps: float = 1e-5, source: str = "") -> str:
+        """Of the features of a vector or of every step: x / sqrt(mean(x^2) + eps) * weight (Zhang and Sennrich 2019)."""
+        return self._add(name, "RMSNorm", source, features=self._features(source), eps=eps)
 
     def maxout(self, name: str, pieces: int) -> str:
         """Output j is the largest of the `pieces` features from j * pieces on (Goodfellow et al. 2013)."""

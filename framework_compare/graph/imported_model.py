@@ -18,6 +18,7 @@ from framework_compare.errors import UsageError
 from framework_compare.graph.head import head_of, with_head
 from framework_compare.graph.network import Graph
 from framework_compare.graph.node import Node
+from framework_compare.graph.task import Task
 from framework_compare.graph.weights import initial_values, pieces_of, weights_size
 
 GRAPH, WEIGHTS = "graph.json", "weights.npy"
@@ -53,6 +54,7 @@ class ImportedModel:
     level: Optional[ImportLevel] = None
     notes: Tuple[str, ...] = ()
     written: Mapping[str, str] = dataclasses.field(default_factory=dict)  # where it is, if another process can load it
+    of_arrays: bool = False  # whether it is for a user's arrays; else for folders of images
 
     @classmethod
     def of(
@@ -94,6 +96,19 @@ class ImportedModel:
             known = ", ".join(map(str, sorted(self.graphs)))
             raise UsageError(f"{self.name} was imported for image_size {known}, not {size}; import it for that size")
         return with_head(self.graphs[size], num_classes or self.graphs[size].num_classes)
+
+    def for_task(self, task: Task) -> Graph:
+        """The graph for arrays with this task, whose inputs have the shapes that it was traced with.
+
+        Of a classifier the head gets as many outputs as there are classes.
+        """
+        graph = self(image_size=task.image_size)
+        if task.loss == "cross_entropy":
+            graph = with_head(graph, task.outputs)
+        if [one.shape for one in task.inputs] != [one.shape for one in graph.task.inputs]:
+            shapes = ", ".join(str(one.shape) for one in graph.task.inputs)
+            raise UsageError(f"{self.name} was imported for inputs of {shapes}; import it for these data")
+        return dataclasses.replace(graph, task=task)
 
     def fill(self, graph: Graph, seed: int, out: np.ndarray) -> None:
         """Fill `out` with `pieces`."""
@@ -147,6 +162,7 @@ class ImportedModel:
             "level": None if self.level is None else dataclasses.asdict(self.level),
             "notes": list(self.notes),
             "written": dict(self.written),
+            "of_arrays": self.of_arrays,
         }
         with open(os.path.join(folder, WEIGHTS), "wb") as weights:
             header = {"descr": "<f4", "fortran_order": False, "shape": self.flat.shape}
@@ -172,8 +188,9 @@ class ImportedModel:
             if len(names) > 1 or not re.fullmatch(r"[a-z0-9_]+-[0-9a-f]{8}", document["name"]):
                 raise ValueError(f"it is called {', '.join(sorted(map(repr, names)))}")
             notes = tuple(document["notes"])
-            written = dict(document.get("written", {}))
-            return cls(document["name"], document["source"], graphs, flat, document["seeded"], level, notes, written)
+            written, of_arrays = dict(document.get("written", {})), bool(document.get("of_arrays"))
+            named = document["name"], document["source"]
+            return cls(*named, graphs, flat, document["seeded"], level, notes, written, of_arrays)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
             raise UsageError(
                 f"the imported model in {folder} cannot be read: {type(error).__name__}: {error}"

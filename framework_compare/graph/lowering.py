@@ -4,28 +4,30 @@ Axes of a program are those of the framework's arrays, the batch first and an im
 Ops that no graph of a user's has, and their attributes:
 
 Reshape: shape, with -1 for the batch. Permute: order of all axes. Select: axis, which is gone, and index. Max, Mean: axis,
-which is gone. Repeat: a value of length 1 along the batch and `shape` else, for each sample of a second one.
+which is gone. Repeat: a value of length 1 along the batch and `shape` else, for each sample of a second one. Constant:
+value, a float32 array of length 1 along the batch.
 
 Slice and Split count `axis` likewise, as Concat, Reverse and Roll (`axes`) do; Slice always has its step, and `at`, by which
 an array is indexed. Pad has `pads`, (before, behind) for each axis. Attention has `mask`, an array or None, and `operands`,
-1 or 3; RelativeBias has `index`. Quanv2d reads the pixels of patches (N, patches, 4) and gives as many.
+1 or 3; RelativeBias has `index`, Constant its `value`. Quanv2d reads the pixels of patches (N, patches, 4) and gives as many.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
-from typing import Any, Callable, Collection, Dict, FrozenSet, List, Mapping, NamedTuple, Sequence, Set, Tuple, TypeVar
+from typing import Any, Callable, Collection, Dict, FrozenSet, List, Mapping, Sequence, Tuple
+
+import numpy as np
 
 from framework_compare.graph.attention import relative_index, shift_mask
+from framework_compare.graph.language_ops import rotary_tables
 from framework_compare.graph.network import Graph
 from framework_compare.graph.node import IMAGE, Node, Shape, feature_axis
 from framework_compare.graph.ops import OPS
-from framework_compare.graph.task import Field
+from framework_compare.graph.primitives import ALONG, REDUCTIONS, constant_array
+from framework_compare.graph.program import Lowering, Program, Step, permuted, reshaped
 from framework_compare.graph.window import Window
-
-_T = TypeVar("_T")
 
 # Axes of the input and of the output in a graph; those in brackets are one axis.
 PATTERNS = {
@@ -43,6 +45,7 @@ NEEDS: Mapping[str, FrozenSet[str]] = {
     "Last": frozenset({"Select"}),
     "Split": frozenset({"Slice"}),
     "Roll": frozenset({"Slice", "Concat"}),
+    "Rotary": frozenset({"Reshape", "Slice", "Concat", "Mul", "Add", "Constant"}),
 }
 # Forms of ops that a framework may have beside the usual one; without it another op is put in front.
 OF_CHANNELS = {"Linear": "LinearOfChannels", "LayerNorm": "LayerNormOfChannels"}  # of an image's, in front of its rows
@@ -52,28 +55,6 @@ UNEVEN = "Conv2dPaddedUnevenly"
 def graph_ops(has: Collection[str]) -> FrozenSet[str]:
     """The ops of graphs that a framework with these computes."""
     return frozenset(op for op in OPS if op in has or (op in NEEDS and NEEDS[op].issubset(has)))
-
-
-@dataclasses.dataclass(frozen=True)
-class Program:
-    """What is evaluated in place of a graph: other nodes, with the same arrays, and the same value at the end.
-
-    A node of chance keeps its name; one with arrays names the layer whose they are. shapes: of all values, without the
-    batch. shared: values that are the same for all samples, of length 1 along the batch.
-    """
-
-    graph: Graph
-    nodes: Tuple[Node, ...]
-    shapes: Mapping[str, Shape]
-    shared: FrozenSet[str]
-
-    @property
-    def inputs(self) -> Dict[str, Field]:
-        return self.graph.inputs
-
-    def input_shape(self, node: Node) -> Shape:
-        """Shape of what a node reads first; () where it reads nothing."""
-        return self.shapes[node.inputs[0]] if node.inputs else ()
 
 
 def lowered(
@@ -89,82 +70,16 @@ def lowered(
     as_stored: names of each Flatten whose readers take the order of an image's axes that the framework has. views:
     Permute copies nothing, so that what becomes an image keeps its channels last in memory.
     """
-    lowering = _Lowering(graph, frozenset(has), channels_last, frozenset(as_stored), views)
+    lowering = Lowering(graph, frozenset(has), channels_last, frozenset(as_stored), views)
     for node in graph.nodes:
         RULES.get(node.op, _as_it_is)(lowering, node, lowering.given[node.inputs[0]] if node.inputs else ())
-    return Program(graph, tuple(lowering.nodes), lowering.shapes, frozenset(lowering.shared))
+    return Program(graph, lowering.needed(), lowering.shapes, frozenset(lowering.shared))
 
 
-class Step(NamedTuple):
-    """An op that reads the one before it, its attributes, and the shape that it gives."""
-
-    op: str
-    attrs: Mapping[str, Any]
-    shape: Shape
+Rule = Callable[[Lowering, Node, Shape], None]  # shape: of the first input, in the graph
 
 
-def _reshape(*shape: int) -> Step:
-    return Step("Reshape", {"shape": (-1, *shape)}, shape)
-
-
-def _permute(shape: Shape, *order: int) -> Step:
-    return Step("Permute", {"order": (0, *(1 + axis for axis in order))}, tuple(shape[axis] for axis in order))
-
-
-class _Lowering:
-    """Nodes of the program as they are added, and their shapes."""
-
-    def __init__(
-        self, graph: Graph, has: FrozenSet[str], channels_last: bool, as_stored: FrozenSet[str], views: bool
-    ) -> None:
-        self.has, self.channels_last, self.as_stored, self.views = has, channels_last, as_stored, views
-        self.nodes: List[Node] = []
-        self.given = graph.shapes()  # of the graph's values, with its order of axes
-        self.shapes: Dict[str, Shape] = {name: self.own(self.given[name]) for name in graph.inputs}
-        self.shared: Set[str] = set()
-
-    def own(self, axes: Sequence[_T]) -> Tuple[_T, ...]:
-        """A shape of the graph, or what stands for its axes, in the framework's order."""
-        return (*axes[1:], axes[0]) if len(axes) == IMAGE and self.channels_last else tuple(axes)
-
-    def axis(self, axis: int, rank: int) -> int:
-        """Axis of an array, for one of a shape of the graph."""
-        return 1 + ((axis - 1) % IMAGE if rank == IMAGE and self.channels_last else axis)
-
-    def append(self, name: str, op: str, inputs: Sequence[str], attrs: Mapping[str, Any], shape: Shape) -> str:
-        self.nodes.append(Node(name, op, tuple(inputs), attrs))
-        self.shapes[name] = shape
-        if self.shared.issuperset(inputs):
-            self.shared.add(name)
-        return name
-
-    def chain(self, node: Node, *steps: Step) -> None:
-        """Steps in place of a node; the last has its name, and the one with its arrays says whose they are."""
-        inputs = list(node.inputs)
-        for number, step in enumerate(steps, start=1):
-            name = node.name if number == len(steps) else f"{node.name}.lowered{number}"
-            own = name != node.name and OPS[node.op].parameters(node) and step.op not in MOVES
-            attrs = {**step.attrs, "arrays": node.arrays} if own else step.attrs
-            inputs = [self.append(name, step.op, inputs, attrs, step.shape)]
-
-    def one(self, node: Node, op: str = "", **changed: Any) -> None:
-        """The node itself, perhaps of another op, with its attributes, of which some are changed."""
-        shape = self.own(self.given[node.name])
-        self.append(node.name, op or node.op, node.inputs, {**node.attrs, **changed}, shape)
-
-    def cut(self, shape: Shape, axis: int, start: int, end: int, step: int = 1) -> Step:
-        """Of a shape in the framework's order, along an axis of its array."""
-        sizes = list(shape)
-        sizes[axis - 1] = -(-(end - start) // step)
-        at = (slice(None),) * axis + (slice(start, end, step),)
-        return Step("Slice", {"axis": axis, "start": start, "end": end, "step": step, "at": at}, tuple(sizes))
-
-
-MOVES = ("Reshape", "Permute", "Slice", "Pad")
-Rule = Callable[[_Lowering, Node, Shape], None]  # shape: of the first input, in the graph
-
-
-def _as_it_is(to: _Lowering, node: Node, shape: Shape) -> None:
+def _as_it_is(to: Lowering, node: Node, shape: Shape) -> None:
     to.one(node)
 
 
@@ -173,7 +88,7 @@ def _as_it_is(to: _Lowering, node: Node, shape: Shape) -> None:
 PATCHES, FROM_PATCHES = "c (r d) (l a) -> (r l) (c d a)", "(r l) q -> q r l"
 
 
-def _rearranged(to: _Lowering, pattern: str, shape: Shape, **sizes: int) -> List[Step]:
+def _rearranged(to: Lowering, pattern: str, shape: Shape, **sizes: int) -> List[Step]:
     """From a shape of the graph, by a Reshape, a Permute and a Reshape, each where something is to be done."""
     left, right = ([(one or other).split() for one, other in _GROUP.findall(side)] for side in pattern.split("->"))
     for group, size in zip(left, shape):
@@ -183,18 +98,18 @@ def _rearranged(to: _Lowering, pattern: str, shape: Shape, **sizes: int) -> List
     given, wanted = to.own(left), (*right[1:], right[0]) if as_view else to.own(right)
     axes = [axis for group in given for axis in group]
     order = [axes.index(axis) for group in wanted for axis in group]
-    cut = _reshape(*(sizes[axis] for axis in axes))
-    out = _reshape(*(math.prod(sizes[axis] for axis in group) for group in wanted))
+    cut = reshaped(*(sizes[axis] for axis in axes))
+    out = reshaped(*(math.prod(sizes[axis] for axis in group) for group in wanted))
     steps = [cut] if len(axes) > len(given) else []
-    steps += [_permute(cut.shape, *order)] if order != sorted(order) else []
+    steps += [permuted(cut.shape, *order)] if order != sorted(order) else []
     steps += [out] if len(axes) > len(wanted) else []
-    return [*steps, _permute(out.shape, 2, 0, 1)] if as_view else steps
+    return [*steps, permuted(out.shape, 2, 0, 1)] if as_view else steps
 
 
 _GROUP = re.compile(r"\(([^)]*)\)|(\w)")
 
 
-def _moved(to: _Lowering, node: Node, shape: Shape) -> None:
+def _moved(to: Lowering, node: Node, shape: Shape) -> None:
     if node.op in to.has:
         to.one(node)
         return
@@ -203,31 +118,31 @@ def _moved(to: _Lowering, node: Node, shape: Shape) -> None:
     to.chain(node, *_rearranged(to, PATTERNS[node.op], shape, **sizes))
 
 
-def _flatten(to: _Lowering, node: Node, shape: Shape) -> None:
+def _flatten(to: Lowering, node: Node, shape: Shape) -> None:
     turned = len(shape) == IMAGE and node.name not in to.as_stored
-    to.chain(node, *(_rearranged(to, "c h w -> (c h w)", shape) if turned else [_reshape(math.prod(shape))]))
+    to.chain(node, *(_rearranged(to, "c h w -> (c h w)", shape) if turned else [reshaped(math.prod(shape))]))
 
 
-def _maxout(to: _Lowering, node: Node, shape: Shape) -> None:
+def _maxout(to: Lowering, node: Node, shape: Shape) -> None:
     pieces, out = node.attrs["pieces"], to.given[node.name]
-    to.chain(node, _reshape(*out, pieces), Step("Max", {"axis": 1 + len(out)}, out))
+    to.chain(node, reshaped(*out, pieces), Step("Max", {"axis": 1 + len(out)}, out))
 
 
-def _global_avgpool(to: _Lowering, node: Node, shape: Shape) -> None:
+def _global_avgpool(to: Lowering, node: Node, shape: Shape) -> None:
     out = to.given[node.name]
     if len(shape) == IMAGE:
-        to.chain(node, Step("AdaptiveAvgPool2d", {"output": 1}, to.own((*out, 1, 1))), _reshape(*out))
+        to.chain(node, Step("AdaptiveAvgPool2d", {"output": 1}, to.own((*out, 1, 1))), reshaped(*out))
     else:
         to.chain(node, Step("Mean", {"axis": 1}, out))
 
 
-def _parameter(to: _Lowering, node: Node, shape: Shape) -> None:
+def _parameter(to: Lowering, node: Node, shape: Shape) -> None:
     value = Step("Parameter", node.attrs, to.given[node.name])
     turned = len(value.shape) == IMAGE and to.channels_last
-    to.chain(node, value, *([_permute(value.shape, 1, 2, 0)] if turned else []))
+    to.chain(node, value, *([permuted(value.shape, 1, 2, 0)] if turned else []))
 
 
-def _quanv2d(to: _Lowering, node: Node, shape: Shape) -> None:
+def _quanv2d(to: Lowering, node: Node, shape: Shape) -> None:
     _, rows, columns = to.given[node.name]
     even = (1, 2 * rows, 2 * columns)
     cuts = [to.cut(to.own(shape), to.axis(a, IMAGE), 0, even[a]) for a in (1, 2) if shape[a] != even[a]]
@@ -239,17 +154,17 @@ def _quanv2d(to: _Lowering, node: Node, shape: Shape) -> None:
 # -- parts of axes -------------------------------------------------------------------------------------------------------
 
 
-def _select(to: _Lowering, node: Node, shape: Shape) -> None:
+def _select(to: Lowering, node: Node, shape: Shape) -> None:
     index = node.attrs.get("index", -1) % shape[0]
     to.chain(node, Step("Select", {"axis": 1, "index": index}, to.given[node.name]))
 
 
-def _slice(to: _Lowering, node: Node, shape: Shape) -> None:
+def _slice(to: Lowering, node: Node, shape: Shape) -> None:
     a = node.attrs
     to.chain(node, to.cut(to.own(shape), to.axis(a["axis"], len(shape)), a["start"], a["end"], a.get("step", 1)))
 
 
-def _split(to: _Lowering, node: Node, shape: Shape) -> None:
+def _split(to: Lowering, node: Node, shape: Shape) -> None:
     a, axis = node.attrs, to.axis(node.attrs["axis"], len(shape))
     if "Split" in to.has:
         to.one(node, axis=axis)
@@ -258,11 +173,11 @@ def _split(to: _Lowering, node: Node, shape: Shape) -> None:
         to.chain(node, to.cut(to.own(shape), axis, start, start + a["sizes"][a["index"]]))
 
 
-def _reverse(to: _Lowering, node: Node, shape: Shape) -> None:
+def _reverse(to: Lowering, node: Node, shape: Shape) -> None:
     to.one(node, axis=1)
 
 
-def _concat(to: _Lowering, node: Node, shape: Shape) -> None:
+def _concat(to: Lowering, node: Node, shape: Shape) -> None:
     """Values without a batch are repeated for each sample of the others."""
     axis = to.axis(node.attrs.get("axis", feature_axis(shape)), len(shape))
     like = next((name for name in node.inputs if name not in to.shared), "")
@@ -275,18 +190,18 @@ def _concat(to: _Lowering, node: Node, shape: Shape) -> None:
     to.append(node.name, "Concat", inputs, {"axis": axis}, to.own(to.given[node.name]))
 
 
-def _pad(to: _Lowering, node: Node, shape: Shape) -> None:
+def _pad(to: Lowering, node: Node, shape: Shape) -> None:
     to.one(node, pads=_pads(to, node.attrs["padding"]), value=node.attrs.get("value", 0.0))
 
 
-def _pads(to: _Lowering, sides: Sequence[int]) -> Sequence[Tuple[int, int]]:
+def _pads(to: Lowering, sides: Sequence[int]) -> Sequence[Tuple[int, int]]:
     """Before and behind each axis of an image's array."""
     top, bottom, left, right = sides
     inner = ((top, bottom), (left, right))
     return ((0, 0), *inner, (0, 0)) if to.channels_last else ((0, 0), (0, 0), *inner)
 
 
-def _roll(to: _Lowering, node: Node, shape: Shape) -> None:
+def _roll(to: Lowering, node: Node, shape: Shape) -> None:
     """Where a framework has no such op, what leaves the image is joined to its other side, axis by axis."""
     axes = [to.axis(axis, IMAGE) for axis in (1, 2)]
     if "Roll" in to.has:
@@ -310,19 +225,19 @@ def _roll(to: _Lowering, node: Node, shape: Shape) -> None:
 # -- forms of an op ------------------------------------------------------------------------------------------------------
 
 
-def _of_features(to: _Lowering, node: Node, shape: Shape) -> None:
+def _of_features(to: Lowering, node: Node, shape: Shape) -> None:
     """Of an image whose channels are in front of its rows by the framework's own op for that, or turned to the end."""
     if len(shape) != IMAGE or to.channels_last:
         to.one(node)
     elif OF_CHANNELS[node.op] in to.has:
         to.one(node, OF_CHANNELS[node.op])
     else:
-        turned, (channels, *places) = _permute(shape, 1, 2, 0), to.given[node.name]
+        turned, (channels, *places) = permuted(shape, 1, 2, 0), to.given[node.name]
         made = Step(node.op, node.attrs, (*places, channels))
-        to.chain(node, turned, made, _permute(made.shape, 2, 0, 1))
+        to.chain(node, turned, made, permuted(made.shape, 2, 0, 1))
 
 
-def _conv2d(to: _Lowering, node: Node, shape: Shape) -> None:
+def _conv2d(to: Lowering, node: Node, shape: Shape) -> None:
     window = Window.of(node.attrs)
     if window.is_symmetric:
         to.one(node)
@@ -336,17 +251,84 @@ def _conv2d(to: _Lowering, node: Node, shape: Shape) -> None:
         to.chain(node, Step("Pad", {"pads": pads, "value": 0.0}, padded), conv)
 
 
-def _attention(to: _Lowering, node: Node, shape: Shape) -> None:
+def _attention(to: Lowering, node: Node, shape: Shape) -> None:
     mask = shift_mask(node.attrs, *shape[:2])
     to.one(node, mask=mask, operands=len(node.inputs) - bool(node.attrs.get("bias")))
 
 
-def _relative_bias(to: _Lowering, node: Node, shape: Shape) -> None:
+def _rotary(to: Lowering, node: Node, shape: Shape) -> None:
+    """Each head's features times cosines, and with its halves swapped times signed sines."""
+    steps, heads = shape[0], node.attrs["heads"]
+    cut = (steps, heads, shape[1] // heads)
+    half, width, name = cut[2] // 2, cut[2], node.name
+    x = to.append(f"{name}.heads", "Reshape", node.inputs, {"shape": (-1, *cut)}, cut)
+    parts = [to.cut(cut, 3, half, width), to.cut(cut, 3, 0, half)]
+    halves = [to.append(f"{name}.half{n}", one.op, [x], one.attrs, one.shape) for n, one in enumerate(parts)]
+    swapped = to.append(f"{name}.swapped", "Concat", halves, {"axis": 3}, cut)
+    products = []
+    tables = rotary_tables(steps, width, node.attrs["theta"])
+    for kind, value, table in zip(("cosines", "sines"), (x, swapped), tables):
+        constant = f"rotary_{kind}_{steps}_{width}_{node.attrs['theta']:g}".replace(".", "_")
+        if constant not in to.shapes:  # one for all layers
+            to.append(constant, "Constant", (), {"value": table[None]}, table.shape)
+        products.append(to.append(f"{name}.{kind}", "Mul", [value, constant], {}, cut))
+    turned = to.append(f"{name}.turned", "Add", products, {}, cut)
+    to.append(name, "Reshape", [turned], {"shape": (-1, *shape)}, shape)
+
+
+def _relative_bias(to: Lowering, node: Node, shape: Shape) -> None:
     attrs = {**node.attrs, "index": relative_index(node.attrs["window"])}
     to.append(node.name, node.op, (), attrs, to.given[node.name])
 
 
+# -- primitives ----------------------------------------------------------------------------------------------------------
+
+
+def _along(to: Lowering, node: Node, shape: Shape) -> None:
+    """Axes of an array in place of those of the graph."""
+    a = node.attrs
+    changed: Dict[str, Any] = {"axis": to.axis(a["axis"], len(shape))} if "axis" in a else {}
+    if "axes" in a:
+        changed["axes"] = tuple(to.axis(axis, len(shape)) for axis in a["axes"])
+    if "pads" in a:
+        changed["pads"] = ((0, 0), *to.own([tuple(sides) for sides in a["pads"]]))
+    to.one(node, **changed)
+
+
+def _in_graph_order(to: Lowering, node: Node, shape: Shape) -> None:
+    """Computed with the axes of the graph; where those of an image stand otherwise, between two Permutes."""
+    inputs, out, attrs = [to.plain(name) for name in node.inputs], to.given[node.name], dict(node.attrs)
+    if "shape" in attrs:
+        attrs["shape"] = (-1, *out)
+    if "order" in attrs:
+        attrs["order"] = (0, *(1 + axis for axis in attrs["order"]))
+    if node.op == "MatMul":  # one matrix for all: no copy of it for each sample
+        second = to.given[node.inputs[1]]
+        attrs["shared"] = node.inputs[1] in to.shared and math.prod(second[:-2]) == 1
+    turned = len(out) == IMAGE and to.channels_last
+    made = f"{node.name}.plain" if turned else node.name
+    to.append(made, node.op, inputs, attrs, out)
+    if turned:
+        step = permuted(out, 1, 2, 0)
+        to.append(node.name, step.op, [made], step.attrs, step.shape)
+        to.plains[node.name] = made
+
+
+def _windowed(to: Lowering, node: Node, shape: Shape) -> None:
+    to.one(node, size=to.own(to.given[node.name]))
+
+
+def _constant(to: Lowering, node: Node, shape: Shape) -> None:
+    array = constant_array(node.attrs).astype(np.float32)
+    turned = np.moveaxis(array, 0, -1) if array.ndim == IMAGE and to.channels_last else array
+    to.append(node.name, "Constant", (), {"value": np.ascontiguousarray(turned)[None]}, turned.shape)
+
+
 RULES: Mapping[str, Rule] = {
+    "Constant": _constant,
+    **dict.fromkeys((*REDUCTIONS, *ALONG, "Take", "PadAxes"), _along),
+    **dict.fromkeys(("Reshape", "Permute", "Expand", "MatMul", "Gather"), _in_graph_order),
+    **dict.fromkeys(("Convolve", "ConvTranspose"), _windowed),
     **dict.fromkeys(PATTERNS, _moved),
     "Attention": _attention,
     "Concat": _concat,
@@ -363,6 +345,7 @@ RULES: Mapping[str, Rule] = {
     "RelativeBias": _relative_bias,
     "Reverse": _reverse,
     "Roll": _roll,
+    "Rotary": _rotary,
     "Select": _select,
     "Slice": _slice,
     "Split": _split,

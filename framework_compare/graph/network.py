@@ -14,8 +14,6 @@ from framework_compare.graph.node import Node, Parameter, Shape
 from framework_compare.graph.ops import OPS
 from framework_compare.graph.task import Field, Task, image_classification
 
-INPUT = "input"
-
 
 @dataclasses.dataclass(frozen=True)
 class Graph:
@@ -35,8 +33,7 @@ class Graph:
     @property
     def inputs(self) -> Dict[str, Field]:
         """The fields of a sample by the names under which nodes read them, in the task's order."""
-        fields = self.task.inputs
-        return {INPUT if len(fields) == 1 else field.name: field for field in fields}
+        return self.task.named_inputs
 
     @property
     def input_shape(self) -> Shape:

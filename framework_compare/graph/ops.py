@@ -7,8 +7,8 @@ import math
 from typing import Any, Callable, Dict, List
 
 from framework_compare.errors import UsageError
-from framework_compare.graph import attention, image_ops
-from framework_compare.graph.node import IMAGE, Node, Parameter, Shape, feature_axis, with_features
+from framework_compare.graph import attention, image_ops, language_ops, primitives
+from framework_compare.graph.node import Node, Parameter, Shape, feature_axis, with_features
 
 
 def _conv1d_shape(node: Node, shape: Shape) -> Shape:
@@ -89,7 +89,7 @@ def _concat_shape(node: Node, *shapes: Shape) -> Shape:
     first = shapes[0]
     axis = concat_axis(node, first)
     rest = [(len(shape), shape[:axis], shape[axis + 1 :]) for shape in shapes]
-    if len(first) > IMAGE or not 0 <= axis < len(first) or any(other != rest[0] for other in rest):
+    if not 0 <= axis < len(first) or any(other != rest[0] for other in rest):
         what = "steps" if "axis" in node.attrs else "features"
         raise UsageError(f"layer {node.name}: cannot join the {what} of shapes {', '.join(map(str, shapes))}")
     return (*first[:axis], sum(shape[axis] for shape in shapes), *first[axis + 1 :])
@@ -134,11 +134,14 @@ def _recurrent_shape(node: Node, shape: Shape) -> Shape:
 
 
 def _lstm_parameters(node: Node) -> List[Parameter]:
+    """One bias, or, as torch and cuDNN have it, two that are added: trained both, their sum moves twice as far."""
     inputs, hidden = node.attrs["input_size"], node.attrs["hidden_size"]
+    two = node.attrs.get("biases", 1) == 2
+    biases = {"bias_ih": "forget_ones", "bias_hh": "zeros"} if two else {"bias": "forget_ones"}
     return [
         Parameter(f"{node.arrays}.weight_ih", (4 * hidden, inputs), "glorot_uniform"),
         Parameter(f"{node.arrays}.weight_hh", (4 * hidden, hidden), "orthogonal"),
-        Parameter(f"{node.arrays}.bias", (4 * hidden,), "forget_ones"),
+        *(Parameter(f"{node.arrays}.{name}", (4 * hidden,), init) for name, init in biases.items()),
     ]
 
 
@@ -230,6 +233,9 @@ OPS: Dict[str, Op] = {
     "Slice": Op(_slice_shape),
     "Conv1d": Op(_conv1d_shape, _conv1d_parameters, _weight_macs(_conv1d_parameters)),
     "LayerNorm": Op(_layernorm_shape, _layernorm_parameters),
+    "RMSNorm": Op(_layernorm_shape, language_ops.rmsnorm_parameters),
+    "Rotary": Op(language_ops.rotary_shape),
+    "Unembedding": Op(language_ops.unembedding_shape, _embedding_parameters, language_ops.unembedding_macs),
     "Maxout": Op(_maxout_shape),
     "Parameter": Op(lambda node: tuple(node.attrs["shape"]), _free_parameters),
     "ChannelShuffle": Op(image_ops.channel_shuffle_shape),
@@ -242,4 +248,22 @@ OPS: Dict[str, Op] = {
     "RelativeBias": Op(attention.relative_bias_shape, attention.relative_bias_parameters),
     # a patch: 32 x 16 for the circuit, 4 x 32 for the signs
     "Quanv2d": Op(image_ops.quanv2d_shape, image_ops.quanv2d_parameters, lambda node, out: 640 * out[1] * out[2]),
+    "Constant": Op(primitives.constant_shape),
+    "GroupNorm": Op(primitives.groupnorm_shape, primitives.groupnorm_parameters),
+    **dict.fromkeys(primitives.UNARY, Op(_same)),
+    **dict.fromkeys(
+        (*primitives.BINARY[2:], *primitives.COMPARISONS, "Where"),
+        Op(primitives.broadcast_shape),
+    ),
+    **dict.fromkeys(primitives.REDUCTIONS, Op(primitives.reduced_shape)),
+    **dict.fromkeys(primitives.ALONG, Op(primitives.along_shape)),
+    "Reshape": Op(primitives.reshape_shape),
+    "Permute": Op(primitives.permute_shape),
+    "Expand": Op(primitives.expand_shape),
+    "Take": Op(primitives.take_shape),
+    "Gather": Op(primitives.gather_shape),
+    "PadAxes": Op(primitives.pad_axes_shape),
+    "MatMul": Op(primitives.matmul_shape, macs=primitives.matmul_macs),
+    "Convolve": Op(primitives.convolve_shape, macs=primitives.convolve_macs),
+    "ConvTranspose": Op(primitives.transposed_shape, macs=primitives.transposed_macs),
 }

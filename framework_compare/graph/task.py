@@ -9,8 +9,9 @@ from framework_compare.errors import UsageError
 from framework_compare.graph.node import Shape
 
 # Each is a mean over samples, or over the tokens that count; half of nothing, no label smoothing.
-LOSSES = ("cross_entropy", "token_cross_entropy", "mse", "binary_cross_entropy")
+LOSSES = ("cross_entropy", "token_cross_entropy", "mse", "binary_cross_entropy", "mean_output")
 DTYPES = ("float32", "int32", "int64", "bool")
+INPUT = "input"  # under which nodes read an only input
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +33,9 @@ class Task:
     """Inputs, target and loss of a workload; `outputs` is the size of the last axis of the network's output.
 
     target: labels () int64 for cross_entropy; (T,) int64 with -1 where a token does not count for token_cross_entropy;
-    (outputs,) float32 for mse and for binary_cross_entropy, there 0 or 1 against logits.
+    (outputs,) float32 for mse and for binary_cross_entropy, there 0 or 1 against logits; (T, outputs) for mse, too. For
+    mean_output the network's output is the loss of each sample: a target that it needs is one of its inputs, and `target`
+    is unused.
     """
 
     inputs: Tuple[Field, ...]
@@ -45,6 +48,18 @@ class Task:
     def __post_init__(self) -> None:
         if self.loss not in LOSSES:
             raise UsageError(f"loss is {self.loss!r}; allowed: {', '.join(LOSSES)}")
+
+    @property
+    def named_inputs(self) -> Dict[str, Field]:
+        """The fields of a sample by the names under which nodes read them: an only one as "input"."""
+        return {INPUT if len(self.inputs) == 1 else field.name: field for field in self.inputs}
+
+    @property
+    def output_shape(self) -> Shape:
+        """Shape of the network's output for a sample; an axis of 0 is of any size."""
+        if self.loss == "mse":
+            return self.target.shape
+        return (*(self.target.shape if self.loss == "token_cross_entropy" else ()), self.outputs)
 
     @property
     def image_size(self) -> int:

@@ -16,7 +16,8 @@ ANSWER, ARRAYS, EXACT = "trace.json", "weights.npz", "exact.npz"
 class TraceAnswer(NamedTuple):
     """Graphs by image size, float32 arrays by their names there, what the model computes in float64, and remarks.
 
-    exact: images, labels, start:<array>, evaluation, training, gradient:<array>, after:<statistic>.
+    exact: input:<name in the graph>, target, start:<array> (where it starts), evaluation and training (what the output is
+    then), gradient:<array>, after:<statistic>.
     """
 
     graphs: Mapping[int, Graph]

@@ -14,6 +14,7 @@ from framework_compare.graph.network import Graph
 from framework_compare.graph.node import Parameter
 
 CONSTANTS = {"zeros": 0.0, "ones": 1.0, "constant_1e-6": 1e-6}
+NORMAL = "normal_"  # with the standard deviation behind it
 PIECE = 1 << 20  # numbers; a network's weights may be more than the memory that the parent should take
 
 
@@ -28,10 +29,8 @@ def _std(parameter: Parameter) -> float:
     gains = {
         "kaiming_normal_fan_out": math.sqrt(2.0 / (parameter.shape[0] * receptive)),
         "kaiming_normal_fan_in": math.sqrt(2.0 / math.prod(parameter.shape[1:])),
-        "normal_0.01": 0.01,
-        "normal_0.02": 0.02,
     }
-    return gains[parameter.init]
+    return gains[parameter.init] if parameter.init in gains else float(parameter.init[len(NORMAL) :])
 
 
 Values = Iterator[np.ndarray]  # of one parameter, in order, in one piece or several
@@ -79,8 +78,6 @@ INITIALISERS: Dict[str, Callable[[Parameter, np.random.Generator], Values]] = {
     "ones": _constant,
     "kaiming_normal_fan_out": _normal,
     "kaiming_normal_fan_in": _normal,
-    "normal_0.01": _normal,
-    "normal_0.02": _normal,
     "glorot_uniform": _glorot,
     "uniform_0.05": _embedding,
     "orthogonal": _orthogonal,
@@ -104,7 +101,8 @@ def initial_values(graph: Graph, parameter: Parameter, seed: int) -> Iterator[np
     """The part of `initial_pieces` that is of one parameter."""
     digest = hashlib.sha256(f"{graph.name}/{parameter.name}/{seed}".encode()).digest()
     generator = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "little")))
-    for piece in INITIALISERS[parameter.init](parameter, generator):
+    fill = _normal if parameter.init.startswith(NORMAL) else INITIALISERS[parameter.init]
+    for piece in fill(parameter, generator):
         yield np.ascontiguousarray(piece, np.float32).reshape(-1)
 
 

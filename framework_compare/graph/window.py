@@ -32,10 +32,10 @@ class Window:
     @classmethod
     def of(cls, attrs: Mapping[str, Any]) -> "Window":
         return cls(
-            _pair(attrs["kernel"]),
-            _pair(attrs["stride"]),
+            pair(attrs["kernel"]),
+            pair(attrs["stride"]),
             _pads(attrs["padding"]),
-            _pair(attrs.get("dilation", 1)),
+            pair(attrs.get("dilation", 1)),
             bool(attrs.get("ceil_mode", False)),
         )
 
@@ -99,14 +99,14 @@ def plain(value: Numbers) -> Union[int, List[int]]:
     return numbers
 
 
-def _pair(value: Numbers) -> Pair:
+def pair(value: Numbers) -> Pair:
     first, second = (value, value) if isinstance(value, int) else value
     return first, second
 
 
 def _pads(value: Numbers) -> Tuple[Pair, Pair]:
     if isinstance(value, int) or len(value) == 2:
-        height, width = _pair(value)
+        height, width = pair(value)
         return (height, height), (width, width)
     top, bottom, left, right = value
     return (top, bottom), (left, right)

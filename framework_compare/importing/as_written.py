@@ -6,6 +6,7 @@ import dataclasses
 from typing import Iterable, List
 
 from framework_compare import registry
+from framework_compare.environments import locks
 from framework_compare.graph.imported_model import ImportedModel
 from framework_compare.plan.planning import Plan
 from framework_compare.protocol import devices_of
@@ -19,6 +20,13 @@ def with_written(plan: Plan, models: Iterable[ImportedModel]) -> Plan:
     cells: List[Cell] = []
     for cell in plan.cells:
         cells.append(cell)
-        if cell.model in known and cell.framework in own and len(devices_of(cell.device)) == 1:
-            cells.append(dataclasses.replace(cell, framework=own[cell.framework]))
+        name = _pinned(cell.framework)
+        if cell.model in known and name in own and len(devices_of(cell.device)) == 1:
+            cells.append(dataclasses.replace(cell, framework=own[name]))
     return dataclasses.replace(plan, cells=tuple(cells))
+
+
+def _pinned(competitor: str) -> str:
+    """The framework of a competitor that is its pinned version, whose environment trains models as written; else ""."""
+    base, _, version = competitor.partition("@")
+    return base if not version or version == locks.pinned(registry.framework(base)) else ""

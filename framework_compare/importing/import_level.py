@@ -27,25 +27,26 @@ def judge(graph: Graph, exact: Arrays, judge_name: str) -> ImportLevel:
     """
     bare = without_dropout(graph)
     start = {parameter.name: exact[f"start:{parameter.name}"] for parameter in bare.parameters()}
-    images, labels = exact["images"], exact["labels"]
-    found = _answers(bare, start, images, labels)
+    inputs, target = tuple(exact[f"input:{name}"] for name in bare.inputs), exact["target"]
+    found = _answers(bare, start, inputs, target)
     errors = _errors(found, lambda name: exact.get(name))
     where = max(errors, key=lambda name: errors[name])
     passed, rounding = errors[where] <= TOLERANCE, 0.0
     if not passed:
-        nearby = _answers(bare, start, np.nextafter(images, np.inf), labels)
+        moved = (np.nextafter(one, np.inf) if one.dtype.kind == "f" else one for one in inputs)
+        nearby = _answers(bare, start, tuple(moved), target)
         noise = _errors(nearby, lambda name: found[name])
         rounding = noise[where]
         passed = all(error <= max(TOLERANCE, min(AMPLIFIED * noise[name], MOST)) for name, error in errors.items())
     return ImportLevel(bool(passed), where, float(errors[where]), judge_name, float(rounding))
 
 
-def _answers(graph: Graph, start: Arrays, images: np.ndarray, labels: np.ndarray) -> Dict[str, np.ndarray]:
+def _answers(graph: Graph, start: Arrays, inputs: Tuple[np.ndarray, ...], target: np.ndarray) -> Dict[str, np.ndarray]:
     """The reference's, by the names that `exact` has."""
     oracle = Oracle(graph, start)
-    _, training, gradients, statistics = oracle.gradients(images, labels)
+    _, training, gradients, statistics = oracle.gradients(inputs, target)
     return {
-        "evaluation": oracle.forward(images),
+        "evaluation": oracle.forward(inputs),
         "training": training,
         **{f"after:{name}": value for name, value in statistics.items()},
         **{f"gradient:{name}": value for name, value in gradients.items()},

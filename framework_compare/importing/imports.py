@@ -4,42 +4,69 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Any, Iterable, cast
+from typing import Any, Iterable, Sequence, cast
 
 import numpy as np
 
 from framework_compare import registry
 from framework_compare.errors import UnknownNameError, UsageError
-from framework_compare.graph import Graph, initial_weights, weights_size
+from framework_compare.graph import Graph, Task, initial_weights, weights_size
 from framework_compare.graph.imported_model import FROM_FILE, SEEDED, STARTS, ImportedModel
-from framework_compare.importing.sources import FORMS, MODULE_FILE, ZOOS, is_keras_model, is_module, source_of
-from framework_compare.importing.tracing import Traced, Tracer, trace_in_hand, trace_keras
+from framework_compare.importing.sources import (
+    FORMS,
+    MODULE_FILE,
+    ZOOS,
+    is_keras_model,
+    is_module,
+    loss_function,
+    source_of,
+)
+from framework_compare.importing.tracing import Asked, Traced, Tracer, trace_in_hand, trace_keras
 from framework_compare.plan.planning import Models
 from framework_compare.plan.settings import DEFAULTS
 
 
 def resolve(
-    models: Models, sizes: object = None, weights: str | None = None, tracer: Tracer = Tracer()
+    models: Models,
+    sizes: object = None,
+    weights: str | None = None,
+    tracer: Tracer = Tracer(),
+    tasks: Sequence[Task] = (),
+    output: str | None = None,
+    loss: str | None = None,
 ) -> tuple[Any, list[ImportedModel]]:
     """Names for `planning.plan`, and the models among them that were imported and registered now.
 
     sizes: the image sizes asked for, one or several; None for the default. weights: "file" (those that the model comes
-    with; the default but of named models), or "seeded" (those that registered models start from).
+    with; the default but of named models), or "seeded" (those that registered models start from). tasks: of the user's
+    own data, instead of images, those that a model may be for. output: the one of several that is trained. loss: a
+    loss function of the user's, FILE.py:FUNCTION.
     """
     if weights is not None and weights not in STARTS:
         raise UnknownNameError("weights", weights, STARTS)
     alone = isinstance(models, (str, os.PathLike)) or not isinstance(models, Iterable) or is_module(models)
     names: list[Any] = []
     imported: list[ImportedModel] = []
+    function = loss_function(loss) if loss else ()
+    asked = Asked([], tasks, output or "", function) if tasks else Asked(_sizes(sizes), output=output or "")
     for model in [models] if alone else list(cast(Iterable[Any], models)):
-        made = _imported(model, _sizes(sizes), weights, tracer)
+        made = _imported(model, asked, weights, tracer)
         if made is not None:
-            registry.MODELS[made.name] = registry.Model(made)
+            registry.register_imported(made.name, made, of_arrays=made.of_arrays, unit=made().task.unit)
             imported.append(made)
         names.append(model if made is None else made.name)
     if weights is not None and not imported:
         raise UsageError(f"weights is {weights!r}, and no model is imported; registered models start from seeded ones")
     return (names[0] if alone else names), imported
+
+
+def are_own(models: Models) -> bool:
+    """Whether one of the models is the user's, or of a zoo; UsageError for what cannot be imported."""
+    alone = isinstance(models, (str, os.PathLike)) or not isinstance(models, Iterable) or is_module(models)
+    for model in [models] if alone else list(cast(Iterable[Any], models)):
+        if not isinstance(model, (str, os.PathLike)) or source_of(model) is not None:
+            return True
+    return False
 
 
 def _sizes(sizes: object) -> list[int]:
@@ -50,7 +77,7 @@ def _sizes(sizes: object) -> list[int]:
     return list(listed)
 
 
-def _imported(model: Any, sizes: list[int], weights: str | None, tracer: Tracer) -> ImportedModel | None:
+def _imported(model: Any, asked: Asked, weights: str | None, tracer: Tracer) -> ImportedModel | None:
     """None for what the registry knows, or may know."""
     if isinstance(model, ImportedModel):
         return model
@@ -60,9 +87,10 @@ def _imported(model: Any, sizes: list[int], weights: str | None, tracer: Tracer)
         return ImportedModel.of(model.name, f"Graph {model.name}", {model.image_size: model}, flat, seeded=True)
     if is_module(model):
         stem = type(model).__name__
-        return _made(stem, stem, trace_in_hand(model, sizes), weights or FROM_FILE)
+        return _made(stem, stem, trace_in_hand(model, asked), asked, weights or FROM_FILE)
     if is_keras_model(model):
-        return _made(model.name, type(model).__name__, trace_keras(model, sizes, tracer), weights or FROM_FILE)
+        traced = trace_keras(model, asked, tracer)
+        return _made(model.name, type(model).__name__, traced, asked, weights or FROM_FILE)
     source = source_of(model)
     if source is None:
         text = os.fspath(model) if isinstance(model, (str, os.PathLike)) else ""
@@ -70,15 +98,20 @@ def _imported(model: Any, sizes: list[int], weights: str | None, tracer: Tracer)
             raise UsageError(f"model is {model!r}; allowed: a name that `list` shows, {FORMS}")
         return None
     default = SEEDED if source.kind in ZOOS else FROM_FILE
-    made = _made(source.stem, source.text, tracer(source, sizes), weights or default)
-    return dataclasses.replace(made, written=source.to_dict()) if source.kind in (MODULE_FILE, *ZOOS) else made
+    made = _made(source.stem, source.text, tracer(source, asked), asked, weights or default)
+    written = {**source.to_dict(), **({"output": asked.output} if asked.output else {})}
+    return (
+        dataclasses.replace(made, written=written) if source.kind in (MODULE_FILE, *ZOOS) and not asked.loss else made
+    )
 
 
-def _made(stem: str, text: str, traced: Traced, weights: str) -> ImportedModel:
+def _made(stem: str, text: str, traced: Traced, asked: Asked, weights: str) -> ImportedModel:
     graph = next(iter(traced.graphs.values()))
-    if graph.num_classes < 2:  # whose cross-entropy is 0 whatever the weights
+    unit = graph.task.unit
+    if graph.task.loss == "cross_entropy" and graph.num_classes < 2:  # whose cross-entropy is 0 whatever the weights
         raise UsageError(
-            f"{text}: it gives {graph.num_classes} number for an image; allowed: one logit per class, at least 2"
+            f"{text}: it gives {graph.num_classes} number for {'an image' if unit == 'image' else f'a {unit}'}; allowed: one"
+            " logit per class, at least 2"
         )
     level = traced.level
     if level is not None and not level.passed:
@@ -86,4 +119,5 @@ def _made(stem: str, text: str, traced: Traced, weights: str) -> ImportedModel:
             f"{text}: the imported model is not the same function as yours: {level.where} differs by {level.error:.1e};"
             " unless its forward remembers earlier calls, or asks whether it is training, please report it with the file"
         )
-    return ImportedModel.of(stem, text, traced.graphs, traced.flat, weights == SEEDED, level, tuple(traced.notes))
+    made = ImportedModel.of(stem, text, traced.graphs, traced.flat, weights == SEEDED, level, tuple(traced.notes))
+    return dataclasses.replace(made, of_arrays=bool(asked.tasks))

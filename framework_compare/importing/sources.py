@@ -7,19 +7,22 @@ import dataclasses
 import os
 import re
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, Sequence
 
 from framework_compare.errors import UsageError
 
 MODULE_FILE = "file"
-ZOOS = ("torchvision", "timm")  # "torchvision:resnet18"
+ZOOS = ("torchvision", "timm", "transformers")  # "torchvision:resnet18", "transformers:gpt2:n_layer=2"
 PICKLES = (".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".bin", ".joblib")
 WEIGHTS_ONLY = (".safetensors", ".npz", ".npy")
 ONNX, KERAS, KERAS_FILE = "onnx", "keras", "keras-file"
 OTHER_FORMATS = (".h5", ".pb", ".tflite")
 # The first byte of a file that may be one: of ONNX the number and type of a field that a model has.
 ONNX_BEGINS, KERAS_BEGINS = (0x08, 0x12, 0x1A, 0x22, 0x28, 0x32, 0x3A, 0x42, 0x72, 0xA2, 0xCA, 0xD2), (0x50,)
-FORMS = '"FILE.py:FUNCTION", "FILE.onnx", "FILE.keras", "torchvision:NAME", "timm:NAME", an nn.Module, a keras.Model'
+FORMS = (
+    '"FILE.py:FUNCTION", "FILE.onnx", "FILE.keras", "torchvision:NAME", "timm:NAME",'
+    ' "transformers:NAME:KEY=VALUE,...", an nn.Module, a keras.Model'
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +55,7 @@ def source_of(model: Any) -> Optional[Source]:
     if colon and zoo in ZOOS:
         if not name:
             raise UsageError(f"model is {text!r}; name the model behind the colon")
-        return Source(zoo, text, name, name)
+        return Source(zoo, text, name.partition(":")[0], name)
     path, colon, name = text.rpartition(":")
     if colon and path.endswith(".py"):
         place = _file(path, text)
@@ -79,6 +82,17 @@ def source_of(model: Any) -> Optional[Source]:
     if suffix in OTHER_FORMATS:
         raise UsageError(f"model is {text!r}; files of that kind are not read; allowed: {FORMS}")
     return None
+
+
+def loss_function(text: str) -> Sequence[str]:
+    """File and name of a loss function, FILE.py:FUNCTION; UsageError where there is none."""
+    path, _, name = text.rpartition(":")
+    place = Path(path).expanduser()
+    if not path.endswith(".py") or not place.is_file():
+        raise UsageError(
+            f"loss_function is {text!r}, and {path or text!r} is no Python file; allowed: FILE.py:FUNCTION"
+        )
+    return str(place.absolute()), name
 
 
 def _file(path: str, text: str) -> str:

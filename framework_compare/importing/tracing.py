@@ -13,7 +13,7 @@ import psutil
 from framework_compare import registry
 from framework_compare.environments import support
 from framework_compare.errors import FrameworkCompareError, UsageError
-from framework_compare.graph import Graph
+from framework_compare.graph import Graph, Task
 from framework_compare.graph.imported_model import ImportLevel
 from framework_compare.graph.trace_answer import TraceAnswer
 from framework_compare.importing.judging import judged
@@ -28,6 +28,31 @@ from framework_compare.samplers.host import available_cores
 TIMEOUT_S = 900.0  # the largest classifiers of torchvision take two minutes
 MEMORY_SHARE = 0.8  # of what is free: a file that needs more ends its worker and nothing else
 FRAMEWORK, TENSORFLOW = "torch", "tensorflow"
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """What models are traced for: images of these sizes, or a user's arrays.
+
+    tasks: of arrays, those with these inputs of which a model's output decides. output: the name of the one that is
+    trained of several; "" for the first. loss: file and name of a loss function of the user's.
+    """
+
+    sizes: Sequence[int] = ()
+    tasks: Sequence[Task] = ()
+    output: str = ""
+    loss: Sequence[str] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        tasks = [task.to_dict() for task in self.tasks]
+        return {"sizes": list(self.sizes), "tasks": tasks, "output": self.output, "loss": list(self.loss)}
+
+    @staticmethod
+    def words(document: Mapping[str, Any]) -> str:
+        """What `to_dict` gave, in words."""
+        fields = [field for task in document["tasks"][:1] for field in task["inputs"]]
+        shapes = " and ".join(f"{one['name']} {tuple(one['shape'])}" for one in fields)
+        return f"for {shapes}" if fields else f"at {', '.join(map(str, document['sizes']))} pixels"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,9 +74,9 @@ class Tracer:
     say: Callable[[str], None] = lambda message: None
     timeout_s: float = TIMEOUT_S
 
-    def __call__(self, source: Source, sizes: Sequence[int]) -> Traced:
+    def __call__(self, source: Source, asked: Asked) -> Traced:
         """UsageError, in one line, where the model cannot be imported."""
-        task = {"source": source.to_dict(), "sizes": list(sizes)}
+        task = {"source": source.to_dict(), **asked.to_dict()}
         with scratch() as place:
             judges = []
             if source.kind == ONNX:  # read apart: what parses a file of others has neither this process nor a framework
@@ -68,8 +93,8 @@ class Tracer:
 
     def _run(self, name: str, task: Mapping[str, Any], folder: Path) -> str:
         """Have a worker do one part; its framework or reader with the version."""
-        text, sizes = task["source"]["text"], ", ".join(map(str, task["sizes"]))
-        self.say(f"{text} is {'read' if name == ONNX else 'traced'} in {name}'s environment, at {sizes} pixels")
+        text, what = task["source"]["text"], Asked.words(task)
+        self.say(f"{text} is {'read' if name == ONNX else 'traced'} in {name}'s environment, {what}")
         environment = support.ready(
             name,
             "cpu",
@@ -95,11 +120,14 @@ def read_answer(folder: Path, judge: str) -> Traced:
     return Traced(answer.graphs, flat, level, answer.notes)
 
 
-def trace_in_hand(module: Any, sizes: Sequence[int]) -> Traced:
+def trace_in_hand(module: Any, asked: Asked) -> Traced:
     """An nn.Module that this process holds; torch is loaded here already."""
     tracing = importlib.import_module("framework_compare.importers.torch.tracing")
     try:
-        traced = tracing.trace_module(module, sizes)
+        tasks = tracing.of_arrays(asked.tasks) if asked.tasks else tracing.of_images(asked.sizes)
+        loss = importlib.import_module("framework_compare.importers.common.user_file").object_of
+        function = loss(*asked.loss) if asked.loss else None
+        traced = tracing.trace_module(module, tasks, output=asked.output, loss=function)
     except FrameworkCompareError as error:
         raise UsageError(f"{type(module).__name__}: {error}") from error
     with scratch() as place:
@@ -107,7 +135,7 @@ def trace_in_hand(module: Any, sizes: Sequence[int]) -> Traced:
         return read_answer(place, f"{FRAMEWORK} {traced.version}")
 
 
-def trace_keras(model: Any, sizes: Sequence[int], tracer: Tracer) -> Traced:
+def trace_keras(model: Any, asked: Asked, tracer: Tracer) -> Traced:
     """A keras.Model that this process holds, whatever its backend: saved, and traced as a file."""
     name = type(model).__name__
     with scratch() as place:
@@ -118,4 +146,4 @@ def trace_keras(model: Any, sizes: Sequence[int], tracer: Tracer) -> Traced:
             raise UsageError(
                 f"{name} cannot be saved: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
             ) from error
-        return tracer(Source(KERAS, name, name, path=str(path)), sizes)
+        return tracer(Source(KERAS, name, name, path=str(path)), asked)

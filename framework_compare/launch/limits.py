@@ -77,19 +77,19 @@ def _check_seconds(name: str, value: object) -> None:
         raise UsageError(f"{name} is {value!r}; allowed: a number of seconds above 0, or None")
 
 
-def parse_bytes(text: Union[None, int, str]) -> Optional[int]:
+def parse_bytes(text: Union[None, int, str], name: str = "memory_limit") -> Optional[int]:
     """Bytes of 2147483648, "2GiB", "2G" (both 2**31) or "2GB" (2 * 10**9); UsageError for anything else."""
     if text is None:
         return None
     match = _SIZE.fullmatch(str(text).strip())
     if not match or isinstance(text, (bool, float)):
-        raise UsageError(f"memory_limit is {text!r}; allowed: bytes, or a size such as 2GiB or 1500MB")
+        raise UsageError(f"{name} is {text!r}; allowed: bytes, or a size such as 2GiB or 1500MB")
     number, prefix, binary = match.groups()
     decimal = str(text).strip().upper().endswith("B") and not binary
     size = int(float(number) * (1000 if decimal else 1024) ** " KMGT".index(prefix.upper() or " "))
     if size < 1 << 20:
         hint = "; a number alone is bytes: write 3GiB or 1500MB" if not prefix else ""
-        raise UsageError(f"memory_limit is {text!r}; allowed: at least 1 MiB{hint}")
+        raise UsageError(f"{name} is {text!r}; allowed: at least 1 MiB{hint}")
     return size
 
 

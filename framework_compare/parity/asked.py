@@ -10,7 +10,8 @@ from typing import NamedTuple
 from framework_compare.errors import UsageError
 from framework_compare.graph import Graph
 from framework_compare.launch.memory_limit import machine_bytes
-from framework_compare.parity.network.reference import Questions, least_batch
+from framework_compare.parity.network.questions import Questions
+from framework_compare.parity.network.reference import least_batch
 from framework_compare.plan.planning import build_graph
 from framework_compare.plan.settings import beyond_cores
 from framework_compare.protocol import TrainConfig, replicas_of

@@ -14,18 +14,19 @@ from framework_compare import registry
 from framework_compare.environments import managed, support
 from framework_compare.environments.managed import Environment
 from framework_compare.errors import EnvironmentUnavailable
-from framework_compare.graph import Graph, Task
+from framework_compare.graph import Graph, Schedule, Task
 from framework_compare.launch.scratch import scratch
 from framework_compare.parity import asked, cache
 from framework_compare.parity.asked import CheckForecast
 from framework_compare.parity.network.divergence import first_divergence
 from framework_compare.parity.network.ladder import Judge, wider_than_claimed
-from framework_compare.parity.network.reference import Questions, Reference, least_batch, make_reference
+from framework_compare.parity.network.questions import Questions
+from framework_compare.parity.network.reference import Reference, least_batch, make_reference
 from framework_compare.parity.network.tasks import dropout_tasks, network_tasks
 from framework_compare.parity.pipeline import pipelines
 from framework_compare.parity.training import training_check
 from framework_compare.parity.workers import RunTasks
-from framework_compare.plan import planning
+from framework_compare.plan import competitors, planning
 from framework_compare.plan.planning import Names
 from framework_compare.protocol import TrainConfig, replicas_of
 from framework_compare.records import Run
@@ -42,6 +43,11 @@ class Where:
 
     python: Mapping[str, str] = dataclasses.field(default_factory=dict)
     index: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def named(self, frameworks: Names, device: str, say: Say) -> tuple[list[str], Where]:
+        """Return the names of competitors as users name them, and where these run."""
+        found = competitors.read(frameworks, self.python, self.index, device, say)
+        return found.names, Where(found.python, found.index)
 
     def environment(self, name: str, say: Say, device: str = "cpu") -> Environment | Run:
         """Return a framework's environment on a device, or how a cell ends without one: unsupported or not-installed."""
@@ -64,9 +70,9 @@ def verify(
     settings: those of SETTINGS that a verdict depends on. fresh: check again and ignore the cache. folder: for the
     workers' files; by default they are deleted.
     """
-    names = planning.find_all("framework", registry.FRAMEWORKS, frameworks)
-    chosen = planning.find_models(models)
     configs = planning.expand_configs(settings)
+    names, where = where.named(frameworks, configs[0].device, say)
+    chosen = planning.find_models(models)
     asked.check(chosen, configs, say)  # before an environment is made, which takes minutes
     with _folder(folder) as place:
         checkers: dict[str, ParityChecker] = {}
@@ -93,8 +99,8 @@ def dry_run(
     **settings: Any,
 ) -> CheckForecast:
     """Return what `verify` would take; nothing is started but interpreters of the user's own, and nothing is made."""
-    names = planning.find_all("framework", registry.FRAMEWORKS, frameworks)
     chosen, configs = planning.find_models(models), planning.expand_configs(settings)
+    names, where = where.named(frameworks, configs[0].device, say)
     asked.check(chosen, configs, say)
     every = [(name, model, config, None) for model in chosen for config in configs for name in names]
     return forecast(every, where, fresh)
@@ -202,6 +208,10 @@ class ParityChecker:
             batch_size=max(self.questions.batch_size, least_batch(graph)),
             optimizer=config.optimizer,
             replicas=len(replicas_of(config)),
+            beta2=config.beta2,
+            clips=config.clip_norm > 0,
+            schedules=not Schedule.of(config).is_constant,
+            accumulation=config.accumulation,
         )
         return Subject(framework, model, graph, config, questions, environment)
 
@@ -307,7 +317,7 @@ class ParityChecker:
         place, found, full = self._answers(subject)
         self.say(f"{name.replace('-', ' ')}: levels 0 to 3 and 5")
         # Small batches are asked about, too: as the last one of an epoch is, and must be averaged by its own size.
-        run_tasks = self._worker(subject, **found.optimiser)
+        run_tasks = self._worker(subject, **found.optimiser, **found.recipe)
         tasks = [*network_tasks(found, full, place), *dropout_tasks(graph, found, place)]
         run, said, answers = run_tasks(tasks, name)
         if run.status == "unsupported":

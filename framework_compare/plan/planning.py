@@ -6,29 +6,27 @@ import dataclasses
 import functools
 import itertools
 import math
-import os
-from pathlib import Path
 from typing import Any, Callable, Iterable, Mapping, Sequence, Union
 
 from framework_compare import registry
 from framework_compare.datasets import arrays
-from framework_compare.datasets.arrays import ArrayData
 from framework_compare.datasets.dataset import Dataset
-from framework_compare.datasets.resolve import resolve
+from framework_compare.datasets.own import OwnData
 from framework_compare.errors import UnknownNameError, UsageError
-from framework_compare.graph import Graph, Task
-from framework_compare.plan import searches
+from framework_compare.graph import OPTIMIZERS, Graph, Task
+from framework_compare.graph.imported_model import ImportedModel
+from framework_compare.plan import data_of_models, searches
+from framework_compare.plan.competitors import find_frameworks
+from framework_compare.plan.data_of_models import CountProgress, DataSets, Place, counter, of_own
 from framework_compare.plan.settings import DEFAULTS, SETTINGS, column, fields
+from framework_compare.plan.values import check_unique, listed
 from framework_compare.protocol import TrainConfig, devices_of, replicas_of, where
 from framework_compare.records import Cell
 from framework_compare.samplers.host import available_cores
 
 Names = Union[str, Sequence[str]]
-DataSet = str | os.PathLike[str]
-DataSets = Union[DataSet, Sequence[DataSet]]
-Model = Union[DataSet, Graph, Callable[..., Any]]  # the last: an nn.Module or a keras.Model
+Model = Union[Place, Graph, Callable[..., Any]]  # the last: an nn.Module or a keras.Model
 Models = Union[Model, Iterable[Model]]
-CountProgress = Callable[[str, int, int], None]
 OF_IMAGES = ("num_classes", "flip", "crop")  # settings that arrays have no use for
 BY_ARRAYS = (*OF_IMAGES, "loss", "image_size", "loader_workers")  # settings that arrays decide
 
@@ -63,9 +61,9 @@ def plan(
     devices: numbers of devices of each kind named, as `on_several` has them.
     """
     settings = fields(settings)
-    frameworks, models = find_all("framework", registry.FRAMEWORKS, frameworks), find_models(models)
-    places = [check_device(one) for one in on_several(_listed("device", device), devices)]
-    _check_unique("device", ["cuda" if place == "cuda:0" else place for place in places])  # one GPU under two names
+    frameworks, models = find_frameworks(frameworks), find_models(models)
+    places = [check_device(one) for one in on_several(listed("device", device), devices)]
+    check_unique("device", ["cuda" if place == "cuda:0" else place for place in places])  # one GPU under two names
     check_useful(models, settings if classes is None else {**settings, "classes": classes})
     if limit is not None:
         check_count("limit", limit, 1, ", or None for all samples")
@@ -73,15 +71,20 @@ def plan(
     configs = {m: expand_configs({**registry.MODELS[m].settings, **settings}, replicas) for m in models}
     for model in models:
         check_of_sgd(settings, configs[model])
-    chosen = _datasets_by_model(models, dataset)
+    chosen = data_of_models.by_model(models, dataset)
     images = {"classes": classes, "limit": limit, "on_bad_image": on_bad_image, "make": make}
     read: Callable[..., Dataset] = functools.cache(
-        functools.partial(_read, limit=limit, images=images, progress=progress)
+        functools.partial(data_of_models.read, limit=limit, images=images, progress=progress)
     )
     cells: dict[Cell, None] = {}
     known: dict[str, Dataset] = {}
     for model in models:
-        found = [read(one, *_reader(model, settings), configs[model][0].seed) for one in chosen[model]]
+        found = [
+            of_own(one, model, limit)
+            if isinstance(one, OwnData)
+            else read(one, *_reader(model, settings), configs[model][0].seed)
+            for one in chosen[model]
+        ]
         for data in found:
             if known.setdefault(data.name, data) is not data or found.count(data) > 1:
                 raise UsageError(f"two data sets are called {data.name!r}; rename one, or compare them in two calls")
@@ -95,80 +98,6 @@ def plan(
     return Plan(tuple(cells), known)
 
 
-def _datasets_by_model(models: Sequence[str], dataset: DataSets | None) -> dict[str, list[DataSet]]:
-    """Those of the data sets named that a model can read; UsageError where it or a data set is left without."""
-    if dataset is None:
-        return {model: [registry.MODELS[model].dataset] for model in models}
-    listed = _listed("data set", dataset)
-    for one in listed:
-        if not isinstance(one, (str, os.PathLike)):
-            raise UsageError(
-                f"data set is {one!r}; allowed: a name that `list` shows, or the path of a folder or a file"
-            )
-    chosen = {model: [one for one in listed if _can_read(registry.MODELS[model], one)] for model in models}
-    for model, own in chosen.items():
-        if not own:
-            raise UsageError(
-                f"data set {listed[0]!r} is not for {model}; allowed: {registry.MODELS[model].dataset}, or the path of"
-                " its data"
-            )
-    for one in listed:
-        if not any(one in own for own in chosen.values()):
-            raise UsageError(f"data set {one!r} is not used by any of the models {', '.join(models)}; leave it out")
-    return chosen
-
-
-def _can_read(model: registry.Model, dataset: DataSet) -> bool:
-    """Whether a data set is one of the kind that a model is for; a path may be of any kind."""
-    source = registry.data_source(dataset) if isinstance(dataset, str) else None
-    if source is None or os.path.exists(dataset):
-        return True
-    return dataset == model.dataset if model.of_arrays else not source.arrays
-
-
-def _reader(model: str, settings: Mapping[str, Any]) -> tuple[str, tuple[tuple[str, Any], ...]]:
-    """The data set of the registry as which a workload reads its data, and the options of that; "" for images."""
-    entry = registry.MODELS[model]
-    if not entry.of_arrays:
-        return "", ()
-    size = {}
-    if "image_size" in settings and _takes_size(model):
-        check_setting("image_size", settings["image_size"])
-        size = {"image_size": settings["image_size"]}
-    return entry.dataset, tuple({**entry.options, **size}.items())
-
-
-def _read(
-    dataset: DataSet,
-    own: str,
-    options: tuple[tuple[str, Any], ...],
-    seed: int,
-    limit: int | None,
-    images: Mapping[str, Any],
-    progress: CountProgress | None,
-) -> Dataset:
-    """A folder of images; or arrays as `own`, a data set of the registry, reads them, generated where they are that."""
-    if not own:
-        return resolve(dataset, seed=seed, progress=_counter(progress, f"images of {Path(dataset).name}"), **images)
-    if dataset == own:
-        data = _generated(own, **dict(options))
-    else:  # under the file's name
-        data = dataclasses.replace(arrays.load(own, dataset, **dict(options)), name=Path(dataset).stem)
-    return data if limit is None else data.limited(limit)
-
-
-@functools.lru_cache(maxsize=8)
-def _generated(dataset: str, **options: Any) -> ArrayData:
-    return dataclasses.replace(arrays.load(dataset, **options), name="-".join([dataset, *map(str, options.values())]))
-
-
-@functools.lru_cache(maxsize=None)
-def _generated_task(dataset: str, **options: Any) -> Task:
-    """Kept when the arrays, which are large and take seconds, no longer are."""
-    task: Task = _generated(dataset, **options).task
-    return task
-
-
 def check_changed(cell: Cell, changes: Mapping[str, object], of: Plan) -> None:
     """UsageError for a cell of a plan whose settings were changed, where a plan of these settings would refuse them."""
     config, data = cell.config, of.datasets[cell.dataset]
@@ -180,13 +109,15 @@ def check_changed(cell: Cell, changes: Mapping[str, object], of: Plan) -> None:
 
 
 def check_of_sgd(given: Mapping[str, object], configs: Iterable[TrainConfig]) -> None:
-    """UsageError where a setting of SGD is given and none of the cells has that optimizer."""
+    """UsageError where an optimizer's own setting is given and none of the cells has such an optimizer."""
     optimizers = dict.fromkeys(config.optimizer for config in configs)
     for name in ("momentum", "weight_decay"):
-        if name in given and "sgd" not in optimizers:
-            others = ", ".join(optimizers)
+        users = [optimizer for optimizer, options in OPTIMIZERS.items() if name in options]
+        if name in given and not optimizers.keys() & users:
+            others, verb = ", ".join(optimizers), "uses" if len(users) == 1 else "use"
             raise UsageError(
-                f"{name} is {given[name]!r}; only sgd uses it, and the optimizer is {others}: leave it out"
+                f"{name} is {given[name]!r}; only {' and '.join(users)} {verb} it, and the optimizer is {others}:"
+                " leave it out"
             )
 
 
@@ -202,8 +133,21 @@ def check_useful(models: Sequence[str], given: Mapping[str, object]) -> None:
         raise UsageError(f"image_size is {size!r}; {models[0]} does not use it: its data have one size")
 
 
+def _reader(model: str, settings: Mapping[str, Any]) -> tuple[str, tuple[tuple[str, Any], ...]]:
+    """The data set of the registry as which a workload reads its data, and the options of that; "" for images."""
+    entry = registry.MODELS[model]
+    if not entry.of_arrays or entry.dataset == registry.OWN:
+        return "", ()
+    size = {}
+    if "image_size" in settings and _takes_size(model):
+        check_setting("image_size", settings["image_size"])
+        size = {"image_size": settings["image_size"]}
+    return entry.dataset, tuple({**entry.options, **size}.items())
+
+
 def _takes_size(model: str) -> bool:
-    return "image_size" in arrays.options_of(registry.MODELS[model].dataset)
+    dataset = registry.MODELS[model].dataset
+    return dataset != registry.OWN and "image_size" in arrays.options_of(dataset)
 
 
 def _check_loss(data: Dataset, configs: Iterable[TrainConfig]) -> None:
@@ -233,27 +177,11 @@ def find_models(models: Names) -> list[str]:
 def find_all(kind: str, table: Mapping[str, object], wanted: Names) -> list[str]:
     """Registry names of a user's list, aliases resolved; UsageError for a name given twice."""
     keys = []
-    for name in _listed(kind, wanted):
+    for name in listed(kind, wanted):
         entry = registry.find(kind, table, name)
         keys.append(next(key for key, value in table.items() if value is entry))
-    _check_unique(kind, keys)
+    check_unique(kind, keys)
     return keys
-
-
-def _listed(kind: str, wanted: Any) -> list[Any]:
-    if not isinstance(wanted, (str, os.PathLike, Iterable)):
-        raise UsageError(f"{kind} is {wanted!r}; allowed: a name or a list of names")
-    listed = [wanted] if isinstance(wanted, (str, os.PathLike)) else list(wanted)
-    if not listed:
-        raise UsageError(f"no {kind} is given; at least one is needed")
-    return listed
-
-
-def _check_unique(kind: str, names: Iterable[object]) -> None:
-    names = list(names)
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise UsageError(f"{kind} {twice[0]!r} is given twice")
 
 
 def check_device(device: object) -> str:
@@ -261,7 +189,7 @@ def check_device(device: object) -> str:
     check_setting("device", device)
     kind, _, numbers = str(device).partition(":")
     listed = numbers.split(",")
-    _check_unique("device", [f"{kind}:{number}" for number in listed])
+    check_unique("device", [f"{kind}:{number}" for number in listed])
     if kind == "cpu" and numbers and listed != [str(number) for number in range(len(listed))]:
         raise UsageError(f"device is {device!r}; allowed: cpu:{','.join(map(str, range(len(listed))))}")
     return str(device)
@@ -276,7 +204,7 @@ def on_several(devices: Iterable[str], counts: None | int | Sequence[int]) -> li
         raise UsageError("devices is an empty list; at least one number is needed")
     for count in listed:
         check_count("devices", count, 1)
-    _check_unique("devices", listed)
+    check_unique("devices", listed)
     return [_several(check_device(device), count) for device in devices for count in listed]
 
 
@@ -351,7 +279,7 @@ def _axis(name: str, value: Any) -> list[Any]:
         raise UsageError(f"{name} is {value!r}; allowed: one value, not a list")
     if not value:
         raise UsageError(f"{name} is an empty list; at least one value is needed")
-    _check_unique(name, value)
+    check_unique(name, value)
     return list(value)
 
 
@@ -390,11 +318,7 @@ def make_datasets(plan: Plan, progress: CountProgress | None = None) -> None:
     """Render the data sets of a plan that are not there yet."""
     for name, data in plan.datasets.items():
         if data.bytes_to_make:
-            registry.load(registry.DATASETS[name].make)(_counter(progress, f"images of {name}"))
-
-
-def _counter(progress: CountProgress | None, what: str) -> Callable[[int, int], None] | None:
-    return None if progress is None else lambda done, total: progress(what, done, total)
+            registry.load(registry.DATASETS[name].make)(counter(progress, f"images of {name}"))
 
 
 def build_graph(model: str, config: TrainConfig, task: Task | None = None) -> Graph:
@@ -403,8 +327,14 @@ def build_graph(model: str, config: TrainConfig, task: Task | None = None) -> Gr
     A workload's is for a task, by default that of its generated data.
     """
     entry = registry.find("model", registry.MODELS, model)
+    if isinstance(entry.build, ImportedModel) and entry.build.of_arrays:
+        return entry.build.for_task(task) if task else entry.build()
     if entry.of_arrays:
-        return _built(registry.load(entry.build), task or _generated_task(entry.dataset, **entry.options), **entry.size)
+        return _built(
+            registry.load(entry.build),
+            task or data_of_models.generated_task(entry.dataset, **entry.options),
+            **entry.size,
+        )
     wanted = {"num_classes": config.num_classes, "image_size": config.image_size}
     return _built(registry.load(entry.build), **wanted) if isinstance(entry.build, str) else entry.build(**wanted)
 

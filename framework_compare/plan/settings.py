@@ -122,7 +122,7 @@ SETTINGS: dict[str, Setting] = {
     "epochs": Setting(_EPOCHS, least=1, caption="{} epoch"),
     "learning_rate": Setting("step size of the optimizer"),
     "momentum": Setting("momentum of SGD", below=1),
-    "weight_decay": Setting("weight decay of SGD, on every parameter"),
+    "weight_decay": Setting("weight decay of SGD, on every parameter, or of AdamW, on those of two axes or more"),
     "warmup_steps": Setting("untimed steps after the first one"),
     "seed": Setting("seed of weights, order and augmentation", below=2**32),  # what every framework takes
     "image_size": Setting(_SIZE, least=1, verdict=NETWORK),
@@ -132,12 +132,18 @@ SETTINGS: dict[str, Setting] = {
     "optimizer": Setting("what updates the weights", choices=tuple(OPTIMIZERS)),
     "loss": Setting("what is minimised; the data set's task decides it", choices=LOSSES, column="loss_function"),
     "patience": Setting(_PATIENCE),
-    "epsilon": Setting("of adam, rmsprop and nadam"),
+    "epsilon": Setting("of adam, adamw, rmsprop and nadam"),
     "internals": Setting(_INTERNALS, choices=INTERNALS, verdict=CODE_PATH),
     "optimizer_variant": Setting(_VARIANT, choices=OPTIMIZER_VARIANTS, verdict=CODE_PATH),
     "gpu_threads": Setting(_GPU_THREADS, choices=GPU_THREADS, verdict=CODE_PATH),
     "batch_growth": Setting(_GROWTH, least=1),
     "batch_size_limit": Setting("upper bound with batch_growth", least=1),
+    "beta2": Setting("decay of the second moment of adam, adamw and nadam", below=1),
+    "clip_norm": Setting("upper bound of the norm of all gradients together; 0: no clipping"),
+    "ramp_updates": Setting("first updates, over which the learning rate rises linearly"),
+    "decay_updates": Setting("update at which a cosine has brought the learning rate down to final_rate; 0: no decay"),
+    "final_rate": Setting("share of the learning rate that is left then", below=1),
+    "accumulation": Setting("batches whose mean gradient makes one update", least=1),
 }
 
 Words: TypeAlias = str | Sequence[str]
@@ -176,6 +182,12 @@ class Settings(TypedDict, total=False):
     gpu_threads: Words
     batch_growth: Numbers
     batch_size_limit: Counts
+    beta2: Numbers
+    clip_norm: Numbers
+    ramp_updates: Counts
+    decay_updates: Counts
+    final_rate: Numbers
+    accumulation: Counts
 
 
 # What cells may differ in whose workers take turns: all train on the same samples, and end together.

@@ -5,11 +5,29 @@ from __future__ import annotations
 import math
 import os
 import re
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional
 
 from framework_compare import registry
 from framework_compare.environments.installer import NO_INDEX
 from framework_compare.errors import UsageError
+
+
+def listed(kind: str, wanted: Any) -> list[Any]:
+    """What a user lists, one name being a list of one; UsageError for nothing and for what is no list."""
+    if not isinstance(wanted, (str, os.PathLike, Iterable)):
+        raise UsageError(f"{kind} is {wanted!r}; allowed: a name or a list of names")
+    given = [wanted] if isinstance(wanted, (str, os.PathLike)) else list(wanted)
+    if not given:
+        raise UsageError(f"no {kind} is given; at least one is needed")
+    return given
+
+
+def check_unique(kind: str, names: Iterable[object]) -> None:
+    """UsageError for a name that is given twice."""
+    names = list(names)
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise UsageError(f"{kind} {twice[0]!r} is given twice")
 
 
 def split(text: str, convert: Callable[[str], Any] = str) -> List[Any]:

@@ -25,7 +25,7 @@ def table(
     varied += [name for name in _OTHERS if _tells_apart(name, cells)]
     runs = sum(one.runs for one in cells)
     return tabulate(
-        f"What this study would take: {plural(len(cells), 'cell')}, {plural(runs, 'run')}. Nothing was started.",
+        f"Estimate for this study: {plural(len(cells), 'cell')}, {plural(runs, 'run')}. Nothing was started.",
         (
             Column("framework", lambda one: one.cell.framework),
             Column("model", lambda one: one.cell.model),
@@ -69,7 +69,7 @@ def _under_a_budget(least_s: float, budget_s: float) -> str:
             f"The runs that a verdict needs would take about {least} minutes, more than the budget of {budget}: some cells "
             "will lack runs, and are named. Ask for fewer cells, or a budget that holds them."
         )
-    return "Under a budget runs are the least that each cell gets; more go where intervals are widest."
+    return "With a budget, these are the minimum runs per cell; cells with the widest intervals get more."
 
 
 def _remarks(
@@ -77,7 +77,7 @@ def _remarks(
 ) -> Iterable[str]:
     low, middle, high = (digits(value / 60) for value in seconds)
     bound = "" if budget_s is None else f", at most the budget of {budget_s / 60:.3g} minutes"
-    yield f"In all about {middle} minutes, {low} to {high}{bound}; environments and data sets come on top."
+    yield f"In all about {middle} minutes, {low} to {high}{bound}; plus time to install environments and data sets."
     if budget_s is not None:
         yield _under_a_budget(sum(one.total_s.middle for one in cells), budget_s)
     parts = ", ".join(f"{name} {size / 1e9:.2g}" for name, size in disk_bytes.items())

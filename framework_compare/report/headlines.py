@@ -16,7 +16,7 @@ from framework_compare.results.speed_verdicts import GEOMETRIC_MEAN, Verdict
 from framework_compare.results.winners import key, winners
 
 MAX_LINES, MIN_LINES = 8, 2
-_ONE_RUN = f"No verdict: an interval needs {MIN_RUNS} runs per cell or more (`repeats`)."
+_ONE_RUN = f"No verdict: an interval needs at least {MIN_RUNS} runs per cell (`repeats`)."
 
 
 def by_condition(verdicts: Sequence[Verdict]) -> dict[str, list[Verdict]]:
@@ -43,7 +43,7 @@ def with_display_names(verdict: Verdict) -> Verdict:
     for field in ("reason", "disturbed"):
         changed[field] = getattr(verdict, field)
         for name in (verdict.faster, verdict.slower, *verdict.models):
-            changed[field] = re.sub(rf"\b{re.escape(name)}\b", title(name), changed[field])
+            changed[field] = re.sub(rf"\b{re.escape(name)}\b(?!@)", title(name), changed[field])
     named = dataclasses.replace(verdict, **changed)
     return dataclasses.replace(named, sentence=speed_verdicts.sentence(named))
 
@@ -70,7 +70,7 @@ def answers(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> list[str]:
     room = max(MAX_LINES - len(over_all), MIN_LINES)  # the answer over all models is not what is cut
     if len(of_models) > room:
         left = len(of_models) - room
-        of_models[room:] = [f"{left} more: `Comparison.verdicts()` has all."]
+        of_models[room:] = [f"{left} more: `Comparison.verdicts()` lists all."]
     return [*disturbance_notice(verdicts), *of_models, *over_all]
 
 
@@ -78,7 +78,7 @@ def disturbance_notice(verdicts: Sequence[Verdict]) -> list[str]:
     """The only line where others disturbed so much that no framework can be named; it tells what to do."""
     if not any(one.disturbed for one in verdicts) or not all(one.reason for one in verdicts):
         return []
-    return ["No framework is named: other programs took CPU time. Run again when `doctor` finds the machine quiet."]
+    return ["No verdict: other programs took CPU time. Run again when `doctor` finds the machine quiet."]
 
 
 def _line(group: Sequence[Verdict], varied: Sequence[str], fastest: str | None) -> str:
@@ -138,9 +138,9 @@ def remarks(verdicts: Sequence[Verdict]) -> list[str]:
         return []
     counts = sorted({one.comparisons for one in verdicts if one.corrected})
     if not counts:
-        return ["Intervals are of 95 % over paired runs."]
+        return ["95 % confidence intervals over paired runs."]
     words = " and ".join(map(str, counts))
-    return [f"Intervals are of 95 % each, over paired runs; what is shown is corrected for {words} comparisons (Holm)."]
+    return [f"95 % confidence intervals over paired runs; significance Holm-corrected for {words} comparisons."]
 
 
 def with_modes(text: str, modes: Mapping[str, Modes]) -> str:

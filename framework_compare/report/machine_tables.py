@@ -31,25 +31,25 @@ def _percent(part: str, whole: str) -> Callable[[Record], str]:
 def _roofline_remarks(sheet: Sheet) -> Iterable[str]:
     cells = sheet.cells
     yield (
-        "Reached and moved are what the layers of the model need, each by itself, over the time of the epochs; a framework "
-        "that fuses layers moves less. Roofline: the least time that the peaks allow, layer by layer, over the time taken."
+        "Reached and moved: the demand of each layer of the model, divided by the time of the epochs; a framework that fuses "
+        "layers moves less. Roofline: the minimum time that the peaks allow, layer by layer, divided by the time taken."
     )
     if any(cell.flop_per_s > 0 and math.isnan(cell.peak_flop_per_s) for cell in cells):
-        yield "No peak is known here: `framework-compare peaks STUDY` measures it, on the machine that ran the study."
+        yield "Peak unknown: run `framework-compare peaks STUDY` on the machine that ran the study."
     busy = max((cell.peak_disturbed_share for cell in cells if cell.peak_disturbed_share > BUSY), default=0.0)
     if busy:
         yield (
-            f"Peaks may be too low: others took {busy:.0%} of a core while they were measured. `framework-compare peaks "
-            "STUDY` measures them again."
+            f"Peaks may be too low: other programs took {busy:.0%} of a core during their measurement. Repeat it with "
+            "`framework-compare peaks STUDY`."
         )
     if any(cell.roofline_share > 1 for cell in cells):
         yield (
-            "More than 100 %: the peak is too low, or the framework fuses layers or has faster kernels than what measured it."
+            "Above 100 %: the measured peak is too low, or the framework fuses layers or has faster kernels than the benchmark."
         )
 
 
 ROOFLINE = TableSpec(
-    "Arithmetic and memory traffic of the measured epochs, beside the peaks of this machine.",
+    "Arithmetic and memory traffic of the measured epochs, relative to the peaks of this machine.",
     (
         Column("reached", _scaled("flop_per_s", 1e-9), "GFLOP/s"),
         Column("peak", _scaled("peak_flop_per_s", 1e-9), "GFLOP/s"),
@@ -75,7 +75,7 @@ def peak_table(measured: Sequence[Any]) -> Table:
         return lambda one: number(getattr(one.peak, name, None), scale)
 
     return tabulate(
-        "What this machine can do: a matrix product and a copy of memory, the best of some repetitions.",
+        "Peaks of this machine: a matrix product and a memory copy, best of several repetitions.",
         [named(name, always=True) for name in ("device", "precision", "threads")],
         (
             Column("GFLOP/s", lambda one: Value(of_peak("flop_per_s", 1e-9)(one), one.reason), "peak"),
@@ -93,8 +93,8 @@ def overhead_table(rates: Sequence[Any], cell: str, framework: str = "") -> Tabl
         return lambda one: with_interval(*(getattr(getattr(one, name), end) for end in ("value", "low", "high")))
 
     return tabulate(
-        f"What reading CPU, memory and threads costs: {cell}, {rates[0].ratio.runs} runs at each rate, in randomised "
-        "blocks; medians ± longer arm of the 95 % interval over runs.",
+        f"Cost of reading CPU, memory and threads: {cell}, {rates[0].ratio.runs} runs at each rate, in randomised "
+        "blocks; medians ± larger half-width of the 95 % confidence interval over runs.",
         [Column("readings/s", lambda one: f"{one.sampling_hz:g}")],
         (
             Column("epoch s", interval("epoch_s")),
@@ -104,8 +104,8 @@ def overhead_table(rates: Sequence[Any], cell: str, framework: str = "") -> Tabl
         ),
         rates,
         remarks=(
-            "No epoch is left out as disturbed, as nobody would know of it without readings.",
-            "CPU of the comparing process over whole runs; its memory since it began, so for all rates together.",
+            "No epoch is excluded as disturbed, because disturbances cannot be detected without readings.",
+            "Comparing process: CPU use over whole runs; memory since its start, so for all rates together.",
             *registry.labels([framework]),
         ),
     )

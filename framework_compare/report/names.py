@@ -34,6 +34,6 @@ def title(name: object) -> str:
 
 
 def in_order(names: Sequence[str]) -> list[str]:
-    """Frameworks in the order of the registry, others after them."""
-    known = [name for name in registry.FRAMEWORKS if name in names]
-    return [*known, *(name for name in dict.fromkeys(names) if name not in known)]
+    """Frameworks in the order of the registry, versions of one as they come, others after them."""
+    places = {name: place for place, name in enumerate(registry.FRAMEWORKS)}
+    return sorted(dict.fromkeys(names), key=lambda name: places.get(str(name).partition("@")[0], len(places)))

@@ -29,7 +29,7 @@ def parity_table(verdicts: Sequence[Parity]) -> Table:
 
     settings = (named(name, always=True) for name in ("precision", "execution"))
     return tabulate(
-        "Parity with the float64 reference.",
+        "Parity relative to the float64 reference.",
         (FRAMEWORK, named("version", always=True), MODEL, *settings),
         (
             Column("holds", _holds, None),
@@ -84,7 +84,7 @@ def curves_table(curves: Sequence[Curves]) -> Table:
         ),
         curves,
         remarks=(
-            "Each figure is the largest of all steps, in units of the yardstick of its step: the distance from the float64 "
+            "Each value is the maximum over all steps, in units of the yardstick of its step: the distance from the float64 "
             "loss, and between the two frameworks that are furthest apart.",
             *registry.labels(names),
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html as markup
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from framework_compare.report import renderers, terminal
@@ -42,7 +42,7 @@ def facts(study: Study) -> list[tuple[str, str]]:
     parts = [
         ("Machine", _nodes(runs) + _machine(machine)),
         ("System", ", ".join(filter(None, system))),
-        ("Frameworks", ", ".join(f"{named(row.framework)} {row.framework_version}" for row in versions.itertuples())),
+        ("Frameworks", ", ".join(_with_version(row.framework, row.framework_version) for row in versions.itertuples())),
         ("Measured", _period(started)),
         ("Data", "; ".join(_dataset(name, facts) for name, facts in (study.settings.get("datasets") or {}).items())),
         ("Version", f"framework_compare {study.settings.get('framework_compare', 'unknown')}"),
@@ -70,16 +70,28 @@ def _nodes(runs: Any) -> str:
 
 def _machine(machine: dict[str, Any]) -> str:
     memory = machine.get("memory_bytes")
-    gpus = [str(gpu.get("name", gpu)) if isinstance(gpu, dict) else str(gpu) for gpu in machine.get("gpus") or ()]
     parts = [
         _text(machine, "cpu"),
         f"{machine['available_cores']} cores" if machine.get("available_cores") else "",
         f"{memory / 1e9:.0f} GB memory" if isinstance(memory, (int, float)) else "",
-        *gpus,
+        *gpu_names(machine),
     ]
     return ", ".join(filter(None, parts))
+
+
+def gpu_names(machine: Mapping[str, Any]) -> list[str]:
+    """The name of each GPU of a machine, as `samplers.nvml.describe_gpus` found them."""
+    found = machine.get("gpus") or ()
+    devices = (found.get("devices") or ()) if isinstance(found, Mapping) else found
+    return [str(gpu.get("name") or "GPU") if isinstance(gpu, Mapping) else str(gpu) for gpu in devices]
 
 
 def _dataset(name: str, facts: Any) -> str:
     images = facts.get("pictures") if isinstance(facts, dict) else None
     return f"{name} ({images} images)" if isinstance(images, int) else str(name)
+
+
+def _with_version(framework: str, version: str) -> str:
+    """A framework's name and version; a competitor's name may have it already."""
+    name = named(framework)
+    return name if "@" in framework and version.partition("+")[0] in name else f"{name} {version}"

@@ -27,7 +27,6 @@ def document(
     """The document of a study, from its frames; cells without an epoch have no place in it."""
     seconds = block_seconds(epochs)
     cells = [cell for cell in frame.itertuples() if cell.status == "ok" and seconds.get(cell.Index)]
-    varied = [name for name in ("dataset", *SHARED) if len({str(getattr(cell, name)) for cell in cells}) > 1]
     started = sorted(text for text in runs["started_at"] if text)
     return {
         "machine_info": {
@@ -39,16 +38,32 @@ def document(
             "cpu": {"brand_raw": str(machine.get("cpu") or ""), "count": machine.get("available_cores")},
         },
         "commit_info": {"id": "unknown", "time": None, "dirty": False, "project": "framework_compare"},
-        "benchmarks": [_benchmark(cell, list(seconds[cell.Index].values()), varied) for cell in cells],
+        "benchmarks": [
+            _benchmark(cell, list(seconds[cell.Index].values()), own) for cell, own in zip(cells, _own_settings(cells))
+        ],
         "datetime": started[-1] if started else "",
         "version": VERSION,
     }
 
 
-def _benchmark(cell: Record, rounds: Sequence[float], varied: Sequence[str]) -> dict[str, Any]:
+def names(cells: Sequence[Record]) -> list[str]:
+    """Return a name per cell: framework, model, device, and the settings in which these cells differ."""
+    return [_name(cell, own) for cell, own in zip(cells, _own_settings(cells))]
+
+
+def _own_settings(cells: Sequence[Record]) -> list[str]:
+    asked = [name for name in ("dataset", *SHARED) if name != "device"]
+    varied = [name for name in asked if len({str(getattr(cell, name)) for cell in cells}) > 1]
+    return [", ".join(f"{name}={plain(getattr(cell, name), 9)}" for name in varied) for cell in cells]
+
+
+def _name(cell: Record, own: str) -> str:
+    return f"{cell.framework}-{cell.model}-{cell.device}{f'[{own}]' if own else ''}"
+
+
+def _benchmark(cell: Record, rounds: Sequence[float], own: str) -> dict[str, Any]:
     settings = {name: plain(getattr(cell, name), 9) for name in ("dataset", *SHARED)}
-    own = ", ".join(f"{name}={settings[name]}" for name in varied if name != "device")
-    name = f"{cell.framework}-{cell.model}-{cell.device}{f'[{own}]' if own else ''}"
+    name = _name(cell, own)
     return {
         "group": f"{cell.model}{f' [{own}]' if own else ''} on {cell.device}",
         "name": name,

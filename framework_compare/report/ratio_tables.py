@@ -1,4 +1,4 @@
-"""Tables of how many times faster: a device against the CPU, precisions and executions against fp32 eager."""
+"""Tables of speed-ups: a device over the CPU, precisions and executions against fp32 eager."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from framework_compare.results.columns import Record
 from framework_compare.results.metrics import digits
 from framework_compare.results.ratios import Ratio, epoch_seconds
 
-_SURE = "± is the longer arm of the 95 % interval; it needs 2 runs of both cells."
+_SURE = "±: larger half-width of the 95 % confidence interval; it needs 2 runs of both cells."
 BATCH_SIZE = named("batch_size", always=True)
 
 
@@ -41,7 +41,7 @@ def _speedup_columns(sheet: Sheet) -> list[Column]:
     three: tuple[tuple[str, Callable[[Record], Value]], ...] = (
         ("CPU", lambda cell: _median(sheet.ratios[cell.Index].base)),
         ("device", _median),
-        ("times faster", speedup),
+        ("speed-up", speedup),
     )
     devices = dict.fromkeys(cell.device for cell in _on_devices(sheet))
     return [Column(heading, shown, device, device) for device in devices for heading, shown in three]
@@ -52,7 +52,7 @@ def _on_devices(sheet: Sheet) -> list[Record]:
 
 
 SPEEDUP = TableSpec(
-    f"Median epoch in seconds on the CPU and on the device, and the speedup; {_SURE}",
+    f"Median epoch in seconds on the CPU and on the device, and the speed-up; {_SURE}",
     _speedup_columns,
     ("epoch_s_median",),
     names=(*NAMES, named("threads")),
@@ -60,7 +60,7 @@ SPEEDUP = TableSpec(
     spread=lambda cell: cell.device,
     across=("device", "threads"),
     ratios=ratios.speedups,
-    absent="No model was trained on the CPU and on another device with the same settings.",
+    absent="No model ran on both the CPU and another device with the same settings.",
 )
 
 
@@ -122,7 +122,7 @@ def _device_columns(sheet: Sheet) -> tuple[Column, ...]:
 
     return (
         Column("{unit}s/s", speed),
-        Column("times faster", of_known(weak), "weak"),
+        Column("speed-up", of_known(weak), "weak"),
         Column("% per device", of_known(partial(share, "ratio")), "weak"),
         Column("% per device", of_known(partial(share, "strong")), "strong"),
     )
@@ -130,8 +130,8 @@ def _device_columns(sheet: Sheet) -> tuple[Column, ...]:
 
 # Weak scaling: the batch of each device is the same. Strong: that of all devices together is the single one's.
 DEVICES = TableSpec(
-    "{Unit}s/s on several devices; times faster than on one, and per device. Weak: as many {unit}s per device and step; "
-    f"strong: as many {{unit}}s per step of all. {_SURE}",
+    "{Unit}s/s on several devices; speed-up over one device, and per device. Weak: the same number of {unit}s per device and "
+    f"step; strong: the same number of {{unit}}s per step over all devices. {_SURE}",
     _device_columns,
     ("images_per_s",),
     names=(
@@ -144,7 +144,7 @@ DEVICES = TableSpec(
     rows=_with_baselines,
     across=("device", "nodes", "batch_size"),
     ratios=ratios.devices,
-    absent="No model was trained on one device and on several of its kind; give devices=[1, 2] (--devices 1,2).",
+    absent="No model ran on both one and several devices of the same kind; use devices=[1, 2] (--devices 1,2).",
 )
 
 

@@ -68,12 +68,13 @@ def github(table: Table) -> str:
     return "\n\n".join(filter(None, [verdicts, caption, _pipe_table(table), folded])) + "\n"
 
 
-def environment() -> Any:
-    """Return Jinja with the templates and filters of this package."""
+def environment(*more: str) -> Any:
+    """Return Jinja with the templates and filters of this package, and the templates of more packages."""
     import jinja2
 
+    packages = ("framework_compare.report.page", *more)
     made = jinja2.Environment(
-        loader=jinja2.PackageLoader("framework_compare.report.page", "templates"),
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(name, "templates") for name in packages]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

@@ -62,7 +62,7 @@ def ratios(part: Part, cells: "pd.DataFrame", blocks: BlockTimes, caption: str) 
 
 
 def gains(part: Part, cells: "pd.DataFrame", caption: str) -> Table:
-    """Seconds of training and how many times faster than the first rung, published and here; one row per rung."""
+    """Seconds of training and the speed-up over the first rung, published and here; one row per rung."""
     seconds = published.rung_seconds(part.published, part.workload, part.phase)
 
     def theirs(cell: Record) -> float | None:
@@ -78,12 +78,12 @@ def gains(part: Part, cells: "pd.DataFrame", caption: str) -> Table:
 
     columns = (
         Column("seconds", lambda cell: number(theirs(cell)), "published"),
-        Column("times faster", their_gain, "published"),
+        Column("speed-up", their_gain, "published"),
         Column("seconds", lambda cell: first_value(cell, number(cell.total_s)), "here"),
-        Column("times faster", gain, "here"),
+        Column("speed-up", gain, "here"),
     )
     remarks = (
-        "A published step changes several techniques at a time; it stands beside the rung of ours that has the last.",
+        "A published step changes several techniques at once; it is shown beside our rung with the last of them.",
         *registry.labels(cells["framework"]),
     )
     names = (FRAMEWORK, named("rung", always=True))

@@ -38,7 +38,7 @@ def _resource_remarks(sheet: Sheet) -> Iterable[str]:
     if parent:
         percent = max(cell.parent_cpu_percent for cell in parent)
         peak = max(cell.parent_peak_rss_bytes for cell in parent)
-        yield f"The comparing process took {percent:.1f} % of a core and {peak / 2**20:.0f} MiB at most."
+        yield f"Measurement overhead: at most {percent:.1f} % of a core and {peak / 2**20:.0f} MiB."
 
 
 _RESOURCES = (
@@ -189,7 +189,7 @@ def bill_table(cells: Sequence[Record], prices: Prices, epochs: int) -> Table:
     varied = [column(name) for name in SETTINGS if column(name) in SHARED]
     settings = caption(cells, (), unit_of(cells))
     return tabulate(
-        f"Cost of {plural(epochs, 'epoch')}, in the currency of the prices given{_given(prices)}. {settings}",
+        f"Cost of {plural(epochs, 'epoch')}, in the currency of your prices{_given(prices)}. {settings}",
         (*NAMES, *map(named, varied)),
         _bill_columns(prices),
         cells,
@@ -228,11 +228,11 @@ def _given(prices: Prices) -> str:
 
 
 def _bill_remarks(cells: Sequence[Record]) -> Iterable[str]:
-    yield "Of measured epochs alone: start-up, validation and idle time of the machine come on top."
+    yield "Measured epochs only; start-up, validation and idle time are not included."
     if any(cell.bill_wh > 0 for cell in cells):
         yield (
-            "Energy is that of the GPU and of the processor packages, where they have counters; memory, fans, power supply and "
-            "cooling come on top."
+            "Energy of the GPU and the processor packages, where they have counters; memory, fans, power supply and "
+            "cooling are not included."
         )
     elif any(cell.status == "ok" for cell in cells):
         yield from unmeasured_energy(cells) or [NO_ENERGY]

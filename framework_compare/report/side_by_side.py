@@ -35,11 +35,11 @@ def table(frame: "pd.DataFrame", folders: tuple[Any, Any], cells: tuple[int, int
     varying = [name for name in SETTINGS if frame[name].nunique() > 1]
     remarks = [f"A: {folders[0]}. B: {folders[1]}. ~: no difference shown."]
     if frame["ratio"].notna().any():
-        remarks += ["There is no verdict without 2 runs in both. Verdicts are not corrected for their number."]
+        remarks += ["A verdict needs 2 runs in both studies. Verdicts are not corrected for multiple comparisons."]
     remarks += [f"{all_ - len(frame)} cells are in {name} only" for name, all_ in zip("AB", cells) if all_ > len(frame)]
     chosen = frame[_changed(frame)] if changed else frame
     return tabulate(
-        "Median epoch time in seconds, B over A with its 95 % interval over runs, and what is shown of B."
+        "Median epoch time in seconds, B relative to A with its 95 % confidence interval over runs, and the verdict on B."
         + ("" if several or frame.empty else f" {clean(frame['dataset'].iloc[0])}."),
         (FRAMEWORK, MODEL, *(named(name, always=True) for name in (["dataset"] * several + varying))),
         (
@@ -82,7 +82,7 @@ def _median(side: str) -> Callable[[Record], Value]:
         )
         if status != "ok":
             return Value(str(status))
-        disturbed = f"others took {share:.0%} of a core in some of its epochs" if share > 0 else ""
+        disturbed = f"other programs took {share:.0%} of a core in some epochs" if share > 0 else ""
         return Value(digits(seconds), verdict_note(parity, also=disturbed))
 
     return median

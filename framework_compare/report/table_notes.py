@@ -20,13 +20,13 @@ MAX_NOTE = 400
 MAX_WARNINGS = 6  # below a table; the report has all
 MOST_APART = 1.05  # of a rebuilt model over the same as it is written; beyond it a warning says so
 HOW_TO_PROVE = (
-    "not yet checked that all frameworks train the same function: `framework-compare verify STUDY` checks it and keeps "
-    "the verdict with the study"
+    "not yet verified that all frameworks train the same function; run `framework-compare verify STUDY`, which stores the "
+    "verdict in the study"
 )
 HANDING_OVER = (
-    "On {device} the host queues work and runs ahead: the wait for data, and `step_s_*` of the frames, are times of "
-    "queueing. Copying and computing are read from the device's clock; of a framework without device events, steps and "
-    "copies are timed alone."
+    "On {device} the host queues work and runs ahead, so the wait for data and `step_s_*` of the frames are queueing times. "
+    "Copying and computing are read from the clock of the device; for a framework without device events, steps and copies "
+    "are timed separately."
 )
 POWER = {
     "counter": "the joules over the seconds of the epochs",
@@ -54,7 +54,7 @@ def parity_note(cell: Record, base: Record | None = None, also: str = "") -> str
     Disturbed epochs have a note, too. base is the baseline of the figure; also is one more remark on the figure.
     """
     against = "" if base is None or base is cell else disturbance(base)
-    more = [also, disturbance(cell), f"of its baseline, {against}" if against else ""]
+    more = [also, disturbance(cell), f"baseline: {against}" if against else ""]
     return verdict_note(cell.parity, None if base is None else base.parity, "; ".join(filter(None, more)))
 
 
@@ -91,11 +91,11 @@ def disturbance(cell: Record) -> str:
     """The note on a cell in whose epochs others took the CPU; "" for another."""
     if not cell.epochs_disturbed > 0:
         return ""
-    lost = f"others took {cell.disturbed_share:.0%} of a core in {cell.disturbed_s:.1f} s"
+    lost = f"other programs took {cell.disturbed_share:.0%} of a core for {cell.disturbed_s:.1f} s"
     if cell.epochs_disturbed < cell.epochs_measured:
-        return f"{lost}: {cell.epochs_disturbed:.0f} of {cell.epochs_measured} epochs, which the figure leaves out"
+        return f"{lost}: {cell.epochs_disturbed:.0f} of {cell.epochs_measured} epochs, which are excluded"
     whole = "all" if cell.epochs_measured > 1 else "the only one of"
-    return f"{lost}: {whole} {plural(cell.epochs_measured, 'epoch')}, so no verdict stands on the figure"
+    return f"{lost}: {whole} {plural(cell.epochs_measured, 'epoch')}, so there is no verdict"
 
 
 def epoch_text(cell: Record, times: float = 1.0) -> str:
@@ -110,7 +110,7 @@ def epoch_text(cell: Record, times: float = 1.0) -> str:
 def estimate_legend(rows: Iterable[Row]) -> list[str]:
     """The meaning of the mark of an estimate, where a value has it."""
     some = any(value.text.startswith(ABOUT) for row in rows for value in row.values)
-    return [f"{ABOUT}: estimated for a whole epoch from the steps that were measured."] if some else []
+    return [f"{ABOUT}: estimated for a whole epoch from the measured steps."] if some else []
 
 
 def caption(cells: Sequence[Record], varied: Sequence[str], unit: str = "image") -> str:
@@ -123,7 +123,7 @@ def caption(cells: Sequence[Record], varied: Sequence[str], unit: str = "image")
     if not getattr(cells[0], "image_size", 1):  # none of rows and series
         names = [name for name in names if name != "image_size"]
     values = [setting_words(column(name), getattr(cells[0], column(name))) for name in names]
-    turns = " in turns" if all(cell.schedule == "interleaved" for cell in cells) else ""
+    turns = ", interleaved" if all(cell.schedule == "interleaved" for cell in cells) else ""
     runs = [] if varies(cells, "runs") else [f"{plural(cells[0].runs, 'run')} per cell{turns}"]
     datasets: dict[str, Record] = {}
     for one in cells:
@@ -136,7 +136,8 @@ def _by_choice(cells: Sequence[Record], name: str) -> bool:
     """Return whether a setting has a value that neither its default nor the data set gives it."""
     if SETTINGS[name].role == OF_DATASET:
         return False
-    return any(getattr(cell, column(name)) != _default(cell, name) for cell in cells)
+    kinds = {(cell.model, cell.threads, getattr(cell, column(name))): cell for cell in cells}
+    return any(getattr(cell, column(name)) != _default(cell, name) for cell in kinds.values())
 
 
 def _default(cell: Record, name: str) -> Any:
@@ -238,7 +239,7 @@ def warning_lines(cells: Sequence[Record]) -> list[str]:
 def without_turns(cells: Sequence[Record]) -> list[str]:
     """The cells that did not take turns with their competitors, and why."""
     why = cells_by(cells, lambda cell: cell.alone_why)
-    return [f"Did not take turns with competitors: {', '.join(names)} ({one})." for one, names in why.items()]
+    return [f"Not interleaved with competitors: {', '.join(names)} ({one})." for one, names in why.items()]
 
 
 def imported_models(cells: Sequence[Record]) -> list[str]:
@@ -277,8 +278,8 @@ def rebuild_slowdown_warnings(cells: Sequence[Record]) -> list[str]:
             overlap = ours.epoch_s_ci_low <= theirs.epoch_s_ci_high and theirs.epoch_s_ci_low <= ours.epoch_s_ci_high
             if abs(math.log(ratio)) > math.log(MOST_APART) and not overlap:
                 texts.append(
-                    f"Warning, {theirs.model}: rebuilt from its layer graph it takes {ratio:.2f} times as long in"
-                    f" {title(entry.name)} as it does as written."
+                    f"Warning, {theirs.model}: rebuilt from its layer graph, it takes {ratio:.2f} times as long in"
+                    f" {title(entry.name)} as in its original form."
                 )
     return texts
 
@@ -286,7 +287,7 @@ def rebuild_slowdown_warnings(cells: Sequence[Record]) -> list[str]:
 def unverified_winner_note(fastest: Sequence[Record]) -> list[str]:
     """The cells among the marked ones that are not proved equal."""
     names = ", ".join(dict.fromkeys(title(cell.framework) for cell in fastest if unproved(cell.parity)))
-    return [f"Marked as the fastest, but not proved to train the same function: {names}."] if names else []
+    return [f"Marked as fastest, but not verified to train the same function: {names}."] if names else []
 
 
 def shorten(text: str) -> str:

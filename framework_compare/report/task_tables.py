@@ -48,7 +48,13 @@ def _with_baselines(sheet: Sheet) -> Iterable[Record]:
         if (cell.model, cell.dataset) not in done:
             done.add((cell.model, cell.dataset))
             figures = {PREFIX + name: getattr(cell, f"baseline_{name}", math.nan) for name in _metrics(cells)}
-            own = {"framework": f"({cell.baseline})", "status": "ok", "parity": None, "epochs_disturbed": 0}
+            own = {
+                "framework": f"({cell.baseline})",
+                "status": "ok",
+                "parity": None,
+                "epochs_disturbed": 0,
+                "tokens_per_s": math.nan,
+            }
             yield SimpleNamespace(**{**cell._asdict(), **own, **figures, "epochs_run": math.nan})
         yield cell
 
@@ -56,22 +62,24 @@ def _with_baselines(sheet: Sheet) -> Iterable[Record]:
 def _quality_columns(sheet: Sheet) -> list[Column]:
     cells = _judged(sheet)
     metrics = (Column(_heading(name, cells), _of(PREFIX + name)) for name in _metrics(cells))
-    return [Column("epochs", _of("epochs_run")), *metrics]
+    of_tokens = any(known(cell.tokens_per_s) for cell in cells)
+    tokens = [Column("tokens/s", _of("tokens_per_s"))] if of_tokens else []
+    return [Column("epochs", _of("epochs_run")), *metrics, *tokens]
 
 
 QUALITY = TableSpec(
     "Quality on the validation split after the last epoch, mean over runs.",
     _quality_columns,
-    ("epochs_run", "baseline"),
+    ("epochs_run", "baseline", "tokens_per_s"),
     rows=_with_baselines,
     frame="quality",
-    absent="No model of this study was measured on a validation split.",
+    absent="No model in this study has a validation split.",
 )
 
 
 def _gain_columns(sheet: Sheet) -> list[Column]:
     def worse(cell: Record) -> str:
-        why = f"{cell.metric} is worse than the base's by more than {TOLERANCE:.0%}: no gain at equal quality"
+        why = f"{cell.metric} is worse than that of the base by more than {TOLERANCE:.0%}: no gain at equal quality"
         return why if cell.worse else ""
 
     def gain(cell: Record) -> Value:
@@ -88,8 +96,8 @@ def _gain_columns(sheet: Sheet) -> list[Column]:
         Column("samples/s", _of("images_per_s")),
         Column("epochs", _of("epochs_run")),
         *judged,
-        Column("than base" if alone else "than before", gain, "times faster"),
-        *([] if alone else [Column("in all", _of("gain_in_all"), "times faster")]),
+        Column("over base" if alone else "over previous", gain, "speed-up"),
+        *([] if alone else [Column("in all", _of("gain_in_all"), "speed-up")]),
     ]
 
 
@@ -100,8 +108,8 @@ def _by_framework(sheet: Sheet) -> list[Record]:
 
 GAINS = TableSpec(
     lambda sheet: (
-        "Training seconds (first step and epochs) by rung of the ladder; gain is "
-        f"{'the base' if one_at_a_time(sheet.cells) else 'the rung before'} over this one."
+        "Training seconds (first step and epochs) by rung of the ladder, with the speed-up over the "
+        f"{'base' if one_at_a_time(sheet.cells) else 'previous rung'}."
     ),
     _gain_columns,
     (*GAIN_COLUMNS, "epoch_s_median", "images_per_s"),
@@ -109,7 +117,7 @@ GAINS = TableSpec(
     rows=_by_framework,
     across=tuple(SHARED),
     frame="gains",
-    absent="This study is no ladder; run one with `framework-compare ladder`.",
+    absent="This study is not a ladder; run one with `framework-compare ladder`.",
 )
 
 
@@ -134,12 +142,12 @@ def _search_columns(sheet: Sheet) -> tuple[Column, ...]:
 
 
 SEARCH = TableSpec(
-    "Seconds of the whole grid search, the candidates one after the other in one process; of these building, steps"
-    " (first steps among them, which may compile) and judging. Best: the mean over folds.",
+    "Seconds of the whole grid search, with all candidates in one process, and of its parts: building, steps (including"
+    " first steps, which may compile) and judging. Best: mean over folds.",
     _search_columns,
     (*searches.COLUMNS, "epoch_s_median", "epoch_s_ci_low", "epoch_s_ci_high"),
     frame="searches",
-    absent="No model of this study is a grid search.",
+    absent="This study has no grid search.",
 )
 
 
@@ -160,5 +168,5 @@ INFERENCE = TableSpec(
     rows=_answered,
     spread=lambda cell: cell.batch_size,
     across=("batch_size",),
-    absent="No cell of this study is of mode inference.",
+    absent="No cell in this study has mode inference.",
 )

@@ -15,7 +15,7 @@ from framework_compare.results.columns import SHARED, Record, batch_sizes
 from framework_compare.results.metrics import METRICS
 from framework_compare.results.ratios import epoch_seconds
 
-RATIO = "x best"
+RATIO = "ratio"
 # What an execution is weighed against: the first of these that the same framework has.
 BASES = ("eager", DEFAULTS.execution)
 NEVER = "never"
@@ -92,22 +92,22 @@ def _remarks(sheet: Sheet) -> Iterable[str]:
     several = len({dataset for _, dataset in keys}) > 1
     headings = {key: f"{title(key[0])} / {key[1]}" if several else title(key[0]) for key in keys if key in found}
     if any(one.framework for one in found.values()):
-        yield "Marked: the fastest, shown to be faster than each other in the column."
+        yield "Marked: significantly faster than every other framework in the column."
     left_out = [f"{title(name)} ({heading})" for key, heading in headings.items() for name in found[key].excluded]
     if left_out:
-        yield f"Not compared, as they fail parity: {', '.join(left_out)}."
+        yield f"Excluded, because they failed parity: {', '.join(left_out)}."
     reasons = {heading: found[key].why(title) for key, heading in headings.items()}
     for why in dict.fromkeys(filter(None, reasons.values())):
         same = [heading for heading, reason in reasons.items() if reason == why]
         yield f"No fastest framework is marked ({why}): {', '.join(same) if len(same) < len(keys) else 'all models'}."
     if _compared(sheet):
-        mean = "; rows by its geometric mean" if len(keys) > 1 else ""
-        yield f"{RATIO}: epoch time over the least of the model{mean}."
+        mean = "; rows are sorted by its geometric mean" if len(keys) > 1 else ""
+        yield f"{RATIO.capitalize()}: slowdown relative to the fastest framework for the model{mean}."
     yield from unverified_winner_note(_marked(sheet))
 
 
 TIME = TableSpec(
-    "Median epoch time in seconds ± longer arm of the 95 % interval over runs.",
+    "Median epoch time in seconds ± larger half-width of the 95 % confidence interval over runs.",
     _columns,
     ("epoch_s", "epoch_s_median", "epoch_s_ci_low", "epoch_s_ci_high", *_ESTIMATES, "epochs_measured"),
     names=(FRAMEWORK,),
@@ -159,17 +159,6 @@ def _break_even(cell: Record, base: Record | None) -> tuple[str, str]:
     return f"{steps:,}", f"{steps * _step_s(cell) / epoch_seconds(cell):,.1f}"
 
 
-def epochs_until_paid(cells: Sequence[Record]) -> dict[Any, str]:
-    """Words for when the start of a cell has paid, by its Index; only for cells that have another to be weighed against."""
-    words = {}
-    for place, (steps, epochs) in _pays_after(cells).items():
-        if steps != NOTHING:
-            known = {NEVER: "never pays", "0": "pays at once"}
-            later = "pays within an epoch" if epochs.startswith("0.") else f"pays after {epochs} epochs"
-            words[place] = known.get(steps, later)
-    return words
-
-
 def steps_until_paid(start_s: float, step_s: float, base_start_s: float, base_step_s: float) -> float:
     """The least number of steps after which a start and steps take no longer than those of the base; inf for never.
 
@@ -189,7 +178,7 @@ def _step_s(cell: Record) -> float:
 
 
 STARTUP = TableSpec(
-    "Start-up: from the start of the process to the first measured epoch, mean over runs.",
+    "Start-up: from process start to the first measured epoch, mean over runs.",
     _startup_columns,
     ("startup_s", "first_step_s", "epoch_s_median", "epoch_estimate_s", "images_per_s", "pictures"),
     names=(*NAMES, named("execution")),

@@ -37,7 +37,7 @@ FLOAT_BYTES = 4
 NARROW_BYTES = 2  # of what layers read and write in these precisions; updates stay in float32
 NARROW = ("bf16", "fp16")
 # Of each parameter an update reads weight and gradient and writes the weight; it reads and writes these states.
-UPDATE, STATES = 3, {"sgd": 1, "adam": 2, "rmsprop": 1, "nadam": 2}
+UPDATE, STATES = 3, {"sgd": 1, "adam": 2, "rmsprop": 1, "nadam": 2, "adamw": 2}
 # Ops that move nothing: what follows reads what stood before them.
 _VIEWS = ("Flatten",)
 PeakOf = Callable[[Record], Peak | None]

@@ -107,11 +107,18 @@ def assumed_speed(config: TrainConfig) -> tuple[float, ...]:
 
 def startup_s(cell: Cell, known: Sequence[Known]) -> Range:
     """Seconds from the start of a run to its first epoch."""
-    seconds = [one.startup_s for one in known if one.cell.framework == cell.framework and one.startup_s]
+    seconds = [one.startup_s for one in known if _base(one.cell) == _base(cell) and one.startup_s]
     if not seconds:
         return Range(*ASSUMED_START_S)
     return Range(min(seconds), sum(seconds) / len(seconds), max(seconds))
 
 
 def _value(cell: Cell, name: str) -> Any:
-    return getattr(cell, name) if name in ("framework", "model", "dataset", "device") else getattr(cell.config, name)
+    if name == "framework":
+        return _base(cell)
+    return getattr(cell, name) if name in ("model", "dataset", "device") else getattr(cell.config, name)
+
+
+def _base(cell: Cell) -> str:
+    """The framework, whatever its version, which tells enough for a forecast."""
+    return cell.framework.partition("@")[0]

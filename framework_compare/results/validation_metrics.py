@@ -29,8 +29,8 @@ def last_epochs(epochs: pd.DataFrame) -> pd.DataFrame:
 def with_quality(frame: pd.DataFrame, epochs: pd.DataFrame, settings: Mapping[str, Any]) -> pd.DataFrame:
     """The cell frame with `epochs_run`, each metric after the last epoch (mean over runs), and what needs no model.
 
-    Columns: epochs_run, validation_<metric>, baseline_<metric>, baseline (its name), data_unit ("$" of prices); none of
-    a study without arrays.
+    Columns: epochs_run, validation_<metric>, baseline_<metric>, baseline (its name), data_unit ("$" of prices),
+    tokens_per_s (of language models); none of a study without arrays.
     """
     names = [PREFIX + name for name in metric_names(epochs)]
     last = last_epochs(epochs)
@@ -41,9 +41,17 @@ def with_quality(frame: pd.DataFrame, epochs: pd.DataFrame, settings: Mapping[st
     told = [datasets.get(name) or {} for name in frame["dataset"]]
     columns["baseline"] = [one.get("baseline") for one in told]
     columns["data_unit"] = [((one.get("facts") or {}).get("scaling") or {}).get("unit") or "" for one in told]
+    columns["tokens_per_s"] = frame["images_per_s"].to_numpy(dtype=float) * [_tokens(one.get("task")) for one in told]
     columns["metrics"] = [tuple((one.get("task") or {}).get("metrics") or ()) for one in told]
     for name in names:
         metric = name[len(PREFIX) :]
         values = [(one.get("baseline_quality") or {}).get(metric, np.nan) for one in told]
         columns[f"baseline_{metric}"] = np.array(values, dtype=float)
     return frame.assign(**columns).copy()  # else pandas warns once a hundred columns lie apart
+
+
+def _tokens(task: Mapping[str, Any] | None) -> float:
+    """Tokens of a sample that are predicted; NaN where none are."""
+    if not task or "perplexity" not in task["metrics"]:
+        return float("nan")
+    return float(np.prod(task["target"]["shape"]))

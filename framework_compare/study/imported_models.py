@@ -34,7 +34,7 @@ def register_models(folder: Path) -> None:
             model = ImportedModel.read(str(place))
         except UsageError as error:
             raise StudyError(str(error)) from None
-        registry.MODELS[model.name] = registry.Model(model)
+        registry.register_imported(model.name, model, of_arrays=model.of_arrays, unit=model().task.unit)
 
 
 def written_of(cell: Cell) -> dict[str, str] | None:

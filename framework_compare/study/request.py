@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Mapping, Sequence, TypedDict
+from typing import Any, Callable, Mapping, Sequence, TypedDict
 
+from framework_compare.datasets.own import DataOptions, Inputs
 from framework_compare.launch.limits import Limits, PhaseTimeout
 from framework_compare.launch.limits import check as check_limits
+from framework_compare.plan import competitors
+from framework_compare.plan.data_of_models import DataSets
 from framework_compare.plan.ladders import Rungs
-from framework_compare.plan.planning import DataSets, Models, Names, check_count
+from framework_compare.plan.planning import Models, Names, check_count
 from framework_compare.plan.settings import Settings
 from framework_compare.records import Cell
 from framework_compare.results.verdicts import check_mode
@@ -16,6 +19,7 @@ from framework_compare.study import blocks, schedules
 from framework_compare.study.run_options import (
     RETRIES,
     RunOptions,
+    by_framework,
     check_budget,
     check_disturbance,
     check_flag,
@@ -45,6 +49,13 @@ class Options(Settings, LimitOptions, total=False):
     limit: int | None
     classes: Sequence[str] | None
     on_bad_image: str
+    inputs: Inputs
+    target: str | Sequence[str] | None
+    validation: float | None
+    normalize: str | None
+    window: int | None
+    tokenizer: str | None
+    model_output: str | None
     python: Mapping[str, str] | None
     index: Mapping[str, str] | None
     sampling_hz: float
@@ -70,11 +81,14 @@ class CompareOptions(Options, total=False):
 class Request:
     """What a study is asked for; where it is stored and how it is resumed is no part of it.
 
+    frameworks: competitors: "torch", the pinned version; "torch@2.12.0" or "torch@latest", another one in an environment
+        of its own; "torch=/path/to/python", what that interpreter has.
     models: registered ones; or networks of yours: "my_net.py:build", "my_net.onnx", "my_net.keras",
         "torchvision:resnet18", "timm:NAME", an nn.Module, or a keras.Model. Models for images and workloads may be mixed.
     device: "cpu", "cuda", "cuda:1"; "cuda:0,1" trains a replica of the network on each of two GPUs, "cpu:0,1" two on a CPU.
     dataset: names of the registry, or folders with one folder of images per class; for a workload the file with the real
-        data (such as diabetes.csv). Each model takes those that it can read; default: the one that it is for,
+        data (such as diabetes.csv); for your own models also a file of arrays or a table, or arrays in hand
+        (docs/own_data.md). Each model takes those that it can read; default: the one that it is for,
         "fire-smoke-small" for images, generated data for a workload.
     devices: how many of them from that number on, such as 2, or [1, 2, 4] for cells on one, two and four.
     weights: of your networks: "file", those they come with (of zoos those that are drawn), or "seeded", as registered
@@ -85,6 +99,8 @@ class Request:
         verdicts are over runs: one run gives figures only.
     limit: use this many images, drawn by class and seed.
     classes: class folders, in this order; all by default.
+    inputs, target, validation, normalize, window, tokenizer: how own data are read, as `datasets.own.DataOptions` has them.
+    model_output: the output of your model that is trained, a key or a number; default: the first.
     on_bad_image: "fail" refuses a data set with an image that does not decode, "skip" leaves it out and counts it.
     python: framework -> interpreter that already has it, instead of a managed environment.
     index: framework -> URL of the package index of its own packages; "none": without that of PyTorch's CPU builds.
@@ -128,6 +144,13 @@ class Request:
     limit: int | None = None
     classes: Sequence[str] | None = None
     on_bad_image: str = "fail"
+    inputs: Inputs = None
+    target: str | Sequence[str] | None = None
+    validation: float | None = None
+    normalize: str | None = None
+    window: int | None = None
+    tokenizer: str | None = None
+    model_output: str | None = None
     python: Mapping[str, str] | None = None
     index: Mapping[str, str] | None = None
     timeout_s: float | None = None
@@ -153,6 +176,32 @@ class Request:
         """Return the request of these keywords, of which those that are no fields are settings."""
         own = {name: given.pop(name) for name in FIELDS if name in given}
         return cls(frameworks, models, device, settings=given, **own)
+
+    @property
+    def own_loss(self) -> str:
+        """A loss function of the user's, FILE.py:FUNCTION; "" for one by name."""
+        loss = self.settings.get("loss_function")
+        return loss if isinstance(loss, str) and ":" in loss else ""
+
+    @property
+    def cell_settings(self) -> Mapping[str, Any]:
+        """Return the settings of cells, where a loss function of the user's stands under the name that it gets there."""
+        return {**self.settings, "loss_function": OWN_LOSS} if self.own_loss else self.settings
+
+    def data_options(self) -> tuple[DataOptions, list[str]]:
+        """Return how own data are read, and the names of those options that were given."""
+        asked = [name for name in OF_DATA if getattr(self, name) is not None]
+        loss, seed = self.own_loss and OWN_LOSS or self.settings.get("loss_function"), self.settings.get("seed", 0)
+        given = {name: getattr(self, name) for name in asked}
+        first = seed[0] if isinstance(seed, (list, tuple)) and seed else seed
+        return DataOptions(**given, loss=loss if isinstance(loss, str) else None, seed=first), asked
+
+    def with_versions(self, say: Callable[[str], None]) -> Request:
+        """Return the request with the names, interpreters and indexes of its competitors."""
+        python = by_framework("python", self.python, "an interpreter")
+        index = by_framework("index", self.index, "a URL")
+        found = competitors.read(self.frameworks, python, index, str(self.device), say)
+        return dataclasses.replace(self, frameworks=found.names, python=found.python or None, index=found.index or None)
 
     def limits(self) -> Limits:
         return check_limits(self.timeout_s, self.phase_timeout_s, self.silence_timeout_s, self.memory_limit)
@@ -184,4 +233,6 @@ class Request:
         return Budget.of(*budget, len(cells)) if budget else Product(sample_s)
 
 
+OWN_LOSS = "mean_output"  # in settings and tasks: the network gives the losses
+OF_DATA = ("inputs", "target", "validation", "normalize", "window", "tokenizer")
 FIELDS = tuple(field.name for field in dataclasses.fields(Request) if field.name != "settings")

@@ -48,13 +48,13 @@ def run_options(
     """RunOptions from a user's arguments; UsageError says what is allowed."""
     if not isinstance(hz, (int, float)) or isinstance(hz, bool) or not 0 <= hz <= 100:
         raise UsageError(f"sampling_hz is {hz!r}; allowed: 0 (off) to 100")
-    interpreters = _by_framework("python", python, "an interpreter")
+    interpreters = by_framework("python", python, "an interpreter")
     for name, path in interpreters.items():
         if shutil.which(path) is None and not Path(path).expanduser().exists():
             raise UsageError(
                 f"python of {name} is {path!r}, which does not exist; allowed: an interpreter or its folder"
             )
-    return RunOptions(interpreters, check_indexes(_by_framework("index", index, "a URL")), limits, hz)
+    return RunOptions(interpreters, check_indexes(by_framework("index", index, "a URL")), limits, hz)
 
 
 def check_flag(name: str, value: object) -> bool:
@@ -130,7 +130,8 @@ def check_whole_runs(cells: Sequence[Cell], what: str = "a budget") -> None:
             )
 
 
-def _by_framework(option: str, given: Mapping[str, str] | None, what: str) -> dict[str, str]:
+def by_framework(option: str, given: Mapping[str, str] | None, what: str) -> dict[str, str]:
+    """Values by the names that cells have; UsageError for what is no mapping, and for an unknown name."""
     if given is not None and not isinstance(given, Mapping):
         raise UsageError(f"{option} is {given!r}; allowed: {what} by framework, such as {{'torch': ...}}")
     return {find_framework(name).name: str(value) for name, value in (given or {}).items()}
@@ -147,7 +148,7 @@ def as_planned(
     try:
         limits = Limits(**{**(settings.get("limits") or {}), **given.to_dict()})
         hz = settings.get("sampling_hz", 10.0)
-        interpreters = {**(settings.get("python") or {}), **_by_framework("python", python, "an interpreter")}
+        interpreters = {**(settings.get("python") or {}), **by_framework("python", python, "an interpreter")}
         options = run_options(interpreters, index, limits, hz)
         mode = check_mode(settings.get("verify", "warn"))
         schedule = schedules.check(settings.get("schedule", schedules.SEQUENTIAL))

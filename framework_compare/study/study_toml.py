@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from framework_compare import registry
+from framework_compare.datasets.objects import is_data
 from framework_compare.errors import StudyError, UnknownNameError, UsageError
 from framework_compare.plan.settings import SETTINGS, column
 from framework_compare.store.study_file import REQUEST
@@ -32,10 +33,10 @@ _HEAD = """\
 def stated(request: Request) -> dict[str, Any]:
     """The keywords of a request that differ from the defaults, as JSON has them; data sets by their whole path.
 
-    None of a request with a network in hand, which no file can name.
+    None of a request with a network or data in hand, which no file can name.
     """
     models = _listed(request.models)
-    if not all(isinstance(one, str) for one in models):
+    if not all(isinstance(one, str) for one in models) or is_data(request.dataset):
         return {}
     defaults = Request([], [])
     given = {name: getattr(request, name) for name in FIELDS if name not in PRIVATE}
@@ -45,7 +46,14 @@ def stated(request: Request) -> dict[str, Any]:
         kept["rungs"] = dict(request.rungs)
     if request.dataset is not None:
         kept["dataset"] = [_absolute(one) for one in _listed(request.dataset)]
-    return {name: _plain(value) for name, value in {**kept, **request.settings}.items() if value not in (None, {})}
+    settings = {**request.settings, **_own_loss(Path.cwd(), request.settings)}
+    return {name: _plain(value) for name, value in {**kept, **settings}.items() if value not in (None, {})}
+
+
+def _own_loss(folder: Path, given: Mapping[str, Any]) -> dict[str, Any]:
+    """A loss function of a file that lies in the folder, by its whole path."""
+    loss = given.get("loss_function")
+    return {"loss_function": _model_in(folder, loss)} if isinstance(loss, str) else {}
 
 
 def _model_in(folder: Path, model: object) -> object:
@@ -86,7 +94,7 @@ def read(path: str | os.PathLike[str], more: Mapping[str, Any]) -> dict[str, Any
         document["dataset"] = [_beside(file, one) for one in _listed(document["dataset"])]
     if "models" in document:
         document["models"] = [_model_in(file.absolute().parent, one) for one in _listed(document["models"])]
-    request = {**document, **more}
+    request = {**document, **_own_loss(file.absolute().parent, document), **more}
     for name in ("frameworks", "models"):
         if name not in request:
             raise UsageError(f"{file} names no {name}; add a line such as {name} = [...], or give them beside the file")

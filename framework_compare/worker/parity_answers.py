@@ -175,7 +175,6 @@ class ParityAnswers:
         checksums: List[int] = []
         with self._shared_pipeline(task) as pipeline:
             for images, labels in _endless(pipeline):
-                images = images[0] if isinstance(images, tuple) else images  # a task's only input
                 checksums.append(self._checksum(images, labels))
                 batch = self.trainer.adopt(images, labels)
                 losses += self.trainer.read_losses([self.trainer.train_step(batch)])
@@ -211,21 +210,26 @@ class ParityAnswers:
             raise ValueError(f"a batch says it has {batch.size} images and holds {len(labels)} labels")
         return images.transpose(0, 3, 1, 2) if self._channels_last(images) else images, labels
 
-    def _checksum(self, images: np.ndarray, labels: np.ndarray) -> int:
+    def _checksum(self, images: Any, labels: np.ndarray) -> int:
         """CRC-32 of the images as (N, C, H, W), then the labels: the same in every layout."""
-        if self._channels_last(images):
-            images = np.ascontiguousarray(images.transpose(0, 3, 1, 2))
-        return zlib.crc32(labels.data, zlib.crc32(images.data))
+        found = 0
+        for array in images if isinstance(images, tuple) else (images,):
+            array = np.ascontiguousarray(array.transpose(0, 3, 1, 2)) if self._channels_last(array) else array
+            found = zlib.crc32(array.data, found)
+        return zlib.crc32(labels.data, found)
 
     def _batches(self, task: Dict[str, Any]) -> List[Batch]:
-        return [self._batch(task, number) for number in range(len(np.load(task["batches"]).files) // 2)]
+        names = np.load(task["batches"]).files
+        return [self._batch(task, number) for number in range(sum(name.startswith("labels") for name in names))]
 
     def _batch(self, task: Dict[str, Any], number: int) -> Batch:
         held = np.load(task["batches"])
-        arrays = (held[f"{name}{number}"] for name in ("images", "labels"))
+        several = [name for name in held.files if name.startswith("input") and name.endswith(f"_{number}")]
+        arrays = [held[name] for name in (*(sorted(several) or [f"images{number}"]), f"labels{number}")]
         if "samples" in task:
-            arrays = (array[task["samples"]] for array in arrays)
-        return self._adopt(*map(self._part, arrays))
+            arrays = [array[task["samples"]] for array in arrays]
+        *inputs, labels = map(self._part, arrays)
+        return self._adopt(inputs[0] if len(inputs) == 1 else tuple(inputs), labels)
 
     def _part(self, array: np.ndarray) -> np.ndarray:
         """Of a batch of all replicas what this process trains on."""
@@ -233,11 +237,14 @@ class ParityAnswers:
             return array
         return np.split(array, self.replicas.processes)[self.replicas.rank]
 
-    def _adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
-        if self._channels_last(images):
-            images = np.ascontiguousarray(images.transpose(0, 2, 3, 1))
+    def _adopt(self, images: Any, labels: np.ndarray) -> Batch:
+        images = tuple(map(self._own, images)) if isinstance(images, tuple) else self._own(images)
         batch: Batch = self.trainer.adopt(images, labels)
         return batch
+
+    def _own(self, array: np.ndarray) -> np.ndarray:
+        """In the trainer's layout."""
+        return np.ascontiguousarray(array.transpose(0, 2, 3, 1)) if self._channels_last(array) else array
 
     def _channels_last(self, images: np.ndarray) -> bool:
         """Whether a batch is of images, and the trainer has their channels last."""

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Opt
 
 from framework_compare.errors import ProtocolError, Unsupported
 from framework_compare.graph import Graph
-from framework_compare.protocol import Declared, Replicas, TrainConfig
+from framework_compare.protocol import UPDATES, Declared, Replicas, TrainConfig
 
 
 class Ask(NamedTuple):
@@ -24,6 +24,11 @@ def _optimizer(config: TrainConfig) -> str:
     return f"native {config.optimizer}" if own else config.optimizer
 
 
+def _updates(config: TrainConfig) -> List[str]:
+    asked = (config.clip_norm > 0, config.ramp_updates + config.decay_updates > 0, config.accumulation > 1)
+    return [name for name, wanted in zip(UPDATES, asked) if wanted]
+
+
 # By field of Declared. A setting that joins TrainConfig (a metric) joins here, or nobody refuses it.
 ASKS: Dict[str, Ask] = {
     "ops": Ask("op", lambda config, graphs: [node.op for graph in graphs for node in graph.nodes]),
@@ -32,6 +37,7 @@ ASKS: Dict[str, Ask] = {
     "executions": Ask("execution", lambda config, graphs: [config.execution]),
     "precisions": Ask("precision", lambda config, graphs: [config.precision]),
     "internals": Ask("internals", lambda config, graphs: [config.internals]),
+    "updates": Ask("update setting", lambda config, graphs: _updates(config)),
     "gpu_threads": Ask("gpu_threads", lambda config, graphs: [config.gpu_threads]),
 }
 BY_DEVICE = ("executions", "precisions", "replicas", "untested")
@@ -69,8 +75,11 @@ def refuse_undeclared(
     if config.nodes > 1 and not trainer.declared.several_nodes:
         raise Unsupported(f"{trainer.name} declares no replicas on several nodes; use one node, with several devices")
     for graph in graphs:
-        if len(graph.inputs) > 1:
-            raise Unsupported(f"{graph.name} has {len(graph.inputs)} inputs; trainers take networks of one")
+        if len(graph.inputs) > 1 and not trainer.declared.several_inputs:
+            why = _why(trainer, ["several_inputs"])
+            raise Unsupported(
+                f"{trainer.name} declares no models of several inputs{why}; {graph.name} has {len(graph.inputs)}"
+            )
 
 
 def _refuse_replicas(trainer: Any, config: TrainConfig, kind: str, count: int) -> None:

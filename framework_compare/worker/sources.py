@@ -69,13 +69,6 @@ class SharedSource:
         self._pipeline.close()
 
 
-class ArraySource(SharedSource):
-    """Arrays of a task with one input, which the trainer adopts without its name."""
-
-    def epoch(self, number: int) -> Iterator[Batch]:
-        return (self._trainer.adopt(inputs[0], target) for inputs, target in self._pipeline.epoch(number))
-
-
 class MemorySource:
     """One batch, on the device, as often as an epoch has steps: computing only."""
 
@@ -109,11 +102,15 @@ def _open_arrays(trainer: Trainer, split: "SplitArrays", config: TrainConfig, re
     reading: Dict[str, Any] = {"seed": config.seed, "layout": trainer.layout, "replicas": replicas}
     sizes = _epoch_sizes(split, config, replicas)
     inputs, target = memory_batch(split, batch_size=max([config.batch_size, *sizes]), **reading)
-    held = [trainer.adopt(inputs[0][:size], target[:size]) for size in distinct(sizes)]
+    arrays = inputs if isinstance(inputs, tuple) else (inputs,)
+    held = []
+    for size in distinct(sizes):
+        parts = tuple(array[:size] for array in arrays)
+        held.append(trainer.adopt(parts if len(parts) > 1 else parts[0], target[:size]))
     if config.pipeline == "memory":
         return MemorySource(sizes, held)
     reading.update(batch_size=config.batch_size, growth=config.batch_growth, limit=config.batch_size_limit)
-    return ArraySource(trainer, ArrayPipeline(split, allocate=trainer.host_array, **reading), held)
+    return SharedSource(trainer, ArrayPipeline(split, allocate=trainer.host_array, **reading), held)
 
 
 def _epoch_sizes(data: Data, config: TrainConfig, replicas: Optional[Replicas]) -> List[int]:

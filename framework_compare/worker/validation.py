@@ -22,9 +22,11 @@ class Validation:
     def measure(self) -> Dict[str, Optional[float]]:
         """Loss and metrics of the task by name; None where one cannot be computed."""
         trainer = self._trainer
-        outputs = [trainer.forward(trainer.adopt(inputs[0], target)) for inputs, target in self._pipeline.epoch(1)]
-        split = self._split
-        found = quality.evaluate(
-            split.task, np.concatenate(outputs), split.target, extras=split.extras, facts=split.facts
-        )
+        split, batches = self._split, self._pipeline.epoch(1)
+        parts = ((trainer.forward(trainer.adopt(inputs, target)), target) for inputs, target in batches)
+        if set(split.task.metrics).issubset(quality.OF_TOKENS) and split.task.loss == "token_cross_entropy":
+            found = quality.evaluate_parts(split.task, parts)  # the outputs of all are gigabytes
+        else:
+            outputs = np.concatenate([part for part, _ in parts])
+            found = quality.evaluate(split.task, outputs, split.target, extras=split.extras, facts=split.facts)
         return {name: value if np.isfinite(value) else None for name, value in found.items()}

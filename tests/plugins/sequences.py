@@ -7,6 +7,7 @@ SERIES = Task((Field("prices", (12, 3)),), Field("price", (1,)), 1, "mse", (), "
 TOKENS = Field("tokens", (9,), "int32", 40)
 TAGS = Task((TOKENS,), Field("tags", (9,), "int64"), 3, "token_cross_entropy", (), "sequence")
 WORDS = Task((TOKENS,), Field("word", (), "int64"), 40, "cross_entropy", (), "sequence")
+TEXT = Task((TOKENS,), Field("next", (9,), "int64"), 40, "token_cross_entropy", (), "sequence")
 ROWS = Task((Field("row", (8,)),), Field("y", (1,)), 1, "binary_cross_entropy", (), "row")
 
 

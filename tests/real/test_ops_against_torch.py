@@ -50,8 +50,11 @@ y = torch.nn.functional.conv1d(x.transpose(1, 2), weight, bias, padding=1).trans
 answer("Conv1d", y, input=x, weight=weight, bias=bias)
 x, weight, bias = leaf("x"), leaf("LayerNorm_weight"), leaf("LayerNorm_bias")
 answer("LayerNorm", torch.nn.functional.layer_norm(x, (6,), weight, bias, 1e-5), input=x, weight=weight, bias=bias)
+x, weight = leaf("x"), leaf("RMSNorm_weight")
+answer("RMSNorm", torch.nn.functional.rms_norm(x, (6,), weight, 1e-5), input=x, weight=weight)
 for name, optimizer in {
     "adam": lambda w: torch.optim.Adam(w, lr=0.1, eps=1e-3),
+    "adamw": lambda w: torch.optim.AdamW(w, lr=0.1, eps=1e-3, weight_decay=0.1),
     "nadam": lambda w: torch.optim.NAdam(w, lr=0.1, eps=1e-3, momentum_decay=1),
     "sgd": lambda w: torch.optim.SGD(w, lr=0.1, momentum=0.9, weight_decay=0.01),
 }.items():
@@ -70,15 +73,18 @@ NODES = {
         "layer", "Conv1d", ("input",), {"in_channels": 6, "out_channels": 4, "kernel": 3, "padding": 1, "bias": True}
     ),
     "LayerNorm": Node("layer", "LayerNorm", ("input",), {"features": 6, "eps": 1e-5}),
+    "RMSNorm": Node("layer", "RMSNorm", ("input",), {"features": 6, "eps": 1e-5}),
 }
 SHAPES = {
     "LSTM": {"weight_ih": (16, 6), "weight_hh": (16, 4), "bias": (16,)},
     "GRU": {"weight_ih": (12, 6), "weight_hh": (12, 4), "bias_ih": (12,), "bias_hh": (12,)},
     "Conv1d": {"weight": (4, 6, 3), "bias": (4,)},
     "LayerNorm": {"weight": (6,), "bias": (6,)},
+    "RMSNorm": {"weight": (6,)},
 }
 OPTIONS = {
     "adam": {"eps": 1e-3},
+    "adamw": {"eps": 1e-3, "weight_decay": 0.1},
     "nadam": {"eps": 1e-3},
     "sgd": {"momentum": 0.9, "weight_decay": 0.01},
 }
@@ -91,7 +97,7 @@ def compared(tmp_path_factory):
     asked = {"x": rng.standard_normal((2, 5, 6)), "gradients": rng.standard_normal((4, 3))}
     for name, shapes in SHAPES.items():
         asked.update({f"{name}_{key}": rng.standard_normal(shape) for key, shape in shapes.items()})
-        asked[f"{name}_upstream"] = rng.standard_normal((2, 5, 6 if name == "LayerNorm" else 4))
+        asked[f"{name}_upstream"] = rng.standard_normal((2, 5, 6 if name.endswith("Norm") else 4))
     np.savez(folder / "asked.npz", **asked)
     (folder / "script.py").write_text(SCRIPT)
     python = managed.ensure("torch").python

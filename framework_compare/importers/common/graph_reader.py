@@ -9,10 +9,10 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 import numpy as np
 
 from framework_compare.errors import UsageError
-from framework_compare.graph.network import INPUT, Graph
+from framework_compare.graph.network import Graph
 from framework_compare.graph.node import Node, Shape
 from framework_compare.graph.ops import OPS
-from framework_compare.graph.task import image_classification
+from framework_compare.graph.task import Task
 from framework_compare.importers.common.views import (
     BATCH,
     Atom,
@@ -30,17 +30,22 @@ Arrays = Mapping[str, Tuple[str, np.ndarray]]  # by the last part of their names
 
 
 class GraphReader:
-    """Collects nodes and arrays. `batch` is the size with which the program was traced: a prime."""
+    """Collects nodes and arrays. `batch` is the size with which the program was traced: a prime.
 
-    def __init__(self, batch: int, image_shape: Shape) -> None:
+    inputs: shapes of a sample's arrays, by the names under which nodes read them.
+    """
+
+    def __init__(self, batch: int, inputs: Mapping[str, Shape]) -> None:
         self.batch = batch
         self.arrays: Dict[str, np.ndarray] = {}
         self.origin: Dict[str, str] = {}  # names of the program's arrays by those of the graph
         self.nodes: Dict[str, Node] = {}
-        self.shapes: Dict[str, Shape] = {INPUT: image_shape}
+        self.shapes: Dict[str, Shape] = dict(inputs)
+        self.lifts = True  # whether a vector may become an image of one pixel, with all that it is made of
+        self._once: Dict[Any, str] = {}
         self._where: Dict[str, str] = {}  # of missing layers
         self._behind: Set[str] = set()  # missing layers, and what reads them
-        self.input = self.plain(INPUT)
+        self.inputs = {name: self.plain(name) for name in inputs}
 
     def plain(self, name: str) -> Value:
         """What a node gives, in its own axes."""
@@ -70,19 +75,30 @@ class GraphReader:
             self._behind.add(node.name)
         return node.name
 
+    def once(self, stem: str, op: str, sources: Sequence[str], attrs: Mapping[str, Any]) -> str:
+        """A node without arrays; the one that is there already where it has the same inputs and attributes."""
+        key = (op, tuple(sources), repr(sorted(attrs.items())))
+        if key not in self._once:
+            self._once[key] = self.add(stem, op, sources, attrs)
+        return self._once[key]
+
+    def is_fed(self, value: Any) -> bool:
+        """Whether it is an input as it is fed."""
+        return isinstance(value, Value) and value.node not in self.nodes and value == self.plain(value.node)
+
     def is_behind_missing(self, names: Sequence[str]) -> bool:
         """Whether one of these nodes is missing or reads what is: nobody knows how its axes stand."""
         return not self._behind.isdisjoint(names)
 
-    def missing(self, kind: str, where: str, sources: Sequence[str], shape: Sequence[int]) -> Value:
+    def missing(self, kind: str, where: str, sources: Sequence[str], shape: Sequence[int], line: str = "") -> Value:
         """A place for what cannot be expressed, so that all that is missing is known at the end.
 
-        kind: "" for what could be, were it not for another that is missing in front of it.
+        kind: "" for what could be, were it not for another that is missing in front of it. line: in the user's source.
         """
         node = Node(self._name(where), MISSING + kind, tuple(sources), {})
         self.nodes[node.name] = node
         self._behind.add(node.name)
-        self._where[node.name] = where
+        self._where[node.name] = f"{where} ({line})" if line else where
         if len(shape) > 1 and shape[0] == self.batch:
             self.shapes[node.name] = tuple(shape[1:])
             return self.plain(node.name)
@@ -100,7 +116,7 @@ class GraphReader:
     def image(self, value: Value) -> str:
         """The node of a value that stands as (N, C, H, W)."""
         name, view = value
-        if len(self.shapes[name]) == 1 and len(view) == 4:
+        if len(self.shapes[name]) == 1 and len(view) == 4 and self.lifts:
             self.lift(name)
             view = moved(view, (0,))
         if len(self.shapes[name]) != 3 or view != plain(self.batch, self.shapes[name]):
@@ -109,7 +125,7 @@ class GraphReader:
 
     def features_last(self, value: Value) -> Tuple[str, View]:
         """Node and view of a value whose last axis is the features: channels of an image, else the last axis."""
-        value = self._vector(value)
+        value = self.vector(value)
         name, view = value
         if view[-1] == whole(self.feature_axis(name), self.width(name)):
             return name, view
@@ -121,7 +137,7 @@ class GraphReader:
     def width(self, name: str) -> int:
         return self.shapes[name][self.feature_axis(name)]
 
-    def _vector(self, value: Value) -> Value:
+    def vector(self, value: Value) -> Value:
         """An image of one pixel that stands as (N, C) becomes a vector, by a fast op where it was averaged."""
         name, view = value
         shape = self.shapes[name]
@@ -178,8 +194,11 @@ class GraphReader:
         shape = self.shapes[name]
         if len(shape) == 3:
             return
+        if not self.lifts:
+            raise NotExpressible("a vector that becomes an image")
         readers = [one for one in self.nodes.values() if name in one.inputs and len(self.shapes[one.name]) == 1]
-        if node is None or len(shape) != 1 or any(one.op.startswith(MISSING) for one in readers):
+        fixed = {one.op for one in readers} - {*KEEPS_RANK, "Reshape", "Concat"}
+        if node is None or len(shape) != 1 or fixed:
             raise NotExpressible("a vector that becomes an image")
         if node.op == "GlobalAvgPool" and len(self.shapes[node.inputs[0]]) == 3:
             node = dataclasses.replace(node, op="AdaptiveAvgPool2d", attrs={"output": 1})
@@ -202,24 +221,38 @@ class GraphReader:
             name = f"{stem or 'layer'}_{number}"
         return name
 
-    def finish(self, name: str, output: Value, image_size: int) -> Graph:
-        """The part of the network that gives `output`; UsageError that lists every kind of layer that is missing."""
-        last = self._vector(output)
+    def finish(self, name: str, output: Value, tasks: Sequence[Task]) -> Graph:
+        """The part of the network that gives `output`, for the first of the tasks whose output has its shape.
+
+        UsageError that lists every kind of layer that is missing.
+        """
+        last = self.vector(output)
         nodes = _needed(list(self.nodes.values()), last.node)
         self._check_missing(nodes)
-        if len(last.shape) != 2 or last.view != plain(self.batch, self.shapes[last.node]):
-            raise UsageError(f"its first output has shape {output.shape}; allowed: (images, classes)")
+        task = self._task_of(last, tasks)
         self._check_shared(nodes)
         renamed = _clear_names(nodes)
         nodes = [_renamed_node(node, renamed) for node in nodes]
         if not nodes:
             raise UsageError("it has no layer")
-        graph = Graph(name, image_classification(last.shape[1], image_size), tuple(nodes))
+        graph = Graph(name, task, tuple(nodes))
         graph.shapes()
         kept = {parameter.name for parameter in graph.parameters()}
         self.arrays = _renamed(self.arrays, renamed, kept)
         self.origin = _renamed(self.origin, renamed, kept)
         return graph
+
+    def _task_of(self, last: Value, tasks: Sequence[Task]) -> Task:
+        shape = self.shapes[last.node]
+        own = plain(self.batch, shape)
+        for task in tasks:
+            wanted = task.output_shape
+            fits = len(wanted) == len(shape) and all(size in (0, given) for size, given in zip(wanted, shape))
+            squeezed = shape == (1,) and last.view == own[:1]  # as regressions often are, (N,)
+            if fits and (last.view == own or squeezed):
+                return dataclasses.replace(task, outputs=shape[-1])
+        allowed = " or ".join(dict.fromkeys(map(_output_words, tasks)))
+        raise UsageError(f"its output has shape {last.shape}; allowed: {allowed}")
 
     def _check_shared(self, nodes: Sequence[Node]) -> None:
         """UsageError where layers with the same arrays read values of several ranks: no framework has one layer for both."""
@@ -239,6 +272,12 @@ class GraphReader:
             kinds = len({node.op for node in nodes} - {MISSING})
             words = "; ".join(f"{kind} ({len(where)} x, first at {where[0]})" for kind, where in places.items())
             raise UsageError(f"{len(places)} of {kinds} kinds of layer cannot be expressed: {words}")
+
+
+def _output_words(task: Task) -> str:
+    """The output that a task asks for: "(images, classes)"."""
+    last = "classes" if task.loss.endswith("cross_entropy") else "values"
+    return f"({', '.join([f'{task.unit}s', *(str(size or last) for size in task.output_shape)])})"
 
 
 # Ops that give a vector for a vector and an image of one pixel for such an image.

@@ -112,12 +112,20 @@ class ProgramReading(abc.ABC):
         pairs = list(zip(filled(first.view, width), filled(second.view, width)))
         if any(one and other and one != other for one, other in pairs):
             raise NotExpressible(f"{op} of {first.shape} and {second.shape}, folded differently")
-        return Value(self.node(at, op, [first.node, second.node], {}), tuple(one or other for one, other in pairs))
+        view = tuple(one or other for one, other in pairs)
+        atoms = [atom for group in view for atom in group]
+        if len(set(atoms)) < len(atoms):
+            raise NotExpressible(
+                f"{op} of {first.shape} and {second.shape}, an axis of one beside another of the other"
+            )
+        return Value(self.node(at, op, [first.node, second.node], {}), view)
 
     def concat(self, at: Any, operands: Sequence[Any], axis: int) -> Value:
         """Values, and perhaps arrays beside them, one behind the other along an axis of the program."""
         if len({isinstance(one, Value) for one in operands}) > 1 or any(len(one.shape) == 3 for one in operands):
             operands = [self.reader.tokens(one) if isinstance(one, Value) else one for one in operands]
+        if len({len(self.reader.shapes[one.node]) for one in operands if isinstance(one, Value)}) > 1:
+            operands = [self.reader.vector(one) if isinstance(one, Value) else one for one in operands]
         like = next((one for one in operands if isinstance(one, Value)), None)
         if like is None:
             raise NotExpressible("Concat of parameters alone")

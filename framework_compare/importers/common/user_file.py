@@ -11,11 +11,8 @@ from typing import Any
 from framework_compare.errors import UsageError
 
 
-def made_by(path: str, name: str) -> Any:
-    """What a function or class of a file gives, called without arguments, or what stands there under that name.
-
-    UsageError, in one line, where it cannot be imported, has no such name, or fails.
-    """
+def object_of(path: str, name: str) -> Any:
+    """What stands in a file under a name; UsageError, in one line, where it cannot be imported or has no such name."""
     sys.path.insert(0, os.path.dirname(path))  # files beside it may be imported by it
     spec = importlib.util.spec_from_file_location(os.path.splitext(os.path.basename(path))[0], path)
     if spec is None or spec.loader is None:
@@ -34,6 +31,15 @@ def made_by(path: str, name: str) -> Any:
             if callable(value) and getattr(value, "__module__", "") == spec.name
         ]
         raise UsageError(f"{path} has no {name!r}; it has {', '.join(names) or 'no function or class'}")
+    return made
+
+
+def made_by(path: str, name: str) -> Any:
+    """What a function or class of a file gives, called without arguments, or what stands there under that name.
+
+    UsageError, in one line, where it cannot be imported, has no such name, or fails.
+    """
+    made = object_of(path, name)
     try:
         return made() if inspect.isclass(made) or inspect.isroutine(made) else made
     except (Exception, SystemExit) as error:

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from framework_compare.errors import UsageError
-from framework_compare.graph import Graph
+from framework_compare.graph import INPUT, Graph, image_classification
 from framework_compare.importers.common.graph_reader import GraphReader
 from framework_compare.importers.common.reading import ProgramReading
 from framework_compare.importers.common.views import NotExpressible, Value
@@ -23,14 +23,14 @@ class Reading(ProgramReading):
     def __init__(self, model: Any, size: int, batch: int) -> None:
         self.last = model.outputs[0]._keras_history.operation
         self.notes: List[str] = []
-        self.reader = GraphReader(batch, (3, size, size))
+        self.reader = GraphReader(batch, {INPUT: (3, size, size)})
         self.forms: Dict[str, Form] = {}  # by the paths of Keras's variables
-        images = Value(self.reader.input.node, swapped(self.reader.input.view, LAST))
+        images = Value(INPUT, swapped(self.reader.inputs[INPUT].view, LAST))
         values = self._run(model, [images], "")
         value = values.get(id(model.outputs[0]))
         if value is None:
             raise UsageError("its first output does not depend on its images")
-        self.graph: Graph = self.reader.finish("", value, size)
+        self.graph: Graph = self.reader.finish("", value, [image_classification(0, size)])
         self.arrays, self.origin = self.reader.arrays, self.reader.origin
 
     def _run(self, model: Any, inputs: Sequence[Value], prefix: str) -> Dict[int, Value]:

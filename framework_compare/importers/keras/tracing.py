@@ -15,6 +15,7 @@ import numpy as np
 
 from framework_compare.adapters.tensorflow.trainer import TensorFlowTrainer
 from framework_compare.errors import UsageError
+from framework_compare.graph import INPUT
 from framework_compare.graph.trace_answer import TraceAnswer
 from framework_compare.importers.common.judging import SEED, moved
 from framework_compare.importers.common.reading import left_out
@@ -22,6 +23,7 @@ from framework_compare.importers.common.user_file import made_by, one_line
 from framework_compare.importers.keras.reading import Reading
 from framework_compare.protocol import Job
 
+OF_ARRAYS = "for arrays give an nn.Module"
 BATCH = 2  # images of the reading; the judging has another number
 JUDGED = 3
 STATISTICS = ("moving_mean", "moving_variance", "seed_generator_state")  # ends of paths
@@ -37,6 +39,8 @@ class KerasImporter:
         import keras
 
         keras.utils.set_random_seed(SEED)  # the same weights at every import
+        if task.get("tasks"):
+            raise UsageError(f"{task['source']['text']}: Keras models are read for images in folders; {OF_ARRAYS}")
         model = load(task["source"])
         _check_layers(keras, model)
         readings = {size: Reading(_checked(model, size), size, BATCH) for size in task["sizes"]}
@@ -137,7 +141,7 @@ def judge(keras: Any, model: Any, reading: Reading, size: int) -> Dict[str, np.n
     images = rng.standard_normal((JUDGED, 3, size, size))
     labels = np.arange(JUDGED) % reading.graph.num_classes
     fed = tf.constant(images.transpose(0, 2, 3, 1))
-    exact = {"images": images, "labels": labels, "evaluation": _first(double(fed, training=False)).numpy()}
+    exact = {f"input:{INPUT}": images, "target": labels, "evaluation": _first(double(fed, training=False)).numpy()}
     with tf.GradientTape() as tape:
         logits = _first(double(fed, training=True))
         loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))

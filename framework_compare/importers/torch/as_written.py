@@ -6,6 +6,7 @@ Optimizer, loss, precision, memory format and pipeline are those of any other ce
 from __future__ import annotations
 
 import copy
+import dataclasses
 import os
 from typing import Any, Dict, Mapping
 
@@ -13,9 +14,12 @@ import numpy as np
 
 from framework_compare.adapters.torch.trainer import TorchTrainer
 from framework_compare.errors import Unsupported
-from framework_compare.graph import Graph, trainable_names
+from framework_compare.graph import Graph, Task, trainable_names
 from framework_compare.graph.head import head_of
-from framework_compare.importers.torch.tracing import first_output, load, read
+from framework_compare.importers.torch.calls import chosen_output
+from framework_compare.importers.torch.tracing import load, read
+
+ANY_WIDTH = ("cross_entropy", "token_cross_entropy")  # losses for which a module may have other classes than the data
 
 
 class WrittenTrainer(TorchTrainer):
@@ -30,8 +34,9 @@ class WrittenTrainer(TorchTrainer):
         torch, text = self.torch, self.written["text"]
         if self.written.get("path") and not os.path.isfile(self.written["path"]):
             raise Unsupported(f"{text} is no longer in its place ({self.written['path']}); put it back")
-        module = load(self.written).float()
-        reading = read(torch, copy.deepcopy(module), graph.image_size)
+        module, output = load(self.written).float(), self.written.get("output", "")
+        asked = [dataclasses.replace(graph.task, outputs=0)] if graph.task.loss in ANY_WIDTH else [graph.task]
+        reading = read(torch, copy.deepcopy(module), asked, output)
         if reading.graph.num_classes != graph.num_classes:
             head = head_of(reading.graph)
             if head is None:
@@ -39,7 +44,7 @@ class WrittenTrainer(TorchTrainer):
                     f"{text} gives {reading.graph.num_classes} classes, and its last layer is not replaced"
                 )
             _replace_head(torch, module, reading.origin[f"{head.arrays}.weight"], graph.num_classes)
-            reading = read(torch, copy.deepcopy(module), graph.image_size)
+            reading = read(torch, copy.deepcopy(module), [graph.task], output)
         if reading.graph.to_dict() != {**graph.to_dict(), "name": reading.graph.name}:
             raise Unsupported(f"{text} is no longer the model that was imported; compare it again")
         self._reading = reading
@@ -49,7 +54,7 @@ class WrittenTrainer(TorchTrainer):
             ours: reading.as_graph(ours, torch.arange(arrays[own].numel()).reshape(arrays[own].shape)).astype(np.int64)
             for ours, own in reading.origin.items()
         }
-        return _with_one_output(torch, module)
+        return _with_one_output(torch, module, output, graph.task)
 
     def _freeze(self, graph: Graph) -> None:
         own = _arrays(self._network.module)
@@ -108,15 +113,21 @@ def _replace_head(torch: Any, module: Any, weight: str, classes: int) -> None:
     setattr(module.get_submodule(parent), name, made)
 
 
-def _with_one_output(torch: Any, module: Any) -> Any:
-    """The module, giving the first tensor of what it returns."""
+def _with_one_output(torch: Any, module: Any, output: str, task: Task) -> Any:
+    """The module, giving the tensor that is trained of what it returns; it gets integers of 64 bits, as modules expect."""
+    integers = any(field.dtype.startswith("int") for field in task.inputs)
 
-    class FirstOutput(torch.nn.Module):  # type: ignore[misc, name-defined]
+    class OneOutput(torch.nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.module = module
 
-        def forward(self, images: Any) -> Any:
-            return first_output(self.module(images))
+        def forward(self, *given: Any) -> Any:
+            if integers:
+                given = tuple(
+                    one if one.is_floating_point() or one.dtype == torch.bool else one.long() for one in given
+                )
+            found = chosen_output(self.module(*given), output)
+            return found.reshape(len(found), 1) if found.ndim == 1 else found
 
-    return FirstOutput()
+    return OneOutput()

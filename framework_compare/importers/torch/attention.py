@@ -21,6 +21,7 @@ class Scores(NamedTuple):
     scale: float
     shape: Tuple[int, ...]
     normal: bool = False  # behind the softmax
+    causal: bool = False
 
 
 def values_of(operands: Iterable[Any]) -> Iterator[Value]:
@@ -53,11 +54,36 @@ def heads_of(reading: Any, value: Value) -> Tuple[Value, int]:
 def attend(reading: Any, node: Any, scores: Scores, values: Value) -> Value:
     """The Attention node; its output stands as the values do."""
     parts = [heads_of(reading, value) for value in (scores.queries, scores.keys, values)]
-    if len({heads for _, heads in parts}) > 1 or len({reading.reader.shapes[part.node] for part, _ in parts}) > 1:
+    (query, heads), (key, kv_heads), _ = parts
+    steps = {reading.reader.shapes[part.node][:-1] for part, _ in parts}
+    if (
+        heads % kv_heads
+        or parts[2][1] != kv_heads
+        or len(steps) > 1
+        or (heads == kv_heads and not _alike(reading, parts))
+    ):
         raise NotExpressible("attention with queries, keys and values of several shapes")
+    attrs = {"heads": heads, "scale": scores.scale, **({"causal": True} if scores.causal else {})}
+    if kv_heads != heads:
+        attrs["kv_heads"] = kv_heads
     sources = _packed(reading, [part.node for part, _ in parts])
-    made = reading.node(node, "Attention", sources, {"heads": parts[0][1], "scale": scores.scale})
-    return Value(made, parts[2][0].view)
+    return Value(reading.node(node, "Attention", sources, attrs), query.view)
+
+
+def _alike(reading: Any, parts: List[Tuple[Value, int]]) -> bool:
+    return len({reading.reader.shapes[part.node] for part, _ in parts}) == 1
+
+
+def is_triangle(mask: Any) -> bool:
+    """Whether a constant lets each step see itself and those before it, and no other."""
+    if (
+        not hasattr(mask, "tril")
+        or str(mask.dtype) != "torch.bool"
+        or mask.ndim < 2
+        or mask.shape[-1] != mask.shape[-2]
+    ):
+        return False
+    return bool((mask == mask.new_ones(mask.shape[-2:]).tril()).all())
 
 
 def _packed(reading: Any, names: List[str]) -> List[str]:
@@ -74,13 +100,11 @@ def _packed(reading: Any, names: List[str]) -> List[str]:
 
 
 def scaled_dot_product_attention(reading: Any, node: Any, a: Arguments) -> Value:
-    asked = [
-        name for name in ("dropout_p", "is_causal", "attn_mask", "enable_gqa") if a.get(name) not in (None, False, 0)
-    ]
-    if asked:
-        raise NotExpressible(f"attention with {', '.join(asked)}")
+    causal = bool(a.get("is_causal")) or is_triangle(a.get("attn_mask"))
+    if a.get("dropout_p") or (a.get("attn_mask") is not None and not is_triangle(a["attn_mask"])):
+        raise NotExpressible(f"attention with {'dropout_p' if a.get('dropout_p') else 'attn_mask'}")
     scale = a["scale"] if a["scale"] is not None else 1 / math.sqrt(a["query"].shape[-1])
-    scores = Scores(a["query"], a["key"], float(scale), ())
+    scores = Scores(a["query"], a["key"], float(scale), (), causal=causal)
     return attend(reading, node, scores, a["value"])
 
 

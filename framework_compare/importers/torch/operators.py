@@ -89,6 +89,13 @@ def layer_norm(reading: Any, node: Any, a: Arguments) -> Value:
     return reading.on_features(node, "LayerNorm", a["input"], attrs, weight=a["weight"], bias=a["bias"])
 
 
+def rms_norm(reading: Any, node: Any, a: Arguments) -> Value:
+    if a["weight"] is None or a["eps"] is None or len(a["normalized_shape"]) != 1:
+        refuse("RMSNorm", "without a scale, an eps, or over several axes")
+    attrs = {"features": a["normalized_shape"][0], "eps": a["eps"]}
+    return reading.on_features(node, "RMSNorm", a["input"], attrs, weight=a["weight"])
+
+
 def same(op: str) -> Handler:
     """One input, an output of its shape."""
 
@@ -179,6 +186,8 @@ def mul(reading: Any, node: Any, a: Arguments) -> Any:
 
 
 def stochastic_depth(reading: Any, node: Any, x: Value, mask: Mask) -> Value:
+    if mask.divided and tuple(mask.shape) == tuple(x.shape) and 0 < mask.keep < 1:
+        return reading.elementwise(node, "Dropout", x, {"p": round(1 - mask.keep, 9)})
     rows = mask.shape[0] == reading.reader.batch and all(size == 1 for size in mask.shape[1:])
     if not rows or not mask.divided:
         refuse("StochasticDepth", "of a whole batch" if not rows else "that does not scale what is left")
@@ -260,10 +269,42 @@ def roll(reading: Any, node: Any, a: Arguments) -> Value:
     return Value(reading.node(node, "Roll", [x.node], {"shifts": [shifts.get(1, 0), shifts.get(2, 0)]}), x.view)
 
 
+def expand(reading: Any, node: Any, a: Arguments) -> Any:
+    """Nothing where what reads it broadcasts by itself, or where it is repeated for the batch alone."""
+    x, shape = a["self"], shape_of(node)
+    own = (*[1] * (len(shape) - len(x.shape)), *x.shape)
+    if own[1:] != shape[1:] and any(_kind(user) not in BROADCASTS for user in node.users):
+        refuse("expand", f"of {tuple(x.shape)} to {shape}")
+    return reading.expand(x, shape)
+
+
+BROADCASTS = (
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "where",
+    "masked_fill",
+    "maximum",
+    "minimum",
+    "eq",
+    "ne",
+    "lt",
+    "gt",
+    "le",
+    "ge",
+)
+
+
+def _kind(node: Any) -> str:
+    schema = getattr(node.target, "_schema", None)
+    return schema.name.partition("::")[2].rstrip("_") if schema is not None else ""
+
+
 def detach(reading: Any, node: Any, a: Arguments) -> Any:
     """Nothing, where no gradient is needed: of a mask, and of the images in whatever form."""
     x = a["self"]
-    if not isinstance(x, Mask) and getattr(x, "node", None) != reading.reader.input.node:
+    if not isinstance(x, Mask) and getattr(x, "node", None) not in reading.reader.inputs:
         refuse("detach", "of what is trained")
     return x
 
@@ -277,7 +318,7 @@ HANDLERS: Dict[str, Handler] = {
     # the same numbers in another shape
     **dict.fromkeys(VIEWS, lambda reading, node, a: reading.reshape(a.get("self", a.get("input")), shape_of(node))),
     # of a parameter to the batch, or of nothing: what is computed with broadcasts by itself
-    **dict.fromkeys(("expand", "expand_as"), lambda reading, node, a: reading.expand(a["self"], shape_of(node))),
+    **dict.fromkeys(("expand", "expand_as"), expand),
     **dict.fromkeys(("cat", "concat"), lambda reading, node, a: reading.concat(node, a["tensors"], a["dim"])),
     **dict.fromkeys(("chunk", "split", "split_with_sizes"), chunk),
     **dict.fromkeys(("constant_pad_nd", "pad"), pad),
@@ -302,6 +343,7 @@ HANDLERS: Dict[str, Handler] = {
     "mean": mean,
     "mul": mul,
     "permute": lambda reading, node, a: reading.permute(a["self"], a["dims"]),
+    "rms_norm": rms_norm,
     "roll": roll,
     "select": lambda reading, node, a: reading.select(node, a["self"], a["dim"], a["index"]),
     "slice": slice_,

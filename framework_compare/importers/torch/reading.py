@@ -2,53 +2,53 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
 from framework_compare.errors import UsageError
-from framework_compare.graph import Graph
+from framework_compare.graph import Graph, Task
+from framework_compare.importers.common.axes import materialised, recut
 from framework_compare.importers.common.graph_reader import GraphReader
 from framework_compare.importers.common.reading import ProgramReading, filled, left_out
 from framework_compare.importers.common.views import BATCH, NotExpressible, Value, moved, shape_of, whole
-from framework_compare.importers.torch import attention, windows
+from framework_compare.importers.torch import attention, core, windows
+from framework_compare.importers.torch.calls import chosen_output
+from framework_compare.importers.torch.exact import exact, exact_derivatives
+from framework_compare.importers.torch.learned import Arrays, Learned, flat, form, owner, taken
 from framework_compare.importers.torch.operators import HANDLERS, Mask
 
 # What they give depends on the shape of their input alone.
 SHAPE_ONLY = ("new_zeros", "new_ones", "new_empty", "new_full", "zeros_like", "ones_like", "empty_like", "full_like")
 RANDOM = ("rand", "randn", "rand_like", "randn_like", "randint", "randperm", "normal", "uniform", "multinomial")
+NO_LIFTS = ""  # beside names of arrays: no vector becomes an image
 STATISTICS = ("batch_norm",)  # operators that take buffers as their own; to others a buffer is a constant
 
 
-class Learned(NamedTuple):
-    """A parameter or a buffer of the module, or another shape of it: `form` makes that of the whole array."""
-
-    target: str
-    tensor: Any
-    form: Callable[[Any], Any] = lambda tensor: tensor
-
-    @property
-    def shape(self) -> Tuple[int, ...]:
-        return tuple(self.tensor.shape)
-
-    def through(self, function: Callable[[Any], Any]) -> "Learned":
-        form = self.form
-        return Learned(self.target, function(self.tensor), lambda tensor: function(form(tensor)))
-
-
-class Reading(ProgramReading):
+class Reading(Arrays, ProgramReading):
     """The graph of a program, its arrays, and the names that these have in the module."""
 
-    def __init__(self, program: Any, batch: int) -> None:
+    debug: Any = None  # a function that is told what could not be expressed, and how it was tried
+
+    def __init__(
+        self, program: Any, batch: int, tasks: Sequence[Task], output: str = "", apart: Collection[str] = ()
+    ) -> None:
+        """tasks: those that its output may be for; output: the name of the one that is trained, "" for the first.
+
+        apart: names of arrays that several kinds of operators read, each a node of its own.
+        """
         import torch
 
         self.torch = torch
+        self.apart = frozenset(apart)
+        self.shared: Set[str] = set()  # arrays that turned out to be so
         signature = program.graph_signature
-        (images,) = signature.user_inputs
-        example = next(n for n in program.graph.nodes if n.name == images).meta["val"]
-        self.reader = GraphReader(batch, tuple(example.shape[1:]))
+        fields = tasks[0].named_inputs
+        self.reader = GraphReader(batch, {name: field.shape for name, field in fields.items()})
+        self.reader.lifts = NO_LIFTS not in self.apart
+        self.whole_numbers = {name for name, field in fields.items() if field.dtype != "float32"}
         # A Value, a Mask, a Learned, Scores, a list of them, or a tensor: what depends on nothing learned or fed
-        self.values: Dict[str, Any] = {images: self.reader.input}
+        self.values: Dict[str, Any] = dict(zip(signature.user_inputs, self.reader.inputs.values()))
         self.learned: Dict[str, Learned] = {}  # by placeholder
         self.forms: Dict[str, Callable[[Any], Any]] = {}  # from an array of the module to the graph's, by its name
         self._trained = set(signature.inputs_to_parameters)
@@ -61,13 +61,23 @@ class Reading(ProgramReading):
             elif call is None and node.op == "call_function":
                 self.values[node.name] = self._read(node)
         returned = next(n for n in program.graph.nodes if n.op == "output").args[0]
-        value = self.values.get(getattr(_first(returned, signature), "name", ""))
+        made = [node for node, spec in zip(returned, signature.output_specs) if spec.kind.name == "USER_OUTPUT"]
+        trained = chosen_output(torch.utils._pytree.tree_unflatten(made, program.call_spec.out_spec), output)
+        value = self.values.get(getattr(trained, "name", ""))
         if not isinstance(value, Value):
-            raise UsageError("what it returns does not depend on its images")
-        self.graph: Graph = self.reader.finish("", value, example.shape[-1])
+            raise UsageError(f"what it returns does not depend on its {tasks[0].unit}s")
+        value = self.reader.vector(value)
+        squeezed = value == Value(value.node, self.reader.plain(value.node).view[: len(value.view)])
+        value = value if squeezed else materialised(self.reader, value)
+        try:
+            self.graph: Graph = self.reader.finish("", value, tasks)
+        except UsageError as error:
+            error.shared = frozenset({*self.shared, NO_LIFTS})  # another reading may have them apart
+            raise
         self.arrays = self.reader.arrays
         self.origin = self.reader.origin
-        self.notes = (*self._notes(), *_other_outputs(signature))
+        others = f"it gives {len(made)} outputs; {output or 'the first'} is trained"
+        self.notes = (*self._notes(), *([others] if len(made) > 1 else ()))
 
     def _take_state(self, program: Any, signature: Any) -> None:
         """Parameters and buffers by placeholder; of one under two names both stand for the first."""
@@ -77,9 +87,11 @@ class Reading(ProgramReading):
             tensor = tensor.detach()
             target = first.setdefault((tensor.data_ptr(), tensor.shape), target) if tensor.numel() else target
             self.learned[place] = Learned(target, tensor)
-            self.values[place] = self.learned[place] if place in self._trained else tensor.clone()
+            self.values[place] = self.learned[place] if place in self._trained else exact(tensor)
+            if target in self.apart:
+                self.values[place] = self._apart(target, tensor)
         for place, target in signature.inputs_to_lifted_tensor_constants.items():
-            self.values[place] = program.constants[target].clone()
+            self.values[place] = exact(program.constants[target])
 
     def _notes(self) -> List[str]:
         trained = (self.learned[place] for place in self._trained)
@@ -101,7 +113,7 @@ class Reading(ProgramReading):
         name = node.target._schema.name.partition("::")[2]
         kind = name.rstrip("_")
         given = self._arguments(node, kind)
-        operands = [value for value in _flat(given.values()) if isinstance(value, OPERANDS)]
+        operands = [value for value in flat(given.values()) if isinstance(value, OPERANDS)]
         try:
             if kind in RANDOM:
                 raise NotExpressible(f"random numbers ({kind})")
@@ -113,15 +125,27 @@ class Reading(ProgramReading):
                 raise NotExpressible(kind)
             else:
                 result = HANDLERS[kind](self, node, given)
+        except LACKS as first:
+            result = self._read_core(node, kind, given, operands, first)
+        if name.endswith("_"):  # later readers of what it changed see the result
+            self.values[node.args[0].name] = result
+        return result
+
+    read_inner = _read
+
+    def _read_core(self, node: Any, kind: str, given: Any, operands: Any, first: Exception) -> Any:
+        """What is no layer as primitives; a place for it where it is neither."""
+        try:
+            if kind in RANDOM or self.reader.is_behind_missing([one.node for one in attention.values_of(operands)]):
+                raise first
+            return core.read(self, node, kind, given, first)
         except (NotExpressible, AttributeError, LookupError, TypeError, ValueError) as lack:
             # an operator has overloads with other arguments, and a parameter may stand where a handler expects a value
             words = str(lack) if isinstance(lack, NotExpressible) else f"{kind} of other arguments"
             sources = [value.node for value in attention.values_of(operands)]
-            unknown = words != kind and self.reader.is_behind_missing(sources)
-            result = self._missing(node, "" if unknown else words, sources)
-        if name.endswith("_"):  # later readers of what it changed see the result
-            self.values[node.args[0].name] = result
-        return result
+            known = words != kind or kind in core.PRIMITIVES
+            unknown = known and self.reader.is_behind_missing(sources)
+            return self._missing(node, "" if unknown else words, sources)
 
     def _read_call(self, call: windows.Call) -> Value:
         outside = {one.name for node in call.nodes for one in node.all_input_nodes} - {node.name for node in call.nodes}
@@ -135,10 +159,10 @@ class Reading(ProgramReading):
             return self._missing(call.last, "" if unknown else words, sources)
 
     def _missing(self, node: Any, kind: str, sources: Sequence[str]) -> Any:
-        val = node.meta.get("val")
+        val, where = node.meta.get("val"), core.place_of(node)
         if isinstance(val, (list, tuple)):
-            return [self.reader.missing(kind, self._path(node), sources, one.shape) for one in val]
-        return self.reader.missing(kind, self._path(node), sources, getattr(val, "shape", ()))
+            return [self.reader.missing(kind, self._path(node), sources, one.shape, where) for one in val]
+        return self.reader.missing(kind, self._path(node), sources, getattr(val, "shape", ()), where)
 
     def _arguments(self, node: Any, kind: str) -> Dict[str, Any]:
         schema = node.target._schema.arguments
@@ -159,13 +183,13 @@ class Reading(ProgramReading):
         if kind in SHAPE_ONLY:
             meta = node.meta["val"]
             filled = node.args[-1] if kind in ("new_full", "full_like") else float("ones" in kind)
-            return self.torch.full(tuple(meta.shape), filled, dtype=meta.dtype)
+            return exact(self.torch.full(tuple(meta.shape), filled, dtype=meta.dtype))
 
         def real(argument: Any) -> Any:
             return self.values[argument.name] if isinstance(argument, self.torch.fx.Node) else argument
 
         args, kwargs = self.torch.fx.node.map_aggregate((node.args, dict(node.kwargs)), real)
-        with self.torch.no_grad():
+        with self.torch.no_grad(), exact_derivatives(self.torch):
             return node.target(*args, **kwargs)
 
     # -- nodes of the graph -----------------------------------------------------------------------------------------
@@ -197,7 +221,7 @@ class Reading(ProgramReading):
             return first
         if first:
             return self.reader.add(first, op, sources, {**attrs, "arrays": first})
-        stem = _owner(next(iter(own.values())).target) if own else self.stem(node)
+        stem = owner(next(iter(own.values())).target) if own else self.stem(node)
         pairs = {part: (array.target, array.tensor.cpu().numpy()) for part, array in own.items()}
         made = self.reader.add(stem, op, sources, attrs, pairs)
         self.forms.update({array.target: array.form for array in own.values()})
@@ -214,7 +238,8 @@ class Reading(ProgramReading):
             return ""
         first = self.reader.nodes[next(iter(taken.values())).rpartition(".")[0]]
         alike = (first.op, first.attrs, taken) == (op, dict(attrs), {part: f"{first.name}.{part}" for part in own})
-        if not alike or op == "BatchNorm2d" or any(self._form_of(taken[part]) != _form(own[part]) for part in own):
+        if not alike or op == "BatchNorm2d" or any(self._form_of(taken[part]) != form(own[part]) for part in own):
+            self.shared.update(own[part].target for part in taken)
             raise NotExpressible(f"{op} that shares its {' and '.join(taken)} with another layer")
         return first.name
 
@@ -236,12 +261,19 @@ class Reading(ProgramReading):
     def reshape(self, value: Any, shape: Sequence[int]) -> Any:
         if isinstance(value, Learned):
             return value.through(lambda tensor: tensor.reshape(tuple(shape)))
-        return super().reshape(value, shape)
+        if not isinstance(value, Value):
+            return self.torch.as_tensor(value).reshape(tuple(shape))
+        try:
+            return super().reshape(value, shape)
+        except NotExpressible:
+            return recut(self.reader, value, shape)
 
     def permute(self, value: Any, order: Sequence[int]) -> Any:
         order = list(order)
         if isinstance(value, Learned):
             return value.through(lambda tensor: tensor.permute(order))
+        if not isinstance(value, Value):
+            return self.torch.as_tensor(value).permute(order)
         return super().permute(value, order)
 
     def expand(self, value: Any, shape: Sequence[int]) -> Any:
@@ -335,12 +367,10 @@ class Reading(ProgramReading):
             kept.append((group[0].axis, axis))
             sizes[group[0].axis] = size
         order = [axis for _, axis in sorted(kept)]
-        squeezed = tensor.through(lambda one: _taken(one, order, sizes))
+        squeezed = tensor.through(lambda one: taken(one, order, sizes))
         attrs: Dict[str, Any] = {"shape": sizes, "init": "normal_0.02"}
         if not tensor.target:
-            made = self.reader.add(self.stem(node), "Parameter", [], {**attrs, "init": "zeros", "trained": False})
-            self.reader.arrays[f"{made}.value"] = squeezed.tensor.double().numpy().copy()
-            return made
+            return self.constant_node(node, squeezed.tensor.double().numpy())
         return self.node(node, "Parameter", [], attrs, value=squeezed)
 
     def concat(self, at: Any, operands: Sequence[Any], axis: int) -> Value:
@@ -351,43 +381,5 @@ class Reading(ProgramReading):
         return self.parameter(at, like, array if isinstance(array, Learned) else Learned("", array), free=axis)
 
 
+LACKS = core.LACKS
 OPERANDS = (Value, Mask, Learned, attention.Scores)
-
-
-def _form(array: Learned) -> bytes:
-    return bytes(array.tensor.cpu().numpy().tobytes())
-
-
-def _taken(tensor: Any, order: Sequence[int], sizes: Sequence[int]) -> Any:
-    """Axes in another order, those of size 1 left out, then as `sizes`."""
-    others = [axis for axis in range(tensor.ndim) if axis not in order]
-    return tensor.permute([*others, *order]).reshape(tuple(sizes))
-
-
-def _owner(target: str) -> str:
-    """A layer's name from that of its array: "fc" of "fc.weight", "attn.in_proj" of "attn.in_proj_weight"."""
-    module, _, part = target.rpartition(".")
-    if part in ("weight", "bias"):
-        return module or "layer"
-    own = part[: -len("_weight")] if part.endswith("_weight") else part
-    return f"{module}.{own}" if module else own
-
-
-def _first(outputs: Any, signature: Any) -> Any:
-    for output, spec in zip(outputs, signature.output_specs):
-        if spec.kind.name == "USER_OUTPUT":
-            return output
-    raise UsageError("it returns nothing")
-
-
-def _other_outputs(signature: Any) -> Tuple[str, ...]:
-    count = sum(spec.kind.name == "USER_OUTPUT" for spec in signature.output_specs)
-    return (f"it gives {count} outputs; the first is trained",) if count > 1 else ()
-
-
-def _flat(values: Any) -> Iterator[Any]:
-    for value in values:
-        if isinstance(value, list):
-            yield from _flat(value)
-        else:
-            yield value

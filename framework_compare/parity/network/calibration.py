@@ -21,7 +21,7 @@ from framework_compare.parity.network.oracle.op import Inputs
 
 Array = np.ndarray
 MARGIN = 1.5  # distance of a channel's middle from the kink, in its largest deviations from that middle
-KINKS = {"ReLU": (0.0,), "ReLU6": (0.0, 6.0), "HardSigmoid": (-3.0, 3.0), "HardSwish": (-3.0, 3.0)}
+KINKS = {"ReLU": (0.0,), "LeakyReLU": (0.0,), "ReLU6": (0.0, 6.0), "HardSigmoid": (-3.0, 3.0), "HardSwish": (-3.0, 3.0)}
 CAPPED = ("ReLU6", "HardSigmoid", "HardSwish")  # with two kinks, six apart
 OFF = 1.0
 SPREAD = 2.7  # largest deviation of a channel that is to fit between two kinks with that margin, and some

@@ -100,7 +100,8 @@ def watch(found: Reference, training: bool) -> Dict[str, Watched]:
             flat = value.reshape(len(value), -1).astype(np.float64)
             single = np.stack([value[(slice(None), *place)] for place in places[name]], axis=1)
             sums = flat @ surgery.signs(flat.shape[1]).T
-            values[name] = np.concatenate([single, sums], axis=1)[found.samples]
+            both = np.concatenate([single, sums], axis=1)
+            values[name] = both[found.samples] if len(both) > 1 else both  # of a Constant all samples have the same
             sizes[name] = float(np.abs(flat).max()), float(np.linalg.norm(flat, axis=1).max())
 
         oracle = Oracle(found.graph, views, dtype, rounding=rounding)

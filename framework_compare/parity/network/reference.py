@@ -5,11 +5,18 @@ from __future__ import annotations
 import dataclasses
 import math
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from framework_compare.graph import OPTIMIZERS, Graph, Optimizer, Task, initial_weights, weight_views, weights_size
+from framework_compare.graph import (
+    Graph,
+    Optimizer,
+    Task,
+    initial_weights,
+    weight_views,
+    weights_size,
+)
 from framework_compare.parity.network import calibration
 from framework_compare.parity.network.deviations import (
     EVALUATION,
@@ -23,41 +30,17 @@ from framework_compare.parity.network.deviations import (
 )
 from framework_compare.parity.network.oracle import Oracle
 from framework_compare.parity.network.oracle.op import Inputs
+from framework_compare.parity.network.questions import SCHEDULED, Questions, asked_optimizer
 from framework_compare.parity.network.rounding import Rounding, rounding_of, unit
 from framework_compare.parity.network.surgery import without_dropout
 
 Array = np.ndarray
 
 
-# Calibrated ReLUs leave a network almost linear; these do not, and a long step takes it to where rounding grows fast.
-CURVED = ("LSTM", "GRU", "Tanh", "Sigmoid", "Quanv2d", "SiLU", "HardSwish", "GELU", "Mul", "Attention")
-CURVED_STRIDE = 0.1
 # Of two values BatchNorm makes two signs, whatever they are: what is left of their gradients is rounding.
 NORMED = 8
 GROWN = 0.07  # relative; ten such units are less than a gradient that is left out
 NOTHING = Answers(np.empty(0), np.empty(0), {}, (), {})
-
-
-@dataclasses.dataclass(frozen=True)
-class Questions:
-    """Sizes and settings of the network levels. `draws` runs of the oracle at a precision make its yardstick.
-
-    The first run sums in blocks, the others one by one and from pictures moved by about a unit in the last place:
-    between them lie the orders in which frameworks sum. Below float32 they also round at other places (`Rounding`).
-    replicas: each is asked with a batch of `batch_size`, part by part of one batch of all.
-    optimizer: by its name; momentum and weight decay are those of "sgd". Another's eps is asked as large as the
-    gradients, so that it shows where eps is added, and noise of gradients near zero does not.
-    """
-
-    batch_size: int = 2
-    steps: int = 3
-    stride: float = 1.0  # of the first step: how many times the loss it would take off, if the loss were linear
-    momentum: float = 0.9
-    weight_decay: float = 0.01
-    seed: int = 20
-    draws: int = 3
-    optimizer: str = "sgd"
-    replicas: int = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +69,15 @@ class Reference:
         if optimizer.name == "sgd":
             return {"learning_rate": optimizer.learning_rate, "optimizer": "sgd", **optimizer.settings}
         others = {"optimizer": optimizer.name, "epsilon": optimizer.settings["eps"], "weight_decay": 0.0}
-        return {"learning_rate": optimizer.learning_rate, **others}
+        own = {name: value for name, value in optimizer.settings.items() if name in ("beta2", "weight_decay")}
+        return {"learning_rate": optimizer.learning_rate, **others, **own}
+
+    @property
+    def recipe(self) -> Dict[str, Any]:
+        """The settings of what comes in front of the optimiser."""
+        asked, schedule = self.optimizer, self.optimizer.schedule
+        rates = {"ramp_updates": schedule.ramp, "decay_updates": schedule.decay, "final_rate": schedule.final}
+        return {"clip_norm": asked.clip_norm, "accumulation": asked.accumulation, **rates}
 
     def after_first_step(self) -> Dict[str, Array]:
         """The trained arrays after one step from the initial ones, whose optimiser has no past."""
@@ -157,14 +148,16 @@ class Reference:
     def write(self, folder: Path) -> None:
         """The weights and batches as the probe reads them: weights.npy, smooth.npy, batches.npz.
 
-        Of batch i an only input is images<i>, one of several its field's name and i; the target is labels<i>.
+        Of batch i an only input is images<i>, of several the k-th is input<k>_<i>; the target is labels<i>.
         """
         np.save(folder / "weights.npy", self.flat)
         np.save(folder / "smooth.npy", self.smooth)
-        names = ["images"] if len(self.graph.inputs) == 1 else list(self.graph.inputs)
+        alone = len(self.graph.inputs) == 1
         arrays = {f"labels{i}": target for i, (_, target) in enumerate(self.batches)}
         for i, (inputs, _) in enumerate(self.batches):
-            arrays.update({f"{name}{i}": array for name, array in zip(names, several(inputs))})
+            arrays.update(
+                {f"images{i}" if alone else f"input{k:02}_{i}": array for k, array in enumerate(several(inputs))}
+            )
         np.savez(folder / "batches.npz", **arrays)
 
 
@@ -188,7 +181,7 @@ def make_reference(graph: Graph, questions: Questions = Questions(), precision: 
     smooth = flat.copy()
     smooth_views = weight_views(graph, smooth)
     calibration.smooth(graph, smooth_views, batches[0][0], questions.seed, questions.replicas)
-    optimizer = asked_optimizer(graph, smooth_views, batches[0], questions)
+    optimizer = asked_optimizer(graph, smooth_views, batches, questions)
     asked = Reference(graph, flat, smooth, optimizer, batches, NOTHING, {}, replicas=questions.replicas)
     return asked.answered().at(precision, questions.draws)
 
@@ -211,17 +204,21 @@ def make_yardstick(found: Reference, precision: str, draws: int) -> Errors:
 def make_batches(graph: Graph, questions: Questions) -> List[Tuple[Inputs, Array]]:
     """One batch a step: the same inputs in each, as they are clear of kinks, in another order, so that a step which
     keeps those of the first is seen; other targets. Tokens of the first sequence are not in the second batch, so that
-    an optimiser which leaves out the rows of absent tokens is seen."""
+    an optimiser which leaves out the rows of absent tokens is seen. Of several batches each, every other update has one
+    batch only, several times."""
     rng, task = np.random.default_rng(questions.seed), graph.task
     count = questions.batch_size * questions.replicas
     inputs = [
-        rng.integers(0, field.vocabulary, (count, *field.shape)).astype(field.dtype)
-        if field.vocabulary
+        rng.integers(0, field.vocabulary or 2, (count, *field.shape)).astype(field.dtype)
+        if field.vocabulary or field.dtype == "bool"
         else _noise(rng, (count, *field.shape))
         for field in task.inputs
     ]
     batches: List[Tuple[Inputs, Array]] = []
-    for step in range(questions.steps):
+    updates = max(questions.steps, SCHEDULED) if questions.schedules else questions.steps
+    for number in range(updates * questions.accumulation):
+        update = number // questions.accumulation
+        step = update * questions.accumulation if update % 2 else number  # `clip_norm_of` says why
         # each replica keeps its inputs, as its batch statistics keep them clear of kinks
         order = np.roll(np.arange(count).reshape(questions.replicas, -1), step, axis=1).ravel()
         if step == 1 and any(field.vocabulary for field in task.inputs):
@@ -243,6 +240,8 @@ def _noise(rng: np.random.Generator, shape: Tuple[int, ...]) -> Array:
 def _targets(task: Task, count: int, step: int) -> Array:
     """Labels in turn; numbers by chance, the same for the same step; of tokens about a quarter that do not count."""
     rng, shape = np.random.default_rng(step), (count, *task.target.shape)
+    if task.loss == "mean_output":
+        return np.zeros(shape, np.float32)
     if task.loss == "mse":
         return rng.standard_normal(shape).astype(np.float32)
     turn = np.arange(count * int(np.prod(task.target.shape))).reshape(shape) + step * count
@@ -252,28 +251,6 @@ def _targets(task: Task, count: int, step: int) -> Array:
     if task.loss == "token_cross_entropy":
         labels[rng.random(shape) < 0.25] = -1
     return labels
-
-
-def asked_optimizer(
-    graph: Graph, weights: Mapping[str, Array], batch: Tuple[Inputs, Array], questions: Questions
-) -> Optimizer:
-    """With a rate of two digits: a larger one takes the network to where it is not smooth, a smaller one moves the
-    weights by less than float32 can tell. Only SGD's first step is as long as the gradient; others' go by its signs."""
-    oracle = Oracle(graph, weights, np.float32, replicas=questions.replicas)
-    loss, _, gradients, _ = oracle.gradients(*batch)
-    off = questions.stride * loss * (CURVED_STRIDE if any(node.op in CURVED for node in graph.nodes) else 1)
-    square = sum(float(np.linalg.norm(gradient)) ** 2 for gradient in gradients.values())
-    if questions.optimizer == "sgd":
-        options = {"momentum": questions.momentum, "weight_decay": questions.weight_decay}
-        return Optimizer("sgd", float(f"{off / square:.1e}"), options)
-    mean_square = square / sum(np.count_nonzero(gradient) for gradient in gradients.values())
-    eps = mean_square if questions.optimizer == "rmsprop" else np.sqrt(mean_square)  # inside the root, or beside it
-    options = {"eps": float(f"{eps:.1e}")} if "eps" in OPTIMIZERS[questions.optimizer] else {}
-    trial = Oracle(graph, weights)
-    before = {name: trial.weights[name].copy() for name in gradients}
-    trial.apply(gradients, Optimizer(questions.optimizer, 1.0, options))
-    taken_off = sum(float(((before[name] - trial.weights[name]) * gradients[name]).sum()) for name in gradients)
-    return Optimizer(questions.optimizer, float(f"{off / taken_off:.1e}"), options)
 
 
 def asked_weights(graph: Graph, images: Inputs, seed: int) -> Array:
@@ -290,13 +267,13 @@ def asked_weights(graph: Graph, images: Inputs, seed: int) -> Array:
         names = [name for name in views if name.rpartition(".")[0] == node.name]
         for name in names:
             kind = name.rpartition(".")[2]
-            if node.op in ("BatchNorm2d", "LayerNorm") and kind in ("weight", "bias"):
+            if node.op in ("BatchNorm2d", "LayerNorm", "RMSNorm") and kind in ("weight", "bias"):
                 views[name][:] = rng.uniform(*{"weight": (0.5, 2.0), "bias": (-1.0, 1.0)}[kind], views[name].shape)
             elif kind.startswith("bias"):
                 views[name][:] += (0.1 * rng.standard_normal(views[name].shape)).astype(np.float32)
             elif node.op in ("Parameter", "RelativeBias"):
                 views[name][:] = rng.uniform(0.5, 1.5, views[name].shape) * rng.choice([-1, 1], views[name].shape)
-            elif node.op == "Embedding":
+            elif node.op == "Embedding" and node.attrs["init"] == "uniform_0.05":
                 views[name][:] *= 20  # up to 1, where gates are no longer linear
             if kind == "bias" and node.name in capped:
                 views[name][::4] += 5.0  # standard normal values hardly ever reach the cap of 6

@@ -18,14 +18,18 @@ from framework_compare.parity.network.oracle.op import Array, Mode, Op, Result, 
 
 MANTISSA_BITS = {"fp32": 23, "tf32": 10, "bf16": 7, "fp16": 10}
 LOSS_SCALE = 8192.0  # of fp16: gradients are rounded as if multiplied by it
-PRODUCTS = ("Conv2d", "Linear", "Conv1d", "LSTM", "GRU", "Attention")
+PRODUCTS = (
+    *("Conv2d", "Linear", "Conv1d", "LSTM", "GRU", "Attention", "Unembedding"),
+    *("MatMul", "Convolve", "ConvTranspose"),
+)
 RECURRENT = ("LSTM", "GRU")
 # Their outputs, or the gradients they hand on, are numbers that were on the grid before.
 MOVES = (
     *("Flatten", "Reverse", "Last", "Select", "Split", "Slice", "Maxout"),
     *("ChannelShuffle", "Tokens", "Pad", "Roll", "Windows", "FromWindows"),
+    *("Reshape", "Permute", "PadAxes"),
 )
-SELECTS_FORWARD = ("ReLU", "ReLU6", "MaxPool2d", "Concat", *MOVES)
+SELECTS_FORWARD = ("ReLU", "ReLU6", "MaxPool2d", "Concat", "Take", "Expand", "ReduceMax", "Abs", "Detach", *MOVES)
 SELECTS_BACKWARD = ("ReLU", "ReLU6", *MOVES)
 
 

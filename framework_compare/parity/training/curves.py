@@ -23,13 +23,15 @@ from framework_compare.launch.scratch import scratch
 from framework_compare.parity import asked, cache
 from framework_compare.parity.asked import CheckForecast
 from framework_compare.parity.network.oracle import Oracle
-from framework_compare.parity.network.reference import moved
+from framework_compare.parity.network.oracle.op import Inputs
+from framework_compare.parity.network.reference import moved, several
 from framework_compare.parity.network.surgery import without_dropout
 from framework_compare.parity.training import training_batches
 from framework_compare.parity.training.training_batches import Batches, TrainingBatches
 from framework_compare.parity.training.yardstick import yardstick
 from framework_compare.parity.verify import RunTasks, Say, Where
 from framework_compare.plan import planning
+from framework_compare.plan.competitors import find_frameworks
 from framework_compare.plan.planning import Names
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Run
@@ -95,7 +97,8 @@ def train_curves(
 
     settings are fields of TrainConfig; execution may be a list. DataError for images that cannot be read.
     """
-    names, chosen, configs = _checked(frameworks, models, steps, settings, say)
+    _, chosen, configs = _checked(frameworks, models, steps, settings, say)
+    names, where = where.named(frameworks, configs[0].device, say)
     index = resolve(dataset, seed=configs[0].seed)
     configs = [dataclasses.replace(config, num_classes=len(index.pictures.classes)) for config in configs]
     with scratch() as place:
@@ -121,7 +124,7 @@ def _checked(
     """Frameworks, models and configs of loss curves; UsageError for what these cannot be asked."""
     if steps < 1:
         raise UsageError(f"steps is {steps}; allowed: a whole number of at least 1")
-    names = planning.find_all("framework", registry.FRAMEWORKS, frameworks)
+    names = find_frameworks(frameworks)
     chosen = planning.find_all("model", registry.image_models(), models)
     configs = planning.expand_configs({**settings, "pipeline": "shared"})
     if any(config.precision != "fp32" for config in configs):
@@ -148,7 +151,8 @@ def train_workload_curves(
     """
     if not registry.of_arrays(workload):
         raise UnknownNameError("workload", workload, registry.workloads())
-    planned = planning.plan(frameworks, workload, "cpu", dataset, {**settings, "pipeline": "shared"})
+    names, where = where.named(frameworks, "cpu", say)
+    planned = planning.plan(names, workload, "cpu", dataset, {**settings, "pipeline": "shared"})
     config = planned.cells[0].config
     if any(cell.config != config for cell in planned.cells) or config.precision != "fp32":
         raise UsageError("loss curves of a workload are compared in fp32, and each of its settings is one value")
@@ -157,6 +161,14 @@ def train_workload_curves(
         ready = {cell.framework: where.environment(cell.framework, say, "cpu") for cell in planned.cells}
         run = CurveRun(place, training_batches.of_arrays(place, data, steps, config), config, say)
         return run.curves(workload, planning.build_graph(workload, config, data.task), [config], ready)
+
+
+def _checksum(inputs: Inputs, labels: Array) -> int:
+    """Of the inputs in the task's order, then the labels, as workers have it."""
+    found = 0
+    for array in (*several(inputs), labels):
+        found = zlib.crc32(np.ascontiguousarray(array).data, found)
+    return found
 
 
 class CurveRun:
@@ -169,7 +181,7 @@ class CurveRun:
         self.steps = len(self.batches)
         self.config = config
         self.say = say
-        self.checksums = [zlib.crc32(labels.data, zlib.crc32(images.data)) for images, labels in self.batches]
+        self.checksums = [_checksum(inputs, labels) for inputs, labels in self.batches]
 
     def curves(self, model: str, graph: Graph, configs: Sequence[TrainConfig], ready: Mapping[str, Any]) -> Curves:
         graph = without_dropout(graph)
@@ -188,6 +200,9 @@ class CurveRun:
     def setting(self) -> Dict[str, Any]:
         names = ("image_size", "batch_size", "learning_rate", "momentum", "weight_decay", "seed", "num_classes")
         others = {} if self.config.optimizer == "sgd" else {"optimizer": self.config.optimizer}
+        recipe = ("epsilon", "beta2", "clip_norm", "ramp_updates", "decay_updates", "final_rate", "accumulation")
+        default = TrainConfig()
+        others.update({n: getattr(self.config, n) for n in recipe if getattr(self.config, n) != getattr(default, n)})
         chosen = {name: getattr(self.config, name) for name in names}
         return {"dataset": self.given.dataset, "steps": self.steps, **chosen, **others}
 
@@ -261,11 +276,5 @@ def oracle_curve(
 ) -> Dict[str, Any]:
     """Losses and logits before each step."""
     network = Oracle(graph, weights, dtype, plain_sums=plain_sums)
-    taken = [network.train_step(*batch, optimizer=_optimizer(config))[:2] for batch in batches]
+    taken = [network.train_step(*batch, optimizer=Optimizer.of(config))[:2] for batch in batches]
     return {"losses": [loss for loss, _ in taken], "logits": [logits.tolist() for _, logits in taken]}
-
-
-def _optimizer(config: TrainConfig) -> Optimizer:
-    own = ("momentum", "weight_decay") if config.optimizer == "sgd" else ()
-    options = {name: getattr(config, name) for name in own} or {"eps": config.epsilon}
-    return Optimizer(config.optimizer, config.learning_rate, options)

@@ -9,13 +9,13 @@ from typing import Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
-from framework_compare.batches.arrays import ArrayPipeline, read_split
+from framework_compare.batches.arrays import ArrayPipeline, Inputs, read_split
 from framework_compare.datasets.arrays import ArrayData
 from framework_compare.parity.pipeline.pictures import shared_batches
 from framework_compare.protocol import Pictures, TrainConfig
 
 Array = np.ndarray
-Batches = Sequence[Tuple[Array, Array]]
+Batches = Sequence[Tuple[Inputs, Array]]
 
 
 class TrainingBatches(NamedTuple):
@@ -35,10 +35,10 @@ def of_images(folder: Path, name: str, pictures: Pictures, steps: int, config: T
 def of_arrays(folder: Path, data: ArrayData, steps: int, config: TrainConfig) -> TrainingBatches:
     path = folder / "data.npz"
     data.write(path)
-    found: List[Tuple[Array, Array]] = []
+    found: List[Tuple[Inputs, Array]] = []
     with ArrayPipeline(read_split(path, "train"), batch_size=config.batch_size, seed=config.seed) as pipeline:
         number = 0
         while len(found) < steps:
             number += 1
-            found += [(inputs[0], target) for inputs, target in pipeline.epoch(number)]
+            found += list(pipeline.epoch(number))
     return TrainingBatches(data.name, found[:steps], {"data": str(path)})

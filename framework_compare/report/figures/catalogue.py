@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from framework_compare.errors import UnknownNameError, UsageError
-from framework_compare.report.figures import energy, learning, memory, phases, resources, times
+from framework_compare.report.figures import energy, findings, learning, memory, phases, resources, times
 from framework_compare.report.figures.subject import Subject
 
 # Charts by the name of the part of the study that they show, "" where there is one for all; none without data.
@@ -19,7 +19,8 @@ class View(NamedTuple):
     """A way to look at a figure.
 
     draw: charts from a study, the width in points that all panels may take, and the number of panels side by side.
-    caption: how to read them. absent: why a study that has the usual view may have none of it.
+    caption: how to read them; `captions` adds the marks that are drawn. absent: why a study that has the usual view may
+    have none of it.
     """
 
     draw: Draw
@@ -28,11 +29,17 @@ class View(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """A figure. absent: why a study may have none of it. views: by name, the usual one first; of one alone it is ""."""
+    """A figure. absent: why a study may have none of it. question: the one of QUESTIONS that it answers.
+
+    finding: one sentence on what it shows of a study, "" for none. views: by name, the usual one first; of one alone it
+    is "".
+    """
 
     number: str
     title: str
+    question: str
     absent: str
+    finding: Callable[[Subject], str]
     views: Mapping[str, View]
 
     def seen_as(self, view: str = "") -> View:
@@ -44,23 +51,19 @@ class Figure(NamedTuple):
         return self.views[view or next(iter(self.views))]
 
 
-_FAILED = "A cell that failed has its status in place of a figure."
-_ARROW = "Arrow: the interval goes on."
-_TRIANGLE = "Red triangle: other programs took CPU time."
+# In the order of the page, which groups figures by them.
+QUESTIONS = HOW_FAST, STEADY, MEMORY, TIME, LEARNING, ENERGY = (
+    *("How fast?", "How steady?", "How much memory?", "Where does the time go?", "Did it learn the same?"),
+    "How much energy?",
+)
 _EPOCHS = (
-    "line: its 95 % interval over runs; small dots: single epochs; number: epoch time over that of the fastest. Hollow "
-    f"mark: no interval, as fewer than two runs count. ≈: estimated from the steps that were measured. {_TRIANGLE} {_ARROW} "
-    f"{_FAILED}"
+    "with its 95 % confidence interval over runs; small dots: single epochs; number: slowdown relative to the fastest."
 )
-_CURVES = "Line: mean; band: least to most of up to 160 stretches of time. Grey line: what others took of the CPU."
+_CURVES = "Line: mean; band: minimum to maximum. Grey backgrounds: stages of the run."
 _FIRST_CURVES = (
-    "Of more than 24 cells the first 24 are drawn; `framework-compare figure resources --models NAME` draws others."
+    "With more than 24 cells, the first 24 are drawn; `framework-compare figure resources --models NAME` draws others."
 )
-_STARTS = (
-    "Line: from the shortest to the longest run. Text: seconds before the first measured epoch; pays: the epochs after "
-    "which a longer start has paid, beside the same framework's eager or default execution."
-)
-_BAND = "band: from the least to the most of the runs."
+_BAND = "band: minimum to maximum over runs."
 
 
 def _one(draw: Draw, caption: str) -> Mapping[str, View]:
@@ -71,152 +74,161 @@ FIGURES = {
     "overview": Figure(
         "F1",
         "Overview",
+        HOW_FAST,
         "no cell has an epoch time",
+        findings.overview,
         _one(
             times.overview,
-            "Epoch time over that of the fastest framework of the same column (1.00x), with its 95 % interval over paired "
-            "runs. Bold: shown to be faster than each other that does not fail parity. ~: no difference shown. !: disturbed "
-            f"in all epochs. {_FAILED}",
+            "Slowdown relative to the fastest framework of the same column (1.00x), with its 95 % confidence interval over "
+            "paired runs; darker is slower.",
         ),
     ),
     "epoch-time": Figure(
         "F2",
         "Epoch time",
+        HOW_FAST,
         "no cell has an epoch time",
+        findings.epoch_time,
         {
-            "seconds per epoch": View(times.epoch_time, f"Large marks: median epoch time; {_EPOCHS}"),
+            "seconds per epoch": View(times.epoch_time, f"Large mark: median epoch time {_EPOCHS}"),
             "images per second": View(
-                partial(times.epoch_time, speed=True), f"Large marks: images per second of the median epoch; {_EPOCHS}"
+                partial(times.epoch_time, speed=True), f"Large mark: images per second in the median epoch {_EPOCHS}"
             ),
             "seconds per epoch, logarithmic": View(
                 partial(times.epoch_time, log=True),
-                f"Large marks: median epoch time on a logarithmic axis; {_EPOCHS}",
-                f"no panel has figures that are more than {times.LOG_FROM} times apart",
+                f"Large mark: median epoch time on a logarithmic axis {_EPOCHS}",
+                f"no panel has values that differ by more than a factor of {times.LOG_FROM}",
             ),
         },
     ),
     "memory": Figure(
         "F3",
         "Throughput and memory",
-        "no cell has readings of its memory",
+        MEMORY,
+        "no cell has memory readings",
+        findings.throughput_memory,
         _one(
             memory.throughput_memory,
-            "Images per second over the peak of memory: PSS of the processes on a CPU, their own GPU memory on a GPU. PSS "
-            "divides shared memory among its processes; RSS, in the table of resources, counts it once per process. Upright "
-            f"line: 95 % interval over runs; level line: from the least peak of a run to the most. {_TRIANGLE} No framework "
-            "is both faster and smaller than one on the dashed line. Batch sizes, where there are several, are joined and "
-            f"named. {_ARROW}",
+            "Images per second over peak memory: PSS of the processes on a CPU, GPU memory on a GPU; up and to the left is "
+            "better. Vertical line: 95 % confidence interval over runs; horizontal line: range of peaks over runs. A line "
+            "joins the batch sizes of a framework.",
         ),
     ),
     "resources": Figure(
         "F4",
         "CPU, memory and threads over time",
+        TIME,
         "no run has readings (sampling_hz 0)",
+        findings.resources,
         {
             "the whole run": View(
-                resources.resources,
-                f"One run of each framework, the first that counts, from its start. {_CURVES} Shades: the phases of the "
-                f"run, one after the other, named where there is room. {_FIRST_CURVES}",
+                resources.resources, f"The first valid run of each framework, from its start. {_CURVES} {_FIRST_CURVES}"
             ),
             "since the first epoch": View(
                 partial(resources.resources, whole=False),
-                "One run of each framework, the first that counts, from the start of its first measured epoch to the end "
-                f"of its last. {_CURVES} {_FIRST_CURVES}",
+                f"The first valid run of each framework, during its measured epochs. {_CURVES} {_FIRST_CURVES}",
             ),
         },
     ),
     "phases": Figure(
         "F5",
         "Phases of a run",
-        "no run has ended well",
-        {
-            "the whole run": View(phases.phases, f"Seconds of a run by phase, mean over runs. {_STARTS}"),
-            "without the epochs": View(
-                partial(phases.phases, whole=False),
-                f"Seconds of a run until it trains, by phase, mean over runs. {_STARTS}",
-            ),
-        },
+        TIME,
+        "no run succeeded",
+        findings.phases,
+        _one(phases.phases, "Seconds of each phase, mean over runs, on a logarithmic axis."),
     ),
     "waiting": Figure(
         "F6",
         "Computing and waiting",
+        TIME,
         "no cell has a throughput",
+        findings.waiting,
         _one(
             phases.waiting,
-            "Milliseconds per image, of which the training loop waited for its next batch. Black line: 95 % interval of the "
-            "whole. Thin bar: copying to the device, which overlaps both. Pale: the device did not time itself, so that "
-            f"computing is the time until work was handed over. {_ARROW}",
+            "Milliseconds per image; the pale part is time in which training waits for its next batch. Dark line: 95 % "
+            "confidence interval of the whole bar.",
         ),
     ),
     "machine": Figure(
         "F7",
         "Drift and disturbances",
-        "no run has ended well",
+        STEADY,
+        "no run succeeded",
+        findings.machine,
         _one(
             times.machine,
-            "One mark per epoch, in the order of time: its seconds over the median of its cell. A drift shows heat or other "
-            "programs. Hollow: disturbed. Pale: warm-up. Bars: CPU time that others took, 100 % being one core.",
+            "One mark per epoch in the order of time: its duration relative to the median of its cell. A trend suggests heat "
+            "or other programs.",
         ),
     ),
     "learning": Figure(
         "F8",
         "Loss and quality",
+        LEARNING,
         "no cell has two epochs",
+        findings.learning,
         {
             "by epoch": View(learning.learning, f"Mean over runs after each epoch; {_BAND}"),
             "by seconds of training": View(
                 partial(learning.learning, timed=True),
-                f"Mean over runs after each epoch, over the mean seconds of training until then; {_BAND}",
+                f"Mean over runs after each epoch, over the mean training time so far; {_BAND}",
             ),
         },
     ),
     "energy": Figure(
         "F9",
         "Energy",
-        "this machine gave no readings of energy",
+        ENERGY,
+        "this machine has no readable energy counter",
+        findings.energy,
         {
             "joules per image": View(
                 energy.energy,
-                "Joules per image of the measured epochs, by the machine's own counters. Black line: 95 % interval of the "
-                f"whole over runs; a bar without one is of one run. {_TRIANGLE} {_ARROW}",
+                "Joules per image during the measured epochs, from the counters of the machine. Dark line: 95 % confidence "
+                "interval of the whole bar over runs.",
             ),
             "images per joule": View(
                 energy.frugality,
-                "Images per joule of GPU and host together over images per second: up and to the right is better. Lines: "
-                f"95 % intervals over runs. {_TRIANGLE} {_ARROW}",
+                "Images per joule (GPU and host together) over images per second; up and to the right is better. Lines: 95 % "
+                "confidence intervals over runs.",
             ),
         },
     ),
     "gains": Figure(
         "F10",
-        "Gains",
-        "no two cells differ only in device, precision or execution, and it is no ladder",
+        "Speed-ups",
+        HOW_FAST,
+        "no two cells differ only in device, precision or execution, and the study is not a ladder",
+        findings.gains,
         _one(
             learning.gains,
-            "How many times faster than the baseline, or of a ladder than the rung changed, with the 95 % interval over "
-            "paired runs; so far: times faster than the ladder's base. Grey: no difference shown. Red: at a quality worse "
-            f"than the base's. {_ARROW}",
+            "Speed-up over the baseline or, in a ladder, over the previous rung, with its 95 % confidence interval over "
+            "paired runs; so far: speed-up over the first rung.",
         ),
     ),
     "functions": Figure(
         "F11",
         "Functions",
+        TIME,
         "no cell was profiled (--profile)",
+        findings.functions,
         _one(
             learning.functions,
-            "Shares of time of a few steps under the framework's own profiler. It is one profile: no interval. Waiting calls "
-            "are those that hold up the host until the GPU is done (Synchronize).",
+            "Shares of the time of a few steps under the framework's own profiler; one profile, so no interval. Waiting "
+            "calls (Synchronize) block the host until the GPU is done.",
         ),
     ),
     "batch-sizes": Figure(
         "F12",
         "Batch sizes",
+        MEMORY,
         "all cells have the same batch size",
+        findings.batch_sizes,
         _one(
             learning.batch_sizes,
-            "Tiles: peak memory in GiB, or the status of a size that failed. Below them images per second and peak memory "
-            "over the batch size. Upright line: 95 % interval over runs. Dashed: the memory limit of the study's runs. "
-            f"{_TRIANGLE} {_ARROW}",
+            "Tiles: peak memory in GiB, or the status of a batch size that failed. Below: images per second with their 95 % "
+            "confidence interval over runs, and peak memory, by batch size.",
         ),
     ),
 }

@@ -6,14 +6,14 @@ from typing import Any
 
 import altair as alt
 
-from framework_compare.report.figures import look, marks
+from framework_compare.report.figures import marks
 from framework_compare.report.figures.subject import LABELS, Subject, speeds
 from framework_compare.report.study import plain
 from framework_compare.report.tables import known
 from framework_compare.results.energy import joules_per_run
 from framework_compare.results.intervals import geometric_mean
 
-METERS = {"GPU": ("gpu_j_per_image", look.GPU), "host": ("host_j_per_image", look.HOST)}
+METERS = {"GPU": "gpu_j_per_image", "host": "host_j_per_image"}
 WH = 3600.0  # joules
 
 
@@ -26,12 +26,13 @@ def energy(subject: Subject, width: float, columns: int) -> dict[str, Any]:
             "framework_label": cell.framework_label,
             "condition_label": cell.condition_label,
             "part": part,
+            "place": list(METERS).index(part),
             "j": float(value),
             "disturbed": cell.disturbed,
         }
         | {"low": cell.j_low, "high": cell.j_high, "high_cut": cell.j_high_cut, "wh": cell.wh}
         for cell in cells.itertuples()
-        for part, value in ((part, getattr(cell, name)) for part, (name, _) in METERS.items())
+        for part, value in ((part, getattr(cell, name)) for part, name in METERS.items())
         if known(value)
     ]
     if not rows:
@@ -41,11 +42,8 @@ def energy(subject: Subject, width: float, columns: int) -> dict[str, Any]:
     total = alt.X("sum(j):Q", title="joules per image", axis=alt.Axis(tickCount=6))
     measured = [part for part in METERS if any(row["part"] == part for row in rows)]
     watt_hours = alt.Tooltip("wh:Q", title="Wh of an epoch", format=".3~g")
-    bars = marks.stacked_bars(base).encode(
-        x=total,
-        color=marks.parts_colour(measured, [METERS[part][1] for part in measured]),
-        tooltip=["framework_label:N", "part:N", alt.Tooltip("j:Q", format=".3~g"), watt_hours],
-    )
+    tips = ["framework_label:N", "part:N", alt.Tooltip("j:Q", format=".3~g"), watt_hours]
+    bars = marks.stacked_bars(base, subject, measured, x=total, tooltip=tips)
     layers = bars, marks.whole_interval(base), marks.arrows(base, "high", "x"), marks.warned(base, x=total)
     return {"": marks.bar_panels(layers, subject, width, columns)}
 
@@ -53,8 +51,8 @@ def energy(subject: Subject, width: float, columns: int) -> dict[str, Any]:
 def frugality(subject: Subject, width: float, columns: int) -> dict[str, Any]:
     """F9 as images per joule over images per second, with the intervals of both over runs."""
     cells = speeds(_with_energy(subject))
-    rows = cells.assign(per_j=1 / _joules(cells), few=1 / cells["j_high"], many=1 / cells["j_low"])
-    rows = rows[[*LABELS, "images_per_s", "slow", "fast", "per_j", "few", "many", "disturbed"]]
+    rows = cells[[*LABELS, "images_per_s", "slow", "fast", "disturbed"]]
+    rows = rows.assign(per_j=1 / _joules(cells), few=1 / cells["j_high"], many=1 / cells["j_low"])
     rows = rows.dropna(subset=["images_per_s", "per_j"])
     rows = marks.cut(marks.cut(rows, "images_per_s", "slow", "fast"), "per_j", "few", "many")
     if rows.empty:
@@ -100,4 +98,4 @@ def _with_energy(subject: Subject) -> Any:
 
 def _joules(cells: Any) -> Any:
     """Joules per image, of all that was measured."""
-    return cells[["gpu_j_per_image", "host_j_per_image"]].sum(axis=1, min_count=1)
+    return cells[list(METERS.values())].sum(axis=1, min_count=1)

@@ -40,15 +40,15 @@ def draw(
     """
     columns = max(1, min(4, len(subject.conditions), int(width / (LEAST_PANEL + 8 * font))))
     charts = FIGURES[name].seen_as(view).draw(subject, width, columns)
-    return {title: render(chart, font, still=still) for title, chart in charts.items()}
+    return {title: render(chart, font, width, still=still) for title, chart in charts.items()}
 
 
-def render(chart: Any, font: float, legend_columns: int = 6, *, still: bool = True) -> Drawn:
+def render(chart: Any, font: float, width: float = PAGE_WIDTH, *, still: bool = True) -> Drawn:
     """A chart of Altair's, drawn with the looks that all figures share; still: with SVG."""
     import vl_convert
 
     # Tests hold every figure to the schema; here that would take as long as drawing.
-    spec: dict[str, Any] = chart.configure(**look.config(font, legend_columns)).to_dict(validate=False)
+    spec: dict[str, Any] = chart.configure(**look.config(font, width)).to_dict(validate=False)
     if not still:
         return Drawn(spec, "", 0.0, 0.0)
     svg = _short(vl_convert.vegalite_to_svg(json.dumps(spec)))
@@ -73,6 +73,8 @@ def _ungrouped(svg: str) -> str:
     def kept(tag: "re.Match[str]") -> str:
         if tag[0] == "</g>":
             return tag[0] if open_groups.pop() else ""
+        if tag[0].startswith("<g ") and tag[0].endswith("/>"):  # a group of nothing
+            return ""
         if tag[0].startswith(("<g>", "<g ")):
             says = tag[0] not in ("<g>", '<g transform="translate(0,0)">')
             open_groups.append(says)

@@ -104,12 +104,13 @@ def batch_sizes(subject: Subject, width: float, columns: int) -> dict[str, Any]:
     rows = marks.cut(rows, "images_per_s", "slow", "fast", "model")
     told = [f"{gib:.2f}" if known(gib) else "ok" for gib in rows["gib"]]
     rows = rows.assign(told=[text if ok else status for text, ok, status in zip(told, rows["worked"], rows["status"])])
+    limit = (subject.study.settings.get("limits") or {}).get("memory_bytes")
+    rows = rows.assign(limit=limit / marks.GIB if limit else None)
     every = marks.chart(rows)
     axis = alt.Axis(values=sorted(rows["batch_size"].unique().tolist()), format="d", labelOverlap=True)
     base = every.encode(x=alt.X("batch_size:Q", title="batch size", scale=alt.Scale(type="log", base=2), axis=axis))
     by_model = alt.Facet("model:N", sort=list(rows["model"].drop_duplicates()), title=None)
     parts = [_tiles(subject, every, width, columns).facet(facet=by_model, columns=columns)]
-    limit = (subject.study.settings.get("limits") or {}).get("memory_bytes")
     for field, name in (("images_per_s", "images/s"), ("gib", f"peak {memory_name}, GiB")):
         legend = alt.Legend() if field == "gib" else None
         tint = marks.colour(subject, legend)
@@ -121,23 +122,22 @@ def batch_sizes(subject: Subject, width: float, columns: int) -> dict[str, Any]:
             ends = marks.interval(drawn, "slow", "fast", "y", color=tint)
             layers += [ends, marks.arrows(drawn, "fast", "y"), marks.warned(drawn)]
         elif limit:
-            layers.append(base.mark_rule(strokeDash=[4, 3], color=look.WARNING).encode(y=alt.YDatum(limit / marks.GIB)))
+            layers.append(
+                base.mark_rule(strokeDash=[4, 3], color=look.WARNING).encode(y="mean(limit):Q", x=alt.value(0))
+            )
         chart = alt.layer(*layers).properties(width=marks.panel_width(width, columns, 45) - 45, height=120)
         parts.append(chart.facet(facet=by_model, columns=columns).resolve_scale(y="independent"))
     return {"": alt.vconcat(*parts).resolve_scale(color="independent", shape="independent")}
 
 
 def _tiles(subject: Subject, base: Any, width: float, columns: int) -> Any:
-    """One tile per framework and batch size: its peak of memory in GiB, darker for more, or its status."""
+    """One tile per framework and batch size: its peak memory in GiB, or its status."""
     base = base.encode(
         x=alt.X("batch_size:O", title="batch size", axis=alt.Axis(labelAngle=0)), y=marks.framework_axis(subject)
     )
     empty = base.mark_rect(stroke="white", strokeWidth=2, color="#EEEEEE")
-    scale = alt.Scale(range=["#F3F8FC", "#6FA8D6"], zero=True)
     full = base.transform_filter("datum.worked && isValid(datum.gib)").mark_rect(stroke="white", strokeWidth=2)
-    full = full.encode(
-        color=alt.Color("gib:Q", scale=scale, legend=None), tooltip=["framework_label:N", "batch_size:O", "told:N"]
-    )
+    full = full.encode(color=alt.value(look.TILES[0]), tooltip=["framework_label:N", "batch_size:O", "told:N"])
     ink = alt.condition("datum.worked", alt.value("#111111"), alt.value(look.WARNING))
     chart = alt.layer(empty, full, base.mark_text().encode(text="told:N", color=ink))
     return chart.properties(width=marks.panel_width(width, columns, 90), height=22 * len(subject.frameworks))
@@ -162,7 +162,7 @@ def functions(subject: Subject, width: float, columns: int) -> dict[str, Any]:
 
 
 def _shares(subject: Subject, rows: Any, kind: str, width: float, columns: int) -> Any:
-    """One bar per framework, of its shares of the time of these rows."""
+    """A line per function, with its share of the time of these rows in each framework."""
     rows = rows.assign(name=rows["kernel_class"] if kind == "kernel" else rows["name"].str.slice(0, 60))
     shares = rows.groupby([*LABELS, "name"], sort=False)["share"].sum().reset_index()
     shares["share"] /= shares.groupby(LABELS)["share"].transform("sum")
@@ -170,22 +170,14 @@ def _shares(subject: Subject, rows: Any, kind: str, width: float, columns: int) 
     names = list(largest[largest >= LEAST].sort_values(ascending=False).index[:MOST_NAMES])
     shares["name"] = shares["name"].where(shares["name"].isin(names), "other")
     shares = shares.groupby([*LABELS, "name"], sort=False)["share"].sum().reset_index()
-    order = [*names, "other"]
-    shares["place"] = shares["name"].map(order.index)
-    legend = {"shorthand": "name:N", "sort": order, "legend": alt.Legend(columns=2)}
-    bars = marks.stacked_bars(marks.chart(shares)).encode(
-        x=alt.X("share:Q", title="share of time", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1])),
-        y=marks.framework_axis(subject),
-        order=alt.Order("place:Q"),
-        color=marks.parts_colour(order, look.STACK, **legend),
-        tooltip=["framework_label:N", "name:N", alt.Tooltip("share:Q", format=".1%")],
-    )
-    bars = bars.properties(width=marks.panel_width(width, columns, 90), height=20 * len(subject.frameworks) + 6)
-    return marks.panels(bars, subject, columns)
+    order = [*names, *(["other"] if (shares["name"] == "other").any() else [])]
+    x = alt.X("share:Q", title="share of time", axis=alt.Axis(format="%", tickCount=5), scale=alt.Scale(zero=True))
+    tips = "framework_label:N", "name:N", alt.Tooltip("share:Q", format=".1%")
+    return marks.dot_rows(shares, subject, x, order, width, columns, *tips)
 
 
 def gains(subject: Subject, width: float, columns: int) -> dict[str, Any]:
-    """F10: how many times faster a device is than the CPU, a precision or execution than fp32 eager; grey: not shown."""
+    """F10: the speed-up of a device over the CPU, of a precision or execution over fp32 eager; grey: not significant."""
     cells = list(subject.study.frame.itertuples())
     blocks = subject.study.block_times
     names = subject.cells.set_index("cell")[LABELS]
@@ -201,11 +193,11 @@ def gains(subject: Subject, width: float, columns: int) -> dict[str, Any]:
             row = {"ratio": ratio.ratio, "low": low, "high": high, "shown": shown, "worse": False}
             rows.append({**labels, **row, "label": f"{ratio.ratio:.2f}x"})
         if rows:
-            name, panel = f"times faster than {base}", marks.panel_width(width, columns, 90)
+            name, panel = f"speed-up over {base}", marks.panel_width(width, columns, 90)
             layers = _bars(subject, rows, marks.framework_axis(subject), name, panel, "condition_label")
             parts[name] = marks.bar_panels(layers, subject, width, columns)
     gained = subject.study.gains
-    faster = f"times faster than the {'base' if one_at_a_time(gained.itertuples()) else 'rung before'}"
+    faster = f"speed-up over the {'base' if one_at_a_time(gained.itertuples()) else 'previous rung'}"
     rungs = _rungs(subject, gained, faster, width, columns)
     return {**parts, **({faster: rungs} if rungs else {})}
 

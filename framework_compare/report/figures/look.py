@@ -24,28 +24,32 @@ DASHES = ((1, 0), (6, 2), (2, 2), (8, 2, 2, 2), (1, 3), (4, 4), (10, 3), (3, 1))
 FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 WARNING = "#B00020"
 GREY = "#6B6B6B"
-# Of parts of a bar, none of them like a framework's colour. Dark and light in turn, so that neighbours differ in grey.
-STACK = ("#3F007D", "#DFC27D", "#5E3C99", "#E6E0D0", "#543005", "#B2ABD2", "#8C510A", "#DADAEB", "#6E5A2E", "#BCBDDC")
-EPOCHS = "#F0E442"  # the phase that is measured
-COMPUTING, WAITING, COPYING = "#8E7CC3", "#DFC27D", "#3F007D"
-GPU, HOST = "#5E3C99", "#DFC27D"
+# Everything that is no framework is grey: tiles from light to dark, and the stages of a run behind its readings.
+TILES = ("#F2F2F2", "#A6A6A6")
+STAGES = {"start-up": "#E2E2E2", "warm-up": "#C4C4C4", "measured epochs": "#F6F6F6", "after the epochs": "#D3D3D3"}
+OPACITIES = (1.0, 0.35, 0.65)  # of the parts of a bar, which has its framework's colour
 
 
 def place(name: str, names: Sequence[str]) -> int:
     """The number of a framework's colour and shape, the same in every study for the plain ones.
 
-    Others, such as a library on top of one, take numbers that no plain framework of the figure has.
+    Of several versions the first has the framework's own; others take what no framework of the study has.
     """
-    known = list(registry.PLAIN)
-    if name in known:
-        return known.index(name) % len(COLOURS)
-    others = [other for other in names if other not in known]
-    numbers = [*range(len(known), len(COLOURS)), *(n for n in range(len(known)) if known[n] not in names)]
-    return numbers[others.index(name) % len(numbers)]
+    known, taken = list(registry.PLAIN), {}
+    firsts = {str(other).partition("@")[0]: other for other in reversed(names)}
+    for base, first in firsts.items():
+        if base in known:
+            taken[first] = known.index(base) % len(COLOURS)
+    others = [other for other in names if other not in taken]
+    free = [n for n in (*range(len(known), len(COLOURS)), *reversed(range(len(known)))) if n not in taken.values()]
+    taken.update(
+        {other: (free or range(len(COLOURS)))[n % (len(free) or len(COLOURS))] for n, other in enumerate(others)}
+    )
+    return taken[name]
 
 
-def config(font_size: float, legend_columns: int = 6) -> dict[str, Any]:
-    """Vega-Lite's configuration, for a base size of text in points."""
+def config(font_size: float, width: float) -> dict[str, Any]:
+    """Vega-Lite's configuration, for a base size of text and a width of the whole figure in points."""
     return {
         "aria": False,  # each image has one text of its own, instead of one for each mark
         "font": FONT,
@@ -59,18 +63,20 @@ def config(font_size: float, legend_columns: int = 6) -> dict[str, Any]:
             "tickColor": "#8A8A8A",
             "labelColor": "#222222",
             "titleColor": "#222222",
-            "labelLimit": 220,
+            "labelLimit": min(220, 0.34 * width),
             "labelSeparation": 5,
         },
-        "header": {"labelFontSize": font_size + 1, "labelFontWeight": "bold", "titleFontSize": font_size},
+        "header": {"labelFontSize": font_size + 1, "labelFontWeight": "bold", "labelLimit": min(280, 0.9 * width)},
         "legend": {
             "labelFontSize": font_size,
             "titleFontSize": font_size,
             "titleFontWeight": "normal",
             "symbolSize": 60,
             "orient": "bottom",
-            "columns": legend_columns,
-            "labelLimit": 300,
+            "columns": max(1, min(6, int(width / (8.5 * font_size)))),
+            "labelLimit": min(300, 0.8 * width),
+            "symbolBaseFillColor": GREY,
+            "symbolBaseStrokeColor": GREY,
         },
         "title": {"fontSize": font_size + 1, "anchor": "start", "fontWeight": "bold"},
         "text": {"fontSize": font_size - 0.5, "color": "#222222"},

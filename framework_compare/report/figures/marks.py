@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import altair as alt
@@ -44,20 +44,33 @@ def shape(subject: Subject, legend: Any = None) -> alt.Shape:
     )
 
 
-def stacked_bars(base: Any) -> Any:
-    return base.mark_bar(stroke="white", strokeWidth=0.5)
+def stacked_bars(base: Any, subject: Subject, parts: Sequence[str], **encodings: Any) -> Any:
+    """Bars in the colours of their frameworks; `part` of a row decides how pale it is."""
+    shades = alt.Scale(domain=list(parts), range=list(look.OPACITIES[: len(parts)]))
+    opacity = alt.Opacity("part:N", scale=shades, title=None, sort=list(parts), legend=alt.Legend(symbolType="square"))
+    place = alt.Order("place:Q")
+    return base.mark_bar().encode(color=colour(subject), opacity=opacity, order=place, **encodings)
 
 
-def parts_colour(parts: Iterable[str], colours: Iterable[str], **options: Any) -> alt.Color:
-    """The colours of the parts of a bar, by name."""
-    scale = alt.Scale(domain=list(parts), range=list(colours))
-    return alt.Color(**{"shorthand": "part:N", "scale": scale, "title": None, **options})
+def dot_rows(
+    rows: Any, subject: Subject, x: alt.X, order: Sequence[str], width: float, columns: int, *tips: Any
+) -> Any:
+    """A line for each `name` of the rows, in an order, with a point of each framework's on it; a panel per condition."""
+    left = min(LETTER * max(map(len, order)), 0.34 * width) + 12
+    height = max(17, 7 * len(subject.frameworks))
+    aside = alt.YOffset("framework_label:N", sort=subject.frameworks, scale=alt.Scale(padding=0.5))
+    y = alt.Y("name:N", sort=list(order), title=None, axis=alt.Axis(grid=True))
+    dots = points(chart(rows).encode(x=x, y=y, yOffset=aside), subject, 45, alt.Legend(), *tips)
+    dots = dots.properties(width=panel_width(width, columns, left), height=height * len(order))
+    return panels(dots, subject, columns)
 
 
 def points(base: Any, subject: Subject, size: int, legend: Any, *tooltip: Any, **places: Any) -> Any:
     """A filled mark per row in the colour and shape of its framework."""
     tint, form = colour(subject, legend), shape(subject, legend)
-    return base.mark_point(filled=True, size=size).encode(color=tint, shape=form, tooltip=list(tooltip), **places)
+    return base.mark_point(filled=True, size=size, opacity=1).encode(
+        color=tint, shape=form, tooltip=list(tooltip), **places
+    )
 
 
 def interval(base: Any, low: str, high: str, axis: str, width: float = 1.5, **encodings: Any) -> Any:
@@ -68,7 +81,7 @@ def interval(base: Any, low: str, high: str, axis: str, width: float = 1.5, **en
 
 def whole_interval(base: Any) -> Any:
     """The interval of all parts of a bar together."""
-    ends = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=2, color="black")
+    ends = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=2, color=ENDS)
     return ends.encode(x="min(low):Q", x2="max(high):Q")
 
 
@@ -114,6 +127,6 @@ def panels(layered: Any, subject: Subject, columns: int, **independent: Any) -> 
 
 
 def panels_of(layered: Any, conditions: Iterable[str], columns: int, **independent: Any) -> Any:
-    header = alt.Facet("condition_label:N", sort=list(conditions), title=None, header=alt.Header(labelLimit=280))
+    header = alt.Facet("condition_label:N", sort=list(conditions), title=None)
     faceted = layered.facet(facet=header, columns=columns, spacing={"row": 16, "column": 16})
     return faceted.resolve_scale(**independent) if independent else faceted

@@ -16,8 +16,7 @@ _DRAWN = LABELS + "batch_size gib least most images_per_s slow fast fast_cut dis
 
 
 def throughput_memory(subject: Subject, width: float, columns: int) -> dict[str, Any]:
-    """F3: images per second over the peak of memory; the dashed line joins what nothing beats in both, a line of a
-    framework's colour its batch sizes."""
+    """F3: images per second over peak memory; a line joins the batch sizes of a framework."""
     cells = speeds(subject.worked)
     several = cells["batch_size"].nunique() > 1
     if several:
@@ -30,13 +29,12 @@ def throughput_memory(subject: Subject, width: float, columns: int) -> dict[str,
     rows = rows.join(_ranges(subject, rows, name), on="cell")
     rows = marks.cut(rows, "images_per_s", "slow", "fast")
     roof = 1.15 * rows[["images_per_s", "fast"]].max(axis=1)  # for the mark of a disturbed cell
-    rows = rows[_DRAWN].assign(front=_undominated(rows), room=1.1 * rows["gib"], roof=roof, place=range(len(rows)))
+    rows = rows[_DRAWN].assign(room=1.1 * rows["gib"], roof=roof, place=range(len(rows)))
     tint = marks.colour(subject, alt.Legend())
     base = marks.chart(rows).encode(
         x=alt.X("gib:Q", title=f"peak {name}, GiB", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=6)),
         y=alt.Y("images_per_s:Q", title="images/s", scale=alt.Scale(zero=True)),
     )
-    front = base.transform_filter("datum.front").mark_line(interpolate="step-after", color="#999999", strokeDash=[4, 3])
     sizes = [base.mark_line(strokeWidth=1.3).encode(color=tint, order="batch_size:Q")]
     tooltip = (
         "framework_label:N",
@@ -45,7 +43,6 @@ def throughput_memory(subject: Subject, width: float, columns: int) -> dict[str,
         alt.Tooltip("images_per_s:Q", format=".4~g"),
     )
     layers = [
-        front,
         *(sizes if several else []),
         marks.interval(base, "slow", "fast", "y", color=tint),
         marks.interval(base, "least", "most", "x", color=tint),
@@ -93,15 +90,3 @@ def _ranges(subject: Subject, cells: Any, name: str) -> Any:
         ends = of_runs.groupby("cell").agg(["min", "max", "count"])
         parts.append(ends[ends["count"] > 1].rename(columns={"min": "least", "max": "most"})[["least", "most"]])
     return pd.concat(parts)
-
-
-def _undominated(rows: Any) -> list[bool]:
-    """Return for each row whether no other cell of its panel is as fast with as little memory."""
-
-    def beaten(cell: Any) -> bool:
-        others = rows[rows["condition_label"] == cell.condition_label]
-        as_good = (others["gib"] <= cell.gib) & (others["images_per_s"] >= cell.images_per_s)
-        better = (others["gib"] < cell.gib) | (others["images_per_s"] > cell.images_per_s)
-        return bool((as_good & better).any())
-
-    return [not beaten(cell) for cell in rows.itertuples()]

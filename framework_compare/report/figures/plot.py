@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from framework_compare import registry
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.paths import fault
-from framework_compare.report.figures import files
+from framework_compare.report.figures import captions, files
 from framework_compare.report.figures.catalogue import FIGURES, find
 from framework_compare.report.figures.files import Drawn
 from framework_compare.report.figures.subject import Subject
@@ -63,7 +63,8 @@ class Plot:
         """The text below the figure in a paper: how to read it, the settings of its cells, labels of its frameworks."""
         cells = list(self._subject.cells.itertuples())
         labels = registry.labels(cell.framework for cell in cells)
-        return " ".join((f"{self._figure.title}. {self._seen.caption} Settings: {caption(cells, ())}", *labels))
+        text = captions.caption(self._seen.caption, self.parts.values())
+        return " ".join((f"{self._figure.title}. {text} Settings: {caption(cells, ())}", *labels))
 
     def save(self, path: str | Path, width: str = COLUMN) -> Path:
         """Write .svg, .pdf or .png, exactly `width` wide ("84mm"), and the caption beside it as .txt; return the path.
@@ -93,13 +94,13 @@ class Plot:
         """The figure with panels as wide as makes it about `target` points wide in all, its parts one below the other."""
         import altair as alt
 
-        width, legend_columns = target, max(1, int(target / 75))
+        width = target
         columns = max(1, min(len(self._subject.conditions), int(target / files.LEAST_PANEL)))
         for _ in range(3):
             parts = self._seen.draw(self._subject, width, columns) or self._absent()
             charts = [chart.properties(title=title) if title else chart for title, chart in parts.items()]
             whole = charts[0] if len(charts) == 1 else alt.vconcat(*charts)
-            drawn = files.render(whole, PAPER_FONT, legend_columns)
+            drawn = files.render(whole, PAPER_FONT, target)
             if abs(drawn.width - target) < 0.02 * target:
                 break
             width = max(40.0, width + target - drawn.width)

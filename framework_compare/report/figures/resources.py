@@ -15,9 +15,9 @@ BINS = 160
 LEAST_BINS = 24
 MAX_BINS = 4800  # of all cells and readings
 MAX_CURVES = 24  # cells whose readings are drawn
-GAP = 6.0  # points between two names at least
+LEFT, APART, LEAST_COLUMN = 60, 14, 110.0  # points: of the axis, between columns, of a column at least
 OTHERS = "others_cpu_percent"  # a grey line beside the cell's own
-EPOCHS = "epochs"  # the phase of a run that is measured
+EPOCHS, WARM_UP = "epochs", "warm-up"  # phases of a run; all before them is its start-up
 # Readings over time: column, title, divisor; a row is drawn where any cell has readings of it.
 READINGS: tuple[tuple[str, str, float], ...] = (
     ("cpu_percent", "CPU, % of a core", 1),
@@ -30,7 +30,7 @@ READINGS: tuple[tuple[str, str, float], ...] = (
 
 
 def resources(subject: Subject, width: float, columns: int, *, whole: bool = True) -> dict[str, Any]:
-    """F4: CPU, RAM, threads and what a GPU reads over the time of a run; one part per model, one column per framework.
+    """F4: CPU, memory, threads and what a GPU reads over the time of a run; one part per model, one column per framework.
 
     whole: from the start of the run, else from the start of the first measured epoch to the end of the last.
     """
@@ -65,52 +65,56 @@ def _of_epochs(samples: Any, phases: Any) -> tuple[Any, Any]:
 
 
 def _over_time(subject: Subject, samples: Any, phases: Any, width: float, bins: int) -> Any:
+    """Rows of curves, one per reading; as many frameworks side by side as fit, then the next ones below."""
     frameworks = [name for name in subject.frameworks if name in set(samples["framework_label"])]
     drawn = [one for one in READINGS if one[0] in samples and samples[one[0]].notna().any()]
     rows = [
         row for name in frameworks for row in _binned(samples[samples["framework_label"] == name], drawn, name, bins)
     ]
+    stages = _stages(phases)
+    fitting = max(1, min(len(frameworks), int((width - LEFT + APART) / (LEAST_COLUMN + APART))))
+    panel = max(36.0, (width - LEFT - APART * (fitting - 1)) / fitting)
     # One table for all layers: a facet splits no layer that has data of its own.
-    panel = max(36.0, (width - 60 - 14 * (len(frameworks) - 1)) / len(frameworks))
-    table = alt.InlineData(values=[*rows, *rounded(_spans(phases, panel))])
+    table = alt.Chart(alt.InlineData(values=[*rows, *rounded(stages)]))
+    seconds = max(float(samples["t_s"].max()), float(stages["end"].max()) if len(stages) else 0.0)
     charts = []
-    for place, (_, title, _) in enumerate(drawn):
-        layers = _curve(subject, table, place, title, last=place == len(drawn) - 1)
-        if place == 0:
-            named = alt.Chart(table).transform_filter("isValid(datum.name)")
-            named = named.mark_text(align="left", baseline="top", dx=2, color="#444444")
-            layers.append(named.encode(x="start:Q", y=alt.value(2), text="name:N"))
-        if drawn[place][0] == "cpu_percent" and OTHERS in samples:
-            others = alt.Chart(table).transform_filter("isValid(datum.others)")
-            layers.append(others.mark_line(strokeWidth=1, color=look.GREY).encode(x="t:Q", y="others:Q"))
-        curve = alt.layer(*layers).properties(width=panel, height=80)
-        header = alt.Header(labels=place == 0)
-        by_framework = alt.Column("framework_label:N", sort=frameworks, title=None, header=header)
-        charts.append(curve.facet(column=by_framework, spacing=14).resolve_scale(x="independent"))
+    for start in range(0, len(frameworks), fitting):
+        some = frameworks[start : start + fitting]
+        those = alt.FieldOneOfPredicate("framework_label", some)
+        for place, reading in enumerate(drawn):
+            most = max((row[f"y{place}h"] or 0 for row in rows), default=0)
+            layers = _curve(subject, table, place, reading, (seconds, most), last=place == len(drawn) - 1)
+            curve = alt.layer(*layers).properties(width=panel, height=90)
+            header = alt.Header(labels=place == 0)
+            by_framework = alt.Column("framework_label:N", sort=some, title=None, header=header)
+            charts.append(curve.facet(column=by_framework, spacing=APART).transform_filter(those))
     return alt.vconcat(*charts, spacing=4)
 
 
-def _curve(subject: Subject, table: Any, place: int, title: str, *, last: bool) -> list[Any]:
-    field = f"y{place}"
-    base = alt.Chart(table)
-    x = alt.X("t:Q", title="seconds" if last else None, axis=alt.Axis(labels=last, tickCount=4))
+def _curve(
+    subject: Subject, base: Any, place: int, reading: tuple[str, str, float], ends: tuple[float, float], *, last: bool
+) -> list[Any]:
+    """A reading as line and band on its stages; ends: those of the axes, which are the same in all panels."""
+    field, (column, title, _) = f"y{place}", reading
+    scale, axis = alt.Scale(domain=[0, ends[0]], nice=False), alt.Axis(labels=last, tickCount=4, labelFlush=True)
+    x = alt.X("t:Q", title="seconds" if last else None, scale=scale, axis=axis)
     tint = marks.colour(subject)
+    names = alt.Legend(symbolStrokeColor=look.GREY, symbolStrokeWidth=0.5)
+    stages = alt.Scale(domain=list(look.STAGES), range=list(look.STAGES.values()))
+    shades = alt.Fill("stage:N", title=None, scale=stages, legend=names)
+    behind = base.transform_filter("isValid(datum.stage)").mark_rect()
+    behind = behind.encode(
+        x=alt.X("start:Q", scale=scale), x2="end:Q", fill=shades, tooltip=["stage:N", "start:Q", "end:Q"]
+    )
     bins = base.transform_filter("isValid(datum.t)")
-    band = bins.mark_area(opacity=0.35).encode(x=x, y=f"{field}l:Q", y2=f"{field}h:Q", color=tint)
-    line = bins.mark_line(strokeWidth=1.3).encode(
-        x=x,
-        y=alt.Y(f"{field}:Q", title=title, scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=3)),
-        color=tint,
-        tooltip=[alt.Tooltip("t:Q", title="s"), alt.Tooltip(f"{field}:Q", title=title, format=".4~g")],
-    )
-    shades = (
-        base.transform_filter("isValid(datum.shade)")
-        .mark_rect(opacity=0.5)
-        .encode(
-            x="start:Q", x2="end:Q", color=alt.Color("shade:N", scale=None), tooltip=["phase:N", "start:Q", "end:Q"]
-        )
-    )
-    return [shades, band, line]
+    y = alt.Y(f"{field}:Q", title=title, scale=alt.Scale(domain=[0, ends[1] or 1]), axis=alt.Axis(tickCount=3))
+    band = bins.mark_area(opacity=0.35).encode(x=x, y=alt.Y(f"{field}l:Q"), y2=f"{field}h:Q", color=tint)
+    tips = [alt.Tooltip("t:Q", title="s"), alt.Tooltip(f"{field}:Q", title=title, format=".4~g")]
+    layers = [behind, band, bins.mark_line(strokeWidth=1.3).encode(x=x, y=y, color=tint, tooltip=tips)]
+    if column == "cpu_percent":
+        others = base.transform_filter("isValid(datum.others)").mark_line(strokeWidth=1, clip=True, color=look.GREY)
+        layers.append(others.encode(x="t:Q", y="others:Q"))
+    return layers
 
 
 def _binned(samples: Any, drawn: Any, name: str, bins: int) -> list[Mapping[str, Any]]:
@@ -129,12 +133,13 @@ def _binned(samples: Any, drawn: Any, name: str, bins: int) -> list[Mapping[str,
     return rounded(pd.DataFrame(columns).assign(framework_label=name), 4)
 
 
-def _spans(phases: Any, panel: float) -> Any:
-    """Phases as stretches of time, every second one shaded; with its name where that fits into the stretch."""
-    spans = phases.sort_values(["framework_label", "start_s"])[["framework_label", "phase", "start_s", "seconds"]]
-    shade = ["#F0F0F0" if n % 2 else "#D5D5D5" for n in spans.groupby("framework_label").cumcount()]
-    end = spans["start_s"] + spans["seconds"]
-    room = panel * spans["seconds"] / end.groupby(spans["framework_label"]).transform("max")
-    name = spans["phase"].where(room > marks.LETTER * spans["phase"].str.len() + GAP, None)
-    spans = spans.assign(start=spans["start_s"], end=end, shade=shade, name=name)
-    return spans[["framework_label", "phase", "start", "end", "shade", "name"]]
+def _stages(phases: Any) -> Any:
+    """The stages of each run as stretches of time, neighbours of the same stage as one."""
+    spans = phases.sort_values(["framework_label", "start_s"])
+    begun = spans["start_s"].ge(spans["run_id"].map(spans[spans["phase"] == EPOCHS].groupby("run_id")["start_s"].min()))
+    startup, warm_up, measured, after = look.STAGES
+    stage = begun.map({True: after, False: startup}).mask(spans["phase"] == EPOCHS, measured)
+    spans = spans.assign(stage=stage.mask(spans["phase"] == WARM_UP, warm_up), end=spans["start_s"] + spans["seconds"])
+    part = spans.groupby("framework_label")["stage"].transform(lambda stages: (stages != stages.shift()).cumsum())
+    whole = spans.groupby(["framework_label", "stage", part.rename("part")], sort=False)
+    return whole.agg(start=("start_s", "min"), end=("end", "max")).reset_index().drop(columns="part")

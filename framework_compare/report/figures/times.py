@@ -35,6 +35,8 @@ def overview(subject: Subject, width: float, columns: int) -> dict[str, Any]:
     rows = [_overview_row(subject, cell) for cell in subject.judged.itertuples()] + _geometric_means(subject)
     conditions = [*subject.conditions, *([MEAN] if len(subject.conditions) > 1 else [])]
     step = max(60.0, min(130.0, (width - 90) / len(conditions)))
+    if len(conditions) > 1 and 90 + step * len(conditions) > width:
+        return _stacked_overview(subject, rows, conditions, width)
     flat = step * LINE_PER_STEP > max(len(line) for name in conditions for line in name.split(", "))
     means = {row["framework_label"]: row["ratio"] for row in rows if row["condition_label"] == MEAN and row["ratio"]}
     by_mean = sorted(subject.frameworks, key=lambda name: means.get(name, math.inf))
@@ -52,12 +54,27 @@ def overview(subject: Subject, width: float, columns: int) -> dict[str, Any]:
         x=alt.X("condition_label:N", sort=conditions, title=None, axis=axis),
         y=alt.Y("framework_label:N", sort=by_mean, title=None),
     )
-    scale = alt.Scale(type="log", domain=[1, 4], range=["#F3F8FC", "#6FA8D6"], clamp=True)
+    return {"": _tiles(base).properties(width=step * len(conditions), height=36 * len(subject.frameworks))}
+
+
+def _stacked_overview(subject: Subject, rows: Any, conditions: list[str], width: float) -> dict[str, Any]:
+    """The same where the columns do not fit beside each other: as many as fit, then the next ones below."""
+    columns = max(1, int((width - 90) / 84))
+    base = marks.chart(rows).encode(y=marks.framework_axis(subject))
+    tiles = _tiles(base).properties(width=72, height=36 * len(subject.frameworks))
+    return {"": marks.panels_of(tiles, conditions, columns)}
+
+
+def _tiles(base: Any) -> Any:
+    """A tile for each row: its ratio with its interval, on a grey that is darker for a slower cell."""
+    shades = alt.Scale(type="log", domain=[1, 4], range=list(look.TILES), clamp=True)
+    named = "datum.value == 4 ? '4x or more' : datum.value + 'x'"
+    legend = alt.Legend(title="slowdown", values=[1, 2, 4], labelExpr=named, gradientLength=120, titleLimit=80)
     empty = base.mark_rect(stroke="white", strokeWidth=2, color="#EEEEEE")
     tips = (("framework_label:N", "framework"), ("condition_label:N", "model"), ("full:N", " "))
     tiles = base.transform_filter("isValid(datum.ratio)").mark_rect(stroke="white", strokeWidth=2)
     tiles = tiles.encode(
-        color=alt.Color("ratio:Q", scale=scale, legend=None),
+        color=alt.Color("ratio:Q", scale=shades, legend=legend),
         tooltip=[alt.Tooltip(field, title=title) for field, title in tips],
     )
     ratio = base.mark_text(dy=-5).encode(
@@ -65,8 +82,7 @@ def overview(subject: Subject, width: float, columns: int) -> dict[str, Any]:
     )
     first = ratio.transform_filter("datum.fastest").mark_text(dy=-5, fontWeight="bold")
     interval = base.mark_text(dy=8, color="#444444").encode(text="interval:N")
-    chart = alt.layer(empty, tiles, ratio.transform_filter("!datum.fastest"), first, interval)
-    return {"": chart.properties(width=step * len(conditions), height=36 * len(subject.frameworks))}
+    return alt.layer(empty, tiles, ratio.transform_filter("!datum.fastest"), first, interval)
 
 
 def _overview_row(subject: Subject, cell: Any) -> dict[str, Any]:
@@ -203,12 +219,12 @@ def machine(subject: Subject, width: float, columns: int) -> dict[str, Any]:
     minutes = (started - started.min() + epochs["start_s"]) / 60
     rows = epochs.assign(minute=minutes, relative=epochs["epoch_s"] / median, marked=epochs["disturbed"].eq(1))
     rows = rows[[*LABELS, "minute", "relative", "marked", "disturbed_share", "repeat", "epoch"]].dropna(subset="minute")
-    title = "minutes since the first of these runs began"
+    title = "minutes since the first run began"
     x = alt.X("minute:Q", title=title, scale=alt.Scale(domainMin=0), axis=alt.Axis(tickCount=10))
     base = marks.chart(rows).encode(x=x)
     tint = marks.colour(subject, alt.Legend())
     points = base.mark_point(size=40, strokeWidth=1.4, fillOpacity=1).encode(
-        y=alt.Y("relative:Q", title="epoch / cell's median", scale=alt.Scale(zero=False, nice=True)),
+        y=alt.Y("relative:Q", title="relative to median", scale=alt.Scale(zero=False, nice=True)),
         color=tint,
         fill=alt.condition("datum.marked", alt.value("white"), tint),
         shape=marks.shape(subject, alt.Legend()),
@@ -223,6 +239,6 @@ def machine(subject: Subject, width: float, columns: int) -> dict[str, Any]:
     chart = points.properties(width=width - 80, height=150)
     if not rows["disturbed_share"].notna().any():
         return {"": chart}
-    taken = alt.Y("disturbed_share:Q", title="taken by others", axis=alt.Axis(format="%", tickCount=4))
+    taken = alt.Y("disturbed_share:Q", title="other CPU", axis=alt.Axis(format="%", tickCount=4))
     others = base.transform_filter("isValid(datum.disturbed_share)").mark_bar(size=3, color=look.GREY).encode(y=taken)
     return {"": alt.vconcat(chart, others.properties(width=width - 80, height=60)).resolve_scale(x="shared")}

@@ -30,6 +30,11 @@ def javascript() -> str:
     return text
 
 
+def javascript_file() -> str:
+    """The bundle as a file of a site, for pages that load it when they draw."""
+    return f"(function () {{{gzip.decompress(base64.b64decode(javascript())).decode()}\n}})();"
+
+
 def packed(document: Any) -> str:
     """A document as JSON, in gzip, in base64: what the page's script unpacks, and no text that a page could misread."""
     return _packed(json.dumps(document, separators=(",", ":")))

@@ -1,15 +1,18 @@
-"""The five questions that decide whether a study's figures can be trusted, each with its answer."""
+"""The questions that decide whether a study's results can be relied on, each with its answer."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from framework_compare.report.table_notes import unproved
+from framework_compare.report.table_notes import plural, unproved
 from framework_compare.results.intervals import MIN_RUNS
 from framework_compare.results.parity import FAILED
+from framework_compare.results.steadiness import MIN_STEPS
 
 GOOD, WARN, BAD = "good", "warn", "bad"
-SLOW = 1.25  # times the median of a cell, that an epoch takes where nothing holds it up
+SAME_FUNCTION = "Same function"
+SLOW = 1.25  # an epoch that takes more times the median of its cell was held up
 
 
 class Light(NamedTuple):
@@ -21,8 +24,21 @@ class Light(NamedTuple):
 
 
 def lights(cells: Any, epochs: Any) -> list[Light]:
-    """The answers: did all cells work, are there enough runs, was the machine quiet, the function the same, the clock full?"""
-    return [_worked(cells), _repeated(cells), _quiet(cells, epochs), _equal(cells), *_clocks(cells)]
+    """The answers: did all cells work, are there enough runs and steps, was the machine quiet, is the function the same?"""
+    others = _repeated(cells), *_length(epochs), _quiet(cells, epochs), *_clocks(cells)
+    return [_equal(cells), _worked(cells), *others]
+
+
+def standing(answers: Sequence[Light]) -> tuple[str, str]:
+    """The state of the whole study and the words for it; GOOD only where every answer is."""
+    doubts = [one for one in answers if one.state != GOOD]
+    state = BAD if any(one.state == BAD for one in doubts) else WARN if doubts else GOOD
+    verified = all(one.title != SAME_FUNCTION for one in doubts)
+    parts = [
+        "verified" if verified else "not verified",
+        *(one.title.lower() for one in doubts if one.title != SAME_FUNCTION),
+    ]
+    return state, f"{parts[0]}{'; doubts: ' if parts[1:] else ''}{', '.join(parts[1:])}".capitalize()
 
 
 def _worked(cells: Any) -> Light:
@@ -35,12 +51,19 @@ def _repeated(cells: Any) -> Light:
     ok = cells[cells["status"] == "ok"]
     quiet = ok["epochs_measured"] > ok["epochs_disturbed"].fillna(0)
     counted = ok["interval_runs"].fillna(quiet.astype(int))  # one run alone, or none that others left in peace
-    least = 0 if ok.empty else int(counted.clip(upper=ok["runs_ok"]).min())
-    state = GOOD if least > MIN_RUNS else WARN if least >= MIN_RUNS else BAD
-    few = f"; verdicts need {MIN_RUNS}" if least < MIN_RUNS else ""
-    return Light(
-        state, "Runs", f"at least {least} {'run that counts' if least == 1 else 'runs that count'} per cell{few}"
-    )
+    fewest = 0 if ok.empty else int(counted.clip(upper=ok["runs_ok"]).min())
+    state = GOOD if fewest > MIN_RUNS else WARN if fewest >= MIN_RUNS else BAD
+    few = f"; a verdict needs {MIN_RUNS}" if fewest < MIN_RUNS else ""
+    return Light(state, "Runs", f"at least {plural(fewest, 'valid run')} per cell{few}")
+
+
+def _length(epochs: Any) -> list[Light]:
+    steps = epochs.groupby("run_id")["steps"].sum()
+    if steps.empty:
+        return []
+    fewest = int(steps.min())
+    few = "" if fewest >= MIN_STEPS else f"; below {MIN_STEPS}, warm-up cannot be detected"
+    return [Light(WARN if few else GOOD, "Length", f"at least {plural(fewest, 'measured step')} per run{few}")]
 
 
 def _quiet(cells: Any, all_epochs: Any) -> Light:
@@ -49,13 +72,13 @@ def _quiet(cells: Any, all_epochs: Any) -> Light:
     slow = counted["epoch_s"].gt(SLOW * counted.groupby("cell")["epoch_s"].transform("median")).sum()
     whole = (cells["epochs_disturbed"] >= cells["epochs_measured"]) & cells["epochs_measured"].gt(0)
     if not cells["epochs_disturbed"].notna().any():
-        state, sentence = WARN, "not known: nothing was sampled"
+        state, sentence = WARN, "unknown: nothing was sampled"
     elif disturbed:
         state, sentence = BAD if whole.any() else WARN, f"{disturbed:.0f} of {epochs:.0f} epochs were disturbed"
     elif slow:
         state = WARN
-        often = f"{slow} of {len(counted)} epochs took more than {SLOW:g} times their cell's median"
-        sentence = f"no other program was seen, but {often}"
+        often = f"{slow} of {len(counted)} epochs took more than {SLOW:g} times the median of their cell"
+        sentence = f"no other program was detected, but {often}"
     else:
         state, sentence = GOOD, "no epoch was disturbed by other programs"
     return Light(state, "Quiet machine", sentence)
@@ -66,16 +89,16 @@ def _equal(cells: Any) -> Light:
     verdicts, failing = list(worked["parity"]), (worked["parity_status"] == FAILED).sum()
     unknown = sum(bool(unproved(one)) or one is None for one in verdicts)
     if failing:
-        state, sentence = BAD, f"{failing} cells fail the check that all frameworks train the same function"
+        state, sentence = BAD, f"{plural(failing, 'cell')} failed the parity check, so results are not comparable"
     elif unknown or not verdicts:
-        state, sentence = WARN, f"not checked for {unknown} of {len(verdicts)} cells"
+        state, sentence = WARN, f"parity was not verified for {unknown} of {len(verdicts)} cells"
     else:
-        state, sentence = GOOD, "checked: all frameworks train the same function"
-    return Light(state, "Same function", sentence)
+        state, sentence = GOOD, "verified: all frameworks train the same function"
+    return Light(state, SAME_FUNCTION, sentence)
 
 
 def _clocks(cells: Any) -> list[Light]:
     share = cells["gpu_throttled_share"].max()
     if not share >= 0:
         return []
-    return [Light(WARN if share > 0.01 else GOOD, "GPU clocks", f"slowed in {share:.0%} of the time at most")]
+    return [Light(WARN if share > 0.01 else GOOD, "GPU clocks", f"throttled for at most {share:.0%} of the time")]

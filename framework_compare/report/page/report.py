@@ -19,23 +19,27 @@ from framework_compare.errors import UsageError
 from framework_compare.plan import settings
 from framework_compare.report import headlines, kinds, provenance, renderers
 from framework_compare.report.figures import files
-from framework_compare.report.figures.catalogue import FIGURES, Figure
+from framework_compare.report.figures.captions import caption
+from framework_compare.report.figures.catalogue import FIGURES, QUESTIONS, Figure
 from framework_compare.report.figures.files import Drawn
 from framework_compare.report.figures.subject import Subject
 from framework_compare.report.names import title as named
 from framework_compare.report.page.bundle import javascript, packed
-from framework_compare.report.page.lights import lights
+from framework_compare.report.page.citation import citation
+from framework_compare.report.page.lights import lights, standing
 from framework_compare.report.renderers import environment
 from framework_compare.report.study import Study
 from framework_compare.report.table_notes import warnings_of
 from framework_compare.report.tables import Table, clean
-from framework_compare.results.metrics import METRICS
+from framework_compare.results import memory
+from framework_compare.results.metrics import METRICS, Metric
 from framework_compare.store import schema
 from framework_compare.store.study_file import REQUEST
 
 if TYPE_CHECKING:
     import pandas as pd
 
+WIDTHS = (files.PAGE_WIDTH, 690.0, 300.0)  # of figures, in pixels; the page takes the widest that fits
 MAX_PANELS = 24  # models and settings that the figures show; tables and CSV have all
 MAX_ROWS = 1000  # of the table of cells
 MAX_CSV = 1_000_000  # characters of CSV within the page
@@ -49,15 +53,20 @@ CELL_METRICS = (
 _TAG = re.compile(r"<[^<>]*>")
 
 
-class Section(NamedTuple):
-    """A figure and its views that the study has data for: the caption of each, and what is drawn, by the title of its part.
+class Part(NamedTuple):
+    """A part of a figure: its still, which the usual view alone has, and a specification for each of WIDTHS."""
 
-    The usual view alone has a still, which is there without scripts too.
-    """
+    still: Drawn
+    specs: Mapping[str, Any]
+
+
+class Section(NamedTuple):
+    """A figure, what it shows of this study, and its views that have data: their captions, and their parts by title."""
 
     name: str
     figure: Figure
-    views: Mapping[str, tuple[str, Mapping[str, Drawn]]]
+    finding: str
+    views: Mapping[str, tuple[str, Mapping[str, Part]]]
 
 
 def write(study: Study, path: str | Path, more: Sequence[Table] = ()) -> Path:
@@ -88,25 +97,31 @@ def _content(study: Study, more: Sequence[Table]) -> dict[str, Any]:
     labels = registry.labels(cells["framework"])
     verdicts = study.verdicts() if len(cells) <= MAX_ROWS else []
     text = renderers.csv(cells)
+    answers = lights(cells, subject.whole_epochs())
+    state, words = standing(answers)
+    tables = [dataclasses.replace(one, warnings=()) for one in (*_tables(study), *more)]  # warnings have a section
+    questions = {question: [one for one in sections if one.figure.question == question] for question in QUESTIONS}
     return {
         "title": clean(Path(study.folder).name),
         "facts": provenance.facts(study),
-        "lights": lights(cells, subject.whole_epochs()),
+        "lights": answers,
+        "state": state,
+        "standing": words,
+        "citation": citation(study, verdicts, words),
         "verdicts": headlines.answers(list(cells.itertuples()), verdicts),
         "verdict_remarks": [*headlines.remarks(verdicts), *labels],
         "labels": labels,
         "judged": [headlines.with_display_names(one) for one in verdicts[:MAX_VERDICTS]],
         "more_verdicts": max(0, len(verdicts) - MAX_VERDICTS),
         "frameworks": list(zip(subject.frameworks, subject.marks()[0])),
-        "sections": sections,
+        "questions": {question: some for question, some in questions.items() if some},
         "absent": absent,
         "left": left,
         "what_shown": MAX_PANELS,
-        "tables": [
-            dataclasses.replace(one, warnings=()) for one in (*_tables(study), *more)
-        ],  # warnings have a section
+        "widths": WIDTHS,
+        "tables": tables,
         "cells": list(subject.cells.head(MAX_ROWS).itertuples()),
-        "metrics": {name: METRICS[name] for name in CELL_METRICS if subject.cells[name].notna().any()},
+        "metrics": _metrics(subject.cells),
         "more_cells": max(0, len(cells) - MAX_ROWS),
         "failures": list(study.runs[~study.runs["status"].isin(UNFAILED)].head(MAX_VERDICTS).itertuples()),
         "warnings": warnings_of(cells.itertuples()),
@@ -128,19 +143,36 @@ def _sections(subject: Subject) -> tuple[list[Section], list[Figure], int]:
         subject = subject.narrowed(shown)
     if not len(subject.worked):
         return [], list(FIGURES.values()), left
-    sections = [Section(name, FIGURES[name], _views(subject, name)) for name in FIGURES]
-    absent = [one.figure for one in sections if not one.views]
-    return [one for one in sections if one.views], absent, left
+    views = {name: _views(subject, name) for name in sorted(FIGURES, key=_by_question)}
+    absent = [FIGURES[name] for name, found in views.items() if not found]
+    sections = [
+        Section(name, FIGURES[name], FIGURES[name].finding(subject), found) for name, found in views.items() if found
+    ]
+    return sections, absent, left
 
 
-def _views(subject: Subject, name: str) -> dict[str, tuple[str, Mapping[str, Drawn]]]:
-    views: dict[str, tuple[str, Mapping[str, Drawn]]] = {}
+def _by_question(name: str) -> int:
+    return QUESTIONS.index(FIGURES[name].question)
+
+
+def _views(subject: Subject, name: str) -> dict[str, tuple[str, Mapping[str, Part]]]:
+    views: dict[str, tuple[str, Mapping[str, Part]]] = {}
     for view, one in FIGURES[name].views.items():
-        parts = files.draw(subject, name, view=view, still=not views)
-        if not parts and not views:  # of no data for the usual view there is none for another
+        drawn = [files.draw(subject, name, width, view=view, still=not (views or n)) for n, width in enumerate(WIDTHS)]
+        if not drawn[0] and not views:  # without data for the usual view there is none for another
             break
-        views.update({view: (one.caption, parts)} if parts else {})
+        parts = {
+            title: Part(still, _responsive([one[title].spec for one in drawn])) for title, still in drawn[0].items()
+        }
+        views.update({view: (caption(one.caption, drawn[0].values()), parts)} if parts else {})
     return views
+
+
+def _responsive(specs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Specifications of the same data for each of WIDTHS, which share tables that are equal."""
+    tables = {name: rows for spec in specs for name, rows in spec.get("datasets", {}).items()}
+    bare = [{name: part for name, part in spec.items() if name != "datasets"} for spec in specs]
+    return {"specs": bare, "datasets": tables}
 
 
 def uri_of(svg: str) -> Markup:
@@ -149,8 +181,26 @@ def uri_of(svg: str) -> Markup:
     return Markup("data:image/svg+xml," + quote(single, safe=" =:/;,'()!*@+$[]{}|^`\n"))
 
 
+def _metrics(cells: "pd.DataFrame") -> dict[str, Metric]:
+    """The columns of the table of cells: those with figures, and one of memory alone."""
+    known = [name for name in CELL_METRICS if cells[name].notna().any()]
+    return {name: METRICS[name] for name in known if name != memory.RSS or memory.PSS not in known}
+
+
 # The kinds that a report shows, where the study has them; profiles have a figure, and the roofline needs peaks.
-SHOWN = ("time", "resources", "speedup", "stack", "devices", "quality", "gains", "search", "inference", "energy")
+SHOWN = (
+    "time",
+    "startup",
+    "resources",
+    "speedup",
+    "stack",
+    "devices",
+    "quality",
+    "gains",
+    "search",
+    "inference",
+    "energy",
+)
 
 
 def _tables(study: Study) -> list[Table]:

@@ -55,6 +55,21 @@ def layernorm(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mod
     return features_first(normal * weights["weight"] + weights["bias"]), backward
 
 
+def rmsnorm(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """Of the features."""
+    x = features_last(inputs[0])
+    scale = 1 / np.sqrt((x**2).mean(axis=-1, keepdims=True) + x.dtype.type(node.attrs["eps"]))
+    normal = x * scale
+
+    def backward(dy: Array) -> Gradients:
+        dy = features_last(dy)
+        dnormal = dy * weights["weight"]
+        along = (dnormal * normal).mean(axis=-1, keepdims=True)
+        return (features_first(scale * (dnormal - normal * along)),), {"weight": rows(dy * normal).sum(axis=0)}
+
+    return features_first(normal * weights["weight"]), backward
+
+
 def maxout(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
     """The gradient goes to the first largest of a group of neighbours."""
     (x,) = inputs

@@ -72,5 +72,7 @@ MOVES: Dict[str, Callable[[Array, Attrs], Array]] = {
     "Slice": _slice,
     "Reverse": lambda x, a: x[:, ::-1],
     "Last": lambda x, a: x[:, -1],
+    "Reshape": lambda x, a: x.reshape(len(x), *a["shape"]),
+    "Permute": lambda x, a: x.transpose(0, *(1 + axis for axis in a["order"])),
     "Select": lambda x, a: x[:, a["index"]],
 }

@@ -11,7 +11,7 @@ from framework_compare.graph import Graph, Node, Optimizer, trainable_names
 from framework_compare.parity.network.oracle.losses import LOSSES
 from framework_compare.parity.network.oracle.op import Array, Backward, Inputs, Mode
 from framework_compare.parity.network.oracle.ops import OPS
-from framework_compare.parity.network.oracle.optimizers import OPTIMIZERS, Slots
+from framework_compare.parity.network.oracle.optimizers import OPTIMIZERS, Slots, clipped
 
 
 class Oracle:
@@ -39,7 +39,8 @@ class Oracle:
         self.dtype = np.dtype(dtype)
         self.weights = {name: np.array(array, dtype=dtype) for name, array in weights.items()}
         self._by_node = {n.name: [k for k in self.weights if k.rpartition(".")[0] == n.arrays] for n in graph.nodes}
-        self.steps = 0  # taken so far
+        self.steps = 0  # updates so far
+        self._waiting: List[Mapping[str, Array]] = []  # gradients of batches that have made no update yet
         self.slots: Dict[str, Slots] = {}  # the optimiser's state, by parameter
 
     def forward(
@@ -57,12 +58,12 @@ class Oracle:
         made, as `Mode` has them, in each replica's part alike; the output is still one of each sample.
         """
         parts = self._parts(images) if training else [images]
-        mode = Mode(training, self.plain_sums, dropout=dropout, copies=copies)
+        mode = Mode(training, self.plain_sums, dropout=dropout, copies=copies, dtype=self.dtype)
         return np.concatenate([self._pass(part, mode, None, watch) for part in parts])
 
     def batch_statistics(self, images: Inputs) -> Dict[str, Array]:
         """Mean and unbiased variance of every BatchNorm's input, by the names of the running statistics."""
-        mode = Mode(training=True)
+        mode = Mode(training=True, dtype=self.dtype)
         self._pass(images, mode, None, lambda name, value: None)
         momenta = {node.name: node.attrs["momentum"] for node in self.graph.nodes if node.op == "BatchNorm2d"}
         return {
@@ -99,7 +100,7 @@ class Oracle:
         self, images: Inputs, labels: Array, dropout: Optional[np.random.Generator], copies: Optional[Array]
     ) -> Tuple[float, Array, Dict[str, Array], Dict[str, Array]]:
         tape: List[Tuple[Node, Backward]] = []
-        mode = Mode(True, self.plain_sums, dropout=dropout, copies=copies)
+        mode = Mode(True, self.plain_sums, dropout=dropout, copies=copies, dtype=self.dtype)
         logits = self._pass(images, mode, tape, lambda name, value: None)
         samples = np.arange(len(logits)) if copies is None else copies
         loss, by_copy = LOSSES[self.graph.task.loss](logits[samples], self._target(labels)[samples])
@@ -129,9 +130,19 @@ class Oracle:
         return loss, logits, gradients
 
     def apply(self, gradients: Mapping[str, Array], optimizer: Optimizer) -> None:
-        """Change the weights by one step of the optimiser along these gradients."""
+        """Change the weights by one step of the optimiser along these gradients, once its batches are complete."""
+        if optimizer.accumulation > 1:
+            self._waiting.append(gradients)
+            if len(self._waiting) < optimizer.accumulation:
+                return
+            count = self.dtype.type(len(self._waiting))
+            gradients = {name: sum(one[name] for one in self._waiting) / count for name in gradients}
+            self._waiting.clear()
+        if optimizer.clip_norm:
+            gradients = clipped(gradients, optimizer.clip_norm)
+        rate = optimizer.learning_rate * optimizer.schedule.share(self.steps)
         self.steps += 1
-        settings = {"rate": optimizer.learning_rate, **optimizer.settings}
+        settings = {"rate": rate, **optimizer.settings}
         for name, gradient in gradients.items():
             slots = self.slots.setdefault(name, {})
             OPTIMIZERS[optimizer.name](self.weights[name], gradient, slots, self.steps, settings)

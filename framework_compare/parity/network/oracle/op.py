@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Callable, Dict, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple, Union
 
 import numpy as np
 
@@ -40,6 +40,7 @@ class Mode:
     operand: Callable[[Array], Array] = lambda x: x
     operand_gradient: Callable[[Array], Array] = lambda x: x
     copies: Optional[Array] = None
+    dtype: Any = np.float64  # of the pass
 
     def count(self, x: Array) -> int:
         """Values of a channel in the batch."""

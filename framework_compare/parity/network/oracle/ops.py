@@ -11,6 +11,7 @@ from framework_compare.parity.network.oracle import (
     features,
     image_ops,
     moves,
+    primitives,
     sequences,
 )
 from framework_compare.parity.network.oracle.op import Op
@@ -26,6 +27,9 @@ OPS: Dict[str, Op] = {
     "GlobalAvgPool": image_ops.global_avgpool,
     "Linear": features.linear,
     "LayerNorm": features.layernorm,
+    "RMSNorm": features.rmsnorm,
+    "Rotary": sequences.rotary,
+    "Unembedding": sequences.unembedding,
     "Maxout": features.maxout,
     "Concat": features.concat,
     "Parameter": features.parameter,
@@ -42,4 +46,5 @@ OPS: Dict[str, Op] = {
     "Attention": attention.attention,
     "RelativeBias": attention.relative_bias,
     "Quanv2d": circuit.quanv2d,
+    **primitives.OPS,
 }

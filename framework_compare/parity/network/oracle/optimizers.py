@@ -6,6 +6,7 @@ from typing import Callable, Dict, Mapping, Tuple
 
 import numpy as np
 
+from framework_compare.graph.optimizer import DECAYED
 from framework_compare.parity.network.oracle.op import Array
 
 Slots = Dict[str, Array]  # an optimiser's state of one parameter
@@ -24,6 +25,12 @@ def adam(weight: Array, gradient: Array, slots: Slots, step: int, settings: Sett
     mean, square = _moments(gradient, slots, settings)
     root = np.sqrt(square / (1 - settings["beta2"] ** step))
     weight -= settings["rate"] * (mean / (1 - settings["beta1"] ** step)) / (root + settings["eps"])
+
+
+def adamw(weight: Array, gradient: Array, slots: Slots, step: int, settings: Settings) -> None:
+    if weight.ndim >= DECAYED:  # by a factor, which float32 rounds by more than the other form; some kernels have it
+        weight *= weight.dtype.type(1 - settings["rate"] * settings["weight_decay"])
+    adam(weight, gradient, slots, step, settings)
 
 
 def rmsprop(weight: Array, gradient: Array, slots: Slots, step: int, settings: Settings) -> None:
@@ -47,6 +54,12 @@ def nadam_momentum(step: int, settings: Settings) -> float:
     return settings["beta1"] * (1 - 0.5 * 0.96 ** (step * settings["psi"]))
 
 
+def clipped(gradients: Mapping[str, Array], most: float) -> Dict[str, Array]:
+    """All of them, scaled so that their norm is `most` where it was more."""
+    norm = float(np.sqrt(sum(float(np.linalg.norm(gradient)) ** 2 for gradient in gradients.values())))
+    return {name: gradient * gradient.dtype.type(min(1.0, most / norm)) for name, gradient in gradients.items()}
+
+
 def _moments(gradient: Array, slots: Slots, settings: Settings) -> Tuple[Array, Array]:
     """Moving averages of the gradient and of its square, taken a step on."""
     mean, square = (slots.setdefault(name, np.zeros_like(gradient)) for name in ("m", "v"))
@@ -61,4 +74,5 @@ OPTIMIZERS: Dict[str, Callable[[Array, Array, Slots, int, Settings], None]] = {
     "adam": adam,
     "rmsprop": rmsprop,
     "nadam": nadam,
+    "adamw": adamw,
 }

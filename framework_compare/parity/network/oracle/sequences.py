@@ -23,14 +23,35 @@ def embedding(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mod
     return matrix[tokens], backward
 
 
+def unembedding(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """Products with the rows of an embedding."""
+    (x,), matrix = inputs, weights["weight"]
+    return x @ matrix.T, lambda dy: ((dy @ matrix,), {"weight": rows(dy).T @ rows(x)})
+
+
+def rotary(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """Su et al. 2021, half-split: pairs (i, i + width / 2) of each head turn by step / theta^(2i / width)."""
+    (x,), heads, theta = inputs, node.attrs["heads"], node.attrs["theta"]
+    half = x.shape[2] // heads // 2
+    angles = np.arange(x.shape[1])[:, None, None] * theta ** (-np.arange(half) / half)
+    cos, sin = (function(angles).astype(x.dtype) for function in (np.cos, np.sin))
+
+    def turned(value: Array, sin: Array) -> Array:
+        lo, hi = np.split(value.reshape(*value.shape[:2], heads, -1), 2, axis=-1)
+        return np.concatenate([lo * cos - hi * sin, hi * cos + lo * sin], axis=-1).reshape(value.shape)
+
+    return turned(x, sin), lambda dy: ((turned(dy, -sin),), {})
+
+
 def lstm(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
     """Hochreiter and Schmidhuber 1997 with the forget gate of Gers et al. 2000: rows of the weights i, f, g, o.
 
-    z = x W_ih' + h W_hh' + b; c = s(f) c + s(i) tanh(g); h = s(o) tanh(c); from zero states, one bias.
+    z = x W_ih' + h W_hh' + b; c = s(f) c + s(i) tanh(g); h = s(o) tanh(c); from zero states. b is one bias, or the sum of two.
     """
     (x,), w_ih, w_hh = inputs, weights["weight_ih"], weights["weight_hh"]
+    biases = [name for name in weights if name.startswith("bias")]
     count, steps, hidden = x.shape[0], x.shape[1], w_hh.shape[1]
-    from_inputs = mode.product(x, w_ih) + weights["bias"]
+    from_inputs = mode.product(x, w_ih) + sum(weights[name] for name in biases)
     h = c = np.zeros((count, hidden), x.dtype)
     states, tape = [h], []
     for t in range(steps):
@@ -55,7 +76,7 @@ def lstm(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) ->
         return (dz @ w_ih,), {
             "weight_ih": rows(dz).T @ rows(x),
             "weight_hh": rows(dz).T @ rows(earlier),
-            "bias": rows(dz).sum(axis=0),
+            **{name: rows(dz).sum(axis=0) for name in biases},
         }
 
     return np.stack(states[1:], axis=1), backward

@@ -7,13 +7,36 @@
     return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
   }
 
+  const root = document.documentElement;
+  const theme = document.getElementById("theme");
+  const system = window.matchMedia("(prefers-color-scheme: dark)");
+  function darken(dark) {
+    root.dataset.theme = dark ? "dark" : "light";
+    theme.textContent = dark ? "Light" : "Dark";
+  }
+  if (theme) { // a page without the button has the colours of the system
+    theme.parentElement.hidden = false;
+    theme.addEventListener("click", () => darken(root.dataset.theme !== "dark"));
+    system.addEventListener("change", () => darken(system.matches));
+    darken(system.matches);
+  }
+
+  // Every figure has a layout for each of these widths, the widest first.
+  const content = document.querySelector("main");
+  const widths = JSON.parse(content.dataset.widths || "[0]");
+  const fitting = () => String(widths.find((width) => width <= content.clientWidth) || widths[widths.length - 1]);
+
   // A figure is drawn when it comes near the window, so that a long report opens at once.
   let embed = null;
   async function load() {
     const script = document.createElement("script");
+    const beside = document.body.dataset.vega; // a site has the bundle once, as a file
+    const loaded = beside && new Promise((done, failed) => { script.onload = done; script.onerror = failed; });
+    if (beside) script.src = beside;
     // The bundle's top-level names stay inside a function of their own.
-    script.textContent = "(function () {" + (await unpacked("vega")) + "\n})();";
+    else script.textContent = "(function () {" + (await unpacked("vega")) + "\n})();";
     document.head.append(script);
+    await loaded;
     return window.vegaEmbed;
   }
   // Rows of frameworks that are not shown are left out of the data; colours and names of the others stay.
@@ -34,8 +57,10 @@
       embed = embed || load();
       const whole = JSON.parse(await unpacked(plot.dataset.spec));
       if (drawings.get(plot) !== mine) return;
-      const spec = hidden.size ? shown(whole) : whole;
-      plot.hidden = hidden.size > 0 && !JSON.stringify(spec).includes('"framework_label":'); // no row is left to draw
+      plot.dataset.width = fitting();
+      const datasets = hidden.size ? shown(whole.datasets) : whole.datasets;
+      const spec = { ...(whole.specs ? whole.specs[widths.indexOf(Number(plot.dataset.width))] : whole), datasets };
+      plot.hidden = hidden.size > 0 && !JSON.stringify(datasets).includes('"framework_label":'); // no row is left to draw
       if (plot.hidden) { plot.dataset.live = "yes"; return; }
       await (await embed)(live, spec, { ast: true, renderer: "svg", actions: false, logLevel: 1 });
       if (drawings.get(plot) !== mine) return;
@@ -86,6 +111,14 @@
       if (entry.isIntersecting) { seen.unobserve(entry.target); draw(entry.target); }
     }
   }, { rootMargin: "200px" });
+  new ResizeObserver(() => {
+    for (const plot of document.querySelectorAll(".plot[data-width]")) {
+      if (plot.dataset.width === fitting()) continue;
+      plot.dataset.live = "";
+      delete plot.dataset.width;
+      seen.observe(plot);
+    }
+  }).observe(content);
   // Stills below the window follow one by one once the page is open; without scripts they all come with it.
   function loadStills(stills) {
     const image = stills.shift();
@@ -97,6 +130,8 @@
     for (const plot of document.querySelectorAll(".plot")) seen.observe(plot);
     loadStills(Array.from(document.querySelectorAll(".plot img")));
   });
+
+  window.addEventListener("beforeprint", () => { for (const one of document.querySelectorAll("details")) one.open = true; });
 
   for (const button of document.querySelectorAll("[data-copy]")) {
     button.parentElement.hidden = false;
@@ -120,7 +155,8 @@
     const body = table.tBodies[0];
     const key = (row) => {
       const cell = row.cells[column];
-      return cell.classList.contains("num") ? (cell.dataset.value === undefined ? NaN : Number(cell.dataset.value)) : cell.textContent;
+      if (!cell.classList.contains("num")) return cell.textContent;
+      return parseFloat(cell.dataset.value === undefined ? cell.textContent.replace(/^[≈~]\s*/, "") : cell.dataset.value);
     };
     const rows = Array.from(body.rows).map((row) => [key(row), row]);
     const sign = down ? -1 : 1;
@@ -131,7 +167,7 @@
     body.append(...rows.map(([, row]) => row));
   }
   for (const table of document.querySelectorAll(".sortable")) {
-    Array.from(table.querySelectorAll("thead th")).forEach((heading, column) => {
+    Array.from(table.querySelectorAll("thead tr:last-child th")).forEach((heading, column) => {
       const button = document.createElement("button");
       button.type = "button";
       button.textContent = heading.textContent;

@@ -1,0 +1,129 @@
+"""Primitives on arrays of any rank; `shapes` among the attributes are those of the inputs, `size` that of the output."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Callable, Dict, Mapping
+
+from framework_compare.adapters.common import network
+from framework_compare.graph.window import Window, pair
+
+Attrs = Mapping[str, Any]
+
+
+def take(gluon: Any, a: Attrs) -> Any:
+    import numpy as np
+
+    class Take(gluon.HybridBlock):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            with self.name_scope():
+                self.index = self.params.get_constant("index", np.array(a["index"], np.float32))
+
+        def hybrid_forward(self, F: Any, x: Any, index: Any) -> Any:
+            return F.take(x, index, axis=a["axis"])
+
+    return Take()
+
+
+def groupnorm(gluon: Any, a: Attrs) -> Any:
+    class GroupNorm(gluon.HybridBlock):  # type: ignore[misc]
+        """MXNet's own wants a scale for each group (1.9.1)."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            with self.name_scope():
+                self.weight = self.params.get("weight", shape=(a["channels"],))
+                self.bias = self.params.get("bias", shape=(a["channels"],))
+
+        def hybrid_forward(self, F: Any, x: Any, weight: Any, bias: Any) -> Any:
+            groups = F.reshape(x, (-1, a["groups"], math.prod(a["size"]) // a["groups"]))
+            apart = F.broadcast_sub(groups, F.mean(groups, axis=2, keepdims=True))
+            spread = F.sqrt(F.mean(F.square(apart), axis=2, keepdims=True) + a["eps"])
+            normal = F.reshape(F.broadcast_div(apart, spread), (-1, *a["size"]))
+            weight, bias = (F.reshape(array, (1, -1, 1, 1)) for array in (weight, bias))
+            return F.broadcast_add(F.broadcast_mul(normal, weight), bias)
+
+    return GroupNorm()
+
+
+def matmul(F: Any, a: Attrs, x: Any, y: Any) -> Any:
+    """batch_dot takes three axes and the same number of products on both sides."""
+    (*_, m, k), n = a["shapes"][0], a["shapes"][1][-1]
+    if a["shared"]:
+        return F.reshape(F.dot(F.reshape(x, (-1, k)), F.reshape(y, (k, n))), (-1, *a["size"]))
+    x, y = (F.broadcast_to(one, (0, *a["size"][:-2], *shape[-2:])) for one, shape in zip((x, y), a["shapes"]))
+    if a["shared_inputs"] == [True, False]:
+        x = F.broadcast_like(x, y, lhs_axes=(0,), rhs_axes=(0,))
+    if a["shared_inputs"] == [False, True]:
+        y = F.broadcast_like(y, x, lhs_axes=(0,), rhs_axes=(0,))
+    product = F.batch_dot(F.reshape(x, (-1, m, k)), F.reshape(y, (-1, k, n)))
+    return F.reshape(product, (-1, *a["size"]))
+
+
+def where(F: Any, a: Attrs, condition: Any, x: Any, y: Any) -> Any:
+    """Its own takes no broadcasts."""
+    taken = F.broadcast_not_equal(condition, F.zeros((1,)))
+    return F.broadcast_add(F.broadcast_mul(x, taken), F.broadcast_mul(y, 1 - taken))
+
+
+def cumsum(F: Any, a: Attrs, x: Any) -> Any:
+    """A product with a triangle of ones: it has no such op for symbols (1.9.1)."""
+    axis, places = a["axis"], F.arange(a["size"][a["axis"] - 1])
+    triangle = F.broadcast_lesser_equal(F.reshape(places, (-1, 1)), F.reshape(places, (1, -1)))
+    last = len(a["size"])
+    if axis == last:
+        return F.dot(x, triangle)
+    return F.swapaxes(F.dot(F.swapaxes(x, axis, last), triangle), axis, last)
+
+
+def pad_axes(F: Any, a: Attrs, x: Any) -> Any:
+    """Its own pads the last two of four axes."""
+    shape = list(a["shapes"][0])
+    for axis, sides in enumerate(a["pads"][1:]):
+        if any(sides):
+            inner = math.prod(shape[axis + 1 :])
+            x = F.reshape(x, (-1, math.prod(shape[:axis]), shape[axis], inner))
+            width = (0, 0, 0, 0, *sides, 0, 0)
+            x = F.pad(x, mode="constant", constant_value=a.get("value", 0.0), pad_width=width)
+            shape[axis] += sum(sides)
+    return F.reshape(x, (-1, *shape))
+
+
+def convolve(F: Any, a: Attrs, x: Any, weight: Any) -> Any:
+    window = Window.of(a)
+    how = {"kernel": window.kernel, "stride": window.stride, "dilate": window.dilation, "num_group": a["groups"]}
+    how.update(pad=tuple(first for first, _ in window.pads), num_filter=a["out_channels"], no_bias=True)
+    weight = F.squeeze(weight, axis=0)
+    if "output_padding" in a:
+        return F.Deconvolution(x, weight, adj=pair(a["output_padding"]), **how)
+    return F.Convolution(x, weight, **how)
+
+
+def _reduced(name: str) -> Callable[..., Any]:
+    return lambda F, a, x: getattr(F, name)(x, axis=a["axes"], keepdims=True)
+
+
+_BROADCAST = ("sub", "div", "maximum", "minimum", "equal")
+LAYERS = {"Take": take, "GroupNorm": groupnorm}
+FUNCTIONS: Dict[str, Callable[..., Any]] = {
+    **network.named(lambda F: F, "exp", "log", "sqrt", "abs", "sign", "sin", "cos", "erf"),
+    **network.named(lambda F: F, *_BROADCAST, prefix="broadcast_"),
+    "Less": lambda F, a, x, y: F.broadcast_lesser(x, y),
+    "LessEqual": lambda F, a, x, y: F.broadcast_lesser_equal(x, y),
+    **{f"Reduce{name.capitalize()}": _reduced(name) for name in ("sum", "mean", "max")},
+    "Power": lambda F, a, x: x ** a["exponent"],
+    "LeakyReLU": lambda F, a, x: F.LeakyReLU(x, act_type="leaky", slope=a["slope"]),
+    "Detach": lambda F, a, x: F.BlockGrad(x),
+    "Cast": lambda F, a, x: F.cast(x, "float32"),
+    "Where": where,
+    "Softmax": lambda F, a, x: F.softmax(x, axis=a["axis"]),
+    "LogSoftmax": lambda F, a, x: F.log_softmax(x, axis=a["axis"]),
+    "CumSum": cumsum,
+    "Expand": lambda F, a, x: F.broadcast_to(x, (0, *a["shape"][1:])),
+    "Gather": lambda F, a, table, index: F.take(F.squeeze(table, axis=0), index),
+    "PadAxes": pad_axes,
+    "MatMul": matmul,
+    "Convolve": convolve,
+    "ConvTranspose": convolve,
+}

@@ -1,0 +1,110 @@
+"""Whether the pins can move: the newest release of each framework against the pinned one, in parity and step time.
+
+    python benchmarks/renew.py [FRAMEWORK ...] [--quick] [--save FILE]
+
+For each framework: resolve the newest stable release for the Python taken here (that of this process, if it fits),
+make its environment, run the parity ladder on MODELS, and a duel of the pinned release against it for each. One row per
+framework. Exit code 1 if a release that is newer fails. The file is written after each framework.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from packaging.version import Version
+
+from framework_compare import duels, registry
+from framework_compare.environments import interpreters, locks, managed, releases
+from framework_compare.errors import FrameworkCompareError
+from framework_compare.parity import verify
+from framework_compare.samplers import host
+
+MODELS, QUICK = ("alexnet", "mobilenet_v2", "resnet50", "vgg16", "lstm_ibm", "tweet_span"), ("mnist_cnn",)
+SLOWER = 0.05  # a pin does not move to a release whose whole interval is beyond
+IMAGES = {"image_size": 64, "batch_size": 8}  # of the duels, so that a month's look takes minutes
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def elsewhere(spec: registry.Framework, newest: Version) -> list[str]:
+    """Releases that are newer still, of other Pythons of this machine."""
+    found = []
+    for minor in interpreters.minors(spec.python):
+        there = [one for one in releases.released(locks.package(spec), minor) if not one.is_prerelease]
+        if there and Version(max(there).public) > newest:
+            found.append(f"{max(there).public} (Python {minor[0]}.{minor[1]})")
+    return list(dict.fromkeys(found))
+
+
+def look(name: str, models: tuple[str, ...], blocks: int) -> dict[str, Any]:
+    """What is known of the newest release of a framework."""
+    spec = registry.framework(name)
+    pinned = locks.pinned(spec)
+    listed = [one for one in locks.listed(spec, "cpu") if not one.is_prerelease]
+    newest = Version(max(listed).public) if listed else Version(pinned)
+    row: dict[str, Any] = {"framework": name, "pinned": pinned, "newest": str(newest), "newer": elsewhere(spec, newest)}
+    if newest <= Version(pinned):
+        return {**row, "verdict": "the pinned release is the newest"}
+    competitor = f"{name}@{newest}"
+    try:
+        made = managed.ensure(competitor, report=say)
+    except FrameworkCompareError as error:
+        return {**row, "verdict": f"cannot be installed: {error}"}
+    row["size_gb"] = round((made.size_bytes or 0) / 1e9, 1)
+    row["lock"] = str(locks.find(managed.locks_dir(), competitor, "cpu").path)
+    checks = [(model, *verify.verify([competitor], [model], say=say)) for model in models]
+    row["parity"] = {model: f"{found.status} {found.column()}".strip() for model, found in checks}
+    failed = [model for model, found in checks if found.status != "passed"]
+    row["ratios"] = {}
+    slower = []
+    for model in models:
+        settings = {} if registry.of_arrays(model) else {**IMAGES, "pipeline": "memory"}
+        data = None if registry.of_arrays(model) else "fire-smoke-tiny"
+        found = duels.duel(f"{name}@{pinned}", competitor, model, data, max_slowdown=SLOWER, blocks=blocks, **settings)
+        row["ratios"][model] = found.sentence
+        slower += [model] if found.outcome in (duels.SLOWER, duels.FAILED) else []
+    why = [f"parity: {', '.join(failed)}"] * bool(failed) + [f"slower: {', '.join(slower)}"] * bool(slower)
+    return {**row, "verdict": f"the pin stays ({'; '.join(why)})" if why else "the pin can move"}
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    lines = [
+        "| framework | pinned | newest here | newer elsewhere | parity | step time | verdict |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        parity = ", ".join(f"{model} {text}" for model, text in row.get("parity", {}).items()) or "-"
+        ratios = " ".join(row.get("ratios", {}).values()) or "-"
+        newer = ", ".join(row["newer"]) or "-"
+        names = (row["framework"], row["pinned"], row["newest"], newer, parity, ratios, row["verdict"])
+        lines.append(f"| {' | '.join(names)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    able = [name for name, spec in registry.FRAMEWORKS.items() if locks.has_versions(spec)]
+    parser.add_argument("frameworks", nargs="*", default=[])
+    parser.add_argument("--quick", action="store_true", help=f"{', '.join(QUICK)} alone, four blocks")
+    parser.add_argument("--save", type=Path)
+    options = parser.parse_args()
+    rows = []
+    for name in options.frameworks or able:
+        rows.append(look(name, QUICK if options.quick else MODELS, 4 if options.quick else 8))
+        if options.save:
+            kept = {"date": datetime.date.today().isoformat(), "machine": host.describe(), "rows": rows}
+            options.save.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    print(table(rows))
+    if any("stays" in row["verdict"] or "cannot" in row["verdict"] for row in rows):
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()

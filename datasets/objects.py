@@ -1,0 +1,116 @@
+"""Data in hand: arrays by name, a pair of arrays, a data frame, or an iterable of samples, read once."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+from typing import Any, Iterable, Mapping
+
+import numpy as np
+
+from framework_compare.datasets.array_files import of_arrays
+from framework_compare.datasets.columns import Source, check_memory, free_bytes, names_of, stacked, text_array
+from framework_compare.errors import DataError
+
+CHECKED_EVERY = 1024  # samples of an iterable, which may have no end
+
+
+def is_data(given: Any) -> bool:
+    """Whether an object is data, not the name or the path of some, nor a list of these."""
+    if given is None or isinstance(given, (str, os.PathLike)):
+        return False
+    return not isinstance(given, (list, tuple)) or any(not isinstance(one, (str, os.PathLike)) for one in given)
+
+
+def read(given: Any) -> Source:
+    """The arrays of an object; DataError where it is none of what is read."""
+    where = f"the {type(given).__name__} given as data"
+    arrays = _arrays(given, where)
+    digest = hashlib.sha256()
+    for name, array in arrays.items():
+        digest.update(name.encode() + str(array.dtype).encode() + str(array.shape).encode())
+        digest.update(
+            repr(array.tolist()).encode() if array.dtype.kind == "O" else np.ascontiguousarray(array).tobytes()
+        )
+    return of_arrays(f"arrays-{digest.hexdigest()[:8]}", where, arrays, {"source": [], "sha256": digest.hexdigest()})
+
+
+def _arrays(given: Any, where: str) -> dict[str, np.ndarray]:
+    if hasattr(given, "to_numpy") and hasattr(given, "columns"):  # a data frame
+        return {str(name): _array(given[name].to_numpy(), str(name), where) for name in given.columns}
+    if isinstance(given, Mapping):
+        return {str(name): _array(array, str(name), where) for name, array in given.items()}
+    if isinstance(given, (tuple, list)) and len(given) == 2:
+        if all(isinstance(part, (tuple, list)) and len(part) == 2 and all(map(_is_array, part)) for part in given):
+            parts = zip(("train", "test"), given)  # as keras.datasets gives them
+            return {f"{n}_{part}": _array(a, n, where) for part, pair in parts for n, a in zip(("x", "y"), pair)}
+        if _is_array(given[0]) and _is_array(given[1]):
+            return {name: _array(array, name, where) for name, array in zip(("x", "y"), given)}
+    if isinstance(given, Iterable) or hasattr(given, "__getitem__"):
+        return _samples(given, where)
+    raise DataError(f"data set is {type(given).__name__}; allowed: a path, arrays by name, a pair of arrays, samples")
+
+
+def _is_array(given: Any) -> bool:
+    return hasattr(given, "shape") and len(given.shape) > 0
+
+
+def _array(given: Any, name: str, where: str) -> np.ndarray:
+    try:
+        array = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{where}: {name} is no array: {' '.join(str(error).split())[:200]}") from None
+    if array.dtype.kind in "OU":
+        rows = list(given)
+        return text_array(rows) if all(isinstance(row, str) for row in rows) else stacked(rows, name, where)
+    if not array.ndim:
+        raise DataError(f"{where}: {name} is a single number; the first axis must be the samples")
+    return array
+
+
+def _samples(given: Any, where: str) -> dict[str, np.ndarray]:
+    """Samples that are pairs (x, y), longer tuples with the target last, or arrays by name."""
+    rows: list[Any] = []
+    first_bytes, most = 0, free_bytes()
+    iterator = _iterator(given)
+    for number in itertools.count():
+        try:
+            row = next(iterator)
+        except (StopIteration, IndexError):
+            break
+        except DataError:
+            raise
+        except Exception as error:
+            words = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            raise DataError(f"{where} fails at sample {number}: {words}") from error
+        rows.append(row)
+        first_bytes = first_bytes or sum(np.asarray(value).nbytes for value in _named(row, where, 0).values())
+        if number % CHECKED_EVERY == 0 and number * first_bytes > most:
+            check_memory(number * first_bytes * 2, where)
+    if not rows:
+        raise DataError(f"{where} has no samples; give one with data")
+    named = [_named(row, where, number) for number, row in enumerate(rows)]
+    for number, one in enumerate(named):
+        if set(one) != set(named[0]):
+            raise DataError(f"{where}, sample {number}: it has {names_of(one)}, and the first {names_of(named[0])}")
+    return {name: stacked([one[name] for one in named], name, where) for name in named[0]}
+
+
+def _iterator(given: Any) -> Any:
+    if isinstance(given, Iterable):
+        return iter(given)
+    return (given[number] for number in range(len(given)))  # a map-style data set
+
+
+def _named(row: Any, where: str, number: int) -> dict[str, Any]:
+    if isinstance(row, Mapping):
+        return {str(name): _plain(value) for name, value in row.items()}
+    if isinstance(row, (tuple, list)) and len(row) >= 2:
+        inputs = ["x"] if len(row) == 2 else [f"x{i}" for i in range(1, len(row))]
+        return {name: _plain(value) for name, value in zip([*inputs, "y"], row)}
+    raise DataError(f"{where}, sample {number} is {type(row).__name__}; allowed: (x, y), or arrays by name")
+
+
+def _plain(value: Any) -> Any:
+    return value.detach().cpu().numpy() if hasattr(value, "detach") else value

@@ -1,0 +1,125 @@
+"""A study for a paper: BibTeX entries and a paragraph on its methods, made of what was measured."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from framework_compare.archive.conditions import of_figures
+from framework_compare.comparison import Comparison
+from framework_compare.report import headlines, provenance
+from framework_compare.report.latex import escape_latex
+from framework_compare.report.names import in_order, title
+from framework_compare.report.table_notes import setting_words
+from framework_compare.results.parity import PROVED
+
+REPOSITORY = "https://example.org/framework_compare"  # a placeholder: the project has no public address yet
+AUTHORS = "framework_compare contributors"
+# Settings that a reader needs, in the order of the sentence.
+_SETTINGS = (
+    "mode",
+    "batch_size",
+    "image_size",
+    "precision",
+    "execution",
+    "optimizer",
+    "learning_rate",
+    "epochs",
+    "threads",
+)
+
+
+def cite(study: Comparison) -> str:
+    """BibTeX of the software and of the study, an empty line, and the paragraph; StudyError where no cell worked."""
+    from framework_compare.report import json_document
+
+    found = of_figures(json_document.document(study))
+    return "\n".join([_software(study), _data(study), paragraph(study, list(found.values()))])
+
+
+def _software(study: Comparison) -> str:
+    version = str(study.settings.get("framework_compare") or "unknown")
+    fields = {"author": f"{{{AUTHORS}}}", "title": "framework_compare", "version": version, "year": _started(study)[:4]}
+    return _entry("software", "framework_compare", {**fields, "url": REPOSITORY, "note": "placeholder address"})
+
+
+def _data(study: Comparison) -> str:
+    names = ", ".join(title(name) for name in in_order(list(study.frame["framework"])))
+    models = ", ".join(title(name) for name in dict.fromkeys(study.frame["model"]))
+    started = _started(study)
+    fields = {"author": "{YOUR NAME}", "title": f"Training times of {models} in {names}", "year": started[:4]}
+    note = f"Measured {started[:10]} on {dict(provenance.facts(study)).get('Machine', 'an unknown machine')}"
+    key = re.sub(r"[^A-Za-z0-9]+", "-", f"study-{Path(study.folder).name}").strip("-")
+    return _entry("misc", key, {**fields, "note": note})
+
+
+def _entry(kind: str, key: str, fields: dict[str, str]) -> str:
+    plain = ("url",)
+    lines = (f"  {name} = {{{value if name in plain else _escaped(value)}}},\n" for name, value in fields.items())
+    return f"@{kind}{{{key},\n{''.join(lines)}}}\n"
+
+
+def _escaped(value: str) -> str:
+    inner = value[1:-1] if value.startswith("{") and value.endswith("}") else value
+    text = escape_latex(inner)
+    return f"{{{text}}}" if inner != value else text
+
+
+def paragraph(study: Comparison, reservations: Iterable[str]) -> str:
+    """Machine, versions, design, intervals and results in sentences; `reservations` are what a reader must know."""
+    facts = dict(provenance.facts(study))
+    cells = study.frame[study.frame["status"] == "ok"]
+    verdicts = study.verdicts()
+    version = str(study.settings.get("framework_compare") or "unknown")
+    models = ", ".join(title(name) for name in dict.fromkeys(cells["model"]))
+    sentences = [
+        f"We measured the training time of {models} in {facts.get('Frameworks', 'unknown versions')} with "
+        f"framework_compare {version} on {facts.get('Machine', 'an unknown machine')} ({facts.get('System', 'unknown system')}).",
+        f"Data: {facts.get('Data', ', '.join(dict.fromkeys(cells['dataset'])))}. Settings: {_settings(cells)}.",
+        _design(cells),
+        _parity(cells),
+        "Ratios of epoch times are taken over paired blocks; intervals are 95 % confidence intervals (Student's t on "
+        f"logarithms of ratios){_corrected(verdicts)}.",
+        *(f"{line.rstrip('.')}." for line in headlines.answers(list(study.frame.itertuples()), verdicts)),
+        *(f"Reservation: {sentence}." for sentence in reservations),
+    ]
+    return " ".join(sentences) + "\n"
+
+
+def _settings(cells: Any) -> str:
+    words = []
+    for name in _SETTINGS:
+        values = list(dict.fromkeys(cells[name].dropna())) if name in cells else []
+        if values:
+            words.append(" and ".join(setting_words(name, value) for value in values[:4]))
+    return ", ".join(words)
+
+
+def _design(cells: Any) -> str:
+    fewest, most = int(cells["runs_ok"].min()), int(cells["runs_ok"].max())
+    runs = f"{fewest} times" if fewest == most else f"{fewest} to {most} times"
+    turns = {str(one) for one in cells["schedule"].dropna()}
+    interleaved = (
+        "; the workers of a block were alive together and trained in turns" if turns == {"interleaved"} else ""
+    )
+    order = "Each combination ran {} in processes of its own, in blocks of random order{}."
+    return order.format(runs, interleaved)
+
+
+def _parity(cells: Any) -> str:
+    proved = sum(parity in PROVED for parity in cells["parity"])
+    if proved == len(cells):
+        return "All implementations were verified against a float64 reference to compute the same function."
+    return f"{proved} of {len(cells)} implementations were verified against a float64 reference to compute the same function."
+
+
+def _corrected(verdicts: Any) -> str:
+    counts = sorted({one.comparisons for one in verdicts if one.corrected})
+    return f"; significance is Holm-corrected for {' and '.join(map(str, counts))} comparisons" if counts else ""
+
+
+def _started(study: Comparison) -> str:
+    return min((text for text in study.runs["started_at"] if text), default=str(datetime.date.today()))

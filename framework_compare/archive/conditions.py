@@ -1,0 +1,78 @@
+"""What keeps a study from being published, or is stated with it: each by the word that `--allow` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from framework_compare.errors import StudyError
+from framework_compare.results.parity import PROVED
+from framework_compare.results.repeats import disturbed_throughout
+from framework_compare.store.study_file import TO_RUN
+
+BLOCKS = 3  # of runs that a submission has at least
+UNVERIFIED, FEW_BLOCKS, DISTURBED, MODIFIED = "unverified", "few-blocks", "disturbed", "modified"
+ALLOWED = {
+    UNVERIFIED: "parity is not proved for every cell",
+    FEW_BLOCKS: f"a cell has fewer than {BLOCKS} blocks of runs",
+    DISTURBED: "other programs disturbed a cell throughout, or nobody knows",
+    MODIFIED: "the code is no release or commit, or not known",
+}
+
+
+def worked(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The cells of a study document whose runs are ok."""
+    return [cell for cell in document["cells"] if cell["status"] == "ok"]
+
+
+def of_figures(document: Mapping[str, Any], statuses: Iterable[str] = ()) -> dict[str, str]:
+    """By condition one sentence on the figures of a study; StudyError for a study that cannot be published at all.
+
+    statuses: of all its runs, as a study that was stopped when its figures pleased is none to publish.
+    """
+    cells = worked(document)
+    if not cells:
+        raise StudyError("no cell of the study worked, so there is nothing to publish; `show` says what went wrong")
+    left = sum(status in TO_RUN for status in list(statuses) or [cell["status"] for cell in document["cells"]])
+    if left:
+        raise StudyError(f"the study has not ended (runs to come: {left}); `framework-compare resume` runs them first")
+    found = {}
+    unproved = [cell for cell in cells if cell["parity"] not in PROVED]
+    if unproved:
+        example = f"{_name(unproved[0])}: {unproved[0]['parity'] or 'not asked'}"
+        found[UNVERIFIED] = (
+            f"{len(unproved)} of {len(cells)} cells are not verified ({example}); `verify STUDY` adds verdicts"
+        )
+    fewest = min(cells, key=lambda cell: cell["runs_ok"])
+    if fewest["runs_ok"] < BLOCKS:
+        found[FEW_BLOCKS] = (
+            f"{_name(fewest)} has {fewest['runs_ok']} blocks of runs; at least {BLOCKS} are needed (--repeats)"
+        )
+    for cell in cells:
+        if cell["epochs_disturbed"] is None:
+            found.setdefault(DISTURBED, f"{_name(cell)} was not sampled, so nobody knows what disturbed it")
+        elif disturbed_throughout(cell["epochs_disturbed"], cell["epochs_measured"]):
+            found[DISTURBED] = f"others took CPU time in every epoch of {_name(cell)}; run it again on a quiet machine"
+    return found
+
+
+def of_code(measured: Mapping[str, Any], published: Mapping[str, Any]) -> dict[str, str]:
+    """The sentence on modified code, from `measured_by` and `published_by` of a manifest."""
+    sources, now = measured["sources"], published["sources"]
+    if published["modified"]:
+        return {MODIFIED: f"the installed package is modified: {published['modified']}"}
+    if not sources:
+        return {MODIFIED: "the study does not say which code measured it"}
+    for framework, states in sources.items():
+        if len(states) != 1:
+            count = len(states) or "no known"
+            return {MODIFIED: f"the runs of {framework} come from {count} states of the code"}
+        if states[0] != now.get(framework):
+            return {
+                MODIFIED: f"the runs of {framework} come from other code than is installed; install that and publish again"
+            }
+    return {}
+
+
+def _name(cell: Mapping[str, Any]) -> str:
+    return f"{cell['framework']} {cell['model']} on {cell['device']}"

@@ -1,0 +1,212 @@
+"""What a site keeps of each submission: its facts, its cells, and the ratios within it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from framework_compare.archive.conditions import worked
+from framework_compare.archive.validate import Checked
+from framework_compare.plan.settings import DEFAULTS, SETTINGS, column
+from framework_compare.registry import device_kind
+from framework_compare.report.names import in_order, title
+from framework_compare.report.provenance import gpu_names
+from framework_compare.report.table_notes import setting_words
+from framework_compare.report.tables import clean
+from framework_compare.results.parity import PROVED
+
+MAX_NAME = 120
+# What machines choose for themselves; all else two studies must share for their ratios to stand side by side.
+_OF_MACHINE = ("threads", "loader_workers", "device")
+_ALWAYS = ("dataset", "batch_size", "precision", "execution")
+_DEFAULTS = {column(name): value for name, value in DEFAULTS.to_dict().items() if name in SETTINGS}
+_PLAIN = ("dataset", "execution", "precision", "mode", "optimizer", "loss_function", "device")
+
+
+class Entry(NamedTuple):
+    """A submission in a list. cells: (framework, version, model, device kind) of those that worked."""
+
+    id: str
+    date: str
+    machine: str
+    versions: tuple[tuple[str, str], ...]
+    models: tuple[str, ...]
+    devices: tuple[str, ...]
+    verified: bool
+    allowed: tuple[str, ...]
+    cells: frozenset[tuple[str, str, str, str]]
+
+    @property
+    def words(self) -> str:
+        """What a search looks into."""
+        names = [f"{title(name)} {name} {version}" for name, version in self.versions]
+        models = [f"{title(model)} {model}" for model in self.models]
+        return " ".join([self.id, self.date, self.machine, *names, *models, *self.devices, *self.allowed])
+
+
+class Pair(NamedTuple):
+    """Two frameworks in one study: ratio is epoch time of `second` over that of `first`, which come in one order always."""
+
+    id: str
+    date: str
+    machine: str
+    model: str
+    condition: str
+    first: str
+    second: str
+    versions: tuple[str, str]
+    ratio: float
+    low: float | None
+    high: float | None
+    shown: bool
+    verified: bool
+
+    @property
+    def interval(self) -> str:
+        return f"[{self.low:.2f}, {self.high:.2f}]" if self.low is not None and self.high is not None else ""
+
+    @property
+    def label(self) -> str:
+        return f"{title(self.first)} / {title(self.second)}"
+
+
+class Spread(NamedTuple):
+    """A pair under one condition over all machines. shown_on: machines that show `first` faster, and `second` faster."""
+
+    first: str
+    second: str
+    pairs: tuple[Pair, ...]
+    machines: int
+    median: float
+    least: float
+    most: float
+    shown_on: tuple[int, int]
+
+    @property
+    def badge(self) -> str:
+        """On how many machines the same difference is shown, and whether one shows the opposite."""
+        ahead, behind = self.shown_on
+        name, count, other = (self.first, ahead, behind) if ahead >= behind else (self.second, behind, ahead)
+        if not count:
+            return "no difference shown"
+        where = f"replicated on {count} machines" if count > 1 else "shown on 1 machine"
+        return f"{title(name)} faster: {where}" + (f", the opposite on {other}" if other else "")
+
+
+def _name(value: Any) -> str:
+    """A name as pages show it: one printable line, not long."""
+    return clean(value)[:MAX_NAME]
+
+
+def entry_of(checked: Checked) -> Entry:
+    document = checked.document
+    cells = worked(document)
+    versions = dict.fromkeys(
+        (_name(cell["framework"]), _name(cell["framework_version"] or "unknown")) for cell in cells
+    )
+    return Entry(
+        id=str(checked.manifest["id"]),
+        date=str(document["started_at"] or checked.manifest["published_at"])[:10],
+        machine=machine_name(document["machine"]),
+        versions=tuple(versions),
+        models=tuple(dict.fromkeys(_name(cell["model"]) for cell in cells)),
+        devices=tuple(dict.fromkeys(device_kind(_name(cell["device"])) for cell in cells)),
+        verified=all(cell["parity"] in PROVED for cell in cells),
+        allowed=tuple(checked.manifest["allowed"]),
+        cells=frozenset(
+            (_name(c["framework"]), _name(c["framework_version"]), _name(c["model"]), device_kind(_name(c["device"])))
+            for c in cells
+        ),
+    )
+
+
+def pairs_of(checked: Checked, entry: Entry) -> list[Pair]:
+    """The ratios of single models within a study, without those that have no verdict."""
+    versions = dict(entry.versions)
+    found = []
+    for one in checked.document["verdicts"]:
+        if len(one["models"]) != 1 or one["reason"] or not one["ratio"]:
+            continue
+        first, second = in_order([_name(one["faster"]), _name(one["slower"])])
+        ratio, low, high = one["ratio"], one["low"], one["high"]
+        if first != _name(one["faster"]):
+            ratio, low, high = 1 / ratio, high and 1 / high, low and 1 / low
+        found.append(
+            Pair(
+                *(entry.id, entry.date, entry.machine, _name(one["model"]), condition(one["condition"]), first, second),
+                versions=(versions.get(first, ""), versions.get(second, "")),
+                ratio=ratio,
+                low=low,
+                high=high,
+                shown=bool(one["shown"]),
+                verified=bool(one["verified"]),
+            )
+        )
+    return found
+
+
+def condition(settings: Mapping[str, Any]) -> str:
+    """What two studies must share for their ratios to stand side by side, in words: defaults are left out."""
+    words = [title(device_kind(str(settings.get("device", "cpu"))))]
+    for name, value in settings.items():
+        if name in _OF_MACHINE or value is None or (name not in _ALWAYS and value == _DEFAULTS.get(name)):
+            continue
+        words.append(str(value) if name in _PLAIN else setting_words(name, value))
+    return clean(", ".join(words))[:400]
+
+
+def machine_name(machine: Mapping[str, Any]) -> str:
+    """A machine by its description: machines of one description count as one."""
+    gpus = gpu_names(machine)
+    cores, memory = machine.get("available_cores"), machine.get("memory_bytes")
+    parts = [
+        str(machine.get("cpu") or "unknown processor"),
+        f"{cores} cores" if cores else "",
+        f"{memory / 1e9:.0f} GB" if isinstance(memory, (int, float)) else "",
+        *(f"{gpus.count(name)} x {name}" for name in dict.fromkeys(gpus)),
+    ]
+    return clean(", ".join(filter(None, parts)))[:160]
+
+
+def spreads(pairs: Iterable[Pair]) -> dict[str, list[Spread]]:
+    """By condition each pair over all machines, those with most submissions first."""
+    groups: dict[str, dict[tuple[str, str], list[Pair]]] = {}
+    for one in pairs:
+        groups.setdefault(one.condition, {}).setdefault((one.first, one.second), []).append(one)
+    found = {name: [_spread(*key, several) for key, several in of.items()] for name, of in groups.items()}
+    return dict(sorted(found.items(), key=lambda item: -sum(len(one.pairs) for one in item[1])))
+
+
+def _spread(first: str, second: str, pairs: Sequence[Pair]) -> Spread:
+    by_machine: dict[str, list[Pair]] = {}
+    for one in pairs:
+        by_machine.setdefault(one.machine, []).append(one)
+    medians = [statistics.median(one.ratio for one in several) for several in by_machine.values()]
+    proved = [[one for one in several if one.shown and one.verified] for several in by_machine.values()]
+    ahead = sum(bool(several) and all(one.ratio > 1 for one in several) for several in proved)
+    behind = sum(bool(several) and all(one.ratio < 1 for one in several) for several in proved)
+    ratios = [one.ratio for one in pairs]
+    return Spread(
+        first,
+        second,
+        tuple(pairs),
+        len(by_machine),
+        statistics.median(medians),
+        min(ratios),
+        max(ratios),
+        (ahead, behind),
+    )
+
+
+def slug(text: str) -> str:
+    """A name as a file's, always the same; a name that loses characters gets a checksum, so that no two names meet."""
+    plain = re.sub(r"[^a-z0-9_.-]+", "-", text.lower()).strip("-.")[:80] or "unnamed"
+    return plain if plain == text else f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+
+
+def version_key(version: str) -> tuple[tuple[int, str], ...]:
+    """Versions in their order: 2.9 before 2.13."""
+    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"[.+]", version))

@@ -1,0 +1,117 @@
+"""What no machine does: times that end before they begin, more memory than there is, clocks that disagree.
+
+Invented figures that are plausible pass. Only a repetition on another machine tells those.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+FIRST = datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone.utc)  # SINGA's release, the oldest that is compared
+AHEAD_S = 86_400  # that the clock of another machine may be ahead
+DRIFT_S = 120  # that the time of day may lag behind the monotonic clock over a study
+SLACK = 1.05  # of counters that are read one after the other
+STEP_S = 1e-7  # no step takes less
+SECOND = 1_000_000_000
+Table = Mapping[str, Sequence[Any]]
+
+
+def faults(records: Mapping[str, Any], document: Mapping[str, Any], now: datetime.datetime) -> Iterator[str]:
+    """Each implausible figure as a sentence, from sound records and the document recomputed from them."""
+    tables = records["tables"]
+    runs = {row["run_id"]: row for row in _rows(tables.get("run", {}))}
+    yield from _times(runs, tables, now)
+    yield from _clocks(runs, tables)
+    yield from _memory(records["machine"], runs, tables)
+    for cell in document["cells"]:
+        name = f"{cell['framework']} {cell['model']}"
+        cores = records["machine"].get("logical_cores") or records["machine"].get("available_cores")
+        if isinstance(cores, int) and (cell["cpu_percent_mean"] or 0) > 100 * cores * SLACK:
+            yield f"{name} used {cell['cpu_percent_mean']:.0f} % of a core on {cores} cores"
+
+
+def _times(runs: Mapping[int, Any], tables: Mapping[str, Table], now: datetime.datetime) -> Iterator[str]:
+    for number, run in runs.items():
+        started = _time(run["started_at"]) if run["started_at"] else None
+        if run["started_at"] and started is None:
+            yield f"run {number} started at no time of ISO 8601"
+        elif started and not FIRST <= started <= now + datetime.timedelta(seconds=AHEAD_S):
+            yield f"run {number} started at {run['started_at']}, which is before {FIRST.year} or in the future"
+        if run["status"] == "ok" and not run["started_at"]:
+            yield f"run {number} is ok and never started"
+    spans = {
+        number: (row["start_ns"], row["end_ns"]) for number, row in _last(tables.get("phase", {}), "epochs").items()
+    }
+    for row in _rows(tables.get("epoch", {})):
+        start, end = spans.get(row["run_id"], (None, None))
+        length = (row["end_ns"] - row["start_ns"]) / SECOND
+        if start is not None and not start - SECOND <= row["start_ns"] <= row["end_ns"] <= end + SECOND:
+            yield f"an epoch of run {row['run_id']} lies outside the phase of its epochs"
+        if row["steps"] < 1 or row["images"] < 1 or length < row["steps"] * STEP_S:
+            yield f"an epoch of run {row['run_id']} has {row['steps']} steps in {length:g} s"
+        if not 0 <= (row.get("waited_s") or 0.0) <= length * SLACK:
+            yield f"run {row['run_id']} waited longer for turns than its epoch lasted"
+    for row in _rows(tables.get("slice", {})):
+        length = (row["end_ns"] - row["start_ns"]) / SECOND
+        if not 0 <= row["measured_s"] <= length * SLACK + 0.01 or row["steps"] < 0 or row["samples"] < 0:
+            yield f"a round of run {row['run_id']} measured {row['measured_s']:g} s in a turn of {length:g} s"
+    marked: dict[int, int] = {}
+    for row in _rows(tables.get("epoch", {})):
+        marked[row["run_id"]] = marked.get(row["run_id"], 0) + (row.get("disturbed") == 1)
+    for number, run in runs.items():
+        if run.get("disturbed_epochs") is not None and run["disturbed_epochs"] != marked.get(number, 0):
+            yield f"run {number} counts {run['disturbed_epochs']} disturbed epochs, and {marked.get(number, 0)} are marked"
+        if run.get("wall_s") is not None and not 0 <= run["wall_s"] < 366 * 86_400:
+            yield f"run {number} took {run['wall_s']:g} s"
+
+
+def _clocks(runs: Mapping[int, Any], tables: Mapping[str, Table]) -> Iterator[str]:
+    """The time of day and the monotonic clock advance together, where neither was set back in between."""
+    begun: dict[int, int] = {}
+    for row in _rows(tables.get("phase", {})):
+        begun[row["run_id"]] = min(row["start_ns"], begun.get(row["run_id"], row["start_ns"]))
+    times = {number: _time(run["started_at"]) for number, run in runs.items() if number in begun}
+    by_node: dict[Any, list[tuple[datetime.datetime, int, int]]] = {}
+    for number, started in times.items():
+        if started is not None:
+            by_node.setdefault(runs[number].get("node_id"), []).append((started, begun[number], number))
+    for several in by_node.values():
+        ordered = sorted(several)
+        for (day, clock, _), (later, after, number) in zip(ordered, ordered[1:]):
+            ahead = (after - clock) / SECOND - (later - day).total_seconds()
+            if after >= clock and ahead > DRIFT_S:
+                yield f"the clocks of run {number} disagree by {ahead:.0f} s with those of the run before"
+
+
+def _memory(machine: Mapping[str, Any], runs: Mapping[int, Any], tables: Mapping[str, Table]) -> Iterator[str]:
+    memory = machine.get("memory_bytes")
+    if not isinstance(memory, (int, float)) or isinstance(memory, bool):
+        return
+    if memory < 1 << 28:
+        yield f"the machine has {memory} bytes of memory"
+    if any(run.get("node_id") is not None for run in runs.values()):
+        return  # other machines than the one described
+    for table, name in (("phase", "pss_bytes"), ("sample", "pss_bytes")):
+        most = max((value or 0 for value in tables.get(table, {}).get(name, ())), default=0)
+        if most > memory * SLACK:
+            yield f"a run took {most / 1e9:.1f} GB of {memory / 1e9:.1f} GB of memory"
+            return
+
+
+def _last(phases: Table, name: str) -> dict[int, Mapping[str, Any]]:
+    return {row["run_id"]: row for row in _rows(phases) if row["name"] == name}
+
+
+def _rows(table: Table) -> list[dict[str, Any]]:
+    names = list(table)
+    return [dict(zip(names, values)) for values in zip(*table.values())]
+
+
+def _time(text: str) -> datetime.datetime | None:
+    try:
+        found = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=datetime.timezone.utc)

@@ -1,0 +1,105 @@
+"""Paths, user and host names out of what is to be published, and a list of what was replaced by what."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import platform
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from framework_compare import registry
+from framework_compare.archive.documents import MAX_TEXT, PATH
+
+_HOME = re.compile(r"/(?:home|Users|u)/([\w.-]+)")
+_URL = re.compile(r"\b[a-z][a-z0-9+]*://[^\s\"'<>]*[^\s\"'<>.,;:)]", re.I)
+_PUBLIC_URL = re.compile(
+    r"https?://(pypi\.org|files\.pythonhosted\.org|download\.pytorch\.org|github\.com|doi\.org)/[^@]*", re.I
+)
+_MAIL = re.compile(r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b")
+_PRIVATE_ADDRESS = re.compile(r"\b(?:10|127|192\.168|172\.(?:1[6-9]|2\d|3[01]))(?:\.\d{1,3}){2,3}\b")
+# Names that many machines share tell nothing, and are words of sentences.
+_COMMON = {"root", "user", "admin", "ubuntu", "debian", "runner", "nobody", "default", "localhost", "jovyan", "test"}
+_LEAST = 3  # letters of a name that is looked for in sentences
+_VERSIONS = "packages"  # whose versions look like addresses
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+
+
+class Scrubber:
+    """Replaces names in strings; `replaced` has by kind what was replaced, and how often."""
+
+    def __init__(self, hosts: Iterable[str] = (), users: Iterable[str] = ()) -> None:
+        here = platform.node()
+        self.replaced: dict[str, dict[str, int]] = {}
+        self._hosts = _pattern([*hosts, here, here.partition(".")[0]])
+        self._users = _pattern([*users, *_own_names()])
+
+    def document(self, value: Any, name: str = "") -> Any:
+        """A document with every string replaced, those of names too."""
+        if isinstance(value, str):
+            return self.text(value, name == _VERSIONS)
+        if isinstance(value, Mapping):
+            return {
+                self.text(str(key)): self.document(one, key if name != _VERSIONS else name)
+                for key, one in value.items()
+            }
+        if isinstance(value, (list, tuple)):
+            return [one if type(one) in (int, float, type(None)) else self.document(one, name) for one in value]
+        return value
+
+    def text(self, text: str, versions: bool = False) -> str:
+        """A string without paths, addresses and names, as a submission may hold it."""
+        if text.startswith(("/", "~/")) and "\n" not in text and ": " not in text:
+            text = self._note("paths", text, _without_folder(text))
+        text = _URL.sub(
+            lambda one: one[0] if _PUBLIC_URL.fullmatch(one[0]) else self._note("addresses", one[0], "URL"), text
+        )
+        text = _MAIL.sub(lambda one: self._note("addresses", one[0], "EMAIL"), text)
+        if not versions:
+            text = _PRIVATE_ADDRESS.sub(lambda one: self._note("addresses", one[0], "ADDRESS"), text)
+        text = PATH.sub(lambda one: self._note("paths", one[0], _without_folder(one[0])), text)
+        if self._hosts:
+            text = self._hosts.sub(lambda one: self._note("host names", one[0], "HOST"), text)
+        if self._users:
+            text = self._users.sub(lambda one: self._note("user names", one[0], "USER"), text)
+        text = (
+            _CONTROL.sub(lambda one: " " if one[0] != "\n" else "\n", text)
+            .replace("<", "\u2039")
+            .replace(">", "\u203a")
+        )
+        return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 2] + " \u2026"
+
+    def _note(self, kind: str, found: str, replacement: str) -> str:
+        counts = self.replaced.setdefault(kind, {})
+        counts[f"{found} \u2192 {replacement}"] = counts.get(f"{found} \u2192 {replacement}", 0) + 1
+        return replacement
+
+
+def users_in(value: Any) -> set[str]:
+    """The names of users in the paths of a document."""
+    if isinstance(value, str):
+        return set(_HOME.findall(value))
+    if isinstance(value, Mapping):
+        return users_in(list(value)) | users_in(list(value.values()))
+    return set().union(*map(users_in, value)) if isinstance(value, (list, tuple)) else set()
+
+
+def _without_folder(path: str) -> str:
+    return "PATH/" + re.split(r"[/\\]", path.rstrip("/\\"))[-1]
+
+
+def _own_names() -> list[str]:
+    found = [os.environ.get(name, "") for name in ("USER", "LOGNAME", "SUDO_USER")]
+    try:
+        return [*found, getpass.getuser()]
+    except (KeyError, OSError):  # a user of a container who has no entry
+        return found
+
+
+def _pattern(names: Iterable[str]) -> re.Pattern[str] | None:
+    """What finds these names as words, without those that are common, short, or words of this package."""
+    known = {*_COMMON, *registry.FRAMEWORKS, *registry.MODELS, *registry.DATASETS, *registry.ALIASES}
+    telling = {name for name in names if len(name) >= _LEAST and name.lower() not in known}
+    longest = sorted(telling, key=len, reverse=True)
+    return re.compile(rf"(?<![\w])(?:{'|'.join(map(re.escape, longest))})(?![\w])", re.I) if longest else None

@@ -1,0 +1,281 @@
+"""Is a submission what it says? Its files, checksums, figures recomputed from the stored rounds, and plausibility.
+
+Nothing of a submission is executed, and nothing but its own files is opened.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from framework_compare.archive import conditions, documents, plausibility, publish
+from framework_compare.archive.documents import LOCKS, MANIFEST, PARITY, RECORDS, REQUEST, STUDY, Refused, shown
+from framework_compare.archive.installed import installed
+from framework_compare.archive.records import statuses as statuses_of
+from framework_compare.errors import FrameworkCompareError, UsageError
+from framework_compare.results.parity import FAILED, PASSED, PROVED
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+MAX_REQUEST_LINES = 500
+_KEEP = 1e-6  # by which figures of another processor's arithmetic may differ
+# Sentences of the code: other code has other words. The site writes its own.
+_PROSE = {"warnings", "sentence", "reason", "labels", "metrics"}
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}")
+_SHA = re.compile(r"[0-9a-f]{64}")
+_PIN = re.compile(
+    r"([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[\w,-]+\])?==([\w.!+*-]+)(?: *;[^#]{0,200}?)?(?:\s+--hash=sha256:[0-9a-f]{64})*"
+)
+_TEXTS = ("id", "published_at", "license", "command")
+_FIELDS = {"schema_version", *_TEXTS, "measured_by", "published_by", "allowed", "replaced", "files"}
+_BY = {"version": str, "commit": (str, type(None)), "checksum": str, "modified": str, "sources": dict}
+
+
+class Checked(NamedTuple):
+    """A submission whose files are what its manifest lists; `run_ids`: what tells its runs from those of others."""
+
+    folder: Path
+    manifest: Mapping[str, Any]
+    document: Mapping[str, Any]
+    run_ids: frozenset[tuple[Any, ...]] = frozenset()
+
+
+class Result(NamedTuple):
+    """What became of a submission: refused is one sentence, "" where it is valid."""
+
+    folder: Path
+    refused: str = ""
+    checked: Checked | None = None
+
+
+def submissions(archive: Path) -> list[Path]:
+    """The folders of an archive, or the one submission that a folder is; UsageError where there is none."""
+    if not archive.is_dir():
+        raise UsageError(f"{archive} is no folder; allowed: a submission, or a folder of submissions")
+    if (archive / MANIFEST).exists():
+        return [archive]
+    found = [path for path in sorted(archive.iterdir()) if path.name != ".gitkeep"]
+    if not found:
+        raise UsageError(f"{archive} holds no submission; `framework-compare publish STUDY --out {archive}` adds one")
+    return found
+
+
+def validate(archive: Path, *, recompute: bool = True) -> Iterator[Result]:
+    """Check every submission of a folder, in order; duplicates are refused with the name of the one before.
+
+    recompute: also make every figure again from the stored rounds, which takes most of the time.
+    """
+    ids: dict[str, str] = {}
+    runs: dict[tuple[Any, ...], str] = {}
+    for folder in submissions(archive):
+        try:
+            checked = (check if recompute else files_of)(folder)
+            name, twin = str(checked.manifest["id"]), ""
+            if name in ids:
+                raise Refused(f"it has the id {name}, as {ids[name]} has; remove one")
+            twin = next((runs[one] for one in checked.run_ids if one in runs), "")
+            if twin:
+                raise Refused(f"its runs are those of {twin}, measured once; remove one")
+        except (FrameworkCompareError, OSError) as error:
+            yield Result(folder, " ".join(str(error).split()))
+            continue
+        ids[name] = folder.name
+        runs.update(dict.fromkeys(checked.run_ids, folder.name))
+        yield Result(folder, "", checked)
+
+
+def files_of(folder: Path) -> Checked:
+    """A submission whose files, checksums and manifest agree; figures are taken as they are. Refused for any other."""
+    names = documents.names_in(folder)
+    manifest = documents.parse(MANIFEST, documents.read(folder, MANIFEST))
+    _check_manifest(manifest, folder.name)
+    if sorted([MANIFEST, *manifest["files"]]) != names:
+        raise Refused(
+            f"its files are {', '.join(names)}, and its manifest lists {', '.join(sorted(manifest['files']))}"
+        )
+    for name, noted in manifest["files"].items():
+        content = documents.read(folder, name)
+        if documents.digest(content) != noted["sha256"] or len(content) != noted["bytes"]:
+            raise Refused(f"{name} is not the file that the manifest lists: its checksum differs")
+    document = documents.parse(STUDY, documents.read(folder, STUDY))
+    if not isinstance(document, dict) or not isinstance(document.get("cells"), list):
+        raise Refused(f"{STUDY} is no document of a study")
+    return Checked(folder, manifest, document)
+
+
+def check(folder: Path) -> Checked:
+    """A submission of which every figure was recomputed from the stored rounds; Refused where anything is wrong."""
+    checked = files_of(folder)
+    manifest = checked.manifest
+    content = documents.read(folder, RECORDS)
+    records = documents.parse(RECORDS, content)
+    parity = _parity(documents.parse(PARITY, documents.read(folder, PARITY)))
+    if not isinstance(records, dict):
+        raise Refused(f"{RECORDS} is no object")
+    if manifest["id"] != publish.identity_of(manifest["id"].rpartition("-")[0], content):
+        raise Refused(f"the id {manifest['id']} does not end in the checksum of {RECORDS}")
+    try:
+        made = publish.figures(records, parity, manifest["id"])
+        found = {
+            **conditions.of_figures(made, statuses_of(records)),
+            **conditions.of_code(manifest["measured_by"], manifest["published_by"]),
+        }
+    except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        if isinstance(error, FrameworkCompareError):
+            raise
+        raise Refused(
+            f"no figures can be computed from {RECORDS}: {type(error).__name__} {shown(str(error))}"
+        ) from None
+    _check_same(checked.document, made, manifest["published_by"]["checksum"] == installed().checksum)
+    unsaid = set(found) - set(manifest["allowed"])
+    if unsaid:
+        word = min(unsaid)
+        raise Refused(f"{found[word]}, and its manifest does not say so ({word})")
+    if str(records["settings"].get("framework_compare")) != manifest["measured_by"]["version"]:
+        raise Refused("its manifest names another version than its records")
+    for fault in plausibility.faults(records, made, datetime.datetime.now(datetime.timezone.utc)):
+        raise Refused(f"it is not plausible: {fault}")
+    _check_texts(folder, manifest, records)
+    run = records["tables"].get("run", {})
+    begun = {
+        n: start for n, start in zip(*(records["tables"].get("phase", {}).get(c, ()) for c in ("run_id", "start_ns")))
+    }
+    run_ids = frozenset((at, begun[n]) for n, at in zip(run.get("run_id", ()), run.get("started_at", ())) if n in begun)
+    return checked._replace(run_ids=run_ids)
+
+
+def _check_manifest(manifest: Any, folder: str) -> None:
+    if not isinstance(manifest, dict) or set(manifest) != _FIELDS:
+        raise Refused(f"{MANIFEST} must have exactly {', '.join(sorted(_FIELDS))}")
+    if manifest["schema_version"] != publish.VERSION or type(manifest["schema_version"]) is not int:
+        raise Refused(f"{MANIFEST} has schema_version {shown(manifest['schema_version'])}; allowed: {publish.VERSION}")
+    for name in _TEXTS:
+        if not isinstance(manifest[name], str):
+            raise Refused(f"{name} of {MANIFEST} is no text")
+    if not _NAME.fullmatch(manifest["id"]) or manifest["id"] != folder:
+        raise Refused(f"the id {shown(manifest['id'])} is not the name of its folder, {shown(folder)}")
+    if manifest["license"] != publish.LICENCE:
+        raise Refused(f"its license is {shown(manifest['license'])}; allowed: {publish.LICENCE}")
+    for by, names in (("measured_by", ("version", "sources")), ("published_by", tuple(_BY))):
+        part = manifest[by]
+        if not isinstance(part, dict) or set(part) != {*names} or not all(isinstance(part[n], _BY[n]) for n in names):  # type: ignore[arg-type]
+            raise Refused(f"{by} of {MANIFEST} must have {', '.join(names)}")
+    if not isinstance(manifest["replaced"], dict) or not all(type(n) is int for n in manifest["replaced"].values()):
+        raise Refused(f"replaced of {MANIFEST} must be counts by kind")
+    allowed, files = manifest["allowed"], manifest["files"]
+    if not isinstance(allowed, dict) or not set(allowed) <= set(conditions.ALLOWED) or not _texts(allowed.values()):
+        raise Refused(f"allowed of {MANIFEST} may have {', '.join(conditions.ALLOWED)}, each with a sentence")
+    whole = isinstance(files, dict) and {STUDY, RECORDS, PARITY} <= set(files)
+    if not whole or not all(map(_is_entry, files.values())):
+        raise Refused(f"files of {MANIFEST} must have the sha256 and the bytes of each file, {STUDY} among them")
+
+
+def _is_entry(entry: Any) -> bool:
+    if not isinstance(entry, dict) or set(entry) != {"sha256", "bytes"}:
+        return False
+    return isinstance(entry["sha256"], str) and bool(_SHA.fullmatch(entry["sha256"])) and type(entry["bytes"]) is int
+
+
+def _texts(values: Any) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
+def _parity(known: Any) -> Mapping[str, Any]:
+    """Verdicts on parity whose text and status say the same."""
+    from framework_compare.results import verdicts
+
+    if not isinstance(known, dict):
+        raise Refused(f"{PARITY} is no object")
+    for key, verdict in known.items():
+        if (
+            not isinstance(verdict, dict)
+            or set(verdict) != set(verdicts.COLUMNS)
+            or not isinstance(verdict["parity"], str)
+        ):
+            raise Refused(f"the verdict {shown(key)} of {PARITY} is no verdict")
+        text, status = verdict["parity"], verdict["parity_status"]
+        fails = text == FAILED or ", not " in text.replace(", not asked", "")
+        if (text in PROVED and status != PASSED) or (status == FAILED) != fails:
+            raise Refused(
+                f"the verdict {shown(key)} of {PARITY} has the levels {shown(text)} and the status {shown(status)}"
+            )
+    return known
+
+
+def _check_same(published: Any, made: Any, same_code: bool) -> None:
+    """Refused for the first figure that is not what the stored rounds give."""
+    difference = next(_differences(published, made, "", same_code), "")
+    if difference:
+        raise Refused(f"{STUDY} is not what its stored rounds give: {difference}")
+
+
+def _differences(published: Any, made: Any, where: str, same_code: bool) -> Iterator[str]:
+    if isinstance(made, dict) and isinstance(published, dict):
+        unknown, lacking = set(published) - set(made), set(made) - set(published)
+        if unknown:
+            yield f"{shown(min(unknown))} of {where or 'the document'} is unknown"
+        if lacking and (same_code or len(lacking) == len(made)):  # other code may have figures that it had not
+            yield f"{shown(min(lacking))} of {where or 'the document'} is missing"
+        for name in sorted((set(published) & set(made)) - (set() if same_code else _PROSE)):
+            yield from _differences(published[name], made[name], f"{where}.{name}".lstrip("."), same_code)
+    elif isinstance(made, list) and isinstance(published, list):
+        if len(made) != len(published):
+            yield f"{where} has {len(published)} entries instead of {len(made)}"
+        for number, (one, other) in enumerate(zip(published, made)):
+            yield from _differences(one, other, f"{where}[{number}]", same_code)
+    elif not _alike(published, made):
+        yield f"{where} is {shown(published)} instead of {shown(made)}"
+
+
+def _alike(one: Any, other: Any) -> bool:
+    numbers = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in (one, other))
+    if numbers:
+        return math.isclose(one, other, rel_tol=_KEEP, abs_tol=1e-12)
+    return type(one) is type(other) and bool(one == other)
+
+
+def _check_texts(folder: Path, manifest: Mapping[str, Any], records: Mapping[str, Any]) -> None:
+    """The request parses and names the study's frameworks; locks pin packages and nothing else."""
+    environments = [facts for facts in records["environments"].values() if isinstance(facts, dict)]
+    versions = [facts["packages"] for facts in environments if isinstance(facts.get("packages"), dict)]
+    for name in manifest["files"]:
+        if name == REQUEST:
+            _check_request(documents.text(name, documents.read(folder, name)))
+        elif name.startswith(LOCKS):
+            lines = documents.text(name, documents.read(folder, name)).splitlines()
+            pins = [_PIN.fullmatch(line.strip()) for line in lines]
+            if not all(pins):
+                bad = next(line for line, pin in zip(lines, pins) if not pin)
+                raise Refused(f"{name} has the line {shown(bad)}; allowed: NAME==VERSION with checksums")
+            _check_pins(name, [(pin[1], pin[2]) for pin in pins if pin], versions)
+    if manifest["command"] != f"framework-compare run --from {REQUEST}" or REQUEST not in manifest["files"]:
+        if not manifest["command"].startswith("framework-compare run ") or re.search(r"[;&|`$\n]", manifest["command"]):
+            raise Refused(f"its command is {shown(manifest['command'])}; allowed: one `framework-compare run`")
+
+
+def _check_request(text: str) -> None:
+    if len(text.splitlines()) > MAX_REQUEST_LINES:
+        raise Refused(f"{REQUEST} has more than {MAX_REQUEST_LINES} lines")
+    try:
+        request = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Refused(f"{REQUEST} is no TOML: {shown(str(error))}") from None
+    if not {"frameworks", "models"} <= set(request) or {"python", "index"} & set(request):
+        raise Refused(f"{REQUEST} must name frameworks and models, and neither interpreters nor package indexes")
+
+
+def _check_pins(name: str, pins: Sequence[tuple[str, str]], versions: Sequence[Mapping[str, str]]) -> None:
+    """Each lock belongs to an environment of the records: one that has all its packages in these versions."""
+    wanted = {re.sub(r"[-_.]+", "-", package).lower(): version for package, version in pins}
+    for packages in versions:
+        if all(packages.get(package, version) == version for package, version in wanted.items()):
+            return
+    raise Refused(f"{name} pins other versions than any environment of its records has")

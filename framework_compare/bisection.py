@@ -1,0 +1,323 @@
+"""Which release of a framework changed its speed, its memory or its parity: a binary search of duels with the oldest one."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import math
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from packaging.version import InvalidVersion, Version
+
+from framework_compare import duels, registry
+from framework_compare.comparison import Comparison
+from framework_compare.environments import interpreters, locks, managed, releases
+from framework_compare.environments.interpreters import range_text
+from framework_compare.errors import StudyError, UnknownNameError, UsageError
+from framework_compare.forecast import ENVIRONMENT_BYTES, ENVIRONMENT_BYTES_OTHERWISE
+from framework_compare.parity import verify
+from framework_compare.plan import competitors
+from framework_compare.plan.values import share
+from framework_compare.report import bisection_report
+from framework_compare.report.figures import releases as releases_figure
+from framework_compare.report.tables import Table
+from framework_compare.results import parity, version_search
+from framework_compare.results.version_search import CHANGED, FAILED, INCONCLUSIVE, LOOKS, UNCHANGED, Found
+from framework_compare.store.study_file import Store
+from framework_compare.study.opening import check_folder, check_writable, new_study_folder
+from framework_compare.study.progress import Watcher, default_watcher
+
+METRICS = ("time", "memory", "parity")
+FILE = "bisect.json"  # what is searched; the studies of its duels lie beside it
+SAMPLE_S = 2.0  # of each release in a block: many short blocks tell more than few long ones
+
+
+@dataclasses.dataclass(frozen=True)
+class Bisection:
+    """How a search ended.
+
+    versions: all releases between the ends, oldest first; reasons: why some of them did not work. threshold: the change
+    that it sought, as a share. outcome: "changed", "unchanged", "inconclusive" or "failed".
+    """
+
+    framework: str
+    model: str
+    metric: str
+    threshold: float
+    versions: tuple[str, ...]
+    found: Found
+    reasons: dict[str, str]
+    folder: Path
+
+    @property
+    def outcome(self) -> str:
+        return self.found.outcome
+
+    @property
+    def release(self) -> str | None:
+        """The first release with the change; None where none is named."""
+        return self.versions[self.found.after] if self.outcome == CHANGED else None
+
+    @property
+    def sentence(self) -> str:
+        return bisection_report.sentence(self)
+
+    def table(self) -> Table:
+        """One row per release: its ratio to the oldest, with the interval of the search."""
+        return bisection_report.table(self)
+
+    def figure(self, path: str | os.PathLike[str] | None = None) -> Path:
+        """Write the ratios over releases as SVG, by default beside the studies; its path."""
+        target = Path(path) if path is not None else self.folder / "bisect.svg"
+        target.write_text(releases_figure.svg(self), encoding="utf-8")
+        return target
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What a search would take: at most so many duels, of so many minutes, and the gigabytes of new environments."""
+
+    versions: tuple[str, ...]
+    duels: int
+    minutes: tuple[float, float]
+    new: tuple[str, ...]
+    download_bytes: float
+
+    def __str__(self) -> str:
+        least, most = self.minutes
+        new = (
+            f"{len(self.new)} new environments, about {self.download_bytes / 1e9:.2g} GB at most"
+            if self.new
+            else "none"
+        )
+        return (
+            f"{len(self.versions)} releases: {', '.join(self.versions)}\n"
+            f"at most {self.duels} duels of {LOOKS[0]} to {LOOKS[-1]} blocks: about {least:.0f} to {most:.0f} minutes\n"
+            f"environments to be made: {new}"
+        )
+
+
+def bisect(
+    framework: str,
+    versions: str,
+    model: str,
+    dataset: Any = None,
+    *,
+    threshold: str | float = 0.05,
+    metric: str = "time",
+    out: str | os.PathLike[str] | None = None,
+    watcher: Watcher | None = None,
+    **request: Any,
+) -> Bisection:
+    """Search the releases of a framework for the one that changed a figure.
+
+    versions: the ends, as "0.9..0.12"; pre-releases and those without a wheel for this Python are left out. threshold: a
+    change of so much is sought, up or down; half of it is still taken for none. metric: "time" of an epoch, "memory", the
+    peak of a run, or "parity", whether the ladder holds. out: a folder; a search that it holds continues. The
+    rest is as `duel` takes it. A wrong release has at most the probability `version_search.ALPHA`.
+    """
+    watcher = watcher or default_watcher()
+    folder = check_writable(check_folder("out", new_study_folder() if out is None else out))
+    asked = _asked(framework, versions, model, dataset, threshold, metric, request)
+    listed = _kept(folder, asked) or _start(folder, asked, _between(framework, versions, watcher.say))
+    state = _Search(asked, listed, dataset, folder, watcher, request)
+    found = version_search.search(len(listed), asked["threshold"], state.measure, looks=LOOKS)
+    result = Bisection(asked["framework"], model, metric, asked["threshold"], listed, found, state.reasons, folder)
+    result.figure()
+    return result
+
+
+def dry_run(framework: str, versions: str, model: str, dataset: Any = None, **request: Any) -> Plan:
+    """Return what `bisect` would take; nothing is started, releases are looked up."""
+    watcher = request.get("watcher") or default_watcher()
+    asked = _asked(
+        framework, versions, model, dataset, request.pop("threshold", 0.05), request.pop("metric", "time"), request
+    )
+    request.pop("out", None)
+    listed = _between(framework, versions, watcher.say)
+    base = asked["framework"]
+    names = [f"{base}@{version}" for version in (listed[0], listed[-1])]
+    one = duels.dry_run(names[0], names[1], model, dataset, blocks=LOOKS[0], **{"sample": SAMPLE_S, **request}).seconds
+    here = {str(version) for version in managed.versions_here(base)}
+    count = version_search.most_duels(len(listed))
+    ends = [version for version in (listed[0], listed[-1]) if version not in here]
+    middle = [version for version in listed[1:-1] if version not in here][: count - 1]
+    size = ENVIRONMENT_BYTES.get(base, ENVIRONMENT_BYTES_OTHERWISE)
+    least, most = one.middle / 60, one.middle / 60 * count * LOOKS[-1] / LOOKS[0]
+    return Plan(listed, count, (least, most), (*ends, *middle), size * (len(ends) + len(middle)))
+
+
+def _asked(
+    framework: str, versions: str, model: str, dataset: Any, threshold: Any, metric: str, request: dict[str, Any]
+) -> dict[str, Any]:
+    """A search as it is stored, checked."""
+    if metric not in METRICS:
+        raise UnknownNameError("metric", metric, METRICS)
+    (name,) = competitors.find_frameworks(framework)
+    kept = {key: value for key, value in sorted(request.items()) if key not in ("watcher", "index", "python")}
+    return {
+        "framework": name,
+        "range": versions,
+        "model": str(model),
+        "dataset": None if dataset is None else str(dataset),
+        "threshold": share("threshold", threshold),
+        "metric": metric,
+        "settings": json.loads(json.dumps(kept, default=str)),
+    }
+
+
+def _ends(versions: str) -> tuple[Version, Version]:
+    first, dots, last = str(versions).partition("..")
+    try:
+        ends = Version(first), Version(last)
+    except InvalidVersion:
+        ends = None
+    if not dots or ends is None or not ends[0] < ends[1]:
+        raise UsageError(f"versions is {versions!r}; allowed: two, the older first, such as 0.9..0.12")
+    return ends
+
+
+def _between(framework: str, versions: str, say: Callable[[str], None]) -> tuple[str, ...]:
+    """Stable releases from one end to the other, both included, that have a wheel for the Python taken here."""
+    first, last = _ends(versions)
+    spec = registry.framework(competitors.find_frameworks(framework)[0])
+    if not locks.has_versions(spec):
+        raise UsageError(f"{spec.name} has one version here; allowed: a framework whose releases an index lists")
+    minor = interpreters.choose(spec.python, framework=spec.name).minor
+
+    def inside(version: Version) -> bool:
+        upper = version <= last or version.release[: len(last.release)] == last.release
+        return first <= version and upper and not version.is_prerelease
+
+    package = locks.package(spec)
+    found = [one for one in releases.released(package, minor) if inside(one)]
+    listed = tuple(dict.fromkeys(str(one.public) for one in found))
+    for other in interpreters.minors(spec.python):
+        more = {str(one.public) for one in releases.released(package, other) if inside(one)} - {*listed}
+        if more:
+            newest = max(more, key=Version)
+            say(
+                f"{newest} and others have no wheel for Python {range_text((minor, minor))}; to search them, too, run this"
+                f" under Python {range_text((other, other))}"
+            )
+            break
+    if len(listed) < 2:
+        every = ", ".join(str(one.public) for one in releases.released(package, minor) if not one.is_prerelease)
+        raise UsageError(f"{spec.name} {versions} holds {len(listed)} releases, and two are needed; there are {every}")
+    return listed
+
+
+def _kept(folder: Path, asked: dict[str, Any]) -> tuple[str, ...]:
+    """The releases of a search that was begun in this folder; () where there is none."""
+    path = folder / FILE
+    if not path.exists():
+        return ()
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        before, listed = kept["asked"], tuple(map(str, kept["versions"]))
+    except (ValueError, KeyError, TypeError):
+        raise StudyError(f"{path} is no search of releases; name another folder") from None
+    different = [name for name in asked if before.get(name) != asked[name]]
+    if different:
+        name = different[0]
+        raise StudyError(
+            f"{folder} holds another search: {name} is {before.get(name)!r} there, {asked[name]!r} now; name another folder"
+        )
+    return listed
+
+
+def _start(folder: Path, asked: dict[str, Any], listed: tuple[str, ...]) -> tuple[str, ...]:
+    folder.mkdir(parents=True, exist_ok=True)
+    half = folder / f"{FILE}.part"
+    half.write_text(json.dumps({"asked": asked, "versions": listed}, indent=1) + "\n", encoding="utf-8")
+    half.replace(folder / FILE)
+    return listed
+
+
+class _Search:
+    """Measures releases, each against the oldest; a duel that has run is read, not run again."""
+
+    def __init__(
+        self,
+        asked: dict[str, Any],
+        versions: Sequence[str],
+        dataset: Any,
+        folder: Path,
+        watcher: Watcher,
+        request: dict[str, Any],
+    ) -> None:
+        self.asked, self.versions, self.folder, self.watcher = asked, versions, folder, watcher
+        self.dataset, self.request = dataset, request
+        self.reasons: dict[str, str] = {}
+
+    def measure(self, place: int, blocks: int) -> list[float] | None:
+        """As version_search.Measure has it."""
+        if self.asked["metric"] == "parity":
+            verdicts = [self._parity(self.versions[one]) for one in (0, place)]
+            if None in verdicts:
+                return None
+            return [0.0 if verdicts[0] == verdicts[1] else math.log(2)] * blocks
+        logs: list[float] = []
+        for number, until in enumerate(LOOKS):
+            if until > blocks:
+                break
+            more = self._duel(self.versions[place], number, until - (LOOKS[number - 1] if number else 0))
+            if more is None:
+                return None
+            logs += more
+        return logs
+
+    def _duel(self, version: str, number: int, blocks: int) -> list[float] | None:
+        """Log ratios of some blocks more."""
+        base = self.asked["framework"]
+        self.watcher.say(f"{base} {version} beside {self.versions[0]}: {blocks} blocks")
+        result = duels.duel(
+            f"{base}@{self.versions[0]}",
+            f"{base}@{version}",
+            self.asked["model"],
+            self.dataset,
+            blocks=blocks,
+            out=self.folder / f"{version}-{number}",
+            watcher=self.watcher,
+            retry=["not-installed"],  # perhaps for want of a network
+            **{"sample": SAMPLE_S, **self.request},
+        )
+        if result.outcome == duels.FAILED:
+            self.reasons[version] = result.reason
+            return None
+        comparison = result.comparison
+        times = comparison.block_times if self.asked["metric"] == "time" else _peaks(comparison)
+        first, second = times.get(0, {}), times.get(1, {})
+        return [math.log(second[block] / first[block]) for block in sorted(first.keys() & second.keys())]
+
+    @functools.cache  # noqa: B019 - lives as long as the search
+    def _parity(self, version: str) -> bool | None:
+        """Whether the ladder holds; None where it could not be asked."""
+        name = f"{self.asked['framework']}@{version}"
+        where = verify.Where(self.request.get("python") or {}, self.request.get("index") or {})
+        settings = {
+            key: self.request[key] for key in ("device", "precision", "execution", "image_size") if key in self.request
+        }
+        (verdict,) = verify.verify([name], [self.asked["model"]], where=where, say=self.watcher.say, **settings)
+        if verdict.status in (parity.PASSED, parity.FAILED):
+            return bool(verdict.status == parity.PASSED)
+        self.reasons[version] = verdict.reason or verdict.status
+        return None
+
+
+def _peaks(comparison: Comparison) -> dict[int, dict[int, float]]:
+    """Peak memory of each run that counts, in bytes, by place of its cell and block."""
+    with Store.open(comparison.folder) as store:
+        peaks = dict(store.select("SELECT run_id, peak_rss_bytes FROM run WHERE peak_rss_bytes > 0")[1])
+    found: dict[int, dict[int, float]] = {}
+    for run in comparison.runs.itertuples():
+        if run.counts and run.status == "ok" and run.run_id in peaks:
+            found.setdefault(int(run.cell), {})[int(run.block)] = float(peaks[run.run_id])
+    return found
+
+
+__all__ = ["CHANGED", "FAILED", "INCONCLUSIVE", "UNCHANGED", "Bisection", "Plan", "bisect", "dry_run"]

@@ -1,0 +1,195 @@
+"""Lock files of versions: the requirements of a framework at another version than the pinned one.
+
+uv resolves them once, with the checksum of every file, as near to the pinned versions of all other packages as it can.
+They stay in the cache beside the environments, so that a version is the same wherever its environment is made again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from packaging.version import InvalidVersion, Version
+
+from framework_compare import registry
+from framework_compare.environments import interpreters, releases, venvs
+from framework_compare.environments.installer import NO_INDEX
+from framework_compare.environments.interpreters import Minor, Unavailable
+from framework_compare.environments.uv_command import Failed, Uv, public_url
+from framework_compare.registry import Framework, device_kind
+
+AGAIN = "-b"  # behind a version: the same one a second time, as a competitor of its own
+_LAST_DIRECT = "simplejpeg"  # requirements name what adapters import down to it, then what these depend on
+_FILE = re.compile(r"(?P<base>.+)-(?P<version>[^-]+)-(?P<kind>cpu|cuda)-cp(?P<major>\d)(?P<minor>\d+)\.txt")
+
+
+def split(name: str) -> tuple[str, str]:
+    """ "jax" and "0.9.0" of "jax@0.9.0"; "" is the pinned version."""
+    base, _, version = name.partition("@")
+    return base, version.removesuffix(AGAIN) if version != AGAIN[1:] else ""
+
+
+def pinned(spec: Framework, device: str = "cpu") -> str:
+    """The version that a framework's requirements pin, without the name of a build; "" where they pin none."""
+    if not spec.requirements_on(device):
+        return ""
+    try:
+        version = venvs.pins_of(spec, device)[0].partition(" ")[0].rpartition("=")[2]
+        return str(Version(version).public)
+    except (OSError, IndexError, InvalidVersion):
+        return ""
+
+
+def package(spec: Framework, device: str = "cpu") -> str:
+    """The package of a framework on a device: by convention the first of its requirements."""
+    return venvs.read_pins(venvs.requirements_path(spec, device))[0].partition("=")[0]
+
+
+def has_versions(spec: Framework, device: str = "cpu") -> bool:
+    """Whether other versions of a framework can be installed."""
+    return bool(pinned(spec, device)) and spec.foreign is None
+
+
+class NoRelease(Unavailable):
+    """No index has a version for a Python of this machine."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Lock:
+    """Where the lock file of a version is, and the Python that it is for."""
+
+    path: Path
+    python: Minor
+
+
+def find(root: Path, name: str, device: str) -> Lock | None:
+    """The lock of a version under `root`: for the Python that is taken first, else for the newest; None without any."""
+    base, version = split(name)
+    spec, kind = registry.framework(base), device_kind(device)
+    fitting = {
+        (int(found["major"]), int(found["minor"])): path
+        for path in root.glob(f"{base}-{version}-{kind}-cp*.txt")
+        if (found := _FILE.fullmatch(path.name)) and found["version"] == version
+    }
+    first = interpreters.choose(spec.python, framework=name).minor
+    if not fitting:
+        return None
+    python = first if first in fitting else max(fitting)
+    return Lock(fitting[python], python)
+
+
+def known(root: Path, base: str, device: str) -> list[Version]:
+    """Versions of a framework that have a lock, oldest first."""
+    kind = device_kind(device)
+    files = filter(None, (_FILE.fullmatch(path.name) for path in root.glob(f"{base}-*-{kind}-cp*.txt")))
+    return sorted({Version(found["version"]) for found in files if found["base"] == base})
+
+
+def requirements(spec: Framework, lock: Lock, name: str, device: str) -> Framework:
+    """The framework with the requirements of a lock in place of its own."""
+    spec = dataclasses.replace(spec, name=name, python=(lock.python, lock.python))
+    if device_kind(device) == "cuda":
+        return dataclasses.replace(spec, cuda_requirements=str(lock.path))
+    return dataclasses.replace(spec, requirements=str(lock.path), cuda_requirements="")  # no other build in its place
+
+
+def listed(spec: Framework, device: str) -> list[Version]:
+    """Releases of a framework for the Python of this machine that is taken first, oldest first. Raises Unavailable."""
+    return releases.released(package(spec, device), interpreters.choose(spec.python, framework=spec.name).minor)
+
+
+def release(spec: Framework, asked: Version, device: str) -> str:
+    """A version as indexes write it. Raises NoRelease with the nearest ones where no index has it."""
+    return _release(spec, asked, device)[0]
+
+
+def _release(spec: Framework, asked: Version, device: str) -> tuple[str, Minor]:
+    """The same, and the Python that it is installed for: the one that is taken first, else the newest that fits."""
+    name, seen = package(spec, device), []
+    first = interpreters.choose(spec.python, framework=spec.name).minor
+    for minor in (first, *(minor for minor in interpreters.minors(spec.python) if minor != first)):
+        there = releases.released(name, minor)
+        found = [one for one in there if Version(one.public) == asked]
+        if found:
+            return found[0].public, minor
+        seen += there
+    raise NoRelease(
+        f"{spec.name} has no release {asked} with a wheel for a Python of this machine", nearest(asked, seen)
+    )
+
+
+def nearest(asked: Version, there: Sequence[Version]) -> str:
+    """What to name instead of a version that is not there."""
+    stable = sorted({Version(one.public) for one in there if not one.is_prerelease})
+    below = [one for one in stable if one < asked][-2:]
+    above = [one for one in stable if one > asked][:2]
+    if not stable:
+        return "no index lists a release for this machine"
+    return f"the nearest are {', '.join(map(str, (*below, *above)))}"
+
+
+def make(root: Path, spec: Framework, version: str, device: str, index: str | None, say: Callable[[str], None]) -> Lock:
+    """Resolve a version by uv and write its lock. Raises Unavailable."""
+    kind = device_kind(device)
+    _, python = _release(spec, Version(version), device)
+    interpreter = interpreters.choose((python, python), framework=spec.name)
+    path = root / f"{spec.name}-{version}-{kind}-cp{python[0]}{python[1]}.txt"
+    root.mkdir(parents=True, exist_ok=True)
+    pins = venvs.read_pins(venvs.requirements_path(spec, kind))
+    asked, half, log = (path.with_suffix(end) for end in (".in", ".part", ".log"))
+    asked.write_text("\n".join(_asked(pins, version, spec.cuda_extra if kind == "cuda" else "")), encoding="utf-8")
+    say(f"{spec.name}@{version}: resolving what it needs for Python {interpreter.version}")
+    default = spec.cpu_index if kind == "cpu" and index is None else ""
+    with log.open("w", encoding="utf-8") as output:
+        uv = Uv(f"{spec.name}@{version}", output, say)
+
+        def resolve(*indexes: str) -> list[str]:
+            half.write_text("\n".join(pins), encoding="utf-8")  # uv prefers what the file has
+            uv.run(
+                *("pip", "compile", str(asked), "-o", str(half), "--generate-hashes", "--no-header", "--no-annotate"),
+                *("--only-binary", ":all:", "--python", str(interpreter.path)),
+                *("--index-strategy", "unsafe-first-match", *uv.links, *uv.limits, *indexes),
+            )
+            return venvs.requirement_lines(half)
+
+        try:
+            lines = resolve(*(("--index", index) if index and index != NO_INDEX else ()))
+        except Failed as failure:
+            raise Unavailable(
+                f"{spec.name}@{version}: uv could not resolve it ({public_url(str(failure))})",
+                f"name another version, or an interpreter that has it: {spec.name}=/path/to/python; uv's output is in {log}",
+            ) from None
+        if default and "+" not in next(line for line in lines if _is(line, pins[0])):
+            try:
+                lines = resolve("--index", default)
+            except Failed as failure:
+                say(
+                    f"{spec.name}@{version}: its index of CPU builds, {default}, does not serve ({failure}); its build"
+                    " for GPUs is taken, several GB"
+                )
+    lines.sort(key=lambda line: not _is(line, pins[0]))  # by convention the framework is the first
+    today = datetime.date.today().isoformat()
+    half.write_text(
+        f"# {spec.name} {version}, {kind}, Python {python[0]}.{python[1]}, resolved {today}\n"
+        + "".join(re.sub(r"\s+--hash", " \\\n    --hash", line) + "\n" for line in lines),
+        encoding="utf-8",
+    )
+    os.replace(half, path)
+    asked.unlink(missing_ok=True)
+    return Lock(path, python)
+
+
+def _asked(pins: Sequence[str], version: str, extra: str) -> list[str]:
+    """The framework at a version, and what its adapter imports at any."""
+    names = [pin.partition("=")[0] for pin in pins]
+    last = names.index(_LAST_DIRECT) + 1 if _LAST_DIRECT in names else len(names)
+    framework = f"{names[0]}[{extra}]" if extra else names[0]
+    return [f"{framework}=={version}", *dict.fromkeys(names[1:last])]
+
+
+def _is(line: str, pin: str) -> bool:
+    return venvs.normal_name(line.partition("=")[0]) == venvs.normal_name(pin.partition("=")[0])

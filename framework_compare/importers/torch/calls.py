@@ -1,0 +1,122 @@
+"""What a user's module is called with, and which of its outputs is trained."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, List, Tuple
+
+import numpy as np
+
+from framework_compare.errors import UsageError
+from framework_compare.graph import Field, Task
+
+POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def in_order(module: Any, task: Task) -> Tuple[Field, ...]:
+    """The inputs of a task in the order of forward's parameters: by name where it has all the names, else as they come.
+
+    UsageError where forward asks for more, or takes fewer.
+    """
+    parameters = list(inspect.signature(module.forward).parameters.values())
+    takes = [one.name for one in parameters if one.kind in POSITIONAL]
+    needed = [one.name for one in parameters if one.default is one.empty and one.kind not in _ANY_NUMBER]
+    fields = {field.name: field for field in task.inputs}
+    many = any(one.kind is inspect.Parameter.VAR_POSITIONAL for one in parameters)
+    if len(needed) > len(fields) or (len(takes) < len(fields) and not many):
+        names = needed if len(needed) > len(fields) else takes
+        allowed = f"the data have {_words(list(fields))}" if task.unit != "image" else "allowed: one, a batch of images"
+        raise UsageError(f"forward takes {_words(names)}; {allowed}")
+    if len(fields) < 2 or not set(fields) <= set(takes):
+        return task.inputs
+    ordered = [name for name in takes if name in fields]
+    if ordered != takes[: len(ordered)]:
+        raise UsageError(
+            f"forward has {', '.join(takes)}, and the data no value for one in front of the last that is given"
+        )
+    return tuple(fields[name] for name in ordered)
+
+
+_ANY_NUMBER = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def _words(names: List[str]) -> str:
+    return f"{len(names)} input{'s' * (len(names) != 1)} ({', '.join(names)})"
+
+
+def examples(torch: Any, fields: Tuple[Field, ...], batch: int) -> Tuple[Any, ...]:
+    """Zeros; integers are of 64 bits, as modules expect."""
+    return tuple(torch.zeros((batch, *field.shape), dtype=_kind(torch, field)) for field in fields)
+
+
+def _kind(torch: Any, field: Field) -> Any:
+    return {"float32": torch.float32, "bool": torch.bool}.get(field.dtype, torch.int64)
+
+
+def drawn_inputs(task: Task, count: int, rng: np.random.Generator) -> Tuple[np.ndarray, ...]:
+    """Float64 numbers, normally distributed; tokens of the vocabulary; True and False."""
+    found = []
+    for field in task.inputs:
+        shape = (count, *field.shape)
+        if field.dtype == "float32":
+            found.append(rng.standard_normal(shape))
+        elif field.dtype == "bool":
+            found.append(rng.random(shape) < 0.5)
+        else:
+            found.append(rng.integers(0, field.vocabulary, shape))
+    return tuple(found)
+
+
+def drawn_target(task: Task, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Labels in turn, numbers by chance."""
+    shape = (count, *task.target.shape)
+    if task.loss == "mean_output":
+        return np.zeros(shape)
+    if task.loss == "mse":
+        return rng.standard_normal(shape)
+    turn = np.arange(int(np.prod(shape))).reshape(shape)
+    return (turn % 2).astype(np.float64) if task.loss == "binary_cross_entropy" else turn % task.outputs
+
+
+def with_loss(torch: Any, module: Any, loss: Any, output: str) -> Any:
+    """The module and a user's loss function as one, which takes the target behind the inputs and gives a loss a sample."""
+
+    class WithLoss(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.module = module
+
+        def forward(self, *given: Any) -> Any:
+            outputs = chosen_output(self.module(*given[:-1]), output)
+            losses = loss(outputs, given[-1])
+            if getattr(losses, "shape", None) not in ((len(given[-1]),), (len(given[-1]), 1)):
+                shape = tuple(getattr(losses, "shape", ()))
+                raise UsageError(
+                    f"the loss function gives {shape} for outputs {tuple(outputs.shape)}; allowed: one loss for each sample,"
+                    f" ({len(given[-1])},), as with reduction='none' and a mean over the other axes"
+                )
+            return losses.reshape(len(given[-1]), 1)
+
+    return WithLoss()
+
+
+def chosen_output(returned: Any, name: str = "") -> Any:
+    """The output of a module under a name (a key, or a number of a tuple), or the first one."""
+    if name:
+        named = returned.items() if isinstance(returned, dict) else enumerate(_listed(returned))
+        found = {str(key): value for key, value in named}
+        if name not in found:
+            raise UsageError(
+                f"it has no output {name!r}; allowed: {', '.join(found) or 'none, as it returns a tensor'}"
+            )
+        returned = found[name]
+    while isinstance(returned, (list, tuple, dict)):
+        values = returned.values() if isinstance(returned, dict) else returned
+        returned = next((value for value in values if value is not None), None)
+    if returned is None:
+        raise UsageError("it returns nothing")
+    return returned
+
+
+def _listed(returned: Any) -> Any:
+    return returned if isinstance(returned, (list, tuple)) else ()

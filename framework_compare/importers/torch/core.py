@@ -1,0 +1,125 @@
+"""What no layer is: an operator as primitives, or decomposed into core ATen operators, each of which is read in turn."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any, Dict, List, Mapping
+
+from framework_compare.importers.common.axes import materialised
+from framework_compare.importers.common.views import NotExpressible, Value
+from framework_compare.importers.torch import attention
+from framework_compare.importers.torch.operators import HANDLERS as LAYERS
+from framework_compare.importers.torch.primitives import PRIMITIVES, matmul
+
+Arguments = Mapping[str, Any]
+LACKS = (NotExpressible, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+
+
+def read(reading: Any, node: Any, kind: str, given: Arguments, lack: Exception) -> Any:
+    """The operator in the first of these ways that is expressible; NotExpressible, as said first, where none is."""
+    given = {name: _without_scores(reading, node, value) for name, value in given.items()}
+    ways = []
+    if kind in LAYERS:
+        ways.append(lambda: LAYERS[kind](reading, node, _settled(reading, given)))
+    if kind in PRIMITIVES:
+        ways.append(lambda: PRIMITIVES[kind](reading, node, given))
+    ways.append(lambda: _decomposed(reading, node, kind))
+    for way in ways:
+        try:
+            return way()
+        except LACKS as other:
+            if reading.debug:
+                reading.debug(node, kind, other)
+            lack = lack if isinstance(lack, NotExpressible) or not isinstance(other, NotExpressible) else other
+    raise lack
+
+
+def _settled(reading: Any, given: Arguments) -> Dict[str, Any]:
+    def settle(value: Any) -> Any:
+        if isinstance(value, list):
+            return [settle(one) for one in value]
+        return materialised(reading.reader, value) if isinstance(value, Value) else value
+
+    return {name: settle(value) for name, value in given.items()}
+
+
+def _without_scores(reading: Any, node: Any, value: Any) -> Any:
+    """Products of queries and keys that come to no attention, as primitives."""
+    if isinstance(value, list):
+        return [_without_scores(reading, node, one) for one in value]
+    if not isinstance(value, attention.Scores):
+        return value
+    order = [*range(len(value.keys.shape) - 2), len(value.keys.shape) - 1, len(value.keys.shape) - 2]
+    made = matmul(reading, node, value.queries, reading.permute(value.keys, order))
+    if value.scale != 1:
+        made = PRIMITIVES["mul"](reading, node, {"self": made, "other": value.scale})
+    if value.normal:
+        made = PRIMITIVES["softmax"](reading, node, {"self": made, "dim": -1})
+    return reading.reshape(made, value.shape) if value.shape else made
+
+
+def _decomposed(reading: Any, node: Any, kind: str) -> Any:
+    """By torch's own definition of the operator in core ATen operators."""
+    torch = reading.torch
+    from torch._decomp import core_aten_decompositions
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    table = {
+        op: how for op, how in core_aten_decompositions().items() if _kind(op) not in PRIMITIVES or op is node.target
+    }
+    inner = [one for one in node.all_input_nodes if hasattr(one.meta.get("val"), "shape")]
+
+    def run(*tensors: Any) -> Any:
+        by_node = dict(zip(inner, tensors))
+        arguments = torch.fx.node.map_arg((node.args, dict(node.kwargs)), lambda one: by_node[one])
+        return node.target(*arguments[0], **arguments[1])
+
+    try:
+        metas = [torch.empty(tuple(one.meta["val"].shape), dtype=one.meta["val"].dtype, device="meta") for one in inner]
+        graph = make_fx(run, decomposition_table=table)(*metas).graph
+    except Exception as error:
+        raise NotExpressible(kind) from error
+    calls = [one for one in graph.nodes if one.op == "call_function"]
+    if not calls or any(_kind(one.target) == kind for one in calls):
+        raise NotExpressible(kind)
+    return _read_graph(reading, node, graph, inner)
+
+
+def _read_graph(reading: Any, node: Any, graph: Any, inner: List[Any]) -> Any:
+    outer = reading.values
+    places = [one for one in graph.nodes if one.op == "placeholder"]
+    inputs = {place.name: outer[one.name] for place, one in zip(places, inner)}
+    try:
+        reading.values = inputs
+        for one in graph.nodes:
+            if one.op != "call_function":
+                continue
+            one.meta = {**node.meta, **{key: one.meta[key] for key in ("val", "tensor_meta") if key in one.meta}}
+            if "device" in one.kwargs:  # it was asked without numbers
+                one.kwargs = {**one.kwargs, "device": reading.torch.device("cpu")}
+            one.name = f"{node.name}_{one.name}"
+            reading.values[one.name] = reading.read_inner(one)
+        (returned,) = (one.args[0] for one in graph.nodes if one.op == "output")
+        return _mapped(returned, reading.values)
+    finally:
+        reading.values = outer
+
+
+def _mapped(returned: Any, values: Mapping[str, Any]) -> Any:
+    if isinstance(returned, (list, tuple)):
+        return [_mapped(one, values) for one in returned]
+    return None if returned is None else values[returned.name]
+
+
+def _kind(target: Any) -> str:
+    schema = getattr(target, "_schema", None)
+    return schema.name.partition("::")[2].rstrip("_") if schema is not None else str(getattr(target, "__name__", ""))
+
+
+def place_of(node: Any) -> str:
+    """Where in the user's own source an operator stands: "net.py:31"; "" where torch does not say."""
+    frames = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
+    own = [frame for frame in frames if not re.search(r"[/\\](torch|site-packages[/\\]torch)[/\\]", frame[0])]
+    path, line = (own or frames or [("", "")])[-1]
+    return f"{os.path.basename(path)}:{line}" if path else ""

@@ -1,0 +1,31 @@
+"""How a module is computed where it is the judge, and the constants of its program."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def exact_derivatives(torch: Any) -> Any:
+    """A mode in which nothing is dropped, and what a program or torch keeps in float32 is in float64."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    aten = torch.ops.aten
+
+    class Exact(TorchDispatchMode):  # type: ignore[misc]
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if function is aten.bernoulli_.float:  # a mask that keeps all, before it is divided by the share kept
+                return args[0].fill_(args[1] if len(args) > 1 else 0.5)
+            if function is aten.hardsigmoid_backward.default:  # torch 2.13 has 1/6 in float32 there
+                gradient, x = args
+                return torch.where((x > -3) & (x < 3), gradient / 6, torch.zeros_like(gradient))
+            kwargs = dict(kwargs or {})
+            if kwargs.get("dtype") is torch.float32:
+                kwargs["dtype"] = torch.float64
+            return function(*args, **kwargs)
+
+    return Exact()
+
+
+def exact(tensor: Any) -> Any:
+    """A copy, in float64 where it has numbers of float32."""
+    return tensor.double() if str(tensor.dtype) == "torch.float32" else tensor.clone()

@@ -1,0 +1,90 @@
+"""Arrays of a module as a program reads them, and the names of their layers."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Sequence, Set, Tuple
+
+import numpy as np
+
+from framework_compare.graph.primitives import constant_attrs
+from framework_compare.importers.common.graph_reader import GraphReader
+from framework_compare.importers.common.views import Value
+
+
+class Learned(NamedTuple):
+    """A parameter or a buffer of the module, or another shape of it: `form` makes that of the whole array."""
+
+    target: str
+    tensor: Any
+    form: Callable[[Any], Any] = lambda tensor: tensor
+
+    @property
+    def shape(self) -> Tuple[int, ...]:
+        return tuple(self.tensor.shape)
+
+    def through(self, function: Callable[[Any], Any]) -> "Learned":
+        form = self.form
+        return Learned(self.target, function(self.tensor), lambda tensor: function(form(tensor)))
+
+
+def form(array: Learned) -> bytes:
+    return bytes(array.tensor.cpu().numpy().tobytes())
+
+
+def taken(tensor: Any, order: Sequence[int], sizes: Sequence[int]) -> Any:
+    """Axes in another order, those of size 1 left out, then as `sizes`."""
+    others = [axis for axis in range(tensor.ndim) if axis not in order]
+    return tensor.permute([*others, *order]).reshape(tuple(sizes))
+
+
+def owner(target: str) -> str:
+    """A layer's name from that of its array: "fc" of "fc.weight", "attn.in_proj" of "attn.in_proj_weight"."""
+    module, _, part = target.rpartition(".")
+    if part in ("weight", "bias"):
+        return module or "layer"
+    own = part[: -len("_weight")] if part.endswith("_weight") else part
+    return f"{module}.{own}" if module else own
+
+
+def flat(values: Any) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, list):
+            yield from flat(value)
+        else:
+            yield value
+
+
+class Arrays:
+    """Arrays of a reading that are nodes of their own, or constants."""
+
+    reader: GraphReader
+    forms: Dict[str, Callable[[Any], Any]]  # from an array of the module to the graph's, by its name
+    whole_numbers: Set[str]  # values that are no numbers to compute with
+
+    def stem(self, node: Any) -> str:
+        raise NotImplementedError
+
+    def _apart(self, target: str, tensor: Any) -> Value:
+        attrs = {"shape": list(tensor.shape), "init": "normal_0.02"}
+        made = self.reader.once(f"{target}.array", "Parameter", [], attrs)
+        self.reader.arrays[f"{made}.value"], self.reader.origin[f"{made}.value"] = tensor.cpu().numpy(), target
+        self.forms[target] = lambda one: one
+        return Value(made, self.reader.plain(made).view[1:])
+
+    def constant_node(self, node: Any, array: np.ndarray) -> str:
+        return self.reader.once(f"{self.stem(node)}.constant", "Constant", [], constant_attrs(array))
+
+    def embedding_with(self, weight: Any) -> Optional[Dict[str, Any]]:
+        """Attributes of a head that has the array of an embedding; None where there is none with it."""
+        for node in self.reader.nodes.values():
+            if node.op == "Embedding" and self.reader.origin.get(f"{node.arrays}.weight") == getattr(
+                weight, "target", ""
+            ):
+                same = self.reader.arrays[f"{node.arrays}.weight"].tobytes() == form(weight)
+                return {**node.attrs, "arrays": node.arrays} if same else None
+        return None
+
+    def keep_whole(self, source: str, made: str) -> None:
+        """What moves whole numbers gives whole numbers."""
+        if source in self.whole_numbers:
+            self.whole_numbers.add(made)

@@ -1,0 +1,105 @@
+"""Models of torchvision, timm and transformers; nothing is downloaded, weights are those of a new model.
+
+Of transformers a configuration makes one.
+"gpt2:n_layer=2,n_embd=64": a name of a configuration, and its fields by keyword. `head` is what is on top: "lm"
+(each token's next; the default where there is one), "masked", "image" or "class".
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib
+import re
+import sys
+from typing import Any, Dict, Tuple
+
+from framework_compare.errors import UsageError
+from framework_compare.importers.common.user_file import one_line
+
+# From the word for what is on top to the class that makes it of a configuration, in the order in which they are tried.
+HEADS = {
+    "lm": "AutoModelForCausalLM",
+    "masked": "AutoModelForMaskedLM",
+    "image": "AutoModelForImageClassification",
+    "class": "AutoModelForSequenceClassification",
+}
+
+
+def split(text: str) -> Tuple[str, Dict[str, Any]]:
+    """Name and keywords of "gpt2:n_layer=2"; a value is a Python literal, else a word."""
+    name, _, rest = text.partition(":")
+    found: Dict[str, Any] = {}
+    for part in filter(None, re.split(r",(?![^\[]*\])", rest)):  # not at a comma of a list
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise UsageError(f"{text}: {part!r} is no keyword; allowed: NAME:KEY=VALUE,KEY=VALUE")
+        try:
+            found[key.strip()] = ast.literal_eval(value.strip())
+        except (ValueError, SyntaxError):
+            found[key.strip()] = value.strip()
+    return name, found
+
+
+def configured(zoo: str, text: str) -> Any:
+    """A module of transformers that takes and gives tensors."""
+    try:
+        transformers = importlib.import_module("transformers")
+    except ImportError as error:
+        raise UsageError(
+            f"transformers is not installed in {sys.executable} ({error}); name an interpreter that has it:"
+            " python={'torch': '/path/to/python'}"
+        ) from None
+    name, keywords = split(text)
+    head = keywords.pop("head", "")
+    try:
+        config = transformers.AutoConfig.for_model(name, **keywords)
+    except ValueError as error:
+        raise UsageError(f"transformers has no configuration {name!r}: {one_line(error)[:200]}") from None
+    if head and head not in HEADS:
+        raise UsageError(f"{text}: head is {head!r}; allowed: {', '.join(HEADS)}")
+    config.use_cache = False
+    return _bare(_with_head(transformers, config, name, head))
+
+
+def _with_head(transformers: Any, config: Any, name: str, head: str) -> Any:
+    tried = [head] if head else list(HEADS)
+    for one in tried:
+        try:
+            return getattr(transformers, HEADS[one]).from_config(config, attn_implementation="sdpa")
+        except ValueError as error:
+            try:  # a family without the fused attention
+                return getattr(transformers, HEADS[one]).from_config(config, attn_implementation="eager")
+            except ValueError:
+                last = error
+    raise UsageError(f"transformers makes no model with a head of {name}: {one_line(last)[:200]}")
+
+
+def _bare(model: Any) -> Any:
+    """The model's logits as a function of one tensor; its parameters keep their names."""
+
+    class Logits(type(model)):  # type: ignore[misc]
+        def forward(self, fed: Any) -> Any:
+            return super().forward(fed, return_dict=False)[0]
+
+    model.__class__ = Logits
+    return model
+
+
+def listed(zoo: str, name: str) -> Any:
+    """A model of torchvision or timm by its name."""
+    try:
+        module = importlib.import_module("torchvision.models" if zoo == "torchvision" else zoo)
+    except ImportError as error:
+        raise UsageError(
+            f"{zoo} is not installed in {sys.executable} ({error}); name an interpreter that has it:"
+            " python={'torch': '/path/to/python'}"
+        ) from None
+    known = module.list_models()
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=8)
+        raise UsageError(f"{zoo} has no model {name!r}" + (f"; near it: {', '.join(near)}" if near else ""))
+    return module.get_model(name, weights=None) if zoo == "torchvision" else module.create_model(name)
+
+
+MAKERS = {"torchvision": listed, "timm": listed, "transformers": configured}

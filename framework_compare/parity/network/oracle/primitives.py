@@ -1,0 +1,243 @@
+"""Primitives on values of any rank; axes in attributes leave the batch out."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Callable, Dict, List, Tuple
+
+import numpy as np
+
+from framework_compare.graph import Node
+from framework_compare.graph.primitives import constant_array, transposed_size
+from framework_compare.graph.window import Window
+from framework_compare.parity.network.oracle import image_ops
+from framework_compare.parity.network.oracle.elementwise import ERF
+from framework_compare.parity.network.oracle.op import Array, Gradients, Mode, Result, Weights, summed_to
+
+Inputs = Tuple[Array, ...]
+
+
+def unary(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> Result:
+    (x,), (value, slope) = inputs, UNARY[node.op]
+    y = np.asarray(value(x, node.attrs), x.dtype)
+    return y, lambda dy: ((dy * np.asarray(slope(x, y, node.attrs), x.dtype),), {})
+
+
+def erf(x: Array) -> Array:
+    return np.asarray(ERF(x), np.float64)
+
+
+# By op: y of x and attributes; its slope by x, y and attributes.
+UNARY: Dict[str, Tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "Exp": (lambda x, a: np.exp(x), lambda x, y, a: y),
+    "Log": (lambda x, a: np.log(x), lambda x, y, a: 1 / x),
+    "Sqrt": (lambda x, a: np.sqrt(x), lambda x, y, a: 0.5 / y),
+    "Power": (lambda x, a: x ** a["exponent"], lambda x, y, a: a["exponent"] * x ** (a["exponent"] - 1)),
+    "Abs": (lambda x, a: np.abs(x), lambda x, y, a: np.sign(x)),
+    "Sign": (lambda x, a: np.sign(x), lambda x, y, a: 0 * x),
+    "Sin": (lambda x, a: np.sin(x), lambda x, y, a: np.cos(x)),
+    "Cos": (lambda x, a: np.cos(x), lambda x, y, a: -np.sin(x)),
+    "Erf": (lambda x, a: erf(x), lambda x, y, a: 2 / np.sqrt(np.pi) * np.exp(-x * x)),
+    "Detach": (lambda x, a: x, lambda x, y, a: 0 * x),
+    "LeakyReLU": (lambda x, a: np.where(x > 0, x, a["slope"] * x), lambda x, y, a: np.where(x > 0, 1, a["slope"])),
+}
+
+
+def constant(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> Result:
+    return constant_array(node.attrs).astype(mode.dtype)[None], lambda dy: ((), {})
+
+
+def cast(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> Result:
+    """Whole numbers as those of the network's precision."""
+    (x,) = inputs
+    return x.astype(mode.dtype), lambda dy: ((np.zeros(x.shape, dy.dtype),), {})
+
+
+def binary(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> Result:
+    (x, y), (value, slopes) = inputs, BINARY[node.op]
+
+    def backward(dz: Array) -> Gradients:
+        by_x, by_y = slopes(x, y)
+        return (summed_to(dz * by_x, x.shape), summed_to(dz * by_y, y.shape)), {}
+
+    return np.asarray(value(x, y), np.result_type(x, y)), backward
+
+
+def _larger(x: Array, y: Array) -> Tuple[Array, Array]:
+    """Half to each of two equal numbers, as torch has it."""
+    return (x > y) + 0.5 * (x == y), (y > x) + 0.5 * (x == y)
+
+
+# By op: the value, and the slopes by both.
+BINARY: Dict[str, Tuple[Callable[[Array, Array], Any], Callable[[Array, Array], Tuple[Any, Any]]]] = {
+    "Sub": (lambda x, y: x - y, lambda x, y: (np.ones_like(x), -np.ones_like(y))),
+    "Div": (lambda x, y: x / y, lambda x, y: (1 / y, -x / (y * y))),
+    "Maximum": (np.maximum, _larger),
+    "Minimum": (np.minimum, lambda x, y: _larger(y, x)),
+    "Equal": (lambda x, y: x == y, lambda x, y: (0 * x, 0 * y)),
+    "Less": (lambda x, y: x < y, lambda x, y: (0 * x, 0 * y)),
+    "LessEqual": (lambda x, y: x <= y, lambda x, y: (0 * x, 0 * y)),
+}
+
+
+def where(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> Result:
+    condition, x, y = inputs
+    taken = condition != 0
+
+    def backward(dz: Array) -> Gradients:
+        by_x, by_y = np.where(taken, dz, 0), np.where(taken, 0, dz)
+        return (np.zeros(condition.shape, dz.dtype), summed_to(by_x, x.shape), summed_to(by_y, y.shape)), {}
+
+    return np.where(taken, x, y), backward
+
+
+def reduction(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> Result:
+    (x,), axes = inputs, tuple(1 + axis for axis in node.attrs["axes"])
+    if node.op == "ReduceMax":
+        y = x.max(axis=axes, keepdims=True)
+        winners = (x == y).astype(x.dtype)
+        share = winners / winners.sum(axis=axes, keepdims=True)
+    else:
+        count = np.prod([x.shape[axis] for axis in axes], dtype=int) if node.op == "ReduceMean" else 1
+        y = x.sum(axis=axes, keepdims=True) / x.dtype.type(count)
+        share = np.broadcast_to(x.dtype.type(1) / x.dtype.type(count), x.shape)
+    return y, lambda dy: ((dy * share,), {})
+
+
+def softmax(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> Result:
+    (x,), axis = inputs, 1 + node.attrs["axis"]
+    shifted = x - x.max(axis=axis, keepdims=True)
+    powers = np.exp(shifted)
+    sums = powers.sum(axis=axis, keepdims=True)
+    shares = powers / sums
+    if node.op == "LogSoftmax":
+        return shifted - np.log(sums), lambda dy: ((dy - shares * dy.sum(axis=axis, keepdims=True),), {})
+    return shares, lambda dy: ((shares * (dy - (dy * shares).sum(axis=axis, keepdims=True)),), {})
+
+
+def cumsum(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> Result:
+    (x,), axis = inputs, 1 + node.attrs["axis"]
+    return x.cumsum(axis=axis), lambda dy: ((np.flip(np.flip(dy, axis).cumsum(axis=axis), axis),), {})
+
+
+def expand(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> Result:
+    (x,) = inputs
+    return np.broadcast_to(x, (len(x), *node.attrs["shape"])), lambda dy: ((summed_to(dy, x.shape),), {})
+
+
+def take(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> Result:
+    (x,), axis, index = inputs, 1 + node.attrs["axis"], np.array(node.attrs["index"])
+
+    def backward(dy: Array) -> Gradients:
+        dx = np.zeros(x.shape, dy.dtype)
+        np.add.at(np.moveaxis(dx, axis, 0), index, np.moveaxis(dy, axis, 0))
+        return (dx,), {}
+
+    return x.take(index, axis=axis), backward
+
+
+def gather(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> Result:
+    table, index = inputs[0][0], inputs[1].astype(np.int64)
+
+    def backward(dy: Array) -> Gradients:
+        dtable = np.zeros_like(table)
+        np.add.at(dtable, index, dy)
+        return (dtable[None], np.zeros(index.shape, dy.dtype)), {}
+
+    return table[index], backward
+
+
+def pad_axes(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> Result:
+    (x,), pads = inputs, node.attrs["pads"]
+    inner = (slice(None), *(slice(first, first + size) for (first, _), size in zip(pads, x.shape[1:])))
+    padded = np.pad(x, ((0, 0), *map(tuple, pads)), constant_values=node.attrs.get("value", 0))
+    return padded, lambda dy: ((dy[inner],), {})
+
+
+def matmul(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> Result:
+    x, y = map(mode.operand, inputs)
+
+    def backward(dz: Array) -> Gradients:
+        dz = mode.operand_gradient(dz)
+        return (summed_to(dz @ y.swapaxes(-1, -2), x.shape), summed_to(x.swapaxes(-1, -2) @ dz, y.shape)), {}
+
+    return x @ y, backward
+
+
+def convolve(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> Result:
+    x, weight = inputs
+    plain = Node(node.name, "Conv2d", node.inputs, {**node.attrs, "bias": False})
+    y, back = image_ops.conv2d(plain, {"weight": weight[0]}, (x,), mode)
+
+    def backward(dy: Array) -> Gradients:
+        (dx,), found = back(dy)
+        return (dx, found["weight"][None]), {}
+
+    return y, backward
+
+
+def conv_transpose(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> Result:
+    """Each number of the input, times the window of weights, is added to the places that the window covers."""
+    x, weight, a, window = inputs[0], inputs[1][0], node.attrs, Window.of(node.attrs)
+    groups, (height, width) = a["groups"], x.shape[2:]
+    out = transposed_size(a, x.shape[2:])
+    (top, bottom), (left, right) = window.pads
+    grouped = x.reshape(len(x), groups, -1, height, width)
+    kernels = weight.reshape(groups, -1, *weight.shape[1:])  # groups, in, out, rows, columns
+    whole = np.zeros((len(x), groups, kernels.shape[2], out[0] + top + bottom, out[1] + left + right), x.dtype)
+    taps: List[Any] = []
+    for i, j in itertools.product(*map(range, window.kernel)):
+        down, across = i * window.dilation[0], j * window.dilation[1]
+        (step, stride) = window.stride
+        rows, columns = slice(down, down + step * height, step), slice(across, across + stride * width, stride)
+        taps.append((i, j, (..., rows, columns)))
+    for i, j, place in taps:
+        whole[place] += np.einsum("ngihw,gio->ngohw", grouped, kernels[..., i, j])
+
+    def backward(dy: Array) -> Gradients:
+        dwhole = np.zeros_like(whole)
+        dwhole[..., top : top + out[0], left : left + out[1]] = dy.reshape(len(x), groups, -1, *out)
+        dx, dkernels = np.zeros_like(grouped), np.zeros_like(kernels)
+        for i, j, place in taps:
+            dx += np.einsum("ngohw,gio->ngihw", dwhole[place], kernels[..., i, j])
+            dkernels[..., i, j] = np.einsum("ngihw,ngohw->gio", grouped, dwhole[place])
+        return (dx.reshape(x.shape), dkernels.reshape(weight.shape)[None]), {}
+
+    return whole[..., top : top + out[0], left : left + out[1]].reshape(len(x), -1, *out), backward
+
+
+def groupnorm(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> Result:
+    """Wu and He 2018: of each sample's channels in groups, with the biased variance."""
+    (x,), a = inputs, node.attrs
+    groups = x.reshape(len(x), a["groups"], -1)
+    centred = groups - groups.mean(axis=2, keepdims=True)
+    scale = 1 / np.sqrt((centred**2).mean(axis=2, keepdims=True) + x.dtype.type(a["eps"]))
+    normal = (centred * scale).reshape(x.shape)
+
+    def backward(dy: Array) -> Gradients:
+        gradients = {"weight": (dy * normal).sum(axis=(0, 2, 3)), "bias": dy.sum(axis=(0, 2, 3))}
+        dnormal, plain = (dy * weights["weight"][:, None, None]).reshape(groups.shape), normal.reshape(groups.shape)
+        means = dnormal.mean(axis=2, keepdims=True), (dnormal * plain).mean(axis=2, keepdims=True)
+        return ((scale * (dnormal - means[0] - plain * means[1])).reshape(x.shape),), gradients
+
+    return normal * weights["weight"][:, None, None] + weights["bias"][:, None, None], backward
+
+
+OPS: Dict[str, Callable[..., Result]] = {
+    **dict.fromkeys(UNARY, unary),
+    **dict.fromkeys(BINARY, binary),
+    **dict.fromkeys(("ReduceSum", "ReduceMean", "ReduceMax"), reduction),
+    **dict.fromkeys(("Softmax", "LogSoftmax"), softmax),
+    "Cast": cast,
+    "Constant": constant,
+    "Where": where,
+    "CumSum": cumsum,
+    "Expand": expand,
+    "Take": take,
+    "Gather": gather,
+    "PadAxes": pad_axes,
+    "MatMul": matmul,
+    "Convolve": convolve,
+    "ConvTranspose": conv_transpose,
+    "GroupNorm": groupnorm,
+}

@@ -1,0 +1,113 @@
+"""Which data sets a model is trained on, and how each is read for it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+from pathlib import Path
+from typing import Any, Callable, Iterable, Mapping, Sequence, Union
+
+from framework_compare import registry
+from framework_compare.datasets import arrays
+from framework_compare.datasets.arrays import ArrayData
+from framework_compare.datasets.dataset import Dataset
+from framework_compare.datasets.own import OwnData
+from framework_compare.datasets.resolve import resolve
+from framework_compare.errors import UsageError
+from framework_compare.graph import Task
+from framework_compare.graph.imported_model import ImportedModel
+from framework_compare.plan.values import listed as listed_of
+
+Place = str | os.PathLike[str]
+DataSet = Union[Place, OwnData]
+DataSets = Union[DataSet, Sequence[DataSet], Mapping[str, Any], Iterable[Any]]  # the last two: arrays, samples
+CountProgress = Callable[[str, int, int], None]
+
+
+def by_model(models: Sequence[str], dataset: DataSets | None) -> dict[str, list[DataSet]]:
+    """Those of the data sets named that a model can read; UsageError where it or a data set is left without."""
+    if dataset is None:
+        return {model: [registry.MODELS[model].dataset] for model in models}
+    if isinstance(dataset, OwnData):
+        return {model: [dataset] for model in models}
+    listed = listed_of("data set", dataset)
+    for one in listed:
+        if not isinstance(one, (str, os.PathLike)):
+            raise UsageError(
+                f"data set is {one!r}; allowed: a name that `list` shows, or the path of a folder or a file"
+            )
+    chosen = {model: [one for one in listed if _can_read(registry.MODELS[model], one)] for model in models}
+    for model, own in chosen.items():
+        if not own:
+            raise UsageError(
+                f"data set {listed[0]!r} is not for {model}; allowed: {registry.MODELS[model].dataset}, or the path of"
+                " its data"
+            )
+    for one in listed:
+        if not any(one in own for own in chosen.values()):
+            raise UsageError(f"data set {one!r} is not used by any of the models {', '.join(models)}; leave it out")
+    return chosen
+
+
+def _can_read(model: registry.Model, dataset: DataSet) -> bool:
+    """Whether a data set is one of the kind that a model is for; a path may be of any kind."""
+    if model.dataset == registry.OWN:
+        return False
+    source = registry.data_source(dataset) if isinstance(dataset, str) else None
+    if source is None or not isinstance(dataset, str) or os.path.exists(dataset):
+        return True
+    return dataset == model.dataset if model.of_arrays else not source.arrays
+
+
+def read(
+    dataset: DataSet,
+    own: str,
+    options: tuple[tuple[str, Any], ...],
+    seed: int,
+    limit: int | None,
+    images: Mapping[str, Any],
+    progress: CountProgress | None,
+) -> Dataset:
+    """A folder of images; or arrays as `own`, a data set of the registry, reads them, generated where they are that."""
+    assert not isinstance(dataset, OwnData)
+    if not own:
+        return resolve(dataset, seed=seed, progress=counter(progress, f"images of {Path(dataset).name}"), **images)
+    if dataset == own:
+        data = _generated(own, **dict(options))
+    else:  # under the file's name
+        data = dataclasses.replace(arrays.load(own, dataset, **dict(options)), name=Path(dataset).stem)
+    return data if limit is None else data.limited(limit)
+
+
+def of_own(data: OwnData, model: str, limit: int | None = None) -> Dataset:
+    """A user's data as a model learns them: an imported one was traced for one of their tasks."""
+    entry = registry.MODELS[model]
+    if not entry.of_arrays:
+        raise UsageError(
+            f"{model} is for folders of images, and {data.name} is arrays; give a model of your own: FILE.py:FUNCTION"
+        )
+    task = entry.build().task if isinstance(entry.build, ImportedModel) else data.tasks[0]
+    return _arrays_of(data, data.settled(task), limit)
+
+
+@functools.lru_cache(maxsize=8)
+def _arrays_of(data: OwnData, task: Task, limit: int | None) -> Dataset:
+    made = data.for_task(task)
+    return made if limit is None else made.limited(limit)
+
+
+@functools.lru_cache(maxsize=8)
+def _generated(dataset: str, **options: Any) -> ArrayData:
+    return dataclasses.replace(arrays.load(dataset, **options), name="-".join([dataset, *map(str, options.values())]))
+
+
+@functools.lru_cache(maxsize=None)
+def generated_task(dataset: str, **options: Any) -> Task:
+    """Kept when the arrays, which are large and take seconds, no longer are."""
+    task: Task = _generated(dataset, **options).task
+    return task
+
+
+def counter(progress: CountProgress | None, what: str) -> Callable[[int, int], None] | None:
+    return None if progress is None else lambda done, total: progress(what, done, total)

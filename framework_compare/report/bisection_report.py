@@ -1,0 +1,84 @@
+"""A search over releases for readers: one sentence, and a table with all releases."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from framework_compare.report.names import title
+from framework_compare.report.table_spec import Column, tabulate
+from framework_compare.report.tables import NOTHING, Table
+from framework_compare.results import version_search
+from framework_compare.results.version_search import FAILED, INCONCLUSIVE, UNCHANGED, Answer
+
+_MORE = {"time": ("slower", "faster"), "memory": ("larger", "smaller")}
+OF_METRIC = {"time": "epoch time", "memory": "peak memory", "parity": "parity"}
+
+
+def sentence(search: Any) -> str:
+    """What the search found, with the size of the change and its interval."""
+    found, versions, name = search.found, search.versions, title(search.framework)
+    last, limit = found.answers[0], f"{search.threshold:.3g}"
+    ends = f"{name} {versions[0]} and {versions[-1]}"
+    if found.outcome == FAILED:
+        return f"No answer: {name} {versions[-1]} does not work: {search.reasons.get(versions[-1], 'see its study')}."
+    if found.outcome == UNCHANGED:
+        size = "" if search.metric == "parity" else f" of {limit} or more ({_ratio(last)})"
+        return f"No change{size} in {OF_METRIC[search.metric]} between {ends}."
+    if found.outcome == INCONCLUSIVE and len(found.answers) == 1:
+        return f"Inconclusive: whether {OF_METRIC[search.metric]} changed by {limit} between {ends} ({_ratio(last)})."
+    place = f"between {versions[found.before]} and {versions[found.after]}"
+    if found.outcome == INCONCLUSIVE:
+        return (
+            f"Inconclusive: {name} changed {place}, in a release that these duels cannot tell ({_ratio(last)} in all)."
+        )
+    if search.metric == "parity":
+        what = "parity is not what it was"
+    else:
+        how = _MORE[search.metric][last.ratio < 1]
+        what = f"{OF_METRIC[search.metric]} is {how} from it on: {_ratio(_at(search, found.after) or last)} of {versions[0]}'s"
+    skipped = "" if found.after - found.before == 1 else f" or one after {versions[found.before]} that does not work"
+    return f"{name} {versions[found.after]}{skipped}: {what}."
+
+
+def table(search: Any) -> Table:
+    """One row per release."""
+    level = 1 - version_search.ALPHA
+    caption = (
+        f"{sentence(search)} {OF_METRIC[search.metric].capitalize()} of {search.model} over that of {search.versions[0]}; all"
+        f" intervals hold together with {level:.0%}."
+    )
+    columns = (
+        Column("ratio", lambda place: _ratio(_at(search, place), NOTHING) if place else "1"),
+        Column("blocks", lambda place: _blocks(_at(search, place))),
+        Column("answer", lambda place: _answer(search, place)),
+    )
+    versions = Column("release", lambda place: search.versions[place])
+    return tabulate(caption, (versions,), columns, range(len(search.versions)))
+
+
+def _at(search: Any, place: int) -> Answer | None:
+    return next((one for one in search.found.answers if one.place == place), None)
+
+
+def _ratio(answer: Answer | None, otherwise: str = "no ratio") -> str:
+    if answer is None or not answer.blocks or answer.ratio != answer.ratio:
+        return otherwise
+    if not math.isfinite(answer.high):
+        return f"{answer.ratio:.3f}x"
+    return f"{answer.ratio:.3f}x [{answer.low:.3f}, {answer.high:.3f}]"
+
+
+def _blocks(answer: Answer | None) -> str:
+    return str(answer.blocks) if answer else NOTHING
+
+
+def _answer(search: Any, place: int) -> str:
+    answer = _at(search, place)
+    if place == 0:
+        return "the oldest"
+    if answer is None:
+        return "not asked"
+    if answer.outcome == FAILED:
+        return f"does not work: {search.reasons.get(search.versions[place], 'see its study')}"
+    return answer.outcome

@@ -1,0 +1,44 @@
+"""Captions of figures: a legend names only the marks that are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from framework_compare.report.figures.files import Drawn
+
+Row = Mapping[str, Any]
+# What a mark means, and whether a row of data has it.
+MARKS: tuple[tuple[str, Callable[[Row], Any]], ...] = (
+    (
+        "Bold: significantly faster than every other framework that does not fail parity.",
+        lambda row: row.get("fastest"),
+    ),
+    ("~: not significant.", lambda row: str(row.get("text")).startswith("~")),
+    ("!: all epochs were disturbed.", lambda row: str(row.get("text")).endswith("!")),
+    ("Hollow mark: fewer than two runs count, so there is no interval.", lambda row: _without_interval(row)),
+    ("≈: estimated from the steps that were measured.", lambda row: row.get("about")),
+    ("Hollow mark: disturbed epoch.", lambda row: row.get("marked")),
+    ("Grey bars: CPU time of other programs; 100 % is one core.", lambda row: (row.get("disturbed_share") or 0) > 0),
+    ("Grey line: CPU time of other programs.", lambda row: row.get("others") is not None),
+    ("Thin bar: copying to the device, which overlaps the rest.", lambda row: (row.get("copying") or 0) > 0),
+    ("Grey bar: not significant.", lambda row: row.get("shown") is False and "ratio" in row),
+    ("Red: quality is worse than that of the baseline.", lambda row: row.get("worse")),
+    ("Dashed line: the memory limit of the study.", lambda row: row.get("limit") is not None),
+    ("Red triangle: other programs took CPU time.", lambda row: row.get("disturbed") and "interval" not in row),
+    (
+        "Arrow: interval truncated.",
+        lambda row: any(value is True for key, value in row.items() if key.endswith("_cut")),
+    ),
+    ("A failed cell shows its status.", lambda row: row.get("worked") is False),
+)
+
+
+def caption(text: str, parts: Iterable[Drawn]) -> str:
+    """How to read a figure, and what each mark in its parts means."""
+    rows = [row for part in parts for values in part.spec.get("datasets", {}).values() for row in values]
+    return " ".join([text, *(words for words, has in MARKS if any(map(has, rows)))])
+
+
+def _without_interval(row: Row) -> bool:
+    return row.get("kind") == "cell" and row.get("x") is not None and row.get("low") is None

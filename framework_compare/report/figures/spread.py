@@ -1,0 +1,81 @@
+"""Charts of an archive: ratios within studies beside each other, and over the versions of a framework."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+
+from framework_compare.report.figures import files, look
+
+ROWS = "rows"
+WIDTH, ROW_HEIGHT, TREND_HEIGHT = 560, 26, 240
+_SHOWN = ("shown", "not shown")
+Rows = Sequence[Mapping[str, Any]]
+
+
+def ratios(rows: Rows) -> dict[str, Any]:
+    """The specification of ratios with their intervals, a line per `label`; rows have ratio, low, high, shown, where, href."""
+    axis = alt.Axis(labelLimit=300, title=None)
+    base = alt.Chart(alt.NamedData(ROWS)).encode(y=alt.Y("label:N", sort=None, axis=axis))
+    equal = alt.Chart(alt.NamedData(ROWS)).mark_rule(color=look.GREY, strokeDash=[4, 4]).encode(x=alt.datum(1))
+    ends = (
+        base.transform_filter("isValid(datum.low)")
+        .mark_rule(strokeWidth=1.5)
+        .encode(x="low:Q", x2="high:Q", color=_colour())
+    )
+    return _with(alt.layer(equal, ends, _points(base)).properties(width=WIDTH, height=alt.Step(ROW_HEIGHT)), rows)
+
+
+def trend(rows: Rows, versions: Sequence[str]) -> dict[str, Any]:
+    """The specification of ratios over versions in their order, a line per rival and machine; rows have version, rival, where."""
+    place = alt.X("version:N", sort=list(versions), title="version", axis=alt.Axis(labelAngle=-30))
+    rivals = list(dict.fromkeys(str(row["rival"]) for row in rows))
+    colours = [look.COLOURS[number % len(look.COLOURS)] for number in range(len(rivals))]
+    base = alt.Chart(alt.NamedData(ROWS)).encode(
+        x=place,
+        y=alt.Y("ratio:Q", scale=alt.Scale(type="log", nice=False, padding=12), title="rival's epoch time / its own"),
+        color=alt.Color("rival:N", scale=alt.Scale(domain=rivals, range=colours), legend=alt.Legend(title=None)),
+    )
+    lines = base.mark_line(strokeWidth=1).encode(detail="where:N")
+    points = base.mark_point(filled=True, size=60).encode(tooltip=_tips("version:N", "rival:N"), href="href:N")
+    return _with(alt.layer(lines, points).properties(width=WIDTH, height=TREND_HEIGHT), rows)
+
+
+def _points(base: Any) -> Any:
+    scale = alt.Scale(type="log", nice=False, padding=12)
+    return base.mark_point(filled=True, size=70, opacity=1).encode(
+        x=alt.X("ratio:Q", scale=scale, title="ratio of epoch times within a study (right of 1: the first is faster)"),
+        color=_colour(),
+        tooltip=_tips("label:N"),
+        href="href:N",
+    )
+
+
+def _colour() -> Any:
+    scale = alt.Scale(domain=list(_SHOWN), range=[look.COLOURS[2], look.GREY])
+    return alt.Color("shown:N", scale=scale, legend=alt.Legend(title=None))
+
+
+def _tips(*names: str) -> list[Any]:
+    more: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("ratio:Q", {"format": ".3~f"}),
+        ("interval:N", {}),
+        ("where:N", {"title": "machine"}),
+    )
+    return [*map(alt.Tooltip, names), *(alt.Tooltip(name, **options) for name, options in more)]
+
+
+def _with(chart: Any, rows: Rows) -> dict[str, Any]:
+    return with_rows(files.render(chart, files.FONT, still=False).spec, rows)
+
+
+def with_rows(spec: Mapping[str, Any], rows: Rows) -> dict[str, Any]:
+    """The same chart of other rows."""
+    return {**spec, "datasets": {ROWS: list(rows)}}
+
+
+def label_of(shown: bool) -> str:
+    """The word that colours stand for: whether a difference is shown."""
+    return _SHOWN[0] if shown else _SHOWN[1]

@@ -1,0 +1,35 @@
+"""A study in a few lines to paste into a text: what was measured where, with which versions, and what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from framework_compare.report import headlines, provenance
+from framework_compare.report.study import Study
+from framework_compare.report.table_notes import caption
+from framework_compare.report.tables import clean
+from framework_compare.results.speed_verdicts import Verdict
+
+MAX_RESULTS = 20
+
+
+def citation(study: Study, verdicts: Iterable[Verdict], standing: str) -> str:
+    """The citation as lines; standing: in words, whether the results may be relied on."""
+    facts = dict(provenance.facts(study))
+    cells = list(study.frame.itertuples())
+    names = {"Machine": "Machine", "System": "System", "Frameworks": "Versions", "Data": "Data"}
+    verdicts = list(verdicts)
+    results = [clean(headlines.with_display_names(one).sentence).replace("`", "") for one in verdicts[:MAX_RESULTS]]
+    left = [f"{len(verdicts) - MAX_RESULTS} more results are in the report."] if len(verdicts) > MAX_RESULTS else []
+    return "\n".join(
+        [
+            f"Study {clean(Path(study.folder).name)}, measured {facts.get('Measured', '')} with {facts['Version']}.",
+            *(f"{shown}: {facts[name]}." for name, shown in names.items() if name in facts),
+            *([f"Settings: {clean(caption(cells, ()))}"] if cells else []),
+            *(f"Result: {one.rstrip('.')}." for one in results),
+            *left,
+            *headlines.remarks(verdicts),
+            f"Standing: {standing}.",
+        ]
+    )

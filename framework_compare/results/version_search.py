@@ -1,0 +1,127 @@
+"""Which release changed a figure: a binary search of duels with the first one, and an error bound on all of it.
+
+Each duel gives log ratios, one per block of fresh workers: the figure of a release over that of the first. After so many
+blocks as LOOKS says it is asked on which side of a cut the ratio is. All intervals of a search are so wide that all
+hold together with probability 1 - alpha: alpha is shared out among the most duels that a search may take and the looks
+at each (Bonferroni). So a wrong release, or any where nothing changed, has at most that probability.
+
+The first duel, of the last release, has its cuts at half the threshold, to both sides: a change of the whole threshold
+and none at all are equally far from it. Later duels ask whether more than half of the last release's change is there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Sequence
+
+ALPHA = 0.05
+LOOKS = (8, 16, 32)  # blocks of a duel after which its answer is sought
+CHANGED, UNCHANGED, INCONCLUSIVE, FAILED = "changed", "unchanged", "inconclusive", "failed"
+# The log ratios of the first blocks, so many at least, of a release and the first; None where it does not work.
+Measure = Callable[[int, int], "Sequence[float] | None"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """What one duel showed: the release by its place, its ratio with the interval of the search, on which side it is."""
+
+    place: int
+    blocks: int
+    ratio: float
+    low: float
+    high: float
+    outcome: str  # CHANGED, UNCHANGED, INCONCLUSIVE, or FAILED of a release that does not work
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """How a search ended. before, after: places of the last release that is as the first, and of the first that is as the
+    last; neighbours where the outcome is CHANGED, unless what is between them does not work.
+    """
+
+    outcome: str
+    before: int
+    after: int
+    answers: tuple[Answer, ...]
+
+
+def most_duels(releases: int) -> int:
+    """Duels that a search takes at most, those of releases that do not work apart."""
+    return 1 + math.ceil(math.log2(max(releases - 1, 1)))
+
+
+def search(
+    releases: int, threshold: float, measure: Measure, alpha: float = ALPHA, looks: Sequence[int] = LOOKS
+) -> Found:
+    """Search `releases` releases, two or more, for a change of at least `threshold`, such as 0.05."""
+    level = alpha / most_duels(releases) / len(looks)
+    half = math.log1p(threshold) / 2
+    last = _ask(releases - 1, measure, level, looks, lambda low, high: _beyond(low, high, half))
+    answers = [last]
+    before, after = 0, releases - 1
+    if last.outcome != CHANGED:
+        return Found(last.outcome, before, after, tuple(answers))
+    cut, sign = math.log(last.ratio) / 2, math.copysign(1, math.log(last.ratio))
+    untried = set(range(1, releases - 1))
+    while between := [place for place in untried if before < place < after]:
+        middle = min(between, key=lambda place: abs(place - (before + after) / 2))
+        untried.remove(middle)
+        answers.append(_ask(middle, measure, level, looks, lambda low, high: _side(low, high, cut, sign)))
+        if answers[-1].outcome == INCONCLUSIVE:
+            return Found(INCONCLUSIVE, before, after, tuple(answers))
+        before = middle if answers[-1].outcome == UNCHANGED else before
+        after = middle if answers[-1].outcome == CHANGED else after
+    return Found(CHANGED, before, after, tuple(answers))
+
+
+def _ask(
+    place: int, measure: Measure, level: float, looks: Sequence[int], decide: Callable[[float, float], str]
+) -> Answer:
+    """Look after more and more blocks until the answer is sure."""
+    answer = Answer(place, 0, math.nan, 0.0, math.inf, INCONCLUSIVE)
+    for blocks in looks:
+        logs = measure(place, blocks)
+        if logs is None:
+            return dataclasses.replace(answer, outcome=FAILED)
+        mean, low, high = interval(logs, level)
+        outcome = decide(low, high)
+        answer = Answer(place, len(logs), math.exp(mean), _exp(low), _exp(high), outcome)
+        if outcome != INCONCLUSIVE:
+            break
+    return answer
+
+
+def interval(logs: Sequence[float], level: float) -> tuple[float, float, float]:
+    """The mean of log ratios and the ends of Student's interval that misses with probability `level`."""
+    count = len(logs)
+    if count < 2:
+        return (float(logs[0]) if count else math.nan), -math.inf, math.inf
+    mean = math.fsum(logs) / count
+    error = math.sqrt(math.fsum((log - mean) ** 2 for log in logs) / (count - 1) / count)
+    arm = _quantile(count - 1, level) * error
+    return mean, mean - arm, mean + arm
+
+
+@functools.cache
+def _quantile(freedom: int, level: float) -> float:
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, 1 - level / 2))
+
+
+def _beyond(low: float, high: float, half: float) -> str:
+    if low > half or high < -half:
+        return CHANGED
+    return UNCHANGED if -half < low and high < half else INCONCLUSIVE
+
+
+def _side(low: float, high: float, cut: float, sign: float) -> str:
+    """Beyond the cut in the direction of the last release's change, or before it."""
+    nearest, furthest = (low - cut, high - cut) if sign > 0 else (cut - high, cut - low)
+    return CHANGED if nearest > 0 else UNCHANGED if furthest < 0 else INCONCLUSIVE
+
+
+def _exp(log: float) -> float:
+    return math.exp(log) if log < 700 else math.inf

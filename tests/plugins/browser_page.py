@@ -1,0 +1,35 @@
+"""A page in a real browser, offline, with what it said and what it asked for."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-headless-shell", "google-chrome"))), None)
+PLOT = ".view:not([hidden]) .plot"  # of the view of a figure that is shown
+
+
+class Opened:
+    """A page with what it said on its console and what it asked for."""
+
+    def __init__(self, browser, path: Path, *, width: int = 1280, scripts: bool = True, scheme: str = "light") -> None:
+        context = browser.new_context(
+            viewport={"width": width, "height": 800}, java_script_enabled=scripts, offline=True, color_scheme=scheme
+        )
+        self.page, self.messages, self.requests = context.new_page(), [], []
+        self.page.on("console", lambda message: self.messages.append(message.text))
+        self.page.on("pageerror", lambda error: self.messages.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        started = time.perf_counter()
+        self.page.goto(path.as_uri())
+        self.seconds = time.perf_counter() - started
+
+    def draw_all(self) -> None:
+        """Scroll past every figure and wait until each is drawn."""
+        for plot in self.page.query_selector_all(PLOT):
+            plot.scroll_into_view_if_needed()
+            self.page.wait_for_function("plot => plot.dataset.live === 'yes'", arg=plot, timeout=60_000)
+
+    def count(self, selector: str) -> int:
+        return len(self.page.query_selector_all(selector))

@@ -1,0 +1,101 @@
+"""Models of the user's on arrays of the user's: the same function as in torch, and the same in five frameworks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from framework_compare import api, compare
+from framework_compare.errors import UsageError
+from framework_compare.graph.imported_model import ImportedModel
+from framework_compare.importing.tracing import Tracer
+from framework_compare.parity.verify import verify
+from framework_compare.study.request import Request
+
+NETS = Path(__file__).parents[1] / "plugins" / "array_nets.py"
+FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle", "jax"]
+RNG = np.random.default_rng(1)
+LABELS = np.arange(120) % 3
+DATA: dict[str, dict[str, np.ndarray]] = {
+    "Series": {"x": RNG.standard_normal((120, 10, 2)), "y": RNG.standard_normal(120)},
+    "Two": {
+        "row": RNG.standard_normal((120, 5)),
+        "image": RNG.integers(0, 256, (120, 8, 8)).astype(np.uint8),
+        "label": LABELS,
+    },
+    "yes_or_no": {"x": RNG.standard_normal((120, 5)), "y": LABELS % 2},
+}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "Series": {"normalize": "standard"},
+    "Two": {"model_output": "label"},
+    "yes_or_no": {},
+    "loss": {"loss_function": f"{NETS}:weighted"},
+}
+
+
+def imported(name: str, **options: Any) -> ImportedModel:
+    net = "Series" if name == "loss" else name
+    request = Request.of([], f"{NETS}:{net}", dataset=DATA[net], **{**OPTIONS[name], **options})
+    _, _, (model,) = api.with_own(request, Tracer())
+    return model
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_the_import_is_the_same_function(name: str) -> None:
+    model = imported(name)
+    task = model().task
+    assert model.level is not None and model.level.passed and model.level.error < 1e-10
+    losses = {"Series": "mse", "Two": "cross_entropy", "yes_or_no": "binary_cross_entropy", "loss": "mean_output"}
+    assert task.loss == losses[name]
+    if name == "Two":  # in forward's order
+        assert [field.name for field in task.inputs] == ["image", "row"] and task.outputs == 3
+
+
+REFUSED = {
+    "inputs": ("yes_or_no", "Two", {}, r"forward takes 1 input \(input\); the data have 2 inputs"),
+    "fewer": ("Two", "yes_or_no", {}, r"forward takes 2 inputs \(image, row\); the data have 1 input \(x\)"),
+    "output": ("Two", "Two", {"model_output": "logits"}, "it has no output 'logits'; allowed: hidden, label"),
+    "shape": ("Series", "Two", {"inputs": ["row"]}, r"forward fails on a batch of rows \(2, 5\)"),
+    "widths": ("yes_or_no", "Series", {"inputs": "x", "target": "y"}, "forward fails"),
+    "one loss": ("Series", "Series", {"loss_function": f"{NETS}:of_the_batch"}, "allowed: one loss for each sample"),
+    "no loss": ("Series", "Series", {"loss_function": f"{NETS}:other"}, "has no 'other'"),
+    "no file": ("Series", "Series", {"loss_function": "missing.py:loss"}, "is no Python file"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_does_not_fit_is_one_line(kind: str) -> None:
+    net, data, options, words = REFUSED[kind]
+    request = Request.of([], f"{NETS}:{net}", dataset=DATA[data], **options)
+    with pytest.raises(UsageError, match=words) as raised:
+        api.with_own(request, Tracer())
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", OPTIONS)
+def test_five_frameworks_compute_the_same(name: str) -> None:
+    model = imported(name)
+    for found in verify(FRAMEWORKS, model.name, threads=1):
+        assert found.proves(), (found.framework, found.reason, found.levels)
+
+
+def test_singa_says_that_it_has_one_input() -> None:
+    (found,) = verify("singa", imported("Two").name, threads=1)
+    assert found.status == "unsupported" and "declares no" in found.reason
+
+
+def test_several_inputs_are_trained_and_resumed_without_the_users_files(tmp_path: Path) -> None:
+    study = compare(
+        *(["torch", "jax"], f"{NETS}:Two"),
+        **{"dataset": DATA["Two"], "out": tmp_path / "s", "epochs": 2, "repeats": 1, "limit": 40, "threads": 1},
+        **OPTIONS["Two"],
+    )
+    assert list(study.frame.status) == ["ok"] * 3, list(study.frame.reason)
+    ours = study.frame[study.frame.framework != "torch-as-written"]
+    losses = [study.epochs[study.epochs.framework == name].loss.to_numpy() for name in ours.framework]
+    assert np.allclose(losses[0], losses[1], rtol=1e-4)
+    assert api.resume(tmp_path / "s").frame.shape[0] == 3

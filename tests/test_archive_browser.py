@@ -1,0 +1,96 @@
+"""The site of an archive in a real browser: offline, at three widths, with and without scripts, searched, without barriers."""
+
+from __future__ import annotations
+
+import pytest
+from browser_page import CHROMIUM, Opened
+from published_study import archive
+
+from framework_compare.archive import site
+
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="no Chromium is installed; on Debian: apt-get install chromium-headless-shell"
+)
+WIDTHS = (360, 768, 1280)
+PAGES = ("index", "coverage", "models/alexnet", "frameworks/torch", "months/2026-11")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    sync = pytest.importorskip("playwright.sync_api", reason="Playwright is missing: pip install -e '.[test]'")
+    with sync.sync_playwright() as playwright:
+        arguments = ["--no-sandbox", "--host-resolver-rules=MAP * ~NOTFOUND"]
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("site")
+    with pytest.MonkeyPatch.context() as patch:
+        site.build(archive(place / "archive", place, patch), place / "site")
+    return place / "site"
+
+
+def every_page(folder):
+    return [*(folder / f"{name}.html" for name in PAGES), sorted((folder / "submissions").glob("*.html"))[0]]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_pages_draw_offline_without_an_error_and_fit_the_window(browser, folder, width):
+    drawn = 0
+    for path in every_page(folder):
+        opened = Opened(browser, path, width=width)
+        opened.draw_all()
+        assert opened.messages == [], path
+        asked = [url for url in opened.requests if not url.startswith("data:")]
+        assert asked and all(url.startswith(folder.as_uri()) for url in asked), path
+        assert opened.page.evaluate("document.documentElement.scrollWidth") <= width, path
+        texts = opened.page.eval_on_selector_all(".plot svg text", "all => all.map(one => one.textContent)")
+        assert not {"NaN", "undefined", "Infinity", "null"} & set(texts)
+        drawn += opened.count(".plot svg")
+    assert drawn >= 4
+
+
+def test_a_mark_of_a_chart_leads_to_its_submission(browser, folder):
+    opened = Opened(browser, folder / "models" / "alexnet.html")
+    opened.draw_all()
+    opened.page.locator("#condition-1 .plot svg .mark-symbol path").first.click()
+    opened.page.wait_for_url("**/submissions/torch-*.html")
+    assert opened.messages == []
+
+
+def test_a_search_finds_submissions_and_has_a_permalink(browser, folder):
+    opened = Opened(browser, folder / "index.html")
+    opened.page.fill("#words", "vgg16 small")
+    opened.page.wait_for_selector(".search li a")
+    assert opened.count(".search li") == 1
+    link = opened.page.url
+    assert link.endswith("#q=vgg16%20small")
+    again = Opened(browser, folder / "index.html")
+    again.page.goto(link)
+    again.page.reload()
+    again.page.wait_for_selector(".search li a")
+    again.page.click(".search li a")
+    assert "/submissions/" in again.page.url and again.page.inner_text("h1").startswith("torch-jax-vgg16-")
+    assert opened.messages == [] and again.messages == []
+
+
+def test_pages_are_whole_without_scripts(browser, folder):
+    opened = Opened(browser, folder / "models" / "alexnet.html", scripts=False)
+    assert "replicated on 2 machines" in opened.page.inner_text("main")
+    start = Opened(browser, folder / "index.html", scripts=False)
+    assert not start.page.is_visible("#words") and start.count("#latest tbody tr") == 6
+
+
+@pytest.mark.parametrize("width", (360, 1280))
+def test_axe_finds_no_barrier(browser, folder, width):
+    axe = pytest.importorskip(
+        "axe_playwright_python.sync_playwright", reason="axe is missing: pip install -e '.[test]'"
+    )
+    for path in every_page(folder):
+        opened = Opened(browser, path, width=width)
+        opened.draw_all()
+        found = axe.Axe().run(opened.page).response
+        assert [(one["id"], [node["target"] for node in one["nodes"]][:3]) for one in found["violations"]] == [], path

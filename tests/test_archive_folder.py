@@ -1,0 +1,50 @@
+"""The archive of this repository: its submissions are valid, its template is whole."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from framework_compare.archive import site, validate
+
+ARCHIVE = Path(__file__).parent.parent / "archive"
+SUBMISSIONS = sorted(path for path in (ARCHIVE / "submissions").iterdir() if path.is_dir())
+LEAST = 7
+
+
+def test_there_are_submissions_to_start_with():
+    assert len(SUBMISSIONS) >= LEAST
+
+
+def test_every_submission_is_valid():
+    refused = [one for one in validate.validate(ARCHIVE / "submissions") if one.refused]
+    assert not refused
+
+
+@pytest.mark.parametrize("folder", SUBMISSIONS, ids=lambda folder: folder.name)
+def test_a_submission_comes_from_a_commit_and_was_not_disturbed_throughout(folder):
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert set(manifest["allowed"]) <= {"unverified"}
+    assert (
+        re.fullmatch("[0-9a-f]{40}", manifest["published_by"]["commit"]) and manifest["published_by"]["modified"] == ""
+    )
+
+
+def test_the_site_of_the_archive_is_built(tmp_path):
+    built = site.build(ARCHIVE / "submissions", tmp_path / "site")
+    assert built.submissions == len(SUBMISSIONS) and not built.refused
+
+
+def test_the_template_says_what_to_replace_and_runs_commands_that_exist():
+    workflow = (ARCHIVE / ".github" / "workflows" / "archive.yml").read_text()
+    assert "FRAMEWORK_COMPARE: replace-me" in workflow
+    assert re.findall(r"- run: framework-compare (\w+) submissions", workflow) == ["validate", "site"]
+    assert "pull_request_target" not in workflow and "permissions: {contents: read}" in workflow
+    assert "CC0-1.0" in (ARCHIVE / "LICENSE").read_text()
+
+
+def test_the_guide_is_one_page():
+    assert len((ARCHIVE / "README.md").read_text().split()) < 500

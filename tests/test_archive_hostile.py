@@ -1,0 +1,442 @@
+"""Tampered submissions: each is refused in one sentence that names what is wrong, or its tampering is shown."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import re
+import tarfile
+import zipfile
+
+import pytest
+from published_study import Hostile, study, submission
+
+from framework_compare.archive import documents, site, validate
+from framework_compare.archive.documents import MANIFEST, PARITY, RECORDS, REQUEST, STUDY
+
+SCRIPT = "</script><img src=x onerror=window.broken=1>"
+BOMB = 10_000_000
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory):
+    place = tmp_path_factory.mktemp("honest")
+    with pytest.MonkeyPatch.context() as patch:
+        return submission(study(place / "s"), place / "out", patch)
+
+
+@pytest.fixture
+def hostile(honest, tmp_path):
+    (tmp_path / "archive").mkdir()
+    return Hostile(honest, tmp_path / "archive")
+
+
+def only_result(folder):
+    (result,) = validate.validate(folder.parent)
+    return result
+
+
+def test_an_honest_submission_is_valid(hostile):
+    assert only_result(hostile.folder).refused == ""
+    hostile.seal()
+    assert only_result(hostile.folder).refused == "", "what the tests do to seal is itself no tampering"
+
+
+def raw(name, text):
+    return lambda one: one.write(name, text, sealed=name != MANIFEST)
+
+
+def change(name, *path, to):
+    return lambda one: one.change(name, *path, to=to)
+
+
+def of_file(name, old, new):
+    """Replace text in a file, and seal."""
+
+    def tamper(one):
+        text = (one.folder / name).read_text()
+        assert old in text
+        one.write(name, text.replace(old, new, 1), sealed=name != MANIFEST)
+
+    return tamper
+
+
+def unsealed(name, old, new):
+    def tamper(one):
+        text = (one.folder / name).read_text()
+        one.write(name, text.replace(old, new, 1), sealed=False)
+
+    return tamper
+
+
+def link(one):
+    (one.folder / PARITY).unlink()
+    os.symlink("/etc/hostname", one.folder / PARITY)
+
+
+def hard_link(one):
+    os.link(one.folder / PARITY, one.folder.parent.parent / "elsewhere")
+
+
+def fifo(one):
+    (one.folder / PARITY).unlink()
+    os.mkfifo(one.folder / PARITY)
+
+
+def linked_folder(one):
+    target = one.folder.rename(one.folder.parent.parent / one.folder.name)
+    one.folder.symlink_to(target, target_is_directory=True)
+
+
+def zip_file(one):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as made:
+        made.writestr("records.json", b"0" * BOMB)
+    one.write_bytes("records.zip", file.getvalue())
+
+
+def tar_file(one):
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w:gz") as made:
+        info = tarfile.TarInfo("../../etc/cron.d/x")
+        made.addfile(info, io.BytesIO(b""))
+    one.write_bytes("locks.tar.gz", file.getvalue())
+
+
+def executable(one):
+    (one.folder / STUDY).chmod(0o755)
+
+
+def halve_turns(one):
+    records = one.read(RECORDS)
+    slices = records["tables"]["slice"]
+    run = slices["run_id"][0]
+    slices["measured_s"] = [s / 2 if n == run else s for n, s in zip(slices["run_id"], slices["measured_s"])]
+    one.write(RECORDS, records)
+
+
+def drop_slow_block(one):
+    records = one.read(RECORDS)
+    run = records["tables"]["run"]
+    run["status"] = ["failed" if n == 0 else status for n, status in enumerate(run["status"])]
+    one.write(RECORDS, records)
+
+
+def better_verdict(one):
+    document = one.read(STUDY)
+    document["verdicts"][0].update(ratio=3.0, low=2.5, high=3.5)
+    one.write(STUDY, document)
+
+
+def swap_winner(one):
+    document = one.read(STUDY)
+    verdict = document["verdicts"][0]
+    verdict["faster"], verdict["slower"] = verdict["slower"], verdict["faster"]
+    one.write(STUDY, document)
+
+
+def no_verdicts(one):
+    document = one.read(STUDY)
+    document["verdicts"] = []
+    one.write(STUDY, document)
+
+
+def claim_parity(one):
+    parity = one.read(PARITY)
+    for verdict in parity.values():
+        verdict.update(parity="0-5", parity_status="failed")
+    one.write(PARITY, parity)
+
+
+def hide_unverified(one):
+    one.write(PARITY, {})
+    document = one.read(STUDY)
+    for cell in document["cells"]:
+        cell.update(parity=None, parity_status=None)
+    for verdict in document["verdicts"]:
+        verdict["verified"] = False
+        verdict["sentence"] += " (not verified)"
+    one.write(STUDY, document)
+
+
+def hide_disturbance(one):
+    records = one.read(RECORDS)
+    records["tables"]["epoch"]["disturbed"] = [1] * len(records["tables"]["epoch"]["disturbed"])
+    one.write(RECORDS, records)
+
+
+def shift(table, column, by, run=None):
+    def tamper(one):
+        records = one.read(RECORDS)
+        columns = records["tables"][table]
+        runs = columns["run_id"]
+        columns[column] = [v + by if run in (None, n) else v for n, v in zip(runs, columns[column])]
+        one.write(RECORDS, records)
+
+    return tamper
+
+
+def column(table, name, value):
+    def tamper(one):
+        records = one.read(RECORDS)
+        columns = records["tables"][table]
+        columns[name] = [value] * len(next(iter(columns.values())))
+        one.write(RECORDS, records)
+
+    return tamper
+
+
+def times(text):
+    return column("run", "started_at", text)
+
+
+def deep(one):
+    one.write(STUDY, '{"cells": ' + "[" * 100_000 + "]" * 100_000 + "}")
+
+
+def rather_deep(one):
+    document = one.read(STUDY)
+    document["machine"]["x"] = json.loads("[" * 20 + "]" * 20)
+    one.write(STUDY, document)
+
+
+def twice(one):
+    text = (one.folder / STUDY).read_text()
+    one.write(STUDY, text.replace('"schema_version"', '"labels": [], "schema_version"', 1))
+
+
+def twice_in_manifest(one):
+    text = (one.folder / MANIFEST).read_text()
+    one.write(MANIFEST, text.replace('"license"', '"license": "mine", "license"', 1), sealed=False)
+
+
+def encoded(encoding):
+    return lambda one: one.write_bytes(STUDY, (one.folder / STUDY).read_text().encode(encoding))
+
+
+def lock(text):
+    return raw("locks/torch.txt", text)
+
+
+def package_named(name):
+    def tamper(one):
+        records = one.read(RECORDS)
+        records["environments"]["torch"]["packages"][name] = "1"
+        one.write(RECORDS, records)
+
+    return tamper
+
+
+def gzip_records(one):
+    (one.folder / RECORDS).write_bytes(gzip.compress(b"0" * BOMB))
+    one.seal()
+
+
+TAMPERINGS = {
+    # files
+    "a link to a file of the host": (link, "links are not allowed"),
+    "a hard link": (hard_link, "is a link"),
+    "a pipe that would wait for ever": (fifo, "no plain file"),
+    "a link in place of the folder": (linked_folder, "no link"),
+    "a zip bomb beside the files": (zip_file, "is no file of a submission"),
+    "a zip bomb in place of a file": (gzip_records, "no UTF-8"),
+    "a tar file with a path outside": (tar_file, "is no file of a submission"),
+    "an executable file": (executable, "is executable"),
+    "a script": (raw("run.py", "import os"), "is no file of a submission"),
+    "a pickle": (raw("weights.pkl", "x"), "is no file of a submission"),
+    "a hidden file": (raw(".bashrc", "x"), "is no file of a submission"),
+    "a lock that leaves the folder": (raw("locks/..txt", "x==1"), "is no file of a submission"),
+    "a script among the locks": (raw("locks/setup.py", "x"), "is no file of a submission"),
+    "a file that is missing": (lambda one: (one.folder / PARITY).unlink(), "manifest lists"),
+    "a file that is not listed": (lambda one: one.write("locks/more.txt", "", sealed=False), "manifest lists"),
+    "a request of 10 MB": (raw(REQUEST, "x = 1\n" * (BOMB // 6)), "bytes; allowed: 65536"),
+    # checksums and ids
+    "a figure altered": (unsealed(STUDY, '"epoch_s_median": 1.', '"epoch_s_median": 0.'), "checksum differs"),
+    "a checksum that is no text": (change(MANIFEST, "files", STUDY, "sha256", to=5), "sha256"),
+    "a path of the manifest outside": (
+        change(MANIFEST, "files", "../../etc/passwd", to={"sha256": "0" * 64, "bytes": 1}),
+        "manifest lists",
+    ),
+    "another id than the folder": (
+        change(MANIFEST, "id", to="torch-jax-000000000000"),
+        "is not the name of its folder",
+    ),
+    "an id with a path": (change(MANIFEST, "id", to="../x"), "path|is not the name"),
+    "a field more in the manifest": (change(MANIFEST, "admin", to=True), "must have exactly"),
+    "another licence": (change(MANIFEST, "license", to="all rights reserved"), "license"),
+    "a newer schema": (change(MANIFEST, "schema_version", to=2), "schema_version"),
+    "a schema that is true": (change(MANIFEST, "schema_version", to=True), "schema_version"),
+    "a command with another behind it": (
+        change(MANIFEST, "command", to="framework-compare run torch alexnet; curl x | sh"),
+        "its command",
+    ),
+    "another command": (change(MANIFEST, "command", to="curl x"), "its command"),
+    "markup in the manifest": (change(MANIFEST, "published_at", to=SCRIPT), "markup"),
+    # figures, sealed as an attacker would
+    "a ratio altered": (better_verdict, "not what its stored rounds give: verdicts"),
+    "winner and loser swapped": (swap_winner, "not what its stored rounds give"),
+    "verdicts left out": (no_verdicts, "has 0 entries instead of 1"),
+    "a median altered": (change(STUDY, "cells", 0, "epoch_s_median", to=0.5), "epoch_s_median is 0.5"),
+    "an interval narrowed": (change(STUDY, "cells", 0, "epoch_s_ci_high", to=1.0), "epoch_s_ci_high"),
+    "memory altered": (change(STUDY, "cells", 0, "peak_rss_bytes", to=1), "peak_rss_bytes"),
+    "another machine in the document": (change(STUDY, "machine", "cpu", to="Apple M9"), "machine.cpu"),
+    "another version in the document": (change(STUDY, "cells", 0, "framework_version", to="9.9"), "framework_version"),
+    "a column more": (change(STUDY, "cells", 0, "score", to=100), "'score' of cells"),
+    "rounds halved in the records": (halve_turns, "not what its stored rounds give"),
+    "a block declared failed": (drop_slow_block, "not what its stored rounds give"),
+    "parity claimed against its status": (claim_parity, "levels '0-5' and the status 'failed'"),
+    "parity removed and not stated": (hide_unverified, "does not say so"),
+    "disturbances in the records alone": (hide_disturbance, "0 disturbed epochs, and 3 are marked"),
+    # records
+    "a table more": (change(RECORDS, "tables", "sqlite_master", to={"x": [1]}), "has a table"),
+    "a column with SQL": (change(RECORDS, "tables", "run", "x); DROP TABLE run; --", to=[1] * 6), "has a column"),
+    "columns of unequal length": (change(RECORDS, "tables", "run", "wall_s", to=[1.0]), "differ in length"),
+    "text in place of a time": (column("epoch", "start_ns", "now"), "unsound rows|no sound study"),
+    "rounds of no run": (shift("slice", "run_id", 1000), "belongs to none|holds no study"),
+    "an unknown setting": (change(RECORDS, "tables", "cell", "config", 0, to={"x": 1}), "no sound|unsound|differ"),
+    "records that are a list": (raw(RECORDS, "[]"), "is no object"),
+    "settings that are text": (change(RECORDS, "settings", to="x"), "must have settings"),
+    # plausibility
+    "runs of the future": (times("2100-01-01T00:00:00+00:00"), "started_at|in the future"),
+    "an epoch outside its run": (shift("epoch", "start_ns", -(10**15), run=1), "not what|not plausible"),
+    "rounds longer than their turn": (shift("slice", "measured_s", 100.0), "not what|not plausible"),
+    "more memory than the machine has": (column("phase", "pss_bytes", 10**14), "not what|not plausible"),
+    # JSON
+    "NaN": (of_file(STUDY, '"epoch_s_median": 1.', '"epoch_s_median": NaN, "x": 1.'), "NaN"),
+    "infinity": (of_file(STUDY, '"epoch_s_median": 1.', '"epoch_s_median": -Infinity, "x": 1.'), "Infinity"),
+    "a float without end": (of_file(STUDY, '"epoch_s_median": 1.', '"epoch_s_median": 1e999, "x": 1.'), "any float"),
+    "a huge whole number": (of_file(STUDY, '"runs_ok": 3', '"runs_ok": 3' + "0" * 5000), "5001 digits"),
+    "a name twice": (twice, "stands twice"),
+    "a name twice in the manifest": (twice_in_manifest, "stands twice"),
+    "deep nesting": (deep, "nested"),
+    "rather deep nesting": (rather_deep, "nested"),
+    "UTF-16": (encoded("utf-16"), "no UTF-8"),
+    "a byte order mark": (encoded("utf-8-sig"), "no JSON"),
+    "half of a file": (lambda one: one.write_bytes(STUDY, (one.folder / STUDY).read_bytes()[:500]), "no JSON"),
+    "an empty file": (raw(PARITY, ""), "no JSON"),
+    "a string of 10 MB": (change(STUDY, "machine", "cpu", to="x" * BOMB), "allowed"),
+    "a string of 1 MB": (change(STUDY, "machine", "cpu", to="x" * 1_000_000), "characters; allowed"),
+    "a name of 1 MB": (change(STUDY, "machine", "x" * 1_000_000, to=1), "characters; allowed"),
+    "text turned round": (change(STUDY, "machine", "cpu", to="abc\u202ecba"), r"U\+202E"),
+    "a terminal code": (change(STUDY, "machine", "cpu", to="\x1b[2Jx"), r"U\+001B"),
+    "half a surrogate pair": (change(STUDY, "machine", "cpu", to="\ud800"), r"U\+D800"),
+    "a path of a user": (change(STUDY, "machine", "cpu", to="see /home/alice/x"), "names the path"),
+    # request and locks
+    "a request that is no TOML": (raw(REQUEST, "frameworks = ["), "no TOML"),
+    "an interpreter in the request": (
+        raw(REQUEST, 'frameworks = ["torch"]\nmodels = ["alexnet"]\npython = {torch = "evil"}\n'),
+        "neither interpreters",
+    ),
+    "an index in the request": (
+        raw(REQUEST, 'frameworks = ["torch"]\nmodels = ["alexnet"]\n[index]\ntorch = "https://evil"\n'),
+        "neither interpreters",
+    ),
+    "an index in a lock": (lock("--extra-index-url https://evil/simple\n"), "allowed: NAME==VERSION"),
+    "a package from elsewhere in a lock": (lock("torch @ https://evil/x.whl\n"), "allowed: NAME==VERSION"),
+    "an unpinned package in a lock": (lock("torch>=2\n"), "markup|allowed: NAME==VERSION"),
+    "another version in a lock": (lock("torch==0.1\n"), "other versions"),
+}
+
+
+def test_there_are_more_than_fifty():
+    assert len(TAMPERINGS) > 50
+
+
+@pytest.mark.parametrize("name", TAMPERINGS)
+def test_it_is_refused_in_one_sentence(hostile, name):
+    tamper, says = TAMPERINGS[name]
+    tamper(hostile)
+    result = only_result(hostile.folder)
+    assert result.refused, "it was accepted"
+    assert re.search(says, result.refused), result.refused
+    assert "\n" not in result.refused and len(result.refused) < 700 and result.refused.isprintable()
+    assert "Traceback" not in result.refused
+
+
+FIELDS = [
+    *((STUDY, "machine", name) for name in ("cpu", "os", "kernel")),
+    *(
+        (STUDY, "cells", 0, name)
+        for name in ("framework", "model", "dataset", "framework_version", "warnings", "parity")
+    ),
+    *((STUDY, "verdicts", 0, name) for name in ("model", "faster", "slower", "sentence", "reason")),
+    (STUDY, "framework_compare"),
+    (STUDY, "environments", "torch", "version"),
+    *((MANIFEST, name) for name in ("command", "published_at", "license")),
+    (MANIFEST, "published_by", "commit"),
+    (MANIFEST, "measured_by", "version"),
+    (RECORDS, "machine", "cpu"),
+    (RECORDS, "settings", "framework_compare"),
+    (RECORDS, "tables", "run", "reason", 0),
+    (RECORDS, "tables", "cell", "framework", 0),
+]
+
+
+@pytest.mark.parametrize("field", FIELDS, ids=lambda field: ".".join(map(str, field)))
+def test_markup_is_refused_in_every_field(hostile, field):
+    hostile.change(*field, to=SCRIPT)
+    assert "markup" in only_result(hostile.folder).refused
+
+
+def test_a_name_with_markup_is_refused(hostile):
+    package_named(SCRIPT)(hostile)
+    assert "markup" in only_result(hostile.folder).refused
+
+
+def test_two_submissions_of_one_study_are_refused(honest, tmp_path):
+    (tmp_path / "archive").mkdir()
+    Hostile(honest, tmp_path / "archive")
+    second = Hostile(honest, tmp_path / "archive" / "..")
+    records = second.read(RECORDS)
+    records["machine"]["cpu"] = "Another processor"
+    second.write(RECORDS, records)
+    second.change(STUDY, "machine", "cpu", to="Another processor")
+    second.folder.rename(tmp_path / "archive" / second.folder.name)
+    results = list(validate.validate(tmp_path / "archive"))
+    assert [bool(one.refused) for one in results].count(True) == 1
+    assert "measured once" in next(one.refused for one in results if one.refused)
+
+
+def test_a_tampered_submission_stays_out_of_the_site_and_is_listed(honest, tmp_path):
+    (tmp_path / "archive").mkdir()
+    Hostile(honest, tmp_path / "archive")
+    other = Hostile(honest, tmp_path)
+    (other.folder / STUDY).write_text((other.folder / STUDY).read_text() + " ")
+    other.folder.rename(tmp_path / "archive" / "other")
+    built = site.build(tmp_path / "archive", tmp_path / "site")
+    assert built.submissions == 1 and len(built.refused) == 1
+    assert "Left out" in (tmp_path / "site" / "index.html").read_text()
+
+
+def test_figures_that_cannot_be_shown_keep_no_site_from_being_made(honest, tmp_path):
+    (tmp_path / "archive").mkdir()
+    Hostile(honest, tmp_path / "archive")
+    other = Hostile(honest, tmp_path)
+    other.change(STUDY, "cells", 0, to={"status": "ok"})
+    other.folder.rename(tmp_path / "archive" / other.folder.name.replace("torch", "x"))
+    built = site.build(tmp_path / "archive", tmp_path / "site")
+    assert built.submissions == 1 and len(built.refused) == 1
+    assert list(documents.MAX_BYTES)
+
+
+def test_a_file_beside_the_submissions_is_refused(hostile):
+    (hostile.folder.parent / "more.zip").write_bytes(b"PK")
+    results = list(validate.validate(hostile.folder.parent))
+    assert ["is no folder" in one.refused for one in results].count(True) == 1
+
+
+@pytest.mark.parametrize("changes", [{"sentence": "x" * 3900}, {"faster": "y" * 3900, "slower": "z" * 3900}], ids=str)
+def test_long_texts_make_no_large_page(honest, tmp_path, changes):
+    (tmp_path / "archive").mkdir()
+    Hostile(honest, tmp_path / "archive")
+    other = Hostile(honest, tmp_path)
+    document = other.read(STUDY)
+    document["verdicts"] = [{**document["verdicts"][0], **changes}] * 2000
+    other.write(STUDY, document)
+    other.change(RECORDS, "machine", "cpu", to="Another processor")  # so that its folder has another name
+    other.folder.rename(tmp_path / "archive" / other.folder.name)
+    built = site.build(tmp_path / "archive", tmp_path / "site")
+    assert built.submissions + len(built.refused) == 2 and not any("manifest" in one.refused for one in built.refused)
+    assert max(path.stat().st_size for path in (tmp_path / "site").rglob("*.html")) < site.MAX_PAGE

@@ -1,0 +1,244 @@
+"""`publish`: what a submission holds, what is replaced in it, what is refused; `cite`: a study for a paper."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import platform
+import subprocess
+import sys
+
+import jsonschema
+import pytest
+from command_line import run, start
+from published_study import CLEAN, PROVED, study, submission
+
+from framework_compare import Comparison
+from framework_compare.archive import conditions, documents, installed, publish, scrub, validate
+from framework_compare.errors import StudyError, UsageError
+from framework_compare.records import Run
+from framework_compare.report import json_document
+from framework_compare.store.study_file import Store
+
+
+@pytest.fixture
+def clean(monkeypatch):
+    monkeypatch.setattr(publish, "installed", lambda: CLEAN)
+
+
+def test_a_submission_holds_what_recomputes_its_figures(tmp_path, monkeypatch):
+    folder = submission(study(tmp_path / "s"), tmp_path / "out", monkeypatch)
+    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    expected = ["locks/jax.txt", "locks/torch.txt", *sorted([*documents.MAX_BYTES])]
+    assert names == sorted(expected)
+    document = json.loads((folder / "study.json").read_text())
+    jsonschema.Draft202012Validator(json_document.schema()).validate(document)
+    stored = json.loads(Comparison.load(tmp_path / "s").to_json())
+    assert document["cells"] == stored["cells"] and document["verdicts"] == stored["verdicts"]
+    assert document["study"] == folder.name
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["published_by"]["commit"] == CLEAN.commit and manifest["allowed"] == {}
+    assert manifest["license"] == "CC0-1.0" and manifest["command"] == "framework-compare run --from study.toml"
+    (result,) = validate.validate(folder)
+    assert result.refused == ""
+
+
+def test_the_same_study_has_one_name_and_is_written_once(tmp_path, clean):
+    folder = study(tmp_path / "s")
+    first, again = publish.prepare(folder), publish.prepare(folder)
+    assert first.name == again.name
+    first.write(tmp_path / "out")
+    with pytest.raises(StudyError, match="is published"):
+        again.write(tmp_path / "out")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [first.name]
+
+
+REFUSALS = {
+    "unverified": {"parity": None},
+    "few-blocks": {"repeats": 2},
+    "disturbed": {"disturbed": True},
+    "modified": {"sources": lambda name: ["0" * 64]},
+}
+
+
+@pytest.mark.parametrize("word", REFUSALS)
+def test_a_condition_is_refused_unless_it_is_allowed_and_stated(tmp_path, clean, word):
+    folder = study(tmp_path / "s", **REFUSALS[word])
+    with pytest.raises(StudyError, match=f"--allow {word}"):
+        publish.prepare(folder)
+    made = publish.prepare(folder, [word])
+    assert list(made.manifest["allowed"]) == [word]
+    (result,) = validate.validate(made.write(tmp_path / "out"))
+    assert result.refused == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "word", "says"),
+    [
+        ({"sampled": False}, "disturbed", "was not sampled"),
+        ({"sources": lambda name: []}, "modified", "no known states"),
+        ({"sources": lambda name: ["0" * 64, "1" * 64]}, "modified", "2 states of the code"),
+        ({"parity": {**PROVED, "parity": "0-1, not 2: fc.weight", "parity_status": "failed"}}, "unverified", "not 2"),
+    ],
+)
+def test_a_refusal_says_why(tmp_path, clean, changes, word, says):
+    with pytest.raises(StudyError, match=says):
+        publish.prepare(study(tmp_path / "s", **changes), [one for one in conditions.ALLOWED if one != word])
+
+
+def test_a_study_without_figures_or_with_runs_to_come_is_not_published(tmp_path, clean):
+    folder = study(tmp_path / "s")
+    with Store.open(folder, readonly=False) as store:
+        store.record(1, Run("interrupted"))
+    with pytest.raises(StudyError, match="runs to come: 1"):
+        publish.prepare(folder, conditions.ALLOWED)
+    with Store.open(folder, readonly=False) as store:
+        for run_id in range(1, 7):
+            store.record(run_id, Run("failed", "no memory"))
+    with pytest.raises(StudyError, match="nothing to publish"):
+        publish.prepare(folder, conditions.ALLOWED)
+
+
+def test_an_unknown_condition_is_refused(tmp_path, clean):
+    with pytest.raises(UsageError, match="unverified, few-blocks, disturbed, modified"):
+        publish.prepare(study(tmp_path / "s"), ["unverifed"])
+
+
+SECRETS = ("/home/alice/secret images", "alice", "login07", "10.1.2.3", "alice@example.org", "git.intern", "/scratch")
+
+
+def test_paths_users_hosts_and_addresses_are_replaced_and_listed(tmp_path, clean, monkeypatch):
+    monkeypatch.setattr(platform, "node", lambda: "login07.cluster.example")
+    request = {"frameworks": ["torch", "jax"], "models": ["alexnet"], "dataset": ["/home/alice/secret images"]}
+    folder = study(tmp_path / "s", request=request)
+    warning = (
+        "login07: /scratch/tmp/x.bin is slow <b>; ask alice@example.org or https://git.intern/wiki, 10.1.2.3 for ALICE"
+    )
+    with Store.open(folder, readonly=False) as store:
+        (first, *_) = [row[0] for row in store.select("SELECT run_id FROM run")[1]]
+        store.select("SELECT 1")
+        store._connection.execute("UPDATE run SET warnings = ? WHERE run_id = ?", (json.dumps([warning]), first))
+        store._connection.execute("UPDATE run SET log_tail = '/home/alice/x', log_path = 'logs/alice' WHERE run_id = 2")
+    made = publish.prepare(folder)
+    whole = b"\n".join(made.files.values()).decode()
+    assert not [secret for secret in SECRETS if secret in whole]
+    assert "PATH/secret images" in made.files["study.toml"].decode()
+    assert "HOST: PATH/x.bin is slow \u2039b\u203a; ask EMAIL or URL, ADDRESS for USER" in whole
+    assert {"paths", "user names", "host names", "addresses"} == set(made.replaced)
+    assert "/home/alice/secret images → PATH/secret images" in made.replaced["paths"]
+    (result,) = validate.validate(made.write(tmp_path / "out"))
+    assert result.refused == ""
+
+
+@pytest.mark.parametrize(
+    "text", ["images/s", "a / b", "2.13.0+cpu", "https://pypi.org/simple", "0-3, 5", "1/s", "torch alexnet", "n/a"]
+)
+def test_what_is_no_secret_stays(text):
+    made = scrub.Scrubber(hosts=["torch", "node"], users=["jax", "root"])
+    assert made.text(text) == text and not made.replaced
+
+
+@pytest.mark.parametrize(
+    "text", ["/etc/passwd", "~/x", r"C:\Users\me\x", "see (/a b/c)", "at '/opt/x'", "file:///home/me"]
+)
+def test_paths_are_found_wherever_they_stand(text):
+    made = scrub.Scrubber().text(text)
+    assert made != text and documents.fault_of(made) == ""
+
+
+def test_private_addresses_are_versions_among_packages():
+    made = scrub.Scrubber().document({"packages": {"nvidia-curand": "10.3.9.90"}, "at": "10.3.9.90"})
+    assert made == {"packages": {"nvidia-curand": "10.3.9.90"}, "at": "ADDRESS"}
+
+
+def test_the_user_and_the_host_of_this_machine_are_known(monkeypatch):
+    monkeypatch.setattr(platform, "node", lambda: "bench-box.example")
+    monkeypatch.setattr(getpass, "getuser", lambda: "grace")
+    assert scrub.Scrubber().text("Grace ran it on bench-box") == "USER ran it on HOST"
+
+
+def git(folder, *words):
+    subprocess.run(
+        ["git", "-C", folder, "-c", "user.name=a", "-c", "user.email=a@b.c", *words], check=True, capture_output=True
+    )
+
+
+def test_a_change_of_the_package_is_seen(tmp_path, monkeypatch):
+    package = tmp_path / "framework_compare"
+    (tmp_path / "adapters").mkdir()
+    (tmp_path / "models").mkdir()
+    (tmp_path / "datasets").mkdir()
+    package.mkdir()
+    (package / "__init__.py").write_text("x = 1\n")
+    monkeypatch.setattr(installed, "_files", lambda: {path.name: path for path in package.iterdir()})
+    fresh = installed.installed.__wrapped__
+    assert "neither a git checkout nor an installed release" in fresh().modified or fresh().modified
+    git(tmp_path, "init")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-m", "one")
+    clean = fresh()
+    assert clean.modified == "" and len(clean.commit) == 40
+    (package / "__init__.py").write_text("x = 2\n")
+    changed = fresh()
+    assert "1 files differ" in changed.modified and changed.checksum != clean.checksum
+
+
+def test_the_checksum_covers_every_module_of_the_package():
+    names = set(installed._files())
+    assert {
+        "__init__.py",
+        "adapters/torch/trainer.py",
+        "models/alexnet.py",
+        "datasets/folder.py",
+        "cli/root.py",
+    } <= names
+    assert not [name for name in names if "__pycache__" in name]
+
+
+def test_the_command_shows_what_is_replaced_and_asks(tmp_path, clean):
+    folder = study(
+        tmp_path / "s", request={"frameworks": ["torch", "jax"], "models": ["alexnet"], "dataset": ["/data/x"]}
+    )
+    shown = run("publish", folder, "--out", tmp_path / "out", "--dry-run").stderr
+    assert "/data/x → PATH/x (1 times)" in shown and "records.json" in shown and not (tmp_path / "out").exists()
+    assert "give --yes" in run("publish", folder, "--out", tmp_path / "out", check=2).stderr
+    written = run("publish", folder, "--out", tmp_path / "out", "--yes").stdout.strip()
+    assert run("validate", written).stdout.splitlines()[-1] == "1 of 1 valid"
+    assert json.loads(run("validate", tmp_path / "out", "--json").stdout)[0]["refused"] is None
+
+
+def test_a_study_is_cited_with_machine_versions_design_and_intervals(tmp_path):
+    text = run("cite", study(tmp_path / "s")).stdout
+    assert text.count("@") == 2 and text.count("{") == text.count("}")
+    for part in (
+        "author = {{framework\\_compare contributors}}",
+        "A processor, 8 cores, 32 GB memory",
+        "PyTorch 2.13.0, JAX 2.13.0",
+        "ran 3 times in processes of its own, in blocks of random order; the workers",
+        "verified against a float64 reference",
+        "95 % confidence intervals",
+        "AlexNet: PyTorch is 1.",
+    ):
+        assert part in text, part
+    poor = run("cite", study(tmp_path / "poor", parity=None, repeats=2)).stdout
+    assert "0 of 2 implementations were verified" in poor and "Reservation: torch alexnet on cpu has 2 blocks" in poor
+
+
+def test_validate_and_site_say_what_they_need(tmp_path):
+    (tmp_path / "empty").mkdir()
+    assert "holds no submission" in run("validate", tmp_path / "empty", check=2).stderr
+    assert "is no folder" in run("site", tmp_path / "none", check=2).stderr
+
+
+def test_the_commands_start_as_a_user_calls_them(tmp_path):
+    done = start("publish", "--help")
+    assert "--allow" in done.stdout and sys.version_info >= (3, 10)
+
+
+def test_a_study_that_was_stopped_while_it_repeated_a_run_is_not_published(tmp_path, clean):
+    folder = study(tmp_path / "s")
+    with Store.open(folder, readonly=False) as store:
+        store._connection.execute("INSERT INTO run (cell_id, repeat, retry_of, status) VALUES (1, 4, 1, 'interrupted')")
+    assert (Comparison.load(folder).frame["status"] == "ok").all()
+    with pytest.raises(StudyError, match="runs to come: 1"):
+        publish.prepare(folder, conditions.ALLOWED)

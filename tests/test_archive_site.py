@@ -1,0 +1,176 @@
+"""The site of an archive as files: pages and JSON, ratios within studies only, coverage, what is escaped, how large it is."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+import re
+
+import pytest
+from command_line import run
+from published_study import Hostile, archive, study, submission
+
+from framework_compare.archive import entries, site, validate
+from framework_compare.errors import StudyError, UsageError
+from framework_compare.report import provenance
+
+HOSTILE = "</script><img src=x onerror=window.broken=1>"
+MIB = 2**20
+
+
+class Links(html.parser.HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.found, self.ids = [], set()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        given = dict(attributes)
+        self.found += [given[name] for name in ("href", "src") if given.get(name)]
+        self.ids.add(given.get("id"))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    place = tmp_path_factory.mktemp("archive")
+    with pytest.MonkeyPatch.context() as patch:
+        folder = archive(place / "archive", place, patch)
+    return folder, place / "site", site.build(folder, place / "site")
+
+
+@pytest.fixture(scope="module")
+def pages(whole):
+    _, folder, _ = whole
+    return {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*.html")}
+
+
+def test_every_page_has_json_beside_it_and_every_link_leads_somewhere(whole, pages):
+    _, folder, built = whole
+    assert built.submissions == 6 and built.pages == len(pages) and not built.refused
+    anchors = {name: Links(text) for name, text in pages.items()}
+    for name, links in anchors.items():
+        assert json.loads((folder / name).with_suffix(".json").read_text())
+        for link in links.found:
+            assert not re.match(r"[a-z]+:|//", link), f"{name} leads to {link}"
+            path, _, anchor = link.partition("#")
+            target = ((folder / name).parent / path).resolve() if path else folder / name
+            assert target.is_file(), f"{name} leads to {link}, which is not there"
+            if anchor:
+                assert anchor in anchors[target.relative_to(folder).as_posix()].ids, f"{name}: {link}"
+
+
+def test_there_is_a_page_by_model_framework_machine_version_and_month(pages):
+    names = [name for name in pages if "/" in name]
+    kinds = {kind: sum(name.startswith(f"{kind}/") for name in names) for kind in (*site.GROUPS, "submissions")}
+    assert kinds == {"models": 2, "frameworks": 3, "machines": 2, "versions": 5, "months": 1, "submissions": 6}
+
+
+def test_ratios_are_those_of_the_studies_and_replication_counts_machines(whole, pages):
+    archive_folder, _, _ = whole
+    checked = [one.checked for one in validate.validate(archive_folder)]
+    pairs = [pair for one in checked for pair in entries.pairs_of(one, entries.entry_of(one))]
+    (both,) = [
+        one
+        for several in entries.spreads(one for one in pairs if one.model == "alexnet").values()
+        for one in several
+        if (one.first, one.second) == ("torch", "jax")
+    ]
+    ratios = sorted(one.ratio for one in both.pairs)
+    assert ratios == pytest.approx([1.3 / 1.2, 1.3, 1.6], rel=0.02)
+    assert both.machines == 2 and both.shown_on == (2, 0)
+    assert both.badge == "PyTorch faster: replicated on 2 machines"
+    assert both.badge in pages["models/alexnet.html"]
+    assert "MXNet faster: shown on 1 machine" in pages["models/alexnet.html"]
+    assert "no difference shown" in pages["models/vgg16.html"]
+
+
+def test_the_opposite_on_another_machine_is_named():
+    def pair(machine, ratio):
+        return entries.Pair("i", "d", machine, "m", "c", "torch", "jax", ("1", "1"), ratio, 1.1, 1.3, True, True)
+
+    (found,) = entries.spreads([pair("a", 1.2), pair("b", 0.8), pair("c", 1.3)])["c"]
+    assert found.badge == "PyTorch faster: replicated on 2 machines, the opposite on 1"
+    (mixed,) = entries.spreads([pair("a", 1.2), pair("a", 0.8)])["c"]
+    assert mixed.badge == "no difference shown"
+    assert entries.spreads([pair("a", 1.2)._replace(verified=False)])["c"][0].badge == "no difference shown"
+
+
+def test_seconds_of_two_machines_stand_on_no_page_together(pages):
+    for name, text in pages.items():
+        if not name.startswith("submissions/"):
+            assert "epoch s" not in text and not re.search(r"\d s\b", text), name
+
+
+def test_a_machine_is_named_with_its_gpus():
+    devices = [{"name": "NVIDIA H100", "memory_bytes": 1, "compute_capability": "9.0"}] * 2
+    machine = {"cpu": "A processor", "available_cores": 8, "gpus": {"driver": "580.1", "devices": devices}}
+    assert entries.machine_name(machine) == "A processor, 8 cores, 2 x NVIDIA H100"
+    assert provenance.gpu_names(machine) == ["NVIDIA H100"] * 2 and provenance.gpu_names({"gpus": None}) == []
+
+
+def test_trends_take_versions_in_their_order(pages):
+    assert "Over versions: AlexNet" in pages["frameworks/torch.html"]
+    assert entries.version_key("2.9.1") < entries.version_key("2.13.0+cpu")
+
+
+def test_gaps_are_visible(pages, whole):
+    _, folder, _ = whole
+    document = json.loads((folder / "coverage.json").read_text())
+    assert pages["coverage.html"].count(">gap<") == sum(document["gaps"].values()) > 100
+    rows = dict(document["devices"]["cpu"])
+    assert rows["alexnet"][document["frameworks"].index("torch")] == 4
+
+
+def test_a_submission_has_its_command_its_files_and_what_it_states(pages):
+    unverified = [text for name, text in pages.items() if name.startswith("submissions/") and "Stated:" in text]
+    assert len(unverified) == 1 and "not verified" in unverified[0]
+    for name, text in pages.items():
+        if name.startswith("submissions/"):
+            assert "framework-compare run --from study.toml" in text and "records.json" in text
+            assert 'id="repeat"' in text and "commit 000000000000" in text
+
+
+def test_whatever_a_submission_says_is_text(tmp_path, monkeypatch):
+    honest = submission(study(tmp_path / "s"), tmp_path / "out", monkeypatch)
+    one = Hostile(honest, tmp_path)
+    # Checks that would refuse it are passed by, as if they had a hole.
+    monkeypatch.setattr("framework_compare.archive.documents.fault_of", lambda text: "")
+    document = one.read("study.json")
+    document["machine"]["cpu"] = HOSTILE
+    for verdict in document["verdicts"]:
+        verdict.update(sentence=HOSTILE, faster=HOSTILE)
+    for cell in document["cells"]:
+        cell.update(
+            framework=HOSTILE, model=HOSTILE, framework_version=HOSTILE, parity=HOSTILE, device=HOSTILE, status="ok"
+        )
+    one.write("study.json", document)
+    site.build(one.folder, tmp_path / "site")
+    for path in (tmp_path / "site").rglob("*.html"):
+        assert "<img" not in path.read_text(), path
+    for path in (tmp_path / "site" / "assets").glob("found-*.js"):
+        assert path.read_text().startswith("window.found([[") and path.read_text().count("\n") == 1
+
+
+def test_a_folder_with_something_else_is_left_alone(whole, tmp_path):
+    archive_folder, _, _ = whole
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("x")
+    with pytest.raises(UsageError, match="something else"):
+        site.build(archive_folder, tmp_path / "mine")
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.tex"]
+    said = run("site", archive_folder, "--out", tmp_path / "new").stdout
+    assert "6 submissions" in said
+    assert "6 submissions" in run("site", archive_folder, "--out", tmp_path / "new", "--recompute").stdout
+
+
+def test_an_archive_without_a_valid_submission_makes_no_site(tmp_path):
+    (tmp_path / "archive" / "x").mkdir(parents=True)
+    with pytest.raises(StudyError, match="no valid submission"):
+        site.build(tmp_path / "archive", tmp_path / "site")
+    assert not (tmp_path / "site").exists()
+
+
+def test_no_page_is_large(whole):
+    _, folder, _ = whole
+    assert max(path.stat().st_size for path in folder.rglob("*.html")) < MIB
+    assert (folder / "assets" / "vega.js").stat().st_size < MIB

@@ -1,0 +1,126 @@
+"""A search over releases, end to end: real workers, each release in an interpreter of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+from wheels import write_wheel
+
+from framework_compare import bisection, registry
+from framework_compare.cli.root import app
+from framework_compare.errors import StudyError, UsageError
+from framework_compare.registry import Framework
+from framework_compare.study.progress import Watcher
+
+HERE = Path(__file__).parent
+VERSIONS = ("1.0", "1.1", "1.2", "2.0")
+QUICK = {
+    **{"batch_size": 1, "threads": 1, "loader_workers": 0, "image_size": 32, "pipeline": "memory", "sample": 0.3},
+    **{"verify": "off", "retries_when_disturbed": 0, "sampling_hz": 0, "watcher": Watcher()},
+}
+SINCE_1_2 = """
+
+class Rival(TinyTrainer):
+    name = "tiny"
+
+    def train_step(self, batch):
+        import sys, time
+        time.sleep(0.02 if sys.prefix.rpartition("-")[2] in {slow!r} else 0.004)
+        return super().train_step(batch)
+"""
+
+
+@pytest.fixture
+def tiny_versions(monkeypatch, tmp_path, own_cache, tiny):
+    """Registers `tiny` with four releases, each in an interpreter of its own; a function that says which are slow.
+
+    Returns the interpreters by competitor.
+    """
+    monkeypatch.setattr(bisection, "LOOKS", (3,))
+    for key, value in (
+        ("PIP_NO_INDEX", "1"),
+        ("PIP_FIND_LINKS", str(tmp_path / "links")),
+        ("PIP_CONFIG_FILE", "/dev/null"),
+    ):
+        monkeypatch.setenv(key, value)
+    (tmp_path / "links").mkdir()
+    (tmp_path / "tiny.txt").write_text("tinyfw==1.0\n")
+    python = {}
+    for version in VERSIONS:
+        write_wheel(tmp_path / "links", version=version)
+        folder = tmp_path / f"python-{version}"
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+        (place,) = folder.glob("lib/python3.*/site-packages")
+        (place / "parent.pth").write_text(sysconfig.get_path("purelib"))
+        python[f"tiny@{version}"] = str(folder / "bin/python")
+
+    def register(*slow):
+        adapter = tmp_path / "rival.py"
+        adapter.write_text((HERE / "plugins" / "tiny.py").read_text() + SINCE_1_2.format(slow=set(slow)))
+        entry = Framework("tiny", f"{adapter}:Rival", str(tmp_path / "tiny.txt"), "numpy", ((3, 8), (3, 99)))
+        monkeypatch.setitem(registry.FRAMEWORKS, "tiny", entry)
+        return python
+
+    return register
+
+
+def test_the_release_that_is_slower_is_found_and_a_search_goes_on_where_it_was(tiny_versions, pictures, tmp_path):
+    python = tiny_versions("1.2", "2.0")
+    asked = dict(threshold="20%", out=tmp_path / "s", python=python, **QUICK)
+    found = bisection.bisect("tiny", "1.0..2.0", "linear", pictures, **asked)
+    assert (found.outcome, found.release, found.versions) == ("changed", "1.2", VERSIONS)
+    assert "tiny 1.2: epoch time is slower from it on: " in found.sentence
+    assert [row.names[0] for row in found.table().rows] == [*VERSIONS]
+    assert (tmp_path / "s/bisect.svg").read_text().startswith("<svg")
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "s").glob("*/runs/*/log.txt")}
+    assert bisection.bisect("tiny", "1.0..2.0", "linear", pictures, **asked).sentence == found.sentence
+    assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "s").glob("*/runs/*/log.txt")}, (
+        "none ran again"
+    )
+    with pytest.raises(StudyError, match="holds another search: threshold is 0.2 there, 0.3 now"):
+        bisection.bisect("tiny", "1.0..2.0", "linear", pictures, **{**asked, "threshold": "30%"})
+
+
+def test_the_command_says_what_it_would_take_and_how_a_search_of_memory_ended(tiny_versions, pictures, tmp_path):
+    python = tiny_versions()
+    words = ["bisect", "tiny", "1.0..2.0", "linear", str(pictures), "--threshold", "50%", "--out", str(tmp_path / "s")]
+    words += ["--sample", "0.3s", "--batch-size", "1", "--threads", "1", "--loader-workers", "0", "--image-size", "32"]
+    words += ["--pipeline", "memory", "--metric", "memory"]
+    for name, path in python.items():
+        words += ["--python", f"{name}={path}"]
+    planned = CliRunner().invoke(app, [*words, "--dry-run"])
+    assert "4 releases: 1.0, 1.1, 1.2, 2.0" in planned.output and "at most 3 duels of 3 to 3 blocks" in planned.output
+    done = CliRunner().invoke(app, [*words, "--json", "--quiet", "--yes"])
+    assert done.exit_code == 0, (done.output, done.exception)
+    document = json.loads(done.stdout)
+    assert document["outcome"] == "unchanged" and document["release"] is None
+    assert [one["version"] for one in document["releases"]] == ["2.0"]
+
+
+@pytest.mark.parametrize(
+    ("versions", "says"),
+    [
+        ("1.0", "allowed: two, the older first"),
+        ("2.0..1.0", "allowed: two, the older first"),
+        ("1.0..new", "allowed: two, the older first"),
+        ("3.0..4.0", "holds 0 releases, and two are needed; there are 1.0, 1.1, 1.2, 2.0"),
+        ("1.2..1.3", "holds 1 releases"),
+    ],
+)
+def test_a_range_without_two_releases_is_refused(tiny_versions, versions, says, tmp_path):
+    tiny_versions()
+    with pytest.raises(UsageError, match=says):
+        bisection.bisect("tiny", versions, "linear", out=tmp_path / "s", **QUICK)
+    assert not (tmp_path / "s").exists()
+
+
+def test_an_upper_end_is_a_prefix(tiny_versions):
+    tiny_versions()
+    assert bisection._between("tiny", "0.5..1.1", print) == ("1.0", "1.1")
+    assert bisection._between("tiny", "1.1..2", print) == ("1.1", "1.2", "2.0")

@@ -1,0 +1,206 @@
+"""The ladder's comparison catches each seeded mistake in the layers and the updates of language models, at its level.
+
+The framework is the oracle in float32, run in this process with one thing of it replaced.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any, Callable, Dict, NamedTuple
+
+import numpy as np
+import pytest
+from op_mistakes import attrs, eps_hat, first, gradient, inputs, output, ratios, scaled, settings
+from sequences import TEXT
+
+from framework_compare.graph import Graph, Schedule
+from framework_compare.models import language
+from framework_compare.parity.network import oracle
+from framework_compare.parity.network.ladder import TOLERANCE
+from framework_compare.parity.network.oracle import Oracle, network
+from framework_compare.parity.network.questions import Questions
+from framework_compare.parity.network.reference import Reference, make_reference
+from framework_compare.parity.network.rounding import rounding_of
+
+NETWORKS: Dict[str, Callable[[], Graph]] = {
+    "gpt": lambda: language.gpt(TEXT, layers=2, heads=2, width=16),
+    "llama": lambda: language.llama(TEXT, layers=2, heads=4, kv_heads=2, width=32),
+}
+ASKED = Questions(optimizer="adamw", beta2=0.95, clips=True, schedules=True, accumulation=2)
+
+
+@functools.lru_cache(maxsize=None)
+def reference(name: str, precision: str = "fp32") -> Reference:
+    return make_reference(NETWORKS[name](), ASKED, precision)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_an_honest_float32_run_passes(name):
+    found = ratios(reference(name), plain_sums=True)
+    assert max(found.values()) < TOLERANCE, found
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_an_honest_run_of_a_narrower_precision_passes(name, precision):
+    asked = reference(name, precision)
+    found = ratios(asked, rounding=rounding_of(precision, 1))
+    assert max(found.values()) < TOLERANCE, found
+
+
+class Mistake(NamedTuple):
+    network: str
+    level: int  # the first that fails
+    name: str  # of an op, a loss, an optimiser, or an attribute of `target`
+    put: Callable[..., Any]  # from the right function to the wrong one
+    target: Any = None
+
+
+def interleaved(right):
+    """Pairs (2i, 2i + 1) turn, as in the first paper, where the definition turns (i, i + width / 2)."""
+
+    def op(node, own, x, mode):
+        heads, (value,) = node.attrs["heads"], x
+        width = value.shape[-1] // heads
+        order = np.concatenate([np.arange(0, width, 2), np.arange(1, width, 2)])
+        places = (np.arange(heads)[:, None] * width + order).ravel()
+        y, backward = right(node, own, (value[..., places],), mode)
+        back = np.argsort(places)
+        return y[..., back], lambda dy: ((backward(dy[..., places])[0][0][..., back],), {})
+
+    return op
+
+
+def dealt(x):
+    """Query heads 0 and 2 read key head 0, and not heads 0 and 1."""
+    cut = x.reshape(*x.shape[:-1], 4, -1)
+    return cut[..., [0, 2, 1, 3], :].reshape(x.shape)
+
+
+def centred(x):
+    return x - x.mean(axis=-1, keepdims=True)
+
+
+def decays_all(right):
+    def step(weight, gradient, slots, number, given):
+        if weight.ndim < 2:
+            weight -= given["rate"] * given["weight_decay"] * weight
+        right(weight, gradient, slots, number, given)
+
+    return step
+
+
+def coupled(right):
+    """L2 regularisation, which goes through the moments."""
+
+    def step(weight, gradient, slots, number, given):
+        if weight.ndim > 1:
+            gradient = gradient + gradient.dtype.type(given["weight_decay"]) * weight
+        right(weight, gradient, slots, number, {**given, "weight_decay": 0.0})
+
+    return step
+
+
+def decay_without_rate(right):
+    return lambda w, g, slots, number, given: right(
+        w, g, slots, number, {**given, "weight_decay": given["weight_decay"] / (2 * given["rate"])}
+    )
+
+
+def planned(**changed):
+    """Updates by another plan, of the one that is asked for."""
+
+    def put(right):
+        def apply(self, gradients, optimizer):
+            change = {name: make(optimizer) for name, make in changed.items()}
+            right(self, gradients, dataclasses.replace(optimizer, **change))
+
+        return apply
+
+    return put
+
+
+def one_by_one(right):
+    """Each array clipped by its own norm."""
+    return lambda gradients, most: {name: right({name: g}, most)[name] for name, g in gradients.items()}
+
+
+def in_two_steps(right):
+    """Batches add up where their mean is asked for: the gradient of each is twice what it should be."""
+
+    def apply(self, gradients, optimizer):
+        right(self, {name: 2 * g for name, g in gradients.items()}, optimizer)
+
+    return apply
+
+
+def share(change):
+    return lambda right: lambda self, update: change(right, self, update)
+
+
+def from_zero(right, self, update):
+    return update / self.ramp if update < self.ramp else right(self, update)
+
+
+def cosine_from_start(right, self, update):
+    done = min(1.0, update / self.decay)
+    fallen = self.final + (1 - self.final) * (1 + np.cos(np.pi * done)) / 2
+    return right(self, update) if update < self.ramp else fallen
+
+
+def in_a_line(right, self, update):
+    if update < self.ramp:
+        return right(self, update)
+    return 1 - (1 - self.final) * (update - self.ramp) / (self.decay - self.ramp)
+
+
+def labels(change):
+    return lambda right: lambda logits, target: right(logits, change(target))
+
+
+def rolled(x):
+    return (x[0], *(np.roll(one, -1, axis=1) for one in x[1:]))
+
+
+MISTAKES = {
+    "Attention without its mask": Mistake("gpt", 1, "Attention", attrs(causal=False)),
+    "Attention that sees one step ahead": Mistake("llama", 1, "Attention", inputs(rolled)),
+    "Attention without its scale": Mistake("llama", 1, "Attention", attrs(scale=1.0)),
+    "groups of queries dealt out in turn": Mistake("llama", 1, "Attention", inputs(lambda x: (dealt(x[0]), *x[1:]))),
+    "keys with the gradient of one query of their group": Mistake("llama", 2, "Attention", scaled(1, 0.5)),
+    "interleaved rotary positions": Mistake("llama", 1, "Rotary", interleaved),
+    "rotary positions the other way round": Mistake("llama", 2, "Rotary", gradient(0, lambda g, x: g[..., ::-1])),
+    "rotary positions of another base": Mistake("llama", 1, "Rotary", attrs(theta=500.0)),
+    "RMSNorm without eps": Mistake("llama", 1, "RMSNorm", attrs(eps=0.0)),
+    "RMSNorm that takes off the mean": Mistake("llama", 1, "RMSNorm", first(centred)),
+    "a head that is not tied": Mistake("gpt", 2, "Unembedding", scaled("weight", 0)),
+    "logits that are scaled": Mistake("gpt", 1, "Unembedding", output(lambda y, *_: y * np.float32(0.99))),
+    "targets a step further": Mistake("gpt", 2, "token_cross_entropy", labels(lambda y: np.roll(y, -1, axis=1))),
+    "decay of gains and biases": Mistake("gpt", 3, "adamw", decays_all),
+    "decay that is part of the gradient": Mistake("gpt", 3, "adamw", coupled),
+    "decay without the rate": Mistake("llama", 3, "adamw", decay_without_rate),
+    "eps-hat in AdamW": Mistake("llama", 3, "adamw", settings(eps_hat)),
+    "beta2 .999 for .95": Mistake("llama", 3, "adamw", settings(lambda *_: {"beta2": 0.999})),
+    "gradients clipped after the update": Mistake("gpt", 3, "apply", planned(clip_norm=lambda o: 0.0), Oracle),
+    "each array clipped by itself": Mistake("gpt", 3, "clipped", one_by_one, network),
+    "batches that add up": Mistake("llama", 3, "apply", in_two_steps, Oracle),
+    "an update for each batch": Mistake("llama", 3, "apply", planned(accumulation=lambda o: 1), Oracle),
+    "a first update of rate 0": Mistake("gpt", 3, "share", share(from_zero), Schedule),
+    "a cosine from the first update": Mistake("gpt", 3, "share", share(cosine_from_start), Schedule),
+    "a rate that falls in a line": Mistake("gpt", 3, "share", share(in_a_line), Schedule),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_caught_at_its_level(mistake, monkeypatch):
+    name, level, what, put, target = MISTAKES[mistake]
+    asked = reference(name)
+    if target is not None:
+        monkeypatch.setattr(target, what, put(getattr(target, what)))
+    else:
+        (table,) = (one for one in (oracle.OPS, oracle.LOSSES, oracle.OPTIMIZERS) if what in one)
+        monkeypatch.setitem(table, what, put(table[what]))
+    found = ratios(asked)
+    failed = [number for number in sorted(found) if not found[number] <= TOLERANCE]
+    assert failed and failed[0] == level, found

@@ -1,0 +1,146 @@
+"""The ladder's comparison catches a seeded mistake in each primitive, at its level; gradients agree with differences."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any, Callable, NamedTuple
+
+import numpy as np
+import pytest
+from op_mistakes import attrs, first, gradient, inputs, output, ratios, scaled
+
+from framework_compare.conformance import graphs
+from framework_compare.graph import OPS as GRAPH_OPS
+from framework_compare.graph import primitives as table
+from framework_compare.graph.weights import initial_weights, weights_size
+from framework_compare.parity.network import oracle
+from framework_compare.parity.network.ladder import TOLERANCE
+from framework_compare.parity.network.oracle import Oracle
+from framework_compare.parity.network.reference import Questions, Reference, make_reference
+
+
+class Mistake(NamedTuple):
+    level: int  # the first that fails
+    name: str  # of an op
+    put: Callable[..., Any]  # from the right function to the wrong one
+
+
+def renamed(name):
+    """Another op of the same table."""
+    return lambda right: lambda node, *rest: right(dataclasses.replace(node, op=name), *rest)
+
+
+@functools.lru_cache(maxsize=None)
+def reference() -> Reference:
+    return make_reference(graphs.primitives(), Questions(), "fp32")
+
+
+def other(change):
+    """The second input is another."""
+    return inputs(lambda x: (x[0], change(x[1]), *x[2:]))
+
+
+SWAPPED = inputs(lambda x: (x[1], x[0], *x[2:]))
+MISTAKES = {
+    "GroupNorm of other groups": Mistake(1, "GroupNorm", attrs(groups=4)),
+    "GroupNorm with another eps": Mistake(1, "GroupNorm", attrs(eps=1e-1)),
+    "LeakyReLU of torch's own slope": Mistake(1, "LeakyReLU", attrs(slope=0.01)),
+    "ConvTranspose with its window turned round": Mistake(1, "ConvTranspose", other(lambda w: w[..., ::-1, ::-1])),
+    "ConvTranspose without the gradient of its weight": Mistake(2, "ConvTranspose", scaled(1, 0)),
+    "Convolve as a true convolution": Mistake(1, "Convolve", other(lambda w: w[..., ::-1, ::-1])),
+    "Convolve without the gradient of its weight": Mistake(2, "Convolve", scaled(1, 0)),
+    "ReduceMean that gives sums": Mistake(1, "ReduceMean", renamed("ReduceSum")),
+    "ReduceSum that gives means": Mistake(1, "ReduceSum", renamed("ReduceMean")),
+    "ReduceMax that gives means": Mistake(1, "ReduceMax", renamed("ReduceMean")),
+    "Sub the other way round": Mistake(1, "Sub", SWAPPED),
+    "Sub whose second input gets the gradient of the first": Mistake(2, "Sub", scaled(1, -1)),
+    "Div the other way round": Mistake(1, "Div", SWAPPED),
+    "Div without the gradient of the divisor": Mistake(2, "Div", scaled(1, 0)),
+    "Maximum for Minimum": Mistake(1, "Minimum", renamed("Maximum")),
+    "Minimum for Maximum": Mistake(1, "Maximum", renamed("Minimum")),
+    "Maximum with a gradient for both": Mistake(2, "Maximum", gradient(1, lambda g, x: g + np.float32(1e-2))),
+    "Cos for Sin": Mistake(1, "Sin", renamed("Cos")),
+    "Sin for Cos": Mistake(1, "Cos", renamed("Sin")),
+    "Cos with the gradient's sign turned": Mistake(2, "Cos", scaled(0, -1)),
+    "Abs with the gradient of a sum": Mistake(2, "Abs", gradient(0, lambda g, x: np.abs(g))),
+    "Abs that does nothing": Mistake(1, "Abs", output(lambda y, x, node: x[0])),
+    "Sqrt with half the gradient": Mistake(2, "Sqrt", scaled(0, 0.5)),
+    "Erf by tanh": Mistake(1, "Erf", output(lambda y, x, node: np.tanh(x[0] * np.float32(1.128)))),
+    "Power of another exponent": Mistake(1, "Power", attrs(exponent=-1.0)),
+    "Exp in powers of two": Mistake(1, "Exp", first(lambda x: x * np.float32(np.log(2)))),
+    "Log with base 2": Mistake(1, "Log", output(lambda y, x, node: y / np.float32(np.log(2)))),
+    "Softmax along another axis": Mistake(1, "Softmax", attrs(axis=1)),
+    "LogSoftmax along another axis": Mistake(1, "LogSoftmax", attrs(axis=0)),
+    "LogSoftmax without the gradient of the sum": Mistake(2, "LogSoftmax", gradient(0, lambda g, x: g * 0.5)),
+    "CumSum from the end": Mistake(1, "CumSum", first(lambda x: x[:, ::-1])),
+    "CumSum with the gradient of an Add": Mistake(2, "CumSum", scaled(0, 0.5)),
+    "MatMul of a transposed matrix": Mistake(1, "MatMul", output(lambda y, x, node: y[:, ::-1])),
+    "MatMul without the gradient of its second input": Mistake(2, "MatMul", scaled(1, 0)),
+    "Reshape by columns": Mistake(1, "Reshape", output(lambda y, x, node: x[0].swapaxes(1, -1).reshape(y.shape))),
+    "Permute that only reshapes": Mistake(1, "Permute", output(lambda y, x, node: x[0].reshape(y.shape))),
+    "Expand with the gradient of one place": Mistake(2, "Expand", scaled(0, 0.2)),
+    "Take of neighbours": Mistake(1, "Take", attrs(index=[2, 1, 1, 0])),
+    "Take that counts a repeated place once": Mistake(2, "Take", scaled(0, 0.5)),
+    "Gather of the next row": Mistake(1, "Gather", first(lambda x: x[:, ::-1])),
+    "Gather with the gradient of one row": Mistake(2, "Gather", scaled(0, 0.5)),
+    "PadAxes on the other sides": Mistake(1, "PadAxes", output(lambda y, x, node: np.roll(y, (-1, 2), (1, 2)))),
+    "PadAxes with zeros": Mistake(1, "PadAxes", attrs(value=0.0)),
+    "Where the other way round": Mistake(1, "Where", inputs(lambda x: (x[0], x[2], x[1]))),
+    "Where with the gradient of both": Mistake(2, "Where", scaled(1, 2)),
+    "Less for greater": Mistake(1, "Less", SWAPPED),
+    "LessEqual that is strict": Mistake(1, "LessEqual", renamed("Less")),
+    "Equal that is not": Mistake(1, "Equal", output(lambda y, x, node: 1 - y)),
+    "Cast that loses all": Mistake(1, "Cast", output(lambda y, x, node: 0 * y)),
+    "Detach that lets the gradient through": Mistake(2, "Detach", gradient(0, lambda g, x: g + np.float32(1e-2))),
+    "Sign that keeps the size": Mistake(1, "Sign", output(lambda y, x, node: x[0])),
+}
+
+
+def test_an_honest_run_passes():
+    found = ratios(reference(), plain_sums=True)
+    assert max(found.values()) < TOLERANCE, found
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_caught(name, monkeypatch):
+    asked = MISTAKES[name]
+    reference()  # of the right ops
+    monkeypatch.setitem(oracle.OPS, asked.name, asked.put(oracle.OPS[asked.name]))
+    found = ratios(reference())
+    failed = [level for level, ratio in found.items() if not ratio < TOLERANCE]
+    assert failed and min(failed) == asked.level, found
+
+
+def test_each_primitive_has_a_mistake():
+    named = {asked.name for asked in MISTAKES.values()}
+    primitives = {*table.UNARY, *table.BINARY[2:], *table.COMPARISONS, *table.REDUCTIONS, *table.ALONG}
+    others = {"Where", "Reshape", "Permute", "Expand", "Take", "Gather", "PadAxes", "MatMul", "Convolve", "GroupNorm"}
+    assert {*primitives, *others, "ConvTranspose"} <= named <= set(GRAPH_OPS)
+
+
+@functools.lru_cache(maxsize=None)
+def weights():
+    """Of the network with its Detach, which no difference knows, as a number that is passed on."""
+    graph, rng = graphs.primitives(), np.random.default_rng(0)
+    passed = {"op": "Power", "attrs": {"exponent": 1.0}}
+    nodes = tuple(dataclasses.replace(node, **passed) if node.op == "Detach" else node for node in graph.nodes)
+    graph = dataclasses.replace(graph, nodes=nodes)
+    views = initial_weights(graph, 0, np.empty(weights_size(graph), np.float32))
+    trained = {parameter.name for parameter in graph.parameters() if parameter.trainable}
+    own = {n: a.astype(np.float64) + 0.1 * rng.standard_normal(a.shape) * (n in trained) for n, a in views.items()}
+    return graph, own, rng.standard_normal((4, 3, 32, 32))
+
+
+@pytest.mark.parametrize("name", [p.name for p in graphs.primitives().parameters() if p.trainable])
+def test_gradients_agree_with_differences(name):
+    graph, own, images = weights()
+    labels, step = np.arange(4) % 3, 1e-6
+
+    def loss(by):
+        return Oracle(graph, {**own, name: own[name] + by * way}).gradients(images, labels)
+
+    way = np.random.default_rng(1).standard_normal(own[name].shape)
+    _, _, gradients, _ = loss(0)
+    found, expected = (loss(step)[0] - loss(-step)[0]) / (2 * step), float((gradients[name] * way).sum())
+    assert abs(found - expected) < 1e-6 * max(1e-2, abs(expected))

@@ -1,0 +1,197 @@
+"""Versions of a framework beside each other: names, lock files, environments, what happens without a network."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+
+import pytest
+from typer.testing import CliRunner
+from wheels import write_wheel
+
+from framework_compare import registry
+from framework_compare.cli.root import app
+from framework_compare.environments import locks, managed, pruning, releases, venvs
+from framework_compare.errors import EnvironmentUnavailable, UsageError
+from framework_compare.plan import competitors
+from framework_compare.registry import Framework
+from framework_compare.report.names import in_order, title
+
+VERSIONS = ("0.9", "1.0", "1.1", "2.0", "3.0rc1")
+
+
+@pytest.fixture(autouse=True)
+def links(monkeypatch, tmp_path):
+    """pip's settings know one folder of wheels: five releases of tinyfw, of which `tiny` pins 1.0."""
+    for key in [key for key in os.environ if key.startswith(("PIP_", "UV_"))]:
+        monkeypatch.delenv(key)
+    folder = tmp_path / "links"
+    folder.mkdir()
+    for version in VERSIONS:
+        write_wheel(folder, version=version)
+    write_wheel(folder, tag="cp30-cp30-any", version="9.0")
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))
+    monkeypatch.setenv("FRAMEWORK_COMPARE_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "tiny.txt").write_text("tinyfw==1.0\n")
+    spec = Framework("tiny", "tiny:T", str(tmp_path / "tiny.txt"), "tinyfw", ((3, 10), (3, 99)))
+    monkeypatch.setitem(registry.FRAMEWORKS, "tiny", spec)
+    monkeypatch.setitem(registry.FRAMEWORKS, "bare", Framework("bare", "bare:T", "", "numpy", ((3, 10), (3, 99))))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        (["tiny"], ["tiny"]),
+        (["tiny@1.1"], ["tiny@1.1"]),
+        (["tiny", "tiny@1.1"], ["tiny@1.0", "tiny@1.1"]),
+        (["tiny@2.0", "tiny@0.9", "bare"], ["tiny@2.0", "tiny@0.9", "bare"]),
+        (["tiny", "tiny@latest"], ["tiny@1.0", "tiny@2.0"]),
+        (["tiny@1.1.0"], ["tiny@1.1"]),
+        (["tiny", "tiny@b"], ["tiny@1.0", "tiny@1.0-b"]),
+        ("TINY", ["tiny"]),
+    ],
+)
+def test_a_name_carries_the_version_where_it_was_given_or_where_two_compete(wanted, names):
+    found = competitors.read(wanted)
+    assert found.names == names
+    assert competitors.read(found.names).names == names, "names that cells have are names that users may give"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "says"),
+    [
+        ("tiny@1.2", r"no release 1\.2 .*the nearest are 1\.0, 1\.1, 2\.0$"),
+        ("tiny@9.0", r"no release 9\.0 .*the nearest are 1\.1, 2\.0$"),
+        ("tiny@new", "no version; allowed: torch, torch@2.12.0, torch@latest"),
+        ("tiny@", "allowed: torch, torch@2.12.0"),
+        ("bare@1.0", "no version is pinned for bare, allowed: bare, or bare=/path/to/python"),
+        (["tiny", "tiny@1.0"], "given twice"),
+        ("caffe@1.0", "unknown framework 'caffe'"),
+    ],
+)
+def test_a_version_that_is_not_there_is_one_sentence(wanted, says):
+    with pytest.raises(UsageError, match=says):
+        competitors.find_frameworks(competitors.read(wanted).names)
+
+
+def test_an_interpreter_is_a_competitor_of_its_own():
+    found = competitors.read(["bare", f"bare={sys.executable}"])
+    name = found.names[1]
+    assert found.names[0] == "bare" and re.fullmatch(r"bare@[\d.]+", name)
+    assert found.python == {name: sys.executable}
+    assert competitors.read(found.names, found.python).names == found.names
+    alone = competitors.read(f"bare={sys.executable}")
+    assert (alone.names, alone.python) == (["bare"], {"bare": sys.executable})
+
+
+def test_an_index_of_a_framework_is_that_of_its_versions():
+    found = competitors.read(["tiny", "tiny@1.1"], {}, {"tiny": "https://host/simple"})
+    assert found.index["tiny@1.1"] == found.index["tiny@1.0"] == "https://host/simple"
+
+
+def test_a_version_is_made_from_a_lock_with_checksums_and_shared():
+    said: list[str] = []
+    made = managed.ensure("tiny@1.1", report=said.append)
+    assert (made.framework, made.version) == ("tiny@1.1", "1.1")
+    lock = locks.find(managed.locks_dir(), "tiny@1.1", "cpu")
+    assert re.search(r"^tinyfw==1\.1 \\\n    --hash=sha256:\w{64}$", lock.path.read_text(), re.MULTILINE)
+    assert "resolving" in said[0] and managed.find("tiny@1.1") == made
+    assert managed.ensure("tiny@1.1-b").folder == made.folder, "the same version again has the same environment"
+    assert managed.ensure("tiny@1.0").folder == managed.ensure("tiny").folder, "the pinned one has the shipped lock"
+    assert made.folder != managed.ensure("tiny").folder
+
+
+def test_a_wheel_that_was_changed_since_is_refused(links):
+    managed.ensure("tiny@1.1")
+    managed.remove("tiny")
+    (folder,) = managed._root().glob("tiny@1.1-*[0-9a-f]")
+    managed.delete(folder, "tiny@1.1")
+    (links / "tinyfw-1.1-py3-none-any.whl").unlink()
+    write_wheel(links, version="1.1").write_bytes((links / "tinyfw-2.0-py3-none-any.whl").read_bytes())
+    os.environ["UV_CACHE_DIR"] += "-fresh"
+    with pytest.raises(EnvironmentUnavailable, match="Hash mismatch"):
+        managed.ensure("tiny@1.1")
+
+
+def test_what_is_there_serves_without_a_network(links, monkeypatch):
+    managed.ensure("tiny@1.1")
+    for wheel in links.iterdir():
+        wheel.unlink()
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.setenv("PIP_INDEX_URL", "https://nowhere.invalid/simple")
+    said: list[str] = []
+    assert competitors.read(["tiny@1.1"], say=said.append).names == ["tiny@1.1"] and not said
+    assert managed.ensure("tiny@1.1").version == "1.1"
+    assert competitors.read(["tiny@latest"], say=said.append).names == ["tiny@1.1"]
+    assert "no index answers" in said[-1] and "the newest that is here is used, 1.1" in said[-1]
+    assert competitors.read(["tiny@2.0"], say=said.append).names == ["tiny@2.0"], "its cells say why they did not run"
+    with pytest.raises(EnvironmentUnavailable, match="no index answers"):
+        managed.ensure("tiny@2.0")
+
+
+def test_constraints_of_pip_bound_what_is_newest(monkeypatch, tmp_path):
+    (tmp_path / "limits.txt").write_text("# of this house\ntinyfw<2\n")
+    monkeypatch.setenv("PIP_CONSTRAINT", str(tmp_path / "limits.txt"))
+    assert competitors.read("tiny@latest").names == ["tiny@1.1"]
+    with pytest.raises(UsageError, match="no release 2.0"):
+        competitors.read("tiny@2.0")
+
+
+def test_releases_are_those_with_a_wheel_for_this_python(tmp_path, monkeypatch):
+    page = tmp_path / "index" / "tinyfw"
+    page.mkdir(parents=True)
+    lines = [
+        '<a href="tinyfw-5.0-py3-none-any.whl#sha256=0">x</a>',
+        '<a href="tinyfw-6.0-py3-none-any.whl" data-requires-python="&lt;3.5">x</a>',
+        '<a href="tinyfw-7.0-py3-none-any.whl" data-yanked="broken">x</a>',
+        '<a href="tinyfw-8.0.tar.gz">x</a>',
+    ]
+    (page / "index.html").write_text("\n".join(lines))
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.setenv("PIP_INDEX_URL", (tmp_path / "index").as_uri())
+    assert [str(one) for one in releases.released("TinyFW", sys.version_info[:2])] == [*VERSIONS, "5.0"]
+
+
+def test_pruning_takes_the_oldest_first_and_never_one_in_use(monkeypatch):
+    names = ["tiny", "tiny@1.1", "tiny@2.0"]
+    made = {name: managed.ensure(name) for name in names}
+    for days, name in zip((40, 20, 10), names):
+        stamp = time.time() - days * 86400
+        for file in (managed.USED, venvs.MARKER):
+            os.utime(made[name].folder / file, (stamp, stamp))
+    found, size = managed.installed(), made["tiny"].size_bytes
+    shown = lambda *asked: [one.folder for one in pruning.choose(found, time.time(), *asked)]  # noqa: E731
+    assert shown(30 * 86400, None) == [made["tiny"].folder]
+    assert shown(None, 2.5 * size) == [made["tiny"].folder]
+    assert shown(None, 1.5 * size) == [made["tiny"].folder, made["tiny@1.1"].folder]
+    assert shown(30 * 86400, 10 * size) == [made["tiny"].folder]
+    monkeypatch.setattr(pruning, "in_use", lambda: {made["tiny"].folder})
+    assert shown(30 * 86400, None) == []
+
+
+def test_the_commands_list_and_prune():
+    run = lambda *words: CliRunner().invoke(app, ["env", *words])  # noqa: E731
+    assert run("create", "tiny,tiny@1.1").exit_code == 0
+    listed = run("list").output
+    assert re.search(r"^tiny +1\.0 .* 0 d ago ", listed, re.MULTILINE) and re.search(
+        r"^tiny@1\.1 +1\.1 ", listed, re.MULTILINE
+    )
+    for words in ((), ("--older-than", "soon"), ("--older-than", "0.001s")):  # the last: nobody said yes
+        assert isinstance(run("prune", *words).exception, UsageError)
+    assert "2 environments" in run("prune", "--older-than", "0.001s", "--dry-run").output
+    assert len(managed.installed()) == 2
+    assert run("prune", "--older-than", "0.001s", "--yes").exit_code == 0
+    assert managed.installed() == [] and locks.find(managed.locks_dir(), "tiny@1.1", "cpu"), "its lock stays"
+    assert managed.ensure("tiny@1.1").version == "1.1"
+    assert run("remove", "tiny@1.1").exit_code == 0 and locks.find(managed.locks_dir(), "tiny@1.1", "cpu") is None
+
+
+def test_names_for_readers():
+    assert title("torch@2.12.0") == "PyTorch 2.12.0"
+    assert in_order(["jax@0.9.2", "torch", "jax@0.10.2", "x"]) == ["torch", "jax@0.9.2", "jax@0.10.2", "x"]

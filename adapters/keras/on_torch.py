@@ -21,7 +21,7 @@ class KerasTorchTrainer(KerasTrainer, TorchTrainer):
 
     def __init__(self, config: TrainConfig, replicas: Optional[Any] = None) -> None:
         super().__init__(config)
-        self._last_axis_channels = False  # batches are (N, H, W, C) as they are
+        self._channels_last = False  # batches are (N, H, W, C) as they are
 
     def settings(self) -> Dict[str, Any]:
         allocator = "keeps freed memory" if self._keeps_memory else "system default"

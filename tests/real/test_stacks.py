@@ -2,8 +2,8 @@
 
 import pytest
 
-from framework_compare.api import verify
 from framework_compare.conformance import graphs
+from framework_compare.parity.verify import verify
 
 KERAS = ["keras-tensorflow", "keras-jax", "keras-torch"]
 PARTS = ["branched", "plain", "attention"]

@@ -189,12 +189,15 @@ def test_what_cannot_be_imported_gives_one_line(kind: str, tmp_path: Path) -> No
     assert not done.stdout and all("traced" in one or "environment" in one for one in progress)
 
 
-def test_constants_that_depend_on_the_size_are_refused(tmp_path: Path) -> None:
-    """All sizes start from one set of arrays, and the level "import" judges the first."""
+def test_constants_that_depend_on_the_size_are_those_of_each_size(tmp_path: Path) -> None:
     body = "return self.fc(self.conv(x).mean((2, 3)) * (x.shape[-1] / 10))"
     (tmp_path / "net.py").write_text(FORWARD.format(inputs="x", body=body, build="return Net()"))
-    with pytest.raises(UsageError, match="mul.value has other numbers at 24 pixels than at 16; import it at one size"):
-        resolve(f"{tmp_path / 'net.py'}:build", [16, 24])
+    _, (model,) = resolve(f"{tmp_path / 'net.py'}:build", [16, 24])
+    found = {
+        size: [node.attrs["values"] for node in model(image_size=size).nodes if node.op == "Constant"]
+        for size in (16, 24)
+    }
+    assert found == {16: [[1.6]], 24: [[2.4]]}
 
 
 def test_a_file_that_never_ends_is_stopped(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ FIT_ROUND_S = 2.0  # where Model.fit takes turns, whose start is part of it
 class Child:
     """A process that runs steps of a side when asked, which it makes when it is asked for the first time."""
 
-    def __init__(self, python, source, job, loops):
+    def __init__(self, python, source, job, loops=""):
         command = [python, HERE / "step_time_child.py", source, job, loops]
         self._child = subprocess.Popen(
             [str(part) for part in command],

@@ -28,7 +28,7 @@ SECOND = 1_000_000_000
 FRAMEWORKS = ("torch", "tensorflow", "mxnet", "paddle")
 MODELS = ("alexnet", "mobilenet_v2", "resnet50", "vgg16", "resnet50_v1_5")
 READ = """
-import resource, sys, time
+import sys, time
 began = time.perf_counter()
 from framework_compare import Comparison
 result = Comparison.load(sys.argv[1])
@@ -37,7 +37,7 @@ rows = len(result.frame)
 framed = time.perf_counter()
 text = result.table(style=sys.argv[2])
 done = time.perf_counter()
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+peak = int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1]) / 1024
 print(rows, len(text), loaded - began, framed - loaded, done - framed, peak)
 """
 

@@ -113,7 +113,7 @@ def test_no_interpreter(framework):
 
 @pytest.mark.parametrize(
     ("imports", "why"),
-    [("brokenfw", "import brokenfw failed: RuntimeError: no such kernel"), ("deadfw", "died of SIGABRT")],
+    [("brokenfw", "import brokenfw failed: RuntimeError: no such kernel"), ("deadfw", "was killed by SIGABRT")],
 )
 def test_a_deep_look_finds_an_import_that_fails(framework, imports, why):
     managed.ensure(framework(imports))

@@ -57,6 +57,6 @@ def test_what_is_no_event_is_refused(line):
 
 def test_a_line_without_end_is_refused_before_it_fills_memory():
     reader = EventReader()
-    with pytest.raises(ProtocolError, match="no event"):
+    with pytest.raises(ProtocolError, match="not an event"):
         for _ in range(100):
             list(reader.feed(b"x" * (MAX_LINE_BYTES // 10)))

@@ -105,7 +105,7 @@ def test_export_holds_the_profile(profiled, tmp_path):
     ("profile-raise", "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"),
     ("profile-segfault", "SIGSEGV"),
     ("profile-hang", "timed-out"),
-    ("profile-malformed", "no count"),
+    ("profile-malformed", "not a count"),
     ("profile-unknown-kind", "kind"),
     ("profile-endless", "301 rows"),
 ])  # fmt: skip

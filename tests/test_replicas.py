@@ -95,7 +95,7 @@ def test_counts_of_devices_begin_at_the_one_that_is_named():
     assert planning.on_several(["cpu", "cuda:2"], [1, 2]) == ["cpu", "cpu:0,1", "cuda:2", "cuda:2,3"]
     with pytest.raises(UsageError, match="devices is 2 and device 'cuda:0,1' names several"):
         planning.on_several(["cuda:0,1"], 2)
-    with pytest.raises(UsageError, match="at least one is needed"):
+    with pytest.raises(UsageError, match="at least one number is needed"):
         planning.on_several(["cpu"], [])
 
 

@@ -47,7 +47,11 @@ def make_network(paddle: Any, program: Program, layers: Dict[str, Any]) -> Any:
         def forward(self, *inputs: Any) -> Any:
             return evaluate(program, apply, inputs)
 
-    return Network()
+    class OfOneInput(Network):  # paddle.jit.to_static takes no variable number of arguments
+        def forward(self, x: Any) -> Any:
+            return evaluate(program, apply, (x,))
+
+    return OfOneInput() if len(program.inputs) == 1 else Network()
 
 
 def arrays_of(program: Program, layers: Dict[str, Any]) -> Dict[str, Any]:

@@ -77,10 +77,11 @@ def fairness(
     common.update(where=where, say=say)
     if own is None:
         trained = curves.train_curves(frameworks, models, data, **of_curves, **of_images, **common)
-        of_images["num_classes"] = trained[0].setting["num_classes"]
     else:
         trained = [curves.train_workload_curves(frameworks, model, own, **of_curves, **common) for model in models]
     curves_report.write(trained, out)
+    if own is None:
+        of_images["num_classes"] = trained[0].setting["num_classes"]
     ladder = verify.verify(frameworks, models, **of_images, **common)
     (out / "ladder.md").write_text(markdown(parity_tables.parity_table(ladder)), encoding="utf-8")
     print(terminal(parity_tables.parity_table(ladder)))

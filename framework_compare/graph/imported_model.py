@@ -91,7 +91,7 @@ class ImportedModel:
 
     def __call__(self, num_classes: int = 0, image_size: int = 0) -> Graph:
         """The graph with a head for these classes (0: those of the source); UsageError at a size it was not traced at."""
-        size = image_size or min(self.graphs)
+        size = (0 if self.of_arrays else image_size) or min(self.graphs)
         if size not in self.graphs:
             known = ", ".join(map(str, sorted(self.graphs)))
             raise UsageError(f"{self.name} was imported for image_size {known}, not {size}; import it for that size")

@@ -88,6 +88,8 @@ def with_loss(torch: Any, module: Any, loss: Any, output: str) -> Any:
 
         def forward(self, *given: Any) -> Any:
             outputs = chosen_output(self.module(*given[:-1]), output)
+            if outputs.dim() == 1:  # a graph has (N, 1) for (N,), and so has the target: their difference is no (N, N)
+                outputs = outputs.unsqueeze(1)
             losses = loss(outputs, given[-1])
             if getattr(losses, "shape", None) not in ((len(given[-1]),), (len(given[-1]), 1)):
                 shape = tuple(getattr(losses, "shape", ()))

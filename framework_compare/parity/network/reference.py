@@ -103,7 +103,8 @@ class Reference:
         larger = dataclasses.replace(self, copies=copies)
         if size % count == 0 and self.precision != "fp16":  # whose gradients are smaller in a larger batch
             return dataclasses.replace(larger, yardstick=self._with_copies(max(1.0, size / count)))
-        return dataclasses.replace(larger, batches=self.batches[:1]).answered().at(self.precision, draws)
+        counted = dataclasses.replace(larger, batches=self.batches[:1]).answered().at(self.precision, draws)
+        return dataclasses.replace(counted, yardstick=counted._with_copies(max(1.0, size / count)))
 
     def _with_copies(self, copies: float) -> Errors:
         """The yardstick of a batch of so many copies: larger where an answer comes from sums over samples, and only there.

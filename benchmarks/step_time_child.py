@@ -97,7 +97,7 @@ def share_allocator(config, trainer_class):
     """What our trainer sets for the process."""
     from framework_compare.worker.allocator import keep_freed_memory
 
-    if trainer_class.name in ("torch", "paddle") and config.device == "cpu":
+    if trainer_class.name in ("torch", "paddle", "keras-torch") and config.device == "cpu":
         keep_freed_memory()
 
 
@@ -114,12 +114,12 @@ def make_hand(job, config, trainer_class, role):
         import_torchvision(torch)
     rng = np.random.default_rng(0)
     size = config.image_size
-    channels_first = trainer_class.name not in ("tensorflow", "jax")
+    channels_first = trainer_class.name in ("torch", "mxnet", "paddle", "singa")
     shape = (config.batch_size, 3, size, size) if channels_first else (config.batch_size, size, size, 3)
     images = rng.standard_normal(shape, dtype=np.float32)
     labels = np.arange(config.batch_size, dtype=np.int64) % 3
     how = {} if config.device == "cpu" else {"execution": config.execution, "precision": config.precision}
-    loop = importlib.import_module(f"{trainer_class.name}_loop")
+    loop = importlib.import_module(f"{trainer_class.name.replace('-', '_')}_loop")
     step, synchronize = loop.make(job["zoo_model"], images, labels, config.threads, **how)
 
     def go(steps):

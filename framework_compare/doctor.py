@@ -97,6 +97,8 @@ def examine(
     tell, so that is asked as `deep` asks it of every usable one: a worker imports the framework, and its adapter says
     what it lacks (seconds each, four minutes at most).
     """
+    if frameworks is None:
+        registry.load_plugins()
     specs = [registry.framework(name) for name in (registry.FRAMEWORKS if frameworks is None else frameworks)]
     chosen = {registry.framework(name).name: python for name, python in (pythons or {}).items()}
     checks = [check(spec, python=chosen.get(spec.name), device=on, deep=deep) for spec in specs for on in devices]

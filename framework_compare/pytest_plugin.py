@@ -103,7 +103,7 @@ def _cells(wanted: Any, config: pytest.Config) -> List[SweepCell]:
 
     registry.load_plugins()
     try:
-        found = competitors.read(wanted["frameworks"] or list(registry.FRAMEWORKS))
+        found = competitors.read(wanted["frameworks"] or list(registry.PLAIN))
         frameworks = found.names
         models = planning.find_all("model", registry.MODELS, wanted["models"] or list(registry.MODELS))
         chosen = config.getoption("--fc-frameworks")

@@ -40,6 +40,9 @@ class Framework:
     companions: tuple[str, ...] = ()  # packages that are from the same index as the framework's own
     process_per_device: bool = False  # whether a cell on several devices is as many processes, or one
     importer: str = ""  # "module:Class" of `importers`, which its workers run in place of `trainer`
+    library: str = ""  # package on top of a plain framework, whose version is this one's: "keras"
+    backend: str = ""  # that framework, whose adapter is staged too, and with which tables compare: "jax"
+    environment: str = ""  # framework whose environment it runs in; "" for one of its own
     cuda_extra: str = ""  # extra of its package that brings CUDA's libraries, for other versions than the pinned one
 
     def requirements_on(self, device: str) -> str:
@@ -116,7 +119,41 @@ FRAMEWORKS: dict[str, Framework] = {
         foreign=ForeignWheels("requirements-cp36.txt", "3.6", "cp36m", "manylinux2014_x86_64"),
         label="SINGA 3.0.0.dev1 (2020), repaired at run time",
     ),
+    "keras-tensorflow": Framework(
+        "keras-tensorflow",
+        _A + "keras:KerasTensorFlowTrainer",
+        "../tensorflow/" + _PINS,
+        imports="keras",
+        python=_PYTHONS,
+        library="keras",
+        backend="tensorflow",
+        environment="tensorflow",
+    ),
+    "keras-jax": Framework(
+        "keras-jax",
+        _A + "keras:KerasJaxTrainer",
+        "requirements-jax.txt",
+        imports="keras",
+        python=_PYTHONS,
+        whole_batches_from=3,
+        library="keras",
+        backend="jax",
+    ),
+    "keras-torch": Framework(
+        "keras-torch",
+        _A + "keras:KerasTorchTrainer",
+        "requirements-torch.txt",
+        imports="keras",
+        python=_PYTHONS,
+        whole_batches_from=1,
+        cpu_index="https://download.pytorch.org/whl/cpu",
+        companions=("torchvision",),
+        library="keras",
+        backend="torch",
+    ),
 }
+# What commands take where no framework is named: those of which none runs on top of another.
+PLAIN = tuple(name for name, entry in FRAMEWORKS.items() if not entry.library)
 
 # What reads models of users, in the environment of a framework or, of files that belong to none, in one of its own.
 _I = "framework_compare.importers."
@@ -282,7 +319,7 @@ ALIASES: dict[str, str] = {
 
 
 Entry = TypeVar("Entry")
-PLUGINS = "framework_compare.plugins"
+PLUGINS, ADAPTERS = "framework_compare.plugins", "framework_compare.adapters"  # groups of entry points
 
 
 def find(kind: str, table: Mapping[str, Entry], name: object) -> Entry:
@@ -402,7 +439,13 @@ def by_name(model: str) -> bool:
 
 @functools.lru_cache(maxsize=1)
 def load_plugins() -> None:
-    """Call every installed entry point of group `framework_compare.plugins`, once; each registers what it brings."""
+    """Register what installed packages bring, once.
+
+    An entry point of group `framework_compare.adapters` is a Framework, under its own name; one of group
+    `framework_compare.plugins` is a function that registers what it likes.
+    """
+    for entry in importlib.metadata.entry_points(group=ADAPTERS):
+        register_framework(dataclasses.replace(entry.load(), name=entry.name))
     for entry in importlib.metadata.entry_points(group=PLUGINS):
         entry.load()()
 

@@ -375,7 +375,7 @@ def test_energy_of_a_machine_without_counters_says_so(tmp_path):
     assert rows(text) == [] and text.startswith("Energy not measured: this machine exposes no counter")
 
 
-@pytest.mark.parametrize("kind", OF_CELLS)
+@pytest.mark.parametrize("kind", [kind for kind in OF_CELLS if kind != "stack"])  # has rows of libraries alone
 def test_a_warning_stands_below_every_table(tmp_path, kind):
     text = "another process is on the GPU: pid 4321, 0.50 GiB"
     outcomes = [
@@ -411,3 +411,18 @@ def test_csv_of_ratios_has_every_cell_and_what_it_is_held_against(tmp_path):
         ("out-of-memory", "", ""),
     ]
     assert float(read[1]["ratio_ci_low"]) == pytest.approx(4)
+
+
+def test_a_library_is_compared_with_the_framework_below_it(tmp_path):
+    outcomes = [
+        ("torch", {}, ok(2, 2)),
+        ("keras-torch", {}, ok(5, 5)),
+        ("keras-torch", {"execution": "fit"}, ok(4, 4)),
+        ("keras-jax", {}, ok(9, 9)),
+    ]
+    text = study(tmp_path, outcomes, repeats=2).table("stack", "csv")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    ratios = {(row["framework"], row["execution"]): row["ratio"] for row in rows}
+    # speed relative to PyTorch's 2 s; no JAX below Keras on JAX
+    assert ratios["keras-torch", "default"] == "0.4" and ratios["keras-torch", "fit"] == "0.5", text
+    assert ratios["torch", "default"] == ratios["keras-jax", "default"] == "", text

@@ -17,6 +17,9 @@ OWN = {
     "paddle": {"paddle"},
     "jax": {"jax", "optax", "grain"},
     "singa": {"singa"},
+    "keras-tensorflow": {"keras", "tensorflow"},
+    "keras-jax": {"keras", "jax", "optax", "grain"},
+    "keras-torch": {"keras", "torch", "torchvision"},
     "onnx": {"onnx", "google"},  # protobuf's package is google.protobuf
 }
 

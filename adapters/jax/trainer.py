@@ -12,6 +12,7 @@ from framework_compare.adapters.common.trainer import (
     HALF_TYPES,
     LOSS_SCALE,
     NATIVE_OPTIMIZERS,
+    STEPS,
     STEPS_BEFORE_GROWTH,
     TrainerDefaults,
     each,
@@ -26,7 +27,6 @@ from framework_compare.adapters.jax.replicas import Mesh, join, stacked, unstack
 from framework_compare.adapters.jax.tasks import LOSSES, NAMES, make_optimizer
 from framework_compare.graph import Graph, trainable_names
 from framework_compare.protocol import (
-    EXECUTIONS,
     PRECISIONS,
     UPDATES,
     Batch,
@@ -73,9 +73,9 @@ class JaxTrainer(TrainerDefaults):
         ops=OPS,
         losses=frozenset(LOSSES),
         optimizers=frozenset(NAMES) | NATIVE_OPTIMIZERS,
-        executions=dict.fromkeys(("cpu", "cuda"), frozenset(EXECUTIONS)),
+        executions=dict.fromkeys(("cpu", "cuda"), STEPS),
         precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
-        replicas=dict.fromkeys(("cpu", "cuda"), frozenset(EXECUTIONS) - {"eager"}),
+        replicas=dict.fromkeys(("cpu", "cuda"), STEPS - {"eager"}),
         several_nodes=True,
         several_inputs=True,
         updates=frozenset(UPDATES),

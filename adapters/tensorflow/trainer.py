@@ -12,6 +12,7 @@ from framework_compare.adapters.common.trainer import (
     HALF_TYPES,
     LOSS_SCALE,
     NATIVE_OPTIMIZERS,
+    STEPS,
     STEPS_BEFORE_GROWTH,
     TrainerDefaults,
     each,
@@ -25,7 +26,6 @@ from framework_compare.adapters.tensorflow.replicas import Mirrored, open_cpus, 
 from framework_compare.adapters.tensorflow.tasks import LOSSES, OPTIMIZERS, make_optimizer, optimizer_name
 from framework_compare.graph import Graph, trainable_names
 from framework_compare.protocol import (
-    EXECUTIONS,
     PRECISIONS,
     UPDATES,
     Batch,
@@ -55,11 +55,11 @@ class TensorFlowTrainer(TrainerDefaults):
         ops=OPS,
         losses=frozenset(LOSSES),
         optimizers=frozenset(OPTIMIZERS) | NATIVE_OPTIMIZERS,
-        executions=dict.fromkeys(("cpu", "cuda"), frozenset(EXECUTIONS)),
+        executions=dict.fromkeys(("cpu", "cuda"), STEPS),
         precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
         updates=frozenset(UPDATES),
         gpu_threads=frozenset({"shared", "private"}),
-        replicas=dict.fromkeys(("cpu", "cuda"), frozenset(EXECUTIONS) - {"eager"}),
+        replicas=dict.fromkeys(("cpu", "cuda"), STEPS - {"eager"}),
         several_inputs=True,
     )
 

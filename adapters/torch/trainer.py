@@ -12,6 +12,7 @@ from framework_compare.adapters.common.trainer import (
     HALF_TYPES,
     LOSS_SCALE,
     NATIVE_OPTIMIZERS,
+    STEPS,
     TrainerDefaults,
     arguments,
     each,
@@ -27,7 +28,6 @@ from framework_compare.adapters.torch.pipeline import open_loader
 from framework_compare.adapters.torch.tasks import LOSSES, NATIVE, Updates, forget, make_optimizer
 from framework_compare.graph import OPTIMIZERS, Graph, trainable_names
 from framework_compare.protocol import (
-    EXECUTIONS,
     PRECISIONS,
     UPDATES,
     Batch,
@@ -48,9 +48,9 @@ class TorchTrainer(TrainerDefaults):
         losses=frozenset(LOSSES),
         optimizers=frozenset(OPTIMIZERS) | NATIVE_OPTIMIZERS,
         # `graph` is CUDA graphs in PyTorch, which a CPU does not have
-        executions={"cpu": frozenset({"default", "eager", "compiled"}), "cuda": frozenset(EXECUTIONS)},
+        executions={"cpu": frozenset({"default", "eager", "compiled"}), "cuda": STEPS},
         precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
-        replicas={"cpu": frozenset({"default", "eager"}), "cuda": frozenset(EXECUTIONS)},
+        replicas={"cpu": frozenset({"default", "eager"}), "cuda": STEPS},
         several_nodes=True,
         several_inputs=True,
         updates=frozenset(UPDATES),

@@ -2,35 +2,7 @@
 
 import keras
 import tensorflow as tf
-from keras import layers
-
-
-def make_alexnet():
-    return keras.Sequential(
-        [
-            keras.Input((224, 224, 3)),
-            layers.ZeroPadding2D(2),
-            layers.Conv2D(64, 11, strides=4, activation="relu"),
-            layers.MaxPooling2D(3, strides=2),
-            layers.Conv2D(192, 5, padding="same", activation="relu"),
-            layers.MaxPooling2D(3, strides=2),
-            layers.Conv2D(384, 3, padding="same", activation="relu"),
-            layers.Conv2D(256, 3, padding="same", activation="relu"),
-            layers.Conv2D(256, 3, padding="same", activation="relu"),
-            layers.MaxPooling2D(3, strides=2),
-            layers.Flatten(),
-            layers.Dropout(0.5),
-            layers.Dense(4096, activation="relu"),
-            layers.Dropout(0.5),
-            layers.Dense(4096, activation="relu"),
-            layers.Dense(3),
-        ]
-    )
-
-
-def make_from_zoo(name: str):
-    build = getattr(keras.applications, {"mobilenet_v2": "MobileNetV2", "resnet50": "ResNet50", "vgg16": "VGG16"}[name])
-    return build(weights=None, classes=3, input_shape=(224, 224, 3), classifier_activation=None)
+from keras_models import make_network
 
 
 def make(model: str, images, labels, threads: int, execution: str = "", precision: str = "fp32"):
@@ -40,7 +12,7 @@ def make(model: str, images, labels, threads: int, execution: str = "", precisio
         keras.mixed_precision.set_global_policy("mixed_bfloat16")
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
-    network = make_alexnet() if model == "alexnet" else make_from_zoo(model)
+    network = make_network(model)
     x, y = tf.constant(images), tf.constant(labels)
     loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     optimizer = keras.optimizers.SGD(learning_rate=0.001, momentum=0.9)

@@ -11,7 +11,7 @@ import typer
 
 from framework_compare import registry
 from framework_compare.cli import examples
-from framework_compare.cli.options import FRAMEWORKS, takes
+from framework_compare.cli.options import PLAIN, takes
 from framework_compare.environments import gpu_builds, managed, pruning
 from framework_compare.errors import EnvironmentUnavailable, UsageError
 from framework_compare.launch.limits import parse_bytes
@@ -27,7 +27,7 @@ app = typer.Typer(no_args_is_help=True, help="Make, list and remove the environm
 def create(
     device: Any,
     index: dict[str, str],
-    frameworks: Annotated[str, typer.Argument(help="Comma-separated.")] = FRAMEWORKS,
+    frameworks: Annotated[str, typer.Argument(help="Comma-separated.")] = PLAIN,
 ) -> None:
     """Make the environments now instead of at first use; complete ones stay."""
     check_device(device)

@@ -9,14 +9,14 @@ from typing import Annotated, Any, Dict, List
 import typer
 
 from framework_compare.cli import console, words
-from framework_compare.cli.options import ENVIRONMENTS, FRAMEWORKS, MODELS, OF_DATA, one_of, takes
+from framework_compare.cli.options import ENVIRONMENTS, MODELS, OF_DATA, PLAIN, one_of, takes
 
 
 @takes(
     *("frameworks", "models", "dataset", "batch_size", "image_size", "learning_rate", "execution", "tuning", "threads"),
     *(*ENVIRONMENTS, *OF_DATA),
     *("dry_run", "yes"),
-    frameworks=FRAMEWORKS,
+    frameworks=PLAIN,
     models=MODELS,
     dataset=["fire-smoke-tiny"],
     batch_size="2",

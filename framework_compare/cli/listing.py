@@ -36,6 +36,7 @@ def document(latest: int = 0) -> dict[str, Any]:
     from framework_compare.study import names
     from framework_compare.study.opening import studies_dir
 
+    registry.load_plugins()
     folders = names.in_cache()
     graphs = {name: build_graph(name, TrainConfig()) for name in filter(registry.by_name, registry.image_models())}
     return {

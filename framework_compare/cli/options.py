@@ -148,6 +148,7 @@ def _inputs(given: list[str] | None) -> Any:
 
 
 FRAMEWORKS, MODELS = ",".join(registry.FRAMEWORKS), ",".join(registry.image_models())
+PLAIN = ",".join(registry.PLAIN)  # what commands take by default: no libraries on top of others
 _DATASET = (
     "A folder with one folder of images per class, a name that `list` shows, or for your model a file of arrays or a"
     " table. Default: the model's own. Repeatable."

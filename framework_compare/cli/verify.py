@@ -11,11 +11,11 @@ import typer
 from framework_compare.cli import console, words
 from framework_compare.cli.options import (
     ENVIRONMENTS,
-    FRAMEWORKS,
     LOSS,
     MODELS,
     OF_DATA,
     OPTIONS,
+    PLAIN,
     of_loss,
     one_of,
     takes,
@@ -39,7 +39,7 @@ STYLES = ("terminal", "markdown", "latex")
         "yes",
     ),
     by_place=(words.STUDY, *words.REQUEST),
-    frameworks=FRAMEWORKS,
+    frameworks=PLAIN,
     models=MODELS,
 )
 def verify(
@@ -106,7 +106,7 @@ def _say(message: str) -> None:
 
 def _check_unasked(request: Dict[str, Any]) -> None:
     """UsageError for an option that a study has decided already."""
-    defaults = {"keep": None, "frameworks": FRAMEWORKS.split(","), "models": MODELS.split(",")}
+    defaults = {"keep": None, "frameworks": PLAIN.split(","), "models": MODELS.split(",")}
     for name, value in request.items():
         default = defaults[name] if name in defaults else OPTIONS[name].read(OPTIONS[name].default)
         if value != default:

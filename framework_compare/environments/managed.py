@@ -81,7 +81,7 @@ def ensure(
             why = venvs.fault(plan, index=wanted)  # the process waited for may have mended it
             if why:
                 _make(plan, why, index, say)
-    return _used(plan, spec.name)
+    return _used(plan, spec)
 
 
 def _lock(framework: str, device: str, index: str | None, say: Report) -> None:
@@ -96,11 +96,13 @@ def _lock(framework: str, device: str, index: str | None, say: Report) -> None:
             locks.make(locks_dir(), spec, version, device, index, say)
 
 
-def _used(plan: venvs.Plan, name: str) -> Environment:
-    """The environment of a plan, under a competitor's name, with a note of when it was used."""
+def _used(plan: venvs.Plan, spec: registry.Framework) -> Environment:
+    """The environment of a plan, as the competitor that may share it with another, with a note of when it was used."""
     with contextlib.suppress(OSError):  # a cache that others keep
         (plan.folder / USED).touch()
-    return dataclasses.replace(read(plan.folder), framework=name)
+    found = read(plan.folder)
+    version = found.packages.get(venvs.normal_name(spec.library)) if spec.library else found.version
+    return dataclasses.replace(found, framework=spec.name, version=version)
 
 
 def _make(plan: venvs.Plan, why: str, index: str | None, say: Report) -> None:
@@ -129,7 +131,7 @@ def find(framework: str, *, device: str = "cpu", python: str | Path | None = Non
         if is_given(spec, python):
             return _given(spec, python)
         plan = plan_for(spec.name, device)
-        return None if venvs.fault(plan) else _used(plan, spec.name)
+        return None if venvs.fault(plan) else _used(plan, spec)
     except Unavailable:
         return None
 
@@ -177,7 +179,7 @@ def plan_for(framework: str, device: str = "cpu") -> venvs.Plan:
         if lock is None:
             raise NotResolved(f"{name} was not installed here yet", f"`framework-compare env create {name}` does it")
         spec = locks.requirements(spec, lock, name, device)
-    return venvs.plan(spec, _root(), device)
+    return venvs.plan(registry.framework(spec.environment) if spec.environment else spec, _root(), device)
 
 
 def other_version(framework: str, device: str) -> tuple[registry.Framework, str]:

@@ -41,7 +41,7 @@ def summary(graph: Graph) -> str:
 def missing_ops(graph: Graph, frameworks: Sequence[str] = ()) -> Dict[str, List[str]]:
     """By framework the ops of a graph that its adapter does not declare; an adapter that is a file is asked when it runs."""
     asked = {}
-    for name in frameworks or registry.FRAMEWORKS:
+    for name in frameworks or registry.PLAIN:
         target = registry.framework(name).trainer
         if ".py:" in target or "/" in target:
             continue

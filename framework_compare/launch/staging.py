@@ -3,7 +3,7 @@
 A worker must find `framework_compare.adapters` and the rest from any interpreter, but never the parent side nor
 what is installed beside it. A folder that holds only what may be imported makes a breach impossible, and its
 checksum says which source produced a figure. Of the adapters it holds the one that is asked for, a file or a folder,
-and what all share; of the importers likewise, where one is asked for.
+that of its back end where it has one, and what all share; of the importers likewise, where one is asked for.
 """
 
 from __future__ import annotations
@@ -67,12 +67,14 @@ def _files(framework: Framework) -> Dict[str, bytes]:
         raise UsageError(f"adapter {framework.trainer!r} is called 'common', which is reserved; rename it")
     files = dict(_worker_side())
     places = {_source(f"{ADAPTERS}.common").parent: ADAPTERS, adapter: ADAPTERS}
+    if framework.backend:
+        places[registry.adapter_path(registry.framework(framework.backend))] = ADAPTERS
     if framework.importer:
         files["framework_compare/importers/__init__.py"] = _source(IMPORTERS).read_bytes()
         own = (_source(f"{IMPORTERS}.common").parent, registry.importer_path(framework))
         places.update(dict.fromkeys(own, IMPORTERS))  # one that is no framework's is its adapter, too
     for path, package in places.items():
-        files.update(_files_of(path, package))
+        files.update(_files_of(path, package, framework.backend))
     files["run_worker.py"] = ENTRY.encode()
     return files
 
@@ -87,9 +89,13 @@ def _worker_side() -> Iterator[Tuple[str, bytes]]:
     yield "framework_compare/adapters/__init__.py", _source(ADAPTERS).read_bytes()
 
 
-def _files_of(adapter: Path, package: str) -> Dict[str, bytes]:
-    """An adapter's file, or all modules of its folder, by their places in the staged one."""
+def _files_of(adapter: Path, package: str, backend: str) -> Dict[str, bytes]:
+    """An adapter's file, or all modules of its folder, by their places in the staged one.
+
+    Of several back ends, each in a module `on_NAME`, only the one that is asked for.
+    """
     paths = sorted(adapter.rglob("*.py")) if adapter.is_dir() else [adapter]
+    paths = [path for path in paths if not path.stem.startswith("on_") or path.stem == f"on_{backend}"]
     folder = package.replace(".", "/")
     return {f"{folder}/{path.relative_to(adapter.parent).as_posix()}": path.read_bytes() for path in paths}
 

@@ -35,6 +35,7 @@ KINDS: dict[str, TableSpec] = {
     "time": TIME,
     "resources": resource_tables.RESOURCES,
     "speedup": ratio_tables.SPEEDUP,
+    "stack": ratio_tables.STACK,
     "devices": ratio_tables.DEVICES,
     "precision": ratio_tables.PRECISION,
     "scaling": resource_tables.SCALING,

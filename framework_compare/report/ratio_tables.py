@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from framework_compare.protocol import EXECUTIONS, PRECISIONS, replicas_of
+from framework_compare.report.names import title
 from framework_compare.report.table_notes import parity_note, status_value
 from framework_compare.report.table_spec import NAMES, Column, Sheet, TableSpec, named
 from framework_compare.report.tables import ABOUT, NOTHING, Value, with_interval
@@ -60,6 +61,38 @@ SPEEDUP = TableSpec(
     across=("device", "threads"),
     ratios=ratios.speedups,
     absent="No model ran on both the CPU and another device with the same settings.",
+)
+
+
+def _above(sheet: Sheet) -> list[Record]:
+    return [cell for cell in sheet.cells if cell.Index in sheet.ratios]
+
+
+def _stack_columns(sheet: Sheet) -> tuple[Column, ...]:
+    def times(cell: Record) -> Value:
+        one = sheet.ratios[cell.Index]
+        differ = "" if one.base.execution == cell.execution else f"{one.base.framework} in {one.base.execution}"
+        slower = with_interval(1 / one.ratio, 1 / one.ratio_ci_high, 1 / one.ratio_ci_low)
+        return Value(slower, parity_note(cell, one.base, differ))
+
+    return (
+        Column("execution", lambda cell: cell.execution),
+        Column("over", lambda cell: title(sheet.ratios[cell.Index].base.framework)),
+        Column("plain", lambda cell: _median(sheet.ratios[cell.Index].base)),
+        Column("library", _median),
+        Column("times as long", times),
+    )
+
+
+STACK = TableSpec(
+    f"Median epoch in seconds of a library and of the plain framework below it, and their ratio; {_SURE}",
+    _stack_columns,
+    ("epoch_s_median",),
+    names=(*NAMES, BATCH_SIZE),
+    rows=_above,
+    across=("execution", "batch_size"),
+    ratios=ratios.stacks,
+    absent="No library was measured beside its plain framework; run both, such as torch and keras-torch.",
 )
 
 

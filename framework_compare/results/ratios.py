@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from framework_compare.protocol import replicas_of
-from framework_compare.registry import device_kind
+from framework_compare.registry import FRAMEWORKS, device_kind
 from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.columns import NAMES, SHARED, Record
 from framework_compare.results.intervals import geometric_mean
@@ -104,6 +104,24 @@ def ladder(cells: Sequence[Record], blocks: BlockTimes) -> dict[int, Ratio]:
         if (cell.precision, cell.execution) == ("fp32", "eager")
     }
     return _against(lambda cell: bases.get(_key(cell, "precision", "execution")), cells, blocks)
+
+
+def stacks(cells: Sequence[Record], blocks: BlockTimes) -> dict[int, Ratio]:
+    """Each cell of a library against the plain framework below it, other settings equal, by its place.
+
+    In the same execution where that has been measured, else in the plain framework's default.
+    """
+    plain = {(_key(cell, "framework", "execution"), cell.framework, cell.execution): cell for cell in cells}
+
+    def base_of(cell: Record) -> Record | None:
+        known = FRAMEWORKS.get(cell.framework)
+        if known is None or not known.backend:
+            return None
+        settings = _key(cell, "framework", "execution")
+        found = (plain.get((settings, known.backend, execution)) for execution in (cell.execution, "default"))
+        return next((base for base in found if base is not None), None)
+
+    return _against(base_of, cells, blocks)
 
 
 def _against(

@@ -31,11 +31,11 @@ OPACITIES = (1.0, 0.35, 0.65)  # of the parts of a bar, which has its framework'
 
 
 def place(name: str, names: Sequence[str]) -> int:
-    """The number of a framework's colour and shape, the same in every study for those of the registry.
+    """The number of a framework's colour and shape, the same in every study for the plain ones.
 
     Of several versions the first has the framework's own; others take what no framework of the study has.
     """
-    known, taken = list(registry.FRAMEWORKS), {}
+    known, taken = list(registry.PLAIN), {}
     firsts = {str(other).partition("@")[0]: other for other in reversed(names)}
     for base, first in firsts.items():
         if base in known:

@@ -188,7 +188,19 @@ def _metrics(cells: "pd.DataFrame") -> dict[str, Metric]:
 
 
 # The kinds that a report shows, where the study has them; profiles have a figure, and the roofline needs peaks.
-SHOWN = ("time", "startup", "resources", "speedup", "devices", "quality", "gains", "search", "inference", "energy")
+SHOWN = (
+    "time",
+    "startup",
+    "resources",
+    "speedup",
+    "stack",
+    "devices",
+    "quality",
+    "gains",
+    "search",
+    "inference",
+    "energy",
+)
 
 
 def _tables(study: Study) -> list[Table]:

@@ -1,0 +1,130 @@
+"""Layers that Keras has not, or has with another rule: each of its own ops, for any back end."""
+
+from __future__ import annotations
+
+import types
+from typing import Any, Mapping
+
+import numpy as np
+
+from framework_compare.adapters.common import quanv
+
+
+def own_layers(keras: Any) -> Any:
+    """The classes below, made once Keras is imported: `BatchNorm`, `Attention` and so on."""
+    return types.SimpleNamespace(
+        BatchNorm=_batchnorm(keras),
+        Attention=_attention(keras),
+        Repeat=_repeat(keras),
+        Quanv2d=_quanv2d(keras),
+        **_values(keras),
+    )
+
+
+def _batchnorm(keras: Any) -> Any:
+    ops = keras.ops
+
+    class BatchNorm(keras.layers.BatchNormalization):  # type: ignore[misc]
+        """Keras keeps the biased running variance; the graph the unbiased one, n / (n - 1) times the batch's."""
+
+        def call(self, x: Any, training: Any = None, mask: Any = None) -> Any:
+            if not (training and self.trainable):
+                return super().call(x, training=training, mask=mask)
+            before = ops.multiply(self.moving_variance, self.momentum)  # a new array: the update is in place
+            y = super().call(x, training=training, mask=mask)
+            count = ops.cast(ops.size(x) // x.shape[-1], self.moving_variance.dtype)
+            share = count / ops.maximum(count - 1, 1)
+            self.moving_variance.assign(before + (self.moving_variance - before) * share)
+            return y
+
+    return BatchNorm
+
+
+def _values(keras: Any) -> Mapping[str, Any]:
+    """Layers that give an array of their own, (1, ...), whatever they are called with."""
+    ops = keras.ops
+
+    class Parameter(keras.layers.Layer):  # type: ignore[misc]
+        def __init__(self, shape: Any, **how: Any) -> None:
+            super().__init__(**how)
+            self.value = self.add_weight(shape=tuple(shape), initializer="zeros", name="value")
+
+        def call(self, x: Any) -> Any:
+            return ops.expand_dims(self.value, 0)
+
+    class RelativeBias(keras.layers.Layer):  # type: ignore[misc]
+        def __init__(self, index: np.ndarray, heads: int, **how: Any) -> None:
+            super().__init__(**how)
+            self.index = index.astype("int32")
+            shape = (int(index.max()) + 1, heads)
+            self.value = self.add_weight(shape=shape, initializer="zeros", name="value")
+
+        def call(self, x: Any) -> Any:
+            return ops.expand_dims(ops.transpose(ops.take(self.value, self.index, axis=0), (2, 0, 1)), 0)
+
+    return {"Parameter": Parameter, "RelativeBias": RelativeBias}
+
+
+def _repeat(keras: Any) -> Any:
+    class Repeat(keras.layers.Layer):  # type: ignore[misc]
+        """A value of length 1 along the batch, for each sample of another."""
+
+        def call(self, x: Any, like: Any) -> Any:
+            return keras.ops.broadcast_to(x, (keras.ops.shape(like)[0], *x.shape[1:]))
+
+    return Repeat
+
+
+def _attention(keras: Any) -> Any:
+    ops = keras.ops
+
+    class Attention(keras.layers.Layer):  # type: ignore[misc]
+        """ops.dot_product_attention; MultiHeadAttention has projections of its own, which are Dense layers here."""
+
+        def __init__(self, attrs: Mapping[str, Any], **how: Any) -> None:
+            super().__init__(**how)
+            self.attrs = types.SimpleNamespace(**{"bias": False, **attrs})
+
+        def call(self, *inputs: Any) -> Any:
+            a = self.attrs
+            q, k, v = ops.split(inputs[0], 3, axis=-1) if a.operands == 1 else inputs[:3]
+            q, k, v = (self._heads(x) for x in (q, k, v))
+            bias = inputs[-1] if a.bias else None
+            if len(q.shape) == 4:
+                y = ops.dot_product_attention(q, k, v, bias=bias, scale=a.scale)
+            else:
+                scores = a.scale * ops.einsum("nrcqhf,nrckhf->nrchqk", q, k)
+                if bias is not None:
+                    scores = scores + ops.expand_dims(bias, (1, 2))
+                if a.mask is not None:
+                    scores = scores + ops.convert_to_tensor(a.mask, scores.dtype)
+                y = ops.einsum("nrchqk,nrckhf->nrcqhf", ops.softmax(scores, axis=-1), v)
+            return ops.reshape(y, (-1, *y.shape[1:-2], y.shape[-2] * y.shape[-1]))
+
+        def _heads(self, x: Any) -> Any:
+            """(N, ..., steps, heads, features of a head)."""
+            heads = self.attrs.heads
+            return ops.reshape(x, (-1, *x.shape[1:-1], heads, x.shape[-1] // heads))
+
+    return Attention
+
+
+def _quanv2d(keras: Any) -> Any:
+    ops = keras.ops
+    functions = quanv.Functions(ops.cos, ops.sin, lambda arrays: ops.concatenate(arrays, axis=-1), ops.matmul)
+
+    class Quanv2d(keras.layers.Layer):  # type: ignore[misc]
+        def __init__(self, gates: Any, trained: bool, **how: Any) -> None:
+            super().__init__(**how)
+            self.gates, self.known = gates, quanv.constants(gates, trained)
+            shape = (quanv.rotations(gates),)
+            self.value = self.add_weight(shape=shape, initializer="zeros", name="value") if trained else None
+
+        def call(self, patches: Any) -> Any:
+            angles = None if self.value is None else ops.expand_dims(self.value, 0)
+            known = [ops.convert_to_tensor(array) for array in self.known]
+            pixels = ops.reshape(patches, (-1, quanv.QUBITS))
+            y = quanv.expectations(functions, pixels, self.gates, known, angles)
+            return ops.reshape(y, (-1, *patches.shape[1:]))
+
+    return Quanv2d

@@ -1,0 +1,269 @@
+"""The graph as a functional keras.Model of Keras' own layers, channels last; and where its arrays are in them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+
+import numpy as np
+
+from framework_compare.adapters.common import network
+from framework_compare.adapters.keras.layers import own_layers
+from framework_compare.graph import OPS as GRAPH_OPS
+from framework_compare.graph import Graph, Node, evaluate
+from framework_compare.graph.image_ops import adaptive_size
+from framework_compare.graph.lowering import UNEVEN, graph_ops, lowered
+from framework_compare.graph.window import Window
+
+
+class Array(NamedTuple):
+    """Where an array of the graph is: in a variable of Keras', of which it may be one row."""
+
+    variable: Any
+    order: Tuple[int, ...] = ()  # the graph's axes as Keras has them; () where they are the same
+    row: Optional[int] = None
+    swapped: bool = False  # the first two gates of a GRU: r, z, n in the graph, z, r, n in Keras
+
+    def to_native(self, array: np.ndarray) -> np.ndarray:
+        array = _swapped(array) if self.swapped else array
+        return array.transpose(self.order) if self.order else array
+
+    def from_native(self, value: np.ndarray) -> np.ndarray:
+        """A copy, float32."""
+        value = value if self.row is None else value[self.row]
+        value = value.transpose(np.argsort(self.order)) if self.order else value
+        return np.array(_swapped(value) if self.swapped else value, np.float32, order="C")
+
+
+def _swapped(array: np.ndarray) -> np.ndarray:
+    first, second, rest = np.split(array, 3, axis=0)
+    return np.concatenate([second, first, rest], axis=0)
+
+
+class Network:
+    """`model`, the keras.Model, and `arrays`, its arrays by graph name; the layers' own initial values are zeros."""
+
+    def __init__(self, keras: Any, graph: Graph) -> None:
+        self.keras, self.graph, self.own = keras, graph, own_layers(keras)
+        self._layers: Dict[str, Any] = {}  # by the name of their arrays: a layer that is called twice is one
+        self.program = lowered(graph, HAS, channels_last=True)
+        ((name, field),) = graph.inputs.items()
+        self.source = keras.Input(self.program.shapes[name], dtype=field.dtype)
+        self.model = keras.Model(self.source, evaluate(self.program, self._apply, self.source), name=_name(graph.name))
+        self.arrays = dict(self._found())
+
+    def _apply(self, node: Node, *inputs: Any) -> Any:
+        if node.op in FUNCTIONS:
+            return FUNCTIONS[node.op](self.keras.ops, node.attrs, *inputs)
+        return LAYERS[node.op](self, node, *inputs)
+
+    def layer(self, node: Node, kind: Any, *arguments: Any, **how: Any) -> Any:
+        if node.arrays not in self._layers:
+            trained = not self.graph.is_frozen(node)
+            self._layers[node.arrays] = kind(*arguments, name=_name(node.arrays), trainable=trained, **how)
+        return self._layers[node.arrays]
+
+    def _found(self) -> List[Tuple[str, Array]]:
+        ops = {node.arrays: node for node in self.graph.nodes if GRAPH_OPS[node.op].parameters(node)}
+        return [
+            (f"{name}.{own}", array)
+            for name, node in ops.items()
+            for own, array in ARRAYS[node.op](self._layers[name]).items()
+        ]
+
+
+def _name(name: str) -> str:
+    """As PyTorch takes it, too: no dots."""
+    return name.replace(".", "_").replace("/", "_")
+
+
+def _padded(net: Network, x: Any, window: Window, size: Any = None, value: float = 0.0) -> Any:
+    pads = window.pads if size is None else window.all_pads(size)
+    if not any(map(any, pads)):
+        return x
+    if value == 0.0:
+        return net.keras.layers.ZeroPadding2D(pads)(x)
+    return net.keras.ops.pad(x, ((0, 0), *pads, (0, 0)), constant_values=value)
+
+
+def conv2d(net: Network, node: Node, x: Any) -> Any:
+    a, window, layers = node.attrs, Window.of(node.attrs), net.keras.layers
+    whole = all(2 * first == span - 1 for (first, _), span in zip(window.pads, window.spans))
+    same = window.stride == (1, 1) and window.is_symmetric and whole and any(map(any, window.pads))
+    x = x if same else _padded(net, x, window)  # "same" with a stride pads unevenly
+    # Keras refuses a stride beside a dilation: of all places the strides are taken
+    thinned = window.dilation != (1, 1) and window.stride != (1, 1)
+    how = {
+        "strides": (1, 1) if thinned else window.stride,
+        "padding": "same" if same else "valid",
+        "dilation_rate": window.dilation,
+        "use_bias": a["bias"],
+    }
+    if _is_depthwise(node):
+        layer = net.layer(node, layers.DepthwiseConv2D, window.kernel, depthwise_initializer="zeros", **how)
+    else:
+        kind, filters = layers.Conv2D, a["out_channels"]
+        layer = net.layer(node, kind, filters, window.kernel, groups=a["groups"], kernel_initializer="zeros", **how)
+    y = layer(x)
+    return y[:, :: window.stride[0], :: window.stride[1]] if thinned else y
+
+
+def _is_depthwise(node: Node) -> bool:
+    """DepthwiseConv2D takes one stride for both axes."""
+    a, (down, across) = node.attrs, Window.of(node.attrs).stride
+    return bool(1 < a["groups"] == a["in_channels"] == a["out_channels"] and down == across)
+
+
+def maxpool(net: Network, node: Node, x: Any) -> Any:
+    window = Window.of(node.attrs)
+    x = _padded(net, x, window, x.shape[1:3], -math.inf)
+    return net.layer(node, net.keras.layers.MaxPooling2D, window.kernel, window.stride)(x)
+
+
+def avgpool(net: Network, node: Node, x: Any) -> Any:
+    window, size = Window.of(node.attrs), x.shape[1:3]
+    means = net.layer(node, net.keras.layers.AveragePooling2D, window.kernel, window.stride)(
+        _padded(net, x, window, size)
+    )
+    shares = math.prod(window.kernel) / window.areas(size, with_pads=node.attrs["count_include_pad"])
+    return means if (shares == 1).all() else means * net.keras.ops.convert_to_tensor(shares[None, :, :, None])
+
+
+def adaptive_avgpool(net: Network, node: Node, x: Any) -> Any:
+    layers, output = net.keras.layers, adaptive_size(node.attrs)
+    if output == (1, 1):
+        return net.layer(node, layers.GlobalAveragePooling2D, keepdims=True)(x)
+    sizes = list(zip(x.shape[1:3], output))
+    if all(size % count == 0 for size, count in sizes):
+        return net.layer(node, layers.AveragePooling2D, [size // count for size, count in sizes])(x)
+    # AdaptiveAveragePooling2D fails on TensorFlow where windows differ (3.15.1): theirs as a matrix for rows and columns
+    rows, columns = (network.adaptive_matrix(*pair) for pair in sizes)
+    return net.keras.ops.einsum("ih,nhwc,jw->nijc", rows, x, columns)
+
+
+def batchnorm(net: Network, node: Node, x: Any) -> Any:
+    a = node.attrs
+    return net.layer(node, net.own.BatchNorm, momentum=1 - a["momentum"], epsilon=a["eps"])(x)
+
+
+def linear(net: Network, node: Node, x: Any) -> Any:
+    a, dense = node.attrs, net.keras.layers.Dense
+    return net.layer(node, dense, a["out_features"], use_bias=a.get("bias", True), kernel_initializer="zeros")(x)
+
+
+def conv1d(net: Network, node: Node, x: Any) -> Any:
+    a, layers = node.attrs, net.keras.layers
+    x = layers.ZeroPadding1D(a["padding"])(x) if a["padding"] else x
+    how = {"use_bias": a["bias"], "kernel_initializer": "zeros"}
+    return net.layer(node, layers.Conv1D, a["out_channels"], a["kernel"], **how)(x)
+
+
+def recurrent(net: Network, node: Node, x: Any) -> Any:
+    kind, zeros = getattr(net.keras.layers, node.op), {"kernel_initializer": "zeros", "recurrent_initializer": "zeros"}
+    return net.layer(node, kind, node.attrs["hidden_size"], return_sequences=True, **zeros)(x)
+
+
+def embedding(net: Network, node: Node, x: Any) -> Any:
+    a, kind = node.attrs, net.keras.layers.Embedding
+    return net.layer(node, kind, a["num_embeddings"], a["embedding_dim"], embeddings_initializer="zeros")(x)
+
+
+def dropout(net: Network, node: Node, x: Any) -> Any:
+    """Of a frozen part there is none."""
+    of_samples = {"noise_shape": (None, *[1] * (len(x.shape) - 1))} if node.op == "StochasticDepth" else {}
+    return (
+        x if net.graph.is_frozen(node) else net.layer(node, net.keras.layers.Dropout, node.attrs["p"], **of_samples)(x)
+    )
+
+
+# Of a Network, a node, its inputs.
+LAYERS: Dict[str, Callable[..., Any]] = {
+    "Conv2d": conv2d,
+    UNEVEN: conv2d,
+    "BatchNorm2d": batchnorm,
+    "MaxPool2d": maxpool,
+    "AvgPool2d": avgpool,
+    "AdaptiveAvgPool2d": adaptive_avgpool,
+    "Linear": linear,
+    "LayerNorm": lambda net, node, x: net.layer(node, net.keras.layers.LayerNormalization, epsilon=node.attrs["eps"])(
+        x
+    ),
+    "Dropout": dropout,
+    "StochasticDepth": dropout,
+    "ReLU": lambda net, node, x: net.layer(node, net.keras.layers.ReLU)(x),
+    "ReLU6": lambda net, node, x: net.layer(node, net.keras.layers.ReLU, 6.0)(x),
+    "Embedding": embedding,
+    "LSTM": recurrent,
+    "GRU": recurrent,
+    "Conv1d": conv1d,
+    "Parameter": lambda net, node: net.layer(node, net.own.Parameter, node.attrs["shape"])(net.source),
+    "RelativeBias": lambda net, node: net.layer(node, net.own.RelativeBias, node.attrs["index"], node.attrs["heads"])(
+        net.source
+    ),
+    "Attention": lambda net, node, *inputs: net.layer(node, net.own.Attention, node.attrs)(*inputs),
+    "Repeat": lambda net, node, x, like: net.layer(node, net.own.Repeat)(x, like),
+    "Quanv2d": lambda net, node, x: net.layer(node, net.own.Quanv2d, node.attrs["gates"], node.attrs["trained"])(x),
+}
+# Of keras.ops, attributes, and inputs.
+FUNCTIONS: Dict[str, Callable[..., Any]] = {
+    **network.FUNCTIONS,
+    "SiLU": lambda ops, a, x: ops.silu(x),
+    "HardSigmoid": lambda ops, a, x: ops.hard_sigmoid(x),
+    "HardSwish": lambda ops, a, x: ops.hard_swish(x),
+    "GELU": lambda ops, a, x: ops.gelu(x, approximate=a["approximate"] == "tanh"),
+    "Tanh": lambda ops, a, x: ops.tanh(x),
+    "Sigmoid": lambda ops, a, x: ops.sigmoid(x),
+    "Reshape": lambda ops, a, x: ops.reshape(x, a["shape"]),
+    "Permute": lambda ops, a, x: ops.transpose(x, a["order"]),
+    "Reverse": lambda ops, a, x: ops.flip(x, a["axis"]),
+    "Concat": lambda ops, a, *inputs: ops.concatenate(inputs, a["axis"]),
+    "Pad": lambda ops, a, x: ops.pad(x, a["pads"], constant_values=a["value"]),
+    "Roll": lambda ops, a, x: ops.roll(x, tuple(a["shifts"]), tuple(a["axes"])),
+    "Max": lambda ops, a, x: ops.max(x, a["axis"]),
+    "Mean": lambda ops, a, x: ops.mean(x, a["axis"]),
+}
+
+
+def _affine(layer: Any, weight: Any, order: Tuple[int, ...]) -> Dict[str, Array]:
+    return {"weight": Array(weight, order), **({"bias": Array(layer.bias)} if layer.use_bias else {})}
+
+
+def _of_conv2d(layer: Any) -> Dict[str, Array]:
+    depthwise = type(layer).__name__ == "DepthwiseConv2D"
+    return _affine(layer, layer.kernel, (2, 3, 0, 1) if depthwise else (2, 3, 1, 0))
+
+
+def _of_gru(layer: Any) -> Dict[str, Array]:
+    cell = layer.cell
+    weights = {"weight_ih": cell.kernel, "weight_hh": cell.recurrent_kernel}
+    return {
+        **{name: Array(variable, (1, 0), swapped=True) for name, variable in weights.items()},
+        **{name: Array(cell.bias, row=row, swapped=True) for row, name in enumerate(("bias_ih", "bias_hh"))},
+    }
+
+
+# Of a layer, by the graph's names.
+ARRAYS: Dict[str, Callable[[Any], Dict[str, Array]]] = {
+    "Conv2d": _of_conv2d,
+    "Conv1d": lambda layer: _affine(layer, layer.kernel, (2, 1, 0)),
+    "Linear": lambda layer: _affine(layer, layer.kernel, (1, 0)),
+    "BatchNorm2d": lambda layer: {
+        "weight": Array(layer.gamma),
+        "bias": Array(layer.beta),
+        "running_mean": Array(layer.moving_mean),
+        "running_var": Array(layer.moving_variance),
+    },
+    "LayerNorm": lambda layer: {"weight": Array(layer.gamma), "bias": Array(layer.beta)},
+    "Embedding": lambda layer: {"weight": Array(layer.embeddings)},
+    "LSTM": lambda layer: {
+        "weight_ih": Array(layer.cell.kernel, (1, 0)),
+        "weight_hh": Array(layer.cell.recurrent_kernel, (1, 0)),
+        "bias": Array(layer.cell.bias),
+    },
+    "GRU": _of_gru,
+    "Parameter": lambda layer: {"value": Array(layer.value)},
+    "RelativeBias": lambda layer: {"weight": Array(layer.value)},
+    "Quanv2d": lambda layer: {"angles": Array(layer.value)},
+}
+HAS = frozenset(LAYERS) | frozenset(FUNCTIONS)
+OPS = graph_ops(HAS)

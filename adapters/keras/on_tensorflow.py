@@ -1,0 +1,49 @@
+"""Keras on TensorFlow."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List
+
+from framework_compare.adapters.keras.trainer import KerasTrainer, declare, variables_for
+from framework_compare.adapters.tensorflow.trainer import TensorFlowTrainer
+from framework_compare.protocol import TrainConfig
+
+
+class KerasTensorFlowTrainer(KerasTrainer, TensorFlowTrainer):
+    """keras.io/guides/writing_a_custom_training_loop_in_tensorflow: a tape, the step a tf.function."""
+
+    name, backend, default_execution = "keras-tensorflow", "tensorflow", "tf.function"
+    declared = declare(("eager", "graph", "compiled"))
+
+    @staticmethod
+    def environment(config: TrainConfig) -> Dict[str, str]:
+        return {**TensorFlowTrainer.environment(config), **variables_for("tensorflow")}
+
+    def _make_functions(self) -> None:
+        execution, function = self.config.execution, self.tf.function
+        if execution == "eager":
+            self._take_step, self._outputs_of, self._gradients_by = (
+                self._step_once,
+                self._outputs,
+                self._dense_gradients,
+            )
+            return
+        self._take_step = function(self._step_once, jit_compile=execution == "compiled" or None)
+        self._outputs_of, self._gradients_by = function(self._outputs), function(self._dense_gradients)
+
+    def _outputs(self, images: Any) -> Any:
+        return self._model(images, training=False)
+
+    def _value_and_gradients(self, images: Any, labels: Any) -> Any:
+        with self.tf.GradientTape() as tape:
+            loss = self._objective(labels, self._model(images, training=True))
+        return loss, tape.gradient(loss, self._model.trainable_weights)
+
+    def _dense_gradients(self, images: Any, labels: Any) -> List[Any]:
+        found = self._value_and_gradients(images, labels)[1]
+        return [self.tf.convert_to_tensor(gradient) for gradient in found]  # of an embedding it is sparse
+
+    def _step_once(self, images: Any, labels: Any) -> Any:
+        loss, gradients = self._value_and_gradients(images, labels)
+        self._optimizer.apply(gradients, self._model.trainable_weights)
+        return loss

@@ -1,0 +1,81 @@
+"""Losses and optimisers of Keras by their names in a task and a config."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List
+
+from framework_compare.adapters.common.trainer import is_native, optimizer_settings
+from framework_compare.protocol import TrainConfig
+
+LOSSES: Dict[str, Callable[[Any], Any]] = {
+    "cross_entropy": lambda keras: keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    "token_cross_entropy": lambda keras: keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1),
+    "mse": lambda keras: keras.losses.MeanSquaredError(),
+    "binary_cross_entropy": lambda keras: keras.losses.BinaryCrossentropy(from_logits=True),
+}
+OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "rmsprop": "RMSprop", "nadam": "Nadam"}  # in keras.optimizers
+
+
+def make_optimizer(keras: Any, config: TrainConfig) -> Any:
+    kind, rate, of = (
+        getattr(keras.optimizers, OPTIMIZERS[config.optimizer]),
+        config.learning_rate,
+        optimizer_settings(config),
+    )
+    if is_native(config):
+        return kind(rate)
+    if config.optimizer == "sgd":
+        decays = bool(config.weight_decay)
+        return (_decaying(keras, kind, config.weight_decay) if decays else kind)(rate, momentum=config.momentum)
+    if config.optimizer == "rmsprop":
+        return kind(rate, rho=of["rho"], epsilon=of["eps"])
+    betas = {"beta_1": of["beta1"], "beta_2": of["beta2"]}
+    if config.optimizer == "nadam":
+        return kind(rate, **betas, epsilon=of["eps"])
+    return _adam(keras, kind, of)(rate, **betas, epsilon=of["eps"])
+
+
+def optimizer_name(config: TrainConfig) -> str:
+    name = f"keras.optimizers.{OPTIMIZERS[config.optimizer]}"
+    if is_native(config):
+        return f"{name}, its own defaults"
+    if config.optimizer == "adam":
+        return f"{name}, its epsilon after the correction"
+    return f"{name}, decay added to the gradient" if config.weight_decay else name
+
+
+def _base(kind: Any) -> Any:
+    """The class that Keras makes of it: with PyTorch one whose updates are of all arrays at once."""
+    return type(kind())
+
+
+def _decaying(keras: Any, kind: Any, decay: float) -> Any:
+    trained: List[Any] = []  # as an attribute they would count as the optimiser's own variables
+
+    class SGD(_base(kind)):  # type: ignore[misc]
+        """Keras' own weight_decay is taken from the weights and not added to the gradient."""
+
+        def build(self, variables: List[Any]) -> None:
+            super().build(variables)
+            trained[:] = variables
+
+        def apply(self, grads: List[Any], trainable_variables: Any = None) -> Any:
+            values = [keras.ops.convert_to_tensor(variable) for variable in trained]
+            grads = [gradient + decay * value for gradient, value in zip(grads, values)]
+            return super().apply(grads, trainable_variables)
+
+    return SGD
+
+
+def _adam(keras: Any, kind: Any, of: Dict[str, float]) -> Any:
+    ops = keras.ops
+
+    class Adam(_base(kind)):  # type: ignore[misc]
+        """Keras adds epsilon before the correction of the second moment: here it is given one that makes up for it."""
+
+        def apply(self, grads: List[Any], trainable_variables: Any = None) -> Any:
+            step = ops.cast(self.iterations + 1, "float32")
+            self.epsilon = of["eps"] * ops.sqrt(1 - ops.power(ops.cast(of["beta2"], "float32"), step))
+            return super().apply(grads, trainable_variables)
+
+    return Adam

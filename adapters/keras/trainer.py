@@ -1,0 +1,148 @@
+"""What Keras is on every back end: the model, its weights, loss and optimiser, `train_on_batch`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+import numpy as np
+
+from framework_compare.adapters.common.trainer import NATIVE_OPTIMIZERS
+from framework_compare.adapters.keras.network import OPS, Network
+from framework_compare.adapters.keras.tasks import LOSSES, OPTIMIZERS, make_optimizer, optimizer_name
+from framework_compare.graph import Graph, trainable_names
+from framework_compare.protocol import Batch, Declared, Replicas, TrainConfig
+
+CUDA = "no environment for Keras on a GPU is pinned"
+
+
+def declare(executions: Tuple[str, ...]) -> Declared:
+    return Declared(
+        ops=OPS,
+        losses=frozenset(LOSSES),
+        optimizers=frozenset(OPTIMIZERS) | NATIVE_OPTIMIZERS,
+        executions={"cpu": frozenset({"default", "fit", *executions})},
+        precisions={"cpu": frozenset({"fp32"})},
+        why={"cuda": CUDA},
+    )
+
+
+def variables_for(backend: str) -> Dict[str, str]:
+    """Environment variables: the back end, and a folder without a user's keras.json, which could change defaults."""
+    return {"KERAS_BACKEND": backend, "KERAS_HOME": os.path.join(tempfile.gettempdir(), "keras")}
+
+
+class KerasTrainer:
+    """Mixed into the plain trainer of a back end, which has the rest: threads, batches, pipelines, profiles.
+
+    A subclass makes `_take_step` of images and labels, `_outputs_of`, `_gradients_by` and `_values`.
+    """
+
+    config: TrainConfig
+    layout = "NHWC"
+    backend = ""
+
+    def __init__(self, config: TrainConfig, replicas: Optional[Replicas] = None) -> None:
+        super().__init__(config)  # type: ignore[call-arg]
+        import keras
+
+        self.keras = keras
+        self.layout = "NHWC"
+        keras.utils.set_random_seed(config.seed & 0xFFFFFFFF)
+
+    def version(self) -> str:
+        return str(self.keras.__version__)
+
+    def settings(self) -> Dict[str, Any]:
+        how = {"default": self.default_execution, "fit": "train_on_batch of a compiled model"}
+        return {
+            "execution": how.get(self.config.execution, self.config.execution),
+            "backend": f"{self.backend} {sys.modules[self.backend].__version__}",
+            "layout": self.layout,
+            "optimizer": optimizer_name(self.config),
+            "threads": self.config.threads,
+        }
+
+    default_execution = ""
+
+    def build(self, graph: Graph) -> None:
+        keras = self.keras
+        self._graphed = Network(keras, graph)
+        self._model, self._arrays = self._graphed.model, self._graphed.arrays
+        self._objective = LOSSES[graph.task.loss](keras)
+        self._optimizer = make_optimizer(keras, self.config)
+        self._optimizer.build(self._model.trainable_variables)
+        # slots are zeros; what else an optimiser starts from is one number a variable
+        self._scalars = {id(v): keras.ops.convert_to_numpy(v) for v in self._optimizer.variables if len(v.shape) == 0}
+        trained = set(trainable_names(graph))
+        self._trained = {name: array for name, array in self._arrays.items() if name in trained}
+        if self.config.execution == "fit":
+            self._model.compile(optimizer=self._optimizer, loss=self._objective)
+        self._make_functions()
+
+    def _make_functions(self) -> None:
+        raise NotImplementedError
+
+    def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+        ops, rows = self.keras.ops, {}
+        for name, array in weights.items():
+            place = self._arrays[name]
+            if place.row is None:
+                place.variable.assign(place.to_native(array))
+            else:
+                whole = rows.setdefault(
+                    id(place.variable), (place.variable, np.zeros(place.variable.shape, np.float32))
+                )
+                whole[1][place.row] = place.to_native(array)
+        for variable, values in rows.values():
+            variable.assign(values)
+        for variable in self._optimizer.variables:
+            first = self._scalars.get(id(variable))
+            variable.assign(ops.zeros(variable.shape, variable.dtype) if first is None else first)
+
+    def weights(self) -> Dict[str, np.ndarray]:
+        values = self._values()
+        return {name: array.from_native(values[id(array.variable)]) for name, array in self._arrays.items()}
+
+    def _values(self) -> Dict[int, np.ndarray]:
+        """The model's variables as arrays, by identity."""
+        return {id(v): self.keras.ops.convert_to_numpy(v) for v in self._model.variables}
+
+    def train_step(self, batch: Batch) -> Any:
+        if self.config.execution == "fit":
+            return self._model.train_on_batch(batch.images, batch.labels)
+        return self._take_step(batch.images, batch.labels)
+
+    def _take_step(self, images: Any, labels: Any) -> Any:
+        raise NotImplementedError
+
+    def read_losses(self, losses: List[Any]) -> List[float]:
+        return [float(loss) for loss in losses]
+
+    def gradients(self, batch: Batch) -> Dict[str, np.ndarray]:
+        numpy_of = self.keras.ops.convert_to_numpy
+        found = zip(self._model.trainable_variables, self._gradients_by(batch.images, batch.labels))
+        by_variable = {id(variable): numpy_of(gradient) for variable, gradient in found}
+        return {name: array.from_native(by_variable[id(array.variable)]) for name, array in self._trained.items()}
+
+    def _gradients_by(self, images: Any, labels: Any) -> Any:
+        """Gradients of the model's trainable variables, in their order."""
+        raise NotImplementedError
+
+    def infer(self, batch: Batch) -> Any:
+        if self.config.execution == "fit" and self.config.mode == "inference":
+            return self._model.predict_on_batch(batch.images)
+        return self._outputs_of(batch.images)
+
+    def _outputs_of(self, images: Any) -> Any:
+        raise NotImplementedError
+
+    def forward(self, batch: Batch, *, training: bool = False) -> np.ndarray:
+        outputs = self._model(batch.images, training=True) if training else self.infer(batch)
+        return np.array(self.keras.ops.convert_to_numpy(outputs))
+
+    def release(self) -> None:
+        super().release()  # type: ignore[misc]
+        self._graphed = self._model = self._arrays = self._trained = self._optimizer = None

@@ -1,0 +1,39 @@
+"""Keras on its back ends trains the function that the graph is, in the loop of its guide and in a compiled model's."""
+
+import pytest
+
+from framework_compare.conformance import graphs
+from framework_compare.parity.verify import verify
+
+KERAS = ["keras-tensorflow", "keras-jax", "keras-torch"]
+PARTS = ["branched", "plain", "attention"]
+
+
+@pytest.fixture(autouse=True)
+def networks():
+    graphs.register()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("execution", ["default", "fit"])
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("framework", KERAS)
+def test_keras_holds_all_levels(framework, part, execution):
+    (found,) = verify(framework, f"conformance-{part}", execution=execution, image_size=32, threads=1, fresh=True)
+    assert found.proves(), (found.reason, found.levels)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("optimizer", ["adam", "rmsprop", "nadam"])
+@pytest.mark.parametrize("framework", KERAS)
+def test_keras_has_the_optimizers_of_the_graph(framework, optimizer):
+    (found,) = verify(framework, "diabetes_ann", optimizer=optimizer, threads=1, fresh=True)
+    assert found.proves(), (found.reason, found.levels)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("model", ["lstm_ibm", "gru_ibm", "tweet_span"])
+@pytest.mark.parametrize("framework", KERAS)
+def test_keras_has_recurrent_layers(framework, model):
+    (found,) = verify(framework, model, optimizer="adam", threads=1, fresh=True)
+    assert found.proves(), (found.reason, found.levels)

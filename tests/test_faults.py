@@ -56,7 +56,7 @@ ENDINGS = {
     "unknown-status": ({}, "failed", "malformed outcome event", "build"),
     "settings-no-object": ({}, "failed", "malformed framework event", "build"),
     "phase-twice": ({}, "failed", "malformed phase event", "build"),
-    "interleaved": ({"timeout_s": 20}, "failed", "which is no ", "build"),
+    "interleaved": ({"timeout_s": 20}, "failed", "which is not ", "build"),
     "forged-success": ({}, "failed", "reported success after 0 of 2 epochs", "build"),
     "memoryerror": ({}, "out-of-memory", "MemoryError: no more", "build"),
     "numpy-allocation": ({}, "out-of-memory", "Unable to allocate", "build"),

@@ -70,7 +70,7 @@ def tiny_versions(monkeypatch, tmp_path, own_cache, tiny):
     return register
 
 
-def test_the_release_that_is_slower_is_found_and_a_search_goes_on_where_it_was(tiny_versions, pictures, tmp_path):
+def test_the_release_that_is_slower_is_found_and_a_search_resumes(tiny_versions, pictures, tmp_path):
     python = tiny_versions("1.2", "2.0")
     asked = dict(threshold="20%", out=tmp_path / "s", python=python, **QUICK)
     found = bisection.bisect("tiny", "1.0..2.0", "linear", pictures, **asked)

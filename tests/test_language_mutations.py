@@ -183,7 +183,7 @@ MISTAKES = {
     "eps-hat in AdamW": Mistake("llama", 3, "adamw", settings(eps_hat)),
     "beta2 .999 for .95": Mistake("llama", 3, "adamw", settings(lambda *_: {"beta2": 0.999})),
     "gradients clipped after the update": Mistake("gpt", 3, "apply", planned(clip_norm=lambda o: 0.0), Oracle),
-    "each array clipped by itself": Mistake("gpt", 3, "clipped", one_by_one, network),
+    "each array clipped separately": Mistake("gpt", 3, "clipped", one_by_one, network),
     "batches that add up": Mistake("llama", 3, "apply", in_two_steps, Oracle),
     "an update for each batch": Mistake("llama", 3, "apply", planned(accumulation=lambda o: 1), Oracle),
     "a first update of rate 0": Mistake("gpt", 3, "share", share(from_zero), Schedule),

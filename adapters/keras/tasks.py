@@ -45,7 +45,7 @@ def optimizer_name(config: TrainConfig) -> str:
 
 
 def _base(kind: Any) -> Any:
-    """The class that Keras makes of it: with PyTorch one whose updates are of all arrays at once."""
+    """The class that Keras makes of it: with PyTorch one that updates all arrays at once."""
     return type(kind())
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import abc
 import os
 import sys
-import tempfile
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
@@ -30,15 +30,20 @@ def declare(executions: Tuple[str, ...]) -> Declared:
 
 
 def variables_for(backend: str) -> Dict[str, str]:
-    """Environment variables: the back end, and a folder without a user's keras.json, which could change defaults."""
-    return {"KERAS_BACKEND": backend, "KERAS_HOME": os.path.join(tempfile.gettempdir(), "keras")}
+    """Environment variables: the back end, and a folder that cannot exist, as a keras.json in it could change defaults."""
+    return {"KERAS_BACKEND": backend, "KERAS_HOME": os.path.join(os.devnull, "keras")}
 
 
-class KerasTrainer:
+class KerasTrainer(abc.ABC):
     """Mixed into the plain trainer of a back end, which has the rest: threads, batches, pipelines, profiles.
 
     A subclass makes `_take_step` of images and labels, `_outputs_of`, `_gradients_by` and `_values`.
     """
+
+    # Methods of a subclass, or what its `_make_functions` compiles: of images, and of labels.
+    _take_step: Callable[[Any, Any], Any]  # trains; the loss, unread
+    _gradients_by: Callable[[Any, Any], Any]  # of the model's trainable variables, in their order
+    _outputs_of: Callable[[Any], Any]  # in evaluation, on the device
 
     config: TrainConfig
     layout = "NHWC"
@@ -82,8 +87,9 @@ class KerasTrainer:
             self._model.compile(optimizer=self._optimizer, loss=self._objective)
         self._make_functions()
 
+    @abc.abstractmethod
     def _make_functions(self) -> None:
-        raise NotImplementedError
+        """Compile what the execution asks for."""
 
     def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         ops, rows = self.keras.ops, {}
@@ -115,9 +121,6 @@ class KerasTrainer:
             return self._model.train_on_batch(batch.images, batch.labels)
         return self._take_step(batch.images, batch.labels)
 
-    def _take_step(self, images: Any, labels: Any) -> Any:
-        raise NotImplementedError
-
     def read_losses(self, losses: List[Any]) -> List[float]:
         return [float(loss) for loss in losses]
 
@@ -127,17 +130,10 @@ class KerasTrainer:
         by_variable = {id(variable): numpy_of(gradient) for variable, gradient in found}
         return {name: array.from_native(by_variable[id(array.variable)]) for name, array in self._trained.items()}
 
-    def _gradients_by(self, images: Any, labels: Any) -> Any:
-        """Gradients of the model's trainable variables, in their order."""
-        raise NotImplementedError
-
     def infer(self, batch: Batch) -> Any:
         if self.config.execution == "fit" and self.config.mode == "inference":
             return self._model.predict_on_batch(batch.images)
         return self._outputs_of(batch.images)
-
-    def _outputs_of(self, images: Any) -> Any:
-        raise NotImplementedError
 
     def forward(self, batch: Batch, *, training: bool = False) -> np.ndarray:
         outputs = self._model(batch.images, training=True) if training else self.infer(batch)

@@ -213,7 +213,7 @@ METRICS: Dict[str, Metric] = {
     "word_jaccard": Metric("word Jaccard", "", True, word_jaccard),
 }
 MOST_NUMBERS = 1 << 24  # in float64 at once
-# Means over tokens, by name: what of a value adds up over parts, and what the value is of their mean.
+# Means over tokens, by name: what adds up over parts, and the value that follows from its mean.
 OF_TOKENS: Dict[str, Tuple[Callable[[float], float], Callable[[float], float]]] = {
     "loss": (float, float),
     "token_accuracy": (float, float),

@@ -26,7 +26,7 @@ _VARIABLES = {
     "default-timeout": ("UV_HTTP_TIMEOUT", ""),
     "retries": ("UV_HTTP_RETRIES", ""),
 }
-_PYPI = "https://pypi.org/simple"
+PYPI = "https://pypi.org/simple"
 _CONSTRAINTS, _NO_INDEX = "constraint", "no-index"  # for which the installer gives options
 
 
@@ -53,7 +53,7 @@ class PipSettings(NamedTuple):
         """Those that uv asks, in its order: the default one last."""
         handed = self.environment()
         extra = f"{handed.get('UV_INDEX', '')} {handed.get('UV_EXTRA_INDEX_URL', '')}".split()
-        return [*extra, handed.get("UV_DEFAULT_INDEX") or handed.get("UV_INDEX_URL") or _PYPI]
+        return [*extra, handed.get("UV_DEFAULT_INDEX") or handed.get("UV_INDEX_URL") or PYPI]
 
     def environment(self) -> dict[str, str]:
         """This process' variables and uv's own; one of uv's that is set already stays."""

@@ -23,7 +23,6 @@ from framework_compare.environments import pip_settings
 from framework_compare.environments.interpreters import Minor, Unavailable
 from framework_compare.environments.uv_command import public_url
 
-_PYPI = "https://pypi.org/simple"
 _ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.1"
 _TIMEOUT_S = 30
 
@@ -79,7 +78,7 @@ def _places(package: str, environment: Mapping[str, str]) -> Iterator[str]:
     name = canonicalize_name(package)
     settings = pip_settings.read()
     if not settings.no_index:
-        default = environment.get("UV_DEFAULT_INDEX") or environment.get("UV_INDEX_URL") or _PYPI
+        default = environment.get("UV_DEFAULT_INDEX") or environment.get("UV_INDEX_URL") or pip_settings.PYPI
         more = " ".join(environment.get(key, "") for key in ("UV_INDEX", "UV_EXTRA_INDEX_URL")).split()
         for index in dict.fromkeys([default, *more]):
             yield f"{index.rpartition('=')[2] if '=' in index.partition('//')[0] else index}".rstrip("/") + f"/{name}/"

@@ -19,7 +19,7 @@ def attention_shape(node: Node, *shapes: Shape) -> Shape:
     operands = shapes[:-1] if a.get("bias") else shapes
     first, kv_heads = operands[0], a.get("kv_heads", a["heads"])
     if a.get("causal") and (a.get("bias") or len(first) != 2):
-        raise UsageError(f"layer {node.name}: causal attention is of sequences, without a bias; gets shapes {shapes}")
+        raise UsageError(f"layer {node.name}: causal attention takes sequences, without a bias; gets shapes {shapes}")
     if kv_heads != a["heads"]:
         return _grouped_shape(node, operands, kv_heads)
     if len(operands) not in (1, 3) or any(shape != first for shape in operands):

@@ -56,7 +56,7 @@ class Task:
 
     @property
     def output_shape(self) -> Shape:
-        """Shape of the network's output for a sample; an axis of 0 is of any size."""
+        """Shape of the network's output for a sample; an axis of 0 has any size."""
         if self.loss == "mse":
             return self.target.shape
         return (*(self.target.shape if self.loss == "token_cross_entropy" else ()), self.outputs)

@@ -67,7 +67,7 @@ def check(models: Iterable[str], configs: Sequence[TrainConfig], say: Callable[[
 
 
 def _largest_bytes(graph: Graph, config: TrainConfig) -> int:
-    """Of one sample, the least that must be held at once: on a CPU any layer's output, for a GPU the inputs."""
+    """The smallest memory that one sample must hold at once: on a CPU any layer's output, for a GPU the inputs."""
     shapes = (
         graph.shapes() if config.device.startswith("cpu") else {name: one.shape for name, one in graph.inputs.items()}
     )

@@ -45,7 +45,7 @@ def _words(names: List[str]) -> str:
 
 
 def examples(torch: Any, fields: Tuple[Field, ...], batch: int) -> Tuple[Any, ...]:
-    """Zeros; integers are of 64 bits, as modules expect."""
+    """Zeros; integers have 64 bits, as modules expect."""
     return tuple(torch.zeros((batch, *field.shape), dtype=_kind(torch, field)) for field in fields)
 
 

@@ -1,4 +1,4 @@
-"""ATen operators on each number by itself, and reductions, as primitives."""
+"""Elementwise ATen operators and reductions, as primitives."""
 
 from __future__ import annotations
 

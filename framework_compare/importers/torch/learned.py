@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Sequence, Set, Tuple
 
 import numpy as np
@@ -54,15 +55,16 @@ def flat(values: Any) -> Iterator[Any]:
             yield value
 
 
-class Arrays:
+class Arrays(abc.ABC):
     """Arrays of a reading that are nodes of their own, or constants."""
 
     reader: GraphReader
     forms: Dict[str, Callable[[Any], Any]]  # from an array of the module to the graph's, by its name
     whole_numbers: Set[str]  # values that are no numbers to compute with
 
+    @abc.abstractmethod
     def stem(self, node: Any) -> str:
-        raise NotImplementedError
+        """The name that nodes made of a program's node begin with."""
 
     def _apart(self, target: str, tensor: Any) -> Value:
         attrs = {"shape": list(tensor.shape), "init": "normal_0.02"}

@@ -270,7 +270,7 @@ def roll(reading: Any, node: Any, a: Arguments) -> Value:
 
 
 def expand(reading: Any, node: Any, a: Arguments) -> Any:
-    """Nothing where what reads it broadcasts by itself, or where it is repeated for the batch alone."""
+    """Nothing where what reads it broadcasts anyway, or where it is repeated for the batch alone."""
     x, shape = a["self"], shape_of(node)
     own = (*[1] * (len(shape) - len(x.shape)), *x.shape)
     if own[1:] != shape[1:] and any(_kind(user) not in BROADCASTS for user in node.users):

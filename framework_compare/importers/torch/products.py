@@ -1,4 +1,4 @@
-"""Products, convolutions, norms, pooling and recurrent layers in forms that no layer of the graph has by itself."""
+"""Products, convolutions, norms, pooling and recurrent layers in forms that no single layer of the graph has."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def matmul(reading: Any, node: Any, first: Any, second: Any) -> Value:
     for one, lead, how, place in zip(pairs, outer, own, (-2, -1)):
         sizes, _ = sizes_in(lead, patterns, reader.batch)
         inner = [_size_of(group) for group in one.view[-2:] if not is_batch(group)]
-        if how == (True,):  # each sample is a row, or a column, by itself
+        if how == (True,):  # each sample is a row or a column of its own
             inner.insert(0 if place == -2 else 1, 1)
         names.append(reshaped_node(reader, one.node, (*sizes, *inner)))
     made = reading.node(node, "MatMul", names, {"inner": reader.shapes[names[0]][-1]})

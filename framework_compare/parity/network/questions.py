@@ -25,7 +25,7 @@ SCHEDULE, SCHEDULED = Schedule(2, 6, 0.1), 4  # updates that show both of its pa
 class Questions:
     """Sizes and settings of the network levels. `draws` runs of the oracle at a precision make its yardstick.
 
-    The first run sums in blocks, the others one by one and from pictures moved by about a unit in the last place:
+    The first run sums in blocks, the others one by one and from inputs moved by about a unit in the last place:
     between them lie the orders in which frameworks sum. Below float32 they also round at other places (`Rounding`).
     replicas: each is asked with a batch of `batch_size`, part by part of one batch of all.
     optimizer: by its name; momentum and weight decay are those of "sgd". Another's eps is asked as large as the

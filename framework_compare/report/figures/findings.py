@@ -133,7 +133,7 @@ def batch_sizes(subject: Subject) -> str:
 
 
 def _spread(subject: Subject, cells: Any, column: str, verb: str, unit: str) -> str:
-    """From the least to the most of a figure, under the condition in which they are farthest apart."""
+    """The range of a figure, under the condition in which they are farthest apart."""
     cells = cells.dropna(subset=[column])
     cells = cells[cells[column] > 0]
     if not len(cells):

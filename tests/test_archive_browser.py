@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from browser_page import CHROMIUM, Opened
+from browser_page import CHROMIUM, Opened, launched
 from published_study import archive
 
 from framework_compare.archive import site
@@ -17,12 +17,8 @@ PAGES = ("index", "coverage", "models/alexnet", "frameworks/torch", "months/2026
 
 @pytest.fixture(scope="module")
 def browser():
-    sync = pytest.importorskip("playwright.sync_api", reason="Playwright is missing: pip install -e '.[test]'")
-    with sync.sync_playwright() as playwright:
-        arguments = ["--no-sandbox", "--host-resolver-rules=MAP * ~NOTFOUND"]
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
+    with launched() as opened:
         yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy
 import pandas
 import pytest
-from browser_page import CHROMIUM, PLOT, Opened
+from browser_page import CHROMIUM, PLOT, Opened, launched
 from drawn_study import run, study
 from PIL import Image
 
@@ -41,12 +41,8 @@ HOSTILE = "</script><img src=x onerror=window.broken=1>"
 
 @pytest.fixture(scope="module")
 def browser():
-    sync = pytest.importorskip("playwright.sync_api", reason="Playwright is missing: pip install -e '.[test]'")
-    with sync.sync_playwright() as playwright:
-        arguments = ["--no-sandbox", "--host-resolver-rules=MAP * ~NOTFOUND"]
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
+    with launched() as opened:
         yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
 from pathlib import Path
 
+import pytest
+
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-headless-shell", "google-chrome"))), None)
+
+
+@contextlib.contextmanager
+def launched():
+    """A browser that reaches no other host."""
+    sync = pytest.importorskip("playwright.sync_api", reason="Playwright is missing: pip install -e '.[test]'")
+    with sync.sync_playwright() as playwright:
+        arguments = ["--no-sandbox", "--host-resolver-rules=MAP * ~NOTFOUND"]
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
+        yield opened
+        opened.close()
+
+
 PLOT = ".view:not([hidden]) .plot"  # of the view of a figure that is shown
 
 

@@ -75,7 +75,8 @@ def cell_frame(store: Store) -> pd.DataFrame:
         "pictures",
         "skipped_pictures",
     ]
-    return frame.astype({name: float for name in numbers})
+    # a copy, as astype leaves every column a block of its own, and pandas warns of those
+    return frame.astype({name: float for name in numbers}).copy()
 
 
 def ratio_half_widths(store: Store, cells: Sequence[Mapping[str, Any]]) -> dict[int, dict[str, Any]]:

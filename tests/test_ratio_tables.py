@@ -351,6 +351,20 @@ def test_the_time_over_which_a_gpu_is_read_stands_below_its_percent(tmp_path, ki
     assert "averages GPU %" not in study(tmp_path / "not", cells[1:]).table(kind, "markdown")
 
 
+def test_energy_per_epoch_has_an_interval_and_what_is_idle_stands_beside_it(tmp_path):
+    runs = [dataclasses.replace(ok(4, joules=j), gauges={"gpu": {"energy_source": "counter"}, "idle_w": {"gpu": 60.0}})
+            for j in (1000.0, 1100.0)]  # fmt: skip
+    with Store.create(tmp_path / "s", settings={}, machine={}, repeats=2,
+                      cells=[Cell("torch", "alexnet", "small", "cuda", TrainConfig(device="cuda"))]) as store:  # fmt: skip
+        for (run_id, _, _), run in zip(store.plan(), runs):
+            store.record(run_id, run)
+    text = Comparison.load(tmp_path / "s").table("energy", "markdown")
+    assert "J/epoch" in text and "GPU / above idle" in text and "GPU / idle W" in text
+    assert "| 1049 [" in text or "| 1049 ±" in text
+    assert " 8.10 " in text and " 60.0 " in text
+    assert "by counter." in text and "Energy enters no verdict." in text
+
+
 def test_energy_says_why_the_hosts_is_not_known_once_for_all_cells(tmp_path):
     run = ok(1, 1, joules=1000.0)
     cells = [(name, {"device": "cuda"}, dataclasses.replace(run, gauges=HOW)) for name in ("torch", "jax")]

@@ -57,7 +57,8 @@ QUESTIONS = HOW_FAST, STEADY, MEMORY, TIME, LEARNING, ENERGY = (
     "How much energy?",
 )
 _EPOCHS = (
-    "with its 95 % confidence interval over runs; small dots: single epochs; number: slowdown relative to the fastest."
+    "with its 95 % confidence interval over runs; small dots: single epochs; number: slowdown relative to the fastest. "
+    "Intervals include changes of the machine that slow all frameworks alike; ratios do not, so they are more precise."
 )
 _CURVES = "Line: mean; band: minimum to maximum. Grey backgrounds: stages of the run."
 _FIRST_CURVES = (
@@ -185,8 +186,8 @@ FIGURES = {
         {
             "joules per image": View(
                 energy.energy,
-                "Joules per image during the measured epochs, from the counters of the machine. Dark line: 95 % confidence "
-                "interval of the whole bar over runs.",
+                "Joules per image during the measured epochs, from the counters of the machine; idle: what the device takes "
+                "before the first run. Dark line: 95 % confidence interval of the whole bar over runs.",
             ),
             "images per joule": View(
                 energy.frugality,

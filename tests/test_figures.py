@@ -7,7 +7,6 @@ import json
 import re
 
 import altair
-import pandas
 import pytest
 from drawn_study import run, study
 from PIL import Image

@@ -43,7 +43,7 @@ def fault(folder: Path) -> str:
     """Why no file could be written into a folder, there or not, as the end of a sentence; "" where one could."""
     there = next(one for one in (folder.absolute(), *folder.absolute().parents) if one.exists())
     if not there.is_dir():
-        return f"{there} is no folder"
+        return f"{there} is not a folder"
     if not os.access(there, os.W_OK | os.X_OK):
         return f"{there} cannot be written"
     if not os.statvfs(there).f_blocks:  # as of /proc, whose folders say that root may write there

@@ -82,7 +82,7 @@ def config(text: Any) -> dict[str, Any]:
     if missing and unknown:
         name = min(unknown)
         (nearest,) = difflib.get_close_matches(str(name), sorted(missing), 1) or (min(missing),)
-        raise InvalidRow(f"its config has no {nearest} but {_shown(name)}")
+        raise InvalidRow(f"its config has {_shown(name)} in place of {nearest}")
     fields = {**_DEFAULTS, **stored}
     _check(fields, _CONFIG)
     return fields

@@ -67,8 +67,9 @@ SHOWN = (
 )
 HEAD = """# Gallery
 
-Every image is a figure of a real study in the [archive](archive.md), with the command that draws it. `STUDY` is a study
-of yours, or `latest`. {finding} `python docs/gallery.py` draws this page again from the stored records.
+Every image is a figure of a real study in the [archive](archive.md), with the command that draws it for a study of yours.
+The sentence above an image is computed from its data, as in the report. `python docs/gallery.py` draws this page again
+from the stored records.
 """
 
 
@@ -93,8 +94,7 @@ def gallery(archive: Path = ARCHIVE) -> str:
                 path = plot.save(ROOT / "docs" / "gallery" / one.file, one.width)
                 path.with_suffix(".txt").unlink()
                 parts[one] = _part(one, study)
-    head = HEAD.format(finding="The sentence above an image is computed from its data, as in the report.")
-    return "\n".join([head, *(parts[one] for one in SHOWN)])
+    return "\n".join([HEAD, *(parts[one] for one in SHOWN)])
 
 
 def _part(one: Shown, study: Comparison) -> str:
@@ -104,7 +104,7 @@ def _part(one: Shown, study: Comparison) -> str:
     link = f"../archive/submissions/{one.submission}/study.toml"
     return (
         f"## {one.question}\n\n{finding}\n\n![{name}](gallery/{one.file})\n\n```bash\n{one.command}\n```\n\n"
-        f"{name} of [{one.submission}]({link}).\n"
+        f"[The request of this study]({link})\n"
     )
 
 

@@ -111,7 +111,7 @@ def _part(one: Shown, study: Comparison) -> str:
 def readme(folder: Path) -> None:
     """Draw the overview of a study, and put its command and its verdicts below it into the README."""
     with opened(folder.absolute()) as study:
-        study.plot("overview").save(ROOT / "docs" / "frameworks.svg", "90mm").with_suffix(".txt").unlink()
+        study.plot("overview").save(ROOT / "docs" / "frameworks.svg", "150mm").with_suffix(".txt").unlink()
         text = _sentence(study, folder.absolute())
     file = ROOT / "README.md"
     whole = file.read_text(encoding="utf-8")

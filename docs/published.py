@@ -50,16 +50,20 @@ def dots(rows: Rows, x: str, panel: str, y: str, order: list[str], *, columns: i
     base = alt.Chart(alt.InlineData(values=rows)).encode(y=alt.Y(f"{y}:N", sort=order, title=None))
     tints = alt.Scale(domain=shown, range=[look.COLOURS[names.index(name)] for name in shown])
     by = alt.Color("framework:N", title=None, scale=tints)
-    offset = alt.YOffset("framework:N", sort=shown)
-    place = {"x": alt.X("value:Q", title=x, scale=scale, axis=alt.Axis(tickCount=5)), "yOffset": offset, "color": by}
+    form = alt.Shape(
+        "framework:N",
+        title=None,
+        scale=alt.Scale(domain=shown, range=[look.SHAPES[names.index(name)] for name in shown]),
+    )
+    place = {"x": alt.X("value:Q", title=x, scale=scale, axis=alt.Axis(tickCount=5)), "color": by, "shape": form}
     ours = base.transform_filter(f"datum.by == '{OURS}'")
     layers = alt.layer(
-        ours.mark_rule(strokeWidth=1.5).encode(x=alt.X("low:Q"), x2="high:Q", yOffset=offset, color=by),
+        ours.mark_rule(strokeWidth=1.5).encode(x=alt.X("low:Q"), x2="high:Q", color=by),
         ours.mark_point(filled=True, size=50, opacity=1).encode(**place),
         base.transform_filter(f"datum.by == '{THEIRS}'").mark_point(size=50, opacity=1, fill="white").encode(**place),
     )
     wide = (WIDTH - 110) / columns
-    sized = layers.properties(width=wide, height=max(90, 14 * len(shown) * len({row[y] for row in rows})))
+    sized = layers.properties(width=wide, height=24 * len({row[y] for row in rows}))
     panels = alt.Facet(f"{panel}:N", title=None, sort=list(dict.fromkeys(row[panel] for row in rows)))
     return sized.facet(facet=panels, columns=columns).resolve_scale(x="independent", y="independent")
 

@@ -298,7 +298,9 @@ def test_energy_is_by_picture_with_its_source(tmp_path):
         ("torch", {"device": "cuda", "precision": "bf16"}, OOM),
     ]
     text = study(tmp_path, outcomes).table("energy", "markdown")
-    assert "| framework | model | precision | images/s | J/epoch | GPU / J/image | GPU / mean W | host / J/image |" in text
+    assert (
+        "| framework | model | precision | images/s | J/epoch | GPU / J/image | GPU / mean W | host / J/image |" in text
+    )
     assert rows(text) == [
         ["PyTorch", "AlexNet", "fp32", "100", "700", "5.00", "500", "2.00"],
         ["PyTorch", "AlexNet", "bf16", "out-of-memory (1)", "-", "-", "-", "-"],

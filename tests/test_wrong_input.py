@@ -57,7 +57,10 @@ def refused(*words: object) -> str:
         ),
         (["--out", "/dev/null"], "/dev/null cannot hold a study, as /dev/null is not a folder; name another folder"),
         (["--out", "/dev/null/study"], "/dev/null/study cannot hold a study, as /dev/null is not a folder"),
-        (["--out", "/dev/null", "--dry-run"], "/dev/null cannot hold a study, as /dev/null is not a folder; name another"),
+        (
+            ["--out", "/dev/null", "--dry-run"],
+            "/dev/null cannot hold a study, as /dev/null is not a folder; name another",
+        ),
         (["--out", "/proc/x"], "/proc/x cannot hold a study, as /proc holds no files; name another folder"),
         (["--out", "/proc/x", "--dry-run"], "/proc/x cannot hold a study, as /proc holds no files; name another"),
     ],

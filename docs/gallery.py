@@ -131,10 +131,12 @@ def _sentence(study: Comparison, folder: Path) -> str:
     where = f"{machine['cpu']}, {machine['available_cores']} cores"
     source = f" ([records](archive/submissions/{folder.name}))" if folder.parent == ARCHIVE else ""
     line = (
-        f"{COUNTS[len(frameworks)]} frameworks train {what} on {images}, {proved} and interleaved: "
-        f"`{_command(study, frameworks, models)}` on {where}, {study.runs['started_at'].min():%Y-%m-%d}{source}:"
+        f"{COUNTS[len(frameworks)]} frameworks train {what} on {images}, interleaved, {proved}: "
+        f"`{_command(study, frameworks, models)}` on {where}, {study.runs['started_at'].dropna().min()[:10]}{source}:"
     )
-    answers = [textwrap.fill(one, 110) for one in headlines.answers(list(cells.itertuples()), study.verdicts())]
+    answers = headlines.answers(list(cells.itertuples()), study.verdicts())
+    answers = answers[-1:] if len(models) > 1 else answers  # the mean over all models
+    answers = [textwrap.fill(re.split(r"; (?:no verdict|ranks) ", one)[0], 110) for one in answers]
     fill = textwrap.fill(line, 120, break_long_words=False, break_on_hyphens=False)
     return "\n".join([fill, "", "```text", *answers, "```", "", ""])
 

@@ -166,7 +166,7 @@ FIGURES = {
         "no cell has two epochs",
         findings.learning,
         {
-            "by epoch": View(learning.learning, f"Mean over runs after each epoch; {_BAND}"),
+            "by epoch": View(learning.learning, f"Mean over runs after each epoch; {_BAND} Equal curves cover each other."),
             "by seconds of training": View(
                 partial(learning.learning, timed=True),
                 f"Mean over runs after each epoch, over the mean training time so far; {_BAND}",

@@ -274,15 +274,15 @@ def test_warnings_stand_once_with_their_cells(tmp_path):
 
 def test_commands_in_captions_and_notes_are_code(comparison):
     text = comparison.report(comparison.folder.parent / "code.html").read_text()
-    assert "<code>framework-compare figure resources --models NAME</code>" in text
+    assert "<code>framework-compare verify STUDY</code>" in text and "<code>resources</code>" in text
     assert code("`<b>` and `") == "<code>&lt;b&gt;</code> and `"
 
 
 def test_the_answer_over_all_models_is_never_cut(tmp_path):
     many = study(tmp_path / "study", ("torch", "mxnet"), tuple(f"model_{n}" for n in range(10)), failing=(), repeats=2)
     lines = headlines.answers(list(many.frame.itertuples()), many.verdicts())
-    assert lines[-1].startswith("geometric mean of 10 models: ")
-    assert lines[-2] == "3 more: `Comparison.verdicts()` lists all." and lines[0].startswith("model_0: ")
+    assert lines[0].startswith("geometric mean of 10 models: ")
+    assert lines[-1] == "3 more: `Comparison.verdicts()` lists all." and lines[1].startswith("model_0: ")
 
 
 def test_a_budget_that_no_cell_kept_is_one_sentence():

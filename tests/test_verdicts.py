@@ -75,6 +75,12 @@ def test_every_table_of_times_begins_with_verdicts_and_ranks_with_ties(tmp_path)
     assert "No fastest framework is marked (no difference shown)" in str(comparison.table())
 
 
+def test_a_framework_without_a_verdict_has_no_rank(tmp_path):
+    comparison = study(tmp_path, {**CLEAR, ("paddle", "resnet50"): (3.0,)})
+    first = comparison.table("time", "markdown").splitlines()[0]
+    assert "no verdict on JAX and PaddlePaddle" in first and first.endswith("ranks 1 PyTorch = JAX, 3 MXNet")
+
+
 def test_runs_are_compared_with_those_of_their_own_block(tmp_path):
     """The machine slows down threefold from block to block, and one cell is always 10 % slower."""
     drift = (1.0, 1.5, 2.0, 3.0)

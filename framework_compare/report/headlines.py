@@ -54,7 +54,7 @@ def lines(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> list[str]:
 
 
 def answers(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> list[str]:
-    """One line per model and condition, then a line per geometric mean; none where nothing competes."""
+    """A line per geometric mean over models, then one per model and condition; none where nothing competes."""
     if not verdicts:
         worked = [(cell.model, str(speed_verdicts.condition(cell))) for cell in cells if cell.status == "ok"]
         return [_ONE_RUN] if len(set(worked)) < len(worked) else []  # some differ in nothing but their framework
@@ -71,7 +71,7 @@ def answers(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> list[str]:
     if len(of_models) > room:
         left = len(of_models) - room
         of_models[room:] = [f"{left} more: `Comparison.verdicts()` lists all."]
-    return [*disturbance_notice(verdicts), *of_models, *over_all]
+    return [*disturbance_notice(verdicts), *over_all, *of_models]
 
 
 def disturbance_notice(verdicts: Sequence[Verdict]) -> list[str]:
@@ -94,8 +94,11 @@ def _line(group: Sequence[Verdict], varied: Sequence[str], fastest: str | None) 
         if not one.shown:
             alike.setdefault(speed_verdicts.THROUGHOUT if one.disturbed else one.reason, []).append(one)
     parts += [_undecided(leader, several) for several in alike.values()]
-    if len(names) > 2 and any(one.shown for one in group):
-        parts.append(f"ranks {_ranks(names, group)}")
+    unjudged = {one.slower for one in own if one.reason}  # a rank would say that they are as fast as the leader
+    judged = [one for one in group if not unjudged & {one.faster, one.slower}]
+    names = [name for name in names if name not in unjudged]
+    if len(names) > 2 and any(one.shown for one in judged):
+        parts.append(f"ranks {_ranks(names, judged)}")
     where = ", ".join(str(group[0].condition[name]) for name in varied)
     return f"{speed_verdicts.subject(group[0])}{f', {where}' if where else ''}: {'; '.join(parts)}"
 

@@ -20,7 +20,7 @@ from framework_compare.paths import CACHE_VARIABLE, cache_dir
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-BLOCK = re.compile(r"^(?:<!-- example: (?P<why>.+) -->\n)?```bash\n(?P<lines>.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^(?:<!-- example: (?P<why>[^\n]+) -->\n)?```bash\n(?P<lines>.*?)^```", re.MULTILINE | re.DOTALL)
 VERDICTS = {"check": (0, 1, 3), "duel": (0, 1, 3), "doctor": (0, 1)}  # exit codes that answer, beside 0
 SHARED = ("envs", "parity", "index", "worker")  # of the cache; studies are each block's own
 LIMIT_S = 1200

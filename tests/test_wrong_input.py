@@ -49,6 +49,24 @@ def refused(*words: object) -> str:
     [
         (["--seed", 2**32], "seed is 4294967296; allowed: a whole number of at least 0 and at most 4294967295"),
         (["--repeats", 10**9], "repeats is 1000000000; allowed: a whole number of at least 1 and at most 1000"),
+        (["--epochs", 10**12], "epochs is 1000000000000; allowed: a whole number of at least 1 and at most 1000000"),
+        (
+            ["--warmup-steps", 10**12],
+            "warmup_steps is 1000000000000; allowed: a whole number of at least 0 and at most",
+        ),
+        (["--nodes", 10**9], "nodes is 1000000000; allowed: a whole number of at least 1 and at most 1000000"),
+        (
+            ["--limit", 10**12],
+            "limit is 1000000000000; allowed: a whole number of at least 1 and at most 1000000000, or",
+        ),
+        (
+            ["--retries-when-disturbed", 10**9],
+            "retries_when_disturbed is 1000000000; allowed: a whole number of at least",
+        ),
+        (
+            ["--batch-size", ",".join(map(str, range(1, 401))), "--seed", ",".join(map(str, range(301)))],
+            "this makes 120,400 cells; allowed: at most 100,000; compare fewer values at a time",
+        ),
         (["--learning-rate", "nan"], "learning_rate is nan; allowed: a finite number of at least 0"),
         (["--momentum", "1"], "momentum is 1.0; allowed: a finite number of at least 0 and less than 1"),
         (
@@ -135,6 +153,22 @@ def test_classes_that_are_no_list_are_refused_whether_or_not_images_are_there(ma
         (
             ["verify", "torch", "alexnet", "--image-size", 10**6],
             "batch_size is 16; one layer's output of alexnet would take",
+        ),
+        (
+            ["fairness", "torch", "alexnet", "--steps", 10**12, "--dry-run"],
+            "steps is 1000000000000; allowed: a whole num",
+        ),
+        (
+            ["overhead", "--repeats", 10**9, "--dry-run"],
+            "repeats is 1000000000; allowed: a whole number of at least 1 and",
+        ),
+        (
+            ["cost", "{A}", "--per-hour", 1, "--epochs", 10**12],
+            "epochs is 1000000000000; allowed: a whole number of at",
+        ),
+        (
+            ["duel", "torch", "jax", "alexnet", "--blocks", 10**9],
+            "blocks is 1000000000; allowed: a whole number of at l",
         ),
         (["duel", "torch", "jax", "alexnet", "--blocks", 0], "blocks is 0; allowed: a whole number of at least 1"),
         (["figure", "latest", "F99"], "unknown figure 'latest'; allowed: overview (F1), "),

@@ -42,8 +42,8 @@ def _runs(store: Store, which: str, values: Sequence[Any] = ()) -> list[Row]:
             store.left_out("run", str(error))
     counted = repeats.counting(sound_rows)
     blocks = repeats.blocks(sound_rows)
-    for row in sound_rows:
-        row.update(counts=row["run_id"] in counted, block=blocks[row["run_id"]])
+    for run in sound_rows:
+        run.update(counts=run["run_id"] in counted, block=blocks[run["run_id"]])
     return sound_rows
 
 

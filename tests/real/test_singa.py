@@ -32,7 +32,7 @@ def study(request, real_pictures, tmp_path_factory):
 def test_both_forms_of_convolutions_in_groups_compute_the_same(study):
     (study, allowed) = study
     assert list(study.frame.status) == ["ok", "ok"], list(study.frame.reason)
-    public, private = (losses.to_numpy() for _, losses in study.epochs.groupby("internals")["loss"])
+    public, private = (losses.to_numpy() for _, losses in study.epochs.groupby("cell")["loss"])
     assert (np.abs(public - private) <= allowed).all(), (public, private, allowed)
 
 

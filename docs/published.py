@@ -60,7 +60,9 @@ def dots(rows: Rows, x: str, panel: str, y: str, order: list[str], *, columns: i
     layers = alt.layer(
         ours.mark_rule(strokeWidth=1.5).encode(x=alt.X("low:Q"), x2="high:Q", color=by),
         ours.mark_point(filled=True, size=50, opacity=1).encode(**place),
-        base.transform_filter(f"datum.by == '{THEIRS}'").mark_point(size=50, opacity=1, strokeWidth=1, fill="white").encode(**place),
+        base.transform_filter(f"datum.by == '{THEIRS}'")
+        .mark_point(size=50, opacity=1, strokeWidth=1, fill="white")
+        .encode(**place),
     )
     wide = (WIDTH - 110) / columns
     sized = layers.properties(width=wide, height=24 * len({row[y] for row in rows}))

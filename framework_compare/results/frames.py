@@ -64,22 +64,6 @@ def cell_frame(store: Store) -> pd.DataFrame:
     for row in rows:
         row.update(verdicts.of_row(row, parities, mode), **budget)
     if precision.under_budget(settings):
-<<<<<<< HEAD
-        half_widths = precision.ratio_half_widths(rows, looked_blocks(store))
-        rows = [{**row, **half_widths.get(place, {})} for place, row in enumerate(rows)]
-    frame = pd.DataFrame(rows, columns=list(CELL_COLUMNS))
-    numbers = [
-        *METRICS,
-        *reading_sources.NUMBERS,
-        *repeats.COLUMNS,
-        *steadiness.COLUMNS,
-        *BUDGET,
-        "pictures",
-        "skipped_pictures",
-    ]
-    # a copy, as astype leaves every column a block of its own, and pandas warns of those
-    return frame.astype({name: float for name in numbers}).copy()
-=======
         for place, half_width in precision.ratio_half_widths(rows, looked_blocks(store)).items():
             rows[place].update(half_width)
     # Column by column: numbers lie in one block then, to which users and figures may add columns.
@@ -93,7 +77,6 @@ _NUMBERS = frozenset(
 
 def _column(name: str, values: list[Any]) -> Any:
     return np.array(values, dtype=float) if name in _NUMBERS else values
->>>>>>> main
 
 
 def looked_blocks(store: Store) -> BlockTimes:

@@ -84,16 +84,10 @@ def read(path: str | os.PathLike[str], more: Mapping[str, Any]) -> dict[str, Any
     """
     file = Path(path)
     try:
-<<<<<<< HEAD
-        document = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:  # TOML's errors and wrong UTF-8 are ValueErrors
-        raise UsageError(f"{file} is not a study to run: {error}; `framework-compare show --toml` writes one") from None
-=======
         document = tomllib.loads(_text_of(file))
     except (OSError, ValueError, RecursionError) as error:  # TOML's errors and wrong UTF-8 are ValueErrors
         why = error.strerror.lower() if isinstance(error, OSError) and error.strerror else error
-        raise UsageError(f"{file} is no study to run: {why}; `framework-compare show --toml` writes one") from None
->>>>>>> main
+        raise UsageError(f"{file} is not a study to run: {why}; `framework-compare show --toml` writes one") from None
     allowed = list(dict.fromkeys([*FIELDS, *map(column, SETTINGS)]))
     for name in document:
         if name not in allowed:

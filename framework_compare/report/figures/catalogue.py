@@ -107,14 +107,8 @@ FIGURES = {
         findings.throughput_memory,
         _one(
             memory.throughput_memory,
-<<<<<<< HEAD
-            "Images per second over peak memory: PSS of the processes on a CPU, GPU memory on a GPU; up and to the left is "
-            "better. Vertical line: 95 % confidence interval over runs; horizontal line: range of peaks over runs.",
-=======
-            "Images per second over peak memory, whose kind the axis names; up and to the left is "
-            "better. Vertical line: 95 % confidence interval over runs; horizontal line: range of peaks over runs. A line "
-            "joins the batch sizes of a framework.",
->>>>>>> main
+            "Images per second over peak memory, whose kind the axis names; up and to the left is better. Vertical line: 95 % "
+            "confidence interval over runs; horizontal line: range of peaks over runs.",
         ),
     ),
     "resources": Figure(
@@ -172,7 +166,9 @@ FIGURES = {
         "no cell has two epochs",
         findings.learning,
         {
-            "by epoch": View(learning.learning, f"Mean over runs after each epoch; {_BAND} Equal curves cover each other."),
+            "by epoch": View(
+                learning.learning, f"Mean over runs after each epoch; {_BAND} Equal curves cover each other."
+            ),
             "by seconds of training": View(
                 partial(learning.learning, timed=True),
                 f"Mean over runs after each epoch, over the mean training time so far; {_BAND}",

@@ -162,7 +162,7 @@ def of_no_text(path, kind):
 def test_what_is_no_text_of_a_study_is_refused(kind, said, no_images, own_cache, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     of_no_text(tmp_path / "e.toml", kind)
-    assert refused("run", "e.toml").startswith(f"e.toml is no study to run: {said}")
+    assert refused("run", "e.toml").startswith(f"e.toml is not a study to run: {said}")
 
 
 def test_what_a_file_lacks_may_be_given_beside_it(own_cache, tmp_path):

@@ -16,15 +16,16 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from framework_compare import __version__, registry
-from framework_compare.archive import entries, publish, validate
+from framework_compare.archive import answers, entries, publish, validate
 from framework_compare.archive.documents import REQUEST, Refused
-from framework_compare.archive.entries import Entry, Pair, Spread, slug
+from framework_compare.archive.entries import Entry, Pair, Spread, base, release, slug
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.registry import device_kind
 from framework_compare.report.figures import spread
 from framework_compare.report.names import in_order, title
 from framework_compare.report.page.bundle import javascript_file, packed
 from framework_compare.report.renderers import environment
+from framework_compare.report.table_notes import plural
 from framework_compare.store import schema
 
 PER_PAGE = 300  # submissions or ratios of one page
@@ -99,7 +100,9 @@ class _Site:
         self._templates.filters.update(named=title, slug=slug, url=quote, percent=lambda ratio: f"{ratio:.2f}x")
         self._spec = spread.ratios([])
         made = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-        self._templates.globals.update(version=__version__, made=made, groups=GROUPS)
+        self._templates.globals.update(
+            version=__version__, made=made, groups=GROUPS, widths=spread.WIDTHS, release=release, plural=plural
+        )
 
     def fill(self, results: Iterable[validate.Result]) -> Built:
         for name in (*GROUPS, "submissions", "assets"):
@@ -131,7 +134,11 @@ class _Site:
         pairs = entries.pairs_of(checked, entry)
         document, manifest = checked.document, checked.manifest
         request = checked.folder / REQUEST if REQUEST in manifest["files"] else None
-        rows = [{**_row(one, ""), "label": f"{one.label}, {title(one.model)}"} for one in pairs[:PER_CHART]]
+        several = len(entry.models) > 1
+        rows = [
+            {**_row(one, ""), "label": f"{one.label}, {title(one.model)}" if several else one.label}
+            for one in pairs[:PER_CHART]
+        ]
         context = {
             "entry": entry,
             "manifest": manifest,
@@ -221,10 +228,9 @@ class _Site:
         """By model and condition, the ratio of each rival to a framework over its versions; of two versions or more."""
         groups: dict[str, list[dict[str, Any]]] = {}
         for one in reversed(pairs):
-            own, rival = one.versions, one.second
-            version, ratio = own[0], one.ratio
-            if one.second == framework:
-                version, rival, ratio = own[1], one.first, 1 / one.ratio
+            version, rival, ratio = one.versions[0], one.second, one.ratio
+            if base(one.first) != framework:
+                version, rival, ratio = one.versions[1], one.first, 1 / one.ratio
             row = {**_row(one, "../"), "version": version, "rival": title(rival), "ratio": round(ratio, 4)}
             groups.setdefault(f"{title(one.model)}: {one.condition}", []).append(row)
         found: list[tuple[str, Chart, list[dict[str, Any]]]] = []
@@ -255,8 +261,13 @@ class _Site:
             "scripts": -(-len(self.entries) // PER_SCRIPT),
             "refused": [(one.folder.name, one.refused) for one in refused[:PER_PAGE]],
             "coverage": _coverage(self.entries),
+            "answers": (found := answers.answers(self.pairs)),
+            "gaps": answers.gaps(found),
+            "compared": in_order([name for one in found for name in one.slowdowns]),
         }
         data = {
+            "answers": [one._asdict() for one in found],
+            "gaps": context["gaps"],
             "submissions": [{"id": one.id, "date": one.date, "machine": one.machine} for one in self.entries],
             **lists,
         }
@@ -280,18 +291,16 @@ class _Site:
 
 _NAMES: dict[str, Callable[[Entry], Iterable[str]]] = {
     "models": lambda one: one.models,
-    "frameworks": lambda one: dict.fromkeys(name for name, _ in one.versions),
+    "frameworks": lambda one: dict.fromkeys(base(name) for name, _ in one.versions),
     "machines": lambda one: (one.machine,),
-    "versions": lambda one: dict.fromkeys(f"{title(name)} {version}" for name, version in one.versions),
+    "versions": lambda one: dict.fromkeys(release(name, version) for name, version in one.versions),
     "months": lambda one: (one.date[:7],),
 }
 _IN_GROUP: dict[str, Callable[[Pair, str], bool]] = {
     "models": lambda one, name: one.model == name,
-    "frameworks": lambda one, name: name in (one.first, one.second),
+    "frameworks": lambda one, name: name in (base(one.first), base(one.second)),
     "machines": lambda one, name: one.machine == name,
-    "versions": lambda one, name: (
-        name in (f"{title(one.first)} {one.versions[0]}", f"{title(one.second)} {one.versions[1]}")
-    ),
+    "versions": lambda one, name: name in map(release, (one.first, one.second), one.versions),
     "months": lambda one, name: one.date[:7] == name,
 }
 
@@ -322,7 +331,7 @@ def _coverage(members: Sequence[Entry]) -> dict[str, Any]:
     """Submissions by device, model and framework, with zeros where there is none."""
     counts: dict[tuple[str, str, str], int] = {}
     for one in members:
-        for framework, model, kind in {(name, model, kind) for name, _, model, kind in one.cells}:
+        for framework, model, kind in {(base(name), model, kind) for name, _, model, kind in one.cells}:
             counts[kind, model, framework] = counts.get((kind, model, framework), 0) + 1
     frameworks = in_order([*registry.FRAMEWORKS, *sorted({name for _, _, name in counts})])
     models = [*registry.MODELS, *sorted({model for _, model, _ in counts} - set(registry.MODELS))]

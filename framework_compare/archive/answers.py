@@ -27,8 +27,8 @@ PLACES = ("CPU", "GPU")  # that a first page is expected to answer for
 class Answer(NamedTuple):
     """A kind of model in one place. A setting is a model under one condition.
 
-    fastest: by names, joined with "or" where no difference between them is shown, the number of settings in which nothing
-    is shown to be faster. slowdowns: by framework the median over settings of its epoch time over that of the fastest of
+    fastest: by names, joined with "or" where neither is shown to be faster, the number of settings in which nothing else
+    is. slowdowns: by framework the median over settings of its epoch time over that of the fastest of
     the same study. replicated: settings in which two machines or more show the same difference, and none the opposite.
     """
 
@@ -111,16 +111,14 @@ def _leaders(pairs: Sequence[Pair]) -> tuple[str, bool]:
 
 
 def _slowdowns(pairs: Sequence[Pair]) -> dict[str, float]:
-    """By framework its time over that of the fastest in the same study: the median over machines of the latest."""
-    latest: dict[str, dict[tuple[str, str], float]] = {}
+    """By framework its time over that of the fastest in the same study: the median over machines, of medians over studies."""
+    studies: dict[tuple[str, str], dict[str, float]] = {}
     for one in pairs:
-        latest.setdefault(one.machine, {}).setdefault((base(one.first), base(one.second)), one.ratio)
-    found: dict[str, list[float]] = {}
-    for ratios in latest.values():
-        behind: dict[str, float] = {}
-        for (first, second), ratio in ratios.items():
-            behind[first] = max(behind.get(first, 1.0), 1 / ratio)
-            behind[second] = max(behind.get(second, 1.0), ratio)
+        behind = studies.setdefault((one.machine, one.id), {})
+        for name, ratio in ((base(one.first), 1 / one.ratio), (base(one.second), one.ratio)):
+            behind[name] = max(behind.get(name, 1.0), ratio)
+    found: dict[str, dict[str, list[float]]] = {}
+    for (machine, _), behind in studies.items():
         for name, slowdown in behind.items():
-            found.setdefault(name, []).append(slowdown)
-    return {name: statistics.median(values) for name, values in found.items()}
+            found.setdefault(name, {}).setdefault(machine, []).append(slowdown)
+    return {name: statistics.median(map(statistics.median, of.values())) for name, of in found.items()}

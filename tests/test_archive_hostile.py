@@ -277,6 +277,12 @@ def shorten_turns(share):
     return change_records
 
 
+def name_other_code(one):
+    manifest, other = one.read(MANIFEST), "3" * 64
+    manifest["measured_by"]["sources"]["torch"], manifest["published_by"]["sources"]["torch"] = [other], other
+    one.write(MANIFEST, manifest, sealed=False)
+
+
 def other_code(tamper):
     """Claim that other code published it, so that its sentences are not compared."""
 
@@ -366,10 +372,7 @@ TAMPERINGS = {
     "a block left out": (recomputed(on_records(leave_block_out)), "blocks 1, 2, 4"),
     "disturbances let pass": (recomputed(on_records(let_others_pass)), "up to 2 cores; usual: 0.4"),
     "turns of a twentieth": (recomputed(on_records(shorten_turns(0.05))), "s of CPU time in turns of"),
-    "other code in the manifest than in the records": (
-        change(MANIFEST, "measured_by", "sources", "torch", to=["3" * 64]),
-        "other code than its records",
-    ),
+    "other code in the manifest than in the records": (name_other_code, "other code than its records"),
     "a verdict hidden by a reason": (
         other_code(change(STUDY, "verdicts", 0, "reason", to="too few runs")),
         "reason is 'too few runs' instead of ''",

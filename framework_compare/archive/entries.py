@@ -64,7 +64,7 @@ class Pair(NamedTuple):
     condition: str
     first: str
     second: str
-    versions: tuple[str, str]
+    versions: tuple[tuple[str, str], ...]
     ratio: float
     low: float | None
     high: float | None
@@ -72,8 +72,12 @@ class Pair(NamedTuple):
     verified: bool
 
     @property
+    def models(self) -> tuple[str]:
+        return (self.model,)
+
+    @property
     def interval(self) -> str:
-        return f"[{self.low:.2f}, {self.high:.2f}]" if self.low is not None and self.high is not None else ""
+        return interval(self.low, self.high)
 
     @property
     def label(self) -> str:
@@ -106,6 +110,11 @@ class Spread(NamedTuple):
 def _name(value: Any) -> str:
     """A name as pages show it: one printable line, not long."""
     return clean(value)[:MAX_NAME]
+
+
+def interval(low: float | None, high: float | None, form: str = ".2f") -> str:
+    """An interval in brackets, "" where there is none."""
+    return f"[{low:{form}}, {high:{form}}]" if low is not None and high is not None else ""
 
 
 def base(name: str) -> str:
@@ -159,7 +168,7 @@ def pairs_of(checked: Checked, entry: Entry) -> list[Pair]:
         found.append(
             Pair(
                 *(entry.id, entry.date, entry.machine, model, place, condition(settings, model), first, second),
-                versions=(versions.get(first, ""), versions.get(second, "")),
+                versions=((first, versions.get(first, "")), (second, versions.get(second, ""))),
                 ratio=ratio,
                 low=low,
                 high=high,

@@ -14,6 +14,7 @@ from framework_compare.report import headlines, provenance
 from framework_compare.report.latex import escape_latex
 from framework_compare.report.names import in_order, title
 from framework_compare.report.table_notes import setting_words
+from framework_compare.report.tables import known
 from framework_compare.results.parity import PROVED
 
 REPOSITORY = "https://example.org/framework_compare"  # a placeholder: the project has no public address yet
@@ -96,8 +97,7 @@ def _timed(cells: Any) -> str:
 def _sized(cells: Any) -> str:
     """Models with the numbers of their parameters."""
     sizes = {title(row.model): row.parameters for row in cells.itertuples()}
-    known = {name: f" ({size:,.0f} parameters)" if size and size == size else "" for name, size in sizes.items()}
-    return ", ".join(f"{name}{size}" for name, size in known.items())
+    return ", ".join(f"{name} ({size:,.0f} parameters)" if known(size) else name for name, size in sizes.items())
 
 
 def _settings(cells: Any) -> str:

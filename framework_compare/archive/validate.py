@@ -18,6 +18,7 @@ from framework_compare.archive import conditions, documents, plausibility, publi
 from framework_compare.archive.documents import LOCKS, MANIFEST, PARITY, RECORDS, REQUEST, STUDY, Refused, shown
 from framework_compare.archive.installed import installed
 from framework_compare.archive.records import statuses as statuses_of
+from framework_compare.environments import venvs
 from framework_compare.errors import FrameworkCompareError, UsageError
 from framework_compare.results.parity import FAILED, PASSED, PROVED
 
@@ -308,7 +309,7 @@ def _check_request(text: str, measured: set[str]) -> None:
 
 def _check_pins(name: str, pins: Sequence[tuple[str, str]], versions: Sequence[Mapping[str, str]]) -> None:
     """Each lock belongs to an environment of the records: one that has all its packages in these versions."""
-    wanted = {re.sub(r"[-_.]+", "-", package).lower(): version for package, version in pins}
+    wanted = {venvs.normal_name(package): version for package, version in pins}
     for packages in versions:
         if all(packages.get(package, version) == version for package, version in wanted.items()):
             return

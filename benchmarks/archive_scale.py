@@ -41,6 +41,7 @@ def templates(place: Path) -> list[Path]:
                 "seconds": (draw.uniform(1, 2), draw.uniform(1, 2)),
                 "version": f"2.{draw.randrange(4, 14)}.0",
                 "start_s": 3600.0 + 1000 * number,
+                "seed": 100 * number,
             }
             made.append(submission(study(place / f"s{number}", **kind), place / "templates", patch))
     return made

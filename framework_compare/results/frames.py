@@ -61,21 +61,22 @@ def cell_frame(store: Store) -> pd.DataFrame:
     rows = [_cell_row(store, list(runs), datasets, kept) for _, runs in groups]
     mode = settings.get("verify", "off")
     budget = precision.columns(settings)
-    rows = [{**row, **verdicts.of_row(row, parities, mode), **budget} for row in rows]
+    for row in rows:
+        row.update(verdicts.of_row(row, parities, mode), **budget)
     if precision.under_budget(settings):
-        half_widths = precision.ratio_half_widths(rows, looked_blocks(store))
-        rows = [{**row, **half_widths.get(place, {})} for place, row in enumerate(rows)]
-    frame = pd.DataFrame(rows, columns=list(CELL_COLUMNS))
-    numbers = [
-        *METRICS,
-        *reading_sources.NUMBERS,
-        *repeats.COLUMNS,
-        *steadiness.COLUMNS,
-        *BUDGET,
-        "pictures",
-        "skipped_pictures",
-    ]
-    return frame.astype({name: float for name in numbers})
+        for place, half_width in precision.ratio_half_widths(rows, looked_blocks(store)).items():
+            rows[place].update(half_width)
+    # Column by column: numbers lie in one block then, to which users and figures may add columns.
+    return pd.DataFrame({name: _column(name, [row.get(name) for row in rows]) for name in CELL_COLUMNS})
+
+
+_NUMBERS = frozenset(
+    (*METRICS, *reading_sources.NUMBERS, *repeats.COLUMNS, *steadiness.COLUMNS, *BUDGET, "pictures", "skipped_pictures")
+)
+
+
+def _column(name: str, values: list[Any]) -> Any:
+    return np.array(values, dtype=float) if name in _NUMBERS else values
 
 
 def looked_blocks(store: Store) -> BlockTimes:

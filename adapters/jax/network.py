@@ -294,7 +294,8 @@ LAYERS: Dict[str, Callable[..., Any]] = {
     "Dropout": lambda net, node, own, x, *, key: net.dropped(node, x, x.shape, key),
     "StochasticDepth": lambda net, node, own, x, *, key: net.dropped(node, x, (len(x), *[1] * (x.ndim - 1)), key),
     "Parameter": lambda net, node, own, **_: own["value"].astype(net.dtype)[None],
-    "Embedding": lambda net, node, own, x, **_: own["weight"].astype(net.dtype)[x],
+    # cast after it is read: a token's gradients, of which there may be thousands, are summed in float32
+    "Embedding": lambda net, node, own, x, **_: own["weight"][x].astype(net.dtype),
     "Unembedding": lambda net, node, own, x, **_: x.astype(net.dtype) @ own["weight"].astype(net.dtype).T,
     "RMSNorm": Network.rmsnorm,
     "Constant": lambda net, node, own, **_: net.jax.numpy.asarray(node.attrs["value"], net.dtype),

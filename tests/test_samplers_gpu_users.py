@@ -60,7 +60,9 @@ def test_nobody_else_is_no_warning():
 
 
 def test_another_worker_of_this_process_is_no_stranger():
-    rival = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE, start_new_session=True)
+    rival = subprocess.Popen(
+        [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE, start_new_session=True
+    )
     try:
         listed = [GpuProcess(rival.pid, 900 * MIB), GpuProcess(os.getppid(), 800 * MIB)]
         found = users(1700 * MIB, 0, *listed)

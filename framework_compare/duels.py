@@ -84,14 +84,19 @@ def duel(
     max_slowdown: how much longer B may take than A, such as "5%" or 0.05; it decides `outcome`.
     request: as `compare` takes it. UsageError for a wrong request.
     """
-    limit = None if max_slowdown is None else share("max_slowdown", max_slowdown)
+    limit = _limit(max_slowdown)
     return judge(api.compare(**_request(a, b, model, dataset, device, blocks, sample, request)), limit)
+
+
+def _limit(max_slowdown: None | str | float) -> float | None:
+    return None if max_slowdown is None else share("max_slowdown", max_slowdown)
 
 
 def dry_run(a: str, b: str, model: str, dataset: Any = None, **request: Any) -> Forecast:
     """What `duel` would take; nothing is started."""
-    given = {"device": "cpu", "blocks": BLOCKS, "sample": SAMPLE_S, **request}
-    device, blocks, sample = (given.pop(name) for name in ("device", "blocks", "sample"))
+    given = {"device": "cpu", "blocks": BLOCKS, "sample": SAMPLE_S, "max_slowdown": None, **request}
+    device, blocks, sample, limit = (given.pop(name) for name in ("device", "blocks", "sample", "max_slowdown"))
+    _limit(limit)
     return api.dry_run(**_request(a, b, model, dataset, device, blocks, sample, given))
 
 

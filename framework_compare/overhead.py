@@ -100,7 +100,7 @@ def _check(rates_hz: Sequence[float], repeats: int, settings: Mapping[str, Any])
     several = [name for name, value in settings.items() if isinstance(value, (list, tuple))]
     if several:
         raise UsageError(f"{several[0]} is {settings[several[0]]!r}; allowed: one value, as one cell is measured")
-    check_count("repeats", repeats, 1)
+    check_count("repeats", repeats, 1, most=blocks.MOST_REPEATS)
 
 
 def _overhead(rate: float, rows: dict[int, Any], seconds: BlockTimes) -> Overhead:

@@ -45,6 +45,7 @@ def test_pages_draw_offline_without_an_error_and_fit_the_window(browser, folder,
         assert opened.page.evaluate("document.documentElement.scrollWidth") <= width, path
         texts = opened.page.eval_on_selector_all(".plot svg text", "all => all.map(one => one.textContent)")
         assert not {"NaN", "undefined", "Infinity", "null"} & set(texts)
+        assert opened.count(".plot svg") == opened.count(".plot"), path
         drawn += opened.count(".plot svg")
     assert drawn >= 4
 

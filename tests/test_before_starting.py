@@ -186,7 +186,7 @@ def test_a_folder_of_the_name_of_a_data_set_is_no_reason_to_make_that(tiny, pict
     assert not (own_cache / "datasets").exists()
 
 
-BATCH = ["--threads", 400, "--batch-size", 999999999]
+BATCH = ["--threads", 400, "--batch-size", 1000000]
 
 
 @pytest.mark.parametrize("options", [[], ["--dry-run"]])
@@ -197,7 +197,7 @@ def test_a_batch_that_no_memory_holds_is_refused_before_anything_is_made(
     monkeypatch.chdir(tmp_path)
     said = run(command, "torch", "alexnet", *BATCH, *options, check=2).stderr
     assert re.fullmatch(
-        r"framework-compare: batch_size is 999999999; one layer's output of alexnet would take [\d,]+ GiB, and this machine"
+        r"framework-compare: batch_size is 1000000; one layer's output of alexnet would take [\d,]+ GiB, and this machine"
         r" has [\d.]+ GiB of memory: name a smaller batch or image\n",
         said,
     )

@@ -22,7 +22,15 @@ from framework_compare.results.runs import refresh_figures
 from framework_compare.store.study_file import Store
 from framework_compare.study.progress import Watcher, length
 from framework_compare.study.run_options import RunOptions
-from framework_compare.study.strategies import LONGEST_SAMPLE_S, SHORTEST_SAMPLE_S, Budget, Progress, of_settings
+from framework_compare.study.strategies import (
+    LONGEST_SAMPLE_IN_TURNS_S,
+    LONGEST_SAMPLE_S,
+    NEAR_BLOCKS,
+    SHORTEST_SAMPLE_S,
+    Budget,
+    Progress,
+    of_settings,
+)
 from framework_compare.study.study import Study
 
 QUICK = {"batch_size": 1, "epochs": 2, "threads": 1, "loader_workers": 0, "image_size": 32, "sampling_hz": 0}
@@ -124,11 +132,35 @@ def test_a_cell_that_failed_gets_no_more_runs():
     assert list(Budget(1000, 0.05, 1).next(failed)) == planned[1:]
 
 
+def test_near_rivals_come_first_then_slower_ones_get_an_interval_then_each_is_made_sure():
+    fastest, near, slow = planned = cells("x", "y", "z")
+    slowness = {fastest: 1.0, near: 1.1, slow: 4.0}
+
+    def following(blocks, half_widths):
+        now = progress(planned, half_widths)
+        outcomes = {cell: ["ok"] * count for cell, count in zip(planned, blocks)}
+        return list(Budget(1000, 0.05, 1).next(now._replace(outcomes=outcomes, slowness=slowness)))
+
+    assert following([1, 1, 1], [None] * 3) == [fastest, near]
+    assert following([NEAR_BLOCKS, NEAR_BLOCKS, 1], [0.06, 0.06, None]) == [fastest, slow]
+    assert following([NEAR_BLOCKS, NEAR_BLOCKS, LEAST_RUNS], [0.06, 0.06, 0.2]) == [fastest, near]
+    assert following([NEAR_BLOCKS + 1, NEAR_BLOCKS, LEAST_RUNS], [0.04, 0.04, 0.2]) == [fastest, slow]
+    assert following([9, 9, 9], [0.04, 0.04, 0.04]) == []
+    assert following([2, 2, 2], [None] * 3) == [fastest, near]
+
+
+def test_a_fastest_without_a_near_rival_runs_with_the_slower_ones():
+    planned = cells("x", "z")
+    now = progress(planned, [None, None], runs=1)._replace(slowness={planned[0]: 1.0, planned[1]: 4.0})
+    assert list(Budget(1000, 0.05, 1).next(now)) == planned
+
+
 def test_samples_are_as_long_as_the_budget_allows():
-    assert Budget.of(600, 0.05, 20).sample_s == 600 / (20 * LEAST_RUNS * 2)
-    assert Budget.of(6, 0.05, 100).sample_s == SHORTEST_SAMPLE_S
-    assert Budget.of(86400, 0.05, 1).sample_s == LONGEST_SAMPLE_S
-    budget = Budget.of(600, 0.05, 20)
+    assert Budget.of(600, 0.05, 20, False).sample_s == 600 / (20 * LEAST_RUNS * 2)
+    assert Budget.of(6, 0.05, 100, True).sample_s == SHORTEST_SAMPLE_S
+    assert Budget.of(86400, 0.05, 1, False).sample_s == LONGEST_SAMPLE_S
+    assert Budget.of(86400, 0.05, 1, True).sample_s == LONGEST_SAMPLE_IN_TURNS_S
+    budget = Budget.of(600, 0.05, 20, True)
     assert of_settings({"strategy": budget.to_dict()}) == budget
 
 

@@ -114,7 +114,7 @@ def test_the_first_loss_is_that_of_the_initial_weights(tiny, pictures, own_cache
         (dict(repeats="2"), "repeats is '2'; allowed: a whole number of at least 1"),
         (dict(repeats=1.5), "repeats is 1.5; allowed: a whole number of at least 1"),
         (dict(repeats=True), "repeats is True; allowed: a whole number of at least 1"),
-        (dict(limit=True), "limit is True; allowed: a whole number of at least 1, or None"),
+        (dict(limit=True), "limit is True; allowed: a whole number of at least 1 and at most 1000000000, or None"),
         (dict(sampling_hz="5"), "sampling_hz is '5'; allowed: 0 .off. to 100"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
@@ -227,9 +227,9 @@ def test_what_is_of_another_kind_is_refused_before_anything_is_written(given, ti
 def test_a_batch_of_more_pictures_than_there_are_is_told_when_it_is_planned_and_in_the_table(
     tiny, pictures, own_cache, tmp_path, capsys
 ):
-    request = dict(dataset=pictures, out=tmp_path / "study", **{**QUICK, "batch_size": [4, 10**9]})
+    request = dict(dataset=pictures, out=tmp_path / "study", **{**QUICK, "batch_size": [4, 10**6]})
     result = compare(tiny, "linear", watcher=PlainWatcher(), **request)
-    said = "batch size 1000000000 is larger than colours with its 13 images: each step trains on 13"
+    said = "batch size 1000000 is larger than colours with its 13 images: each step trains on 13"
     assert said in capsys.readouterr().err and said in " ".join(str(result.table()).split())
     assert list(result.frame.warnings) == ["", said]
 

@@ -2,6 +2,7 @@
 
 import configparser
 import inspect
+import json
 import re
 import runpy
 import shlex
@@ -156,6 +157,31 @@ def test_the_tables_of_the_fairness_record_are_those_the_command_wrote(name):
     folder = ROOT / "docs" / "records"
     table = (folder / "fairness" / name).read_text().strip()
     assert table in (folder / "fairness-levels.md").read_text(), f"paste fairness/{name} into fairness-levels.md"
+
+
+def test_intervals_of_false_verdicts_are_of_pairs_that_share_no_cell_and_have_their_data():
+    """Pairs of 60 cells that share some are not independent: of them a binomial interval means nothing."""
+    results, shares = ROOT / "benchmarks" / "results", set()
+
+    def collect(found, kept):
+        for name, value in found.items():
+            if name.endswith("_share_95"):
+                kept.add(tuple(100 * end for end in value))
+            elif isinstance(value, dict) and "all pairs" not in name:
+                collect(value, kept)
+
+    for path in results.glob("verdict_rates*.json"):
+        collect(json.loads(path.read_text()).get("results", {}), shares)
+    record = (ROOT / "docs" / "records" / "intervals.md").read_text()
+    quoted = re.findall(r"\[([\d.]+), ([\d.]+) %\]", record + (ROOT / "docs" / "verdicts.md").read_text())
+    assert len(quoted) > 4
+    for ends in quoted:
+        digits = [len(end.partition(".")[2]) for end in ends]
+        assert tuple(map(float, ends)) in {tuple(map(round, share, digits)) for share in shares}, ends
+    for section in record.split("\n## ")[1:]:
+        assert any(name in section for name in (path.name for path in results.iterdir())) or re.search(
+            r"`benchmarks/\w+\.py`", section
+        ), f"neither script nor data: {section[:60]}"
 
 
 def test_the_citation_file_has_what_its_format_requires():

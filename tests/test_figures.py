@@ -132,6 +132,9 @@ def test_memory_is_one_figure_by_one_name_in_all_panels(tmp_path, monkeypatch, m
     (part,) = files.draw(Subject(made), "memory").values()
     assert {row["framework_label"]: row["gib"] for row in values(part.spec)} == dict(zip(("PyTorch", "JAX"), gib))
     assert f"peak memory ({name}), GiB" in titles(part.spec)
+    caption, finding = made.plot("memory").caption, FIGURES["memory"].finding(Subject(made))
+    other = {"PSS": "RSS", "RSS": "PSS"}[name]
+    assert other not in f"{caption} {finding}" and f"({name})" in finding, (caption, finding)
     table = made.table("resources", "markdown")
     assert "peak GiB / PSS | peak GiB / RSS" in table and "PSS is the headline" in table
 

@@ -65,3 +65,14 @@ def test_a_wrong_keyword_is_an_error_of_the_type_checker(linked: Path) -> None:
             f"from framework_compare import compare\ncompare('torch', 'alexnet', {wrong})\n"
         )
         assert "wrong.py:2: error" in mypy("wrong.py", cwd=linked), wrong
+
+
+def test_bounds_on_figures_of_real_frameworks_come_from_the_reference() -> None:
+    """A bound by a number holds on the machine of who wrote it; tests/plugins/rounding_bounds.py gives others.
+
+    Ops against torch are both in float64, where all that differs is the order of sums.
+    """
+    literal = re.compile(r"\b(?:rtol|atol|rel|abs)=\d|<=? ?\d*\.?\d*e-\d")
+    for path in sorted((ROOT / "tests" / "real").glob("*.py")):
+        lines = [line for line in path.read_text().splitlines() if literal.search(line)]
+        assert not lines or path.name == "test_ops_against_torch.py", f"{path.name}: {lines}"

@@ -134,10 +134,17 @@ def test_fewer_bits_in_large_batches_alone_fail_however_large_they_are(rounded, 
 
 
 def test_tf32_in_the_gradients_of_large_batches_alone_fails(rounded, climb):
-    """Up to a limit, as the yardstick grows with the batch: at 1,024 it would pass (docs/records/fairness-findings.md)."""
     rounded(COARSER_GRADIENTS_WHERE_LARGE)
     found = climb("fp32", batch_size=128)
     assert (found.status, found.worst.number) == ("failed", 2)
+
+
+def test_a_batch_in_which_tf32_in_gradients_would_pass_is_named(rounded, climb):
+    """The yardstick grows with the batch (docs/records/fairness-findings.md)."""
+    rounded(COARSER_GRADIENTS_WHERE_LARGE)
+    found = climb("fp32", batch_size=1024)
+    assert found.remark == "at a batch of 1024 level 2 may take gradients in tf32 for gradients in fp32"
+    assert climb("fp32", batch_size=16).remark == ""
 
 
 @pytest.mark.parametrize("precision", ["tf32", "bf16"])

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import runpy
 import subprocess
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from framework_compare import Comparison
+from framework_compare import Comparison, adapters
 from framework_compare.cli.root import app
 from framework_compare.environments import managed, peaks
 from framework_compare.environments.peaks import Request
@@ -164,6 +166,42 @@ def test_the_command_measures_and_says_what_it_cannot(study, own_cache, monkeypa
     first, second = Comparison.load(study.folder).roofline.itertuples()
     assert first.peak_flop_per_s > 0 and first.peak_bytes_per_s > 0 and first.peak_disturbed_share >= 0
     assert second.peak_flop_per_s != second.peak_flop_per_s
+
+
+@pytest.mark.parametrize(("speed", "rows"), [(1e8, 256), (1e14, None)])
+@pytest.mark.parametrize("program", ["numpy", "torch"])
+def test_a_processor_without_fast_products_is_measured_by_smaller_ones(program, speed, rows, monkeypatch):
+    """2,048 rows in bf16 take a minute for a processor without such products, and the measurement is ended before.
+
+    A clock of its own, on which products take what they would at a speed, and all else nothing.
+    """
+    now, seen = [0.0], []
+    clock = SimpleNamespace(monotonic=lambda: now[0], perf_counter=lambda: now[0])
+
+    def matmul(a, b, out):
+        seen.append(len(a))
+        now[0] += 2 * len(a) ** 3 / speed
+
+    if program == "numpy":
+        of = vars(sampled)
+        monkeypatch.setattr(sampled, "np", SimpleNamespace(**{**vars(np), "matmul": matmul}))
+        monkeypatch.setattr(sampled, "time", clock)
+        product, flop = sampled._product()
+    else:
+        of = runpy.run_path(str(Path(adapters.__path__[0]) / "torch" / "peaks.py"))
+        generator = SimpleNamespace(manual_seed=lambda seed: None)
+        torch = SimpleNamespace(
+            matmul=matmul,
+            Generator=lambda device: generator,
+            randn=lambda *shape, **_: SimpleNamespace(to=lambda kind: np.zeros(shape, np.float32)),
+            empty_like=np.empty_like,
+        )
+        monkeypatch.setitem(of["_product"].__globals__, "time", clock)
+        product, flop = of["_product"](torch, "cpu", None)
+    product()
+    most = of["MOST_ROWS"] if program == "numpy" else of["MOST_ROWS"]["cpu"]
+    assert seen[-1] == (rows or most) and flop == 2 * seen[-1] ** 3
+    assert now[0] + 3 * flop / speed < sampled.TIMEOUT_S
 
 
 def test_a_peak_is_marked_with_what_others_took_meanwhile(own_cache, monkeypatch):

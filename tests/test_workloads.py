@@ -164,7 +164,10 @@ def test_other_data_under_the_same_name_are_not_mixed_into_a_study(run, tmp_path
         ({"momentum": 0.5}, "momentum is 0.5; only sgd uses it, and the optimizer is adam: leave it out"),
         ({"rungs": {"moved": {"momentum": 0.5}}}, "momentum is 0.5; only sgd uses it"),
         ({"flip": "none"}, "flip is 'none'"),
-        ({"limit": 0}, "limit is 0; allowed: a whole number of at least 1, or None for all samples"),
+        (
+            {"limit": 0},
+            "limit is 0; allowed: a whole number of at least 1 and at most 1000000000, or None for all samples",
+        ),
         ({"classes": ["a"]}, "diabetes_ann does not use it"),
         ({"patience": 2, "mode": "inference"}, "trains nothing that could stop early"),
         ({"rungs": {}}, "no rung is given"),

@@ -49,6 +49,29 @@ def refused(*words: object) -> str:
     [
         (["--seed", 2**32], "seed is 4294967296; allowed: a whole number of at least 0 and at most 4294967295"),
         (["--repeats", 10**9], "repeats is 1000000000; allowed: a whole number of at least 1 and at most 1000"),
+        (["--epochs", 10**12], "epochs is 1000000000000; allowed: a whole number of at least 1 and at most 1000000"),
+        (
+            ["--warmup-steps", 10**12],
+            "warmup_steps is 1000000000000; allowed: a whole number of at least 0 and at most",
+        ),
+        (["--nodes", 10**9], "nodes is 1000000000; allowed: a whole number of at least 1 and at most 1000000"),
+        (
+            ["--limit", 10**12],
+            "limit is 1000000000000; allowed: a whole number of at least 1 and at most 1000000000, or",
+        ),
+        (
+            ["--retries-when-disturbed", 10**9],
+            "retries_when_disturbed is 1000000000; allowed: a whole number of at least",
+        ),
+        (
+            ["--batch-size", ",".join(map(str, range(1, 401))), "--seed", ",".join(map(str, range(301)))],
+            "this makes 120,400 cells; allowed: at most 100,000; compare fewer values at a time",
+        ),
+        (["--budget", f"{10**9}d"], "budget is '1000000000d'; allowed: a time such as"),
+        (["--sample", "nan"], "sample is 'nan'; allowed: a time such as"),
+        (["--sampling-hz", "nan"], "sampling_hz is nan; allowed: 0 (off) to 100"),
+        (["--memory-limit", "1e99GiB"], "memory_limit is '1e99GiB'; allowed: bytes, or a size such as 2GiB"),
+        (["--timeout", "-1"], "timeout_s is -1.0; allowed: a number of seconds above 0"),
         (["--learning-rate", "nan"], "learning_rate is nan; allowed: a finite number of at least 0"),
         (["--momentum", "1"], "momentum is 1.0; allowed: a finite number of at least 0 and less than 1"),
         (
@@ -83,6 +106,16 @@ def test_a_rung_is_checked_before_images_are_read(rung, said, no_images, own_cac
     assert refused("ladder", "torch", "alexnet", "--rung", rung).startswith(said)
 
 
+@pytest.mark.parametrize("leads", ["nowhere", "itself"])
+def test_a_link_that_leads_nowhere_holds_no_study(leads, no_images, own_cache, tmp_path):
+    link = tmp_path / "itself"
+    link.symlink_to(tmp_path / leads)
+    for options in ([], ["--dry-run"]):
+        said = refused(*TINY, "--out", link / "study", *options)
+        assert said.startswith(f"{link / 'study'} cannot hold a study, as {link} is a link that leads nowhere; name an")
+    assert [*tmp_path.iterdir()] == [link]
+
+
 FILES = {
     'frameworks = "torch"': "e.toml names no models; add a line such as models = [...], or give them beside the file",
     'frameworks = "torch"\nmodels = 3': "model is 3; allowed: a name that `list` shows",
@@ -96,6 +129,37 @@ def test_a_file_with_values_of_another_kind_is_refused(text, no_images, own_cach
     monkeypatch.chdir(tmp_path)
     (tmp_path / "e.toml").write_text(text)
     assert refused("run", "e.toml").startswith(FILES[text])
+
+
+def of_no_text(path, kind):
+    """What lies where a file is expected."""
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.write_bytes(kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("pipe", "it is no regular file"),
+        ("device", "it is no regular file"),
+        ("folder", "it is no regular file"),
+        (b'frameworks = "torch"\n' + b"#\n" * (1 << 19), "it has more than 1024 KiB"),
+        (b"models = " + b"[" * 50_000 + b"]" * 50_000, "maximum recursion depth exceeded"),
+        ("frameworks".encode("utf-16"), "'utf-8' codec can't decode byte"),
+        (b'frameworks = "torch"\x00', "Expected newline"),
+    ],
+    ids=["pipe", "device", "folder", "huge", "deep", "utf-16", "nul"],
+)
+def test_what_is_no_text_of_a_study_is_refused(kind, said, no_images, own_cache, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    of_no_text(tmp_path / "e.toml", kind)
+    assert refused("run", "e.toml").startswith(f"e.toml is no study to run: {said}")
 
 
 def test_what_a_file_lacks_may_be_given_beside_it(own_cache, tmp_path):
@@ -135,6 +199,26 @@ def test_classes_that_are_no_list_are_refused_whether_or_not_images_are_there(ma
         (
             ["verify", "torch", "alexnet", "--image-size", 10**6],
             "batch_size is 16; one layer's output of alexnet would take",
+        ),
+        (
+            ["fairness", "torch", "alexnet", "--steps", 10**12, "--dry-run"],
+            "steps is 1000000000000; allowed: a whole num",
+        ),
+        (
+            ["overhead", "--repeats", 10**9, "--dry-run"],
+            "repeats is 1000000000; allowed: a whole number of at least 1 and",
+        ),
+        (
+            ["cost", "{A}", "--per-hour", 1, "--epochs", 10**12],
+            "epochs is 1000000000000; allowed: a whole number of at",
+        ),
+        (
+            ["duel", "torch", "jax", "alexnet", "--blocks", 10**9],
+            "blocks is 1000000000; allowed: a whole number of at l",
+        ),
+        (
+            ["duel", "torch", "jax", "alexnet", "--max-slowdown", "nan", "--dry-run"],
+            "max_slowdown is 'nan'; allowed: a share",
         ),
         (["duel", "torch", "jax", "alexnet", "--blocks", 0], "blocks is 0; allowed: a whole number of at least 1"),
         (["figure", "latest", "F99"], "unknown figure 'latest'; allowed: overview (F1), "),

@@ -19,6 +19,7 @@ from framework_compare.plan.planning import check_device
 from framework_compare.samplers import busy
 
 SCHEMA_VERSION = 1  # rises when a field goes or changes its meaning, not when one comes
+WIDTH = 26  # of the first column
 SWAP_BYTES = 0.1e9  # less is what every system moves out at leisure
 ENVIRONMENTS_BYTES = 5e9  # of all frameworks, with builds for CPUs
 
@@ -122,22 +123,22 @@ def _print_check(check: FrameworkCheck) -> None:
         str(check.python or ""),
     ]
     name = titled(check.framework, check.device)
-    print(f"{name:21}{'usable' if check.usable else 'not usable':12}{', '.join(f for f in facts if f)}")
+    print(f"{name:{WIDTH}}  {'usable' if check.usable else 'not usable':12}{', '.join(f for f in facts if f)}")
     for label, text in (("why", check.why), ("do", check.remedy), *(("note", note) for note in check.notes)):
         if text:
-            print(f"{'':21}{label}: {text}")
+            print(f"{'':{WIDTH}}  {label}: {text}")
 
 
 def _print_machine(diagnosis: Diagnosis, load: busy.Load) -> None:
     here = diagnosis.machine
     gpus = "no NVIDIA driver" if here.gpus is None else ", ".join(here.gpus) or "none"
-    print(f"{'machine':21}{here.cores} cores, {gigabytes(here.ram_bytes)} memory, GPUs: {gpus}")
-    print(f"{'cache':21}{here.cache}, {gigabytes(here.cache_free_bytes)} free")
+    print(f"{'machine':{WIDTH}}  {here.cores} cores, {gigabytes(here.ram_bytes)} memory, GPUs: {gpus}")
+    print(f"{'cache':{WIDTH}}  {here.cache}, {gigabytes(here.cache_free_bytes)} free")
     if here.cache_free_bytes < ENVIRONMENTS_BYTES and any(check.made_at_first_use for check in diagnosis.frameworks):
-        print(f"{'':21}note: all environments together need about {gigabytes(int(ENVIRONMENTS_BYTES))}")
-    print(f"{'load':21}{load_words(load)}")
+        print(f"{'':{WIDTH}}  note: all environments together need about {gigabytes(int(ENVIRONMENTS_BYTES))}")
+    print(f"{'load':{WIDTH}}  {load_words(load)}")
     for text in clock_notes(here):
-        print(f"{'':21}note: {text}")
+        print(f"{'':{WIDTH}}  note: {text}")
 
 
 def clock_notes(here: Machine) -> list[str]:

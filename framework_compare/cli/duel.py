@@ -53,7 +53,8 @@ def duel(
     folder, watcher = console.study_folder(out), console.watcher(quiet, yes)
     asked = stated(context, request)
     if dry_run:
-        print(duels.dry_run(a, b, model, data, blocks=blocks, sample=sample, watcher=watcher, **asked))
+        asked.update(max_slowdown=max_slowdown, blocks=blocks, sample=sample)
+        print(duels.dry_run(a, b, model, data, watcher=watcher, **asked))
         return
     with console.kept_on_interrupt(folder, watcher):
         result = duels.duel(

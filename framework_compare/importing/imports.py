@@ -22,7 +22,7 @@ from framework_compare.importing.sources import (
     source_of,
 )
 from framework_compare.importing.tracing import Asked, Traced, Tracer, trace_in_hand, trace_keras
-from framework_compare.plan.planning import Models
+from framework_compare.plan.planning import Models, check_count
 from framework_compare.plan.settings import DEFAULTS
 
 
@@ -72,8 +72,7 @@ def are_own(models: Models) -> bool:
 def _sizes(sizes: object) -> list[int]:
     listed = sizes if isinstance(sizes, (list, tuple)) else [DEFAULTS.image_size if sizes is None else sizes]
     for size in listed:
-        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-            raise UsageError(f"image_size is {size!r}; allowed: a whole number of at least 1")
+        check_count("image_size", size, 1)
     return list(listed)
 
 

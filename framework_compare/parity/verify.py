@@ -19,7 +19,7 @@ from framework_compare.launch.scratch import scratch
 from framework_compare.parity import asked, cache
 from framework_compare.parity.asked import CheckForecast
 from framework_compare.parity.network.divergence import first_divergence
-from framework_compare.parity.network.ladder import Judge, wider_than_claimed
+from framework_compare.parity.network.ladder import Judge, remark
 from framework_compare.parity.network.questions import Questions
 from framework_compare.parity.network.reference import Reference, least_batch, make_reference
 from framework_compare.parity.network.tasks import dropout_tasks, network_tasks
@@ -339,7 +339,7 @@ class ParityChecker:
             diverges,
             round(time.monotonic() - started, 1),
             config.precision,
-            wider_than_claimed(config.precision, levels),
+            remark(config.precision, levels, found, full),
             dict(run.settings),
         )
 

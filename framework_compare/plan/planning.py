@@ -27,6 +27,8 @@ from framework_compare.samplers.host import available_cores
 Names = Union[str, Sequence[str]]
 Model = Union[Place, Graph, Callable[..., Any]]  # the last: an nn.Module or a keras.Model
 Models = Union[Model, Iterable[Model]]
+# No study ends with more; a slip of the hand is refused before it fills memory, or is forecast in millions of years.
+MOST, MOST_CELLS, MOST_SAMPLES = 10**6, 10**5, 10**9  # of any count; of cells; of samples that a data set is cut to
 OF_IMAGES = ("num_classes", "flip", "crop")  # settings that arrays have no use for
 BY_ARRAYS = (*OF_IMAGES, "loss", "image_size", "loader_workers")  # settings that arrays decide
 
@@ -66,9 +68,10 @@ def plan(
     check_unique("device", ["cuda" if place == "cuda:0" else place for place in places])  # one GPU under two names
     check_useful(models, settings if classes is None else {**settings, "classes": classes})
     if limit is not None:
-        check_count("limit", limit, 1, ", or None for all samples")
+        check_count("limit", limit, 1, ", or None for all samples", most=MOST_SAMPLES)
     replicas = max(len(devices_of(place)) for place in places)
     configs = {m: expand_configs({**registry.MODELS[m].settings, **settings}, replicas) for m in models}
+    _check_cells(sum(map(len, configs.values())) * len(places) * len(frameworks))
     for model in models:
         check_of_sgd(settings, configs[model])
     chosen = data_of_models.by_model(models, dataset)
@@ -260,11 +263,17 @@ def expand_configs(settings: Mapping[str, Any], replicas: int = 1) -> list[Train
     cores = {name: max(1, available_cores() // replicas) for name, setting in SETTINGS.items() if setting.all_cores}
     settings = {**settings, **{name: cores[name] for name in cores if settings.get(name) is None}}
     axes = {name: _axis(name, value) for name, value in settings.items()}
+    _check_cells(math.prod(map(len, axes.values())))
     configs = [TrainConfig(**dict(zip(axes, values))) for values in itertools.product(*axes.values())]
     for config in configs:
         check_config(config)
         _check_patience(config)
     return configs
+
+
+def _check_cells(count: int) -> None:
+    if count > MOST_CELLS:
+        raise UsageError(f"this makes {count:,} cells; allowed: at most {MOST_CELLS:,}; compare fewer values at a time")
 
 
 def _check_patience(config: TrainConfig) -> None:
@@ -296,16 +305,17 @@ def check_setting(name: str, value: object) -> None:
         if not setting.chooses(value):
             raise UnknownNameError(column(name), value, setting.choices)
     elif isinstance(getattr(DEFAULTS, name), int):
-        check_count(name, value, int(setting.least), most=setting.below - 1)
+        check_count(name, value, int(setting.least), most=MOST if setting.below == math.inf else setting.below - 1)
     else:
         _check_number(name, value, low=setting.least, high=setting.below)
 
 
-def check_count(name: str, value: object, least: int, otherwise: str = "", most: float = math.inf) -> None:
-    """UsageError unless `value` is a whole number of at least `least`; `otherwise` names what else is allowed."""
+def check_count(name: str, value: object, least: int, otherwise: str = "", most: float = MOST) -> None:
+    """UsageError unless `value` is a whole number from `least` to `most`; `otherwise` names what else is allowed."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        bound = "" if most == math.inf else f" and at most {most:.0f}"
-        raise UsageError(f"{name} is {value!r}; allowed: a whole number of at least {least}{bound}{otherwise}")
+        raise UsageError(
+            f"{name} is {value!r}; allowed: a whole number of at least {least} and at most {most:.0f}{otherwise}"
+        )
 
 
 def _check_number(name: str, value: object, *, low: float, high: float) -> None:

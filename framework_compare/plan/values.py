@@ -79,6 +79,7 @@ def check_indexes(index: Mapping[str, str]) -> Mapping[str, str]:
     return index
 
 
+MOST_S = 366 * 86400.0
 _UNITS_S = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d)\s*")
@@ -91,9 +92,9 @@ def seconds(name: str, value: object) -> float:
         given = float(given)
     if isinstance(given, str) and _DURATION.sub("", given) == "":
         given = sum(float(count) * _UNITS_S[unit] for count, unit in _DURATION.findall(given))
-    if not isinstance(given, (int, float)) or isinstance(given, bool) or not 0 < given < math.inf:
+    if not isinstance(given, (int, float)) or isinstance(given, bool) or not 0 < given <= MOST_S:
         raise UsageError(
-            f'{name} is {value!r}; allowed: a time such as "30min", "1h30min", "90s", or a number of seconds'
+            f'{name} is {value!r}; allowed: a time such as "30min", "1h30min", "90s", or a number of seconds; at most a year'
         )
     return float(given)
 

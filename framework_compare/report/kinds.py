@@ -117,10 +117,13 @@ def table(
     spec, parts = find(kind), build(frame, kind, blocks)
     if not verdicts:
         parts = [part.bare() for part in parts]
-    # Other frames have no rows in studies that are of something else.
-    no_cells = not len(frame) and spec.frame == "frame"
-    absence = [NO_CELLS] if no_cells else [spec.absent, *spec.reasons(list(frame.itertuples()))]
-    return StudyTable(kind, parts, [] if parts else absence, lambda: _long(frame, spec, blocks))
+    if parts:
+        absence: list[str] = []
+    elif not len(frame) and spec.frame == "frame":  # other frames have no rows in studies that are of something else
+        absence = [NO_CELLS]
+    else:
+        absence = [spec.absent, *spec.reasons(list(frame.itertuples()))]
+    return StudyTable(kind, parts, absence, lambda: _long(frame, spec, blocks))
 
 
 def present(study: Any) -> list[str]:

@@ -13,7 +13,7 @@ import numpy as np
 from framework_compare import registry
 from framework_compare.records import Epoch, oversize
 from framework_compare.results import metrics, precision, reading_sources, repeats, steadiness, verdicts
-from framework_compare.results.block_times import block_seconds
+from framework_compare.results.block_times import BlockTimes, block_seconds
 from framework_compare.results.columns import BUDGET, CELL_COLUMNS, RUN_KEYS
 from framework_compare.results.measured import epoch_seconds, span_seconds, turn_seconds
 from framework_compare.results.metrics import METRICS
@@ -61,26 +61,27 @@ def cell_frame(store: Store) -> pd.DataFrame:
     rows = [_cell_row(store, list(runs), datasets, kept) for _, runs in groups]
     mode = settings.get("verify", "off")
     budget = precision.columns(settings)
-    rows = [{**row, **verdicts.of_row(row, parities, mode), **budget} for row in rows]
+    for row in rows:
+        row.update(verdicts.of_row(row, parities, mode), **budget)
     if precision.under_budget(settings):
-        half_widths = ratio_half_widths(store, rows)
-        rows = [{**row, **half_widths.get(place, {})} for place, row in enumerate(rows)]
-    frame = pd.DataFrame(rows, columns=list(CELL_COLUMNS))
-    numbers = [
-        *METRICS,
-        *reading_sources.NUMBERS,
-        *repeats.COLUMNS,
-        *steadiness.COLUMNS,
-        *BUDGET,
-        "pictures",
-        "skipped_pictures",
-    ]
-    return frame.astype({name: float for name in numbers})
+        for place, half_width in precision.ratio_half_widths(rows, looked_blocks(store)).items():
+            rows[place].update(half_width)
+    # Column by column: numbers lie in one block then, to which users and figures may add columns.
+    return pd.DataFrame({name: _column(name, [row.get(name) for row in rows]) for name in CELL_COLUMNS})
 
 
-def ratio_half_widths(store: Store, cells: Sequence[Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
-    """Return `precision.ratio_half_widths` of a study that adds runs until its ratios are sure."""
-    return precision.ratio_half_widths(cells, block_seconds(epoch_frame(store), looked=True))
+_NUMBERS = frozenset(
+    (*METRICS, *reading_sources.NUMBERS, *repeats.COLUMNS, *steadiness.COLUMNS, *BUDGET, "pictures", "skipped_pictures")
+)
+
+
+def _column(name: str, values: list[Any]) -> Any:
+    return np.array(values, dtype=float) if name in _NUMBERS else values
+
+
+def looked_blocks(store: Store) -> BlockTimes:
+    """Block times of a study that adds runs until its ratios are sure, by the places of its cells."""
+    return block_seconds(epoch_frame(store), looked=True)
 
 
 def _cell_row(store: Store, all_runs: list[Row], datasets: Mapping[str, Any], kept: Mapping[int, Row]) -> Row:

@@ -53,17 +53,31 @@ def ratio_half_widths(cells: Sequence[Mapping[str, Any]], blocks: BlockTimes) ->
 
     A cell without a competitor has the interval of its own time. cells: rows of the cell frame.
     """
-    groups: dict[tuple[Any, ...], list[int]] = {}
-    for place, cell in enumerate(cells):
-        if blocks.get(place):
-            groups.setdefault(tuple(str(cell[name]) for name in _CONDITION), []).append(place)
     found: dict[int, Interval | None] = {}
-    for places in groups.values():
-        times = {place: geometric_mean([*blocks[place].values()], looked=blocks.looked) for place in places}
-        first, *others = sorted(places, key=lambda place: times[place].value)
+    for times in _competitions(cells, blocks):
+        first, *others = times
         found.update({place: blocks.ratio(place, first) for place in others})
         found[first] = found[others[0]] if others else times[first]
     return {place: dict(zip(BUDGET[2:], (one.half_width, one.runs))) for place, one in found.items() if one}
+
+
+def slowness(cells: Sequence[Mapping[str, Any]], blocks: BlockTimes) -> dict[int, float]:
+    """By the place of a cell its mean time over that of the fastest competitor."""
+    return {
+        place: time.value / next(iter(times.values())).value
+        for times in _competitions(cells, blocks)
+        for place, time in times.items()
+    }
+
+
+def _competitions(cells: Sequence[Mapping[str, Any]], blocks: BlockTimes) -> list[dict[int, Interval]]:
+    """For each condition the mean times of the cells that compete, the fastest first."""
+    groups: dict[tuple[Any, ...], dict[int, Interval]] = {}
+    for place, cell in enumerate(cells):
+        if blocks.get(place):
+            time = geometric_mean([*blocks[place].values()], looked=blocks.looked)
+            groups.setdefault(tuple(str(cell[name]) for name in _CONDITION), {})[place] = time
+    return [dict(sorted(times.items(), key=lambda one: one[1].value)) for times in groups.values()]
 
 
 _COMPARED = {"framework", *map(column, COMPARED)}

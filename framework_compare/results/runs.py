@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from framework_compare.plan.settings import column
+from framework_compare.protocol import TrainConfig
 from framework_compare.results import metrics, repeats
 from framework_compare.results.measured import Measured
 from framework_compare.store import row_checks
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 EPOCHS = "epochs_measured"
 Row = dict[str, Any]
+_COLUMNS = {name: column(name) for name in TrainConfig().to_dict()}
 _MEASURED = ("phase", "epoch", "sample", "energy", "slice")
 
 
@@ -34,13 +36,15 @@ def _runs(store: Store, which: str, values: Sequence[Any] = ()) -> list[Row]:
     for row in rows:
         try:
             sound = row_checks.run_row(dict(zip(names, row)))
-            config = {column(name): value for name, value in sound.pop("config").items()}
+            config = {_COLUMNS[name]: value for name, value in sound.pop("config").items()}
             sound_rows.append({**config, **sound})  # the cell's own device wins: it is what was asked for
         except row_checks.InvalidRow as error:
             store.left_out("run", str(error))
     counted = repeats.counting(sound_rows)
     blocks = repeats.blocks(sound_rows)
-    return [{**row, "counts": row["run_id"] in counted, "block": blocks[row["run_id"]]} for row in sound_rows]
+    for run in sound_rows:
+        run.update(counts=run["run_id"] in counted, block=blocks[run["run_id"]])
+    return sound_rows
 
 
 def columns_of(store: Store, table: str, run_id: int) -> dict[str, list[Any]]:

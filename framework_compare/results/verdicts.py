@@ -56,7 +56,7 @@ def of_row(row: Mapping[str, Any], known: Mapping[str, Any], mode: str) -> dict[
     without_ladder = unasked(row)
     if without_ladder:
         return {**dict.fromkeys(COLUMNS), "parity": without_ladder}
-    verdict: dict[str, Any] = known.get(key(row), unknown(mode))
+    verdict: dict[str, Any] = known.get(key(row), unknown(mode)) if known else unknown(mode)
     return verdict
 
 

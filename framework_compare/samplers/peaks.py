@@ -9,6 +9,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import datetime
+import functools
 import json
 import os
 import resource
@@ -22,7 +23,8 @@ import numpy as np
 
 from framework_compare.samplers.disturbance import TICK_NS, CoreCounter, others_ns
 
-SIZE = 2048  # rows of the product's matrices
+LEAST_ROWS, MOST_ROWS = 128, 2048  # of the product's matrices: the least that takes LONG_S
+LONG_S = 0.05  # a slow processor takes minutes for MOST_ROWS
 COPY_BYTES = 128 << 20  # of each array; several times a cache
 SECONDS = 1.0  # of each measurement, three repetitions at least
 POOLS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
@@ -97,23 +99,32 @@ def _now() -> str:
 
 def best(threads: int) -> Dict[str, float]:
     """Both figures in this process, whose BLAS has been started with as many threads."""
-    generator = np.random.default_rng(0)
-    a, b = (generator.random((SIZE, SIZE), dtype=np.float32) for _ in range(2))
-    product = np.empty_like(a)
+    product, flop = _product()
     source, target = np.ones(COPY_BYTES, np.uint8), np.zeros(COPY_BYTES, np.uint8)
     parts = list(zip(np.array_split(source, threads), np.array_split(target, threads)))
     with concurrent.futures.ThreadPoolExecutor(threads) as pool:
         copy_s = _best_s(lambda: list(pool.map(lambda part: np.copyto(part[1], part[0]), parts)))
     return {
-        "flop_per_s": 2 * SIZE**3 / _best_s(lambda: np.matmul(a, b, out=product)),
+        "flop_per_s": flop / _best_s(product),
         "bytes_per_s": 2 * COPY_BYTES / copy_s,
     }
 
 
-def _best_s(work: Callable[[], Any]) -> float:
+def _product() -> Tuple[Callable[[], Any], int]:
+    """The product that is measured, and its operations."""
+    generator, rows = np.random.default_rng(0), LEAST_ROWS
+    while True:
+        a, b = (generator.random((rows, rows), dtype=np.float32) for _ in range(2))
+        product = functools.partial(np.matmul, a, b, out=np.empty_like(a))
+        if rows >= MOST_ROWS or _best_s(product, 0.0) > LONG_S:
+            return product, 2 * rows**3
+        rows *= 2
+
+
+def _best_s(work: Callable[[], Any], seconds: float = SECONDS) -> float:
     began = time.monotonic()
     times: List[float] = []
-    while len(times) < 3 or time.monotonic() - began < SECONDS:
+    while len(times) < 3 or time.monotonic() - began < seconds:
         start = time.perf_counter()
         work()
         times.append(time.perf_counter() - start)

@@ -11,6 +11,7 @@ import functools
 import math
 import operator
 import re
+import types
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -75,17 +76,20 @@ def run_row(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**row, "config": config(row.get("config")), "gauges": gauges, "warnings": warnings}
 
 
-def config(text: Any) -> dict[str, Any]:
+@functools.lru_cache(maxsize=1024)  # cells of several frameworks and models share a text
+def config(text: Any) -> Mapping[str, Any]:
     """Return the stored fields of a TrainConfig; those that were not stored get their defaults."""
     stored = document(text, dict, "config")
     missing, unknown = _DEFAULTS.keys() - stored.keys(), stored.keys() - _DEFAULTS.keys()
-    if missing and unknown:
+    if unknown:
         name = min(unknown)
+        if not missing:
+            raise InvalidRow(f"its config has {_shown(name)}, which this version of framework_compare does not know")
         (nearest,) = difflib.get_close_matches(str(name), sorted(missing), 1) or (min(missing),)
         raise InvalidRow(f"its config has no {nearest} but {_shown(name)}")
     fields = {**_DEFAULTS, **stored}
     _check(fields, _CONFIG)
-    return fields
+    return types.MappingProxyType(fields)
 
 
 def document(text: Any, kind: type, what: str) -> Any:

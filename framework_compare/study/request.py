@@ -230,7 +230,8 @@ class Request:
         sample_s = check_sample(self.sample, self.budget, self.rungs)
         if budget or sample_s:
             check_whole_runs(cells, "a budget" if budget else "a sample")
-        return Budget.of(*budget, len(cells)) if budget else Product(sample_s)
+        in_turns = self.schedule == schedules.INTERLEAVED
+        return Budget.of(*budget, len(cells), in_turns) if budget else Product(sample_s)
 
 
 OWN_LOSS = "mean_output"  # in settings and tasks: the network gives the losses

@@ -14,12 +14,14 @@ from framework_compare.launch import disturbances
 from framework_compare.launch.disturbances import THRESHOLD
 from framework_compare.launch.limits import Limits
 from framework_compare.plan import searches
+from framework_compare.plan.planning import check_count
 from framework_compare.plan.values import check_indexes, seconds, share
 from framework_compare.records import Cell
 from framework_compare.registry import framework as find_framework
 from framework_compare.results.verdicts import check_mode
 from framework_compare.store import schema
 from framework_compare.study import schedules
+from framework_compare.study.blocks import MOST_REPEATS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,8 +75,7 @@ def check_disturbance(threshold: float | None, retries: int) -> dict[str, Any]:
         threshold = disturbances.threshold()
     if not isinstance(threshold, (int, float)) or isinstance(threshold, bool) or not 0 < threshold < math.inf:
         raise UsageError(f"disturbance_threshold is {threshold!r}; allowed: a share of one core above 0, such as 0.1")
-    if not isinstance(retries, int) or isinstance(retries, bool) or retries < 0:
-        raise UsageError(f"retries_when_disturbed is {retries!r}; allowed: a whole number of at least 0")
+    check_count("retries_when_disturbed", retries, 0, most=MOST_REPEATS)
     return {"disturbance_threshold": float(threshold), "retries_when_disturbed": retries}
 
 

@@ -25,13 +25,15 @@ class Progress(NamedTuple):
     """The progress of a study, cell by cell: statuses and wall seconds of its runs, and how sure its ratio is.
 
     half_widths: the larger half-width of its ratio to the fastest competitor, as a share; a cell without, or with one
-    over fewer than LEAST_RUNS blocks, is not in it. spent_s: wall seconds of all runs.
+    over fewer than LEAST_RUNS blocks, is not in it. spent_s: wall seconds of all runs. slowness: its mean time over
+    that of the fastest competitor, where both have been measured.
     """
 
     outcomes: Outcomes
     wall_s: WallSeconds
     half_widths: Mapping[Cell, float]
     spent_s: float
+    slowness: Mapping[Cell, float] = {}
 
 
 class Strategy(Protocol):
@@ -151,13 +153,20 @@ class Growth:
 # A run takes about as long to start as this, so that longer samples would buy less than more runs do.
 LONGEST_SAMPLE_S = 20.0
 SHORTEST_SAMPLE_S = 1.0
+# In turns the machine's speed leaves a ratio, and what stays is the effect that a worker keeps for life: longer samples
+# of the same workers do not make it smaller (docs/records/turns.md).
+LONGEST_SAMPLE_IN_TURNS_S = 5.0
+NEAR = 2.0  # times the time of the fastest: slower rivals decide no verdict that a block more could change
+NEAR_BLOCKS = 5  # of near rivals, before slower ones get the blocks of an interval
 
 
 @dataclasses.dataclass(frozen=True)
 class Budget:
-    """Blocks of runs, each of the cells that compete with the least sure one, until all are sure or the time is spent.
+    """Blocks of runs, each of cells that compete, until all are sure or the time is spent.
 
-    target: the larger half-width of a ratio to the fastest, as a share, below which a cell is sure.
+    The fastest and its near rivals come first, up to NEAR_BLOCKS; then slower ones with the fastest, until they have an
+    interval; then near ones until they are sure, and at last the slower ones. target: the larger half-width of a ratio to
+    the fastest, as a share, below which a cell is sure.
     """
 
     seconds: float
@@ -170,10 +179,11 @@ class Budget:
     note: ClassVar[str] = ""
 
     @classmethod
-    def of(cls, seconds: float, target: float, cells: int) -> Budget:
+    def of(cls, seconds: float, target: float, cells: int, in_turns: bool) -> Budget:
         """Samples so long that LEAST_RUNS of them, with as long a start each, fit into the budget."""
         share = seconds / (cells * LEAST_RUNS * 2)
-        return cls(seconds, target, min(max(share, SHORTEST_SAMPLE_S), LONGEST_SAMPLE_S))
+        longest = LONGEST_SAMPLE_IN_TURNS_S if in_turns else LONGEST_SAMPLE_S
+        return cls(seconds, target, min(max(share, SHORTEST_SAMPLE_S), longest))
 
     def possible(self, cells: Sequence[Cell]) -> Sequence[Cell]:
         return cells
@@ -183,15 +193,16 @@ class Budget:
 
     def next(self, progress: Progress) -> Sequence[Cell]:
         left = self.seconds - progress.spent_s
-
-        def need(cells: Sequence[Cell]) -> tuple[float, int]:  # of those that have no interval yet the fewest runs
-            return max(half_width(cell, progress) for cell in cells), -min(
-                len(progress.outcomes[cell]) for cell in cells
-            )
-
-        blocks = sorted(_rivals(progress), key=need, reverse=True)
-        unsure = (cells for cells in blocks if any(half_width(cell, progress) > self.target for cell in cells))
-        return next((cells for cells in unsure if sum(run_s(cell, progress.wall_s) for cell in cells) <= left), ())
+        found = []
+        for rivals in _rivals(progress):
+            for near, cells in _blocks(rivals, progress):
+                unsure = [cell for cell in cells if half_width(cell, progress) > self.target]
+                if unsure and sum(run_s(cell, progress.wall_s) for cell in cells) <= left:
+                    fewest = min(len(progress.outcomes[cell]) for cell in unsure)
+                    soon = fewest < (NEAR_BLOCKS if near else LEAST_RUNS)
+                    need = max(half_width(cell, progress) for cell in cells)
+                    found.append(((soon, near, need, -fewest), cells))
+        return max(found, key=lambda one: one[0], default=((), ()))[1]
 
     def to_dict(self) -> dict[str, Any]:
         return {"name": self.name, "seconds": self.seconds, "target": self.target, "sample_s": self.sample_s}
@@ -219,6 +230,14 @@ def _rivals(progress: Progress) -> list[list[Cell]]:
         if all(status == "ok" for status in statuses):
             rivals.setdefault(shared(cell), []).append(cell)
     return list(rivals.values())
+
+
+def _blocks(rivals: Sequence[Cell], progress: Progress) -> list[tuple[bool, list[Cell]]]:
+    """The fastest with its near rivals (True), and with all that are slower (False)."""
+    fastest = min(rivals, key=lambda cell: progress.slowness.get(cell, 1.0))
+    near = [cell for cell in rivals if progress.slowness.get(cell, 1.0) <= NEAR]
+    far = [cell for cell in rivals if cell not in near]
+    return [(True, near)] * (len(near) > 1 or not far) + [(False, [fastest, *far])] * bool(far)
 
 
 def of_settings(settings: Mapping[str, Any], path: object = "the study") -> Strategy:

@@ -28,7 +28,7 @@ from framework_compare.plan.planning import build_graph
 from framework_compare.plan.settings import column
 from framework_compare.protocol import Job
 from framework_compare.records import Cell, Run, idle_workers
-from framework_compare.results import frames, steadiness, verdicts
+from framework_compare.results import frames, precision, steadiness, verdicts
 from framework_compare.results.intervals import LEAST_RUNS
 from framework_compare.results.runs import store_figures
 from framework_compare.store import schema
@@ -104,22 +104,23 @@ class Study:
         self.watcher.say(_why_more(cells, progress, self.strategy.seconds))
 
     def _progress(self) -> Progress:
-        sure = self._arms() if self.strategy.adds_blocks else {}
-        return Progress(self.store.outcomes(), self._wall_s, sure, self._spent_s())
-
-    def _arms(self) -> dict[Cell, float]:
-        """By cell how sure its ratio is, where enough blocks tell it."""
+        """With how sure ratios are and how slow cells, where a strategy adds blocks by these."""
+        outcomes, spent_s = self.store.outcomes(), self._spent_s()
+        if not self.strategy.adds_blocks:
+            return Progress(outcomes, self._wall_s, {}, spent_s)
         cells = [cell for _, cell in self.store.cells()]
         rows = [
             {**{column(name): value for name, value in cell.config.to_dict().items()}, **verdicts.row_of(cell)}
             for cell in cells
         ]
-        known = frames.ratio_half_widths(self.store, rows)
-        return {
+        times = frames.looked_blocks(self.store)
+        half_widths = {
             cells[place]: one["ratio_half_width"]
-            for place, one in known.items()
+            for place, one in precision.ratio_half_widths(rows, times).items()
             if one["ratio_blocks"] >= LEAST_RUNS and one["ratio_half_width"] is not None
         }
+        slowness = {cells[place]: ratio for place, ratio in precision.slowness(rows, times).items()}
+        return Progress(outcomes, self._wall_s, half_widths, spent_s, slowness)
 
     def _spent_s(self) -> float:
         return sum(map(sum, self._wall_s.values()))

@@ -22,6 +22,7 @@ else:
     import tomli as tomllib
 
 _MODEL_FILE = re.compile(r"(?P<file>.+\.(?:py(?=:)|onnx|keras))(?P<function>:\w+)?")
+MOST_BYTES = 1 << 20  # of a file: TOML of so much takes seconds to read
 PRIVATE = ("index",)  # its URL may hold a password
 _HEAD = """\
 # A study of framework_compare: the arguments of `compare`, those left out at their defaults.
@@ -83,9 +84,10 @@ def read(path: str | os.PathLike[str], more: Mapping[str, Any]) -> dict[str, Any
     """
     file = Path(path)
     try:
-        document = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:  # TOML's errors and wrong UTF-8 are ValueErrors
-        raise UsageError(f"{file} is no study to run: {error}; `framework-compare show --toml` writes one") from None
+        document = tomllib.loads(_text_of(file))
+    except (OSError, ValueError, RecursionError) as error:  # TOML's errors and wrong UTF-8 are ValueErrors
+        why = error.strerror.lower() if isinstance(error, OSError) and error.strerror else error
+        raise UsageError(f"{file} is no study to run: {why}; `framework-compare show --toml` writes one") from None
     allowed = list(dict.fromkeys([*FIELDS, *map(column, SETTINGS)]))
     for name in document:
         if name not in allowed:
@@ -99,6 +101,17 @@ def read(path: str | os.PathLike[str], more: Mapping[str, Any]) -> dict[str, Any
         if name not in request:
             raise UsageError(f"{file} names no {name}; add a line such as {name} = [...], or give them beside the file")
     return request
+
+
+def _text_of(file: Path) -> str:
+    """The text of a file; ValueError for a device, whose text has no end, a pipe, or more than a study needs."""
+    if file.exists() and not file.is_file():
+        raise ValueError("it is no regular file")
+    with open(file, "rb") as opened:
+        content = opened.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise ValueError(f"it has more than {MOST_BYTES >> 10} KiB")
+    return content.decode("utf-8")
 
 
 def _listed(value: Any) -> Sequence[Any]:

@@ -23,7 +23,7 @@ def launched():
         opened.close()
 
 
-PLOT = ".view:not([hidden]) .plot"  # of the view of a figure that is shown
+PLOT = ".plot:not(.view[hidden] .plot)"  # in no view, or in the view of a figure that is shown
 
 
 class Opened:

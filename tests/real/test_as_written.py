@@ -5,25 +5,20 @@ from __future__ import annotations
 import dataclasses
 import shutil
 from pathlib import Path
-from typing import Any, Dict, Iterator, Tuple
+from typing import Iterator, Tuple
 
 import numpy as np
 import pytest
+import rounding_bounds
 from command_line import start
 
 from framework_compare import Comparison, compare
-from framework_compare.graph import weight_views
 from framework_compare.graph.imported_model import ImportedModel
 from framework_compare.importing.as_written import with_written
 from framework_compare.importing.imports import resolve
-from framework_compare.parity.network.reference import moved
-from framework_compare.parity.pipeline.pictures import shared_batches
-from framework_compare.parity.training.curves import DRAWS, oracle_curve
-from framework_compare.parity.training.yardstick import yardstick
 from framework_compare.plan import planning
 from framework_compare.report import table_notes
 from framework_compare.results.columns import Record
-from framework_compare.study.imported_models import weight_pieces
 
 NET = Path(__file__).parents[1] / "plugins" / "user_net.py"
 DROPOUT = "        both = F.dropout(both, 0.1, self.training)\n"
@@ -48,20 +43,7 @@ def study(tmp_path_factory, real_pictures) -> Comparison:
 def float64(study: Comparison, real_pictures) -> Tuple[np.ndarray, np.ndarray]:
     """The loss of each epoch in float64, and how far float32's rounding may move it."""
     (model,) = set(study.frame["model"])
-    plan = planning.plan("torch", model, "cpu", real_pictures, TRAINED, limit=LIMIT)
-    (cell,), (index,) = plan.cells, plan.datasets.values()
-    batches = shared_batches(index.pictures, cell.config, TRAINED["epochs"] * STEPS)
-    graph = planning.build_graph(model, cell.config)
-    flat = np.concatenate(list(weight_pieces(graph, cell.config.seed)))
-
-    def curve(dtype: str, draw: int) -> Dict[str, Any]:
-        moving = [(moved(images, draw), labels) for images, labels in batches]
-        return oracle_curve(graph, weight_views(graph, flat), moving, cell.config, dtype, plain_sums=draw > 0)
-
-    found = curve("float64", 0)
-    each = found["losses"], yardstick(found, [curve("float32", draw) for draw in range(DRAWS)], [y for _, y in batches])
-    exact, allowed = (np.reshape(steps, (-1, STEPS)).mean(axis=1) for steps in each)
-    return exact, allowed
+    return rounding_bounds.of_epochs(model, real_pictures, TRAINED, STEPS, limit=LIMIT)
 
 
 def test_it_is_a_row_that_learns_the_same(study: Comparison, float64: Tuple[np.ndarray, np.ndarray]) -> None:

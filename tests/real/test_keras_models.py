@@ -13,6 +13,7 @@ from tracing_together import Answers
 from framework_compare.environments import managed
 from framework_compare.errors import UsageError
 from framework_compare.graph.imported_model import ImportedModel
+from framework_compare.importing.import_level import TOLERANCE
 from framework_compare.importing.imports import resolve
 from framework_compare.importing.sources import source_of
 from framework_compare.importing.tracing import Tracer
@@ -60,7 +61,7 @@ def answers(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Answers:
 def imported(folder: Path, name: str, tracer: Any) -> ImportedModel:
     _, (model,) = resolve(named(folder, name), 16, tracer=tracer)
     assert isinstance(model, ImportedModel) and model.level is not None and model.level.passed
-    assert model.level.error < 1e-10
+    assert model.level.error <= TOLERANCE
     return model
 
 

@@ -1,12 +1,14 @@
 """The networks that adapters build, seen from inside their frameworks."""
 
-import json
-
 import numpy as np
 import pytest
+import rounding_bounds
 from nightly import some_nightly
 
 from framework_compare import registry
+from framework_compare.graph import initial_weights, weights_size
+from framework_compare.plan import planning
+from framework_compare.protocol import TrainConfig
 
 FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle", "jax", "singa"]
 TORCHVISION = {"alexnet": "alexnet", "mobilenet_v2": "mobilenet_v2", "resnet50_v1_5": "resnet50", "vgg16": "vgg16"}
@@ -28,7 +30,11 @@ with torch.no_grad():
     theirs = theirs.eval()(torch.from_numpy(images.transpose(0, 3, 1, 2).copy())).numpy()
 answer = float(np.abs(ours - theirs).max() / np.abs(theirs).max())
 """
-    assert trainer_script("torch", model, body, pictures=pictures, image_size=224) < 1e-5
+    found = trainer_script("torch", model, body, pictures=pictures, image_size=224)
+    graph = planning.build_graph(model, TrainConfig())
+    flat = np.empty(weights_size(graph), np.float32)
+    images = np.random.default_rng(0).standard_normal((2, 224, 224, 3), dtype=np.float32).transpose(0, 3, 1, 2)
+    assert found <= rounding_bounds.of_logits(graph, initial_weights(graph, 0, flat), images)
 
 
 ROUND_TRIP = """
@@ -65,19 +71,25 @@ answer = {"losses": losses, "again": again}
 def first_losses(request, trainer_script, pictures):
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(registry.MODELS, "without_dropout", registry.Model("small:without_dropout"))
-        return {f: trainer_script(f, request.param, STEP, pictures=pictures) for f in FRAMEWORKS}
+        found = {f: trainer_script(f, request.param, STEP, pictures=pictures) for f in FRAMEWORKS}
+        config = TrainConfig(image_size=64)
+        images = np.random.default_rng(0).standard_normal((4, 3, 64, 64), dtype=np.float32)
+        graph = planning.build_graph(request.param, config)
+        return found, *rounding_bounds.of_steps(graph, [(images, np.array([0, 1, 2, 0]))] * 3, config)
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_the_first_loss_is_the_same_in_all_frameworks(first_losses, framework):
-    assert first_losses[framework]["losses"][0] == pytest.approx(first_losses["torch"]["losses"][0], rel=1e-4)
+    found, exact, allowed = first_losses
+    assert abs(found[framework]["losses"][0] - exact[0]) <= allowed[0]
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_loading_weights_takes_training_back_to_its_start(first_losses, framework):
-    found = first_losses[framework]
-    assert np.allclose(found["losses"], found["again"], rtol=1e-3), json.dumps(found)
-    assert found["losses"][0] != found["losses"][1]
+    found, _, allowed = first_losses
+    losses, again = (np.array(found[framework][name]) for name in ("losses", "again"))
+    assert (np.abs(losses - again) <= allowed).all(), (losses, again, allowed)
+    assert abs(losses[0] - losses[1]) > allowed[1]
 
 
 LATE = """
@@ -108,5 +120,8 @@ def test_losses_that_jax_reads_together_are_those_of_their_steps(trainer_script,
     found = trainer_script("jax", model, LATE, pictures=pictures)
     plain = found.pop("plain")
     assert len(found) == 5 and len(set(plain)) == 11
+    rng, labels, config = np.random.default_rng(0), np.array([0, 1, 2, 0]), TrainConfig(image_size=64)
+    images = [rng.standard_normal((4, 64, 64, 3), dtype=np.float32).transpose(0, 3, 1, 2) for _ in plain]
+    _, allowed = rounding_bounds.of_steps(planning.build_graph(model, config), [(x, labels) for x in images], config)
     for when, losses in found.items():
-        assert losses == pytest.approx(plain, rel=1e-5), when
+        assert (np.abs(np.subtract(losses, plain)) <= allowed).all(), (when, losses, plain, allowed)

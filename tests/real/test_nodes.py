@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+import rounding_bounds
 from nightly import some_nightly
 from slurm_cluster import install_plugin, start_command, wait_for
 
@@ -109,7 +110,11 @@ def test_two_nodes_train_what_two_devices_of_one_do(cluster, command, pictures, 
     run(command, *request(pictures, tmp_path / "here", framework, device="cpu:0,1"))
     there, here = (Comparison.load(tmp_path / name) for name in ("there", "here"))
     assert list(there.frame.status) == list(here.frame.status) == ["ok"], [*there.frame.reason, *here.frame.reason]
-    np.testing.assert_allclose(there.epochs.loss, here.epochs.loss, rtol=1e-6)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(registry.MODELS, "plain", registry.Model("small:without_dropout"))
+        settings = {"image_size": 32, "batch_size": 4, "epochs": 2, "pipeline": "shared"}  # of both replicas
+        _, allowed = rounding_bounds.of_epochs("plain", pictures, settings, 3, limit=12)
+    assert (np.abs(there.epochs.loss - here.epochs.loss) <= allowed).all(), allowed
     assert list(there.epochs.images) == list(here.epochs.images) == [12, 12]
     assert wait_for(lambda: not left(tmp_path), 15), left(tmp_path)
 
@@ -125,10 +130,13 @@ def test_validation_on_two_nodes_is_that_of_two_devices_of_one(cluster, command,
     run(command, *asked)
     there, here = (Comparison.load(tmp_path / name) for name in ("there", "here"))
     assert list(there.frame.status) == list(here.frame.status) == ["ok"], [*there.frame.reason, *here.frame.reason]
-    np.testing.assert_allclose(there.epochs.loss, here.epochs.loss, rtol=1e-6)
-    names = [name for name in here.quality if name.startswith("validation_")]
-    assert "validation_loss" in names
-    np.testing.assert_allclose(there.quality[names], here.quality[names], rtol=1e-5)
+    steps = int(here.epochs.steps.sum())
+    _, allowed = rounding_bounds.of_rows(tmp_path, "diabetes_ann", {"batch_size": 64, "epochs": 2}, steps)
+    assert (np.abs(there.epochs.loss - here.epochs.loss) <= allowed.max()).all(), allowed
+    validation = there.quality.validation_loss - here.quality.validation_loss
+    assert (np.abs(validation) <= allowed.max()).all(), allowed
+    counted = [name for name in here.quality if name.startswith("validation_") and name != "validation_loss"]
+    assert counted and there.quality[counted].equals(here.quality[counted]), "shares of the same rows"
 
 
 def not_of_images(option):

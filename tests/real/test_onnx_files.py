@@ -14,6 +14,7 @@ from tracing_together import Answers
 from framework_compare.environments import managed
 from framework_compare.errors import UsageError
 from framework_compare.graph.imported_model import ImportedModel
+from framework_compare.importing.import_level import TOLERANCE
 from framework_compare.importing.imports import resolve
 from framework_compare.importing.sources import source_of
 from framework_compare.importing.tracing import Tracer
@@ -73,7 +74,7 @@ def task_of(path: Path) -> Dict[str, Any]:
 def imported(files: Path, name: str, tracer: Any) -> ImportedModel:
     _, (model,) = resolve(str(files / f"{name}.onnx"), 16, tracer=tracer)
     assert isinstance(model, ImportedModel) and model.level is not None and model.level.passed
-    assert model.level.error < 1e-10
+    assert model.level.error <= TOLERANCE
     return model
 
 

@@ -11,7 +11,9 @@ import pytest
 from framework_compare import api, compare
 from framework_compare.errors import UsageError
 from framework_compare.graph.imported_model import ImportedModel
+from framework_compare.importing.import_level import TOLERANCE
 from framework_compare.importing.tracing import Tracer
+from framework_compare.parity.training.curves import train_workload_curves
 from framework_compare.parity.verify import verify
 from framework_compare.study.request import Request
 
@@ -47,7 +49,7 @@ def imported(name: str, **options: Any) -> ImportedModel:
 def test_the_import_is_the_same_function(name: str) -> None:
     model = imported(name)
     task = model().task
-    assert model.level is not None and model.level.passed and model.level.error < 1e-10
+    assert model.level is not None and model.level.passed and model.level.error <= TOLERANCE
     losses = {"Series": "mse", "Two": "cross_entropy", "yes_or_no": "binary_cross_entropy", "loss": "mean_output"}
     assert task.loss == losses[name]
     if name == "Two":  # in forward's order
@@ -75,6 +77,13 @@ def test_what_does_not_fit_is_one_line(kind: str) -> None:
     assert "\n" not in str(raised.value)
 
 
+def test_two_frameworks_learn_the_same_from_several_inputs() -> None:
+    request = Request.of([], f"{NETS}:Two", dataset=DATA["Two"], **OPTIONS["Two"])
+    own, _, (model,) = api.with_own(request, Tracer())
+    found = train_workload_curves(["torch", "jax"], model.name, own, steps=6, threads=1, batch_size=16)
+    assert found.losses.keys() == {"torch", "jax"} and found.hold, (found.apart(), found.yardstick)
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", OPTIONS)
 def test_five_frameworks_compute_the_same(name: str) -> None:
@@ -95,7 +104,4 @@ def test_several_inputs_are_trained_and_resumed_without_the_users_files(tmp_path
         **OPTIONS["Two"],
     )
     assert list(study.frame.status) == ["ok"] * 3, list(study.frame.reason)
-    ours = study.frame[study.frame.framework != "torch-as-written"]
-    losses = [study.epochs[study.epochs.framework == name].loss.to_numpy() for name in ours.framework]
-    assert np.allclose(losses[0], losses[1], rtol=1e-4)
     assert api.resume(tmp_path / "s").frame.shape[0] == 3

@@ -30,6 +30,9 @@ TOLERANCE = 10.0
 MOST = 0.75
 FIRST_STEP = 0.1  # relative; momentum of three steps is more than the step itself
 WIDER = 0.03  # units at level 1; a format of three more bits comes to 0.1
+SEEN_TF32 = (
+    0.125  # of the ratio of units: gradients in tf32 are off by so many times more than those in fp32, at the least
+)
 SIGMAS = 6.0
 DEPTH_MOVES = 0.01  # relative; a branch is a part of the whole
 # Of the largest logit: two programs of a framework, with dropout layers and without, may sum in two orders (MXNet's LSTM
@@ -42,10 +45,19 @@ FEW = 40  # values: so many are not dropped alike in two pictures by chance
 RUNNING_VARIANCE = "running_variance"
 
 
-def wider_than_claimed(precision: str, levels: Sequence[Level]) -> str:
-    """A remark where logits are far closer to exact than the precision rounds; parity it is, but not that precision."""
+def remark(precision: str, levels: Sequence[Level], found: Reference, full: Reference) -> str:
+    """Where a verdict says less than it seems to.
+
+    Logits far closer to exact than the precision rounds: it is parity, but not of that precision. And a batch of so many
+    copies that as much is allowed for their sums as tf32 changes.
+    """
     logits = next(level for level in levels if level.number == 1)
-    if precision == "fp32" or logits.ratio is None or logits.ratio > WIDER:
+    if precision == "fp32":
+        once, many = (float(np.median(list(asked.yardstick[2].values()))) for asked in (found, full))
+        size = len(full.samples) // full.replicas
+        coarse = f"at a batch of {size} level 2 may take gradients in tf32 for gradients in fp32"
+        return coarse if TOLERANCE * many > SEEN_TF32 * once * unit("tf32") / unit("fp32") else ""
+    if logits.ratio is None or logits.ratio > WIDER:
         return ""
     return f"errors of logits are {logits.ratio:.1g} of what {precision} makes: it computes in a wider format"
 

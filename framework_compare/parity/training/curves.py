@@ -122,8 +122,7 @@ def _checked(
     frameworks: Names, models: Names, steps: int, settings: Mapping[str, Any], say: Say
 ) -> Tuple[List[str], List[str], List[TrainConfig]]:
     """Frameworks, models and configs of loss curves; UsageError for what these cannot be asked."""
-    if steps < 1:
-        raise UsageError(f"steps is {steps}; allowed: a whole number of at least 1")
+    planning.check_count("steps", steps, 1)
     names = find_frameworks(frameworks)
     chosen = planning.find_all("model", registry.image_models(), models)
     configs = planning.expand_configs({**settings, "pipeline": "shared"})

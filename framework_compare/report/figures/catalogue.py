@@ -109,7 +109,7 @@ FIGURES = {
         findings.throughput_memory,
         _one(
             memory.throughput_memory,
-            "Images per second over peak memory: PSS of the processes on a CPU, GPU memory on a GPU; up and to the left is "
+            "Images per second over peak memory, whose kind the axis names; up and to the left is "
             "better. Vertical line: 95 % confidence interval over runs; horizontal line: range of peaks over runs. A line "
             "joins the batch sizes of a framework.",
         ),

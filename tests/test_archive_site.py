@@ -86,7 +86,7 @@ def test_ratios_are_those_of_the_studies_and_replication_counts_machines(whole, 
 
 def pair(machine, ratio, first="torch", second="jax", model="m", study="i"):
     versions, ends = ((first, "1"), (second, "1")), (1.1, 1.3)
-    return entries.Pair(study, "d", machine, model, "CPU", "c", first, second, versions, ratio, *ends, True, True)
+    return entries.Pair(study, "d", machine, model, "CPU", "c", first, second, versions, ratio, *ends, True, True, True)
 
 
 def test_the_first_page_says_who_is_faster_for_which_kind_of_model_and_what_is_missing(pages):
@@ -104,7 +104,7 @@ def test_an_answer_counts_settings_and_takes_ratios_within_studies():
         pair("a", 0.5, model="vgg16"),
         pair("a", 0.5, model="vgg16")._replace(shown=False, second="mxnet"),
         pair("a", 9.0, "jax@1", "jax@2", model="vgg16"),
-        pair("a", 9.0, model="lstm_google")._replace(verified=False),
+        pair("a", 9.0, model="lstm_google")._replace(counts=False),
     ]
     (found,) = answers.answers(known)
     assert (found.kind, found.settings, found.machines, found.replicated) == ("Convolutional networks", 2, 2, 1)
@@ -135,7 +135,7 @@ def test_the_opposite_on_another_machine_is_named():
     assert found.badge == "PyTorch faster: replicated on 2 machines, the opposite on 1"
     (mixed,) = entries.spreads([pair("a", 1.2), pair("a", 0.8)])["c"]
     assert mixed.badge == "no difference shown"
-    assert entries.spreads([pair("a", 1.2)._replace(verified=False)])["c"][0].badge == "no difference shown"
+    assert entries.spreads([pair("a", 1.2)._replace(counts=False)])["c"][0].badge == "no difference shown"
 
 
 def test_seconds_of_two_machines_stand_on_no_page_together(pages):
@@ -149,6 +149,14 @@ def test_a_machine_is_named_with_its_gpus():
     machine = {"cpu": "A processor", "available_cores": 8, "gpus": {"driver": "580.1", "devices": devices}}
     assert entries.machine_name(machine) == "A processor, 8 cores, 2 x NVIDIA H100"
     assert provenance.gpu_names(machine) == ["NVIDIA H100"] * 2 and provenance.gpu_names({"gpus": None}) == []
+
+
+def test_a_study_that_states_a_disturbance_is_no_answer_and_no_replication(tmp_path, monkeypatch):
+    calm = submission(study(tmp_path / "c", seed=50), tmp_path / "out", monkeypatch)
+    (result,) = validate.validate(calm)
+    entry = entries.entry_of(result.checked)
+    assert [one.counts for one in entries.pairs_of(result.checked, entry)] == [True]
+    assert [one.counts for one in entries.pairs_of(result.checked, entry._replace(allowed=("disturbed",)))] == [False]
 
 
 def test_trends_take_versions_in_their_order(pages):

@@ -1,6 +1,6 @@
 """The first page's answers: which framework is faster for which kind of model, on how many machines, and what is missing.
 
-All of it comes from ratios within studies whose cells are verified.
+All of it comes from ratios within verified studies against which nothing is stated.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class Answer(NamedTuple):
 
 
 def answers(pairs: Iterable[Pair]) -> list[Answer]:
-    """An answer for each kind of model and each place that verified ratios come from; `pairs` with the latest first."""
+    """An answer for each kind of model and each place that ratios which count come from; `pairs` with the latest first."""
     groups: dict[tuple[str, str], dict[tuple[str, str], list[Pair]]] = {}
     for one in pairs:
-        if one.verified and base(one.first) != base(one.second):
+        if one.counts and base(one.first) != base(one.second):
             settings = groups.setdefault((_kind(one.model), one.place), {})
             settings.setdefault((one.model, one.condition), []).append(one)
     found = [_answer(*key, settings) for key, settings in groups.items()]

@@ -53,6 +53,7 @@ class Entry(NamedTuple):
 class Pair(NamedTuple):
     """Two frameworks in one study: ratio is epoch time of `second` over that of `first`, which come in one order always.
 
+    counts: whether it may be an answer or a replication: verified, and nothing is stated against its study.
     place: the kind of device, and what is timed if that is not training: "CPU", "GPU, inference".
     """
 
@@ -70,6 +71,7 @@ class Pair(NamedTuple):
     high: float | None
     shown: bool
     verified: bool
+    counts: bool
 
     @property
     def models(self) -> tuple[str]:
@@ -174,6 +176,7 @@ def pairs_of(checked: Checked, entry: Entry) -> list[Pair]:
                 high=high,
                 shown=bool(one["shown"]),
                 verified=bool(one["verified"]),
+                counts=bool(one["verified"]) and not entry.allowed,
             )
         )
     return found
@@ -223,7 +226,7 @@ def _spread(first: str, second: str, pairs: Sequence[Pair]) -> Spread:
     for one in pairs:
         by_machine.setdefault(one.machine, []).append(one)
     medians = [statistics.median(one.ratio for one in several) for several in by_machine.values()]
-    proved = [[one for one in several if one.shown and one.verified] for several in by_machine.values()]
+    proved = [[one for one in several if one.shown and one.counts] for several in by_machine.values()]
     ahead = sum(bool(several) and all(one.ratio > 1 for one in several) for several in proved)
     behind = sum(bool(several) and all(one.ratio < 1 for one in several) for several in proved)
     ratios = [one.ratio for one in pairs]

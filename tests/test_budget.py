@@ -97,10 +97,14 @@ def test_what_does_not_go_with_a_budget_is_refused(asked, message, tiny, picture
     assert not (tmp_path / "s").exists()
 
 
-def test_the_next_block_is_of_all_that_compete_with_the_least_sure_cell():
+def test_the_next_block_is_of_all_that_compete_with_the_cell_that_is_likely_to_be_sure_soonest():
     planned = cells("x", "y", models=("a", "b"))
-    following = Budget(1000, 0.05, 1).next(progress(planned, [0.06, 0.01, 0.02, 0.3]))
-    assert list(following) == planned[2:], "both frameworks of model b, though one of them is sure"
+    now = progress(planned, [0.06, 0.01, 0.02, 0.3])
+    assert list(Budget(1000, 0.05, 1).next(now)) == planned[:2], (
+        "both frameworks of model a, though one of them is sure"
+    )
+    slow = now._replace(wall_s={cell: [600.0 if cell.model == "a" else 1.0] for cell in planned})
+    assert list(Budget(1e6, 0.05, 1).next(slow)) == planned[2:]
 
 
 def test_cells_of_fewer_runs_than_a_verdict_needs_come_first():

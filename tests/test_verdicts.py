@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
 
@@ -14,7 +13,6 @@ from framework_compare.comparison import Comparison
 from framework_compare.errors import UnknownNameError
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Epoch, Run
-from framework_compare.report import headlines
 from framework_compare.store.study_file import Store
 
 SECOND = 1_000_000_000
@@ -30,8 +28,9 @@ def run_of(*seconds):
 def study(folder, times, **settings):
     """`times` maps (framework, model) to seconds of its runs, None for one that crashed."""
     cells = [Cell(name, model, "small", "cpu", TrainConfig(**settings)) for name, model in times]
-    repeats = max(map(len, times.values()))
-    with Store.create(folder, settings={}, machine={}, cells=cells, repeats=repeats) as store:
+    with Store.create(folder, settings={}, machine={}, cells=cells, repeats=min(map(len, times.values()))) as store:
+        for blocks in range(min(map(len, times.values())), max(map(len, times.values()))):
+            store.add_block([cell for cell in cells if len(times[cell.framework, cell.model]) > blocks])
         for run_id, cell, repeat in store.plan():
             seconds = times[cell.framework, cell.model][repeat - 1]
             store.record(run_id, run_of(seconds) if seconds else Run("crashed", "SIGSEGV"))
@@ -77,14 +76,13 @@ def test_every_table_of_times_begins_with_verdicts_and_ranks_with_ties(tmp_path)
     assert "No fastest framework is marked (no difference shown)" in str(comparison.table())
 
 
-def test_a_framework_without_a_verdict_has_no_rank(tmp_path):
-    made = study(tmp_path, {**CLEAR, ("paddle", "resnet50"): (3.0, 3.1, 3.0, 3.1)})
-    verdicts = [
-        dataclasses.replace(one, shown=False, reason="too few runs") if "paddle" in (one.faster, one.slower) else one
-        for one in made.verdicts()
-    ]
-    (line,) = headlines.answers(list(made.frame.itertuples()), verdicts)
-    assert "no verdict on JAX and PaddlePaddle" in line and line.endswith("ranks 1 PyTorch = JAX, 3 MXNet")
+def test_a_framework_without_an_interval_has_no_rank_and_is_named_as_the_one_that_lacks_runs(tmp_path):
+    cells = {key: seconds[:1] if key[0] == "mxnet" else seconds for key, seconds in CLEAR.items()}
+    slow = {("paddle", "resnet50"): [3 * seconds for seconds in CLEAR["torch", "resnet50"]]}
+    comparison = study(tmp_path, {**cells, **slow})
+    text = comparison.table(style="markdown")
+    assert "; ranks 1 PyTorch = JAX, 3 PaddlePaddle" in text.replace("\n", " ")
+    assert "No fastest framework is marked (MXNet: fewer than 2 runs)" in text
 
 
 def test_runs_are_compared_with_those_of_their_own_block(tmp_path):

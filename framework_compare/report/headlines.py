@@ -94,11 +94,8 @@ def _line(group: Sequence[Verdict], varied: Sequence[str], fastest: str | None) 
         if not one.shown:
             alike.setdefault(speed_verdicts.THROUGHOUT if one.disturbed else one.reason, []).append(one)
     parts += [_undecided(leader, several) for several in alike.values()]
-    unjudged = {one.slower for one in own if one.reason}  # a rank would say that they are as fast as the leader
-    judged = [one for one in group if not unjudged & {one.faster, one.slower}]
-    names = [name for name in names if name not in unjudged]
-    if len(names) > 2 and any(one.shown for one in judged):
-        parts.append(f"ranks {_ranks(names, judged)}")
+    if len(names) > 2 and any(one.shown for one in group):
+        parts.append(f"ranks {_ranks(names, group)}")
     where = ", ".join(str(group[0].condition[name]) for name in varied)
     return f"{speed_verdicts.subject(group[0])}{f', {where}' if where else ''}: {'; '.join(parts)}"
 

@@ -159,9 +159,11 @@ def of_two(subject: str, names: tuple[str, str], ratio: Interval | None, bar: Ba
 def ranks(names: Sequence[str], among: Sequence[Verdict]) -> dict[str, int]:
     """The rank of each competitor under one condition: 1, and 1 more for each that is shown to be faster.
 
-    So competitors without a difference between them share a rank, unless a third one parts them.
+    So competitors without a difference between them share a rank, unless a third one parts them. One without an interval
+    beside any other has no rank.
     """
-    return {name: 1 + sum(one.shown and one.slower == name for one in among) for name in names}
+    known = {name for one in among if one.p is not None for name in (one.faster, one.slower)}
+    return {name: 1 + sum(one.shown and one.slower == name for one in among) for name in names if name in known}
 
 
 def _draft(

@@ -76,6 +76,8 @@ def _winner(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> Winner:
         if {one.slower for one in among if one.shown and one.faster == name} == names - {name}:
             return none._replace(framework=name)
     unclear = [one.reason for one in among if one.p is None]
-    if not among or any(cell.runs_ok < MIN_RUNS for cell in rivals):
-        return none._replace(reason=f"fewer than {MIN_RUNS} runs")
+    few = tuple(cell.framework for cell in rivals if cell.runs_ok < MIN_RUNS)
+    if not among or few:
+        all_of_them = "" if not few or len(few) == len(rivals) else "{}: "
+        return none._replace(reason=f"{all_of_them}fewer than {MIN_RUNS} runs", whose=few)
     return none._replace(reason=unclear[0] if unclear else "no difference shown")

@@ -165,8 +165,9 @@ class Budget:
     """Blocks of runs, each of cells that compete, until all are sure or the time is spent.
 
     The fastest and its near rivals come first, up to NEAR_BLOCKS; then slower ones with the fastest, until they have an
-    interval; then near ones until they are sure, and at last the slower ones. target: the larger half-width of a ratio to
-    the fastest, as a share, below which a cell is sure.
+    interval; then near ones until they are sure, and at last the slower ones. Of several, those come first that have the
+    fewest runs, and once all have an interval, those that are likely to be sure soonest, as half-widths fall with the root
+    of the number of blocks. target: the larger half-width of a ratio to the fastest, as a share, below which a cell is sure.
     """
 
     seconds: float
@@ -197,11 +198,13 @@ class Budget:
         for rivals in _rivals(progress):
             for near, cells in _blocks(rivals, progress):
                 unsure = [cell for cell in cells if half_width(cell, progress) > self.target]
-                if unsure and sum(run_s(cell, progress.wall_s) for cell in cells) <= left:
+                cost_s = sum(run_s(cell, progress.wall_s) for cell in cells)
+                if unsure and cost_s <= left:
                     fewest = min(len(progress.outcomes[cell]) for cell in unsure)
                     soon = fewest < (NEAR_BLOCKS if near else LEAST_RUNS)
-                    need = max(half_width(cell, progress) for cell in cells)
-                    found.append(((soon, near, need, -fewest), cells))
+                    widest = max(half_width(cell, progress) for cell in unsure)
+                    order = -fewest if fewest < LEAST_RUNS else -cost_s * fewest * ((widest / self.target) ** 2 - 1)
+                    found.append(((soon, near, fewest < LEAST_RUNS, order), cells))
         return max(found, key=lambda one: one[0], default=((), ()))[1]
 
     def to_dict(self) -> dict[str, Any]:

@@ -30,7 +30,6 @@ ARCHIVE = ROOT / "archive" / "submissions"
 COUNTS = {2: "Two", 3: "Three", 4: "Four", 5: "Five", 6: "Six"}
 CIFAR = "torch-tensorflow-mxnet-paddle-jax-cifar_cnn-94890986ac45"
 GPT = "torch-tensorflow-mxnet-paddle-jax-gpt_nano-12af188ffa3b"
-LSTM = "torch-tensorflow-mxnet-paddle-jax-lstm_google-d0aac62e8756"
 
 
 class Shown(NamedTuple):
@@ -60,12 +59,10 @@ SHOWN = (
     Shown("How many samples does it train per second?", "F2", GPT, view="images per second"),
     Shown("Is the fastest also the largest?", "F3", CIFAR, "110mm"),
     Shown("What do CPU, memory and threads do during a run?", "F4", CIFAR, frameworks=("torch", "tensorflow")),
-    Shown("And while it trains?", "F4", CIFAR, view="since the first epoch", frameworks=("mxnet", "jax")),
     Shown("Where does the time of a whole run go?", "F5", CIFAR),
     Shown("Does training wait for its data?", "F6", CIFAR),
     Shown("Did the machine change while it measured?", "F7", CIFAR),
     Shown("Do all frameworks learn the same?", "F8", GPT),
-    Shown("How good is the model after each epoch?", "F8", LSTM, view="by epoch"),
     Shown("Which learns faster per second?", "F8", CIFAR, view="by seconds of training"),
 )
 HEAD = """# Gallery

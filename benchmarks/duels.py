@@ -3,10 +3,13 @@
     python benchmarks/duels.py --pairs 200 --save FILE
     python benchmarks/duels.py --pairs 40 --slower 0.05 --save FILE
     python benchmarks/duels.py --pairs 200 --neighbour --save FILE
+    taskset -c 2,3 python benchmarks/duels.py --python PATH --minutes 9 --save FILE
+    python benchmarks/duels.py --join FILE,FILE --save FILE
 
 Each duel is of fresh workers, so that no two share a process; --slower waits after each step for a share of the time that
 the step took. --neighbour runs a busy loop beside them that takes half a core at random times. A file that is there is
-gone on with, so that many hours add up.
+gone on with, so that many hours add up. Several at a time on one machine need cores of their own (taskset), and each its
+own XDG_RUNTIME_DIR, or they wait for each other; --join makes one file of theirs.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import argparse
 import contextlib
 import datetime
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -88,7 +92,7 @@ def one(options, folder, other, python):
     found = duel(
         "torch", other, options.model, options.data, out=folder, blocks=options.blocks, sample=options.sample,
         batch_size=options.batch_size, image_size=options.image_size, pipeline=options.pipeline, threads=options.threads,
-        loader_workers=1, verify="off", python={other: python} if other != "torch" else {},
+        loader_workers=1, verify="off", python=dict.fromkeys({"torch", other}, python) if python else {},
     )  # fmt: skip
     result, ratio = found.comparison, found.ratio
     times = [result.block_times.get(place, {}) for place in (0, 1)]
@@ -138,6 +142,18 @@ def exact(count, of):
     return [round(float(ends.low), 4), round(float(ends.high), 4)]
 
 
+def join(files, path):
+    """One report of several processes that ran side by side, each on cores of its own."""
+    reports = [json.loads(file.read_text()) for file in files]
+    if any(report["settings"] != reports[0]["settings"] for report in reports):
+        raise SystemExit("the files have different settings; join those of the same")
+    cores = [report["machine"].pop("cores allowed") for report in reports]
+    duels = [{"cores": allowed, **one} for allowed, report in zip(cores, reports) for one in report["each"]]
+    found = summary(duels, 1 + reports[0]["settings"]["slower"])
+    path.write_text(json.dumps({**reports[0], "side by side": cores, "summary": found, "each": duels}, indent=1) + "\n")
+    print(json.dumps(found, indent=1))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, default=200)
@@ -152,19 +168,26 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--pipeline", default="memory")
     parser.add_argument("--minutes", type=float, default=1e9)
+    parser.add_argument("--python", help="an interpreter that has PyTorch; default: the managed one")
+    parser.add_argument("--join", help="files of several processes, with commas between; no duel is run")
     parser.add_argument("--save", required=True)
     options = parser.parse_args()
+    if options.join:
+        return join([Path(name) for name in options.join.split(",")], Path(options.save))
     path, until = Path(options.save), time.monotonic() + 60 * options.minutes
     duels = json.loads(path.read_text())["each"] if path.exists() else []
-    asked = {name: value for name, value in vars(options).items() if name not in ("save", "pairs", "minutes")}
+    without = ("save", "pairs", "minutes", "python", "join")
+    asked = {name: value for name, value in vars(options).items() if name not in without}
     with tempfile.TemporaryDirectory() as folder, neighbour(options.neighbour):
-        python = str(managed.ensure("torch").python)
+        environment = managed.ensure("torch", python=options.python)
+        python = options.python or (str(environment.python) if options.slower else "")
         other = slowed(Path(folder), options.slower) if options.slower else "torch"
         while len(duels) < options.pairs and time.monotonic() < until:
             duels.append(one(options, Path(folder) / f"duel-{len(duels)}", other, python))
             report = {
                 "date": datetime.date.today().isoformat(),
-                "machine": host.describe(),
+                "machine": {**host.describe(), "cores allowed": sorted(os.sched_getaffinity(0))},
+                "torch": environment.version,
                 "settings": asked,
                 "summary": summary(duels, 1 + options.slower),
                 "each": duels,

@@ -9,7 +9,8 @@ too. With --control a second hand-written loop takes its turns, and its times ov
 the GPU and the choice of algorithms make of two sides that do the same. Workloads have their own batch size and
 optimizer; with --fit, TensorFlow's have Keras' Model.fit take turns, too. With --together a pair shares one process, and
 with it XLA's choices for equal instructions, the threads and their places: what is left is mostly what the loops and
-their programs differ in. Loops of language models are looked for in --loops, as loop_FRAMEWORK.py.
+their programs differ in. Loops of language models are looked for in --loops as loop_FRAMEWORK.py, else those of
+FRAMEWORK_language.py are taken.
 
 Usage: python benchmarks/step_time.py [--frameworks torch,mxnet] [--models alexnet] [--save FILE]
        python benchmarks/step_time.py --models lstm_ibm,diabetes_ann,tiny_cnn,tweet_span --fit

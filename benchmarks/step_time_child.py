@@ -11,6 +11,7 @@ import os
 import sys
 import time
 
+LANGUAGE = ("gpt_nano", "gpt2_small")  # of which FRAMEWORK_language.py has loops, for GPUs, too
 SECOND_BIASES = 0.02  # of all parameters: a framework's own LSTM has two biases, ours trains one
 
 
@@ -62,8 +63,11 @@ def make_workload(job, config, trainer_class, role):
     layout = "NHWC" if name in ("tensorflow", "jax") else "NCHW"
     with ArrayPipeline(split, batch_size=config.batch_size, layout=layout) as pipeline:
         inputs, target = next(iter(pipeline.epoch(1)))
-    loop = importlib.import_module(f"{name}_workloads")
+    of_language = job["zoo_model"] in LANGUAGE
+    loop = importlib.import_module(f"{name}_language" if of_language else f"{name}_workloads")
     how = {"fit": True} if role == "fit" else {}
+    if of_language:
+        how = {"execution": config.execution, "precision": config.precision}
     go, count = loop.make(job["zoo_model"], inputs, target, split.task, config.threads, **how)
     if abs(count / job["parameters"] - 1) > SECOND_BIASES:
         sys.exit(print(f"another model: {count} parameters, ours has {job['parameters']}", flush=True))

@@ -216,6 +216,9 @@ DATASETS: dict[str, DataSource] = {
 OWN = "own data"  # in place of a data set's name: of models that were imported for a user's arrays
 
 
+CONVOLUTIONAL, TRANSFORMER, RECURRENT, DENSE = "convolutional", "transformer", "recurrent", "dense"
+
+
 @dataclasses.dataclass(frozen=True)
 class Model:
     """A network with the data set that it is for, and the settings it is trained with unless others are asked for.
@@ -232,6 +235,7 @@ class Model:
     # Of a grid search: what its candidates are the product of, by setting of TrainConfig or argument of the model.
     search: Mapping[str, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
     unit: str = "image"  # what the task calls a sample
+    kind: str = CONVOLUTIONAL  # of network: an archive's first page has an answer for each
 
     @property
     def of_arrays(self) -> bool:
@@ -265,27 +269,27 @@ MODELS: dict[str, Model] = {
     "resnet50": Model(_M + "resnet50:build"),
     "resnet50_v1_5": Model(_M + "resnet50:build_v1_5"),
     "vgg16": Model(_M + "vgg16:build"),
-    "diabetes_ann": Model(_M + "diabetes_mlp:build", "diabetes", {**_ADAM, "epochs": 30}, unit="row"),
+    "diabetes_ann": Model(_M + "diabetes_mlp:build", "diabetes", {**_ADAM, "epochs": 30}, unit="row", kind=DENSE),
     "diabetes_search": Model(
-        _M + "diabetes_mlp:build", "diabetes-folds", {**_ADAM, "epochs": 30}, unit="row", search=_GRID
+        _M + "diabetes_mlp:build", "diabetes-folds", {**_ADAM, "epochs": 30}, unit="row", kind=DENSE, search=_GRID
     ),
-    "lstm_ibm": Model(_M + "lstm:build", "ibm-prices", {**_ADAM, "epochs": 10}, unit="sequence"),
-    "gru_ibm": Model(_M + "gru:build", "ibm-prices", {**_ADAM, "epochs": 10}, unit="sequence"),
+    "lstm_ibm": Model(_M + "lstm:build", "ibm-prices", {**_ADAM, "epochs": 10}, unit="sequence", kind=RECURRENT),
+    "gru_ibm": Model(_M + "gru:build", "ibm-prices", {**_ADAM, "epochs": 10}, unit="sequence", kind=RECURRENT),
     "lstm_google": Model(
-        _M + "lstm:build", "google-prices", {**_ADAM, "epochs": 10}, size={"layers": 2}, unit="sequence"
+        _M + "lstm:build", "google-prices", {**_ADAM, "epochs": 10}, size={"layers": 2}, unit="sequence", kind=RECURRENT
     ),
-    "tweet_span": Model(_M + "bilstm_tagger:build", "tweet-span", _TWEETS, unit="sequence"),
+    "tweet_span": Model(_M + "bilstm_tagger:build", "tweet-span", _TWEETS, unit="sequence", kind=RECURRENT),
     "tweet_span_conv": Model(_M + "conv_tagger:build", "tweet-span", _TWEETS, unit="sequence"),
-    "tweet_ner": Model(_M + "bilstm_tagger:build", "tweet-ner", _TWEETS, unit="sequence"),
-    "text_rnn": Model(_M + "text_rnn:build", "tweet-words", _TWEETS, unit="sequence"),
+    "tweet_ner": Model(_M + "bilstm_tagger:build", "tweet-ner", _TWEETS, unit="sequence", kind=RECURRENT),
+    "text_rnn": Model(_M + "text_rnn:build", "tweet-words", _TWEETS, unit="sequence", kind=RECURRENT),
     "mnist_cnn": Model(_M + "small_cnns:mnist_cnn", "mnist", {**_ADAM, "batch_size": 64, "epochs": 3}),
     "cifar_cnn": Model(_M + "small_cnns:cifar_cnn", "cifar10", {**_ADAM, "epochs": 10}),
     "cifar_resnet50": Model(_M + "resnet50:build_for", "cifar10", {"batch_size": 32, "epochs": 3}),
     "tiny_cnn": Model(_M + "tiny_cnn:build", "tiny-imagenet", {**_ADAM, "batch_size": 128, "epochs": 3}),
     "guava_cnn": Model(_M + "small_cnns:guava_cnn", "guava", {**_ADAM, "batch_size": 64, "epochs": 10}),
     "vgg16_frozen": Model(_M + "vgg16:build_transfer", "guava", {**_ADAM, "epochs": 3}, options={"image_size": 224}),
-    "gpt_nano": Model(_M + "language:gpt", "text-bytes", _NANO, unit="sequence"),
-    "llama_nano": Model(_M + "language:llama", "text-bytes", _NANO, unit="sequence"),
+    "gpt_nano": Model(_M + "language:gpt", "text-bytes", _NANO, unit="sequence", kind=TRANSFORMER),
+    "llama_nano": Model(_M + "language:llama", "text-bytes", _NANO, unit="sequence", kind=TRANSFORMER),
     "gpt2_small": Model(
         _M + "language:gpt",
         "text-bytes",
@@ -293,6 +297,7 @@ MODELS: dict[str, Model] = {
         size={"layers": 12, "heads": 12, "width": 768, "name": "gpt2_small"},
         options={"window": 1024, "vocabulary": 50257},
         unit="sequence",
+        kind=TRANSFORMER,
     ),
     "llama_160m": Model(
         _M + "language:llama",
@@ -301,6 +306,7 @@ MODELS: dict[str, Model] = {
         size={"layers": 12, "heads": 12, "kv_heads": 12, "width": 768, "inner": 3072, "name": "llama_160m"},
         options={"window": 1024, "vocabulary": 32000},
         unit="sequence",
+        kind=TRANSFORMER,
     ),
     "quanv_fixed": Model(_M + "quanv:build", "mnist", _QUANV, options=_DEMO),
     "quanv_trained": Model(_M + "quanv:build", "mnist", _QUANV, size={"trained": True}, options=_DEMO),

@@ -9,15 +9,17 @@ import os
 import re
 import tarfile
 import zipfile
+from pathlib import Path
 
 import pytest
-from published_study import Hostile, study, submission
+from published_study import CLEAN, PROVED, Hostile, study, submission
 
-from framework_compare.archive import documents, site, validate
+from framework_compare.archive import documents, publish, site, validate
 from framework_compare.archive.documents import MANIFEST, PARITY, RECORDS, REQUEST, STUDY
 
 SCRIPT = "</script><img src=x onerror=window.broken=1>"
 BOMB = 10_000_000
+GUIDE = Path(__file__).parent.parent / "docs" / "archive.md"
 
 
 @pytest.fixture(scope="module")
@@ -229,6 +231,68 @@ def package_named(name):
     return tamper
 
 
+def recomputed(tamper):
+    """Tamper with the records, and make every figure and interval again, as somebody with this package can."""
+
+    def whole(one):
+        tamper(one)
+        one.write(STUDY, publish.figures(one.read(RECORDS), one.read(PARITY), one.read(MANIFEST)["id"]))
+
+    return whole
+
+
+def on_records(change_records):
+    def tamper(one):
+        records = one.read(RECORDS)
+        change_records(records)
+        one.write(RECORDS, records)
+
+    return tamper
+
+
+def swap_labels(records):
+    """Each framework gets the other's runs, whose versions differ."""
+    run, cell = records["tables"]["run"], records["tables"]["cell"]
+    records["environments"]["jax"]["version"] = "0.10.2"
+    jax = [number for number, name in zip(cell["cell_id"], cell["framework"]) if name == "jax"]
+    run["framework_version"] = ["0.10.2" if number in jax else "2.13.0" for number in run["cell_id"]]
+    cell["framework"] = cell["framework"][::-1]
+
+
+def leave_block_out(records):
+    run = records["tables"]["run"]
+    run["repeat"] = [4 if number == 3 else number for number in run["repeat"]]
+
+
+def let_others_pass(records):
+    records["settings"]["disturbance_threshold"] = 2.0
+
+
+def shorten_turns(share):
+    def change_records(records):
+        slices = records["tables"]["slice"]
+        turns, run = zip(slices["run_id"], slices["measured_s"]), slices["run_id"][0]
+        slices["measured_s"] = [length * share if number == run else length for number, length in turns]
+
+    return change_records
+
+
+def name_other_code(one):
+    manifest, other = one.read(MANIFEST), "3" * 64
+    manifest["measured_by"]["sources"]["torch"], manifest["published_by"]["sources"]["torch"] = [other], other
+    one.write(MANIFEST, manifest, sealed=False)
+
+
+def other_code(tamper):
+    """Claim that other code published it, so that its sentences are not compared."""
+
+    def whole(one):
+        tamper(one)
+        one.change(MANIFEST, "published_by", "checksum", to="2" * 64)
+
+    return whole
+
+
 def gzip_records(one):
     (one.folder / RECORDS).write_bytes(gzip.compress(b"0" * BOMB))
     one.seal()
@@ -303,6 +367,20 @@ TAMPERINGS = {
     "an epoch outside its run": (shift("epoch", "start_ns", -(10**15), run=1), "not what|not plausible"),
     "rounds longer than their turn": (shift("slice", "measured_s", 100.0), "not what|not plausible"),
     "more memory than the machine has": (column("phase", "pss_bytes", 10**14), "not what|not plausible"),
+    # by somebody who has this package and recomputes every figure
+    "frameworks swapped": (recomputed(on_records(swap_labels)), "has the version .* which is that of"),
+    "a block left out": (recomputed(on_records(leave_block_out)), "blocks 1, 2, 4"),
+    "disturbances let pass": (recomputed(on_records(let_others_pass)), "up to 2 cores; usual: 0.4"),
+    "turns of a twentieth": (recomputed(on_records(shorten_turns(0.05))), "s of CPU time in turns of"),
+    "other code in the manifest than in the records": (name_other_code, "other code than its records"),
+    "a verdict hidden by a reason": (
+        other_code(change(STUDY, "verdicts", 0, "reason", to="too few runs")),
+        "reason is 'too few runs' instead of ''",
+    ),
+    "a request for another framework": (
+        raw(REQUEST, 'frameworks = ["mxnet", "jax"]\nmodels = ["alexnet"]\n'),
+        "does not ask for 'torch'",
+    ),
     # JSON
     "NaN": (of_file(STUDY, '"epoch_s_median": 1.', '"epoch_s_median": NaN, "x": 1.'), "NaN"),
     "infinity": (of_file(STUDY, '"epoch_s_median": 1.', '"epoch_s_median": -Infinity, "x": 1.'), "Infinity"),
@@ -355,6 +433,47 @@ def test_it_is_refused_in_one_sentence(hostile, name):
     assert "Traceback" not in result.refused
 
 
+def test_the_code_that_a_manifest_names_has_the_adapters_that_it_names(hostile, monkeypatch):
+    monkeypatch.setattr(validate, "installed", lambda: CLEAN)
+    monkeypatch.setattr(publish, "installed", lambda: CLEAN)
+    assert only_result(hostile.folder).refused == ""
+    records, other = hostile.read(RECORDS), ["3" * 64]
+    records["environments"]["torch"]["sources"] = other
+    hostile.write(RECORDS, records)
+    recomputed(lambda one: None)(hostile)
+    manifest = hostile.read(MANIFEST)
+    manifest["measured_by"]["sources"]["torch"], manifest["published_by"]["sources"]["torch"] = other, other[0]
+    hostile.write(MANIFEST, manifest, sealed=False)
+    assert "has another adapter of 'torch'" in only_result(hostile.folder).refused
+
+
+UNSEEN = {
+    "rounds a tenth shorter": recomputed(on_records(shorten_turns(0.9))),
+    "sentences of other code": other_code(change(STUDY, "verdicts", 0, "sentence", to="torch is 9x faster than jax")),
+}
+
+
+@pytest.mark.parametrize("name", UNSEEN)
+def test_what_no_check_finds_is_said_and_shows_no_invented_sentence(hostile, name, tmp_path):
+    UNSEEN[name](hostile)
+    assert only_result(hostile.folder).refused == "", "a check finds it: say so, and move it to TAMPERINGS"
+    site.build(hostile.folder, tmp_path / "site")
+    assert not [path for path in (tmp_path / "site").rglob("*.html") if "9x faster" in path.read_text()]
+    assert f"- **{name.capitalize()}.**" in GUIDE.read_text()
+
+
+def test_no_check_finds_that_parity_was_invented(tmp_path, monkeypatch):
+    failed = {**PROVED, "parity": "0-1, not 2: fc.weight", "parity_status": "failed"}
+    made = submission(study(tmp_path / "s", parity=failed), tmp_path / "out", monkeypatch, ["unverified"])
+    (tmp_path / "archive").mkdir()
+    one = Hostile(made, tmp_path / "archive")
+    one.write(PARITY, dict.fromkeys(one.read(PARITY), PROVED))
+    recomputed(lambda one: None)(one)
+    one.change(MANIFEST, "allowed", to={})
+    assert only_result(one.folder).refused == ""
+    assert "- **Parity invented.**" in GUIDE.read_text()
+
+
 FIELDS = [
     *((STUDY, "machine", name) for name in ("cpu", "os", "kernel")),
     *(
@@ -397,6 +516,24 @@ def test_two_submissions_of_one_study_are_refused(honest, tmp_path):
     results = list(validate.validate(tmp_path / "archive"))
     assert [bool(one.refused) for one in results].count(True) == 1
     assert "measured once" in next(one.refused for one in results if one.refused)
+
+
+def test_a_copy_with_another_clock_date_and_machine_is_no_replication(honest, tmp_path):
+    (tmp_path / "archive").mkdir()
+    Hostile(honest, tmp_path / "archive")
+    second = Hostile(honest, tmp_path)
+    records = second.read(RECORDS)
+    records["machine"]["cpu"] = "Another processor"
+    for table in records["tables"].values():
+        for name in ("start_ns", "end_ns", "t_ns"):
+            table.update({name: [value + 10**12 for value in table[name]]} if name in table else {})
+    run = records["tables"]["run"]
+    run["started_at"] = [text.replace("2026-", "2025-", 1) for text in run["started_at"]]
+    second.write(RECORDS, records)
+    recomputed(lambda one: None)(second)
+    second.folder.rename(tmp_path / "archive" / second.folder.name)
+    results = [one.refused for one in validate.validate(tmp_path / "archive") if one.refused]
+    assert len(results) == 1 and "measured once" in results[0]
 
 
 def test_a_tampered_submission_stays_out_of_the_site_and_is_listed(honest, tmp_path):

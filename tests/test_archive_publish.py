@@ -131,11 +131,29 @@ def test_paths_users_hosts_and_addresses_are_replaced_and_listed(tmp_path, clean
 
 
 @pytest.mark.parametrize(
-    "text", ["images/s", "a / b", "2.13.0+cpu", "https://pypi.org/simple", "0-3, 5", "1/s", "torch alexnet", "n/a"]
+    "text",
+    [
+        "images/s",
+        "a / b",
+        "2.13.0+cpu",
+        "https://pypi.org/simple",
+        "0-3, 5",
+        "1/s",
+        "torch alexnet",
+        "n/a",
+        "jax@0.9.2",
+    ],
 )
 def test_what_is_no_secret_stays(text):
     made = scrub.Scrubber(hosts=["torch", "node"], users=["jax", "root"])
     assert made.text(text) == text and not made.replaced
+
+
+def test_two_versions_of_one_framework_are_published(tmp_path, clean):
+    folder = study(tmp_path / "s", ("jax@0.9.2", "jax"))
+    (result,) = validate.validate(publish.prepare(folder).write(tmp_path / "out"))
+    assert result.refused == ""
+    assert {cell["framework"] for cell in result.checked.document["cells"]} == {"jax@0.9.2", "jax"}
 
 
 @pytest.mark.parametrize(
@@ -213,6 +231,7 @@ def test_a_study_is_cited_with_machine_versions_design_and_intervals(tmp_path):
     for part in (
         "author = {{framework\\_compare contributors}}",
         "A processor, 8 cores, 32 GB memory",
+        "training time of AlexNet",
         "PyTorch 2.13.0, JAX 2.13.0",
         "ran 3 times in processes of its own, in blocks of random order; the workers",
         "verified against a float64 reference",

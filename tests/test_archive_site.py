@@ -10,7 +10,7 @@ import pytest
 from command_line import run
 from published_study import Hostile, archive, study, submission
 
-from framework_compare.archive import entries, site, validate
+from framework_compare.archive import answers, entries, site, validate
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.report import provenance
 
@@ -84,15 +84,58 @@ def test_ratios_are_those_of_the_studies_and_replication_counts_machines(whole, 
     assert "no difference shown" in pages["models/vgg16.html"]
 
 
-def test_the_opposite_on_another_machine_is_named():
-    def pair(machine, ratio):
-        return entries.Pair("i", "d", machine, "m", "c", "torch", "jax", ("1", "1"), ratio, 1.1, 1.3, True, True)
+def pair(machine, ratio, first="torch", second="jax", model="m", study="i"):
+    versions, ends = ((first, "1"), (second, "1")), (1.1, 1.3)
+    return entries.Pair(study, "d", machine, model, "CPU", "c", first, second, versions, ratio, *ends, True, True, True)
 
+
+def test_the_first_page_says_who_is_faster_for_which_kind_of_model_and_what_is_missing(pages):
+    page = pages["index.html"]
+    assert "Convolutional networks on CPU" in page and "Fastest: MXNet (1 of 2 settings)." in page
+    assert "2 settings on 2 machines, 1 of them replicated on another. Not measured: TensorFlow, PaddlePaddle" in page
+    assert "Transformers on CPU" in page and "Convolutional networks on GPU" in page and "Dense networks on GPU" in page
+
+
+def test_an_answer_counts_settings_and_takes_ratios_within_studies():
+    known = [
+        pair("a", 2.0, model="alexnet"),
+        pair("a", 4.0, model="alexnet", study="j"),
+        pair("b", 5.0, model="alexnet"),
+        pair("a", 0.5, model="vgg16"),
+        pair("a", 0.5, model="vgg16")._replace(shown=False, second="mxnet"),
+        pair("a", 9.0, "jax@1", "jax@2", model="vgg16"),
+        pair("a", 9.0, model="lstm_google")._replace(counts=False),
+    ]
+    (found,) = answers.answers(known)
+    assert (found.kind, found.settings, found.machines, found.replicated) == ("Convolutional networks", 2, 2, 1)
+    assert found.fastest == {"PyTorch": 1, "MXNet or JAX": 1}
+    assert found.slowdowns == {"torch": 1.5, "mxnet": 1.0, "jax": 2.5}
+    assert "Convolutional networks on CPU" not in answers.gaps([found]) and len(answers.gaps([found])) == 9
+    (own,) = answers.answers([pair("a", 2.0)])
+    assert own.kind == "Models of users" and own.sentence == "Fastest: PyTorch."
+    assert answers.answers([pair("a", 1.0)._replace(shown=False)])[0].sentence.startswith("No difference")
+
+
+def test_versions_of_one_framework_belong_to_its_page():
+    assert entries.release("jax@0.9.2", "0.9.2") == "JAX 0.9.2" == entries.release("jax", "0.9.2")
+    versions = pair("a", 2.0, "jax@0.9.2", "jax@0.10.2")
+    assert versions.label == "JAX 0.9.2 / JAX 0.10.2"
+    assert list(site._NAMES["frameworks"](versions)) == ["jax"]
+
+
+def test_a_condition_leaves_out_what_the_model_decides():
+    settings = {"dataset": "cifar10", "device": "cpu", "batch_size": 32, "precision": "fp32", "optimizer": "adam"}
+    more = {"pipeline": "shared", "flip": "none", "crop": "none", "loss_function": "cross_entropy", "epochs": 2}
+    assert entries.condition({**settings, **more}, "cifar_cnn") == "CPU, cifar10, batch 32, fp32, 2 epochs"
+    assert "adam" in entries.condition({**settings, **more}, "alexnet")
+
+
+def test_the_opposite_on_another_machine_is_named():
     (found,) = entries.spreads([pair("a", 1.2), pair("b", 0.8), pair("c", 1.3)])["c"]
     assert found.badge == "PyTorch faster: replicated on 2 machines, the opposite on 1"
     (mixed,) = entries.spreads([pair("a", 1.2), pair("a", 0.8)])["c"]
     assert mixed.badge == "no difference shown"
-    assert entries.spreads([pair("a", 1.2)._replace(verified=False)])["c"][0].badge == "no difference shown"
+    assert entries.spreads([pair("a", 1.2)._replace(counts=False)])["c"][0].badge == "no difference shown"
 
 
 def test_seconds_of_two_machines_stand_on_no_page_together(pages):
@@ -106,6 +149,14 @@ def test_a_machine_is_named_with_its_gpus():
     machine = {"cpu": "A processor", "available_cores": 8, "gpus": {"driver": "580.1", "devices": devices}}
     assert entries.machine_name(machine) == "A processor, 8 cores, 2 x NVIDIA H100"
     assert provenance.gpu_names(machine) == ["NVIDIA H100"] * 2 and provenance.gpu_names({"gpus": None}) == []
+
+
+def test_a_study_that_states_a_disturbance_is_no_answer_and_no_replication(tmp_path, monkeypatch):
+    calm = submission(study(tmp_path / "c", seed=50), tmp_path / "out", monkeypatch)
+    (result,) = validate.validate(calm)
+    entry = entries.entry_of(result.checked)
+    assert [one.counts for one in entries.pairs_of(result.checked, entry)] == [True]
+    assert [one.counts for one in entries.pairs_of(result.checked, entry._replace(allowed=("disturbed",)))] == [False]
 
 
 def test_trends_take_versions_in_their_order(pages):

@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from framework_compare import compare, registry
+from framework_compare.adapters.jax import network as jax_network
 from framework_compare.adapters.torch import trainer as torch_adapter
 from framework_compare.cli import environments as cli_environments
 from framework_compare.environments import gpu_builds, venvs
@@ -209,3 +210,24 @@ def test_a_worker_hears_which_gpus_there_are_and_not_how_the_shell_would_have_th
     given = worker_environment(managed=False, temporary=tmp_path)
     told = {name: value for name, value in given.items() if name.startswith(("CUDA_", "NVIDIA_"))}
     assert told == {"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "capability", "has"),
+    [
+        ("cuda", "bf16", "9.0", True),
+        ("cuda:1", "fp16", "8.0", True),
+        ("cuda", "fp16", "7.5", False),
+        ("cuda", "tf32", "9.0", False),
+        ("cuda", "fp32", "12.0", False),
+        ("cpu", "bf16", None, False),
+    ],
+)
+def test_cudnn_has_fused_attention_in_half_precisions_from_ampere_on(device, precision, capability, has):
+    config = TrainConfig(device=device, precision=precision)
+    assert jax_network.has_flash(config, SimpleNamespace(compute_capability=capability)) is has
+
+
+def test_cudnn_trains_with_heads_of_up_to_128_features():
+    fits = jax_network.fits_flash
+    assert fits((16, 1024, 12, 64)) and not fits((16, 1024, 4, 256)) and not fits((16, 1024, 12, 36))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -55,6 +57,19 @@ def test_nobody_else_is_no_warning():
     found = users(600 * MIB, 580 * MIB)
     found.own_bytes([GpuProcess(WORKER, 300 * MIB)], TREE, 900 * MIB)
     assert found.warnings() == []
+
+
+def test_another_worker_of_this_process_is_no_stranger():
+    rival = subprocess.Popen(
+        [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE, start_new_session=True
+    )
+    try:
+        listed = [GpuProcess(rival.pid, 900 * MIB), GpuProcess(os.getppid(), 800 * MIB)]
+        found = users(1700 * MIB, 0, *listed)
+        found.own_bytes([*listed, GpuProcess(WORKER, 300 * MIB)], TREE, 2000 * MIB)
+        assert found.warnings() == [f"another process is on the GPU: pid {os.getppid()}, 0.78 GiB"]
+    finally:
+        rival.communicate()
 
 
 def test_a_process_that_was_there_before_is_named_with_its_most_memory():

@@ -90,6 +90,18 @@ def test_an_interpreter_is_a_competitor_of_its_own():
     assert (alone.names, alone.python) == (["bare"], {"bare": sys.executable})
 
 
+@pytest.mark.parametrize(
+    ("one", "python"),
+    [("bare", {"bare": sys.executable}), (f"bare={sys.executable}", {})],
+    ids=["python", "in the name"],
+)
+def test_one_interpreter_twice_is_two_competitors(one, python):
+    found = competitors.read(list(competitors.twice(one, one)), python)
+    first, second = found.names
+    assert re.fullmatch(r"bare@[\d.]+", first) and second == f"{first}-b"
+    assert [found.python[name] for name in found.names] == [sys.executable] * 2
+
+
 def test_an_index_of_a_framework_is_that_of_its_versions():
     found = competitors.read(["tiny", "tiny@1.1"], {}, {"tiny": "https://host/simple"})
     assert found.index["tiny@1.1"] == found.index["tiny@1.0"] == "https://host/simple"

@@ -9,11 +9,25 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Tuple
 import numpy as np
 
 from framework_compare.adapters.common import network, quanv
+from framework_compare.adapters.common.trainer import HALF_TYPES
 from framework_compare.graph import OPS as GRAPH_OPS
 from framework_compare.graph import Graph, Node, evaluate
 from framework_compare.graph.image_ops import adaptive_size
 from framework_compare.graph.lowering import UNEVEN, graph_ops, lowered
 from framework_compare.graph.window import Window, pair
+from framework_compare.protocol import TrainConfig
+
+
+def has_flash(config: TrainConfig, device: Any) -> bool:
+    """Whether cuDNN has fused attention for this precision on a device of JAX; XLA never chooses it by itself."""
+    if config.device == "cpu" or config.precision not in HALF_TYPES:
+        return False
+    return int(device.compute_capability.partition(".")[0]) >= 8
+
+
+def fits_flash(shape: Tuple[int, ...]) -> bool:
+    """Whether cuDNN trains with queries of this shape: (N, steps, heads, features)."""
+    return shape[1] % 2 == 0 and shape[3] <= 128 and shape[3] % 8 == 0
 
 
 class Network:
@@ -22,14 +36,14 @@ class Network:
     With linear weights as (out, in) XLA's update of them takes ten times as long on a CPU, at batch 1.
     """
 
-    def __init__(self, jax: Any, graph: Graph, *, dtype: str, layout: str, shifts: bool) -> None:
+    def __init__(self, jax: Any, graph: Graph, *, dtype: str, layout: str, shifts: bool, flash: bool = False) -> None:
         self.jax = jax
         self.program = lowered(graph, HAS, channels_last=layout == "NHWC")
         self._places = {node.name: place for place, node in enumerate(graph.nodes)}
         self.dtype = jax.numpy.dtype(dtype)  # of convolutions and linear layers, and of what lies between
         self.channels_last = layout == "NHWC"
         self.layouts = (layout, "HWIO" if self.channels_last else "OIHW", layout)
-        self.shifts = shifts
+        self.shifts, self.flash = shifts, flash
         nodes = (node for node in graph.nodes if node.op in ("Embedding", "Unembedding", "Parameter", "RelativeBias"))
         self._tables = {p.name for node in nodes for p in GRAPH_OPS[node.op].parameters(node)}
         self._statistics = [p.name for p in graph.parameters() if p.kind == "statistic"]
@@ -215,6 +229,8 @@ class Network:
         q, k, v = (x.reshape(*x.shape[:-1], -1, width) for x in (q, k, v))  # (N, ..., steps, heads, features)
         if q.ndim == 4:
             how = {"scale": a["scale"], "is_causal": a.get("causal", False)}
+            if self.flash and how["is_causal"] and bias is None and fits_flash(q.shape):
+                how["implementation"] = "cudnn"
             y = self.jax.nn.dot_product_attention(q, k, v, bias, **how)
         else:
             scores = a["scale"] * jnp.einsum("nrcqhf,nrckhf->nrchqk", q, k).astype("float32")
@@ -278,7 +294,8 @@ LAYERS: Dict[str, Callable[..., Any]] = {
     "Dropout": lambda net, node, own, x, *, key: net.dropped(node, x, x.shape, key),
     "StochasticDepth": lambda net, node, own, x, *, key: net.dropped(node, x, (len(x), *[1] * (x.ndim - 1)), key),
     "Parameter": lambda net, node, own, **_: own["value"].astype(net.dtype)[None],
-    "Embedding": lambda net, node, own, x, **_: own["weight"].astype(net.dtype)[x],
+    # cast after it is read: a token's gradients, of which there may be thousands, are summed in float32
+    "Embedding": lambda net, node, own, x, **_: own["weight"][x].astype(net.dtype),
     "Unembedding": lambda net, node, own, x, **_: x.astype(net.dtype) @ own["weight"].astype(net.dtype).T,
     "RMSNorm": Network.rmsnorm,
     "Constant": lambda net, node, own, **_: net.jax.numpy.asarray(node.attrs["value"], net.dtype),

@@ -21,7 +21,7 @@ from framework_compare.adapters.common.trainer import (
     loss_scale_settings,
     needs_capability,
 )
-from framework_compare.adapters.jax.network import OPS, Network
+from framework_compare.adapters.jax.network import OPS, Network, has_flash
 from framework_compare.adapters.jax.pipeline import PROCESSES_FROM, Processes, Threads, import_part
 from framework_compare.adapters.jax.replicas import Mesh, join, stacked, unstacked
 from framework_compare.adapters.jax.tasks import LOSSES, NAMES, make_optimizer
@@ -118,6 +118,7 @@ class JaxTrainer(TrainerDefaults):
         found, self._found = _find_devices(jax, names)
         self._device = found[0] if found else None
         self._mesh = Mesh(jax, found) if replicas and found else None
+        self._flash = not self._mesh and self._device is not None and has_flash(config, self._device)
         jax.config.update("jax_default_device", self._device)
         self._recommended = config.tuning == "recommended"
         self.layout = "NHWC" if self._recommended else "NCHW"
@@ -145,7 +146,7 @@ class JaxTrainer(TrainerDefaults):
             "optimizer": f"optax.{config.optimizer}, its own defaults"
             if is_native(config)
             else NAMES[config.optimizer],
-            "attention": "jax.nn.dot_product_attention by XLA",
+            "attention": "jax.nn.dot_product_attention by XLA" + (", causal ones by cuDNN" if self._flash else ""),
             "threads": config.threads,
             "loader_workers": "threads" if config.loader_workers < PROCESSES_FROM else "processes",
             **({"gpu": self._device.device_kind, "preallocate": False} if self._on_gpu else {}),
@@ -161,7 +162,7 @@ class JaxTrainer(TrainerDefaults):
         optax = import_part("optax", "its optimiser; install it beside jax")
         config, jax = self.config, self.jax
         dtype = HALF_TYPES.get(config.precision, "float32")
-        self._network = Network(jax, graph, dtype=dtype, layout=self.layout, shifts=self._shifts)
+        self._network = Network(jax, graph, dtype=dtype, layout=self.layout, shifts=self._shifts, flash=self._flash)
         self._optimizer = make_optimizer(jax, optax, config)
         self._loss_of = functools.partial(LOSSES[graph.task.loss], optax)
         self._target_type = np.int32 if graph.task.target.dtype.startswith("int") else np.float32

@@ -162,20 +162,24 @@ class TorchTrainer(TrainerDefaults):
         trained = [parameter for parameter in self._network.parameters() if parameter.requires_grad]
         self._optimizer = make_optimizer(torch, config, trained, fused=self._fused, captured=self._captures)
         self._updates = Updates(torch, config, self._optimizer)
-        self._loss = LOSSES[graph.task.loss](torch)
         self._scaler = torch.amp.GradScaler(enabled=config.precision == "fp16", init_scale=LOSS_SCALE)
         self._first_scale = self._scaler.state_dict()
         self._trained = self._network
         if self._group is not None:
             self._group.join()
             self._trained = self._group.wrap(self._network, captured=self._captures)
-        self._call = self._trained
-        if config.execution == "compiled":
+        self._call, compiled = self._trained, config.execution == "compiled"
+        if compiled:
             if (
                 config.batch_growth > 1
             ):  # each size is a graph: after 8, its default, torch would go on in eager silently
                 torch._dynamo.config.recompile_limit = config.batch_size_limit + 8
             self._call = torch.compile(self._trained, dynamic=False)
+        # compiled with the network, a loss of many tokens needs no float32 copy of their logits
+        together = compiled and self._group is None
+        network, loss = self._trained if together else self._call, LOSSES[graph.task.loss](torch)
+        loss_of: Callable[[Any, Any], Any] = lambda images, labels: loss(network(*arguments(images)), labels)  # noqa: E731
+        self._loss_of = torch.compile(loss_of, dynamic=False) if together else loss_of
         self._gpu = Gpu(torch, self._device) if self._on_gpu else None
         self._step: Callable[[Any, Any], Any] = self._plain_step
         if self._captures:
@@ -280,7 +284,7 @@ class TorchTrainer(TrainerDefaults):
         if first:
             self._optimizer.zero_grad(set_to_none=True)
         with self._autocast():
-            loss = self._loss(self._call(*arguments(images)), labels)
+            loss = self._loss_of(images, labels)
         self._scaler.scale(loss / batches if batches > 1 else loss).backward()
         return loss.detach()
 
@@ -350,7 +354,7 @@ class TorchTrainer(TrainerDefaults):
         return [row for row in map(profile_row, session.key_averages()) if row.self_ns]
 
     def release(self) -> None:
-        self._network = self._trained = self._optimizer = self._call = self._step = self._gpu = None
+        self._network = self._trained = self._optimizer = self._call = self._loss_of = self._step = self._gpu = None
 
 
 def _no_device(torch: Any, device: str) -> Optional[str]:

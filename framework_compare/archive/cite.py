@@ -14,13 +14,13 @@ from framework_compare.report import headlines, provenance
 from framework_compare.report.latex import escape_latex
 from framework_compare.report.names import in_order, title
 from framework_compare.report.table_notes import setting_words
+from framework_compare.report.tables import known
 from framework_compare.results.parity import PROVED
 
 REPOSITORY = "https://example.org/framework_compare"  # a placeholder: the project has no public address yet
 AUTHORS = "framework_compare contributors"
 # Settings that a reader needs, in the order of the sentence.
 _SETTINGS = (
-    "mode",
     "batch_size",
     "image_size",
     "precision",
@@ -50,7 +50,8 @@ def _data(study: Comparison) -> str:
     names = ", ".join(title(name) for name in in_order(list(study.frame["framework"])))
     models = ", ".join(title(name) for name in dict.fromkeys(study.frame["model"]))
     started = _started(study)
-    fields = {"author": "{YOUR NAME}", "title": f"Training times of {models} in {names}", "year": started[:4]}
+    what = f"{_timed(study.frame).capitalize()} times of {models} in {names}"
+    fields = {"author": "{YOUR NAME}", "title": what, "year": started[:4]}
     note = f"Measured {started[:10]} on {dict(provenance.facts(study)).get('Machine', 'an unknown machine')}"
     key = re.sub(r"[^A-Za-z0-9]+", "-", f"study-{Path(study.folder).name}").strip("-")
     return _entry("misc", key, {**fields, "note": note})
@@ -74,9 +75,8 @@ def paragraph(study: Comparison, reservations: Iterable[str]) -> str:
     cells = study.frame[study.frame["status"] == "ok"]
     verdicts = study.verdicts()
     version = str(study.settings.get("framework_compare") or "unknown")
-    models = ", ".join(title(name) for name in dict.fromkeys(cells["model"]))
     sentences = [
-        f"We measured the training time of {models} in {facts.get('Frameworks', 'unknown versions')} with "
+        f"We measured the {_timed(cells)} time of {_sized(cells)} in {facts.get('Frameworks', 'unknown versions')} with "
         f"framework_compare {version} on {facts.get('Machine', 'an unknown machine')} ({facts.get('System', 'unknown system')}).",
         f"Data: {facts.get('Data', ', '.join(dict.fromkeys(cells['dataset'])))}. Settings: {_settings(cells)}.",
         _design(cells),
@@ -87,6 +87,17 @@ def paragraph(study: Comparison, reservations: Iterable[str]) -> str:
         *(f"Reservation: {sentence}." for sentence in reservations),
     ]
     return " ".join(sentences) + "\n"
+
+
+def _timed(cells: Any) -> str:
+    modes = set(cells["mode"])
+    return "inference" if modes == {"inference"} else "training" if modes == {"train"} else "training and inference"
+
+
+def _sized(cells: Any) -> str:
+    """Models with the numbers of their parameters."""
+    sizes = {title(row.model): row.parameters for row in cells.itertuples()}
+    return ", ".join(f"{name} ({size:,.0f} parameters)" if known(size) else name for name, size in sizes.items())
 
 
 def _settings(cells: Any) -> str:
@@ -105,7 +116,10 @@ def _design(cells: Any) -> str:
     interleaved = (
         "; the workers of a block were alive together and trained in turns" if turns == {"interleaved"} else ""
     )
-    order = "Each combination ran {} in processes of its own, in blocks of random order{}."
+    order = (
+        "Each combination ran {} in processes of its own, in blocks of random order{}. Start-up, compilation and warm-up "
+        "are not part of the times."
+    )
     return order.format(runs, interleaved)
 
 

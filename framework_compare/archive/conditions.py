@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from framework_compare.errors import StudyError
+from framework_compare.launch import disturbances
 from framework_compare.results.parity import PROVED
 from framework_compare.results.repeats import disturbed_throughout
 from framework_compare.store.study_file import TO_RUN
@@ -15,7 +16,7 @@ UNVERIFIED, FEW_BLOCKS, DISTURBED, MODIFIED = "unverified", "few-blocks", "distu
 ALLOWED = {
     UNVERIFIED: "parity is not proved for every cell",
     FEW_BLOCKS: f"a cell has fewer than {BLOCKS} blocks of runs",
-    DISTURBED: "other programs disturbed a cell throughout, or nobody knows",
+    DISTURBED: "other programs disturbed a cell throughout, nobody knows, or more of it than usual was let pass",
     MODIFIED: "the code is no release or commit, or not known",
 }
 
@@ -53,7 +54,15 @@ def of_figures(document: Mapping[str, Any], statuses: Iterable[str] = ()) -> dic
             found.setdefault(DISTURBED, f"{_name(cell)} was not sampled, so nobody knows what disturbed it")
         elif disturbed_throughout(cell["epochs_disturbed"], cell["epochs_measured"]):
             found[DISTURBED] = f"others took CPU time in every epoch of {_name(cell)}; run it again on a quiet machine"
+    taken, usual = document["settings"].get("disturbance_threshold"), _threshold(document["machine"])
+    if taken is not None and taken > usual * 1.001:
+        found.setdefault(DISTURBED, f"it counts what ran beside others on up to {taken:g} cores; usual: {usual:g}")
     return found
+
+
+def _threshold(machine: Mapping[str, Any]) -> float:
+    cores = machine.get("available_cores")
+    return disturbances.threshold(cores if isinstance(cores, int) else 1)
 
 
 def of_code(measured: Mapping[str, Any], published: Mapping[str, Any]) -> dict[str, str]:

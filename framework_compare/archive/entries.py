@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from framework_compare import registry
 from framework_compare.archive.conditions import worked
 from framework_compare.archive.validate import Checked
 from framework_compare.plan.settings import DEFAULTS, SETTINGS, column
@@ -21,8 +22,10 @@ from framework_compare.results.parity import PROVED
 MAX_NAME = 120
 # What machines choose for themselves; all else two studies must share for their ratios to stand side by side.
 _OF_MACHINE = ("threads", "loader_workers", "device")
-_ALWAYS = ("dataset", "batch_size", "precision", "execution")
+_ALWAYS = ("dataset", "batch_size", "precision")
 _DEFAULTS = {column(name): value for name, value in DEFAULTS.to_dict().items() if name in SETTINGS}
+# What a data set of arrays decides.
+_OF_ARRAYS = {"pipeline": "shared", "flip": "none", "crop": "none", "image_size": 0}
 _PLAIN = ("dataset", "execution", "precision", "mode", "optimizer", "loss_function", "device")
 
 
@@ -42,31 +45,41 @@ class Entry(NamedTuple):
     @property
     def words(self) -> str:
         """What a search looks into."""
-        names = [f"{title(name)} {name} {version}" for name, version in self.versions]
+        names = [f"{name} {release(name, version)}" for name, version in self.versions]
         models = [f"{title(model)} {model}" for model in self.models]
         return " ".join([self.id, self.date, self.machine, *names, *models, *self.devices, *self.allowed])
 
 
 class Pair(NamedTuple):
-    """Two frameworks in one study: ratio is epoch time of `second` over that of `first`, which come in one order always."""
+    """Two frameworks in one study: ratio is epoch time of `second` over that of `first`, which come in one order always.
+
+    counts: whether it may be an answer or a replication: verified, and nothing is stated against its study.
+    place: the kind of device, and what is timed if that is not training: "CPU", "GPU, inference".
+    """
 
     id: str
     date: str
     machine: str
     model: str
+    place: str
     condition: str
     first: str
     second: str
-    versions: tuple[str, str]
+    versions: tuple[tuple[str, str], ...]
     ratio: float
     low: float | None
     high: float | None
     shown: bool
     verified: bool
+    counts: bool
+
+    @property
+    def models(self) -> tuple[str]:
+        return (self.model,)
 
     @property
     def interval(self) -> str:
-        return f"[{self.low:.2f}, {self.high:.2f}]" if self.low is not None and self.high is not None else ""
+        return interval(self.low, self.high)
 
     @property
     def label(self) -> str:
@@ -101,6 +114,21 @@ def _name(value: Any) -> str:
     return clean(value)[:MAX_NAME]
 
 
+def interval(low: float | None, high: float | None, form: str = ".2f") -> str:
+    """An interval in brackets, "" where there is none."""
+    return f"[{low:{form}}, {high:{form}}]" if low is not None and high is not None else ""
+
+
+def base(name: str) -> str:
+    """The framework of a competitor: "jax" of "jax@0.9.2"."""
+    return name.partition("@")[0]
+
+
+def release(name: str, version: str) -> str:
+    """A framework and its version as people write them: "JAX 0.9.2" for "jax@0.9.2", too."""
+    return f"{title(base(name))} {version}"
+
+
 def entry_of(checked: Checked) -> Entry:
     document = checked.document
     cells = worked(document)
@@ -131,28 +159,41 @@ def pairs_of(checked: Checked, entry: Entry) -> list[Pair]:
         if len(one["models"]) != 1 or one["reason"] or not one["ratio"]:
             continue
         first, second = in_order([_name(one["faster"]), _name(one["slower"])])
+        model, settings = _name(one["model"]), one["condition"]
+        mode = settings.get("mode", "train")
+        place = ", ".join(
+            [title(device_kind(_name(settings.get("device", "cpu")))), *[_name(mode)] * (mode != "train")]
+        )
         ratio, low, high = one["ratio"], one["low"], one["high"]
         if first != _name(one["faster"]):
             ratio, low, high = 1 / ratio, high and 1 / high, low and 1 / low
         found.append(
             Pair(
-                *(entry.id, entry.date, entry.machine, _name(one["model"]), condition(one["condition"]), first, second),
-                versions=(versions.get(first, ""), versions.get(second, "")),
+                *(entry.id, entry.date, entry.machine, model, place, condition(settings, model), first, second),
+                versions=((first, versions.get(first, "")), (second, versions.get(second, ""))),
                 ratio=ratio,
                 low=low,
                 high=high,
                 shown=bool(one["shown"]),
                 verified=bool(one["verified"]),
+                counts=bool(one["verified"]) and not entry.allowed,
             )
         )
     return found
 
 
-def condition(settings: Mapping[str, Any]) -> str:
-    """What two studies must share for their ratios to stand side by side, in words: defaults are left out."""
+def condition(settings: Mapping[str, Any], model: str) -> str:
+    """What two studies of a model must share for their ratios to stand side by side, in words.
+
+    Its own settings and all other defaults are left out.
+    """
+    known = registry.MODELS.get(model)
+    own = {column(name): value for name, value in known.settings.items()} if known else {}
+    usual = {**_DEFAULTS, **(_OF_ARRAYS if known and known.of_arrays else {}), **own}
     words = [title(device_kind(str(settings.get("device", "cpu"))))]
     for name, value in settings.items():
-        if name in _OF_MACHINE or value is None or (name not in _ALWAYS and value == _DEFAULTS.get(name)):
+        decided = name == "loss_function" and known and known.of_arrays
+        if name in _OF_MACHINE or value is None or decided or (name not in _ALWAYS and value == usual.get(name)):
             continue
         words.append(str(value) if name in _PLAIN else setting_words(name, value))
     return clean(", ".join(words))[:400]
@@ -185,7 +226,7 @@ def _spread(first: str, second: str, pairs: Sequence[Pair]) -> Spread:
     for one in pairs:
         by_machine.setdefault(one.machine, []).append(one)
     medians = [statistics.median(one.ratio for one in several) for several in by_machine.values()]
-    proved = [[one for one in several if one.shown and one.verified] for several in by_machine.values()]
+    proved = [[one for one in several if one.shown and one.counts] for several in by_machine.values()]
     ahead = sum(bool(several) and all(one.ratio > 1 for one in several) for several in proved)
     behind = sum(bool(several) and all(one.ratio < 1 for one in several) for several in proved)
     ratios = [one.ratio for one in pairs]

@@ -14,6 +14,7 @@ AHEAD_S = 86_400  # that the clock of another machine may be ahead
 DRIFT_S = 120  # that the time of day may lag behind the monotonic clock over a study
 SLACK = 1.05  # of counters that are read one after the other
 STEP_S = 1e-7  # no step takes less
+TURN_SLACK, COUNTER_S = 1.1, 0.2  # of CPU time in turns, which is counted in ticks
 SECOND = 1_000_000_000
 Table = Mapping[str, Sequence[Any]]
 
@@ -25,11 +26,42 @@ def faults(records: Mapping[str, Any], document: Mapping[str, Any], now: datetim
     yield from _times(runs, tables, now)
     yield from _clocks(runs, tables)
     yield from _memory(records["machine"], runs, tables)
-    for cell in document["cells"]:
+    yield from _labels(runs, records)
+    cores = records["machine"].get("logical_cores") or records["machine"].get("available_cores")
+    for cell in document["cells"] if isinstance(cores, int) else ():
         name = f"{cell['framework']} {cell['model']}"
-        cores = records["machine"].get("logical_cores") or records["machine"].get("available_cores")
-        if isinstance(cores, int) and (cell["cpu_percent_mean"] or 0) > 100 * cores * SLACK:
+        if (cell["cpu_percent_mean"] or 0) > 100 * cores * SLACK:
             yield f"{name} used {cell['cpu_percent_mean']:.0f} % of a core on {cores} cores"
+    if isinstance(cores, int) and not any(run.get("node_id") is not None for run in runs.values()):
+        yield from _turns(tables.get("slice", {}), cores)
+
+
+def _labels(runs: Mapping[int, Any], records: Mapping[str, Any]) -> Iterator[str]:
+    """No run has the version of another framework's environment, and no block is left out."""
+    frameworks = {row["cell_id"]: row["framework"] for row in _rows(records["tables"].get("cell", {}))}
+    versions: dict[str, set[Any]] = {}
+    for label, facts in records["environments"].items():
+        versions.setdefault(label.partition(" ")[0], set()).add(facts.get("version"))
+    for number, run in runs.items():
+        name, version = frameworks.get(run["cell_id"]), run.get("framework_version")
+        others = {other for other, known in versions.items() if version in known}
+        if version and name in versions and others and name not in others:
+            yield f"run {number} of {name} has the version {version}, which is that of {min(others)}"
+    blocks = {run["repeat"] for run in runs.values()}
+    if blocks != set(range(1, len(blocks) + 1)):
+        yield f"its runs are of the blocks {', '.join(map(str, sorted(blocks)))}, so that some are left out"
+
+
+def _turns(slices: Table, cores: int) -> Iterator[str]:
+    """On the clock, no worker uses more CPU time than all cores have."""
+    spent: dict[int, list[float]] = {}
+    for row in _rows(slices):
+        sums = spent.setdefault(row["run_id"], [0.0, 0.0])
+        sums[0] += row["cpu_s"]
+        sums[1] += row["measured_s"]
+    for number, (used, length) in spent.items():
+        if used > length * cores * TURN_SLACK + COUNTER_S:
+            yield f"run {number} used {used:.3g} s of CPU time in turns of {length:.3g} s on {cores} cores"
 
 
 def _times(runs: Mapping[int, Any], tables: Mapping[str, Table], now: datetime.datetime) -> Iterator[str]:

@@ -83,7 +83,7 @@ def prepare(folder: Path, allow: Iterable[str] = ()) -> Submission:
     document = figures(cleaned, parity, name)
     found = {
         **conditions.of_figures(document, records.statuses(cleaned)),
-        **conditions.of_code(measured := _measured_by(raw), published := _published_by(raw)),
+        **conditions.of_code(measured := measured_by(raw), published := published_by(raw)),
     }
     for word, sentence in found.items():
         if word not in allow:
@@ -177,12 +177,14 @@ def _pins(framework: str, device: str, packages: Mapping[str, str]) -> str:
     return "".join(f"{line}\n" for line in lines) if lines and same and packages else ""
 
 
-def _measured_by(raw: Mapping[str, Any]) -> dict[str, Any]:
+def measured_by(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Version of the package, and by environment the checksums of the code that workers ran, as its records say."""
     sources = {name: list(facts.get("sources") or []) for name, facts in raw["environments"].items()}
     return {"version": str(raw["settings"].get("framework_compare") or NOT_KNOWN), "sources": sources}
 
 
-def _published_by(raw: Mapping[str, Any]) -> dict[str, Any]:
+def published_by(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """The installed package, and the checksums of what its workers would run."""
     sources = {}
     for label in raw["environments"]:
         try:

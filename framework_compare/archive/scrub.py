@@ -17,7 +17,8 @@ _URL = re.compile(r"\b[a-z][a-z0-9+]*://[^\s\"'<>]*[^\s\"'<>.,;:)]", re.I)
 _PUBLIC_URL = re.compile(
     r"https?://(pypi\.org|files\.pythonhosted\.org|download\.pytorch\.org|github\.com|doi\.org)/[^@]*", re.I
 )
-_MAIL = re.compile(r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b")
+# Its domain ends in letters, which the version of "jax@0.9.2" does not.
+_MAIL = re.compile(r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.[A-Za-z][A-Za-z0-9-]+\b")
 _PRIVATE_ADDRESS = re.compile(r"\b(?:10|127|192\.168|172\.(?:1[6-9]|2\d|3[01]))(?:\.\d{1,3}){2,3}\b")
 # Names that many machines share tell nothing, and are words of sentences.
 _COMMON = {"root", "user", "admin", "ubuntu", "debian", "runner", "nobody", "default", "localhost", "jovyan", "test"}

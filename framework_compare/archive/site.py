@@ -12,19 +12,20 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from framework_compare import __version__, registry
-from framework_compare.archive import entries, publish, validate
+from framework_compare.archive import answers, entries, publish, validate
 from framework_compare.archive.documents import REQUEST, Refused
-from framework_compare.archive.entries import Entry, Pair, Spread, slug
+from framework_compare.archive.entries import Entry, Pair, Spread, base, interval, release, slug
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.registry import device_kind
 from framework_compare.report.figures import spread
 from framework_compare.report.names import in_order, title
 from framework_compare.report.page.bundle import javascript_file, packed
 from framework_compare.report.renderers import environment
+from framework_compare.report.table_notes import plural
 from framework_compare.store import schema
 
 PER_PAGE = 300  # submissions or ratios of one page
@@ -41,6 +42,9 @@ GROUPS = {
     "versions": "Versions",
     "months": "Months",
 }
+
+
+_Member = TypeVar("_Member", Entry, Pair)
 
 
 class Built(NamedTuple):
@@ -95,11 +99,20 @@ class _Site:
         self.folder, self.pages = folder, 0
         self.entries: list[Entry] = []
         self.pairs: list[Pair] = []
+        self._members: dict[str, dict[str, list[Entry]]] = {}
         self._templates = environment("framework_compare.archive")
         self._templates.filters.update(named=title, slug=slug, url=quote, percent=lambda ratio: f"{ratio:.2f}x")
         self._spec = spread.ratios([])
         made = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-        self._templates.globals.update(version=__version__, made=made, groups=GROUPS)
+        self._templates.globals.update(
+            version=__version__,
+            made=made,
+            groups=GROUPS,
+            widths=spread.WIDTHS,
+            release=release,
+            plural=plural,
+            interval=interval,
+        )
 
     def fill(self, results: Iterable[validate.Result]) -> Built:
         for name in (*GROUPS, "submissions", "assets"):
@@ -131,15 +144,17 @@ class _Site:
         pairs = entries.pairs_of(checked, entry)
         document, manifest = checked.document, checked.manifest
         request = checked.folder / REQUEST if REQUEST in manifest["files"] else None
-        rows = [{**_row(one, ""), "label": f"{one.label}, {title(one.model)}"} for one in pairs[:PER_CHART]]
+        several = len(entry.models) > 1
+        rows = [
+            {**_row(one, ""), "label": f"{one.label}, {title(one.model)}" if several else one.label}
+            for one in pairs[:PER_CHART]
+        ]
         context = {
             "entry": entry,
             "manifest": manifest,
-            "machine": document["machine"],
             "cells": [_cell(cell) for cell in document["cells"][:PER_PAGE]],
             "left": max(0, len(document["cells"]) - PER_PAGE),
             "verdicts": document["verdicts"][:PER_PAGE],
-            "environments": document["environments"],
             "chart": self._chart(rows) if rows else None,
             "request": request.read_text(encoding="utf-8") if request else "",
         }
@@ -170,15 +185,12 @@ class _Site:
     def _write_groups(self) -> None:
         """The pages of every model, framework, machine, version and month."""
         for kind, names_of in _NAMES.items():
-            members: dict[str, list[Entry]] = {}
-            for one in self.entries:
-                for name in names_of(one):
-                    members.setdefault(name, []).append(one)
-            for name, several in members.items():
-                self._write_group(kind, name, several)
+            pairs = _grouped(self.pairs, names_of)
+            self._members[kind] = _grouped(self.entries, names_of)
+            for name, several in self._members[kind].items():
+                self._write_group(kind, name, several, pairs.get(name, []))
 
-    def _write_group(self, kind: str, name: str, members: Sequence[Entry]) -> None:
-        pairs = [one for one in self.pairs if _IN_GROUP[kind](one, name)]
+    def _write_group(self, kind: str, name: str, members: Sequence[Entry], pairs: Sequence[Pair]) -> None:
         sections = self._sections(pairs, {one.model for one in pairs}) if kind != "months" else []
         trends = self._trends(name, pairs) if kind == "frameworks" else []
         context = {
@@ -190,10 +202,10 @@ class _Site:
         }
         own: dict[str, Any] = {"kind": kind, "name": name}
         data = {**own, "submissions": [one.id for one in members], "ratios": [one._asdict() for one in pairs]}
-        base = f"{kind}/{slug(name)}"
+        first = f"{kind}/{slug(name)}"
         numbers = range(0, len(members), PER_PAGE)
         for place, start in enumerate(numbers, 1):
-            page = base if place == 1 else f"{base}-{place}"
+            page = first if place == 1 else f"{first}-{place}"
             pages = [(n, f"{slug(name)}{'' if n == 1 else f'-{n}'}.html") for n in range(1, len(numbers) + 1)]
             more = {
                 "members": members[start : start + PER_PAGE],
@@ -221,10 +233,9 @@ class _Site:
         """By model and condition, the ratio of each rival to a framework over its versions; of two versions or more."""
         groups: dict[str, list[dict[str, Any]]] = {}
         for one in reversed(pairs):
-            own, rival = one.versions, one.second
-            version, ratio = own[0], one.ratio
-            if one.second == framework:
-                version, rival, ratio = own[1], one.first, 1 / one.ratio
+            (_, version), rival, ratio = one.versions[0], one.second, one.ratio
+            if base(one.first) != framework:
+                (_, version), rival, ratio = one.versions[1], one.first, 1 / one.ratio
             row = {**_row(one, "../"), "version": version, "rival": title(rival), "ratio": round(ratio, 4)}
             groups.setdefault(f"{title(one.model)}: {one.condition}", []).append(row)
         found: list[tuple[str, Chart, list[dict[str, Any]]]] = []
@@ -238,13 +249,9 @@ class _Site:
 
     def _write_index(self, refused: Sequence[validate.Result]) -> None:
         lists = {}
-        for kind, names_of in _NAMES.items():
-            counts: dict[str, int] = {}
-            for one in self.entries:
-                for name in names_of(one):
-                    counts[name] = counts.get(name, 0) + 1
-            order = in_order(list(counts)) if kind == "frameworks" else sorted(counts, reverse=kind == "months")
-            lists[kind] = [(name, counts[name]) for name in order[:MAX_NAMES]]
+        for kind, members in self._members.items():
+            order = in_order(list(members)) if kind == "frameworks" else sorted(members, reverse=kind == "months")
+            lists[kind] = [(name, len(members[name])) for name in order[:MAX_NAMES]]
         machines = {one.machine for one in self.entries}
         context = {
             "lists": lists,
@@ -255,8 +262,13 @@ class _Site:
             "scripts": -(-len(self.entries) // PER_SCRIPT),
             "refused": [(one.folder.name, one.refused) for one in refused[:PER_PAGE]],
             "coverage": _coverage(self.entries),
+            "answers": (found := answers.answers(self.pairs)),
+            "gaps": answers.gaps(found),
+            "compared": in_order([name for one in found for name in one.slowdowns]),
         }
         data = {
+            "answers": [one._asdict() for one in found],
+            "gaps": context["gaps"],
             "submissions": [{"id": one.id, "date": one.date, "machine": one.machine} for one in self.entries],
             **lists,
         }
@@ -278,22 +290,23 @@ class _Site:
         (self.folder / MARK).write_text(json.dumps({"version": __version__, "schema_version": publish.VERSION}) + "\n")
 
 
-_NAMES: dict[str, Callable[[Entry], Iterable[str]]] = {
+# Under which names an entry or a pair is listed.
+_NAMES: dict[str, Callable[[Any], Iterable[str]]] = {
     "models": lambda one: one.models,
-    "frameworks": lambda one: dict.fromkeys(name for name, _ in one.versions),
+    "frameworks": lambda one: dict.fromkeys(base(name) for name, _ in one.versions),
     "machines": lambda one: (one.machine,),
-    "versions": lambda one: dict.fromkeys(f"{title(name)} {version}" for name, version in one.versions),
+    "versions": lambda one: dict.fromkeys(release(name, version) for name, version in one.versions),
     "months": lambda one: (one.date[:7],),
 }
-_IN_GROUP: dict[str, Callable[[Pair, str], bool]] = {
-    "models": lambda one, name: one.model == name,
-    "frameworks": lambda one, name: name in (one.first, one.second),
-    "machines": lambda one, name: one.machine == name,
-    "versions": lambda one, name: (
-        name in (f"{title(one.first)} {one.versions[0]}", f"{title(one.second)} {one.versions[1]}")
-    ),
-    "months": lambda one, name: one.date[:7] == name,
-}
+
+
+def _grouped(members: Iterable[_Member], names_of: Callable[[Any], Iterable[str]]) -> dict[str, list[_Member]]:
+    """The members by each of their names."""
+    found: dict[str, list[_Member]] = {}
+    for one in members:
+        for name in names_of(one):
+            found.setdefault(name, []).append(one)
+    return found
 
 
 def _row(one: Pair, root: str) -> dict[str, Any]:
@@ -313,16 +326,15 @@ def _machine_rows(one: Spread) -> list[dict[str, Any]]:
 
 
 def _cell(cell: Mapping[str, Any]) -> dict[str, Any]:
-    low, high = cell["epoch_s_ci_low"], cell["epoch_s_ci_high"]
-    interval = f"[{low:.4g}, {high:.4g}]" if low is not None and high is not None else ""
-    return {**cell, "interval": interval, "memory": cell.get("pss_peak_bytes") or cell.get("peak_rss_bytes")}
+    ends = interval(cell["epoch_s_ci_low"], cell["epoch_s_ci_high"], ".4g")
+    return {**cell, "interval": ends, "memory": cell.get("pss_peak_bytes") or cell.get("peak_rss_bytes")}
 
 
 def _coverage(members: Sequence[Entry]) -> dict[str, Any]:
     """Submissions by device, model and framework, with zeros where there is none."""
     counts: dict[tuple[str, str, str], int] = {}
     for one in members:
-        for framework, model, kind in {(name, model, kind) for name, _, model, kind in one.cells}:
+        for framework, model, kind in {(base(name), model, kind) for name, _, model, kind in one.cells}:
             counts[kind, model, framework] = counts.get((kind, model, framework), 0) + 1
     frameworks = in_order([*registry.FRAMEWORKS, *sorted({name for _, _, name in counts})])
     models = [*registry.MODELS, *sorted({model for _, model, _ in counts} - set(registry.MODELS))]

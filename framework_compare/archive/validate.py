@@ -13,10 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from framework_compare import registry
 from framework_compare.archive import conditions, documents, plausibility, publish
 from framework_compare.archive.documents import LOCKS, MANIFEST, PARITY, RECORDS, REQUEST, STUDY, Refused, shown
 from framework_compare.archive.installed import installed
 from framework_compare.archive.records import statuses as statuses_of
+from framework_compare.environments import venvs
 from framework_compare.errors import FrameworkCompareError, UsageError
 from framework_compare.results.parity import FAILED, PASSED, PROVED
 
@@ -134,22 +136,46 @@ def check(folder: Path) -> Checked:
         raise Refused(
             f"no figures can be computed from {RECORDS}: {type(error).__name__} {shown(str(error))}"
         ) from None
-    _check_same(checked.document, made, manifest["published_by"]["checksum"] == installed().checksum)
+    same_code = manifest["published_by"]["checksum"] == installed().checksum
+    _check_same(checked.document, made, same_code)
     unsaid = set(found) - set(manifest["allowed"])
     if unsaid:
         word = min(unsaid)
         raise Refused(f"{found[word]}, and its manifest does not say so ({word})")
-    if str(records["settings"].get("framework_compare")) != manifest["measured_by"]["version"]:
-        raise Refused("its manifest names another version than its records")
+    _check_code(manifest, records, same_code)
     for fault in plausibility.faults(records, made, datetime.datetime.now(datetime.timezone.utc)):
         raise Refused(f"it is not plausible: {fault}")
     _check_texts(folder, manifest, records)
-    run = records["tables"].get("run", {})
-    begun = {
-        n: start for n, start in zip(*(records["tables"].get("phase", {}).get(c, ()) for c in ("run_id", "start_ns")))
-    }
-    run_ids = frozenset((at, begun[n]) for n, at in zip(run.get("run_id", ()), run.get("started_at", ())) if n in begun)
-    return checked._replace(run_ids=run_ids)
+    return checked._replace(run_ids=frozenset(_run_ids(records["tables"])))
+
+
+def _check_code(manifest: Mapping[str, Any], records: Mapping[str, Any], same_code: bool) -> None:
+    """The manifest names the code that the records name, and no other adapters than that code has."""
+    if manifest["measured_by"] != publish.measured_by(records):
+        raise Refused("its manifest names another version or other code than its records")
+    if not same_code:
+        return
+    stated = manifest["published_by"]["sources"]
+    for label, checksum in publish.published_by(records)["sources"].items():
+        if checksum not in (publish.NOT_KNOWN, stated.get(label)):
+            raise Refused(f"the code that its manifest names has another adapter of {shown(label)}")
+
+
+def _run_ids(tables: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+    """What tells each run from all others: when it began, and how long its epochs lasted, in nanoseconds.
+
+    The second finds a run whose clock or date was changed.
+    """
+    run, phase, epoch = (tables.get(name, {}) for name in ("run", "phase", "epoch"))
+    begun = dict(zip(phase.get("run_id", ()), phase.get("start_ns", ())))
+    lengths: dict[int, list[int]] = {}
+    for number, start, end in zip(*(epoch.get(name, ()) for name in ("run_id", "start_ns", "end_ns"))):
+        lengths.setdefault(number, []).append(end - start)
+    for number, at in zip(run.get("run_id", ()), run.get("started_at", ())):
+        if number in begun:
+            yield at, begun[number]
+        if number in lengths:
+            yield "lengths", hash(tuple(lengths[number]))
 
 
 def _check_manifest(manifest: Any, folder: str) -> None:
@@ -224,6 +250,9 @@ def _differences(published: Any, made: Any, where: str, same_code: bool) -> Iter
             yield f"{shown(min(unknown))} of {where or 'the document'} is unknown"
         if lacking and (same_code or len(lacking) == len(made)):  # other code may have figures that it had not
             yield f"{shown(min(lacking))} of {where or 'the document'} is missing"
+        # Whether there is a reason at all decides what is shown.
+        if bool(published.get("reason")) != bool(made.get("reason")):
+            yield f"{where}.reason is {shown(published.get('reason'))} instead of {shown(made.get('reason'))}"
         for name in sorted((set(published) & set(made)) - (set() if same_code else _PROSE)):
             yield from _differences(published[name], made[name], f"{where}.{name}".lstrip("."), same_code)
     elif isinstance(made, list) and isinstance(published, list):
@@ -248,7 +277,8 @@ def _check_texts(folder: Path, manifest: Mapping[str, Any], records: Mapping[str
     versions = [facts["packages"] for facts in environments if isinstance(facts.get("packages"), dict)]
     for name in manifest["files"]:
         if name == REQUEST:
-            _check_request(documents.text(name, documents.read(folder, name)))
+            names = [str(one).partition("@")[0] for one in records["tables"].get("cell", {}).get("framework", ())]
+            _check_request(documents.text(name, documents.read(folder, name)), set(names))
         elif name.startswith(LOCKS):
             lines = documents.text(name, documents.read(folder, name)).splitlines()
             pins = [_PIN.fullmatch(line.strip()) for line in lines]
@@ -261,7 +291,7 @@ def _check_texts(folder: Path, manifest: Mapping[str, Any], records: Mapping[str
             raise Refused(f"its command is {shown(manifest['command'])}; allowed: one `framework-compare run`")
 
 
-def _check_request(text: str) -> None:
+def _check_request(text: str, measured: set[str]) -> None:
     if len(text.splitlines()) > MAX_REQUEST_LINES:
         raise Refused(f"{REQUEST} has more than {MAX_REQUEST_LINES} lines")
     try:
@@ -270,11 +300,16 @@ def _check_request(text: str) -> None:
         raise Refused(f"{REQUEST} is no TOML: {shown(str(error))}") from None
     if not {"frameworks", "models"} <= set(request) or {"python", "index"} & set(request):
         raise Refused(f"{REQUEST} must name frameworks and models, and neither interpreters nor package indexes")
+    asked = request["frameworks"]
+    named = {re.split("[@=]", str(one))[0] for one in (asked if isinstance(asked, list) else [asked])}
+    more = {registry.ALIASES.get(one.lower(), one) for one in named}
+    if measured - more - set(registry.AS_WRITTEN):
+        raise Refused(f"{REQUEST} does not ask for {shown(min(measured - more))}, which its records have")
 
 
 def _check_pins(name: str, pins: Sequence[tuple[str, str]], versions: Sequence[Mapping[str, str]]) -> None:
     """Each lock belongs to an environment of the records: one that has all its packages in these versions."""
-    wanted = {re.sub(r"[-_.]+", "-", package).lower(): version for package, version in pins}
+    wanted = {venvs.normal_name(package): version for package, version in pins}
     for packages in versions:
         if all(packages.get(package, version) == version for package, version in wanted.items()):
             return

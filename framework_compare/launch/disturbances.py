@@ -17,9 +17,9 @@ LEAST_SWAP_BYTES = 1 << 20
 Span = Tuple[int, int]
 
 
-def threshold() -> float:
-    """What others may take here, in cores."""
-    return max(THRESHOLD, THRESHOLD_PER_CORE * len(os.sched_getaffinity(0)))
+def threshold(cores: Optional[int] = None) -> float:
+    """What others may take, in cores: on a machine of so many, None for those that this process may use."""
+    return max(THRESHOLD, THRESHOLD_PER_CORE * (cores or len(os.sched_getaffinity(0))))
 
 
 def marked(

@@ -100,7 +100,7 @@ def read(
 
 def twice(a: str, b: str) -> tuple[str, str]:
     """The names of two competitors, of which the second may be the same as the first."""
-    return (a, b) if a != b else (a, f"{b}{locks.AGAIN}" if "@" in b else f"{b}@{locks.AGAIN[1:]}")
+    return (a, b) if a != b or "=" in b else (a, f"{b}{locks.AGAIN}" if "@" in b else f"{b}@{locks.AGAIN[1:]}")
 
 
 def _split(text: str) -> tuple[str, str, str]:
@@ -117,8 +117,10 @@ def _wish(text: Any, python: Mapping[str, str], device: str, say: Say) -> _Wish:
     key = _key(base)
     if ("=" in str(text) and not path) or ("@" in str(text).partition("=")[0] and not version) or (version and path):
         raise UsageError(f"framework is {text!r}; allowed: {FORMS}")
-    path = path or (python.get(f"{key}@{version}") or python.get(str(text)) or "" if version else python.get(key, ""))
-    if path or not version or version == locks.AGAIN[1:]:
+    again = version == locks.AGAIN[1:]  # the same as another, from wherever that comes
+    path = path or python.get(f"{key}@{version}" if version else key) or python.get(str(text)) or ""
+    path = path or (python.get(key, "") if again else "")
+    if path or not version or again:
         return _Wish(key, version, path)
     return _Wish(key, _version(key, registry.FRAMEWORKS[key], version, device, say))
 
@@ -174,6 +176,8 @@ def _name(wish: _Wish, several: bool, device: str) -> str:
             version = externals.examine(entry, wish.python).version
         except Unavailable as error:
             raise UsageError(str(error)) from None
+        if version and wish.version == locks.AGAIN[1:]:
+            return f"{wish.base}@{version}{locks.AGAIN}"
         return f"{wish.base}@{wish.version or version or locks.AGAIN[1:]}"
     version = wish.version or (pinned if several else "")
     if version == locks.AGAIN[1:] and pinned:

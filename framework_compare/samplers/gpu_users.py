@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Collection, Dict, List, NamedTuple, Optional, Sequence, Set
 
@@ -23,7 +24,8 @@ class GpuUsers:
     """Follows one device through a run: `note_baseline` before the worker starts, then `own_bytes` at each reading.
 
     In a container NVML may list pids of another namespace, no processes, or processes without memory. Until a
-    process of the worker's tree is listed with memory, its use is the device's less the baseline.
+    process of the worker's tree is listed with memory, its use is the device's less the baseline. Other workers of this
+    process, which wait while this one has its turn, are no strangers.
     """
 
     def __init__(self, *, proc: Path = Path("/proc")) -> None:
@@ -34,6 +36,7 @@ class GpuUsers:
         self._before: Set[int] = set()
         self._others: Dict[int, Optional[int]] = {}  # pid -> most memory seen
         self._ours: Set[int] = set()
+        self._rivals: Set[int] = set()
         self._seen_ours = False
         self._unplaced = 0
 
@@ -43,7 +46,8 @@ class GpuUsers:
         self._held_bytes = None if device_bytes is None else max(0, device_bytes - reserved_bytes)
         self._before = {process.pid for process in processes}
         for process in processes:
-            self._take_other(process)
+            if not self._is_rival(process.pid):
+                self._take_other(process)
 
     def own_bytes(
         self, processes: Sequence[GpuProcess], tree: Collection[int], device_bytes: Optional[int]
@@ -83,7 +87,7 @@ class GpuUsers:
 
     def look_for_others(self, processes: Sequence[GpuProcess]) -> None:
         """Remember those on the device that are not of the worker's tree."""
-        strangers = [process for process in processes if not self._is_ours(process.pid)]
+        strangers = [one for one in processes if not self._is_ours(one.pid) and not self._is_rival(one.pid)]
         self._unplaced = max(self._unplaced, sum(process.pid not in self._before for process in strangers))
         for process in strangers:
             # Where no process of ours is listed, one that is new may be ours under a number of another namespace.
@@ -94,17 +98,26 @@ class GpuUsers:
         if pid in self._before:
             return False
         # Some drivers list the thread that made the context; in a file of its own it names the process.
-        if pid not in self._ours and self._process_of(pid) in self._ours:
+        if pid not in self._ours and self._status(pid, "Tgid") in self._ours:
             self._ours.add(pid)
             self._seen_ours = True
         return pid in self._ours
 
-    def _process_of(self, thread: int) -> Optional[int]:
+    def _is_rival(self, pid: int) -> bool:
+        above: Optional[int] = pid
+        while above and pid not in self._rivals:
+            above = self._status(above, "PPid")
+            if above == os.getpid():
+                self._rivals.add(pid)
+        return pid in self._rivals
+
+    def _status(self, pid: int, name: str) -> Optional[int]:
+        """A number of /proc/PID/status; of a thread, its process's."""
         try:
-            status = (self._proc / str(thread) / "status").read_text(errors="replace")
+            status = (self._proc / str(pid) / "status").read_text(errors="replace")
         except OSError:
             return None
-        return next((int(line[5:]) for line in status.splitlines() if line.startswith("Tgid:")), None)
+        return next((int(line.partition(":")[2]) for line in status.splitlines() if line.startswith(f"{name}:")), None)
 
     def _take_other(self, process: GpuProcess) -> None:
         before = self._others.get(process.pid)

@@ -40,3 +40,13 @@ def test_padded_average_pools_pass(framework, python_of):
     """PyTorch 2.11's own kernel for channels_last images on a GPU puts their gradients in wrong places."""
     for parity in climb(framework, python_of(framework), ["tiny_cnn"]):
         assert parity.status == "passed", f"{parity.model}: {parity.column()} {parity.worst}"
+
+
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+def test_a_decoder_passes_in_bf16(framework, python_of, lacking):
+    """Its attention is fused there: PyTorch's own kernel, cuDNN's in JAX."""
+    python = python_of(framework)
+    if lacking("bf16"):
+        pytest.skip(lacking("bf16"))
+    for parity in climb(framework, python, ["gpt_nano"], precision="bf16"):
+        assert parity.status == "passed", f"{parity.model}: {parity.column()} {parity.worst}"

@@ -39,3 +39,31 @@ def test_a_language_model_learns_more_than_frequencies(framework, tmp_path):
     row = study.quality.iloc[0]
     assert np.isfinite(row.validation_perplexity) and row.validation_perplexity < row.baseline_perplexity
     assert row.tokens_per_s > 0
+
+
+REPEATED = """
+from framework_compare.graph import Field, GraphBuilder, Task, initial_weights, weights_size
+
+tokens, following = Field("tokens", (1024,), "int32", 8), Field("next", (1024,), "int64")
+g = GraphBuilder("embedded", Task((tokens,), following, 8, "token_cross_entropy", ("perplexity",), "sequence"))
+g.embedding("wte", 16)
+g.linear("head", 8)
+graph = g.build()
+weights = initial_weights(graph, 0, np.empty(weights_size(graph), np.float32))
+trainer.build(graph)
+trainer.load_weights(weights)
+batch = trainer.adopt(np.full((4, 1024), 3, np.int32), np.ones((4, 1024), np.int64))
+found = np.asarray(trainer.gradients(batch)["wte.weight"])[3]
+logits = weights["wte.weight"][3] @ weights["head.weight"].T + weights["head.bias"]
+shares = np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()
+right = (shares - np.eye(8)[1]) @ weights["head.weight"]
+answer = float(np.linalg.norm(found - right) / np.linalg.norm(right))
+"""
+BF16 = 2.0**-8  # what one rounding may be off by
+
+
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+def test_thousands_of_gradients_of_one_token_are_not_summed_in_bf16(framework, trainer_script, pictures):
+    """Of 4,096 equal numbers a sum in bf16 stays at the 256th."""
+    found = trainer_script(framework, "gpt_nano", REPEATED, pictures=pictures, build=False, precision="bf16")
+    assert found < 4 * BF16

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from framework_compare.report.figures import look
@@ -55,6 +56,13 @@ def render(chart: Any, font: float, width: float = PAGE_WIDTH, *, still: bool = 
     size = re.search(r'width="([\d.]+)" height="([\d.]+)"', svg)
     width, height = map(float, size.groups()) if size else (0.0, 0.0)
     return Drawn(spec, svg, width, height)
+
+
+def responsive(specs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Specifications of the same data for pages of several widths, which share tables that are equal."""
+    tables = {name: rows for spec in specs for name, rows in spec.get("datasets", {}).items()}
+    bare = [{name: part for name, part in spec.items() if name != "datasets"} for spec in specs]
+    return {"specs": bare, "datasets": tables}
 
 
 def _short(svg: str) -> str:

@@ -10,14 +10,22 @@ import altair as alt
 from framework_compare.report.figures import files, look
 
 ROWS = "rows"
-WIDTH, ROW_HEIGHT, TREND_HEIGHT = 560, 26, 240
+# Each chart has a layout for pages of these widths, and is drawn in the widest that fits; in pixels, with that of its
+# plot and the most of a label.
+WIDTHS = (660, 0)
+_LAYOUTS = ((560, 300), (165, 140))
+ROW_HEIGHT, TREND_HEIGHT = 26, 240
 _SHOWN = ("shown", "not shown")
 Rows = Sequence[Mapping[str, Any]]
 
 
 def ratios(rows: Rows) -> dict[str, Any]:
-    """The specification of ratios with their intervals, a line per `label`; rows have ratio, low, high, shown, where, href."""
-    axis = alt.Axis(labelLimit=300, title=None)
+    """The specifications of ratios with their intervals, a line per `label`; rows have ratio, low, high, shown, where, href."""
+    return _responsive([_ratios(*layout) for layout in _LAYOUTS], rows)
+
+
+def _ratios(width: int, label: int) -> Any:
+    axis = alt.Axis(labelLimit=label, title=None)
     base = alt.Chart(alt.NamedData(ROWS)).encode(y=alt.Y("label:N", sort=None, axis=axis))
     equal = alt.Chart(alt.NamedData(ROWS)).mark_rule(color=look.GREY, strokeDash=[4, 4]).encode(x=alt.datum(1))
     ends = (
@@ -25,11 +33,11 @@ def ratios(rows: Rows) -> dict[str, Any]:
         .mark_rule(strokeWidth=1.5)
         .encode(x="low:Q", x2="high:Q", color=_colour())
     )
-    return _with(alt.layer(equal, ends, _points(base)).properties(width=WIDTH, height=alt.Step(ROW_HEIGHT)), rows)
+    return alt.layer(equal, ends, _points(base)).properties(width=width, height=alt.Step(ROW_HEIGHT))
 
 
 def trend(rows: Rows, versions: Sequence[str]) -> dict[str, Any]:
-    """The specification of ratios over versions in their order, a line per rival and machine; rows have version, rival, where."""
+    """The specifications of ratios over versions in their order, a line per rival and machine; rows have rival, too."""
     place = alt.X("version:N", sort=list(versions), title="version", axis=alt.Axis(labelAngle=-30))
     rivals = list(dict.fromkeys(str(row["rival"]) for row in rows))
     colours = [look.COLOURS[number % len(look.COLOURS)] for number in range(len(rivals))]
@@ -40,13 +48,17 @@ def trend(rows: Rows, versions: Sequence[str]) -> dict[str, Any]:
     )
     lines = base.mark_line(strokeWidth=1).encode(detail="where:N")
     points = base.mark_point(filled=True, size=60).encode(tooltip=_tips("version:N", "rival:N"), href="href:N")
-    return _with(alt.layer(lines, points).properties(width=WIDTH, height=TREND_HEIGHT), rows)
+    chart = alt.layer(lines, points)
+    sizes = [chart.properties(width=max(width, 250), height=TREND_HEIGHT) for width, _ in _LAYOUTS]
+    return _responsive(sizes, rows)
 
 
 def _points(base: Any) -> Any:
     scale = alt.Scale(type="log", nice=False, padding=12)
     return base.mark_point(filled=True, size=70, opacity=1).encode(
-        x=alt.X("ratio:Q", scale=scale, title="ratio of epoch times within a study (right of 1: the first is faster)"),
+        x=alt.X(
+            "ratio:Q", scale=scale, title=["ratio of epoch times within a study", "(right of 1: the first is faster)"]
+        ),
         color=_colour(),
         tooltip=_tips("label:N"),
         href="href:N",
@@ -67,8 +79,9 @@ def _tips(*names: str) -> list[Any]:
     return [*map(alt.Tooltip, names), *(alt.Tooltip(name, **options) for name, options in more)]
 
 
-def _with(chart: Any, rows: Rows) -> dict[str, Any]:
-    return with_rows(files.render(chart, files.FONT, still=False).spec, rows)
+def _responsive(charts: Sequence[Any], rows: Rows) -> dict[str, Any]:
+    specs = [files.render(one, files.FONT, width or 340, still=False).spec for one, width in zip(charts, WIDTHS)]
+    return with_rows(files.responsive(specs), rows)
 
 
 def with_rows(spec: Mapping[str, Any], rows: Rows) -> dict[str, Any]:

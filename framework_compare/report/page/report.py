@@ -162,17 +162,11 @@ def _views(subject: Subject, name: str) -> dict[str, tuple[str, Mapping[str, Par
         if not drawn[0] and not views:  # without data for the usual view there is none for another
             break
         parts = {
-            title: Part(still, _responsive([one[title].spec for one in drawn])) for title, still in drawn[0].items()
+            title: Part(still, files.responsive([one[title].spec for one in drawn]))
+            for title, still in drawn[0].items()
         }
         views.update({view: (caption(one.caption, drawn[0].values()), parts)} if parts else {})
     return views
-
-
-def _responsive(specs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Specifications of the same data for each of WIDTHS, which share tables that are equal."""
-    tables = {name: rows for spec in specs for name, rows in spec.get("datasets", {}).items()}
-    bare = [{name: part for name, part in spec.items() if name != "datasets"} for spec in specs]
-    return {"specs": bare, "datasets": tables}
 
 
 def uri_of(svg: str) -> Markup:

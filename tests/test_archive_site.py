@@ -206,7 +206,7 @@ def test_a_folder_with_something_else_is_left_alone(whole, tmp_path):
     archive_folder, _, _ = whole
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("x")
-    with pytest.raises(UsageError, match="something else"):
+    with pytest.raises(UsageError, match="is not a site"):
         site.build(archive_folder, tmp_path / "mine")
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.tex"]
     said = run("site", archive_folder, "--out", tmp_path / "new").stdout

@@ -50,7 +50,7 @@ class Source:
         raise DataError(f"{self.where} has no {what} {name!r}{meant}; it has {names_of(self.train)}")
 
     def numbers(self, name: str, split: Arrays) -> np.ndarray:
-        """An array as float64, int64, bool or uint8; DataError where it holds text, a gap, or what is no number."""
+        """An array as float64, int64, bool or uint8; DataError where it holds text, a gap, or what is not a number."""
         array = split[name]
         if array.dtype.kind == "O":
             self._refuse_text(name, array, split)

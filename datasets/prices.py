@@ -61,7 +61,7 @@ def prices(
 
     validation: a share of the days, a number of days, or the first date that validates. last_days leaves out what is
     before; ticker chooses rows by Name or Ticker. Without a path, `days` of a generated series. A validation window
-    may reach back into the training part, as the notebook's do. DataError: missing column, a price that is no number,
+    may reach back into the training part, as the notebook's do. DataError: missing column, a price that is not a number,
     dates that do not rise, a series shorter than the window.
     """
     if path is None:

@@ -59,7 +59,7 @@ def own_data(dataset: Any, options: DataOptions, asked: Sequence[str], models: b
         return prepare(source, dataclasses.replace(options, validation=None))
     for name in ("window", "tokenizer"):
         if getattr(options, name) is not None:
-            raise UsageError(f"{name} is {getattr(options, name)!r}; {place.name} is no text: leave it out")
+            raise UsageError(f"{name} is {getattr(options, name)!r}; {place.name} is not text: leave it out")
     return prepare(reader(place), options)
 
 

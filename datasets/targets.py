@@ -144,7 +144,7 @@ class Target:
 
 
 def is_text(array: np.ndarray) -> bool:
-    """Whether a column is text on purpose: at least half of it is no number."""
+    """Whether a column is text on purpose: at least half of it is not a number."""
     some = array[:1000] if array.dtype.kind == "O" else ()
     return len(some) > 0 and sum(map(is_number, some)) * 2 <= len(some)
 

@@ -60,7 +60,7 @@ def _encoded(texts: list[str], tokenizer: Path) -> tuple[np.ndarray, int]:
             f"tokenizer {str(tokenizer)!r} needs a package: pip install 'framework-compare[text]'"
         ) from None
     if not tokenizer.is_file():
-        raise DataError(f"tokenizer {str(tokenizer)!r} is no file; give the tokenizer.json that `tokenizers` saves")
+        raise DataError(f"tokenizer {str(tokenizer)!r} is not a file; give the tokenizer.json that `tokenizers` saves")
     try:
         known = tokenizers.Tokenizer.from_file(str(tokenizer))
     except Exception as error:  # it raises Exception itself

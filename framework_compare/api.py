@@ -119,7 +119,7 @@ def compare_file(
 ) -> Comparison:
     """`compare` with the keywords in a TOML file, such as `Comparison.to_toml` writes; those given here come first.
 
-    UsageError for a file that is no TOML, and for a key that no request has.
+    UsageError for a file that is not TOML, and for a key that no request has.
     """
     request = Request.of(**study_toml.read(path, more))
     return run(request, out, retry=retry, extend=extend, executor=executor, watcher=watcher)

@@ -220,7 +220,7 @@ def _kept(folder: Path, asked: dict[str, Any]) -> tuple[str, ...]:
         kept = json.loads(path.read_text(encoding="utf-8"))
         before, listed = kept["asked"], tuple(map(str, kept["versions"]))
     except (ValueError, KeyError, TypeError):
-        raise StudyError(f"{path} is no search of releases; name another folder") from None
+        raise StudyError(f"{path} is not a search of releases; name another folder") from None
     different = [name for name in asked if before.get(name) != asked[name]]
     if different:
         name = different[0]

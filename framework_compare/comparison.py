@@ -250,7 +250,7 @@ class Comparison:
 
         per_hour: price of an hour of the machine, or by kind of device {"cpu": 0.2, "cuda": 3.5}; per_kwh: of a
         kilowatt-hour; co2_g_per_kwh: grams of CO2 of one. Any currency. `frame` of the table has the figures
-        (`results.bills.COLUMNS`). Raises UsageError for no price, or one that is no number of at least 0.
+        (`results.bills.COLUMNS`). Raises UsageError for no price, or one that is not a number of at least 0.
         """
         from framework_compare.report.resource_tables import bill_table
         from framework_compare.report.study_table import StudyTable

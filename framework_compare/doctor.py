@@ -144,7 +144,7 @@ def _check(spec: registry.Framework, python: str | Path | None, device: str) -> 
         return FrameworkCheck(spec.name, False, state, why=error.why, remedy=error.remedy)
     why = venvs.fault(plan)
     if not why:
-        return _usable("ready", managed.read(plan.folder))
+        return _usable(spec, "ready", managed.read(plan.folder))
     state = "broken" if plan.folder.exists() else "not made yet"
     done = "repaired on next use" if state == "broken" else "installed on first use"
     remedy = f"it is {done}, or now by `framework-compare env create {spec.name}{_options(plan)}`"
@@ -215,16 +215,17 @@ def machine() -> Machine:
 
 def _check_given(spec: registry.Framework, python: str | Path | None) -> FrameworkCheck:
     try:
-        return _usable("external", managed.ensure(spec.name, python=python))
+        return _usable(spec, "external", managed.ensure(spec.name, python=python))
     except Unavailable as error:
         path = Path(python) if python is not None else None
         return FrameworkCheck(spec.name, False, "external", python=path, why=error.why, remedy=error.remedy)
 
 
-def _usable(state: str, environment: Environment) -> FrameworkCheck:
+def _usable(spec: registry.Framework, state: str, environment: Environment) -> FrameworkCheck:
+    """The check of a framework that can run; another one may have made its environment, which they share."""
     return FrameworkCheck(
-        environment.framework, True, state, environment.version, environment.interpreter, environment.python,
-        environment.size_bytes, notes=(*registry.labels([environment.framework]), *environment.notes),
+        spec.name, True, state, environment.version, environment.interpreter, environment.python,
+        environment.size_bytes, notes=(*registry.labels([spec.name]), *environment.notes),
     )  # fmt: skip
 
 

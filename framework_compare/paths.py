@@ -45,7 +45,7 @@ def fault(folder: Path) -> str:
     if not there.exists():
         return f"{there} is a link that leads nowhere"
     if not there.is_dir():
-        return f"{there} is no folder"
+        return f"{there} is not a folder"
     if not os.access(there, os.W_OK | os.X_OK):
         return f"{there} cannot be written"
     if not os.statvfs(there).f_blocks:  # as of /proc, whose folders say that root may write there

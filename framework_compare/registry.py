@@ -424,7 +424,7 @@ def _source_path(place: str) -> Path:
 def _module_file(name: str) -> Path:
     try:
         spec = importlib.util.find_spec(name)
-    except (ImportError, ValueError):  # a package above it is not there, or it is no name
+    except (ImportError, ValueError):  # a package above it is not there, or it is not a name
         spec = None
     return Path(spec.origin) if spec and spec.origin else Path(name)
 

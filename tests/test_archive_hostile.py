@@ -325,21 +325,21 @@ TAMPERINGS = {
     "a hard link": (hard_link, "is a link"),
     "a pipe that would wait for ever": (fifo, "no plain file"),
     "a link in place of the folder": (linked_folder, "no link"),
-    "a zip bomb beside the files": (zip_file, "is no file of a submission"),
+    "a zip bomb beside the files": (zip_file, "is not a file of a submission"),
     "a zip bomb in place of a file": (gzip_records, "no UTF-8"),
-    "a tar file with a path outside": (tar_file, "is no file of a submission"),
+    "a tar file with a path outside": (tar_file, "is not a file of a submission"),
     "an executable file": (executable, "is executable"),
-    "a script": (raw("run.py", "import os"), "is no file of a submission"),
-    "a pickle": (raw("weights.pkl", "x"), "is no file of a submission"),
-    "a hidden file": (raw(".bashrc", "x"), "is no file of a submission"),
-    "a lock that leaves the folder": (raw("locks/..txt", "x==1"), "is no file of a submission"),
-    "a script among the locks": (raw("locks/setup.py", "x"), "is no file of a submission"),
+    "a script": (raw("run.py", "import os"), "is not a file of a submission"),
+    "a pickle": (raw("weights.pkl", "x"), "is not a file of a submission"),
+    "a hidden file": (raw(".bashrc", "x"), "is not a file of a submission"),
+    "a lock that leaves the folder": (raw("locks/..txt", "x==1"), "is not a file of a submission"),
+    "a script among the locks": (raw("locks/setup.py", "x"), "is not a file of a submission"),
     "a file that is missing": (lambda one: (one.folder / PARITY).unlink(), "manifest lists"),
     "a file that is not listed": (lambda one: one.write("locks/more.txt", "", sealed=False), "manifest lists"),
     "a request of 10 MB": (raw(REQUEST, "x = 1\n" * (BOMB // 6)), "bytes; allowed: 65536"),
     # checksums and ids
     "a figure altered": (unsealed(STUDY, '"epoch_s_median": 1.', '"epoch_s_median": 0.'), "checksum differs"),
-    "a checksum that is no text": (change(MANIFEST, "files", STUDY, "sha256", to=5), "sha256"),
+    "a checksum that is not text": (change(MANIFEST, "files", STUDY, "sha256", to=5), "sha256"),
     "a path of the manifest outside": (
         change(MANIFEST, "files", "../../etc/passwd", to={"sha256": "0" * 64, "bytes": 1}),
         "manifest lists",
@@ -378,9 +378,9 @@ TAMPERINGS = {
     "a table more": (change(RECORDS, "tables", "sqlite_master", to={"x": [1]}), "has a table"),
     "a column with SQL": (change(RECORDS, "tables", "run", "x); DROP TABLE run; --", to=[1] * 6), "has a column"),
     "columns of unequal length": (change(RECORDS, "tables", "run", "wall_s", to=[1.0]), "differ in length"),
-    "text in place of a time": (column("epoch", "start_ns", "now"), "unsound rows|no sound study"),
+    "text in place of a time": (column("epoch", "start_ns", "now"), "unsound rows|is damaged"),
     "rounds of no run": (shift("slice", "run_id", 1000), "belongs to none|holds no study"),
-    "an unknown setting": (change(RECORDS, "tables", "cell", "config", 0, to={"x": 1}), "no sound|unsound|differ"),
+    "an unknown setting": (change(RECORDS, "tables", "cell", "config", 0, to={"x": 1}), "is damaged|unsound|differ"),
     "records that are a list": (raw(RECORDS, "[]"), "is no object"),
     "settings that are text": (change(RECORDS, "settings", to="x"), "must have settings"),
     # plausibility
@@ -412,8 +412,8 @@ TAMPERINGS = {
     "deep nesting": (deep, "nested"),
     "rather deep nesting": (rather_deep, "nested"),
     "UTF-16": (encoded("utf-16"), "no UTF-8"),
-    "a byte order mark": (encoded("utf-8-sig"), "no JSON"),
-    "half of a file": (lambda one: one.write_bytes(STUDY, (one.folder / STUDY).read_bytes()[:500]), "no JSON"),
+    "a byte order mark": (encoded("utf-8-sig"), "not JSON"),
+    "half of a file": (lambda one: one.write_bytes(STUDY, (one.folder / STUDY).read_bytes()[:500]), "not JSON"),
     "an empty file": (raw(PARITY, ""), "no JSON"),
     "a string of 10 MB": (change(STUDY, "machine", "cpu", to="x" * BOMB), "allowed"),
     "a string of 1 MB": (change(STUDY, "machine", "cpu", to="x" * 1_000_000), "characters; allowed"),
@@ -423,7 +423,7 @@ TAMPERINGS = {
     "half a surrogate pair": (change(STUDY, "machine", "cpu", to="\ud800"), r"U\+D800"),
     "a path of a user": (change(STUDY, "machine", "cpu", to="see /home/alice/x"), "names the path"),
     # request and locks
-    "a request that is no TOML": (raw(REQUEST, "frameworks = ["), "no TOML"),
+    "a request that is not TOML": (raw(REQUEST, "frameworks = ["), "not TOML"),
     "an interpreter in the request": (
         raw(REQUEST, 'frameworks = ["torch"]\nmodels = ["alexnet"]\npython = {torch = "evil"}\n'),
         "neither interpreters",
@@ -451,8 +451,8 @@ TAMPERINGS = {
     "memory below zero": (recomputed(column("run", "peak_rss_bytes", -5)), "peak_rss_bytes of table run is -5"),
     "published in the future": (change(MANIFEST, "published_at", to="2999-01-01T00:00:00+00:00"), "published_at"),
     "published at no time": (change(MANIFEST, "published_at", to="best ever"), "published_at"),
-    "a checksum of the package that is none": (change(MANIFEST, "published_by", "checksum", to="x"), "no SHA-256"),
-    "a commit that is none": (change(MANIFEST, "published_by", "commit", to="buy this"), "a commit that is no commit"),
+    "a checksum of the package that is none": (change(MANIFEST, "published_by", "checksum", to="x"), "must have the SHA-256"),
+    "a commit that is none": (change(MANIFEST, "published_by", "commit", to="buy this"), "a full commit or null"),
 }
 
 
@@ -618,7 +618,7 @@ def test_figures_that_cannot_be_shown_keep_no_site_from_being_made(honest, tmp_p
 def test_a_file_beside_the_submissions_is_refused(hostile):
     (hostile.folder.parent / "more.zip").write_bytes(b"PK")
     results = list(validate.validate(hostile.folder.parent))
-    assert ["is no folder" in one.refused for one in results].count(True) == 1
+    assert ["is not a folder" in one.refused for one in results].count(True) == 1
 
 
 @pytest.mark.parametrize("changes", [{"sentence": "x" * 3900}, {"faster": "y" * 3900, "slower": "z" * 3900}], ids=str)

@@ -246,7 +246,7 @@ def test_a_study_is_cited_with_machine_versions_design_and_intervals(tmp_path):
 def test_validate_and_site_say_what_they_need(tmp_path):
     (tmp_path / "empty").mkdir()
     assert "holds no submission" in run("validate", tmp_path / "empty", check=2).stderr
-    assert "is no folder" in run("site", tmp_path / "none", check=2).stderr
+    assert "is not a folder" in run("site", tmp_path / "none", check=2).stderr
 
 
 def test_the_commands_start_as_a_user_calls_them(tmp_path):

@@ -91,7 +91,7 @@ def pair(machine, ratio, first="torch", second="jax", model="m", study="i"):
 
 def test_the_first_page_says_who_is_faster_for_which_kind_of_model_and_what_is_missing(pages):
     page = pages["index.html"]
-    assert "Convolutional networks on CPU" in page and "Fastest: MXNet (1 of 2 settings)." in page
+    assert "Convolutional networks on CPU" in page and "Fastest of 3 frameworks: MXNet (1 of 2 settings)." in page
     assert "2 settings on 2 machines, 1 of them replicated on another. Not measured: TensorFlow, PaddlePaddle" in page
     assert "Transformers on CPU" in page and "Convolutional networks on GPU" in page and "Dense networks on GPU" in page
 
@@ -112,7 +112,7 @@ def test_an_answer_counts_settings_and_takes_ratios_within_studies():
     assert found.slowdowns == {"torch": 1.5, "mxnet": 1.0, "jax": 2.5}
     assert "Convolutional networks on CPU" not in answers.gaps([found]) and len(answers.gaps([found])) == 9
     (own,) = answers.answers([pair("a", 2.0)])
-    assert own.kind == "Models of users" and own.sentence == "Fastest: PyTorch."
+    assert own.kind == "Models of users" and own.sentence == "Fastest of 2 frameworks: PyTorch."
     assert answers.answers([pair("a", 1.0)._replace(shown=False)])[0].sentence.startswith("No difference")
 
 
@@ -206,7 +206,7 @@ def test_a_folder_with_something_else_is_left_alone(whole, tmp_path):
     archive_folder, _, _ = whole
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("x")
-    with pytest.raises(UsageError, match="something else"):
+    with pytest.raises(UsageError, match="is not a site"):
         site.build(archive_folder, tmp_path / "mine")
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.tex"]
     said = run("site", archive_folder, "--out", tmp_path / "new").stdout

@@ -78,7 +78,7 @@ UNSOUND_RUNS = {
     "UPDATE cell SET config = '{' WHERE cell_id = 1": "its config is not JSON",
     "UPDATE cell SET config = '[]' WHERE cell_id = 1": "its config is \\[\\]",
     """UPDATE cell SET config = '{"batch_size": "x"}' WHERE cell_id = 1""": "its batch_size is 'x'",
-    """UPDATE cell SET config = '{"batch_sise": 4}' WHERE cell_id = 1""": "its config has no batch_size but 'batch_sise'",
+    """UPDATE cell SET config = '{"batch_sise": 4}' WHERE cell_id = 1""": "its config has 'batch_sise' in place of batch_size",
     "UPDATE cell SET config = json_set(config, '$.later', 3) WHERE cell_id = 1": "its config has 'later', which this version",
 }
 

@@ -7,7 +7,6 @@ import json
 import re
 
 import altair
-import pandas
 import pytest
 from drawn_study import run, study
 from PIL import Image
@@ -23,7 +22,6 @@ from framework_compare.report.figures import files, look, plot
 from framework_compare.report.figures.catalogue import FIGURES, find
 from framework_compare.report.figures.subject import Subject
 from framework_compare.report.page import report
-from framework_compare.results.energy import joules_per_run
 from framework_compare.store.study_file import Store
 
 LESS = {"batch-sizes", "gains"}  # they need several settings
@@ -171,17 +169,6 @@ def test_functions_of_two_executions_are_shares_of_their_own(varied):
             key = row["framework_label"], row["condition_label"]
             shares[key] = shares.get(key, 0) + row["share"]
         assert len(shares) == 8 and all(share == pytest.approx(1, abs=1e-3) for share in shares.values())
-
-
-def test_energy_of_runs_that_lack_a_meter_is_in_no_interval(tmp_path):
-    made = study(tmp_path / "study", ("torch",), ("alexnet",))
-    runs = made.epochs["run_id"].unique()
-    gpu = made.energy.assign(meter="gpu0")
-    both = pandas.concat([made.energy, gpu[gpu["run_id"] != runs[0]]])
-    found = joules_per_run(made.epochs, both, ("gpu", "host-"), made.slices)
-    assert found[runs[0]] is None and all(found[one] > 0 for one in runs[1:])
-    alone = joules_per_run(made.epochs, made.energy, ("gpu", "host-"), made.slices)
-    assert all(found[one] == pytest.approx(2 * alone[one]) for one in runs[1:])
 
 
 def test_the_speeds_drawn_are_images_by_the_seconds_of_their_epochs(comparison):

@@ -117,3 +117,22 @@ def test_no_control_groups_at_all(tmp_path):
 def test_quota_here_is_none_or_positive():
     quota = cgroup.quota_cores()
     assert quota is None or (quota > 0 and math.isfinite(quota))
+
+
+@pytest.mark.parametrize(
+    "flags, said",
+    [
+        ("fpu avx avx2 fma", "AMD EPYC (AVX2)"),
+        ("fpu avx avx2 avx512f avx512_bf16", "AMD EPYC (AVX-512)"),
+        ("fpu avx2 avx512f amx_tile", "AMD EPYC (AMX)"),
+        ("fpu", "AMD EPYC"),
+    ],
+)
+def test_processors_of_one_name_are_told_apart_by_their_vectors(tmp_path, flags, said):
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text(f"processor\t: 0\nmodel name\t: AMD EPYC\nflags\t\t: {flags}\n\nprocessor\t: 1\n")
+    assert host.cpu_model(str(cpuinfo)) == said
+
+
+def test_a_processor_without_a_name_is_its_architecture(tmp_path):
+    assert host.cpu_model(str(tmp_path / "gone"))

@@ -223,6 +223,39 @@ def test_joules_a_picture_are_of_the_measured_epochs_however_few_the_readings():
     assert figure("host_j_per_image", run) == pytest.approx((40 + 80) / 200)
 
 
+def idle(**watts):
+    return {"idle_w": {name.replace("_", "-"): value for name, value in watts.items()}}
+
+
+def test_what_a_device_takes_when_idle_is_subtracted():
+    energy = readings("gpu", (10, 0.0), (14, 1200.0)) + readings("host-package-0", (10, 0.0), (14, 400.0))
+    run = Run("ok", epochs=epochs(1, 3), energy=energy, gauges=idle(gpu=60.0, host_package_0=25.0))
+    found = of_run(run)
+    assert (found["gpu_idle_w"], found["host_idle_w"]) == (60.0, 25.0)
+    assert found["gpu_above_idle_j_per_image"] == pytest.approx((1200 - 4 * 60) / 200)
+    assert found["host_above_idle_j_per_image"] == pytest.approx((400 - 4 * 25) / 200)
+
+
+@pytest.mark.parametrize("gauges", [{}, {"idle_w": 7}, {"idle_w": {"gpu": "60"}}, {"idle_w": {"gpu": -1.0}}])
+def test_an_idle_power_that_is_not_known_is_not_subtracted(gauges):
+    found = of_run(Run("ok", epochs=epochs(4), energy=readings("gpu", (10, 0.0), (14, 1200.0)), gauges=gauges))
+    assert (
+        found["gpu_idle_w"] is None and found["gpu_above_idle_j_per_image"] is None and found["gpu_j_per_image"] == 12
+    )
+
+
+def test_energy_has_an_interval_over_runs_without_those_that_lack_a_device():
+    def run(gpu_j, *more):
+        return Run("ok", epochs=epochs(4), energy=(*readings("gpu", (10, 0.0), (14, gpu_j)), *more))
+
+    host = readings("host-package-0", (10, 0.0), (14, 100.0))
+    found = metrics.figures([measured(one) for one in (run(700.0, *host), run(900.0, *host), run(9.0))])
+    names = ("j_per_image", "j_per_image_ci_low", "j_per_image_ci_high")
+    mean, low, high = (found[name] for name in names)
+    assert mean == pytest.approx((8.0 * 10.0) ** 0.5) and low < 8.0 < 10.0 < high
+    assert figure("j_per_image_ci_low", run(700.0)) is None and figure("j_per_image", run(700.0)) == 7
+
+
 @pytest.mark.parametrize(
     ("lengths", "points"),
     [

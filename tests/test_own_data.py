@@ -313,7 +313,7 @@ BAD_REQUESTS = [
     (["alexnet", "--target", "y"], "target says how arrays and tables are read, and no data are given"),
     (["net.py:build", "d.csv", "e.csv"], "is a second data set"),
     (["net.py:build", "d.csv", "--target", "yy"], "has no target 'yy'"),
-    (["net.py:build", "d.csv", "--window", "3"], "d.csv is no text"),
+    (["net.py:build", "d.csv", "--window", "3"], "d.csv is not text"),
     (["net.py:build", "missing.csv"], "does not exist"),
 ]
 

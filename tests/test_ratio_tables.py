@@ -298,10 +298,12 @@ def test_energy_is_by_picture_with_its_source(tmp_path):
         ("torch", {"device": "cuda", "precision": "bf16"}, OOM),
     ]
     text = study(tmp_path, outcomes).table("energy", "markdown")
-    assert "| framework | model | precision | images/s | GPU / J/image | GPU / mean W | host / J/image |" in text
+    assert (
+        "| framework | model | precision | images/s | J/epoch | GPU / J/image | GPU / mean W | host / J/image |" in text
+    )
     assert rows(text) == [
-        ["PyTorch", "AlexNet", "fp32", "100", "5.00", "500", "2.00"],
-        ["PyTorch", "AlexNet", "bf16", "out-of-memory (1)", "-", "-", "-"],
+        ["PyTorch", "AlexNet", "fp32", "100", "700", "5.00", "500", "2.00"],
+        ["PyTorch", "AlexNet", "bf16", "out-of-memory (1)", "-", "-", "-", "-"],
     ]
     assert "GPU energy of the whole device, other users included, by counter" in text and "processor packages" in text
 
@@ -349,6 +351,20 @@ def test_the_time_over_which_a_gpu_is_read_stands_below_its_percent(tmp_path, ki
         in text
     )
     assert "averages GPU %" not in study(tmp_path / "not", cells[1:]).table(kind, "markdown")
+
+
+def test_energy_per_epoch_has_an_interval_and_what_is_idle_stands_beside_it(tmp_path):
+    runs = [dataclasses.replace(ok(4, joules=j), gauges={"gpu": {"energy_source": "counter"}, "idle_w": {"gpu": 60.0}})
+            for j in (1000.0, 1100.0)]  # fmt: skip
+    with Store.create(tmp_path / "s", settings={}, machine={}, repeats=2,
+                      cells=[Cell("torch", "alexnet", "small", "cuda", TrainConfig(device="cuda"))]) as store:  # fmt: skip
+        for (run_id, _, _), run in zip(store.plan(), runs):
+            store.record(run_id, run)
+    text = Comparison.load(tmp_path / "s").table("energy", "markdown")
+    assert "J/epoch" in text and "GPU / above idle" in text and "GPU / idle W" in text
+    assert "| 1049 [" in text or "| 1049 ±" in text
+    assert " 8.10 " in text and " 60.0 " in text
+    assert "by counter." in text and "Energy enters no verdict." in text
 
 
 def test_energy_says_why_the_hosts_is_not_known_once_for_all_cells(tmp_path):

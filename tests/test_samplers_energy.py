@@ -13,7 +13,7 @@ import pytest
 from framework_compare.records import Energy, Sample
 from framework_compare.samplers import energy as energy_module
 from framework_compare.samplers.energy import EnergyRecorder, GpuMeter, find_packages, integrate_power
-from framework_compare.samplers.recorder import Recorder
+from framework_compare.samplers.recorder import Recorder, open_gpu
 
 SECOND = 1_000_000_000
 RANGE_UJ = 262_143_328_850
@@ -29,11 +29,13 @@ def package(root, number, name, energy_uj=0):
     return folder / "energy_uj"
 
 
-def test_packages_are_found_and_their_parts_left_out(tmp_path):
-    for number, name in (("0", "package-0"), ("1", "package-1"), ("0:0", "core"), ("2", "psys")):
+def test_packages_and_their_memory_are_found_and_their_parts_left_out(tmp_path):
+    domains = ("0", "package-0"), ("1", "package-1"), ("0:0", "core"), ("0:1", "dram"), ("1:0", "dram"), ("2", "psys")
+    for number, name in domains:
         package(tmp_path, number, name)
     found, reason = find_packages(tmp_path)
-    assert [one.device for one in found] == ["host-package-0", "host-package-1"] and reason is None
+    devices = {"host-package-0", "host-package-1", "host-dram-0", "host-dram-1"}
+    assert {one.device for one in found} == devices and len(found) == 4 and reason is None
 
 
 def test_a_package_counts_from_its_first_reading_and_over_the_turn(tmp_path):
@@ -129,6 +131,28 @@ def process():
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
         yield process
         process.kill()
+
+
+def test_idle_power_is_read_once_per_device_before_the_first_run(process, monkeypatch):
+    monkeypatch.setattr(energy_module, "_idle_w", {})
+    monkeypatch.setattr(energy_module, "IDLE_S", 0.1)
+    meter = Counter()
+    monkeypatch.setattr("framework_compare.samplers.recorder.find_packages", lambda: ([meter], None))
+    for _ in range(2):
+        with open_gpu("cpu", 20):
+            pass
+    assert meter.calls == 2
+    with Recorder(process.pid, hz=20) as recorder:
+        wait_until(recorder.energy, "the first reading")
+    assert recorder.gauges()["idle_w"] == {"host-package-0": pytest.approx(100, rel=0.01)}
+
+
+def test_a_meter_that_cannot_be_read_has_no_idle_power_and_nobody_waits_for_it(monkeypatch):
+    monkeypatch.setattr(energy_module, "_idle_w", {})
+    monkeypatch.setattr(energy_module, "IDLE_S", 3600)
+    unread = GpuMeter(lambda: None)
+    energy_module.note_idle([unread])
+    assert energy_module.idle_w([unread]) == {}
 
 
 def test_a_recorder_without_anything_to_meter_starts_no_thread_for_it(process, monkeypatch):

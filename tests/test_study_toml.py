@@ -73,7 +73,7 @@ def test_data_that_lie_beside_the_file_need_no_folder(tiny, pictures, own_cache,
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("frameworks = [", "is no study to run"),
+        ("frameworks = [", "is not a study to run"),
         (
             'frameworks = ["tiny"]\nbatchsize = 4',
             "unknown key of study.toml 'batchsize' .did you mean 'batch_size'..; allowed: .*batch_size",

@@ -78,9 +78,12 @@ def refused(*words: object) -> str:
             ["--index", "torch=notaurl"],
             "--index: index of torch is 'notaurl'; allowed: a URL such as https://HOST/simple, a folder",
         ),
-        (["--out", "/dev/null"], "/dev/null cannot hold a study, as /dev/null is no folder; name another folder"),
-        (["--out", "/dev/null/study"], "/dev/null/study cannot hold a study, as /dev/null is no folder"),
-        (["--out", "/dev/null", "--dry-run"], "/dev/null cannot hold a study, as /dev/null is no folder; name another"),
+        (["--out", "/dev/null"], "/dev/null cannot hold a study, as /dev/null is not a folder; name another folder"),
+        (["--out", "/dev/null/study"], "/dev/null/study cannot hold a study, as /dev/null is not a folder"),
+        (
+            ["--out", "/dev/null", "--dry-run"],
+            "/dev/null cannot hold a study, as /dev/null is not a folder; name another",
+        ),
         (["--out", "/proc/x"], "/proc/x cannot hold a study, as /proc holds no files; name another folder"),
         (["--out", "/proc/x", "--dry-run"], "/proc/x cannot hold a study, as /proc holds no files; name another"),
     ],
@@ -159,7 +162,7 @@ def of_no_text(path, kind):
 def test_what_is_no_text_of_a_study_is_refused(kind, said, no_images, own_cache, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     of_no_text(tmp_path / "e.toml", kind)
-    assert refused("run", "e.toml").startswith(f"e.toml is no study to run: {said}")
+    assert refused("run", "e.toml").startswith(f"e.toml is not a study to run: {said}")
 
 
 def test_what_a_file_lacks_may_be_given_beside_it(own_cache, tmp_path):

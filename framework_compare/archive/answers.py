@@ -48,7 +48,8 @@ class Answer(NamedTuple):
         parts = [f"{names} ({count} of {self.settings} settings)" for names, count in self.fastest.items()]
         if not parts:
             return "No difference between frameworks is shown."
-        return f"Fastest: {', '.join(parts)}." if self.settings > 1 else f"Fastest: {next(iter(self.fastest))}."
+        names = ", ".join(parts if self.settings > 1 else self.fastest)
+        return f"Fastest of {len(self.slowdowns)} frameworks: {names}."
 
 
 def answers(pairs: Iterable[Pair]) -> list[Answer]:

@@ -17,7 +17,7 @@ ALLOWED = {
     UNVERIFIED: "parity is not proved for every cell",
     FEW_BLOCKS: f"a cell has fewer than {BLOCKS} blocks of runs",
     DISTURBED: "other programs disturbed a cell throughout, nobody knows, or more of it than usual was let pass",
-    MODIFIED: "the code is no release or commit, or not known",
+    MODIFIED: "the code is not a release or commit, or not known",
 }
 
 

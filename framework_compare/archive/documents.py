@@ -47,9 +47,9 @@ def packed(document: Any) -> bytes:
 
 
 def names_in(folder: Path) -> list[str]:
-    """The names of a submission's files; Refused for one that no submission has, and for what is no plain file."""
+    """The names of a submission's files; Refused for one that no submission has, and for what is not a plain file."""
     if folder.is_symlink() or not folder.is_dir():
-        raise Refused(f"{folder.name} is no folder; a submission is a plain folder, no archive file and no link")
+        raise Refused(f"{folder.name} is not a folder; a submission is a plain folder, no archive file and no link")
     names = []
     for entry in os.scandir(folder):
         if entry.name == LOCKS and entry.is_dir(follow_symlinks=False):
@@ -61,7 +61,7 @@ def names_in(folder: Path) -> list[str]:
         lock = name.partition(f"{LOCKS}/")[2]
         if name not in MAX_BYTES and not (lock and _LOCK.fullmatch(lock)):
             raise Refused(
-                f"{shown(name)} is no file of a submission; allowed: {', '.join(MAX_BYTES)}, {LOCKS}/NAME.txt"
+                f"{shown(name)} is not a file of a submission; allowed: {', '.join(MAX_BYTES)}, {LOCKS}/NAME.txt"
             )
     if sum(name.startswith(LOCKS) for name in names) > MAX_LOCKS:
         raise Refused(f"{LOCKS} has more than {MAX_LOCKS} files; a study has one per framework")
@@ -93,7 +93,7 @@ def text(name: str, content: bytes) -> str:
     try:
         decoded = content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise Refused(f"{name} is no UTF-8: {error.reason} at byte {error.start}") from None
+        raise Refused(f"{name} is not UTF-8: {error.reason} at byte {error.start}") from None
     for number, line in enumerate(decoded.split("\n"), 1):
         fault = fault_of(line)
         if fault:
@@ -112,11 +112,11 @@ def parse(name: str, content: bytes) -> Any:
             parse_int=_whole,
         )
     except UnicodeDecodeError as error:
-        raise Refused(f"{name} is no UTF-8: {error.reason} at byte {error.start}") from None
+        raise Refused(f"{name} is not UTF-8: {error.reason} at byte {error.start}") from None
     except RecursionError:
         raise Refused(f"{name} is nested more than {MAX_DEPTH} deep") from None
     except ValueError as error:
-        raise Refused(f"{name} is no JSON of a submission: {error}") from None
+        raise Refused(f"{name} is not JSON of a submission: {error}") from None
     _check(name, document, "", 0)
     return document
 
@@ -173,7 +173,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(word: str) -> Any:
-    raise ValueError(f"{word} is no number of JSON")
+    raise ValueError(f"{word} is not a number of JSON")
 
 
 def _finite(digits: str) -> float:

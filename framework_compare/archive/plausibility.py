@@ -102,7 +102,7 @@ def _times(runs: Mapping[int, Any], tables: Mapping[str, Table], now: datetime.d
     for number, run in runs.items():
         started = time_of(run["started_at"]) if run["started_at"] else None
         if run["started_at"] and started is None:
-            yield f"run {number} started at no time of ISO 8601"
+            yield f"the start of run {number} is not an ISO 8601 time"
         elif started and not FIRST <= started <= now + datetime.timedelta(seconds=AHEAD_S):
             yield f"run {number} started at {run['started_at']}, which is before {FIRST.year} or in the future"
         if run["status"] == "ok" and not run["started_at"]:

@@ -126,7 +126,7 @@ def _check_sound(folder: Path) -> None:
             orphans = store.select("PRAGMA foreign_key_check")[1]
             damage = dict(store.damage)
     except StudyError as error:
-        raise Refused(f"records.json holds no sound study: {_without(str(error), folder)}") from None
+        raise Refused(f"records.json is damaged: {_without(str(error), folder)}") from None
     if damage:
         table, (rows, fault) = next(iter(damage.items()))
         raise Refused(f"table {table} of records.json has {rows} unsound rows: {fault}")

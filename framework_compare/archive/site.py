@@ -79,7 +79,7 @@ def build(archive: Path, out: Path, *, recompute: bool = False) -> Built:
     """
     out = out.absolute()
     if out.exists() and not (out / MARK).is_file() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(f"{out} holds something else than a site; allowed: a new folder, an empty one, or a site")
+        raise UsageError(f"{out} is not a site; allowed: a new folder, an empty one, or a site")
     with schema.study_errors(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".site-", dir=out.parent) as half:

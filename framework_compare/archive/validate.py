@@ -64,7 +64,7 @@ class Result(NamedTuple):
 def submissions(archive: Path) -> list[Path]:
     """The folders of an archive, or the one submission that a folder is; UsageError where there is none."""
     if not archive.is_dir():
-        raise UsageError(f"{archive} is no folder; allowed: a submission, or a folder of submissions")
+        raise UsageError(f"{archive} is not a folder; allowed: a submission, or a folder of submissions")
     if (archive / MANIFEST).exists():
         return [archive]
     found = [path for path in sorted(archive.iterdir()) if path.name != ".gitkeep"]
@@ -112,7 +112,7 @@ def files_of(folder: Path) -> Checked:
             raise Refused(f"{name} is not the file that the manifest lists: its checksum differs")
     document = documents.parse(STUDY, documents.read(folder, STUDY))
     if not isinstance(document, dict) or not isinstance(document.get("cells"), list):
-        raise Refused(f"{STUDY} is no document of a study")
+        raise Refused(f"{STUDY} is not a document of a study")
     return Checked(folder, manifest, document)
 
 
@@ -191,7 +191,7 @@ def _check_manifest(manifest: Any, folder: str) -> None:
         raise Refused(f"{MANIFEST} has schema_version {shown(manifest['schema_version'])}; allowed: {publish.VERSION}")
     for name in _TEXTS:
         if not isinstance(manifest[name], str):
-            raise Refused(f"{name} of {MANIFEST} is no text")
+            raise Refused(f"{name} of {MANIFEST} is not text")
     if not _NAME.fullmatch(manifest["id"]) or manifest["id"] != folder:
         raise Refused(f"the id {shown(manifest['id'])} is not the name of its folder, {shown(folder)}")
     if manifest["license"] != publish.LICENCE:
@@ -202,11 +202,11 @@ def _check_manifest(manifest: Any, folder: str) -> None:
             raise Refused(f"{by} of {MANIFEST} must have {', '.join(names)}")
     code = manifest["published_by"]
     if not _SHA.fullmatch(code["checksum"]) or not _COMMIT.fullmatch(code["commit"] or "0" * 40):
-        raise Refused(f"published_by of {MANIFEST} has no SHA-256 of the code, or a commit that is no commit")
+        raise Refused(f"published_by of {MANIFEST} must have the SHA-256 of the code, and a full commit or null")
     latest = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=plausibility.AHEAD_S)
     published = plausibility.time_of(manifest["published_at"])
     if published is None or not plausibility.FIRST <= published <= latest:
-        raise Refused(f"published_at of {MANIFEST} is {shown(manifest['published_at'])}, no time of ISO 8601 up to now")
+        raise Refused(f"published_at of {MANIFEST} is {shown(manifest['published_at'])}, not an ISO 8601 time up to now")
     if not isinstance(manifest["replaced"], dict) or not all(type(n) is int for n in manifest["replaced"].values()):
         raise Refused(f"replaced of {MANIFEST} must be counts by kind")
     allowed, files = manifest["allowed"], manifest["files"]
@@ -239,7 +239,7 @@ def _parity(known: Any) -> Mapping[str, Any]:
             or set(verdict) != set(verdicts.COLUMNS)
             or not isinstance(verdict["parity"], str)
         ):
-            raise Refused(f"the verdict {shown(key)} of {PARITY} is no verdict")
+            raise Refused(f"the verdict {shown(key)} of {PARITY} is not a verdict")
         text, status = verdict["parity"], verdict["parity_status"]
         fails = text == FAILED or ", not " in text.replace(", not asked", "")
         if (text in PROVED and status != PASSED) or (status == FAILED) != fails:
@@ -313,7 +313,7 @@ def _check_request(text: str, measured: set[str]) -> None:
     try:
         request = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Refused(f"{REQUEST} is no TOML: {shown(str(error))}") from None
+        raise Refused(f"{REQUEST} is not TOML: {shown(str(error))}") from None
     if not {"frameworks", "models"} <= set(request) or {"python", "index"} & set(request):
         raise Refused(f"{REQUEST} must name frameworks and models, and neither interpreters nor package indexes")
     asked = request["frameworks"]

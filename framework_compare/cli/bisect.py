@@ -27,7 +27,7 @@ def bisect(
     versions: Annotated[str, typer.Argument(help="The ends, the older first: 0.9..0.12.")],
     model: Annotated[str, typer.Argument(help="The model that all releases train.")],
     data: Annotated[str | None, typer.Argument(help="A folder of images, or a name that `list` shows.")] = None,
-    threshold: Annotated[str, typer.Option(help="The change that is sought, up or down.")] = "5%",
+    threshold: Annotated[str, typer.Option(help="The change to find, up or down.")] = "5%",
     metric: Annotated[str, typer.Option(help="time, memory (the peak of a run) or parity (the ladder).")] = "time",
     sample: Annotated[str, typer.Option(help="What is measured of each release in a block.")] = "2s",
     quiet: bool = False,

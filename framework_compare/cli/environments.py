@@ -84,9 +84,9 @@ def remove(
 
 @app.command(epilog=examples.below("env prune"))
 def prune(
-    older_than: Annotated[str | None, typer.Option(help="Those not used for so long, such as 30d.")] = None,
+    older_than: Annotated[str | None, typer.Option(help="Delete those not used for this long, such as 30d.")] = None,
     max_size: Annotated[
-        str | None, typer.Option(help="So many that the rest takes no more, least recently used first: 10GB.")
+        str | None, typer.Option(help="Delete the least recently used until the rest fits, such as 10GB.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Delete nothing: list what would go.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before deleting.")] = False,
@@ -96,7 +96,7 @@ def prune(
     Those in which a process runs stay.
     """
     if older_than is None and max_size is None:
-        raise UsageError("nothing says what to delete; give --older-than, such as 30d, or --max-size, such as 10GB")
+        raise UsageError("nothing to delete is named; give --older-than, such as 30d, or --max-size, such as 10GB")
     age_s = None if older_than is None else seconds("--older-than", older_than)
     size = None if max_size is None else parse_bytes(max_size, "--max-size")
     doomed = pruning.choose(managed.installed(), time.time(), age_s, size)

@@ -153,8 +153,8 @@ _DATASET = (
     "A folder with one folder of images per class, a name that `list` shows, or for your model a file of arrays or a"
     " table. Default: the model's own. Repeatable."
 )
-_INPUTS = "Of your data: the arrays or columns that a model gets. Default: all but the target. Repeatable."
-_NORMALIZE = "Of your data: none, standard or minmax, by the training part. Default: none."
+_INPUTS = "Your data: arrays or columns that the model gets. Default: all but the target. Repeatable."
+_NORMALIZE = "Your data: none, standard or minmax, by statistics of the training part. Default: none."
 _WEIGHTS = "For your own models: file (their own weights) or seeded. Default: file; for zoos, seeded."
 _AS_WRITTEN = "Also train your own models in torch as written: a row beside the rebuilt one."
 _PYTHON = "FRAMEWORK=PATH: an interpreter that already has the framework. Repeatable."
@@ -189,12 +189,14 @@ OPTIONS: dict[str, Option] = {
     "limit": Option(int, "Use this many images, drawn by class and seed.", None),
     "classes": Option(str, "Class folders in this order, comma-separated.", None, _listed),
     "inputs": Option(list[str], _INPUTS, None, _inputs, metavar="NAME,... | INPUT=NAME,..."),
-    "target": Option(str, "Of your data: the array or column that is learnt.", None, _one_or_several),
-    "validation": Option(float, "Of your data: the share that validates. Default: 0.2, or a part of its own.", None),
+    "target": Option(str, "Your data: the array or column to learn.", None, _one_or_several),
+    "validation": Option(
+        float, "Your data: the share held out to validate. Default: 0.2, or the part that the data have.", None
+    ),
     "normalize": Option(str, _NORMALIZE, None, words=("none", "standard", "minmax")),
-    "window": Option(int, "Of your text: tokens of a sample. Default: 128.", None),
-    "tokenizer": Option(str, "Of your text: the JSON file of a tokenizer, in place of bytes.", None, metavar="FILE"),
-    "model_output": Option(str, "Of your model: the output that is trained. Default: the first.", None),
+    "window": Option(int, "Your text: tokens per sample. Default: 128.", None),
+    "tokenizer": Option(str, "Your text: the JSON file of a tokenizer, in place of bytes.", None, metavar="FILE"),
+    "model_output": Option(str, "Your model: the output to train. Default: the first.", None),
     "on_bad_image": Option(str, "On an image that does not decode: fail, or skip (leave it out and count it).", "fail"),
     "out": Option(Path, "Study folder; default: a new one in the cache folder.", None),
     "python": Option(list[str], _PYTHON, None, lambda given: by_framework("--python", given)),
@@ -237,7 +239,7 @@ OPTIONS: dict[str, Option] = {
     "slurm": Option(list[str], _SLURM, None, lambda given: pairs("--slurm", given, _SBATCH)),
 }
 ENVIRONMENTS = ("python", "index")
-LOSS = "Of your data: the loss, in place of what the target suggests; your own as FILE.py:FUNCTION."
+LOSS = "Your data: the loss, in place of what the target suggests; your own as FILE.py:FUNCTION."
 OF_DATA = ("inputs", "target", "validation", "normalize", "window", "tokenizer", "model_output")
 LIMITS = ("timeout_s", "phase_timeout_s", "silence_timeout_s", "memory_limit")
 # Panels of `--help`, in this order.

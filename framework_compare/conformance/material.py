@@ -89,7 +89,7 @@ class Material:
         if not path.exists():
             path.parent.mkdir()
             broken = path.with_name("broken.jpeg")
-            broken.write_bytes(b"this is no image\n" * 100)
+            broken.write_bytes(b"this is not an image\n" * 100)
             document = json.loads(self.pictures.read_text(encoding="utf-8"))
             document["paths"][-1], document["formats"][-1] = str(broken), "JPEG"
             path.write_text(json.dumps(document), encoding="utf-8")

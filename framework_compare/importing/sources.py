@@ -90,7 +90,7 @@ def loss_function(text: str) -> Sequence[str]:
     place = Path(path).expanduser()
     if not path.endswith(".py") or not place.is_file():
         raise UsageError(
-            f"loss_function is {text!r}, and {path or text!r} is no Python file; allowed: FILE.py:FUNCTION"
+            f"loss_function is {text!r}, and {path or text!r} is not a Python file; allowed: FILE.py:FUNCTION"
         )
     return str(place.absolute()), name
 

@@ -169,7 +169,7 @@ def shorten_if_long(log: Path) -> int:
     """Cut the middle out of a log of more than 16 MiB, so that its first and last MiB stay; its size.
 
     It may be being appended to: what is written between the reading of its end and the cut is lost as well. 0 for what
-    is no regular file any more.
+    is not a regular file any more.
     """
     try:
         with open_regular(log, os.O_RDWR) as file:

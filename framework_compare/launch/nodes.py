@@ -29,7 +29,7 @@ def names(count: int) -> List[str]:
     """The first `count` nodes of this job, this one first; UsageError where there are not as many."""
     listed = os.environ.get("SLURM_JOB_NODELIST")
     if not listed:
-        raise UsageError(f"nodes is {count}, and this is no Slurm job; {HOW}")
+        raise UsageError(f"nodes is {count}, and this is not a Slurm job; {HOW}")
     for command in ("srun", "scontrol"):
         if shutil.which(command) is None:
             raise UsageError(f"nodes is {count}, and {command} is not on PATH, as in a container; {HOW}")

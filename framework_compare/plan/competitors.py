@@ -140,7 +140,7 @@ def _version(key: str, entry: registry.Framework, version: str, device: str, say
     try:
         asked = Version(bare)
     except InvalidVersion:
-        raise UsageError(f"framework is {key}@{version}, which is no version; allowed: {FORMS}") from None
+        raise UsageError(f"framework is {key}@{version}, which is not a version; allowed: {FORMS}") from None
     if pinned and asked == Version(pinned):
         return pinned + suffix
     try:

@@ -112,7 +112,7 @@ def rungs_of_text(texts: Sequence[str]) -> list[Rung]:
 
 
 def _typed(name: str, value: str) -> Any:
-    """A value as its setting has it; text that is no number stays, and the setting's own check refuses it."""
+    """A value as its setting has it; text that is not a number stays, and the setting's own check refuses it."""
     kind: Any = type(getattr(DEFAULTS, name, ""))
     try:
         return kind(value)

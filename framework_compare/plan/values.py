@@ -13,7 +13,7 @@ from framework_compare.errors import UsageError
 
 
 def listed(kind: str, wanted: Any) -> list[Any]:
-    """What a user lists, one name being a list of one; UsageError for nothing and for what is no list."""
+    """What a user lists, one name being a list of one; UsageError for nothing and for what is not a list."""
     if not isinstance(wanted, (str, os.PathLike, Iterable)):
         raise UsageError(f"{kind} is {wanted!r}; allowed: a name or a list of names")
     given = [wanted] if isinstance(wanted, (str, os.PathLike)) else list(wanted)

@@ -53,7 +53,7 @@ def _column(one: Curves, names: Sequence[str]) -> Any:
 
 
 def _rows(series: Mapping[str, Sequence[float]]) -> Any:
-    """A row for each framework and step, with the size of its mark; a value that is no number will have none."""
+    """A row for each framework and step, with the size of its mark; a value that is not a number will have none."""
     import pandas as pd
 
     steps = [

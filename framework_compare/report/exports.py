@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Export:
     """The files written, and the sentences that say which rows are damaged and left out."""
 
-    files: tuple[Path | str, ...]  # a place that is no file as its URL
+    files: tuple[Path | str, ...]  # a place that is not a file as its URL
     damage: tuple[str, ...] = ()
 
 

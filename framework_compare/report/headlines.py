@@ -54,7 +54,7 @@ def lines(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> list[str]:
 
 
 def answers(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> list[str]:
-    """One line per model and condition, then a line per geometric mean; none where nothing competes."""
+    """A line per geometric mean over models, then one per model and condition; none where nothing competes."""
     if not verdicts:
         worked = [(cell.model, str(speed_verdicts.condition(cell))) for cell in cells if cell.status == "ok"]
         return [_ONE_RUN] if len(set(worked)) < len(worked) else []  # some differ in nothing but their framework
@@ -71,7 +71,7 @@ def answers(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> list[str]:
     if len(of_models) > room:
         left = len(of_models) - room
         of_models[room:] = [f"{left} more: `Comparison.verdicts()` lists all."]
-    return [*disturbance_notice(verdicts), *of_models, *over_all]
+    return [*disturbance_notice(verdicts), *over_all, *of_models]
 
 
 def disturbance_notice(verdicts: Sequence[Verdict]) -> list[str]:

@@ -18,11 +18,12 @@ from framework_compare.report.table_notes import (
     warning_lines,
 )
 from framework_compare.report.table_spec import NAMES, Column, Sheet, TableSpec, any_known, named, tabulate, where_known
-from framework_compare.report.tables import Table, number, with_interval
+from framework_compare.report.tables import ABOUT, Table, number, with_interval
 from framework_compare.results import memory
 from framework_compare.results.bills import Prices
 from framework_compare.results.columns import SHARED, Record, batch_sizes
 from framework_compare.results.metrics import METRICS
+from framework_compare.results.ratios import epoch_seconds
 
 NO_ENERGY = "Energy not measured: this machine exposes no counter, or the measured epochs were too short."
 
@@ -138,7 +139,11 @@ def _energy_remarks(sheet: Sheet) -> Iterable[str]:
         sources = " or ".join(texts_of(on_gpu, "gpu_energy_source"))
         yield f"GPU energy of the whole device, other users included, by {sources}."
     if on_host:
-        yield "Host energy of all processor packages, other programs included, by their counters."
+        yield "Host energy of all processor packages, and of their memory if it is metered, other programs included, by counter."
+    if any(cell.gpu_idle_w >= 0 or cell.host_idle_w >= 0 for cell in sheet.cells):
+        yield "Idle: the power before the first run; above idle: the energy less that power over the same time."
+    if on_gpu or on_host:
+        yield "J/epoch: GPU and host together, with the 95 % confidence interval over runs. Energy enters no verdict."
     if not on_gpu and not on_host:
         yield NO_ENERGY
     yield from unmeasured_energy(sheet.cells)
@@ -151,19 +156,36 @@ def unmeasured_energy(cells: Sequence[Record]) -> list[str]:
     return lines + [f"Host energy not measured: {reason}." for reason in texts_of(cells, "host_energy_reason")]
 
 
+def _joules_per_epoch(cell: Record) -> str:
+    images = cell.images_per_s * epoch_seconds(cell)
+    ends = (cell.j_per_image, cell.j_per_image_ci_low, cell.j_per_image_ci_high)
+    about = ABOUT if math.isnan(cell.epoch_s_median) and not math.isnan(images) else ""
+    return about + with_interval(*(one * images for one in ends))
+
+
 _METERS = (
+    Column("J/epoch", _joules_per_epoch, there=any_known("j_per_image")),
     where_known("J/{unit}", "gpu_j_per_image", "GPU"),
+    where_known("above idle", "gpu_above_idle_j_per_image", "GPU"),
+    where_known("idle W", "gpu_idle_w", "GPU"),
     where_known("mean W", "gpu_power_w_mean", "GPU"),
     where_known("mean %", "gpu_percent_mean", "GPU"),
     where_known("throttled %", "gpu_throttled_share", "GPU"),
     where_known("clocks held by", "gpu_throttle_reasons", "GPU"),
     where_known("J/{unit}", "host_j_per_image", "host"),
+    where_known("above idle", "host_above_idle_j_per_image", "host"),
+    where_known("idle W", "host_idle_w", "host"),
 )
 ENERGY = TableSpec(
     "Energy per {unit} during the measured epochs.",
     (Column("{unit}s/s", "images_per_s"), *_METERS),
     (
+        "j_per_image",
+        "j_per_image_ci_low",
+        "j_per_image_ci_high",
         "gpu_j_per_image",
+        "gpu_above_idle_j_per_image",
+        "gpu_idle_w",
         "gpu_energy_source",
         "gpu_power_w_mean",
         "gpu_power_source",
@@ -172,6 +194,8 @@ ENERGY = TableSpec(
         "gpu_throttled_share",
         "gpu_throttle_reasons",
         "host_j_per_image",
+        "host_above_idle_j_per_image",
+        "host_idle_w",
         "host_energy_reason",
         "images_per_s",
     ),

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from framework_compare.results.intervals import Interval, geometric_mean
 from framework_compare.results.measured import Measured, turn_spans
 from framework_compare.samplers.energy import COUNTER
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # A counter is renewed every 20 to 100 ms: over less than this its difference is off by more than 10 %.
 LEAST_S = 1.0
@@ -59,44 +57,44 @@ def joules(run: Measured, devices: str) -> float | None:
     return sum(energies) if energies and len(energies) == len(parts) else None
 
 
-def joules_per_run(
-    epochs: pd.DataFrame, energy: pd.DataFrame, devices: tuple[str, ...], turns: pd.DataFrame
-) -> dict[int, float | None]:
-    """`joules` by run_id, of frames of epochs, energy and slices, over all devices whose name begins with one of these.
+def above_idle(runs: Sequence[Measured], devices: str) -> float | None:
+    """`joules_a_picture` without what the devices take when idle; of runs that know it."""
+    parts: list[tuple[float | None, float]] = []
+    for run in runs:
+        energy_j, idle = joules(run, devices), _idle_w(run, devices)
+        above = None if energy_j is None or idle is None else energy_j - idle * length_s(run)
+        parts.append((above, float(np.sum(run.epochs["images"]))))
+    return _rate(parts)
 
-    None for a run that lacks one that another run of its cell has: its sum would be of fewer devices than theirs.
+
+def idle_power_w(runs: Sequence[Measured], devices: str) -> float | None:
+    """Watts of the devices while nothing of the comparison ran, the mean over runs that know it."""
+    known = [watts for run in runs if (watts := _idle_w(run, devices)) is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _idle_w(run: Measured, devices: str) -> float | None:
+    """Stored by a sampler, but any program may have written it: of every device with readings, or None."""
+    found = run.run.get("gauges", {}).get("idle_w")
+    named = {name for name in run.energy["device"] if name.startswith(devices)}
+    watts = [found.get(name) if isinstance(found, Mapping) else None for name in named]
+    sound = [float(one) for one in watts if isinstance(one, (int, float)) and 0 <= one < np.inf]
+    return sum(sound) if sound and len(sound) == len(watts) else None
+
+
+def whole_j_per_image(runs: Sequence[Measured]) -> Interval | None:
+    """Joules per image of GPU and host together, with the interval over runs; None where no run has any.
+
+    A run that lacks a device that another run has is left out: its sum would be of fewer devices.
     """
-    found: dict[int, dict[str, float]] = {}
-    readings = dict(list(energy.groupby("run_id")))
-    slices = dict(list(turns.groupby("run_id")))
-    for run_id, mine in epochs[epochs["run_id"].isin(readings)].groupby("run_id"):
-        of_run = readings[run_id]
-        of_turns = slices.get(run_id, turns[:0])
-        columns, spans = (
-            {"start_ns": _whole_ns(part["start_s"]), "end_ns": _whole_ns(part["start_s"] + part[name])}
-            for part, name in ((mine, "epoch_s"), (of_turns, "seconds"))
-        )
-        taken = {
-            "device": list(of_run["meter"]),
-            "t_ns": _whole_ns(of_run["t_s"]),
-            "energy_j": list(of_run["energy_j"]),
-            "source": list(of_run["source"]),
-        }
-        run = Measured({}, {}, columns, {}, taken, spans)
-        parts = {one: joules(run, one) for one in devices}
-        found[int(run_id)] = {one: part for one, part in parts.items() if part is not None}
-    cell_of = epochs.drop_duplicates("run_id").set_index("run_id")["cell"]
-    met: dict[Any, set[str]] = {}
-    for run_id, known in found.items():
-        met.setdefault(cell_of[run_id], set()).update(known)
-    return {
-        run_id: sum(known.values()) if known and set(known) == met[cell_of[run_id]] else None
-        for run_id, known in found.items()
-    }
-
-
-def _whole_ns(seconds: pd.Series) -> list[int]:
-    return [round(second * 1e9) for second in seconds]
+    by_run = [{name: joules(run, name) for name in ("gpu", "host-")} for run in runs]
+    met = {name for found in by_run for name, part in found.items() if part is not None}
+    rates = [
+        sum(found[name] for name in met) / float(np.sum(run.epochs["images"]))  # type: ignore[misc]
+        for run, found in zip(runs, by_run)
+        if met and all(found[name] is not None for name in met)
+    ]
+    return geometric_mean(rates) if rates else None
 
 
 def _least_s(run: Measured, devices: str) -> float:

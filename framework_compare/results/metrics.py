@@ -16,7 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from framework_compare.results.energy import counted_power_w, joules_a_picture
+from framework_compare.results.energy import (
+    above_idle,
+    counted_power_w,
+    idle_power_w,
+    joules_a_picture,
+    whole_j_per_image,
+)
 from framework_compare.results.measured import Measured, Pool, floats, present
 from framework_compare.samplers import throttle
 
@@ -65,6 +71,11 @@ def _all_bits(masks: np.ndarray) -> float | None:
 def _power_w(pool: Pool) -> float | None:
     counted = counted_power_w(pool.ok, "gpu")
     return _weighted(pool.settled("gpu_power_w")) if counted is None else counted
+
+
+def _energy(pool: Pool, end: str) -> float | None:
+    interval = whole_j_per_image(pool.ok)
+    return None if interval is None else getattr(interval, end)
 
 
 def _throughput(pool: Pool) -> float | None:
@@ -168,7 +179,18 @@ METRICS: dict[str, Metric] = {
         "clocks held by", "", "", lambda p: _all_bits(p.measured("gpu_throttle")[0]), words=throttle.words
     ),
     "gpu_j_per_image": Metric("GPU energy per image", "J", "lower", lambda p: joules_a_picture(p.ok, "gpu")),
+    "gpu_above_idle_j_per_image": Metric(
+        "GPU energy per image above idle", "J", "lower", lambda p: above_idle(p.ok, "gpu")
+    ),
+    "gpu_idle_w": Metric("idle GPU power", "W", "", lambda p: idle_power_w(p.ok, "gpu")),
     "host_j_per_image": Metric("host energy per image", "J", "lower", lambda p: joules_a_picture(p.ok, "host-")),
+    "host_above_idle_j_per_image": Metric(
+        "host energy per image above idle", "J", "lower", lambda p: above_idle(p.ok, "host-")
+    ),
+    "host_idle_w": Metric("idle host power", "W", "", lambda p: idle_power_w(p.ok, "host-")),
+    "j_per_image": Metric("energy per image", "J", "lower", lambda p: _energy(p, "value")),
+    "j_per_image_ci_low": Metric("energy per image, 95 % from", "J", "lower", lambda p: _energy(p, "low")),
+    "j_per_image_ci_high": Metric("energy per image, 95 % to", "J", "lower", lambda p: _energy(p, "high")),
     "compute_share": Metric("computing on the device", "%", "", lambda p: p.epoch_share("compute_s"), 100),
     "copy_share": Metric("copying to the device", "%", "lower", lambda p: p.epoch_share("copy_s"), 100),
     "parameters": Metric("parameters", "", "", lambda p: _max(p.field("parameters")), whole=True),

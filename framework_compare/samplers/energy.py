@@ -1,4 +1,4 @@
-"""Energy by difference of counters: NVML's total of a GPU, RAPL's of the processor packages.
+"""Energy by difference of counters: NVML's total of a GPU, RAPL's of the processor packages and their memory.
 
 The GPU's counter takes milliseconds to read and is renewed every 20 to 100 ms: it is read at the ends of phases and
 epochs, by a thread of its own, with the time of the reading.
@@ -11,7 +11,7 @@ import queue
 import threading
 import time
 from pathlib import Path
-from typing import Callable, List, NamedTuple, Optional, Protocol, Sequence, Set, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Protocol, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -25,6 +25,8 @@ EVERY_S = 60.0
 # Between readings that only epochs ask for.
 LEAST_GAP_NS = 500_000_000
 POWERCAP = Path("/sys/class/powercap")
+# Of the power before the first worker starts: a GPU's counter is renewed every 20 to 100 ms, so 3 % of it.
+IDLE_S = 3.0
 
 _PHASE, _EPOCH, _END = "phase", "epoch", "end"
 
@@ -60,11 +62,11 @@ class GpuMeter(NamedTuple):
     device: str = GPU
 
 
-class RaplPackage:
-    """One processor package: all that runs on it, other programs included. Joules since the first reading."""
+class RaplDomain:
+    """A processor package, or its memory: all that uses it, other programs included. Joules since the first reading."""
 
-    def __init__(self, folder: Path) -> None:
-        self.device = f"host-{(folder / 'name').read_text().strip()}"
+    def __init__(self, folder: Path, device: str) -> None:
+        self.device = device
         self._counter = folder / "energy_uj"
         self._range_uj = int((folder / "max_energy_range_uj").read_text())
         self._turns_uj = 0
@@ -81,21 +83,46 @@ class RaplPackage:
         return (now_uj + self._turns_uj - self._first_uj) / 1e6
 
 
-def find_packages(root: Path = POWERCAP) -> Tuple[List[RaplPackage], Optional[str]]:
-    """The packages that can be read, or why there are none."""
-    found: List[RaplPackage] = []
-    # One colon: parts of a package (cores, memory) have two, and are in its figure already.
+def find_packages(root: Path = POWERCAP) -> Tuple[List[RaplDomain], Optional[str]]:
+    """The packages and their memory as far as they can be read, or why there are none."""
+    found: List[RaplDomain] = []
     for folder in sorted(root.glob("intel-rapl:*")):
-        if folder.name.count(":") == 1:
-            try:
-                package = RaplPackage(folder)
-            except PermissionError:
-                return [], f"{folder}/energy_uj is readable by root only"
-            except (OSError, ValueError) as error:
-                return [], f"{folder} cannot be read: {error}"
-            if package.device.startswith("host-package"):
-                found.append(package)
+        try:
+            device = _device(folder)
+            found += [RaplDomain(folder, device)] if device else []
+        except PermissionError:
+            return [], f"{folder}/energy_uj is readable by root only"
+        except (OSError, ValueError) as error:
+            return [], f"{folder} cannot be read: {error}"
     return found, None if found else f"there is no processor package in {root}"
+
+
+def _device(folder: Path) -> str:
+    """What a domain meters, "" if it is part of another: cores and graphics are in their package's figure, memory is not."""
+    name, place = (folder / "name").read_text().strip(), folder.name.split(":")[1:]
+    if len(place) == 1 and name.startswith("package"):
+        return f"host-{name}"
+    return f"host-dram-{place[0]}" if len(place) == 2 and name == "dram" else ""
+
+
+_idle_w: Dict[str, float] = {}  # by device, as it was before this process started its first worker
+
+
+def note_idle(meters: Sequence[Meter]) -> None:
+    """Read each meter over IDLE_S, once per device: its power while nothing of this comparison runs."""
+    new = [meter for meter in meters if meter.device not in _idle_w]
+    before = [(time.monotonic(), meter.read()) for meter in new]
+    if any(energy_j is not None for _, energy_j in before):
+        time.sleep(IDLE_S)
+    for meter, (start_s, first_j) in zip(new, before):
+        last_j = meter.read()
+        if first_j is not None and last_j is not None:
+            _idle_w[meter.device] = (last_j - first_j) / (time.monotonic() - start_s)
+
+
+def idle_w(meters: Sequence[Meter]) -> Dict[str, float]:
+    """Watts by device, of those that `note_idle` has read."""
+    return {meter.device: _idle_w[meter.device] for meter in meters if meter.device in _idle_w}
 
 
 class EnergyRecorder:

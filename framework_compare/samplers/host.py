@@ -14,6 +14,7 @@ from framework_compare.samplers import cgroup
 from framework_compare.samplers.nvml import describe_gpus
 
 CPUS = "/sys/devices/system/cpu"
+VECTORS = {"amx_tile": "AMX", "avx512f": "AVX-512", "avx2": "AVX2", "avx": "AVX"}  # by flag, the widest first
 
 
 def describe() -> Dict[str, Any]:
@@ -67,13 +68,21 @@ def available_cores() -> int:
     return max(1, min(cores, math.floor(cgroup.quota_cores() or cores)))
 
 
-def cpu_model() -> Optional[str]:
-    """The processor's name as it gives it itself, or failing that its architecture."""
-    for line in _lines("/proc/cpuinfo"):
+def cpu_model(cpuinfo: str = "/proc/cpuinfo") -> Optional[str]:
+    """The processor's name as it gives it itself, with its widest vectors; failing that its architecture.
+
+    A name such as "AMD EPYC", as virtual machines give it, is of processors on which frameworks rank differently.
+    """
+    facts: Dict[str, str] = {}
+    for line in _lines(cpuinfo):
         key, _, value = line.partition(":")
-        if key.strip() in ("model name", "Model", "cpu model"):
-            return value.strip()
-    return platform.processor() or platform.machine() or None
+        facts.setdefault(key.strip(), value.strip())
+    name = next((facts[key] for key in ("model name", "Model", "cpu model") if key in facts), None)
+    flags = facts.get("flags", "").split()
+    vectors = next((words for flag, words in VECTORS.items() if flag in flags), None)
+    if name and vectors:
+        return f"{name} ({vectors})"
+    return name or platform.processor() or platform.machine() or None
 
 
 def in_container() -> bool:

@@ -29,7 +29,9 @@ from framework_compare.samplers.energy import (
     GpuMeter,
     Meter,
     find_packages,
+    idle_w,
     integrate_power,
+    note_idle,
 )
 from framework_compare.samplers.gpu_group import GpuReadings, open_readings
 from framework_compare.samplers.nvml import gpu_indices
@@ -250,7 +252,9 @@ class Recorder:
         meters: List[Meter] = [*packages]
         if gpu:
             stack.callback(self._ask_facts, gpu)
-            meters += [GpuMeter(read, device) for device, read in gpu.meters().items()]
+            meters += _gpu_meters(gpu)
+        if idle := idle_w(meters):
+            self._gauges["idle_w"] = idle
         if packages or (gpu and gpu.reason is None):
             self._energy = stack.enter_context(EnergyRecorder(meters))
 
@@ -277,15 +281,24 @@ def _readings(samplers: Sequence[Sampler]) -> Dict[str, Any]:
     return found
 
 
+def _gpu_meters(gpu: GpuReadings) -> List[Meter]:
+    return [GpuMeter(read, device) for device, read in gpu.meters().items()]
+
+
 @contextmanager
 def open_gpu(device: str, hz: float) -> Iterator[Optional[GpuReadings]]:
-    """The sampler of GPUs with their baselines read, for a Recorder of a process that is not there yet; None without."""
-    indices = gpu_indices(device)
+    """The sampler of GPUs with their baselines read, for a Recorder of a process that is not there yet; None without.
+
+    The idle power of GPUs and host is read as well, which takes seconds the first time where they have counters.
+    """
+    indices, packages = gpu_indices(device), find_packages()[0] if hz else []
     if not indices or not hz:
+        note_idle(packages)
         yield None
         return
     with open_readings(indices) as gpu:
         gpu.note_baseline()
+        note_idle([*packages, *_gpu_meters(gpu)])
         yield gpu
 
 

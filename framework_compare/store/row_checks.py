@@ -86,7 +86,7 @@ def config(text: Any) -> Mapping[str, Any]:
         if not missing:
             raise InvalidRow(f"its config has {_shown(name)}, which this version of framework_compare does not know")
         (nearest,) = difflib.get_close_matches(str(name), sorted(missing), 1) or (min(missing),)
-        raise InvalidRow(f"its config has no {nearest} but {_shown(name)}")
+        raise InvalidRow(f"its config has {_shown(name)} in place of {nearest}")
     fields = {**_DEFAULTS, **stored}
     _check(fields, _CONFIG)
     return types.MappingProxyType(fields)

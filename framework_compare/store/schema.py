@@ -168,7 +168,7 @@ UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
 
 
 class DamagedStudy(StudyError):
-    """A study's file that is no whole SQLite file any more."""
+    """A study's file that is not a whole SQLite file any more."""
 
 
 @contextlib.contextmanager
@@ -231,10 +231,10 @@ def quick_check(connection: sqlite3.Connection, table: str = "") -> None:
 
 
 def check_version(connection: sqlite3.Connection, path: Path) -> None:
-    """StudyError for a study of another schema, or what is no study."""
+    """StudyError for a study of another schema, or what is not a study."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if not {"run", "cell"} <= tables(connection):
-        raise StudyError(f"{path} is no study of framework_compare; it was not changed")
+        raise StudyError(f"{path} is not a study of framework_compare; it was not changed")
     if version != VERSION:
         found = f"schema version {version}" if version else "a schema from before the first release"
         remedy = "upgrade framework_compare" if version > VERSION else "export it with the version that wrote it"

@@ -111,7 +111,7 @@ def _write_data(folder: Path, plan: Plan, options: RunOptions) -> None:
 
 
 def check_folder(name: str, folder: object) -> Path:
-    """A folder that a user names, there or not; UsageError for what is no path."""
+    """A folder that a user names, there or not; UsageError for what is not a path."""
     if not isinstance(folder, (str, os.PathLike)):
         raise UsageError(f"{name} is {folder!r}; allowed: the path of a folder")
     return Path(folder)

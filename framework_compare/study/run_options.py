@@ -132,7 +132,7 @@ def check_whole_runs(cells: Sequence[Cell], what: str = "a budget") -> None:
 
 
 def by_framework(option: str, given: Mapping[str, str] | None, what: str) -> dict[str, str]:
-    """Values by the names that cells have; UsageError for what is no mapping, and for an unknown name."""
+    """Values by the names that cells have; UsageError for what is not a mapping, and for an unknown name."""
     if given is not None and not isinstance(given, Mapping):
         raise UsageError(f"{option} is {given!r}; allowed: {what} by framework, such as {{'torch': ...}}")
     return {find_framework(name).name: str(value) for name, value in (given or {}).items()}

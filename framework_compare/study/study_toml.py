@@ -80,14 +80,14 @@ def read(path: str | os.PathLike[str], more: Mapping[str, Any]) -> dict[str, Any
     """The keywords of a request in a file, and `more`, which come first; data sets and files of models that lie beside the
     file get its folder.
 
-    UsageError for a file that cannot be read or is no TOML, for a key that no request has, and for what both lack.
+    UsageError for a file that cannot be read or is not TOML, for a key that no request has, and for what both lack.
     """
     file = Path(path)
     try:
         document = tomllib.loads(_text_of(file))
     except (OSError, ValueError, RecursionError) as error:  # TOML's errors and wrong UTF-8 are ValueErrors
         why = error.strerror.lower() if isinstance(error, OSError) and error.strerror else error
-        raise UsageError(f"{file} is no study to run: {why}; `framework-compare show --toml` writes one") from None
+        raise UsageError(f"{file} is not a study to run: {why}; `framework-compare show --toml` writes one") from None
     allowed = list(dict.fromkeys([*FIELDS, *map(column, SETTINGS)]))
     for name in document:
         if name not in allowed:

@@ -64,7 +64,7 @@ REFUSED = {
     "widths": ("yes_or_no", "Series", {"inputs": "x", "target": "y"}, "forward fails"),
     "one loss": ("Series", "Series", {"loss_function": f"{NETS}:of_the_batch"}, "allowed: one loss for each sample"),
     "no loss": ("Series", "Series", {"loss_function": f"{NETS}:other"}, "has no 'other'"),
-    "no file": ("Series", "Series", {"loss_function": "missing.py:loss"}, "is no Python file"),
+    "no file": ("Series", "Series", {"loss_function": "missing.py:loss"}, "is not a Python file"),
 }
 
 

@@ -66,7 +66,7 @@ class ProgramReading(abc.ABC):
 
     def beside(self, at: Any, like: Value, array: Any, axis: int) -> str:
         """The node of an array of the program that joins values along an axis."""
-        raise NotExpressible("Concat of what is no value")
+        raise NotExpressible("Concat of what is not a value")
 
     def elementwise(self, at: Any, op: str, value: Value, attrs: Mapping[str, Any]) -> Value:
         """An op to which it does not matter how axes are folded."""

@@ -101,7 +101,7 @@ def matmul(reading: Any, node: Any, first: Any, second: Any) -> Value:
     patterns = common_patterns(reader, outer, rank - 2)
     own = [pattern(pairs[0].view[-2]) or (False,), pattern(pairs[1].view[-1]) or (False,)]  # of rows and columns
     if sum(True in how for how in (*patterns, *own)) > 1:
-        raise NotExpressible("a product of all samples of a batch with all")
+        raise NotExpressible("a product between the samples of a batch")
     names = []
     for one, lead, how, place in zip(pairs, outer, own, (-2, -1)):
         sizes, _ = sizes_in(lead, patterns, reader.batch)
@@ -282,7 +282,7 @@ def recurrent(op: str, gates: int) -> Handler:
         x = a["input"]
         batch, steps = (x.view[0], x.view[1]) if a["batch_first"] else (x.view[1], x.view[0])
         if not is_batch(batch):
-            refuse(op, "of what is no batch of sequences")
+            refuse(op, "of what is not a batch of sequences")
         params, ends = list(a["params"]), []
         source, reader = materialised(reading.reader, numbers(reading, x)).node, reading.reader
         for layer in range(a["num_layers"]):

@@ -134,7 +134,7 @@ class Reading(Arrays, ProgramReading):
     read_inner = _read
 
     def _read_core(self, node: Any, kind: str, given: Any, operands: Any, first: Exception) -> Any:
-        """What is no layer as primitives; a place for it where it is neither."""
+        """What is not a layer as primitives; a place for it where it is neither."""
         try:
             if kind in RANDOM or self.reader.is_behind_missing([one.node for one in attention.values_of(operands)]):
                 raise first

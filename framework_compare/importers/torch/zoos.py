@@ -33,7 +33,7 @@ def split(text: str) -> Tuple[str, Dict[str, Any]]:
     for part in filter(None, re.split(r",(?![^\[]*\])", rest)):  # not at a comma of a list
         key, equals, value = part.partition("=")
         if not equals:
-            raise UsageError(f"{text}: {part!r} is no keyword; allowed: NAME:KEY=VALUE,KEY=VALUE")
+            raise UsageError(f"{text}: {part!r} is not a keyword; allowed: NAME:KEY=VALUE,KEY=VALUE")
         try:
             found[key.strip()] = ast.literal_eval(value.strip())
         except (ValueError, SyntaxError):

@@ -84,7 +84,7 @@ def check_channels(ramps: Ramps) -> None:
     strange = ((rises > SLOPED) & (rises < RISES)).any(axis=(1, 2))
     if strange.any():
         changes = rises[strange.argmax()].max(axis=1).round(1).tolist()
-        raise LevelFailed(f"{CROPPED}, an image is no plain crop: its channels change by {changes} levels of 255")
+        raise LevelFailed(f"{CROPPED}, an image is not a plain crop: its channels change by {changes} levels of 255")
     for one in np.unique(rises > SLOPED, axis=0):
         found = tuple(COLOURS.get((bool(x), bool(y)), "mixed") for x, y in one)
         if found != tuple(COLOURS.values()):
@@ -98,7 +98,7 @@ def check_plain(ramps: Ramps) -> None:
         off = np.maximum(np.abs(rising - _line(rising)).max(axis=1), np.ptp(level, axis=1))
         if off.max() > CONSTANT:
             raise LevelFailed(
-                f"{CROPPED}, an image is no plain crop: colours are {off.max():.1f} levels of 255 off a line"
+                f"{CROPPED}, an image is not a plain crop: colours are {off.max():.1f} levels of 255 off a line"
             )
 
 

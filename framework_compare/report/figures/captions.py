@@ -30,6 +30,11 @@ MARKS: tuple[tuple[str, Callable[[Row], Any]], ...] = (
         "Arrow: interval truncated.",
         lambda row: any(value is True for key, value in row.items() if key.endswith("_cut")),
     ),
+    ("A line joins the batch sizes of a framework.", lambda row: row.get("joined")),
+    (
+        "Only the first cells are drawn; `framework-compare figure resources --models NAME` draws others.",
+        lambda row: row.get("left_out"),
+    ),
     ("A failed cell shows its status.", lambda row: row.get("worked") is False),
 )
 

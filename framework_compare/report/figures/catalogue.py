@@ -57,12 +57,10 @@ QUESTIONS = HOW_FAST, STEADY, MEMORY, TIME, LEARNING, ENERGY = (
     "How much energy?",
 )
 _EPOCHS = (
-    "with its 95 % confidence interval over runs; small dots: single epochs; number: slowdown relative to the fastest."
+    "with its 95 % confidence interval over runs; small dots: single epochs; number: slowdown relative to the fastest. "
+    "Intervals include changes of the machine that slow all frameworks alike; ratios do not, so they are more precise."
 )
 _CURVES = "Line: mean; band: minimum to maximum. Grey backgrounds: stages of the run."
-_FIRST_CURVES = (
-    "With more than 24 cells, the first 24 are drawn; `framework-compare figure resources --models NAME` draws others."
-)
 _BAND = "band: minimum to maximum over runs."
 
 
@@ -80,7 +78,7 @@ FIGURES = {
         _one(
             times.overview,
             "Slowdown relative to the fastest framework of the same column (1.00x), with its 95 % confidence interval over "
-            "paired runs; darker is slower.",
+            "paired runs.",
         ),
     ),
     "epoch-time": Figure(
@@ -109,9 +107,8 @@ FIGURES = {
         findings.throughput_memory,
         _one(
             memory.throughput_memory,
-            "Images per second over peak memory, whose kind the axis names; up and to the left is "
-            "better. Vertical line: 95 % confidence interval over runs; horizontal line: range of peaks over runs. A line "
-            "joins the batch sizes of a framework.",
+            "Images per second over peak memory, whose kind the axis names; up and to the left is better. Vertical line: 95 % "
+            "confidence interval over runs; horizontal line: range of peaks over runs.",
         ),
     ),
     "resources": Figure(
@@ -122,11 +119,11 @@ FIGURES = {
         findings.resources,
         {
             "the whole run": View(
-                resources.resources, f"The first valid run of each framework, from its start. {_CURVES} {_FIRST_CURVES}"
+                resources.resources, f"The first valid run of each framework, from its start. {_CURVES}"
             ),
             "since the first epoch": View(
                 partial(resources.resources, whole=False),
-                f"The first valid run of each framework, during its measured epochs. {_CURVES} {_FIRST_CURVES}",
+                f"The first valid run of each framework, during its measured epochs. {_CURVES}",
             ),
         },
     ),
@@ -146,7 +143,7 @@ FIGURES = {
         findings.waiting,
         _one(
             phases.waiting,
-            "Milliseconds per image; the pale part is time in which training waits for its next batch. Dark line: 95 % "
+            "Milliseconds per image; the fainter part is time in which training waits for its next batch. Line: 95 % "
             "confidence interval of the whole bar.",
         ),
     ),
@@ -169,7 +166,9 @@ FIGURES = {
         "no cell has two epochs",
         findings.learning,
         {
-            "by epoch": View(learning.learning, f"Mean over runs after each epoch; {_BAND}"),
+            "by epoch": View(
+                learning.learning, f"Mean over runs after each epoch; {_BAND} Equal curves cover each other."
+            ),
             "by seconds of training": View(
                 partial(learning.learning, timed=True),
                 f"Mean over runs after each epoch, over the mean training time so far; {_BAND}",
@@ -185,8 +184,8 @@ FIGURES = {
         {
             "joules per image": View(
                 energy.energy,
-                "Joules per image during the measured epochs, from the counters of the machine. Dark line: 95 % confidence "
-                "interval of the whole bar over runs.",
+                "Joules per image during the measured epochs, from the counters of the machine; idle: what the device takes "
+                "before the first run. Line: 95 % confidence interval of the whole bar over runs.",
             ),
             "images per joule": View(
                 energy.frugality,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import altair as alt
@@ -10,15 +11,14 @@ from framework_compare.report.figures import marks
 from framework_compare.report.figures.subject import LABELS, Subject, speeds
 from framework_compare.report.study import plain
 from framework_compare.report.tables import known
-from framework_compare.results.energy import joules_per_run
-from framework_compare.results.intervals import geometric_mean
 
 METERS = {"GPU": "gpu_j_per_image", "host": "host_j_per_image"}
+PARTS = ("GPU", "GPU, idle", "host", "host, idle")
 WH = 3600.0  # joules
 
 
 def energy(subject: Subject, width: float, columns: int) -> dict[str, Any]:
-    """F9: joules per image, of the GPU and of the host's processors, with the interval of both together over runs."""
+    """F9: joules per image of GPU and host, idle power apart, with the interval of all together over runs."""
     cells = _with_energy(subject)
     cells = marks.cut(cells.assign(whole=_joules(cells)), "whole", "j_low", "j_high")
     rows = [
@@ -26,13 +26,13 @@ def energy(subject: Subject, width: float, columns: int) -> dict[str, Any]:
             "framework_label": cell.framework_label,
             "condition_label": cell.condition_label,
             "part": part,
-            "place": list(METERS).index(part),
+            "place": PARTS.index(part),
             "j": float(value),
             "disturbed": cell.disturbed,
         }
         | {"low": cell.j_low, "high": cell.j_high, "high_cut": cell.j_high_cut, "wh": cell.wh}
         for cell in cells.itertuples()
-        for part, value in ((part, getattr(cell, name)) for part, name in METERS.items())
+        for part, value in _parts(cell)
         if known(value)
     ]
     if not rows:
@@ -40,7 +40,7 @@ def energy(subject: Subject, width: float, columns: int) -> dict[str, Any]:
     base = marks.chart([{name: plain(one, 5) for name, one in row.items()} for row in rows])
     base = base.encode(y=marks.framework_axis(subject))
     total = alt.X("sum(j):Q", title="joules per image", axis=alt.Axis(tickCount=6))
-    measured = [part for part in METERS if any(row["part"] == part for row in rows)]
+    measured = [part for part in PARTS if any(row["part"] == part for row in rows)]
     watt_hours = alt.Tooltip("wh:Q", title="Wh of an epoch", format=".3~g")
     tips = ["framework_label:N", "part:N", alt.Tooltip("j:Q", format=".3~g"), watt_hours]
     bars = marks.stacked_bars(base, subject, measured, x=total, tooltip=tips)
@@ -77,23 +77,17 @@ def frugality(subject: Subject, width: float, columns: int) -> dict[str, Any]:
 
 def _with_energy(subject: Subject) -> Any:
     """The cells that worked with the ends of the interval of their joules per image over runs, and Wh of an epoch."""
-    cells, epochs = subject.worked, subject.of(subject.study.epochs)
-    readings = subject.study.energy
-    if readings.empty:
-        return cells.assign(j_low=None, j_high=None, wh=None)
-    joules = joules_per_run(epochs, readings, ("gpu", "host-"), subject.study.slices)
-    images = epochs.groupby("run_id")["images"].sum()
-    cell_of = epochs.drop_duplicates("run_id").set_index("run_id")["cell"]
-    rates: dict[int, list[float]] = {}
-    for run_id, measured in joules.items():
-        if measured is not None and images[run_id] > 0:
-            rates.setdefault(int(cell_of[run_id]), []).append(measured / float(images[run_id]))
-    spread = {cell: geometric_mean(values) for cell, values in rates.items()}
-    return cells.assign(
-        j_low=[getattr(spread.get(cell), "low", None) for cell in cells["cell"]],
-        j_high=[getattr(spread.get(cell), "high", None) for cell in cells["cell"]],
-        wh=_joules(cells) * cells["images_per_s"] * cells["epoch_s_median"] / WH,
-    )
+    cells = subject.worked
+    cells = cells.assign(j_low=cells["j_per_image_ci_low"], j_high=cells["j_per_image_ci_high"])
+    return cells.assign(wh=_joules(cells) * cells["images_per_s"] * cells["epoch_s_median"] / WH)
+
+
+def _parts(cell: Any) -> Iterator[tuple[str, float]]:
+    """Joules of each part of a bar; those of an idle device apart where its idle power is known."""
+    for part, name in METERS.items():
+        value, above = getattr(cell, name), getattr(cell, name.replace("_j_", "_above_idle_j_"))
+        yield part, above if known(above) else value
+        yield f"{part}, idle", value - above
 
 
 def _joules(cells: Any) -> Any:

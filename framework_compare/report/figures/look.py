@@ -24,10 +24,10 @@ DASHES = ((1, 0), (6, 2), (2, 2), (8, 2, 2, 2), (1, 3), (4, 4), (10, 3), (3, 1))
 FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 WARNING = "#B00020"
 GREY = "#6B6B6B"
-# Everything that is no framework is grey: tiles from light to dark, and the stages of a run behind its readings.
+# Everything that is not a framework is grey: tiles from light to dark, and the stages of a run behind its readings.
 TILES = ("#F2F2F2", "#A6A6A6")
 STAGES = {"start-up": "#E2E2E2", "warm-up": "#C4C4C4", "measured epochs": "#F6F6F6", "after the epochs": "#D3D3D3"}
-OPACITIES = (1.0, 0.35, 0.65)  # of the parts of a bar, which has its framework's colour
+OPACITIES = (1.0, 0.35, 0.65, 0.2)  # of the parts of a bar, which has its framework's colour
 
 
 def place(name: str, names: Sequence[str]) -> int:

@@ -29,7 +29,7 @@ def throughput_memory(subject: Subject, width: float, columns: int) -> dict[str,
     rows = rows.join(_ranges(subject, rows, name), on="cell")
     rows = marks.cut(rows, "images_per_s", "slow", "fast")
     roof = 1.15 * rows[["images_per_s", "fast"]].max(axis=1)  # for the mark of a disturbed cell
-    rows = rows[_DRAWN].assign(room=1.1 * rows["gib"], roof=roof, place=range(len(rows)))
+    rows = rows[_DRAWN].assign(room=1.1 * rows["gib"], roof=roof, place=range(len(rows)), joined=several)
     tint = marks.colour(subject, alt.Legend())
     base = marks.chart(rows).encode(
         x=alt.X("gib:Q", title=f"peak {name}, GiB", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=6)),

@@ -71,7 +71,7 @@ def _over_time(subject: Subject, samples: Any, phases: Any, width: float, bins: 
     rows = [
         row for name in frameworks for row in _binned(samples[samples["framework_label"] == name], drawn, name, bins)
     ]
-    stages = _stages(phases)
+    stages = _stages(phases).assign(left_out=len(subject.worked) > MAX_CURVES)
     fitting = max(1, min(len(frameworks), int((width - LEFT + APART) / (LEAST_COLUMN + APART))))
     panel = max(36.0, (width - LEFT - APART * (fitting - 1)) / fitting)
     # One table for all layers: a facet splits no layer that has data of its own.

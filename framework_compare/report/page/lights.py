@@ -16,11 +16,12 @@ SLOW = 1.25  # an epoch that takes more times the median of its cell was held up
 
 
 class Light(NamedTuple):
-    """An answer: its state (GOOD, WARN, BAD), what it is about, and the sentence."""
+    """An answer: its state (GOOD, WARN, BAD), what it is about, the sentence, and the doubt in two words for the badge."""
 
     state: str
     title: str
     sentence: str
+    doubt: str = ""
 
 
 def lights(cells: Any, epochs: Any) -> list[Light]:
@@ -34,17 +35,14 @@ def standing(answers: Sequence[Light]) -> tuple[str, str]:
     doubts = [one for one in answers if one.state != GOOD]
     state = BAD if any(one.state == BAD for one in doubts) else WARN if doubts else GOOD
     verified = all(one.title != SAME_FUNCTION for one in doubts)
-    parts = [
-        "verified" if verified else "not verified",
-        *(one.title.lower() for one in doubts if one.title != SAME_FUNCTION),
-    ]
+    parts = ["verified" if verified else "not verified", *(one.doubt for one in doubts if one.doubt)]
     return state, f"{parts[0]}{'; doubts: ' if parts[1:] else ''}{', '.join(parts[1:])}".capitalize()
 
 
 def _worked(cells: Any) -> Light:
     done = (cells["status"] == "ok").sum()
     state = GOOD if done == len(cells) else BAD if not done else WARN
-    return Light(state, "Cells", f"{done} of {len(cells)} cells worked")
+    return Light(state, "Cells", f"{done} of {len(cells)} cells worked", "failed cells")
 
 
 def _repeated(cells: Any) -> Light:
@@ -54,7 +52,7 @@ def _repeated(cells: Any) -> Light:
     fewest = 0 if ok.empty else int(counted.clip(upper=ok["runs_ok"]).min())
     state = GOOD if fewest > MIN_RUNS else WARN if fewest >= MIN_RUNS else BAD
     few = f"; a verdict needs {MIN_RUNS}" if fewest < MIN_RUNS else ""
-    return Light(state, "Runs", f"at least {plural(fewest, 'valid run')} per cell{few}")
+    return Light(state, "Runs", f"at least {plural(fewest, 'valid run')} per cell{few}", "few runs")
 
 
 def _length(epochs: Any) -> list[Light]:
@@ -63,7 +61,9 @@ def _length(epochs: Any) -> list[Light]:
         return []
     fewest = int(steps.min())
     few = "" if fewest >= MIN_STEPS else f"; below {MIN_STEPS}, warm-up cannot be detected"
-    return [Light(WARN if few else GOOD, "Length", f"at least {plural(fewest, 'measured step')} per run{few}")]
+    return [
+        Light(WARN if few else GOOD, "Length", f"at least {plural(fewest, 'measured step')} per run{few}", "short runs")
+    ]
 
 
 def _quiet(cells: Any, all_epochs: Any) -> Light:
@@ -81,7 +81,8 @@ def _quiet(cells: Any, all_epochs: Any) -> Light:
         sentence = f"no other program was detected, but {often}"
     else:
         state, sentence = GOOD, "no epoch was disturbed by other programs"
-    return Light(state, "Quiet machine", sentence)
+    doubt = "unknown disturbances" if sentence.startswith("unknown") else "busy machine" if disturbed else "slow epochs"
+    return Light(state, "Quiet machine", sentence, doubt)
 
 
 def _equal(cells: Any) -> Light:
@@ -101,4 +102,11 @@ def _clocks(cells: Any) -> list[Light]:
     share = cells["gpu_throttled_share"].max()
     if not share >= 0:
         return []
-    return [Light(WARN if share > 0.01 else GOOD, "GPU clocks", f"throttled for at most {share:.0%} of the time")]
+    return [
+        Light(
+            WARN if share > 0.01 else GOOD,
+            "GPU clocks",
+            f"throttled for at most {share:.0%} of the time",
+            "throttled GPU",
+        )
+    ]

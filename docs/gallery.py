@@ -1,0 +1,158 @@
+"""Draws the gallery, and the README's figure with its sentence, from studies that the archive has.
+
+python docs/gallery.py                 docs/gallery.md and docs/gallery/*.svg
+python docs/gallery.py readme STUDY    docs/frameworks.svg and the top of README.md; a study's folder, or a submission
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shlex
+import sys
+import tempfile
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from framework_compare.archive import records
+from framework_compare.comparison import Comparison
+from framework_compare.report import headlines
+from framework_compare.report.figures.catalogue import FIGURES, find
+from framework_compare.report.figures.subject import Subject
+from framework_compare.report.names import title
+from framework_compare.report.table_notes import unproved
+
+ROOT = Path(__file__).parent.parent
+ARCHIVE = ROOT / "archive" / "submissions"
+COUNTS = {2: "Two", 3: "Three", 4: "Four", 5: "Five", 6: "Six"}
+CIFAR = "torch-tensorflow-mxnet-paddle-jax-cifar_cnn-94890986ac45"
+GPT = "torch-tensorflow-mxnet-paddle-jax-gpt_nano-12af188ffa3b"
+
+
+class Shown(NamedTuple):
+    """An image of the gallery: a figure of a submission. width: of the image, with its unit."""
+
+    question: str
+    figure: str
+    submission: str
+    width: str = "150mm"
+    view: str = ""
+    frameworks: tuple[str, ...] = ()
+
+    @property
+    def file(self) -> str:
+        return "-".join((self.figure, *self.view.split())) + ".svg"
+
+    @property
+    def command(self) -> str:
+        words = ["framework-compare", "figure", self.figure, "STUDY", "--out", self.file, "--width", self.width]
+        words += ["--view", self.view] if self.view else []
+        return shlex.join([*words, *(["--frameworks", ",".join(self.frameworks)] if self.frameworks else [])])
+
+
+SHOWN = (
+    Shown("Which framework is fastest?", "F1", CIFAR, "90mm"),
+    Shown("How long does an epoch take, and how sure is that?", "F2", CIFAR),
+    Shown("How many samples does it train per second?", "F2", GPT, view="images per second"),
+    Shown("Is the fastest also the largest?", "F3", CIFAR, "110mm"),
+    Shown("What do CPU, memory and threads do during a run?", "F4", CIFAR, frameworks=("torch", "tensorflow")),
+    Shown("Where does the time of a whole run go?", "F5", CIFAR),
+    Shown("Does training wait for its data?", "F6", CIFAR),
+    Shown("Did the machine change while it measured?", "F7", CIFAR),
+    Shown("Do all frameworks learn the same?", "F8", GPT),
+    Shown("Which learns faster per second?", "F8", CIFAR, view="by seconds of training"),
+)
+HEAD = """# Gallery
+
+Every image is a figure of a real study in the [archive](archive.md), with the command that draws it for a study of yours.
+The sentence above an image is computed from its data, as in the report. `python docs/gallery.py` draws this page again
+from the stored records.
+"""
+
+
+@contextlib.contextmanager
+def opened(folder: Path) -> Iterator[Comparison]:
+    """The study of a folder: its own, or that of a submission's records."""
+    if not (folder / "records.json").is_file():
+        yield Comparison.load(folder)
+        return
+    read = {name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in ("records", "parity")}
+    with tempfile.TemporaryDirectory() as place:
+        yield Comparison(records.restore(read["records"], read["parity"], Path(place) / folder.name))
+
+
+def gallery(archive: Path = ARCHIVE) -> str:
+    """Draw all images and return the page; studies are opened once."""
+    parts = {}
+    for submission in dict.fromkeys(one.submission for one in SHOWN):
+        with opened(archive / submission) as study:
+            for one in (one for one in SHOWN if one.submission == submission):
+                plot = study.plot(one.figure, view=one.view, frameworks=list(one.frameworks) or None)
+                path = plot.save(ROOT / "docs" / "gallery" / one.file, one.width)
+                path.with_suffix(".txt").unlink()
+                parts[one] = _part(one, study)
+    return "\n".join([HEAD, *(parts[one] for one in SHOWN)])
+
+
+def _part(one: Shown, study: Comparison) -> str:
+    figure = FIGURES[find(one.figure)]
+    name = f"{figure.title}, {one.view}" if one.view else figure.title
+    finding = textwrap.fill(figure.finding(Subject(study)), 120)
+    link = f"../archive/submissions/{one.submission}/study.toml"
+    return (
+        f"## {one.question}\n\n{finding}\n\n![{name}](gallery/{one.file})\n\n```bash\n{one.command}\n```\n\n"
+        f"[The request of this study]({link})\n"
+    )
+
+
+def readme(folder: Path) -> None:
+    """Draw the overview of a study, and put its command and its verdicts below it into the README."""
+    with opened(folder.absolute()) as study:
+        study.plot("overview").save(ROOT / "docs" / "frameworks.svg", "150mm").with_suffix(".txt").unlink()
+        text = _sentence(study, folder.absolute())
+    file = ROOT / "README.md"
+    whole = file.read_text(encoding="utf-8")
+    new, count = re.subn(r"(\(docs/frameworks\.svg\)\n\n).*?(?=## Start)", lambda old: old[1] + text, whole, flags=re.S)
+    if count != 1:
+        raise SystemExit("README.md has no figure docs/frameworks.svg above its heading Start")
+    file.write_text(new, encoding="utf-8")
+
+
+def _sentence(study: Comparison, folder: Path) -> str:
+    cells, machine = study.frame, study.machine
+    frameworks, models = (list(dict.fromkeys(cells[name])) for name in ("framework", "model"))
+    first = cells.iloc[0]
+    images = f"{first['pictures']:.0f} images of {first['image_size']:.0f} pixels"
+    what = f"{COUNTS[len(models)].lower()} models" if len(models) > 1 else title(models[0])
+    proved = "verified" if not any(unproved(one) or one is None for one in cells["parity"]) else "not verified"
+    where = f"{machine['cpu']}, {machine['available_cores']} cores"
+    source = f" ([records](archive/submissions/{folder.name}))" if folder.parent == ARCHIVE else ""
+    line = (
+        f"{COUNTS[len(frameworks)]} frameworks train {what} on {images}, interleaved, {proved}: "
+        f"`{_command(study, frameworks, models)}` on {where}, {study.runs['started_at'].dropna().min()[:10]}{source}:"
+    )
+    answers = headlines.answers(list(cells.itertuples()), study.verdicts())
+    answers = answers[:1] if len(models) > 1 else answers  # the mean over all models
+    answers = [textwrap.fill(re.split(r"; (?:no verdict|ranks) ", one)[0], 110) for one in answers]
+    fill = textwrap.fill(line, 120, break_long_words=False, break_on_hyphens=False)
+    return "\n".join([fill, "", "```text", *answers, "```", "", ""])
+
+
+def _command(study: Comparison, frameworks: list[str], models: list[str]) -> str:
+    """The command of a study of images in a folder; settings at their defaults are left out."""
+    words = ["framework-compare", "run", ",".join(frameworks), ",".join(models), "IMAGES"]
+    for name in ("limit", "image_size", "repeats", "budget"):
+        found = re.search(rf'^{name} = "?([^"\n]+)', study.to_toml(), re.M)
+        words += [f"--{name.replace('_', '-')}", found[1]] if found else []
+    return shlex.join(words)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["readme"]:
+        readme(Path(sys.argv[2]))
+    else:
+        page = gallery(Path(sys.argv[1]) if len(sys.argv) > 1 else ARCHIVE)
+        (ROOT / "docs" / "gallery.md").write_text(page, encoding="utf-8")

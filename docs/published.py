@@ -1,0 +1,138 @@
+"""Draws docs/reproductions/*.svg: the published figures, and ours beside them as the records have them.
+
+python docs/published.py
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+
+from framework_compare import registry
+from framework_compare.report.figures import files, look
+from framework_compare.report.names import title
+
+DOCS = Path(__file__).parent
+PUBLISHED = DOCS.parent / "framework_compare" / "report" / "published"
+WIDTH = 560.0
+OURS, THEIRS = "here", "published"
+LERAT = ["TensorFlow", "MXNet", "PaddlePaddle"]
+Rows = list[dict[str, Any]]
+
+
+def table(record: str, begins: str) -> Iterator[list[str]]:
+    """The rows of the table of a record whose heading line begins so, as texts."""
+    lines = (DOCS / "records" / record).read_text(encoding="utf-8").splitlines()
+    start = next(place for place, line in enumerate(lines) if line.startswith(begins))
+    for line in lines[start + 2 :]:
+        if not line.startswith("|"):
+            return
+        yield [part.strip() for part in line.strip("|").split("|")]
+
+
+def number(text: str) -> float:
+    """The first number of a cell of a table."""
+    found = re.search(r"\d[\d,]*\.?\d*", text)
+    return float(found[0].replace(",", "")) if found else math.nan
+
+
+def dots(rows: Rows, x: str, panel: str, y: str, order: list[str], *, columns: int, log: bool = False) -> Any:
+    """A line for each `y`, with the published figure hollow and ours filled with its interval, in panels."""
+    scale = alt.Scale(type="log") if log else alt.Scale(zero=True)
+    names = [title(name) for name in registry.PLAIN]
+    shown = sorted({row["framework"] for row in rows}, key=names.index)
+    base = alt.Chart(alt.InlineData(values=rows)).encode(y=alt.Y(f"{y}:N", sort=order, title=None))
+    tints = alt.Scale(domain=shown, range=[look.COLOURS[names.index(name)] for name in shown])
+    by = alt.Color("framework:N", title=None, scale=tints)
+    form = alt.Shape(
+        "framework:N",
+        title=None,
+        scale=alt.Scale(domain=shown, range=[look.SHAPES[names.index(name)] for name in shown]),
+    )
+    place = {"x": alt.X("value:Q", title=x, scale=scale, axis=alt.Axis(tickCount=5)), "color": by, "shape": form}
+    ours = base.transform_filter(f"datum.by == '{OURS}'")
+    layers = alt.layer(
+        ours.mark_rule(strokeWidth=1.5).encode(x=alt.X("low:Q"), x2="high:Q", color=by),
+        ours.mark_point(filled=True, size=50, opacity=1).encode(**place),
+        base.transform_filter(f"datum.by == '{THEIRS}'")
+        .mark_point(size=50, opacity=1, strokeWidth=1, fill="white")
+        .encode(**place),
+    )
+    wide = (WIDTH - 110) / columns
+    sized = layers.properties(width=wide, height=24 * len({row[y] for row in rows}))
+    panels = alt.Facet(f"{panel}:N", title=None, sort=list(dict.fromkeys(row[panel] for row in rows)))
+    return sized.facet(facet=panels, columns=columns).resolve_scale(x="independent", y="independent")
+
+
+def lerat() -> Any:
+    """Epoch time over PyTorch's on a CPU, small data set: published and here, by model."""
+    rows: Rows = []
+    for model, dataset, _, _, _, _, *ratios in table("lerat2021.md", "| model | data set | PyTorch, ms"):
+        if dataset != "small":
+            continue
+        for framework, text in zip(LERAT, ratios):
+            ours, theirs = text.split(";")
+            value, arm = number(ours), number(ours.partition("±")[2])
+            row = {"framework": framework, "model": model}
+            rows += [
+                {**row, "by": OURS, "value": value, "low": value - arm, "high": value + arm},
+                {**row, "by": THEIRS, "value": number(theirs)},
+            ]
+    return dots(rows, "epoch time over PyTorch's", "model", "framework", LERAT, columns=2)
+
+
+def abidate() -> Any:
+    """Speed-up over the first rung of three ladders: published, and here on an H100 with PyTorch."""
+    with (PUBLISHED / "abidate_gains.csv").open(encoding="utf-8") as file:
+        published = [row for row in csv.DictReader(file) if row["phase"] == "train" and row["time_s"]]
+    rows: Rows = []
+    for workload, begins, beside in (
+        ("lstm_google", "| rung | torch s |", {"batch 100": 1, "NAdam": 2, "batch 500": 3}),
+        ("guava_cnn", "| rung | torch | jax | tensorflow |", {"GPU": 1, "one batch on the device": 2}),
+    ):
+        theirs = {int(row["rung"]): float(row["time_s"]) for row in published if row["workload"] == workload}
+        ours = {rung: number(seconds) for rung, seconds, *_ in table("workloads-gpu.md", begins)}
+        first = next(iter(ours.values()))
+        for rung, place in beside.items():
+            row = {"framework": "PyTorch", "rung": rung, "ladder": workload}
+            rows.append({**row, "by": OURS, "value": first / ours[rung]})
+            rows.append({**row, "by": THEIRS, "value": theirs[0] / theirs[place]})
+    order = list(dict.fromkeys(row["rung"] for row in rows))
+    return dots(rows, "speed-up over the first rung", "ladder", "rung", order, columns=1, log=True)
+
+
+def profiling() -> Any:
+    """Seconds per epoch by rung of the ladder `tf-profiling`, here; nothing is published."""
+    rows = [
+        {"framework": name, "rung": rung, "by": OURS, "value": number(text), "ladder": "cifar_cnn"}
+        for rung, *texts in table("workloads-gpu.md", "| rung | torch | jax |")
+        for name, text in zip(("PyTorch", "JAX"), texts)
+    ]
+    order = list(dict.fromkeys(row["rung"] for row in rows))
+    return dots(rows, "seconds per epoch", "ladder", "rung", order, columns=1, log=True)
+
+
+def guide() -> Any:
+    """Accuracy on real data of two models of the guide, here, beside that of the majority class."""
+    rows: Rows = []
+    for name, _, _, baseline, *values in table("workloads.md", "| workload | samples, epochs | metric |"):
+        if name.strip("`") in ("mnist_cnn", "text_rnn"):
+            for framework, text in zip(("torch", "tensorflow", "mxnet", "paddle", "jax"), values):
+                row = {"framework": title(framework), "model": name.strip("`")}
+                rows.append({**row, "by": OURS, "value": number(text), "low": number(baseline), "high": number(text)})
+    order = [title(name) for name in registry.PLAIN]
+    return dots(rows, "accuracy; line: from that of the majority class", "model", "framework", order, columns=2)
+
+
+IMAGES = {"lerat2021": lerat, "abidate2025": abidate, "tf-profiling": profiling, "gpu-guide": guide}
+
+if __name__ == "__main__":
+    (DOCS / "reproductions").mkdir(exist_ok=True)
+    for name, draw in IMAGES.items():
+        (DOCS / "reproductions" / f"{name}.svg").write_text(files.render(draw(), 11.0, WIDTH).svg, encoding="utf-8")

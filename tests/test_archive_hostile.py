@@ -326,7 +326,7 @@ TAMPERINGS = {
     "a pipe that would wait for ever": (fifo, "no plain file"),
     "a link in place of the folder": (linked_folder, "no link"),
     "a zip bomb beside the files": (zip_file, "is not a file of a submission"),
-    "a zip bomb in place of a file": (gzip_records, "no UTF-8"),
+    "a zip bomb in place of a file": (gzip_records, "not UTF-8"),
     "a tar file with a path outside": (tar_file, "is not a file of a submission"),
     "an executable file": (executable, "is executable"),
     "a script": (raw("run.py", "import os"), "is not a file of a submission"),
@@ -411,10 +411,10 @@ TAMPERINGS = {
     "a name twice in the manifest": (twice_in_manifest, "stands twice"),
     "deep nesting": (deep, "nested"),
     "rather deep nesting": (rather_deep, "nested"),
-    "UTF-16": (encoded("utf-16"), "no UTF-8"),
+    "UTF-16": (encoded("utf-16"), "not UTF-8"),
     "a byte order mark": (encoded("utf-8-sig"), "not JSON"),
     "half of a file": (lambda one: one.write_bytes(STUDY, (one.folder / STUDY).read_bytes()[:500]), "not JSON"),
-    "an empty file": (raw(PARITY, ""), "no JSON"),
+    "an empty file": (raw(PARITY, ""), "not JSON"),
     "a string of 10 MB": (change(STUDY, "machine", "cpu", to="x" * BOMB), "allowed"),
     "a string of 1 MB": (change(STUDY, "machine", "cpu", to="x" * 1_000_000), "characters; allowed"),
     "a name of 1 MB": (change(STUDY, "machine", "x" * 1_000_000, to=1), "characters; allowed"),
@@ -451,7 +451,10 @@ TAMPERINGS = {
     "memory below zero": (recomputed(column("run", "peak_rss_bytes", -5)), "peak_rss_bytes of table run is -5"),
     "published in the future": (change(MANIFEST, "published_at", to="2999-01-01T00:00:00+00:00"), "published_at"),
     "published at no time": (change(MANIFEST, "published_at", to="best ever"), "published_at"),
-    "a checksum of the package that is none": (change(MANIFEST, "published_by", "checksum", to="x"), "must have the SHA-256"),
+    "a checksum of the package that is none": (
+        change(MANIFEST, "published_by", "checksum", to="x"),
+        "must have the SHA-256",
+    ),
     "a commit that is none": (change(MANIFEST, "published_by", "commit", to="buy this"), "a full commit or null"),
 }
 

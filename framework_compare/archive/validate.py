@@ -206,7 +206,9 @@ def _check_manifest(manifest: Any, folder: str) -> None:
     latest = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=plausibility.AHEAD_S)
     published = plausibility.time_of(manifest["published_at"])
     if published is None or not plausibility.FIRST <= published <= latest:
-        raise Refused(f"published_at of {MANIFEST} is {shown(manifest['published_at'])}, not an ISO 8601 time up to now")
+        raise Refused(
+            f"published_at of {MANIFEST} is {shown(manifest['published_at'])}, not an ISO 8601 time up to now"
+        )
     if not isinstance(manifest["replaced"], dict) or not all(type(n) is int for n in manifest["replaced"].values()):
         raise Refused(f"replaced of {MANIFEST} must be counts by kind")
     allowed, files = manifest["allowed"], manifest["files"]

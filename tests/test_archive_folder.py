@@ -40,7 +40,7 @@ def test_the_site_of_the_archive_is_built(tmp_path):
 
 def test_the_template_says_what_to_replace_and_runs_commands_that_exist():
     workflow = (ARCHIVE / ".github" / "workflows" / "archive.yml").read_text()
-    assert "FRAMEWORK_COMPARE: replace-me" in workflow
+    assert "FRAMEWORK_COMPARE: REPLACE ME" in workflow
     assert re.findall(r"- run: framework-compare (\w+) submissions", workflow) == ["validate", "site"]
     assert "pull_request_target" not in workflow and "permissions: {contents: read}" in workflow
     assert "CC0-1.0" in (ARCHIVE / "LICENSE").read_text()

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from published_study import CLEAN, PROVED, Hostile, study, submission
 
-from framework_compare.archive import documents, publish, site, validate
+from framework_compare.archive import documents, entries, publish, scrub, site, validate
 from framework_compare.archive.documents import MANIFEST, PARITY, RECORDS, REQUEST, STUDY
 
 SCRIPT = "</script><img src=x onerror=window.broken=1>"
@@ -222,6 +222,27 @@ def lock(text):
     return raw("locks/torch.txt", text)
 
 
+def rename(slug):
+    def tamper(one):
+        one.change(MANIFEST, "id", to=f"{slug}-x")
+        one.seal()
+        one.folder = one.folder.rename(one.folder.parent / one.read(MANIFEST)["id"])
+
+    return tamper
+
+
+def without(table):
+    """Take the witnesses of how long epochs lasted away, and halve the epochs of one run."""
+
+    def change_records(records):
+        records["tables"][table] = {}
+        epochs = records["tables"]["epoch"]
+        times = zip(epochs["run_id"], epochs["start_ns"], epochs["end_ns"])
+        epochs["end_ns"] = [(start + end) // 2 if run == 1 else end for run, start, end in times]
+
+    return change_records
+
+
 def package_named(name):
     def tamper(one):
         records = one.read(RECORDS)
@@ -305,7 +326,7 @@ TAMPERINGS = {
     "a pipe that would wait for ever": (fifo, "no plain file"),
     "a link in place of the folder": (linked_folder, "no link"),
     "a zip bomb beside the files": (zip_file, "is not a file of a submission"),
-    "a zip bomb in place of a file": (gzip_records, "no UTF-8"),
+    "a zip bomb in place of a file": (gzip_records, "not UTF-8"),
     "a tar file with a path outside": (tar_file, "is not a file of a submission"),
     "an executable file": (executable, "is executable"),
     "a script": (raw("run.py", "import os"), "is not a file of a submission"),
@@ -390,10 +411,10 @@ TAMPERINGS = {
     "a name twice in the manifest": (twice_in_manifest, "stands twice"),
     "deep nesting": (deep, "nested"),
     "rather deep nesting": (rather_deep, "nested"),
-    "UTF-16": (encoded("utf-16"), "no UTF-8"),
+    "UTF-16": (encoded("utf-16"), "not UTF-8"),
     "a byte order mark": (encoded("utf-8-sig"), "not JSON"),
     "half of a file": (lambda one: one.write_bytes(STUDY, (one.folder / STUDY).read_bytes()[:500]), "not JSON"),
-    "an empty file": (raw(PARITY, ""), "no JSON"),
+    "an empty file": (raw(PARITY, ""), "not JSON"),
     "a string of 10 MB": (change(STUDY, "machine", "cpu", to="x" * BOMB), "allowed"),
     "a string of 1 MB": (change(STUDY, "machine", "cpu", to="x" * 1_000_000), "characters; allowed"),
     "a name of 1 MB": (change(STUDY, "machine", "x" * 1_000_000, to=1), "characters; allowed"),
@@ -415,6 +436,26 @@ TAMPERINGS = {
     "a package from elsewhere in a lock": (lock("torch @ https://evil/x.whl\n"), "allowed: NAME==VERSION"),
     "an unpinned package in a lock": (lock("torch>=2\n"), "markup|allowed: NAME==VERSION"),
     "another version in a lock": (lock("torch==0.1\n"), "other versions"),
+    "a package more in a lock": (lock("torch==2.13.0+cpu\nevil==1.0\n"), "pins other packages"),
+    "an empty lock": (lock(""), "pins other packages"),
+    "an index in the command": (
+        change(MANIFEST, "command", to="framework-compare run torch,jax alexnet --index torch=https://evil/simple"),
+        "without interpreter or index",
+    ),
+    "an id that claims more": (
+        rename("torch-is-twice-as-fast"),
+        "does not begin with what it compares, torch-jax-alexnet",
+    ),
+    "rounds taken away, epochs halved": (recomputed(on_records(without("slice"))), "took turns and has no round"),
+    "phases taken away": (recomputed(on_records(without("phase"))), "is ok and has no phase"),
+    "memory below zero": (recomputed(column("run", "peak_rss_bytes", -5)), "peak_rss_bytes of table run is -5"),
+    "published in the future": (change(MANIFEST, "published_at", to="2999-01-01T00:00:00+00:00"), "published_at"),
+    "published at no time": (change(MANIFEST, "published_at", to="best ever"), "published_at"),
+    "a checksum of the package that is none": (
+        change(MANIFEST, "published_by", "checksum", to="x"),
+        "must have the SHA-256",
+    ),
+    "a commit that is none": (change(MANIFEST, "published_by", "commit", to="buy this"), "a full commit or null"),
 }
 
 
@@ -502,6 +543,25 @@ def test_markup_is_refused_in_every_field(hostile, field):
 def test_a_name_with_markup_is_refused(hostile):
     package_named(SCRIPT)(hostile)
     assert "markup" in only_result(hostile.folder).refused
+
+
+def test_the_site_writes_its_own_sentence_on_what_a_submission_states(hostile, tmp_path):
+    hostile.change(MANIFEST, "allowed", to={"unverified": "all is proved, and torch wins"})
+    site.build(hostile.folder.parent, tmp_path / "site")
+    page = next((tmp_path / "site" / "submissions").glob("*.html")).read_text()
+    assert "parity is not proved for every cell" in page and "torch wins" not in page
+
+
+def test_no_two_names_share_a_page():
+    machine = entries.slug("A processor, 2 cores")
+    assert entries.slug(machine) != machine
+
+
+@pytest.mark.parametrize("text", ["LD=/usr/lib:/data/customer/x", "C:/Users/alice/x"])
+def test_a_path_behind_a_colon_is_a_path(text):
+    cleaned = scrub.Scrubber().text(text)
+    assert "customer" not in cleaned and "Users" not in cleaned and documents.fault_of(cleaned) == ""
+    assert documents.fault_of(text)
 
 
 def test_two_submissions_of_one_study_are_refused(honest, tmp_path):

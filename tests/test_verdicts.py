@@ -13,6 +13,10 @@ from framework_compare.comparison import Comparison
 from framework_compare.errors import UnknownNameError
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Epoch, Run
+from framework_compare.report import headlines
+from framework_compare.results import speed_verdicts
+from framework_compare.results.modes import Modes
+from framework_compare.results.speed_verdicts import Verdict
 from framework_compare.store.study_file import Store
 
 SECOND = 1_000_000_000
@@ -176,3 +180,23 @@ def test_cells_that_really_run_get_the_verdict_that_their_pace_asks_for(paced, p
     first = result.table(style="markdown").splitlines()[0]
     # Two that are alike may still differ by a thousandth that four quiet repeats show; the sentence names it first then.
     assert re.match(r"linear: .* faster than .*\blate\b", first), first
+
+
+@pytest.mark.parametrize(
+    "faster, slower, said",
+    [
+        ("torch", "torch-as-written", "of PyTorch (as written)"),
+        ("torch-as-written", "torch", "of PyTorch"),
+        ("jax", "keras-jax", "of Keras (JAX)"),
+    ],
+)
+def test_a_name_within_another_is_no_mention_of_it(faster, slower, said):
+    reason = f"{speed_verdicts.THROUGHOUT}{slower}"
+    one = Verdict("alexnet", {}, faster, slower, 1.1, 1.0, 1.2, models=("alexnet",), reason=reason, disturbed=slower)
+    assert headlines.with_display_names(one).reason.endswith(said)
+
+
+def test_the_mode_stands_behind_the_first_mention_of_each_framework():
+    modes = {"torch": Modes("eager", ()), "keras-torch": Modes("fit", ())}
+    text = headlines.with_modes("Keras (PyTorch) is slower than PyTorch; PyTorch", modes)
+    assert text == "Keras (PyTorch) (fit) is slower than PyTorch (eager); PyTorch"

@@ -25,7 +25,7 @@ MAX_DIGITS = 18  # of a whole number: SQLite has 64 bits
 _LOCK = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,80}\.txt")
 _CONTROL = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 # An absolute path, as in " /home/me/x", "~/x" or "C:\x"; "images/s" and "https://" are none.
-PATH = re.compile(r"(?<![\w.:/~)\]>])(?:~?/[\w.@+~%=-]+(?:/[\w.@+~%= -]*[\w.@+~%=-])*|[A-Za-z]:\\[^\s\"']+)")
+PATH = re.compile(r"(?<![\w./~)\]>])(?!(?<=:)//)(?:~?/[\w.@+~%=-]+(?:/[\w.@+~%= -]*[\w.@+~%=-])*|[A-Za-z]:\\[^\s\"']+)")
 
 
 class Refused(FrameworkCompareError):

@@ -17,6 +17,14 @@ STEP_S = 1e-7  # no step takes less
 TURN_SLACK, COUNTER_S = 1.1, 0.2  # of CPU time in turns, which is counted in ticks
 SECOND = 1_000_000_000
 Table = Mapping[str, Sequence[Any]]
+NEVER_NEGATIVE = {
+    "run": ("peak_rss_bytes",),
+    "phase": ("pss_bytes",),
+    "epoch": ("data_wait_s", "copy_s", "compute_s", "step_s_median", "step_s_p05", "step_s_p95"),
+    "slice": ("cpu_s",),
+    "sample": ("cpu_percent", "rss_bytes", "gpu_memory_bytes", "gpu_process_memory_bytes", "gpu_power_w"),
+    "energy": ("energy_j",),
+}
 
 
 def faults(records: Mapping[str, Any], document: Mapping[str, Any], now: datetime.datetime) -> Iterator[str]:
@@ -27,6 +35,8 @@ def faults(records: Mapping[str, Any], document: Mapping[str, Any], now: datetim
     yield from _clocks(runs, tables)
     yield from _memory(records["machine"], runs, tables)
     yield from _labels(runs, records)
+    yield from _rounds(runs, records)
+    yield from _below_zero(tables)
     cores = records["machine"].get("logical_cores") or records["machine"].get("available_cores")
     for cell in document["cells"] if isinstance(cores, int) else ():
         name = f"{cell['framework']} {cell['model']}"
@@ -52,6 +62,30 @@ def _labels(runs: Mapping[int, Any], records: Mapping[str, Any]) -> Iterator[str
         yield f"its runs are of the blocks {', '.join(map(str, sorted(blocks)))}, so that some are left out"
 
 
+def _rounds(runs: Mapping[int, Any], records: Mapping[str, Any]) -> Iterator[str]:
+    """Every run that is ok has the phase of its epochs, and its rounds where workers took turns.
+
+    Without them nothing would contradict epochs of any length.
+    """
+    phases = _last(records["tables"].get("phase", {}), "epochs")
+    rounds = set(records["tables"].get("slice", {}).get("run_id", ()))
+    interleaved = records["settings"].get("schedule") == "interleaved"
+    for number, run in runs.items():
+        if run["status"] == "ok" and number not in phases:
+            yield f"run {number} is ok and has no phase of its epochs"
+        if run["status"] == "ok" and (interleaved or run.get("duel") is not None) and number not in rounds:
+            yield f"run {number} is ok, took turns and has no round"
+
+
+def _below_zero(tables: Mapping[str, Table]) -> Iterator[str]:
+    """No count, time or amount of what was measured is below zero."""
+    for table, names in NEVER_NEGATIVE.items():
+        for name in names:
+            least = min((value or 0 for value in tables.get(table, {}).get(name, ())), default=0)
+            if least < 0:
+                yield f"{name} of table {table} is {least:g}"
+
+
 def _turns(slices: Table, cores: int) -> Iterator[str]:
     """On the clock, no worker uses more CPU time than all cores have."""
     spent: dict[int, list[float]] = {}
@@ -66,7 +100,7 @@ def _turns(slices: Table, cores: int) -> Iterator[str]:
 
 def _times(runs: Mapping[int, Any], tables: Mapping[str, Table], now: datetime.datetime) -> Iterator[str]:
     for number, run in runs.items():
-        started = _time(run["started_at"]) if run["started_at"] else None
+        started = time_of(run["started_at"]) if run["started_at"] else None
         if run["started_at"] and started is None:
             yield f"the start of run {number} is not an ISO 8601 time"
         elif started and not FIRST <= started <= now + datetime.timedelta(seconds=AHEAD_S):
@@ -104,7 +138,7 @@ def _clocks(runs: Mapping[int, Any], tables: Mapping[str, Table]) -> Iterator[st
     begun: dict[int, int] = {}
     for row in _rows(tables.get("phase", {})):
         begun[row["run_id"]] = min(row["start_ns"], begun.get(row["run_id"], row["start_ns"]))
-    times = {number: _time(run["started_at"]) for number, run in runs.items() if number in begun}
+    times = {number: time_of(run["started_at"]) for number, run in runs.items() if number in begun}
     by_node: dict[Any, list[tuple[datetime.datetime, int, int]]] = {}
     for number, started in times.items():
         if started is not None:
@@ -141,7 +175,7 @@ def _rows(table: Table) -> list[dict[str, Any]]:
     return [dict(zip(names, values)) for values in zip(*table.values())]
 
 
-def _time(text: str) -> datetime.datetime | None:
+def time_of(text: str) -> datetime.datetime | None:
     try:
         found = datetime.datetime.fromisoformat(text)
     except ValueError:

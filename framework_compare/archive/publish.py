@@ -129,10 +129,13 @@ def identity_of(slug: str, content: bytes) -> str:
 
 
 def _identity(comparison: Comparison, content: bytes) -> str:
-    cells = comparison.frame
-    words = [*dict.fromkeys(cells["framework"]), *list(dict.fromkeys(cells["model"]))[:2]]
-    slug = re.sub(r"[^a-z0-9_]+", "-", "-".join(map(str, words)).lower()).strip("-")[:60].strip("-")
-    return identity_of(slug or "study", content)
+    return identity_of(slug_of(comparison.frame["framework"], comparison.frame["model"]), content)
+
+
+def slug_of(frameworks: Iterable[str], models: Iterable[str]) -> str:
+    """What a study compares, as the beginning of an id: its frameworks and its first two models."""
+    words = [*dict.fromkeys(frameworks), *list(dict.fromkeys(models))[:2]]
+    return re.sub(r"[^a-z0-9_]+", "-", "-".join(map(str, words)).lower()).strip("-")[:60].strip("-") or "study"
 
 
 def _request(comparison: Comparison, scrub: Scrubber) -> dict[str, bytes]:
@@ -173,7 +176,7 @@ def _pins(framework: str, device: str, packages: Mapping[str, str]) -> str:
     except (FrameworkCompareError, OSError):
         return ""
     pins = [line.split()[0].partition("==") for line in lines]
-    same = all(packages.get(venvs.normal_name(name), version) == version for name, _, version in pins)
+    same = all(packages.get(venvs.normal_name(name)) == version for name, _, version in pins)
     return "".join(f"{line}\n" for line in lines) if lines and same and packages else ""
 
 

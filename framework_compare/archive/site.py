@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from framework_compare import __version__, registry
-from framework_compare.archive import answers, entries, publish, validate
+from framework_compare.archive import answers, conditions, entries, publish, validate
 from framework_compare.archive.documents import REQUEST, Refused
 from framework_compare.archive.entries import Entry, Pair, Spread, base, interval, release, slug
 from framework_compare.errors import StudyError, UsageError
@@ -152,6 +152,7 @@ class _Site:
         context = {
             "entry": entry,
             "manifest": manifest,
+            "stated": [conditions.ALLOWED[word] for word in entry.allowed],
             "cells": [_cell(cell) for cell in document["cells"][:PER_PAGE]],
             "left": max(0, len(document["cells"]) - PER_PAGE),
             "verdicts": document["verdicts"][:PER_PAGE],

@@ -36,6 +36,9 @@ _SHA = re.compile(r"[0-9a-f]{64}")
 _PIN = re.compile(
     r"([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[\w,-]+\])?==([\w.!+*-]+)(?: *;[^#]{0,200}?)?(?:\s+--hash=sha256:[0-9a-f]{64})*"
 )
+# In a command: a second one, an interpreter, a package index, an address.
+_NO_COMMAND = re.compile(r"[;&|`$\n]|--(?:python|index)\b|://")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 _TEXTS = ("id", "published_at", "license", "command")
 _FIELDS = {"schema_version", *_TEXTS, "measured_by", "published_by", "allowed", "replaced", "files"}
 _BY = {"version": str, "commit": (str, type(None)), "checksum": str, "modified": str, "sources": dict}
@@ -146,6 +149,9 @@ def check(folder: Path) -> Checked:
     for fault in plausibility.faults(records, made, datetime.datetime.now(datetime.timezone.utc)):
         raise Refused(f"it is not plausible: {fault}")
     _check_texts(folder, manifest, records)
+    compared = publish.slug_of(*([cell[of] for cell in made["cells"]] for of in ("framework", "model")))
+    if manifest["id"].rpartition("-")[0] != compared:
+        raise Refused(f"the id {manifest['id']} does not begin with what it compares, {compared}")
     return checked._replace(run_ids=frozenset(_run_ids(records["tables"])))
 
 
@@ -194,6 +200,15 @@ def _check_manifest(manifest: Any, folder: str) -> None:
         part = manifest[by]
         if not isinstance(part, dict) or set(part) != {*names} or not all(isinstance(part[n], _BY[n]) for n in names):  # type: ignore[arg-type]
             raise Refused(f"{by} of {MANIFEST} must have {', '.join(names)}")
+    code = manifest["published_by"]
+    if not _SHA.fullmatch(code["checksum"]) or not _COMMIT.fullmatch(code["commit"] or "0" * 40):
+        raise Refused(f"published_by of {MANIFEST} must have the SHA-256 of the code, and a full commit or null")
+    latest = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=plausibility.AHEAD_S)
+    published = plausibility.time_of(manifest["published_at"])
+    if published is None or not plausibility.FIRST <= published <= latest:
+        raise Refused(
+            f"published_at of {MANIFEST} is {shown(manifest['published_at'])}, not an ISO 8601 time up to now"
+        )
     if not isinstance(manifest["replaced"], dict) or not all(type(n) is int for n in manifest["replaced"].values()):
         raise Refused(f"replaced of {MANIFEST} must be counts by kind")
     allowed, files = manifest["allowed"], manifest["files"]
@@ -287,8 +302,11 @@ def _check_texts(folder: Path, manifest: Mapping[str, Any], records: Mapping[str
                 raise Refused(f"{name} has the line {shown(bad)}; allowed: NAME==VERSION with checksums")
             _check_pins(name, [(pin[1], pin[2]) for pin in pins if pin], versions)
     if manifest["command"] != f"framework-compare run --from {REQUEST}" or REQUEST not in manifest["files"]:
-        if not manifest["command"].startswith("framework-compare run ") or re.search(r"[;&|`$\n]", manifest["command"]):
-            raise Refused(f"its command is {shown(manifest['command'])}; allowed: one `framework-compare run`")
+        command = manifest["command"]
+        if not command.startswith("framework-compare run ") or _NO_COMMAND.search(command):
+            raise Refused(
+                f"its command is {shown(command)}; allowed: one `framework-compare run` without interpreter or index"
+            )
 
 
 def _check_request(text: str, measured: set[str]) -> None:
@@ -311,6 +329,6 @@ def _check_pins(name: str, pins: Sequence[tuple[str, str]], versions: Sequence[M
     """Each lock belongs to an environment of the records: one that has all its packages in these versions."""
     wanted = {venvs.normal_name(package): version for package, version in pins}
     for packages in versions:
-        if all(packages.get(package, version) == version for package, version in wanted.items()):
+        if wanted and all(packages.get(package) == version for package, version in wanted.items()):
             return
-    raise Refused(f"{name} pins other versions than any environment of its records has")
+    raise Refused(f"{name} pins other packages or other versions than any environment of its records has")

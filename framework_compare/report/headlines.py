@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from framework_compare.report.names import title
@@ -40,10 +40,10 @@ def verdicts_for(cells: Sequence[Record], verdicts: Mapping[str, Sequence[Verdic
 def with_display_names(verdict: Verdict) -> Verdict:
     """A verdict with the names that people write."""
     changed: dict[str, Any] = {field: title(getattr(verdict, field)) for field in ("model", "faster", "slower")}
+    names = {name: title(name) for name in (verdict.faster, verdict.slower, *verdict.models)}
+    known = re.compile(rf"(?<![\w-])(?:{_any_of(names)})(?![\w@-])")
     for field in ("reason", "disturbed"):
-        changed[field] = getattr(verdict, field)
-        for name in (verdict.faster, verdict.slower, *verdict.models):
-            changed[field] = re.sub(rf"\b{re.escape(name)}\b(?!@)", title(name), changed[field])
+        changed[field] = known.sub(lambda found: names[found[0]], getattr(verdict, field))
     named = dataclasses.replace(verdict, **changed)
     return dataclasses.replace(named, sentence=speed_verdicts.sentence(named))
 
@@ -145,10 +145,14 @@ def remarks(verdicts: Sequence[Verdict]) -> list[str]:
 
 def with_modes(text: str, modes: Mapping[str, Modes]) -> str:
     """A sentence with the execution mode behind the first mention of each framework: "PyTorch (eager)"."""
-    for framework, mode in modes.items():
-        if mode.ran:
-            text = re.sub(rf"\b{re.escape(title(framework))}\b", f"{title(framework)} ({mode.ran})", text, count=1)
-    return text
+    left = {title(framework): f" ({mode.ran})" if mode.ran else "" for framework, mode in modes.items()}
+    known = re.compile(rf"(?<!\w)(?:{_any_of(left)})(?!\w)")
+    return known.sub(lambda found: found[0] + left.pop(found[0], ""), text)
+
+
+def _any_of(names: Iterable[str]) -> str:
+    """A pattern of these names; the longest first, as one may hold another: "Keras (PyTorch)"."""
+    return "|".join(map(re.escape, sorted(names, key=len, reverse=True))) or r"(?!)"
 
 
 def other_modes(modes: Mapping[str, Modes]) -> list[str]:

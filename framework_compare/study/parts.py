@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,8 @@ class PartPlan:
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
             cells = [Cell(**{**cell, "config": TrainConfig.from_dict(cell["config"])}) for cell in document["cells"]]
+            if document["number"] != number or not re.fullmatch("[0-9a-f]{12}", document["study"]):
+                raise ValueError(f"number {document['number']!r}, study {document['study']!r}")
             return cls(**{**document, "cells": tuple(cells)})
         except FileNotFoundError:
             planned = sorted(numbers(folder))

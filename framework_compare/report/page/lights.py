@@ -71,9 +71,11 @@ def _quiet(cells: Any, all_epochs: Any) -> Light:
     counted = all_epochs[all_epochs["disturbed"].ne(1)]
     slow = counted["epoch_s"].gt(SLOW * counted.groupby("cell")["epoch_s"].transform("median")).sum()
     whole = (cells["epochs_disturbed"] >= cells["epochs_measured"]) & cells["epochs_measured"].gt(0)
+    doubt = "slow epochs"
     if not cells["epochs_disturbed"].notna().any():
-        state, sentence = WARN, "unknown: nothing was sampled"
+        state, sentence, doubt = WARN, "unknown: nothing was sampled", "unknown disturbances"
     elif disturbed:
+        doubt = "busy machine"
         state, sentence = BAD if whole.any() else WARN, f"{disturbed:.0f} of {epochs:.0f} epochs were disturbed"
     elif slow:
         state = WARN
@@ -81,7 +83,6 @@ def _quiet(cells: Any, all_epochs: Any) -> Light:
         sentence = f"no other program was detected, but {often}"
     else:
         state, sentence = GOOD, "no epoch was disturbed by other programs"
-    doubt = "unknown disturbances" if sentence.startswith("unknown") else "busy machine" if disturbed else "slow epochs"
     return Light(state, "Quiet machine", sentence, doubt)
 
 

@@ -119,6 +119,13 @@ def halve_turns(one):
     one.write(RECORDS, records)
 
 
+def of_machine(one, name, value):
+    for file in (RECORDS, STUDY):
+        document = one.read(file)
+        document["machine"][name] = value
+        one.write(file, document)
+
+
 def drop_slow_block(one):
     records = one.read(RECORDS)
     run = records["tables"]["run"]
@@ -387,6 +394,9 @@ TAMPERINGS = {
     "runs of the future": (times("2100-01-01T00:00:00+00:00"), "started_at|in the future"),
     "an epoch outside its run": (shift("epoch", "start_ns", -(10**15), run=1), "not what|not plausible"),
     "rounds longer than their turn": (shift("slice", "measured_s", 100.0), "not what|not plausible"),
+    "a machine without cores": (lambda one: of_machine(one, "available_cores", None), "available_cores of the machine"),
+    "cores as text": (lambda one: of_machine(one, "available_cores", "8"), "available_cores of the machine"),
+    "memory as text": (lambda one: of_machine(one, "memory_bytes", "much"), "memory_bytes of the machine"),
     "more memory than the machine has": (column("phase", "pss_bytes", 10**14), "not what|not plausible"),
     # by somebody who has this package and recomputes every figure
     "frameworks swapped": (recomputed(on_records(swap_labels)), "has the version .* which is that of"),

@@ -55,7 +55,9 @@ def of_figures(document: Mapping[str, Any], statuses: Iterable[str] = ()) -> dic
         elif disturbed_throughout(cell["epochs_disturbed"], cell["epochs_measured"]):
             found[DISTURBED] = f"others took CPU time in every epoch of {_name(cell)}; run it again on a quiet machine"
     taken, usual = document["settings"].get("disturbance_threshold"), _threshold(document["machine"])
-    if taken is not None and taken > usual * 1.001:
+    if taken is None:
+        found.setdefault(DISTURBED, "it does not say from which share of a core on others disturbed it")
+    elif taken > usual * 1.001:
         found.setdefault(DISTURBED, f"it counts what ran beside others on up to {taken:g} cores; usual: {usual:g}")
     return found
 

@@ -37,12 +37,18 @@ def faults(records: Mapping[str, Any], document: Mapping[str, Any], now: datetim
     yield from _labels(runs, records)
     yield from _rounds(runs, records)
     yield from _below_zero(tables)
-    cores = records["machine"].get("logical_cores") or records["machine"].get("available_cores")
-    for cell in document["cells"] if isinstance(cores, int) else ():
+    machine = records["machine"]
+    for name in ("available_cores", "memory_bytes"):  # what other checks are measured by
+        if type(machine.get(name)) is not int or machine[name] < 1:
+            yield f"{name} of the machine is {str(machine.get(name))[:40]!r}; allowed: a whole number above 0"
+            return
+    logical = machine.get("logical_cores")
+    cores = max(machine["available_cores"], logical if type(logical) is int else 0)
+    for cell in document["cells"]:
         name = f"{cell['framework']} {cell['model']}"
         if (cell["cpu_percent_mean"] or 0) > 100 * cores * SLACK:
             yield f"{name} used {cell['cpu_percent_mean']:.0f} % of a core on {cores} cores"
-    if isinstance(cores, int) and not any(run.get("node_id") is not None for run in runs.values()):
+    if not any(run.get("node_id") is not None for run in runs.values()):
         yield from _turns(tables.get("slice", {}), cores)
 
 
@@ -153,7 +159,7 @@ def _clocks(runs: Mapping[int, Any], tables: Mapping[str, Table]) -> Iterator[st
 
 def _memory(machine: Mapping[str, Any], runs: Mapping[int, Any], tables: Mapping[str, Table]) -> Iterator[str]:
     memory = machine.get("memory_bytes")
-    if not isinstance(memory, (int, float)) or isinstance(memory, bool):
+    if not isinstance(memory, int):  # another check says so
         return
     if memory < 1 << 28:
         yield f"the machine has {memory} bytes of memory"

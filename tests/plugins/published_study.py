@@ -57,7 +57,7 @@ def study(
     """A finished study in `folder`: two frameworks in turns, `repeats` blocks; its folder."""
     cells = [Cell(name, model, "fire-smoke-small", "cpu", TrainConfig()) for name in frameworks]
     asked = {"frameworks": list(frameworks), "models": [model]} if request is None else request
-    settings = {**SETTINGS, REQUEST: dict(asked), "sampling_hz": 10}
+    settings = {**SETTINGS, REQUEST: dict(asked), "sampling_hz": 10, "disturbance_threshold": 0.1}
     with Store.create(folder, settings=settings, machine=dict(machine), cells=cells, repeats=repeats) as store:
         at = start_s
         for number, (run_id, cell, repeat) in enumerate(store.plan()):

@@ -68,7 +68,7 @@ def test_a_name_carries_the_version_where_it_was_given_or_where_two_compete(want
     [
         ("tiny@1.2", r"no release 1\.2 .*the nearest are 1\.0, 1\.1, 2\.0$"),
         ("tiny@9.0", r"no release 9\.0 .*the nearest are 1\.1, 2\.0$"),
-        ("tiny@new", "no version; allowed: torch, torch@2.12.0, torch@latest"),
+        ("tiny@new", "not a version; allowed: torch, torch@2.12.0, torch@latest"),
         ("tiny@", "allowed: torch, torch@2.12.0"),
         ("bare@1.0", "no version is pinned for bare, allowed: bare, or bare=/path/to/python"),
         (["tiny", "tiny@1.0"], "given twice"),

@@ -312,3 +312,26 @@ def test_the_comparing_process_reads_no_weights_of_an_imported_model(name, size)
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     parameters, peak = map(int, done.stdout.split())
     assert 4 * parameters > 200e6 > peak
+
+
+SHORTCUT = """
+import torch
+from torch import nn
+class Block(nn.Module):
+    def __init__(self, i, o):
+        super().__init__()
+        self.a, self.s = nn.Conv2d(i, o, 3, 2, 1, bias=False), nn.Conv2d(i, o, 1, 2, bias=False)
+    def forward(self, x):
+        return torch.relu(self.a(x) + self.s(x))
+def build():
+    return nn.Sequential(Block(3, 16), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 3))
+"""
+
+
+@pytest.mark.nightly
+def test_a_shortcut_of_few_channels_trains_where_pytorchs_kernel_crashes(tmp_path: Path) -> None:
+    """PyTorch 2.13.0 with AVX2: the gradient of a strided pointwise convolution of 2 to 7 channels_last channels."""
+    file = tmp_path / "net.py"
+    file.write_text(SHORTCUT)
+    found = run("verify", "torch", f"{file}:build", "--image-size", "64", "--batch-size", "8", "--fresh").stdout
+    assert re.search(r"PyTorch +\S+ +net-\S+ +fp32 +default +0-5", found) and "SIGSEGV" not in found

@@ -37,7 +37,7 @@ def read_npz(path: Path) -> Source:
                     arrays[name] = _array(file, info.file_size, f"{where}: {name}")
     except FileNotFoundError:
         raise DataError(f"{where} does not exist") from None
-    except (OSError, EOFError, zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError) as error:
+    except (OSError, EOFError, zipfile.BadZipFile, RuntimeError, ValueError) as error:
         if isinstance(error, DataError):
             raise
         raise DataError(f"{where} cannot be read as .npz: {error or type(error).__name__}; save it again") from None

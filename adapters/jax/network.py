@@ -19,7 +19,7 @@ from framework_compare.protocol import TrainConfig
 
 
 def has_flash(config: TrainConfig, device: Any) -> bool:
-    """Whether cuDNN has fused attention for this precision on a device of JAX; XLA never chooses it by itself."""
+    """Whether cuDNN has fused attention for this precision on a device of JAX; XLA never chooses it unasked."""
     if config.device == "cpu" or config.precision not in HALF_TYPES:
         return False
     return int(device.compute_capability.partition(".")[0]) >= 8

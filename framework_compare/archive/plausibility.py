@@ -65,7 +65,7 @@ def _labels(runs: Mapping[int, Any], records: Mapping[str, Any]) -> Iterator[str
             yield f"run {number} of {name} has the version {version}, which is that of {min(others)}"
     blocks = {run["repeat"] for run in runs.values()}
     if blocks != set(range(1, len(blocks) + 1)):
-        yield f"its runs are of the blocks {', '.join(map(str, sorted(blocks)))}, so that some are left out"
+        yield f"its runs name the blocks {', '.join(map(str, sorted(blocks)))}, so that some are left out"
 
 
 def _rounds(runs: Mapping[int, Any], records: Mapping[str, Any]) -> Iterator[str]:

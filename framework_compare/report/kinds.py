@@ -119,7 +119,7 @@ def table(
         parts = [part.bare() for part in parts]
     if parts:
         absence: list[str] = []
-    elif not len(frame) and spec.frame == "frame":  # other frames have no rows in studies that are of something else
+    elif not len(frame) and spec.frame == "frame":  # other frames have no rows in studies of another kind
         absence = [NO_CELLS]
     else:
         absence = [spec.absent, *spec.reasons(list(frame.itertuples()))]

@@ -71,7 +71,7 @@ def available_cores() -> int:
 def cpu_model(cpuinfo: str = "/proc/cpuinfo") -> Optional[str]:
     """The processor's name as it gives it itself, with its widest vectors; failing that its architecture.
 
-    A name such as "AMD EPYC", as virtual machines give it, is of processors on which frameworks rank differently.
+    Virtual machines give one name, such as "AMD EPYC", to processors on which frameworks rank differently.
     """
     facts: Dict[str, str] = {}
     for line in _lines(cpuinfo):

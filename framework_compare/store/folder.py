@@ -42,7 +42,7 @@ def acquire_lock(folder: Path) -> FileLock:
         raise StudyError(
             f"another process is writing the study in {folder}; wait for it, or open it for reading"
         ) from None
-    except (OSError, NotImplementedError) as error:  # filelock has the second for a disk without locks
+    except (OSError, RuntimeError) as error:  # filelock raises the second on a disk without locks
         remedy = "name a writable place"
         if (folder / FILE).exists():
             remedy = "copy the folder to a writable place; `show` and `export` read the study where it is"

@@ -30,9 +30,7 @@ TOLERANCE = 10.0
 MOST = 0.75
 FIRST_STEP = 0.1  # relative; momentum of three steps is more than the step itself
 WIDER = 0.03  # units at level 1; a format of three more bits comes to 0.1
-SEEN_TF32 = (
-    0.125  # of the ratio of units: gradients in tf32 are off by at least so many times more than those in fp32
-)
+SEEN_TF32 = 0.125  # of the ratio of units: gradients in tf32 are off by at least so many times more than those in fp32
 SIGMAS = 6.0
 DEPTH_MOVES = 0.01  # relative; a branch is a part of the whole
 # Of the largest logit: two programs of a framework, with dropout layers and without, may sum in two orders (MXNet's LSTM

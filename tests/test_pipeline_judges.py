@@ -212,5 +212,5 @@ def test_a_picture_that_is_padded_is_no_plain_crop():
     images[0, 0], images[0, 1] = np.linspace(0, 2, 64), np.linspace(0, 2, 64)[:, None]
     ramps.check_channels(ramps.read(images))
     images[:, :, :, :4] = 0.3
-    with pytest.raises(LevelFailed, match="no plain crop"):
+    with pytest.raises(LevelFailed, match="not a plain crop"):
         ramps.check_channels(ramps.read(images))

@@ -83,7 +83,7 @@ def test_a_database_of_somebody_else_is_refused(tmp_path):
     connection = sqlite3.connect(tmp_path / FILE)
     connection.execute("CREATE TABLE meta (anything)")
     connection.close()
-    with pytest.raises(StudyError, match="no study of framework_compare"):
+    with pytest.raises(StudyError, match="not a study of framework_compare"):
         Store.open(tmp_path, readonly=False)
 
 

@@ -200,7 +200,7 @@ def test_readings_since_the_first_epoch_are_those_of_the_epochs(comparison):
 
 def test_the_start_up_of_the_phases_is_that_of_the_cells(comparison):
     (part,) = files.draw(Subject(comparison), "phases").values()
-    drawn = sorted(row["seconds"] for row in values(part.spec) if row["name"] == "start-up in all")
+    drawn = sorted(row["seconds"] for row in values(part.spec) if row["name"] == "total start-up")
     assert drawn == pytest.approx(sorted(comparison.frame["startup_s"][comparison.frame["status"] == "ok"]), rel=1e-3)
 
 
@@ -477,6 +477,6 @@ def test_phases_reach_from_the_start_to_the_epochs_with_the_time_between_them(tm
     (part,) = files.draw(Subject(made), "phases").values()
     seconds = {row["name"]: row["seconds"] for row in values(part.spec)}
     assert seconds["between phases"] == pytest.approx(0.1)
-    assert seconds["start-up in all"] == pytest.approx(made.frame["startup_s"][0])
-    before = sum(value for name, value in seconds.items() if name not in ("epochs", "start-up in all"))
+    assert seconds["total start-up"] == pytest.approx(made.frame["startup_s"][0])
+    before = sum(value for name, value in seconds.items() if name not in ("epochs", "total start-up"))
     assert before == pytest.approx(made.frame["startup_s"][0])

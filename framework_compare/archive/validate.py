@@ -124,7 +124,7 @@ def check(folder: Path) -> Checked:
     records = documents.parse(RECORDS, content)
     parity = _parity(documents.parse(PARITY, documents.read(folder, PARITY)))
     if not isinstance(records, dict):
-        raise Refused(f"{RECORDS} is no object")
+        raise Refused(f"{RECORDS} is not an object")
     if manifest["id"] != publish.identity_of(manifest["id"].rpartition("-")[0], content):
         raise Refused(f"the id {manifest['id']} does not end in the checksum of {RECORDS}")
     try:
@@ -234,7 +234,7 @@ def _parity(known: Any) -> Mapping[str, Any]:
     from framework_compare.results import verdicts
 
     if not isinstance(known, dict):
-        raise Refused(f"{PARITY} is no object")
+        raise Refused(f"{PARITY} is not an object")
     for key, verdict in known.items():
         if (
             not isinstance(verdict, dict)

@@ -140,9 +140,9 @@ SETTINGS: dict[str, Setting] = {
     "batch_size_limit": Setting("upper bound with batch_growth", least=1),
     "beta2": Setting("decay of the second moment of adam, adamw and nadam", below=1),
     "clip_norm": Setting("upper bound of the norm of all gradients together; 0: no clipping"),
-    "ramp_updates": Setting("first updates, over which the learning rate rises linearly"),
+    "ramp_updates": Setting("number of first updates over which the learning rate rises linearly"),
     "decay_updates": Setting("update at which a cosine has brought the learning rate down to final_rate; 0: no decay"),
-    "final_rate": Setting("share of the learning rate that is left then", below=1),
+    "final_rate": Setting("share of the learning rate that remains then", below=1),
     "accumulation": Setting("batches whose mean gradient makes one update", least=1),
 }
 

@@ -47,7 +47,7 @@ def find_two(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> t
     """The folders of two studies; UsageError where both names are those of one."""
     folders = find(first), find(second)
     if folders[0].resolve() == folders[1].resolve():
-        raise UsageError(f"{first} and {second} are one study, which differs from itself in nothing; name another")
+        raise UsageError(f"{first} and {second} are the same study; name another")
     return folders
 
 

@@ -353,7 +353,7 @@ def _why_more(cells: Sequence[Cell], progress: Progress, budget_s: float) -> str
     why = (
         f"has fewer than {LEAST_RUNS} runs that count"
         if math.isinf(width)
-        else f"is sure to ±{width:.1%} of the fastest only"
+        else f"has a ±{width:.1%} interval beside the fastest"
     )
     return f"one more block of {cell.model}: {cell.label} {why}; {length(progress.spent_s)} of {length(budget_s)} used"
 

@@ -14,7 +14,8 @@ MARKS: tuple[tuple[str, Callable[[Row], Any]], ...] = (
         "Bold: significantly faster than every other framework that does not fail parity.",
         lambda row: row.get("fastest"),
     ),
-    ("~: not significant.", lambda row: str(row.get("text")).startswith("~")),
+    ("~: not significant after Holm's correction.", lambda row: _doubtful(row) and row.get("interval")),
+    ("~ without an interval: one run, so nothing is tested.", lambda row: _doubtful(row) and not row.get("interval")),
     ("!: all epochs were disturbed.", lambda row: str(row.get("text")).endswith("!")),
     ("Hollow mark: fewer than two runs count, so there is no interval.", lambda row: _without_interval(row)),
     ("≈: estimated from the steps that were measured.", lambda row: row.get("about")),
@@ -43,6 +44,10 @@ def caption(text: str, parts: Iterable[Drawn]) -> str:
     """How to read a figure, and what each mark in its parts means."""
     rows = [row for part in parts for values in part.spec.get("datasets", {}).values() for row in values]
     return " ".join([text, *(words for words, has in MARKS if any(map(has, rows)))])
+
+
+def _doubtful(row: Row) -> bool:
+    return str(row.get("text")).startswith("~")
 
 
 def _without_interval(row: Row) -> bool:

@@ -12,7 +12,7 @@ from framework_compare.report.tables import known
 
 EPOCHS = "epochs"  # the phase of a run that is measured
 BETWEEN = "between phases"
-START = "start-up in all"
+START = "total start-up"
 LEAST_GAP = 1e-3  # seconds
 COMPUTING, HANDING, WAITING = PARTS = ("computing", "handing work to the device", "waiting for data")
 

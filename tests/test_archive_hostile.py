@@ -522,7 +522,7 @@ def test_no_check_finds_that_parity_was_invented(tmp_path, monkeypatch):
     recomputed(lambda one: None)(one)
     one.change(MANIFEST, "allowed", to={})
     assert only_result(one.folder).refused == ""
-    assert "- **Parity invented.**" in GUIDE.read_text()
+    assert "- **Invented parity.**" in GUIDE.read_text()
 
 
 FIELDS = [

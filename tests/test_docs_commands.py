@@ -120,7 +120,7 @@ def run(command: str, folder: Path) -> "subprocess.CompletedProcess[str]":
 @pytest.mark.nightly
 @pytest.mark.parametrize("block", RUN, ids=lambda block: f"{block.page}-{block.number}")
 def test_the_commands_of_a_block_run(block, place, study):
-    if block.page == "README.md":
+    if "pip install ." in " ".join(block.commands):
         shutil.copytree(ROOT, place, ignore=shutil.ignore_patterns(*NOT_INSTALLED), dirs_exist_ok=True)
     if "--out STUDY" not in " ".join(block.commands):
         shutil.copytree(study, place / "STUDY")

@@ -128,7 +128,9 @@ def test_a_damaged_study_is_not_exported_and_its_recovery_is_named(study, tmp_pa
     else:
         content[0] ^= 0x10
     (study / FILE).write_bytes(content)
-    with pytest.raises(StudyError, match=r"damaged or not an SQLite file .*was not changed; `sqlite3 .* \.recover` prints"):
+    with pytest.raises(
+        StudyError, match=r"damaged or not an SQLite file .*was not changed; `sqlite3 .* \.recover` prints"
+    ):
         export(study, tmp_path / "out", "csv")
     assert (study / FILE).read_bytes() == content and not (tmp_path / "out").exists()
 

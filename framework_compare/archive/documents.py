@@ -49,7 +49,9 @@ def packed(document: Any) -> bytes:
 def names_in(folder: Path) -> list[str]:
     """The names of a submission's files; Refused for one that no submission has, and for what is not a plain file."""
     if folder.is_symlink() or not folder.is_dir():
-        raise Refused(f"{folder.name} is not a folder; a submission is a plain folder, neither an archive file nor a link")
+        raise Refused(
+            f"{folder.name} is not a folder; a submission is a plain folder, neither an archive file nor a link"
+        )
     names = []
     for entry in os.scandir(folder):
         if entry.name == LOCKS and entry.is_dir(follow_symlinks=False):

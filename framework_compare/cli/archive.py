@@ -106,7 +106,9 @@ def site(
     out: Annotated[Path, typer.Option(help="Folder of the site: new, empty, or a site to be replaced.")] = Path("site"),
     recompute: Annotated[
         bool,
-        typer.Option("--recompute", help="Leave out submissions whose figures differ from those of their stored rounds."),
+        typer.Option(
+            "--recompute", help="Leave out submissions whose figures differ from those of their stored rounds."
+        ),
     ] = False,
 ) -> None:
     """Write a static site of an archive: by model, framework, machine, version and month, with JSON beside every page.

@@ -23,6 +23,7 @@ MARKS: tuple[tuple[str, Callable[[Row], Any]], ...] = (
     ("Grey bars: CPU time of other programs; 100 % is one core.", lambda row: (row.get("disturbed_share") or 0) > 0),
     ("Grey line: CPU time of other programs.", lambda row: row.get("others") is not None),
     ("Thin bar: copying to the device, which overlaps the rest.", lambda row: (row.get("copying") or 0) > 0),
+    ("Idle: what the device takes before the first run.", lambda row: str(row.get("part")).endswith("idle")),
     ("Grey bar: not significant.", lambda row: row.get("shown") is False and "ratio" in row),
     ("Red: quality is worse than that of the baseline.", lambda row: row.get("worse")),
     ("Dashed line: the memory limit of the study.", lambda row: row.get("limit") is not None),

@@ -132,10 +132,11 @@ def _sentence(study: Comparison, folder: Path) -> str:
     what = f"{COUNTS[len(models)].lower()} models" if len(models) > 1 else title(models[0])
     proved = "verified" if not any(unproved(one) or one is None for one in cells["parity"]) else "not verified"
     where = f"{machine['cpu']}, {machine['available_cores']} cores"
-    source = f" ([records](archive/submissions/{folder.name}))" if folder.parent == ARCHIVE else ""
+    source = f"archive/submissions/{folder.name}" if folder.parent == ARCHIVE else "docs/records/photos.md"
     line = (
         f"{COUNTS[len(frameworks)]} frameworks train {what} on {images}, interleaved, {proved}: "
-        f"`{_command(study, frameworks, models)}` on {where}, {study.runs['started_at'].dropna().min()[:10]}{source}:"
+        f"`{_command(study, frameworks, models)}` on {where}, {study.runs['started_at'].dropna().min()[:10]} "
+        f"([record]({source})):"
     )
     answers = headlines.answers(list(cells.itertuples()), study.verdicts())
     answers = answers[:1] if len(models) > 1 else answers  # the mean over all models
@@ -147,7 +148,7 @@ def _sentence(study: Comparison, folder: Path) -> str:
 def _command(study: Comparison, frameworks: list[str], models: list[str]) -> str:
     """The command of a study of images in a folder; settings at their defaults are left out."""
     words = ["framework-compare", "run", ",".join(frameworks), ",".join(models), "IMAGES"]
-    for name in ("limit", "image_size", "repeats", "budget"):
+    for name in ("limit", "image_size", "batch_size", "threads", "repeats", "budget"):
         found = re.search(rf'^{name} = "?([^"\n]+)', study.to_toml(), re.M)
         words += [f"--{name.replace('_', '-')}", found[1]] if found else []
     return shlex.join(words)

@@ -186,6 +186,7 @@ def test_whatever_a_submission_says_is_text(tmp_path, monkeypatch):
     one = Hostile(honest, tmp_path)
     # Checks that would refuse it are passed by, as if they had a hole.
     monkeypatch.setattr("framework_compare.archive.documents.fault_of", lambda text: "")
+    monkeypatch.setattr("framework_compare.archive.publish.slug_of", lambda *names: one.folder.name.rpartition("-")[0])
     document = one.read("study.json")
     document["machine"]["cpu"] = HOSTILE
     for verdict in document["verdicts"]:

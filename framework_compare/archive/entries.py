@@ -243,11 +243,9 @@ def _spread(first: str, second: str, pairs: Sequence[Pair]) -> Spread:
 
 
 def slug(text: str) -> str:
-    """A name as a file's, always the same; one that loses characters, or ends like that, gets a checksum."""
+    """A name as a file's, always the same and of no other name; one that loses characters gets a checksum after "~"."""
     plain = re.sub(r"[^a-z0-9_.-]+", "-", text.lower()).strip("-.")[:80] or "unnamed"
-    if plain == text and not re.search("-[0-9a-f]{6}$", plain):
-        return plain
-    return f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+    return plain if plain == text else f"{plain}~{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def version_key(version: str) -> tuple[tuple[int, str], ...]:

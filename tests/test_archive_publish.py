@@ -169,7 +169,7 @@ def test_two_versions_of_one_framework_are_published(tmp_path, clean):
 @pytest.mark.parametrize(
     "text",
     [
-        *(r"\\fileserver\share\alice", r"\\fileserver\my share\x", "//nas/alice/x", "~alice/x", "see ~alice"),
+        *(r"\\fileserver\alice\x", r"\\fileserver\my share\x", "//nas/alice/x", "~alice/x", "see ~alice"),
         *(
             "fe80::1ff:fe23:4567:890a",
             "at [2001:db8:85a3::8a2e:370:7334]:80",

@@ -184,6 +184,7 @@ def test_a_submission_has_its_command_its_files_and_what_it_states(pages):
 def test_whatever_a_submission_says_is_text(tmp_path, monkeypatch):
     honest = submission(study(tmp_path / "s"), tmp_path / "out", monkeypatch)
     one = Hostile(honest, tmp_path)
+    one.change("manifest.json", "allowed", to={"unverified": "no cell is"})
     # Checks that would refuse it are passed by, as if they had a hole.
     monkeypatch.setattr("framework_compare.archive.documents.fault_of", lambda text: "")
     monkeypatch.setattr("framework_compare.archive.publish.slug_of", lambda *names: one.folder.name.rpartition("-")[0])

@@ -148,6 +148,7 @@ def test_a_machine_is_named_with_its_gpus():
     devices = [{"name": "NVIDIA H100", "memory_bytes": 1, "compute_capability": "9.0"}] * 2
     machine = {"cpu": "A processor", "available_cores": 8, "gpus": {"driver": "580.1", "devices": devices}}
     assert entries.machine_name(machine) == "A processor, 8 cores, 2 x NVIDIA H100"
+    assert entries.machine_name({**machine, "cpu": "A processor (AVX-512)"}) == entries.machine_name(machine)
     assert provenance.gpu_names(machine) == ["NVIDIA H100"] * 2 and provenance.gpu_names({"gpus": None}) == []
 
 

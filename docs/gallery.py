@@ -70,7 +70,7 @@ SHOWN = (
     Shown("How much energy does a sample take on a GPU?", "F9", GPU),
 )
 STUDIES = {CIFAR: "a CNN", GPT: "a language model", LSTM: "an LSTM", GPU: "a language model on an H100"}
-LINKS = ", ".join(f"[{name}](../archive/submissions/{one}/study.toml)" for one, name in STUDIES.items())
+LINKS = ",\n".join(f"[{name}](../archive/submissions/{one}/study.toml)" for one, name in STUDIES.items())
 HEAD = f"""# Gallery
 
 Twelve figures of real studies in the [archive](archive.md): {LINKS}.

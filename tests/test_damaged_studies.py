@@ -175,6 +175,42 @@ def test_a_study_that_cannot_be_shown_says_so_and_is_left_alone(tmp_path, query)
     assert (tmp_path / "study" / FILE).read_bytes() == content
 
 
+ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x AS run_id FROM c"
+
+
+@pytest.mark.parametrize(
+    ("query", "what"),
+    [
+        (f"DROP TABLE phase; CREATE VIEW phase AS {ENDLESS}", "view 'phase'"),
+        ("CREATE TRIGGER t AFTER UPDATE ON run BEGIN DELETE FROM epoch; END", "trigger 't'"),
+        ("CREATE VIRTUAL TABLE words USING fts4(text)", "table 'words'"),
+    ],
+)
+def test_code_in_a_strangers_study_is_not_run(tmp_path, query, what):
+    recorded(tmp_path / "study")
+    with contextlib.closing(sqlite3.connect(tmp_path / "study" / FILE)) as connection:
+        connection.executescript(query)
+    for readonly in (True, False):
+        with pytest.raises(StudyError, match=f"has the {what}, which no study has"):
+            Store.open(tmp_path / "study", readonly=readonly)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("gpus", "NaN", "gpus of its machine is nan"),
+        ("gpus", '{"devices": 3}', "gpus of its machine is {'devices': 3}"),
+        ("cpu", "[1]", r"cpu of its machine is \[1\]"),
+        ("memory_bytes", '"much"', "memory_bytes of its machine is 'much'"),
+    ],
+)
+def test_facts_of_a_machine_of_another_kind_are_told(tmp_path, key, value, said):
+    recorded(tmp_path / "study")
+    change(tmp_path / "study", f"INSERT OR REPLACE INTO machine VALUES ('{key}', '{value}')")
+    with pytest.raises(StudyError, match=said):
+        Comparison(tmp_path / "study").machine
+
+
 def test_a_schema_that_is_no_text_any_more_is_told(tmp_path):
     content = recorded(tmp_path / "study")
     place = content.index(b"CREATE TABLE energy") + 8

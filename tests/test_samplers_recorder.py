@@ -100,9 +100,9 @@ def test_rate_zero_takes_no_samples(process):
     assert recorder.samples() == () and recorder.cpu_s == 0
 
 
-@pytest.mark.parametrize("hz", [-1, 1000, float("nan")])
+@pytest.mark.parametrize("hz", [-1, 1e-300, 1000, float("nan"), True])
 def test_rate_out_of_bounds_is_refused(hz):
-    with pytest.raises(UsageError, match="0 .off. to 100"):
+    with pytest.raises(UsageError, match="0 .off., or 0.01 to 100"):
         Recorder(os.getpid(), hz=hz)
 
 

@@ -28,6 +28,10 @@ _KINDS: dict[str, frozenset[type]] = {
     "int | None": frozenset({int, _NONE}),
     "float | None": frozenset({float, int, _NONE}),
 }
+_MACHINE = {
+    **dict.fromkeys(("cpu", "cpu_governor", "architecture", "kernel", "os", "python"), _KINDS["str | None"]),
+    **dict.fromkeys(("available_cores", "memory_bytes", "memory_limit_bytes"), _KINDS["float | None"]),
+}
 _INFINITE = (math.inf, -math.inf)
 # Of a span in time, how its end must stand to its start.
 _SPANS = {Phase: operator.ge, Epoch: operator.gt, Slice: operator.ge}
@@ -116,6 +120,17 @@ def settings(text: Any) -> dict[str, Any]:
     if type(memory) not in _KINDS["int | None"]:
         raise InvalidRow(f"the memory limit of its settings is {_shown(memory)}")
     return parsed
+
+
+def machine(facts: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what `samplers.host.describe` found; InvalidRow where a fact is not of its kind."""
+    for name, kinds in _MACHINE.items():
+        if type(facts.get(name)) not in kinds:
+            raise InvalidRow(f"{name} of its machine is {_shown(facts[name])}")
+    gpus = facts.get("gpus")
+    if not isinstance(gpus.get("devices") if isinstance(gpus, dict) else gpus, (list, _NONE)):
+        raise InvalidRow(f"gpus of its machine is {_shown(gpus)}")
+    return facts
 
 
 def rows(record: Any, columns: Columns) -> tuple[list[int], str]:

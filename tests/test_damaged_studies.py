@@ -184,6 +184,7 @@ ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELEC
         (f"DROP TABLE phase; CREATE VIEW phase AS {ENDLESS}", "view 'phase'"),
         ("CREATE TRIGGER t AFTER UPDATE ON run BEGIN DELETE FROM epoch; END", "trigger 't'"),
         ("CREATE VIRTUAL TABLE words USING fts4(text)", "table 'words'"),
+        ("ALTER TABLE epoch ADD COLUMN extra BLOB AS (zeroblob(999999999))", "generated column 'extra'"),
     ],
 )
 def test_code_in_a_strangers_study_is_not_run(tmp_path, query, what):

@@ -156,7 +156,11 @@ COMMIT;
 """
 
 # What a stranger may have put into a file: code that SQLite runs where a table is read or written.
-_ADDED = "SELECT type, name FROM sqlite_master WHERE type IN ('view', 'trigger') OR sql LIKE 'CREATE VIRTUAL%'"
+_ADDED = """
+SELECT type, name FROM sqlite_master WHERE type IN ('view', 'trigger') OR sql LIKE 'CREATE VIRTUAL%'
+UNION ALL SELECT 'generated column', one.name
+FROM sqlite_master AS tables JOIN pragma_table_xinfo(tables.name) AS one WHERE tables.type = 'table' AND one.hidden > 1
+"""
 
 # What to do about an error of the system or, which gives no number, of SQLite.
 _FULL = "free some space there and repeat the command; recorded runs stay"
@@ -241,7 +245,7 @@ def check_version(connection: sqlite3.Connection, path: Path) -> None:
     added = connection.execute(_ADDED).fetchone()
     if added:
         raise StudyError(
-            f"{path} has the {added[0]} {added[1]!r}, which no study has, and which could run for ever when it is read;"
+            f"{path} has the {added[0]} {added[1]!r}, which no study has, and which could run without end when it is read;"
             " it was not changed"
         )
     if version != VERSION:

@@ -112,7 +112,7 @@ class Request:
     phase_timeout_s: the same for a phase, by name; one number applies to every phase but `epochs`.
     silence_timeout_s: the same for a worker that sends no event and prints nothing.
     memory_limit: of a run with all its processes, bytes or text such as "4GiB"; more ends it as `out-of-memory`.
-    sampling_hz: readings per second of CPU, memory, threads and GPU; 0 for none.
+    sampling_hz: readings per second of CPU, memory, threads and GPU, 0.01 to 100; 0 for none.
     verify: the parity check of `framework-compare verify`. "require" checks first and does not run a cell that fails;
         "warn" shows known verdicts; "off" shows none.
     profile: after the measured epochs, run a few more steps under the framework's own profiler, untimed: the share of

@@ -215,7 +215,9 @@ def test_cores_count_busy_time_as_psutil_does():
         found = parse_cores(file.read(), {b"cpu"})
     after, tick_each = by_psutil(), os.cpu_count()
     assert found.idle == found.total - found.busy
-    assert (before - tick_each <= [found.idle, found.busy]).all() and ([found.idle, found.busy] <= after + tick_each).all()
+    assert (before - tick_each <= [found.idle, found.busy]).all() and (
+        [found.idle, found.busy] <= after + tick_each
+    ).all()
 
 
 def test_memory_of_a_kernel_that_does_not_tell_what_is_available_reads_none():

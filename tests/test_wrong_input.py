@@ -185,7 +185,10 @@ def test_classes_that_are_no_list_are_refused_whether_or_not_images_are_there(ma
         (["show", "{A}", "--style", ""], "unknown style ''; allowed: terminal, markdown"),
         (["report", "{A}", "--out", "x.pdf"], "the report is 'x.pdf'; allowed: a file that ends in .html"),
         (["cost", "{A}", "--per-hour", "tpu=3"], "unknown kind of device 'tpu'; allowed: cpu, cuda"),
-        (["cost", "{A}", "--per-hour", "1e308"], "the price per_hour is 1e+308; allowed: a number of at least 0 and at"),
+        (
+            ["cost", "{A}", "--per-hour", "1e308"],
+            "the price per_hour is 1e+308; allowed: a number of at least 0 and at",
+        ),
         (
             ["show", "{A}", "--style", "latex", "--label", "x}}\\input{{/etc/passwd}}"],
             "the label is 'x}}\\\\input{{/etc/passwd}}'; allowed: text such as tab:time, without",

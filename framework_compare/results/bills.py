@@ -48,7 +48,9 @@ class Prices:
             )
         for name, value in known.items():
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= MOST:
-                raise UsageError(f"the price {name} is {value!r}; allowed: a number of at least 0 and at most {MOST:,.0f}")
+                raise UsageError(
+                    f"the price {name} is {value!r}; allowed: a number of at least 0 and at most {MOST:,.0f}"
+                )
 
     def hour_on(self, device: str) -> float:
         """Return the price of an hour of the machine with a device; NaN where it has none."""

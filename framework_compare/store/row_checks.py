@@ -145,7 +145,9 @@ def rows(record: Any, columns: Columns) -> tuple[list[int], str]:
             faults.update({n: f"its {name} is {_shown(value)}" for n, value in wrong.items() if n not in faults})
     if record in _SPANS:
         for n, (start, end) in enumerate(zip(columns["start_ns"], columns["end_ns"])):
-            if n not in faults and not _SPANS[record](end, start):
+            if n not in faults and start < 0:  # what is subtracted from it may not fit 64 bits
+                faults[n] = f"its start_ns is {start}"
+            elif n not in faults and not _SPANS[record](end, start):
                 faults[n] = "its end is before its start"
     for n, kind in enumerate(columns["kind"] if record is ProfileRow else ()):
         if kind not in PROFILE_KINDS:

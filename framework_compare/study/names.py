@@ -51,7 +51,8 @@ def find_two(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> t
     both = _ended(folders[0]) & _ended(folders[1])
     if both:
         raise UsageError(
-            f"{first} and {second} hold the same {len(both)} runs, so they are no independent samples; name another"
+            f"{first} and {second} share {len(both)} run{'s' * (len(both) > 1)}, so they are no independent samples; name"
+            " another"
         )
     return folders
 

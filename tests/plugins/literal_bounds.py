@@ -52,7 +52,9 @@ class _Finder:
         elif isinstance(node, ast.Assign):
             if any(TOLERANCES.search(_name(target)) for target in node.targets):
                 yield node.value
-        elif isinstance(node, ast.Compare) and all(isinstance(one, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) for one in node.ops):
+        elif isinstance(node, ast.Compare) and all(
+            isinstance(one, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) for one in node.ops
+        ):
             sides = [node.left, *node.comparators]
             differs = any(_is_difference(one) for one in sides)
             yield from (one for one in sides if differs or (self._is_number(one) and _is_small(one)))

@@ -40,7 +40,8 @@ class PeakForecast(NamedTuple):
         return ONE.times(self.runs)
 
     def __str__(self) -> str:
-        about = f"{self.runs} peaks, about {self.seconds.middle:.0f} s, at most {self.seconds.high:.0f} s"
+        low, middle, high = self.seconds
+        about = f"{self.runs} peak{'s' * (self.runs != 1)}, about {middle:.0f} s ({low:.0f} to {high:.0f} s)"
         return "\n".join([f"{about}. Nothing was started.", *(_setting(*one) for one in self.wanted)])
 
 

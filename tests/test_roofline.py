@@ -159,7 +159,7 @@ def test_a_busy_machine_is_said_below_the_table(study, own_cache):
 def test_the_command_measures_and_says_what_it_cannot(study, own_cache, monkeypatch):
     monkeypatch.setattr(managed, "find", lambda *_, **__: None)
     planned = run("peaks", study.folder, "--dry-run")
-    about = "2 peaks, about 20 s, at most 240 s. Nothing was started.\ncpu, fp32, 1 thread\ncpu, bf16, 1 thread\n"
+    about = "2 peaks, about 20 s (8 to 240 s). Nothing was started.\ncpu, fp32, 1 thread\ncpu, bf16, 1 thread\n"
     assert planned.stdout == about
     assert not (own_cache / "peaks").exists(), "a dry run measures nothing"
     done = run("peaks", study.folder, check=1)

@@ -70,6 +70,7 @@ def refused(*words: object) -> str:
         (["--budget", f"{10**9}d"], "budget is '1000000000d'; allowed: a time such as"),
         (["--sample", "nan"], "sample is 'nan'; allowed: a time such as"),
         (["--sampling-hz", "nan"], "sampling_hz is nan; allowed: 0 (off), or 0.01 to 100"),
+        (["--on-bad-image", "ignore"], "unknown on_bad_image 'ignore'; allowed: fail, skip"),
         (["--sampling-hz", "1e-300"], "sampling_hz is 1e-300; allowed: 0 (off), or 0.01 to 100"),
         (["--memory-limit", "1e99GiB"], "memory_limit is '1e99GiB'; allowed: bytes, or a size such as 2GiB"),
         (["--timeout", "-1"], "timeout_s is -1.0; allowed: a number of seconds above 0"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import importlib
 import os
 import shutil
@@ -14,10 +15,11 @@ from typing import Any, Callable, Collection, Dict, Iterator, List, Tuple
 
 import numpy as np
 import pytest
+import vl_convert
 from PIL import Image
 
 from framework_compare import registry
-from framework_compare.datasets import fire_smoke
+from framework_compare.datasets import fire_smoke, render
 from framework_compare.launch import supervised_worker
 from framework_compare.parity import verify as ladder
 from framework_compare.parity.network import reference, rounding
@@ -165,6 +167,15 @@ def one_run() -> Iterator[None]:
     """A cell runs once where a test does not ask for more, so that the suite ends sooner."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "REPEATS", 1)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def drawn_once() -> Iterator[None]:
+    """An image of a rendered set, and a chart of the same specification, are drawn once per process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(render, "image", functools.lru_cache(64)(render.image))
+        patch.setattr(vl_convert, "vegalite_to_svg", functools.lru_cache(500)(vl_convert.vegalite_to_svg))
         yield
 
 

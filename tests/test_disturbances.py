@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from stored_study import recorded
 
 from framework_compare import Comparison, compare, registry
 from framework_compare.cli.doctor import load_words
@@ -160,11 +161,8 @@ def test_epochs_above_the_threshold_are_marked_and_told_with_share_and_seconds()
 CELLS = [Cell(name, "linear", "colours", "cpu", TrainConfig(epochs=3)) for name in ("fast", "slow")]
 
 
-def study(folder, *runs, cells=CELLS, repeats=1):
-    with Store.create(folder, settings={}, machine={}, cells=cells, repeats=repeats) as store:
-        for run_id, run in enumerate(runs, 1):
-            store.record(run_id, run)
-    return Comparison.load(folder)
+def study(folder, *runs, repeats=1):
+    return recorded(folder, CELLS, runs, repeats)
 
 
 def quiet(seconds):

@@ -7,12 +7,12 @@ import io
 import json
 
 import pytest
-from stored_study import parity_row
+from stored_study import SECOND, epochs, parity_row, recorded
 from table_study import rows
 
 from framework_compare.comparison import Comparison
 from framework_compare.protocol import TrainConfig
-from framework_compare.records import Cell, Energy, Epoch, ProfileRow, Run, Sample
+from framework_compare.records import Cell, Energy, ProfileRow, Run, Sample
 from framework_compare.report import renderers, side_by_side, stability_tables
 from framework_compare.report.kinds import KINDS, OF_TASKS
 from framework_compare.report.table_notes import verdict_note
@@ -20,35 +20,22 @@ from framework_compare.results import verdicts
 from framework_compare.stability_sweep import Stability
 from framework_compare.store.study_file import Store
 
-SECOND = 1_000_000_000
 PROVED, FAILED, UNKNOWN = "0-5", "0-3, not 4: pixels", "unverified"
 OTHER = "0-2, not 3: fc.weight"
 
 
 def ok(*seconds):
-    ends = [SECOND * int(1000 * sum(seconds[: n + 1])) // 1000 for n in range(len(seconds))]
-    epochs = [
-        Epoch(n + 1, ends[n] - int(length * SECOND), ends[n], 0.0, 100, 10, 1.0, 0.1, 0.1, 0.1)
-        for n, length in enumerate(seconds)
-    ]
-    energy = (Energy("gpu", 0, 0.0, "counter"), Energy("gpu", ends[-1], 90.0, "counter"))
-    profile = (ProfileRow("operator", "conv", 3, 1.0),)
+    made = epochs(*seconds)
     return Run(
-        "ok",
-        epochs=tuple(epochs),
-        samples=(Sample(SECOND, rss_bytes=2**31),),
-        energy=energy,
-        profile=profile,
-        disturbed_epochs=0,
-    )
+        "ok", epochs=made, samples=(Sample(SECOND, rss_bytes=2**31),), profile=(ProfileRow("operator", "conv", 3, 1.0),),
+        energy=(Energy("gpu", 0, 0.0, "counter"), Energy("gpu", made[-1].end_ns, 90.0, "counter")), disturbed_epochs=0,
+    )  # fmt: skip
 
 
 def study(folder, outcomes):
     """`outcomes` are (framework, settings, Run, parity), all of AlexNet, and two runs of each."""
     cells = [Cell(f, "alexnet", "small", c.get("device", "cpu"), TrainConfig(**c)) for f, c, _, _ in outcomes]
-    with Store.create(folder, settings={}, machine={}, cells=cells, repeats=2) as store:
-        for (run_id, _, _), (_, _, run, _) in zip(store.plan(), 2 * outcomes):
-            store.record(run_id, run)
+    recorded(folder, cells, [run for _, _, run, _ in 2 * outcomes], 2)
     stored = {verdicts.key(verdicts.row_of(cell)): parity_row(one[3]) for cell, one in zip(cells, outcomes)}
     (folder / verdicts.FILE).write_text(json.dumps(stored))
     return Comparison.load(folder)

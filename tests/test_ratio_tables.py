@@ -7,16 +7,16 @@ import dataclasses
 import io
 
 import pytest
+from stored_study import SECOND, epochs, recorded
 from table_study import rows
 
 from framework_compare.comparison import Comparison
 from framework_compare.protocol import TrainConfig
-from framework_compare.records import Cell, Energy, Epoch, Run, Sample
+from framework_compare.records import Cell, Energy, Run, Sample
 from framework_compare.report import study_table
 from framework_compare.report.kinds import KINDS, OF_TASKS
 from framework_compare.store.study_file import Store
 
-SECOND = 1_000_000_000
 STYLES = tuple(study_table.STYLES)
 NEW = ("speedup", "precision", "scaling", "energy")
 OOM = Run("out-of-memory", "torch.OutOfMemoryError: CUDA out of memory")
@@ -24,25 +24,15 @@ OOM = Run("out-of-memory", "torch.OutOfMemoryError: CUDA out of memory")
 
 def ok(*seconds, joules=None, power_w=None, own=None, host=None, source="counter", **fields):
     """Epochs of 100 images; joules of the GPU and the host over all of them."""
-    at, epochs = SECOND, []
-    for number, length in enumerate(seconds, 1):
-        end = at + int(length * SECOND)
-        epochs.append(Epoch(number, at, end, 0.0, 100, 10, 1.0, 0.1, 0.1, 0.1))
-        at = end
-    energy = []
+    made, energy = epochs(*seconds, start_ns=SECOND), []
+    at = made[-1].end_ns
     for device, total in (("gpu", joules), ("host-package-0", host)):
         if total is not None:
             energy += [Energy(device, SECOND, 7.0, source), Energy(device, at, 7.0 + total, source)]
     sample = Sample(2 * SECOND, rss_bytes=2**31, gpu_power_w=power_w, gpu_process_memory_bytes=own)
     gauges = {"gpu": {"energy_source": source}} if joules else {}
-    return Run(
-        "ok",
-        epochs=tuple(epochs),
-        samples=(sample,),
-        energy=tuple(energy),
-        gauges=gauges,
-        **{"disturbed_epochs": 0, **fields},
-    )
+    fields = {"disturbed_epochs": 0, **fields}
+    return Run("ok", epochs=made, samples=(sample,), energy=tuple(energy), gauges=gauges, **fields)
 
 
 def study(folder, outcomes, pictures=None, repeats=1):
@@ -52,11 +42,7 @@ def study(folder, outcomes, pictures=None, repeats=1):
     """
     cells = [Cell(f, "alexnet", "small", c.get("device", "cpu"), TrainConfig(**c)) for f, c, _ in outcomes]
     settings = {"datasets": {"small": {"pictures": pictures}}} if pictures else {}
-    with Store.create(folder, settings=settings, machine={}, cells=cells, repeats=repeats) as store:
-        for (run_id, _, _), (_, _, run) in zip(store.plan(), repeats * outcomes):
-            if run:
-                store.record(run_id, run)
-    return Comparison.load(folder)
+    return recorded(folder, cells, [run for _, _, run in repeats * outcomes], repeats, settings=settings)
 
 
 @pytest.mark.parametrize("style", STYLES)

@@ -11,6 +11,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
+from network_mistakes import SUMMED
 from nightly import some_nightly
 from reference_adapter import write_adapter
 
@@ -130,15 +131,7 @@ MISTAKES = {
         {"test_release_ends_loader_processes": "are there 5 s after release()"},
     ),
     "a loss that is summed": (
-        """
-    def gradients(self, batch):
-        return {name: g * batch.size for name, g in super().gradients(batch).items()}
-
-    def train_step(self, batch):
-        config = self.config
-        return self.oracle.train_step(batch.images, batch.labels, learning_rate=config.learning_rate * batch.size,
-                                      momentum=config.momentum, weight_decay=config.weight_decay / batch.size)[0]
-""",
+        SUMMED,
         {"test_level": "level 2 (gradient of every parameter) does not hold"},
     ),
     "no reason why not": (
@@ -275,10 +268,7 @@ def check_sentences(found, wanted):
 
 OF_THE_PIPELINE = {
     "images of the last batch dropped": (
-        """
-    def epoch(self, pipeline, number):
-        return (batch for batch in super(Mine, self).epoch(pipeline, number) if batch.size == self.config.batch_size)
-""",
+        MISTAKES["the last batch dropped"][0],
         "still",
         "images",
     ),

@@ -46,11 +46,6 @@ def browser():
 
 
 @pytest.fixture(scope="module")
-def comparison(tmp_path_factory):
-    return study(tmp_path_factory.mktemp("browser") / "study")
-
-
-@pytest.fixture(scope="module")
 def path(comparison):
     return comparison.report(comparison.folder.parent / "report.html")
 

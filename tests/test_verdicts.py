@@ -29,7 +29,7 @@ def study(folder, times, **settings):
             store.add_block([cell for cell in cells if len(times[cell.framework, cell.model]) > blocks])
         for run_id, cell, repeat in store.plan():
             seconds = times[cell.framework, cell.model][repeat - 1]
-            store.record(run_id, ok(*seconds, images=10, steps=1) if seconds else Run("crashed", "SIGSEGV"))
+            store.record(run_id, ok(seconds, images=10, steps=1) if seconds else Run("crashed", "SIGSEGV"))
     return Comparison.load(folder)
 
 

@@ -67,6 +67,12 @@ def rows(store, table):
     return store.select(f"SELECT * FROM {table}")[1]
 
 
+def selected(folder, query):
+    """Rows of a stored study."""
+    with Store.open(folder) as store:
+        return store.select(query)[1]
+
+
 def parity_row(text):
     """The verdict of parity.json whose text in a table is this."""
     failed = re.search(r", not \d", text) is not None

@@ -344,13 +344,6 @@ def test_no_ratio_is_of_two_nodes(planned, node):
     )
 
 
-def test_the_cores_of_a_node_are_named_in_the_request(tiny, pictures, tmp_path):
-    asked = {**QUICK, "threads": None, "dataset": pictures, "out": tmp_path / "study"}
-    with pytest.raises(UsageError, match="threads would be the cores of this host, not of the nodes; give a number"):
-        compare(tiny, "linear", executor=Executor(), **asked)
-    assert not (tmp_path / "study").exists()
-
-
 def test_a_sweep_of_batch_sizes_stays_on_one_machine(faulty, pictures, own_cache, tmp_path):
     settings = {name: value for name, value in QUICK.items() if name not in ("batch_size", "repeats")}
     folder = largest_batch(faulty, "fine", batch_sizes=[2], dataset=pictures, out=tmp_path / "s", **settings).folder

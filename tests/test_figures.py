@@ -321,11 +321,11 @@ def test_colours_belong_to_frameworks_and_all_else_is_grey(comparison, varied, n
         assert hues <= {*look.COLOURS, look.WARNING}
 
 
-@pytest.mark.parametrize("width", report.WIDTHS)
 @pytest.mark.parametrize("name", FIGURES)
-def test_a_figure_is_about_as_wide_as_its_column(comparison, varied, name, width):
-    for part in files.draw(Subject(varied if name in LESS else comparison), name, width).values():
-        assert part.width <= 1.12 * width, "the page shrinks a wider one, and its text with it"
+def test_a_figure_is_about_as_wide_as_its_column(comparison, varied, name):
+    for width in report.WIDTHS:
+        for part in files.draw(Subject(varied if name in LESS else comparison), name, width).values():
+            assert part.width <= 1.12 * width, "the page shrinks a wider one, and its text with it"
 
 
 def test_a_caption_explains_only_the_marks_that_are_drawn(comparison, tmp_path):

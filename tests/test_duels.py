@@ -9,12 +9,12 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
+from processes import wait_for
 from stored_study import selected
 from typer.testing import CliRunner
 
@@ -27,6 +27,7 @@ from framework_compare.launch.rounds import Lengths
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell
 from framework_compare.registry import Framework
+from framework_compare.store.folder import FILE
 from framework_compare.study.executors import Executor
 from framework_compare.study.part_run import run_part
 from framework_compare.study.progress import Watcher
@@ -253,11 +254,7 @@ def test_a_killed_parent_loses_no_finished_block(rival, pictures, own_cache, tmp
         pictures=str(pictures), out=str(out), quick=QUICK,
     )  # fmt: skip
     parent = subprocess.Popen([sys.executable, "-c", script])
-    give_up = time.monotonic() + 60
-    while time.monotonic() < give_up:
-        time.sleep(0.2)
-        if (out / "study.sqlite").exists() and statuses(out)["ok"] >= 2 and statuses(out)["running"] == 2:
-            break
+    assert wait_for(lambda: (out / FILE).exists() and statuses(out)["ok"] >= 2 and statuses(out)["running"] == 2, 60)
     parent.send_signal(signal.SIGKILL)
     parent.wait()
     before = selected(out, "SELECT run_id, started_at FROM run WHERE status = 'ok'")

@@ -314,10 +314,8 @@ OF_THE_PIPELINE = {
 }
 
 
-ALL_PARTS = "crops point-sampled, whole images antialiased"  # which asks for every part of level 4
-
-
-@pytest.mark.parametrize("mistake", some_nightly(OF_THE_PIPELINE, nightly=[ALL_PARTS]))
+# Level 4 itself has more of them in test_parity_pipelines.py.
+@pytest.mark.parametrize("mistake", some_nightly(OF_THE_PIPELINE, {*OF_THE_PIPELINE} - {"vertical done as horizontal"}))
 def test_a_mistake_of_the_pipeline_fails_level_4_with_a_sentence(conform, mistake):
     body, part, words = OF_THE_PIPELINE[mistake]
     (said,) = conform(body, "-k", f"level_4 and {part}", least=0).values()
@@ -339,7 +337,9 @@ DECLINED = {
 }
 
 
-@pytest.mark.parametrize("how", DECLINED)
+@pytest.mark.parametrize(
+    "how", some_nightly(DECLINED, nightly=["by unsupported"])
+)  # by day in test_parity_pipelines.py
 def test_a_part_of_level_4_that_an_adapter_declines_is_skipped_with_its_reason(conform, how, pytester):
     assert conform(DECLINED[how], "-k", "level_4 and (upside-down or not-flipped)", least=1) == {}
     said = [case.find("skipped") for case in ElementTree.parse(pytester.path / "report.xml").iter("testcase")]

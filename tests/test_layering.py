@@ -76,14 +76,17 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def imports(path: Path) -> Iterator[Tuple[str, str, int]]:
+@functools.cache
+def imports(path: Path) -> List[Tuple[str, str, int]]:
     """Module, name ("" for a whole module) and line of every import, wherever it stands."""
+    found = []
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
-            yield from ((alias.name, "", node.lineno) for alias in node.names)
+            found += [(alias.name, "", node.lineno) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: imports are absolute"
-            yield from ((node.module or "", alias.name, node.lineno) for alias in node.names)
+            found += [(node.module or "", alias.name, node.lineno) for alias in node.names]
+    return found
 
 
 def own_imports(path: Path) -> Iterator[Tuple[str, str, int]]:

@@ -34,6 +34,7 @@ COLOURS = {"fire": (220, 90, 20), "smoke": (150, 150, 150), "no_fire": (40, 130,
 # A node of its own, so that timings of another suite on this host are not waited for.
 os.environ["SLURMD_NODENAME"] = f"tests-{os.getpid()}"
 sys.path.insert(0, str(HERE / "plugins"))
+import browser_page  # noqa: E402
 import drawn_study  # noqa: E402
 import slurm_cluster  # noqa: E402
 import warm_workers  # noqa: E402
@@ -275,6 +276,12 @@ def some_pictures() -> Path:
 def comparison(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
     """A study with everything that a report may draw, made without training; tests leave it as it is."""
     return drawn_study.study(tmp_path_factory.mktemp("drawn") / "study")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with browser_page.launched() as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")

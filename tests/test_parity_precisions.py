@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from network_mistakes import EXTRA_BIAS, UNSCALED_DROPOUT
 from nightly import some_nightly
 from reference_adapter import write_adapter
 from typer.testing import CliRunner
@@ -41,22 +42,12 @@ PADDING = """
         return dataclasses.replace(graph, nodes=tuple(nodes))
 """
 MOMENTUM = PADDING.replace('{"pool": {"padding": 0, "kernel": 2}}', '{"bn1": {"momentum": 0.9}}')
-EXTRA_BIAS = """
-    def weights(self):
-        return {**super().weights(), "conv1.bias": numpy.zeros(8, numpy.float32)}
-"""
 SUMMED = """
     def gradients(self, batch):
         return {name: g * batch.size for name, g in super().gradients(batch).items()}
 """
 EPS_1 = PADDING.replace('{"pool": {"padding": 0, "kernel": 2}}', '{"bn1": {"eps": 1.0}}')
 EPS_1E_3 = EPS_1.replace("1.0", "1e-3")
-NO_DROPOUT_SCALE = """
-    def forward(self, batch, *, training=False):
-        logits = super().forward(batch, training=training)
-        return logits * numpy.float32(0.75) if training and self.graph.nodes[-1].op == "Dropout" else logits
-"""
-
 COARSER_WHERE_LARGE = """
     def forward(self, batch, *, training=False):
         rounding = rounding_of("%s" if batch.size > 64 else self.config.precision)
@@ -175,7 +166,7 @@ MUTATIONS = {
     "eps 1 for 1e-5": (EPS_1, 1),
     "loss summed for averaged": (SUMMED, 2),
     "BatchNorm momentum 0.9 for 0.1": (MOMENTUM, 3),
-    "dropout not scaled": (NO_DROPOUT_SCALE, 5),
+    "dropout not scaled": (UNSCALED_DROPOUT, 5),
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 from network_mistakes import DECAYED, NO_LOADER, SUMMED
 from parity_fixtures import climb
 
-from framework_compare import registry
+from framework_compare import compare, registry
 from framework_compare.errors import UsageError
 from framework_compare.results import verdicts
 
@@ -116,21 +116,9 @@ def test_records_survive_json(mutate):
 
 
 def train(pictures, tmp_path, **settings):
-    from framework_compare import compare
-
-    return compare(
-        ["mutated"],
-        ["small"],
-        dataset=pictures,
-        out=tmp_path / "study",
-        python={"mutated": sys.executable},
-        batch_size=4,
-        epochs=1,
-        image_size=32,
-        threads=1,
-        sampling_hz=0,
-        **settings,
-    )
+    quick = {"batch_size": 4, "epochs": 1, "image_size": 32, "threads": 1, "sampling_hz": 0, **settings}
+    python = {"mutated": sys.executable}
+    return compare(["mutated"], ["small"], dataset=pictures, out=tmp_path / "study", python=python, **quick)
 
 
 def test_a_cell_without_a_verdict_is_shown_and_marked(mutate, pictures, tmp_path):

@@ -81,7 +81,6 @@ REFUSED = {
         "return Net()",
         "in evaluation it gives other logits .*dropout without training=self.training",
     ),
-    "detach": ("x", "y = self.conv(x); return self.fc((y + y.detach()).mean((2, 3)))", "return Net()", "detach of what"),
     "frozen": (
         "x",
         "return self.fc(self.conv(x.detach()).mean((2, 3)))",

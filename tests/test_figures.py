@@ -15,13 +15,8 @@ from framework_compare.comparison import Comparison
 from framework_compare.errors import UsageError
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell
-<<<<<<< HEAD
-from framework_compare.report.figures import captions, files, look, plot
-from framework_compare.report.figures.catalogue import FIGURES, find
-=======
-from framework_compare.report.figures import files, look
+from framework_compare.report.figures import captions, files, look
 from framework_compare.report.figures.catalogue import FIGURES
->>>>>>> main
 from framework_compare.report.figures.subject import Subject
 from framework_compare.report.page import report
 from framework_compare.report.table_notes import estimate_legend

@@ -2,58 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
-import subprocess
-import sys
-import threading
-import time
-from pathlib import Path
 
-import numpy as np
 import pytest
+from stored_study import recorded
 
-from framework_compare import Comparison, compare, registry
+from framework_compare import Comparison, compare
 from framework_compare.cli.doctor import load_words
 from framework_compare.errors import UsageError
 from framework_compare.launch import disturbances
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Epoch, Run
-from framework_compare.registry import Framework
 from framework_compare.report import side_by_side
-from framework_compare.samplers import busy, disturbance
-from framework_compare.samplers import recorder as recorder_module
+from framework_compare.samplers import busy
 from framework_compare.samplers.cpu_clock import CpuClockSampler
 from framework_compare.samplers.disturbance import Counters, DisturbanceLog, Shares, SlowCounters, parse_cores
 from framework_compare.store.study_file import Store
-from framework_compare.study.progress import Watcher
 
 S = 1_000_000_000
-TINY = Path(__file__).parent / "plugins" / "tiny.py"
-# A step takes a tenth of a second, so that an epoch of 13 pictures lasts long enough for a share of it to be known.
-PACED = """
-
-import time
 
 
-class PacedTrainer(TinyTrainer):
-    def train_step(self, batch):
-        until = time.monotonic() + 0.1
-        while time.monotonic() < until:
-            pass
-        return super().train_step(batch)
-"""
-SETTINGS = dict(batch_size=1, epochs=2, threads=1, loader_workers=1, warmup_steps=1, image_size=32, verify="off")
-LEAST_QUIET = 0.03  # of a core, of the machine without us
-
-
-@pytest.fixture(autouse=True)
-def told(disturbances):
-    """These tests are of what the others are not told."""
-    disturbances["told"] = True
-    yield
-    disturbances["told"] = False
+pytestmark = pytest.mark.usefixtures("told")
 
 
 def log_of(*readings):
@@ -160,11 +129,8 @@ def test_epochs_above_the_threshold_are_marked_and_told_with_share_and_seconds()
 CELLS = [Cell(name, "linear", "colours", "cpu", TrainConfig(epochs=3)) for name in ("fast", "slow")]
 
 
-def study(folder, *runs, cells=CELLS, repeats=1):
-    with Store.create(folder, settings={}, machine={}, cells=cells, repeats=repeats) as store:
-        for run_id, run in enumerate(runs, 1):
-            store.record(run_id, run)
-    return Comparison.load(folder)
+def study(folder, *runs, repeats=1):
+    return recorded(folder, CELLS, runs, repeats)
 
 
 def quiet(seconds):
@@ -268,6 +234,7 @@ def test_doctor_says_who_is_busy():
     said = load_words(busy.Load(0.86, 0.2, 2, named))
     assert said == "not quiet, others take 86% of a core, the hypervisor 20%: cc1plus (pid 7) 81%, x (pid 9) 3%"
     assert "by processes that are not visible from here" in load_words(busy.Load(0.86, 0.0, 2, ()))
+<<<<<<< HEAD
 
 
 # From here on with real processes.
@@ -446,3 +413,5 @@ def test_the_one_disturbed_run_of_several_is_repeated_and_set_aside(paced, pictu
         assert told == pytest.approx(beside.share(start_ns, end_ns), abs=0.05)
     assert compare(paced, "linear", watcher=watcher, **asked).frame.equals(result.frame), "it was run again"
     assert watcher.begun == 4
+=======
+>>>>>>> main

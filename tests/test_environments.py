@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-import hashlib
-import http.server
-import os
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -17,56 +11,18 @@ from pathlib import Path
 
 import filelock
 import pytest
-from wheels import add_to_index, write_wheel
+from environment_fixtures import leftovers
 
-from framework_compare import registry
-from framework_compare.environments import installer, managed, pip_settings, uv_command, venvs
+from framework_compare.environments import installer, managed, uv_command, venvs
 from framework_compare.errors import EnvironmentUnavailable, UnknownNameError
-from framework_compare.registry import Framework
 
-ANY_PYTHON = ((3, 10), (3, 99))
-
-
-@pytest.fixture(scope="session")
-def wheels(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("wheels")
-    write_wheel(folder)
-    return folder
-
-
-@pytest.fixture(autouse=True)
-def offline(monkeypatch, wheels, tmp_path):
-    """uv sees our wheel and nothing else, whatever pip's configuration; both caches are this test's own."""
-    for key in [key for key in os.environ if key.startswith(("PIP_", "UV_"))]:
-        monkeypatch.delenv(key)
-    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
-    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))
-    monkeypatch.setenv("FRAMEWORK_COMPARE_CACHE", str(tmp_path / "cache"))
-
-
-@pytest.fixture
-def framework(monkeypatch, tmp_path):
-    """Registers a framework whose environment is made from the given requirements; returns its name."""
-
-    def register(requirements: str = "tinyfw==1.0\n", *, imports: str = "tinyfw", python=ANY_PYTHON) -> str:
-        path = tmp_path / "tiny.txt"
-        path.write_text(requirements)
-        monkeypatch.setitem(registry.FRAMEWORKS, "tiny", Framework("tiny", "tiny:T", str(path), imports, python))
-        return "tiny"
-
-    return register
+pytestmark = pytest.mark.usefixtures("offline")
 
 
 @pytest.fixture
 def tiny(framework) -> managed.Environment:
     """A healthy environment of the framework `tiny`."""
     return managed.ensure(framework())
-
-
-def leftovers(tmp_path: Path) -> list[str]:
-    return [path.name for path in (tmp_path / "cache/envs").iterdir() if path.is_dir()]
 
 
 def test_an_environment_is_made_and_described(tiny):
@@ -208,52 +164,6 @@ def test_a_package_nobody_has_leaves_nothing_and_says_so(framework, tmp_path):
     assert "no-such-package" in log.read_text()
 
 
-@pytest.fixture
-def served(monkeypatch, tmp_path):
-    """Serves an index over HTTP that has tinyfw, as pip's settings say; returns what ends that."""
-    add_to_index(tmp_path / "index", write_wheel(tmp_path))
-
-    class Handler(http.server.SimpleHTTPRequestHandler):
-        def end_headers(self) -> None:
-            self.send_header("Cache-Control", "max-age=0")
-            super().end_headers()
-
-    handler = functools.partial(Handler, directory=str(tmp_path / "index"))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    for key in ("PIP_NO_INDEX", "PIP_FIND_LINKS"):
-        monkeypatch.delenv(key)
-    monkeypatch.setenv("PIP_INDEX_URL", f"http://me:secret@127.0.0.1:{server.server_port}")
-    monkeypatch.setenv("PIP_RETRIES", "0")
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-
-    def stop() -> None:
-        server.shutdown()
-        server.server_close()
-
-    yield stop
-    stop()
-
-
-def test_no_network_is_named_as_the_cause(framework, served, tmp_path):
-    framework()
-    served()
-    with pytest.raises(EnvironmentUnavailable, match="Connection refused.*check the network") as caught:
-        managed.ensure("tiny")
-    assert leftovers(tmp_path) == []
-    (log,) = (tmp_path / "cache/envs").glob("*.log")
-    assert "secret" not in log.read_text() + str(caught.value)
-
-
-def test_without_network_an_environment_is_made_from_the_cache_of_uv(framework, served, tmp_path):
-    managed.ensure(framework())
-    managed.remove("tiny")
-    served()
-    said: list[str] = []
-    made = managed.ensure("tiny", report=said.append)
-    assert made.version == "1.0" and any("trying uv's cache" in message for message in said)
-
-
 def test_an_interrupted_install_leaves_nothing(framework, tmp_path, monkeypatch):
     framework()
 
@@ -323,6 +233,7 @@ def test_unknown_names_list_what_is_allowed():
         managed.ensure("caffe")
 
 
+<<<<<<< HEAD
 @pytest.fixture
 def cpu_builds(framework, monkeypatch, tmp_path):
     """Registers a framework with an index of CPU builds of its own, as PyTorch has; pip's index has the other build.
@@ -569,6 +480,8 @@ def test_settings_of_pip_that_cannot_be_read_are_named(framework, tmp_path, monk
     assert leftovers(tmp_path) == []
 
 
+=======
+>>>>>>> main
 @pytest.mark.parametrize(
     ("said", "reason"),
     [

@@ -348,7 +348,8 @@ def test_legends_are_decided_on_values_and_not_on_what_is_displayed():
         return captions.caption("", [SimpleNamespace(spec={"datasets": {"rows": [row]}})]).strip()
 
     assert legend({"text": "~ its name !", "disturbed": ""}) == ""
-    assert legend({"text": "1.02x", "unsure": True}) == "~: not significant."
+    assert legend({"unsure": True, "interval": "[0.98, 1.07]"}) == "~: not significant after Holm's correction."
+    assert legend({"unsure": True, "interval": ""}) == "~ without an interval: one run, so nothing is tested."
     assert legend({"text": "1.02x", "throughout": True}) == "!: all epochs were disturbed."
     shown, estimated = (Row((), (value,)) for value in (Value("≈ its name"), estimate("1.0", True)))
     assert estimate_legend([shown]) == [] and len(estimate_legend([shown, estimated])) == 1

@@ -15,14 +15,12 @@ MARKS: tuple[tuple[str, Callable[[Row], Any]], ...] = (
         "Bold: significantly faster than every other framework that does not fail parity.",
         lambda row: row.get("fastest"),
     ),
-<<<<<<< HEAD
-    ("~: not significant after Holm's correction.", lambda row: _doubtful(row) and row.get("interval")),
-    ("~ without an interval: one run, so nothing is tested.", lambda row: _doubtful(row) and not row.get("interval")),
-    ("!: all epochs were disturbed.", lambda row: str(row.get("text")).endswith("!")),
-=======
-    ("~: not significant.", lambda row: row.get("unsure")),
+    ("~: not significant after Holm's correction.", lambda row: row.get("unsure") and row.get("interval")),
+    (
+        "~ without an interval: one run, so nothing is tested.",
+        lambda row: row.get("unsure") and not row.get("interval"),
+    ),
     ("!: all epochs were disturbed.", lambda row: row.get("throughout")),
->>>>>>> main
     ("Hollow mark: fewer than two runs count, so there is no interval.", lambda row: _without_interval(row)),
     ("≈: estimated from the steps that were measured.", lambda row: row.get("about")),
     ("Hollow mark: disturbed epoch.", lambda row: row.get("marked")),
@@ -52,10 +50,6 @@ def caption(text: str, parts: Iterable[Drawn]) -> str:
     """How to read a figure, and what each mark in its parts means."""
     rows = [row for part in parts for values in part.spec.get("datasets", {}).values() for row in values]
     return " ".join([text, *(words for words, has in MARKS if any(map(has, rows)))])
-
-
-def _doubtful(row: Row) -> bool:
-    return str(row.get("text")).startswith("~")
 
 
 def _without_interval(row: Row) -> bool:

@@ -34,18 +34,10 @@ def test_version():
     [
         (["--frameworks", "caffe", "--models", "alexnet"], "unknown framework 'caffe'; allowed: torch"),
         (
-            ["--frameworks", "torch", "--models", "lenet"],
-            "unknown model 'lenet' (did you mean 'alexnet'?); allowed: alexnet",
-        ),
-        (
             ["--frameworks", "torhc", "--models", "alexnet"],
             "unknown framework 'torhc' (did you mean 'torch'?); allowed: ",
         ),
-        (["--frameworks", "torch", "--models", "alexnext"], "unknown model 'alexnext' (did you mean 'alexnet'?); "),
-        (["--frameworks", "torch", "--models", "alexnet", "--device", "tpu"], "unknown device 'tpu'"),
-        (["--frameworks", "torch", "--models", "alexnet", "--batch-size", "0"], "batch_size is 0"),
         (["--frameworks", "torch", "--models", "alexnet", "--batch-size", "x"], "whole numbers"),
-        (["--frameworks", "torch", "--models", "alexnet", "--dataset", "/no/such"], "/no/such"),
         (["--frameworks", "torch", "--models", "alexnet", "--python", "torch"], "FRAMEWORK=VALUE"),
         (["--frameworks", "torch", "--models", "alexnet", "--retry", ""], "--retry is ''; allowed: statuses"),
         (
@@ -212,7 +204,8 @@ def test_markdown_and_latex_name_the_machine(tmp_path):
         (["cost", "A", "--per-kwh", "0.3"], "no energy to price; give --per-hour (Energy not measured: "),
         (["inspect", "alexnet", "--num-classes", "1"], "num_classes is 1; allowed: a whole number of at least 2"),
         (["inspect", "alexnet", "--image-size", "0"], "image_size is 0; allowed: a whole number of at least 1"),
-        (["figure", "F2", "A", "--width", "3mm"], "the width is '3mm'; allowed: 21mm or more"),
+        (["figure", "F2", "A", "--width", "3mm"], "the width is '3mm'; allowed: 21mm to 2117mm"),
+        (["figure", "F2", "A", "--width", "1000000mm"], "the width is '1000000mm'; allowed: 21mm to"),
         (["figure", "F2", "A", "--view", "nope"], '"seconds per epoch, logarithmic"'),
         (["cost", "A"], "--per-hour, --per-kwh, --co2-g-per-kwh"),
         (["run", "torch", "alexnet", "--batch-size", "x"], "--batch-size: 'x' is not a comma-separated list of whole"),

@@ -29,7 +29,7 @@ def test_a_cell_trains_and_its_row_says_how(result):
     assert (row.framework, row.model, row.dataset, row.device) == ("tiny", "linear", "colours", "cpu")
     assert (row.status, row.parameters, row.batch_size, row.pictures) == ("ok", 12, 4, 13)
     assert row.loss_last < row.loss_first
-    assert row.epoch_s > 0 and row.images_per_s == pytest.approx(13 / row.epoch_s, rel=0.2)
+    assert row.epoch_s > 0 and row.images_per_s == pytest.approx(13 / row.epoch_s)
     assert row.framework_version == "1.0"
 
 
@@ -99,12 +99,9 @@ def test_the_first_loss_is_that_of_the_initial_weights(tiny, pictures, own_cache
             dict(dataset="fire-smoke-huge"),
             "unknown data set 'fire-smoke-huge' .did you mean 'fire-smoke-big'..; allowed: ",
         ),
-        (dict(batch_size=0), "batch_size is 0; allowed: a whole number of at least 1"),
         (dict(batch_size=[]), "batch_size is an empty list"),
         (dict(epochs=1.5), "epochs is 1.5"),
-        (dict(pipeline="magic"), "unknown pipeline 'magic'; allowed: native, shared, memory"),
         (dict(speed="high"), "unknown setting 'speed'"),
-        (dict(learning_rate=-1), "learning_rate is -1"),
         (dict(limit=0), "limit is 0"),
         (dict(classes=["fire", "flood"]), "flood"),
         (dict(timeout_s=0), "timeout_s is 0"),

@@ -22,8 +22,9 @@ RECORDS = [ROOT / "CHANGELOG.md", *sorted((ROOT / "docs" / "records").glob("*.md
 WORDS = 1400  # at most in a page; fewer in these
 FEWER = {"README.md": 450, "map.md": 640}
 # Scripts that records name and that are in the history alone, as their results stand.
-GONE = ("calibration", "disturbances", "overheads", "parity_time", "real_workloads", "replica_variants", "replicas")
-GONE = {f"benchmarks/{name}.py" for name in (*GONE, "workload_curves", "xla_programs")}
+GONE = """as_written calibration disturbances estimates imported_parity overheads parity_time part_overhead real_workloads
+replica_variants replicas turns workload_curves workload_parity xla_programs"""
+GONE = {f"benchmarks/{name}.py" for name in GONE.split()}
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 each_page = pytest.mark.parametrize("page", [*PAGES, *RECORDS], ids=lambda page: str(page.relative_to(ROOT)))
@@ -144,6 +145,12 @@ def test_ci_runs_what_starts_foreign_programs_where_they_are_not_installed():
     files = [path for path in (ROOT / "tests").glob("test_*.py") if path != Path(__file__)]
     starting = [path.stem.removeprefix("test_") for path in files if programs.search(path.read_text())]
     assert sorted(starting) == listed.split()
+
+
+@pytest.mark.parametrize("script", ["run", "nightly"])
+def test_ci_installs_what_the_tests_of_the_golden_page_need(script):
+    assert "\n. .ci/programs\n" in (ROOT / ".ci" / script).read_text()
+    assert "|| install chromium-headless-shell\n" in (ROOT / ".ci" / "programs").read_text()
 
 
 def test_python_blocks_compile():

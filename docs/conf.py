@@ -1,8 +1,7 @@
-"""Sphinx: the pages of this folder; those of the command line and of the API are made from the code, and the notebook runs."""
+"""Sphinx: the pages of this folder; those of the command line and of the API are made from the code."""
 
 import importlib.metadata
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,12 +9,7 @@ from pathlib import Path
 project = "framework_compare"
 release = importlib.metadata.version("framework-compare")
 copyright = f"the authors of {project}, Apache-2.0"
-extensions = ["myst_nb", "sphinx.ext.autodoc"]
-nb_execution_mode = "auto"
-nb_execution_raise_on_error = True
-nb_execution_in_temp = True
-nb_execution_timeout = 1800  # seconds of one cell, which may install the environments
-nb_output_stderr = "remove"  # lines of progress
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
 html_theme = "furo"
 html_title = "framework-compare"
 exclude_patterns = ["records/fairness"]  # files that a command wrote; fairness-levels.md quotes them
@@ -40,13 +34,6 @@ def write_commands(app) -> None:
     page.write_text(re.sub(r"^(framework-compare .+)$", r"    \1", text, flags=re.MULTILINE), encoding="utf-8")
 
 
-def copy_notebook(app) -> None:
-    """The notebook of examples/, which is executed as its outputs are missing."""
-    folder = Path(app.srcdir) / "generated"
-    folder.mkdir(exist_ok=True)
-    shutil.copy(Path(app.srcdir).parent / "examples" / "compare.ipynb", folder / "notebook.ipynb")
-
-
 def format_docstring(app, what, name, obj, options, lines) -> None:
     """Paragraphs stay; one whose lines begin with "name: " becomes a list of arguments. Indents mean nothing else."""
     blocks = "\n".join(lines).strip().split("\n\n")
@@ -63,5 +50,4 @@ def _block(text: str) -> str:
 
 def setup(app) -> None:
     app.connect("builder-inited", write_commands)
-    app.connect("builder-inited", copy_notebook)
     app.connect("autodoc-process-docstring", format_docstring)

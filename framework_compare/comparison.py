@@ -7,7 +7,6 @@ import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, TypeVar, overload
 
-from framework_compare.environments import peaks
 from framework_compare.errors import StudyError
 from framework_compare.results import (
     bills,
@@ -17,7 +16,6 @@ from framework_compare.results import (
     precision,
     profiles,
     regression_gate,
-    roofline,
     searches,
     speed_verdicts,
     validation_metrics,
@@ -26,7 +24,6 @@ from framework_compare.results.block_times import BlockTimes, block_seconds
 from framework_compare.results.columns import CELL_COLUMNS, NAMES, SHARED
 from framework_compare.results.precision import BudgetOutcome
 from framework_compare.results.speed_verdicts import Verdict
-from framework_compare.samplers.peaks import Peak
 from framework_compare.store import schema
 from framework_compare.store.study_file import Store
 
@@ -182,10 +179,14 @@ class Comparison:
 
         Peaks are those that `framework_compare.measure_peaks` has measured on this machine; nothing is measured now.
         """
+        # Other tables need neither, and a third of the time of their imports.
+        from framework_compare.environments import peaks
+        from framework_compare.results import roofline
+
         machine = self.machine
 
         @functools.lru_cache(maxsize=None)
-        def peak(device: str, precision: str, threads: int) -> Peak | None:
+        def peak(device: str, precision: str, threads: int) -> peaks.Peak | None:
             return peaks.known(peaks.Request(machine, device, precision, threads))
 
         return roofline.roofline_frame(

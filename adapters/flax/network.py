@@ -1,0 +1,209 @@
+"""The graph as an nnx.Module: Flax's own layers where it has them, functions of JAX for the rest."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Callable, Dict, Mapping, Sequence, Tuple
+
+import numpy as np
+
+from framework_compare.adapters.jax import network as plain
+from framework_compare.graph import OPS as GRAPH_OPS
+from framework_compare.graph import Graph, Node, evaluate
+from framework_compare.graph.lowering import UNEVEN
+from framework_compare.graph.node import Parameter
+from framework_compare.graph.window import Window
+
+
+class Network(plain.Network):
+    """`model`, the nnx.Module, whose layers have the names of the graph's, and `paths` to its variables by graph name.
+
+    Arrays lie as in the plain adapter, channels last, which is as Flax has them, but for kernels of one axis.
+    """
+
+    def __init__(self, jax: Any, nnx: Any, graph: Graph, seed: int) -> None:
+        super().__init__(jax, graph, dtype="float32", layout="NHWC", shifts=False)
+        self.nnx = nnx
+        arrays = {node.arrays: GRAPH_OPS[node.op].parameters(node) for node in graph.nodes}
+        self._series = {f"{node.arrays}.weight" for node in graph.nodes if node.op == "Conv1d"}
+        rngs, layers = nnx.Rngs(seed), {}
+        for node in self.program.nodes:
+            own = arrays.get(node.arrays, [])
+            if node.op in LAYERS and _name(node.arrays) not in layers:
+                layers[_name(node.arrays)] = LAYERS[node.op](self, node, rngs)
+            elif own and _name(node.arrays) not in layers:
+                layers[_name(node.arrays)] = _arrays(nnx, own)
+        self.model = _model(nnx, self, layers)
+        self.paths = {
+            array.name: (_name(name), *_path(layers[_name(name)], array.name.rpartition(".")[2]))
+            for name, own in arrays.items()
+            for array in own
+        }
+        self.frozen = {_name(name) for name, own in arrays.items() if any(one.kind == "frozen" for one in own)}
+
+    def _moved(self, name: str, array: np.ndarray, axes: Tuple[int, ...]) -> np.ndarray:
+        return array.transpose(2, 1, 0) if name in self._series else super()._moved(name, array, axes)
+
+    def outputs(self, model: Any, images: Any) -> Any:
+        """Float32 logits of a view of the model, which is in training or in evaluation."""
+
+        def apply(node: Node, *inputs: Any) -> Any:
+            layer = getattr(model, _name(node.arrays), None)
+            if node.op in plain.FUNCTIONS:
+                return plain.FUNCTIONS[node.op](self.jax, node.attrs, *inputs)
+            if node.op in POOLS:
+                return POOLS[node.op](self, node, *inputs)
+            if node.op == "Unembedding":
+                return layer.attend(*inputs)
+            if node.op in LAYERS:
+                return layer(*inputs)
+            own = {name: getattr(layer, name)[...] for name in getattr(layer, "names", ())}
+            return plain.LAYERS[node.op](self, node, own, *inputs, key=None)
+
+        return evaluate(self.program, apply, images).astype("float32")
+
+
+def _name(name: str) -> str:
+    return name.replace(".", "_").replace("/", "_")
+
+
+def _model(nnx: Any, network: Network, layers: Mapping[str, Any]) -> Any:
+    class Model(nnx.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            for name, layer in layers.items():
+                setattr(self, name, layer)
+
+        def __call__(self, images: Any) -> Any:
+            return network.outputs(self, images)
+
+    return Model()
+
+
+def _arrays(nnx: Any, parameters: Sequence[Parameter]) -> Any:
+    """A module with arrays alone, of an op that Flax has no layer for."""
+
+    class Arrays(nnx.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.names = tuple(one.name.rpartition(".")[2] for one in parameters)
+            for name, one in zip(self.names, parameters):
+                setattr(self, name, nnx.Param(np.zeros(one.shape, np.float32)))
+
+    return Arrays()
+
+
+# The variables of Flax's layers by the graph's names, in which a layer of a layer is after a dot.
+_NORM = {"weight": "scale", "running_mean": "mean", "running_var": "var"}
+_NAMES: Mapping[str, Mapping[str, str]] = {
+    **dict.fromkeys(("Conv", "Linear"), {"weight": "kernel"}),
+    **dict.fromkeys(("BatchNorm", "LayerNorm", "RMSNorm", "GroupNorm"), _NORM),
+    "Embed": {"weight": "embedding"},
+    "RNN": {
+        **{f"weight_{side}h": f"cell.dense_{side}.kernel" for side in "ih"},
+        **{f"bias_{side}h": f"cell.dense_{side}.bias" for side in "ih"},
+        "bias": "cell.dense_h.bias",
+    },
+}
+
+
+def _path(layer: Any, name: str) -> Sequence[str]:
+    return _NAMES.get(type(layer).__name__, {}).get(name, name).split(".")
+
+
+def conv(net: Network, node: Node, rngs: Any) -> Any:
+    a, window = node.attrs, Window.of(node.attrs)
+    return net.nnx.Conv(
+        a["in_channels"],
+        a["out_channels"],
+        window.kernel,
+        window.stride,
+        padding=window.pads,
+        kernel_dilation=window.dilation,
+        feature_group_count=a["groups"],
+        use_bias=a["bias"],
+        rngs=rngs,
+    )
+
+
+def conv1d(net: Network, node: Node, rngs: Any) -> Any:
+    a = node.attrs
+    shape = (a["in_channels"], a["out_channels"], (a["kernel"],))
+    return net.nnx.Conv(*shape, padding=[(a["padding"],) * 2], use_bias=a["bias"], rngs=rngs)
+
+
+def batchnorm(net: Network, node: Node, rngs: Any) -> Any:
+    class BatchNorm(net.nnx.BatchNorm):  # type: ignore[misc,name-defined]
+        """Flax keeps the biased running variance; the graph the unbiased one, n / (n - 1) times the batch's."""
+
+        def __call__(self, x: Any, **how: Any) -> Any:
+            kept = self.momentum * self.var[...]
+            y = super().__call__(x, **how)
+            if not self.use_running_average:
+                count = math.prod(x.shape[:-1])
+                self.var[...] = kept + (self.var[...] - kept) * (count / max(1, count - 1))
+            return y
+
+    a = node.attrs
+    return BatchNorm(a["channels"], momentum=1 - a["momentum"], epsilon=a["eps"], rngs=rngs)
+
+
+def recurrent(net: Network, node: Node, rngs: Any) -> Any:
+    """A GRU of Flax's has no bias beside its state, and an LSTM one of two: where the graph has both, so have these."""
+    nnx, inputs, states = net.nnx, node.attrs["input_size"], node.attrs["hidden_size"]
+    cell = (nnx.OptimizedLSTMCell if node.op == "LSTM" else nnx.GRUCell)(inputs, states, rngs=rngs)
+    if node.op == "GRU":
+        cell.dense_h = nnx.Linear(states, 3 * states, rngs=rngs)
+    elif node.attrs.get("biases", 1) == 2:
+        cell.dense_i = nnx.Linear(inputs, 4 * states, rngs=rngs)
+    return nnx.RNN(cell)
+
+
+def dropout(net: Network, node: Node, rngs: Any) -> Any:
+    of_samples = range(1, 1 + len(net.program.shapes[node.name])) if node.op == "StochasticDepth" else ()
+    return net.nnx.Dropout(node.attrs["p"], broadcast_dims=tuple(of_samples), rngs=rngs)
+
+
+def _norm(kind: str) -> Callable[[Network, Node, Any], Any]:
+    def layer(net: Network, node: Node, rngs: Any) -> Any:
+        return getattr(net.nnx, kind)(node.attrs["features"], epsilon=node.attrs["eps"], rngs=rngs)
+
+    return layer
+
+
+# Of a Network, a node and random numbers for what is loaded later: an nnx.Module.
+LAYERS: Dict[str, Callable[[Network, Node, Any], Any]] = {
+    "Conv2d": conv,
+    UNEVEN: conv,
+    "Conv1d": conv1d,
+    "BatchNorm2d": batchnorm,
+    "Linear": lambda net, node, rngs: net.nnx.Linear(
+        node.attrs["in_features"], node.attrs["out_features"], use_bias=node.attrs.get("bias", True), rngs=rngs
+    ),
+    "LayerNorm": _norm("LayerNorm"),
+    "RMSNorm": _norm("RMSNorm"),
+    "GroupNorm": lambda net, node, rngs: net.nnx.GroupNorm(
+        node.attrs["channels"], node.attrs["groups"], epsilon=node.attrs["eps"], rngs=rngs
+    ),
+    "Embedding": lambda net, node, rngs: net.nnx.Embed(
+        node.attrs["num_embeddings"], node.attrs["embedding_dim"], rngs=rngs
+    ),
+    "LSTM": recurrent,
+    "GRU": recurrent,
+    "Dropout": dropout,
+    "StochasticDepth": dropout,
+}
+
+
+def maxpool(net: Network, node: Node, x: Any) -> Any:
+    window = Window.of(node.attrs)
+    return net.nnx.max_pool(x, window.kernel, window.stride, window.all_pads(x.shape[1:3]))
+
+
+def avgpool(net: Network, node: Node, x: Any) -> Any:
+    window, size = Window.of(node.attrs), x.shape[1:3]
+    means = net.nnx.avg_pool(x, window.kernel, window.stride, window.all_pads(size))
+    shares = math.prod(window.kernel) / window.areas(size, with_pads=node.attrs["count_include_pad"])
+    return means if (shares == 1).all() else means * shares[:, :, None]
+
+
+POOLS: Dict[str, Callable[[Network, Node, Any], Any]] = {"MaxPool2d": maxpool, "AvgPool2d": avgpool}
+OPS = plain.OPS

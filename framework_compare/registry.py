@@ -151,6 +151,18 @@ FRAMEWORKS: dict[str, Framework] = {
         library="keras",
         backend="torch",
     ),
+    "lightning": Framework(
+        "lightning",
+        _A + "lightning:LightningTrainer",
+        _PINS,
+        imports="lightning",
+        python=_PYTHONS,
+        whole_batches_from=1,
+        cpu_index="https://download.pytorch.org/whl/cpu",
+        companions=("torchvision",),
+        library="lightning",
+        backend="torch",
+    ),
     "flax": Framework(
         "flax",
         _A + "flax:FlaxTrainer",

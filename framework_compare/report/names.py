@@ -16,6 +16,7 @@ TITLES = {
     "keras-tensorflow": "Keras (TensorFlow)",
     "keras-jax": "Keras (JAX)",
     "keras-torch": "Keras (PyTorch)",
+    "lightning": "Lightning",
     "flax": "Flax NNX",
     "torch-as-written": "PyTorch (as written)",
     "alexnet": "AlexNet",

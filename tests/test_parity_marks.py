@@ -66,7 +66,7 @@ def pair(folder, *parities, on=ON_DEVICES):
 
 
 @pytest.mark.parametrize("parity", [FAILED, UNKNOWN])
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in OF_TASKS and kind != "stack"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in (*OF_TASKS, "stack", "modes")])
 def test_every_table_marks_a_cell_that_is_not_proved(tmp_path, kind, parity):
     on = ON_SEVERAL if kind == "devices" else ON_DEVICES
     text = pair(tmp_path, OTHER, parity, OTHER, on=on).table(kind, "markdown")
@@ -79,6 +79,13 @@ def test_a_library_beside_its_framework_is_marked_where_it_is_not_proved(tmp_pat
     eager = {"execution": "eager"}
     outcomes = [("torch", eager, ok(1, 1.1, 1.2), PROVED), ("keras-torch", eager, ok(1, 1.1, 1.2), parity)]
     text = study(tmp_path, outcomes).table("stack", "markdown")
+    assert f"parity {parity}" in text
+
+
+@pytest.mark.parametrize("parity", [FAILED, UNKNOWN])
+def test_the_best_mode_is_marked_where_it_is_not_proved(tmp_path, parity):
+    outcomes = [("torch", {}, ok(2, 2.1, 2.2), PROVED), ("torch", {"execution": "compiled"}, ok(1, 1.1, 1.2), parity)]
+    text = study(tmp_path, outcomes).table("modes", "markdown")
     assert f"parity {parity}" in text
 
 

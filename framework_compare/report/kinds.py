@@ -36,6 +36,7 @@ KINDS: dict[str, TableSpec] = {
     "resources": resource_tables.RESOURCES,
     "speedup": ratio_tables.SPEEDUP,
     "stack": ratio_tables.STACK,
+    "modes": ratio_tables.MODES,
     "devices": ratio_tables.DEVICES,
     "precision": ratio_tables.PRECISION,
     "scaling": resource_tables.SCALING,

@@ -239,6 +239,19 @@ def test_rivals_that_memory_does_not_hold_together_run_by_themselves_and_say_so(
     assert study.verdicts()[0].blocks == 2, "ratios are of runs of the same block"
 
 
+def test_rivals_that_memory_does_not_hold_beside_the_others_take_turns_with_the_fastest(rival, ask, monkeypatch):
+    monkeypatch.setattr(duel_module._Duel, "_fits", lambda self, member, free: len(self._rivals) < 2)
+    names = [rival("one", pace_s=0.002), rival("two", pace_s=0.02), rival("three", pace_s=0.01)]
+    study = ask(names, repeats=2)
+    assert study.frame.status.tolist() == ["ok", "ok", "ok"]
+    assert sorted(study.frame.runs_ok) == [2, 2, 4], "the anchor ran twice in each block"
+    anchor = study.frame.framework[study.frame.runs_ok.idxmax()]
+    blocks = {frozenset((one.faster, one.slower)): one.blocks for one in study.verdicts() if anchor in (one.faster, one.slower)}
+    assert set(blocks.values()) == {2} and len(blocks) == 2, "a ratio to the anchor is of turns in both blocks"
+    assert stored(study, "SELECT count(*) FROM run WHERE duel IS NULL") == [(0,)]
+    assert resume(study.folder).frame.runs_ok.tolist() == study.frame.runs_ok.tolist()
+
+
 KILLED = """
 import sys
 sys.path[:0] = [{plugins!r}]

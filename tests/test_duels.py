@@ -246,7 +246,11 @@ def test_rivals_that_memory_does_not_hold_beside_the_others_take_turns_with_the_
     assert study.frame.status.tolist() == ["ok", "ok", "ok"]
     assert sorted(study.frame.runs_ok) == [2, 2, 4], "the anchor ran twice in each block"
     anchor = study.frame.framework[study.frame.runs_ok.idxmax()]
-    blocks = {frozenset((one.faster, one.slower)): one.blocks for one in study.verdicts() if anchor in (one.faster, one.slower)}
+    blocks = {
+        frozenset((one.faster, one.slower)): one.blocks
+        for one in study.verdicts()
+        if anchor in (one.faster, one.slower)
+    }
     assert set(blocks.values()) == {2} and len(blocks) == 2, "a ratio to the anchor is of turns in both blocks"
     assert stored(study, "SELECT count(*) FROM run WHERE duel IS NULL") == [(0,)]
     assert resume(study.folder).frame.runs_ok.tolist() == study.frame.runs_ok.tolist()

@@ -391,7 +391,9 @@ def test_energy_of_a_machine_without_counters_says_so(tmp_path):
     assert rows(text) == [] and text.startswith("Energy not measured: this machine exposes no counter")
 
 
-@pytest.mark.parametrize("kind", [kind for kind in OF_CELLS if kind not in ("stack", "modes")])  # of libraries, of executions
+@pytest.mark.parametrize(
+    "kind", [kind for kind in OF_CELLS if kind not in ("stack", "modes")]
+)  # of libraries, of executions
 def test_a_warning_stands_below_every_table(tmp_path, kind):
     text = "another process is on the GPU: pid 4321, 0.50 GiB"
     outcomes = [

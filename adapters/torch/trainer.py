@@ -40,7 +40,6 @@ from framework_compare.protocol import (
 )
 from framework_compare.worker.allocator import keep_freed_memory
 
-
 COMPILED = {"compiled": None, "max-autotune": "max-autotune"}  # the mode of torch.compile
 
 

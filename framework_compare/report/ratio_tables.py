@@ -89,7 +89,9 @@ def _mode_columns(sheet: Sheet) -> tuple[Column, ...]:
         one = sheet.ratios[cell.Index].fastest
         if one is None or one.base.Index == cell.Index:
             return Value("1")
-        return Value(with_interval(1 / one.ratio, 1 / one.ratio_ci_high, 1 / one.ratio_ci_low), parity_note(cell, one.base))
+        return Value(
+            with_interval(1 / one.ratio, 1 / one.ratio_ci_high, 1 / one.ratio_ci_low), parity_note(cell, one.base)
+        )
 
     def gain(cell: Record) -> Value:
         one = sheet.ratios[cell.Index]
@@ -110,7 +112,9 @@ MODES = TableSpec(
     ("epoch_s_median",),
     names=(*NAMES, BATCH_SIZE),
     rows=lambda sheet: sorted(_above(sheet), key=lambda cell: (cell.model, cell.dataset, epoch_seconds(cell))),
-    remarks=lambda sheet: ("The mode is chosen by the runs that the figures are of, so near rivals may look a little too fast.",),
+    remarks=lambda sheet: (
+        "The mode is chosen by the runs that the figures are of, so near rivals may look a little too fast.",
+    ),
     across=("execution", "batch_size"),
     ratios=ratios.modes,
     there=lambda cells: len({cell.execution for cell in cells}) > 1,

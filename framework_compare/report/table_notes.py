@@ -141,12 +141,13 @@ def _by_choice(cells: Iterable[Record], name: str) -> bool:
 
 def _default(cell: Record, name: str) -> Any:
     """The value that a cell has where nobody asks for one."""
-    if registry.of_arrays(cell.model) and name in BY_ARRAYS:
+    arrays = registry.of_arrays(cell.model)
+    if arrays and name in BY_ARRAYS:
         return getattr(cell, column(name))
     if SETTINGS[name].all_cores:  # as many as the machine has; loader workers are named where they are not as many
         return None if name == "threads" else cell.threads
-    own = {"pipeline": "shared", **registry.MODELS[cell.model].settings} if registry.of_arrays(cell.model) else {}
-    return own.get(name, getattr(DEFAULTS, name))
+    default = "shared" if arrays and name == "pipeline" else getattr(DEFAULTS, name)
+    return registry.MODELS[cell.model].settings.get(name, default) if arrays else default
 
 
 def setting_words(name: str, value: Any) -> str:
@@ -261,6 +262,8 @@ def rebuild_slowdown_warnings(cells: Sequence[Record]) -> list[str]:
 
     Nothing is said where the intervals of the two overlap: no difference is shown then.
     """
+    if not any(cell.framework in registry.AS_WRITTEN for cell in cells):
+        return []
     pairs: dict[Any, dict[str, Record]] = {}
     for cell in cells:
         if cell.status == "ok" and not math.isnan(ratios.epoch_seconds(cell)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ from framework_compare.plan.settings import DEFAULTS
 from framework_compare.protocol import replicas_of
 from framework_compare.registry import FRAMEWORKS, device_kind
 from framework_compare.results.block_times import BlockTimes
-from framework_compare.results.columns import NAMES, SHARED, Record
+from framework_compare.results.columns import NAMES, SHARED, Record, values_of
 from framework_compare.results.intervals import geometric_mean
 
 COLUMNS = ("against", "ratio", "ratio_ci_low", "ratio_ci_high")
@@ -152,8 +153,13 @@ def _against(
     return {cell.Index: _ratio(cell, base, blocks) for cell, base in pairs if base is not None}
 
 
-def _key(cell: Record, *without: str) -> tuple[str, ...]:
-    return tuple(str(getattr(cell, name)) for name in (*NAMES, *SHARED) if name not in without)
+def _key(cell: Record, *without: str) -> tuple[Any, ...]:
+    return _keys(without)(cell)
+
+
+@functools.cache
+def _keys(without: tuple[str, ...]) -> Callable[[Record], tuple[Any, ...]]:
+    return values_of(*(name for name in (*NAMES, *SHARED) if name not in without))
 
 
 def _ratio(cell: Record, base: Record, blocks: BlockTimes) -> Ratio:

@@ -155,7 +155,9 @@ class Store:
         with self._transaction() as connection:
             block = connection.execute("SELECT max(repeat) + 1 FROM run").fetchone()[0]
             connection.execute(f"UPDATE run SET repeat = ? WHERE run_id IN ({marks})", (block, *values))
-            added = connection.execute("INSERT INTO run (cell_id, repeat) VALUES (?, ?)", (known[cell], block)).lastrowid
+            added = connection.execute(
+                "INSERT INTO run (cell_id, repeat) VALUES (?, ?)", (known[cell], block)
+            ).lastrowid
         rows = {run_id: (run_id, one, place) for run_id, one, place in self.plan()}
         return [rows[run_id] for run_id in (added, *run_ids) if run_id in rows]
 

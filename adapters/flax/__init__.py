@@ -3,6 +3,6 @@
 Threads, batches, losses, optimisers, input pipelines and profiles are those of the adapter of JAX, staged with this one.
 """
 
-from framework_compare.adapters.flax.trainer import FlaxTrainer
+from framework_compare.adapters.flax.on_jax import FlaxTrainer
 
 __all__ = ["FlaxTrainer"]

@@ -53,6 +53,10 @@ class Network(plain.Network):
     def _moved(self, name: str, array: np.ndarray, axes: Tuple[int, ...]) -> np.ndarray:
         return array.transpose(2, 1, 0) if name in self._series else super()._moved(name, array, axes)
 
+    def zeros(self, name: str, rngs: Any) -> Dict[str, Any]:
+        """Initial values of a layer, which are loaded later: drawn by chance each shape would be compiled for."""
+        return {f"{name}_init": self.nnx.initializers.zeros_init(), "rngs": rngs}
+
     def outputs(self, model: Any, images: Any) -> Any:
         """Float32 logits of a view of the model, which is in training or in evaluation."""
 
@@ -129,14 +133,14 @@ def conv(net: Network, node: Node, rngs: Any) -> Any:
         kernel_dilation=window.dilation,
         feature_group_count=a["groups"],
         use_bias=a["bias"],
-        rngs=rngs,
+        **net.zeros("kernel", rngs),
     )
 
 
 def conv1d(net: Network, node: Node, rngs: Any) -> Any:
     a = node.attrs
     shape = (a["in_channels"], a["out_channels"], (a["kernel"],))
-    return net.nnx.Conv(*shape, padding=[(a["padding"],) * 2], use_bias=a["bias"], rngs=rngs)
+    return net.nnx.Conv(*shape, padding=[(a["padding"],) * 2], use_bias=a["bias"], **net.zeros("kernel", rngs))
 
 
 def batchnorm(net: Network, node: Node, rngs: Any) -> Any:
@@ -158,11 +162,13 @@ def batchnorm(net: Network, node: Node, rngs: Any) -> Any:
 def recurrent(net: Network, node: Node, rngs: Any) -> Any:
     """A GRU of Flax's has no bias beside its state, and an LSTM one of two: where the graph has both, so have these."""
     nnx, inputs, states = net.nnx, node.attrs["input_size"], node.attrs["hidden_size"]
-    cell = (nnx.OptimizedLSTMCell if node.op == "LSTM" else nnx.GRUCell)(inputs, states, rngs=rngs)
+    cell = (nnx.OptimizedLSTMCell if node.op == "LSTM" else nnx.GRUCell)(
+        inputs, states, **net.zeros("kernel", rngs), **net.zeros("recurrent_kernel", rngs)
+    )
     if node.op == "GRU":
-        cell.dense_h = nnx.Linear(states, 3 * states, rngs=rngs)
+        cell.dense_h = nnx.Linear(states, 3 * states, **net.zeros("kernel", rngs))
     elif node.attrs.get("biases", 1) == 2:
-        cell.dense_i = nnx.Linear(inputs, 4 * states, rngs=rngs)
+        cell.dense_i = nnx.Linear(inputs, 4 * states, **net.zeros("kernel", rngs))
     return nnx.RNN(cell)
 
 
@@ -185,7 +191,10 @@ LAYERS: Dict[str, Callable[[Network, Node, Any], Any]] = {
     "Conv1d": conv1d,
     "BatchNorm2d": batchnorm,
     "Linear": lambda net, node, rngs: net.nnx.Linear(
-        node.attrs["in_features"], node.attrs["out_features"], use_bias=node.attrs.get("bias", True), rngs=rngs
+        node.attrs["in_features"],
+        node.attrs["out_features"],
+        use_bias=node.attrs.get("bias", True),
+        **net.zeros("kernel", rngs),
     ),
     "LayerNorm": _norm("LayerNorm"),
     "RMSNorm": _norm("RMSNorm"),
@@ -193,7 +202,7 @@ LAYERS: Dict[str, Callable[[Network, Node, Any], Any]] = {
         node.attrs["channels"], node.attrs["groups"], epsilon=node.attrs["eps"], rngs=rngs
     ),
     "Embedding": lambda net, node, rngs: net.nnx.Embed(
-        node.attrs["num_embeddings"], node.attrs["embedding_dim"], rngs=rngs
+        node.attrs["num_embeddings"], node.attrs["embedding_dim"], **net.zeros("embedding", rngs)
     ),
     "LSTM": recurrent,
     "GRU": recurrent,
@@ -286,6 +295,8 @@ class FlaxTrainer(JaxTrainer):
             self._variable(name).set_value(jnp.array(self._network.to_native(name, array)))
         nnx.update(self._model, self.jax.tree.map(jnp.copy, self._chances))
         self._optimizer = nnx.Optimizer(self._model, self._transformation, wrt=self._wrt)
+        for part in (self._model, self._optimizer):  # placed, as results of a step are: else that is compiled twice
+            nnx.update(part, self.jax.device_put(nnx.state(part), self._device))
         bound = nnx.cached_partial if self.config.execution == "compiled" else functools.partial
         self._step = bound(self._jit(self._step_once), self._training, self._optimizer)
 

@@ -11,6 +11,7 @@ from typing import Any, Dict, Iterator, Mapping, Optional
 
 from framework_compare.adapters.common.trainer import NATIVE_OPTIMIZERS
 from framework_compare.adapters.torch.network import OPS
+from framework_compare.adapters.torch.pipeline import import_torchvision
 from framework_compare.adapters.torch.tasks import LOSSES
 from framework_compare.adapters.torch.trainer import TorchTrainer
 from framework_compare.graph import OPTIMIZERS, Graph
@@ -34,6 +35,7 @@ class LightningTrainer(TorchTrainer):
 
     def __init__(self, config: TrainConfig, replicas: Optional[Replicas] = None) -> None:
         super().__init__(config)
+        import_torchvision(self.torch)  # which Lightning's metrics import by themselves
         import lightning
 
         self.lightning = lightning

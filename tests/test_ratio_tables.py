@@ -276,7 +276,9 @@ def test_a_library_is_compared_with_the_framework_below_it(tmp_path):
     assert ratios["torch", "default"] == ratios["keras-jax", "default"] == "", text
 
 
-@pytest.mark.parametrize("kind", [kind for kind in OF_CELLS if kind != "stack"])  # has rows of libraries alone
+@pytest.mark.parametrize(
+    "kind", [kind for kind in OF_CELLS if kind not in ("stack", "modes")]
+)  # of libraries, of executions
 def test_a_warning_stands_below_every_table(tmp_path, kind):
     text = "another process is on the GPU: pid 4321, 0.50 GiB"
     outcomes = [

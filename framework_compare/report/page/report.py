@@ -188,6 +188,7 @@ SHOWN = (
     "resources",
     "speedup",
     "stack",
+    "modes",
     "devices",
     "quality",
     "gains",

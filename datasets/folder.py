@@ -19,6 +19,7 @@ from framework_compare.errors import DataError
 from framework_compare.protocol import Pictures, TrainConfig
 
 SPLITS = frozenset({"train", "training", "val", "valid", "validation", "test", "testing"})
+ON_BAD_IMAGE = ("fail", "skip")  # what to do about one that does not decode
 FIRE_SMOKE = ("fire", "smoke", "no_fire")
 # After lower case, and with blanks and hyphens as underscores.
 FIRE_SMOKE_ALIASES = {
@@ -114,7 +115,7 @@ def read_folder(
     a bad one raises DataError if `on_bad_image` is "fail", is left out and listed if it is "skip".
     `progress(done, total)` counts images. DataError also for a missing or empty folder, class or image.
     """
-    if on_bad_image not in ("fail", "skip"):
+    if on_bad_image not in ON_BAD_IMAGE:
         raise DataError(f"on_bad_image is {on_bad_image!r}; allowed: 'fail', 'skip'")
     _check_list(classes)
     root = _existing_folder(path)

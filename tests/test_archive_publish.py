@@ -268,6 +268,7 @@ def test_a_study_is_cited_with_machine_versions_design_and_intervals(tmp_path):
         "author = {{framework\\_compare contributors}}",
         "A processor, 8 cores, 32 GB memory",
         "training time of AlexNet",
+        "title = {{Training times of AlexNet in PyTorch, JAX}}",
         "PyTorch 2.13.0, JAX 2.13.0",
         "ran 3 times in processes of its own, in blocks of random order; the workers",
         "verified against a float64 reference",

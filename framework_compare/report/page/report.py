@@ -196,6 +196,7 @@ SHOWN = (
     "resources",
     "speedup",
     "stack",
+    "modes",
     "devices",
     "quality",
     "gains",

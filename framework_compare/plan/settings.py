@@ -89,7 +89,7 @@ _TUNING = "recommended: the settings of the framework's own performance guide; n
 _THREADS = "size of every compute pool"
 _WORKERS = "processes (or threads) that only read images"
 _MODE = "train: forward, backward and update; inference: forward only, with the latency of single steps"
-_PATIENCE = "epochs without a lower validation loss after which training stops, by Keras' rule; 0: never"
+_PATIENCE = "epochs without a lower validation loss after which training stops, as in Keras; 0: never"
 _EPOCHS = "measured epochs (100 in the published study)"
 _SIZE = "height and width in pixels; each model has a smallest size"
 _CLASSES = "number of classes; `compare` takes it from the data set"
@@ -144,9 +144,9 @@ SETTINGS: dict[str, Setting] = {
     "batch_size_limit": Setting("upper bound with batch_growth", least=1),
     "beta2": Setting("decay of the second moment of adam, adamw and nadam", below=1),
     "clip_norm": Setting("upper bound of the norm of all gradients together; 0: no clipping"),
-    "ramp_updates": Setting("first updates, over which the learning rate rises linearly"),
+    "ramp_updates": Setting("number of first updates over which the learning rate rises linearly"),
     "decay_updates": Setting("update at which a cosine has brought the learning rate down to final_rate; 0: no decay"),
-    "final_rate": Setting("share of the learning rate that is left then", below=1),
+    "final_rate": Setting("share of the learning rate that remains then", below=1),
     "accumulation": Setting("batches whose mean gradient makes one update", least=1),
 }
 

@@ -89,8 +89,8 @@ class Study:
         costs = {cell_id: run_s(cell, self._wall_s) for cell_id, cell in self.store.cells()}
         repeated = self.store.repeat_disturbed(self.options.retries_when_disturbed, left_s, costs)
         if repeated:
-            runs = "1 run is" if repeated == 1 else f"{repeated} runs are"
-            self.watcher.say(f"{runs} repeated, as others took CPU time while it was measured")
+            runs = "1 run" if repeated == 1 else f"{repeated} runs"
+            self.watcher.say(f"repeating {runs}, as others took CPU time meanwhile")
         return repeated > 0
 
     def _plan_cells(self, cells: Sequence[Cell], progress: Progress) -> None:
@@ -362,7 +362,7 @@ def _why_more(cells: Sequence[Cell], progress: Progress, budget_s: float) -> str
     why = (
         f"has fewer than {LEAST_RUNS} runs that count"
         if math.isinf(width)
-        else f"is sure to ±{width:.1%} of the fastest only"
+        else f"has a ±{width:.1%} interval beside the fastest"
     )
     return f"one more block of {cell.model}: {cell.label} {why}; {length(progress.spent_s)} of {length(budget_s)} used"
 

@@ -12,7 +12,7 @@ from framework_compare import registry
 from framework_compare.datasets import arrays
 from framework_compare.datasets.dataset import Dataset
 from framework_compare.datasets.own import OwnData
-from framework_compare.errors import UnknownNameError, UsageError
+from framework_compare.errors import MOST, UnknownNameError, UsageError, check_count
 from framework_compare.graph import OPTIMIZERS, Graph, Task
 from framework_compare.graph.imported_model import ImportedModel
 from framework_compare.plan import data_of_models, searches
@@ -28,7 +28,7 @@ Names = Union[str, Sequence[str]]
 Model = Union[Place, Graph, Callable[..., Any]]  # the last: an nn.Module or a keras.Model
 Models = Union[Model, Iterable[Model]]
 # No study ends with more; a slip of the hand is refused before it fills memory, or is forecast in millions of years.
-MOST, MOST_CELLS, MOST_SAMPLES = 10**6, 10**5, 10**9  # of any count; of cells; of samples that a data set is cut to
+MOST_CELLS, MOST_SAMPLES = 10**5, 10**9  # of a study; that a data set is cut to
 OF_IMAGES = ("num_classes", "flip", "crop")  # settings that arrays have no use for
 BY_ARRAYS = (*OF_IMAGES, "loss", "image_size", "loader_workers")  # settings that arrays decide
 
@@ -68,7 +68,7 @@ def plan(
     check_unique("device", ["cuda" if place == "cuda:0" else place for place in places])  # one GPU under two names
     check_useful(models, settings if classes is None else {**settings, "classes": classes})
     if limit is not None:
-        check_count("limit", limit, 1, ", or None for all samples", most=MOST_SAMPLES)
+        check_count("limit", limit, 1, MOST_SAMPLES, ", or None for all samples")
     replicas = max(len(devices_of(place)) for place in places)
     configs = {m: expand_configs({**registry.MODELS[m].settings, **settings}, replicas) for m in models}
     _check_cells(sum(map(len, configs.values())) * len(places) * len(frameworks))
@@ -206,7 +206,7 @@ def on_several(devices: Iterable[str], counts: None | int | Sequence[int]) -> li
     if not listed:
         raise UsageError("devices is an empty list; at least one number is needed")
     for count in listed:
-        check_count("devices", count, 1)
+        check_count("devices", count)
     check_unique("devices", listed)
     return [_several(check_device(device), count) for device in devices for count in listed]
 
@@ -305,17 +305,9 @@ def check_setting(name: str, value: object) -> None:
         if not setting.chooses(value):
             raise UnknownNameError(column(name), value, setting.choices)
     elif isinstance(getattr(DEFAULTS, name), int):
-        check_count(name, value, int(setting.least), most=MOST if setting.below == math.inf else setting.below - 1)
+        check_count(name, value, int(setting.least), MOST if setting.below == math.inf else setting.below - 1)
     else:
         _check_number(name, value, low=setting.least, high=setting.below)
-
-
-def check_count(name: str, value: object, least: int, otherwise: str = "", most: float = MOST) -> None:
-    """UsageError unless `value` is a whole number from `least` to `most`; `otherwise` names what else is allowed."""
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise UsageError(
-            f"{name} is {value!r}; allowed: a whole number of at least {least} and at most {most:.0f}{otherwise}"
-        )
 
 
 def _check_number(name: str, value: object, *, low: float, high: float) -> None:

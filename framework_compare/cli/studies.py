@@ -16,10 +16,7 @@ from framework_compare.plan.values import pairs, split
 from framework_compare.study.blocks import REPEATS
 from framework_compare.study.progress import Watcher
 
-FORMATS = (
-    "csv, json, parquet (needs pyarrow), pytest-benchmark, bencher, github-action-benchmark, or runs of mlflow or wandb"
-    " (need those packages)."
-)
+FORMATS = "csv, json, parquet (needs pyarrow), or pytest-benchmark."
 
 
 @takes(

@@ -97,9 +97,7 @@ def generate(days: int, seed: int) -> Series:
     return Series(dates, np.round(values, 2), "the generated series")
 
 
-def prepare(
-    series: Series, *, column: str, window: int, validation: int | float, facts: dict[str, Any]
-) -> ArrayData:
+def prepare(series: Series, *, column: str, window: int, validation: int | float, facts: dict[str, Any]) -> ArrayData:
     """Windows of a series, scaled by the minimum and maximum of its training days."""
     check_count("window", window)
     total = len(series.values)

@@ -38,9 +38,7 @@ def text_bytes(
     return token_windows("text-bytes", np.frombuffer(text, np.uint8), vocabulary, window, facts)
 
 
-def token_windows(
-    name: str, tokens: np.ndarray, vocabulary: int, window: int, facts: Mapping[str, Any]
-) -> ArrayData:
+def token_windows(name: str, tokens: np.ndarray, vocabulary: int, window: int, facts: Mapping[str, Any]) -> ArrayData:
     """Return a running text's windows, side by side, each with the tokens that follow it one by one as its target.
 
     tokens: (count,) whole numbers below `vocabulary`. The last tenth of them is the validation split.

@@ -383,7 +383,6 @@ COMMANDS: dict[str, dict[str, Callable[..., Any]]] = {
         "resume": studies.resume,
         "ladder": ladder,
         "largest-batch": studies.largest_batch,
-        "overhead": studies.overhead,
         "peaks": peaks.peaks,
         "reproduce": studies.reproduce,
     },

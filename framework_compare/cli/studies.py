@@ -1,4 +1,4 @@
-"""Commands on studies: `resume`, `largest-batch`, `overhead`, `reproduce`, `export`, and `show` of two studies."""
+"""Commands on studies: `resume`, `largest-batch`, `reproduce`, `export`, and `show` of two studies."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from framework_compare.cli import console, words
-from framework_compare.cli.options import ENVIRONMENTS, LIMITS, OF_DATA, SETTINGS_OF_CELLS, one_of, stated, takes
+from framework_compare.cli.options import ENVIRONMENTS, LIMITS, OF_DATA, SETTINGS_OF_CELLS, stated, takes
 from framework_compare.cli.report import STUDY
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.plan.reproductions import REPRODUCTIONS
 from framework_compare.plan.values import pairs, split
-from framework_compare.study.blocks import REPEATS
 from framework_compare.study.progress import Watcher
 
 FORMATS = "csv, json, parquet (needs pyarrow), or pytest-benchmark."
@@ -79,47 +78,6 @@ def largest_batch(context: typer.Context, out: Path | None, style: str, dry_run:
         result = stability_sweep.largest_batch(out=folder, watcher=watcher, **request)
     print(result.table(style))
     watcher.say(f"study: {folder}")
-
-
-@takes(
-    *("frameworks", "models", "dataset", *SETTINGS_OF_CELLS, "python", "index", "style", "dry_run", "yes"),
-    by_place=words.REQUEST,
-    frameworks="torch",
-    models="mobilenet_v2",
-    dataset=["fire-smoke-tiny"],
-    batch_size="4",
-    image_size="64",
-)
-def overhead(
-    style: str,
-    dry_run: bool,
-    yes: bool,
-    frameworks: list[str],
-    models: list[str],
-    dataset: list[str],
-    rates: Annotated[str, typer.Option(help="Readings per second, comma-separated; 0 is the baseline.")] = "0,1,10,100",
-    repeats: Annotated[int, typer.Option(help="Runs at each rate, in turns.")] = REPEATS,
-    **request: Any,
-) -> None:
-    """Measure what the readings cost: train one cell at several rates of reading, in turns, and show the ratios."""
-    from framework_compare import overhead as costs
-    from framework_compare.report import machine_tables, renderers
-    from framework_compare.report.names import title
-
-    if style not in renderers.RENDERERS:
-        raise UnknownNameError("style", style, renderers.RENDERERS)
-    framework, model = one_of("frameworks", frameworks), one_of("models", models)
-    asked = {**request, "dataset": one_of("dataset", dataset), "rates_hz": split(rates, float), "repeats": repeats}
-    forecast = costs.dry_run(framework, model, **asked)
-    if dry_run:
-        print(forecast)
-        return
-    say = console.watcher().say
-    console.announce([forecast], say, yes)
-    rows = costs.overhead(framework, model, say=say, **asked)
-    print(
-        renderers.RENDERERS[style](machine_tables.overhead_table(rows, f"{title(framework)} {title(model)}", framework))
-    )
 
 
 @takes(

@@ -213,7 +213,7 @@ def test_markdown_and_latex_name_the_machine(tmp_path):
         (["inspect", "alexnet", "--num-classes", "1"], "num_classes is 1; allowed: a whole number of at least 2"),
         (["inspect", "alexnet", "--image-size", "0"], "image_size is 0; allowed: a whole number of at least 1"),
         (["figure", "F2", "A", "--width", "3mm"], "the width is '3mm'; allowed: 21mm or more"),
-        (["figure", "F2", "A", "--view", "nope"], '"seconds per epoch, logarithmic"'),
+        (["figure", "F2", "A", "--view", "nope"], '"images per second"'),
         (["cost", "A"], "--per-hour, --per-kwh, --co2-g-per-kwh"),
         (["run", "torch", "alexnet", "--batch-size", "x"], "--batch-size: 'x' is not a comma-separated list of whole"),
     ],

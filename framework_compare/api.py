@@ -287,7 +287,7 @@ def resume(
     with Store.open(folder, readonly=False) as store:
         absorb_parts(store, watcher.say)
         if executor is None:
-            _check_nodes(store, statuses)
+            nodes.check(max((cell.config.nodes for _, cell, _ in store.plan(statuses)), default=1))
             check_machine(store)
         options, strategy = _as_planned(store, given, index, python, mode)
         note(programs((), {name: path for name, path in options.python.items() if python and name in python}))
@@ -311,7 +311,7 @@ def dry_resume(
     statuses = check_retry(retry)
     with Store.open(_registered(study), readonly=True) as store:
         if executor is None:
-            _check_nodes(store, statuses)
+            nodes.check(max((cell.config.nodes for _, cell, _ in store.plan(statuses)), default=1))
             if store.machine():
                 check_machine(store)
         options, strategy = _as_planned(store, check_limits(**limits), index, python, None)
@@ -331,16 +331,8 @@ def _registered(study: Folder) -> Path:
     return folder
 
 
-def _check_nodes(store: Store, retry: Sequence[str]) -> None:
-    nodes.check(max((cell.config.nodes for _, cell, _ in store.plan(retry)), default=1))
-
-
 def _as_planned(
-    store: Store,
-    given: Limits,
-    index: Mapping[str, str] | None,
-    python: Mapping[str, str] | None,
-    verify: str | None,
+    store: Store, given: Limits, index: Mapping[str, str] | None, python: Mapping[str, str] | None, verify: str | None
 ) -> tuple[RunOptions, Strategy]:
     """How a study is run, with what is given now in the place of its own."""
     options = as_planned(store.settings(), store.path, given, index, python)
@@ -362,9 +354,7 @@ def _run(
     elif strategy.name == Product.name:
         run_parts(store, options, executor, watcher, retry)
     else:
-        raise UsageError(
-            "a sweep of batch sizes and a budget pick each run by those before it; allowed: to run it here"
-        )
+        raise UsageError("a sweep of batch sizes and a budget pick each run by those before; allowed: to run it here")
 
 
 def absorb(study: Folder, *, say: Callable[[str], None] = lambda message: None) -> tuple[Comparison, Mapping[int, str]]:

@@ -58,98 +58,40 @@ def device_kind(device: str) -> str:
 _A = "framework_compare.adapters."
 _PYTHONS = ((3, 11), (3, 13))
 _PINS, _CUDA_PINS = "requirements.txt", "requirements-cuda.txt"
+_CPU_BUILDS: dict[str, Any] = {"cpu_index": "https://download.pytorch.org/whl/cpu", "companions": ("torchvision",)}
+
+
+def _plain(name: str, trainer: str, **more: Any) -> Framework:
+    pinned = {"requirements": _PINS, "cuda_requirements": _CUDA_PINS, "imports": name, "python": _PYTHONS}
+    return Framework(name, f"{_A}{name}:{trainer}", **{**pinned, **more})
+
+
+def _of_keras(backend: str, trainer: str, requirements: str, **more: Any) -> Framework:
+    known = {"imports": "keras", "python": _PYTHONS, "library": "keras", "backend": backend}
+    return Framework(f"keras-{backend}", f"{_A}keras:{trainer}", requirements, **known, **more)
+
+
 FRAMEWORKS: dict[str, Framework] = {
-    "torch": Framework(
-        "torch",
-        _A + "torch:TorchTrainer",
-        _PINS,
-        imports="torch",
-        python=_PYTHONS,
-        cuda_requirements=_CUDA_PINS,
-        whole_batches_from=1,
-        process_per_device=True,
-        cpu_index="https://download.pytorch.org/whl/cpu",
-        companions=("torchvision",),
-    ),
-    "tensorflow": Framework(
-        "tensorflow",
-        _A + "tensorflow:TensorFlowTrainer",
-        _PINS,
-        imports="tensorflow",
-        python=_PYTHONS,
-        cuda_requirements=_CUDA_PINS,
-        cuda_extra="and-cuda",
-    ),
-    "mxnet": Framework(
-        "mxnet",
-        _A + "mxnet:MXNetTrainer",
-        _PINS,
-        imports="mxnet",
-        python=((3, 11), (3, 11)),
-        cuda_requirements=_CUDA_PINS,
-        whole_batches_from=1,
-    ),
-    "paddle": Framework(
-        "paddle",
-        _A + "paddle:PaddleTrainer",
-        _PINS,
-        imports="paddle",
-        python=_PYTHONS,
-        cuda_requirements=_CUDA_PINS,
-        whole_batches_from=1,
-        process_per_device=True,
-    ),
-    "jax": Framework(
-        "jax",
-        _A + "jax:JaxTrainer",
-        _PINS,
-        imports="jax",
-        python=_PYTHONS,
-        cuda_requirements=_CUDA_PINS,
-        whole_batches_from=3,
-        cuda_extra="cuda13",
-    ),
-    "singa": Framework(
+    "torch": _plain("torch", "TorchTrainer", whole_batches_from=1, process_per_device=True, **_CPU_BUILDS),
+    "tensorflow": _plain("tensorflow", "TensorFlowTrainer", cuda_extra="and-cuda"),
+    "mxnet": _plain("mxnet", "MXNetTrainer", python=((3, 11), (3, 11)), whole_batches_from=1),
+    "paddle": _plain("paddle", "PaddleTrainer", whole_batches_from=1, process_per_device=True),
+    "jax": _plain("jax", "JaxTrainer", whole_batches_from=3, cuda_extra="cuda13"),
+    "singa": _plain(
         "singa",
-        _A + "singa:SingaTrainer",
-        _PINS,
-        imports="singa",
+        "SingaTrainer",
+        cuda_requirements="",
         python=((3, 8), (3, 12)),
         whole_batches_from=1,
         foreign=ForeignWheels("requirements-cp36.txt", "3.6", "cp36m", "manylinux2014_x86_64"),
         label="SINGA 3.0.0.dev1 (2020), repaired at run time",
     ),
-    "keras-tensorflow": Framework(
-        "keras-tensorflow",
-        _A + "keras:KerasTensorFlowTrainer",
-        "../tensorflow/" + _PINS,
-        imports="keras",
-        python=_PYTHONS,
-        library="keras",
-        backend="tensorflow",
-        environment="tensorflow",
+    "keras-tensorflow": _of_keras(
+        "tensorflow", "KerasTensorFlowTrainer", "../tensorflow/" + _PINS, environment="tensorflow"
     ),
-    "keras-jax": Framework(
-        "keras-jax",
-        _A + "keras:KerasJaxTrainer",
-        "requirements-jax.txt",
-        imports="keras",
-        python=_PYTHONS,
-        whole_batches_from=3,
-        library="keras",
-        backend="jax",
-    ),
-    "keras-torch": Framework(
-        "keras-torch",
-        _A + "keras:KerasTorchTrainer",
-        "requirements-torch.txt",
-        imports="keras",
-        python=_PYTHONS,
-        whole_batches_from=1,
-        cpu_index="https://download.pytorch.org/whl/cpu",
-        companions=("torchvision",),
-        library="keras",
-        backend="torch",
+    "keras-jax": _of_keras("jax", "KerasJaxTrainer", "requirements-jax.txt", whole_batches_from=3),
+    "keras-torch": _of_keras(
+        "torch", "KerasTorchTrainer", "requirements-torch.txt", whole_batches_from=1, **_CPU_BUILDS
     ),
 }
 # What commands take where no framework is named: those of which none runs on top of another.
@@ -251,15 +193,8 @@ _GRID = {"learning_rate": (1e-2, 1e-3), "layers": (1, 2, 3), "units": (16, 32, 6
 _DEMO = {"train": 50, "validation": 30}
 # As the two nano models are specified: AdamW, clipping, and a rate that rises over 10 updates and falls until the 1,000th.
 _NANO = {
-    **{
-        "optimizer": "adamw",
-        "learning_rate": 1e-3,
-        "weight_decay": 0.1,
-        "beta2": 0.95,
-        "epsilon": 1e-8,
-        "batch_size": 16,
-    },
-    **{"clip_norm": 1.0, "ramp_updates": 10, "decay_updates": 1000, "epochs": 3},
+    **{"optimizer": "adamw", "learning_rate": 1e-3, "weight_decay": 0.1, "beta2": 0.95, "epsilon": 1e-8},
+    **{"batch_size": 16, "clip_norm": 1.0, "ramp_updates": 10, "decay_updates": 1000, "epochs": 3},
 }
 _SMALL = {**_NANO, "learning_rate": 6e-4, "ramp_updates": 100}
 _QUANV = {**_ADAM, "batch_size": 4, "epochs": 30}

@@ -153,11 +153,7 @@ DATASETS: dict[str, DataSource] = {
     "tweet-span": _array("tweets:tweet_span"),
     "tweet-words": _array("next_words:next_words"),
 }
-
-
 OWN = "own data"  # in place of a data set's name: of models that were imported for a user's arrays
-
-
 CONVOLUTIONAL, TRANSFORMER, RECURRENT, DENSE = "convolutional", "transformer", "recurrent", "dense"
 
 
@@ -198,6 +194,8 @@ _NANO = {
 }
 _SMALL = {**_NANO, "learning_rate": 6e-4, "ramp_updates": 100}
 _QUANV = {**_ADAM, "batch_size": 4, "epochs": 30}
+_SERIES: dict[str, Any] = {"unit": "sequence", "kind": RECURRENT}
+_TEXT: dict[str, Any] = {"unit": "sequence", "kind": TRANSFORMER}
 MODELS: dict[str, Model] = {
     "alexnet": Model(_M + "alexnet:build"),
     "mobilenet_v2": Model(_M + "mobilenet_v2:build"),
@@ -208,31 +206,28 @@ MODELS: dict[str, Model] = {
     "diabetes_search": Model(
         _M + "diabetes_mlp:build", "diabetes-folds", {**_ADAM, "epochs": 30}, unit="row", kind=DENSE, search=_GRID
     ),
-    "lstm_ibm": Model(_M + "lstm:build", "ibm-prices", {**_ADAM, "epochs": 10}, unit="sequence", kind=RECURRENT),
-    "gru_ibm": Model(_M + "gru:build", "ibm-prices", {**_ADAM, "epochs": 10}, unit="sequence", kind=RECURRENT),
-    "lstm_google": Model(
-        _M + "lstm:build", "google-prices", {**_ADAM, "epochs": 10}, size={"layers": 2}, unit="sequence", kind=RECURRENT
-    ),
-    "tweet_span": Model(_M + "bilstm_tagger:build", "tweet-span", _TWEETS, unit="sequence", kind=RECURRENT),
+    "lstm_ibm": Model(_M + "lstm:build", "ibm-prices", {**_ADAM, "epochs": 10}, **_SERIES),
+    "gru_ibm": Model(_M + "gru:build", "ibm-prices", {**_ADAM, "epochs": 10}, **_SERIES),
+    "lstm_google": Model(_M + "lstm:build", "google-prices", {**_ADAM, "epochs": 10}, size={"layers": 2}, **_SERIES),
+    "tweet_span": Model(_M + "bilstm_tagger:build", "tweet-span", _TWEETS, **_SERIES),
     "tweet_span_conv": Model(_M + "conv_tagger:build", "tweet-span", _TWEETS, unit="sequence"),
-    "tweet_ner": Model(_M + "bilstm_tagger:build", "tweet-ner", _TWEETS, unit="sequence", kind=RECURRENT),
-    "text_rnn": Model(_M + "text_rnn:build", "tweet-words", _TWEETS, unit="sequence", kind=RECURRENT),
+    "tweet_ner": Model(_M + "bilstm_tagger:build", "tweet-ner", _TWEETS, **_SERIES),
+    "text_rnn": Model(_M + "text_rnn:build", "tweet-words", _TWEETS, **_SERIES),
     "mnist_cnn": Model(_M + "small_cnns:mnist_cnn", "mnist", {**_ADAM, "batch_size": 64, "epochs": 3}),
     "cifar_cnn": Model(_M + "small_cnns:cifar_cnn", "cifar10", {**_ADAM, "epochs": 10}),
     "cifar_resnet50": Model(_M + "resnet50:build_for", "cifar10", {"batch_size": 32, "epochs": 3}),
     "tiny_cnn": Model(_M + "tiny_cnn:build", "tiny-imagenet", {**_ADAM, "batch_size": 128, "epochs": 3}),
     "guava_cnn": Model(_M + "small_cnns:guava_cnn", "guava", {**_ADAM, "batch_size": 64, "epochs": 10}),
     "vgg16_frozen": Model(_M + "vgg16:build_transfer", "guava", {**_ADAM, "epochs": 3}, options={"image_size": 224}),
-    "gpt_nano": Model(_M + "language:gpt", "text-bytes", _NANO, unit="sequence", kind=TRANSFORMER),
-    "llama_nano": Model(_M + "language:llama", "text-bytes", _NANO, unit="sequence", kind=TRANSFORMER),
+    "gpt_nano": Model(_M + "language:gpt", "text-bytes", _NANO, **_TEXT),
+    "llama_nano": Model(_M + "language:llama", "text-bytes", _NANO, **_TEXT),
     "gpt2_small": Model(
         _M + "language:gpt",
         "text-bytes",
         _SMALL,
         size={"layers": 12, "heads": 12, "width": 768, "name": "gpt2_small"},
         options={"window": 1024, "vocabulary": 50257},
-        unit="sequence",
-        kind=TRANSFORMER,
+        **_TEXT,
     ),
     "llama_160m": Model(
         _M + "language:llama",
@@ -240,8 +235,7 @@ MODELS: dict[str, Model] = {
         _SMALL,
         size={"layers": 12, "heads": 12, "kv_heads": 12, "width": 768, "inner": 3072, "name": "llama_160m"},
         options={"window": 1024, "vocabulary": 32000},
-        unit="sequence",
-        kind=TRANSFORMER,
+        **_TEXT,
     ),
     "quanv_fixed": Model(_M + "quanv:build", "mnist", _QUANV, options=_DEMO),
     "quanv_trained": Model(_M + "quanv:build", "mnist", _QUANV, size={"trained": True}, options=_DEMO),
@@ -307,10 +301,9 @@ def builder(model: str) -> None | str | Callable[..., Any]:
 def data_source(name: object) -> DataSource | None:
     """The data set under a name; None for what may be a path."""
     try:
-        source = find("data set", DATASETS, name)
+        return find("data set", DATASETS, name)
     except UnknownNameError:
         return None
-    return source
 
 
 def framework(name: str) -> Framework:
@@ -337,15 +330,12 @@ def adapter_path(spec: Framework) -> Path:
 
     It imports a framework that this process does not have. Raises UsageError where there is none.
     """
-    return _source_path(spec.trainer.rpartition(":")[0])
+    return source_path(spec.trainer)
 
 
-def importer_path(spec: Framework) -> Path:
-    """The folder of the importer; likewise."""
-    return _source_path(spec.importer.rpartition(":")[0])
-
-
-def _source_path(place: str) -> Path:
+def source_path(target: str) -> Path:
+    """The file or folder of "module:Class"; likewise."""
+    place = target.rpartition(":")[0]
     path = Path(place) if "/" in place or place.endswith(".py") else _module_file(place)
     path = path.parent if path.name == "__init__.py" else path
     if not (path.is_file() or (path / "__init__.py").is_file()):
@@ -371,11 +361,6 @@ def load(target: str | Callable[..., Any]) -> Callable[..., Any]:
     module, _, attribute = target.partition(":")
     found: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
     return found
-
-
-def by_name(model: str) -> bool:
-    """Whether a model may be chosen in any process, not only in the one that imported it."""
-    return isinstance(MODELS[model].build, str)
 
 
 @functools.lru_cache(maxsize=1)

@@ -217,7 +217,7 @@ def test_a_closed_pipeline_says_so(stored):
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"batch_size": 0}, "batch_size must"), ({"batch_size": 2, "layout": "CHWN"}, "unknown layout 'CHWN'")],
+    [({"batch_size": 0}, "batch_size is 0; allowed"), ({"batch_size": 2, "layout": "CHWN"}, "unknown layout 'CHWN'")],
 )
 def test_a_pipeline_refuses_what_it_cannot_do(stored, options, message):
     with pytest.raises(UsageError, match=message):

@@ -131,27 +131,23 @@ class DataSource:
     arrays: bool = False
 
 
-def _array(target: str) -> DataSource:
-    return DataSource(_D + target, arrays=True)
-
-
 DATASETS: dict[str, DataSource] = {
     "fire-smoke-small": DataSource(_D + "fire_smoke:small"),
     "fire-smoke-big": DataSource(_D + "fire_smoke:big"),
     "fire-smoke-tiny": DataSource(_D + "fire_smoke:tiny"),
-    "cifar10": _array("image_arrays:cifar10"),
-    "diabetes": _array("diabetes:diabetes"),
-    "diabetes-folds": _array("diabetes:diabetes_folds"),
-    "google-prices": _array("prices:google"),
-    "guava": _array("image_arrays:guava"),
-    "ibm-prices": _array("prices:ibm"),
-    "mnist": _array("mnist:mnist"),
-    "prices": _array("prices:prices"),
-    "text-bytes": _array("text_windows:text_bytes"),
-    "tiny-imagenet": _array("image_arrays:tiny_imagenet"),
-    "tweet-ner": _array("conll:conll"),
-    "tweet-span": _array("tweets:tweet_span"),
-    "tweet-words": _array("next_words:next_words"),
+    "cifar10": DataSource(_D + "image_arrays:cifar10", arrays=True),
+    "diabetes": DataSource(_D + "diabetes:diabetes", arrays=True),
+    "diabetes-folds": DataSource(_D + "diabetes:diabetes_folds", arrays=True),
+    "google-prices": DataSource(_D + "prices:google", arrays=True),
+    "guava": DataSource(_D + "image_arrays:guava", arrays=True),
+    "ibm-prices": DataSource(_D + "prices:ibm", arrays=True),
+    "mnist": DataSource(_D + "mnist:mnist", arrays=True),
+    "prices": DataSource(_D + "prices:prices", arrays=True),
+    "text-bytes": DataSource(_D + "text_windows:text_bytes", arrays=True),
+    "tiny-imagenet": DataSource(_D + "image_arrays:tiny_imagenet", arrays=True),
+    "tweet-ner": DataSource(_D + "conll:conll", arrays=True),
+    "tweet-span": DataSource(_D + "tweets:tweet_span", arrays=True),
+    "tweet-words": DataSource(_D + "next_words:next_words", arrays=True),
 }
 OWN = "own data"  # in place of a data set's name: of models that were imported for a user's arrays
 CONVOLUTIONAL, TRANSFORMER, RECURRENT, DENSE = "convolutional", "transformer", "recurrent", "dense"

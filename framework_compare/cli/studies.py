@@ -1,4 +1,4 @@
-"""Commands on studies: `resume`, `largest-batch`, `reproduce`, `export`, and `show` of two studies."""
+"""Commands on studies: `resume`, `largest-batch`, `reproduce`, `export`, `show`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from framework_compare.cli import console, words
 from framework_compare.cli.options import ENVIRONMENTS, LIMITS, OF_DATA, SETTINGS_OF_CELLS, stated, takes
-from framework_compare.cli.report import STUDY
+from framework_compare.cli.report import STUDY, starting
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.plan.reproductions import REPRODUCTIONS
 from framework_compare.plan.values import pairs, split
@@ -141,7 +141,81 @@ def export(
         console.fail(f"{study} is damaged and was not changed: {'; '.join(done.damage)}", 1)
 
 
-def show_sweep(study: Path, style: str) -> bool:
+def _tables(incomplete: str) -> list[str]:
+    from framework_compare.report.kinds import KINDS
+
+    return starting(["kinds", *KINDS], incomplete)
+
+
+@takes("style")
+def show(
+    style: str,
+    study: Annotated[str, STUDY] = "latest",
+    other: Annotated[str | None, typer.Argument(help="Another study, to compare side by side.")] = None,
+    table: Annotated[
+        str | None,
+        typer.Option(
+            help="Kind of table: time, resources, precision, ...; `kinds` lists those that the study has.",
+            autocompletion=_tables,
+        ),
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="LaTeX label (latex style only).")] = None,
+    caption: Annotated[
+        str | None, typer.Option(help="LaTeX caption (latex style only); default: one with the settings.")
+    ] = None,
+    no_notes: Annotated[
+        bool, typer.Option("--no-notes", help="No verdicts and notes below the table (latex style only).")
+    ] = False,
+    changed: Annotated[
+        bool, typer.Option("--changed", help="With two studies: only the cells that became slower, faster or failed.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the study as one JSON document.")] = False,
+    toml: Annotated[bool, typer.Option("--toml", help="Print its request as a file for `run --from`.")] = False,
+) -> None:
+    """Print the tables of a study or a sweep. With two studies, print the ratios of the cells that both have.
+
+    By default these are the tables of times and resources. Style github also goes to the summary of a GitHub job.
+    """
+    from framework_compare.comparison import Comparison
+    from framework_compare.report.kinds import KINDS
+    from framework_compare.study import names
+
+    folder = names.find(study)
+    if json or toml:
+        beside = {"both": json and toml, "a second study": other, "--table": table, "--style": style != "terminal"}
+        for what, given in beside.items():
+            if given:
+                raise UsageError(
+                    f"--json and --toml print one whole study; received {what}; allowed: one of them, alone"
+                )
+        result = Comparison.load(folder)
+        print(result.to_json() if json else result.to_toml(), end="")
+        console.print_damage(result)
+        return
+    if label is not None or caption is not None or no_notes:
+        if style != "latex" or other is not None:
+            raise UsageError("--label, --caption and --no-notes need one study and --style latex")
+        result = Comparison.load(folder)
+        print(result.table(table or "time").to_latex(label, caption, notes=not no_notes), end="")
+        console.print_damage(result)
+        return
+    if other is not None:
+        _show_two(*names.find_two(study, other), style, changed)
+        return
+    if changed:
+        raise UsageError("--changed needs two studies; name a second one")
+    if table is not None and table not in ("kinds", *KINDS):
+        raise UnknownNameError("table", table, ("kinds", *KINDS))
+    if table is None and _show_sweep(folder, style):
+        return
+    result = Comparison.load(folder)
+    if table == "kinds":
+        print("\n".join(result.kinds))
+    else:
+        console.print_tables(result, style, *filter(None, [table]))
+
+
+def _show_sweep(study: Path, style: str) -> bool:
     """Print the tables of a sweep of batch sizes; return False if the study is not a sweep."""
     from framework_compare.comparison import Comparison
     from framework_compare.stability_sweep import Stability
@@ -155,7 +229,7 @@ def show_sweep(study: Path, style: str) -> bool:
     return sweep
 
 
-def show_two(first: Path, second: Path, style: str, changed: bool) -> None:
+def _show_two(first: Path, second: Path, style: str, changed: bool) -> None:
     """Print two studies side by side; changed: only the cells that differ."""
     from framework_compare.comparison import Comparison
     from framework_compare.report import renderers, side_by_side

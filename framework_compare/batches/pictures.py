@@ -115,7 +115,7 @@ class SharedPipeline:
         if self._pool is None:
             self._fill(batch.images, number, indices)
             return batch
-        step = _pictures_per_task(len(indices), self._workers)
+        step = max(1, min(MOST_PER_TASK, len(indices) // (2 * self._workers)))  # enough tasks for all workers
         for start in range(0, len(indices), step):
             part = slice(start, start + step)
             batch.tasks.append(self._pool.submit(self._fill, batch.images[part], number, indices[part]))
@@ -188,11 +188,6 @@ def memory_batch(
         replicas=replicas,
     ) as pipeline:
         return next(pipeline.epoch(0))
-
-
-def _pictures_per_task(count: int, workers: int) -> int:
-    """Several images a task where there are many, and still enough tasks for all workers."""
-    return max(1, min(MOST_PER_TASK, count // (2 * workers)))
 
 
 def _check_one_of(name: str, value: Any, allowed: Tuple[str, ...]) -> None:

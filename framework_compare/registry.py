@@ -67,7 +67,7 @@ def _plain(name: str, trainer: str, **more: Any) -> Framework:
 
 
 def _of_keras(backend: str, trainer: str, requirements: str, **more: Any) -> Framework:
-    known = {"imports": "keras", "python": _PYTHONS, "library": "keras", "backend": backend}
+    known: dict[str, Any] = {"imports": "keras", "python": _PYTHONS, "library": "keras", "backend": backend}
     return Framework(f"keras-{backend}", f"{_A}keras:{trainer}", requirements, **known, **more)
 
 

@@ -82,7 +82,7 @@ def _file(where: Any, threads: int, tool: str) -> Path:
 
 def _program() -> str:
     """The file that measures, where the package has it: in a checkout beside the package, installed within it."""
-    return f"{importlib.import_module('framework_compare.adapters').__path__[0]}/common/peaks.py"
+    return f"{importlib.import_module('framework_compare.adapters').__path__[0]}/torch/peaks.py"
 
 
 def _named(fact: Any) -> Any:

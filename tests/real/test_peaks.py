@@ -14,7 +14,7 @@ from framework_compare.environments import managed
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_pytorch_measures_products_and_copies(precision):
     there = managed.ensure("torch")
-    program = f"{adapters.__path__[0]}/common/peaks.py"
+    program = f"{adapters.__path__[0]}/torch/peaks.py"
     done = subprocess.run(
         [there.python, "-I", program, "torch", "cpu", precision, "1"], capture_output=True, text=True, timeout=120
     )

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import io
 import json
 import re
+import subprocess
+import tarfile
 from pathlib import Path
 
 import pytest
 
-from framework_compare.archive import site, validate
+from framework_compare.archive import installed, site, validate
 
 ARCHIVE = Path(__file__).parent.parent / "archive"
 SUBMISSIONS = sorted(path for path in (ARCHIVE / "submissions").iterdir() if path.is_dir())
-LEAST = 11
+LEAST = 12
 
 
 def test_there_are_submissions_to_start_with():
@@ -24,10 +29,32 @@ def test_every_submission_is_valid():
     assert not refused
 
 
+@functools.lru_cache
+def checksum_at(commit):
+    """What `installed` gives for the package of a commit."""
+    names = ("framework_compare", *installed._BESIDE)
+    command = ["git", "-C", ARCHIVE.parent, "archive", commit, *names]
+    files = {}
+    with tarfile.open(fileobj=io.BytesIO(subprocess.run(command, capture_output=True, check=True).stdout)) as archive:
+        for member in archive:
+            if member.isfile() and Path(member.name).suffix in installed._ENDINGS:
+                files[member.name.removeprefix("framework_compare/")] = archive.extractfile(member).read()
+    digest = hashlib.sha256()
+    for name, content in sorted(files.items()):
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()
+
+
 @pytest.mark.parametrize("folder", SUBMISSIONS, ids=lambda folder: folder.name)
 def test_a_submission_comes_from_a_commit_and_states_what_it_lacks(folder):
     manifest = json.loads((folder / "manifest.json").read_text())
     assert set(manifest["allowed"]) <= {"unverified", "disturbed"}
+    commit = manifest["published_by"]["commit"]
+    if subprocess.run(
+        ["git", "-C", ARCHIVE, "cat-file", "-e", f"{commit}^{{commit}}"], stderr=subprocess.DEVNULL
+    ).returncode:
+        pytest.skip(f"this clone lacks the commit {commit}: git fetch --unshallow")
+    assert manifest["published_by"]["checksum"] == checksum_at(commit)
     assert (
         re.fullmatch("[0-9a-f]{40}", manifest["published_by"]["commit"]) and manifest["published_by"]["modified"] == ""
     )

@@ -12,6 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import tomli_w
 from published_study import CLEAN, PROVED, Hostile, study, submission
 
 from framework_compare.archive import documents, entries, publish, scrub, site, validate
@@ -321,6 +322,91 @@ def other_code(tamper):
     return whole
 
 
+def of_command(text):
+    """A submission without a request, whose manifest has a command alone."""
+
+    def tamper(one):
+        (one.folder / REQUEST).unlink()
+        one.seal()
+        one.change(MANIFEST, "command", to=text)
+
+    return tamper
+
+
+def request(**changes):
+    asked = {"frameworks": ["torch", "jax"], "models": ["alexnet"], "repeats": 3}
+    return raw(REQUEST, tomli_w.dumps({**asked, **changes}))
+
+
+def allowing(word, tamper):
+    def whole(one):
+        one.change(MANIFEST, "allowed", to={word: "as it was"})
+        tamper(one)
+
+    return whole
+
+
+def ten_times(table, name):
+    def change_records(records):
+        records["tables"][table][name] = [10 * value for value in records["tables"][table][name]]
+
+    return change_records
+
+
+def fail(reason):
+    def change_records(records):
+        run = records["tables"]["run"]
+        run["status"][-1], run["reason"] = "failed", [*[""] * 5, reason]
+
+    return change_records
+
+
+def leave_last_block_out(records):
+    for name, columns in records["tables"].items():
+        numbers = columns.get("run_id", [])
+        kept = [place for place, number in enumerate(numbers) if number <= 4]
+        if name not in ("cell", "node", "part"):
+            columns.update({column: [values[place] for place in kept] for column, values in columns.items()})
+
+
+def void_for_one(records):
+    slices = records["tables"]["slice"]
+    slices["void"] = [
+        "others took CPU time" if run == 1 and n == 3 else "" for run, n in zip(slices["run_id"], slices["round"])
+    ]
+
+
+def void_for_all(records):
+    slices = records["tables"]["slice"]
+    slices["void"] = ["others took CPU time" if number == 3 else "" for number in slices["round"]]
+
+
+def deny_turns(records):
+    """All runs trained at one time, as if none had waited for another."""
+    tables = records["tables"]
+    tables["slice"], tables["run"]["duel"] = {}, [None] * 6
+    records["settings"]["schedule"] = "sequential"
+    first = dict(zip(tables["epoch"]["run_id"][::-1], tables["epoch"]["start_ns"][::-1]))
+    for table in (tables["phase"], tables["epoch"]):
+        for name in ("start_ns", "end_ns"):
+            table[name] = [value - first[run] + first[1] for run, value in zip(table["run_id"], table[name])]
+
+
+def name_like_another(records):
+    cell = records["tables"]["cell"]
+    cell["framework"] = ["t\u043erch" if name == "torch" else name for name in cell["framework"]]
+
+
+def gpu_of(memory_bytes):
+    def change_records(records):
+        devices = [{"name": "A GPU", "memory_bytes": 80 * 10**9, "compute_capability": "9.0"}]
+        records["machine"]["gpus"] = {"driver": "580.1", "devices": devices}
+        sample = records["tables"]["sample"]
+        sample["gpu_memory_bytes"] = [memory_bytes] * len(sample["run_id"])
+
+    return change_records
+
+
 def gzip_records(one):
     (one.folder / RECORDS).write_bytes(gzip.compress(b"0" * BOMB))
     one.seal()
@@ -402,7 +488,7 @@ TAMPERINGS = {
     "frameworks swapped": (recomputed(on_records(swap_labels)), "has the version .* which is that of"),
     "a block left out": (recomputed(on_records(leave_block_out)), "blocks 1, 2, 4"),
     "disturbances let pass": (recomputed(on_records(let_others_pass)), "up to 2 cores; usual: 0.4"),
-    "turns of a twentieth": (recomputed(on_records(shorten_turns(0.05))), "s of CPU time in turns of"),
+    "more CPU time than all cores have": (recomputed(column("slice", "cpu_s", 100.0)), "s of CPU time in turns of"),
     "other code in the manifest than in the records": (name_other_code, "other code than its records"),
     "a verdict hidden by a reason": (
         other_code(change(STUDY, "verdicts", 0, "reason", to="too few runs")),
@@ -448,9 +534,83 @@ TAMPERINGS = {
     "another version in a lock": (lock("torch==0.1\n"), "other versions"),
     "a package more in a lock": (lock("torch==2.13.0+cpu\nevil==1.0\n"), "pins other packages"),
     "an empty lock": (lock(""), "pins other packages"),
+    "a checksum of another file in a lock": (
+        lock(f"torch==2.13.0+cpu --hash=sha256:{'0' * 64}\nnumpy==2.4.6\n"),
+        "has a checksum of 'torch' 2.13.0\\+cpu that no file of that release has",
+    ),
     "an index in the command": (
-        change(MANIFEST, "command", to="framework-compare run torch,jax alexnet --index torch=https://evil/simple"),
-        "without interpreter or index",
+        of_command("framework-compare run torch,jax alexnet --index torch=https://evil/simple"),
+        "without an address",
+    ),
+    "a folder in place of an index in the command": (
+        of_command("framework-compare run torch,jax alexnet --index torch=evil"),
+        "neither interpreters",
+    ),
+    "an interpreter in the command": (
+        of_command("framework-compare run torch,jax alexnet --python torch=evil"),
+        "neither interpreters",
+    ),
+    "a command beside the request": (
+        change(MANIFEST, "command", to="framework-compare run torch,jax alexnet"),
+        "allowed beside study.toml",
+    ),
+    "a command that is no shell's": (of_command("framework-compare run 'torch"), "its command is"),
+    "a command of other frameworks": (
+        of_command("framework-compare run --frameworks tensorflow,mxnet --models alexnet"),
+        "its command does not ask for 'jax'",
+    ),
+    "a command of more frameworks": (of_command("framework-compare run torch,jax,mxnet alexnet"), "asks for 'mxnet'"),
+    "a command of another model": (
+        of_command("framework-compare run torch,jax resnet50"),
+        "does not ask for 'alexnet'",
+    ),
+    "a command of another batch size": (
+        of_command("framework-compare run torch,jax alexnet --batch-size 4096"),
+        "asks for batch_size '4096', and a cell has 16",
+    ),
+    "a request for another model": (request(models=["resnet50"]), "does not ask for 'alexnet'"),
+    "a request for one model more": (request(models=["alexnet", "vgg16"]), "asks for 'vgg16'"),
+    "a request for a network of a file": (request(models=["alexnet", "x.py:build"]), "asks for 'a model of its own'"),
+    "a request for another batch size": (request(batch_size=4096), "asks for batch_size '4096', and a cell has 16"),
+    "a request for more settings": (
+        request(precision=["fp32", "bf16"], threads=[1, 2]),
+        "more settings than its records",
+    ),
+    "a request for another device": (request(device="cuda"), "asks for cuda, and a cell ran on 'cpu'"),
+    "a request for more blocks": (request(repeats=30), "asks for 30 blocks, and its records have 3"),
+    "a request with a key that none has": (request(trust=True), "has 'trust', which no request has"),
+    "a request with a value that no setting has": (request(epochs={"a": 1}), "epochs is"),
+    "ten times the images": (
+        recomputed(on_records(ten_times("epoch", "images"))),
+        "has 1000 samples in 10 steps of 16",
+    ),
+    "ten times the samples of rounds": (
+        recomputed(on_records(ten_times("slice", "samples"))),
+        "has 300 samples in 3 steps of 16",
+    ),
+    "a run that failed for no reason": (recomputed(on_records(fail(""))), "is failed for no reason"),
+    "a last block left out": (
+        allowing("few-blocks", recomputed(on_records(leave_last_block_out))),
+        "asks for 3 blocks, and its records have 2",
+    ),
+    "a round that counts for one framework alone": (
+        recomputed(on_records(void_for_one)),
+        "counts for one framework and not for another",
+    ),
+    "turns of two fifths": (recomputed(on_records(shorten_turns(0.4))), "steps of run 1 take"),
+    "turns denied": (recomputed(on_records(deny_turns)), "trained at one time and took no turns"),
+    "a framework that looks like another": (
+        allowing("unverified", recomputed(on_records(name_like_another))),
+        "is not named in ASCII",
+    ),
+    "parameters of another model": (
+        recomputed(column("run", "parameters", 5)),
+        "has 5 parameters, and alexnet has 5",
+    ),
+    "a process of 10 TB": (recomputed(column("run", "peak_rss_bytes", 10**13)), "peak_rss_bytes of table run is"),
+    "a GPU that holds more than it has": (
+        recomputed(on_records(gpu_of(10**12))),
+        "gpu_memory_bytes of table sample is",
     ),
     "an id that claims more": (
         rename("torch-is-twice-as-fast"),
@@ -469,8 +629,24 @@ TAMPERINGS = {
 }
 
 
+# What only shows when figures are recomputed; all other tamperings stay out of any site.
+FIGURES = {
+    *("a ratio altered", "winner and loser swapped", "verdicts left out", "a median altered", "an interval narrowed"),
+    *("memory altered", "another machine in the document", "another version in the document", "a column more"),
+    *("rounds halved in the records", "a block declared failed", "a verdict hidden by a reason"),
+    *("a column with SQL", "columns of unequal length", "a table more", "an unknown setting"),
+}
+
+
 def test_there_are_more_than_fifty():
     assert len(TAMPERINGS) > 50
+
+
+@pytest.mark.parametrize("name", [name for name in TAMPERINGS if name not in FIGURES])
+def test_a_site_leaves_it_out_without_recomputing(hostile, name):
+    TAMPERINGS[name][0](hostile)
+    (result,) = validate.validate(hostile.folder.parent, recompute=False)
+    assert result.refused and result.refused.isprintable() and "Traceback" not in result.refused
 
 
 @pytest.mark.parametrize("name", TAMPERINGS)
@@ -500,6 +676,8 @@ def test_the_code_that_a_manifest_names_has_the_adapters_that_it_names(hostile, 
 
 UNSEEN = {
     "rounds a tenth shorter": recomputed(on_records(shorten_turns(0.9))),
+    "rounds called disturbed": recomputed(on_records(void_for_all)),
+    "another data set": request(dataset=["PATH/other"]),
     "sentences of other code": other_code(change(STUDY, "verdicts", 0, "sentence", to="torch is 9x faster than jax")),
 }
 
@@ -563,8 +741,11 @@ def test_the_site_writes_its_own_sentence_on_what_a_submission_states(hostile, t
 
 
 def test_no_two_names_share_a_page():
-    machine = entries.slug("A processor, 2 cores")
-    assert entries.slug(machine) != machine
+    names = ["x", "X", "x-2", "x~2", "x 2", "x/2", "x" * 80, "x" * 81, "A processor, 2 cores"]
+    names += [entries.slug(name) for name in names]
+    pages = {f"{entries.slug(name)}{page}" for name in dict.fromkeys(names) for page in ("", "~2", "~3")}
+    assert len(pages) == 3 * len(set(names)) and entries.slug("x-2") == "x-2"
+    assert all(re.fullmatch("[a-z0-9_.~-]+", page) for page in pages)
 
 
 @pytest.mark.parametrize("text", ["LD=/usr/lib:/data/customer/x", "C:/Users/alice/x"])
@@ -588,10 +769,8 @@ def test_two_submissions_of_one_study_are_refused(honest, tmp_path):
     assert "measured once" in next(one.refused for one in results if one.refused)
 
 
-def test_a_copy_with_another_clock_date_and_machine_is_no_replication(honest, tmp_path):
-    (tmp_path / "archive").mkdir()
-    Hostile(honest, tmp_path / "archive")
-    second = Hostile(honest, tmp_path)
+def shifted(second, by_ns=0):
+    """Another clock, date and machine for all runs; by_ns: how much longer each epoch gets."""
     records = second.read(RECORDS)
     records["machine"]["cpu"] = "Another processor"
     for table in records["tables"].values():
@@ -599,10 +778,19 @@ def test_a_copy_with_another_clock_date_and_machine_is_no_replication(honest, tm
             table.update({name: [value + 10**12 for value in table[name]]} if name in table else {})
     run = records["tables"]["run"]
     run["started_at"] = [text.replace("2026-", "2025-", 1) for text in run["started_at"]]
+    records["tables"]["epoch"]["end_ns"] = [value + by_ns for value in records["tables"]["epoch"]["end_ns"]]
     second.write(RECORDS, records)
     recomputed(lambda one: None)(second)
+
+
+@pytest.mark.parametrize("recompute", [True, False])
+def test_a_copy_with_another_clock_date_and_machine_is_no_replication(honest, tmp_path, recompute):
+    (tmp_path / "archive").mkdir()
+    Hostile(honest, tmp_path / "archive")
+    second = Hostile(honest, tmp_path)
+    shifted(second)
     second.folder.rename(tmp_path / "archive" / second.folder.name)
-    results = [one.refused for one in validate.validate(tmp_path / "archive") if one.refused]
+    results = [one.refused for one in validate.validate(tmp_path / "archive", recompute=recompute) if one.refused]
     assert len(results) == 1 and "measured once" in results[0]
 
 
@@ -640,10 +828,11 @@ def test_long_texts_make_no_large_page(honest, tmp_path, changes):
     Hostile(honest, tmp_path / "archive")
     other = Hostile(honest, tmp_path)
     document = other.read(STUDY)
-    document["verdicts"] = [{**document["verdicts"][0], **changes}] * 2000
+    shifted(other, by_ns=1)
+    document = {**other.read(STUDY), "verdicts": [{**document["verdicts"][0], **changes}] * 2000}
     other.write(STUDY, document)
-    other.change(RECORDS, "machine", "cpu", to="Another processor")  # so that its folder has another name
     other.folder.rename(tmp_path / "archive" / other.folder.name)
     built = site.build(tmp_path / "archive", tmp_path / "site")
-    assert built.submissions + len(built.refused) == 2 and not any("manifest" in one.refused for one in built.refused)
+    assert built.submissions + len(built.refused) == 2
+    assert not any("manifest" in one.refused or "once" in one.refused for one in built.refused)
     assert max(path.stat().st_size for path in (tmp_path / "site").rglob("*.html")) < site.MAX_PAGE

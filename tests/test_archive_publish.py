@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import platform
+import re
 import subprocess
 import sys
 
@@ -141,7 +142,16 @@ def test_paths_users_hosts_and_addresses_are_replaced_and_listed(tmp_path, clean
         "1/s",
         "torch alexnet",
         "n/a",
-        "jax@0.9.2",
+        *(
+            "jax@0.9.2",
+            "torch@latest",
+            "encoder.layers.0.weight",
+            "own_net.py:build",
+            "c10::add",
+            "12:30:00",
+            "torch~=2.0",
+        ),
+        *("about ~3 s", "see https://github.com/pytorch/pytorch/issues/1 and pypi.org", "Linux 6.18.44-fc-v782"),
     ],
 )
 def test_what_is_no_secret_stays(text):
@@ -154,6 +164,32 @@ def test_two_versions_of_one_framework_are_published(tmp_path, clean):
     (result,) = validate.validate(publish.prepare(folder).write(tmp_path / "out"))
     assert result.refused == ""
     assert {cell["framework"] for cell in result.checked.document["cells"]} == {"jax@0.9.2", "jax"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(r"\\fileserver\alice\x", r"\\fileserver\my share\x", "//nas/alice/x", "~alice/x", "see ~alice"),
+        *(
+            "fe80::1ff:fe23:4567:890a",
+            "at [2001:db8:85a3::8a2e:370:7334]:80",
+            "alice@node17",
+            "trained on node17.acme.corp",
+        ),
+        *(
+            "login1.hpc.uni-bonn.de is down",
+            "USER=alice; alice ran it",
+            "HOSTNAME=node17 and node17",
+            r"C:\Users\alice\x",
+        ),
+        "https://github.com/x/y?token=alice",
+    ],
+)
+def test_other_machines_and_users_are_replaced(text):
+    made = scrub.Scrubber(scrub.names_in([text], scrub.HOSTS), scrub.names_in([text], scrub.USERS))
+    cleaned = made.text(text)
+    assert not re.search("alice|fileserver|nas|my share|node17|acme|bonn|[0-9a-f]{4}:", cleaned), cleaned
+    assert made.replaced and documents.fault_of(cleaned) == ""
 
 
 @pytest.mark.parametrize(

@@ -148,6 +148,7 @@ def test_a_machine_is_named_with_its_gpus():
     devices = [{"name": "NVIDIA H100", "memory_bytes": 1, "compute_capability": "9.0"}] * 2
     machine = {"cpu": "A processor", "available_cores": 8, "gpus": {"driver": "580.1", "devices": devices}}
     assert entries.machine_name(machine) == "A processor, 8 cores, 2 x NVIDIA H100"
+    assert entries.machine_name({**machine, "cpu": "A processor (AVX-512)"}) == entries.machine_name(machine)
     assert provenance.gpu_names(machine) == ["NVIDIA H100"] * 2 and provenance.gpu_names({"gpus": None}) == []
 
 
@@ -184,8 +185,10 @@ def test_a_submission_has_its_command_its_files_and_what_it_states(pages):
 def test_whatever_a_submission_says_is_text(tmp_path, monkeypatch):
     honest = submission(study(tmp_path / "s"), tmp_path / "out", monkeypatch)
     one = Hostile(honest, tmp_path)
+    one.change("manifest.json", "allowed", to={"unverified": "no cell is"})
     # Checks that would refuse it are passed by, as if they had a hole.
     monkeypatch.setattr("framework_compare.archive.documents.fault_of", lambda text: "")
+    monkeypatch.setattr("framework_compare.archive.publish.slug_of", lambda *names: one.folder.name.rpartition("-")[0])
     document = one.read("study.json")
     document["machine"]["cpu"] = HOSTILE
     for verdict in document["verdicts"]:

@@ -24,8 +24,11 @@ MAX_DEPTH = 12
 MAX_DIGITS = 18  # of a whole number: SQLite has 64 bits
 _LOCK = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,80}\.txt")
 _CONTROL = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
-# An absolute path, as in " /home/me/x", "~/x" or "C:\x"; "images/s" and "https://" are none.
-PATH = re.compile(r"(?<![\w./~)\]>])(?!(?<=:)//)(?:~?/[\w.@+~%=-]+(?:/[\w.@+~%= -]*[\w.@+~%=-])*|[A-Za-z]:\\[^\s\"']+)")
+# An absolute path, as in " /home/me/x", "//host/x", "~/x", "~me", "C:\x" or "\\host\x"; "images/s" and "https://" are none.
+PATH = re.compile(
+    r"(?<![\w./~)\]>])(?!(?<=:)//)(?:(?:~|~[A-Za-z_][\w.-]*)?/+[\w.@+~%=-]+(?:/[\w.@+~%= -]*[\w.@+~%=-])*"
+    r"|~[A-Za-z_][\w.-]*|[A-Za-z]:\\[^\s\"']+|\\\\+[\w.$-]+(?:\\+[^\s\"'\\]+)+)"
+)
 
 
 class Refused(FrameworkCompareError):
@@ -131,7 +134,7 @@ def fault_of(value: str) -> str:
         for character in value:
             if unicodedata.category(character) in _CONTROL:
                 return f"has the control character U+{ord(character):04X}"
-    if "/" in value or "\\" in value:
+    if "/" in value or "\\" in value or "~" in value:
         path = PATH.search(value)
         if path:
             return f"names the path {shown(path[0])}; `publish` removes folders"

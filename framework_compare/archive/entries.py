@@ -18,6 +18,7 @@ from framework_compare.report.provenance import gpu_names
 from framework_compare.report.table_notes import setting_words
 from framework_compare.report.tables import clean
 from framework_compare.results.parity import PROVED
+from framework_compare.samplers.host import VECTORS
 
 MAX_NAME = 120
 # What machines choose for themselves; all else two studies must share for their ratios to stand side by side.
@@ -26,6 +27,7 @@ _ALWAYS = ("dataset", "batch_size", "precision")
 _DEFAULTS = {column(name): value for name, value in DEFAULTS.to_dict().items() if name in SETTINGS}
 # What a data set of arrays decides.
 _OF_ARRAYS = {"pipeline": "shared", "flip": "none", "crop": "none", "image_size": 0}
+_VECTORS = re.compile(rf" \((?:{'|'.join(VECTORS.values())})\)$")  # which earlier versions do not name
 _PLAIN = ("dataset", "execution", "precision", "mode", "optimizer", "loss_function", "device")
 
 
@@ -200,11 +202,11 @@ def condition(settings: Mapping[str, Any], model: str) -> str:
 
 
 def machine_name(machine: Mapping[str, Any]) -> str:
-    """A machine by its description: machines of one description count as one."""
+    """A machine by its description: machines of one description count as one, with or without its widest vectors."""
     gpus = gpu_names(machine)
     cores, memory = machine.get("available_cores"), machine.get("memory_bytes")
     parts = [
-        str(machine.get("cpu") or "unknown processor"),
+        _VECTORS.sub("", str(machine.get("cpu") or "unknown processor")),
         f"{cores} cores" if cores else "",
         f"{memory / 1e9:.0f} GB" if isinstance(memory, (int, float)) else "",
         *(f"{gpus.count(name)} x {name}" for name in dict.fromkeys(gpus)),
@@ -243,11 +245,9 @@ def _spread(first: str, second: str, pairs: Sequence[Pair]) -> Spread:
 
 
 def slug(text: str) -> str:
-    """A name as a file's, always the same; one that loses characters, or ends like that, gets a checksum."""
+    """A name as a file's, always the same and of no other name; one that loses characters gets a checksum after "~"."""
     plain = re.sub(r"[^a-z0-9_.-]+", "-", text.lower()).strip("-.")[:80] or "unnamed"
-    if plain == text and not re.search("-[0-9a-f]{6}$", plain):
-        return plain
-    return f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+    return plain if plain == text else f"{plain}~{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def version_key(version: str) -> tuple[tuple[int, str], ...]:

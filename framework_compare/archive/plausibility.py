@@ -9,11 +9,17 @@ import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from framework_compare import registry
+from framework_compare.plan.planning import build_graph
+from framework_compare.plan.searches import is_search
+from framework_compare.protocol import TrainConfig, replicas_of
+
 FIRST = datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone.utc)  # SINGA's release, the oldest that is compared
 AHEAD_S = 86_400  # that the clock of another machine may be ahead
 DRIFT_S = 120  # that the time of day may lag behind the monotonic clock over a study
 SLACK = 1.05  # of counters that are read one after the other
 STEP_S = 1e-7  # no step takes less
+ROUNDS = 2  # by which steps differ between rounds and epochs; in this repository's archive by 0.74 to 1.06
 TURN_SLACK, COUNTER_S = 1.1, 0.2  # of CPU time in turns, which is counted in ticks
 SECOND = 1_000_000_000
 Table = Mapping[str, Sequence[Any]]
@@ -37,6 +43,7 @@ def faults(records: Mapping[str, Any], document: Mapping[str, Any], now: datetim
     yield from _labels(runs, records)
     yield from _rounds(runs, records)
     yield from _below_zero(tables)
+    yield from _sizes(runs, tables)
     machine = records["machine"]
     for name in ("available_cores", "memory_bytes"):  # what other checks are measured by
         if type(machine.get(name)) is not int or machine[name] < 1:
@@ -58,8 +65,12 @@ def _labels(runs: Mapping[int, Any], records: Mapping[str, Any]) -> Iterator[str
     versions: dict[str, set[Any]] = {}
     for label, facts in records["environments"].items():
         versions.setdefault(label.partition(" ")[0], set()).add(facts.get("version"))
+    for name in filter(lambda name: not name.isascii(), frameworks.values()):
+        yield f"the framework {name!a} is not named in ASCII"
     for number, run in runs.items():
         name, version = frameworks.get(run["cell_id"]), run.get("framework_version")
+        if run["status"] != "ok" and not run["reason"]:
+            yield f"run {number} is {run['status']} for no reason"
         others = {other for other, known in versions.items() if version in known}
         if version and name in versions and others and name not in others:
             yield f"run {number} of {name} has the version {version}, which is that of {min(others)}"
@@ -71,16 +82,66 @@ def _labels(runs: Mapping[int, Any], records: Mapping[str, Any]) -> Iterator[str
 def _rounds(runs: Mapping[int, Any], records: Mapping[str, Any]) -> Iterator[str]:
     """Every run that is ok has the phase of its epochs, and its rounds where workers took turns.
 
-    Without them nothing would contradict epochs of any length.
+    Without them nothing would contradict epochs of any length. A round counts for all its rivals or for none, steps of
+    rounds last as long as those of epochs, and runs that took no turns ran one after the other.
     """
     phases = _last(records["tables"].get("phase", {}), "epochs")
-    rounds = set(records["tables"].get("slice", {}).get("run_id", ()))
+    slices, steps = _rows(records["tables"].get("slice", {})), _step_times(records["tables"])
+    rounds = {row["run_id"] for row in slices}
+    voids: dict[Any, str] = {}
+    for row in slices:
+        key = runs[row["run_id"]].get("duel"), row["round"]
+        if voids.setdefault(key, row["void"]) != row["void"]:
+            yield f"round {row['round']} of run {row['run_id']} counts for one framework and not for another"
+    for number, (alone, in_turns) in steps.items():
+        if in_turns and not 1 / ROUNDS < in_turns / alone < ROUNDS:
+            yield f"steps of run {number} take {in_turns:.3g} s in its rounds and {alone:.3g} s in its epochs"
+    apart = [phases[n] for n, run in runs.items() if n in phases and n not in rounds and run.get("node_id") is None]
+    ordered = sorted(apart, key=lambda row: row["start_ns"])
+    for before, after in zip(ordered, ordered[1:]):
+        if after["start_ns"] < before["end_ns"]:
+            yield f"runs {before['run_id']} and {after['run_id']} trained at one time and took no turns"
     interleaved = records["settings"].get("schedule") == "interleaved"
     for number, run in runs.items():
         if run["status"] == "ok" and number not in phases:
             yield f"run {number} is ok and has no phase of its epochs"
         if run["status"] == "ok" and (interleaved or run.get("duel") is not None) and number not in rounds:
             yield f"run {number} is ok, took turns and has no round"
+
+
+def _step_times(tables: Mapping[str, Table]) -> dict[int, tuple[float, float]]:
+    """By run the mean seconds of a step in its epochs, without waiting, and in its rounds; 0 for no rounds."""
+    sums: dict[int, list[float]] = {}
+    for row in _rows(tables.get("epoch", {})):
+        one = sums.setdefault(row["run_id"], [0.0] * 4)
+        one[0] += (row["end_ns"] - row["start_ns"]) / SECOND - (row.get("waited_s") or 0.0)
+        one[1] += row["steps"]
+    for row in _rows(tables.get("slice", {})):
+        one = sums.get(row["run_id"], [0.0] * 4)
+        one[2] += row["measured_s"]
+        one[3] += row["steps"]
+    return {number: (a / b, c / d if d else 0.0) for number, (a, b, c, d) in sums.items() if a > 0 and b}
+
+
+def _sizes(runs: Mapping[int, Any], tables: Mapping[str, Table]) -> Iterator[str]:
+    """No step trains on more samples than a batch has, and a model has its own number of parameters."""
+    cells = {row["cell_id"]: row for row in _rows(tables.get("cell", {})) if not is_search(row["model"])}
+    for table, name in (("epoch", "images"), ("slice", "samples")):
+        for row in _rows(tables.get(table, {})):
+            cell = cells.get(runs[row["run_id"]]["cell_id"])
+            if cell is None:
+                continue
+            config = TrainConfig.from_dict(cell["config"])
+            batch = config.batch_size if config.batch_growth == 1 else config.batch_size_limit
+            if row[name] > row["steps"] * batch * len(replicas_of(config)):
+                yield f"run {row['run_id']} has {row[name]} samples in {row['steps']} steps of {batch}"
+    for number, run in runs.items():
+        cell = cells.get(run["cell_id"])
+        entry = registry.MODELS.get(cell["model"]) if cell else None
+        if cell and entry and not entry.of_arrays and run.get("parameters"):
+            own = build_graph(cell["model"], TrainConfig.from_dict(cell["config"])).parameter_count()
+            if run["parameters"] != own:
+                yield f"run {number} has {run['parameters']:,} parameters, and {cell['model']} has {own:,}"
 
 
 def _below_zero(tables: Mapping[str, Table]) -> Iterator[str]:
@@ -165,11 +226,23 @@ def _memory(machine: Mapping[str, Any], runs: Mapping[int, Any], tables: Mapping
         yield f"the machine has {memory} bytes of memory"
     if any(run.get("node_id") is not None for run in runs.values()):
         return  # other machines than the one described
-    for table, name in (("phase", "pss_bytes"), ("sample", "pss_bytes")):
-        most = max((value or 0 for value in tables.get(table, {}).get(name, ())), default=0)
-        if most > memory * SLACK:
-            yield f"a run took {most / 1e9:.1f} GB of {memory / 1e9:.1f} GB of memory"
-            return
+    processes = _most(tables, "sample", "processes") or 1  # each of which RSS counts the shared memory of
+    gpus = machine.get("gpus") or {}
+    devices = [device["memory_bytes"] for device in gpus.get("devices", ())] if isinstance(gpus, dict) else []
+    bounds = [
+        ("phase", "pss_bytes", memory),
+        ("sample", "pss_bytes", memory),
+        ("run", "peak_rss_bytes", memory * processes),
+    ]
+    bounds += [("sample", name, sum(devices)) for name in ("gpu_memory_bytes", "gpu_process_memory_bytes") if devices]
+    for table, name, least in bounds:
+        most = _most(tables, table, name)
+        if most > least * SLACK:
+            yield f"{name} of table {table} is {most / 1e9:.1f} GB of {least / 1e9:.1f} GB of memory"
+
+
+def _most(tables: Mapping[str, Table], table: str, name: str) -> Any:
+    return max((value or 0 for value in tables.get(table, {}).get(name, ())), default=0)
 
 
 def _last(phases: Table, name: str) -> dict[int, Mapping[str, Any]]:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from framework_compare import registry
-from framework_compare.archive import conditions, documents, records
+from framework_compare.archive import conditions, documents, records, repeating
 from framework_compare.archive.installed import installed
-from framework_compare.archive.scrub import Scrubber, users_in
+from framework_compare.archive.scrub import HOSTS, USERS, Scrubber, names_in
 from framework_compare.comparison import Comparison
 from framework_compare.environments import venvs
 from framework_compare.errors import FrameworkCompareError, StudyError, UnknownNameError, UsageError
@@ -27,6 +27,7 @@ from framework_compare.store.study_file import REQUEST, Store
 VERSION = 1  # of the manifest
 LICENCE = "CC0-1.0"
 NOT_KNOWN = "unknown"
+ID_DIGITS = 12  # of the checksum that an id ends in
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +71,8 @@ def prepare(folder: Path, allow: Iterable[str] = ()) -> Submission:
         nodes = [node["name"] for node in store.nodes().values()]
     raw = records.of_study(folder)
     request = comparison.settings.get(REQUEST)
-    scrub = Scrubber(nodes, users_in([raw, request, comparison.settings.get("python")]))
+    named = [raw, request, comparison.settings.get("python")]
+    scrub = Scrubber([*nodes, *names_in(named, HOSTS)], names_in(named, USERS))
     parity = scrub.document(verdicts.read(folder))
     cleaned = scrub.document(raw)
     files = {
@@ -125,7 +127,7 @@ def figures(cleaned: Mapping[str, Any], parity: Mapping[str, Any], name: str) ->
 
 def identity_of(slug: str, content: bytes) -> str:
     """The name of a submission: what it compares, and a checksum of its records."""
-    return f"{slug}-{documents.digest(content)[:12]}"
+    return f"{slug}-{documents.digest(content)[:ID_DIGITS]}"
 
 
 def _identity(comparison: Comparison, content: bytes) -> str:
@@ -145,13 +147,13 @@ def _request(comparison: Comparison, scrub: Scrubber) -> dict[str, bytes]:
     request = comparison.settings.get(REQUEST)
     if not isinstance(request, dict):
         return {}
-    private = {name: value for name, value in request.items() if name not in ("python", "index", "out")}
+    private = {name: value for name, value in request.items() if name not in repeating.PRIVATE}
     return {documents.REQUEST: tomli_w.dumps(scrub.document(private)).encode("utf-8")}
 
 
 def _command(comparison: Comparison, scrub: Scrubber, has_request: bool) -> str:
     if has_request:
-        return f"framework-compare run --from {documents.REQUEST}"
+        return repeating.FROM_REQUEST
     return scrub.text(report.command(comparison))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import ipaddress
 import os
 import platform
 import re
@@ -12,13 +13,33 @@ from typing import Any
 from framework_compare import registry
 from framework_compare.archive.documents import MAX_TEXT, PATH
 
-_HOME = re.compile(r"/(?:home|Users|u)/([\w.-]+)")
-_URL = re.compile(r"\b[a-z][a-z0-9+]*://[^\s\"'<>]*[^\s\"'<>.,;:)]", re.I)
-_PUBLIC_URL = re.compile(
-    r"https?://(pypi\.org|files\.pythonhosted\.org|download\.pytorch\.org|github\.com|doi\.org)/[^@]*", re.I
+# What names users and hosts: paths, and what an environment says.
+USERS = (
+    re.compile(r"[/\\](?:home|Users|u)[/\\]+([\w.-]+)"),
+    re.compile(r"(?<![\w./~)\]>])~([A-Za-z_][\w.-]*)"),
+    re.compile(r"\b(?:USER|USERNAME|LOGNAME|SUDO_USER)['\"]?\s*[=:]\s*['\"]?([\w.-]+)"),
 )
-# Its domain ends in letters, which the version of "jax@0.9.2" does not.
-_MAIL = re.compile(r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.[A-Za-z][A-Za-z0-9-]+\b")
+HOSTS = (re.compile(r"\b(?:HOST|HOSTNAME|NODENAME|SLURMD_NODENAME|COMPUTERNAME)['\"]?\s*[=:]\s*['\"]?([\w.-]+)"),)
+_PUBLIC = r"pypi\.org|files\.pythonhosted\.org|download\.pytorch\.org|github\.com|doi\.org"
+_URL = re.compile(r"\b[a-z][a-z0-9+]*://[^\s\"'<>]*[^\s\"'<>.,;:)]", re.I)
+_PUBLIC_URL = re.compile(rf"https?://(?:{_PUBLIC})/[^@?#]*", re.I)
+# The version of "jax@0.9.2" begins with a digit, which no host does.
+_MAIL = re.compile(
+    rf"\b(?!(?:{'|'.join(registry.FRAMEWORKS)})@)[\w.+-]+@(?:[\w-]+(?:\.[\w-]+)*\.[A-Za-z][\w-]+|[A-Za-z][\w-]*)\b",
+    re.I,
+)
+# "c10::add" and "12:30:00" are none.
+_IPV6 = re.compile(
+    r"(?<![\w:.])(?:[23][\da-f]{3}|f[cd][\da-f]{2}|fe[89ab][\da-f])(?::[\da-f]{0,4}){1,6}:[\da-f]{1,4}(?!\w)", re.I
+)
+# A host in a domain. Names of files and of layers have dots, too, so only these endings are of domains.
+_DOMAINS = (
+    "com|net|org|edu|gov|mil|int|eu|de|fr|uk|ch|at|nl|be|es|pt|pl|cz|dk|se|no|fi|gr|cn|jp|kr|au|ca|us|br|ru|"
+    "local|lan|internal|intranet|intern|corp|home|localdomain|cluster|hpc|private|test|example"
+)
+_HOST = re.compile(
+    rf"(?<![\w./@-])(?!(?:{_PUBLIC})\b)[a-z][a-z\d-]*(?:\.[a-z\d-]+)*\.(?:{_DOMAINS})(?![\w-]|\.\w)", re.I
+)
 _PRIVATE_ADDRESS = re.compile(r"\b(?:10|127|192\.168|172\.(?:1[6-9]|2\d|3[01]))(?:\.\d{1,3}){2,3}\b")
 # Names that many machines share tell nothing, and are words of sentences.
 _COMMON = {"root", "user", "admin", "ubuntu", "debian", "runner", "nobody", "default", "localhost", "jovyan", "test"}
@@ -51,7 +72,7 @@ class Scrubber:
 
     def text(self, text: str, versions: bool = False) -> str:
         """A string without paths, addresses and names, as a submission may hold it."""
-        if text.startswith(("/", "~/")) and "\n" not in text and ": " not in text:
+        if text.startswith(("/", "~/", "\\\\")) and "\n" not in text and ": " not in text:
             text = self._note("paths", text, _without_folder(text))
         text = _URL.sub(
             lambda one: one[0] if _PUBLIC_URL.fullmatch(one[0]) else self._note("addresses", one[0], "URL"), text
@@ -59,7 +80,12 @@ class Scrubber:
         text = _MAIL.sub(lambda one: self._note("addresses", one[0], "EMAIL"), text)
         if not versions:
             text = _PRIVATE_ADDRESS.sub(lambda one: self._note("addresses", one[0], "ADDRESS"), text)
+            text = _IPV6.sub(
+                lambda one: self._note("addresses", one[0], "ADDRESS") if _is_address(one[0]) else one[0], text
+            )
         text = PATH.sub(lambda one: self._note("paths", one[0], _without_folder(one[0])), text)
+        if not versions:
+            text = _HOST.sub(lambda one: self._note("host names", one[0], "HOST"), text)
         if self._hosts:
             text = self._hosts.sub(lambda one: self._note("host names", one[0], "HOST"), text)
         if self._users:
@@ -77,17 +103,26 @@ class Scrubber:
         return replacement
 
 
-def users_in(value: Any) -> set[str]:
-    """The names of users in the paths of a document."""
+def names_in(value: Any, patterns: Iterable[re.Pattern[str]]) -> set[str]:
+    """What the patterns find in the strings of a document: of USERS or HOSTS."""
     if isinstance(value, str):
-        return set(_HOME.findall(value))
+        return {name for pattern in patterns for name in pattern.findall(value)}
     if isinstance(value, Mapping):
-        return users_in(list(value)) | users_in(list(value.values()))
-    return set().union(*map(users_in, value)) if isinstance(value, (list, tuple)) else set()
+        return names_in(list(value), patterns) | names_in(list(value.values()), patterns)
+    several = value if isinstance(value, (list, tuple)) else ()
+    return set().union(*(names_in(one, patterns) for one in several if type(one) not in (int, float)))
+
+
+def _is_address(text: str) -> bool:
+    try:
+        return bool(ipaddress.ip_address(text))
+    except ValueError:
+        return False
 
 
 def _without_folder(path: str) -> str:
-    return "PATH/" + re.split(r"[/\\]", path.rstrip("/\\"))[-1]
+    parts = re.split(r"[/\\]+", path.strip("/\\"))
+    return "PATH" if parts == [path] and path.startswith("~") else f"PATH/{parts[-1]}"
 
 
 def _own_names() -> list[str]:

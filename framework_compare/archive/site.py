@@ -74,8 +74,8 @@ class Section(NamedTuple):
 def build(archive: Path, out: Path, *, recompute: bool = False) -> Built:
     """Write the site of a folder of submissions into a new folder, or one that holds a site.
 
-    Submissions whose files, checksums or manifests are wrong are left out; recompute: those too whose figures are not
-    what their stored rounds give.
+    Submissions that `validate` refuses are left out; only with `recompute` those whose figures are not what their stored
+    rounds give.
     """
     out = out.absolute()
     if out.exists() and not (out / MARK).is_file() and (not out.is_dir() or any(out.iterdir())):
@@ -83,7 +83,7 @@ def build(archive: Path, out: Path, *, recompute: bool = False) -> Built:
     with schema.study_errors(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".site-", dir=out.parent) as half:
-            site = _Site(Path(half) / "site")
+            site = _Site(Path(half) / "site", recompute)
             built = site.fill(validate.validate(archive, recompute=recompute))
             if not built.submissions:
                 raise StudyError(f"{archive} has no valid submission: {built.refused[0].refused}")
@@ -95,7 +95,7 @@ def build(archive: Path, out: Path, *, recompute: bool = False) -> Built:
 class _Site:
     """The pages of one site, written as submissions are read; what lists need is kept."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, recomputed: bool) -> None:
         self.folder, self.pages = folder, 0
         self.entries: list[Entry] = []
         self.pairs: list[Pair] = []
@@ -107,6 +107,7 @@ class _Site:
         self._templates.globals.update(
             version=__version__,
             made=made,
+            recomputed=recomputed,
             groups=GROUPS,
             widths=spread.WIDTHS,
             release=release,
@@ -206,8 +207,8 @@ class _Site:
         first = f"{kind}/{slug(name)}"
         numbers = range(0, len(members), PER_PAGE)
         for place, start in enumerate(numbers, 1):
-            page = first if place == 1 else f"{first}-{place}"
-            pages = [(n, f"{slug(name)}{'' if n == 1 else f'-{n}'}.html") for n in range(1, len(numbers) + 1)]
+            page = first if place == 1 else f"{first}~{place}"  # no slug ends like that
+            pages = [(n, f"{slug(name)}{'' if n == 1 else f'~{n}'}.html") for n in range(1, len(numbers) + 1)]
             more = {
                 "members": members[start : start + PER_PAGE],
                 "total": len(members),

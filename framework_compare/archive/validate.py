@@ -8,36 +8,22 @@ from __future__ import annotations
 import datetime
 import math
 import re
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from framework_compare import registry
-from framework_compare.archive import conditions, documents, plausibility, publish
-from framework_compare.archive.documents import LOCKS, MANIFEST, PARITY, RECORDS, REQUEST, STUDY, Refused, shown
+from framework_compare.archive import conditions, documents, plausibility, publish, repeating
+from framework_compare.archive.documents import MANIFEST, PARITY, RECORDS, STUDY, Refused, shown
 from framework_compare.archive.installed import installed
 from framework_compare.archive.records import statuses as statuses_of
-from framework_compare.environments import venvs
 from framework_compare.errors import FrameworkCompareError, UsageError
 from framework_compare.results.parity import FAILED, PASSED, PROVED
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-MAX_REQUEST_LINES = 500
 _KEEP = 1e-6  # by which figures of another processor's arithmetic may differ
 # Sentences of the code: other code has other words. The site writes its own.
 _PROSE = {"warnings", "sentence", "reason", "labels", "metrics"}
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}")
 _SHA = re.compile(r"[0-9a-f]{64}")
-_PIN = re.compile(
-    r"([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[\w,-]+\])?==([\w.!+*-]+)(?: *;[^#]{0,200}?)?(?:\s+--hash=sha256:[0-9a-f]{64})*"
-)
-# In a command: a second one, an interpreter, a package index, an address.
-_NO_COMMAND = re.compile(r"[;&|`$\n]|--(?:python|index)\b|://")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _TEXTS = ("id", "published_at", "license", "command")
 _FIELDS = {"schema_version", *_TEXTS, "measured_by", "published_by", "allowed", "replaced", "files"}
@@ -76,13 +62,13 @@ def submissions(archive: Path) -> list[Path]:
 def validate(archive: Path, *, recompute: bool = True) -> Iterator[Result]:
     """Check every submission of a folder, in order; duplicates are refused with the name of the one before.
 
-    recompute: also make every figure again from the stored rounds, which takes most of the time.
+    recompute: as `check` has it.
     """
     ids: dict[str, str] = {}
     runs: dict[tuple[Any, ...], str] = {}
     for folder in submissions(archive):
         try:
-            checked = (check if recompute else files_of)(folder)
+            checked = check(folder, recompute=recompute)
             name, twin = str(checked.manifest["id"]), ""
             if name in ids:
                 raise Refused(f"it has the id {name}, as {ids[name]} has; remove one")
@@ -97,8 +83,42 @@ def validate(archive: Path, *, recompute: bool = True) -> Iterator[Result]:
         yield Result(folder, "", checked)
 
 
-def files_of(folder: Path) -> Checked:
-    """A submission whose files, checksums and manifest agree; figures are taken as they are. Refused for any other."""
+def check(folder: Path, *, recompute: bool = True) -> Checked:
+    """A submission in which nothing is wrong; Refused for any other.
+
+    recompute: also make every figure again from the stored rounds, which takes most of the time; else figures are taken as
+    they are.
+    """
+    manifest, contents = _files(folder)
+    document, records, parity = (documents.parse(name, contents[name]) for name in (STUDY, RECORDS, PARITY))
+    slug, _, ending = manifest["id"].rpartition("-")
+    if not manifest["files"][RECORDS]["sha256"].startswith(ending) or len(ending) != publish.ID_DIGITS:
+        raise Refused(f"the id {manifest['id']} does not end in the checksum of {RECORDS}")
+    for name, one in ((STUDY, document), (RECORDS, records)):
+        if not isinstance(one, dict):
+            raise Refused(f"{name} is no object")
+    parity, figures = _parity(parity), document
+    try:
+        if recompute:
+            figures = publish.figures(records, parity, manifest["id"])
+            _check_same(document, figures, _same_code(manifest))
+        _check_conditions(manifest, figures, records)
+        _check_code(manifest, records)
+        for fault in plausibility.faults(records, figures, datetime.datetime.now(datetime.timezone.utc)):
+            raise Refused(f"it is not plausible: {fault}")
+        repeating.check(manifest, contents, records)
+        compared = publish.slug_of(*([cell[of] for cell in figures["cells"]] for of in ("framework", "model")))
+        if slug != compared:
+            raise Refused(f"the id {manifest['id']} does not begin with what it compares, {compared}")
+        return Checked(folder, manifest, document, frozenset(_run_ids(records["tables"])))
+    except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        if isinstance(error, FrameworkCompareError):
+            raise
+        raise Refused(f"no figures can be read from its files: {type(error).__name__} {shown(str(error))}") from None
+
+
+def _files(folder: Path) -> tuple[Mapping[str, Any], Mapping[str, bytes]]:
+    """The manifest, and the content of each file that it lists."""
     names = documents.names_in(folder)
     manifest = documents.parse(MANIFEST, documents.read(folder, MANIFEST))
     _check_manifest(manifest, folder.name)
@@ -106,60 +126,35 @@ def files_of(folder: Path) -> Checked:
         raise Refused(
             f"its files are {', '.join(names)}, and its manifest lists {', '.join(sorted(manifest['files']))}"
         )
-    for name, noted in manifest["files"].items():
-        content = documents.read(folder, name)
+    contents = {name: documents.read(folder, name) for name in manifest["files"]}
+    for name, content in contents.items():
+        noted = manifest["files"][name]
         if documents.digest(content) != noted["sha256"] or len(content) != noted["bytes"]:
             raise Refused(f"{name} is not the file that the manifest lists: its checksum differs")
-    document = documents.parse(STUDY, documents.read(folder, STUDY))
-    if not isinstance(document, dict) or not isinstance(document.get("cells"), list):
-        raise Refused(f"{STUDY} is not a document of a study")
-    return Checked(folder, manifest, document)
+    return manifest, contents
 
 
-def check(folder: Path) -> Checked:
-    """A submission of which every figure was recomputed from the stored rounds; Refused where anything is wrong."""
-    checked = files_of(folder)
-    manifest = checked.manifest
-    content = documents.read(folder, RECORDS)
-    records = documents.parse(RECORDS, content)
-    parity = _parity(documents.parse(PARITY, documents.read(folder, PARITY)))
-    if not isinstance(records, dict):
-        raise Refused(f"{RECORDS} is no object")
-    if manifest["id"] != publish.identity_of(manifest["id"].rpartition("-")[0], content):
-        raise Refused(f"the id {manifest['id']} does not end in the checksum of {RECORDS}")
-    try:
-        made = publish.figures(records, parity, manifest["id"])
-        found = {
-            **conditions.of_figures(made, statuses_of(records)),
-            **conditions.of_code(manifest["measured_by"], manifest["published_by"]),
-        }
-    except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        if isinstance(error, FrameworkCompareError):
-            raise
-        raise Refused(
-            f"no figures can be computed from {RECORDS}: {type(error).__name__} {shown(str(error))}"
-        ) from None
-    same_code = manifest["published_by"]["checksum"] == installed().checksum
-    _check_same(checked.document, made, same_code)
+def _check_conditions(manifest: Mapping[str, Any], figures: Mapping[str, Any], records: Mapping[str, Any]) -> None:
+    """Refused where the manifest does not state what would have stopped `publish`."""
+    found = {
+        **conditions.of_figures(figures, statuses_of(records)),
+        **conditions.of_code(manifest["measured_by"], manifest["published_by"]),
+    }
     unsaid = set(found) - set(manifest["allowed"])
     if unsaid:
         word = min(unsaid)
         raise Refused(f"{found[word]}, and its manifest does not say so ({word})")
-    _check_code(manifest, records, same_code)
-    for fault in plausibility.faults(records, made, datetime.datetime.now(datetime.timezone.utc)):
-        raise Refused(f"it is not plausible: {fault}")
-    _check_texts(folder, manifest, records)
-    compared = publish.slug_of(*([cell[of] for cell in made["cells"]] for of in ("framework", "model")))
-    if manifest["id"].rpartition("-")[0] != compared:
-        raise Refused(f"the id {manifest['id']} does not begin with what it compares, {compared}")
-    return checked._replace(run_ids=frozenset(_run_ids(records["tables"])))
 
 
-def _check_code(manifest: Mapping[str, Any], records: Mapping[str, Any], same_code: bool) -> None:
+def _same_code(manifest: Mapping[str, Any]) -> bool:
+    return bool(manifest["published_by"]["checksum"] == installed().checksum)
+
+
+def _check_code(manifest: Mapping[str, Any], records: Mapping[str, Any]) -> None:
     """The manifest names the code that the records name, and no other adapters than that code has."""
     if manifest["measured_by"] != publish.measured_by(records):
         raise Refused("its manifest names another version or other code than its records")
-    if not same_code:
+    if not _same_code(manifest):
         return
     stated = manifest["published_by"]["sources"]
     for label, checksum in publish.published_by(records)["sources"].items():
@@ -284,51 +279,3 @@ def _alike(one: Any, other: Any) -> bool:
     if numbers:
         return math.isclose(one, other, rel_tol=_KEEP, abs_tol=1e-12)
     return type(one) is type(other) and bool(one == other)
-
-
-def _check_texts(folder: Path, manifest: Mapping[str, Any], records: Mapping[str, Any]) -> None:
-    """The request parses and names the study's frameworks; locks pin packages and nothing else."""
-    environments = [facts for facts in records["environments"].values() if isinstance(facts, dict)]
-    versions = [facts["packages"] for facts in environments if isinstance(facts.get("packages"), dict)]
-    for name in manifest["files"]:
-        if name == REQUEST:
-            names = [str(one).partition("@")[0] for one in records["tables"].get("cell", {}).get("framework", ())]
-            _check_request(documents.text(name, documents.read(folder, name)), set(names))
-        elif name.startswith(LOCKS):
-            lines = documents.text(name, documents.read(folder, name)).splitlines()
-            pins = [_PIN.fullmatch(line.strip()) for line in lines]
-            if not all(pins):
-                bad = next(line for line, pin in zip(lines, pins) if not pin)
-                raise Refused(f"{name} has the line {shown(bad)}; allowed: NAME==VERSION with checksums")
-            _check_pins(name, [(pin[1], pin[2]) for pin in pins if pin], versions)
-    if manifest["command"] != f"framework-compare run --from {REQUEST}" or REQUEST not in manifest["files"]:
-        command = manifest["command"]
-        if not command.startswith("framework-compare run ") or _NO_COMMAND.search(command):
-            raise Refused(
-                f"its command is {shown(command)}; allowed: one `framework-compare run` without interpreter or index"
-            )
-
-
-def _check_request(text: str, measured: set[str]) -> None:
-    if len(text.splitlines()) > MAX_REQUEST_LINES:
-        raise Refused(f"{REQUEST} has more than {MAX_REQUEST_LINES} lines")
-    try:
-        request = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise Refused(f"{REQUEST} is not TOML: {shown(str(error))}") from None
-    if not {"frameworks", "models"} <= set(request) or {"python", "index"} & set(request):
-        raise Refused(f"{REQUEST} must name frameworks and models, and neither interpreters nor package indexes")
-    asked = request["frameworks"]
-    named = {re.split("[@=]", str(one))[0] for one in (asked if isinstance(asked, list) else [asked])}
-    more = {registry.ALIASES.get(one.lower(), one) for one in named}
-    if measured - more - set(registry.AS_WRITTEN):
-        raise Refused(f"{REQUEST} does not ask for {shown(min(measured - more))}, which its records have")
-
-
-def _check_pins(name: str, pins: Sequence[tuple[str, str]], versions: Sequence[Mapping[str, str]]) -> None:
-    """Each lock belongs to an environment of the records: one that has all its packages in these versions."""
-    wanted = {venvs.normal_name(package): version for package, version in pins}
-    for packages in versions:
-        if wanted and all(packages.get(package) == version for package, version in wanted.items()):
-            return
-    raise Refused(f"{name} pins other packages or other versions than any environment of its records has")

@@ -110,8 +110,8 @@ def site(
 ) -> None:
     """Write a static site of an archive: by model, framework, machine, version and month, with JSON beside every page.
 
-    It opens offline and asks no other host for anything. Submissions whose files, checksums or manifests are wrong are left
-    out, and the first page lists them.
+    It opens offline and asks no other host for anything. Submissions that `validate` refuses are left out, and the first
+    page lists them; only --recompute finds altered figures.
     """
     from framework_compare.archive.site import build
 

@@ -15,7 +15,7 @@ from framework_compare import registry
 from framework_compare.archive import documents, publish
 from framework_compare.archive.installed import Installed
 from framework_compare.launch import staging
-from framework_compare.protocol import TrainConfig
+from framework_compare.plan.planning import expand_configs
 from framework_compare.records import Cell, Run, Slice
 from framework_compare.results import verdicts
 from framework_compare.store.study_file import REQUEST, Store
@@ -49,16 +49,24 @@ def study(
     disturbed: bool = False,
     sampled: bool = True,
     request: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
     model: str = "alexnet",
     start_s: float = 3600.0,
     seed: int = 0,
     sources: Callable[[str], list[str]] = lambda name: [staging.checksum(registry.framework(name))],
 ) -> Path:
     """A finished study in `folder`: two frameworks in turns, `repeats` blocks; its folder."""
-    cells = [Cell(name, model, "fire-smoke-small", "cpu", TrainConfig()) for name in frameworks]
-    asked = {"frameworks": list(frameworks), "models": [model]} if request is None else request
-    settings = {**SETTINGS, REQUEST: dict(asked), "sampling_hz": 10, "disturbance_threshold": 0.1}
-    with Store.create(folder, settings=settings, machine=dict(machine), cells=cells, repeats=repeats) as store:
+    config = expand_configs({**registry.MODELS[model].settings, **(settings or {})})[0]
+    cells = [Cell(name, model, "fire-smoke-small", "cpu", config) for name in frameworks]
+    asked = {
+        "frameworks": list(frameworks),
+        "models": [model],
+        "repeats": repeats,
+        **(settings or {}),
+        **(request or {}),
+    }
+    stored = {**SETTINGS, REQUEST: asked, "sampling_hz": 10, "disturbance_threshold": 0.1}
+    with Store.create(folder, settings=stored, machine=dict(machine), cells=cells, repeats=repeats) as store:
         at = start_s
         for number, (run_id, cell, repeat) in enumerate(store.plan()):
             place = frameworks.index(cell.framework)

@@ -1,0 +1,194 @@
+"""What repeats a study: its request or command, and its lock files. Each must be of the study that it lies beside."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import re
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from framework_compare import registry
+from framework_compare.archive import documents
+from framework_compare.archive.documents import LOCKS, REQUEST, Refused, shown
+from framework_compare.environments import venvs
+from framework_compare.errors import FrameworkCompareError
+from framework_compare.plan.planning import BY_ARRAYS, expand_configs
+from framework_compare.plan.settings import SETTINGS, column
+from framework_compare.registry import device_kind
+from framework_compare.study.blocks import REPEATS
+from framework_compare.study.request import FIELDS
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+MAX_REQUEST_LINES = 500
+FROM_REQUEST = f"framework-compare run --from {REQUEST}"
+_PIN = re.compile(
+    r"([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[\w,-]+\])?==([\w.!+*-]+)(?: *;[^#]{0,200}?)?((?:\s+--hash=sha256:[0-9a-f]{64})*)"
+)
+_NO_COMMAND = re.compile(r"[;&|`$\n]|://")  # a second command, an address
+PRIVATE = {"python", "index", "out"}  # of a request: interpreters, package indexes, a folder
+_KEYS = {*FIELDS, *map(column, SETTINGS)} - PRIVATE
+_OF_MACHINE = {"threads", "loader_workers"}  # as many as a machine has, unless they are asked for
+_BY_DATA = {"num_classes", "loss", "device"}  # the device is compared by its kind
+
+
+def check(manifest: Mapping[str, Any], contents: Mapping[str, bytes], records: Mapping[str, Any]) -> None:
+    """Refused where the request, the command or a lock is of another study, or more than text; contents: of the files."""
+    command = manifest["command"]
+    if REQUEST not in contents:
+        _check_request("its command", _of_command(command), records)
+    elif command != FROM_REQUEST:
+        raise Refused(f"its command is {shown(command)}; allowed beside {REQUEST}: {FROM_REQUEST}")
+    else:
+        request = _parsed(documents.text(REQUEST, contents[REQUEST]))
+        _check_request(REQUEST, request, records)
+        _check_repeats(request, records["tables"].get("run", {}))
+    environments = [facts for facts in records["environments"].values() if isinstance(facts, dict)]
+    versions = [facts["packages"] for facts in environments if isinstance(facts.get("packages"), dict)]
+    for name, content in contents.items():
+        if name.startswith(LOCKS):
+            _check_lock(name, documents.text(name, content).splitlines(), versions)
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    if len(text.splitlines()) > MAX_REQUEST_LINES:
+        raise Refused(f"{REQUEST} has more than {MAX_REQUEST_LINES} lines")
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Refused(f"{REQUEST} is not TOML: {shown(str(error))}") from None
+
+
+def _of_command(command: str) -> dict[str, Any]:
+    """The request that a command states: its options by name, each with a list of values."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        words = []
+    if words[:2] != ["framework-compare", "run"] or _NO_COMMAND.search(command):
+        raise Refused(f"its command is {shown(command)}; allowed: one `framework-compare run` without an address")
+    request: dict[str, Any] = {}
+    places, rest = iter(("frameworks", "models")), iter(words[2:])
+    for word in rest:
+        name = word[2:].replace("-", "_") if word.startswith("--") else next(places, "dataset")
+        values = next(rest, "") if word.startswith("--") else word
+        request.setdefault(name, []).extend(map(_number, values.split(",")))
+    return request
+
+
+def _number(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _check_request(source: str, request: Mapping[str, Any], records: Mapping[str, Any]) -> None:
+    """Refused for a request with other frameworks, models or settings than the cells of the records have."""
+    if not {"frameworks", "models"} <= set(request) or PRIVATE & set(request):
+        raise Refused(f"{source} must name frameworks and models, and neither interpreters nor package indexes")
+    if set(request) - _KEYS:
+        raise Refused(f"{source} has {shown(min(set(request) - _KEYS))}, which no request has")
+    table = records["tables"].get("cell", {})
+    cells = [dict(zip(table, values)) for values in zip(*table.values())]
+    asked = {_known(re.split("[@=]", str(one))[0]) for one in _listed(request["frameworks"])}
+    measured = {str(cell["framework"]).partition("@")[0] for cell in cells} - set(registry.AS_WRITTEN)
+    _check_names(source, asked, measured)
+    _check_names(source, _models(map(_known, _listed(request["models"]))), _models(cell["model"] for cell in cells))
+    if not {"rungs", "one_at_a_time"} & set(request):
+        _check_settings(source, request, cells)
+
+
+def _models(names: Iterable[str]) -> set[str]:
+    """Names of models; those of files of a user's, which get other names in a study, are one."""
+    return {name if name in registry.MODELS else "a model of its own" for name in names}
+
+
+def _check_names(source: str, asked: set[str], measured: set[str]) -> None:
+    if measured - asked:
+        raise Refused(f"{source} does not ask for {shown(min(measured - asked))}, which its records have")
+    if asked - measured:
+        raise Refused(f"{source} asks for {shown(min(asked - measured))}, which its records do not have")
+
+
+def _check_settings(source: str, request: Mapping[str, Any], cells: Sequence[Mapping[str, Any]]) -> None:
+    """Refused for a setting of a cell that a run of the request would not have."""
+    columns = {column(name): name for name in SETTINGS}
+    given = {columns[name]: value for name, value in request.items() if name in columns and name != "device"}
+    given = {name: value[0] if isinstance(value, list) and len(value) == 1 else value for name, value in given.items()}
+    kinds = {device_kind(str(one)) for one in _listed(request.get("device", "cpu"))}
+    if math.prod(len(_listed(value)) for value in given.values()) > len(cells):
+        raise Refused(f"{source} asks for more settings than its records have cells ({len(cells)})")
+    for cell in cells:
+        entry = registry.MODELS.get(cell["model"])
+        whole = entry is not None and not entry.of_arrays
+        names = (SETTINGS.keys() if entry else given.keys()) - _BY_DATA - (_OF_MACHINE - given.keys())
+        configs = expand_configs(
+            {**(entry.settings if entry else {}), **{n: v for n, v in given.items() if n != "loss"}}
+        )
+        for name in sorted(names - (set() if whole else {*BY_ARRAYS, "pipeline"})):
+            value = cell["config"].get(name, getattr(configs[0], name))
+            if all(value != getattr(one, name) for one in configs):
+                wanted = ", ".join(dict.fromkeys(str(getattr(one, name)) for one in configs))
+                raise Refused(f"{source} asks for {column(name)} {shown(wanted)}, and a cell has {shown(value)}")
+        if device_kind(cell["device"]) not in kinds:
+            raise Refused(f"{source} asks for {', '.join(sorted(kinds))}, and a cell ran on {shown(cell['device'])}")
+
+
+def _check_repeats(request: Mapping[str, Any], runs: Mapping[str, Sequence[Any]]) -> None:
+    """Refused where a block is missing, or there are more than were asked for."""
+    again = runs.get("retry_of") or [None] * len(runs["cell_id"])
+    counts = set(Counter(cell for cell, other in zip(runs["cell_id"], again) if other is None).values())
+    wanted = request.get("repeats", REPEATS)
+    if "budget" not in request and "rungs" not in request and counts != {wanted}:
+        raise Refused(f"{REQUEST} asks for {shown(wanted)} blocks, and its records have {max(counts)}")
+
+
+def _known(name: object) -> str:
+    key = str(name).lower()
+    return registry.ALIASES.get(key, key)
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _check_lock(name: str, lines: Sequence[str], versions: Sequence[Mapping[str, str]]) -> None:
+    """A lock pins packages and nothing else: all of one environment of the records, with checksums that are known."""
+    pins = [_PIN.fullmatch(line.strip()) for line in lines]
+    wanted = {}
+    for line, pin in zip(lines, pins):
+        if pin is None:
+            raise Refused(f"{name} has the line {shown(line)}; allowed: NAME==VERSION with checksums")
+        key = venvs.normal_name(pin[1])
+        wanted[key] = pin[2]
+        known = _checksums().get((key, pin[2]))
+        if pin[3] and known and not set(pin[3].split()) <= known:
+            raise Refused(f"{name} has a checksum of {shown(pin[1])} {pin[2]} that no file of that release has")
+    for packages in versions:
+        if wanted and all(packages.get(package) == version for package, version in wanted.items()):
+            return
+    raise Refused(f"{name} pins other packages or other versions than any environment of its records has")
+
+
+@functools.lru_cache(maxsize=1)
+def _checksums() -> Mapping[tuple[str, str], set[str]]:
+    """By package and version the checksums that the requirements of this package have."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for spec in registry.FRAMEWORKS.values():
+        for device in ("cpu", "cuda"):
+            try:
+                lines = venvs.requirement_lines(venvs.requirements_path(spec, device))
+            except (FrameworkCompareError, OSError):  # of a plug-in, or without a build for the device
+                continue
+            for pin in filter(None, map(_PIN.fullmatch, lines)):
+                found.setdefault((venvs.normal_name(pin[1]), pin[2]), set()).update(pin[3].split())
+    return found

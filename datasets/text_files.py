@@ -37,8 +37,8 @@ def read_windows(path: Path, window: int | None, tokenizer: str | None, validati
     facts: dict[str, Any] = {"source": source(files), "tokens": len(tokens), "window": window, "vocabulary": vocabulary}
     facts["tokenizer"] = source([Path(tokenizer).expanduser()]) if tokenizer else "bytes"
     parts = windows(tokens[:-held], window), (array[:most] for array in windows(tokens[-held:], window))
-    train, validation = (dict(zip((TOKENS, NEXT), part)) for part in parts)
-    return Source(path.stem, where, train, validation, facts, vocabulary={TOKENS: vocabulary, NEXT: vocabulary})
+    train, held_out = (dict(zip((TOKENS, NEXT), part)) for part in parts)
+    return Source(path.stem, where, train, held_out, facts, vocabulary={TOKENS: vocabulary, NEXT: vocabulary})
 
 
 def _bytes(texts: list[str]) -> tuple[np.ndarray, int]:

@@ -4,32 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import importlib
 import os
 import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Callable, Collection, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Collection, Iterator, List
 
 import numpy as np
 import pytest
+import vl_convert
 from PIL import Image
 
 from framework_compare import registry
-from framework_compare.datasets import fire_smoke
+from framework_compare.comparison import Comparison
+from framework_compare.datasets import fire_smoke, render
 from framework_compare.launch import supervised_worker
-from framework_compare.parity import verify as ladder
-from framework_compare.parity.network import reference, rounding
-from framework_compare.parity.pipeline import pipelines
-from framework_compare.parity.verify import Where
-from framework_compare.parity.workers import RunTasks
-from framework_compare.protocol import TrainConfig
 from framework_compare.registry import Framework
 from framework_compare.samplers.disturbance import DisturbanceLog
 from framework_compare.study import blocks
 
-pytest_plugins = ["pytester"]
+pytest_plugins = ["pytester", "environment_fixtures", "parity_fixtures"]  # of plugins/
 HERE = Path(__file__).parent
 REAL_PICTURES = HERE.parent.parent / "shared" / "data" / "fire_smoke_791"
 COLOURS = {"fire": (220, 90, 20), "smoke": (150, 150, 150), "no_fire": (40, 130, 60)}
@@ -37,15 +34,17 @@ COLOURS = {"fire": (220, 90, 20), "smoke": (150, 150, 150), "no_fire": (40, 130,
 # A node of its own, so that timings of another suite on this host are not waited for.
 os.environ["SLURMD_NODENAME"] = f"tests-{os.getpid()}"
 sys.path.insert(0, str(HERE / "plugins"))
+import browser_page  # noqa: E402
+import drawn_study  # noqa: E402
 import slurm_cluster  # noqa: E402
 import warm_workers  # noqa: E402
-from reference_adapter import write_adapter  # noqa: E402
 
 # Files whose tests share nothing that takes long to make: any process may run any of them.
 APART = (
     "test_cells.py",
     "test_faults.py",
     "test_parity.py",
+    "test_parity_studies.py",
     "test_parity_pipelines.py",
     "test_parity_training.py",
     "test_parity_precisions.py",
@@ -57,7 +56,7 @@ LONG = (
     "tests/real/",
     "answers",
     "tests/test_conformance",
-    "tests/test_environments",
+    "tests/test_environment",
     "tests/test_interrupts",
     "tests/test_linters",
     "tests/test_real_limits",
@@ -160,11 +159,26 @@ def disturbances() -> Iterator["dict[str, bool]"]:
         yield switch
 
 
+@pytest.fixture
+def told(disturbances: "dict[str, bool]", monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of what the others are not told."""
+    monkeypatch.setitem(disturbances, "told", True)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_run() -> Iterator[None]:
     """A cell runs once where a test does not ask for more, so that the suite ends sooner."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "REPEATS", 1)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def drawn_once() -> Iterator[None]:
+    """An image of a rendered set, and a chart of the same specification, are drawn once per process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(render, "image", functools.lru_cache(64)(render.image))
+        patch.setattr(vl_convert, "vegalite_to_svg", functools.lru_cache(500)(vl_convert.vegalite_to_svg))
         yield
 
 
@@ -259,6 +273,18 @@ def some_pictures() -> Path:
 
 
 @pytest.fixture(scope="session")
+def comparison(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+    """A study with everything that a report may draw, made without training; tests leave it as it is."""
+    return drawn_study.study(tmp_path_factory.mktemp("drawn") / "study")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with browser_page.launched() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
 def benchmark() -> Iterator[Callable[[str], Any]]:
     """Imports a script of benchmarks/ by its name."""
     folder = str(HERE.parent / "benchmarks")
@@ -267,66 +293,11 @@ def benchmark() -> Iterator[Callable[[str], Any]]:
     sys.path.remove(folder)
 
 
-@pytest.fixture(scope="session")
-def made_references() -> "Dict[Tuple[Any, ...], reference.Reference]":
-    return {}
-
-
-@pytest.fixture
-def references(made_references: "Dict[Tuple[Any, ...], reference.Reference]", monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ladder's references are made once a process: they depend on no framework."""
-    make = ladder.make_reference
-
-    def make_once(graph: Any, questions: Any, precision: str) -> reference.Reference:
-        key = (repr(graph.to_dict()), questions, precision, rounding.LOSS_SCALE)
-        if key not in made_references:
-            made_references[key] = make(graph, questions, precision)
-        return made_references[key]
-
-    monkeypatch.setattr(ladder, "make_reference", make_once)
-
-
-@pytest.fixture
-def short_level_4(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Level 4 has its two shortest parts only: for tests of what becomes of its verdict."""
-    parts = [part for part in pipelines.PARTS if part.name in ("upside down", "not flipped")]
-    assert len(parts) == 2
-    monkeypatch.setattr(pipelines, "PARTS", tuple(parts))
-
-
 @pytest.fixture
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A cache folder of this test's own."""
     monkeypatch.setenv("FRAMEWORK_COMPARE_CACHE", str(tmp_path / "cache"))
     yield tmp_path / "cache"
-
-
-@pytest.fixture
-def register_mutated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: Path, warm: None
-) -> Callable[[str], None]:
-    """Registers the framework `mutated`: the float32 reference, and a class Mutated(ReferenceTrainer) of the source given."""
-
-    def register(source: str) -> None:
-        folder = write_adapter(tmp_path / "mutated", source)
-        entry = Framework("mutated", f"{folder}:Mutated", "", "numpy", ((3, 8), (3, 99)))
-        monkeypatch.setitem(registry.FRAMEWORKS, "mutated", entry)
-
-    return register
-
-
-@pytest.fixture
-def ask_mutated(tmp_path: Path, register_mutated: Callable[[str], None]) -> Callable[..., Tuple[RunTasks, TrainConfig]]:
-    """What asks a worker of `mutated`, with settings of TrainConfig, as the ladder's judges want it."""
-
-    def ask(source: str, **settings: Any) -> Tuple[RunTasks, TrainConfig]:
-        register_mutated(source)
-        environment = Where(python={"mutated": sys.executable}).environment("mutated", print)
-        config = TrainConfig(threads=1, **settings)
-        return RunTasks(tmp_path / "asked", "mutated", config, environment), config
-
-    (tmp_path / "asked").mkdir()
-    return ask
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from browser_page import CHROMIUM, Opened, launched
+from browser_page import CHROMIUM, Opened
 from published_study import archive
 
 from framework_compare.archive import site
@@ -13,12 +13,6 @@ pytestmark = pytest.mark.skipif(
 )
 WIDTHS = (360, 768, 1280)
 PAGES = ("index", "coverage", "models/alexnet", "frameworks/torch", "months/2026-11")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with launched() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,6 @@ from framework_compare.protocol import TrainConfig
 from framework_compare.results.bills import COLUMNS, Prices, read_per_hour
 
 
-@pytest.fixture(scope="module")
-def comparison(tmp_path_factory):
-    return study(tmp_path_factory.mktemp("bills") / "study")
-
-
 def test_time_is_priced_with_the_interval_of_the_epoch(comparison):
     billed = comparison.cost(per_hour=3.6, epochs=10).frame
     frame = comparison.frame

@@ -36,29 +36,29 @@ class Rival(TinyTrainer):
 """
 
 
-@pytest.fixture
-def tiny_versions(monkeypatch, tmp_path, own_cache, tiny):
-    """Registers `tiny` with four releases, each in an interpreter of its own; a function that says which are slow.
-
-    Returns the interpreters by competitor.
-    """
-    monkeypatch.setattr(bisection, "LOOKS", (3,))
-    for key, value in (
-        ("PIP_NO_INDEX", "1"),
-        ("PIP_FIND_LINKS", str(tmp_path / "links")),
-        ("PIP_CONFIG_FILE", "/dev/null"),
-    ):
-        monkeypatch.setenv(key, value)
-    (tmp_path / "links").mkdir()
-    (tmp_path / "tiny.txt").write_text("tinyfw==1.0\n")
-    python = {}
+@pytest.fixture(scope="module")
+def releases(tmp_path_factory):
+    """A folder of wheels of four releases, and an interpreter for each by competitor."""
+    place, python = tmp_path_factory.mktemp("releases"), {}
+    (place / "links").mkdir()
     for version in VERSIONS:
-        write_wheel(tmp_path / "links", version=version)
-        folder = tmp_path / f"python-{version}"
+        write_wheel(place / "links", version=version)
+        folder = place / f"python-{version}"
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-        (place,) = folder.glob("lib/python3.*/site-packages")
-        (place / "parent.pth").write_text(sysconfig.get_path("purelib"))
+        (packages,) = folder.glob("lib/python3.*/site-packages")
+        (packages / "parent.pth").write_text(sysconfig.get_path("purelib"))
         python[f"tiny@{version}"] = str(folder / "bin/python")
+    return place / "links", python
+
+
+@pytest.fixture
+def tiny_versions(monkeypatch, tmp_path, own_cache, tiny, releases):
+    """Registers `tiny` with the releases; a function that says which are slow and gives their interpreters."""
+    links, python = releases
+    monkeypatch.setattr(bisection, "LOOKS", (3,))
+    for key, value in {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(links), "PIP_CONFIG_FILE": "/dev/null"}.items():
+        monkeypatch.setenv(key, value)
+    (tmp_path / "tiny.txt").write_text("tinyfw==1.0\n")
 
     def register(*slow):
         adapter = tmp_path / "rival.py"

@@ -34,18 +34,10 @@ def test_version():
     [
         (["--frameworks", "caffe", "--models", "alexnet"], "unknown framework 'caffe'; allowed: torch"),
         (
-            ["--frameworks", "torch", "--models", "lenet"],
-            "unknown model 'lenet' (did you mean 'alexnet'?); allowed: alexnet",
-        ),
-        (
             ["--frameworks", "torhc", "--models", "alexnet"],
             "unknown framework 'torhc' (did you mean 'torch'?); allowed: ",
         ),
-        (["--frameworks", "torch", "--models", "alexnext"], "unknown model 'alexnext' (did you mean 'alexnet'?); "),
-        (["--frameworks", "torch", "--models", "alexnet", "--device", "tpu"], "unknown device 'tpu'"),
-        (["--frameworks", "torch", "--models", "alexnet", "--batch-size", "0"], "batch_size is 0"),
         (["--frameworks", "torch", "--models", "alexnet", "--batch-size", "x"], "whole numbers"),
-        (["--frameworks", "torch", "--models", "alexnet", "--dataset", "/no/such"], "/no/such"),
         (["--frameworks", "torch", "--models", "alexnet", "--python", "torch"], "FRAMEWORK=VALUE"),
         (["--frameworks", "torch", "--models", "alexnet", "--retry", ""], "--retry is ''; allowed: statuses"),
         (

@@ -2,58 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
-import subprocess
-import sys
-import threading
-import time
-from pathlib import Path
 
-import numpy as np
 import pytest
+from stored_study import recorded
 
-from framework_compare import Comparison, compare, registry
+from framework_compare import Comparison, compare
 from framework_compare.cli.doctor import load_words
 from framework_compare.errors import UsageError
 from framework_compare.launch import disturbances
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Epoch, Run
-from framework_compare.registry import Framework
 from framework_compare.report import side_by_side
-from framework_compare.samplers import busy, disturbance
-from framework_compare.samplers import recorder as recorder_module
+from framework_compare.samplers import busy
 from framework_compare.samplers.cpu_clock import CpuClockSampler
 from framework_compare.samplers.disturbance import Counters, DisturbanceLog, Shares, SlowCounters, parse_cores
 from framework_compare.store.study_file import Store
-from framework_compare.study.progress import Watcher
 
 S = 1_000_000_000
-TINY = Path(__file__).parent / "plugins" / "tiny.py"
-# A step takes a tenth of a second, so that an epoch of 13 pictures lasts long enough for a share of it to be known.
-PACED = """
-
-import time
 
 
-class PacedTrainer(TinyTrainer):
-    def train_step(self, batch):
-        until = time.monotonic() + 0.1
-        while time.monotonic() < until:
-            pass
-        return super().train_step(batch)
-"""
-SETTINGS = dict(batch_size=1, epochs=2, threads=1, loader_workers=1, warmup_steps=1, image_size=32, verify="off")
-LEAST_QUIET = 0.03  # of a core, of the machine without us
-
-
-@pytest.fixture(autouse=True)
-def told(disturbances):
-    """These tests are of what the others are not told."""
-    disturbances["told"] = True
-    yield
-    disturbances["told"] = False
+pytestmark = pytest.mark.usefixtures("told")
 
 
 def log_of(*readings):
@@ -160,11 +129,8 @@ def test_epochs_above_the_threshold_are_marked_and_told_with_share_and_seconds()
 CELLS = [Cell(name, "linear", "colours", "cpu", TrainConfig(epochs=3)) for name in ("fast", "slow")]
 
 
-def study(folder, *runs, cells=CELLS, repeats=1):
-    with Store.create(folder, settings={}, machine={}, cells=cells, repeats=repeats) as store:
-        for run_id, run in enumerate(runs, 1):
-            store.record(run_id, run)
-    return Comparison.load(folder)
+def study(folder, *runs, repeats=1):
+    return recorded(folder, CELLS, runs, repeats)
 
 
 def quiet(seconds):
@@ -268,181 +234,3 @@ def test_doctor_says_who_is_busy():
     said = load_words(busy.Load(0.86, 0.2, 2, named))
     assert said == "not quiet, others take 86% of a core, the hypervisor 20%: cc1plus (pid 7) 81%, x (pid 9) 3%"
     assert "by processes that are not visible from here" in load_words(busy.Load(0.86, 0.0, 2, ()))
-
-
-# From here on with real processes.
-
-
-class Loop:
-    """A busy loop that sleeps until it is woken; what the kernel says it used, and when."""
-
-    def __init__(self, core=None):
-        self.process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-        if core is not None:
-            os.sched_setaffinity(self.process.pid, {core})
-        self.sleep()
-        self._log, self._ended = [], threading.Event()
-        self._thread = threading.Thread(target=self._watch)
-        self._thread.start()
-
-    def sleep(self):
-        self.process.send_signal(signal.SIGSTOP)
-
-    def wake(self):
-        self.process.send_signal(signal.SIGCONT)
-
-    def used_ns(self):
-        return int(Path(f"/proc/{self.process.pid}/schedstat").read_text().split()[0])
-
-    def _watch(self):
-        while not self._ended.wait(0.05):
-            self._log.append((time.monotonic_ns(), self.used_ns()))
-
-    def share(self, start_ns, end_ns):
-        times, used = np.array(self._log, dtype=np.int64).T
-        before, after = np.interp([0, end_ns - start_ns], times - start_ns, used - used[0])
-        return (after - before) / (end_ns - start_ns)
-
-    def end(self):
-        self._ended.set()
-        self._thread.join()
-        self.process.kill()
-        self.process.wait()
-
-
-@pytest.fixture
-def loop():
-    with contextlib.closing(contextlib.ExitStack()) as stack:
-
-        def start(core=None):
-            made = Loop(core)
-            stack.callback(made.end)
-            return made
-
-        yield start
-
-
-@pytest.fixture
-def paced(tmp_path, monkeypatch, own_cache):
-    path = tmp_path / "paced.py"
-    path.write_text(TINY.read_text() + PACED)
-    entry = Framework("paced", f"{path}:PacedTrainer", "", "numpy", ((3, 8), (3, 99)))
-    monkeypatch.setitem(registry.FRAMEWORKS, "paced", entry)
-    monkeypatch.setitem(registry.MODELS, "linear", registry.Model("linear:build"))
-    return "paced"
-
-
-def epochs_of(folder):
-    with Store.open(folder) as store:
-        return store.select("SELECT run_id, start_ns, end_ns, disturbed_share, disturbed FROM epoch ORDER BY rowid")[1]
-
-
-def only_the_loop(loop, monkeypatch):
-    """A machine on which nothing else runs: whoever else is busy on this one is not what these tests are about."""
-    parse = disturbance.parse_cores
-    monkeypatch.setattr(recorder_module, "others_ns", lambda *_: loop.used_ns())
-    monkeypatch.setattr(disturbance, "parse_cores", lambda *given: parse(*given)._replace(stolen=0))
-
-
-@pytest.mark.alone
-@pytest.mark.parametrize("same_core", [False, True], ids=["another-core", "the-same-core"])
-def test_a_busy_loop_beside_a_cell_is_told_with_its_share(paced, pictures, tmp_path, loop, same_core):
-    allowed = os.sched_getaffinity(0)
-    if not same_core and len(allowed) < 2:
-        pytest.skip("a loop on another core needs two; run it where this process may use two cores")
-    core = min(allowed)
-    beside = loop(core if same_core else max(allowed))
-    try:
-        os.sched_setaffinity(0, {core} if same_core else allowed)
-        before = busy.watch()
-        beside.wake()
-        compare(paced, "linear", dataset=pictures, out=tmp_path / "s", retries_when_disturbed=0, **SETTINGS)
-        beside.sleep()
-        after = busy.watch()
-    finally:
-        os.sched_setaffinity(0, allowed)
-    more = []
-    for _, start_ns, end_ns, told, marked in epochs_of(tmp_path / "s"):
-        used = beside.share(start_ns, end_ns)
-        assert told > used - 0.05, "less is told than the loop took"
-        assert marked == int(told > 0.1)
-        more.append(told - used)
-    if max(load.others + load.stolen for load in (before, after)) < LEAST_QUIET:
-        # Of the quietest epoch: what else wakes up on this machine for a moment is told, too, and rightly.
-        assert min(more) < 0.05
-
-
-@pytest.mark.alone
-def test_a_cell_on_a_quiet_machine_is_not_marked(paced, pictures, tmp_path):
-    load = busy.watch()
-    if load.others + load.stolen > LEAST_QUIET:
-        pytest.skip(f"this machine is {load_words(load)}; run it when it is quiet")
-    result = compare(paced, "linear", dataset=pictures, out=tmp_path / "s", **SETTINGS)
-    after = busy.watch()
-    if result.warnings and after.others + after.stolen > LEAST_QUIET:
-        pytest.skip(f"this machine has become {load_words(after)}; run it when it stays quiet")
-    # A disturbed run is repeated once: what wakes up for a moment is not there twice.
-    counted = result.epochs[result.epochs.counts]
-    assert counted.disturbed.tolist() == [0, 0]
-    assert (counted.parent_share < 0.05).all()
-
-
-@pytest.mark.alone
-def test_the_cell_itself_and_its_parent_are_no_disturbance(paced, pictures, tmp_path):
-    """What is told of an epoch is what was not idle, less the cell: what all three are told to have taken adds up."""
-    result = compare(paced, "linear", dataset=pictures, out=tmp_path / "s", retries_when_disturbed=0, **SETTINGS)
-    samples = result.samples[result.samples.phase == "epochs"].iloc[1:]
-    columns = ["cpu_percent", "others_cpu_percent", "steal_percent", "parent_cpu_percent"]
-    whole = samples[columns].mean().sum()
-    busy_percent = samples.machine_cpu_percent.mean() * os.cpu_count()
-    if len(os.sched_getaffinity(0)) == os.cpu_count():
-        assert whole == pytest.approx(busy_percent, abs=12)
-    assert result.frame.load_before[0] > 0
-
-
-@pytest.mark.alone
-def test_doctor_finds_a_busy_loop_and_its_share(loop, monkeypatch):
-    monkeypatch.setattr(busy, "MOST_NAMED", 1000)
-    beside = loop()
-    beside.wake()
-    time.sleep(0.2)
-    start_ns = time.monotonic_ns()
-    load = busy.watch(1.5)
-    end_ns = time.monotonic_ns()
-    time.sleep(0.2)
-    used = beside.share(start_ns, end_ns)
-    assert load.others > used - 0.05
-    share = next(one.share for one in load.busiest if one.pid == beside.process.pid)
-    assert share == pytest.approx(used, abs=0.1)
-
-
-class InTheSecondRun(Watcher):
-    """Has a loop run beside the second run that begins, and beside no other."""
-
-    def __init__(self, loop):
-        self.loop, self.begun, self.said = loop, 0, []
-
-    def say(self, message):
-        self.said.append(message)
-
-    def begin(self, cell, number, total):
-        self.begun += 1
-        (self.loop.wake if self.begun == 2 else self.loop.sleep)()
-
-
-@pytest.mark.alone
-def test_the_one_disturbed_run_of_several_is_repeated_and_set_aside(paced, pictures, tmp_path, loop, monkeypatch):
-    beside = loop()
-    only_the_loop(beside, monkeypatch)
-    watcher = InTheSecondRun(beside)
-    asked = dict(dataset=pictures, out=tmp_path / "s", repeats=3, disturbance_threshold=0.02, **SETTINGS)
-    result = compare(paced, "linear", watcher=watcher, **asked)
-    assert watcher.begun == 4 and "1 run is repeated, as others took CPU time while it was measured" in watcher.said
-    row = result.frame.iloc[0]
-    assert (row.status, row.runs, row.runs_ok, row.epochs_disturbed, row.runs_set_aside) == ("ok", 3, 3, 0, 1)
-    assert "run 2 does not count, as others took" in row.warnings
-    for run_id, start_ns, end_ns, told, marked in epochs_of(tmp_path / "s"):
-        assert marked == (run_id == 2)
-        assert told == pytest.approx(beside.share(start_ns, end_ns), abs=0.05)
-    assert compare(paced, "linear", watcher=watcher, **asked).frame.equals(result.frame), "it was run again"
-    assert watcher.begun == 4

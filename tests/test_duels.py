@@ -9,12 +9,13 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
+from processes import wait_for
+from stored_study import selected
 from typer.testing import CliRunner
 
 from framework_compare import Comparison, api, compare, duel, registry, resume
@@ -23,7 +24,10 @@ from framework_compare.errors import UsageError
 from framework_compare.launch import duel as duel_module
 from framework_compare.launch import rounds
 from framework_compare.launch.rounds import Lengths
+from framework_compare.protocol import TrainConfig
+from framework_compare.records import Cell
 from framework_compare.registry import Framework
+from framework_compare.store.folder import FILE
 from framework_compare.study.executors import Executor
 from framework_compare.study.part_run import run_part
 from framework_compare.study.progress import Watcher
@@ -34,6 +38,7 @@ QUICK = {
     **{"batch_size": 1, "epochs": 4, "threads": 1, "loader_workers": 0, "image_size": 32, "pipeline": "memory"},
     **{"verify": "off", "retries_when_disturbed": 0, "sampling_hz": 0},
 }
+SAMPLED = {"blocks": 2, "sample": 0.5, **{name: value for name, value in QUICK.items() if name != "epochs"}}
 
 
 @pytest.fixture
@@ -95,11 +100,8 @@ def test_rivals_take_turns_and_learn_what_they_learn_alone(rival, ask):
 
 def offset(study, cell):
     """When a cell's run began, on the clock of the first."""
-    from framework_compare.store.study_file import Store
-
-    with Store.open(study.folder) as store:
-        rows = store.select("SELECT cell_id, min(start_ns) FROM run JOIN phase USING (run_id) GROUP BY run_id")[1]
-    return dict(rows)[cell + 1] / 1e9
+    query = "SELECT cell_id, min(start_ns) FROM run JOIN phase USING (run_id) GROUP BY run_id"
+    return dict(selected(study.folder, query))[cell + 1] / 1e9
 
 
 def test_the_first_round_does_not_count_and_the_time_is_that_of_the_others(rival, ask):
@@ -117,13 +119,6 @@ def test_a_slower_rival_is_found_by_its_rounds(rival, ask):
     study = ask([rival("fast", pace_s=0.01), rival("slow", pace_s=0.012)], epochs=8, repeats=2)
     (verdict,) = study.verdicts()
     assert verdict.faster == "fast" and 1.1 < verdict.ratio < 1.3 and verdict.blocks == 2
-
-
-def stored(study, query):
-    from framework_compare.store.study_file import Store
-
-    with Store.open(study.folder) as store:
-        return store.select(query)[1]
 
 
 def test_a_rival_that_dies_in_its_turn_leaves_the_others_their_rounds(rival, ask):
@@ -193,8 +188,7 @@ def test_a_loader_that_reads_ahead_is_stopped_between_turns(rival, ask):
 
 
 @pytest.mark.alone
-def test_a_neighbour_that_starts_midway_voids_the_rounds_of_all_alike(rival, ask, disturbances, monkeypatch):
-    monkeypatch.setitem(disturbances, "told", True)
+def test_a_neighbour_that_starts_midway_voids_the_rounds_of_all_alike(rival, ask, told):
     names = [rival("one", pace_s=0.02), rival("two", pace_s=0.02)]
     loop = subprocess.Popen(
         [sys.executable, "-c", "import time\ntime.sleep(4)\nend=time.monotonic()+60\nwhile time.monotonic()<end: pass"]
@@ -234,7 +228,7 @@ def test_rivals_that_memory_does_not_hold_together_run_by_themselves_and_say_so(
     monkeypatch.setattr(duel_module.psutil, "virtual_memory", lambda: real._replace(available=50 << 20))
     study = ask([rival("one"), rival("two")], sampling_hz=20, repeats=2)
     assert study.frame.status.tolist() == ["ok", "ok"] and study.slices.empty
-    whys = [why for (why,) in stored(study, "SELECT alone_why FROM run")]
+    whys = [why for (why,) in selected(study.folder, "SELECT alone_why FROM run")]
     assert whys.count("memory does not hold it beside its rivals") == 2
     assert study.verdicts()[0].blocks == 2, "ratios are of runs of the same block"
 
@@ -260,30 +254,19 @@ def test_a_killed_parent_loses_no_finished_block(rival, pictures, own_cache, tmp
         pictures=str(pictures), out=str(out), quick=QUICK,
     )  # fmt: skip
     parent = subprocess.Popen([sys.executable, "-c", script])
-    give_up = time.monotonic() + 60
-    while time.monotonic() < give_up:
-        time.sleep(0.2)
-        if (out / "study.sqlite").exists() and statuses(out)["ok"] >= 2 and statuses(out)["running"] == 2:
-            break
+    assert wait_for(lambda: (out / FILE).exists() and statuses(out)["ok"] >= 2 and statuses(out)["running"] == 2, 60)
     parent.send_signal(signal.SIGKILL)
     parent.wait()
-    before = stored_of(out, "SELECT run_id, started_at FROM run WHERE status = 'ok'")
+    before = selected(out, "SELECT run_id, started_at FROM run WHERE status = 'ok'")
     assert before and statuses(out)["running"]
     study = resume(out)
     assert study.frame.runs_ok.tolist() == [4, 4]
-    assert set(before) <= set(stored_of(out, "SELECT run_id, started_at FROM run"))
-    assert len({duel for (duel,) in stored_of(out, "SELECT duel FROM run")}) == 4
-
-
-def stored_of(folder, query):
-    from framework_compare.store.study_file import Store
-
-    with Store.open(folder) as store:
-        return store.select(query)[1]
+    assert set(before) <= set(selected(out, "SELECT run_id, started_at FROM run"))
+    assert len({duel for (duel,) in selected(out, "SELECT duel FROM run")}) == 4
 
 
 def statuses(folder):
-    return collections.Counter(status for (status,) in stored_of(folder, "SELECT status FROM run"))
+    return collections.Counter(status for (status,) in selected(folder, "SELECT status FROM run"))
 
 
 def test_a_part_on_a_cluster_node_is_one_block_of_rivals_in_turns(rival, ask, tmp_path, monkeypatch):
@@ -357,9 +340,6 @@ def test_slices_are_as_long_as_steps_allow():
 
 
 def test_cells_of_other_samples_do_not_compete(tiny):
-    from framework_compare.protocol import TrainConfig
-    from framework_compare.records import Cell
-
     def cell(framework, **settings):
         return Cell(framework, "alexnet", "small", "cpu", TrainConfig(**settings))
 
@@ -371,9 +351,6 @@ def test_cells_of_other_samples_do_not_compete(tiny):
 
 
 def test_what_cannot_take_turns_says_why():
-    from framework_compare.protocol import TrainConfig
-    from framework_compare.records import Cell
-
     for device, settings in (("cpu", {"batch_growth": 1.5}), ("cuda:0,1", {"device": "cuda:0,1"})):
         cells = [Cell(name, "alexnet", "small", device, TrainConfig(**settings)) for name in ("a", "b")]
         assert why_alone(cells[0])
@@ -382,22 +359,20 @@ def test_what_cannot_take_turns_says_why():
 
 def test_a_duel_gives_one_verdict_and_an_outcome(rival, pictures, own_cache, tmp_path):
     one, two = rival("one", pace_s=0.01), rival("two", pace_s=0.02)
-    asked = {"blocks": 2, "sample": 0.5, **{name: value for name, value in QUICK.items() if name != "epochs"}}
-    found = duel(one, two, "linear", pictures, max_slowdown="5%", out=tmp_path / "a", **asked)
+    found = duel(one, two, "linear", pictures, max_slowdown="5%", out=tmp_path / "a", **SAMPLED)
     assert found.outcome == "slower" and not found.passed and 1.6 < found.ratio.value < 2.2
     assert found.verdict.faster == "one" and "two takes" in found.sentence
     epochs, steps = found.comparison.epochs, found.comparison.steps
     took = steps.groupby("run_id").step_s.sum()
     assert (epochs.groupby("run_id").epoch_s.sum() < 1.2 * took + 0.02).all(), "no wait for a turn is in an epoch"
-    turned = duel(two, one, "linear", pictures, max_slowdown=0.05, out=tmp_path / "b", **asked)
+    turned = duel(two, one, "linear", pictures, max_slowdown=0.05, out=tmp_path / "b", **SAMPLED)
     assert turned.outcome == "not slower" and turned.passed
-    assert duel(one, two, "linear", pictures, out=tmp_path / "c", **asked).outcome == ""
+    assert duel(one, two, "linear", pictures, out=tmp_path / "c", **SAMPLED).outcome == ""
 
 
 def test_a_framework_may_duel_with_itself_in_another_interpreter(rival, pictures, own_cache, tmp_path):
     one = rival("one", pace_s=0.01)
-    asked = {"blocks": 2, "sample": 0.5, **{name: value for name, value in QUICK.items() if name != "epochs"}}
-    found = duel(one, f"{one}={sys.executable}", "linear", pictures, out=tmp_path / "s", **asked)
+    found = duel(one, f"{one}={sys.executable}", "linear", pictures, out=tmp_path / "s", **SAMPLED)
     names = found.comparison.frame.framework.tolist()
     assert names[0] == "one" and names[1].startswith("one@") and 0.8 < found.ratio.value < 1.25
     assert Comparison.load(tmp_path / "s").table() is not None
@@ -411,17 +386,6 @@ def test_a_duel_of_what_does_not_fit_is_refused(tiny, pictures, tmp_path):
 @pytest.mark.parametrize(("second", "limit", "code"), [(0.013, "5%", 1), (0.01, "60%", 0)])
 def test_the_exit_code_of_a_duel_is_its_outcome(rival, pictures, own_cache, tmp_path, second, limit, code):
     words = ["duel", rival("one", pace_s=0.01), rival("two", pace_s=second), "linear", str(pictures), "--blocks", "2"]
-    words += [
-        "--sample",
-        "0.5s",
-        "--threads",
-        "1",
-        "--loader-workers",
-        "0",
-        "--batch-size",
-        "1",
-        "--pipeline",
-        "memory",
-    ]
-    done = CliRunner().invoke(app, [*words, "--max-slowdown", limit, "--verify", "off", "--image-size", "32"])
+    words += "--sample 0.5s --threads 1 --loader-workers 0 --batch-size 1 --pipeline memory --image-size 32".split()
+    done = CliRunner().invoke(app, [*words, "--max-slowdown", limit, "--verify", "off"])
     assert done.exit_code == code, (done.output, done.exception)

@@ -7,10 +7,10 @@ import os
 from pathlib import Path
 from typing import Any, Dict
 
-import psutil
 import pytest
 from faulty import FAULTS
 from nightly import some_nightly
+from processes import is_running
 
 from framework_compare import compare, resume
 from framework_compare.launch.limits import KEPT_LOG_BYTES
@@ -81,13 +81,6 @@ def pids(folder: Path) -> "list[int]":
     return [int(line) for file in folder.glob("runs/*/pids.txt") for line in file.read_text().split()]
 
 
-def runs(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE  # what init has not reaped yet is dead
-    except psutil.NoSuchProcess:
-        return False
-
-
 def row_of(result: Any, number: int) -> Dict[str, Any]:
     with Store.open(result.folder) as store:
         names, rows = store.select("SELECT * FROM run ORDER BY run_id")
@@ -133,7 +126,7 @@ def check_fault(fault, study):
     # A supervisor that was killed told nothing: then it is what was sampled, perhaps before the worker had begun.
     assert run["peak_rss_bytes"] > (5 * MIB if fault != "kill-the-supervisor" else 0)
     assert result.frame.status[1] == "ok" and result.frame.epochs_measured[1] == 2
-    left = [pid for pid in pids(result.folder) if runs(pid)]
+    left = [pid for pid in pids(result.folder) if is_running(pid)]
     assert not left and len(pids(result.folder)) >= 2, f"processes {left} were left by {fault}"
 
 

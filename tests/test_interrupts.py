@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from processes import is_running, wait_for
 
 from framework_compare import compare, largest_batch
 from framework_compare.comparison import Comparison
@@ -83,18 +84,9 @@ def pids(study: Path) -> "list[int]":
     return [int(line) for file in study.glob("runs/*/pids.txt") for line in file.read_text().split()]
 
 
-def runs(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
 def left(study: Path, within_s: float = 5.0) -> "list[int]":
-    give_up = time.monotonic() + within_s
-    while (found := [pid for pid in pids(study) if runs(pid)]) and time.monotonic() < give_up:
-        time.sleep(0.02)
-    return found
+    wait_for(lambda: not any(map(is_running, pids(study))), within_s)
+    return [pid for pid in pids(study) if is_running(pid)]
 
 
 def statuses(study: Path) -> "list[tuple[int, str]]":
@@ -106,9 +98,8 @@ def statuses(study: Path) -> "list[tuple[int, str]]":
 def test_a_stopped_parent_keeps_what_was_measured(number, pictures, tmp_path):
     parent = Parent(pictures, tmp_path / "cache", tmp_path / "study", "fine,slow,raise", epochs=1000)
     parent.wait_for("SELECT 1 FROM run WHERE run_id = 2 AND status = 'running'")
-    give_up = time.monotonic() + 60
-    while not list((tmp_path / "study").glob("runs/00002*/pids.txt")) and time.monotonic() < give_up:
-        time.sleep(0.02)  # until its framework is imported: an epoch is 0.2 s from there
+    # until its framework is imported: an epoch is 0.2 s from there
+    assert wait_for(lambda: list((tmp_path / "study").glob("runs/00002*/pids.txt")), 60)
     time.sleep(1.5)
     parent.process.send_signal(number)
     told = parent.end()
@@ -193,11 +184,9 @@ def test_a_sigterm_after_the_last_cell_is_an_interrupt(faulty, pictures, own_cac
 @pytest.mark.parametrize("model", ["hang-silent", "daemon", "leak-in-a-daemon"])
 def test_a_killed_parent_takes_all_workers_with_it(model, pictures, tmp_path):
     parent = Parent(pictures, tmp_path / "cache", tmp_path / "study", model, epochs=1_000_000)
-    give_up = time.monotonic() + 60
     expected = 1 if model == "hang-silent" else 2
-    while len(pids(tmp_path / "study")) < expected and time.monotonic() < give_up:
-        time.sleep(0.02)
-    assert all(map(runs, pids(tmp_path / "study")))
+    assert wait_for(lambda: len(pids(tmp_path / "study")) >= expected, 60)
+    assert all(map(is_running, pids(tmp_path / "study")))
     parent.process.kill()
     parent.end()
     assert not left(tmp_path / "study")
@@ -209,9 +198,7 @@ def test_a_killed_parent_leaves_the_epochs_of_the_run_it_was_at(pictures, tmp_pa
     parent = Parent(pictures, tmp_path / "cache", study, "fine,slow", epochs=12)
     parent.wait_for("SELECT 1 FROM run WHERE run_id = 2 AND status = 'running'")
     events = study / "runs" / "00002-faulty-slow-cpu" / "events.jsonl"
-    give_up = time.monotonic() + 60
-    while (not events.exists() or events.read_text().count('"epoch"') < 3) and time.monotonic() < give_up:
-        time.sleep(0.02)
+    assert wait_for(lambda: events.exists() and events.read_text().count('"epoch"') >= 3, 60)
     parent.process.kill()
     parent.end()
     with Store.open(study) as store:

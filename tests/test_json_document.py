@@ -8,7 +8,6 @@ import json
 import jsonschema
 import pytest
 from command_line import run
-from drawn_study import study
 
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell
@@ -19,11 +18,6 @@ from framework_compare.store.study_file import REQUEST, Store
 
 def validate(document) -> None:
     jsonschema.Draft202012Validator(json_document.schema()).validate(document)
-
-
-@pytest.fixture(scope="module")
-def comparison(tmp_path_factory):
-    return study(tmp_path_factory.mktemp("json") / "study")
 
 
 def test_the_schema_is_a_schema():

@@ -76,14 +76,17 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def imports(path: Path) -> Iterator[Tuple[str, str, int]]:
+@functools.cache
+def imports(path: Path) -> List[Tuple[str, str, int]]:
     """Module, name ("" for a whole module) and line of every import, wherever it stands."""
+    found = []
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
-            yield from ((alias.name, "", node.lineno) for alias in node.names)
+            found += [(alias.name, "", node.lineno) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: imports are absolute"
-            yield from ((node.module or "", alias.name, node.lineno) for alias in node.names)
+            found += [(node.module or "", alias.name, node.lineno) for alias in node.names]
+    return found
 
 
 def own_imports(path: Path) -> Iterator[Tuple[str, str, int]]:
@@ -99,16 +102,16 @@ def package(module: str) -> str:
     return module.partition(".")[0]
 
 
-@pytest.mark.parametrize("module", sorted(name for name in MODULES if name))
-def test_imports_go_down(module: str) -> None:
+def test_imports_go_down() -> None:
     wrong = []
-    for target, name, line in own_imports(MODULES[module]):
-        if target == "":  # the package itself holds the version and resolves the public names
-            if name != "__version__":
-                wrong.append(f"line {line}: imports {name} from {PACKAGE}; name the module it is in")
-        elif package(target) != package(module) and FLOOR[package(target)] >= FLOOR[package(module)]:
-            wrong.append(f"line {line}: {package(module)} imports {target}, which is not on a lower floor")
-    assert not wrong, f"{module}: " + "; ".join(wrong)
+    for module in filter(None, MODULES):
+        for target, name, line in own_imports(MODULES[module]):
+            if target == "":  # the package itself holds the version and resolves the public names
+                if name != "__version__":
+                    wrong.append(f"{module}:{line} imports {name} from {PACKAGE}; name the module it is in")
+            elif package(target) != package(module) and FLOOR[package(target)] >= FLOOR[package(module)]:
+                wrong.append(f"{module}:{line} imports {target}, which is not on a lower floor")
+    assert not wrong
 
 
 def test_the_drawing_of_the_floors_is_current() -> None:
@@ -213,21 +216,25 @@ def module_aliases(path: Path) -> Set[str]:
     return names
 
 
-@pytest.mark.parametrize("module", sorted(name for name in MODULES if package(name) in WORKER_SIDE))
-def test_the_worker_side_imports_nothing_of_the_parent(module: str) -> None:
-    wrong = []
-    for target, _, line in own_imports(MODULES[module]):
-        if target and package(target) not in WORKER_SIDE:
-            wrong.append(f"line {line}: {target}")
-    assert not wrong, f"{module} runs in workers and imports the parent side: {wrong}"
+def test_the_worker_side_imports_nothing_of_the_parent() -> None:
+    wrong = [
+        f"{module}:{line} imports {target}"
+        for module, path in MODULES.items()
+        for target, _, line in own_imports(path)
+        if package(module) in WORKER_SIDE and target and package(target) not in WORKER_SIDE
+    ]
+    assert not wrong
 
 
-@pytest.mark.parametrize("module", sorted(name for name in MODULES if package(name) in WORKER_SIDE - WITH_FRAMEWORKS))
-def test_the_worker_side_depends_on_what_every_environment_has(module: str) -> None:
-    for target, _, line in imports(MODULES[module]):
-        top = target.partition(".")[0]
-        if top != PACKAGE and top not in sys.stdlib_module_names:
-            assert top in WORKER_LIBRARIES, f"{module}:{line} imports {top}"
+def test_the_worker_side_depends_on_what_every_environment_has() -> None:
+    known = {PACKAGE, *sys.stdlib_module_names, *WORKER_LIBRARIES}
+    wrong = [
+        f"{module}:{line} imports {target}"
+        for module, path in MODULES.items()
+        for target, _, line in imports(path)
+        if package(module) in WORKER_SIDE - WITH_FRAMEWORKS and package(target) not in known
+    ]
+    assert not wrong
 
 
 def test_models_are_graphs_only() -> None:

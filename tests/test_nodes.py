@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import psutil
 import pytest
+from processes import wait_for
 from reference_adapter import write_adapter
-from slurm_cluster import install_plugin, start_command, wait_for
+from slurm_cluster import install_plugin, start_command
 
 from framework_compare.comparison import Comparison
 

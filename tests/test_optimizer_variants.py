@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from stored_study import ok, recorded
 
-from framework_compare.comparison import Comparison
 from framework_compare.errors import Unsupported
 from framework_compare.graph import OPTIMIZERS
 from framework_compare.parity import in_study
 from framework_compare.protocol import Declared, TrainConfig
-from framework_compare.records import Cell, Epoch, Run
+from framework_compare.records import Cell
 from framework_compare.report import json_document
 from framework_compare.results.parity import NOT_EQUAL
-from framework_compare.store.study_file import Store
 from framework_compare.worker.refusal import refuse_undeclared
 
 SECONDS = {("torch", "equal"): 1.0, ("torch", "native"): 0.2, ("jax", "equal"): 1.5, ("jax", "native"): 0.4}
@@ -23,20 +22,15 @@ def cell(framework: str, variant: str) -> Cell:
     return Cell(framework, "vgg16", "small", "cpu", TrainConfig(optimizer="adam", optimizer_variant=variant))
 
 
-def run_of(seconds: float) -> Run:
-    return Run("ok", epochs=(Epoch(1, 0, round(seconds * 1e9), 0.0, 10, 1, 1.0, 0.1, 0.1, 0.1),), disturbed_epochs=0)
-
-
 @pytest.fixture
 def study(tmp_path):
     noise = np.random.default_rng(0)
-    with Store.create(
-        tmp_path, settings={"verify": "off"}, machine={}, cells=[cell(*key) for key in SECONDS], repeats=4
-    ) as store:
-        for run_id, one, _ in store.plan():
-            seconds = SECONDS[one.framework, one.config.optimizer_variant] * noise.normal(1, 0.01)
-            store.record(run_id, run_of(seconds))
-    return Comparison.load(tmp_path)
+
+    def run_of(one, _):
+        seconds = SECONDS[one.framework, one.config.optimizer_variant] * noise.normal(1, 0.01)
+        return ok(seconds, images=10, steps=1)
+
+    return recorded(tmp_path, [cell(*key) for key in SECONDS], run_of, 4, settings={"verify": "off"})
 
 
 def test_native_cells_are_not_equal_even_where_no_parity_was_asked_for(study):

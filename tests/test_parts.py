@@ -5,30 +5,26 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
-import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
+from stored_study import selected
 from typer.testing import CliRunner
 
-from framework_compare import Slurm, api, compare, largest_batch, resume
+from framework_compare import api, compare, largest_batch, resume
 from framework_compare.cli.root import app
 from framework_compare.comparison import Comparison
-from framework_compare.errors import StudyError, UnknownNameError, UsageError
+from framework_compare.errors import StudyError, UsageError
 from framework_compare.launch import one_timing
-from framework_compare.launch.statuses import Evidence, judge
-from framework_compare.paths import own_name, private_folder, runtime_dir
+from framework_compare.paths import own_name
 from framework_compare.records import Run
 from framework_compare.results.block_times import block_seconds
 from framework_compare.samplers import host
 from framework_compare.store.folder import FILE
 from framework_compare.store.rows import CHILDREN
 from framework_compare.store.study_file import Store
-from framework_compare.study import executors, part_run, parts
+from framework_compare.study import part_run, parts
 from framework_compare.study.executors import Executor
 from framework_compare.study.part_run import run_part
 from framework_compare.study.progress import PlainWatcher, Watcher
@@ -37,8 +33,6 @@ QUICK = {"batch_size": [2, 4], "epochs": 2, "threads": 1, "loader_workers": 0, "
 
 
 class Lines(Watcher):
-    """Keeps what it is told."""
-
     def __init__(self):
         self.lines = []
 
@@ -70,21 +64,20 @@ def planned(tiny, pictures, own_cache, tmp_path, node):
     return plan
 
 
-def rows(folder, query):
-    with Store.open(folder) as store:
-        return store.select(query)[1]
+def run_all(folder):
+    for number in sorted(parts.numbers(folder)):
+        run_part(folder, number, Watcher())
 
 
 def absorb(folder):
     lines = []
-    _, refused = api.absorb(folder, say=lines.append)
-    return lines, refused
+    return lines, api.absorb(folder, say=lines.append)[1]
 
 
 def content(folder):
     """Everything in a study's file."""
-    tables = [name for (name,) in rows(folder, "SELECT name FROM sqlite_master WHERE type = 'table'")]
-    return {table: rows(folder, f"SELECT * FROM {table} ORDER BY 1, 2") for table in tables}
+    tables = [name for (name,) in selected(folder, "SELECT name FROM sqlite_master WHERE type = 'table'")]
+    return {table: selected(folder, f"SELECT * FROM {table} ORDER BY 1, 2") for table in tables}
 
 
 def test_a_study_in_parts_has_the_table_of_one_that_ran_here(planned, node, tiny, pictures, tmp_path):
@@ -141,8 +134,7 @@ def test_a_part_that_cannot_be_taken_whole_leaves_the_study_as_it_was(table, pla
 
 def test_a_damaged_part_is_refused_and_runs_again_once_it_is_deleted(planned):
     folder = planned()
-    for number in (1, 2):
-        run_part(folder, number, Watcher())
+    run_all(folder)
     file = parts.result_path(folder, 1) / FILE
     file.write_bytes(file.read_bytes()[:5000])
     lines, refused = absorb(folder)
@@ -195,7 +187,7 @@ def test_a_part_that_is_done_is_left_and_one_that_was_stopped_continues_on_its_n
     run_part(folder, 1, again)
     assert again.ended == 1 and "nothing left to do" in again.lines[-1]
     absorb(folder)
-    assert rows(folder, "SELECT status FROM run WHERE repeat = 1") == [("ok",), ("ok",)]
+    assert selected(folder, "SELECT status FROM run WHERE repeat = 1") == [("ok",), ("ok",)]
 
 
 def test_a_part_that_was_stopped_begins_anew_on_another_node(planned, node, tmp_path):
@@ -207,7 +199,7 @@ def test_a_part_that_was_stopped_begins_anew_on_another_node(planned, node, tmp_
     run_part(folder, 1, again)
     assert again.ended == 2
     absorb(folder)
-    assert rows(folder, "SELECT count(DISTINCT node_id) FROM run WHERE repeat = 1") == [(1,)]
+    assert selected(folder, "SELECT count(DISTINCT node_id) FROM run WHERE repeat = 1") == [(1,)]
     assert len(list((tmp_path / "n1").glob("*/*"))) == 1
     node("n1")
     run_part(folder, 2, Watcher())
@@ -267,7 +259,7 @@ def test_what_is_left_of_a_study_is_planned_and_no_more(planned):
     assert parts.numbers(folder) == {1, 2}, "part 2 is still to do and planned once"
     resume(folder)
     assert Comparison.load(folder).frame.runs_ok.tolist() == [2, 2]
-    assert rows(folder, "SELECT count(*) FROM run WHERE part_id IS NULL") == [(2,)], "this machine did part 2"
+    assert selected(folder, "SELECT count(*) FROM run WHERE part_id IS NULL") == [(2,)], "this machine did part 2"
     resume(folder, executor=Executor())
     assert parts.PartPlan.read(folder, 2).cells == ()
 
@@ -275,17 +267,16 @@ def test_what_is_left_of_a_study_is_planned_and_no_more(planned):
 def test_runs_are_retried_in_a_part_of_their_own(planned, faulty, pictures, tmp_path):
     settings = {**QUICK, "batch_size": 4, "dataset": pictures, "out": tmp_path / "faults"}
     folder = compare(faulty, ["fine", "raise"], executor=Executor(), **settings).folder
-    for number in sorted(parts.numbers(folder)):
-        run_part(folder, number, Watcher())
+    run_all(folder)
     lines, _ = absorb(folder)
     assert sorted(line.split(": ")[1] for line in lines) == ["1 failed", "1 failed", "1 ok", "1 ok"]
-    before = rows(folder, "SELECT run_id, started_at, part_id FROM run WHERE status = 'failed'")
+    before = selected(folder, "SELECT run_id, started_at, part_id FROM run WHERE status = 'failed'")
     resume(folder, executor=Executor(), retry="failed")
     assert parts.numbers(folder) == {1, 2, 3, 4, 5, 6}
     for number in (5, 6):
         run_part(folder, number, Watcher())
     assert sorted(absorb(folder)[0]) == ["part 5: 1 failed", "part 6: 1 failed"]
-    after = rows(folder, "SELECT run_id, started_at, part_id FROM run WHERE status = 'failed'")
+    after = selected(folder, "SELECT run_id, started_at, part_id FROM run WHERE status = 'failed'")
     assert [row[0] for row in before] == [row[0] for row in after] and {row[2] for row in after} == {5, 6}
 
 
@@ -293,10 +284,9 @@ def test_runs_that_repeat_a_disturbed_one_stay_in_its_block(planned, monkeypatch
     folder = planned(retries_when_disturbed=1, batch_size=4)
     result = Run("ok", disturbed_epochs=1, disturbed_s=1.0, disturbed_share=0.5)
     monkeypatch.setattr("framework_compare.study.study.run_worker", lambda *given, **options: result)
-    for number in (1, 2):
-        run_part(folder, number, Watcher())
+    run_all(folder)
     assert absorb(folder)[0] == ["part 1: 2 ok", "part 2: 2 ok"]
-    found = rows(folder, "SELECT repeat, retry_of, part_id FROM run ORDER BY run_id")
+    found = selected(folder, "SELECT repeat, retry_of, part_id FROM run ORDER BY run_id")
     assert found == [(1, None, 1), (2, None, 2), (3, 1, 1), (4, 2, 2)]
     assert sorted(Comparison.load(folder).runs.block) == [1, 1, 2, 2]
 
@@ -338,8 +328,7 @@ def test_a_part_of_other_images_or_packages_is_refused(planned):
 def test_no_ratio_is_of_two_nodes(planned, node):
     """Of a block, the run of another node has a block of its own: its figure stands, a ratio does not."""
     folder = planned(batch_size=[1, 2, 4])
-    for number in (1, 2):
-        run_part(folder, number, Watcher())
+    run_all(folder)
     absorb(folder)
     with Store.open(folder, readonly=False) as store:
         store.record(1, Run("failed", "to be run again"))
@@ -353,13 +342,6 @@ def test_no_ratio_is_of_two_nodes(planned, node):
     assert sorted(seconds[moved]) == [2, 3] and all(
         sorted(of) == [1, 2] for cell, of in seconds.items() if cell != moved
     )
-
-
-def test_the_cores_of_a_node_are_named_in_the_request(tiny, pictures, tmp_path):
-    asked = {**QUICK, "threads": None, "dataset": pictures, "out": tmp_path / "study"}
-    with pytest.raises(UsageError, match="threads would be the cores of this host, not of the nodes; give a number"):
-        compare(tiny, "linear", executor=Executor(), **asked)
-    assert not (tmp_path / "study").exists()
 
 
 def test_a_sweep_of_batch_sizes_stays_on_one_machine(faulty, pictures, own_cache, tmp_path):
@@ -393,108 +375,6 @@ def test_a_part_is_forecast_and_not_started(planned, tmp_path):
     assert api.dry_part(folder, 1).runs == 0 and api.dry_part(folder, 2).runs == 2
 
 
-def test_words_for_where_cells_run():
-    assert executors.of("here") is None and isinstance(executors.of("parts"), Executor)
-    options = executors.of("slurm", {"partition": "gpu", "gpus-per-node": "1", "exclusive": "false"}).options
-    assert options == {"partition": "gpu", "gpus_per_node": 1, "exclusive": False}
-    with pytest.raises(UnknownNameError, match="unknown place to run 'moon'; allowed: here, slurm, parts"):
-        executors.of("moon")
-    with pytest.raises(UsageError, match="--slurm is given with --on here; allowed: --on slurm"):
-        executors.of("here", {"partition": "gpu"})
-
-
-def test_options_of_slurm_reach_sbatch_as_it_takes_them():
-    given = {"exclusive": False, "requeue": False, "mem": "4G", "constraint": None}
-    options = executors._options(Path("/s 100%"), given, 2, 1)
-    assert {"--no-requeue", "--mem=4G", "--array=0-1", "--output=/s 100%%/parts/slurm/%A_%a.log"} < set(options)
-    assert not [one for one in options if one.startswith(("--requeue", "--exclusive", "--constraint"))]
-    options = executors._options(Path("/s"), {"gpus_per_node": 1, "time-min": 5}, 1, 2)
-    assert {"--requeue", "--exclusive", "--gpus-per-node=1", "--time-min=5", "--nodes=2"} < set(options)
-
-
-def test_each_element_of_an_array_runs_its_part(tmp_path, monkeypatch):
-    monkeypatch.setattr(executors, "PART", "import sys; print(sys.argv[1:])")
-    script, folder = executors._script(tmp_path / "a b", [3, 4, 7]), str(tmp_path / "a b")
-    for place, part in enumerate("347"):
-        found = subprocess.run(["sh", "-c", script], env={"SLURM_ARRAY_TASK_ID": str(place)}, capture_output=True)
-        assert found.stdout.decode() == f"{['part', folder, part]}\n"
-
-
-@pytest.mark.parametrize("option, words", [("array", "leave it out$"), ("nodes", "ask for several nodes by --nodes")])
-def test_an_option_of_slurm_that_each_part_sets_is_refused(option, words, tiny, pictures, tmp_path):
-    with pytest.raises(UsageError, match=f"--slurm has {option}, which is set for each part.*{words}"):
-        asked = {**QUICK, "dataset": pictures, "out": tmp_path / "study", "executor": Slurm(**{option: 2})}
-        compare(tiny, "linear", **asked)
-    assert not (tmp_path / "study").exists()
-
-
-def test_all_that_sbatch_says_is_told():
-    said = "sbatch: error: invalid partition specified: moon\nsbatch: error: Batch job submission failed: no\n"
-    assert executors._reason(said) == "invalid partition specified: moon; Batch job submission failed: no"
-    said = "sbatch: unrecognized option '--moon=3'\nTry \"sbatch --help\" for more information"
-    assert executors._reason(said) == "unrecognized option '--moon=3'"
-    assert executors._reason("first\n last ") == "last"
-
-
-def test_slurm_without_its_commands_says_what_is_lacking(monkeypatch, tiny, pictures, tmp_path):
-    asked = {**QUICK, "dataset": pictures, "out": tmp_path / "study", "executor": Slurm(partition="gpu")}
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UsageError, match="needs sbatch, which is not on PATH"):
-        compare(tiny, "linear", **asked)
-    assert not (tmp_path / "study").exists()
-    compare(tiny, "linear", **{**asked, "executor": Executor()})
-    with pytest.raises(UsageError, match="needs sbatch, which is not on PATH"):
-        resume(tmp_path / "study", executor=asked["executor"])
-
-
-def test_a_worker_ended_by_sigterm_from_outside_is_interrupted():
-    verdict = judge(None, Evidence(-15, "epochs", "log"))
-    assert verdict.status == "interrupted" and "in phase epochs by an external SIGTERM" in verdict.reason
-
-
-def test_one_timing_at_a_time_on_a_node():
-    """Of two processes one waits for the other, and says so; a process that is killed holds up nobody."""
-    code = (
-        "import time; from framework_compare.launch.one_timing import one_timing\n"
-        "with one_timing(print): print('in', flush=True); time.sleep(60)"
-    )
-    other = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    try:
-        assert other.stdout.readline() == "in\n"
-        threading.Timer(0.7, other.kill).start()
-        lines, began = [], time.monotonic()
-        with one_timing.one_timing(lines.append):
-            waited = time.monotonic() - began
-        assert waited > 0.5 and len(lines) == 1 and "another comparison is running" in lines[0]
-    finally:
-        other.kill()
-        other.wait()
-
-
-def test_another_user_cannot_block_timings(monkeypatch):
-    """Names that all users share hold up nobody; one of another user's timing is a warning."""
-    taken = [socket.socket(socket.AF_UNIX) for _ in range(2)]
-    names = [f"framework_compare-{one_timing.node()}", f"framework-compare:12345:{one_timing.node()[:40]}:abcd"]
-    lines = []
-    for name, holder in zip(names, taken):
-        holder.bind(f"\0{name}")
-    with one_timing.one_timing(lines.append):
-        assert lines == [one_timing.OTHERS]
-    taken[1].close()
-    with one_timing.one_timing(lines.append):
-        assert lines == [one_timing.OTHERS]
-    taken[0].close()
-
-
-def test_the_lock_is_in_a_folder_that_only_its_user_can_enter(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(private_folder(tmp_path / "run")))
-    with one_timing.one_timing():
-        (lock,) = (tmp_path / "run").iterdir()
-        assert one_timing.node() in lock.name and lock.stat().st_mode & 0o777 == 0o600
-    (tmp_path / "run").chmod(0o755)
-    assert runtime_dir() != tmp_path / "run"
-
-
 def test_cells_are_timed_one_at_a_time_whoever_starts_them(planned, tmp_path):
     folder, lines = planned(), Lines()
     with one_timing.one_timing():
@@ -509,24 +389,9 @@ def test_cells_are_timed_one_at_a_time_whoever_starts_them(planned, tmp_path):
 
 def rows_of_part(tmp_path):
     places = list((tmp_path / "n1").glob(f"*/*/{FILE}"))
-    return rows(places[0].parent, "SELECT status FROM run ORDER BY run_id") if places else []
+    return selected(places[0].parent, "SELECT status FROM run ORDER BY run_id") if places else []
 
 
 def test_a_plain_log_of_a_part_names_each_run(planned, capsys):
     run_part(planned(), 1, PlainWatcher())
     assert "[2/2] tiny-linear-cpu" in capsys.readouterr().err
-
-
-@pytest.mark.nightly
-def test_a_sweep_of_a_thousand_cells_in_a_hundred_parts_is_light(benchmark):
-    """Its time is in benchmarks/results/part_cost.json; here its memory and what is stored."""
-    found = benchmark("part_cost").measure(samples=100)
-    assert found["stored"] == {"cells": 1000, "parts": 100, "runs": 2000, "epochs": 6000}
-    assert found["peak_mib"] < 300
-
-
-@pytest.mark.nightly
-def test_what_a_part_adds_to_its_block_can_be_measured(benchmark):
-    """The script works, which checks that both have run; its figures need a machine that does nothing else."""
-    found = benchmark("part_overhead").measure(turns=1)
-    assert {step: len(values) for step, values in found["seconds"].items()} == {"run": 1, "part": 1, "absorb": 1}

@@ -5,93 +5,47 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import itertools
 
 import pytest
+from gpu_study import OOM, ok, study
 from table_study import rows
 
 from framework_compare.comparison import Comparison
 from framework_compare.protocol import TrainConfig
-from framework_compare.records import Cell, Energy, Epoch, Run, Sample
+from framework_compare.records import Cell, Run
 from framework_compare.report import study_table
 from framework_compare.report.kinds import KINDS, OF_TASKS
 from framework_compare.store.study_file import Store
 
-SECOND = 1_000_000_000
 STYLES = tuple(study_table.STYLES)
 NEW = ("speedup", "precision", "scaling", "energy")
-OOM = Run("out-of-memory", "torch.OutOfMemoryError: CUDA out of memory")
 
 
-def ok(*seconds, joules=None, power_w=None, own=None, host=None, source="counter", **fields):
-    """Epochs of 100 images; joules of the GPU and the host over all of them."""
-    at, epochs = SECOND, []
-    for number, length in enumerate(seconds, 1):
-        end = at + int(length * SECOND)
-        epochs.append(Epoch(number, at, end, 0.0, 100, 10, 1.0, 0.1, 0.1, 0.1))
-        at = end
-    energy = []
-    for device, total in (("gpu", joules), ("host-package-0", host)):
-        if total is not None:
-            energy += [Energy(device, SECOND, 7.0, source), Energy(device, at, 7.0 + total, source)]
-    sample = Sample(2 * SECOND, rss_bytes=2**31, gpu_power_w=power_w, gpu_process_memory_bytes=own)
-    gauges = {"gpu": {"energy_source": source}} if joules else {}
-    return Run(
-        "ok",
-        epochs=tuple(epochs),
-        samples=(sample,),
-        energy=tuple(energy),
-        gauges=gauges,
-        **{"disturbed_epochs": 0, **fields},
-    )
+def test_a_study_without_cells_can_be_shown(tmp_path):
+    comparison = study(tmp_path, [])
+    for kind, style in itertools.product(("time", "resources", *NEW), STYLES):
+        text = comparison.table(kind, style)
+        assert text.startswith("framework,") if style == "csv" else "No cells" in text, (kind, style)
 
 
-def study(folder, outcomes, pictures=None, repeats=1):
-    """`outcomes` are (framework, settings, Run or None), all of AlexNet on one data set of so many images.
-
-    Each repeat of a cell has the same outcome.
-    """
-    cells = [Cell(f, "alexnet", "small", c.get("device", "cpu"), TrainConfig(**c)) for f, c, _ in outcomes]
-    settings = {"datasets": {"small": {"pictures": pictures}}} if pictures else {}
-    with Store.create(folder, settings=settings, machine={}, cells=cells, repeats=repeats) as store:
-        for (run_id, _, _), (_, _, run) in zip(store.plan(), repeats * outcomes):
-            if run:
-                store.record(run_id, run)
-    return Comparison.load(folder)
+def test_a_study_in_which_all_failed_can_be_shown(tmp_path):
+    varied = itertools.product(("cpu", "cuda"), (1, 2), ("fp32", "bf16"))
+    settings = [{"device": device, "batch_size": size, "precision": name} for device, size, name in varied]
+    comparison = study(tmp_path, [("torch", one, Run("failed", "no driver")) for one in settings])
+    for kind, style in itertools.product(NEW, STYLES):
+        text = comparison.table(kind, style)
+        words = ["Energy not measured"] if kind == "energy" and style != "csv" else ["failed", "no driver"]
+        assert all(word in text for word in words), (kind, style)
 
 
-@pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("kind", NEW)
-def test_a_study_without_cells_can_be_shown(tmp_path, kind, style):
-    text = study(tmp_path, []).table(kind, style)
-    assert text.startswith("framework,") if style == "csv" else "No cells" in text
-
-
-@pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("kind", NEW)
-def test_a_study_in_which_all_failed_can_be_shown(tmp_path, kind, style):
-    settings = [
-        {"device": d, "batch_size": n, "precision": p}
-        for d in ("cpu", "cuda")
-        for n in (1, 2)
-        for p in ("fp32", "bf16")
-    ]
-    text = study(tmp_path, [("torch", one, Run("failed", "no driver")) for one in settings]).table(kind, style)
-    if kind == "energy" and style != "csv":
-        assert "Energy not measured" in text
-    else:
-        assert "failed" in text and "no driver" in text
-
-
-@pytest.mark.parametrize("style", [style for style in STYLES if style != "csv"])
-@pytest.mark.parametrize("kind", NEW)
-def test_a_kind_that_a_study_has_not_is_a_sentence(tmp_path, kind, style):
+def test_a_kind_that_a_study_has_not_is_a_sentence(tmp_path):
     comparison = study(tmp_path, [("torch", {}, ok(1, 1, 1)), ("jax", {}, ok(2, 2, 2))])
-    text = comparison.table(kind, style)
-    assert (
-        len(text.splitlines()) == 1
-        and text.rstrip().removesuffix("</p>").endswith(".")
-        and text.startswith("% ") == (style == "latex")
-    )
+    for kind, style in itertools.product(NEW, STYLES):
+        if style != "csv":
+            (line,) = comparison.table(kind, style).splitlines()
+            assert line.rstrip().removesuffix("</p>").endswith("."), (kind, style)
+            assert line.startswith("% ") == (style == "latex"), (kind, style)
     assert comparison.kinds == ["time", "resources", "startup", "roofline"]
 
 
@@ -292,103 +246,19 @@ def test_scaling_on_a_cpu_shows_resident_memory(tmp_path):
     assert "PaddlePaddle AlexNet: no batch size worked; 16 ended crashed." in text
 
 
-def test_energy_is_by_picture_with_its_source(tmp_path):
+def test_a_library_is_compared_with_the_framework_below_it(tmp_path):
     outcomes = [
-        ("torch", {"device": "cuda"}, ok(1, 1, joules=1000.0, power_w=500.0, host=400.0)),
-        ("torch", {"device": "cuda", "precision": "bf16"}, OOM),
+        ("torch", {}, ok(2, 2)),
+        ("keras-torch", {}, ok(5, 5)),
+        ("keras-torch", {"execution": "fit"}, ok(4, 4)),
+        ("keras-jax", {}, ok(9, 9)),
     ]
-    text = study(tmp_path, outcomes).table("energy", "markdown")
-    assert (
-        "| framework | model | precision | images/s | J/epoch | GPU / J/image | GPU / mean W | host / J/image |" in text
-    )
-    assert rows(text) == [
-        ["PyTorch", "AlexNet", "fp32", "100", "700", "5.00", "500", "2.00"],
-        ["PyTorch", "AlexNet", "bf16", "out-of-memory (1)", "-", "-", "-", "-"],
-    ]
-    assert "GPU energy of the whole device, other users included, by counter" in text and "processor packages" in text
-
-
-@pytest.mark.parametrize(
-    ("run", "source", "shown", "said"),
-    [
-        (ok(1, 1, joules=1000.0, power_w=300.0), "counter", "500", "GPU power by counter,"),
-        (ok(1, 1, power_w=300.0), "samples", "300", "GPU power by samples,"),
-        (ok(6, 6, joules=1000.0, power_w=300.0, source="power integral"), "samples", "300", "GPU power by samples,"),
-        (ok(0.5, joules=1000.0, power_w=300.0), None, None, None),
-    ],
-    ids=["counter", "no-counter", "integral", "short"],
-)
-def test_mean_power_has_its_source(tmp_path, run, source, shown, said):
-    comparison = study(tmp_path, [("torch", {"device": "cuda"}, run)])
-    text = comparison.table("energy", "markdown")
-    assert comparison.frame["gpu_power_source"][0] == source
-    assert (f" {shown} |" in text) if shown else ("mean W" not in text)
-    assert (said in text) if said else ("GPU power" not in text)
-    assert "gpu_power_source" in comparison.table("energy", "csv")
-
-
-def test_power_of_cells_by_different_sources_says_whose_is_by_samples(tmp_path):
-    cells = [("torch", {"device": "cuda"}, ok(1, 1, joules=1000.0)), ("jax", {"device": "cuda"}, ok(2, power_w=300.0))]
-    text = study(tmp_path, cells).table("resources", "markdown")
-    assert "GPU power by counter," in text and "GPU power by samples (JAX AlexNet)," in text
-
-
-HOW = {
-    "gpu": {"utilization_window": "between 1/6 s and 1 s, by product", "utilization_period_s": 0.2},
-    "host_energy": {"source": None, "reason": "energy_uj is readable by root only"},
-}
-
-
-@pytest.mark.parametrize("kind", ["energy", "resources"])
-def test_the_time_over_which_a_gpu_is_read_stands_below_its_percent(tmp_path, kind):
-    run = ok(2)
-    shown = dataclasses.replace(run, gauges=HOW, samples=(Sample(2 * SECOND, gpu_percent=40.0),))
-    cells = [("torch", {"device": "cuda"}, shown), ("jax", {"device": "cuda"}, run)]
-    text = study(tmp_path / "shown", cells).table(kind, "markdown")
-    assert "GPU / mean %" in text and " 40.0 |" in text
-    assert (
-        "GPU % over a period of between 1/6 s and 1 s, by product; on this machine it updates the value every 0.2 s."
-        in text
-    )
-    assert "averages GPU %" not in study(tmp_path / "not", cells[1:]).table(kind, "markdown")
-
-
-def test_energy_per_epoch_has_an_interval_and_what_is_idle_stands_beside_it(tmp_path):
-    runs = [dataclasses.replace(ok(4, joules=j), gauges={"gpu": {"energy_source": "counter"}, "idle_w": {"gpu": 60.0}})
-            for j in (1000.0, 1100.0)]  # fmt: skip
-    with Store.create(tmp_path / "s", settings={}, machine={}, repeats=2,
-                      cells=[Cell("torch", "alexnet", "small", "cuda", TrainConfig(device="cuda"))]) as store:  # fmt: skip
-        for (run_id, _, _), run in zip(store.plan(), runs):
-            store.record(run_id, run)
-    text = Comparison.load(tmp_path / "s").table("energy", "markdown")
-    assert "J/epoch" in text and "GPU / above idle" in text and "GPU / idle W" in text
-    assert "| 1049 [" in text or "| 1049 ±" in text
-    assert " 8.10 " in text and " 60.0 " in text
-    assert "by counter." in text and "Energy enters no verdict." in text
-
-
-def test_energy_says_why_the_hosts_is_not_known_once_for_all_cells(tmp_path):
-    run = ok(1, 1, joules=1000.0)
-    cells = [(name, {"device": "cuda"}, dataclasses.replace(run, gauges=HOW)) for name in ("torch", "jax")]
-    text = study(tmp_path, cells).table("energy", "markdown")
-    assert text.count("Host energy not measured: energy_uj is readable by root only.") == 1 and "Energy not" not in text
-
-
-def test_energy_of_a_host_that_is_read_has_no_reason_below(tmp_path):
-    run = dataclasses.replace(ok(1, 1, host=5.0), gauges={"host_energy": {"source": "counter", "reason": None}})
-    assert "Host energy not measured" not in study(tmp_path, [("torch", {}, run)]).table("energy", "markdown")
-
-
-def test_energy_says_why_a_gpu_is_not_read(tmp_path):
-    gauges = {"gpu": {"reason": "no readings of GPU 0: NVML Shared Library Not Found"}}
-    run = dataclasses.replace(ok(1, 1), gauges=gauges)
-    text = study(tmp_path, [("torch", {"device": "cuda"}, run)]).table("energy", "markdown")
-    assert "GPU energy not measured: no readings of GPU 0: NVML Shared Library Not Found." in text
-
-
-def test_energy_of_a_machine_without_counters_says_so(tmp_path):
-    text = study(tmp_path, [("torch", {}, ok(1, 1))]).table("energy", "markdown")
-    assert rows(text) == [] and text.startswith("Energy not measured: this machine exposes no counter")
+    text = study(tmp_path, outcomes, repeats=2).table("stack", "csv")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    ratios = {(row["framework"], row["execution"]): row["ratio"] for row in rows}
+    # speed relative to PyTorch's 2 s; no JAX below Keras on JAX
+    assert ratios["keras-torch", "default"] == "0.4" and ratios["keras-torch", "fit"] == "0.5", text
+    assert ratios["torch", "default"] == ratios["keras-jax", "default"] == "", text
 
 
 @pytest.mark.parametrize("kind", [kind for kind in OF_CELLS if kind != "stack"])  # has rows of libraries alone
@@ -403,42 +273,3 @@ def test_a_warning_stands_below_every_table(tmp_path, kind):
     comparison = study(tmp_path, outcomes)
     assert f"Warning, PyTorch AlexNet: {text}" in comparison.table(kind, "markdown")
     assert comparison.warnings == [f"torch-alexnet-cuda: {text}"]
-
-
-def test_resources_of_a_gpu_say_that_steps_are_times_of_handing_over(tmp_path):
-    outcomes = [("torch", {}, ok(1)), ("torch", {"device": "cuda"}, ok(2, power_w=300.0))]
-    text = study(tmp_path, outcomes).table("resources", "markdown")
-    cpu, gpu = text.split("Resources during")[1:]
-    assert "queueing times" in gpu and "queueing times" not in cpu
-    assert "GPU / W" in gpu and "GPU / max" not in gpu
-
-
-def test_csv_of_ratios_has_every_cell_and_what_it_is_held_against(tmp_path):
-    outcomes = [
-        ("torch", {}, ok(4, 4, 4)),
-        ("torch", {"device": "cuda"}, ok(1, 1, 1)),
-        ("jax", {"device": "cuda"}, OOM),
-    ]
-    text = study(tmp_path, outcomes, repeats=2).table("speedup", "csv")
-    read = list(csv.DictReader(io.StringIO(text)))
-    assert [(row["status"], row["ratio"] and round(float(row["ratio"]), 9), row["against"]) for row in read] == [
-        ("ok", "", ""),
-        ("ok", 4.0, "cpu, fp32, default, 1 threads"),
-        ("out-of-memory", "", ""),
-    ]
-    assert float(read[1]["ratio_ci_low"]) == pytest.approx(4)
-
-
-def test_a_library_is_compared_with_the_framework_below_it(tmp_path):
-    outcomes = [
-        ("torch", {}, ok(2, 2)),
-        ("keras-torch", {}, ok(5, 5)),
-        ("keras-torch", {"execution": "fit"}, ok(4, 4)),
-        ("keras-jax", {}, ok(9, 9)),
-    ]
-    text = study(tmp_path, outcomes, repeats=2).table("stack", "csv")
-    rows = list(csv.DictReader(io.StringIO(text)))
-    ratios = {(row["framework"], row["execution"]): row["ratio"] for row in rows}
-    # speed relative to PyTorch's 2 s; no JAX below Keras on JAX
-    assert ratios["keras-torch", "default"] == "0.4" and ratios["keras-torch", "fit"] == "0.5", text
-    assert ratios["torch", "default"] == ratios["keras-jax", "default"] == "", text

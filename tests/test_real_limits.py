@@ -40,18 +40,9 @@ SWEEPS = [("small", [50, 100], 32), pytest.param("alexnet", [10, 100], 224, mark
 @pytest.mark.parametrize("model, sizes, image_size", SWEEPS)
 def test_a_sweep_of_two_frameworks_ends_at_the_limit(model, sizes, image_size, hundred_pictures, tmp_path, monkeypatch):
     monkeypatch.setitem(registry.MODELS, "small", registry.Model("small:build"))
-    result = largest_batch(
-        ["torch", "mxnet"],
-        model,
-        dataset=hundred_pictures,
-        limit=100,
-        batch_sizes=sizes,
-        image_size=image_size,
-        threads=1,
-        search="doubling",
-        memory_limit="1500MiB",
-        out=tmp_path / "study",
-    )
+    asked = {"dataset": hundred_pictures, "limit": 100, "batch_sizes": sizes, "image_size": image_size, "threads": 1}
+    asked.update(search="doubling", memory_limit="1500MiB", out=tmp_path / "study")
+    result = largest_batch(["torch", "mxnet"], model, **asked)
     assert list(result.frame.framework) == ["torch", "mxnet"]
     assert set(result.frame.next_failed_status.dropna()) <= {"out-of-memory"}
     assert set(result.probes.status) <= {"ok", "out-of-memory"}

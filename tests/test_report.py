@@ -57,11 +57,6 @@ class Page(html.parser.HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def comparison(tmp_path_factory):
-    return study(tmp_path_factory.mktemp("report") / "study")
-
-
-@pytest.fixture(scope="module")
 def page(comparison):
     return Page(comparison.report(comparison.folder.parent / "report.html").read_text())
 

@@ -8,6 +8,7 @@ import time
 
 import psutil
 import pytest
+from processes import is_running, wait_until
 
 from framework_compare.samplers.process import ProcessTreeSampler
 from framework_compare.samplers.sources import ProcfsProcess
@@ -55,21 +56,10 @@ def _descendants(pid):
         return []
 
 
-def wait_until(happened, what, limit_s=20.0):
-    end = time.monotonic() + limit_s
-    while not happened():
-        assert time.monotonic() < end, f"waited {limit_s:g} s in vain for: {what}"
-        time.sleep(0.02)
-
-
 def cpu_seconds(readings):
     """CPU seconds between the first and the last of some readings."""
     pairs = zip(readings, readings[1:])
     return sum(now.cpu_percent / 100 * (now.t_ns - before.t_ns) / 1e9 for before, now in pairs)
-
-
-def is_running(pid):
-    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
 
 
 def test_busy_loop_reads_what_its_own_cpu_times_say(start):

@@ -9,6 +9,7 @@ import threading
 import time
 
 import pytest
+from processes import wait_until
 
 from framework_compare.records import Energy, Sample
 from framework_compare.samplers import energy as energy_module
@@ -78,13 +79,6 @@ class Counter:
     def read(self):
         self.calls += 1
         return time.monotonic() * 100
-
-
-def wait_until(happened, what):
-    end = time.monotonic() + 20
-    while not happened():
-        assert time.monotonic() < end, f"waited in vain for: {what}"
-        time.sleep(0.01)
 
 
 def test_energy_is_read_at_the_start_at_phases_and_at_the_end():

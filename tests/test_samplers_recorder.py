@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from processes import wait_until
 
 from framework_compare.errors import UsageError
 from framework_compare.records import Sample
@@ -38,13 +39,6 @@ def process():
         process.stdout.readline()
         yield process
         process.kill()
-
-
-def wait_until(happened, what, limit_s=20.0):
-    end = time.monotonic() + limit_s
-    while not happened():
-        assert time.monotonic() < end, f"waited {limit_s:g} s in vain for: {what}"
-        time.sleep(0.02)
 
 
 def test_recorder_takes_samples_in_order_of_time(process):

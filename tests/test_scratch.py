@@ -6,10 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from processes import wait_for
 
 from framework_compare.launch import scratch as scratch_module
 from framework_compare.launch.scratch import remove_abandoned, scratch
@@ -38,13 +38,6 @@ with scratch() as folder:
     with SupervisedWorker(command, log=place / "log.txt", folder=place, environment=environment, temporary=folder):
         time.sleep(600)
 """
-
-
-def wait_for(condition, seconds=20.0):
-    give_up = time.monotonic() + seconds
-    while not condition() and time.monotonic() < give_up:
-        time.sleep(0.02)
-    return condition()
 
 
 @pytest.fixture

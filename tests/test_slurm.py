@@ -11,7 +11,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from slurm_cluster import install_plugin, start_command, wait_for
+from processes import wait_for
+from slurm_cluster import install_plugin, start_command
 
 from framework_compare.comparison import Comparison
 from framework_compare.paths import own_name

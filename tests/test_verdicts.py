@@ -7,26 +7,18 @@ import re
 
 import numpy as np
 import pytest
+from stored_study import ok
 
 from framework_compare import compare
 from framework_compare.comparison import Comparison
 from framework_compare.errors import UnknownNameError
 from framework_compare.protocol import TrainConfig
-from framework_compare.records import Cell, Epoch, Run
+from framework_compare.records import Cell, Run
 from framework_compare.report import headlines
 from framework_compare.results import speed_verdicts
 from framework_compare.results.modes import Modes
 from framework_compare.results.speed_verdicts import Verdict
 from framework_compare.store.study_file import Store
-
-SECOND = 1_000_000_000
-
-
-def run_of(*seconds):
-    ends = np.cumsum([0, *seconds])
-    spans = [(round(a * SECOND), round(b * SECOND)) for a, b in zip(ends, ends[1:])]
-    epochs = tuple(Epoch(n, a, b, 0.0, 10, 1, 1.0, 0.1, 0.1, 0.1) for n, (a, b) in enumerate(spans, 1))
-    return Run("ok", epochs=epochs, disturbed_epochs=0)
 
 
 def study(folder, times, **settings):
@@ -37,7 +29,7 @@ def study(folder, times, **settings):
             store.add_block([cell for cell in cells if len(times[cell.framework, cell.model]) > blocks])
         for run_id, cell, repeat in store.plan():
             seconds = times[cell.framework, cell.model][repeat - 1]
-            store.record(run_id, run_of(seconds) if seconds else Run("crashed", "SIGSEGV"))
+            store.record(run_id, ok(seconds, images=10, steps=1) if seconds else Run("crashed", "SIGSEGV"))
     return Comparison.load(folder)
 
 
@@ -140,7 +132,7 @@ def test_settings_compete_too_within_a_framework(tmp_path):
     cells = [Cell("torch", "vgg16", "small", "cpu", TrainConfig(execution=name)) for name in ("eager", "compiled")]
     with Store.create(tmp_path, settings={}, machine={}, cells=cells, repeats=2) as store:
         for run_id, cell, _ in store.plan():
-            store.record(run_id, run_of(1.0 if cell.config.execution == "compiled" else 2.0))
+            store.record(run_id, ok(1.0 if cell.config.execution == "compiled" else 2.0))
     comparison = Comparison.load(tmp_path)
     (one,) = comparison.verdicts("execution")
     assert (one.faster, one.slower, one.condition["framework"]) == ("compiled", "eager", "torch")

@@ -6,20 +6,18 @@ import json
 import re
 
 import pytest
-from stored_study import parity_row
+from stored_study import ok, parity_row, recorded
 
 from framework_compare.comparison import Comparison
 from framework_compare.parity import in_study
 from framework_compare.protocol import TrainConfig
-from framework_compare.records import Cell, Epoch, Run
+from framework_compare.records import Cell, Run
 from framework_compare.report.figures import files
 from framework_compare.report.figures.subject import Subject
 from framework_compare.report.names import title
 from framework_compare.results import verdicts
 from framework_compare.results.parity import Level, Parity
-from framework_compare.store.study_file import Store
 
-SECOND = 1_000_000_000
 PROVED, FAILED, UNKNOWN = "0-5", "0-3, not 4: pixels", "unverified"
 FAST, SLOW, SLOWEST = (1, 1.01, 1.02), (2, 2.01, 2.02), (4, 4.01, 4.02)
 CRASHED = Run("crashed", "no memory")
@@ -43,17 +41,15 @@ RACES = {
 }
 
 
-def ok(seconds):
-    return Run("ok", epochs=(Epoch(1, 0, int(seconds * SECOND), 0.0, 100, 10, 1.0, 0.1, 0.1, 0.1),), disturbed_epochs=0)
-
-
 def raced(folder, entries, verdict_of=parity_row):
     cells = [Cell(name, "alexnet", "small", "cpu", TrainConfig()) for name in entries]
-    with Store.create(folder, settings={}, machine={}, cells=cells, repeats=3) as store:
-        for run_id, cell, repeat in store.plan():
-            seconds, _ = entries[cell.framework]
-            store.record(run_id, ok(seconds[repeat - 1]) if seconds else CRASHED)
+
+    def run_of(cell, repeat):
+        seconds, _ = entries[cell.framework]
+        return ok(seconds[repeat - 1]) if seconds else CRASHED
+
     known = {verdicts.key(verdicts.row_of(cell)): verdict_of(entries[cell.framework][1]) for cell in cells}
+    recorded(folder, cells, run_of, 3)
     (folder / verdicts.FILE).write_text(json.dumps(known))
     return Comparison.load(folder)
 

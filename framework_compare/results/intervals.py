@@ -44,7 +44,7 @@ class Interval(NamedTuple):
 
 UNKNOWN = Interval(math.nan)
 # Runs that are added until an interval is narrow make it narrow by chance more often than a fixed number of them: so much
-# wider, those of the first LEAST_RUNS runs apart, they hold the truth in 95 % of cases (benchmarks/stopping.py).
+# wider, those of the first LEAST_RUNS runs apart, they hold the truth in 95 % of cases (benchmarks/results/stopping.json).
 STOPPING = 1.3
 LEAST_RUNS = 3
 

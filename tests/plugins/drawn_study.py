@@ -30,28 +30,8 @@ def run(seconds: float, *, seed: int = 0, start_s: float = 0, disturbed: bool = 
         marked = disturbed and number == 2
         end = at + int(seconds * draw.uniform(0.99, 1.01) * (1.3 if marked else 1) * SECOND)
         share, step = (0.4, 0.1) if marked else (0.01, 0.1)
-        lines.append(
-            Epoch(
-                number,
-                at,
-                end,
-                0.1,
-                100,
-                10,
-                1 / number,
-                step,
-                step,
-                step,
-                None,
-                None,
-                share,
-                0.0,
-                0.0,
-                0,
-                0,
-                int(marked),
-            )
-        )
+        known = (number, at, end, 0.1, 100, 10, 1 / number, step, step, step, None, None)
+        lines.append(Epoch(*known, share, 0.0, 0.0, 0, 0, int(marked)))
         at = end
     phases.append(Phase("epochs", first, at, 900 * MIB))
     times = range(int(start_s * SECOND), at + SECOND, SECOND // 5)

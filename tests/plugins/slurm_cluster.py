@@ -11,11 +11,11 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any, Callable, List, Optional
 
 import psutil
+from processes import wait_for
 
 from framework_compare.study.executors import PART
 
@@ -63,13 +63,6 @@ def lacking() -> Optional[str]:
 
 def _program(name: str) -> Optional[str]:
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
-
-
-def wait_for(condition, seconds: float = 30.0) -> bool:
-    give_up = time.monotonic() + seconds
-    while not condition() and time.monotonic() < give_up:
-        time.sleep(0.1)
-    return bool(condition())
 
 
 class Cluster:

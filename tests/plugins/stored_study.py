@@ -1,9 +1,10 @@
-"""A study of two cells, and a run with a record of every kind."""
+"""Studies made without training: a run with a record of every kind, epochs of known seconds, and what holds them."""
 
 from __future__ import annotations
 
 import re
 
+from framework_compare.comparison import Comparison
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Energy, Epoch, Phase, Run, Sample
 from framework_compare.store.study_file import Store
@@ -36,8 +37,40 @@ def create(folder, cells=(TORCH, PADDLE), repeats=1, **fields):
     return Store.create(folder, cells=cells, repeats=repeats, **given)
 
 
+def epochs(*seconds, start_ns=0, images=100, steps=10, wait=0.0):
+    """Epochs of these lengths, one after the other; wait: the share of each that waits for data."""
+    found, at = [], start_ns
+    for number, length in enumerate(seconds, 1):
+        end = at + round(length * SECOND)
+        found.append(Epoch(number, at, end, wait * length, images, steps, 1.0, 0.1, 0.1, 0.1))
+        at = end
+    return tuple(found)
+
+
+def ok(*seconds, images=100, steps=10, **fields):
+    """A run of such epochs, none of them disturbed."""
+    return Run("ok", **{"epochs": epochs(*seconds, images=images, steps=steps), "disturbed_epochs": 0, **fields})
+
+
+def recorded(folder, cells, runs, repeats=1, **fields):
+    """The study of the cells; runs: block by block, or by cell and repeat. None is one that is still to be run."""
+    with create(folder, cells, repeats, **fields) as store:
+        given = None if callable(runs) else iter(runs)
+        for run_id, cell, repeat in store.plan():
+            run = runs(cell, repeat) if given is None else next(given, None)
+            if run is not None:
+                store.record(run_id, run)
+    return Comparison.load(folder)
+
+
 def rows(store, table):
     return store.select(f"SELECT * FROM {table}")[1]
+
+
+def selected(folder, query):
+    """Rows of a stored study."""
+    with Store.open(folder) as store:
+        return store.select(query)[1]
 
 
 def parity_row(text):

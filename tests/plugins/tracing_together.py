@@ -6,81 +6,86 @@ import json
 import os
 import subprocess
 from pathlib import Path
-from typing import Any, Dict, Mapping, Sequence
+from typing import Any, Dict, List, Mapping
 
 from framework_compare import registry
 from framework_compare.environments import managed
 from framework_compare.errors import UsageError
-from framework_compare.importing.sources import Source
-from framework_compare.importing.tracing import Traced, read_answer
+from framework_compare.importing.tracing import Asked, Tracer
 from framework_compare.launch import staging
 from framework_compare.launch.worker_environment import worker_environment
 from framework_compare.protocol import Job, TrainConfig
 
-SCRIPT = """
+SERVER = """
 import importlib, json, os, sys
 
-source, target, tasks = sys.argv[1:]
+source, target, answers = sys.argv[1:]
 sys.path.insert(0, source)
 from framework_compare.errors import FrameworkCompareError
 from framework_compare.protocol import Job
 
-with open(tasks) as file:
-    jobs = json.load(file)
 place, _, name = target.partition(":")
 trainer = getattr(importlib.import_module(place), name)
-reasons = {}
-for folder, job in jobs.items():
+for line in sys.stdin:
+    folder, job = json.loads(line)
     os.makedirs(folder)
     os.chdir(folder)
-    job = Job.from_dict(job)
+    job, reason = Job.from_dict(job), ""
     os.environ.update(trainer.environment(job.config))
     try:
         trainer.trace(job)
-        reasons[folder] = ""
     except FrameworkCompareError as error:
-        reasons[folder] = str(error)
+        reason = str(error)
     except Exception as error:
-        reasons[folder] = f"{type(error).__name__}: {error}"
-with open(tasks, "w") as file:
-    json.dump(reasons, file)
+        reason = f"{type(error).__name__}: {error}"
+    os.chdir("/")
+    os.write(int(answers), json.dumps(reason).encode() + b"\\n")
 """
+MARK = "opened"  # a file that code within a model's file leaves where it runs
 
 
-def trace_all(framework: str, folder: Path, tasks: Mapping[str, Mapping[str, Any]]) -> Dict[str, str]:
-    """Why each task was refused, "" where it was not; what it wrote is in a folder of its name."""
-    spec = registry.IMPORTERS[framework]
-    jobs = {
-        str(folder / name): Job(TrainConfig(epochs=0, threads=1), "trace", tasks=(task,))
-        for name, task in tasks.items()
-    }
-    path, script = folder / "jobs.json", folder / "trace_all.py"
-    path.write_text(json.dumps({name: job.to_dict() for name, job in jobs.items()}))
-    script.write_text(SCRIPT)
-    target = staging.trainer_target(spec)
-    command = [str(managed.ensure(framework).python), str(script), str(staging.stage(spec)), target, str(path)]
-    environment = worker_environment(managed=True, temporary=folder)
-    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return {os.path.basename(name): reason for name, reason in json.loads(path.read_text()).items()}
+class Workers:
+    """A process for each framework or reader, started when it is first asked."""
 
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._running: Dict[str, Any] = {}
 
-class Answers:
-    """A Tracer whose models have been traced: each by the last of the workers that did not refuse it."""
+    def run(self, tracer: Tracer, name: str, task: Mapping[str, Any], folder: Path) -> str:
+        """In place of `Tracer._run`; an AssertionError where code of a file has run that must not."""
+        text = task["source"]["text"]
+        tracer.say(f"{text} is traced in {name}'s environment, {Asked.words(task)}")
+        if name not in self._running:
+            self._running[name] = self._started(name)
+        process, answers = self._running[name]
+        job = Job(TrainConfig(epochs=0, threads=1), "trace", tasks=(task,))
+        process.stdin.write(json.dumps([str(folder), job.to_dict()]) + "\n")
+        process.stdin.flush()
+        line = answers.readline()
+        assert line, f"{name}'s process ended: {self._log(name).read_text(errors='replace')[-3000:]}"
+        assert not (folder / MARK).exists(), f"code of {text} has run"
+        if reason := " ".join(json.loads(line).split()):
+            raise UsageError(f"{text}: {reason}")
+        return f"{name} {managed.ensure(name).version}"
 
-    def __init__(self) -> None:
-        self._reasons: Dict[str, str] = {}
-        self._folders: Dict[str, Path] = {}
+    def _log(self, name: str) -> Path:
+        return self._folder / f"{name}.log"
 
-    def trace(self, framework: str, folder: Path, tasks: Mapping[str, Mapping[str, Any]]) -> Sequence[str]:
-        """The names that were not refused."""
-        folder.mkdir()
-        self._reasons.update(trace_all(framework, folder, tasks))
-        self._folders.update({name: folder / name for name in tasks})
-        return [name for name in tasks if not self._reasons[name]]
+    def _started(self, name: str) -> "List[Any]":
+        spec = registry.IMPORTERS[name]
+        script, (answered, answers) = self._folder / "server.py", os.pipe()
+        script.write_text(SERVER)
+        command = [managed.ensure(name).python, script, staging.stage(spec), staging.trainer_target(spec), answers]
+        with open(self._log(name), "wb") as log:
+            process = subprocess.Popen(
+                [str(word) for word in command], stdin=subprocess.PIPE, stdout=log, stderr=log, text=True,
+                env=worker_environment(managed=True, temporary=self._folder), pass_fds=[answers],
+            )  # fmt: skip
+        os.close(answers)
+        return [process, os.fdopen(answered)]
 
-    def __call__(self, source: Source, sizes: Sequence[int]) -> Traced:
-        name = next(name for name in self._folders if source.text.endswith((f"/{name}", f"/{name}.onnx", f":{name}")))
-        if self._reasons[name]:
-            raise UsageError(f"{source.text}: {self._reasons[name]}")
-        return read_answer(self._folders[name], "its own")
+    def close(self) -> None:
+        for process, answers in self._running.values():
+            process.stdin.close()
+            process.wait()
+            answers.close()

@@ -14,11 +14,13 @@ from typing import Any, Callable, Dict, Iterator
 
 import numpy as np
 import pytest
+import tracing_together
 
 from framework_compare import registry
 from framework_compare.datasets.folder import read_folder
 from framework_compare.environments import managed
 from framework_compare.graph import initial_weights, weights_size
+from framework_compare.importing.tracing import Tracer
 from framework_compare.launch import staging
 from framework_compare.launch.worker_environment import worker_environment
 from framework_compare.plan.planning import build_graph
@@ -41,6 +43,19 @@ def small() -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(registry.MODELS, "small", registry.Model("small:build"))
         yield "small"
+
+
+@pytest.fixture(scope="session")
+def tracing_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tracing_together.Workers]:
+    workers = tracing_together.Workers(tmp_path_factory.mktemp("tracing"))
+    yield workers
+    workers.close()
+
+
+@pytest.fixture
+def together(tracing_workers: tracing_together.Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models are traced by processes that stay, one after the other, instead of a worker each."""
+    monkeypatch.setattr(Tracer, "_run", lambda tracer, *asked: tracing_workers.run(tracer, *asked))
 
 
 @pytest.fixture(scope="session")

@@ -74,6 +74,12 @@ def test_a_file_that_has_changed_is_not_measured(tmp_path: Path, real_pictures) 
     assert rows.loc["torch", "status"] == "ok"  # what is rebuilt needs nothing of the user's
     assert rows.loc["torch-as-written", "status"] == "unsupported"
     assert "is no longer the model that was imported" in rows.loc["torch-as-written", "reason"]
+
+
+@pytest.mark.nightly  # as a file that has changed
+def test_a_file_that_is_gone_is_not_measured(tmp_path: Path, real_pictures) -> None:
+    path = shutil.copy(NET, tmp_path / "user_net.py")
+    _, (model,) = resolve(f"{path}:build", 32)
     path.unlink()
     rows = compare("torch", model, dataset=real_pictures, out=tmp_path / "gone", **SMALL).frame.set_index("framework")
     assert list(rows["status"]) == ["ok", "unsupported"]

@@ -8,15 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tracing_together import Answers
 
 from framework_compare.environments import managed
 from framework_compare.errors import UsageError
 from framework_compare.graph.imported_model import ImportedModel
 from framework_compare.importing.import_level import TOLERANCE
 from framework_compare.importing.imports import resolve
-from framework_compare.importing.sources import source_of
-from framework_compare.importing.tracing import Tracer
 
 MODELS = Path(__file__).parents[1] / "plugins" / "keras_files.py"
 REFUSED = {
@@ -31,7 +28,6 @@ REFUSED = {
     "foreign.keras": "has Own, which is code of its own; it is not run",
     "empty.keras": "is not a .keras file",
 }
-GOOD = ("residual", "sequential", "sequential.keras")
 
 
 @pytest.fixture(scope="module")
@@ -48,32 +44,24 @@ def named(folder: Path, name: str) -> str:
     return str(folder / name) if name.endswith(".keras") else f"{MODELS}:{name}"
 
 
-@pytest.fixture(scope="module")
-def answers(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Answers:
-    """Of every model, from one process."""
-    sources = {name: source_of(named(folder, name)) for name in (*REFUSED, *GOOD)}
-    tasks = {name: {"source": source.to_dict(), "sizes": [16]} for name, source in sources.items() if source}
-    made = Answers()
-    assert set(made.trace("tensorflow", tmp_path_factory.mktemp("traced") / "tensorflow", tasks)) == set(GOOD)
-    return made
-
-
-def imported(folder: Path, name: str, tracer: Any) -> ImportedModel:
-    _, (model,) = resolve(named(folder, name), 16, tracer=tracer)
+def imported(folder: Path, name: str) -> ImportedModel:
+    _, (model,) = resolve(named(folder, name), 16)
     assert isinstance(model, ImportedModel) and model.level is not None and model.level.passed
     assert model.level.error <= TOLERANCE
     return model
 
 
+@pytest.mark.usefixtures("together")
 @pytest.mark.parametrize("kind", REFUSED)
-def test_what_cannot_be_trained_gives_one_line(kind: str, folder: Path, answers: Answers) -> None:
+def test_what_cannot_be_trained_gives_one_line(kind: str, folder: Path) -> None:
     with pytest.raises(UsageError, match=REFUSED[kind]) as error:
-        resolve(named(folder, kind), 16, tracer=answers)
-    assert "\n" not in str(error.value) and not list(folder.parent.rglob("opened"))
+        resolve(named(folder, kind), 16)
+    assert "\n" not in str(error.value)
 
 
-def test_a_functional_model_is_the_same_function(folder: Path, answers: Answers) -> None:
-    model = imported(folder, "residual", answers)
+@pytest.mark.usefixtures("together")
+def test_a_functional_model_is_the_same_function(folder: Path) -> None:
+    model = imported(folder, "residual")
     norm = next(node for node in model().nodes if node.op == "BatchNorm2d")
     assert (norm.attrs["momentum"], norm.attrs["eps"]) == (0.1, 0.001)
     assert [note.split(",")[0] for note in model.notes] == [
@@ -83,8 +71,9 @@ def test_a_functional_model_is_the_same_function(folder: Path, answers: Answers)
     assert model(3).num_classes == 3
 
 
-def test_a_file_and_its_function_are_the_same_graph(folder: Path, answers: Answers) -> None:
-    made, saved = (imported(folder, name, answers) for name in ("sequential", "sequential.keras"))
+@pytest.mark.usefixtures("together")
+def test_a_file_and_its_function_are_the_same_graph(folder: Path) -> None:
+    made, saved = (imported(folder, name) for name in ("sequential", "sequential.keras"))
     assert [node.op for node in made().nodes] == [node.op for node in saved().nodes]
     assert made.notes == saved.notes and "regularizers are ignored" in made.notes[1]
 
@@ -94,6 +83,6 @@ def test_a_model_in_hand_is_saved_and_read_as_a_file(folder: Path) -> None:
         shutil.copy(folder / "sequential.keras", path)
 
     attributes = {"__module__": "keras.src.models.model", "name": "mine", "save": save}  # Keras is not in this process
-    _, (model,) = resolve(type("Model", (), attributes)(), 16, tracer=Tracer())
+    _, (model,) = resolve(type("Model", (), attributes)(), 16)
     assert model.name.startswith("mine-") and model.level is not None and model.level.passed
     assert model.level.judge.startswith("tensorflow ")

@@ -65,10 +65,11 @@ MORE = {
 }
 
 
-LARGE = [key for key in ZOOS if "vgg16" in key]  # without a quirk of any zoo
+# Versions are pinned and counts of ours are in test_models.py: one of each zoo by day, those with quirks.
+DAILY = [("torch", "resnet50_v1_5"), ("paddle", "mobilenet_v2"), ("mxnet", "mobilenet_v2"), ("tensorflow", "resnet50")]
 
 
-@pytest.mark.parametrize("key", some_nightly(ZOOS, LARGE), ids="-".join)
+@pytest.mark.parametrize("key", some_nightly(ZOOS, [key for key in ZOOS if key not in DAILY]), ids="-".join)
 def test_parameters_are_those_of_the_frameworks_own_network(trainer_script, pictures, key):
     body, name = ZOOS[key]
     code = body.format(name=name) + COUNT

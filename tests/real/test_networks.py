@@ -14,7 +14,7 @@ FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle", "jax", "singa"]
 TORCHVISION = {"alexnet": "alexnet", "mobilenet_v2": "mobilenet_v2", "resnet50_v1_5": "resnet50", "vgg16": "vgg16"}
 
 
-@pytest.mark.parametrize("model", some_nightly(TORCHVISION, nightly=["vgg16"]))
+@pytest.mark.parametrize("model", some_nightly(TORCHVISION, nightly=["alexnet", "vgg16"]))
 def test_logits_are_torchvisions(trainer_script, pictures, model):
     body = f"""
 import torch
@@ -44,10 +44,10 @@ answer = {"names": list(back) and sorted(back) == sorted(weights), "differing": 
 """
 
 
-LARGE = ["alexnet", "vgg16"]  # no layer of theirs is of another kind
+LARGE = ["mobilenet_v2", "alexnet", "vgg16"]  # no layer of theirs is of another kind
 
 
-@pytest.mark.parametrize("model", some_nightly(["small", "mobilenet_v2", *LARGE], nightly=LARGE))
+@pytest.mark.parametrize("model", some_nightly(["small", *LARGE], nightly=LARGE))
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_weights_come_back_as_they_went_in(trainer_script, pictures, small, framework, model):
     assert trainer_script(framework, model, ROUND_TRIP, pictures=pictures) == {"names": True, "differing": []}

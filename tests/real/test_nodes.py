@@ -10,7 +10,8 @@ import psutil
 import pytest
 import rounding_bounds
 from nightly import some_nightly
-from slurm_cluster import install_plugin, start_command, wait_for
+from processes import wait_for
+from slurm_cluster import install_plugin, start_command
 
 from framework_compare import registry
 from framework_compare.comparison import Comparison

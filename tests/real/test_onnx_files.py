@@ -5,19 +5,16 @@ from __future__ import annotations
 import re
 import subprocess
 from pathlib import Path
-from typing import Any, Dict
+from typing import Dict
 
 import numpy as np
 import pytest
-from tracing_together import Answers
 
 from framework_compare.environments import managed
 from framework_compare.errors import UsageError
 from framework_compare.graph.imported_model import ImportedModel
 from framework_compare.importing.import_level import TOLERANCE
 from framework_compare.importing.imports import resolve
-from framework_compare.importing.sources import source_of
-from framework_compare.importing.tracing import Tracer
 
 WRITER = Path(__file__).parents[1] / "plugins" / "onnx_files.py"
 REFUSED = {
@@ -39,11 +36,6 @@ REFUSED = {
 }
 
 
-# Refused when the file has been read, by what makes a module of it or traces that.
-LATER = ("unknown", "foreign")
-GOOD = ("residual", "gates", "channels_last", "gelu", "known")
-
-
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("onnx")
@@ -52,27 +44,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def answers(files: Path, tmp_path_factory: pytest.TempPathFactory) -> Answers:
-    """Of every file: read by one process, and what was not refused there traced by another."""
-    place, made = tmp_path_factory.mktemp("traced"), Answers()
-    tasks = {name: task_of(files / f"{name}.onnx") for name in (*REFUSED, *GOOD)}
-    read = made.trace("onnx", place / "onnx", tasks)
-    assert set(read) == {*LATER, *GOOD}
-    made.trace(
-        "torch", place / "torch", {name: {**tasks[name], "program": str(place / "onnx" / name)} for name in read}
-    )
-    return made
-
-
-def task_of(path: Path) -> Dict[str, Any]:
-    source = source_of(path)
-    assert source is not None
-    return {"source": source.to_dict(), "sizes": [16]}
-
-
-def imported(files: Path, name: str, tracer: Any) -> ImportedModel:
-    _, (model,) = resolve(str(files / f"{name}.onnx"), 16, tracer=tracer)
+def imported(files: Path, name: str) -> ImportedModel:
+    _, (model,) = resolve(str(files / f"{name}.onnx"), 16)
     assert isinstance(model, ImportedModel) and model.level is not None and model.level.passed
     assert model.level.error <= TOLERANCE
     return model
@@ -83,20 +56,22 @@ def ops(model: ImportedModel) -> Dict[str, int]:
     return {name: names.count(name) for name in names}
 
 
+@pytest.mark.usefixtures("together")
 @pytest.mark.parametrize("kind", REFUSED)
-def test_what_cannot_be_trained_gives_one_line(kind: str, files: Path, answers: Answers) -> None:
+def test_what_cannot_be_trained_gives_one_line(kind: str, files: Path) -> None:
     with pytest.raises(UsageError, match=REFUSED[kind]) as error:
-        resolve(str(files / f"{kind}.onnx"), 16, tracer=answers)
+        resolve(str(files / f"{kind}.onnx"), 16)
     assert "\n" not in str(error.value) and not list(files.glob("opened"))
 
 
 def test_a_file_goes_through_both_environments(files: Path) -> None:
-    model = imported(files, "residual", Tracer())
+    model = imported(files, "residual")
     assert model.level is not None and re.match(r"onnx \S+ \(logits\) and torch \S+ \(grad", model.level.judge)
 
 
-def test_a_residual_network_keeps_names_momentum_and_dropout(files: Path, answers: Answers) -> None:
-    model = imported(files, "residual", answers)
+@pytest.mark.usefixtures("together")
+def test_a_residual_network_keeps_names_momentum_and_dropout(files: Path) -> None:
+    model = imported(files, "residual")
     nodes = {node.name: node for node in model().nodes}
     assert {"stem.0", "stem.1", "block.conv", "block.norm", "fc"} < set(nodes)
     assert (nodes["stem.1"].attrs["momentum"], nodes["stem.1"].attrs["eps"]) == (0.2, 1e-3)
@@ -107,18 +82,21 @@ def test_a_residual_network_keeps_names_momentum_and_dropout(files: Path, answer
     assert np.array_equal(flat, model.flat) and model(3).num_classes == 3
 
 
-def test_gates_old_opsets_and_unequal_padding(files: Path, answers: Answers) -> None:
-    model = imported(files, "gates", answers)
+@pytest.mark.usefixtures("together")
+def test_gates_old_opsets_and_unequal_padding(files: Path) -> None:
+    model = imported(files, "gates")
     assert {"SiLU": 1, "HardSigmoid": 1, "Concat": 1, "Pad": 2, "Linear": 1}.items() <= ops(model).items()
     assert model.notes == ("its last layer, Softmax, is removed: losses take logits",)
     assert model(3).num_classes == 3 and model().nodes[-1].attrs["out_features"] == 5
 
 
-def test_channels_may_come_last(files: Path, answers: Answers) -> None:
-    assert set(ops(imported(files, "channels_last", answers))) >= {"Conv2d", "BatchNorm2d", "ReLU", "Linear"}
+@pytest.mark.usefixtures("together")
+def test_channels_may_come_last(files: Path) -> None:
+    assert set(ops(imported(files, "channels_last"))) >= {"Conv2d", "BatchNorm2d", "ReLU", "Linear"}
 
 
-def test_erf_is_gelu_and_a_free_array_is_trained(files: Path, answers: Answers) -> None:
-    model = imported(files, "gelu", answers)
+@pytest.mark.usefixtures("together")
+def test_erf_is_gelu_and_a_free_array_is_trained(files: Path) -> None:
+    model = imported(files, "gelu")
     assert {"GELU": 1, "LayerNorm": 1, "Parameter": 1, "Linear": 2}.items() <= ops(model).items()
     assert model.notes == ("ONNX does not say which arrays are trained; beside those of layers position are",)

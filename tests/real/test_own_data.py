@@ -45,6 +45,7 @@ def imported(name: str, **options: Any) -> ImportedModel:
     return model
 
 
+@pytest.mark.usefixtures("together")
 @pytest.mark.parametrize("name", OPTIONS)
 def test_the_import_is_the_same_function(name: str) -> None:
     model = imported(name)
@@ -68,6 +69,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.usefixtures("together")
 @pytest.mark.parametrize("kind", REFUSED)
 def test_what_does_not_fit_is_one_line(kind: str) -> None:
     net, data, options, words = REFUSED[kind]
@@ -77,6 +79,7 @@ def test_what_does_not_fit_is_one_line(kind: str) -> None:
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.usefixtures("together")
 def test_two_frameworks_learn_the_same_from_several_inputs() -> None:
     request = Request.of([], f"{NETS}:Two", dataset=DATA["Two"], **OPTIONS["Two"])
     own, _, (model,) = api.with_own(request, Tracer())
@@ -92,6 +95,7 @@ def test_five_frameworks_compute_the_same(name: str) -> None:
         assert found.proves(), (found.framework, found.reason, found.levels)
 
 
+@pytest.mark.usefixtures("together")
 def test_singa_says_that_it_has_one_input() -> None:
     (found,) = verify("singa", imported("Two").name, threads=1)
     assert found.status == "unsupported" and "declares no" in found.reason

@@ -81,7 +81,6 @@ REFUSED = {
         "return Net()",
         "in evaluation it gives other logits .*dropout without training=self.training",
     ),
-    "detach": ("x", "y = self.conv(x); return self.fc((y + y.detach()).mean((2, 3)))", "return Net()", "detach of what"),
     "frozen": (
         "x",
         "return self.fc(self.conv(x.detach()).mean((2, 3)))",
@@ -146,6 +145,7 @@ def build():
 """
 
 
+@pytest.mark.usefixtures("together")
 def test_attention_in_shifted_windows_is_the_same_function(tmp_path: Path) -> None:
     (tmp_path / "swin.py").write_text(SWIN.format(window=4))
     _, (model,) = resolve(f"{tmp_path / 'swin.py'}:build", 32)
@@ -153,33 +153,15 @@ def test_attention_in_shifted_windows_is_the_same_function(tmp_path: Path) -> No
     assert model.level is not None and model.level.passed
 
 
+@pytest.mark.usefixtures("together")
 def test_windows_that_are_padded_are_refused(tmp_path: Path) -> None:
     (tmp_path / "swin.py").write_text(SWIN.format(window=3))
     with pytest.raises(UsageError, match="windows of 3 x 3 in a map of 8 x 8, which is padded"):
         resolve(f"{tmp_path / 'swin.py'}:build", 32)
 
 
-@pytest.mark.parametrize(
-    "kind",
-    some_nightly(
-        REFUSED,
-        nightly=[
-            "detach",
-            "frozen",
-            "hooks",
-            "no backward",
-            "no copy",
-            "jit",
-            "all kinds",
-            "raises",
-            "no module",
-            "fails",
-            "nothing trained",
-            "one number",
-            "lazy",
-        ],
-    ),
-)
+@pytest.mark.usefixtures("together")
+@pytest.mark.parametrize("kind", REFUSED)
 def test_what_cannot_be_imported_gives_one_line(kind: str, tmp_path: Path) -> None:
     inputs, body, build, words = REFUSED[kind]
     (tmp_path / "net.py").write_text(FORWARD.format(inputs=inputs, body=body, build=build))
@@ -189,6 +171,7 @@ def test_what_cannot_be_imported_gives_one_line(kind: str, tmp_path: Path) -> No
     assert not done.stdout and all("traced" in one or "environment" in one for one in progress)
 
 
+@pytest.mark.usefixtures("together")
 def test_constants_that_depend_on_the_size_are_those_of_each_size(tmp_path: Path) -> None:
     body = "return self.fc(self.conv(x).mean((2, 3)) * (x.shape[-1] / 10))"
     (tmp_path / "net.py").write_text(FORWARD.format(inputs="x", body=body, build="return Net()"))
@@ -289,6 +272,7 @@ def test_a_large_model_takes_little_of_the_comparing_process(tmp_path: Path) -> 
 ZOO = ["resnet18", "mobilenet_v3_small", "shufflenet_v2_x0_5"]
 
 
+@pytest.mark.usefixtures("together")
 @pytest.mark.parametrize("name", some_nightly(ZOO, nightly=ZOO[:2]))
 def test_models_of_torchvision_are_the_same_functions(name: str) -> None:
     _, (model,) = resolve(f"torchvision:{name}", 32)
@@ -305,7 +289,8 @@ print(model().parameter_count(), int(peak) * 1024)
 """
 
 
-@pytest.mark.parametrize(("name", "size"), [("alexnet", 64), pytest.param("vit_b_16", 224, marks=pytest.mark.nightly)])
+@pytest.mark.nightly  # the test of a large model above holds the process to less
+@pytest.mark.parametrize(("name", "size"), [("alexnet", 64), ("vit_b_16", 224)])
 def test_the_comparing_process_reads_no_weights_of_an_imported_model(name, size):
     """One float32 copy of either's weights would be more than what is promised: it is judged in a worker."""
     command = [sys.executable, "-c", MEMORY, f"torchvision:{name}", str(size)]

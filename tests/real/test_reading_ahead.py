@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from nightly import some_nightly
 from PIL import Image
 
 # Frameworks and loader workers: JAX's are threads up to two.
@@ -27,7 +28,11 @@ trainer.release()
 """
 
 
-@pytest.mark.parametrize("framework, workers", PIPELINES)
+# By day each kind of loader: processes, a graph of operations, threads.
+DAILY = (("torch", 2), ("tensorflow", 2), ("jax", 2))
+
+
+@pytest.mark.parametrize("framework, workers", some_nightly(PIPELINES, [one for one in PIPELINES if one not in DAILY]))
 def test_no_epoch_is_read_before_it_has_begun(framework, workers, trainer_script, tmp_path):
     for number in range(12):
         path = tmp_path / "pictures" / "ab"[number % 2] / f"{number}.png"

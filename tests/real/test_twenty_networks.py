@@ -24,6 +24,7 @@ def test_there_are_twenty():
     assert len(NETWORKS) == 20
 
 
+@pytest.mark.usefixtures("together")
 @pytest.mark.parametrize("name", some_nightly(NETWORKS, nightly=[name for name in NETWORKS if name not in OFTEN]))
 def test_a_network_is_imported_as_the_same_function(name):
     made, shape, dtype, vocabulary = NETWORKS[name]

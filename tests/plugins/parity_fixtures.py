@@ -1,0 +1,110 @@
+"""Frameworks that are the float32 reference with mistakes of their own, as the ladder's tests ask them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Callable, Dict, Tuple
+
+import pytest
+from reference_adapter import write_adapter
+
+from framework_compare import registry
+from framework_compare.parity import verify as ladder
+from framework_compare.parity.network import reference, rounding
+from framework_compare.parity.pipeline import pipelines
+from framework_compare.parity.verify import Where
+from framework_compare.parity.workers import RunTasks
+from framework_compare.protocol import TrainConfig
+from framework_compare.registry import Framework
+from framework_compare.results.parity import Level, Parity
+
+CLASS = """
+
+class Mutated(ReferenceTrainer):
+{body}
+"""
+NOTHING = "    name = 'mutated'\n"
+
+
+@pytest.fixture(scope="session")
+def made_references() -> "Dict[Tuple[Any, ...], reference.Reference]":
+    return {}
+
+
+@pytest.fixture
+def references(made_references: "Dict[Tuple[Any, ...], reference.Reference]", monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ladder's references are made once a process: they depend on no framework."""
+    make = ladder.make_reference
+
+    def make_once(graph: Any, questions: Any, precision: str) -> reference.Reference:
+        key = (repr(graph.to_dict()), questions, precision, rounding.LOSS_SCALE)
+        if key not in made_references:
+            made_references[key] = make(graph, questions, precision)
+        return made_references[key]
+
+    monkeypatch.setattr(ladder, "make_reference", make_once)
+
+
+@pytest.fixture
+def short_level_4(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Level 4 has its two shortest parts only: for tests of what becomes of its verdict."""
+    parts = [part for part in pipelines.PARTS if part.name in ("upside down", "not flipped")]
+    assert len(parts) == 2
+    monkeypatch.setattr(pipelines, "PARTS", tuple(parts))
+
+
+@pytest.fixture
+def register_mutated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: Path, warm: None
+) -> Callable[[str], None]:
+    """Registers the framework `mutated`: the float32 reference, and a class Mutated(ReferenceTrainer) of the source given."""
+
+    def register(source: str) -> None:
+        folder = write_adapter(tmp_path / "mutated", source)
+        entry = Framework("mutated", f"{folder}:Mutated", "", "numpy", ((3, 8), (3, 99)))
+        monkeypatch.setitem(registry.FRAMEWORKS, "mutated", entry)
+
+    return register
+
+
+@pytest.fixture
+def ask_mutated(tmp_path: Path, register_mutated: Callable[[str], None]) -> Callable[..., Tuple[RunTasks, TrainConfig]]:
+    """What asks a worker of `mutated`, with settings of TrainConfig, as the ladder's judges want it."""
+
+    def ask(source: str, **settings: Any) -> Tuple[RunTasks, TrainConfig]:
+        register_mutated(source)
+        environment = Where(python={"mutated": sys.executable}).environment("mutated", print)
+        config = TrainConfig(threads=1, **settings)
+        return RunTasks(tmp_path / "asked", "mutated", config, environment), config
+
+    (tmp_path / "asked").mkdir()
+    return ask
+
+
+@pytest.fixture
+def mutate(register_mutated, references, monkeypatch):
+    """Registers the framework `mutated`: the float32 reference, with the methods given, and the model `small`."""
+    monkeypatch.setitem(registry.MODELS, "small", registry.Model("small:build"))
+    return lambda body=NOTHING: register_mutated(CLASS.format(body=body))
+
+
+@pytest.fixture
+def pipeline_held(monkeypatch):
+    """Level 4 holds unasked: what it sees is tested with the pipelines."""
+    monkeypatch.setattr(ladder.pipelines, "judge", lambda run_tasks, config: Level(4, True))
+
+
+@pytest.fixture
+def training_held(monkeypatch):
+    """The small network's training holds unasked: what it sees is tested in test_parity_training.py."""
+    monkeypatch.setattr(ladder.training_check, "judge", lambda run_tasks, config: [Level(3, True)])
+
+
+def climb(**settings: Any) -> Parity:
+    """The verdict on `mutated` with the model `small`."""
+    settings.setdefault("threads", 1)
+    (found,) = ladder.verify(
+        ["mutated"], ["small"], image_size=32, where=ladder.Where(python={"mutated": sys.executable}), **settings
+    )
+    return found

@@ -1,0 +1,30 @@
+"""Processes that tests start: whether one still runs, and waiting for what happens in them."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Callable
+
+import psutil
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE  # what init has not reaped yet is dead
+    except psutil.NoSuchProcess:
+        return False
+
+
+def wait_until(happened: Callable[[], Any], what: str, limit_s: float = 20.0) -> None:
+    end = time.monotonic() + limit_s
+    while not happened():
+        assert time.monotonic() < end, f"waited {limit_s:g} s in vain for: {what}"
+        time.sleep(0.02)
+
+
+def wait_for(condition: Callable[[], Any], seconds: float = 30.0) -> bool:
+    """Whether it holds within so long."""
+    give_up = time.monotonic() + seconds
+    while not condition() and time.monotonic() < give_up:
+        time.sleep(0.05)
+    return bool(condition())

@@ -1,0 +1,184 @@
+"""What becomes of verdicts: the cache, the command, studies that show or require them."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+
+import pytest
+from network_mistakes import DECAYED, NO_LOADER, SUMMED
+from parity_fixtures import climb
+
+from framework_compare import compare, registry
+from framework_compare.errors import UsageError
+from framework_compare.results import verdicts
+
+
+def test_a_verdict_is_cached_until_the_adapter_changes(mutate, pipeline_held):
+    mutate()
+    said = []
+    climb(say=said.append)
+    assert any("levels" in line for line in said)
+    said.clear()
+    assert climb(say=said.append).status == "passed"
+    assert said == []
+    mutate("    name = 'mutated'\n    # another state of the source\n")
+    climb(say=said.append)
+    assert any("levels" in line for line in said)
+
+
+def command(*arguments):
+    """Exit code of `framework-compare verify`."""
+    from framework_compare.cli.root import app
+
+    return app(["verify", *arguments], standalone_mode=False)
+
+
+def test_a_framework_that_is_not_there_is_no_proof(own_cache, tmp_path, capsys):
+    code = command("--frameworks", "torch", "--models", "alexnet", "--python", f"torch={tmp_path}/none")
+    said = capsys.readouterr()
+    assert code == 1
+    assert "not-installed" in said.out and "does not exist" in " ".join(said.out.split())
+    assert "nothing was verified" in said.err
+
+
+def test_a_network_that_cannot_be_is_refused_before_an_environment_is_sought(own_cache, tmp_path):
+    python = ("--python", f"torch={tmp_path}/none")
+    with pytest.raises(UsageError, match="alexnet does not accept image_size 8: .*; use a larger one"):
+        command("--frameworks", "torch", "--models", "resnet50,alexnet", "--image-size", "8", *python)
+
+
+def test_what_no_framework_supports_is_no_proof(mutate, capsys):
+    mutate()
+    names = ("--frameworks", "mutated", "--models", "small")
+    code = command(*names, "--precision", "fp16", "--python", f"mutated={sys.executable}")
+    assert code == 1 and "nothing was verified" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("training_held", "pipeline_held")
+def test_without_a_version_a_verdict_is_kept_by_all_packages(mutate, monkeypatch):
+    from framework_compare.environments import managed
+
+    mutate()
+    entry = dataclasses.replace(registry.FRAMEWORKS["mutated"], imports="json")  # a module that no distribution has
+    monkeypatch.setitem(registry.FRAMEWORKS, "mutated", entry)
+    said = []
+    climb(say=said.append)
+    said.clear()
+    climb(say=said.append)
+    assert said == []
+    given = managed._given
+    monkeypatch.setattr(
+        managed, "_given", lambda *a: dataclasses.replace(found := given(*a), packages={**found.packages, "new": "2"})
+    )
+    climb(say=said.append)
+    assert any("levels" in line for line in said)
+
+
+def test_a_level_that_could_not_be_asked_is_no_proof_but_of_cells_without_it(mutate, capsys):
+    mutate(NO_LOADER)
+    names = ("--frameworks", "mutated", "--models", "small", "--image-size", "32", "--threads", "1")
+    python = ("--python", f"mutated={sys.executable}")
+    assert command(*names, *python) == 1
+    assert not command(*names, *python, "--pipeline", "shared")
+    assert "0-3, 5" in capsys.readouterr().out
+
+
+def test_a_cell_that_is_required_to_pass_is_not_run_where_a_level_could_not_be_asked(mutate, pictures, tmp_path):
+    mutate(NO_LOADER)
+    study = train(pictures, tmp_path, verify="require")
+    assert study.frame.status[0] == "failed" and "0-3, 5, not asked: 4" in study.frame.reason[0]
+
+
+@pytest.mark.usefixtures("pipeline_held")
+def test_a_training_that_fails_is_known_to_studies(mutate, pictures, tmp_path):
+    mutate(DECAYED)
+    climb(batch_size=4)
+    assert train(pictures, tmp_path).frame.parity[0].startswith("0-2, not 3: as a cell trains")
+
+
+@pytest.mark.usefixtures("pipeline_held")
+@pytest.mark.parametrize("pipeline, known", [("memory", True), ("shared", False)])
+def test_what_is_proved_of_the_native_pipelines_cells_holds_for_those_from_memory(mutate, pipeline, known):
+    mutate()
+    climb()
+    said = []
+    found = climb(pipeline=pipeline, say=said.append)
+    assert found.column() == "0-3, 5"
+    assert any("training as cells train" in line for line in said) is not known
+
+
+@pytest.mark.usefixtures("training_held", "pipeline_held")
+def test_records_survive_json(mutate):
+    mutate()
+    found = climb()
+    assert type(found).from_dict(found.to_dict()) == dataclasses.replace(found)
+
+
+def train(pictures, tmp_path, **settings):
+    quick = {"batch_size": 4, "epochs": 1, "image_size": 32, "threads": 1, "sampling_hz": 0, **settings}
+    python = {"mutated": sys.executable}
+    return compare(["mutated"], ["small"], dataset=pictures, out=tmp_path / "study", python=python, **quick)
+
+
+def test_a_cell_without_a_verdict_is_shown_and_marked(mutate, pictures, tmp_path):
+    mutate()
+    found = train(pictures, tmp_path)
+    assert found.frame["status"].tolist() == ["ok"] and found.frame["parity"].tolist() == ["unverified"]
+    assert "parity unverified" in found.table("time", width=200)
+
+
+def test_a_proved_cell_has_its_level_and_no_mark(mutate, short_level_4, pictures, tmp_path):
+    mutate()
+    climb(batch_size=4)
+    found = train(pictures, tmp_path)
+    assert found.frame["parity"].tolist() == ["0-5"] and found.frame["parity_error"].notna().all()
+    assert "parity" not in found.table("time", width=200)
+
+
+@pytest.mark.usefixtures("training_held", "pipeline_held")
+def test_a_cell_that_is_required_to_pass_and_does_not_is_not_run(mutate, pictures, tmp_path):
+    mutate(SUMMED)
+    row = train(pictures, tmp_path, verify="require").frame.iloc[0]
+    assert row["status"] == "failed" and "not 2" in row["reason"]
+
+
+def test_parity_can_be_left_out(mutate, pictures, tmp_path):
+    mutate()
+    found = train(pictures, tmp_path, verify="off")
+    assert found.frame["parity"].isna().all() and "parity" not in found.table("time", width=200)
+
+
+@pytest.mark.usefixtures("training_held", "pipeline_held")
+def test_a_worker_that_was_killed_is_asked_again(mutate, tmp_path):
+    mark = tmp_path / "killed"
+    body = f"""
+    def gradients(self, batch):
+        import os, signal
+        if not os.path.exists({str(mark)!r}):
+            open({str(mark)!r}, "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().gradients(batch)
+"""
+    mutate(body)
+    assert climb().status == "failed"
+    assert climb().status == "passed"
+
+
+@pytest.mark.parametrize("content", [None, "{", "[]", "\0"], ids=["missing", "cut short", "a list", "binary"])
+def test_a_study_without_readable_verdicts_has_none(tmp_path, content):
+    if content is not None:
+        (tmp_path / verdicts.FILE).write_text(content)
+    assert verdicts.read(tmp_path) == {}
+
+
+THREE_THREADS = """
+    def forward(self, batch, *, training=False):
+        return super().forward(batch, training=training) * numpy.float32(1.01 if self.config.threads == 3 else 1)
+"""
+
+
+@pytest.mark.usefixtures("training_held", "pipeline_held")
+def test_a_verdict_is_of_one_number_of_threads(mutate):
+    mutate(THREE_THREADS)
+    assert [climb(threads=threads).status for threads in (1, 3)] == ["passed", "failed"]

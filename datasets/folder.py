@@ -19,6 +19,7 @@ from framework_compare.errors import DataError
 from framework_compare.protocol import Pictures, TrainConfig
 
 SPLITS = frozenset({"train", "training", "val", "valid", "validation", "test", "testing"})
+ON_BAD_IMAGE = ("fail", "skip")  # what to do about one that does not decode
 FIRE_SMOKE = ("fire", "smoke", "no_fire")
 Progress = Callable[[int, int], None]
 
@@ -90,7 +91,7 @@ def read_folder(
     `on_bad_image` is "fail", is left out and listed if it is "skip". `progress(done, total)` counts images. DataError
     also for a missing or empty folder, class or image.
     """
-    if on_bad_image not in ("fail", "skip"):
+    if on_bad_image not in ON_BAD_IMAGE:
         raise DataError(f"on_bad_image is {on_bad_image!r}; allowed: 'fail', 'skip'")
     _check_list(classes)
     root = _existing_folder(path)

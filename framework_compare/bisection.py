@@ -123,13 +123,12 @@ def bisect(
 
 
 def dry_run(framework: str, versions: str, model: str, dataset: Any = None, **request: Any) -> Plan:
-    """Return what `bisect` would take; nothing is started, releases are looked up."""
-    watcher = request.get("watcher") or default_watcher()
+    """Return what `bisect` would take; nothing is started; releases are looked up unless a search in `out` has them."""
+    watcher, out = request.get("watcher") or default_watcher(), request.pop("out", None)
     asked = _asked(
         framework, versions, model, dataset, request.pop("threshold", 0.05), request.pop("metric", "time"), request
     )
-    request.pop("out", None)
-    listed = _between(framework, versions, watcher.say)
+    listed = (_kept(Path(out), asked) if out else ()) or _between(framework, versions, watcher.say)
     base = asked["framework"]
     names = [f"{base}@{version}" for version in (listed[0], listed[-1])]
     one = duels.dry_run(names[0], names[1], model, dataset, blocks=LOOKS[0], **{"sample": SAMPLE_S, **request}).seconds

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import Callable, List, NamedTuple, Optional, Tuple, Union
+from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from framework_compare.comparison import Comparison
 from framework_compare.environments import peaks
 from framework_compare.errors import UsageError
 from framework_compare.launch.one_timing import one_timing
 from framework_compare.plan.searches import is_search
-from framework_compare.samplers.peaks import Peak
+from framework_compare.results.timing_history import Range
+from framework_compare.samplers.peaks import TIMEOUT_S, Peak
 
-SECONDS = 10  # that a peak takes, about
+ONE = Range(4, 10, TIMEOUT_S)  # seconds of one peak
 
 
 class MeasuredPeak(NamedTuple):
@@ -25,11 +26,32 @@ class MeasuredPeak(NamedTuple):
     reason: str = ""
 
 
-def dry_run(study: Union[str, "os.PathLike[str]"]) -> str:
+class PeakForecast(NamedTuple):
+    """The settings whose peaks `measure_peaks` measures: device, precision and number of threads."""
+
+    wanted: Sequence[Tuple[str, str, int]]
+
+    @property
+    def runs(self) -> int:
+        return len(self.wanted)
+
+    @property
+    def seconds(self) -> Range:
+        return ONE.times(self.runs)
+
+    def __str__(self) -> str:
+        low, middle, high = self.seconds
+        about = f"{self.runs} peak{'s' * (self.runs != 1)}, about {middle:.0f} s ({low:.0f} to {high:.0f} s)"
+        return "\n".join([f"{about}. Nothing was started.", *(_setting(*one) for one in self.wanted)])
+
+
+def dry_run(study: Union[str, "os.PathLike[str]"]) -> PeakForecast:
     """Return what `measure_peaks` would measure, and for how long; nothing is started."""
-    wanted = _wanted(Comparison.load(os.fspath(study)))
-    lines = [f"{device}, {precision}, {threads} threads" for device, precision, threads in wanted]
-    return "\n".join([f"{len(wanted)} peaks, about {SECONDS * len(wanted)} s", *lines])
+    return PeakForecast(_wanted(Comparison.load(os.fspath(study))))
+
+
+def _setting(device: str, precision: str, threads: int) -> str:
+    return f"{device}, {precision}, {threads} thread{'s' * (threads != 1)}"
 
 
 def _wanted(result: Comparison) -> List[Tuple[str, str, int]]:
@@ -45,15 +67,13 @@ def measure_peaks(
     No other comparison is timed on this node meanwhile. Run it on the machine of the study, while that is quiet.
     """
     result = Comparison.load(os.fspath(study))
-    wanted = _wanted(result)
-    say(f"{len(wanted)} peaks, about {SECONDS} s each")
     measured = []
-    for device, precision, threads in wanted:
+    for device, precision, threads in _wanted(result):
         try:
-            say(f"{device}, {precision}, {threads} threads: measuring")
+            say(f"{_setting(device, precision, threads)}: measuring")
             with one_timing(say):
                 peak = peaks.measure(peaks.Request(result.machine, device, precision, threads))
-            reason = "" if peak else "the measurement failed or took more than two minutes"
+            reason = "" if peak else f"the measurement failed or took more than {TIMEOUT_S} s"
         except UsageError as error:
             peak, reason = None, str(error)
         measured.append(MeasuredPeak(device, precision, threads, peak, reason))

@@ -102,6 +102,7 @@ def test_a_run_that_is_not_as_it_was_stored_is_left_out_and_told_and_exported(tm
     [
         ("UPDATE epoch SET loss = 'x'", "epochs", 0),
         ("UPDATE epoch SET end_ns = start_ns", "epochs", 0),
+        ("UPDATE epoch SET start_ns = -9223372036854775807, end_ns = 9223372036854775807", "epochs", 0),
         ("UPDATE epoch SET step_s_median = 9e999", "epochs", 0),
         ("UPDATE phase SET name = x'ff' WHERE name = 'build'", "phases", 1),
         ("UPDATE phase SET end_ns = -1 WHERE name = 'build'", "phases", 1),
@@ -173,6 +174,43 @@ def test_a_study_that_cannot_be_shown_says_so_and_is_left_alone(tmp_path, query)
         with contextlib.suppress(StudyError):  # and nothing else
             getattr(study, part)
     assert (tmp_path / "study" / FILE).read_bytes() == content
+
+
+ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x AS run_id FROM c"
+
+
+@pytest.mark.parametrize(
+    ("query", "what"),
+    [
+        (f"DROP TABLE phase; CREATE VIEW phase AS {ENDLESS}", "view 'phase'"),
+        ("CREATE TRIGGER t AFTER UPDATE ON run BEGIN DELETE FROM epoch; END", "trigger 't'"),
+        ("CREATE VIRTUAL TABLE words USING fts4(text)", "table 'words'"),
+        ("ALTER TABLE epoch ADD COLUMN extra BLOB AS (zeroblob(999999999))", "generated column 'extra'"),
+    ],
+)
+def test_code_in_a_strangers_study_is_not_run(tmp_path, query, what):
+    recorded(tmp_path / "study")
+    with contextlib.closing(sqlite3.connect(tmp_path / "study" / FILE)) as connection:
+        connection.executescript(query)
+    for readonly in (True, False):
+        with pytest.raises(StudyError, match=f"has the {what}, which no study has"):
+            Store.open(tmp_path / "study", readonly=readonly)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("gpus", "NaN", "gpus of its machine is nan"),
+        ("gpus", '{"devices": 3}', "gpus of its machine is {'devices': 3}"),
+        ("cpu", "[1]", r"cpu of its machine is \[1\]"),
+        ("memory_bytes", '"much"', "memory_bytes of its machine is 'much'"),
+    ],
+)
+def test_facts_of_a_machine_of_another_kind_are_told(tmp_path, key, value, said):
+    recorded(tmp_path / "study")
+    change(tmp_path / "study", f"INSERT OR REPLACE INTO machine VALUES ('{key}', '{value}')")
+    with pytest.raises(StudyError, match=said):
+        print(Comparison(tmp_path / "study").machine)
 
 
 def test_a_schema_that_is_no_text_any_more_is_told(tmp_path):

@@ -147,6 +147,12 @@ def test_ci_runs_what_starts_foreign_programs_where_they_are_not_installed():
     assert sorted(starting) == listed.split()
 
 
+@pytest.mark.parametrize("script", ["run", "nightly"])
+def test_ci_installs_what_the_tests_of_the_golden_page_need(script):
+    assert "\n. .ci/programs\n" in (ROOT / ".ci" / script).read_text()
+    assert "|| install chromium-headless-shell\n" in (ROOT / ".ci" / "programs").read_text()
+
+
 def test_python_blocks_compile():
     for page in [*PAGES, *RECORDS]:
         for block in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from types import SimpleNamespace
 
 import altair
 import pytest
@@ -13,10 +14,12 @@ from drawn_study import run, study
 from framework_compare.comparison import Comparison
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell
-from framework_compare.report.figures import files, look
+from framework_compare.report.figures import captions, files, look
 from framework_compare.report.figures.catalogue import FIGURES
 from framework_compare.report.figures.subject import Subject
 from framework_compare.report.page import report
+from framework_compare.report.table_notes import estimate_legend
+from framework_compare.report.tables import Row, Value, estimate
 from framework_compare.store.study_file import Store
 
 LESS = {"batch-sizes", "gains"}  # they need several settings
@@ -311,7 +314,20 @@ def test_a_caption_explains_only_the_marks_that_are_drawn(comparison, tmp_path):
         ("machine", "Hollow mark: disturbed epoch."),
     ):
         assert words in comparison.plot(name).caption and words not in calm.plot(name).caption
-    assert "triangle" in comparison.plot("memory").caption and "triangle" not in calm.plot("memory").caption
+    for name in ("memory", "epoch-time"):
+        assert "triangle" in comparison.plot(name).caption and "triangle" not in calm.plot(name).caption
+    assert "Red dot" in comparison.plot("epoch-time").caption and "Red dot" not in calm.plot("epoch-time").caption
+
+
+def test_legends_are_decided_on_values_and_not_on_what_is_displayed():
+    def legend(row):
+        return captions.caption("", [SimpleNamespace(spec={"datasets": {"rows": [row]}})]).strip()
+
+    assert legend({"text": "~ its name !", "disturbed": ""}) == ""
+    assert legend({"text": "1.02x", "unsure": True}) == "~: not significant."
+    assert legend({"text": "1.02x", "throughout": True}) == "!: all epochs were disturbed."
+    shown, estimated = (Row((), (value,)) for value in (Value("≈ its name"), estimate("1.0", True)))
+    assert estimate_legend([shown]) == [] and len(estimate_legend([shown, estimated])) == 1
 
 
 @pytest.mark.parametrize("name", FIGURES)

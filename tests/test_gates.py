@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
+from command_line import run
 from drawn_study import study
 from typer.testing import CliRunner
 
@@ -69,7 +72,7 @@ def test_an_outcome_is_that_of_the_whole_interval(baseline, ratio, low, high, ou
 
 
 def test_missing_and_unsure_cells_are_told_and_fail_where_strict(baseline, tmp_path):
-    few = study(tmp_path / "few", ("torch",))
+    few = study(tmp_path / "few", ("torch",), faster=1.01)
     words = ["check", str(few.folder), "--baseline", str(baseline.folder), "--max-slowdown", "20%"]
     result = CliRunner().invoke(app, words)
     said = " ".join(result.output.split())
@@ -79,13 +82,20 @@ def test_missing_and_unsure_cells_are_told_and_fail_where_strict(baseline, tmp_p
 
 @pytest.mark.parametrize(
     ("faster", "more", "code"),
-    [(1.2, [], 1), (1.0, [], 3), (1.0, ["--allow-inconclusive"], 0), (0.8, ["--allow-inconclusive"], 0)],
+    [(1.2, [], 1), (1.01, [], 3), (1.01, ["--allow-inconclusive"], 0), (0.8, ["--allow-inconclusive"], 0)],
 )
 def test_the_command_exits_by_the_outcome(baseline, tmp_path, faster, more, code):
     other = study(tmp_path / "other", faster=faster)
     result = CliRunner().invoke(app, ["check", str(other.folder), "--baseline", str(baseline.folder), *more])
     assert result.exit_code == code, result.output
     assert ("5 of 6 cells fail" if code == 1 else "0 of 6 cells fail") in result.output
+
+
+@pytest.mark.parametrize("words", [["show"], ["check", "--baseline"]])
+def test_a_copy_of_a_study_is_no_second_sample(baseline, tmp_path, words):
+    copy = shutil.copytree(baseline.folder, tmp_path / "copy")
+    said = run(words[0], copy, *words[1:], baseline.folder, check=2).stderr
+    assert "share 15 runs, so they are no independent samples; name another" in said
 
 
 def test_studies_without_a_common_cell_are_refused(baseline, tmp_path):
@@ -96,9 +106,8 @@ def test_studies_without_a_common_cell_are_refused(baseline, tmp_path):
 
 def test_nothing_judged_is_no_success(tmp_path):
     every = [(f, m) for f in ("torch", "mxnet", "jax") for m in ("alexnet", "vgg16")]
-    other = study(tmp_path / "other", failing=every)
-    result = CliRunner().invoke(app, ["check", str(other.folder), "--baseline", str(other.folder)])
-    assert result.exit_code == 1
+    before, after = (study(tmp_path / name, failing=every).folder for name in ("before", "after"))
+    assert "no cell could be judged" in run("check", after, "--baseline", before, check=1).stderr
 
 
 @pytest.mark.parametrize(("text", "value"), [("5%", 0.05), ("0.1", 0.1), (".05", 0.05), (" 12.5 % ", 0.125)])

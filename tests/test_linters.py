@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from literal_bounds import literal_bounds
 
 ROOT = Path(__file__).parents[1]
 
@@ -67,12 +68,46 @@ def test_a_wrong_keyword_is_an_error_of_the_type_checker(linked: Path) -> None:
         assert "wrong.py:2: error" in mypy("wrong.py", cwd=linked), wrong
 
 
-def test_bounds_on_figures_of_real_frameworks_come_from_the_reference() -> None:
-    """A bound by a number holds on the machine of who wrote it; tests/plugins/rounding_bounds.py gives others.
+@pytest.mark.parametrize("folder", ["real", "gpu"])
+def test_bounds_on_figures_of_real_frameworks_come_from_the_reference(folder: str) -> None:
+    """A bound by a number holds on the machine of who wrote it; tests/plugins/rounding_bounds.py gives others."""
+    found = {path.name: literal_bounds(path.read_text()) for path in (ROOT / "tests" / folder).glob("*.py")}
+    assert not {name: lines for name, lines in found.items() if lines}
 
-    Ops against torch are both in float64, where all that differs is the order of sums.
-    """
-    literal = re.compile(r"\b(?:rtol|atol|rel|abs)=\d|<=? ?\d*\.?\d*e-\d")
-    for path in sorted((ROOT / "tests" / "real").glob("*.py")):
-        lines = [line for line in path.read_text().splitlines() if literal.search(line)]
-        assert not lines or path.name == "test_ops_against_torch.py", f"{path.name}: {lines}"
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "assert_allclose(a, b, rtol=.01)",
+        "assert a == approx(b, rel=1e-4)",
+        "assert a == pytest.approx(b, 1e-4)",
+        "assert np.allclose(a, b, 1e-3)",
+        "assert math.isclose(a, b, rel_tol=+1e-9)",
+        "assert_allclose(a, b, atol=2 * 1e-3 if wide else 0)",
+        "tol = 1e-4",
+        "self.tolerance = 3e-2",
+        "bound = 1e-4\nassert_allclose(a, b, rtol=bound)",
+        "def close(a, b, *, tol=1e-4): ...",
+        "assert abs(a - b) < .5",
+        "assert 0.1 >= np.abs(a / b - 1).max()",
+        "assert error <= 1e-6",
+        "PROGRAM = '''\n    assert np.allclose(a, b, rtol=1e-3)\n'''",
+    ],
+)
+def test_a_literal_bound_is_seen_however_it_is_written(line: str) -> None:
+    assert len(literal_bounds(line)) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "assert_allclose(a, b, rtol=0, atol=allowed)",
+        "assert a == approx(b)",
+        "assert np.abs(a - b).max() <= TOLERANCE * yardstick",
+        "assert share < 0.1",
+        "train(learning_rate=1e-3, eps=1e-5)",
+        "TEXT = '''\nno program: rtol=1e-3\n'''",
+    ],
+)
+def test_what_is_no_literal_bound_is_none(line: str) -> None:
+    assert literal_bounds(line) == []

@@ -11,10 +11,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from command_line import run
 
 from framework_compare import Comparison, adapters
-from framework_compare.cli.root import app
+from framework_compare.cli import console
 from framework_compare.environments import managed, peaks
 from framework_compare.environments.peaks import Request
 from framework_compare.errors import UsageError
@@ -159,14 +159,30 @@ def test_a_busy_machine_is_said_below_the_table(study, own_cache):
 
 def test_the_command_measures_and_says_what_it_cannot(study, own_cache, monkeypatch):
     monkeypatch.setattr(managed, "find", lambda *_, **__: None)
-    planned = CliRunner().invoke(app, ["peaks", str(study.folder), "--dry-run"])
-    assert planned.exit_code == 0 and "2 peaks, about 20 s\ncpu, fp32, 1 threads" in planned.stdout
+    planned = run("peaks", study.folder, "--dry-run")
+    about = "2 peaks, about 20 s (8 to 240 s). Nothing was started.\ncpu, fp32, 1 thread\ncpu, bf16, 1 thread\n"
+    assert planned.stdout == about
     assert not (own_cache / "peaks").exists(), "a dry run measures nothing"
-    done = CliRunner().invoke(app, ["peaks", str(study.folder)])
-    assert done.exit_code == 1 and "need PyTorch, which is not installed" in " ".join(done.stdout.split())
+    done = run("peaks", study.folder, check=1)
+    assert "2 peaks, about 20 s (8 s to 4 min)\n" in done.stderr
+    assert "need PyTorch, which is not installed" in " ".join(done.stdout.split())
     first, second = Comparison.load(study.folder).roofline.itertuples()
     assert first.peak_flop_per_s > 0 and first.peak_bytes_per_s > 0 and first.peak_disturbed_share >= 0
     assert second.peak_flop_per_s != second.peak_flop_per_s
+
+
+def test_many_peaks_are_asked_for_and_none_is_measured_where_nobody_wants_them(tmp_path, own_cache, monkeypatch):
+    configs = [TrainConfig(threads=threads) for threads in range(1, 62)]
+    folder, asked = studied(tmp_path / "s", configs).folder, []
+
+    def refuse(seconds, text, say):
+        asked.append(seconds)
+        raise console.typer.Abort
+
+    monkeypatch.setattr(console, "ask_about", refuse)
+    monkeypatch.setattr(peaks, "measure", lambda request: pytest.fail("a peak was measured"))
+    run("peaks", folder, check=130)
+    assert asked == [610] and asked[0] > console.ASKED_S
 
 
 @pytest.mark.parametrize(("speed", "rows"), [(1e8, 256), (1e14, None)])

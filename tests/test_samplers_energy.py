@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -74,11 +75,15 @@ class Counter:
     device = "host-package-0"
 
     def __init__(self):
-        self.calls = 0
+        self.read_j = []
+
+    @property
+    def calls(self):
+        return len(self.read_j)
 
     def read(self):
-        self.calls += 1
-        return time.monotonic() * 100
+        self.read_j.append(time.monotonic() * 100)
+        return self.read_j[-1]
 
 
 def test_energy_is_read_at_the_start_at_phases_and_at_the_end():
@@ -88,8 +93,9 @@ def test_energy_is_read_at_the_start_at_phases_and_at_the_end():
         recorder.note("phase")
         wait_until(lambda: meter.calls == 2, "the reading of a phase")
     assert meter.calls == 3
-    before, *_, after = recorder.readings
-    assert after.energy_j - before.energy_j == pytest.approx((after.t_ns - before.t_ns) / 1e9 * 100, rel=0.1, abs=1)
+    assert [one.energy_j for one in recorder.readings] == meter.read_j
+    for asked_ns, one, next_ns in zip(recorder.times_ns, recorder.readings, [*recorder.times_ns[1:], math.inf]):
+        assert asked_ns <= one.t_ns <= next_ns
 
 
 def test_many_short_epochs_are_not_read_one_by_one(monkeypatch):
@@ -132,13 +138,16 @@ def test_idle_power_is_read_once_per_device_before_the_first_run(process, monkey
     monkeypatch.setattr(energy_module, "IDLE_S", 0.1)
     meter = Counter()
     monkeypatch.setattr("framework_compare.samplers.recorder.find_packages", lambda: ([meter], None))
+    start_s = time.monotonic()
     for _ in range(2):
         with open_gpu("cpu", 20):
             pass
     assert meter.calls == 2
+    least_w = 100 * energy_module.IDLE_S / (time.monotonic() - start_s)  # on a machine that has no time for it
     with Recorder(process.pid, hz=20) as recorder:
         wait_until(recorder.energy, "the first reading")
-    assert recorder.gauges()["idle_w"] == {"host-package-0": pytest.approx(100, rel=0.01)}
+    (found_w,) = recorder.gauges()["idle_w"].values()
+    assert least_w <= found_w and round(found_w, 6) <= 100 and [*recorder.gauges()["idle_w"]] == ["host-package-0"]
 
 
 def test_a_meter_that_cannot_be_read_has_no_idle_power_and_nobody_waits_for_it(monkeypatch):

@@ -74,7 +74,8 @@ def test_the_whole_search_is_one_epoch_and_its_parts_add_up(search, small_grid):
     study = search(epochs=1)
     (epoch,) = study.epochs.itertuples()
     assert epoch.images == 4 * 3 * 512 and epoch.steps == 4 * 3 * 16
-    assert study.candidates["search_s"].sum() == pytest.approx(epoch.epoch_s, rel=0.05)
+    seconds = study.candidates["search_s"]
+    assert 0 <= epoch.epoch_s - seconds.sum() < seconds.min(), "nothing of the size of a candidate is missing"
     (row,) = study.searches.itertuples()
     best = study.candidates.loc[study.candidates["accuracy"].idxmax()]
     assert epoch.loss == pytest.approx(best["training_loss"]) and epoch.loss != epoch.validation_loss

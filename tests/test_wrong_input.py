@@ -69,7 +69,9 @@ def refused(*words: object) -> str:
         ),
         (["--budget", f"{10**9}d"], "budget is '1000000000d'; allowed: a time such as"),
         (["--sample", "nan"], "sample is 'nan'; allowed: a time such as"),
-        (["--sampling-hz", "nan"], "sampling_hz is nan; allowed: 0 (off) to 100"),
+        (["--sampling-hz", "nan"], "sampling_hz is nan; allowed: 0 (off), or 0.01 to 100"),
+        (["--on-bad-image", "ignore"], "unknown on_bad_image 'ignore'; allowed: fail, skip"),
+        (["--sampling-hz", "1e-300"], "sampling_hz is 1e-300; allowed: 0 (off), or 0.01 to 100"),
         (["--memory-limit", "1e99GiB"], "memory_limit is '1e99GiB'; allowed: bytes, or a size such as 2GiB"),
         (["--timeout", "-1"], "timeout_s is -1.0; allowed: a number of seconds above 0"),
         (["--learning-rate", "nan"], "learning_rate is nan; allowed: a finite number of at least 0"),
@@ -184,6 +186,14 @@ def test_classes_that_are_no_list_are_refused_whether_or_not_images_are_there(ma
         (["show", "{A}", "--style", ""], "unknown style ''; allowed: terminal, markdown"),
         (["report", "{A}", "--out", "x.pdf"], "the report is 'x.pdf'; allowed: a file that ends in .html"),
         (["cost", "{A}", "--per-hour", "tpu=3"], "unknown kind of device 'tpu'; allowed: cpu, cuda"),
+        (
+            ["cost", "{A}", "--per-hour", "1e308"],
+            "the price per_hour is 1e+308; allowed: a number of at least 0 and at",
+        ),
+        (
+            ["show", "{A}", "--style", "latex", "--label", "x}}\\input{{/etc/passwd}}"],
+            "the label is 'x}}\\\\input{{/etc/passwd}}'; allowed: text such as tab:time, without",
+        ),
         (["env", "create", ""], "no framework is given; at least one is needed"),
         (["env", "create", "torch", "--index", "torch=x"], "--index: index of torch is 'x'; allowed: a URL such as"),
         (["doctor", "--frameworks", ""], "no framework is given; at least one is needed"),
@@ -235,6 +245,13 @@ def test_kinds_of_devices_that_have_a_price_are_those_that_are_known():
 
 def test_the_file_of_a_study_names_it(drawn):
     assert run("show", drawn / FILE, "--style", "csv").stdout == run("show", drawn, "--style", "csv").stdout
+
+
+def test_a_working_folder_that_is_gone_is_told(own_cache, tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert refused(*TINY[:3], "images", "--out", "s") == "the working folder does not exist any more; change to another"
 
 
 def test_output_that_cannot_be_written_is_one_line(drawn):

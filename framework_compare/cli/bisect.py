@@ -52,12 +52,11 @@ def bisect(
     asked = {**stated(context, request), "threshold": threshold, "metric": metric, "watcher": watcher}
     if metric != "parity":
         asked["sample"] = sample
-    if dry_run or not yes:
-        planned = bisection.dry_run(*what, **asked)
-        if dry_run:
-            print(planned)
-            return
-        console.ask_about(planned.minutes[1] * 60, str(planned), watcher.say)
+    planned = bisection.dry_run(*what, out=folder, **asked)
+    if dry_run:
+        print(planned)
+        return
+    console.ask_about(0 if yes else planned.minutes[1] * 60, str(planned), watcher.say)
     with console.kept_on_interrupt(folder, watcher):
         result = bisection.bisect(*what, out=folder, **asked)
     print(json_text.dumps(_document(result), indent=1) if json else terminal(result.table()), end="\n" if json else "")

@@ -1,7 +1,8 @@
-"""A command as typer has it, whose help is short where it has many options."""
+"""A command as typer has it, whose help is short where it has many options, and which knows former names of options."""
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, List
 
 from typer.core import TyperCommand
@@ -12,10 +13,30 @@ MATTER = (
     *("frameworks", "models", "dataset", "device", "precision", "batch_size", "batch_sizes", "epochs"),
     *("limit", "repeats", "budget", "dry_run", "out", "style"),
 )
+# Names of options before version 0.1; they go with version 0.2.
+FORMER = {
+    "--co2": "--co2-g-per-kwh",
+    "--framework": "--frameworks",
+    "--loss": "--loss-function",
+    "--model": "--models",
+    "--on-bad-picture": "--on-bad-image",
+}
 
 
 class Command(TyperCommand):
     """Class of every command."""
+
+    def parse_args(self, ctx: Any, args: List[str]) -> List[str]:
+        return super().parse_args(ctx, [self._by_its_name(word) for word in args])
+
+    def _by_its_name(self, word: str) -> str:
+        """An option that is given by its former name by that of now, with a warning; other words as they are."""
+        old, equals, value = word.partition("=")
+        new, known = FORMER.get(old), {flag for one in self.params for flag in one.opts}
+        if new is None or old in known or new not in known:
+            return word
+        warnings.warn(f"{old} is called {new} now; the old name goes with version 0.2", FutureWarning, stacklevel=2)
+        return f"{new}{equals}{value}"
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         shared = [one for one in self.params if getattr(one, "rich_help_panel", None) and not one.hidden]  # type: ignore[attr-defined]

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from framework_compare.forecast import Forecast
 
 ASKED_S = 600  # what takes longer is asked for before it starts
+# What comes on top of the time of runs and of checks.
+BESIDE = {"run": "; plus environments and data sets", "check": "; plus environments"}
 SUMMARY_BYTES = 900_000  # of a GitHub job's summary, which holds 1 MiB
 
 
@@ -74,8 +76,7 @@ def announce(forecasts: Sequence[Expected], say: Callable[[str], None], yes: boo
     low, middle, high = (sum(values) for values in zip(*(one.seconds for one in forecasts)))
     runs = sum(one.runs for one in forecasts)
     spread = f"{length(low)} to {length(high)}"
-    beside = "plus environments and data sets" if what == "run" else "plus environments"
-    text = f"{runs} {what}{'s' * (runs != 1)}, about {length(middle)} ({spread}); {beside}"
+    text = f"{runs} {what}{'s' * (runs != 1)}, about {length(middle)} ({spread}){BESIDE.get(what, '')}"
     ask_about(0.0 if yes else middle, text, say)
 
 

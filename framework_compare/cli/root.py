@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -90,6 +91,8 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(1)
     except OSError as error:
+        if _is_nowhere():
+            console.fail("the working folder does not exist any more; change to another", 2)
         if error.errno not in (errno.ENOSPC, errno.EIO):
             raise
         console.fail(f"the output cannot be written: {error.strerror}; make room, or send it elsewhere", 1)
@@ -97,6 +100,13 @@ def main() -> None:
         _usage_of_click(error)
         raise
     sys.exit(code)
+
+
+def _is_nowhere() -> bool:
+    try:
+        return not os.getcwd()
+    except FileNotFoundError:
+        return True
 
 
 def _print_any_text() -> None:

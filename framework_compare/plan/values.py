@@ -27,7 +27,7 @@ def check_unique(kind: str, names: Iterable[object]) -> None:
     names = list(names)
     twice = [name for name in names if names.count(name) > 1]
     if twice:
-        raise UsageError(f"{kind} {twice[0]!r} is given twice")
+        raise UsageError(f"{kind} {twice[0]!r} is given twice; name each once")
 
 
 def split(text: str, convert: Callable[[str], Any] = str) -> List[Any]:

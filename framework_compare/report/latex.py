@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from framework_compare.errors import UsageError
 from framework_compare.report.tables import Row, Table, Value, clean
 from framework_compare.report.terminal import Span, stacks
 
@@ -62,7 +63,12 @@ def escape_latex(text: object) -> str:
 
 
 def latex(table: Table, label: str = "") -> str:
-    """A floating table, with verdicts and notes in small print below; label: what the text refers to it by."""
+    """A floating table, with verdicts and notes in small print below; label: what the text refers to it by.
+
+    UsageError for a label that would end its command.
+    """
+    if re.search(r"[\\{}%#~\s]", label):
+        raise UsageError(f"the label is {label!r}; allowed: text such as tab:time, without blanks, \\ {{ }} % # ~")
     notes = [f"\\par\\smallskip\\raggedright {escape_latex(line)}" for line in (*table.verdicts, *table.below())]
     return "\n".join(
         [

@@ -10,7 +10,7 @@ from framework_compare.protocol import EXECUTIONS, PRECISIONS, replicas_of
 from framework_compare.report.names import title
 from framework_compare.report.table_notes import parity_note, status_value
 from framework_compare.report.table_spec import NAMES, Column, Sheet, TableSpec, named
-from framework_compare.report.tables import ABOUT, NOTHING, Value, with_interval
+from framework_compare.report.tables import NOTHING, Value, estimate, with_interval
 from framework_compare.results import ratios
 from framework_compare.results.columns import Record
 from framework_compare.results.metrics import digits
@@ -27,8 +27,7 @@ def _times(one: Ratio, note: str) -> Value:
 def _median(cell: Record) -> Value:
     if cell.status != "ok" or math.isnan(epoch_seconds(cell)):
         return status_value(cell)
-    mark = ABOUT if math.isnan(cell.epoch_s_median) else ""
-    return Value(mark + digits(epoch_seconds(cell)), parity_note(cell))
+    return estimate(digits(epoch_seconds(cell)), math.isnan(cell.epoch_s_median), parity_note(cell))
 
 
 def _speedup_columns(sheet: Sheet) -> list[Column]:

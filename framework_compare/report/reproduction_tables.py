@@ -10,7 +10,7 @@ from framework_compare import registry
 from framework_compare.plan.reproductions import Part
 from framework_compare.report import headlines, kinds
 from framework_compare.report.names import title
-from framework_compare.report.table_notes import epoch_text, first_value
+from framework_compare.report.table_notes import epoch_value, first_value, status_value
 from framework_compare.report.table_spec import FRAMEWORK, MODEL, Column, named, tabulate
 from framework_compare.report.tables import NOTHING, Table, Value, count, number, with_interval
 from framework_compare.results import published, speed_verdicts
@@ -40,7 +40,7 @@ def ratios(part: Part, cells: "pd.DataFrame", blocks: BlockTimes, caption: str) 
         return number(own / base if own and base else None)
 
     def our_ms(cell: Record) -> Value:
-        return first_value(cell, epoch_text(cell, 1000 / cell.pictures) if cell.status == "ok" else NOTHING)
+        return epoch_value(cell, 1000 / cell.pictures) if cell.status == "ok" else status_value(cell)
 
     def our_ratio(cell: Record) -> str:
         base = torch.get((cell.model, cell.dataset), -1)

@@ -18,7 +18,7 @@ from framework_compare.report.table_notes import (
     warning_lines,
 )
 from framework_compare.report.table_spec import NAMES, Column, Sheet, TableSpec, any_known, named, tabulate, where_known
-from framework_compare.report.tables import ABOUT, Table, number, with_interval
+from framework_compare.report.tables import Table, Value, estimate, number, with_interval
 from framework_compare.results import memory
 from framework_compare.results.bills import Prices
 from framework_compare.results.columns import SHARED, Record, batch_sizes
@@ -156,11 +156,11 @@ def unmeasured_energy(cells: Sequence[Record]) -> list[str]:
     return lines + [f"Host energy not measured: {reason}." for reason in texts_of(cells, "host_energy_reason")]
 
 
-def _joules_per_epoch(cell: Record) -> str:
+def _joules_per_epoch(cell: Record) -> Value:
     images = cell.images_per_s * epoch_seconds(cell)
     ends = (cell.j_per_image, cell.j_per_image_ci_low, cell.j_per_image_ci_high)
-    about = ABOUT if math.isnan(cell.epoch_s_median) and not math.isnan(images) else ""
-    return about + with_interval(*(one * images for one in ends))
+    about = math.isnan(cell.epoch_s_median) and not math.isnan(images)
+    return estimate(with_interval(*(one * images for one in ends)), about)
 
 
 _METERS = (

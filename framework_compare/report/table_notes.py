@@ -11,7 +11,7 @@ from framework_compare.graph.imported_model import ImportedModel
 from framework_compare.plan.planning import BY_ARRAYS
 from framework_compare.plan.settings import DEFAULTS, OF_DATASET, SETTINGS, column
 from framework_compare.report.names import title
-from framework_compare.report.tables import ABOUT, Row, Value, clean, with_interval, with_notes
+from framework_compare.report.tables import ABOUT, Row, Value, clean, estimate, with_interval, with_notes
 from framework_compare.results import ratios
 from framework_compare.results.columns import Record
 from framework_compare.results.parity import PROVED, UNVERIFIED
@@ -98,18 +98,18 @@ def disturbance(cell: Record) -> str:
     return f"{lost}: {whole} {plural(cell.epochs_measured, 'epoch')}, so there is no verdict"
 
 
-def epoch_text(cell: Record, times: float = 1.0) -> str:
-    """The seconds of an epoch, `times` a factor, with their interval; an estimate is marked."""
-    if not math.isnan(cell.epoch_s_median):
-        mark, ends = "", (cell.epoch_s_median, cell.epoch_s_ci_low, cell.epoch_s_ci_high)
-    else:
-        mark, ends = ABOUT, (cell.epoch_estimate_s, cell.epoch_estimate_s_low, cell.epoch_estimate_s_high)
-    return mark + with_interval(*(times * seconds for seconds in ends))
+def epoch_value(cell: Record, times: float = 1.0, best: bool = False) -> Value:
+    """The seconds of an epoch, `times` a factor, with their interval, and the note of the cell's row."""
+    about = math.isnan(cell.epoch_s_median)
+    ends = (cell.epoch_s_median, cell.epoch_s_ci_low, cell.epoch_s_ci_high)
+    if about:
+        ends = (cell.epoch_estimate_s, cell.epoch_estimate_s_low, cell.epoch_estimate_s_high)
+    return estimate(with_interval(*(times * seconds for seconds in ends)), about, parity_note(cell), best)
 
 
 def estimate_legend(rows: Iterable[Row]) -> list[str]:
     """The meaning of the mark of an estimate, where a value has it."""
-    some = any(value.text.startswith(ABOUT) for row in rows for value in row.values)
+    some = any(value.about for row in rows for value in row.values)
     return [f"{ABOUT}: estimated for a whole epoch from the measured steps."] if some else []
 
 

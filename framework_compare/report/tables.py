@@ -20,11 +20,12 @@ ABOUT = "≈"  # in front of an estimate
 
 @dataclasses.dataclass(frozen=True)
 class Value:
-    """One field: its text, the note that explains it, and whether it is the column's best."""
+    """One field: its text, the note that explains it, whether it is the column's best, and whether it is an estimate."""
 
     text: str
     note: str = ""
     best: bool = False
+    about: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +89,11 @@ class Table:
         """Notes, numbered as the values refer to them, then remarks and warnings."""
         numbered = [f"({number}) {note}" for number, note in enumerate(self.notes, 1)]
         return [clean(line) for line in (*numbered, *self.remarks, *self.warnings)]
+
+
+def estimate(text: str, about: bool, note: str = "", best: bool = False) -> Value:
+    """A figure, marked where it is `about` what a whole measurement would give."""
+    return Value(ABOUT * about + text, note, best, about)
 
 
 def with_notes(rows: tuple[Row, ...], change: Any) -> tuple[Row, ...]:

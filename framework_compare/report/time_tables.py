@@ -8,9 +8,9 @@ from typing import Any
 
 from framework_compare.plan.settings import DEFAULTS
 from framework_compare.report.names import title
-from framework_compare.report.table_notes import epoch_text, parity_note, status_value, unverified_winner_note
+from framework_compare.report.table_notes import epoch_value, status_value, unverified_winner_note
 from framework_compare.report.table_spec import FRAMEWORK, NAMES, Column, Sheet, TableSpec, named
-from framework_compare.report.tables import ABOUT, NOTHING, Value, number
+from framework_compare.report.tables import NOTHING, Value, estimate, number
 from framework_compare.results.columns import SHARED, Record, batch_sizes
 from framework_compare.results.metrics import METRICS
 from framework_compare.results.ratios import epoch_seconds
@@ -45,7 +45,7 @@ def _columns(sheet: Sheet) -> list[Column]:
     def seconds(cell: Record) -> Value:
         if cell.status != "ok" or math.isnan(epoch_seconds(cell)):
             return status_value(cell)
-        return Value(epoch_text(cell), parity_note(cell), cell.Index in marked)
+        return epoch_value(cell, best=cell.Index in marked)
 
     def ratio(cell: Record) -> str:
         return number(sheet.best.get(cell.Index))
@@ -118,9 +118,10 @@ TIME = TableSpec(
 )
 
 
-def _epoch(cell: Record) -> str:
-    name, mark = ("epoch_estimate_s", ABOUT) if cell.epoch_estimate_s > 0 else ("epoch_s_median", "")
-    return mark + METRICS[name].show(getattr(cell, name))
+def _epoch(cell: Record) -> Value:
+    about = cell.epoch_estimate_s > 0
+    name = "epoch_estimate_s" if about else "epoch_s_median"
+    return estimate(METRICS[name].show(getattr(cell, name)), about)
 
 
 def _startup_columns(sheet: Sheet) -> tuple[Column, ...]:

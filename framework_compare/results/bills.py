@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("bill_s", "bill_time", "bill_time_low", "bill_time_high", "bill_wh", "bill_energy", "bill_co2_g")
 KINDS = ("cpu", "cuda")  # of devices that have a price of their own
+MOST = 1e12  # of a price
 HOUR_S = 3600.0
 WH_J = 3600.0
 PerHour = float | Mapping[str, float] | None
@@ -45,8 +46,10 @@ class Prices:
                 "no price is given; give per_hour, per_kwh or co2_g_per_kwh (--per-hour, --per-kwh, --co2-g-per-kwh)"
             )
         for name, value in known.items():
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-                raise UsageError(f"the price {name} is {value!r}; allowed: a number of at least 0")
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= MOST:
+                raise UsageError(
+                    f"the price {name} is {value!r}; allowed: a number of at least 0 and at most {MOST:,.0f}"
+                )
 
     def hour_on(self, device: str) -> float:
         """Return the price of an hour of the machine with a device; NaN where it has none."""

@@ -39,10 +39,17 @@ from framework_compare.samplers.process import ProcessTreeSampler
 from framework_compare.samplers.sampler import Readings, Sampler, Watched
 from framework_compare.samplers.samplers import COLUMNS, SAMPLERS, Sample
 
-MAX_HZ = 100.0  # kernel ticks are 10 ms: a faster reading of CPU time says nothing
+LEAST_HZ, MAX_HZ = 0.01, 100.0  # kernel ticks are 10 ms: a faster reading of CPU time says nothing
 MAX_SAMPLES = 72_000  # two hours at 10 Hz, 11 MB
 LEAST_GAP_NS = 50_000_000  # between a reading and one at the edge of an epoch: epochs may be shorter than a tick
 NOTED = ("phase", "epoch")
+
+
+def check_hz(hz: object) -> None:
+    """UsageError for what is no rate of reading."""
+    number = isinstance(hz, (int, float)) and not isinstance(hz, bool)
+    if not number or not (hz == 0 or LEAST_HZ <= hz <= MAX_HZ):  # type: ignore[operator]
+        raise UsageError(f"sampling_hz is {hz!r}; allowed: 0 (off), or {LEAST_HZ:g} to {MAX_HZ:g}")
 
 
 class Recorder:
@@ -52,14 +59,13 @@ class Recorder:
     reads that one too, "cuda:0,1" both; `gpu` is their sampler where it was opened before the process. Energy is read
     at its start and end and at each `note`. `hz=0` reads nothing. Ends by itself when the process does.
     Readings missed while the machine is busy are skipped, not made up for. After 72,000
-    samples every two become one and the rate halves. Raises UsageError for a rate outside 0 to 100.
+    samples every two become one and the rate halves. Raises UsageError for a rate that `check_hz` refuses.
     """
 
     def __init__(
         self, pid: int, *others: int, device: str = "cpu", hz: float = 10.0, gpu: Optional[GpuReadings] = None
     ) -> None:
-        if not 0 <= hz <= MAX_HZ:
-            raise UsageError(f"sampling rate {hz!r} Hz: allowed: 0 (off) to {MAX_HZ:g}")
+        check_hz(hz)
         self._pid, self._hz, self._gpu_indices, self._gpu = pid, hz, gpu_indices(device), gpu
         self._tree = ProcessTreeSampler(pid, *others)
         self._log = SampleLog()

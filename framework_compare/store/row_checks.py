@@ -28,6 +28,10 @@ _KINDS: dict[str, frozenset[type]] = {
     "int | None": frozenset({int, _NONE}),
     "float | None": frozenset({float, int, _NONE}),
 }
+_MACHINE = {
+    **dict.fromkeys(("cpu", "cpu_governor", "architecture", "kernel", "os", "python"), _KINDS["str | None"]),
+    **dict.fromkeys(("available_cores", "memory_bytes", "memory_limit_bytes"), _KINDS["float | None"]),
+}
 _INFINITE = (math.inf, -math.inf)
 # Of a span in time, how its end must stand to its start.
 _SPANS = {Phase: operator.ge, Epoch: operator.gt, Slice: operator.ge}
@@ -118,6 +122,17 @@ def settings(text: Any) -> dict[str, Any]:
     return parsed
 
 
+def machine(facts: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what `samplers.host.describe` found; InvalidRow where a fact is not of its kind."""
+    for name, kinds in _MACHINE.items():
+        if type(facts.get(name)) not in kinds:
+            raise InvalidRow(f"{name} of its machine is {_shown(facts[name])}")
+    gpus = facts.get("gpus")
+    if not isinstance(gpus.get("devices") if isinstance(gpus, dict) else gpus, (list, _NONE)):
+        raise InvalidRow(f"gpus of its machine is {_shown(gpus)}")
+    return facts
+
+
 def rows(record: Any, columns: Columns) -> tuple[list[int], str]:
     """The numbers of the unsound rows among a record's stored columns, and the fault of the first."""
     faults: dict[int, str] = {}
@@ -130,7 +145,9 @@ def rows(record: Any, columns: Columns) -> tuple[list[int], str]:
             faults.update({n: f"its {name} is {_shown(value)}" for n, value in wrong.items() if n not in faults})
     if record in _SPANS:
         for n, (start, end) in enumerate(zip(columns["start_ns"], columns["end_ns"])):
-            if n not in faults and not _SPANS[record](end, start):
+            if n not in faults and start < 0:  # what is subtracted from it may not fit 64 bits
+                faults[n] = f"its start_ns is {start}"
+            elif n not in faults and not _SPANS[record](end, start):
                 faults[n] = "its end is before its start"
     for n, kind in enumerate(columns["kind"] if record is ProfileRow else ()):
         if kind not in PROFILE_KINDS:

@@ -155,6 +155,13 @@ PRAGMA user_version = {VERSION};
 COMMIT;
 """
 
+# What a stranger may have put into a file: code that SQLite runs where a table is read or written.
+_ADDED = """
+SELECT type, name FROM sqlite_master WHERE type IN ('view', 'trigger') OR sql LIKE 'CREATE VIRTUAL%'
+UNION ALL SELECT 'generated column', one.name
+FROM sqlite_master AS tables JOIN pragma_table_xinfo(tables.name) AS one WHERE tables.type = 'table' AND one.hidden > 1
+"""
+
 # What to do about an error of the system or, which gives no number, of SQLite.
 _FULL = "free some space there and repeat the command; recorded runs stay"
 _PLACE = "name a place that can be written"
@@ -235,6 +242,12 @@ def check_version(connection: sqlite3.Connection, path: Path) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if not {"run", "cell"} <= tables(connection):
         raise StudyError(f"{path} is not a study of framework_compare; it was not changed")
+    added = connection.execute(_ADDED).fetchone()
+    if added:
+        raise StudyError(
+            f"{path} has the {added[0]} {added[1]!r}, which no study has, and which could run without end when it is read;"
+            " it was not changed"
+        )
     if version != VERSION:
         found = f"schema version {version}" if version else "a schema from before the first release"
         remedy = "upgrade framework_compare" if version > VERSION else "export it with the version that wrote it"

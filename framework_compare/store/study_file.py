@@ -231,7 +231,9 @@ class Store:
             return row_checks.settings(rows[0][0] if rows else "")
 
     def machine(self) -> dict[str, Any]:
-        return {key: self._parsed(value) for key, value in self.select("SELECT key, value FROM machine")[1]}
+        found = {key: self._parsed(value) for key, value in self.select("SELECT key, value FROM machine")[1]}
+        with self._sound():
+            return dict(row_checks.machine(found))
 
     def environments(self) -> dict[str, dict[str, Any]]:
         rows = self.select("SELECT framework, document FROM environment ORDER BY framework")[1]
@@ -247,7 +249,9 @@ class Store:
     def nodes(self) -> dict[int, dict[str, Any]]:
         """By node_id the machines of a kind that parts of the study ran on, each with its "name"."""
         rows = self.select("SELECT node_id, name, machine FROM node ORDER BY node_id")[1]
-        return {node_id: {**self._parsed(machine), "name": name} for node_id, name, machine in rows}
+        with self._sound():
+            found = {node_id: row_checks.document(text, dict, "machine") for node_id, _, text in rows}
+            return {node_id: {**row_checks.machine(found[node_id]), "name": name} for node_id, name, _ in rows}
 
     def parts(self) -> set[int]:
         """The numbers of the parts that are absorbed."""

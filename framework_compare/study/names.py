@@ -44,11 +44,24 @@ def find(name: str | os.PathLike[str] = LATEST) -> Path:
 
 
 def find_two(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> tuple[Path, Path]:
-    """The folders of two studies; UsageError where both names are those of one."""
+    """The folders of two studies; UsageError where both names are those of one, or one is a copy of the other."""
     folders = find(first), find(second)
     if folders[0].resolve() == folders[1].resolve():
         raise UsageError(f"{first} and {second} are one study, which differs from itself in nothing; name another")
+    both = _ended(folders[0]) & _ended(folders[1])
+    if both:
+        raise UsageError(
+            f"{first} and {second} share {len(both)} run{'s' * (len(both) > 1)}, so they are no independent samples; name"
+            " another"
+        )
     return folders
+
+
+def _ended(folder: Path) -> set[tuple[object, ...]]:
+    """What tells each run that has ended from every other: its cell, start and length."""
+    query = "SELECT framework, model, started_at, wall_s FROM run JOIN cell USING (cell_id) WHERE wall_s > 0"
+    with Store.open(folder) as store:
+        return set(store.select(query)[1])
 
 
 def in_cache() -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from typing import Any, Callable, Mapping, Sequence, TypedDict
 
 from framework_compare.datasets.own import DataOptions, Inputs
@@ -29,6 +30,9 @@ from framework_compare.study.run_options import (
     run_options,
 )
 from framework_compare.study.strategies import Budget, Product, Strategy
+
+# Keywords before version 0.1; they go with version 0.2.
+FORMER = {"loss": "loss_function", "on_bad_picture": "on_bad_image"}
 
 
 class LimitOptions(TypedDict, total=False):
@@ -109,7 +113,7 @@ class Request:
     phase_timeout_s: the same for a phase, by name; one number applies to every phase but `epochs`.
     silence_timeout_s: the same for a worker that sends no event and prints nothing.
     memory_limit: of a run with all its processes, bytes or text such as "4GiB"; more ends it as `out-of-memory`.
-    sampling_hz: readings per second of CPU, memory, threads and GPU; 0 for none.
+    sampling_hz: readings per second of CPU, memory, threads and GPU, 0.01 to 100; 0 for none.
     verify: the parity check of `framework-compare verify`. "require" checks first and does not run a cell that fails;
         "warn" shows known verdicts; "off" shows none.
     profile: after the measured epochs, run a few more steps under the framework's own profiler, untimed: the share of
@@ -175,6 +179,10 @@ class Request:
     @classmethod
     def of(cls, frameworks: Names, models: Models, device: Names = "cpu", **given: Any) -> Request:
         """Return the request of these keywords, of which those that are no fields are settings."""
+        for old in FORMER.keys() & given.keys():
+            new = FORMER[old]
+            warnings.warn(f"{old} is called {new} now; the old name goes with version 0.2", FutureWarning, stacklevel=3)
+            given.setdefault(new, given.pop(old))
         own = {name: given.pop(name) for name in FIELDS if name in given}
         return cls(frameworks, models, device, settings=given, **own)
 

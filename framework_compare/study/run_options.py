@@ -18,6 +18,7 @@ from framework_compare.plan.values import check_indexes, seconds, share
 from framework_compare.records import Cell
 from framework_compare.registry import framework as find_framework
 from framework_compare.results.verdicts import check_mode
+from framework_compare.samplers.recorder import check_hz
 from framework_compare.store import schema
 from framework_compare.study import schedules
 from framework_compare.study.blocks import MOST_REPEATS
@@ -47,8 +48,7 @@ def run_options(
     hz: float,
 ) -> RunOptions:
     """RunOptions from a user's arguments; UsageError says what is allowed."""
-    if not isinstance(hz, (int, float)) or isinstance(hz, bool) or not 0 <= hz <= 100:
-        raise UsageError(f"sampling_hz is {hz!r}; allowed: 0 (off) to 100")
+    check_hz(hz)
     interpreters = by_framework("python", python, "an interpreter")
     for name, path in interpreters.items():
         if shutil.which(path) is None and not Path(path).expanduser().exists():

@@ -89,9 +89,11 @@ for lag in (0, 8):
             read += trainer.read_losses([pending.pop(0)])
     found[lag] = np.array(read + trainer.read_losses(pending))
 assert len(found[0]) == len(found[8]) == 1001
-assert len(set(found[0][:7])) == 7, found[0][:7]
-worst = np.abs(found[8] / found[0] - 1).argmax()
-assert np.allclose(found[8], found[0], rtol=1e-3), f"step {worst}: {found[8][worst]} late, {found[0][worst]} at once"
+# A loss of another step is one of another batch: farther off than half of what the seven batches differ by.
+apart = np.diff(np.sort(found[0][:7])).min()
+assert apart > 0, found[0][:7]
+worst = np.abs(found[8] - found[0]).argmax()
+assert abs(found[8][worst] - found[0][worst]) < apart / 2, f"step {worst}: {found[8][worst]} late, {found[0][worst]} at once"
 """
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from framework_compare.report.figures import look
 from framework_compare.report.figures.files import Drawn
 
 Row = Mapping[str, Any]
@@ -14,8 +15,8 @@ MARKS: tuple[tuple[str, Callable[[Row], Any]], ...] = (
         "Bold: significantly faster than every other framework that does not fail parity.",
         lambda row: row.get("fastest"),
     ),
-    ("~: not significant.", lambda row: str(row.get("text")).startswith("~")),
-    ("!: all epochs were disturbed.", lambda row: str(row.get("text")).endswith("!")),
+    ("~: not significant.", lambda row: row.get("unsure")),
+    ("!: all epochs were disturbed.", lambda row: row.get("throughout")),
     ("Hollow mark: fewer than two runs count, so there is no interval.", lambda row: _without_interval(row)),
     ("≈: estimated from the steps that were measured.", lambda row: row.get("about")),
     ("Hollow mark: disturbed epoch.", lambda row: row.get("marked")),
@@ -25,7 +26,8 @@ MARKS: tuple[tuple[str, Callable[[Row], Any]], ...] = (
     ("Grey bar: not significant.", lambda row: row.get("shown") is False and "ratio" in row),
     ("Red: quality is worse than that of the baseline.", lambda row: row.get("worse")),
     ("Dashed line: the memory limit of the study.", lambda row: row.get("limit") is not None),
-    ("Red triangle: other programs took CPU time.", lambda row: row.get("disturbed") and "interval" not in row),
+    ("Red triangle: other programs took CPU time.", lambda row: row.get("disturbed")),
+    ("Red dot: disturbed epoch.", lambda row: row.get("tint") == look.WARNING),
     (
         "Arrow: interval truncated.",
         lambda row: any(value is True for key, value in row.items() if key.endswith("_cut")),

@@ -26,7 +26,7 @@ COLUMN = "84mm"  # one column of a journal's page
 PAPER_FONT = 8.0  # points, so that no text is below 7
 LEAST_FONT = 6.9
 PNG_PPI = 300
-LEAST_WIDTH = 60.0  # points of a whole figure
+LEAST_WIDTH, MOST_WIDTH = 60.0, 6000.0  # points of a whole figure
 
 
 class Plot:
@@ -139,8 +139,8 @@ def points(width: str) -> float:
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(mm|cm|in|pt|px)", str(width).strip())
     if not match:
         raise UsageError(f"the width is {width!r}; allowed: a number and a unit of {', '.join(UNITS)}, such as 84mm")
-    if float(match[1]) * UNITS[match[2]] < LEAST_WIDTH:
-        raise UsageError(
-            f"the width is {width!r}; allowed: {LEAST_WIDTH / UNITS['mm']:.0f}mm or more, such as {COLUMN}"
-        )
-    return float(match[1]) * UNITS[match[2]]
+    found = float(match[1]) * UNITS[match[2]]
+    if not LEAST_WIDTH <= found <= MOST_WIDTH:
+        least, most = (f"{end / UNITS['mm']:.0f}mm" for end in (LEAST_WIDTH, MOST_WIDTH))
+        raise UsageError(f"the width is {width!r}; allowed: {least} to {most}, such as {COLUMN}")
+    return found

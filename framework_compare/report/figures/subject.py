@@ -11,7 +11,7 @@ from framework_compare.report.figures import look
 from framework_compare.report.names import in_order, title
 from framework_compare.report.study import Study
 from framework_compare.report.table_notes import setting_words
-from framework_compare.report.tables import ABOUT, clean
+from framework_compare.report.tables import clean
 from framework_compare.results import speed_verdicts
 from framework_compare.results.columns import SHARED
 from framework_compare.results.repeats import disturbed_throughout
@@ -48,7 +48,7 @@ class Subject:
     def cells(self) -> "pd.DataFrame":
         """The study's frame with these columns more: cell, its row in the study's frame; framework_label and
         condition_label, its framework and the rest of it as text; best, the epoch time over that of the fastest under the
-        same condition; about, the mark of an estimate, which stands as the epoch time of a sampled cell."""
+        same condition; about, whether the epoch time is the estimate of a sampled cell."""
         frame = self.study.frame
         cells = frame.assign(cell=range(len(frame)))
         for column, names in self._only.items():
@@ -155,7 +155,7 @@ def _with_estimates(cells: "pd.DataFrame") -> "pd.DataFrame":
     sampled = cells["epoch_s_median"].isna() & cells["epoch_estimate_s"].notna()
     pairs = (("epoch_s_median", ""), ("epoch_s_ci_low", "_low"), ("epoch_s_ci_high", "_high"))
     figures = {name: cells[name].where(~sampled, cells[f"epoch_estimate_s{end}"]) for name, end in pairs}
-    return cells.assign(**figures, about=sampled.map({True: ABOUT, False: ""}))
+    return cells.assign(**figures, about=sampled)
 
 
 def _check_names(column: str, names: Sequence[str] | None, known: "pd.Series") -> None:

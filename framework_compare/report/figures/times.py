@@ -10,7 +10,8 @@ import altair as alt
 from framework_compare.report.figures import look, marks
 from framework_compare.report.figures.subject import LABELS, Subject
 from framework_compare.report.study import rounded
-from framework_compare.report.tables import known
+from framework_compare.report.tables import ABOUT, known
+from framework_compare.results.repeats import disturbed_throughout
 
 LINE = 13  # points from one line of a heading to the next
 LINE_PER_STEP = 0.19  # letters of a heading for each point of its width
@@ -97,10 +98,11 @@ def _overview_row(subject: Subject, cell: Any) -> dict[str, Any]:
         return {**row, "text": cell.status, "full": str(cell.status), "bad": cell.status not in UNFINISHED}
     verdict = cell.verdict
     shown = verdict is None or verdict.shown or cell.best == 1
-    text = f"{'' if shown else '~ '}{cell.best:.2f}x{' !' if cell.disturbed == 'all epochs' else ''}"
+    throughout = disturbed_throughout(cell.epochs_disturbed, cell.epochs_measured)
+    text = f"{'' if shown else '~ '}{cell.best:.2f}x{' !' if throughout else ''}"
     interval = "" if verdict is None or verdict.low is None else f"[{verdict.low:.2f}, {verdict.high:.2f}]"
-    full = f"{cell.about}{cell.epoch_s_median:.3g} s, {text} {interval}"
-    shown_as = {"text": text, "interval": interval, "full": full}
+    full = f"{ABOUT * cell.about}{cell.epoch_s_median:.3g} s, {text} {interval}"
+    shown_as = {"text": text, "interval": interval, "full": full, "unsure": not shown, "throughout": throughout}
     return {**row, **shown_as, "ratio": float(cell.best), "fastest": bool(cell.fastest)}
 
 
@@ -179,7 +181,7 @@ def _clipped(subject: Subject, speed: bool) -> Any:
     cells = marks.cut(cells, "x", "low", "high")
     cells["most"] = marks.CLIP * cells.groupby("condition_label")["x"].transform("max")
     cells["label"] = [
-        f"{mark}{ratio:.2f}x" if known(ratio) else "" for mark, ratio in zip(cells["about"], cells["best"])
+        f"{ABOUT * about}{ratio:.2f}x" if known(ratio) else "" for about, ratio in zip(cells["about"], cells["best"])
     ]
     return cells
 

@@ -106,7 +106,7 @@ MODES = TableSpec(
     _mode_columns,
     ("epoch_s_median",),
     names=(*NAMES, BATCH_SIZE),
-    rows=lambda sheet: sorted(_above(sheet), key=lambda cell: (cell.model, cell.dataset, epoch_seconds(cell))),
+    rows=lambda sheet: sorted(_with_ratio(sheet), key=lambda cell: (cell.model, cell.dataset, epoch_seconds(cell))),
     remarks=lambda sheet: (
         "The mode is chosen by the runs that the figures are of, so near rivals may look a little too fast.",
     ),

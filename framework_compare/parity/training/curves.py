@@ -33,7 +33,6 @@ from framework_compare.parity.verify import RunTasks, Say, Where
 from framework_compare.plan import planning
 from framework_compare.plan.competitors import find_frameworks
 from framework_compare.plan.planning import Names
-from framework_compare.plan.settings import check_count
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Run
 

@@ -126,13 +126,9 @@ def bisect(
     listed = _kept(folder, asked) or _start(folder, asked, _between(framework, versions, watcher.say))
     state = _Search(asked, listed, dataset, folder, watcher, request)
     found = version_search.search(len(listed), asked["threshold"], state.measure, looks=LOOKS)
-<<<<<<< ours
-    return Bisection(asked["framework"], model, metric, asked["threshold"], listed, found, state.reasons, folder)
-=======
     result = Bisection(asked["framework"], model, metric, asked["threshold"], listed, found, state.reasons, folder)
     result.figure()
     return result
->>>>>>> theirs
 
 
 def dry_run(framework: str, versions: str, model: str, dataset: Any = None, **request: Any) -> Plan:

@@ -11,7 +11,7 @@ from framework_compare.comparison import Comparison
 from framework_compare.errors import UsageError
 from framework_compare.forecast import Forecast
 from framework_compare.plan import competitors
-from framework_compare.plan.planning import check_count
+from framework_compare.plan.settings import check_count
 from framework_compare.plan.values import share
 from framework_compare.results import speed_verdicts
 from framework_compare.results.intervals import Interval

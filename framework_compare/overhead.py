@@ -14,7 +14,7 @@ from framework_compare.errors import StudyError, UsageError
 from framework_compare.forecast import Forecast
 from framework_compare.launch.limits import Limits
 from framework_compare.launch.scratch import scratch
-from framework_compare.plan.planning import check_count
+from framework_compare.plan.settings import check_count
 from framework_compare.results import intervals
 from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.intervals import Interval

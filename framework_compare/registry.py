@@ -151,6 +151,28 @@ FRAMEWORKS: dict[str, Framework] = {
         library="keras",
         backend="torch",
     ),
+    "lightning": Framework(
+        "lightning",
+        _A + "lightning:LightningTrainer",
+        _PINS,
+        imports="lightning",
+        python=_PYTHONS,
+        whole_batches_from=1,
+        cpu_index="https://download.pytorch.org/whl/cpu",
+        companions=("torchvision",),
+        library="lightning",
+        backend="torch",
+    ),
+    "flax": Framework(
+        "flax",
+        _A + "flax:FlaxTrainer",
+        _PINS,
+        imports="flax",
+        python=_PYTHONS,
+        whole_batches_from=3,
+        library="flax",
+        backend="jax",
+    ),
 }
 # What commands take where no framework is named: those of which none runs on top of another.
 PLAIN = tuple(name for name, entry in FRAMEWORKS.items() if not entry.library)

@@ -22,8 +22,8 @@ from framework_compare.importing.sources import (
     source_of,
 )
 from framework_compare.importing.tracing import Asked, Traced, Tracer, trace_in_hand, trace_keras
-from framework_compare.plan.planning import Models, check_count
-from framework_compare.plan.settings import DEFAULTS
+from framework_compare.plan.planning import Models
+from framework_compare.plan.settings import DEFAULTS, check_count
 
 
 def resolve(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from framework_compare.errors import UnknownNameError, UsageError
-from framework_compare.plan.planning import check_count
+from framework_compare.plan.settings import check_count
 from framework_compare.registry import device_kind
 from framework_compare.results.columns import Record
 from framework_compare.results.ratios import epoch_seconds

@@ -12,8 +12,8 @@ from framework_compare.launch.limits import check as check_limits
 from framework_compare.plan import competitors
 from framework_compare.plan.data_of_models import DataSets
 from framework_compare.plan.ladders import Rungs
-from framework_compare.plan.planning import Models, Names, check_count
-from framework_compare.plan.settings import Settings
+from framework_compare.plan.planning import Models, Names
+from framework_compare.plan.settings import Settings, check_count
 from framework_compare.records import Cell
 from framework_compare.results.verdicts import check_mode
 from framework_compare.study import blocks, schedules

@@ -33,6 +33,7 @@ from framework_compare.parity.verify import RunTasks, Say, Where
 from framework_compare.plan import planning
 from framework_compare.plan.competitors import find_frameworks
 from framework_compare.plan.planning import Names
+from framework_compare.plan.settings import check_count
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Run
 
@@ -122,7 +123,7 @@ def _checked(
     frameworks: Names, models: Names, steps: int, settings: Mapping[str, Any], say: Say
 ) -> Tuple[List[str], List[str], List[TrainConfig]]:
     """Frameworks, models and configs of loss curves; UsageError for what these cannot be asked."""
-    planning.check_count("steps", steps, 1)
+    check_count("steps", steps, 1)
     names = find_frameworks(frameworks)
     chosen = planning.find_all("model", registry.image_models(), models)
     configs = planning.expand_configs({**settings, "pipeline": "shared"})

@@ -30,6 +30,8 @@ ARCHIVE = ROOT / "archive" / "submissions"
 COUNTS = {2: "Two", 3: "Three", 4: "Four", 5: "Five", 6: "Six"}
 CIFAR = "torch-tensorflow-mxnet-paddle-jax-cifar_cnn-94890986ac45"
 GPT = "torch-tensorflow-mxnet-paddle-jax-gpt_nano-12af188ffa3b"
+LSTM = "torch-tensorflow-mxnet-paddle-jax-lstm_google-d0aac62e8756"
+GPU = "torch-jax-gpt_nano-2ce11d15bf69"
 
 
 class Shown(NamedTuple):
@@ -64,12 +66,16 @@ SHOWN = (
     Shown("Did the machine change while it measured?", "F7", CIFAR),
     Shown("Do all frameworks learn the same?", "F8", GPT),
     Shown("Which learns faster per second?", "F8", CIFAR, view="by seconds of training"),
+    Shown("How good is the model after each epoch?", "F8", LSTM, view="by epoch"),
+    Shown("How much energy does a sample take on a GPU?", "F9", GPU),
 )
-HEAD = """# Gallery
+STUDIES = {CIFAR: "a CNN", GPT: "a language model", LSTM: "an LSTM", GPU: "a language model on an H100"}
+LINKS = ",\n".join(f"[{name}](../archive/submissions/{one}/study.toml)" for one, name in STUDIES.items())
+HEAD = f"""# Gallery
 
-Every image is a figure of a real study in the [archive](archive.md), with the command that draws it for a study of yours.
-The sentence above an image is computed from its data, as in the report. `python docs/gallery.py` draws this page again
-from the stored records.
+Twelve figures of real studies in the [archive](archive.md): {LINKS}.
+The sentence above an image is computed from its data, as in the report; below it are the caption and the command that draws it
+for a study of yours. `python docs/gallery.py` draws this page again from the stored records.
 """
 
 
@@ -93,19 +99,16 @@ def gallery(archive: Path = ARCHIVE) -> str:
                 plot = study.plot(one.figure, view=one.view, frameworks=list(one.frameworks) or None)
                 path = plot.save(ROOT / "docs" / "gallery" / one.file, one.width)
                 path.with_suffix(".txt").unlink()
-                parts[one] = _part(one, study)
+                parts[one] = _part(one, study, plot.caption)
     return "\n".join([HEAD, *(parts[one] for one in SHOWN)])
 
 
-def _part(one: Shown, study: Comparison) -> str:
+def _part(one: Shown, study: Comparison, caption: str) -> str:
     figure = FIGURES[find(one.figure)]
     name = f"{figure.title}, {one.view}" if one.view else figure.title
     finding = textwrap.fill(figure.finding(Subject(study)), 120)
-    link = f"../archive/submissions/{one.submission}/study.toml"
-    return (
-        f"## {one.question}\n\n{finding}\n\n![{name}](gallery/{one.file})\n\n```bash\n{one.command}\n```\n\n"
-        f"[The request of this study]({link})\n"
-    )
+    how = textwrap.fill(caption.partition(". ")[2].partition(" Settings: ")[0], 120)
+    return f"## {one.question}\n\n{finding}\n\n![{name}](gallery/{one.file})\n\n{how}\n\n```bash\n{one.command}\n```\n"
 
 
 def readme(folder: Path) -> None:
@@ -129,10 +132,11 @@ def _sentence(study: Comparison, folder: Path) -> str:
     what = f"{COUNTS[len(models)].lower()} models" if len(models) > 1 else title(models[0])
     proved = "verified" if not any(unproved(one) or one is None for one in cells["parity"]) else "not verified"
     where = f"{machine['cpu']}, {machine['available_cores']} cores"
-    source = f" ([records](archive/submissions/{folder.name}))" if folder.parent == ARCHIVE else ""
+    source = f"archive/submissions/{folder.name}" if folder.parent == ARCHIVE else "docs/records/photos.md"
     line = (
         f"{COUNTS[len(frameworks)]} frameworks train {what} on {images}, interleaved, {proved}: "
-        f"`{_command(study, frameworks, models)}` on {where}, {study.runs['started_at'].dropna().min()[:10]}{source}:"
+        f"`{_command(study, frameworks, models)}` on {where}, {study.runs['started_at'].dropna().min()[:10]} "
+        f"([record]({source})):"
     )
     answers = headlines.answers(list(cells.itertuples()), study.verdicts())
     answers = answers[:1] if len(models) > 1 else answers  # the mean over all models
@@ -144,7 +148,7 @@ def _sentence(study: Comparison, folder: Path) -> str:
 def _command(study: Comparison, frameworks: list[str], models: list[str]) -> str:
     """The command of a study of images in a folder; settings at their defaults are left out."""
     words = ["framework-compare", "run", ",".join(frameworks), ",".join(models), "IMAGES"]
-    for name in ("limit", "image_size", "repeats", "budget"):
+    for name in ("limit", "image_size", "batch_size", "threads", "repeats", "budget"):
         found = re.search(rf'^{name} = "?([^"\n]+)', study.to_toml(), re.M)
         words += [f"--{name.replace('_', '-')}", found[1]] if found else []
     return shlex.join(words)

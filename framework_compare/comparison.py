@@ -7,7 +7,6 @@ import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, TypeVar, overload
 
-from framework_compare.environments import peaks
 from framework_compare.errors import StudyError
 from framework_compare.results import (
     bills,
@@ -17,7 +16,6 @@ from framework_compare.results import (
     precision,
     profiles,
     regression_gate,
-    roofline,
     searches,
     speed_verdicts,
     validation_metrics,
@@ -26,7 +24,6 @@ from framework_compare.results.block_times import BlockTimes, block_seconds
 from framework_compare.results.columns import CELL_COLUMNS, NAMES, SHARED
 from framework_compare.results.precision import BudgetOutcome
 from framework_compare.results.speed_verdicts import Verdict
-from framework_compare.samplers.peaks import Peak
 from framework_compare.store import schema
 from framework_compare.store.study_file import Store
 
@@ -182,10 +179,14 @@ class Comparison:
 
         Peaks are those that `framework_compare.measure_peaks` has measured on this machine; nothing is measured now.
         """
+        # Other tables need neither, and a third of the time of their imports.
+        from framework_compare.environments import peaks
+        from framework_compare.results import roofline
+
         machine = self.machine
 
         @functools.lru_cache(maxsize=None)
-        def peak(device: str, precision: str, threads: int) -> Peak | None:
+        def peak(device: str, precision: str, threads: int) -> peaks.Peak | None:
             return peaks.known(peaks.Request(machine, device, precision, threads))
 
         return roofline.roofline_frame(
@@ -223,11 +224,11 @@ class Comparison:
         """A kind of table as a `StudyTable`: print it, or take its `to_latex()`, `to_markdown()`, `frame`, ...
 
         kind is "time", "resources", "speedup" (devices against the CPU), "stack" (a library against the framework below
-        it), "devices" (several against one), "precision" (and execution, against fp32 eager), "scaling" (by batch size),
-        "startup" (and when an execution has paid for its own), "energy", "quality" (metrics of workloads), "gains"
-        (rungs of a ladder), "inference"
-        (latency), "roofline" (beside what the machine can do) or "profile" (shares of time, for studies with
-        profile=True). The first lines are verdicts, the last ones warnings; verdicts=False leaves both out.
+        it), "modes" (each framework in its fastest execution), "devices" (several against one), "precision" (and
+        execution, against fp32 eager), "scaling" (by batch size), "startup" (and when an execution has paid for its own),
+        "energy", "quality" (metrics of workloads), "gains" (rungs of a ladder), "inference" (latency), "roofline" (beside
+        what the machine can do) or "profile" (shares of time, for studies with profile=True). The first lines are
+        verdicts, the last ones warnings; verdicts=False leaves both out.
 
         With a style ("terminal", "markdown", "github", "html", "latex", "csv"), or with width or bold of the terminal's,
         it is that text. Raises UsageError for another kind or style.

@@ -40,6 +40,9 @@ MAX_LINE_BYTES = 1 << 20
 MAX_TEXT = 16_000
 # What ranks other than the first send: the cell has one story, told by rank 0.
 OF_RANKS = ("memory", "epoch", "outcome")
+# What the seconds and qualities of a grid search are told of, in place of a split, and the names of its seconds.
+SEARCH, CANDIDATE = "search", "candidate"
+BUILD, FIRST_STEP, JUDGING, WHOLE = "build_s", "first_step_s", "validation_s", "search_s"
 # What a rank exits with once it has sent the outcome of a run that did not go well.
 TOLD_FAILURE = 70
 

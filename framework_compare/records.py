@@ -193,6 +193,13 @@ class Run:
     energy: Tuple[Energy, ...] = ()
     profile: Tuple[ProfileRow, ...] = ()
 
+    @property
+    def pace_s(self) -> Optional[float]:
+        """Seconds per sample in the turns that count; None where there are none."""
+        counted = [one for one in self.slices if not one.void]
+        samples = sum(one.samples for one in counted)
+        return sum(one.measured_s for one in counted) / samples if samples else None
+
 
 def oversize(batch_size: int, samples: int, dataset: str, unit: str = "image") -> str:
     """The warning for a batch size larger than the data set, "" for others."""

@@ -66,6 +66,10 @@ def _plain(name: str, trainer: str, **more: Any) -> Framework:
     return Framework(name, f"{_A}{name}:{trainer}", **{**pinned, **more})
 
 
+def _above(name: str, trainer: str, backend: str, **more: Any) -> Framework:
+    return _plain(name, trainer, cuda_requirements="", library=name, backend=backend, **more)
+
+
 def _of_keras(backend: str, trainer: str, requirements: str, **more: Any) -> Framework:
     known: dict[str, Any] = {"imports": "keras", "python": _PYTHONS, "library": "keras", "backend": backend}
     return Framework(f"keras-{backend}", f"{_A}keras:{trainer}", requirements, **known, **more)
@@ -93,6 +97,8 @@ FRAMEWORKS: dict[str, Framework] = {
     "keras-torch": _of_keras(
         "torch", "KerasTorchTrainer", "requirements-torch.txt", whole_batches_from=1, **_CPU_BUILDS
     ),
+    "lightning": _above("lightning", "LightningTrainer", "torch", whole_batches_from=1, **_CPU_BUILDS),
+    "flax": _above("flax", "FlaxTrainer", "jax", whole_batches_from=3),
 }
 # What commands take where no framework is named: those of which none runs on top of another.
 PLAIN = tuple(name for name, entry in FRAMEWORKS.items() if not entry.library)

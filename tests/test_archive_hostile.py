@@ -416,7 +416,7 @@ TAMPERINGS = {
     # files
     "a link to a file of the host": (link, "links are not allowed"),
     "a hard link": (hard_link, "is a link"),
-    "a pipe that would wait for ever": (fifo, "no plain file"),
+    "a pipe that would wait for ever": (fifo, "not a plain file"),
     "a link in place of the folder": (linked_folder, "no link"),
     "a zip bomb beside the files": (zip_file, "is not a file of a submission"),
     "a zip bomb in place of a file": (gzip_records, "not UTF-8"),
@@ -472,9 +472,9 @@ TAMPERINGS = {
     "a column with SQL": (change(RECORDS, "tables", "run", "x); DROP TABLE run; --", to=[1] * 6), "has a column"),
     "columns of unequal length": (change(RECORDS, "tables", "run", "wall_s", to=[1.0]), "differ in length"),
     "text in place of a time": (column("epoch", "start_ns", "now"), "unsound rows|is damaged"),
-    "rounds of no run": (shift("slice", "run_id", 1000), "belongs to none|holds no study"),
+    "rounds of no run": (shift("slice", "run_id", 1000), "belongs to no run|holds no study"),
     "an unknown setting": (change(RECORDS, "tables", "cell", "config", 0, to={"x": 1}), "is damaged|unsound|differ"),
-    "records that are a list": (raw(RECORDS, "[]"), "is no object"),
+    "records that are a list": (raw(RECORDS, "[]"), "is not an object"),
     "settings that are text": (change(RECORDS, "settings", to="x"), "must have settings"),
     # plausibility
     "runs of the future": (times("2100-01-01T00:00:00+00:00"), "started_at|in the future"),
@@ -503,8 +503,8 @@ TAMPERINGS = {
     "infinity": (of_file(STUDY, '"epoch_s_median": 1.', '"epoch_s_median": -Infinity, "x": 1.'), "Infinity"),
     "a float without end": (of_file(STUDY, '"epoch_s_median": 1.', '"epoch_s_median": 1e999, "x": 1.'), "any float"),
     "a huge whole number": (of_file(STUDY, '"runs_ok": 3', '"runs_ok": 3' + "0" * 5000), "5001 digits"),
-    "a name twice": (twice, "stands twice"),
-    "a name twice in the manifest": (twice_in_manifest, "stands twice"),
+    "a name twice": (twice, "occurs twice"),
+    "a name twice in the manifest": (twice_in_manifest, "occurs twice"),
     "deep nesting": (deep, "nested"),
     "rather deep nesting": (rather_deep, "nested"),
     "UTF-16": (encoded("utf-16"), "not UTF-8"),
@@ -700,7 +700,7 @@ def test_no_check_finds_that_parity_was_invented(tmp_path, monkeypatch):
     recomputed(lambda one: None)(one)
     one.change(MANIFEST, "allowed", to={})
     assert only_result(one.folder).refused == ""
-    assert "- **Parity invented.**" in GUIDE.read_text()
+    assert "- **Invented parity.**" in GUIDE.read_text()
 
 
 FIELDS = [

@@ -78,7 +78,7 @@ def test_a_condition_is_refused_unless_it_is_allowed_and_stated(tmp_path, clean,
     [
         ({"sampled": False}, "disturbed", "was not sampled"),
         ({"sources": lambda name: []}, "modified", "no known states"),
-        ({"sources": lambda name: ["0" * 64, "1" * 64]}, "modified", "2 states of the code"),
+        ({"sources": lambda name: ["0" * 64, "1" * 64]}, "modified", "2 versions of the code"),
         ({"parity": {**PROVED, "parity": "0-1, not 2: fc.weight", "parity_status": "failed"}}, "unverified", "not 2"),
     ],
 )
@@ -268,6 +268,7 @@ def test_a_study_is_cited_with_machine_versions_design_and_intervals(tmp_path):
         "author = {{framework\\_compare contributors}}",
         "A processor, 8 cores, 32 GB memory",
         "training time of AlexNet",
+        "title = {{Training times of AlexNet in PyTorch, JAX}}",
         "PyTorch 2.13.0, JAX 2.13.0",
         "ran 3 times in processes of its own, in blocks of random order; the workers",
         "verified against a float64 reference",

@@ -135,7 +135,7 @@ def test_the_opposite_on_another_machine_is_named():
     assert found.badge == "PyTorch faster: replicated on 2 machines, the opposite on 1"
     (mixed,) = entries.spreads([pair("a", 1.2), pair("a", 0.8)])["c"]
     assert mixed.badge == "no difference shown"
-    assert entries.spreads([pair("a", 1.2)._replace(counts=False)])["c"][0].badge == "no difference shown"
+    assert entries.spreads([pair("a", 1.2)._replace(counts=False)])["c"][0].badge.startswith("not counted")
 
 
 def test_seconds_of_two_machines_stand_on_no_page_together(pages):

@@ -221,5 +221,5 @@ def test_what_checks_take_is_told_and_none_is_started(command, checks, own_cache
     models = "alexnet,vgg16" if command == "fairness" else "alexnet"
     said = run(command, "torch,jax", models, "--threads", 400 * cores, *execution, "--dry-run")
     assert f"threads is {400 * cores}, and a run may use {cores} cores" in said.stderr
-    assert "Nothing was started" in said.stdout and "In all about" in said.stdout
+    assert "Nothing was started" in said.stdout and "Total: about" in said.stdout
     assert not own_cache.exists()

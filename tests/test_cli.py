@@ -104,7 +104,7 @@ def test_what_is_left_out_of_a_damaged_study_is_told(tmp_path):
         store._connection.execute("UPDATE run SET status = 'bogus' WHERE run_id = 1")
     for arguments in ([], ["--table", "time"], [shutil.copytree(tmp_path / "study", tmp_path / "copy")]):
         done = run("show", tmp_path / "study", *arguments)
-        assert "of table run 1 row is left out (its status is 'bogus')" in done.stderr and "jax" in done.stdout.lower()
+        assert "1 row of table run left out (its status is 'bogus')" in done.stderr and "jax" in done.stdout.lower()
     done = run("export", tmp_path / "study", "--out", tmp_path / "out", "--format", "csv", check=1)
     assert "its status is 'bogus'" in done.stderr and "runs.csv" in done.stdout
 
@@ -199,8 +199,8 @@ def test_markdown_and_latex_name_the_machine(tmp_path):
         (["show", "A", "B", "--json"], "print one whole study; received a second study"),
         (["show", "A", "--json", "--style", "csv"], "received --style"),
         (["show", "A", "B"], "A and B have no cell in common"),
-        (["show", "A", "../{here}/A"], "A and ../{here}/A are one study, which differs from itself in nothing"),
-        (["check", "latest", "--baseline", "latest"], "latest and latest are one study"),
+        (["show", "A", "../{here}/A"], "A and ../{here}/A are the same study"),
+        (["check", "latest", "--baseline", "latest"], "latest and latest are the same study"),
         (["cost", "A", "--per-kwh", "0.3"], "no energy to price; give --per-hour (Energy not measured: "),
         (["inspect", "alexnet", "--num-classes", "1"], "num_classes is 1; allowed: a whole number of at least 2"),
         (["inspect", "alexnet", "--image-size", "0"], "image_size is 0; allowed: a whole number of at least 1"),

@@ -80,7 +80,7 @@ MISTAKES = {
 """,
         {
             "test_load_weights_zeroes_the_momentum": "the momentum must be zeroed",
-            "test_level": "momentum of former steps is left in it",
+            "test_level": "it keeps momentum from earlier steps",
         },
     ),
     "the last batch dropped": (

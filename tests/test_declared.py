@@ -193,7 +193,10 @@ def test_updates_that_an_adapter_does_not_know_are_refused(settings, names, adap
 
 def test_the_reason_names_the_device_where_that_matters(adapters, work):
     run, _ = work(adapters["torch"], execution="graph")
-    assert run.reason == "torch declares no execution 'graph' on device 'cpu'; declared: compiled, default, eager"
+    assert (
+        run.reason
+        == "torch declares no execution 'graph' on device 'cpu'; declared: compiled, default, eager, max-autotune"
+    )
 
 
 @pytest.mark.parametrize("precision", ["fp32", "tf32"])

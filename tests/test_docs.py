@@ -216,7 +216,8 @@ def test_the_licence_is_there():
 def test_the_limits_name_the_frameworks_that_train_a_cell_on_several_hosts():
     (row,) = re.findall(r"^\| several hosts per cell \| in ([^,]*),", (ROOT / "docs" / "limits.md").read_text(), re.M)
     sources = {
-        name: (registry.adapter_path(entry) / "trainer.py").read_text() for name, entry in registry.FRAMEWORKS.items()
+        name: "".join(path.read_text() for path in registry.adapter_path(entry).glob("*.py"))
+        for name, entry in registry.FRAMEWORKS.items()
     }
     assert set(row.split(" and ")) == {name for name, text in sources.items() if "several_nodes=True" in text}
 

@@ -24,6 +24,7 @@ BLOCK = re.compile(r"^(?:<!-- example: (?P<why>[^\n]+) -->\n)?```bash\n(?P<lines
 VERDICTS = {"check": (0, 1, 3), "duel": (0, 1, 3), "doctor": (0, 1)}  # exit codes that answer, beside 0
 SHARED = ("envs", "parity", "index", "worker")  # of the cache; studies are each block's own
 LIMIT_S = 1200
+NOT_INSTALLED = (".git", ".venv", "build", "examples")
 MLP = """from torch import nn
 
 
@@ -102,8 +103,8 @@ def tutorial_code() -> str:
 
 
 def run(command: str, folder: Path) -> "subprocess.CompletedProcess[str]":
-    """Run a command line as a shell does, with this interpreter's programs first."""
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    """Run a command line as a shell does, with the programs first of the environment that the page made, else of this one."""
+    path = f"{folder}/.venv/bin:{Path(sys.executable).parent}:{os.environ['PATH']}"
     return subprocess.run(
         ["bash", "-c", command],
         cwd=folder,
@@ -119,8 +120,8 @@ def run(command: str, folder: Path) -> "subprocess.CompletedProcess[str]":
 @pytest.mark.nightly
 @pytest.mark.parametrize("block", RUN, ids=lambda block: f"{block.page}-{block.number}")
 def test_the_commands_of_a_block_run(block, place, study):
-    if block.page == "README.md":
-        shutil.copytree(ROOT, place, ignore=lambda _, names: {*names} & {".git", ".venv", "build"}, dirs_exist_ok=True)
+    if "pip install ." in " ".join(block.commands):
+        shutil.copytree(ROOT, place, ignore=shutil.ignore_patterns(*NOT_INSTALLED), dirs_exist_ok=True)
     if "--out STUDY" not in " ".join(block.commands):
         shutil.copytree(study, place / "STUDY")
     for command in block.commands:

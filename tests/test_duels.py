@@ -233,6 +233,19 @@ def test_rivals_that_memory_does_not_hold_together_run_by_themselves_and_say_so(
     assert study.verdicts()[0].blocks == 2, "ratios are of runs of the same block"
 
 
+def test_rivals_that_memory_does_not_hold_beside_the_others_take_turns_with_the_fastest(rival, ask, monkeypatch):
+    monkeypatch.setattr(duel_module._Duel, "_fits", lambda self, member, free: len(self._rivals) < 2)
+    names = [rival("one", pace_s=0.002), rival("two", pace_s=0.02), rival("three", pace_s=0.01)]
+    study = ask(names, repeats=2)
+    assert study.frame.status.tolist() == ["ok", "ok", "ok"]
+    assert study.frame.runs_ok.min() == 2 and study.frame.runs_ok.sum() == 8, "one ran once more in each block"
+    duels = collections.defaultdict(set)
+    for duel_id, block in selected(study.folder, "SELECT duel, repeat FROM run"):
+        duels[duel_id].add(block)
+    assert None not in duels and len(duels) == 4 and all(len(blocks) == 1 for blocks in duels.values())
+    assert resume(study.folder).frame.runs_ok.tolist() == study.frame.runs_ok.tolist()
+
+
 KILLED = """
 import sys
 sys.path[:0] = [{plugins!r}]

@@ -219,7 +219,7 @@ def test_a_framework_without_a_checksum_among_packages_that_have_one_is_told(two
     own, dependency = two_indexes().splitlines()
     made = managed.ensure(framework(f"tinyfw==1.0\n{dependency}\n"), report=said.append)
     assert (made.version, made.packages["tinydep"]) == ("1.0", "1.0")
-    assert "tiny: no checksum is known of tinyfw==1.0; whatever its index sends is installed" in said
+    assert "tiny: no checksum is known for tinyfw==1.0; they are installed as the index serves them" in said
 
 
 def test_nothing_of_hashed_requirements_is_built_here(framework, tmp_path, monkeypatch):

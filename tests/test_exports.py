@@ -128,7 +128,9 @@ def test_a_damaged_study_is_not_exported_and_its_recovery_is_named(study, tmp_pa
     else:
         content[0] ^= 0x10
     (study / FILE).write_bytes(content)
-    with pytest.raises(StudyError, match=r"damaged or no SQLite file .*was not changed; `sqlite3 .* \.recover` prints"):
+    with pytest.raises(
+        StudyError, match=r"damaged or not an SQLite file .*was not changed; `sqlite3 .* \.recover` prints"
+    ):
         export(study, tmp_path / "out", "csv")
     assert (study / FILE).read_bytes() == content and not (tmp_path / "out").exists()
 
@@ -140,14 +142,14 @@ def test_a_column_that_damage_made_of_several_kinds_is_exported(study, tmp_path,
     with Store.open(study, readonly=False) as store:
         store._connection.execute("UPDATE run SET wall_s = 'x', reason = x'ff', exit_code = 3 WHERE run_id = 1")
     done = export(study, tmp_path / "out", kind)
-    assert any("of table run 1 row is left out" in line for line in done.damage)
+    assert any("1 row of table run left out" in line for line in done.damage)
     first = read(tmp_path / "out" / f"runs.{kind}").iloc[0]
     assert (first.wall_s, first.reason, int(first.exit_code)) == ("x", "b'\\xff'", 3)
 
 
 def test_a_file_without_anything_to_read_is_told(study, tmp_path):
     (study / FILE).write_bytes(b"\xff" * 100_000)
-    with pytest.raises(StudyError, match="damaged or no SQLite file"):
+    with pytest.raises(StudyError, match="damaged or not an SQLite file"):
         export(study, tmp_path / "out", "csv")
     assert not (tmp_path / "out").exists()
 

@@ -154,7 +154,7 @@ def test_readings_since_the_first_epoch_are_those_of_the_epochs(comparison):
 
 def test_the_start_up_of_the_phases_is_that_of_the_cells(comparison):
     (part,) = files.draw(Subject(comparison), "phases").values()
-    drawn = sorted(row["seconds"] for row in values(part.spec) if row["name"] == "start-up in all")
+    drawn = sorted(row["seconds"] for row in values(part.spec) if row["name"] == "total start-up")
     assert drawn == pytest.approx(sorted(comparison.frame["startup_s"][comparison.frame["status"] == "ok"]), rel=1e-3)
 
 
@@ -324,7 +324,8 @@ def test_legends_are_decided_on_values_and_not_on_what_is_displayed():
         return captions.caption("", [SimpleNamespace(spec={"datasets": {"rows": [row]}})]).strip()
 
     assert legend({"text": "~ its name !", "disturbed": ""}) == ""
-    assert legend({"text": "1.02x", "unsure": True}) == "~: not significant."
+    assert legend({"unsure": True, "interval": "[0.98, 1.07]"}) == "~: not significant after Holm's correction."
+    assert legend({"unsure": True, "interval": ""}) == "~ without an interval: one run, so nothing is tested."
     assert legend({"text": "1.02x", "throughout": True}) == "!: all epochs were disturbed."
     shown, estimated = (Row((), (value,)) for value in (Value("≈ its name"), estimate("1.0", True)))
     assert estimate_legend([shown]) == [] and len(estimate_legend([shown, estimated])) == 1
@@ -369,6 +370,6 @@ def test_phases_reach_from_the_start_to_the_epochs_with_the_time_between_them(tm
     (part,) = files.draw(Subject(made), "phases").values()
     seconds = {row["name"]: row["seconds"] for row in values(part.spec)}
     assert seconds["between phases"] == pytest.approx(0.1)
-    assert seconds["start-up in all"] == pytest.approx(made.frame["startup_s"][0])
-    before = sum(value for name, value in seconds.items() if name not in ("epochs", "start-up in all"))
+    assert seconds["total start-up"] == pytest.approx(made.frame["startup_s"][0])
+    before = sum(value for name, value in seconds.items() if name not in ("epochs", "total start-up"))
     assert before == pytest.approx(made.frame["startup_s"][0])

@@ -95,7 +95,7 @@ def test_the_command_exits_by_the_outcome(baseline, tmp_path, faster, more, code
 def test_a_copy_of_a_study_is_no_second_sample(baseline, tmp_path, words):
     copy = shutil.copytree(baseline.folder, tmp_path / "copy")
     said = run(words[0], copy, *words[1:], baseline.folder, check=2).stderr
-    assert "share 15 runs, so they are no independent samples; name another" in said
+    assert "share 15 runs, so they are not independent samples; name another" in said
 
 
 def test_studies_without_a_common_cell_are_refused(baseline, tmp_path):

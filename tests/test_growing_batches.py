@@ -89,7 +89,7 @@ def test_a_run_takes_every_size_first_and_then_the_same_batches_each_epoch(run, 
 def test_sizes_are_counted_in_the_settings_of_a_run(run):
     study = run(epochs=1)
     events = (study.folder / study.frame.log_path[0]).with_name("events.jsonl").read_text()
-    assert "8 sizes, 15 to 60; what compiles does so once for each" in events
+    assert "8 sizes, 15 to 60; compiled steps are compiled once per size" in events
 
 
 def test_every_sample_is_in_one_batch_of_each_epoch_in_the_order_of_batches_of_one_size(run):

@@ -169,7 +169,7 @@ BY_CONFIG = """
         (NO_DROPOUT_IN_STEPS, 5, "off in training steps"),
         (ONE_MASK, 5, "all images of a batch"),
         (STALE_IMAGES, 3, ""),
-        (MOMENTUM_KEPT, 3, "momentum of former steps"),
+        (MOMENTUM_KEPT, 3, "momentum from earlier steps"),
         (BY_CONFIG, 2, ""),
     ],
     ids=[

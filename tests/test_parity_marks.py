@@ -59,7 +59,7 @@ def test_every_table_marks_a_cell_that_is_not_proved(tmp_path, parity):
         pair(tmp_path / name, OTHER, parity, OTHER, on=on) for name, on in (("a", ON_DEVICES), ("b", ON_SEVERAL))
     )
     for kind in SHOWN:
-        if kind != "stack":
+        if kind not in ("stack", "modes"):
             text = (several if kind == "devices" else one).table(kind, "markdown")
             marked = [any("(" in figure for figure in row) for row in rows(text) if row[0] in ("PyTorch", "conv")]
             assert f"parity {parity}" in text and all(marked), kind
@@ -70,6 +70,13 @@ def test_a_library_beside_its_framework_is_marked_where_it_is_not_proved(tmp_pat
     eager = {"execution": "eager"}
     outcomes = [("torch", eager, ok(1, 1.1, 1.2), PROVED), ("keras-torch", eager, ok(1, 1.1, 1.2), parity)]
     text = study(tmp_path, outcomes).table("stack", "markdown")
+    assert f"parity {parity}" in text
+
+
+@pytest.mark.parametrize("parity", [FAILED, UNKNOWN])
+def test_the_best_mode_is_marked_where_it_is_not_proved(tmp_path, parity):
+    outcomes = [("torch", {}, ok(2, 2.1, 2.2), PROVED), ("torch", {"execution": "compiled"}, ok(1, 1.1, 1.2), parity)]
+    text = study(tmp_path, outcomes).table("modes", "markdown")
     assert f"parity {parity}" in text
 
 

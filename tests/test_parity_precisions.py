@@ -134,7 +134,7 @@ def test_a_batch_in_which_tf32_in_gradients_would_pass_is_named(rounded, climb):
     """The yardstick grows with the batch (docs/records/fairness-findings.md)."""
     rounded(COARSER_GRADIENTS_WHERE_LARGE)
     found = climb("fp32", batch_size=1024)
-    assert found.remark == "at a batch of 1024 level 2 may take gradients in tf32 for gradients in fp32"
+    assert found.remark == "at a batch of 1024 level 2 may mistake gradients in tf32 for fp32"
     assert climb("fp32", batch_size=16).remark == ""
 
 

@@ -246,6 +246,21 @@ def test_scaling_on_a_cpu_shows_resident_memory(tmp_path):
     assert "PaddlePaddle AlexNet: no batch size worked; 16 ended crashed." in text
 
 
+def test_each_framework_is_shown_in_its_best_mode(tmp_path):
+    outcomes = [
+        ("torch", {}, ok(4, 4)),
+        ("torch", {"execution": "compiled"}, ok(2, 2)),
+        ("jax", {}, ok(3, 3)),
+        ("jax", {"execution": "eager"}, ok(9, 9)),
+        ("mxnet", {"execution": "compiled"}, OOM),
+    ]
+    text = study(tmp_path, outcomes, repeats=2).table("modes", "markdown")
+    assert [row[:1] + row[3:] for row in rows(text)] == [
+        ["PyTorch", "compiled", "2.00", "2.00 ±0.00", "1"],
+        ["JAX", "default", "3.00", "1", "1.50 ±0.00"],
+    ]
+
+
 def test_a_library_is_compared_with_the_framework_below_it(tmp_path):
     outcomes = [
         ("torch", {}, ok(2, 2)),
@@ -261,7 +276,9 @@ def test_a_library_is_compared_with_the_framework_below_it(tmp_path):
     assert ratios["torch", "default"] == ratios["keras-jax", "default"] == "", text
 
 
-@pytest.mark.parametrize("kind", [kind for kind in OF_CELLS if kind != "stack"])  # has rows of libraries alone
+@pytest.mark.parametrize(
+    "kind", [kind for kind in OF_CELLS if kind not in ("stack", "modes")]
+)  # of libraries, of executions
 def test_a_warning_stands_below_every_table(tmp_path, kind):
     text = "another process is on the GPU: pid 4321, 0.50 GiB"
     outcomes = [

@@ -92,7 +92,7 @@ def test_a_wrong_file_is_refused(tiny, tmp_path, own_cache, text, said):
 
 def test_a_study_without_a_request_says_so(tmp_path):
     Store.create(tmp_path / "study", settings={}, machine={}, cells=[], repeats=1).close()
-    with pytest.raises(StudyError, match="keeps no request"):
+    with pytest.raises(StudyError, match="has no stored request"):
         Comparison.load(tmp_path / "study").to_toml()
 
 
@@ -110,7 +110,7 @@ def test_a_study_takes_more_cells_and_keeps_its_runs(study, tmp_path):
     assert more.runs.started_at.tolist()[:2] == before.started_at.tolist()
     # Trained at other times, they share no block with those before.
     assert sorted(more.runs.block[:2]) == [1, 2] and sorted(more.runs.block[2:]) == [3, 3, 4, 4]
-    with pytest.raises(StudyError, match="keeps no request"):
+    with pytest.raises(StudyError, match="has no stored request"):
         more.to_toml()
 
 

@@ -20,6 +20,8 @@ OWN = {
     "keras-tensorflow": {"keras", "tensorflow"},
     "keras-jax": {"keras", "jax", "optax", "grain"},
     "keras-torch": {"keras", "torch", "torchvision"},
+    "lightning": {"lightning", "torch", "torchvision"},
+    "flax": {"flax", "jax", "optax", "grain"},
     "onnx": {"onnx", "google"},  # protobuf's package is google.protobuf
 }
 

@@ -151,9 +151,9 @@ def of_no_text(path, kind):
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        ("pipe", "it is no regular file"),
-        ("device", "it is no regular file"),
-        ("folder", "it is no regular file"),
+        ("pipe", "it is not a regular file"),
+        ("device", "it is not a regular file"),
+        ("folder", "it is not a regular file"),
         (b'frameworks = "torch"\n' + b"#\n" * (1 << 19), "it has more than 1024 KiB"),
         (b"models = " + b"[" * 50_000 + b"]" * 50_000, "maximum recursion depth exceeded"),
         ("frameworks".encode("utf-16"), "'utf-8' codec can't decode byte"),

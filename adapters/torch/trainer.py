@@ -40,6 +40,8 @@ from framework_compare.protocol import (
 )
 from framework_compare.worker.allocator import keep_freed_memory
 
+COMPILED = {"compiled": None, "max-autotune": "max-autotune"}  # the mode of torch.compile
+
 
 class TorchTrainer(TrainerDefaults):
     name = "torch"
@@ -48,7 +50,7 @@ class TorchTrainer(TrainerDefaults):
         losses=frozenset(LOSSES),
         optimizers=frozenset(OPTIMIZERS) | NATIVE_OPTIMIZERS,
         # `graph` is CUDA graphs in PyTorch, which a CPU does not have
-        executions={"cpu": frozenset({"default", "eager", "compiled"}), "cuda": STEPS},
+        executions={"cpu": frozenset({"default", "eager", *COMPILED}), "cuda": STEPS},
         precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
         replicas={"cpu": frozenset({"default", "eager"}), "cuda": STEPS},
         several_nodes=True,
@@ -97,8 +99,8 @@ class TorchTrainer(TrainerDefaults):
             if gathers:
                 return f"accumulation {config.accumulation}: a captured step is one update; use execution 'eager'"
             return _no_device(self.torch, config.device) or _no_precision(*asked) or _no_compiling(*asked)
-        if config.execution == "compiled" and not _cpp_compiler():
-            return "execution 'compiled': torch.compile needs a C++ compiler on a CPU; install g++"
+        if config.execution in COMPILED and not _cpp_compiler():
+            return f"execution {config.execution!r}: torch.compile needs a C++ compiler on a CPU; install g++"
         return None
 
     def settings(self) -> Dict[str, Any]:
@@ -168,18 +170,19 @@ class TorchTrainer(TrainerDefaults):
         if self._group is not None:
             self._group.join()
             self._trained = self._group.wrap(self._network, captured=self._captures)
-        self._call, compiled = self._trained, config.execution == "compiled"
+        self._call, compiled = self._trained, config.execution in COMPILED
+        compiler = functools.partial(torch.compile, dynamic=False, mode=COMPILED.get(config.execution))
         if compiled:
             if (
                 config.batch_growth > 1
             ):  # each size is a graph: after 8, its default, torch would go on in eager silently
                 torch._dynamo.config.recompile_limit = config.batch_size_limit + 8
-            self._call = torch.compile(self._trained, dynamic=False)
+            self._call = compiler(self._trained)
         # compiled with the network, a loss of many tokens needs no float32 copy of their logits
         together = compiled and self._group is None
         network, loss = self._trained if together else self._call, LOSSES[graph.task.loss](torch)
         loss_of: Callable[[Any, Any], Any] = lambda images, labels: loss(network(*arguments(images)), labels)  # noqa: E731
-        self._loss_of = torch.compile(loss_of, dynamic=False) if together else loss_of
+        self._loss_of = compiler(loss_of) if together else loss_of
         self._gpu = Gpu(torch, self._device) if self._on_gpu else None
         self._step: Callable[[Any, Any], Any] = self._plain_step
         if self._captures:

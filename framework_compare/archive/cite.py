@@ -51,7 +51,8 @@ def _data(study: Comparison) -> str:
     models = ", ".join(title(name) for name in dict.fromkeys(study.frame["model"]))
     started = _started(study)
     what = f"{_timed(study.frame).capitalize()} times of {models} in {names}"
-    fields = {"author": "{YOUR NAME}", "title": what, "year": started[:4]}
+    # Styles would write a bare title in small letters.
+    fields = {"author": "{YOUR NAME}", "title": f"{{{what}}}", "year": started[:4]}
     note = f"Measured {started[:10]} on {dict(provenance.facts(study)).get('Machine', 'an unknown machine')}"
     key = re.sub(r"[^A-Za-z0-9]+", "-", f"study-{Path(study.folder).name}").strip("-")
     return _entry("misc", key, {**fields, "note": note})

@@ -16,8 +16,8 @@ UNVERIFIED, FEW_BLOCKS, DISTURBED, MODIFIED = "unverified", "few-blocks", "distu
 ALLOWED = {
     UNVERIFIED: "parity is not proved for every cell",
     FEW_BLOCKS: f"a cell has fewer than {BLOCKS} blocks of runs",
-    DISTURBED: "other programs disturbed a cell throughout, nobody knows, or more of it than usual was let pass",
-    MODIFIED: "the code is not a release or commit, or not known",
+    DISTURBED: "other programs disturbed a cell throughout, nothing was sampled, or the threshold was raised",
+    MODIFIED: "the code is not a known release or commit",
 }
 
 
@@ -36,7 +36,7 @@ def of_figures(document: Mapping[str, Any], statuses: Iterable[str] = ()) -> dic
         raise StudyError("no cell of the study worked, so there is nothing to publish; `show` says what went wrong")
     left = sum(status in TO_RUN for status in list(statuses) or [cell["status"] for cell in document["cells"]])
     if left:
-        raise StudyError(f"the study has not ended (runs to come: {left}); `framework-compare resume` runs them first")
+        raise StudyError(f"the study is not finished (runs to come: {left}); finish it with `framework-compare resume`")
     found = {}
     unproved = [cell for cell in cells if cell["parity"] not in PROVED]
     if unproved:
@@ -51,14 +51,14 @@ def of_figures(document: Mapping[str, Any], statuses: Iterable[str] = ()) -> dic
         )
     for cell in cells:
         if cell["epochs_disturbed"] is None:
-            found.setdefault(DISTURBED, f"{_name(cell)} was not sampled, so nobody knows what disturbed it")
+            found.setdefault(DISTURBED, f"{_name(cell)} was not sampled, so its disturbances are unknown")
         elif disturbed_throughout(cell["epochs_disturbed"], cell["epochs_measured"]):
             found[DISTURBED] = f"others took CPU time in every epoch of {_name(cell)}; run it again on a quiet machine"
     taken, usual = document["settings"].get("disturbance_threshold"), _threshold(document["machine"])
     if taken is None:
-        found.setdefault(DISTURBED, "it does not say from which share of a core on others disturbed it")
+        found.setdefault(DISTURBED, "it does not state its disturbance threshold")
     elif taken > usual * 1.001:
-        found.setdefault(DISTURBED, f"it counts what ran beside others on up to {taken:g} cores; usual: {usual:g}")
+        found.setdefault(DISTURBED, f"its disturbance threshold is {taken:g} cores; usual: {usual:g}")
     return found
 
 
@@ -77,10 +77,11 @@ def of_code(measured: Mapping[str, Any], published: Mapping[str, Any]) -> dict[s
     for framework, states in sources.items():
         if len(states) != 1:
             count = len(states) or "no known"
-            return {MODIFIED: f"the runs of {framework} come from {count} states of the code"}
+            return {MODIFIED: f"the runs of {framework} come from {count} versions of the code"}
         if states[0] != now.get(framework):
             return {
-                MODIFIED: f"the runs of {framework} come from other code than is installed; install that and publish again"
+                MODIFIED: f"the runs of {framework} were measured by other code than is "
+                "installed; install that code and publish again"
             }
     return {}
 

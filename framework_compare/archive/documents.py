@@ -52,7 +52,9 @@ def packed(document: Any) -> bytes:
 def names_in(folder: Path) -> list[str]:
     """The names of a submission's files; Refused for one that no submission has, and for what is not a plain file."""
     if folder.is_symlink() or not folder.is_dir():
-        raise Refused(f"{folder.name} is not a folder; a submission is a plain folder, no archive file and no link")
+        raise Refused(
+            f"{folder.name} is not a folder; a submission is a plain folder, neither an archive file nor a link"
+        )
     names = []
     for entry in os.scandir(folder):
         if entry.name == LOCKS and entry.is_dir(follow_symlinks=False):
@@ -83,7 +85,7 @@ def read(folder: Path, name: str) -> bytes:
     with open(handle, "rb") as file:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
-            raise Refused(f"{name} is a link or no plain file; a submission has plain files only")
+            raise Refused(f"{name} is a link or not a plain file; a submission has plain files only")
         if found.st_mode & 0o111:
             raise Refused(f"{name} is executable; remove that permission (chmod -x)")
         if found.st_size > limit:
@@ -171,7 +173,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise ValueError(f"the name {shown(twice)} stands twice in one object")
+        raise ValueError(f"the name {shown(twice)} occurs twice in one object")
     return found
 
 

@@ -104,6 +104,8 @@ class Spread(NamedTuple):
     def badge(self) -> str:
         """On how many machines the same difference is shown, and whether one shows the opposite."""
         ahead, behind = self.shown_on
+        if not any(one.counts for one in self.pairs):
+            return "not counted: not verified, or a condition is stated"
         name, count, other = (self.first, ahead, behind) if ahead >= behind else (self.second, behind, ahead)
         if not count:
             return "no difference shown"

@@ -48,7 +48,7 @@ class Submission:
         with schema.study_errors(folder):
             out.mkdir(parents=True, exist_ok=True)
             if folder.exists():
-                raise StudyError(f"{folder} is there already: this study is published")
+                raise StudyError(f"{folder} already exists: this study is published")
             # Under another name until it is whole.
             with tempfile.TemporaryDirectory(prefix=".half-", dir=out) as half:
                 for name, content in self.files.items():
@@ -89,7 +89,7 @@ def prepare(folder: Path, allow: Iterable[str] = ()) -> Submission:
     }
     for word, sentence in found.items():
         if word not in allow:
-            raise StudyError(f"{sentence}; to publish it all the same, which the manifest will say: --allow {word}")
+            raise StudyError(f"{sentence}; to publish it anyway, with a note in the manifest: --allow {word}")
     files[documents.STUDY] = documents.written(document)
     manifest = {
         "schema_version": VERSION,
@@ -110,7 +110,7 @@ def prepare(folder: Path, allow: Iterable[str] = ()) -> Submission:
     for file, content in files.items():
         if len(content) > documents.MAX_BYTES.get(file, documents.MAX_LOCK_BYTES):
             raise StudyError(
-                f"{file} would have {len(content)} bytes, more than an archive takes; sample less often (--sampling-hz)"
+                f"{file} would have {len(content)} bytes, more than an archive accepts; sample less often (--sampling-hz)"
             )
     return Submission(manifest, files, scrub.replaced)
 

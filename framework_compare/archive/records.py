@@ -131,7 +131,7 @@ def _check_sound(folder: Path) -> None:
         table, (rows, fault) = next(iter(damage.items()))
         raise Refused(f"table {table} of records.json has {rows} unsound rows: {fault}")
     if orphans:
-        raise Refused(f"table {orphans[0][0]} of records.json has a row that belongs to none of the runs")
+        raise Refused(f"table {orphans[0][0]} of records.json has a row that belongs to no run")
 
 
 def _without(sentence: str, folder: Path) -> str:

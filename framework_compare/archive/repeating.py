@@ -17,8 +17,8 @@ from framework_compare.archive import documents
 from framework_compare.archive.documents import LOCKS, REQUEST, Refused, shown
 from framework_compare.environments import venvs
 from framework_compare.errors import FrameworkCompareError
-from framework_compare.plan.planning import BY_ARRAYS, expand_configs
-from framework_compare.plan.settings import SETTINGS, column
+from framework_compare.plan.planning import expand_configs
+from framework_compare.plan.settings import BY_ARRAYS, SETTINGS, column
 from framework_compare.registry import device_kind
 from framework_compare.study.blocks import REPEATS
 from framework_compare.study.request import FIELDS

@@ -96,7 +96,7 @@ def check(folder: Path, *, recompute: bool = True) -> Checked:
         raise Refused(f"the id {manifest['id']} does not end in the checksum of {RECORDS}")
     for name, one in ((STUDY, document), (RECORDS, records)):
         if not isinstance(one, dict):
-            raise Refused(f"{name} is no object")
+            raise Refused(f"{name} is not an object")
     parity, figures = _parity(parity), document
     try:
         if recompute:
@@ -229,7 +229,7 @@ def _parity(known: Any) -> Mapping[str, Any]:
     from framework_compare.results import verdicts
 
     if not isinstance(known, dict):
-        raise Refused(f"{PARITY} is no object")
+        raise Refused(f"{PARITY} is not an object")
     for key, verdict in known.items():
         if (
             not isinstance(verdict, dict)

@@ -30,7 +30,8 @@ def publish(
     allow: Annotated[
         List[str] | None,
         typer.Option(
-            help="Publish in spite of this, which the manifest will say: unverified, few-blocks, disturbed, modified. Repeatable."
+            help="Publish despite this condition, which the manifest will state: unverified, few-blocks, disturbed, "
+            "modified. Repeatable."
         ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Write without asking.")] = False,
@@ -49,7 +50,7 @@ def publish(
         return
     if not yes:
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise UsageError("nobody at a terminal can agree to this; look at it with --dry-run, then give --yes")
+            raise UsageError("there is no terminal to ask for consent; inspect it with --dry-run, then give --yes")
         typer.confirm("Write this?", abort=True, err=True)
     print(made.write(out))
 
@@ -105,7 +106,9 @@ def site(
     out: Annotated[Path, typer.Option(help="Folder of the site: new, empty, or a site to be replaced.")] = Path("site"),
     recompute: Annotated[
         bool,
-        typer.Option("--recompute", help="Leave out submissions whose figures are not what their stored rounds give."),
+        typer.Option(
+            "--recompute", help="Leave out submissions whose figures differ from those of their stored rounds."
+        ),
     ] = False,
 ) -> None:
     """Write a static site of an archive: by model, framework, machine, version and month, with JSON beside every page.

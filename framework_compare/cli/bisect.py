@@ -29,7 +29,7 @@ def bisect(
     data: Annotated[str | None, typer.Argument(help="A folder of images, or a name that `list` shows.")] = None,
     threshold: Annotated[str, typer.Option(help="The change to find, up or down.")] = "5%",
     metric: Annotated[str, typer.Option(help="time, memory (the peak of a run) or parity (the ladder).")] = "time",
-    sample: Annotated[str, typer.Option(help="What is measured of each release in a block.")] = "2s",
+    sample: Annotated[str, typer.Option(help="Measured time per release and block.")] = "2s",
     quiet: bool = False,
     json: bool = False,
     dry_run: bool = False,

@@ -22,7 +22,7 @@ def check(
         bool, typer.Option("--strict", help="Exit with 1 also if a cell of the baseline is missing.")
     ] = False,
     allow_inconclusive: Annotated[
-        bool, typer.Option("--allow-inconclusive", help="Exit with 0 also where two sessions cannot decide.")
+        bool, typer.Option("--allow-inconclusive", help="Exit with 0 also if the comparison is inconclusive.")
     ] = False,
 ) -> None:
     """Compare a study with a baseline of an earlier session on this machine.
@@ -55,7 +55,7 @@ def check(
         console.fail(f"--strict: {len(missing)} cells of the baseline are missing; run them, too", 1)
     unsure = sum(not one.proved for one in judged)
     if unsure and not allow_inconclusive:
-        console.fail(f"{unsure} of {len(judged)} cells are inconclusive; `framework-compare duel` decides more", 3)
+        console.fail(f"{unsure} of {len(judged)} cells are inconclusive; `framework-compare duel` is more precise", 3)
 
 
 def share(text: str) -> float:

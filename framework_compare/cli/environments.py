@@ -88,7 +88,7 @@ def prune(
     max_size: Annotated[
         str | None, typer.Option(help="Delete the least recently used until the rest fits, such as 10GB.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Delete nothing: list what would go.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be deleted, and delete nothing.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before deleting.")] = False,
 ) -> None:
     """Delete environments by age and size; the next use makes them again, of the same packages.
@@ -96,7 +96,7 @@ def prune(
     Those in which a process runs stay.
     """
     if older_than is None and max_size is None:
-        raise UsageError("nothing to delete is named; give --older-than, such as 30d, or --max-size, such as 10GB")
+        raise UsageError("nothing says what to delete; give --older-than, such as 30d, or --max-size, such as 10GB")
     age_s = None if older_than is None else seconds("--older-than", older_than)
     size = None if max_size is None else parse_bytes(max_size, "--max-size")
     doomed = pruning.choose(managed.installed(), time.time(), age_s, size)
@@ -108,7 +108,7 @@ def prune(
         return
     if not yes:
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise UsageError("deleting needs a yes; give --yes, or --dry-run to list only")
+            raise UsageError("deleting needs confirmation; give --yes, or --dry-run to list only")
         typer.confirm(f"Delete {len(doomed)} environments, {total}?", abort=True, err=True)
     for made in doomed:
         pruning.delete(made)

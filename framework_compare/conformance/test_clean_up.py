@@ -6,7 +6,7 @@ import pytest
 def test_release_ends_loader_processes(ready):
     found = ready.conduct["release"]
     if not found["loaders"]:
-        pytest.skip("the native pipeline with 2 loader workers starts no process: nothing is to be ended")
+        pytest.skip("the native pipeline with 2 loader workers starts no process, so there is nothing to end")
     left = found["left of loaders"]
     assert not left, (
         f"{len(left)} of {len(found['loaders'])} loader processes are there 5 s after release() ({left[0]}), wanted"

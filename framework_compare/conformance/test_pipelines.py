@@ -42,7 +42,7 @@ def test_shared_batches_arrive_unchanged(ready):
     _check_kinds(ready, found, "adopt()")
     assert found["exact"], (
         "batches of the shared pipeline read back after a training step differ from those that adopt() was given,"
-        " wanted the same numbers: neither adopt() nor train_step() may change or reuse them"
+        " expected the same numbers: neither adopt() nor train_step() may change or reuse them"
     )
 
 

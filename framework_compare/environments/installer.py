@@ -116,7 +116,9 @@ class _Installer:
         """First the requirements that have checksums, then, with a word on that, the framework's own and what it needs."""
         self.install(self._written("checked.txt", hashed), *options, alone=True)
         names = ", ".join(line.partition(" ")[0] for line in others)
-        self.uv.say(f"{self.plan.framework}: no checksum is known of {names}; whatever its index sends is installed")
+        self.uv.say(
+            f"{self.plan.framework}: no checksum is known for {names}; they are installed as the index serves them"
+        )
         self._install(self._written("unchecked.txt", others), *options, hashed=False)
 
     def _install(self, requirements: Path, *options: str, hashed: bool, alone: bool = False) -> None:

@@ -168,8 +168,8 @@ def make(root: Path, spec: Framework, version: str, device: str, index: str | No
                 lines = resolve("--index", default)
             except Failed as failure:
                 say(
-                    f"{spec.name}@{version}: its index of CPU builds, {default}, does not serve ({failure}); its build"
-                    " for GPUs is taken, several GB"
+                    f"{spec.name}@{version}: its index of CPU builds, {default}, does not respond ({failure}); its GPU"
+                    " build is installed, several GB"
                 )
     lines.sort(key=lambda line: not _is(line, pins[0]))  # by convention the framework is the first
     today = datetime.date.today().isoformat()

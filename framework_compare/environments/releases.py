@@ -53,7 +53,7 @@ def released(package: str, python: Minor) -> list[Version]:
             failures.append(f"{public_url(place)}: {' '.join(str(reason).split())}")
     if failures and not found:
         raise Unavailable(
-            f"the releases of {package} are not known, as no index answers ({failures[0]})", "check the network"
+            f"the releases of {package} are unknown, as no index answers ({failures[0]})", "check the network"
         )
     allowed = _constraint(package)
     return sorted(version for version in found if allowed.contains(version, prereleases=True))

@@ -44,7 +44,7 @@ class CheckForecast(NamedTuple):
         kept = f", {self.known} known from the cache" if self.known else ""
         return (
             f"{self.runs} check{'s' * (self.runs != 1)}{kept}. Nothing was started.\n"
-            f"In all about {middle} minutes, {low} to {high}; environments come on top."
+            f"Total: about {middle} minutes, {low} to {high}; plus time to install environments."
         )
 
 

@@ -19,7 +19,7 @@ from framework_compare.graph.imported_model import ImportedModel
 from framework_compare.plan import data_of_models, searches
 from framework_compare.plan.competitors import find_frameworks
 from framework_compare.plan.data_of_models import CountProgress, DataSets, Place, counter, of_own
-from framework_compare.plan.settings import DEFAULTS, SETTINGS, column, fields
+from framework_compare.plan.settings import DEFAULTS, OF_IMAGES, SETTINGS, check_number, column, fields
 from framework_compare.plan.values import check_unique, listed
 from framework_compare.protocol import TrainConfig, devices_of, replicas_of, where
 from framework_compare.records import Cell
@@ -29,9 +29,7 @@ Names = Union[str, Sequence[str]]
 Model = Union[Place, Graph, Callable[..., Any]]  # the last: an nn.Module or a keras.Model
 Models = Union[Model, Iterable[Model]]
 # No study ends with more; a slip of the hand is refused before it fills memory, or is forecast in millions of years.
-MOST_CELLS, MOST_SAMPLES = 10**5, 10**9  # of a study; that a data set is cut to
-OF_IMAGES = ("num_classes", "flip", "crop")  # settings that arrays have no use for
-BY_ARRAYS = (*OF_IMAGES, "loss", "image_size", "loader_workers")  # settings that arrays decide
+MOST_CELLS, MOST_SAMPLES = 10**5, 10**9  # of cells; of samples that a data set is cut to
 
 
 @dataclasses.dataclass(frozen=True)
@@ -310,13 +308,7 @@ def check_setting(name: str, value: object) -> None:
     elif isinstance(getattr(DEFAULTS, name), int):
         check_count(name, value, int(setting.least), MOST if setting.below == math.inf else setting.below - 1)
     else:
-        _check_number(name, value, low=setting.least, high=setting.below)
-
-
-def _check_number(name: str, value: object, *, low: float, high: float) -> None:
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not low <= value < high:
-        bound = "" if high == math.inf else f" and less than {high:g}"
-        raise UsageError(f"{name} is {value!r}; allowed: a finite number of at least {low:g}{bound}")
+        check_number(name, value, low=setting.least, high=setting.below)
 
 
 def make_datasets(plan: Plan, progress: CountProgress | None = None) -> None:

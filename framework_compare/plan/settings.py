@@ -7,6 +7,7 @@ import math
 import re
 from typing import Any, Iterable, Iterator, Mapping, Sequence, TypeAlias, TypedDict
 
+from framework_compare.errors import UsageError
 from framework_compare.graph import LOSSES, OPTIMIZERS
 from framework_compare.protocol import (
     CROPS,
@@ -24,6 +25,8 @@ from framework_compare.protocol import (
 from framework_compare.samplers.host import available_cores
 
 DEFAULTS = TrainConfig()
+OF_IMAGES = ("num_classes", "flip", "crop")  # settings that arrays have no use for
+BY_ARRAYS = (*OF_IMAGES, "loss", "image_size", "loader_workers")  # settings that arrays decide
 
 # Roles: where a setting is shown.
 IDENTITY = "identity"  # a column beside every figure
@@ -85,7 +88,7 @@ _TUNING = "recommended: the settings of the framework's own performance guide; n
 _THREADS = "size of every compute pool"
 _WORKERS = "processes (or threads) that only read images"
 _MODE = "train: forward, backward and update; inference: forward only, with the latency of single steps"
-_PATIENCE = "epochs without a lower validation loss after which training stops, by Keras' rule; 0: never"
+_PATIENCE = "epochs without a lower validation loss after which training stops, as in Keras; 0: never"
 _EPOCHS = "measured epochs (100 in the published study)"
 _SIZE = "height and width in pixels; each model has a smallest size"
 _CLASSES = "number of classes; `compare` takes it from the data set"
@@ -140,9 +143,9 @@ SETTINGS: dict[str, Setting] = {
     "batch_size_limit": Setting("upper bound with batch_growth", least=1),
     "beta2": Setting("decay of the second moment of adam, adamw and nadam", below=1),
     "clip_norm": Setting("upper bound of the norm of all gradients together; 0: no clipping"),
-    "ramp_updates": Setting("first updates, over which the learning rate rises linearly"),
+    "ramp_updates": Setting("number of first updates over which the learning rate rises linearly"),
     "decay_updates": Setting("update at which a cosine has brought the learning rate down to final_rate; 0: no decay"),
-    "final_rate": Setting("share of the learning rate that is left then", below=1),
+    "final_rate": Setting("share of the learning rate that remains then", below=1),
     "accumulation": Setting("batches whose mean gradient makes one update", least=1),
 }
 
@@ -225,3 +228,10 @@ def beyond_cores(configs: Iterable[TrainConfig]) -> Iterator[str]:
         for count in sorted({getattr(config, name) for config in configs}):
             if count > cores:
                 yield f"{name} is {count}, and a run may use {cores} cores: they wait for each other, which takes time"
+
+
+def check_number(name: str, value: object, *, low: float, high: float) -> None:
+    """UsageError unless `value` is a number from `low` to below `high`."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not low <= value < high:
+        bound = "" if high == math.inf else f" and less than {high:g}"
+        raise UsageError(f"{name} is {value!r}; allowed: a finite number of at least {low:g}{bound}")

@@ -29,9 +29,7 @@ def sentence(search: Any) -> str:
         return f"Inconclusive: whether {OF_METRIC[search.metric]} changed by {limit} between {ends} ({_ratio(last)})."
     place = f"between {versions[found.before]} and {versions[found.after]}"
     if found.outcome == INCONCLUSIVE:
-        return (
-            f"Inconclusive: {name} changed {place}, in a release that these duels cannot tell ({_ratio(last)} in all)."
-        )
+        return f"Inconclusive: {name} changed {place}, in a release that these duels cannot identify ({_ratio(last)} in all)."
     if search.metric == "parity":
         what = "parity is not what it was"
     else:

@@ -77,7 +77,7 @@ def _remarks(
 ) -> Iterable[str]:
     low, middle, high = (digits(value / 60) for value in seconds)
     bound = "" if budget_s is None else f", at most the budget of {budget_s / 60:.3g} minutes"
-    yield f"In all about {middle} minutes, {low} to {high}{bound}; plus time to install environments and data sets."
+    yield f"Total: about {middle} minutes, {low} to {high}{bound}; plus time to install environments and data sets."
     if budget_s is not None:
         yield _under_a_budget(sum(one.total_s.middle for one in cells), budget_s)
     parts = ", ".join(f"{name} {size / 1e9:.2g}" for name, size in disk_bytes.items())

@@ -9,7 +9,7 @@ from typing import Any
 
 from framework_compare.report.names import title
 from framework_compare.results import speed_verdicts
-from framework_compare.results.columns import Record
+from framework_compare.results.columns import Record, values
 from framework_compare.results.intervals import MIN_RUNS
 from framework_compare.results.modes import Modes
 from framework_compare.results.speed_verdicts import GEOMETRIC_MEAN, Verdict
@@ -19,19 +19,19 @@ MAX_LINES, MIN_LINES = 8, 2
 _ONE_RUN = f"No verdict: an interval needs at least {MIN_RUNS} runs per cell (`repeats`)."
 
 
-def by_condition(verdicts: Sequence[Verdict]) -> dict[str, list[Verdict]]:
+def by_condition(verdicts: Sequence[Verdict]) -> dict[tuple[Any, ...], list[Verdict]]:
     """Verdicts under each condition, for `verdicts_for`: a study may have thousands of tables."""
-    groups: dict[str, list[Verdict]] = {}
+    groups: dict[tuple[Any, ...], list[Verdict]] = {}
     for one in verdicts:
-        groups.setdefault(str(one.condition), []).append(one)
+        groups.setdefault(values(one.condition), []).append(one)
     return groups
 
 
-def verdicts_for(cells: Sequence[Record], verdicts: Mapping[str, Sequence[Verdict]]) -> list[Verdict]:
+def verdicts_for(cells: Sequence[Record], verdicts: Mapping[tuple[Any, ...], Sequence[Verdict]]) -> list[Verdict]:
     """The verdicts on cells of one table; geometric means only where the table has all their models."""
     if not verdicts:
         return []
-    conditions = dict.fromkeys(str(speed_verdicts.condition(cell)) for cell in cells)
+    conditions = dict.fromkeys(map(speed_verdicts.condition_of(), cells))
     models = {cell.model for cell in cells}
     under = [one for condition in conditions for one in verdicts.get(condition, ())]
     return sorted((one for one in under if models.issuperset(one.models)), key=lambda one: len(one.models) > 1)
@@ -56,7 +56,7 @@ def lines(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> list[str]:
 def answers(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> list[str]:
     """A line per geometric mean over models, then one per model and condition; none where nothing competes."""
     if not verdicts:
-        worked = [(cell.model, str(speed_verdicts.condition(cell))) for cell in cells if cell.status == "ok"]
+        worked = [key(cell) for cell in cells if cell.status == "ok"]
         return [_ONE_RUN] if len(set(worked)) < len(worked) else []  # some differ in nothing but their framework
     fastest = {one.key: one.framework for one in winners(cells, verdicts)}
     conditions = [one.condition for one in verdicts]

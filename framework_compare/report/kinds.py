@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,7 @@ from framework_compare.report.tables import Table
 from framework_compare.report.time_tables import STARTUP, TIME
 from framework_compare.results import precision, ratios, speed_verdicts
 from framework_compare.results.block_times import BlockTimes
-from framework_compare.results.columns import SETTINGS, SHARED, Record
+from framework_compare.results.columns import SETTINGS, SHARED, Record, records, values_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,6 +35,7 @@ KINDS: dict[str, TableSpec] = {
     "resources": resource_tables.RESOURCES,
     "speedup": ratio_tables.SPEEDUP,
     "stack": ratio_tables.STACK,
+    "modes": ratio_tables.MODES,
     "devices": ratio_tables.DEVICES,
     "precision": ratio_tables.PRECISION,
     "scaling": resource_tables.SCALING,
@@ -66,19 +66,18 @@ def build(frame: "pd.DataFrame", kind: str, blocks: Callable[[], BlockTimes] = B
     spec, varied = find(kind), [name for name in SHARED if frame[name].nunique(dropna=False) > 1]
     of_cells = spec.frame == "frame"
     fixed = [name for name in SHARED if name not in spec.across]
-    shared = operator.attrgetter(*fixed) if fixed else lambda cell: None
+    key = values_of(*fixed, *spec.apart)
     # Records once for all tables: making those of a slice of a frame takes longer than its table does.
-    records = list(frame.itertuples())
-    if not spec.there(records):
+    cells_of_all = records(frame)
+    if not spec.there(cells_of_all):
         return []
     groups: dict[Any, list[Record]] = {}
-    for cell in records:
-        apart = [getattr(cell, name) for name in spec.apart]
-        groups.setdefault(str((shared(cell), apart)), []).append(cell)
+    for cell in cells_of_all:
+        groups.setdefault(key(cell), []).append(cell)
     # Reading all epochs takes long, and of one run each there is no verdict.
     judged = of_cells and bool((frame["runs_ok"] > 1).any())
     seconds = blocks() if spec.ratios or judged else BlockTimes()
-    verdicts = headlines.by_condition(speed_verdicts.verdicts(records, seconds) if judged else [])
+    verdicts = headlines.by_condition(speed_verdicts.verdicts(cells_of_all, seconds) if judged else [])
     tables = []
     for cells in groups.values():
         of_these = headlines.verdicts_for(cells, verdicts)
@@ -122,13 +121,13 @@ def table(
     elif not len(frame) and spec.frame == "frame":  # other frames have no rows in studies of another kind
         absence = [NO_CELLS]
     else:
-        absence = [spec.absent, *spec.reasons(list(frame.itertuples()))]
+        absence = [spec.absent, *spec.reasons(records(frame))]
     return StudyTable(kind, parts, absence, lambda: _long(frame, spec, blocks))
 
 
 def present(study: Any) -> list[str]:
     """The kinds of table that a study has; `study` is a Comparison."""
-    cells = list(study.frame.itertuples())
+    cells = records(study.frame)
     return [
         kind
         for kind, spec in KINDS.items()
@@ -141,10 +140,10 @@ def _long(frame: "pd.DataFrame", spec: TableSpec, blocks: Callable[[], BlockTime
     names = ("framework", "framework_version", "model", "dataset", *SETTINGS, "status", "reason", "parity")
     figures = frame[[*names, *spec.figures]]
     if spec.judged:
-        best = ratios.to_best(list(frame.itertuples()))
+        best = ratios.to_best(records(frame))
         return figures.assign(ratio_to_best=[best.get(place) for place in frame.index])
     if not spec.ratios:
         return figures
-    by_place = spec.ratios(list(frame.itertuples()), blocks())
+    by_place = spec.ratios(records(frame), blocks())
     columns = {name: [getattr(by_place.get(place), name, None) for place in frame.index] for name in ratios.COLUMNS}
     return figures.assign(**columns)

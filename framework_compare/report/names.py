@@ -16,6 +16,8 @@ TITLES = {
     "keras-tensorflow": "Keras (TensorFlow)",
     "keras-jax": "Keras (JAX)",
     "keras-torch": "Keras (PyTorch)",
+    "lightning": "Lightning",
+    "flax": "Flax NNX",
     "torch-as-written": "PyTorch (as written)",
     "alexnet": "AlexNet",
     "mobilenet_v2": "MobileNetV2",

@@ -79,6 +79,44 @@ def _stack_columns(sheet: Sheet) -> tuple[Column, ...]:
     )
 
 
+def _mode_columns(sheet: Sheet) -> tuple[Column, ...]:
+    def slowdown(cell: Record) -> Value:
+        one = sheet.ratios[cell.Index].fastest
+        if one is None or one.base.Index == cell.Index:
+            return Value("1")
+        return Value(
+            with_interval(1 / one.ratio, 1 / one.ratio_ci_high, 1 / one.ratio_ci_low), parity_note(cell, one.base)
+        )
+
+    def gain(cell: Record) -> Value:
+        one = sheet.ratios[cell.Index]
+        return Value("1") if one.base.Index == cell.Index else _times(one, parity_note(cell, one.base))
+
+    return (
+        Column("best mode", lambda cell: cell.execution),
+        Column("s", _median, "epoch"),
+        Column("over default", gain, "speed-up"),
+        Column("to the fastest", slowdown, "slowdown"),
+    )
+
+
+MODES = TableSpec(
+    f"Each framework in the execution mode in which it is fastest; median epoch, speed-up over its default mode, and slowdown "
+    f"relative to the fastest framework in its own best mode; {_SURE}",
+    _mode_columns,
+    ("epoch_s_median",),
+    names=(*NAMES, BATCH_SIZE),
+    rows=lambda sheet: sorted(_with_ratio(sheet), key=lambda cell: (cell.model, cell.dataset, epoch_seconds(cell))),
+    remarks=lambda sheet: (
+        "The mode is chosen by the runs that the figures are of, so near rivals may look a little too fast.",
+    ),
+    across=("execution", "batch_size"),
+    ratios=ratios.modes,
+    there=lambda cells: len({cell.execution for cell in cells}) > 1,
+    absent="All cells of this study ran in the same execution mode; run it with several, such as --execution default,compiled.",
+)
+
+
 STACK = TableSpec(
     f"Median epoch in seconds of a library and of the plain framework below it, and their ratio; {_SURE}",
     _stack_columns,

@@ -8,8 +8,7 @@ from typing import Any
 
 from framework_compare import registry
 from framework_compare.graph.imported_model import ImportedModel
-from framework_compare.plan.planning import BY_ARRAYS
-from framework_compare.plan.settings import DEFAULTS, OF_DATASET, SETTINGS, column
+from framework_compare.plan.settings import BY_ARRAYS, DEFAULTS, OF_DATASET, SETTINGS, column
 from framework_compare.report.names import title
 from framework_compare.report.tables import ABOUT, Row, Value, clean, estimate, with_interval, with_notes
 from framework_compare.results import ratios
@@ -118,8 +117,9 @@ def caption(cells: Sequence[Record], varied: Sequence[str], unit: str = "image")
 
     unit: what the figures above the caption call a sample.
     """
+    kinds = {(cell.model, cell.threads): cell for cell in cells}.values()
     names = [name for name in SETTINGS if not varies(cells, column(name))]
-    names = [name for name in names if name == "device" or column(name) in varied or _by_choice(cells, name)]
+    names = [name for name in names if name == "device" or column(name) in varied or _by_choice(kinds, name)]
     if not getattr(cells[0], "image_size", 1):  # none of rows and series
         names = [name for name in names if name != "image_size"]
     values = [setting_words(column(name), getattr(cells[0], column(name))) for name in names]
@@ -132,22 +132,22 @@ def caption(cells: Sequence[Record], varied: Sequence[str], unit: str = "image")
     return f"{', '.join([*values, *runs])}. {'; '.join(samples)}."
 
 
-def _by_choice(cells: Sequence[Record], name: str) -> bool:
+def _by_choice(cells: Iterable[Record], name: str) -> bool:
     """Return whether a setting has a value that neither its default nor the data set gives it."""
     if SETTINGS[name].role == OF_DATASET:
         return False
-    kinds = {(cell.model, cell.threads, getattr(cell, column(name))): cell for cell in cells}
-    return any(getattr(cell, column(name)) != _default(cell, name) for cell in kinds.values())
+    return any(getattr(cell, column(name)) != _default(cell, name) for cell in cells)
 
 
 def _default(cell: Record, name: str) -> Any:
     """The value that a cell has where nobody asks for one."""
-    if registry.of_arrays(cell.model) and name in BY_ARRAYS:
+    arrays = registry.of_arrays(cell.model)
+    if arrays and name in BY_ARRAYS:
         return getattr(cell, column(name))
     if SETTINGS[name].all_cores:  # as many as the machine has; loader workers are named where they are not as many
         return None if name == "threads" else cell.threads
-    own = {"pipeline": "shared", **registry.MODELS[cell.model].settings} if registry.of_arrays(cell.model) else {}
-    return own.get(name, getattr(DEFAULTS, name))
+    default = "shared" if arrays and name == "pipeline" else getattr(DEFAULTS, name)
+    return registry.MODELS[cell.model].settings.get(name, default) if arrays else default
 
 
 def setting_words(name: str, value: Any) -> str:
@@ -262,6 +262,8 @@ def rebuild_slowdown_warnings(cells: Sequence[Record]) -> list[str]:
 
     Nothing is said where the intervals of the two overlap: no difference is shown then.
     """
+    if not any(cell.framework in registry.AS_WRITTEN for cell in cells):
+        return []
     pairs: dict[Any, dict[str, Record]] = {}
     for cell in cells:
         if cell.status == "ok" and not math.isnan(ratios.epoch_seconds(cell)):

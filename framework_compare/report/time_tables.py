@@ -185,8 +185,8 @@ STARTUP = TableSpec(
     names=(*NAMES, named("execution")),
     remarks=lambda sheet: (
         "Pays after: measured steps until start-up and steps together take no longer than those of the same framework "
-        f"in {' or '.join(BASES)} execution; {NEVER} where its steps are not shorter. It is a figure without an "
-        "interval.",
+        f"in {' or '.join(BASES)} execution; {NEVER} where its steps are not shorter. It "
+        "has no interval.",
     ),
     across=("execution",),
 )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+import collections
+import operator
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from framework_compare.batches.sizes import epoch_sizes
 from framework_compare.plan import settings
@@ -11,6 +14,9 @@ from framework_compare.results.metrics import METRICS
 
 SETTINGS = settings.of_role(settings.IDENTITY)
 RUN_KEYS = ("framework", "model", "dataset", *SETTINGS, "status", "run_id", "repeat", "block", "counts", "node_id")
+if TYPE_CHECKING:
+    import pandas as pd
+
 _OUTCOME = ("status", "reason", "runs", "runs_ok", "epochs_measured")
 _FIXED = ("framework", "framework_version", "model", "dataset", *SETTINGS, *_OUTCOME, *METRICS)
 OTHER_SETTINGS = tuple(map(settings.column, settings.of_role(settings.QUIET, settings.OF_DATASET)))
@@ -36,6 +42,28 @@ IDENTITY = (*NAMES, *SETTINGS, *OTHER_SETTINGS)
 # A table is of one value of each of these.
 SHARED = tuple(name for name in (*SETTINGS, *OTHER_SETTINGS) if name not in settings.of_role(settings.OF_DATASET))
 Record = Any  # a row of the cell frame, as itertuples gives it
+
+
+def records(frame: pd.DataFrame) -> list[Record]:
+    """The rows of a frame as `itertuples` gives them, which takes strings out of Arrow one by one."""
+    row = collections.namedtuple("Pandas", ("Index", *frame.columns), rename=True)  # type: ignore[misc]
+    columns = (
+        column.to_numpy(dtype=None if column.dtype.kind in "biuf" else object).tolist() for _, column in frame.items()
+    )
+    return list(map(row._make, zip(frame.index.tolist(), *columns)))
+
+
+def values(condition: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the values of a condition, None for NaN."""
+    return tuple(None if value != value else value for value in condition.values())
+
+
+def values_of(*names: str) -> Callable[[Record], tuple[Any, ...]]:
+    """Return a function from a record to these columns, None for NaN: what cells are grouped by."""
+    if len(names) < 2:  # of which attrgetter makes no tuple
+        return lambda cell: tuple(getattr(cell, name) for name in names)
+    read = operator.attrgetter(*names)
+    return lambda cell: tuple(None if value != value else value for value in read(cell))
 
 
 def batch_sizes(cell: Record) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,7 +68,9 @@ def cell_frame(store: Store) -> pd.DataFrame:
         for place, half_width in precision.ratio_half_widths(rows, looked_blocks(store)).items():
             rows[place].update(half_width)
     # Column by column: numbers lie in one block then, to which users and figures may add columns.
-    return pd.DataFrame({name: _column(name, [row.get(name) for row in rows]) for name in CELL_COLUMNS})
+    values = map(operator.itemgetter(*CELL_COLUMNS), ({**_EMPTY, **row} for row in rows))
+    columns = zip(CELL_COLUMNS, zip(*values) if rows else itertools.repeat(()))
+    return pd.DataFrame({name: _column(name, of) for name, of in columns})
 
 
 _NUMBERS = frozenset(
@@ -75,8 +78,11 @@ _NUMBERS = frozenset(
 )
 
 
-def _column(name: str, values: list[Any]) -> Any:
-    return np.array(values, dtype=float) if name in _NUMBERS else values
+_EMPTY = dict.fromkeys(CELL_COLUMNS)
+
+
+def _column(name: str, values: tuple[Any, ...]) -> Any:
+    return np.array(values, dtype=float) if name in _NUMBERS else list(values)
 
 
 def looked_blocks(store: Store) -> BlockTimes:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from framework_compare.plan.settings import DEFAULTS
 from framework_compare.protocol import replicas_of
 from framework_compare.registry import FRAMEWORKS, device_kind
 from framework_compare.results.block_times import BlockTimes
-from framework_compare.results.columns import NAMES, SHARED, Record
+from framework_compare.results.columns import NAMES, SHARED, Record, values_of
 from framework_compare.results.intervals import geometric_mean
 
 COLUMNS = ("against", "ratio", "ratio_ci_low", "ratio_ci_high")
@@ -18,7 +20,8 @@ COLUMNS = ("against", "ratio", "ratio_ci_low", "ratio_ci_high")
 class Ratio(NamedTuple):
     """The speed of a cell over that of its baseline `base`, with its 95 % interval; NaN if there is none.
 
-    strong: of a cell on several devices, over that of the one on a single device whose batch they share out.
+    strong: of a cell on several devices, over that of the one on a single device whose batch they share out. fastest: of
+    a framework in its best mode, over that of the fastest framework in its own.
     """
 
     base: Record
@@ -26,6 +29,7 @@ class Ratio(NamedTuple):
     ratio_ci_low: float = math.nan
     ratio_ci_high: float = math.nan
     strong: float = math.nan
+    fastest: Ratio | None = None
 
     @property
     def against(self) -> str:
@@ -106,6 +110,24 @@ def ladder(cells: Sequence[Record], blocks: BlockTimes) -> dict[int, Ratio]:
     return _against(lambda cell: bases.get(_key(cell, "precision", "execution")), cells, blocks)
 
 
+def modes(cells: Sequence[Record], blocks: BlockTimes) -> dict[int, Ratio]:
+    """The fastest execution of each framework against its default one, other settings equal, by its place."""
+    groups: dict[Any, list[Record]] = {}
+    for cell in cells:
+        if cell.status == "ok" and epoch_seconds(cell) > 0:
+            groups.setdefault(_key(cell, "execution"), []).append(cell)
+    best = [min(several, key=epoch_seconds) for several in groups.values()]
+    fastest: dict[Any, Record] = {}
+    for cell in sorted(best, key=epoch_seconds):
+        fastest.setdefault(_key(cell, "execution", "framework"), cell)
+    found = {}
+    for cell, several in zip(best, groups.values()):
+        base = next((one for one in several if one.execution == DEFAULTS.execution), cell)
+        beside = _ratio(cell, fastest[_key(cell, "execution", "framework")], blocks)
+        found[cell.Index] = _ratio(cell, base, blocks)._replace(fastest=beside)
+    return found
+
+
 def stacks(cells: Sequence[Record], blocks: BlockTimes) -> dict[int, Ratio]:
     """Each cell of a library against the plain framework below it, other settings equal, by its place.
 
@@ -131,8 +153,13 @@ def _against(
     return {cell.Index: _ratio(cell, base, blocks) for cell, base in pairs if base is not None}
 
 
-def _key(cell: Record, *without: str) -> tuple[str, ...]:
-    return tuple(str(getattr(cell, name)) for name in (*NAMES, *SHARED) if name not in without)
+def _key(cell: Record, *without: str) -> tuple[Any, ...]:
+    return _keys(without)(cell)
+
+
+@functools.cache
+def _keys(without: tuple[str, ...]) -> Callable[[Record], tuple[Any, ...]]:
+    return values_of(*(name for name in (*NAMES, *SHARED) if name not in without))
 
 
 def _ratio(cell: Record, base: Record, blocks: BlockTimes) -> Ratio:

@@ -24,11 +24,14 @@ COLUMNS = (
     "parent_peak_rss_bytes",
 )
 NUMBERS = ("gpu_utilization_period_s", "load_before", "parent_cpu_percent", "parent_peak_rss_bytes")
+_UNKNOWN = dict.fromkeys(COLUMNS)
 Row = dict[str, Any]
 
 
 def of_cell(runs: Sequence[Row], figures: Mapping[str, float | None]) -> Row:
     """COLUMNS from the runs of a cell and their figures; None for what no sampler reported."""
+    if not any(run["gauges"] for run in runs):
+        return {**_UNKNOWN, "gpu_power_source": _power_source(None, figures)}
     gpus = _reports(runs, "gpu")
     columns: Row = {f"gpu_{name}": _first(gpus, name, _text) for name in _TEXTS}
     return {

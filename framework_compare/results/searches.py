@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from framework_compare.batches import quality
+from framework_compare.events import BUILD, CANDIDATE, FIRST_STEP, JUDGING, SEARCH
 from framework_compare.plan import searches
 from framework_compare.results import repeats
 from framework_compare.results.runs import whole_table
-from framework_compare.worker.search import BUILD, CANDIDATE, FIRST_STEP, JUDGING, SEARCH
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from framework_compare.errors import UnknownNameError
 from framework_compare.plan import settings
 from framework_compare.results import intervals, repeats
 from framework_compare.results.block_times import BlockTimes
-from framework_compare.results.columns import SHARED, Record
+from framework_compare.results.columns import SHARED, Record, values_of
 from framework_compare.results.intervals import LEVEL, MIN_RUNS, Interval
 from framework_compare.results.parity import FAILED, PROVED
 from framework_compare.results.ratios import epoch_seconds
@@ -71,15 +72,21 @@ def verdicts(cells: Sequence[Record], blocks: BlockTimes, of: str = "framework",
     """
     if of not in SUBJECTS:
         raise UnknownNameError("subject of verdicts", of, SUBJECTS)
-    conditions: dict[str, list[Record]] = {}
+    conditions: dict[tuple[Any, ...], list[Record]] = {}
     for cell in cells:
         if cell.status == "ok" and blocks.get(cell.Index):
-            conditions.setdefault(str(condition(cell, of)), []).append(cell)
+            conditions.setdefault(condition_of(of)(cell), []).append(cell)
     singles, means = [], []
     for alike in conditions.values():
         singles += _pairs(alike, blocks, of)
         means += _means(alike, blocks, of)
     return [*_judged(singles, correct), *_judged(means, correct)]
+
+
+@functools.cache
+def condition_of(of: str = "framework") -> Callable[[Record], tuple[Any, ...]]:
+    """Return a function from a cell to the values of its `condition`."""
+    return values_of(*(name for name in ("framework", "dataset", *SHARED) if name != of))
 
 
 def condition(cell: Record, of: str = "framework") -> dict[str, Any]:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from framework_compare.results import repeats, speed_verdicts
-from framework_compare.results.columns import Record
+from framework_compare.results.columns import Record, values
 from framework_compare.results.intervals import MIN_RUNS
 from framework_compare.results.parity import FAILED
 from framework_compare.results.ratios import epoch_seconds
 from framework_compare.results.speed_verdicts import Verdict
 
-Key = tuple[str, str]  # model, condition
+Key = tuple[str, tuple[Any, ...]]  # model, values of the condition
 
 
 class Winner(NamedTuple):
@@ -40,8 +40,9 @@ class Winner(NamedTuple):
 
 def key(one: Any) -> Key:
     """Return what rivals share, from a cell, a verdict or a winner."""
-    condition = one.condition if hasattr(one, "condition") else speed_verdicts.condition(one)
-    return one.model, str(condition)
+    if hasattr(one, "condition"):
+        return one.model, values(one.condition)
+    return one.model, speed_verdicts.condition_of()(one)
 
 
 def winners(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> list[Winner]:

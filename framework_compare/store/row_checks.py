@@ -158,7 +158,7 @@ def rows(record: Any, columns: Columns) -> tuple[list[int], str]:
 def numbers(figures: Any, names: Sequence[str]) -> dict[str, Any] | None:
     """A document of numbers under these names, each perhaps None; None for anything else."""
     kinds = _KINDS["float | None"]
-    whole = isinstance(figures, dict) and set(figures) == set(names) and all(type(v) in kinds for v in figures.values())
+    whole = isinstance(figures, dict) and figures.keys() == set(names) and kinds.issuperset(map(type, figures.values()))
     return figures if whole else None
 
 

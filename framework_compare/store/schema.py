@@ -205,7 +205,7 @@ def _is_damage(error: Exception) -> bool:
 def damaged(path: Path, found: object, remedy: str = "") -> DamagedStudy:
     """The error for a damaged study file, with the way to save its readable part."""
     remedy = remedy or f"`sqlite3 {path} .recover` prints what SQLite can still read of it"
-    return DamagedStudy(f"{path} is damaged or no SQLite file ({found}); it was not changed; {remedy}")
+    return DamagedStudy(f"{path} is damaged or not an SQLite file ({found}); it was not changed; {remedy}")
 
 
 def connect(path: Path, mode: str) -> sqlite3.Connection:
@@ -269,7 +269,7 @@ def lacking_columns(connection: sqlite3.Connection) -> list[str]:
 def damage_sentences(folder: Path, damage: Mapping[str, tuple[int, str]]) -> list[str]:
     """One sentence per table of which rows were left out; `damage` is a Store's: rows and the first fault by table."""
     return [
-        f"{folder} is damaged: of table {table} {rows} {'row is' if rows == 1 else 'rows are'} left out ({fault}); "
+        f"{folder} is damaged: {rows} {'row' if rows == 1 else 'rows'} of table {table} left out ({fault}); "
         f"`framework-compare export {folder} --out FOLDER` writes the others"
         for table, (rows, fault) in damage.items()
     ]

@@ -109,8 +109,9 @@ class Store:
         return [(row[0], self._cell(*row[1:])) for row in rows]
 
     def repeats(self) -> int:
-        """Runs planned of each cell, without those that repeat a disturbed one; 0 for a study without any."""
-        return self.select("SELECT coalesce(max(repeat), 0) FROM run WHERE retry_of IS NULL")[1][0][0]
+        """Runs planned of each cell, without repeats of disturbed ones and more of an anchor; 0 for a study without any."""
+        of_cells = "SELECT count(*) AS runs FROM run WHERE retry_of IS NULL GROUP BY cell_id"
+        return self.select(f"SELECT coalesce(min(runs), 0) FROM ({of_cells})")[1][0][0]
 
     def replace_settings(self, settings: dict[str, Any]) -> None:
         """Store other settings in place of those that the study was created with."""
@@ -141,6 +142,24 @@ class Store:
         with self._transaction() as connection:
             block = connection.execute("SELECT max(repeat) + 1 FROM run").fetchone()[0]
             connection.executemany(insert, [(known[cell], block) for cell in cells])
+
+    def beside_anchor(self, run_ids: Sequence[int], cell: Cell) -> list[tuple[int, Cell, int]]:
+        """Move runs that have not ended into a block of their own, behind one more of this cell; as `plan` has them.
+
+        None are moved where one of them repeats a disturbed run, whose block is that of the other.
+        """
+        marks, values = ", ".join("?" * len(run_ids)), tuple(run_ids)
+        if self.select(f"SELECT 1 FROM run WHERE run_id IN ({marks}) AND retry_of IS NOT NULL", values)[1]:
+            return []
+        known = {one: cell_id for cell_id, one in self.cells()}
+        with self._transaction() as connection:
+            block = connection.execute("SELECT max(repeat) + 1 FROM run").fetchone()[0]
+            connection.execute(f"UPDATE run SET repeat = ? WHERE run_id IN ({marks})", (block, *values))
+            added = connection.execute(
+                "INSERT INTO run (cell_id, repeat) VALUES (?, ?)", (known[cell], block)
+            ).lastrowid
+        rows = {run_id: (run_id, one, place) for run_id, one, place in self.plan()}
+        return [rows[run_id] for run_id in (added, *run_ids) if run_id in rows]
 
     def repeat_disturbed(self, most: int, left_s: float = math.inf, costs_s: Mapping[int, float] | None = None) -> int:
         """Plan each run once more that was disturbed, as were its repeats so far, if these are below `most`; how many.

@@ -60,7 +60,7 @@ def check_arrays(folder: Path, datasets: Mapping[str, str]) -> None:
         if fault:
             raise StudyError(
                 f"the study's own copy of data set {name!r}, {path}, cannot be used: {fault}; "
-                "give the request that made the study again, which writes it"
+                "repeat the command that made the study, which writes it again"
             )
 
 

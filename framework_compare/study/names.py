@@ -47,12 +47,12 @@ def find_two(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> t
     """The folders of two studies; UsageError where both names are those of one, or one is a copy of the other."""
     folders = find(first), find(second)
     if folders[0].resolve() == folders[1].resolve():
-        raise UsageError(f"{first} and {second} are one study, which differs from itself in nothing; name another")
+        raise UsageError(f"{first} and {second} are the same study; name another")
     both = _ended(folders[0]) & _ended(folders[1])
     if both:
         raise UsageError(
-            f"{first} and {second} share {len(both)} run{'s' * (len(both) > 1)}, so they are no independent samples; name"
-            " another"
+            f"{first} and {second} share {len(both)} run{'s' * (len(both) > 1)}, so they are not independent samples; "
+            "name another"
         )
     return folders
 

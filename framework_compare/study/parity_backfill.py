@@ -95,6 +95,6 @@ def _same(store: Store, framework: str, device: str, options: RunOptions, say: S
     if stored.get("sources") != [staging.checksum(find_framework(framework))]:
         raise StudyError(
             f"the source that its cells ran has {'changed since' if stored.get('sources') else 'no checksum in the study'}"
-            ", so a verdict on today's would not be on them; run the study again in another folder"
+            ", so a verdict on today's source would not apply to them; run the study again in another folder"
         )
     return environment

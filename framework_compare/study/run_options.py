@@ -90,7 +90,7 @@ def check_budget(budget: object, target: object, repeats: object, rungs: object)
     if repeats is not None:
         raise UsageError(f"repeats is {repeats!r} beside a budget, which decides it; name one of the two")
     if rungs is not None:
-        raise UsageError("a ladder takes no budget: its gains are of whole trainings; leave the budget out")
+        raise UsageError("a ladder takes no budget, as its gains need whole trainings; leave the budget out")
     return seconds("budget", budget), share("precision_target", PRECISION_TARGET if target is None else target)
 
 
@@ -100,9 +100,7 @@ def check_sample(sample: object, budget: object, rungs: object) -> float:
         return 0.0
     if budget is not None or rungs is not None:
         other = (
-            "a budget decides how much of an epoch is measured"
-            if budget is not None
-            else "gains are of whole trainings"
+            "a budget decides how much of an epoch is measured" if budget is not None else "gains need whole trainings"
         )
         raise UsageError(f"sample is {sample!r}, but {other}; name one of the two")
     return seconds("sample", sample)

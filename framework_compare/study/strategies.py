@@ -110,7 +110,7 @@ class Growth:
     adds_blocks: ClassVar[bool] = False
     seconds: ClassVar[float] = math.inf
     sample_s: ClassVar[float] = 0
-    note: ClassVar[str] = "Sizes are counted as if none fails."
+    note: ClassVar[str] = "Counted as if no size fails."
 
     def possible(self, cells: Sequence[Cell]) -> Sequence[Cell]:
         tried: dict[int, bool] = {}

@@ -89,8 +89,8 @@ class Study:
         costs = {cell_id: run_s(cell, self._wall_s) for cell_id, cell in self.store.cells()}
         repeated = self.store.repeat_disturbed(self.options.retries_when_disturbed, left_s, costs)
         if repeated:
-            runs = "1 run is" if repeated == 1 else f"{repeated} runs are"
-            self.watcher.say(f"{runs} repeated, as others took CPU time while it was measured")
+            runs = "1 run" if repeated == 1 else f"{repeated} runs"
+            self.watcher.say(f"repeating {runs}, as others took CPU time meanwhile")
         return repeated > 0
 
     def _plan_cells(self, cells: Sequence[Cell], progress: Progress) -> None:
@@ -143,7 +143,7 @@ class Study:
             for group in schedules.groups(planned, self.options.schedule, self.options.across_models):
                 if group[0][2] == 1 and self._spent_s() >= self.strategy.seconds:
                     return  # later blocks were planned as they fit
-                while group:  # those that memory did not hold beside the others are left for the next time
+                while group:  # those that memory did not hold beside the others follow beside the fastest
                     group = self._run_group(group, len(planned) - len(self._waiting), len(planned))
         finally:
             shutil.rmtree(self.folder / "weights", ignore_errors=True)
@@ -211,12 +211,21 @@ class Study:
                 self._run_alone(run_id, cell, environment), alone_why="out of memory beside rivals"
             )
             self._end({run_id: (cell, run)})
-        if len(left) == 1:
-            ((run_id, cell, _),) = left
-            run = self._run_alone(run_id, cell, dict((one[0], one[3]) for one in able)[run_id])
+        if len(left) < len(able) - 1:
+            return self._beside_anchor(left, ended)
+        environments = {run_id: environment for run_id, _, _, environment in able}
+        for run_id, cell, _ in left:
+            run = self._run_alone(run_id, cell, environments[run_id])
             self._end({run_id: (cell, dataclasses.replace(run, alone_why=NO_ROOM))})
-            return []
-        return left
+        return []
+
+    def _beside_anchor(self, left: list[Planned], ended: Mapping[int, tuple[Cell, Run]]) -> list[Planned]:
+        """A block of those that are left and of the fastest that ran, once more: ratios to it are of turns, too."""
+        paces = {cell: pace for cell, run in ended.values() if run.status == "ok" and (pace := run.pace_s)}
+        if not left or not paces:
+            return left
+        anchor = min(paces, key=lambda cell: paces[cell])
+        return self.store.beside_anchor([run_id for run_id, *_ in left], anchor) or left
 
     def _run_alone(self, run_id: int, cell: Cell, environment: Environment) -> Run:
         with self._begun([(run_id, cell)]):
@@ -353,7 +362,7 @@ def _why_more(cells: Sequence[Cell], progress: Progress, budget_s: float) -> str
     why = (
         f"has fewer than {LEAST_RUNS} runs that count"
         if math.isinf(width)
-        else f"is sure to ±{width:.1%} of the fastest only"
+        else f"has a ±{width:.1%} interval beside the fastest"
     )
     return f"one more block of {cell.model}: {cell.label} {why}; {length(progress.spent_s)} of {length(budget_s)} used"
 

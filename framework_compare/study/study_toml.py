@@ -26,7 +26,7 @@ MOST_BYTES = 1 << 20  # of a file: TOML of so much takes seconds to read
 PRIVATE = ("index",)  # its URL may hold a password
 _HEAD = """\
 # A study of framework_compare: the arguments of `compare`, those left out at their defaults.
-# To run it: framework-compare run --from FILE; options of the command line come first.
+# To run it: framework-compare run --from FILE; options of the command line take precedence.
 
 """
 
@@ -71,7 +71,7 @@ def text(settings: Mapping[str, Any], folder: Path) -> str:
     request = settings.get(REQUEST)
     if not isinstance(request, dict):
         raise StudyError(
-            f"{folder} keeps no request, as sweeps and studies that were extended; its report has the command"
+            f"{folder} has no stored request, as it is a sweep or was extended; its report shows a command"
         )
     return _HEAD + tomli_w.dumps(request)
 
@@ -106,7 +106,7 @@ def read(path: str | os.PathLike[str], more: Mapping[str, Any]) -> dict[str, Any
 def _text_of(file: Path) -> str:
     """The text of a file; ValueError for a device, whose text has no end, a pipe, or more than a study needs."""
     if file.exists() and not file.is_file():
-        raise ValueError("it is no regular file")
+        raise ValueError("it is not a regular file")
     with open(file, "rb") as opened:
         content = opened.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:

@@ -96,7 +96,9 @@ class Runner:
             return {}
         every = epoch_sizes(len(self.data), config.batch_size, config.batch_growth, config.batch_size_limit)
         sizes = distinct(every)
-        return {"batch_sizes": f"{len(sizes)} sizes, {sizes[-1]} to {sizes[0]}; what compiles does so once for each"}
+        return {
+            "batch_sizes": f"{len(sizes)} sizes, {sizes[-1]} to {sizes[0]}; compiled steps are compiled once per size"
+        }
 
     @property
     def _is_first_rank(self) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 from framework_compare.batches import quality
 from framework_compare.batches.arrays import ArrayPipeline, SplitArrays, read_split
 from framework_compare.errors import Unsupported
-from framework_compare.events import EventWriter
+from framework_compare.events import BUILD, CANDIDATE, FIRST_STEP, JUDGING, SEARCH, WHOLE, EventWriter
 from framework_compare.graph import Graph, weight_views
 from framework_compare.protocol import Job, Replicas, Trainer
 from framework_compare.worker import runner
@@ -26,8 +26,6 @@ from framework_compare.worker.placement import make_trainer
 from framework_compare.worker.refusal import refuse_undeclared
 from framework_compare.worker.validation import Validation
 
-SEARCH, CANDIDATE = "search", "candidate"  # what seconds and qualities are told of, in place of a split
-BUILD, FIRST_STEP, JUDGING, WHOLE = "build_s", "first_step_s", "validation_s", "search_s"
 TRAINED = "training_loss"  # mean per sample of a candidate's last epoch
 Values = Dict[str, Optional[float]]
 

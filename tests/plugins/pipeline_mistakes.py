@@ -161,24 +161,24 @@ MISTAKES = {
     "all repeats from epoch 3": (REPEATED.format(change="(number - 1) % 2 + 1"), "epochs 1 and 3 have their images"),
     "one number for left and top": (
         DRAWN.format(change="crop._replace(left=left, top=int(u * (height - crop.height + 1)))"),
-        "the place from the left and the place from the top of random crops go together",
+        "the place from the left and the place from the top of random crops are correlated",
     ),
     "flip by place": (
         DRAWN.format(change="crop._replace(left=left, flip=flips[int(2 * u)])"),
-        "the place from the left and the flip of random crops go together",
+        "the place from the left and the flip of random crops are correlated",
     ),
     "flip by area": (
         DRAWN.format(change="crop._replace(flip=flips[int(crop.width * crop.height > 18200)])"),
-        "the area and the flip of random crops go together",
+        "the area and the flip of random crops are correlated",
     ),
     "flip by epoch": (DRAWN.format(change="crop._replace(flip=flips[epoch % 2])"), "in epoch 1, 0.000 of 874 images"),
     "flip by image": (
         DRAWN.format(change="crop._replace(flip=flips[index % 2])"),
-        "the flip of an image's random crop goes with that of another epoch",
+        "the flip of an image's random crop correlates with that of another epoch",
     ),
     "place by image": (
         DRAWN.format(change="crop._replace(left=int((index * 0.618 + 0.01 * u) % 1 * (width - crop.width + 1)))"),
-        "the place from the left of an image's random crop goes with that of another epoch",
+        "the place from the left of an image's random crop correlates with that of another epoch",
     ),
     "nearest pixel": (RESIZED.format(change="image.resize((size, size), 0)"), "what is explained"),
     "bicubic": (RESIZED.format(change="image.resize((size, size), Image.Resampling.BICUBIC)"), "what is explained"),

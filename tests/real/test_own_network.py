@@ -123,7 +123,7 @@ REFUSED = {
         "x",
         "return self.fc(x)",
         "net = Net(); net.more = nn.Parameter(torch.zeros(1).expand(10**12)); return net",
-        "proving it takes about .* GiB of memory",
+        "verifying it takes about .* GiB of memory",
     ),
     "no numbers": ("x", "return self.conv(x).mean((2, 3))", "return Net().to('meta')", "on the device 'meta'"),
     "raises": ("x", "return x", "raise SystemExit('away')", r"build\(\) of .* fails: SystemExit: away"),

@@ -139,7 +139,7 @@ def trace_module(
 
     if isinstance(module, torch.jit.ScriptModule):
         raise UsageError(
-            "it is a program of torch.jit, which torch.export does not read; give the module that it is of"
+            "it is a program of torch.jit, which torch.export does not read; give the module that it was made from"
         )
     _check_numbers(module)
     _check_gradient_hooks(module)
@@ -198,7 +198,7 @@ def _check_numbers(module: Any) -> None:
     needed = count * BYTES_A_PARAMETER
     if available is not None and needed > available:
         raise UsageError(
-            f"it has {count:,} parameters; reading and proving it takes about {needed / 2**30:.0f} GiB of memory, and"
+            f"it has {count:,} parameters; reading and verifying it takes about {needed / 2**30:.0f} GiB of memory, and"
             f" {available / 2**30:.0f} GiB are free; use a machine with more"
         )
 

@@ -176,7 +176,7 @@ def describe(name: str, graph: Graph, watched: Watched, values: Optional[np.ndar
     single = excess[:, : -surgery.SUMS]
     if single.max() <= 1:
         picture, column = np.unravel_index(np.argmax(excess), excess.shape)
-        where = f"in a sum of all its values with signs (none of {len(watched.places)} single ones shows it)"
+        where = f"in a signed sum of all its values (no single one of {len(watched.places)} shows it)"
     else:
         picture, column = np.unravel_index(np.argmax(single), single.shape)
         where = f"at {(int(picture), *watched.places[column])}"

@@ -53,7 +53,7 @@ def remark(precision: str, levels: Sequence[Level], found: Reference, full: Refe
     if precision == "fp32":
         once, many = (float(np.median(list(asked.yardstick[2].values()))) for asked in (found, full))
         size = len(full.samples) // full.replicas
-        coarse = f"at a batch of {size} level 2 may take gradients in tf32 for gradients in fp32"
+        coarse = f"at a batch of {size} level 2 may mistake gradients in tf32 for fp32"
         return coarse if TOLERANCE * many > SEEN_TF32 * once * unit("tf32") / unit("fp32") else ""
     if logits.ratio is None or logits.ratio > WIDER:
         return ""
@@ -75,7 +75,7 @@ def checked(number: int, check: Callable[[], Level], when: str = "") -> Level:
     except LevelFailed as wrong:
         return Level(number, False, f"{when}{wrong}", answered=not isinstance(wrong, WorkerEndedEarly))
     except (ArithmeticError, LookupError, ValueError) as error:  # an answer of another form than anyone thought of
-        reason = f"what it answers cannot be judged: {type(error).__name__}: {error}"[:500]
+        reason = f"its answer cannot be judged: {type(error).__name__}: {error}"[:500]
         return Level(number, False, f"{when}{reason}")
 
 
@@ -165,7 +165,7 @@ class Judge:
         errors = deviations.first_step_errors(found, reference.after_first_step(), reference.initial)
         for name, error in errors.items():
             if error > max(FIRST_STEP, TOLERANCE * _unit(reference.yardstick[3][name])):
-                raise LevelFailed(f"{name} after load_weights() and one step: momentum of former steps is left in it")
+                raise LevelFailed(f"{name} after load_weights() and one step: it keeps momentum from earlier steps")
 
     def _ranks_agree(self) -> None:
         """LevelFailed if what several processes trained is not the same, bit for bit, as the mean of their gradients is."""

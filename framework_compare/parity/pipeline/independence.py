@@ -30,9 +30,9 @@ def check(crops: Array, labels: Array, count: int, batch_size: int) -> None:
     epochs = np.repeat(np.arange(len(flips)), count)
     order = np.argsort(labels.reshape(-1, count), axis=1) + np.arange(len(flips))[:, None] * count  # (epochs, count)
     for name, values in drawn.items():
-        _check(f"the {name} of random crops goes with the epoch", values, epochs)
+        _check(f"the {name} of random crops depends on the epoch", values, epochs)
         check_between_epochs(name, values[order])
-        _check(f"the {name} of random crops goes with that of the image before", values[:-1], values[1:])
+        _check(f"the {name} of random crops correlates with that of the previous image", values[:-1], values[1:])
 
 
 def draws_of(crops: Array) -> Dict[str, Array]:
@@ -80,14 +80,14 @@ def check_pairs(drawn: Dict[str, Array]) -> None:
     expected = draws_of(reference(REFERENCES, 1))
     for one, other in itertools.combinations(drawn, 2):
         usual = correlation(expected[one], expected[other])[0]
-        _check(f"the {one} and the {other} of random crops go together", drawn[one], drawn[other], usual)
+        _check(f"the {one} and the {other} of random crops are correlated", drawn[one], drawn[other], usual)
 
 
 def check_between_epochs(name: str, values: Array) -> None:
     """LevelFailed if what is drawn for an image goes with what another epoch drew for it; `values` is (epochs, images)."""
     pairs = list(itertools.combinations(range(len(values)), 2))
     first, second = (np.concatenate([values[pair[side]] for pair in pairs]) for side in (0, 1))
-    _check(f"the {name} of an image's random crop goes with that of another epoch", first, second)
+    _check(f"the {name} of an image's random crop correlates with that of another epoch", first, second)
 
 
 def _check(what: str, first: Array, second: Array, expected: float = 0.0) -> None:

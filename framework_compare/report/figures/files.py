@@ -7,13 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from altair.utils.schemapi import debug_mode
-
 from framework_compare.report.figures import look
 from framework_compare.report.figures.catalogue import FIGURES
 from framework_compare.report.figures.subject import Subject
 
-# Altair holds each part of a chart to its schema as it is made (debug_mode), which takes longer than drawing; tests do so.
 PAGE_WIDTH = 980.0  # of a figure in the report, in pixels
 FONT = 11.0
 LEAST_PANEL = 130.0  # points that a panel takes at least
@@ -34,7 +31,6 @@ class Drawn(NamedTuple):
     height: float
 
 
-@debug_mode(False)
 def draw(
     subject: Subject, name: str, width: float = PAGE_WIDTH, font: float = FONT, view: str = "", still: bool = True
 ) -> dict[str, Drawn]:
@@ -48,11 +44,11 @@ def draw(
     return {title: render(chart, font, width, still=still) for title, chart in charts.items()}
 
 
-@debug_mode(False)
 def render(chart: Any, font: float, width: float = PAGE_WIDTH, *, still: bool = True) -> Drawn:
     """A chart of Altair's, drawn with the looks that all figures share; still: with SVG."""
     import vl_convert
 
+    # Tests hold every figure to the schema; here that would take as long as drawing.
     spec: dict[str, Any] = chart.configure(**look.config(font, width)).to_dict(validate=False)
     if not still:
         return Drawn(spec, "", 0.0, 0.0)

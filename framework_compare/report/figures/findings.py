@@ -129,7 +129,7 @@ def batch_sizes(subject: Subject) -> str:
         return ""
     best = cells.loc[cells["images_per_s"].idxmax()]
     rate = f"{digits(best['images_per_s'])} images/s"
-    return f"The highest throughput is {rate}, of {best['framework_label']} with batch size {best['batch_size']}."
+    return f"The highest throughput is {rate}, by {best['framework_label']} with batch size {best['batch_size']}."
 
 
 def _spread(subject: Subject, cells: Any, column: str, verb: str, unit: str) -> str:

@@ -12,7 +12,7 @@ from framework_compare.report.tables import known
 
 EPOCHS = "epochs"  # the phase of a run that is measured
 BETWEEN = "between phases"
-START = "start-up in all"
+START = "total start-up"
 LEAST_GAP = 1e-3  # seconds
 COMPUTING, HANDING, WAITING = PARTS = ("computing", "handing work to the device", "waiting for data")
 
@@ -36,7 +36,7 @@ def phases(subject: Subject, width: float, columns: int) -> dict[str, Any]:
     every = (part.groupby([*LABELS, "name"], sort=False)["seconds"].sum().reset_index() for part in (rows, starting))
     mean = pd.concat(list(every)).join(runs, on=LABELS)
     mean = mean.assign(seconds=mean["seconds"] / mean["runs"])[[*LABELS, "name", "seconds"]]
-    tens = alt.Axis(values=[10.0**power for power in range(-6, 6)], format="~g", labelOverlap=True)
+    tens = alt.Axis(values=[10.0**power for power in range(-6, 6)], format="~g", labelOverlap=True, labelFlush=False)
     x = alt.X("seconds:Q", title="seconds", scale=alt.Scale(type="log"), axis=tens)
     tips = "framework_label:N", "name:N", alt.Tooltip("seconds:Q", format=".3~g")
     return {"": marks.dot_rows(mean[mean["seconds"] > 0], subject, x, order, width, columns, *tips)}

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from altair.utils.schemapi import debug_mode
-
 from framework_compare import registry
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.paths import fault
@@ -92,7 +90,6 @@ class Plot:
         file.with_suffix(".txt").write_text(self.caption + "\n", encoding="utf-8")
         return file
 
-    @debug_mode(False)
     def fitted(self, target: float) -> Drawn:
         """The figure with panels as wide as makes it about `target` points wide in all, its parts one below the other."""
         import altair as alt

@@ -77,8 +77,9 @@ def _over_time(subject: Subject, samples: Any, phases: Any, width: float, bins: 
     # One table for all layers: a facet splits no layer that has data of its own.
     table = alt.Chart(alt.InlineData(values=[*rows, *rounded(stages)]))
     seconds = max(float(samples["t_s"].max()), float(stages["end"].max()) if len(stages) else 0.0)
-    charts = []
+    bands = []
     for start in range(0, len(frameworks), fitting):
+        charts = []
         some = frameworks[start : start + fitting]
         those = alt.FieldOneOfPredicate("framework_label", some)
         for place, reading in enumerate(drawn):
@@ -88,7 +89,8 @@ def _over_time(subject: Subject, samples: Any, phases: Any, width: float, bins: 
             header = alt.Header(labels=place == 0)
             by_framework = alt.Column("framework_label:N", sort=some, title=None, header=header)
             charts.append(curve.facet(column=by_framework, spacing=APART).transform_filter(those))
-    return alt.vconcat(*charts, spacing=4)
+        bands.append(alt.vconcat(*charts, spacing=4))
+    return bands[0] if len(bands) == 1 else alt.vconcat(*bands, spacing=16)
 
 
 def _curve(

@@ -68,7 +68,7 @@ def _stacked_overview(subject: Subject, rows: Any, conditions: list[str], width:
 def _tiles(base: Any) -> Any:
     """A tile for each row: its ratio with its interval, on a grey that is darker for a slower cell."""
     shades = alt.Scale(type="log", domain=[1, 4], range=list(look.TILES), clamp=True)
-    named = "datum.value == 4 ? '4x or more' : datum.value + 'x'"
+    named = "datum.value == 4 ? '≥ 4x' : datum.value + 'x'"
     legend = alt.Legend(title="slowdown", values=[1, 2, 4], labelExpr=named, gradientLength=120, titleLimit=80)
     empty = base.mark_rect(stroke="white", strokeWidth=2, color="#EEEEEE")
     tips = (("framework_label:N", "framework"), ("condition_label:N", "model"), ("full:N", " "))

@@ -50,7 +50,9 @@ CELL_METRICS = (
     *("peak_rss_bytes", "cpu_percent_mean", "threads_max", "gpu_percent_mean", "gpu_process_memory_peak_bytes"),
     *("gpu_j_per_image", "first_step_s", "loss_last", "wall_s"),
 )
+ROOM = 14  # pixels at both sides of a still: the reader's font may be wider than ours
 _TAG = re.compile(r"<[^<>]*>")
+_BOX = re.compile(r'width="[\d.]+" height="([\d.]+)" viewBox="0 0 ([\d.]+) ([\d.]+)"')
 
 
 class Part(NamedTuple):
@@ -162,11 +164,17 @@ def _views(subject: Subject, name: str) -> dict[str, tuple[str, Mapping[str, Par
         if not drawn[0] and not views:  # without data for the usual view there is none for another
             break
         parts = {
-            title: Part(still, files.responsive([one[title].spec for one in drawn]))
+            title: Part(_roomy(still), files.responsive([one[title].spec for one in drawn]))
             for title, still in drawn[0].items()
         }
         views.update({view: (caption(one.caption, drawn[0].values()), parts)} if parts else {})
     return views
+
+
+def _roomy(still: Drawn) -> Drawn:
+    wide = still.width + 2 * ROOM
+    box = rf'width="{wide:g}" height="\1" viewBox="{-ROOM} 0 {wide:g} \3"'
+    return still._replace(svg=_BOX.sub(box, still.svg, count=1), width=wide)
 
 
 def uri_of(svg: str) -> Markup:
@@ -188,6 +196,7 @@ SHOWN = (
     "resources",
     "speedup",
     "stack",
+    "modes",
     "devices",
     "quality",
     "gains",

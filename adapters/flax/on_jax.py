@@ -1,0 +1,343 @@
+"""Flax on JAX: the graph as an nnx.Module of Flax's own layers where it has them, functions of JAX for the rest.
+
+A step is nnx.value_and_grad and nnx.Optimizer in an nnx.jit, as Flax's guides train.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from framework_compare.adapters.common.trainer import NATIVE_OPTIMIZERS
+from framework_compare.adapters.jax import network as plain
+from framework_compare.adapters.jax.pipeline import PROCESSES_FROM, import_part
+from framework_compare.adapters.jax.tasks import LOSSES, NAMES, make_optimizer
+from framework_compare.adapters.jax.trainer import JaxTrainer
+from framework_compare.graph import OPS as GRAPH_OPS
+from framework_compare.graph import Graph, Node, evaluate, trainable_names
+from framework_compare.graph.lowering import UNEVEN
+from framework_compare.graph.node import Parameter
+from framework_compare.graph.window import Window
+from framework_compare.protocol import UPDATES, Batch, Declared, Replicas, TrainConfig
+
+
+class Network(plain.Network):
+    """`model`, the nnx.Module, whose layers have the names of the graph's, and `paths` to its variables by graph name.
+
+    Arrays lie as in the plain adapter, channels last, which is as Flax has them, but for kernels of one axis.
+    """
+
+    def __init__(self, jax: Any, nnx: Any, graph: Graph, seed: int) -> None:
+        super().__init__(jax, graph, dtype="float32", layout="NHWC", shifts=False)
+        self.nnx = nnx
+        arrays = {node.arrays: GRAPH_OPS[node.op].parameters(node) for node in graph.nodes}
+        self._series = {f"{node.arrays}.weight" for node in graph.nodes if node.op == "Conv1d"}
+        rngs, layers = nnx.Rngs(seed), {}
+        for node in self.program.nodes:
+            own = arrays.get(node.arrays, [])
+            if node.op in LAYERS and _name(node.arrays) not in layers:
+                layers[_name(node.arrays)] = LAYERS[node.op](self, node, rngs)
+            elif own and _name(node.arrays) not in layers:
+                layers[_name(node.arrays)] = _arrays(nnx, own)
+        self.model = _model(nnx, self, layers)
+        self.paths = {
+            array.name: (_name(name), *_path(layers[_name(name)], array.name.rpartition(".")[2]))
+            for name, own in arrays.items()
+            for array in own
+        }
+        self.frozen = {_name(name) for name, own in arrays.items() if any(one.kind == "frozen" for one in own)}
+
+    def _moved(self, name: str, array: np.ndarray, axes: Tuple[int, ...]) -> np.ndarray:
+        return array.transpose(2, 1, 0) if name in self._series else super()._moved(name, array, axes)
+
+    def zeros(self, name: str, rngs: Any) -> Dict[str, Any]:
+        """Initial values of a layer, which are loaded later: drawn by chance each shape would be compiled for."""
+        return {f"{name}_init": self.nnx.initializers.zeros_init(), "rngs": rngs}
+
+    def outputs(self, model: Any, images: Any) -> Any:
+        """Float32 logits of a view of the model, which is in training or in evaluation."""
+
+        def apply(node: Node, *inputs: Any) -> Any:
+            layer = getattr(model, _name(node.arrays), None)
+            if node.op in plain.FUNCTIONS:
+                return plain.FUNCTIONS[node.op](self.jax, node.attrs, *inputs)
+            if node.op in POOLS:
+                return POOLS[node.op](self, node, *inputs)
+            if node.op == "Unembedding":
+                return layer.attend(*inputs)
+            if node.op in LAYERS:
+                return layer(*inputs)
+            own = {name: getattr(layer, name)[...] for name in getattr(layer, "names", ())}
+            return plain.LAYERS[node.op](self, node, own, *inputs, key=None)
+
+        return evaluate(self.program, apply, images).astype("float32")
+
+
+def _name(name: str) -> str:
+    return name.replace(".", "_").replace("/", "_")
+
+
+def _model(nnx: Any, network: Network, layers: Mapping[str, Any]) -> Any:
+    class Model(nnx.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            for name, layer in layers.items():
+                setattr(self, name, layer)
+
+        def __call__(self, images: Any) -> Any:
+            return network.outputs(self, images)
+
+    return Model()
+
+
+def _arrays(nnx: Any, parameters: Sequence[Parameter]) -> Any:
+    """A module with arrays alone, of an op that Flax has no layer for."""
+
+    class Arrays(nnx.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.names = tuple(one.name.rpartition(".")[2] for one in parameters)
+            for name, one in zip(self.names, parameters):
+                setattr(self, name, nnx.Param(np.zeros(one.shape, np.float32)))
+
+    return Arrays()
+
+
+# The variables of Flax's layers by the graph's names, in which a layer of a layer is after a dot.
+_NORM = {"weight": "scale", "running_mean": "mean", "running_var": "var"}
+_NAMES: Mapping[str, Mapping[str, str]] = {
+    **dict.fromkeys(("Conv", "Linear"), {"weight": "kernel"}),
+    **dict.fromkeys(("BatchNorm", "LayerNorm", "RMSNorm", "GroupNorm"), _NORM),
+    "Embed": {"weight": "embedding"},
+    "RNN": {
+        **{f"weight_{side}h": f"cell.dense_{side}.kernel" for side in "ih"},
+        **{f"bias_{side}h": f"cell.dense_{side}.bias" for side in "ih"},
+        "bias": "cell.dense_h.bias",
+    },
+}
+
+
+def _path(layer: Any, name: str) -> Sequence[str]:
+    return _NAMES.get(type(layer).__name__, {}).get(name, name).split(".")
+
+
+def conv(net: Network, node: Node, rngs: Any) -> Any:
+    a, window = node.attrs, Window.of(node.attrs)
+    return net.nnx.Conv(
+        a["in_channels"],
+        a["out_channels"],
+        window.kernel,
+        window.stride,
+        padding=window.pads,
+        kernel_dilation=window.dilation,
+        feature_group_count=a["groups"],
+        use_bias=a["bias"],
+        **net.zeros("kernel", rngs),
+    )
+
+
+def conv1d(net: Network, node: Node, rngs: Any) -> Any:
+    a = node.attrs
+    shape = (a["in_channels"], a["out_channels"], (a["kernel"],))
+    return net.nnx.Conv(*shape, padding=[(a["padding"],) * 2], use_bias=a["bias"], **net.zeros("kernel", rngs))
+
+
+def batchnorm(net: Network, node: Node, rngs: Any) -> Any:
+    class BatchNorm(net.nnx.BatchNorm):  # type: ignore[misc,name-defined]
+        """Flax keeps the biased running variance; the graph the unbiased one, n / (n - 1) times the batch's."""
+
+        def __call__(self, x: Any, **how: Any) -> Any:
+            kept = self.momentum * self.var[...]
+            y = super().__call__(x, **how)
+            if not self.use_running_average:
+                count = math.prod(x.shape[:-1])
+                self.var[...] = kept + (self.var[...] - kept) * (count / max(1, count - 1))
+            return y
+
+    a = node.attrs
+    return BatchNorm(a["channels"], momentum=1 - a["momentum"], epsilon=a["eps"], rngs=rngs)
+
+
+def recurrent(net: Network, node: Node, rngs: Any) -> Any:
+    """A GRU of Flax's has no bias beside its state, and an LSTM one of two: where the graph has both, so have these."""
+    nnx, inputs, states = net.nnx, node.attrs["input_size"], node.attrs["hidden_size"]
+    cell = (nnx.OptimizedLSTMCell if node.op == "LSTM" else nnx.GRUCell)(
+        inputs, states, **net.zeros("kernel", rngs), **net.zeros("recurrent_kernel", rngs)
+    )
+    if node.op == "GRU":
+        cell.dense_h = nnx.Linear(states, 3 * states, **net.zeros("kernel", rngs))
+    elif node.attrs.get("biases", 1) == 2:
+        cell.dense_i = nnx.Linear(inputs, 4 * states, **net.zeros("kernel", rngs))
+    return nnx.RNN(cell)
+
+
+def dropout(net: Network, node: Node, rngs: Any) -> Any:
+    of_samples = range(1, 1 + len(net.program.shapes[node.name])) if node.op == "StochasticDepth" else ()
+    return net.nnx.Dropout(node.attrs["p"], broadcast_dims=tuple(of_samples), rngs=rngs)
+
+
+def _norm(kind: str) -> Callable[[Network, Node, Any], Any]:
+    def layer(net: Network, node: Node, rngs: Any) -> Any:
+        return getattr(net.nnx, kind)(node.attrs["features"], epsilon=node.attrs["eps"], rngs=rngs)
+
+    return layer
+
+
+# Of a Network, a node and random numbers for what is loaded later: an nnx.Module.
+LAYERS: Dict[str, Callable[[Network, Node, Any], Any]] = {
+    "Conv2d": conv,
+    UNEVEN: conv,
+    "Conv1d": conv1d,
+    "BatchNorm2d": batchnorm,
+    "Linear": lambda net, node, rngs: net.nnx.Linear(
+        node.attrs["in_features"],
+        node.attrs["out_features"],
+        use_bias=node.attrs.get("bias", True),
+        **net.zeros("kernel", rngs),
+    ),
+    "LayerNorm": _norm("LayerNorm"),
+    "RMSNorm": _norm("RMSNorm"),
+    "GroupNorm": lambda net, node, rngs: net.nnx.GroupNorm(
+        node.attrs["channels"], node.attrs["groups"], epsilon=node.attrs["eps"], rngs=rngs
+    ),
+    "Embedding": lambda net, node, rngs: net.nnx.Embed(
+        node.attrs["num_embeddings"], node.attrs["embedding_dim"], **net.zeros("embedding", rngs)
+    ),
+    "LSTM": recurrent,
+    "GRU": recurrent,
+    "Dropout": dropout,
+    "StochasticDepth": dropout,
+}
+
+
+def maxpool(net: Network, node: Node, x: Any) -> Any:
+    window = Window.of(node.attrs)
+    return net.nnx.max_pool(x, window.kernel, window.stride, window.all_pads(x.shape[1:3]))
+
+
+def avgpool(net: Network, node: Node, x: Any) -> Any:
+    window, size = Window.of(node.attrs), x.shape[1:3]
+    means = net.nnx.avg_pool(x, window.kernel, window.stride, window.all_pads(size))
+    shares = math.prod(window.kernel) / window.areas(size, with_pads=node.attrs["count_include_pad"])
+    return means if (shares == 1).all() else means * shares[:, :, None]
+
+
+POOLS: Dict[str, Callable[[Network, Node, Any], Any]] = {"MaxPool2d": maxpool, "AvgPool2d": avgpool}
+
+
+# What of layers a view sets, and the ops of a program that have such layers.
+MODES = {"deterministic": {"Dropout", "StochasticDepth"}, "use_running_average": {"BatchNorm2d"}}
+EXECUTIONS = {
+    "default": "nnx.jit",
+    "compiled": "nnx.cached_partial of an nnx.jit",
+    "eager": "eager",
+}
+
+
+class FlaxTrainer(JaxTrainer):
+    """Two views of one model share its variables: of training, and of evaluation."""
+
+    name = "flax"
+    declared = Declared(
+        ops=plain.OPS,
+        losses=frozenset(LOSSES),
+        optimizers=frozenset(NAMES) | NATIVE_OPTIMIZERS,
+        executions={"cpu": frozenset(EXECUTIONS)},
+        precisions={"cpu": frozenset({"fp32"})},
+        several_inputs=True,
+        updates=frozenset(UPDATES),
+        why={"cuda": "no environment for Flax on a GPU is pinned"},
+    )
+
+    def __init__(self, config: TrainConfig, replicas: Optional[Replicas] = None) -> None:
+        super().__init__(config)
+        from flax import nnx
+
+        self.nnx = nnx
+        self.layout = "NHWC"
+
+    def settings(self) -> Dict[str, Any]:
+        config = self.config
+        return {
+            "execution": EXECUTIONS[config.execution],
+            "backend": f"jax {self.jax.__version__}",
+            "layout": self.layout,
+            "optimizer": f"nnx.Optimizer of optax, {NAMES.get(config.optimizer, config.optimizer)}",
+            "threads": config.threads,
+            "loader_workers": "threads" if config.loader_workers < PROCESSES_FROM else "processes",
+        }
+
+    def build(self, graph: Graph) -> None:
+        nnx, config = self.nnx, self.config
+        self._leaves: Any = None  # the state of the plain trainer, which this one keeps in the model
+        self._network = Network(self.jax, nnx, graph, config.seed & 0xFFFFFFFF)
+        self._model = self._network.model
+        self._chances = self.jax.tree.map(self.jax.numpy.copy, nnx.state(self._model, nnx.RngState))
+        self._transformation = make_optimizer(self.jax, import_part("optax", "its optimiser"), config)
+        self._loss_of = functools.partial(LOSSES[graph.task.loss], import_part("optax", "its losses"))
+        self._target_type = np.int32 if graph.task.target.dtype.startswith("int") else np.float32
+        self._trained = trainable_names(graph)
+        frozen = self._network.frozen
+        self._wrt = nnx.All(nnx.Param, lambda path, value: path[0] not in frozen)
+        ops = {node.op for node in self._network.program.nodes}
+        modes = [name for name, of in MODES.items() if of & ops]
+        views = (nnx.view(self._model, **dict.fromkeys(modes, evaluates)) for evaluates in (False, True))
+        self._training, self._evaluating = views
+        self._jit = nnx.jit if config.execution != "eager" else lambda function: function
+        self._gradients_of = self._jit(self._value_and_gradients)
+        self._evaluate = self._jit(lambda model, images: model(images))
+        self.load_weights({p.name: np.zeros(p.shape, np.float32) for p in graph.parameters()})
+
+    def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+        nnx, jnp = self.nnx, self.jax.numpy
+        for name, array in weights.items():
+            self._variable(name).set_value(jnp.array(self._network.to_native(name, array)))
+        nnx.update(self._model, self.jax.tree.map(jnp.copy, self._chances))
+        self._optimizer = nnx.Optimizer(self._model, self._transformation, wrt=self._wrt)
+        for part in (self._model, self._optimizer):  # placed, as results of a step are: else that is compiled twice
+            nnx.update(part, self.jax.device_put(nnx.state(part), self._device))
+        bound = nnx.cached_partial if self.config.execution == "compiled" else functools.partial
+        self._step = bound(self._jit(self._step_once), self._training, self._optimizer)
+
+    def weights(self) -> Dict[str, np.ndarray]:
+        return self._to_graph({name: self._variable(name)[...] for name in self._network.paths})
+
+    def _variable(self, name: str) -> Any:
+        return functools.reduce(getattr, self._network.paths[name], self._model)
+
+    def _value_and_gradients(self, model: Any, images: Any, labels: Any) -> Any:
+        def loss_of(model: Any) -> Any:
+            return self._loss_of(model(images), labels)
+
+        return self.nnx.value_and_grad(loss_of, argnums=self.nnx.DiffState(0, self._wrt))(model)
+
+    def _step_once(self, model: Any, optimizer: Any, images: Any, labels: Any) -> Any:
+        loss, gradients = self._value_and_gradients(model, images, labels)
+        optimizer.update(model, gradients)
+        return loss
+
+    def train_step(self, batch: Batch) -> Any:
+        self._loss_seen = self._step(batch.images, batch.labels)
+        return self._loss_seen
+
+    def gradients(self, batch: Batch) -> Dict[str, np.ndarray]:
+        kept = self.jax.tree.map(lambda array: array, self.nnx.state(self._model))  # statistics move with each pass
+        _, gradients = self._gradients_of(self._training, batch.images, batch.labels)
+        self.nnx.update(self._model, kept)
+        found = dict(self.nnx.to_flat_state(gradients))
+        return self._to_graph({name: found[self._network.paths[name]][...] for name in self._trained})
+
+    def infer(self, batch: Batch) -> Any:
+        self._loss_seen = self._evaluate(self._evaluating, batch.images)
+        return self._loss_seen
+
+    def forward(self, batch: Batch, *, training: bool = False) -> np.ndarray:
+        return np.asarray(self._evaluate(self._training if training else self._evaluating, batch.images))
+
+    def synchronize(self) -> None:
+        self.jax.block_until_ready((self.nnx.state(self._model), self._loss_seen))
+
+    def release(self) -> None:
+        super().release()
+        self._model = self._training = self._evaluating = self._optimizer = self._gradients_of = None

@@ -1,0 +1,121 @@
+"""Lightning on PyTorch: the network of its adapter in a LightningModule, trained by `Trainer.fit`.
+
+`fit` owns the loop, and the runner does: it runs in a thread of its own, whose loader waits for each batch of the runner's.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from typing import Any, Dict, Iterator, Mapping, Optional
+
+from framework_compare.adapters.common.trainer import NATIVE_OPTIMIZERS
+from framework_compare.adapters.torch.network import OPS
+from framework_compare.adapters.torch.pipeline import import_torchvision
+from framework_compare.adapters.torch.tasks import LOSSES
+from framework_compare.adapters.torch.trainer import TorchTrainer
+from framework_compare.graph import OPTIMIZERS, Graph
+from framework_compare.protocol import Batch, Declared, Replicas, TrainConfig
+
+WITHOUT = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
+MOST_BATCHES = 1 << 40  # of an epoch: a loader that knows its length is not asked for a batch ahead
+
+
+class LightningTrainer(TorchTrainer):
+    name = "lightning"
+    declared = Declared(
+        ops=OPS,
+        losses=frozenset(LOSSES),
+        optimizers=frozenset(OPTIMIZERS) | NATIVE_OPTIMIZERS,
+        executions={"cpu": frozenset({"default", "fit"})},
+        precisions={"cpu": frozenset({"fp32"})},
+        several_inputs=True,
+        why={"cuda": "no environment for Lightning on a GPU is pinned", "eager": "Trainer.fit owns the loop"},
+    )
+
+    def __init__(self, config: TrainConfig, replicas: Optional[Replicas] = None) -> None:
+        super().__init__(config)
+        import_torchvision(self.torch)  # which Lightning's metrics import by themselves
+        import lightning
+
+        self.lightning = lightning
+        self._fit: Optional[Fit] = None
+
+    def settings(self) -> Dict[str, Any]:
+        execution = f"Trainer.fit without {', '.join(WITHOUT)}"
+        return {**super().settings(), "execution": execution, "backend": f"torch {self.torch.__version__}"}
+
+    def build(self, graph: Graph) -> None:
+        self._end()
+        super().build(graph)
+
+    def load_weights(self, weights: Mapping[str, Any]) -> None:
+        self._end()  # an optimizer's state is that of a fit
+        super().load_weights(weights)
+
+    def train_step(self, batch: Batch) -> Any:
+        self._set_training(True)
+        self._fit = self._fit or Fit(self.lightning, self._trained, self._loss_of, self._optimizer)
+        return self._fit.step(batch)
+
+    def _end(self) -> None:
+        fit, self._fit = self._fit, None
+        if fit:
+            fit.end()
+
+    def release(self) -> None:
+        self._end()
+        super().release()
+
+
+class Fit:
+    """A `Trainer.fit` in a thread, batch by batch."""
+
+    def __init__(self, lightning: Any, network: Any, loss_of: Any, optimizer: Any) -> None:
+        batches: "queue.SimpleQueue[Any]" = queue.SimpleQueue()  # None is the end
+        losses: "queue.SimpleQueue[Any]" = queue.SimpleQueue()  # or what was raised
+
+        class Module(lightning.LightningModule):  # type: ignore[misc]
+            def __init__(self) -> None:
+                super().__init__()
+                self.network = network
+
+            def configure_optimizers(self) -> Any:
+                return optimizer
+
+            def training_step(self, batch: Any, number: int) -> Any:
+                return loss_of(*batch)
+
+            def on_train_batch_end(self, outputs: Any, batch: Any, number: int) -> None:
+                losses.put(outputs["loss"])
+
+        class Loader:
+            def __len__(self) -> int:
+                return MOST_BATCHES
+
+            def __iter__(self) -> Iterator[Any]:
+                return iter(batches.get, None)
+
+        def run() -> None:
+            try:
+                trainer = lightning.Trainer(accelerator="cpu", max_epochs=1, **dict.fromkeys(WITHOUT, False))
+                trainer.fit(Module(), Loader())
+                losses.put(RuntimeError("Trainer.fit ended by itself"))
+            except BaseException as error:
+                losses.put(error)
+
+        self._batches, self._losses = batches, losses
+        self._thread = threading.Thread(target=run, name="fit", daemon=True)
+        self._thread.start()
+
+    def step(self, batch: Batch) -> Any:
+        """The loss of a step, on the device."""
+        self._batches.put((batch.images, batch.labels))
+        loss = self._losses.get()
+        if isinstance(loss, BaseException):
+            raise loss
+        return loss
+
+    def end(self) -> None:
+        self._batches.put(None)
+        self._thread.join()

@@ -106,9 +106,7 @@ PLAIN = tuple(name for name, entry in FRAMEWORKS.items() if not entry.library)
 # What reads models of users, in the environment of a framework or, of files that belong to none, in one of its own.
 _I = "framework_compare.importers."
 _ONNX = _I + "onnx:OnnxImporter"
-READERS: dict[str, Framework] = {
-    "onnx": Framework("onnx", _ONNX, _PINS, imports="onnx", python=_PYTHONS, importer=_ONNX),
-}
+READERS = {"onnx": Framework("onnx", _ONNX, _PINS, imports="onnx", python=_PYTHONS, importer=_ONNX)}
 IMPORTERS: dict[str, Framework] = {
     "torch": dataclasses.replace(FRAMEWORKS["torch"], importer=_I + "torch:TorchImporter"),
     "tensorflow": dataclasses.replace(FRAMEWORKS["tensorflow"], importer=_I + "keras:KerasImporter"),
@@ -314,9 +312,8 @@ def framework(name: str) -> Framework:
     "torch@2.12.0" is torch as another interpreter has it.
     """
     base, _, version = str(name).partition("@")
-    found = (
-        READERS.get(base) or AS_WRITTEN.get(base) or find("framework", FRAMEWORKS, name if name in FRAMEWORKS else base)
-    )
+    aside = READERS.get(base) or AS_WRITTEN.get(base)
+    found = aside or find("framework", FRAMEWORKS, name if name in FRAMEWORKS else base)
     return dataclasses.replace(found, name=name) if version else found
 
 

@@ -99,13 +99,9 @@ def _array(file: Any, size: int, where: str) -> np.ndarray:
     if len(data) != wanted:
         raise DataError(f"{where} ends after {len(data):,} of {wanted:,} bytes; save it again")
     array = np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
-    return (
-        array.astype(object)
-        if dtype.kind == "U"
-        else np.char.decode(array).astype(object)
-        if dtype.kind == "S"
-        else array
-    )
+    if dtype.kind not in "US":
+        return array
+    return (array if dtype.kind == "U" else np.char.decode(array)).astype(object)
 
 
 def of_arrays(name: str, where: str, arrays: Arrays, facts: dict[str, Any]) -> Source:

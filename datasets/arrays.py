@@ -23,7 +23,7 @@ import numpy as np
 
 from framework_compare import registry
 from framework_compare.batches import quality
-from framework_compare.batches.arrays import DOCUMENT, SPLITS, VERSION, Pixels, read_split
+from framework_compare.batches.arrays import DOCUMENT, SPLITS, VERSION, Pixels
 from framework_compare.errors import DataError, UnknownNameError, UsageError
 from framework_compare.graph import Field, Task
 from framework_compare.protocol import TrainConfig
@@ -262,13 +262,6 @@ def file_checksum(path: str | os.PathLike[str]) -> str:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
-
-
-def read_back(path: str | os.PathLike[str], split: str) -> Split:
-    """A split of a written file, as it was before; for figures and tests of the parent."""
-    stored = read_split(path, split)
-    names = [field.name for field in stored.task.inputs]
-    return Split(dict(zip(names, stored.inputs)), stored.target, stored.extras)
 
 
 @contextlib.contextmanager

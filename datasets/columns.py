@@ -95,8 +95,7 @@ def is_number(text: object) -> bool:
 
 def column_of(texts: Sequence[str]) -> np.ndarray:
     """A column of a text table: int64 or float64 where every text is a number, else an object array of the texts."""
-    kept = np.empty(len(texts), object)
-    kept[:] = texts
+    kept = text_array(texts)
     if any("_" in text for text in texts):
         return kept
     for kind in (np.int64, np.float64):
@@ -111,7 +110,7 @@ def column_of(texts: Sequence[str]) -> np.ndarray:
 def stacked(rows: Sequence[Any], name: str, where: str) -> np.ndarray:
     """Rows of one shape as an array; DataError names the first that has another, or that holds no numbers."""
     if all(isinstance(row, str) for row in rows):
-        return column_of(list(rows)) if not rows else text_array(rows)
+        return text_array(rows)
     try:
         arrays = [np.asarray(row) for row in rows]
     except ValueError as error:
@@ -150,7 +149,7 @@ def check_lengths(arrays: Arrays, where: str) -> None:
 
 def check_memory(needed: float, where: str) -> None:
     """DataError for data that take more memory than there is to spare."""
-    most = MEMORY_SHARE * psutil.virtual_memory().available
+    most = free_bytes()
     if needed > most:
         raise DataError(
             f"{where} would take {needed / 2**30:,.1f} GiB of memory, and {most / 2**30:,.1f} GiB may be used; give a part of it"

@@ -12,7 +12,7 @@ import numpy as np
 from framework_compare.datasets.arrays import ArrayData, Baseline, Split
 from framework_compare.datasets.source_files import one_file, read_lines, source
 from framework_compare.datasets.vocabulary import encode, make_vocabulary, pad
-from framework_compare.errors import DataError, UsageError
+from framework_compare.errors import DataError
 from framework_compare.graph import Field, Task
 
 LONGEST = 57  # of the Broad Twitter Corpus: generated sentences get its shape
@@ -37,29 +37,20 @@ class Sentence:
         return f"{self.origin}, line {self.line + offset}"
 
 
-def conll(
-    path: Path | None = None,
-    *,
-    vocabulary: int = 8000,
-    length: int | None = None,
-    entities: Sequence[str] | None = None,
-    seed: int = 0,
-) -> ArrayData:
-    """Tokens (T,) and a tag for each; T is `length`, else the longest sentence.
+def conll(path: Path | None = None, *, vocabulary: int = 8000, seed: int = 0) -> ArrayData:
+    """Tokens (T,) and a tag for each; T is the longest sentence.
 
-    path is a folder with one train and one dev (or valid) file; a test file is counted in the facts and not used.
-    entities are the kinds of the tag set, in order; else those of the training file. Words that are not among the
-    most frequent of the training file share one token.
+    path is a folder with one train and one dev (or valid) file; a test file is counted in the facts and not used. Tags
+    are those of the training file. Words that are not among its most frequent share one token.
     """
     if path is None:
         sentences = generate(seed)
         facts: dict[str, Any] = {"generated": True, "source": [], "seed": seed}
-        length = LONGEST if length is None else length
     else:
         files = _files(path)
         sentences = {split: read(file) for split, file in files.items()}
         facts = {"generated": False, "source": source(files.values())}
-    return prepare(sentences, vocabulary=vocabulary, length=length, entities=entities, facts=facts)
+    return prepare(sentences, vocabulary, LONGEST if path is None else None, facts)
 
 
 def read(path: Path) -> list[Sentence]:
@@ -93,17 +84,12 @@ def generate(seed: int) -> dict[str, list[Sentence]]:
 
 
 def prepare(
-    sentences: dict[str, list[Sentence]],
-    *,
-    vocabulary: int,
-    length: int | None,
-    entities: Sequence[str] | None,
-    facts: dict[str, Any],
+    sentences: dict[str, list[Sentence]], vocabulary: int, length: int | None, facts: dict[str, Any]
 ) -> ArrayData:
     """Arrays of the sentences of splits train and validation; DataError names a tag outside the tag set."""
     train, held = sentences["train"], sentences["validation"]
-    tags = _tag_set(train, entities)
-    steps = _length([*train, *held], length)
+    tags = _tag_set(train)
+    steps = length or max(len(sentence.words) for sentence in (*train, *held))
     numbers = make_vocabulary((sentence.words for sentence in train), vocabulary)
     return ArrayData(
         "tweet-ner",
@@ -150,27 +136,11 @@ def _word_and_tag(line: str, place: str) -> tuple[str, str]:
     return columns[0], tag
 
 
-def _tag_set(train: Sequence[Sentence], entities: Sequence[str] | None) -> tuple[str, ...]:
-    if entities is None:
-        entities = sorted({tag[2:] for sentence in train for tag in sentence.tags if tag != "O"})
-    if isinstance(entities, str) or len(set(entities)) != len(entities):
-        raise UsageError(f"entities must be a list of different kinds, not {entities!r}")
+def _tag_set(train: Sequence[Sentence]) -> tuple[str, ...]:
+    entities = sorted({tag[2:] for sentence in train for tag in sentence.tags if tag != "O"})
     if not entities:
         raise DataError("the training part has no entity, every tag is O; there is nothing to learn")
     return ("O", *(f"{letter}-{kind}" for kind in entities for letter in "BI"))
-
-
-def _length(sentences: Sequence[Sentence], length: int | None) -> int:
-    longest = max(sentences, key=lambda sentence: len(sentence.words))
-    if length is None:
-        return len(longest.words)
-    if not isinstance(length, int) or isinstance(length, bool) or length < 1:
-        raise UsageError(f"length must be an integer of at least 1, not {length!r}")
-    if length < len(longest.words):
-        raise DataError(
-            f"{longest.place()}: {len(longest.words)} words where length is {length}; shorten it or raise length"
-        )
-    return length
 
 
 def _split(sentences: Sequence[Sentence], numbers: dict[str, int], tags: Sequence[str], steps: int) -> Split:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import functools
 import json
 import os
 from pathlib import Path
@@ -28,21 +29,6 @@ SETS = {  # images of each class, and the seed
 BYTES_PER_IMAGE = 290_000  # on disk, about
 
 
-def small(progress: Progress | None = None) -> Path:
-    """Folder of 791 images: 264 fire, 264 smoke, 263 no_fire. `progress(done, total)` counts images drawn."""
-    return _make("fire-smoke-small", progress)
-
-
-def big(progress: Progress | None = None) -> Path:
-    """Folder of 6003 images, 2001 a class; some 1.7 GB, and fifteen minutes of one core, the first time."""
-    return _make("fire-smoke-big", progress)
-
-
-def tiny(progress: Progress | None = None) -> Path:
-    """Folder of 48 images, 16 a class: to see that everything works."""
-    return _make("fire-smoke-tiny", progress)
-
-
 def unmade(name: str) -> Pictures | None:
     """The images that a set will hold which is not there yet; None where it is there, or is none of ours."""
     if name not in SETS or _is_complete(_folder(name), _wanted(name)):
@@ -66,8 +52,11 @@ def _wanted(name: str) -> list[tuple[str, int]]:
     return [(kind, number) for kind, count in SETS[name][0].items() for number in range(count)]
 
 
-def _make(name: str, progress: Progress | None) -> Path:
-    """The finished set's folder; what an interrupted making left is kept and completed."""
+def make(name: str, progress: Progress | None = None) -> Path:
+    """The finished set's folder; what an interrupted making left is kept and completed.
+
+    progress(done, total) counts images drawn. The big set takes 1.7 GB, and fifteen minutes of one core, the first time.
+    """
     folder, wanted, (counts, seed) = _folder(name), _wanted(name), SETS[name]
     if _is_complete(folder, wanted):
         return folder
@@ -119,3 +108,6 @@ def _write(path: Path, data: bytes) -> None:
     part = path.with_name(f".{path.name}.{os.getpid()}")
     part.write_bytes(data)
     os.replace(part, path)
+
+
+small, big, tiny = (functools.partial(make, name) for name in SETS)

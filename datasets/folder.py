@@ -21,23 +21,6 @@ from framework_compare.protocol import Pictures, TrainConfig
 SPLITS = frozenset({"train", "training", "val", "valid", "validation", "test", "testing"})
 ON_BAD_IMAGE = ("fail", "skip")  # what to do about one that does not decode
 FIRE_SMOKE = ("fire", "smoke", "no_fire")
-# After lower case, and with blanks and hyphens as underscores.
-FIRE_SMOKE_ALIASES = {
-    "fires": "fire",
-    "fire_images": "fire",
-    "flame": "fire",
-    "flames": "fire",
-    "smokes": "smoke",
-    "smoke_images": "smoke",
-    "nofire": "no_fire",
-    "non_fire": "no_fire",
-    "nonfire": "no_fire",
-    "non_fire_images": "no_fire",
-    "not_fire": "no_fire",
-    "none": "no_fire",
-    "normal": "no_fire",
-    "neutral": "no_fire",
-}
 Progress = Callable[[int, int], None]
 
 
@@ -45,13 +28,11 @@ Progress = Callable[[int, int], None]
 class ImageFolder:
     """A Dataset: the images of a folder to train on, and all that was decided on the way to them.
 
-    skipped are (path, reason) of bad images left out; found_aliases maps a class folder's name to the class it
-    was taken for; ignored_folders are class folders that `classes` did not ask for.
+    skipped are (path, reason) of bad images left out; ignored_folders are class folders that `classes` did not ask for.
     """
 
     pictures: Pictures
     skipped: tuple[tuple[str, str], ...] = ()
-    found_aliases: dict[str, str] = dataclasses.field(default_factory=dict)
     ignored_folders: tuple[str, ...] = ()
     name: str = ""
     bytes_to_make: int = 0
@@ -73,16 +54,13 @@ class ImageFolder:
             "skipped": len(self.skipped),
             "skipped_pictures": [list(pair) for pair in self.skipped],
             "classes": list(self.pictures.classes),
-            "class_aliases": dict(self.found_aliases),
             "checksum": hashlib.sha256(self._list().encode()).hexdigest()[:16],
         }
 
     def remarks(self) -> Iterator[str]:
-        """Yield the images by class, then what was renamed, skipped or left out."""
+        """Yield the images by class, then what was skipped or left out."""
         classes = ", ".join(f"{name} {self.pictures.labels.count(i)}" for i, name in enumerate(self.pictures.classes))
         yield f"{self.name}: {len(self)} images ({classes})"
-        for folder, label in self.found_aliases.items():
-            yield f"{self.name}: folder {folder!r} is read as class {label!r}"
         for path, reason in self.skipped:
             yield f"{self.name}: skipped {path!r}: {reason}"
         for folder in self.ignored_folders:
@@ -102,18 +80,16 @@ def read_folder(
     path: str | os.PathLike[str],
     *,
     classes: Sequence[str] | None = None,
-    aliases: Mapping[str, str] | None = None,
     on_bad_image: str = "fail",
     progress: Progress | None = None,
 ) -> ImageFolder:
     """Index the images in `path`/<class>/ or `path`/<split>/<class>/, folders below a class included.
 
     Splits (train, val, test, ...) are merged, because the reference protocol trains on all images. Classes are
-    `classes` in that order, or fire, smoke, no_fire where the folders are these (other spellings of them count,
-    and are reported in `found_aliases`), or the sorted folder names. `aliases` maps more folder names to
-    classes. Images are ordered by class, then by path. Each is decoded once and the verdict remembered;
-    a bad one raises DataError if `on_bad_image` is "fail", is left out and listed if it is "skip".
-    `progress(done, total)` counts images. DataError also for a missing or empty folder, class or image.
+    `classes` in that order, or fire, smoke, no_fire where the folders are these, or the sorted folder names. Images are
+    ordered by class, then by path. Each is decoded once and the verdict remembered; a bad one raises DataError if
+    `on_bad_image` is "fail", is left out and listed if it is "skip". `progress(done, total)` counts images. DataError
+    also for a missing or empty folder, class or image.
     """
     if on_bad_image not in ON_BAD_IMAGE:
         raise DataError(f"on_bad_image is {on_bad_image!r}; allowed: 'fail', 'skip'")
@@ -121,15 +97,13 @@ def read_folder(
     root = _existing_folder(path)
     folders = _class_folders(root)
     found = sorted({folder.name for folder in folders})
-    to_class = _class_of_each(found, classes, aliases or {})
-    order = _class_order(root, found, to_class, classes)
-    files = {name: _files_of(name, folders, to_class, root) for name in order}
+    order = _class_order(root, found, classes)
+    files = {name: _files_of(name, folders, root) for name in order}
     verdicts = image_check.check(root, [file for name in order for file in files[name]], progress)
     index = _assemble(root, order, files, verdicts)
     return dataclasses.replace(
         _settle(index, on_bad_image),
-        found_aliases={folder: name for folder, name in to_class.items() if folder != name and name in order},
-        ignored_folders=tuple(folder for folder in found if to_class[folder] not in order),
+        ignored_folders=tuple(folder for folder in found if folder not in order),
     )
 
 
@@ -138,7 +112,7 @@ def of_classes(pictures: Pictures, classes: Sequence[str] | None) -> Pictures:
     _check_list(classes)
     if classes is None:
         return pictures
-    _check_classes(Path("the data set"), pictures.classes, set(pictures.classes), classes)
+    _check_classes(Path("the data set"), pictures.classes, classes)
     number = {pictures.classes.index(name): new for new, name in enumerate(classes)}
     kept = sorted(
         (n for n, label in enumerate(pictures.labels) if label in number), key=lambda n: number[pictures.labels[n]]
@@ -202,31 +176,13 @@ def _subfolders(folder: Path) -> list[Path]:
     return sorted(Path(entry.path) for entry in image_check.scan(folder) if image_check.is_folder(entry))
 
 
-def _class_of_each(found: Sequence[str], classes: Sequence[str] | None, aliases: Mapping[str, str]) -> dict[str, str]:
-    """The class that each folder name stands for; by default its own name."""
-    stated = {name: aliases.get(name, name) for name in found}
-    exact = {*aliases, *(classes or ())}
-    guessed = {name: stated[name] if name in exact else _fire_smoke_class(name) for name in found}
-    taken = set(guessed.values())
-    return guessed if classes or (taken <= set(FIRE_SMOKE) and taken & {"fire", "smoke"}) else stated
-
-
-def _fire_smoke_class(folder: str) -> str:
-    plain = "_".join(folder.lower().replace("-", " ").replace("_", " ").split())
-    name = FIRE_SMOKE_ALIASES.get(plain, plain)
-    return name if name in FIRE_SMOKE else folder
-
-
-def _class_order(
-    root: Path, found: Sequence[str], to_class: Mapping[str, str], classes: Sequence[str] | None
-) -> tuple[str, ...]:
-    present = set(to_class.values())
+def _class_order(root: Path, found: Sequence[str], classes: Sequence[str] | None) -> tuple[str, ...]:
     if classes is not None:
-        _check_classes(root, found, present, classes)
+        _check_classes(root, found, classes)
         return tuple(classes)
-    if len(present) < 2:
+    if len(found) < 2:
         raise DataError(f"data set {str(root)!r} has only one class folder, {found[0]!r}; at least two are needed")
-    return tuple(sorted(present, key=FIRE_SMOKE.index if present <= set(FIRE_SMOKE) else None))
+    return tuple(sorted(found, key=FIRE_SMOKE.index if set(found) <= set(FIRE_SMOKE) else None))
 
 
 def _check_list(classes: object) -> None:
@@ -234,17 +190,17 @@ def _check_list(classes: object) -> None:
         raise DataError(f"classes is {classes!r}; allowed: a list of class names, or None for all")
 
 
-def _check_classes(root: Path, found: Sequence[str], present: set[str], classes: Sequence[str]) -> None:
+def _check_classes(root: Path, found: Sequence[str], classes: Sequence[str]) -> None:
     if len(set(classes)) != len(classes):
         raise DataError(f"classes are {classes!r}; allowed: each once")
-    missing = [name for name in classes if name not in present]
+    missing = [name for name in classes if name not in found]
     if missing:
         names = ", ".join(map(repr, missing))
         raise DataError(f"data set {str(root)!r} has no folder of class {names}; found: {', '.join(found)}")
 
 
-def _files_of(name: str, folders: Sequence[Path], to_class: Mapping[str, str], root: Path) -> list[str]:
-    own = [folder for folder in folders if to_class[folder.name] == name]
+def _files_of(name: str, folders: Sequence[Path], root: Path) -> list[str]:
+    own = [folder for folder in folders if folder.name == name]
     seen = {_identity(folder) for folder in (*(folder.parent for folder in own), root, *root.resolve().parents)}
     files = sorted(file for folder in own for file in _walk(folder, seen))
     if not files:

@@ -15,7 +15,7 @@ from framework_compare.datasets.arrays import ArrayData
 from framework_compare.datasets.image_check import is_folder, scan, sniff
 from framework_compare.datasets.labelled_images import Labelled, generate, image_data
 from framework_compare.datasets.source_files import read_lines
-from framework_compare.errors import DataError, UsageError
+from framework_compare.errors import DataError, UsageError, check_count
 
 SPLITS = {"train": ("train", "training"), "validation": ("val", "valid", "validation", "test", "testing")}
 ANNOTATIONS = "val_annotations.txt"
@@ -36,11 +36,9 @@ def cifar10(path: Path | None = None, *, image_size: int = 32, seed: int = 0) ->
 
 def tiny_imagenet(path: Path | None = None, *, image_size: int = 64, seed: int = 0) -> ArrayData:
     """200 classes of 64 px. path: Tiny ImageNet's folder as it is downloaded, or folders <split>/<class>/."""
-    return (
-        _generated("tiny-imagenet", 200, (24, 6), image_size, seed)
-        if path is None
-        else from_folders("tiny-imagenet", path, image_size)
-    )
+    if path is None:
+        return _generated("tiny-imagenet", 200, (24, 6), image_size, seed)
+    return from_folders("tiny-imagenet", path, image_size)
 
 
 def guava(path: Path | None = None, *, image_size: int = 128, seed: int = 0) -> ArrayData:
@@ -57,7 +55,7 @@ def from_folders(name: str, path: Path, image_size: int) -> ArrayData:
     train/<class>/images/ and val/images/ with val_annotations.txt. Every file must decode; DataError names one that
     does not, a class that one split lacks, a missing split.
     """
-    _check_size(image_size)
+    check_count("image_size", image_size)
     if not path.is_dir():
         raise DataError(f"{str(path)!r} is a file; a folder with train/<class>/ and val/<class>/ is needed")
     folders = {split: _split_folder(path, split) for split in SPLITS}
@@ -79,7 +77,7 @@ def from_folders(name: str, path: Path, image_size: int) -> ArrayData:
 def _generated(
     name: str, count: int, per_class: tuple[int, int], image_size: int, seed: int, classes: Sequence[str] | None = None
 ) -> ArrayData:
-    _check_size(image_size)
+    check_count("image_size", image_size)
     shape = (3, image_size, image_size)
     train, validation = (generate(count, n, shape, seed, split) for n, split in zip(per_class, SPLITS))
     names = classes or [f"class_{number:03d}" for number in range(count)]
@@ -96,11 +94,6 @@ def _with_groups(
     return image_data(
         name, train, validation, classes, {**facts, "groups": groups}, metrics=("accuracy", "healthy_accuracy")
     )
-
-
-def _check_size(image_size: object) -> None:
-    if not isinstance(image_size, int) or isinstance(image_size, bool) or image_size < 1:
-        raise UsageError(f"image_size must be an integer of at least 1, not {image_size!r}")
 
 
 def _split_folder(path: Path, split: str) -> Path:

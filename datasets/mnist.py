@@ -10,7 +10,7 @@ import numpy as np
 from framework_compare.datasets.arrays import ArrayData
 from framework_compare.datasets.labelled_images import Labelled, generate, image_data
 from framework_compare.datasets.source_files import one_file, read_bytes, source
-from framework_compare.errors import DataError, UsageError
+from framework_compare.errors import DataError, check_count
 
 FILES = {
     "train": (("train-images*idx3*",), ("train-labels*idx1*",)),
@@ -30,8 +30,8 @@ def mnist(
     10,000 only, these are split, 8 to 2 where no numbers are given.
     """
     for name, value in (("train", train), ("validation", validation)):
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-            raise UsageError(f"{name} must be a number of images of at least 1, not {value!r}")
+        if value is not None:
+            check_count(name, value)
     if path is None:
         parts = generate(10, 400, (1, 28, 28), seed, "train"), generate(10, 100, (1, 28, 28), seed, "validation")
         facts: dict[str, Any] = {"generated": True, "source": [], "seed": seed}

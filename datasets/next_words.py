@@ -10,10 +10,11 @@ import numpy as np
 from framework_compare.datasets.arrays import ArrayData, Baseline, Split, majority_outputs
 from framework_compare.datasets.source_files import one_file, read_lines, read_rows, source
 from framework_compare.datasets.vocabulary import RESERVED, encode, make_vocabulary, words_of
-from framework_compare.errors import DataError, UsageError
+from framework_compare.errors import DataError, check_count
 from framework_compare.graph import Field, Task
 
 END = ""  # between two texts; no word is spelt so
+HELD_SHARE = 0.1
 
 
 def next_words(
@@ -22,25 +23,22 @@ def next_words(
     vocabulary: int = 1000,
     window: int = 20,
     stride: int = 5,
-    validation: float = 0.1,
     seed: int = 0,
 ) -> ArrayData:
     """Tokens (window,) and the number of the word behind them, windows `stride` words apart in the running text.
 
-    path is a text file, one text a line, or a CSV file (or a folder with train.csv) with a column `text`. Of the texts
-    a share `validation` is drawn by `seed`. Windows whose next word is not in the vocabulary are left out.
+    path is a text file, one text a line, or a CSV file (or a folder with train.csv) with a column `text`. A tenth of the
+    texts is drawn by `seed` to validate with. Windows whose next word is not in the vocabulary are left out.
     """
-    _check_at_least("window", window)
-    _check_at_least("stride", stride)
-    if not isinstance(validation, float) or not 0 < validation < 1:
-        raise UsageError(f"validation is {validation!r}; allowed: a share between 0 and 1")
+    check_count("window", window)
+    check_count("stride", stride)
     if path is None:
         texts, facts = generate(seed), {"generated": True, "source": [], "seed": seed}
     else:
         file = one_file(path, ("train.csv",), "the text")
         texts, facts = read(file), {"generated": False, "source": source([file])}
     order = np.random.RandomState(seed & 0xFFFFFFFF).permutation(len(texts))
-    count = max(1, round(validation * len(texts)))
+    count = max(1, round(HELD_SHARE * len(texts)))
     train, held = ([texts[i] for i in np.sort(part)] for part in (order[count:], order[:count]))
     return _prepare(train, held, vocabulary, window, stride, facts)
 
@@ -113,8 +111,3 @@ def _windows(texts: Sequence[list[str]], numbers: dict[str, int], window: int, s
     starts = starts[tokens[starts + window] >= RESERVED]
     views = np.lib.stride_tricks.sliding_window_view(tokens, window)[starts]
     return Split({"tokens": np.ascontiguousarray(views)}, tokens[starts + window].astype(np.int64))
-
-
-def _check_at_least(name: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise UsageError(f"{name} must be an integer of at least 1, not {value!r}")

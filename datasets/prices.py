@@ -14,7 +14,7 @@ import numpy as np
 
 from framework_compare.datasets.arrays import ArrayData, Baseline, Split
 from framework_compare.datasets.source_files import Row, number, one_file, read_rows, source
-from framework_compare.errors import DataError, UsageError
+from framework_compare.errors import DataError, UsageError, check_count
 from framework_compare.graph import Field, Task
 
 NAME_COLUMNS = ("Name", "Ticker")
@@ -51,30 +51,29 @@ def prices(
     *,
     column: str = "Close",
     window: int = 60,
-    validation: int | float | str = 0.2,
+    validation: int | float = 0.2,
     last_days: int | None = None,
-    ticker: str | None = None,
     seed: int = 0,
     days: int | None = None,
 ) -> ArrayData:
     """Windows (window, 1) of a CSV file of daily prices and the price of the day after each.
 
-    validation: a share of the days, a number of days, or the first date that validates. last_days leaves out what is
-    before; ticker chooses rows by Name or Ticker. Without a path, `days` of a generated series. A validation window
-    may reach back into the training part, as the notebook's do. DataError: missing column, a price that is not a number,
-    dates that do not rise, a series shorter than the window.
+    validation: a share of the days, or a number of days. last_days leaves out what is before. Without a path, `days` of
+    a generated series. A validation window may reach back into the training part, as the notebook's do. DataError:
+    missing column, several tickers, a price that is not a number, dates that do not rise, a series shorter than the window.
     """
     if path is None:
         series, facts = generate(days or 3020, seed), {"generated": True, "source": [], "seed": seed}
     else:
         file = one_file(path, ("*.csv",), "prices")
-        series, facts = read(file, column, ticker), {"generated": False, "source": source([file])}
+        series, facts = read(file, column), {"generated": False, "source": source([file])}
     return prepare(series.last(last_days), column=column, window=window, validation=validation, facts=facts)
 
 
-def read(path: Path, column: str, ticker: str | None = None) -> Series:
+def read(path: Path, column: str) -> Series:
     """One column of a CSV file of daily prices."""
-    rows = _of_ticker(path, read_rows(path, ("Date", column)), ticker)
+    rows = read_rows(path, ("Date", column))
+    _check_ticker(path, rows)
     dates = [_date(row) for row in rows]
     for before, after, row in zip(dates, dates[1:], rows[1:]):
         if after <= before:
@@ -98,14 +97,11 @@ def generate(days: int, seed: int) -> Series:
     return Series(dates, np.round(values, 2), "the generated series")
 
 
-def prepare(
-    series: Series, *, column: str, window: int, validation: int | float | str, facts: dict[str, Any]
-) -> ArrayData:
+def prepare(series: Series, *, column: str, window: int, validation: int | float, facts: dict[str, Any]) -> ArrayData:
     """Windows of a series, scaled by the minimum and maximum of its training days."""
-    if not isinstance(window, int) or isinstance(window, bool) or window < 1:
-        raise UsageError(f"window must be a number of days of at least 1, not {window!r}")
+    check_count("window", window)
     total = len(series.values)
-    train_days = _train_days(series, validation)
+    train_days = _train_days(total, validation)
     if train_days <= window or train_days >= total:
         raise DataError(
             f"{series.origin}: {total} days, of which {max(0, train_days)} train; the training part needs more than the "
@@ -137,48 +133,26 @@ def _windows(values: np.ndarray, window: int) -> Split:
     return Split({"window": views[:, :, None].astype(np.float32)}, values[window:, None].astype(np.float32))
 
 
-def _train_days(series: Series, validation: int | float | str) -> int:
-    total = len(series.values)
-    if isinstance(validation, str):
-        first = _iso(validation)
-        if first is None:
-            raise UsageError(f"validation is {validation!r}; a date must be YYYY-MM-DD")
-        return sum(date < first for date in series.dates)
+def _train_days(total: int, validation: int | float) -> int:
     if isinstance(validation, float) and 0 < validation < 1:
         return int((1 - validation) * total + 1e-9)  # 0.8 * 5 is 4, not the 3.9999 of 1 - 0.2
     if isinstance(validation, int) and not isinstance(validation, bool) and validation > 0:
         return total - validation
-    raise UsageError(f"validation is {validation!r}; allowed: a share between 0 and 1, a number of days, a date")
+    raise UsageError(f"validation is {validation!r}; allowed: a share between 0 and 1, a number of days")
 
 
-def _of_ticker(path: Path, rows: list[Row], ticker: str | None) -> list[Row]:
+def _check_ticker(path: Path, rows: list[Row]) -> None:
     column = next((name for name in NAME_COLUMNS if name in rows[0].values), None)
-    if column is None:
-        if ticker is not None:
-            raise DataError(f"file {str(path)!r} has no column Name or Ticker, so {ticker!r} cannot be chosen from it")
-        return rows
-    names = sorted({row.values[column] for row in rows})
-    if ticker is None and len(names) > 1:
+    names = sorted({row.values[column] for row in rows}) if column else []
+    if len(names) > 1:
         raise DataError(
             f"file {str(path)!r} has prices of {len(names)} tickers; keep the rows of one, such as {names[0][:20]!r}"
         )
-    if ticker is not None and ticker not in names:
-        raise DataError(
-            f"file {str(path)!r} has no ticker {ticker!r}; it has {', '.join(name[:20] for name in names[:20])}"
-        )
-    return [row for row in rows if ticker in (None, row.values[column])]
 
 
 def _date(row: Row) -> str:
     text = row.values["Date"].strip()
-    date = _iso(text)
-    if date is None:
-        raise DataError(f"{row.place}: Date is {text[:20]!r}; it must be YYYY-MM-DD")
-    return date
-
-
-def _iso(text: str) -> str | None:
     try:
         return datetime.datetime.strptime(text, "%Y-%m-%d").date().isoformat()
     except ValueError:
-        return None
+        raise DataError(f"{row.place}: Date is {text[:20]!r}; it must be YYYY-MM-DD") from None

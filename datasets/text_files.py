@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from framework_compare.datasets.columns import Arrays, Source
+from framework_compare.datasets.columns import Source
 from framework_compare.datasets.source_files import read_text, source
-from framework_compare.errors import DataError, UsageError
+from framework_compare.errors import DataError, check_count
 
 WINDOW = 128  # tokens
 HELD_SHARE = 0.1  # of the text, its end
@@ -21,8 +21,7 @@ BYTES = 256
 def read_windows(path: Path, window: int | None, tokenizer: str | None, validation: float | None) -> Source:
     """Windows that follow each other: of the beginning of the text to train on, of its end to validate with."""
     window = WINDOW if window is None else window
-    if not isinstance(window, int) or isinstance(window, bool) or window < 1:
-        raise UsageError(f"window is {window!r}; allowed: a whole number of tokens of at least 1")
+    check_count("window", window)
     where = f"{'folder' if path.is_dir() else 'file'} {str(path)!r}"
     files = sorted(path.glob("*.txt")) if path.is_dir() else [path]
     texts = [read_text(file) for file in files]
@@ -37,14 +36,9 @@ def read_windows(path: Path, window: int | None, tokenizer: str | None, validati
     most = max(1, HELD_NUMBERS // (vocabulary * window))
     facts: dict[str, Any] = {"source": source(files), "tokens": len(tokens), "window": window, "vocabulary": vocabulary}
     facts["tokenizer"] = source([Path(tokenizer).expanduser()]) if tokenizer else "bytes"
-    return Source(
-        path.stem,
-        where,
-        _windows(tokens[:-held], window),
-        {name: array[:most] for name, array in _windows(tokens[-held:], window).items()},
-        facts,
-        vocabulary={TOKENS: vocabulary, NEXT: vocabulary},
-    )
+    parts = windows(tokens[:-held], window), (array[:most] for array in windows(tokens[-held:], window))
+    train, held_out = (dict(zip((TOKENS, NEXT), part)) for part in parts)
+    return Source(path.stem, where, train, held_out, facts, vocabulary={TOKENS: vocabulary, NEXT: vocabulary})
 
 
 def _bytes(texts: list[str]) -> tuple[np.ndarray, int]:
@@ -70,7 +64,8 @@ def _encoded(texts: list[str], tokenizer: Path) -> tuple[np.ndarray, int]:
     return np.array(ids, np.int64), int(known.get_vocab_size())
 
 
-def _windows(tokens: np.ndarray, window: int) -> Arrays:
+def windows(tokens: np.ndarray, window: int) -> tuple[np.ndarray, np.ndarray]:
+    """Windows side by side, (count, window), and for each token the one behind it."""
     count = (len(tokens) - 1) // window
     end = count * window
-    return {TOKENS: tokens[:end].reshape(count, window), NEXT: tokens[1 : end + 1].reshape(count, window)}
+    return tokens[:end].reshape(count, window), tokens[1 : end + 1].reshape(count, window)

@@ -9,56 +9,49 @@ import numpy as np
 
 from framework_compare.datasets.arrays import ArrayData, Baseline, Split
 from framework_compare.datasets.source_files import one_file, read_text, source
-from framework_compare.errors import DataError, UsageError
+from framework_compare.datasets.text_files import BYTES, HELD_SHARE, WINDOW, windows
+from framework_compare.errors import DataError, check_count
 from framework_compare.graph import Field, Task
 
-BYTES = 256
 GENERATED = 400_000  # bytes of the stand-in
 
 
 def text_bytes(
     path: Path | None = None,
     *,
-    window: int = 128,
+    window: int = WINDOW,
     vocabulary: int = BYTES,
-    validation: float = 0.1,
     seed: int = 0,
 ) -> ArrayData:
-    """Return windows of a text file's UTF-8 bytes, or of a generated text.
+    """Return windows of a text file's UTF-8 bytes, or of a generated text; the last tenth is held out.
 
-    The last share `validation` of the text is held out. vocabulary: rows of an embedding, at least 256; what is above
+    vocabulary: rows of an embedding, at least 256; what is above
     no byte names, and a model of a larger vocabulary is trained with it as it is.
     """
-    if not isinstance(vocabulary, int) or isinstance(vocabulary, bool) or vocabulary < BYTES:
-        raise UsageError(f"vocabulary is {vocabulary!r}; allowed: a whole number of at least {BYTES}")
+    check_count("vocabulary", vocabulary, BYTES)
     if path is None:
         text, facts = generate(seed), {"generated": True, "source": [], "seed": seed}
     else:
         file = one_file(path, ("text.txt",), "the text")
         text, facts = read_text(file).encode("utf-8"), {"generated": False, "source": source([file])}
     facts = {**facts, "tokens": "bytes"}
-    return token_windows("text-bytes", np.frombuffer(text, np.uint8), vocabulary, window, validation, facts)
+    return token_windows("text-bytes", np.frombuffer(text, np.uint8), vocabulary, window, facts)
 
 
-def token_windows(
-    name: str, tokens: np.ndarray, vocabulary: int, window: int, validation: float, facts: Mapping[str, Any]
-) -> ArrayData:
+def token_windows(name: str, tokens: np.ndarray, vocabulary: int, window: int, facts: Mapping[str, Any]) -> ArrayData:
     """Return a running text's windows, side by side, each with the tokens that follow it one by one as its target.
 
-    tokens: (count,) whole numbers below `vocabulary`. The last share `validation` of them is the validation split.
+    tokens: (count,) whole numbers below `vocabulary`. The last tenth of them is the validation split.
     """
-    if not isinstance(window, int) or isinstance(window, bool) or window < 1:
-        raise UsageError(f"window is {window!r}; allowed: a whole number of at least 1")
-    if not isinstance(validation, float) or not 0 < validation < 1:
-        raise UsageError(f"validation is {validation!r}; allowed: a share between 0 and 1")
-    cut = len(tokens) - round(validation * len(tokens))
+    check_count("window", window)
+    cut = len(tokens) - round(HELD_SHARE * len(tokens))
     train, held = tokens[:cut], tokens[cut:]
     if min(len(train), len(held)) <= window:
         raise DataError(
             f"{name}: {len(tokens)} tokens are too few for windows of {window} in both splits; take more text or a"
             " smaller window"
         )
-    first, second = (_split(part, window) for part in (train, held))
+    first, second = (_split(*windows(part, window)) for part in (train, held))
     field = Field("tokens", (window,), "int32", vocabulary)
     task = Task(
         (field,), Field("next", (window,), "int64"), vocabulary, "token_cross_entropy", ("perplexity",), "sequence"
@@ -70,11 +63,8 @@ def token_windows(
     return ArrayData(name, task, first, second, {**facts, **counts}, Baseline("frequencies of single tokens", outputs))
 
 
-def _split(tokens: np.ndarray, window: int) -> Split:
-    count = (len(tokens) - 1) // window
-    rows = tokens[: count * window].reshape(count, window).astype(np.int32)
-    targets = tokens[1 : count * window + 1].reshape(count, window).astype(np.int64)
-    return Split({"tokens": np.ascontiguousarray(rows)}, np.ascontiguousarray(targets))
+def _split(tokens: np.ndarray, targets: np.ndarray) -> Split:
+    return Split({"tokens": tokens.astype(np.int32)}, targets.astype(np.int64))
 
 
 def generate(seed: int) -> bytes:

@@ -14,7 +14,7 @@ import numpy as np
 from framework_compare.datasets.arrays import ArrayData, Baseline, Split, split_indices
 from framework_compare.datasets.source_files import Row, one_file, read_rows, source
 from framework_compare.datasets.vocabulary import encode, exact_words, make_vocabulary, pad, words_of
-from framework_compare.errors import DataError, UsageError
+from framework_compare.errors import DataError
 from framework_compare.graph import Field, Task
 
 SENTIMENTS = ("positive", "negative", "neutral")
@@ -24,69 +24,58 @@ LEAST_WORDS = 3  # of shorter ones the notebook answers with the whole text
 
 @dataclasses.dataclass(frozen=True)
 class Tweet:
-    """Words in lower case, for each whether it is in the span, the words of selected_text, and its line."""
+    """Words in lower case, for each whether it is in the span, and the words of selected_text."""
 
     words: tuple[str, ...]
     in_span: tuple[int, ...]
     selected: tuple[str, ...]
-    place: str
 
 
 def tweet_span(
     path: Path | None = None,
     *,
-    sentiment: str = "positive",
     vocabulary: int = 8000,
-    length: int | None = None,
-    validation: float = 0.1,
     seed: int = 0,
 ) -> ArrayData:
-    """Tokens (T,) and for each 0 (out) or 1 (in the span), of the tweets of one sentiment with 3 words or more.
+    """Tokens (T,) and for each 0 (out) or 1 (in the span), of the positive tweets with 3 words or more.
 
     path is train.csv (textID,text,selected_text,sentiment), or a folder with it; Kaggle's test.csv has no
-    selected_text, so a share `validation` is drawn by `seed`. T is `length`, else the longest tweet: 33.
+    selected_text, so a tenth is drawn by `seed`. T is the longest tweet: 33.
     """
-    if sentiment not in SENTIMENTS:
-        raise UsageError(f"sentiment is {sentiment!r}; allowed: {', '.join(SENTIMENTS)}")
-    if not isinstance(validation, float) or not 0 < validation < 1:
-        raise UsageError(f"validation is {validation!r}; allowed: a share between 0 and 1")
     if path is None:
-        tweets, facts = generate(sentiment, seed), {"generated": True, "source": [], "seed": seed}
-        length = LONGEST if length is None else length
+        tweets, facts = generate(seed), {"generated": True, "source": [], "seed": seed}
     else:
         file = one_file(path, ("train.csv",), "the labelled tweets")
-        tweets, counts = read(file, sentiment)
+        tweets, counts = read(file)
         facts = {"generated": False, "source": source([file]), **counts}
-    return prepare(tweets, vocabulary, length, validation, seed, {**facts, "sentiment": sentiment})
+    steps = LONGEST if path is None else max(len(tweet.words) for tweet in tweets)
+    return prepare(tweets, vocabulary, steps, seed, {**facts, "sentiment": SENTIMENTS[0]})
 
 
-def read(path: Path, sentiment: str) -> tuple[list[Tweet], dict[str, Any]]:
-    """Tweets of one sentiment with 3 words or more, and counts of all rows by sentiment."""
+def read(path: Path) -> tuple[list[Tweet], dict[str, Any]]:
+    """Positive tweets with 3 words or more, and counts of all rows by sentiment."""
     rows = read_rows(path, ("text", "selected_text", "sentiment"))
     counts = dict.fromkeys(SENTIMENTS, 0)
     for row in rows:
         if row.values["sentiment"] not in SENTIMENTS:
             raise DataError(f"{row.place}: sentiment is none of {', '.join(SENTIMENTS)}; fix or remove the row")
         counts[row.values["sentiment"]] += 1
-    chosen = [row for row in rows if row.values["sentiment"] == sentiment]
+    chosen = [row for row in rows if row.values["sentiment"] == SENTIMENTS[0]]
     tweets = [_tweet(row) for row in chosen if len(row.values["text"].split()) >= LEAST_WORDS]
     if not tweets:
-        raise DataError(f"file {str(path)!r} has no {sentiment} tweet of {LEAST_WORDS} words or more")
+        raise DataError(f"file {str(path)!r} has no {SENTIMENTS[0]} tweet of {LEAST_WORDS} words or more")
     return tweets, {"rows": len(rows), "rows_by_sentiment": counts}
 
 
-def generate(sentiment: str, seed: int) -> list[Tweet]:
-    """8,375 positive tweets, or 7,673 of another sentiment, of made-up words; the span is 1 to 6 of their own kind."""
-    state = np.random.RandomState([seed & 0xFFFFFFFF, SENTIMENTS.index(sentiment)])
-    return [_generated_tweet(state) for _ in range(8375 if sentiment == "positive" else 7673)]
+def generate(seed: int) -> list[Tweet]:
+    """8,375 tweets of made-up words; the span is 1 to 6 of their own kind."""
+    state = np.random.RandomState([seed & 0xFFFFFFFF, 0])
+    return [_generated_tweet(state) for _ in range(8375)]
 
 
-def prepare(
-    tweets: Sequence[Tweet], vocabulary: int, length: int | None, validation: float, seed: int, facts: dict[str, Any]
-) -> ArrayData:
+def prepare(tweets: Sequence[Tweet], vocabulary: int, steps: int, seed: int, facts: dict[str, Any]) -> ArrayData:
     """Arrays of tweets; the vocabulary is of the training part."""
-    steps = _length(tweets, length)
-    parts = split_indices(len(tweets), max(1, round(validation * len(tweets))), seed, name="tweets")
+    parts = split_indices(len(tweets), max(1, round(0.1 * len(tweets))), seed, name="tweets")
     train, held = ([tweets[i] for i in part] for part in parts)
     numbers = make_vocabulary((tweet.words for tweet in train), vocabulary)
     return ArrayData(
@@ -123,7 +112,6 @@ def _tweet(row: Row) -> Tweet:
         tuple(text[first:last].lower() for first, last in places),
         tuple(int(first < end and last > start) for first, last in places),
         tuple(words_of(selected)),
-        row.place,
     )
 
 
@@ -135,17 +123,6 @@ def _word_places(text: str) -> list[tuple[int, int]]:
         position = first + len(word)
         places.append((first, position))
     return places
-
-
-def _length(tweets: Sequence[Tweet], length: int | None) -> int:
-    longest = max(tweets, key=lambda tweet: len(tweet.words))
-    if length is None:
-        return len(longest.words)
-    if not isinstance(length, int) or isinstance(length, bool) or length < 1:
-        raise UsageError(f"length must be an integer of at least 1, not {length!r}")
-    if length < len(longest.words):
-        raise DataError(f"{longest.place}: {len(longest.words)} words where length is {length}; raise length")
-    return length
 
 
 def _split(tweets: Sequence[Tweet], numbers: dict[str, int], steps: int) -> Split:
@@ -169,4 +146,4 @@ def _generated_tweet(state: np.random.RandomState) -> Tweet:
     for place in range(start, start + span):
         words[place] = f"s{int(600 * state.random_sample() ** 2)}"
     in_span = [int(start <= place < start + span) for place in range(total)]
-    return Tweet(tuple(words), tuple(in_span), tuple(words[start : start + span]), "generated tweet")
+    return Tweet(tuple(words), tuple(in_span), tuple(words[start : start + span]))

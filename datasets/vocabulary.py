@@ -7,7 +7,7 @@ from typing import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from framework_compare.errors import UsageError
+from framework_compare.errors import check_count
 
 PAD, UNKNOWN = 0, 1
 RESERVED = 2
@@ -20,8 +20,7 @@ def words_of(text: str) -> list[str]:
 
 def make_vocabulary(sentences: Iterable[Sequence[str]], size: int) -> dict[str, int]:
     """Numbers from 2 on for the size - 2 most frequent words, in that order, equals by their spelling."""
-    if not isinstance(size, int) or isinstance(size, bool) or size <= RESERVED:
-        raise UsageError(f"vocabulary must be an integer above {RESERVED}, not {size!r}")
+    check_count("vocabulary", size, RESERVED + 1)
     counts = collections.Counter(word for sentence in sentences for word in sentence)
     ranked = sorted(counts, key=lambda word: (-counts[word], word))
     return {word: number for number, word in enumerate(ranked[: size - RESERVED], RESERVED)}

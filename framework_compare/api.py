@@ -28,22 +28,12 @@ from framework_compare.plan.planning import Models, Names, Plan
 from framework_compare.results.verdicts import check_mode
 from framework_compare.store.folder import FILE
 from framework_compare.store.study_file import REQUEST, Store
-from framework_compare.study import blocks, names, parity_backfill, strategies, study_toml
+from framework_compare.study import blocks, names, opening, parity_backfill, strategies, study_toml
 from framework_compare.study.absorb import absorb as absorb_parts
 from framework_compare.study.dispatch import check_cores, run_parts
 from framework_compare.study.executors import Executor
 from framework_compare.study.imported_models import register_models
 from framework_compare.study.interrupts import terminate_as_interrupt
-from framework_compare.study.opening import (
-    check_folder,
-    check_writable,
-    new_study_folder,
-    open_or_create,
-    open_or_extend,
-    tell_of_cores,
-    tell_of_datasets,
-    tell_of_imports,
-)
 from framework_compare.study.parity_backfill import Backfill
 from framework_compare.study.parts import PartPlan, plan_path, result_path
 from framework_compare.study.progress import Watcher, default_watcher
@@ -166,7 +156,7 @@ def run(
 ) -> Comparison:
     """Run the study of a request; the rest is as `compare` has it."""
     statuses = check_retry(retry)
-    folder = check_writable(check_folder("out", new_study_folder() if out is None else out))
+    folder = opening.check_writable(opening.check_folder("out", opening.new_study_folder() if out is None else out))
     check_flag("extend", extend)
     if executor is not None:
         executor.check()
@@ -204,7 +194,7 @@ class Prepared:
             self.watcher.expect(self.forecast)
         planning.make_datasets(self.plan, self.watcher.count)
         request = (folder, self.plan, self.options, self.strategy, self.repeats, self.kept)
-        opened = open_or_extend(*request) if extend else open_or_create(*request, here=here)
+        opened = opening.open_or_extend(*request) if extend else opening.open_or_create(*request, here=here)
         with opened as store, self.watcher:
             _run(store, self.options, self.watcher, self.strategy, self.executor, retry)
 
@@ -236,10 +226,10 @@ def prepare(request: Request, watcher: Watcher, executor: Executor | None = None
     stored = None
     if rungs is not None:
         plan, stored = plan_ladder(plan, rungs, check_flag("one_at_a_time", request.one_at_a_time))
-    tell_of_datasets(plan, watcher)
-    tell_of_imports(imported, plan, watcher)
+    opening.tell_of_datasets(plan, watcher)
+    opening.tell_of_imports(imported, plan, watcher)
     if executor is None:
-        tell_of_cores(plan, watcher)
+        opening.tell_of_cores(plan, watcher)
     strategy = request.strategy(plan.cells)
     repeats = 1 if isinstance(strategy, Budget) else request.repeats
     kept = {"rungs": stored, REQUEST: study_toml.stated(request)}
@@ -287,7 +277,7 @@ def resume(
     with Store.open(folder, readonly=False) as store:
         absorb_parts(store, watcher.say)
         if executor is None:
-            _check_nodes(store, statuses)
+            nodes.check(max((cell.config.nodes for _, cell, _ in store.plan(statuses)), default=1))
             check_machine(store)
         options, strategy = _as_planned(store, given, index, python, mode)
         note(programs((), {name: path for name, path in options.python.items() if python and name in python}))
@@ -311,7 +301,7 @@ def dry_resume(
     statuses = check_retry(retry)
     with Store.open(_registered(study), readonly=True) as store:
         if executor is None:
-            _check_nodes(store, statuses)
+            nodes.check(max((cell.config.nodes for _, cell, _ in store.plan(statuses)), default=1))
             if store.machine():
                 check_machine(store)
         options, strategy = _as_planned(store, check_limits(**limits), index, python, None)
@@ -326,21 +316,13 @@ def _rest(store: Store, options: RunOptions, strategy: Strategy, retry: Sequence
 
 def _registered(study: Folder) -> Path:
     """The folder of a study whose imported models the registry knows from now on."""
-    folder = names.find(check_folder("study", study))
+    folder = names.find(opening.check_folder("study", study))
     register_models(folder)
     return folder
 
 
-def _check_nodes(store: Store, retry: Sequence[str]) -> None:
-    nodes.check(max((cell.config.nodes for _, cell, _ in store.plan(retry)), default=1))
-
-
 def _as_planned(
-    store: Store,
-    given: Limits,
-    index: Mapping[str, str] | None,
-    python: Mapping[str, str] | None,
-    verify: str | None,
+    store: Store, given: Limits, index: Mapping[str, str] | None, python: Mapping[str, str] | None, verify: str | None
 ) -> tuple[RunOptions, Strategy]:
     """How a study is run, with what is given now in the place of its own."""
     options = as_planned(store.settings(), store.path, given, index, python)
@@ -362,14 +344,12 @@ def _run(
     elif strategy.name == Product.name:
         run_parts(store, options, executor, watcher, retry)
     else:
-        raise UsageError(
-            "a sweep of batch sizes and a budget pick each run by those before it; allowed: to run it here"
-        )
+        raise UsageError("a sweep of batch sizes and a budget pick each run by those before; allowed: to run it here")
 
 
 def absorb(study: Folder, *, say: Callable[[str], None] = lambda message: None) -> tuple[Comparison, Mapping[int, str]]:
     """Take the parts of a study that are done into it, each whole or not at all; why others are refused, by number."""
-    folder = names.find(check_folder("study", study))
+    folder = names.find(opening.check_folder("study", study))
     with Store.open(folder, readonly=False) as store:
         refused = absorb_parts(store, say).refused
     return Comparison.load(folder), refused

@@ -8,10 +8,9 @@ from typing import Any
 
 from framework_compare import api
 from framework_compare.comparison import Comparison
-from framework_compare.errors import UsageError
+from framework_compare.errors import UsageError, check_count
 from framework_compare.forecast import Forecast
 from framework_compare.plan import competitors
-from framework_compare.plan.settings import check_count
 from framework_compare.plan.values import share
 from framework_compare.results import speed_verdicts
 from framework_compare.results.intervals import Interval

@@ -42,3 +42,14 @@ class Unsupported(FrameworkCompareError):
 
 class ProtocolError(FrameworkCompareError):
     """A worker sent something that is not an event, or an adapter lacks what the protocol asks of its class."""
+
+
+MOST = 10**6  # of any count, where no other bound is said
+
+
+def check_count(name: str, value: object, least: int = 1, most: float = MOST, otherwise: str = "") -> None:
+    """UsageError unless `value` is a whole number from `least` to `most`; `otherwise` names what else is allowed."""
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise UsageError(
+            f"{name} is {value!r}; allowed: a whole number of at least {least} and at most {most:.0f}{otherwise}"
+        )

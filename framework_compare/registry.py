@@ -58,121 +58,47 @@ def device_kind(device: str) -> str:
 _A = "framework_compare.adapters."
 _PYTHONS = ((3, 11), (3, 13))
 _PINS, _CUDA_PINS = "requirements.txt", "requirements-cuda.txt"
+_CPU_BUILDS: dict[str, Any] = {"cpu_index": "https://download.pytorch.org/whl/cpu", "companions": ("torchvision",)}
+
+
+def _plain(name: str, trainer: str, **more: Any) -> Framework:
+    pinned = {"requirements": _PINS, "cuda_requirements": _CUDA_PINS, "imports": name, "python": _PYTHONS}
+    return Framework(name, f"{_A}{name}:{trainer}", **{**pinned, **more})
+
+
+def _above(name: str, trainer: str, backend: str, **more: Any) -> Framework:
+    return _plain(name, trainer, cuda_requirements="", library=name, backend=backend, **more)
+
+
+def _of_keras(backend: str, trainer: str, requirements: str, **more: Any) -> Framework:
+    known: dict[str, Any] = {"imports": "keras", "python": _PYTHONS, "library": "keras", "backend": backend}
+    return Framework(f"keras-{backend}", f"{_A}keras:{trainer}", requirements, **known, **more)
+
+
 FRAMEWORKS: dict[str, Framework] = {
-    "torch": Framework(
-        "torch",
-        _A + "torch:TorchTrainer",
-        _PINS,
-        imports="torch",
-        python=_PYTHONS,
-        cuda_requirements=_CUDA_PINS,
-        whole_batches_from=1,
-        process_per_device=True,
-        cpu_index="https://download.pytorch.org/whl/cpu",
-        companions=("torchvision",),
-    ),
-    "tensorflow": Framework(
-        "tensorflow",
-        _A + "tensorflow:TensorFlowTrainer",
-        _PINS,
-        imports="tensorflow",
-        python=_PYTHONS,
-        cuda_requirements=_CUDA_PINS,
-        cuda_extra="and-cuda",
-    ),
-    "mxnet": Framework(
-        "mxnet",
-        _A + "mxnet:MXNetTrainer",
-        _PINS,
-        imports="mxnet",
-        python=((3, 11), (3, 11)),
-        cuda_requirements=_CUDA_PINS,
-        whole_batches_from=1,
-    ),
-    "paddle": Framework(
-        "paddle",
-        _A + "paddle:PaddleTrainer",
-        _PINS,
-        imports="paddle",
-        python=_PYTHONS,
-        cuda_requirements=_CUDA_PINS,
-        whole_batches_from=1,
-        process_per_device=True,
-    ),
-    "jax": Framework(
-        "jax",
-        _A + "jax:JaxTrainer",
-        _PINS,
-        imports="jax",
-        python=_PYTHONS,
-        cuda_requirements=_CUDA_PINS,
-        whole_batches_from=3,
-        cuda_extra="cuda13",
-    ),
-    "singa": Framework(
+    "torch": _plain("torch", "TorchTrainer", whole_batches_from=1, process_per_device=True, **_CPU_BUILDS),
+    "tensorflow": _plain("tensorflow", "TensorFlowTrainer", cuda_extra="and-cuda"),
+    "mxnet": _plain("mxnet", "MXNetTrainer", python=((3, 11), (3, 11)), whole_batches_from=1),
+    "paddle": _plain("paddle", "PaddleTrainer", whole_batches_from=1, process_per_device=True),
+    "jax": _plain("jax", "JaxTrainer", whole_batches_from=3, cuda_extra="cuda13"),
+    "singa": _plain(
         "singa",
-        _A + "singa:SingaTrainer",
-        _PINS,
-        imports="singa",
+        "SingaTrainer",
+        cuda_requirements="",
         python=((3, 8), (3, 12)),
         whole_batches_from=1,
         foreign=ForeignWheels("requirements-cp36.txt", "3.6", "cp36m", "manylinux2014_x86_64"),
         label="SINGA 3.0.0.dev1 (2020), repaired at run time",
     ),
-    "keras-tensorflow": Framework(
-        "keras-tensorflow",
-        _A + "keras:KerasTensorFlowTrainer",
-        "../tensorflow/" + _PINS,
-        imports="keras",
-        python=_PYTHONS,
-        library="keras",
-        backend="tensorflow",
-        environment="tensorflow",
+    "keras-tensorflow": _of_keras(
+        "tensorflow", "KerasTensorFlowTrainer", "../tensorflow/" + _PINS, environment="tensorflow"
     ),
-    "keras-jax": Framework(
-        "keras-jax",
-        _A + "keras:KerasJaxTrainer",
-        "requirements-jax.txt",
-        imports="keras",
-        python=_PYTHONS,
-        whole_batches_from=3,
-        library="keras",
-        backend="jax",
+    "keras-jax": _of_keras("jax", "KerasJaxTrainer", "requirements-jax.txt", whole_batches_from=3),
+    "keras-torch": _of_keras(
+        "torch", "KerasTorchTrainer", "requirements-torch.txt", whole_batches_from=1, **_CPU_BUILDS
     ),
-    "keras-torch": Framework(
-        "keras-torch",
-        _A + "keras:KerasTorchTrainer",
-        "requirements-torch.txt",
-        imports="keras",
-        python=_PYTHONS,
-        whole_batches_from=1,
-        cpu_index="https://download.pytorch.org/whl/cpu",
-        companions=("torchvision",),
-        library="keras",
-        backend="torch",
-    ),
-    "lightning": Framework(
-        "lightning",
-        _A + "lightning:LightningTrainer",
-        _PINS,
-        imports="lightning",
-        python=_PYTHONS,
-        whole_batches_from=1,
-        cpu_index="https://download.pytorch.org/whl/cpu",
-        companions=("torchvision",),
-        library="lightning",
-        backend="torch",
-    ),
-    "flax": Framework(
-        "flax",
-        _A + "flax:FlaxTrainer",
-        _PINS,
-        imports="flax",
-        python=_PYTHONS,
-        whole_batches_from=3,
-        library="flax",
-        backend="jax",
-    ),
+    "lightning": _above("lightning", "LightningTrainer", "torch", whole_batches_from=1, **_CPU_BUILDS),
+    "flax": _above("flax", "FlaxTrainer", "jax", whole_batches_from=3),
 }
 # What commands take where no framework is named: those of which none runs on top of another.
 PLAIN = tuple(name for name, entry in FRAMEWORKS.items() if not entry.library)
@@ -180,9 +106,7 @@ PLAIN = tuple(name for name, entry in FRAMEWORKS.items() if not entry.library)
 # What reads models of users, in the environment of a framework or, of files that belong to none, in one of its own.
 _I = "framework_compare.importers."
 _ONNX = _I + "onnx:OnnxImporter"
-READERS: dict[str, Framework] = {
-    "onnx": Framework("onnx", _ONNX, _PINS, imports="onnx", python=_PYTHONS, importer=_ONNX),
-}
+READERS = {"onnx": Framework("onnx", _ONNX, _PINS, imports="onnx", python=_PYTHONS, importer=_ONNX)}
 IMPORTERS: dict[str, Framework] = {
     "torch": dataclasses.replace(FRAMEWORKS["torch"], importer=_I + "torch:TorchImporter"),
     "tensorflow": dataclasses.replace(FRAMEWORKS["tensorflow"], importer=_I + "keras:KerasImporter"),
@@ -211,33 +135,25 @@ class DataSource:
     arrays: bool = False
 
 
-def _array(target: str) -> DataSource:
-    return DataSource(_D + target, arrays=True)
-
-
 DATASETS: dict[str, DataSource] = {
     "fire-smoke-small": DataSource(_D + "fire_smoke:small"),
     "fire-smoke-big": DataSource(_D + "fire_smoke:big"),
     "fire-smoke-tiny": DataSource(_D + "fire_smoke:tiny"),
-    "cifar10": _array("image_arrays:cifar10"),
-    "diabetes": _array("diabetes:diabetes"),
-    "diabetes-folds": _array("diabetes:diabetes_folds"),
-    "google-prices": _array("prices:google"),
-    "guava": _array("image_arrays:guava"),
-    "ibm-prices": _array("prices:ibm"),
-    "mnist": _array("mnist:mnist"),
-    "prices": _array("prices:prices"),
-    "text-bytes": _array("text_windows:text_bytes"),
-    "tiny-imagenet": _array("image_arrays:tiny_imagenet"),
-    "tweet-ner": _array("conll:conll"),
-    "tweet-span": _array("tweets:tweet_span"),
-    "tweet-words": _array("next_words:next_words"),
+    "cifar10": DataSource(_D + "image_arrays:cifar10", arrays=True),
+    "diabetes": DataSource(_D + "diabetes:diabetes", arrays=True),
+    "diabetes-folds": DataSource(_D + "diabetes:diabetes_folds", arrays=True),
+    "google-prices": DataSource(_D + "prices:google", arrays=True),
+    "guava": DataSource(_D + "image_arrays:guava", arrays=True),
+    "ibm-prices": DataSource(_D + "prices:ibm", arrays=True),
+    "mnist": DataSource(_D + "mnist:mnist", arrays=True),
+    "prices": DataSource(_D + "prices:prices", arrays=True),
+    "text-bytes": DataSource(_D + "text_windows:text_bytes", arrays=True),
+    "tiny-imagenet": DataSource(_D + "image_arrays:tiny_imagenet", arrays=True),
+    "tweet-ner": DataSource(_D + "conll:conll", arrays=True),
+    "tweet-span": DataSource(_D + "tweets:tweet_span", arrays=True),
+    "tweet-words": DataSource(_D + "next_words:next_words", arrays=True),
 }
-
-
 OWN = "own data"  # in place of a data set's name: of models that were imported for a user's arrays
-
-
 CONVOLUTIONAL, TRANSFORMER, RECURRENT, DENSE = "convolutional", "transformer", "recurrent", "dense"
 
 
@@ -273,18 +189,13 @@ _GRID = {"learning_rate": (1e-2, 1e-3), "layers": (1, 2, 3), "units": (16, 32, 6
 _DEMO = {"train": 50, "validation": 30}
 # As the two nano models are specified: AdamW, clipping, and a rate that rises over 10 updates and falls until the 1,000th.
 _NANO = {
-    **{
-        "optimizer": "adamw",
-        "learning_rate": 1e-3,
-        "weight_decay": 0.1,
-        "beta2": 0.95,
-        "epsilon": 1e-8,
-        "batch_size": 16,
-    },
-    **{"clip_norm": 1.0, "ramp_updates": 10, "decay_updates": 1000, "epochs": 3},
+    **{"optimizer": "adamw", "learning_rate": 1e-3, "weight_decay": 0.1, "beta2": 0.95, "epsilon": 1e-8},
+    **{"batch_size": 16, "clip_norm": 1.0, "ramp_updates": 10, "decay_updates": 1000, "epochs": 3},
 }
 _SMALL = {**_NANO, "learning_rate": 6e-4, "ramp_updates": 100}
 _QUANV = {**_ADAM, "batch_size": 4, "epochs": 30}
+_SERIES: dict[str, Any] = {"unit": "sequence", "kind": RECURRENT}
+_TEXT: dict[str, Any] = {"unit": "sequence", "kind": TRANSFORMER}
 MODELS: dict[str, Model] = {
     "alexnet": Model(_M + "alexnet:build"),
     "mobilenet_v2": Model(_M + "mobilenet_v2:build"),
@@ -295,31 +206,28 @@ MODELS: dict[str, Model] = {
     "diabetes_search": Model(
         _M + "diabetes_mlp:build", "diabetes-folds", {**_ADAM, "epochs": 30}, unit="row", kind=DENSE, search=_GRID
     ),
-    "lstm_ibm": Model(_M + "lstm:build", "ibm-prices", {**_ADAM, "epochs": 10}, unit="sequence", kind=RECURRENT),
-    "gru_ibm": Model(_M + "gru:build", "ibm-prices", {**_ADAM, "epochs": 10}, unit="sequence", kind=RECURRENT),
-    "lstm_google": Model(
-        _M + "lstm:build", "google-prices", {**_ADAM, "epochs": 10}, size={"layers": 2}, unit="sequence", kind=RECURRENT
-    ),
-    "tweet_span": Model(_M + "bilstm_tagger:build", "tweet-span", _TWEETS, unit="sequence", kind=RECURRENT),
+    "lstm_ibm": Model(_M + "lstm:build", "ibm-prices", {**_ADAM, "epochs": 10}, **_SERIES),
+    "gru_ibm": Model(_M + "gru:build", "ibm-prices", {**_ADAM, "epochs": 10}, **_SERIES),
+    "lstm_google": Model(_M + "lstm:build", "google-prices", {**_ADAM, "epochs": 10}, size={"layers": 2}, **_SERIES),
+    "tweet_span": Model(_M + "bilstm_tagger:build", "tweet-span", _TWEETS, **_SERIES),
     "tweet_span_conv": Model(_M + "conv_tagger:build", "tweet-span", _TWEETS, unit="sequence"),
-    "tweet_ner": Model(_M + "bilstm_tagger:build", "tweet-ner", _TWEETS, unit="sequence", kind=RECURRENT),
-    "text_rnn": Model(_M + "text_rnn:build", "tweet-words", _TWEETS, unit="sequence", kind=RECURRENT),
+    "tweet_ner": Model(_M + "bilstm_tagger:build", "tweet-ner", _TWEETS, **_SERIES),
+    "text_rnn": Model(_M + "text_rnn:build", "tweet-words", _TWEETS, **_SERIES),
     "mnist_cnn": Model(_M + "small_cnns:mnist_cnn", "mnist", {**_ADAM, "batch_size": 64, "epochs": 3}),
     "cifar_cnn": Model(_M + "small_cnns:cifar_cnn", "cifar10", {**_ADAM, "epochs": 10}),
     "cifar_resnet50": Model(_M + "resnet50:build_for", "cifar10", {"batch_size": 32, "epochs": 3}),
     "tiny_cnn": Model(_M + "tiny_cnn:build", "tiny-imagenet", {**_ADAM, "batch_size": 128, "epochs": 3}),
     "guava_cnn": Model(_M + "small_cnns:guava_cnn", "guava", {**_ADAM, "batch_size": 64, "epochs": 10}),
     "vgg16_frozen": Model(_M + "vgg16:build_transfer", "guava", {**_ADAM, "epochs": 3}, options={"image_size": 224}),
-    "gpt_nano": Model(_M + "language:gpt", "text-bytes", _NANO, unit="sequence", kind=TRANSFORMER),
-    "llama_nano": Model(_M + "language:llama", "text-bytes", _NANO, unit="sequence", kind=TRANSFORMER),
+    "gpt_nano": Model(_M + "language:gpt", "text-bytes", _NANO, **_TEXT),
+    "llama_nano": Model(_M + "language:llama", "text-bytes", _NANO, **_TEXT),
     "gpt2_small": Model(
         _M + "language:gpt",
         "text-bytes",
         _SMALL,
         size={"layers": 12, "heads": 12, "width": 768, "name": "gpt2_small"},
         options={"window": 1024, "vocabulary": 50257},
-        unit="sequence",
-        kind=TRANSFORMER,
+        **_TEXT,
     ),
     "llama_160m": Model(
         _M + "language:llama",
@@ -327,8 +235,7 @@ MODELS: dict[str, Model] = {
         _SMALL,
         size={"layers": 12, "heads": 12, "kv_heads": 12, "width": 768, "inner": 3072, "name": "llama_160m"},
         options={"window": 1024, "vocabulary": 32000},
-        unit="sequence",
-        kind=TRANSFORMER,
+        **_TEXT,
     ),
     "quanv_fixed": Model(_M + "quanv:build", "mnist", _QUANV, options=_DEMO),
     "quanv_trained": Model(_M + "quanv:build", "mnist", _QUANV, size={"trained": True}, options=_DEMO),
@@ -394,10 +301,9 @@ def builder(model: str) -> None | str | Callable[..., Any]:
 def data_source(name: object) -> DataSource | None:
     """The data set under a name; None for what may be a path."""
     try:
-        source = find("data set", DATASETS, name)
+        return find("data set", DATASETS, name)
     except UnknownNameError:
         return None
-    return source
 
 
 def framework(name: str) -> Framework:
@@ -406,9 +312,8 @@ def framework(name: str) -> Framework:
     "torch@2.12.0" is torch as another interpreter has it.
     """
     base, _, version = str(name).partition("@")
-    found = (
-        READERS.get(base) or AS_WRITTEN.get(base) or find("framework", FRAMEWORKS, name if name in FRAMEWORKS else base)
-    )
+    aside = READERS.get(base) or AS_WRITTEN.get(base)
+    found = aside or find("framework", FRAMEWORKS, name if name in FRAMEWORKS else base)
     return dataclasses.replace(found, name=name) if version else found
 
 
@@ -424,15 +329,12 @@ def adapter_path(spec: Framework) -> Path:
 
     It imports a framework that this process does not have. Raises UsageError where there is none.
     """
-    return _source_path(spec.trainer.rpartition(":")[0])
+    return source_path(spec.trainer)
 
 
-def importer_path(spec: Framework) -> Path:
-    """The folder of the importer; likewise."""
-    return _source_path(spec.importer.rpartition(":")[0])
-
-
-def _source_path(place: str) -> Path:
+def source_path(target: str) -> Path:
+    """The file or folder of "module:Class"; likewise."""
+    place = target.rpartition(":")[0]
     path = Path(place) if "/" in place or place.endswith(".py") else _module_file(place)
     path = path.parent if path.name == "__init__.py" else path
     if not (path.is_file() or (path / "__init__.py").is_file()):
@@ -458,11 +360,6 @@ def load(target: str | Callable[..., Any]) -> Callable[..., Any]:
     module, _, attribute = target.partition(":")
     found: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
     return found
-
-
-def by_name(model: str) -> bool:
-    """Whether a model may be chosen in any process, not only in the one that imported it."""
-    return isinstance(MODELS[model].build, str)
 
 
 @functools.lru_cache(maxsize=1)

@@ -74,8 +74,6 @@ def test_a_series_shorter_than_the_window(tmp_path):
         "12 days, of which 9 train; the training part needs more than the window of 60",
     )
     fails(tmp_path, "prices", PRICES, "prices.csv", "12 days, of which 0 train", validation=251)
-    fails(tmp_path, "prices", PRICES, "prices.csv", "of which 12 train", window=3, validation="2020-01-01")
-    fails(tmp_path, "prices", PRICES, "prices.csv", "has no ticker 'MSFT'; it has IBM", window=3, ticker="MSFT")
     flat = PRICES.replace(",2,1,", ",5,1,")
     fails(tmp_path, "prices", flat, "prices.csv", "High is the same on all 9 training days", window=3, column="High")
 
@@ -83,9 +81,8 @@ def test_a_series_shorter_than_the_window(tmp_path):
 def test_bad_options_of_prices(tmp_path):
     (tmp_path / "a.csv").write_text(PRICES)
     for options, message in (
-        ({"window": 0}, "window must be a number of days of at least 1, not 0"),
+        ({"window": 0}, "window is 0; allowed: a whole number of at least 1"),
         ({"validation": 1.5}, "validation is 1.5; allowed: a share between 0 and 1"),
-        ({"validation": "next year"}, "validation is 'next year'; a date must be YYYY-MM-DD"),
         ({"validation": True}, "validation is True"),
     ):
         with pytest.raises(UsageError, match=message):
@@ -132,11 +129,6 @@ def test_bad_tweets(tmp_path, text, message):
     fails(tmp_path, "tweet-span", text, "train.csv", message)
 
 
-def test_a_tweet_longer_than_the_length(tmp_path):
-    text = TWEETS + "x,a b c d bb,bb,positive\n"
-    fails(tmp_path, "tweet-span", text, "train.csv", "line 14: 5 words where length is 4; raise length", length=4)
-
-
 @pytest.mark.parametrize(
     ("train", "message"),
     [
@@ -162,23 +154,6 @@ def test_a_tag_outside_the_tag_set_is_named_with_its_line(tmp_path):
         TRAIN.replace("B-LOC", "B-ORG"),
         "my.dev",
         f"line 5: tag B-ORG is not in the tag set; {allowed}",
-    )
-    (tmp_path / "my.dev").write_text(TRAIN)
-    fails(
-        tmp_path,
-        "tweet-ner",
-        TRAIN,
-        "my.train",
-        "line 1: tag B-PER is not in the tag set; allowed: O, B-LOC, I-LOC",
-        entities=["LOC"],
-    )
-    fails(
-        tmp_path,
-        "tweet-ner",
-        TRAIN,
-        "my.train",
-        "line 1: 2 words where length is 1; shorten it or raise length",
-        length=1,
     )
 
 
@@ -208,7 +183,7 @@ def test_text_too_short_for_a_window(tmp_path):
     (tmp_path / "a.txt").write_text("one two\nthree four\n")
     with pytest.raises(DataError, match="the text is too short for windows of 20 words in both splits; take more text"):
         load("tweet-words", tmp_path / "a.txt")
-    with pytest.raises(UsageError, match="vocabulary must be an integer above 2, not 2"):
+    with pytest.raises(UsageError, match="vocabulary is 2; allowed: a whole number of at least 3"):
         load("tweet-words", tmp_path / "a.txt", vocabulary=2)
 
 
@@ -247,7 +222,7 @@ def test_idx_files_that_do_not_belong_together(tmp_path):
     idx(np.zeros((20, 28, 28)), np.arange(20) % 10, tmp_path)
     with pytest.raises(DataError, match="train 15 and validation 6 ask for more than the 20 images there are"):
         load("mnist", tmp_path, train=15, validation=6)
-    with pytest.raises(UsageError, match="train must be a number of images of at least 1, not 0"):
+    with pytest.raises(UsageError, match="train is 0; allowed: a whole number of at least 1"):
         load("mnist", train=0)
 
 
@@ -325,7 +300,7 @@ def test_folders_without_a_split_or_with_one_class(tmp_path):
     (tmp_path / "two" / "val").mkdir()
     with pytest.raises(DataError, match="has 1 class folders; at least two are needed"):
         load("cifar10", tmp_path / "two")
-    with pytest.raises(UsageError, match="image_size must be an integer of at least 1, not 0"):
+    with pytest.raises(UsageError, match="image_size is 0; allowed: a whole number of at least 1"):
         load("guava", image_size=0)
 
 

@@ -23,14 +23,14 @@ from framework_compare.study.progress import Watcher
 
 QUICK = {"batch_size": 4, "epochs": 1, "threads": 1, "loader_workers": 0, "image_size": 32, "sampling_hz": 0}
 MEASURING = (
-    *("quickstart", "run", "duel", "ladder", "largest-batch", "overhead", "reproduce", "resume"),
+    *("quickstart", "run", "duel", "ladder", "largest-batch", "reproduce", "resume"),
     *("part", "verify", "fairness", "bisect", "peaks"),
 )
 READING = (
     *("absorb", "check", "cite", "cost", "doctor", "env", "export", "figure", "inspect", "list", "publish", "report"),
     *("show", "site", "validate"),
 )
-LONG_HELP = ("bisect", "run", "duel", "ladder", "largest-batch", "overhead", "verify")
+LONG_HELP = ("bisect", "run", "duel", "ladder", "largest-batch", "verify")
 
 
 class Heard(Watcher):

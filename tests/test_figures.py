@@ -12,7 +12,6 @@ import pytest
 from drawn_study import run, study
 
 from framework_compare.comparison import Comparison
-from framework_compare.errors import UsageError
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell
 from framework_compare.report.figures import captions, files, look
@@ -50,12 +49,7 @@ def test_a_figure_is_a_valid_specification_with_its_data(comparison, varied, nam
         assert not re.search(r">(NaN|undefined|Infinity|null)<", part.svg)
 
 
-LOG = "seconds per epoch, logarithmic"  # its data are below
-
-
-@pytest.mark.parametrize(
-    ("name", "view"), [(name, view) for name, one in FIGURES.items() for view in [*one.views][1:] if view != LOG]
-)
+@pytest.mark.parametrize(("name", "view"), [(name, view) for name, one in FIGURES.items() for view in [*one.views][1:]])
 def test_each_view_of_a_figure_is_a_valid_specification_with_its_data(comparison, name, view):
     usual, other = (files.draw(Subject(comparison), name, view=one) for one in ("", view))
     assert other and other.keys() == usual.keys()
@@ -63,20 +57,6 @@ def test_each_view_of_a_figure_is_a_valid_specification_with_its_data(comparison
         altair.Chart.from_dict(part.spec)
         assert part.spec != usual[title].spec and values(part.spec)
         assert not re.search(r">(NaN|undefined|Infinity|null)<", part.svg)
-
-
-def test_a_logarithmic_axis_is_offered_where_a_linear_one_hides_a_cell(comparison, tmp_path):
-    assert files.draw(Subject(comparison), "epoch-time", view=LOG) == {}
-    with pytest.raises(UsageError, match="no panel has values that differ by more than a factor of 20"):
-        comparison.plot("F2", view=LOG).save(tmp_path / "figure.svg", "174mm")
-    apart = study(tmp_path / "apart", ("torch", "jax", "mxnet"), ("alexnet",), failing=(("jax", "alexnet"),))
-    apart.frame.loc[apart.frame["framework"] == "mxnet", ["epoch_s_median", "epoch_s_ci_low", "epoch_s_ci_high"]] *= 40
-    (part,) = files.draw(Subject(apart), "epoch-time", view=LOG).values()
-    altair.Chart.from_dict(part.spec)
-    assert '"type": "log"' in json.dumps(part.spec) and "crashed" in part.svg
-    assert not re.search(r">(NaN|undefined|Infinity|null)<|NaN", part.svg)
-    starts = {row["start"] for row in values(part.spec) if row.get("kind") == "cell"}
-    assert len(starts) == 1 and 0 < starts.pop() < 1
 
 
 def test_batch_sizes_are_joined_and_peaks_of_memory_have_their_range(varied):
@@ -293,18 +273,14 @@ def test_a_cell_that_lacks_a_run_has_its_status_and_no_interval(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "view", "value", "ends"),
-    [
-        ("memory", "", "images_per_s", ("slow", "fast")),
-        ("waiting", "", "whole", ("low", "high")),
-        ("energy", "images per joule", "images_per_s", ("slow", "fast")),
-    ],
+    ("name", "value", "ends"),
+    [("memory", "images_per_s", ("slow", "fast")), ("waiting", "whole", ("low", "high"))],
 )
-def test_a_wide_interval_ends_in_an_arrow_and_does_not_set_the_axis_of_all(tmp_path, name, view, value, ends):
+def test_a_wide_interval_ends_in_an_arrow_and_does_not_set_the_axis_of_all(tmp_path, name, value, ends):
     made = study(tmp_path / "study", ("torch", "jax"), ("alexnet",))
     low, high = ("epoch_s_ci_low", "epoch_s_ci_high")
     made.frame.loc[0, [low, high]] = made.frame["epoch_s_median"][0] / 50, made.frame["epoch_s_median"][0] * 50
-    (part,) = files.draw(Subject(made), name, view=view).values()
+    (part,) = files.draw(Subject(made), name).values()
     rows = [row for row in values(part.spec) if row.get(ends[1]) is not None]
     most = max(row[value] for row in rows)
     assert {row["framework_label"] for row in rows if row[f"{ends[1]}_cut"]} == {"PyTorch"}

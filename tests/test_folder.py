@@ -33,32 +33,12 @@ def test_classes_are_sorted_folder_names_and_pictures_sorted_within(tmp_path: Pa
     assert index.pictures.labels == (0, 0, 1, 1)
     assert index.pictures.formats == ("JPEG", "PNG", "JPEG", "JPEG")
     assert all(os.path.isabs(path) for path in index.pictures.paths)
-    assert (index.name, index.skipped, index.found_aliases, index.ignored_folders) == ("pets", (), {}, ())
+    assert (index.name, index.skipped, index.ignored_folders) == ("pets", (), ())
 
 
 def test_fire_and_smoke_come_in_the_order_of_the_study(tmp_path: Path) -> None:
     root = make(tmp_path, {"no_fire/a.jpg": JPEG, "smoke/a.jpg": JPEG, "fire/a.jpg": JPEG})
     assert read_folder(root).pictures.classes == ("fire", "smoke", "no_fire")
-    assert read_folder(root).found_aliases == {}
-
-
-@pytest.mark.parametrize("spelling", ["nofire", "no-fire", "no fire", "No_Fire", "non_fire", "NORMAL", "neutral"])
-def test_spellings_of_no_fire_are_taken_for_it_and_reported(tmp_path: Path, spelling: str) -> None:
-    index = read_folder(make(tmp_path, {"fire/a.jpg": JPEG, f"{spelling}/a.jpg": JPEG}))
-    assert index.pictures.classes == ("fire", "no_fire")
-    assert index.found_aliases == {spelling: "no_fire"}
-
-
-def test_two_spellings_are_one_class(tmp_path: Path) -> None:
-    index = read_folder(make(tmp_path, {"Fire/a.jpg": JPEG, "normal/a.jpg": JPEG, "neutral/b.jpg": JPEG}))
-    assert index.pictures.labels == (0, 1, 1)
-    assert index.found_aliases == {"Fire": "fire", "normal": "no_fire", "neutral": "no_fire"}
-
-
-def test_other_classes_keep_names_that_could_be_aliases(tmp_path: Path) -> None:
-    index = read_folder(make(tmp_path, {"neutral/a.jpg": JPEG, "happy/a.jpg": JPEG, "fire/a.jpg": JPEG}))
-    assert index.pictures.classes == ("fire", "happy", "neutral")
-    assert index.found_aliases == {}
 
 
 def test_given_classes_fix_the_order_and_name_what_is_ignored(tmp_path: Path) -> None:
@@ -67,20 +47,6 @@ def test_given_classes_fix_the_order_and_name_what_is_ignored(tmp_path: Path) ->
     assert index.pictures.classes == ("b", "a")
     assert [Path(path).parent.name for path in index.pictures.paths] == ["b", "a"]
     assert index.ignored_folders == ("c",)
-
-
-def test_given_classes_accept_the_aliases_of_fire_and_smoke(tmp_path: Path) -> None:
-    root = make(tmp_path, {"flames/1.jpg": JPEG, "normal/1.jpg": JPEG})
-    index = read_folder(root, classes=["no_fire", "fire"])
-    assert index.pictures.classes == ("no_fire", "fire")
-    assert index.found_aliases == {"flames": "fire", "normal": "no_fire"}
-
-
-def test_given_classes_may_be_alias_words_themselves(tmp_path: Path) -> None:
-    root = make(tmp_path, {"normal/1.jpg": JPEG, "fire/1.jpg": JPEG})
-    index = read_folder(root, classes=["normal", "fire"])
-    assert index.pictures.classes == ("normal", "fire")
-    assert index.found_aliases == {}
 
 
 def test_a_missing_class_is_named_with_what_was_found(tmp_path: Path) -> None:
@@ -94,13 +60,6 @@ def test_classes_must_be_a_list_of_different_names(tmp_path: Path, classes: obje
     root = make(tmp_path, {"a/1.jpg": JPEG, "b/1.jpg": JPEG})
     with pytest.raises(DataError, match="allowed: (a list of class names, or None for all|each once)"):
         read_folder(root, classes=classes)
-
-
-def test_own_aliases_win(tmp_path: Path) -> None:
-    root = make(tmp_path, {"chats/1.jpg": JPEG, "dog/1.jpg": JPEG})
-    index = read_folder(root, aliases={"chats": "cat"})
-    assert index.pictures.classes == ("cat", "dog")
-    assert index.found_aliases == {"chats": "cat"}
 
 
 def test_splits_are_merged(tmp_path: Path) -> None:

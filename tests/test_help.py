@@ -121,7 +121,7 @@ def flags(*arguments: str) -> "set[str]":
     return set(re.findall(r"^│ +(--[a-z0-9-]+)", text, re.MULTILINE))
 
 
-@pytest.mark.parametrize("name", ["run", "ladder", "largest-batch", "overhead"])
+@pytest.mark.parametrize("name", ["run", "ladder", "largest-batch"])
 def test_the_help_of_many_options_is_short_and_all_of_them_are_a_word_away(name):
     short, whole = flags(name, "--help"), flags(name, "--help-all")
     assert {"--frameworks", "--models", "--device", "--epochs", "--dry-run", "--help-all"} < short < whole
@@ -148,7 +148,7 @@ def test_what_the_short_help_shows_is_there():
         ("run torch alexnet --loss mse", "loss_function", "mse"),
         ("run torch alexnet --on-bad-picture=skip", "on_bad_image", "skip"),
         ("run --framework torch --models alexnet", "frameworks", "torch"),
-        ("overhead --model=alexnet", "models", "alexnet"),
+        ("run torch --model=alexnet", "models", "alexnet"),
     ],
 )
 def test_former_options_work_with_a_warning_and_are_in_no_help(line, new, value):
@@ -176,7 +176,6 @@ CURVES, LEVELS = "framework_compare.parity.training.curves.train_curves", "frame
         ("ladder torch abidate2025-google A", COMPARE, [["torch"], ["A"]]),
         ("largest-batch torch vgg16 A", SWEEP, [["torch"], ["vgg16"], ["A"]]),
         ("largest-batch torch --models vgg16", SWEEP, [["torch"], ["vgg16"]]),
-        ("overhead torch vgg16 A", "framework_compare.overhead.dry_run", ["torch", "vgg16", "A"]),
         ("doctor torch,jax", "framework_compare.cli.doctor.examine", [["torch", "jax"]]),
         ("verify torch,jax alexnet", LEVELS, [["torch", "jax"], ["alexnet"]]),
         ("verify STUDY", "framework_compare.api.verify_study", [studies_dir]),
@@ -210,26 +209,10 @@ def test_what_is_trained_may_be_positional_wherever_it_is_asked_for(line, call, 
         ("ladder --frameworks torch", "no models are given; give --models, or FRAMEWORKS MODELS [DATASET]..."),
         ("quickstart torch alexnet", "'alexnet' is one argument too many; allowed: FRAMEWORKS"),
         ("doctor torch --frameworks jax", "frameworks are given twice: 'torch' and --frameworks; allowed: FRAMEWORKS"),
-        ("overhead torch,jax vgg16", "--frameworks is 'torch, jax'; allowed: one"),
     ],
 )
 def test_positional_arguments_that_do_not_fit_are_told_with_those_that_do(line, said):
     assert str(CliRunner().invoke(root.app, shlex.split(line)).exception) == said
-
-
-def test_the_folder_of_fairness_as_an_argument_is_the_former_form(monkeypatch):
-    heard = []
-
-    def write(trained, out):
-        heard.append(out)
-        raise UsageError("heard")
-
-    monkeypatch.setattr(CURVES, lambda *_, **__: [])
-    monkeypatch.setattr("framework_compare.report.curves.write", write)
-    with pytest.warns(FutureWarning, match="OUT is called --out OUT now"):
-        CliRunner().invoke(root.app, ["fairness", "FOLDER", "--models", "alexnet"])
-    CliRunner().invoke(root.app, ["fairness", "torch", "alexnet", "--out", "FOLDER"])
-    assert heard == [Path("FOLDER"), Path("FOLDER")]
 
 
 def test_panels_name_options_that_are_there():

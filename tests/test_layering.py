@@ -21,7 +21,7 @@ FLOORS: Tuple[Tuple[str, ...], ...] = (
     ("pytest_plugin",),
     ("cli",),
     ("bisection",),
-    ("archive", "duels", "overhead", "peaks", "reproduction"),
+    ("archive", "duels", "peaks", "reproduction"),
     ("stability_sweep",),
     ("api",),
     ("comparison", "forecast"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import runpy
 import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -198,26 +199,31 @@ def test_a_processor_without_fast_products_is_measured_by_smaller_ones(program, 
         seen.append(len(a))
         now[0] += 2 * len(a) ** 3 / speed
 
+    def copy():
+        now[0] += 1e-3
+
+    of = runpy.run_path(str(Path(adapters.__path__[0]) / "common" / "peaks.py"))
+    monkeypatch.setitem(of["measure"].__globals__, "time", clock)
     if program == "numpy":
-        of = vars(sampled)
-        monkeypatch.setattr(sampled, "np", SimpleNamespace(**{**vars(np), "matmul": matmul}))
-        monkeypatch.setattr(sampled, "time", clock)
-        product, flop = sampled._product()
+        monkeypatch.setattr(np, "matmul", matmul)
+        library = of["of_numpy"]("cpu", "fp32", 1)
     else:
-        of = runpy.run_path(str(Path(adapters.__path__[0]) / "torch" / "peaks.py"))
         generator = SimpleNamespace(manual_seed=lambda seed: None)
         torch = SimpleNamespace(
             matmul=matmul,
+            set_num_threads=lambda threads: None,
             Generator=lambda device: generator,
             randn=lambda *shape, **_: SimpleNamespace(to=lambda kind: np.zeros(shape, np.float32)),
             empty_like=np.empty_like,
+            zeros=lambda *_, **__: None,
+            bfloat16=None,
+            uint8=None,
         )
-        monkeypatch.setitem(of["_product"].__globals__, "time", clock)
-        product, flop = of["_product"](torch, "cpu", None)
-    product()
-    most = of["MOST_ROWS"] if program == "numpy" else of["MOST_ROWS"]["cpu"]
-    assert seen[-1] == (rows or most) and flop == 2 * seen[-1] ** 3
-    assert now[0] + 3 * flop / speed < sampled.TIMEOUT_S
+        monkeypatch.setitem(sys.modules, "torch", torch)
+        library = of["of_torch"]("cpu", "bf16", 1)
+    found = of["measure"](library._replace(copy=copy), "cpu")
+    assert seen[-1] == (rows or of["MOST_ROWS"]["cpu"]) and found["flop_per_s"] == pytest.approx(speed)
+    assert now[0] < sampled.TIMEOUT_S
 
 
 def test_a_peak_is_marked_with_what_others_took_meanwhile(own_cache, monkeypatch):

@@ -70,7 +70,7 @@ def test_staged_source_is_complete(framework, entry, own_cache):
 
 def test_adapters_import_their_framework_only_when_asked():
     folders = [(name, registry.adapter_path(entry)) for name, entry in registry.FRAMEWORKS.items()]
-    folders += [(name, registry.importer_path(entry)) for name, entry in registry.IMPORTERS.items()]
+    folders += [(name, registry.source_path(entry.importer)) for name, entry in registry.IMPORTERS.items()]
     for name, folder in folders:
         for path in folder.glob("*.py"):
             top = {n.split(".")[0] for node in ast.parse(path.read_text()).body for n in _names(node)}

@@ -16,7 +16,7 @@ import numpy as np
 from framework_compare.batches.pictures import epoch_order
 from framework_compare.batches.shares import share_of
 from framework_compare.batches.sizes import epoch_sizes
-from framework_compare.errors import DataError, UsageError
+from framework_compare.errors import DataError, UsageError, check_count
 from framework_compare.graph import Task
 from framework_compare.protocol import Replicas
 
@@ -113,8 +113,7 @@ class ArrayPipeline:
         growth: float = 1.0,
         limit: float = math.inf,
     ) -> None:
-        if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size < 1:
-            raise UsageError(f"batch_size must be an integer of at least 1, not {batch_size!r}")
+        check_count("batch_size", batch_size)
         if layout not in LAYOUTS:
             raise UsageError(f"unknown layout {layout!r}; allowed: {', '.join(LAYOUTS)}")
         self._batch_size, self._growth, self._limit = batch_size, growth, limit

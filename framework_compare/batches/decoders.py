@@ -52,7 +52,7 @@ class _Decoder:
     """One process and the memory it shares with this one."""
 
     def __init__(self, most: int, reading: Dict[str, Any], shape: Sequence[int]) -> None:
-        descriptor = _shared_memory()
+        descriptor = os.memfd_create("pictures", 0)  # memory that two processes can map
         size = most * 4 * int(np.prod(shape))
         os.ftruncate(descriptor, size)
         self._pixels = np.frombuffer(mmap.mmap(descriptor, size), np.float32).reshape(most, *shape)
@@ -89,11 +89,6 @@ class _Decoder:
             self._to.close()
         self._from.close()
         self._process.wait()
-
-
-def _shared_memory() -> int:
-    """Descriptor of memory that two processes can map."""
-    return os.memfd_create("pictures", 0)
 
 
 # the same places to import from as here, so that a staged worker's decoders are staged too

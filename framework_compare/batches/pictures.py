@@ -13,7 +13,7 @@ import numpy as np
 from framework_compare.batches import preprocess
 from framework_compare.batches.reading import Reading
 from framework_compare.batches.shares import share_of
-from framework_compare.errors import UsageError
+from framework_compare.errors import UsageError, check_count
 from framework_compare.protocol import CROPS, FLIPS, Pictures, Replicas
 
 LAYOUTS = ("NCHW", "NHWC")
@@ -54,10 +54,10 @@ class SharedPipeline:
         _check_one_of("flip", flip, FLIPS)
         _check_one_of("crop", crop, CROPS)
         _check_one_of("layout", layout, LAYOUTS)
-        _check_at_least("batch_size", batch_size, 1)
-        _check_at_least("image_size", image_size, 1)
-        _check_at_least("workers", workers, 0)
-        _check_at_least("prefetch", prefetch, 1)
+        check_count("batch_size", batch_size, 1)
+        check_count("image_size", image_size, 1)
+        check_count("workers", workers, 0)
+        check_count("prefetch", prefetch, 1)
         self._pictures = pictures
         self._batch_size, self._seed = batch_size, seed
         self._replicas = replicas
@@ -115,7 +115,7 @@ class SharedPipeline:
         if self._pool is None:
             self._fill(batch.images, number, indices)
             return batch
-        step = _pictures_per_task(len(indices), self._workers)
+        step = max(1, min(MOST_PER_TASK, len(indices) // (2 * self._workers)))  # enough tasks for all workers
         for start in range(0, len(indices), step):
             part = slice(start, start + step)
             batch.tasks.append(self._pool.submit(self._fill, batch.images[part], number, indices[part]))
@@ -188,16 +188,6 @@ def memory_batch(
         replicas=replicas,
     ) as pipeline:
         return next(pipeline.epoch(0))
-
-
-def _pictures_per_task(count: int, workers: int) -> int:
-    """Several images a task where there are many, and still enough tasks for all workers."""
-    return max(1, min(MOST_PER_TASK, count // (2 * workers)))
-
-
-def _check_at_least(name: str, value: Any, least: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise UsageError(f"{name} must be an integer of at least {least}, not {value!r}")
 
 
 def _check_one_of(name: str, value: Any, allowed: Tuple[str, ...]) -> None:

@@ -39,7 +39,6 @@ EXAMPLES: Dict[str, Tuple[str, ...]] = {
     ),
     "largest-batch": ("largest-batch torch,mxnet vgg16 --memory-limit 8GiB --out STUDY",),
     "resume": ("resume latest --dry-run", "resume STUDY --retry failed,timed-out --timeout 3600"),
-    "overhead": ("overhead torch mobilenet_v2 --rates 0,10 --repeats 8",),
     "peaks": ("peaks latest",),
     "reproduce": ("reproduce lerat2021 --out FOLDER", "reproduce abidate2025 --part diabetes --frameworks torch"),
     "show": (

@@ -20,7 +20,7 @@ from framework_compare.cli.options import ENVIRONMENTS, MODELS, OF_DATA, PLAIN, 
     models=MODELS,
     dataset=["fire-smoke-tiny"],
     batch_size="2",
-    by_place=(words.OUT, *words.REQUEST),
+    by_place=words.REQUEST,
 )
 def fairness(
     frameworks: List[str],

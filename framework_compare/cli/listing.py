@@ -38,7 +38,10 @@ def document(latest: int = 0) -> dict[str, Any]:
 
     registry.load_plugins()
     folders = names.in_cache()
-    graphs = {name: build_graph(name, TrainConfig()) for name in filter(registry.by_name, registry.image_models())}
+    named = [
+        name for name, model in registry.image_models().items() if isinstance(model.build, str)
+    ]  # not imported now
+    graphs = {name: build_graph(name, TrainConfig()) for name in named}
     return {
         "schema_version": SCHEMA_VERSION,
         "framework_compare": __version__,

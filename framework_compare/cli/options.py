@@ -246,15 +246,7 @@ LIMITS = ("timeout_s", "phase_timeout_s", "silence_timeout_s", "memory_limit")
 PANELS: dict[str, tuple[str, ...]] = {
     "What to compare": ("frameworks", "models", "weights", "as_written", "dataset", "batch_sizes", "search", "mode"),
     "Device, arithmetic, execution": (
-        "device",
-        "devices",
-        "nodes",
-        "precision",
-        "execution",
-        "tuning",
-        "threads",
-        "internals",
-        "gpu_threads",
+        *("device", "devices", "nodes", "precision", "execution", "tuning", "threads", "internals", "gpu_threads"),
     ),
     "Training": (
         *(
@@ -265,18 +257,9 @@ PANELS: dict[str, tuple[str, ...]] = {
             "optimizer",
             "optimizer_variant",
             "learning_rate",
-            "momentum",
-            "weight_decay",
-            "epsilon",
-            "beta2",
-            "clip_norm",
-            "accumulation",
-            "ramp_updates",
-            "decay_updates",
-            "final_rate",
-            "loss_function",
         ),
-        *("patience", "warmup_steps", "seed"),
+        *("momentum", "weight_decay", "epsilon", "beta2", "clip_norm", "accumulation", "ramp_updates", "decay_updates"),
+        *("final_rate", "loss_function", "patience", "warmup_steps", "seed"),
     ),
     "Images and loading": (
         *("image_size", "flip", "crop", "pipeline", "loader_workers", "limit", "classes", "on_bad_image"),

@@ -44,7 +44,7 @@ from framework_compare.cli.options import (
     stated,
     takes,
 )
-from framework_compare.errors import FrameworkCompareError, UnknownNameError, UsageError
+from framework_compare.errors import FrameworkCompareError, UsageError
 from framework_compare.samplers import busy
 
 if TYPE_CHECKING:
@@ -299,80 +299,6 @@ def _run_and_show(
     return result
 
 
-def _tables(incomplete: str) -> list[str]:
-    from framework_compare.report.kinds import KINDS
-
-    return report.starting(["kinds", *KINDS], incomplete)
-
-
-@takes("style")
-def show(
-    style: str,
-    study: Annotated[str, report.STUDY] = "latest",
-    other: Annotated[str | None, typer.Argument(help="Another study, to compare side by side.")] = None,
-    table: Annotated[
-        str | None,
-        typer.Option(
-            help="Kind of table: time, resources, precision, ...; `kinds` lists those that the study has.",
-            autocompletion=_tables,
-        ),
-    ] = None,
-    label: Annotated[str | None, typer.Option(help="LaTeX label (latex style only).")] = None,
-    caption: Annotated[
-        str | None, typer.Option(help="LaTeX caption (latex style only); default: one with the settings.")
-    ] = None,
-    no_notes: Annotated[
-        bool, typer.Option("--no-notes", help="No verdicts and notes below the table (latex style only).")
-    ] = False,
-    changed: Annotated[
-        bool, typer.Option("--changed", help="With two studies: only the cells that became slower, faster or failed.")
-    ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the study as one JSON document.")] = False,
-    toml: Annotated[bool, typer.Option("--toml", help="Print its request as a file for `run --from`.")] = False,
-) -> None:
-    """Print the tables of a study or a sweep. With two studies, print the ratios of the cells that both have.
-
-    By default these are the tables of times and resources. Style github also goes to the summary of a GitHub job.
-    """
-    from framework_compare.comparison import Comparison
-    from framework_compare.report.kinds import KINDS
-    from framework_compare.study import names
-
-    folder = names.find(study)
-    if json or toml:
-        beside = {"both": json and toml, "a second study": other, "--table": table, "--style": style != "terminal"}
-        for what, given in beside.items():
-            if given:
-                raise UsageError(
-                    f"--json and --toml print one whole study; received {what}; allowed: one of them, alone"
-                )
-        result = Comparison.load(folder)
-        print(result.to_json() if json else result.to_toml(), end="")
-        console.print_damage(result)
-        return
-    if label is not None or caption is not None or no_notes:
-        if style != "latex" or other is not None:
-            raise UsageError("--label, --caption and --no-notes need one study and --style latex")
-        result = Comparison.load(folder)
-        print(result.table(table or "time").to_latex(label, caption, notes=not no_notes), end="")
-        console.print_damage(result)
-        return
-    if other is not None:
-        studies.show_two(*names.find_two(study, other), style, changed)
-        return
-    if changed:
-        raise UsageError("--changed needs two studies; name a second one")
-    if table is not None and table not in ("kinds", *KINDS):
-        raise UnknownNameError("table", table, ("kinds", *KINDS))
-    if table is None and studies.show_sweep(folder, style):
-        return
-    result = Comparison.load(folder)
-    if table == "kinds":
-        print("\n".join(result.kinds))
-    else:
-        console.print_tables(result, style, *filter(None, [table]))
-
-
 def _help(command: Callable[..., Any]) -> str:
     """The docstring of a command with one line per paragraph, for the terminal to wrap."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in (command.__doc__ or "").split("\n\n"))
@@ -393,12 +319,11 @@ COMMANDS: dict[str, dict[str, Callable[..., Any]]] = {
         "resume": studies.resume,
         "ladder": ladder,
         "largest-batch": studies.largest_batch,
-        "overhead": studies.overhead,
         "peaks": peaks.peaks,
         "reproduce": studies.reproduce,
     },
     "Read and publish": {
-        "show": show,
+        "show": studies.show,
         "report": report.report,
         "figure": report.figure,
         "export": studies.export,

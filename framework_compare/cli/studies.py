@@ -1,4 +1,4 @@
-"""Commands on studies: `resume`, `largest-batch`, `overhead`, `reproduce`, `export`, and `show` of two studies."""
+"""Commands on studies: `resume`, `largest-batch`, `reproduce`, `export`, `show`."""
 
 from __future__ import annotations
 
@@ -8,18 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from framework_compare.cli import console, words
-from framework_compare.cli.options import ENVIRONMENTS, LIMITS, OF_DATA, SETTINGS_OF_CELLS, one_of, stated, takes
-from framework_compare.cli.report import STUDY
+from framework_compare.cli.options import ENVIRONMENTS, LIMITS, OF_DATA, SETTINGS_OF_CELLS, stated, takes
+from framework_compare.cli.report import STUDY, starting
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.plan.reproductions import REPRODUCTIONS
 from framework_compare.plan.values import pairs, split
-from framework_compare.study.blocks import REPEATS
 from framework_compare.study.progress import Watcher
 
-FORMATS = (
-    "csv, json, parquet (needs pyarrow), pytest-benchmark, bencher, github-action-benchmark, or runs of mlflow or wandb"
-    " (need those packages)."
-)
+FORMATS = "csv, json, parquet (needs pyarrow), or pytest-benchmark."
 
 
 @takes(
@@ -85,47 +81,6 @@ def largest_batch(context: typer.Context, out: Path | None, style: str, dry_run:
 
 
 @takes(
-    *("frameworks", "models", "dataset", *SETTINGS_OF_CELLS, "python", "index", "style", "dry_run", "yes"),
-    by_place=words.REQUEST,
-    frameworks="torch",
-    models="mobilenet_v2",
-    dataset=["fire-smoke-tiny"],
-    batch_size="4",
-    image_size="64",
-)
-def overhead(
-    style: str,
-    dry_run: bool,
-    yes: bool,
-    frameworks: list[str],
-    models: list[str],
-    dataset: list[str],
-    rates: Annotated[str, typer.Option(help="Readings per second, comma-separated; 0 is the baseline.")] = "0,1,10,100",
-    repeats: Annotated[int, typer.Option(help="Runs at each rate, in turns.")] = REPEATS,
-    **request: Any,
-) -> None:
-    """Measure what the readings cost: train one cell at several rates of reading, in turns, and show the ratios."""
-    from framework_compare import overhead as costs
-    from framework_compare.report import machine_tables, renderers
-    from framework_compare.report.names import title
-
-    if style not in renderers.RENDERERS:
-        raise UnknownNameError("style", style, renderers.RENDERERS)
-    framework, model = one_of("frameworks", frameworks), one_of("models", models)
-    asked = {**request, "dataset": one_of("dataset", dataset), "rates_hz": split(rates, float), "repeats": repeats}
-    forecast = costs.dry_run(framework, model, **asked)
-    if dry_run:
-        print(forecast)
-        return
-    say = console.watcher().say
-    console.announce([forecast], say, yes)
-    rows = costs.overhead(framework, model, say=say, **asked)
-    print(
-        renderers.RENDERERS[style](machine_tables.overhead_table(rows, f"{title(framework)} {title(model)}", framework))
-    )
-
-
-@takes(
     *("out", "repeats", "budget", "precision_target", "dry_run", "yes", *ENVIRONMENTS, "sampling_hz", "style"),
     repeats=None,
 )
@@ -186,7 +141,81 @@ def export(
         console.fail(f"{study} is damaged and was not changed: {'; '.join(done.damage)}", 1)
 
 
-def show_sweep(study: Path, style: str) -> bool:
+def _tables(incomplete: str) -> list[str]:
+    from framework_compare.report.kinds import KINDS
+
+    return starting(["kinds", *KINDS], incomplete)
+
+
+@takes("style")
+def show(
+    style: str,
+    study: Annotated[str, STUDY] = "latest",
+    other: Annotated[str | None, typer.Argument(help="Another study, to compare side by side.")] = None,
+    table: Annotated[
+        str | None,
+        typer.Option(
+            help="Kind of table: time, resources, precision, ...; `kinds` lists those that the study has.",
+            autocompletion=_tables,
+        ),
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="LaTeX label (latex style only).")] = None,
+    caption: Annotated[
+        str | None, typer.Option(help="LaTeX caption (latex style only); default: one with the settings.")
+    ] = None,
+    no_notes: Annotated[
+        bool, typer.Option("--no-notes", help="No verdicts and notes below the table (latex style only).")
+    ] = False,
+    changed: Annotated[
+        bool, typer.Option("--changed", help="With two studies: only the cells that became slower, faster or failed.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the study as one JSON document.")] = False,
+    toml: Annotated[bool, typer.Option("--toml", help="Print its request as a file for `run --from`.")] = False,
+) -> None:
+    """Print the tables of a study or a sweep. With two studies, print the ratios of the cells that both have.
+
+    By default these are the tables of times and resources. Style github also goes to the summary of a GitHub job.
+    """
+    from framework_compare.comparison import Comparison
+    from framework_compare.report.kinds import KINDS
+    from framework_compare.study import names
+
+    folder = names.find(study)
+    if json or toml:
+        beside = {"both": json and toml, "a second study": other, "--table": table, "--style": style != "terminal"}
+        for what, given in beside.items():
+            if given:
+                raise UsageError(
+                    f"--json and --toml print one whole study; received {what}; allowed: one of them, alone"
+                )
+        result = Comparison.load(folder)
+        print(result.to_json() if json else result.to_toml(), end="")
+        console.print_damage(result)
+        return
+    if label is not None or caption is not None or no_notes:
+        if style != "latex" or other is not None:
+            raise UsageError("--label, --caption and --no-notes need one study and --style latex")
+        result = Comparison.load(folder)
+        print(result.table(table or "time").to_latex(label, caption, notes=not no_notes), end="")
+        console.print_damage(result)
+        return
+    if other is not None:
+        _show_two(*names.find_two(study, other), style, changed)
+        return
+    if changed:
+        raise UsageError("--changed needs two studies; name a second one")
+    if table is not None and table not in ("kinds", *KINDS):
+        raise UnknownNameError("table", table, ("kinds", *KINDS))
+    if table is None and _show_sweep(folder, style):
+        return
+    result = Comparison.load(folder)
+    if table == "kinds":
+        print("\n".join(result.kinds))
+    else:
+        console.print_tables(result, style, *filter(None, [table]))
+
+
+def _show_sweep(study: Path, style: str) -> bool:
     """Print the tables of a sweep of batch sizes; return False if the study is not a sweep."""
     from framework_compare.comparison import Comparison
     from framework_compare.stability_sweep import Stability
@@ -200,7 +229,7 @@ def show_sweep(study: Path, style: str) -> bool:
     return sweep
 
 
-def show_two(first: Path, second: Path, style: str, changed: bool) -> None:
+def _show_two(first: Path, second: Path, style: str, changed: bool) -> None:
     """Print two studies side by side; changed: only the cells that differ."""
     from framework_compare.comparison import Comparison
     from framework_compare.report import renderers, side_by_side

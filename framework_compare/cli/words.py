@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import AbstractSet, Any, Dict, Sequence
 
 from framework_compare.errors import UsageError
-from framework_compare.plan.competitors import is_framework
 from framework_compare.plan.values import split
 
 REQUEST = ("frameworks", "models", "dataset")
-# What a word alone may be instead, of a command that has it among its names: a file of a study, a study, a folder.
-FILE, STUDY, OUT = "study_file", "study", "out"
+# What a word alone may be instead, of a command that has it among its names: a file of a study, a study.
+FILE, STUDY = "study_file", "study"
 _ALONE = {FILE: "FILE.toml", STUDY: "STUDY"}
 
 
@@ -32,9 +30,6 @@ def read(words: Sequence[str], by_option: AbstractSet[str], names: Sequence[str]
         return {}
     if STUDY in names and len(words) == 1:
         return {STUDY: words[0]}
-    if OUT in names and len(words) == 1 and not all(map(is_framework, split(words[0]))):
-        warnings.warn("OUT is called --out OUT now; the old form is removed in the next release", FutureWarning, 2)
-        return {OUT: Path(words[0])}
     if FILE in names and words[0].endswith(".toml"):
         if words[1:]:
             raise UsageError(f"{words[1]!r} follows {words[0]}; allowed: a file alone, with options")

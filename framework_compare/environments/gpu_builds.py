@@ -129,7 +129,9 @@ def unfit(build: Build | None, gpu: Gpu, framework: str = "") -> Lack | None:
         needs = f"is built for CUDA {build.cuda}, which needs driver {build.driver} or newer"
         return Lack(f"{build.name} {needs}; here is {gpu.driver}", f"install a newer driver, or {other}")
     if gpu.capability and build.kernels and not runs_on(build, gpu.capability):
-        has = f"{build.name} has kernels for compute capability {_listed(build.kernels)}{_no_ptx(build)}"
+        kernels = ", ".join(map(_text, build.kernels))
+        no_ptx = "" if build.ptx else ", and none that the driver could compile for newer ones"
+        has = f"{build.name} has kernels for compute capability {kernels}{no_ptx}"
         return Lack(f"{has}; this GPU ({gpu.name or 'unnamed'}) has {_text(gpu.capability)}", other)
     return None
 
@@ -140,14 +142,6 @@ def runs_on(build: Build, capability: Capability) -> bool:
     return any(own == major and first <= minor for own, first in build.kernels) or (
         build.ptx is not None and build.ptx <= capability
     )
-
-
-def _no_ptx(build: Build) -> str:
-    return "" if build.ptx else ", and none that the driver could compile for newer ones"
-
-
-def _listed(kernels: tuple[Capability, ...]) -> str:
-    return ", ".join(map(_text, kernels))
 
 
 def _text(capability: Capability) -> str:

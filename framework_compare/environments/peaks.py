@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from framework_compare import registry
 from framework_compare.environments import managed
@@ -55,7 +58,8 @@ def _source(request: Request) -> tuple[Path, tuple[str, ...]]:
             " machine; measure its peaks there"
         )
     if request.device == "cpu" and request.precision == "fp32":
-        return _file(here["cpu"], request.threads, peaks.TOOL), peaks.command(request.threads)
+        path = _file(here["cpu"], request.threads, f"numpy-{np.__version__}")
+        return path, (sys.executable, _program(), "numpy", "cpu", "fp32", str(request.threads))
     if request.precision not in PRECISIONS or request.device not in (kind, f"{kind}:0") or kind not in ("cpu", "cuda"):
         raise UsageError(
             f"peaks of {request.device} in {request.precision} are not measured; allowed: cpu or cuda, and"
@@ -69,16 +73,16 @@ def _source(request: Request) -> tuple[Path, tuple[str, ...]]:
         )
     where = here["cpu"] if kind == "cpu" else "-".join(_named(here["gpus"]))
     path = _file(where, request.threads, f"{kind}-{request.precision}-{FRAMEWORK}-{there.version}")
-    return path, (str(there.python), "-I", str(_program()), kind, request.precision, str(request.threads))
+    return path, (str(there.python), "-I", _program(), FRAMEWORK, kind, request.precision, str(request.threads))
 
 
 def _file(where: Any, threads: int, tool: str) -> Path:
     return cache_dir() / "peaks" / f"{file_name(str(where))}-{threads}-{tool}.json"
 
 
-def _program() -> Path:
-    """The adapter's file, where the package has it: in a checkout beside the package, installed within it."""
-    return Path(importlib.import_module("framework_compare.adapters").__path__[0]) / FRAMEWORK / "peaks.py"
+def _program() -> str:
+    """The file that measures, where the package has it: in a checkout beside the package, installed within it."""
+    return f"{importlib.import_module('framework_compare.adapters').__path__[0]}/torch/peaks.py"
 
 
 def _named(fact: Any) -> Any:

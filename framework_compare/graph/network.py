@@ -88,14 +88,6 @@ class Graph:
                 names.add(node.name)
         return frozenset(names)
 
-    def shared_values(self) -> FrozenSet[str]:
-        """Names of the nodes whose value is the same for all samples: those that read no input, however indirectly."""
-        names: Set[str] = set()
-        for node in self.nodes:
-            if names.issuperset(node.inputs):
-                names.add(node.name)
-        return frozenset(names)
-
     def macs(self) -> int:
         """Multiply-accumulates of one sample's forward pass: products with weights, biases left out."""
         return sum(self.macs_by_node().values())

@@ -9,7 +9,7 @@ from typing import Any, Iterable, Sequence, cast
 import numpy as np
 
 from framework_compare import registry
-from framework_compare.errors import UnknownNameError, UsageError
+from framework_compare.errors import UnknownNameError, UsageError, check_count
 from framework_compare.graph import Graph, Task, initial_weights, weights_size
 from framework_compare.graph.imported_model import FROM_FILE, SEEDED, STARTS, ImportedModel
 from framework_compare.importing.sources import (
@@ -23,7 +23,7 @@ from framework_compare.importing.sources import (
 )
 from framework_compare.importing.tracing import Asked, Traced, Tracer, trace_in_hand, trace_keras
 from framework_compare.plan.planning import Models
-from framework_compare.plan.settings import DEFAULTS, check_count
+from framework_compare.plan.settings import DEFAULTS
 
 
 def resolve(

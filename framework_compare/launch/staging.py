@@ -71,7 +71,7 @@ def _files(framework: Framework) -> Dict[str, bytes]:
         places[registry.adapter_path(registry.framework(framework.backend))] = ADAPTERS
     if framework.importer:
         files["framework_compare/importers/__init__.py"] = _source(IMPORTERS).read_bytes()
-        own = (_source(f"{IMPORTERS}.common").parent, registry.importer_path(framework))
+        own = (_source(f"{IMPORTERS}.common").parent, registry.source_path(framework.importer))
         places.update(dict.fromkeys(own, IMPORTERS))  # one that is not a framework's is its adapter, too
     for path, package in places.items():
         files.update(_files_of(path, package, framework.backend))

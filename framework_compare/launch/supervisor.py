@@ -53,7 +53,7 @@ def main(arguments: List[str]) -> int:
         _make_scratch(temporary)
     for descriptor in (status, control, events):
         os.set_inheritable(descriptor, descriptor == events)
-    _adopt_orphans()
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     woken = _wake_on_signals()
     began_s = time.time()
     others = [OtherNode(*given, temporary, place, command) for given in _other_nodes(ranks)]
@@ -65,7 +65,7 @@ def main(arguments: List[str]) -> int:
             _become_worker([*command, str(events)], log, group)
     if not others:
         os.close(events)
-    _tell(status, f"started {time.monotonic_ns()} {' '.join(map(str, workers))}")
+    _write(status, f"started {time.monotonic_ns()} {' '.join(map(str, workers))}\n".encode())
     ended = _wait(workers, others, events, control, woken)
     pids = [*workers, *(node.pid for node in others)]
     decisive = decisive_rank(pids, ended)
@@ -76,15 +76,12 @@ def main(arguments: List[str]) -> int:
         _remove_tree(temporary)
     if place and os.getppid() != parent:  # which else takes what ranks have written there
         _remove_tree(place)
-    if decisive >= len(workers):
-        rank = others[decisive - len(workers)].rank
-    else:
-        rank = _first(ranks) + decisive
+    rank = others[decisive - len(workers)].rank if decisive >= len(workers) else _first(ranks) + decisive
     code, max_rss = ended.get(pids[decisive], (-1, 0))
     lost = next((node for node in others if node.told is None), None)
     if lost and (code < 0 or _consequence(code)[0]):  # its loss took the others along
         code, max_rss, rank = LOST, 0, lost.rank
-    _tell(status, f"ended {code} {max_rss} {len(left) + sum(node.left for node in others)} {rank}")
+    _write(status, f"ended {code} {max_rss} {len(left) + sum(node.left for node in others)} {rank}\n".encode())
     return 0
 
 
@@ -172,10 +169,6 @@ class OtherNode:
         if self._control >= 0:
             os.close(self._control)
             self._control = -1
-
-
-def _adopt_orphans() -> None:
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _wake_on_signals() -> int:
@@ -348,7 +341,13 @@ def _remove_segments(pids: Set[int], since_s: float) -> None:
     for name in names:
         number = re.match(r"[a-z]+_(\d+)_", name)
         if number and int(number[1]) in pids:
-            _remove_own(os.path.join(SHARED_MEMORY, name), since_s)
+            path = os.path.join(SHARED_MEMORY, name)
+            try:
+                status = os.stat(path, follow_symlinks=False)
+                if status.st_uid == os.getuid() and status.st_mtime >= since_s:
+                    os.unlink(path)
+            except OSError:  # somebody else was faster
+                pass
 
 
 def _remove_tree(folder: str) -> None:
@@ -363,15 +362,6 @@ def _remove_tree(folder: str) -> None:
     try:
         os.rmdir(folder)
     except OSError:
-        pass
-
-
-def _remove_own(path: str, since_s: float) -> None:
-    try:
-        status = os.stat(path, follow_symlinks=False)
-        if status.st_uid == os.getuid() and status.st_mtime >= since_s:
-            os.unlink(path)
-    except OSError:  # somebody else was faster
         pass
 
 
@@ -397,10 +387,6 @@ def _parent_of(pid: str) -> Optional[Tuple[int, int]]:
         return None
     # The name, in brackets, may itself hold brackets and blanks; see proc_pid_stat(5).
     return int(pid), int(stat[stat.rindex(b")") + 2 :].split(None, 2)[1])
-
-
-def _tell(status: int, line: str) -> None:
-    _write(status, line.encode() + b"\n")
 
 
 def _write(descriptor: int, line: bytes) -> None:

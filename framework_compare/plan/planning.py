@@ -13,22 +13,13 @@ from framework_compare.datasets import arrays
 from framework_compare.datasets.dataset import Dataset
 from framework_compare.datasets.folder import ON_BAD_IMAGE
 from framework_compare.datasets.own import OwnData
-from framework_compare.errors import UnknownNameError, UsageError
+from framework_compare.errors import MOST, UnknownNameError, UsageError, check_count
 from framework_compare.graph import OPTIMIZERS, Graph, Task
 from framework_compare.graph.imported_model import ImportedModel
 from framework_compare.plan import data_of_models, searches
 from framework_compare.plan.competitors import find_frameworks
 from framework_compare.plan.data_of_models import CountProgress, DataSets, Place, counter, of_own
-from framework_compare.plan.settings import (
-    DEFAULTS,
-    MOST,
-    OF_IMAGES,
-    SETTINGS,
-    check_count,
-    check_number,
-    column,
-    fields,
-)
+from framework_compare.plan.settings import DEFAULTS, OF_IMAGES, SETTINGS, check_number, column, fields
 from framework_compare.plan.values import check_unique, listed
 from framework_compare.protocol import TrainConfig, devices_of, replicas_of, where
 from framework_compare.records import Cell
@@ -76,7 +67,7 @@ def plan(
     check_unique("device", ["cuda" if place == "cuda:0" else place for place in places])  # one GPU under two names
     check_useful(models, settings if classes is None else {**settings, "classes": classes})
     if limit is not None:
-        check_count("limit", limit, 1, ", or None for all samples", most=MOST_SAMPLES)
+        check_count("limit", limit, 1, MOST_SAMPLES, ", or None for all samples")
     if on_bad_image not in ON_BAD_IMAGE:
         raise UnknownNameError("on_bad_image", on_bad_image, ON_BAD_IMAGE)
     replicas = max(len(devices_of(place)) for place in places)
@@ -216,7 +207,7 @@ def on_several(devices: Iterable[str], counts: None | int | Sequence[int]) -> li
     if not listed:
         raise UsageError("devices is an empty list; at least one number is needed")
     for count in listed:
-        check_count("devices", count, 1)
+        check_count("devices", count)
     check_unique("devices", listed)
     return [_several(check_device(device), count) for device in devices for count in listed]
 
@@ -315,7 +306,7 @@ def check_setting(name: str, value: object) -> None:
         if not setting.chooses(value):
             raise UnknownNameError(column(name), value, setting.choices)
     elif isinstance(getattr(DEFAULTS, name), int):
-        check_count(name, value, int(setting.least), most=MOST if setting.below == math.inf else setting.below - 1)
+        check_count(name, value, int(setting.least), MOST if setting.below == math.inf else setting.below - 1)
     else:
         check_number(name, value, low=setting.least, high=setting.below)
 

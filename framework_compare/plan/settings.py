@@ -25,7 +25,6 @@ from framework_compare.protocol import (
 from framework_compare.samplers.host import available_cores
 
 DEFAULTS = TrainConfig()
-MOST = 10**6  # of any count; a slip of the hand is refused before it fills memory, or is forecast in millions of years
 OF_IMAGES = ("num_classes", "flip", "crop")  # settings that arrays have no use for
 BY_ARRAYS = (*OF_IMAGES, "loss", "image_size", "loader_workers")  # settings that arrays decide
 
@@ -229,14 +228,6 @@ def beyond_cores(configs: Iterable[TrainConfig]) -> Iterator[str]:
         for count in sorted({getattr(config, name) for config in configs}):
             if count > cores:
                 yield f"{name} is {count}, and a run may use {cores} cores: they wait for each other, which takes time"
-
-
-def check_count(name: str, value: object, least: int, otherwise: str = "", most: float = MOST) -> None:
-    """UsageError unless `value` is a whole number from `least` to `most`; `otherwise` names what else is allowed."""
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise UsageError(
-            f"{name} is {value!r}; allowed: a whole number of at least {least} and at most {most:.0f}{otherwise}"
-        )
 
 
 def check_number(name: str, value: object, *, low: float, high: float) -> None:

@@ -6,10 +6,9 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from framework_compare import registry
 from framework_compare.plan.searches import is_search
 from framework_compare.report.table_spec import Column, Sheet, TableSpec, named, tabulate
-from framework_compare.report.tables import Table, Value, number, with_interval
+from framework_compare.report.tables import Table, Value, number
 from framework_compare.results import roofline
 from framework_compare.results.columns import Record
 
@@ -83,29 +82,4 @@ def peak_table(measured: Sequence[Any]) -> Table:
             Column("% of a core", of_peak("others", 100), "others"),
         ),
         measured,
-    )
-
-
-def overhead_table(rates: Sequence[Any], cell: str, framework: str = "") -> Table:
-    """One row per rate; `rates` are `overhead.Overhead` records of one cell of a framework."""
-
-    def interval(name: str) -> Callable[[Any], str]:
-        return lambda one: with_interval(*(getattr(getattr(one, name), end) for end in ("value", "low", "high")))
-
-    return tabulate(
-        f"Cost of reading CPU, memory and threads: {cell}, {rates[0].ratio.runs} runs at each rate, in randomised "
-        "blocks; medians ± larger half-width of the 95 % confidence interval over runs.",
-        [Column("readings/s", lambda one: f"{one.sampling_hz:g}")],
-        (
-            Column("epoch s", interval("epoch_s")),
-            Column("over none", lambda one: interval("ratio")(one) if one.sampling_hz else "1"),
-            Column("CPU % of a core", lambda one: f"{one.parent_cpu_percent:.2f}", "comparing process"),
-            Column("peak RSS MB", lambda one: f"{one.parent_peak_rss_bytes / 1e6:.0f}", "comparing process"),
-        ),
-        rates,
-        remarks=(
-            "No epoch is excluded as disturbed, because disturbances cannot be detected without readings.",
-            "Comparing process: CPU use over whole runs; memory since its start, so for all rates together.",
-            *registry.labels([framework]),
-        ),
     )

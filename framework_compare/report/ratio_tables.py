@@ -42,11 +42,11 @@ def _speedup_columns(sheet: Sheet) -> list[Column]:
         ("device", _median),
         ("speed-up", speedup),
     )
-    devices = dict.fromkeys(cell.device for cell in _on_devices(sheet))
+    devices = dict.fromkeys(cell.device for cell in _with_ratio(sheet))
     return [Column(heading, shown, device, device) for device in devices for heading, shown in three]
 
 
-def _on_devices(sheet: Sheet) -> list[Record]:
+def _with_ratio(sheet: Sheet) -> list[Record]:
     return [cell for cell in sheet.cells if cell.Index in sheet.ratios]
 
 
@@ -55,16 +55,12 @@ SPEEDUP = TableSpec(
     _speedup_columns,
     ("epoch_s_median",),
     names=(*NAMES, named("threads")),
-    rows=_on_devices,
+    rows=_with_ratio,
     spread=lambda cell: cell.device,
     across=("device", "threads"),
     ratios=ratios.speedups,
     absent="No model ran on both the CPU and another device with the same settings.",
 )
-
-
-def _above(sheet: Sheet) -> list[Record]:
-    return [cell for cell in sheet.cells if cell.Index in sheet.ratios]
 
 
 def _stack_columns(sheet: Sheet) -> tuple[Column, ...]:
@@ -110,7 +106,7 @@ MODES = TableSpec(
     _mode_columns,
     ("epoch_s_median",),
     names=(*NAMES, BATCH_SIZE),
-    rows=lambda sheet: sorted(_above(sheet), key=lambda cell: (cell.model, cell.dataset, epoch_seconds(cell))),
+    rows=lambda sheet: sorted(_with_ratio(sheet), key=lambda cell: (cell.model, cell.dataset, epoch_seconds(cell))),
     remarks=lambda sheet: (
         "The mode is chosen by the runs that the figures are of, so near rivals may look a little too fast.",
     ),
@@ -126,7 +122,7 @@ STACK = TableSpec(
     _stack_columns,
     ("epoch_s_median",),
     names=(*NAMES, BATCH_SIZE),
-    rows=_above,
+    rows=_with_ratio,
     across=("execution", "batch_size"),
     ratios=ratios.stacks,
     absent="No library was measured beside its plain framework; run both, such as torch and keras-torch.",

@@ -7,8 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from framework_compare.errors import UnknownNameError, UsageError
-from framework_compare.plan.settings import check_count
+from framework_compare.errors import UnknownNameError, UsageError, check_count
 from framework_compare.registry import device_kind
 from framework_compare.results.columns import Record
 from framework_compare.results.ratios import epoch_seconds
@@ -65,7 +64,7 @@ def bill_frame(frame: pd.DataFrame, prices: Prices, epochs: int = 1) -> pd.DataF
     interval of the epoch time. bill_wh: energy of GPU and host, where both that are read have readings. bill_energy: its
     price. bill_co2_g: its CO2.
     """
-    check_count("epochs", epochs, 1)
+    check_count("epochs", epochs)
     rows = [_row(cell, prices, epochs) for cell in frame.itertuples()]
     return frame.assign(**{name: [row.get(name, math.nan) for row in rows] for name in COLUMNS})
 

@@ -130,10 +130,10 @@ def _interval(mean: float, error: float, freedom: float, runs: int) -> Interval:
         return Interval(math.exp(mean), math.exp(mean), math.exp(mean), 1.0 if same else 0.0, runs)
     half = float(stdtrit(freedom, 0.5 + LEVEL / 2)) * error
     p = 2 * float(stdtr(freedom, -abs(mean) / error))
-    return Interval(math.exp(mean), _exp(mean - half), _exp(mean + half), p, runs)
+    return Interval(math.exp(mean), exp(mean - half), exp(mean + half), p, runs)
 
 
-def _exp(log: float) -> float:
+def exp(log: float) -> float:
     """Two runs may leave an interval that floats cannot hold."""
     return math.exp(log) if log < 700 else math.inf
 

@@ -16,6 +16,8 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 
+from framework_compare.results.intervals import exp
+
 ALPHA = 0.05
 LOOKS = (8, 16, 32)  # blocks of a duel after which its answer is sought
 CHANGED, UNCHANGED, INCONCLUSIVE, FAILED = "changed", "unchanged", "inconclusive", "failed"
@@ -87,7 +89,7 @@ def _ask(
             return dataclasses.replace(answer, outcome=FAILED)
         mean, low, high = interval(logs, level)
         outcome = decide(low, high)
-        answer = Answer(place, len(logs), math.exp(mean), _exp(low), _exp(high), outcome)
+        answer = Answer(place, len(logs), math.exp(mean), exp(low), exp(high), outcome)
         if outcome != INCONCLUSIVE:
             break
     return answer
@@ -121,7 +123,3 @@ def _side(low: float, high: float, cut: float, sign: float) -> str:
     """Beyond the cut in the direction of the last release's change, or before it."""
     nearest, furthest = (low - cut, high - cut) if sign > 0 else (cut - high, cut - low)
     return CHANGED if nearest > 0 else UNCHANGED if furthest < 0 else INCONCLUSIVE
-
-
-def _exp(log: float) -> float:
-    return math.exp(log) if log < 700 else math.inf

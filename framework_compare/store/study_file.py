@@ -17,7 +17,7 @@ from typing import Any
 from filelock import FileLock
 
 from framework_compare import __version__
-from framework_compare.errors import StudyError, UsageError
+from framework_compare.errors import StudyError, UsageError, check_count
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import STATUSES, Cell, Run
 from framework_compare.store import absorption, open_readonly, row_checks, schema
@@ -363,8 +363,7 @@ def _cell_values(cell: Cell) -> tuple[str, ...]:
 
 
 def _check_plan(cells: Sequence[Cell], repeats: int) -> None:
-    if repeats < 1:
-        raise UsageError(f"repeats is {repeats!r}; allowed: a whole number of at least 1")
+    check_count("repeats", repeats)
     cells_so_far = set()
     for cell in cells:
         if cell in cells_so_far:

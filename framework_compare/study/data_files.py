@@ -37,10 +37,6 @@ def arrays_path(folder: Path, dataset: str) -> Path:
     return images_path(folder, dataset).with_suffix(".npz")
 
 
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:16]
-
-
 def write_data(folder: Path, datasets: Mapping[str, Dataset]) -> None:
     """Write the data sets of a study, where its workers and a later resume find them."""
     for name, data in datasets.items():
@@ -84,7 +80,7 @@ def _listed(folder: Path, dataset: str, expected: str | None) -> list[str]:
     path = images_path(folder, dataset)
     try:
         content = path.read_bytes()
-        if expected != _digest(content):
+        if expected != hashlib.sha256(content).hexdigest()[:16]:
             raise ValueError("it differs from the list that the study was planned with")
         return list(json.loads(content)["paths"])
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -7,13 +7,14 @@ import warnings
 from typing import Any, Callable, Mapping, Sequence, TypedDict
 
 from framework_compare.datasets.own import DataOptions, Inputs
+from framework_compare.errors import check_count
 from framework_compare.launch.limits import Limits, PhaseTimeout
 from framework_compare.launch.limits import check as check_limits
 from framework_compare.plan import competitors
 from framework_compare.plan.data_of_models import DataSets
 from framework_compare.plan.ladders import Rungs
 from framework_compare.plan.planning import Models, Names
-from framework_compare.plan.settings import Settings, check_count
+from framework_compare.plan.settings import Settings
 from framework_compare.records import Cell
 from framework_compare.results.verdicts import check_mode
 from framework_compare.study import blocks, schedules

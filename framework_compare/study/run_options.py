@@ -9,12 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from framework_compare.errors import UsageError
+from framework_compare.errors import UsageError, check_count
 from framework_compare.launch import disturbances
 from framework_compare.launch.disturbances import THRESHOLD
 from framework_compare.launch.limits import Limits
 from framework_compare.plan import searches
-from framework_compare.plan.settings import check_count
 from framework_compare.plan.values import check_indexes, seconds, share
 from framework_compare.records import Cell
 from framework_compare.registry import framework as find_framework

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Mapping, Optional, Tuple
 
 from framework_compare.protocol import Job, Replicas, TrainConfig, replicas_of
 
@@ -31,12 +31,9 @@ def own_part(job: Job, environment: Mapping[str, str] = os.environ) -> Tuple[Job
         replicas = Replicas(devices, rank, address, int(environment["WORLD_SIZE"]))
         steps = "" if rank else job.steps  # rank 0 has the clock
     own = replicas.own
-    config = dataclasses.replace(job.config, device=own[0], **_of_all(job.config, len(own)))
+    of_all = {name: len(own) * getattr(job.config, name) for name in OF_ALL_REPLICAS}
+    config = dataclasses.replace(job.config, device=own[0], **of_all)
     return dataclasses.replace(job, config=config, steps=steps), replicas
-
-
-def _of_all(config: TrainConfig, replicas: int) -> Dict[str, Any]:
-    return {name: replicas * getattr(config, name) for name in OF_ALL_REPLICAS}
 
 
 def make_trainer(trainer: Any, config: TrainConfig, replicas: Optional[Replicas]) -> Any:

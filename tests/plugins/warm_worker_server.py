@@ -90,7 +90,7 @@ def _supervise(script: str, arguments: List[str]) -> None:
     """Run the supervisor's main(); its child, which would execute an interpreter, runs the worker's script itself."""
     supervisor: Dict[str, Any] = {"__name__": "supervisor", "__file__": script}
     exec(compile(Path(script).read_bytes(), script, "exec"), supervisor)
-    execv, tell, (told, telling) = os.execv, supervisor["_tell"], os.pipe()
+    execv, tell, (told, telling) = os.execv, supervisor["_write"], os.pipe()
 
     def run_worker(path: str, command: List[str]) -> None:
         os.execv = execv
@@ -103,7 +103,7 @@ def _supervise(script: str, arguments: List[str]) -> None:
         tell(*what)
         os.write(telling, b"1")
 
-    os.execv, supervisor["_tell"] = run_worker, tell_and_go_on
+    os.execv, supervisor["_write"] = run_worker, tell_and_go_on
     supervisor["main"](arguments)
 
 

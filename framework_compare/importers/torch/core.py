@@ -10,6 +10,7 @@ from framework_compare.importers.common.axes import materialised
 from framework_compare.importers.common.views import NotExpressible, Value
 from framework_compare.importers.torch import attention
 from framework_compare.importers.torch.operators import HANDLERS as LAYERS
+from framework_compare.importers.torch.operators import operator_name
 from framework_compare.importers.torch.primitives import PRIMITIVES, matmul
 
 Arguments = Mapping[str, Any]
@@ -66,7 +67,9 @@ def _decomposed(reading: Any, node: Any, kind: str) -> Any:
     from torch.fx.experimental.proxy_tensor import make_fx
 
     table = {
-        op: how for op, how in core_aten_decompositions().items() if _kind(op) not in PRIMITIVES or op is node.target
+        op: how
+        for op, how in core_aten_decompositions().items()
+        if operator_name(op) not in PRIMITIVES or op is node.target
     }
     inner = [one for one in node.all_input_nodes if hasattr(one.meta.get("val"), "shape")]
 
@@ -81,7 +84,7 @@ def _decomposed(reading: Any, node: Any, kind: str) -> Any:
     except Exception as error:
         raise NotExpressible(kind) from error
     calls = [one for one in graph.nodes if one.op == "call_function"]
-    if not calls or any(_kind(one.target) == kind for one in calls):
+    if not calls or any(operator_name(one.target) == kind for one in calls):
         raise NotExpressible(kind)
     return _read_graph(reading, node, graph, inner)
 
@@ -110,11 +113,6 @@ def _mapped(returned: Any, values: Mapping[str, Any]) -> Any:
     if isinstance(returned, (list, tuple)):
         return [_mapped(one, values) for one in returned]
     return None if returned is None else values[returned.name]
-
-
-def _kind(target: Any) -> str:
-    schema = getattr(target, "_schema", None)
-    return schema.name.partition("::")[2].rstrip("_") if schema is not None else str(getattr(target, "__name__", ""))
 
 
 def place_of(node: Any) -> str:

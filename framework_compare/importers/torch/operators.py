@@ -273,32 +273,21 @@ def expand(reading: Any, node: Any, a: Arguments) -> Any:
     """Nothing where what reads it broadcasts anyway, or where it is repeated for the batch alone."""
     x, shape = a["self"], shape_of(node)
     own = (*[1] * (len(shape) - len(x.shape)), *x.shape)
-    if own[1:] != shape[1:] and any(_kind(user) not in BROADCASTS for user in node.users):
+    if own[1:] != shape[1:] and any(operator_name(user.target) not in BROADCASTS for user in node.users):
         refuse("expand", f"of {tuple(x.shape)} to {shape}")
     return reading.expand(x, shape)
 
 
 BROADCASTS = (
-    "add",
-    "sub",
-    "mul",
-    "div",
-    "where",
-    "masked_fill",
-    "maximum",
-    "minimum",
-    "eq",
-    "ne",
-    "lt",
-    "gt",
-    "le",
-    "ge",
+    *("add", "sub", "mul", "div", "where", "masked_fill", "maximum", "minimum"),
+    *("eq", "ne", "lt", "gt", "le", "ge"),
 )
 
 
-def _kind(node: Any) -> str:
-    schema = getattr(node.target, "_schema", None)
-    return schema.name.partition("::")[2].rstrip("_") if schema is not None else ""
+def operator_name(target: Any) -> str:
+    """The name of what a node calls, "add" of aten::add_.Tensor."""
+    schema = getattr(target, "_schema", None)
+    return schema.name.partition("::")[2].rstrip("_") if schema is not None else str(getattr(target, "__name__", ""))
 
 
 def detach(reading: Any, node: Any, a: Arguments) -> Any:

@@ -12,6 +12,7 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
 
 from framework_compare.importers.common.reading import linear_attrs
 from framework_compare.importers.common.views import BATCH, NotExpressible, Value, whole
+from framework_compare.importers.torch.operators import operator_name
 
 MODULE = "torchvision.models.swin_transformer.ShiftedWindowAttention"
 TABLE_INIT = "normal_0.02"
@@ -27,8 +28,8 @@ class Call(NamedTuple):
         """The operator whose output is read behind the call."""
         return [node for node in self.nodes if set(node.users) - set(self.nodes)][-1]
 
-    def of_kind(self, kind: str) -> List[Any]:
-        return [node for node in self.nodes if _kind(node) == kind]
+    def of_kind(self, name: str) -> List[Any]:
+        return [node for node in self.nodes if operator_name(node.target) == name]
 
 
 def calls_of(nodes: Iterable[Any]) -> Dict[str, Call]:
@@ -49,11 +50,6 @@ def _path(node: Any) -> str:
     path, kind = stack[-1][:2]
     name = kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
     return str(path) if name == MODULE else ""
-
-
-def _kind(node: Any) -> str:
-    schema = getattr(node.target, "_schema", None)
-    return schema.name.partition("::")[2].rstrip("_") if schema else ""
 
 
 def read(reading: Any, call: Call, inputs: List[Value]) -> Value:

@@ -34,7 +34,7 @@ def smooth(graph: Graph, views: Dict[str, Array], images: Inputs, seed: int, rep
     """
     rng = np.random.default_rng(seed)
     nodes = {node.name: node for node in graph.nodes}
-    values = _inputs(graph, images)
+    values = dict(zip(graph.inputs, images if isinstance(images, tuple) else (images,)))
     last_reader = {name: node.name for node in graph.nodes for name in node.inputs}
     for node in graph.nodes:
         values[node.name] = _run(graph, node, views, values, replicas)
@@ -53,10 +53,6 @@ def smooth(graph: Graph, views: Dict[str, Array], images: Inputs, seed: int, rep
         for name in set(node.inputs):
             if last_reader[name] == node.name:
                 del values[name]
-
-
-def _inputs(graph: Graph, images: Inputs) -> Dict[str, Array]:
-    return dict(zip(graph.inputs, images if isinstance(images, tuple) else (images,)))
 
 
 def _lift(value: Array, pieces: int, rng: np.random.Generator) -> Array:

@@ -17,7 +17,7 @@ import numpy as np
 
 from framework_compare import registry
 from framework_compare.datasets.resolve import resolve
-from framework_compare.errors import UnknownNameError, UsageError
+from framework_compare.errors import UnknownNameError, UsageError, check_count
 from framework_compare.graph import Graph, Optimizer, initial_weights, weight_views, weights_size
 from framework_compare.launch.scratch import scratch
 from framework_compare.parity import asked, cache
@@ -33,7 +33,6 @@ from framework_compare.parity.verify import RunTasks, Say, Where
 from framework_compare.plan import planning
 from framework_compare.plan.competitors import find_frameworks
 from framework_compare.plan.planning import Names
-from framework_compare.plan.settings import check_count
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Run
 
@@ -123,7 +122,7 @@ def _checked(
     frameworks: Names, models: Names, steps: int, settings: Mapping[str, Any], say: Say
 ) -> Tuple[List[str], List[str], List[TrainConfig]]:
     """Frameworks, models and configs of loss curves; UsageError for what these cannot be asked."""
-    check_count("steps", steps, 1)
+    check_count("steps", steps)
     names = find_frameworks(frameworks)
     chosen = planning.find_all("model", registry.image_models(), models)
     configs = planning.expand_configs({**settings, "pipeline": "shared"})

@@ -19,13 +19,11 @@ class View(NamedTuple):
     """A way to look at a figure.
 
     draw: charts from a study, the width in points that all panels may take, and the number of panels side by side.
-    caption: how to read them; `captions` adds the marks that are drawn. absent: why a study that has the usual view may
-    have none of it.
+    caption: how to read them; `captions` adds the marks that are drawn.
     """
 
     draw: Draw
     caption: str
-    absent: str = ""
 
 
 class Figure(NamedTuple):
@@ -91,11 +89,6 @@ FIGURES = {
             "seconds per epoch": View(times.epoch_time, f"Large mark: median epoch time {_EPOCHS}"),
             "images per second": View(
                 partial(times.epoch_time, speed=True), f"Large mark: images per second in the median epoch {_EPOCHS}"
-            ),
-            "seconds per epoch, logarithmic": View(
-                partial(times.epoch_time, log=True),
-                f"Large mark: median epoch time on a logarithmic axis {_EPOCHS}",
-                f"no panel has values that differ by more than a factor of {times.LOG_FROM}",
             ),
         },
     ),
@@ -181,18 +174,11 @@ FIGURES = {
         ENERGY,
         "this machine has no readable energy counter",
         findings.energy,
-        {
-            "joules per image": View(
-                energy.energy,
-                "Joules per image during the measured epochs, from the counters of the machine. Line: 95 % confidence "
-                "interval of the whole bar over runs.",
-            ),
-            "images per joule": View(
-                energy.frugality,
-                "Images per joule (GPU and host together) over images per second; up and to the right is better. Lines: 95 % "
-                "confidence intervals over runs.",
-            ),
-        },
+        _one(
+            energy.energy,
+            "Joules per image during the measured epochs, from the counters of the machine. Line: 95 % confidence "
+            "interval of the whole bar over runs.",
+        ),
     ),
     "gains": Figure(
         "F10",

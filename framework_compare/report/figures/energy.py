@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 
 from framework_compare.report.figures import marks
-from framework_compare.report.figures.subject import LABELS, Subject, speeds
+from framework_compare.report.figures.subject import Subject
 from framework_compare.report.study import plain
 from framework_compare.report.tables import known
 
@@ -46,33 +46,6 @@ def energy(subject: Subject, width: float, columns: int) -> dict[str, Any]:
     bars = marks.stacked_bars(base, subject, measured, x=total, tooltip=tips)
     layers = bars, marks.whole_interval(base), marks.arrows(base, "high", "x"), marks.warned(base, x=total)
     return {"": marks.bar_panels(layers, subject, width, columns)}
-
-
-def frugality(subject: Subject, width: float, columns: int) -> dict[str, Any]:
-    """F9 as images per joule over images per second, with the intervals of both over runs."""
-    cells = speeds(_with_energy(subject))
-    rows = cells[[*LABELS, "images_per_s", "slow", "fast", "disturbed"]]
-    rows = rows.assign(per_j=1 / _joules(cells), few=1 / cells["j_high"], many=1 / cells["j_low"])
-    rows = rows.dropna(subset=["images_per_s", "per_j"])
-    rows = marks.cut(marks.cut(rows, "images_per_s", "slow", "fast"), "per_j", "few", "many")
-    if rows.empty:
-        return {}
-    base = marks.chart(rows).encode(
-        x=alt.X("images_per_s:Q", title="images/s", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=6)),
-        y=alt.Y("per_j:Q", title="images per joule", scale=alt.Scale(zero=True)),
-    )
-    tint = marks.colour(subject, alt.Legend())
-    tooltip = "framework_label:N", alt.Tooltip("images_per_s:Q", format=".4~g"), alt.Tooltip("per_j:Q", format=".3~g")
-    layered = alt.layer(
-        marks.interval(base, "slow", "fast", "x", color=tint),
-        marks.interval(base, "few", "many", "y", color=tint),
-        marks.points(base, subject, 80, alt.Legend(), *tooltip),
-        marks.arrows(base, "fast", "x"),
-        marks.arrows(base, "many", "y"),
-        marks.warned(base),
-    )
-    layered = layered.properties(width=marks.panel_width(width, columns, 40) - 40, height=130)
-    return {"": marks.panels(layered, subject, columns, x="independent", y="independent")}
 
 
 def _with_energy(subject: Subject) -> Any:

@@ -107,9 +107,7 @@ class Plot:
         return drawn
 
     def _absent(self) -> NoReturn:
-        """UsageError that says why the study has no such figure, or not this view of it."""
-        if self._seen.absent and len(self._subject.worked):
-            raise UsageError(f"the study has no such view of figure {self.name}: {self._seen.absent}")
+        """UsageError that says why the study has no such figure."""
         raise UsageError(f"the study has no figure {self.name}: {self._figure.absent}")
 
     def _repr_html_(self) -> str:

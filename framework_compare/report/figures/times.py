@@ -18,7 +18,6 @@ LINE_PER_STEP = 0.19  # letters of a heading for each point of its width
 MAX_DOTS = 500  # single epochs in a figure
 UNFINISHED = ["planned", "running"]
 LABEL = 45  # points that the label of a cell takes
-LOG_FROM = 20  # times the least figure of a panel: where the most is more, a logarithmic axis is offered
 MEAN = "geometric mean"
 TOOLTIP: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("framework_label:N", "framework", {}),
@@ -123,24 +122,15 @@ def _geometric_means(subject: Subject) -> list[dict[str, Any]]:
     return rows
 
 
-def epoch_time(
-    subject: Subject, width: float, columns: int, *, speed: bool = False, log: bool = False
-) -> dict[str, Any]:
+def epoch_time(subject: Subject, width: float, columns: int, *, speed: bool = False) -> dict[str, Any]:
     """F2: the epoch time of each framework with its interval over runs, and the single epochs as dots.
 
-    speed: images per second instead. log: on a logarithmic axis; none where a linear one tells all figures of a panel apart.
+    speed: images per second instead.
     """
-    if log:
-        seconds = subject.worked.groupby("condition_label")["epoch_s_median"].agg(["min", "max"])
-        if not (seconds["max"] / seconds["min"]).gt(LOG_FROM).any():
-            return {}
     title = "images per second" if speed else "seconds per epoch"
-    scale = alt.Scale(type="log", nice=False) if log else alt.Scale(zero=True)
     cells = _clipped(subject, speed)
     dots = _dots(subject, cells, speed)
-    # Where the axis begins, and the status of a failed cell.
-    least = cells.groupby("condition_label")["x"].transform("min").fillna(cells["x"].min())
-    cells["start"] = least / 2 if log else 0.0
+    cells["start"] = 0.0  # where the axis begins, and the status of a failed cell
     # One table for all layers: a facet splits no layer that has data of its own.
     rows = [*rounded(cells.assign(kind="cell")), *rounded(dots)]
     every = marks.chart(rows).encode(y=marks.framework_axis(subject))
@@ -156,10 +146,9 @@ def epoch_time(
     ink = alt.condition(alt.FieldOneOfPredicate("status", UNFINISHED), alt.value(look.GREY), alt.value(look.WARNING))
     layers = [
         dots.encode(x="x:Q", yOffset=offset, color=alt.Color("tint:N", scale=None)),
-        *([base.mark_point(opacity=0).encode(x="start:Q")] if log else []),
         marks.interval(base, "low", "high", "x", 3, color=tint),
         points.encode(
-            x=alt.X("x:Q", title=title, scale=scale, axis=alt.Axis(tickCount=10)),
+            x=alt.X("x:Q", title=title, scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=10)),
             stroke=tint,
             shape=marks.shape(subject),
             fill=alt.condition("isValid(datum.low)", tint, alt.value("white")),

@@ -142,7 +142,9 @@ def _sentence(study: Comparison, folder: Path) -> str:
     answers = answers[:1] if len(models) > 1 else answers  # the mean over all models
     answers = [textwrap.fill(re.split(r"; (?:no verdict|ranks) ", one)[0], 110) for one in answers]
     fill = textwrap.fill(line, 120, break_long_words=False, break_on_hyphens=False)
-    return "\n".join([fill, "", "```text", *answers, "```", "", ""])
+    return "\n".join(
+        [fill, "", "```text", *answers, "```", "", "`~`: not significant, or not tested; `!`: disturbed.", "", ""]
+    )
 
 
 def _command(study: Comparison, frameworks: list[str], models: list[str]) -> str:

@@ -66,6 +66,10 @@ def _plain(name: str, trainer: str, **more: Any) -> Framework:
     return Framework(name, f"{_A}{name}:{trainer}", **{**pinned, **more})
 
 
+def _above(name: str, trainer: str, backend: str, **more: Any) -> Framework:
+    return _plain(name, trainer, cuda_requirements="", library=name, backend=backend, **more)
+
+
 def _of_keras(backend: str, trainer: str, requirements: str, **more: Any) -> Framework:
     known: dict[str, Any] = {"imports": "keras", "python": _PYTHONS, "library": "keras", "backend": backend}
     return Framework(f"keras-{backend}", f"{_A}keras:{trainer}", requirements, **known, **more)
@@ -93,28 +97,8 @@ FRAMEWORKS: dict[str, Framework] = {
     "keras-torch": _of_keras(
         "torch", "KerasTorchTrainer", "requirements-torch.txt", whole_batches_from=1, **_CPU_BUILDS
     ),
-    "lightning": Framework(
-        "lightning",
-        _A + "lightning:LightningTrainer",
-        _PINS,
-        imports="lightning",
-        python=_PYTHONS,
-        whole_batches_from=1,
-        cpu_index="https://download.pytorch.org/whl/cpu",
-        companions=("torchvision",),
-        library="lightning",
-        backend="torch",
-    ),
-    "flax": Framework(
-        "flax",
-        _A + "flax:FlaxTrainer",
-        _PINS,
-        imports="flax",
-        python=_PYTHONS,
-        whole_batches_from=3,
-        library="flax",
-        backend="jax",
-    ),
+    "lightning": _above("lightning", "LightningTrainer", "torch", whole_batches_from=1, **_CPU_BUILDS),
+    "flax": _above("flax", "FlaxTrainer", "jax", whole_batches_from=3),
 }
 # What commands take where no framework is named: those of which none runs on top of another.
 PLAIN = tuple(name for name, entry in FRAMEWORKS.items() if not entry.library)
@@ -122,9 +106,7 @@ PLAIN = tuple(name for name, entry in FRAMEWORKS.items() if not entry.library)
 # What reads models of users, in the environment of a framework or, of files that belong to none, in one of its own.
 _I = "framework_compare.importers."
 _ONNX = _I + "onnx:OnnxImporter"
-READERS: dict[str, Framework] = {
-    "onnx": Framework("onnx", _ONNX, _PINS, imports="onnx", python=_PYTHONS, importer=_ONNX),
-}
+READERS = {"onnx": Framework("onnx", _ONNX, _PINS, imports="onnx", python=_PYTHONS, importer=_ONNX)}
 IMPORTERS: dict[str, Framework] = {
     "torch": dataclasses.replace(FRAMEWORKS["torch"], importer=_I + "torch:TorchImporter"),
     "tensorflow": dataclasses.replace(FRAMEWORKS["tensorflow"], importer=_I + "keras:KerasImporter"),
@@ -330,9 +312,8 @@ def framework(name: str) -> Framework:
     "torch@2.12.0" is torch as another interpreter has it.
     """
     base, _, version = str(name).partition("@")
-    found = (
-        READERS.get(base) or AS_WRITTEN.get(base) or find("framework", FRAMEWORKS, name if name in FRAMEWORKS else base)
-    )
+    aside = READERS.get(base) or AS_WRITTEN.get(base)
+    found = aside or find("framework", FRAMEWORKS, name if name in FRAMEWORKS else base)
     return dataclasses.replace(found, name=name) if version else found
 
 

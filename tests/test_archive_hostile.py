@@ -675,10 +675,12 @@ def test_the_code_that_a_manifest_names_has_the_adapters_that_it_names(hostile, 
 
 
 UNSEEN = {
-    "rounds a tenth shorter": recomputed(on_records(shorten_turns(0.9))),
+    "rounds shortened by a tenth": recomputed(on_records(shorten_turns(0.9))),
     "rounds called disturbed": recomputed(on_records(void_for_all)),
     "another data set": request(dataset=["PATH/other"]),
-    "sentences of other code": other_code(change(STUDY, "verdicts", 0, "sentence", to="torch is 9x faster than jax")),
+    "sentences written by other code": other_code(
+        change(STUDY, "verdicts", 0, "sentence", to="torch is 9x faster than jax")
+    ),
 }
 
 

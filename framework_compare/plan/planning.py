@@ -19,7 +19,7 @@ from framework_compare.graph.imported_model import ImportedModel
 from framework_compare.plan import data_of_models, searches
 from framework_compare.plan.competitors import find_frameworks
 from framework_compare.plan.data_of_models import CountProgress, DataSets, Place, counter, of_own
-from framework_compare.plan.settings import DEFAULTS, OF_IMAGES, SETTINGS, column, fields
+from framework_compare.plan.settings import DEFAULTS, OF_IMAGES, SETTINGS, check_number, column, fields
 from framework_compare.plan.values import check_unique, listed
 from framework_compare.protocol import TrainConfig, devices_of, replicas_of, where
 from framework_compare.records import Cell
@@ -308,13 +308,7 @@ def check_setting(name: str, value: object) -> None:
     elif isinstance(getattr(DEFAULTS, name), int):
         check_count(name, value, int(setting.least), MOST if setting.below == math.inf else setting.below - 1)
     else:
-        _check_number(name, value, low=setting.least, high=setting.below)
-
-
-def _check_number(name: str, value: object, *, low: float, high: float) -> None:
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not low <= value < high:
-        bound = "" if high == math.inf else f" and less than {high:g}"
-        raise UsageError(f"{name} is {value!r}; allowed: a finite number of at least {low:g}{bound}")
+        check_number(name, value, low=setting.least, high=setting.below)
 
 
 def make_datasets(plan: Plan, progress: CountProgress | None = None) -> None:

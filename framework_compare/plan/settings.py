@@ -7,6 +7,7 @@ import math
 import re
 from typing import Any, Iterable, Iterator, Mapping, Sequence, TypeAlias, TypedDict
 
+from framework_compare.errors import UsageError
 from framework_compare.graph import LOSSES, OPTIMIZERS
 from framework_compare.protocol import (
     CROPS,
@@ -227,3 +228,10 @@ def beyond_cores(configs: Iterable[TrainConfig]) -> Iterator[str]:
         for count in sorted({getattr(config, name) for config in configs}):
             if count > cores:
                 yield f"{name} is {count}, and a run may use {cores} cores: they wait for each other, which takes time"
+
+
+def check_number(name: str, value: object, *, low: float, high: float) -> None:
+    """UsageError unless `value` is a number from `low` to below `high`."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not low <= value < high:
+        bound = "" if high == math.inf else f" and less than {high:g}"
+        raise UsageError(f"{name} is {value!r}; allowed: a finite number of at least {low:g}{bound}")

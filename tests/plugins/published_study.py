@@ -34,7 +34,8 @@ def in_turns(made: Run, repeat: int) -> Run:
         Slice(n, start + n * length, start + (n + 1) * length, 3, images // 10, length / SECOND, length / SECOND, 0)
         for n in range(10)
     )
-    return dataclasses.replace(made, slices=slices, duel=repeat)
+    energy = tuple(dataclasses.replace(one, energy_j=max(0.0, one.energy_j)) for one in made.energy)
+    return dataclasses.replace(made, slices=slices, duel=repeat, energy=energy)
 
 
 def study(

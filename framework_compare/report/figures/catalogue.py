@@ -176,8 +176,8 @@ FIGURES = {
         findings.energy,
         _one(
             energy.energy,
-            "Joules per image during the measured epochs, from the counters of the machine; idle: what the device takes "
-            "before the first run. Line: 95 % confidence interval of the whole bar over runs.",
+            "Joules per image during the measured epochs, from the counters of the machine. Line: 95 % confidence "
+            "interval of the whole bar over runs.",
         ),
     ),
     "gains": Figure(

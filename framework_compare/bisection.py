@@ -23,6 +23,7 @@ from framework_compare.parity import verify
 from framework_compare.plan import competitors
 from framework_compare.plan.values import share
 from framework_compare.report import bisection_report
+from framework_compare.report.figures import releases as releases_figure
 from framework_compare.report.tables import Table
 from framework_compare.results import parity, version_search
 from framework_compare.results.version_search import CHANGED, FAILED, INCONCLUSIVE, LOOKS, UNCHANGED, Found
@@ -68,6 +69,12 @@ class Bisection:
     def table(self) -> Table:
         """One row per release: its ratio to the oldest, with the interval of the search."""
         return bisection_report.table(self)
+
+    def figure(self, path: str | os.PathLike[str] | None = None) -> Path:
+        """Write the ratios over releases as SVG, by default beside the studies; its path."""
+        target = Path(path) if path is not None else self.folder / "bisect.svg"
+        target.write_text(releases_figure.svg(self), encoding="utf-8")
+        return target
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +126,9 @@ def bisect(
     listed = _kept(folder, asked) or _start(folder, asked, _between(framework, versions, watcher.say))
     state = _Search(asked, listed, dataset, folder, watcher, request)
     found = version_search.search(len(listed), asked["threshold"], state.measure, looks=LOOKS)
-    return Bisection(asked["framework"], model, metric, asked["threshold"], listed, found, state.reasons, folder)
+    result = Bisection(asked["framework"], model, metric, asked["threshold"], listed, found, state.reasons, folder)
+    result.figure()
+    return result
 
 
 def dry_run(framework: str, versions: str, model: str, dataset: Any = None, **request: Any) -> Plan:

@@ -678,7 +678,9 @@ UNSEEN = {
     "rounds shortened by a tenth": recomputed(on_records(shorten_turns(0.9))),
     "rounds called disturbed": recomputed(on_records(void_for_all)),
     "another data set": request(dataset=["PATH/other"]),
-    "sentences written by other code": other_code(change(STUDY, "verdicts", 0, "sentence", to="torch is 9x faster than jax")),
+    "sentences written by other code": other_code(
+        change(STUDY, "verdicts", 0, "sentence", to="torch is 9x faster than jax")
+    ),
 }
 
 

@@ -209,3 +209,54 @@ def test_pytest_benchmark_reads_its_export(tmp_path):
         [script, "compare", path, "--columns=mean,rounds"], capture_output=True, text=True, check=True
     )
     assert "torch-alexnet-cpu" in done.stdout and "alexnet on cpu" in done.stdout
+
+
+def test_a_benchmark_service_reads_the_interval_of_each_cell(tmp_path):
+    made = drawn_study.study(tmp_path / "study")
+    ok = made.frame[made.frame.status == "ok"].set_index(["framework", "model"])
+    for kind in ("bencher", "github-action-benchmark"):
+        made.export(tmp_path / "out", kind)
+    by_name = json.loads((tmp_path / "out" / "bencher.json").read_text())
+    listed = json.loads((tmp_path / "out" / "github-action-benchmark.json").read_text())
+    assert list(by_name) == [one["name"] for one in listed] and len(listed) == len(ok)
+    cell, seconds = ok.loc[("torch", "alexnet")], by_name["torch-alexnet-cpu"]["epoch-seconds"]
+    cells = (cell.epoch_s_median, cell.epoch_s_ci_low, cell.epoch_s_ci_high)
+    assert tuple(seconds[name] for name in ("value", "lower_value", "upper_value")) == cells
+    one = next(one for one in listed if one["name"] == "torch-alexnet-cpu")
+    assert one["unit"] == "s/epoch" and one["value"] == cell.epoch_s_median
+
+
+def test_mlflow_reads_each_run_back(tmp_path, monkeypatch):
+    mlflow = pytest.importorskip("mlflow", reason="mlflow-skinny is missing: pip install -e '.[test]'")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    made = drawn_study.study(tmp_path / "study")
+    (place,) = export(made.folder, tmp_path / "out", "mlflow").files
+    client = mlflow.MlflowClient(place)
+    experiment = client.get_experiment_by_name("framework_compare")
+    found = client.search_runs([experiment.experiment_id], max_results=1000)
+    ended = made.runs[~made.runs.status.isin(["planned", "running"])]
+    assert len(found) == len(ended)
+    assert {run.info.status for run in found} == {"FINISHED" if ok else "FAILED" for ok in ended.status == "ok"}
+    run = next(run for run in found if run.info.run_name == "torch-alexnet-1")
+    own = made.epochs[(made.epochs.framework == "torch") & (made.epochs.model == "alexnet") & (made.epochs.repeat == 1)]
+    logged = client.get_metric_history(run.info.run_id, "epoch_s")
+    assert [one.value for one in sorted(logged, key=lambda one: one.step)] == own.epoch_s.tolist()
+    assert run.data.params["batch_size"] == str(int(own.batch_size.iloc[0])) and run.data.tags["framework"] == "torch"
+
+
+def test_wandb_writes_an_offline_run_for_each_run(tmp_path, monkeypatch):
+    pytest.importorskip("wandb", reason="wandb is missing: pip install -e '.[test]'")
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    made = drawn_study.study(tmp_path / "study")
+    made.export(tmp_path / "out", "wandb")
+    ended = made.runs[~made.runs.status.isin(["planned", "running"])]
+    files = list((tmp_path / "out" / "wandb").glob("offline-run-*/*.wandb"))
+    assert len(files) == len(ended) and all(path.stat().st_size > 0 for path in files)
+
+
+@pytest.mark.parametrize("kind", ["mlflow", "wandb"])
+def test_a_tracker_that_is_missing_is_named(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    made = drawn_study.study(tmp_path / "study")
+    with pytest.raises(UsageError, match=f"format {kind} needs .*: pip install"):
+        made.export(tmp_path / "out", kind)

@@ -60,7 +60,7 @@ def bisect(
     with console.kept_on_interrupt(folder, watcher):
         result = bisection.bisect(*what, out=folder, **asked)
     print(json_text.dumps(_document(result), indent=1) if json else terminal(result.table()), end="\n" if json else "")
-    watcher.say(f"search: {folder}")
+    watcher.say(f"search: {folder}; figure: {folder / 'bisect.svg'}")
     if result.outcome == bisection.INCONCLUSIVE:
         raise typer.Exit(CODE_INCONCLUSIVE)
     if result.outcome != bisection.UNCHANGED:

@@ -15,7 +15,10 @@ from framework_compare.plan.reproductions import REPRODUCTIONS
 from framework_compare.plan.values import pairs, split
 from framework_compare.study.progress import Watcher
 
-FORMATS = "csv, json, parquet (needs pyarrow), or pytest-benchmark."
+FORMATS = (
+    "csv, json, parquet (needs pyarrow), pytest-benchmark, bencher, github-action-benchmark, or runs of mlflow or wandb"
+    " (need those packages)."
+)
 
 
 @takes(

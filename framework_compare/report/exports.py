@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from framework_compare import registry
 from framework_compare.errors import StudyError, UnknownNameError, UsageError
 from framework_compare.paths import fault
-from framework_compare.report import pytest_benchmark, renderers
+from framework_compare.report import pytest_benchmark, renderers, trackers
 from framework_compare.results import frames, profiles
 from framework_compare.store import schema
 from framework_compare.store.folder import FILE
@@ -27,14 +27,15 @@ if TYPE_CHECKING:
 class Export:
     """The files written, and the sentences that say which rows are damaged and left out."""
 
-    files: tuple[Path, ...]
+    files: tuple[Path | str, ...]  # a place that is not a file as its URL
     damage: tuple[str, ...] = ()
 
 
 def export(study: str | os.PathLike[str], out: str | os.PathLike[str], kind: str = "csv") -> Export:
     """Write the tables of a study into folder `out`, made if absent: cells, runs, epochs, phases, samples, energy.
 
-    kind: "csv", "json" or "parquet": all tables. "pytest-benchmark": one file.
+    kind: "csv", "json" or "parquet": all tables. "pytest-benchmark", "bencher" or "github-action-benchmark": one file.
+    "mlflow" or "wandb": each run as one of that tracker's, in MLFLOW_TRACKING_URI or in `out` (needs its package).
 
     Rows that are not sound are left out, and `damage` says how many. UsageError for an unknown kind, files that are
     there already, or Parquet without pyarrow; DamagedStudy where the file cannot be read.
@@ -50,9 +51,14 @@ def export(study: str | os.PathLike[str], out: str | os.PathLike[str], kind: str
         raise UsageError(f"{target} cannot hold an export, as {why}; name another folder")
     Store.open(folder, checked=True).close()
     damage: dict[str, tuple[int, str]] = {}
-    wanted = {kind: _benchmarks} if kind == BENCHMARK else PARTS
-    files = _write(target, {name: _read(folder, reader, damage) for name, reader in wanted.items()}, kind)
-    return Export(tuple(files), tuple(schema.damage_sentences(folder, damage)))
+    wanted = {kind: DOCUMENTS[kind]} if kind in DOCUMENTS else PARTS
+    if kind in trackers.LOGS:
+        logged = _read(folder, _logged, damage)
+        target.mkdir(parents=True, exist_ok=True)
+        files: tuple[Path | str, ...] = (trackers.LOGS[kind](iter(logged), target),)
+    else:
+        files = tuple(_write(target, {name: _read(folder, reader, damage) for name, reader in wanted.items()}, kind))
+    return Export(files, tuple(schema.damage_sentences(folder, damage)))
 
 
 def _read(folder: Path, reader: Callable[[Store], Any], damage: dict[str, tuple[int, str]]) -> Any:
@@ -83,6 +89,16 @@ def _benchmarks(store: Store) -> dict[str, Any]:
     return pytest_benchmark.document(cells, epochs, frames.run_frame(store), store.machine())
 
 
+def _logged(store: Store) -> list[trackers.LoggedRun]:
+    cells, runs, epochs = frames.cell_frame(store), frames.run_frame(store), frames.epoch_frame(store)
+    return list(trackers.logged_runs(cells, runs, epochs))
+
+
+DOCUMENTS: dict[str, Callable[[Store], Any]] = {
+    "pytest-benchmark": _benchmarks,
+    "bencher": lambda store: trackers.bencher(frames.cell_frame(store)),
+    "github-action-benchmark": lambda store: trackers.action_benchmark(frames.cell_frame(store)),
+}
 PARTS: dict[str, Callable[[Store], Any]] = {
     "cells": frames.cell_frame,
     "epochs": frames.epoch_frame,
@@ -133,5 +149,4 @@ WRITERS: dict[str, Callable[["pd.DataFrame", Path], Any]] = {
     "csv": lambda frame, path: path.write_text(renderers.csv(frame), encoding="utf-8", newline=""),
     "json": lambda frame, path: frame.to_json(path, orient="records", indent=1),
 }
-BENCHMARK = "pytest-benchmark"
-FORMATS = (*WRITERS, BENCHMARK)
+FORMATS = (*WRITERS, *DOCUMENTS, *trackers.LOGS)

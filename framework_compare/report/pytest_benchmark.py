@@ -46,15 +46,24 @@ def document(
     }
 
 
+def names(cells: Sequence[Record]) -> list[str]:
+    """Return a name per cell: framework, model, device, and the settings in which these cells differ."""
+    return [_name(cell, own) for cell, own in zip(cells, _own_settings(cells))]
+
+
 def _own_settings(cells: Sequence[Record]) -> list[str]:
     asked = [name for name in ("dataset", *SHARED) if name != "device"]
     varied = [name for name in asked if len({str(getattr(cell, name)) for cell in cells}) > 1]
     return [", ".join(f"{name}={plain(getattr(cell, name), 9)}" for name in varied) for cell in cells]
 
 
+def _name(cell: Record, own: str) -> str:
+    return f"{cell.framework}-{cell.model}-{cell.device}{f'[{own}]' if own else ''}"
+
+
 def _benchmark(cell: Record, rounds: Sequence[float], own: str) -> dict[str, Any]:
     settings = {name: plain(getattr(cell, name), 9) for name in ("dataset", *SHARED)}
-    name = f"{cell.framework}-{cell.model}-{cell.device}{f'[{own}]' if own else ''}"
+    name = _name(cell, own)
     return {
         "group": f"{cell.model}{f' [{own}]' if own else ''} on {cell.device}",
         "name": name,

@@ -1,12 +1,15 @@
 """The graph as tinygrad's tensor methods, the step one TinyJit for each size of batch."""
 
 import importlib.metadata
+import shutil
 
 import numpy as np
 
+from framework_compare.adapters.common.network import FUNCTIONS, adaptive_matrix
 from framework_compare.adapters.common.trainer import TrainerDefaults
 from framework_compare.batches.pictures import SharedPipeline
 from framework_compare.graph import OPS, evaluate, trainable_names
+from framework_compare.graph.image_ops import adaptive_size
 from framework_compare.graph.lowering import graph_ops, lowered
 from framework_compare.graph.window import Window
 from framework_compare.protocol import Batch, Declared
@@ -45,6 +48,23 @@ def avgpool(net, node, x):
     return means * net.Tensor((np.prod(window.kernel) / areas).astype(np.float32))
 
 
+def adaptive_avgpool(net, node, x):
+    sizes = zip(x.shape[2:], adaptive_size(node.attrs))
+    rows, columns = (net.Tensor(adaptive_matrix(*pair)) for pair in sizes)
+    return net.Tensor.einsum("ih,nchw,jw->ncij", rows, x, columns)
+
+
+def plain(function):
+    return lambda net, node, *inputs: function(None, node.attrs, *inputs)
+
+
+def dropout(net, node, x):
+    share = node.attrs["p"]
+    return (net.Tensor.rand(*x.shape) >= share).where(x / (1 - share), 0) if net.training else x
+
+
+# tinygrad compiles each kernel by clang, which Debian may name after its version.
+CLANG = next(filter(None, map(shutil.which, ("clang", *(f"clang-{n}" for n in range(22, 12, -1))))), "")
 # Of the trainer, a node, its input and its arrays.
 LAYERS = {
     "Conv2d": conv2d,
@@ -52,8 +72,10 @@ LAYERS = {
     "ReLU": lambda net, node, x: x.relu(),
     "MaxPool2d": maxpool,
     "AvgPool2d": avgpool,
+    "AdaptiveAvgPool2d": adaptive_avgpool,
+    "Dropout": dropout,
     "Linear": lambda net, node, x, weight, bias=None: x.linear(weight.T, bias),
-    "Reshape": lambda net, node, x: x.reshape(node.attrs["shape"]),
+    **{op: plain(function) for op, function in FUNCTIONS.items()},
 }
 
 
@@ -73,7 +95,7 @@ class TinygradTrainer(TrainerDefaults):
     def environment(config):
         return {
             "DEV": "CPU",
-            "CPU_LLVM": "1",
+            "CC": CLANG,
             "CPU_COUNT": str(config.threads),
             "THREADS": str(int(config.threads > 1)),
         }
@@ -90,7 +112,7 @@ class TinygradTrainer(TrainerDefaults):
         return importlib.metadata.version("tinygrad")
 
     def unsupported(self):
-        return None
+        return None if CLANG else "tinygrad compiles for CPUs with clang, which is not installed; install it"
 
     def settings(self):
         return {"execution": "TinyJit", "device": self.tinygrad.Device.DEFAULT}

@@ -77,7 +77,7 @@ def test_a_condition_is_refused_unless_it_is_allowed_and_stated(tmp_path, clean,
     ("changes", "word", "says"),
     [
         ({"sampled": False}, "disturbed", "was not sampled"),
-        ({"sources": lambda name: []}, "modified", "no known states"),
+        ({"sources": lambda name: []}, "modified", "no known versions of the code"),
         ({"sources": lambda name: ["0" * 64, "1" * 64]}, "modified", "2 versions of the code"),
         ({"parity": {**PROVED, "parity": "0-1, not 2: fc.weight", "parity_status": "failed"}}, "unverified", "not 2"),
     ],

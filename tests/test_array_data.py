@@ -278,7 +278,7 @@ def test_a_target_of_yes_and_no_is_checked():
 def test_names_and_options_are_checked(tmp_path):
     with pytest.raises(UsageError, match="unknown data set 'iris'; allowed: cifar10, diabetes"):
         load("iris")
-    with pytest.raises(UsageError, match="data set 'diabetes' has no option 'window'; allowed: validation, seed"):
+    with pytest.raises(UsageError, match="data set 'diabetes' has no option 'window'; allowed: seed"):
         load("diabetes", window=3)
     with pytest.raises(DataError, match="path .*nowhere' does not exist; without a path the data are generated"):
         load("diabetes", tmp_path / "nowhere")

@@ -112,7 +112,7 @@ def test_the_first_loss_is_that_of_the_initial_weights(tiny, pictures, own_cache
         (dict(repeats=1.5), "repeats is 1.5; allowed: a whole number of at least 1"),
         (dict(repeats=True), "repeats is True; allowed: a whole number of at least 1"),
         (dict(limit=True), "limit is True; allowed: a whole number of at least 1 and at most 1000000000, or None"),
-        (dict(sampling_hz="5"), "sampling_hz is '5'; allowed: 0 .off. to 100"),
+        (dict(sampling_hz="5"), "sampling_hz is '5'; allowed: 0 .off., or 0.01 to 100"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )

@@ -68,7 +68,7 @@ def change(folder, *queries):
 
 # query -> what is said of it; the other run, of another cell, is shown
 UNSOUND_RUNS = {
-    "UPDATE run SET status = 'bogus' WHERE run_id = 1": "1 row is left out .its status is 'bogus'",
+    "UPDATE run SET status = 'bogus' WHERE run_id = 1": "left out .its status is 'bogus'",
     "UPDATE run SET gauges = '3' WHERE run_id = 1": "its gauges is 3",
     "UPDATE run SET gauges = '{' WHERE run_id = 1": "its gauges is not JSON",
     "UPDATE run SET warnings = '[1]' WHERE run_id = 1": "its warnings are not text",

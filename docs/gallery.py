@@ -132,7 +132,7 @@ def _sentence(study: Comparison, folder: Path) -> str:
     what = f"{COUNTS[len(models)].lower()} models" if len(models) > 1 else title(models[0])
     proved = "verified" if not any(unproved(one) or one is None for one in cells["parity"]) else "not verified"
     where = f"{machine['cpu']}, {machine['available_cores']} cores"
-    source = f"archive/submissions/{folder.name}" if folder.parent == ARCHIVE else "docs/records/photos.md"
+    source = f"archive/submissions/{folder.name}" if folder.parent == ARCHIVE else "docs/records/fire_smoke.md"
     line = (
         f"{COUNTS[len(frameworks)]} frameworks train {what} on {images}, interleaved, {proved}: "
         f"`{_command(study, frameworks, models)}` on {where}, {study.runs['started_at'].dropna().min()[:10]} "

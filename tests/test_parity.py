@@ -84,7 +84,7 @@ def test_a_difference_that_no_single_value_shows_is_seen_in_a_sum_of_all(mutate,
     monkeypatch.setattr(surgery, "PEEK_VALUES", 1)
     mutate(WRONG_ROW.format(name="conv2.weight", row=5))
     found = climb()
-    assert "conv2 (Conv2d), in a sum" in found.diverges and ", expected " in found.diverges, found.diverges
+    assert "conv2 (Conv2d), in a signed sum" in found.diverges and ", expected " in found.diverges, found.diverges
 
 
 def test_what_a_framework_does_not_support_is_said(mutate):

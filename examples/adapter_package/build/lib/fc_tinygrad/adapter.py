@@ -105,7 +105,7 @@ class TinygradTrainer(TrainerDefaults):
         import tinygrad.nn
 
         self.config, self.tinygrad, self.Tensor = config, tinygrad, tinygrad.Tensor
-        self.training = False
+        self.training, self.pipeline = False, None
         tinygrad.Tensor.manual_seed(config.seed)
 
     def version(self):
@@ -148,7 +148,9 @@ class TinygradTrainer(TrainerDefaults):
 
     def open_pipeline(self, pictures):
         c = self.config
-        return SharedPipeline(pictures, batch_size=c.batch_size, image_size=c.image_size, seed=c.seed, workers=0)
+        how = {"seed": c.seed, "flip": c.flip, "crop": c.crop, "workers": c.loader_workers}
+        self.pipeline = SharedPipeline(pictures, batch_size=c.batch_size, image_size=c.image_size, **how)
+        return self.pipeline
 
     def epoch(self, pipeline, number):
         return (self.adopt(images, labels) for images, labels in pipeline.epoch(number))
@@ -192,4 +194,6 @@ class TinygradTrainer(TrainerDefaults):
         self.tinygrad.Device[self.tinygrad.Device.DEFAULT].synchronize()
 
     def release(self):
+        if self.pipeline:
+            self.pipeline.close()
         self.arrays = self.steps = self.optimizer = None

@@ -32,8 +32,9 @@ trainer.release()
 DAILY = (("torch", 2), ("tensorflow", 2), ("jax", 2))
 
 
-@pytest.mark.parametrize("framework, workers", some_nightly(PIPELINES, [one for one in PIPELINES if one not in DAILY]))
-def test_no_epoch_is_read_before_it_has_begun(framework, workers, trainer_script, tmp_path):
+@pytest.mark.parametrize("pipeline", some_nightly(PIPELINES, [one for one in PIPELINES if one not in DAILY]))
+def test_no_epoch_is_read_before_it_has_begun(pipeline, trainer_script, tmp_path):
+    framework, workers = pipeline
     for number in range(12):
         path = tmp_path / "pictures" / "ab"[number % 2] / f"{number}.png"
         path.parent.mkdir(parents=True, exist_ok=True)

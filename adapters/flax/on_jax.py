@@ -27,7 +27,7 @@ from framework_compare.protocol import UPDATES, Batch, Declared, Replicas, Train
 class Network(plain.Network):
     """`model`, the nnx.Module, whose layers have the names of the graph's, and `paths` to its variables by graph name.
 
-    Arrays lie as in the plain adapter, channels last, which is as Flax has them, but for kernels of one axis.
+    Arrays lie as in the plain adapter, channels last, as in Flax; only kernels of one axis differ.
     """
 
     def __init__(self, jax: Any, nnx: Any, graph: Graph, seed: int) -> None:

@@ -35,7 +35,7 @@ class LightningTrainer(TorchTrainer):
 
     def __init__(self, config: TrainConfig, replicas: Optional[Replicas] = None) -> None:
         super().__init__(config)
-        import_torchvision(self.torch)  # which Lightning's metrics import by themselves
+        import_torchvision(self.torch)  # before Lightning's metrics import it
         import lightning
 
         self.lightning = lightning
@@ -100,7 +100,7 @@ class Fit:
             try:
                 trainer = lightning.Trainer(accelerator="cpu", max_epochs=1, **dict.fromkeys(WITHOUT, False))
                 trainer.fit(Module(), Loader())
-                losses.put(RuntimeError("Trainer.fit ended by itself"))
+                losses.put(RuntimeError("Trainer.fit ended before its batches did"))
             except BaseException as error:
                 losses.put(error)
 

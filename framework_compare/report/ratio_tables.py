@@ -108,7 +108,7 @@ MODES = TableSpec(
     names=(*NAMES, BATCH_SIZE),
     rows=lambda sheet: sorted(_with_ratio(sheet), key=lambda cell: (cell.model, cell.dataset, epoch_seconds(cell))),
     remarks=lambda sheet: (
-        "The mode is chosen by the runs that the figures are of, so near rivals may look a little too fast.",
+        "The runs that give these figures also choose the mode, so near rivals may look slightly too fast.",
     ),
     across=("execution", "batch_size"),
     ratios=ratios.modes,

@@ -220,7 +220,7 @@ class Study:
         return []
 
     def _beside_anchor(self, left: list[Planned], ended: Mapping[int, tuple[Cell, Run]]) -> list[Planned]:
-        """A block of those that are left and of the fastest that ran, once more: ratios to it are of turns, too."""
+        """Plan those left over beside the fastest that ran, once more, so that ratios to it come from turns, too."""
         paces = {cell: pace for cell, run in ended.values() if run.status == "ok" and (pace := run.pace_s)}
         if not left or not paces:
             return left

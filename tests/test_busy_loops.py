@@ -23,7 +23,7 @@ from framework_compare.store.study_file import Store
 from framework_compare.study.progress import Watcher
 
 TINY = Path(__file__).parent / "plugins" / "tiny.py"
-# A step takes a tenth of a second, so that an epoch of 13 pictures lasts long enough for a share of it to be known.
+# A step takes a tenth of a second, so that an epoch of 13 images lasts long enough for a share of it to be known.
 PACED = """
 
 import time

@@ -121,7 +121,10 @@ def conv(net: Network, node: Node, rngs: Any) -> Any:
 
 def batchnorm(net: Network, node: Node, rngs: Any) -> Any:
     class BatchNorm(net.nnx.BatchNorm):  # type: ignore[misc,name-defined]
-        """Flax keeps the biased running variance; the graph the unbiased one, n / (n - 1) times the batch's."""
+        """Flax keeps the biased running variance; the graph the unbiased one, n / (n - 1) times the batch's.
+
+        Its fast variance is a difference of means of squares: too far off in float32 for MobileNetV2's last layers.
+        """
 
         def __call__(self, x: Any, **how: Any) -> Any:
             kept = self.momentum * self.var[...]
@@ -132,7 +135,8 @@ def batchnorm(net: Network, node: Node, rngs: Any) -> Any:
             return y
 
     a = node.attrs
-    return BatchNorm(a["channels"], momentum=1 - a["momentum"], epsilon=a["eps"], rngs=rngs)
+    how = {"momentum": 1 - a["momentum"], "epsilon": a["eps"], "use_fast_variance": False, "rngs": rngs}
+    return BatchNorm(a["channels"], **how)
 
 
 def recurrent(net: Network, node: Node, rngs: Any) -> Any:

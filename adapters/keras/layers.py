@@ -37,6 +37,13 @@ def _batchnorm(keras: Any) -> Any:
             self.moving_variance.assign(before + (self.moving_variance - before) * share)
             return y
 
+        def _moments(self, inputs: Any, mask: Any) -> Any:
+            """On PyTorch Keras takes the mean of squares less the square of the mean, too far off for MobileNetV2."""
+            if keras.backend.backend() != "torch":
+                return super()._moments(inputs, mask)
+            mean = ops.mean(inputs, self._reduction_axes)
+            return mean, ops.mean(ops.square(inputs - mean), self._reduction_axes)
+
     return BatchNorm
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import types
 from typing import Any, Mapping
 
@@ -30,12 +31,19 @@ def _batchnorm(keras: Any) -> Any:
         def call(self, x: Any, training: Any = None, mask: Any = None) -> Any:
             if not (training and self.trainable):
                 return super().call(x, training=training, mask=mask)
-            before = ops.multiply(self.moving_variance, self.momentum)  # a new array: the update is in place
+            share = self._share(x)
+            less = ops.multiply(self.moving_variance, self.momentum * (share - 1))  # of what is carried over
             y = super().call(x, training=training, mask=mask)
-            count = ops.cast(ops.size(x) // x.shape[-1], self.moving_variance.dtype)
-            share = count / ops.maximum(count - 1, 1)
-            self.moving_variance.assign(before + (self.moving_variance - before) * share)
+            self.moving_variance.assign(self.moving_variance * share - less)
             return y
+
+        def _share(self, x: Any) -> Any:
+            """n / (n - 1): a number where shapes are known, as each operation takes time in PyTorch."""
+            sizes = tuple(x.shape)[:-1]
+            if None not in sizes:
+                return math.prod(sizes) / max(1, math.prod(sizes) - 1)
+            count = ops.cast(ops.size(x) // x.shape[-1], self.moving_variance.dtype)
+            return count / ops.maximum(count - 1, 1)
 
         def _moments(self, inputs: Any, mask: Any) -> Any:
             """On PyTorch Keras takes the mean of squares less the square of the mean, too far off for MobileNetV2."""

@@ -24,7 +24,9 @@ class KerasTensorFlowTrainer(KerasTrainer, TensorFlowTrainer):
         config, function = self.config, self.tf.function
         execution, ops = config.execution, {node.op for node in self._graphed.graph.nodes}
         if execution == "fit" and config.clip_norm and "Embedding" in ops:
-            raise Unsupported("clip_norm: Keras' fit takes the norm of an embedding's gradient token by token; use default")
+            raise Unsupported(
+                "clip_norm: Keras' fit takes the norm of an embedding's gradient token by token; use default"
+            )
         if execution == "eager":
             self._take_step, self._outputs_of, self._gradients_by = (
                 self._step_once,

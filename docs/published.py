@@ -68,7 +68,9 @@ def dots(rows: Rows, x: str, panel: str, y: str, order: list[str], *, columns: i
     wide = (WIDTH - 110) / columns
     sized = layers.properties(width=wide, height=alt.Step(24))
     panels = alt.Facet(f"{panel}:N", title=None, sort=list(dict.fromkeys(row[panel] for row in rows)))
-    return sized.facet(facet=panels, columns=columns).resolve_scale(x="shared" if log else "independent", y="independent")
+    return sized.facet(facet=panels, columns=columns).resolve_scale(
+        x="shared" if log else "independent", y="independent"
+    )
 
 
 def lerat() -> Any:

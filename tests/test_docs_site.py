@@ -28,8 +28,12 @@ def test_the_notebook_shows_what_its_cells_give(site):
     assert "faster than" in page and page.count("<svg") > 1 and "pss_peak_bytes</th>" in page
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed; on Debian: apt-get install chromium-headless-shell")
-@pytest.mark.parametrize("word, page", [("interleaved", "Glossary"), ("duel", "Verdicts"), ("Lerat", "Published studies")])
+@pytest.mark.skipif(
+    CHROMIUM is None, reason="no Chromium is installed; on Debian: apt-get install chromium-headless-shell"
+)
+@pytest.mark.parametrize(
+    "word, page", [("interleaved", "Glossary"), ("duel", "Verdicts"), ("Lerat", "Published studies")]
+)
 def test_the_search_finds_a_page(browser, site, word, page):
     opened = Opened(browser, site / "index.html")
     opened.page.fill("input[name=q]", word)

@@ -118,7 +118,8 @@ def _check_request(source: str, request: Mapping[str, Any], records: Mapping[str
     measured = {str(cell["framework"]).partition("@")[0] for cell in cells} - set(registry.AS_WRITTEN)
     _check_names(source, asked, measured)
     _check_names(source, _models(map(_known, _listed(request["models"]))), _models(cell["model"] for cell in cells))
-    pinned = {one for one in named if "@" in one and not one.endswith("@latest")}
+    parts = [one.partition("@") for one in named]
+    pinned = {f"{_known(base)}@{version}" for base, _, version in parts if version not in ("", "latest")}
     if pinned - {str(cell["framework"]) for cell in cells}:
         raise Refused(f"{source} asks for {shown(min(pinned))}, which its records do not have")
     _check_data(source, request, cells, records["tables"].get("epoch", {}))
@@ -143,8 +144,8 @@ def _check_data(
     source: str, request: Mapping[str, Any], cells: Sequence[Mapping[str, Any]], epochs: Mapping[str, Sequence[Any]]
 ) -> None:
     """Refused for a data set of a cell that the request does not name, and for epochs of more samples than it asks for."""
-    asked = [re.split(r"[/\\]", str(one))[-1] for one in _listed(request.get("dataset", []))]
-    named = {name.lower() for one in asked for name in (one, one.partition(".")[0], one.rpartition(".")[0]) if name}
+    asked = [re.split(r"[/\\]", str(one).rstrip("/\\"))[-1] for one in _listed(request.get("dataset", []))]
+    named = {_known(name) for one in asked for name in (one, one.partition(".")[0], one.rpartition(".")[0])}
     for cell in cells:
         entry = registry.MODELS.get(cell["model"])
         wanted = named if asked else {entry.dataset} if entry else {cell["dataset"]}

@@ -142,7 +142,7 @@ def _sizes(runs: Mapping[int, Any], tables: Mapping[str, Table]) -> Iterator[str
                 yield f"run {row['run_id']} has {row[name]} samples in {row['steps']} steps of {batch}"
     for number, run in runs.items():
         cell = cells.get(run["cell_id"])
-        entry = registry.MODELS.get(cell["model"]) if cell else None
+        entry = registry.model_of_all(cell["model"]) if cell else None
         if cell and entry and not entry.of_arrays and run.get("parameters"):
             own = build_graph(cell["model"], TrainConfig.from_dict(cell["config"])).parameter_count()
             if run["parameters"] != own:

@@ -130,7 +130,7 @@ def _check_request(source: str, request: Mapping[str, Any], records: Mapping[str
 
 def _models(names: Iterable[str]) -> set[str]:
     """Names of models; those of files of a user's, which get other names in a study, are one."""
-    return {name if name in registry.MODELS else "a model of its own" for name in names}
+    return {name if registry.model_of_all(name) else "a model of its own" for name in names}
 
 
 def _check_names(source: str, asked: set[str], measured: set[str]) -> None:
@@ -147,7 +147,7 @@ def _check_data(
     asked = [re.split(r"[/\\]", str(one).rstrip("/\\"))[-1] for one in _listed(request.get("dataset", []))]
     named = {_known(name) for one in asked for name in (one, one.partition(".")[0], one.rpartition(".")[0])}
     for cell in cells:
-        entry = registry.MODELS.get(cell["model"])
+        entry = registry.model_of_all(cell["model"])
         wanted = named if asked else {entry.dataset} if entry else {cell["dataset"]}
         if str(cell["dataset"]).lower() not in wanted:
             raise Refused(
@@ -185,7 +185,7 @@ def _check_settings(source: str, request: Mapping[str, Any], cells: Sequence[Map
     if math.prod(len(_listed(value)) for value in given.values()) > len(cells):
         raise Refused(f"{source} asks for more settings than its records have cells ({len(cells)})")
     for cell in cells:
-        entry = registry.MODELS.get(cell["model"])
+        entry = registry.model_of_all(cell["model"])
         whole = entry is not None and not entry.of_arrays
         names = (SETTINGS.keys() if entry else given.keys()) - _BY_DATA - (_OF_MACHINE - given.keys())
         configs = expand_configs(

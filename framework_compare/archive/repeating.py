@@ -150,9 +150,8 @@ def _check_data(
         entry = registry.model_of_all(cell["model"])
         wanted = named if asked else {entry.dataset} if entry else {cell["dataset"]}
         if str(cell["dataset"]).lower() not in wanted:
-            raise Refused(
-                f"{source} asks for the data set {shown(', '.join(asked) or min(wanted))}, and a cell has {shown(cell['dataset'])}"
-            )
+            names = shown(", ".join(asked) or min(wanted))
+            raise Refused(f"{source} asks for the data set {names}, and a cell has {shown(cell['dataset'])}")
     limit = _single(request.get("limit"))
     if isinstance(limit, int) and max(epochs.get("images", ()), default=0) > limit:
         raise Refused(f"{source} asks for {limit} samples, and an epoch has {max(epochs['images'])}")

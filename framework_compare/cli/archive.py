@@ -128,12 +128,15 @@ def site(
     print(f"{out / 'index.html'}: {built.submissions} submissions, {built.pages} pages")
 
 
-def cite(study: Annotated[str, STUDY] = "latest") -> None:
+def cite(
+    study: Annotated[str, STUDY] = "latest",
+    style: Annotated[str, typer.Option(help="Style of the paragraph: text, latex.")] = "text",
+) -> None:
     """Print BibTeX and a paragraph on methods for a paper: machine, versions, design, intervals, results."""
     from framework_compare.archive.cite import cite as text
     from framework_compare.comparison import Comparison
     from framework_compare.study import names
 
     result = Comparison.load(names.find(study))
-    print(text(result), end="")
+    print(text(result, style), end="")
     console.print_damage(result)

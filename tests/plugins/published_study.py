@@ -57,7 +57,7 @@ def study(
 ) -> Path:
     """A finished study in `folder`: two frameworks in turns, `repeats` blocks; its folder."""
     config = expand_configs({**registry.MODELS[model].settings, **(settings or {})})[0]
-    data = Path((request or {}).get("dataset", ["fire-smoke-small"])[0]).name
+    data = Path((request or {}).get("dataset", [registry.MODELS[model].dataset])[0]).name
     cells = [Cell(name, model, data, "cpu", config) for name in frameworks]
     asked = {
         "frameworks": list(frameworks),
@@ -78,6 +78,8 @@ def study(
         for number, (run_id, cell, repeat) in enumerate(store.plan()):
             place = frameworks.index(cell.framework)
             made = run(seconds[place], seed=seed + number, start_s=at, epochs=3)
+            filled = (dataclasses.replace(one, images=one.images * config.batch_size // 16) for one in made.epochs)
+            made = dataclasses.replace(made, epochs=tuple(filled))
             if disturbed:
                 epochs = tuple(dataclasses.replace(one, disturbed=1, disturbed_share=0.5) for one in made.epochs)
                 made = dataclasses.replace(made, epochs=epochs, disturbed_epochs=3)

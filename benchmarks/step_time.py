@@ -55,11 +55,12 @@ class Child:
 
     def __init__(self, python, source, job, loops=""):
         command = [python, HERE / "step_time_child.py", source, job, loops]
+        self._errors = tempfile.TemporaryFile("w+")
         self._child = subprocess.Popen(
             [str(part) for part in command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._errors,
             text=True,
             env=worker_environment(managed=True, temporary=Path(tempfile.gettempdir())),
         )
@@ -76,11 +77,14 @@ class Child:
                 return float(line)
             if line.startswith("another model"):
                 raise RuntimeError(line)
-        raise RuntimeError(f"the child ended with {self._child.wait()}")
+        code = self._child.wait()
+        self._errors.seek(0)
+        raise RuntimeError(f"the child of {role} ended with {code}: {self._errors.read()[-4000:]}")
 
     def close(self):
         self._child.stdin.close()
         self._child.wait(30)
+        self._errors.close()
 
 
 def measure(framework, model, config, options, folder, python):

@@ -235,7 +235,7 @@ def test_private_gpu_threads_are_tensorflows(adapters, work):
         ({"execution": "compiled"}, "'compiled' on device 'cpu': it has no compiler; declared: default, eager"),
         ({"precision": "bf16"}, "'bf16' on device 'cpu': its arithmetic on a CPU is in float32 alone; declared: fp32"),
         ({"device": "cuda"}, "device 'cuda'; declared: cpu"),
-        ({"optimizer": "adam"}, "'adam': of its optimizers only SGD was repaired and proved; declared: sgd"),
+        ({"optimizer": "adam"}, "'adam': its only optimizer that is repaired and proved is SGD; declared: sgd"),
         ({"loss": "mse"}, "loss 'mse'; declared: cross_entropy"),
         ({"op": "LSTM"}, "op 'LSTM'; declared: AdaptiveAvgPool2d, "),
         ({"mode": "inference"}, "no inference: of a wheel this old"),

@@ -243,6 +243,10 @@ def test_rivals_that_memory_does_not_hold_beside_the_others_take_turns_with_the_
     for duel_id, block in selected(study.folder, "SELECT duel, repeat FROM run"):
         duels[duel_id].add(block)
     assert None not in duels and len(duels) == 4 and all(len(blocks) == 1 for blocks in duels.values())
+    held = collections.Counter(
+        name for (name,) in selected(study.folder, "SELECT framework FROM run JOIN cell USING (cell_id)")
+    )
+    assert held[names[0]] >= 3, "from the second block on the fastest is among those held"
     assert resume(study.folder).frame.runs_ok.tolist() == study.frame.runs_ok.tolist()
 
 

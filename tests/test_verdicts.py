@@ -54,7 +54,7 @@ def test_a_difference_that_runs_show_is_a_sentence_with_its_interval(tmp_path):
 def test_with_one_run_a_figure_stands_and_nothing_is_named_the_fastest(tmp_path):
     comparison = study(tmp_path, {key: seconds[:1] for key, seconds in CLEAR.items()})
     assert {(one.shown, one.low, one.high, one.p) for one in comparison.verdicts()} == {(False, None, None, None)}
-    sentence = "resnet50: no verdict on torch and mxnet (1.42x; an interval needs 2 blocks of runs that both have"
+    sentence = "resnet50: no verdict on torch and mxnet (1.42x; an interval needs 2 blocks in which both ran;"
     assert comparison.verdicts()[0].sentence.startswith(sentence)
     text = comparison.table(style="markdown")
     assert text.startswith("No verdict: an interval needs at least 2 runs per cell")

@@ -47,7 +47,7 @@ def of_figures(document: Mapping[str, Any], statuses: Iterable[str] = ()) -> dic
     fewest = min(cells, key=lambda cell: cell["runs_ok"])
     if fewest["runs_ok"] < BLOCKS:
         found[FEW_BLOCKS] = (
-            f"{_name(fewest)} has {fewest['runs_ok']} blocks of runs; at least {BLOCKS} are needed (--repeats)"
+            f"{_name(fewest)} has {fewest['runs_ok']} block(s) of runs; at least {BLOCKS} are needed (--repeats)"
         )
     for cell in cells:
         if cell["epochs_disturbed"] is None:

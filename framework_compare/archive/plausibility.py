@@ -109,9 +109,9 @@ def _rounds(runs: Mapping[int, Any], records: Mapping[str, Any]) -> Iterator[str
     interleaved = records["settings"].get("schedule") == "interleaved"
     for number, run in runs.items():
         if run["status"] == "ok" and number not in phases:
-            yield f"run {number} is ok and has no phase of its epochs"
+            yield f"run {number} is ok but has no epoch phase"
         if run["status"] == "ok" and (interleaved or run.get("duel") is not None) and number not in rounds:
-            yield f"run {number} is ok, took turns and has no round"
+            yield f"run {number} is ok and took turns, but has no round"
 
 
 def _step_times(tables: Mapping[str, Table]) -> dict[int, tuple[float, float]]:

@@ -15,8 +15,10 @@ from typing import Any, NamedTuple
 from framework_compare.archive import agreement, conditions, documents, plausibility, publish, repeating
 from framework_compare.archive.documents import MANIFEST, PARITY, RECORDS, STUDY, Refused, shown
 from framework_compare.archive.installed import installed
+from framework_compare.archive.records import restore
 from framework_compare.archive.records import statuses as statuses_of
 from framework_compare.archive.scrub import KINDS
+from framework_compare.comparison import Comparison
 from framework_compare.errors import FrameworkCompareError, UsageError
 from framework_compare.protocol import TrainConfig
 from framework_compare.results import verdicts
@@ -121,6 +123,16 @@ def check(folder: Path, *, recompute: bool = True) -> Checked:
         if isinstance(error, FrameworkCompareError):
             raise
         raise Refused(f"no figures can be read from its files: {type(error).__name__} {shown(str(error))}") from None
+
+
+def load_submission(submission: str | Path, folder: str | Path) -> Comparison:
+    """Check a published submission and return its study, written into a new folder that every command reads.
+
+    Raise a FrameworkCompareError if anything in the submission is wrong, as `framework-compare validate` does.
+    """
+    contents = _files(check(Path(submission)).folder)[1]
+    tables, parity = (documents.parse(name, contents[name]) for name in (RECORDS, PARITY))
+    return Comparison(restore(tables, _parity(parity), Path(folder)))
 
 
 def _files(folder: Path) -> tuple[Mapping[str, Any], Mapping[str, bytes]]:

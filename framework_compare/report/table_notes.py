@@ -28,7 +28,7 @@ HANDING_OVER = (
     "are timed separately."
 )
 POWER = {
-    "counter": "the joules over the seconds of the epochs",
+    "counter": "joules divided by the seconds of the epochs",
     "samples": "without the first second of the epochs, as NVML averages it over up to a second",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 COLUMNS = ("epochs_disturbed", "disturbed_s", "disturbed_share", "runs_set_aside")
 Row = Mapping[str, Any]
 _UNFINISHED = ("planned", "running", "interrupted")
+_VOID = re.compile(
+    r"(\d+) of (\d+) rounds do not count \((\d+: [^;()]+(?:; \d+: [^;()]+)*)\)"
+)  # as `launch.duel` warns of a run
 
 
 def counting(runs: Iterable[Row]) -> set[int]:
@@ -104,6 +108,24 @@ def disturbed_throughout(epochs_disturbed: float, epochs_measured: float) -> boo
 def sentences(runs: Sequence[Row]) -> list[str]:
     """Return what to say of the runs of a cell that do not count."""
     return [_sentence(run) for run in runs if not run["counts"] and run["status"] not in _UNFINISHED]
+
+
+def warnings(runs: Iterable[Row]) -> list[str]:
+    """Return the different warnings of the runs of a cell; those on rounds that do not count become one."""
+    texts = [text for run in runs for text in run["warnings"]]
+    found = [match for match in map(_VOID.fullmatch, texts) if match]
+    if not found:
+        return list(dict.fromkeys(texts))
+    reasons: collections.Counter[str] = collections.Counter()
+    for match in found:
+        for count, _, reason in (part.partition(": ") for part in match[3].split("; ")):
+            reasons[reason] += int(count)
+    void, rounds = (sum(int(match[group]) for match in found) for group in (1, 2))
+    why = (
+        "; ".join(f"{count}: {reason}" for reason, count in reasons.most_common()) if len(reasons) > 1 else min(reasons)
+    )
+    others = dict.fromkeys(text for text in texts if not _VOID.fullmatch(text))
+    return [f"{void} of {rounds} rounds do not count ({why})", *others]
 
 
 def _sentence(run: Row) -> str:

@@ -196,7 +196,7 @@ class Judge:
             both = (plain[0][0, 0] != 0) & (plain[other][0, 0] != 0)
             ours, theirs = (passes[number][0, 0][both] == 0 for number in (0, other))
             if both.sum() >= FEW and np.array_equal(ours, theirs):
-                raise LevelFailed(f"{layer}: replicas 0 and {other} have the same values dropped")
+                raise LevelFailed(f"{layer}: replicas 0 and {other} drop the same values")
 
     def _by_replica(self, name: str) -> List[np.ndarray]:
         """An answer (passes, N, ...) of each replica, whether one process gave them or several."""
@@ -321,7 +321,7 @@ def check_dropout(name: str, p: float, passes: np.ndarray, without: np.ndarray, 
         raise LevelFailed(f"{name}: two passes drop the same values")
     both = alive[0, 0] & alive[0, -1]
     if passes.shape[1] > 1 and both.sum() >= FEW and np.array_equal(dropped[0, 0][both], dropped[0, -1][both]):
-        raise LevelFailed(f"{name}: all images of a batch have the same values dropped")
+        raise LevelFailed(f"{name}: all images of a batch drop the same values")
 
 
 def check_stochastic_depth(name: str, p: float, passes: np.ndarray, without: np.ndarray, precision: str) -> None:

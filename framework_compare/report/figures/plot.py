@@ -111,7 +111,8 @@ class Plot:
         raise UsageError(f"the study has no figure {self.name}: {self._figure.absent}")
 
     def _repr_html_(self) -> str:
-        return "".join(part.svg for part in self.parts.values())
+        fits = '<svg style="max-width: 100%; height: auto"'
+        return "".join(part.svg.replace("<svg", fits, 1) for part in self.parts.values())
 
     def __repr__(self) -> str:
         return f"Plot({self.name!r})"

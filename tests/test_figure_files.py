@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from bounds import decimals
 from PIL import Image
 from typer.testing import CliRunner
 
@@ -53,11 +54,11 @@ def test_a_file_has_the_width_that_was_asked_for(comparison, tmp_path, width):
     for suffix in plot.SUFFIXES:
         comparison.plot("F2").save(tmp_path / f"figure{suffix}", width)
     svg = (tmp_path / "figure.svg").read_text()
-    assert float(re.search(r'width="([\d.]+)pt"', svg)[1]) == pytest.approx(millimetres * 72 / 25.4, rel=0.001)
+    assert float(re.search(r'width="([\d.]+)pt"', svg)[1]) == pytest.approx(millimetres * 72 / 25.4, abs=decimals(2))
     box = re.search(rb"/MediaBox \[0 0 ([\d.]+)", (tmp_path / "figure.pdf").read_bytes())
-    assert float(box[1]) == pytest.approx(millimetres * 72 / 25.4, rel=0.01)
+    assert float(box[1]) == pytest.approx(millimetres * 72 / 25.4, abs=decimals(2))
     with Image.open(tmp_path / "figure.png") as image:
-        assert image.width == pytest.approx(millimetres / 25.4 * plot.PNG_PPI, rel=0.01)
+        assert image.width == pytest.approx(millimetres / 25.4 * plot.PNG_PPI, abs=decimals(0))
     assert "fire-smoke-small: 791 images" in (tmp_path / "figure.txt").read_text()
 
 

@@ -177,14 +177,12 @@ class _Duel:
         slices = tuple(dataclasses.replace(one, void=self._voids.get(one.round, "")) for one in run.slices)
         voids = collections.Counter(one.void for one in slices if one.void not in rounds.EXPECTED)
         void, counted = sum(voids.values()), sum(not one.void for one in slices)
-        reasons = "; ".join(f"{count}: {reason}" for reason, count in voids.most_common(3))
-        warnings = (f"{void} of {len(slices)} rounds do not count ({reasons})",) if void else ()
         disturbed = void > counted and counted < rounds.LEAST_ROUNDS
         return dataclasses.replace(
             run,
             slices=slices,
             epochs=tuple(dataclasses.replace(epoch, disturbed=int(disturbed)) for epoch in run.epochs),
-            warnings=(*run.warnings, *warnings),
+            gauges={**run.gauges, "void_rounds": dict(voids)},
             disturbed_epochs=len(run.epochs) if disturbed else 0,
             disturbed_s=float(void),
             disturbed_share=1.0 if void else None,

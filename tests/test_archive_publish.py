@@ -268,14 +268,17 @@ def test_a_study_is_cited_with_machine_versions_design_and_intervals(tmp_path):
         "author = {{framework\\_compare contributors}}",
         "A processor, 8 cores, 32 GB memory",
         "training time of AlexNet",
-        "title = {{Training times of AlexNet in PyTorch, JAX}}",
-        "PyTorch 2.13.0, JAX 2.13.0",
+        "title = {{Training times of AlexNet in PyTorch and JAX}}",
+        "in PyTorch 2.13.0 and JAX 2.13.0 with",
         "ran 3 times in processes of its own, in blocks of random order; the workers",
         "verified against a float64 reference",
         "95 % confidence intervals",
         "AlexNet: PyTorch is 1.",
     ):
         assert part in text, part
+    escaped = run("cite", tmp_path / "s", "--style", "latex").stdout
+    assert "95 \\% confidence" in escaped and "95 % confidence" not in escaped and escaped.startswith(text[:40])
+    assert "allowed: text, latex" in run("cite", tmp_path / "s", "--style", "word", check=2).stderr
     poor = run("cite", study(tmp_path / "poor", parity=None, repeats=2)).stdout
     assert "0 of 2 implementations were verified" in poor and "Reservation: torch alexnet on cpu has 2 blocks" in poor
 

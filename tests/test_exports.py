@@ -202,7 +202,8 @@ def test_pytest_benchmark_reads_its_export(tmp_path):
     assert [one["stats"]["rounds"] for one in document["benchmarks"]] == ok.runs_ok.tolist()
     for one, cell in zip(document["benchmarks"], ok.itertuples()):
         mean = sum(one["stats"]["data"]) / one["stats"]["rounds"]
-        assert one["stats"]["mean"] == pytest.approx(mean) == pytest.approx(cell.epoch_s_median, rel=0.01)
+        assert one["stats"]["mean"] == pytest.approx(mean)
+        assert min(one["stats"]["data"]) <= cell.epoch_s_median <= max(one["stats"]["data"])
     script = Path(sys.executable).with_name("pytest-benchmark")
     if not script.exists():
         pytest.skip("pytest-benchmark is missing: pip install -e '.[test]'")

@@ -37,6 +37,7 @@ DEPTH_MOVES = 0.01  # relative; a branch is a part of the whole
 # differs by 5e-7). A value that is dropped moves logits by far more. It is float32's in all precisions: where logits are
 # rounded to fewer bits, equal is all that passes.
 OFF = 64 * float(np.finfo(np.float32).eps)
+KEPT = 1e-4  # relative, beside a unit: how far a value that dropout keeps may be from its scale
 FEW = 40  # values: so many are not dropped alike in two pictures by chance
 # An adapter whose framework keeps the biased running variance says so in its settings under this name, with "biased":
 # then that is what it is held to. Training is the same; evaluation differs by n / (n - 1) in each variance.
@@ -354,7 +355,7 @@ def _check_scale(name: str, p: float, passes: np.ndarray, without: np.ndarray, p
     size = np.maximum(np.abs(plain), np.median(np.abs(plain)))
     off = np.abs(left * (1 - p) - plain) / size
     worst = int(off.argmax())
-    if not off[worst] <= 1e-4 + unit(precision):  # NaN fails, too
+    if not off[worst] <= KEPT + unit(precision):  # NaN fails, too
         raise LevelFailed(
             f"{name}: kept values are scaled by {left[worst] / plain[worst]:.6g}, expected {1 / (1 - p):.6g}"
         )

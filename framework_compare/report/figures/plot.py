@@ -63,7 +63,7 @@ class Plot:
         """The text below the figure in a paper: how to read it, the settings of its cells, labels of its frameworks."""
         cells = list(self._subject.cells.itertuples())
         labels = registry.labels(cell.framework for cell in cells)
-        text = captions.caption(self._seen.caption, self.parts.values())
+        text = self._subject.worded(captions.caption(self._seen.caption, self.parts.values()))
         return " ".join((f"{self._figure.title}. {text} Settings: {caption(cells, ())}", *labels))
 
     def save(self, path: str | Path, width: str = COLUMN) -> Path:

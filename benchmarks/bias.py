@@ -5,10 +5,9 @@
         --python torch=PATH --python jax=PATH --save FILE
 
 For each pair every framework runs alone once, and all of them once in turns, in an order drawn anew; each run is a fresh
-process, and measures as long. A name may be "torch@b", the same framework once more. `ratio` is interleaved over solo, the
-geometric mean of pairs with its 95 % interval. From the rounds of the interleaved runs: `position` is the time of a slice by
-its place in the round, `after` by whose turn came before, over the mean of the cell in that block. Sequential runs
-scatter; use enough pairs.
+process, and measures as long. `ratio` is interleaved over solo, the geometric mean of pairs with its 95 % interval. From
+the rounds of the interleaved runs: `position` is the time of a slice by its place in the round, `after` by whose turn came
+before, over the mean of the cell in that block. Sequential runs scatter; use enough pairs.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from framework_compare import compare, registry
+from framework_compare import compare
 from framework_compare.results.intervals import geometric_mean
 from framework_compare.samplers import host
 
@@ -118,7 +117,6 @@ def main():
     parser.add_argument("--save")
     options = parser.parse_args()
     names, place = options.frameworks.split(","), Path(tempfile.mkdtemp())
-    registry.FRAMEWORKS.update({name: registry.framework(name) for name in names})
     ratios, slices, raw, minutes = {name: [] for name in names}, [], [], datetime.datetime.now()
     draw = random.Random(0)
     try:

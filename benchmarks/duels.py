@@ -162,7 +162,7 @@ def main():
     parser.add_argument("--model", default="mobilenet_v2")
     parser.add_argument("--data", default="fire-smoke-tiny")
     parser.add_argument("--blocks", type=int, default=8)
-    parser.add_argument("--sample", type=float, default=3.5)
+    parser.add_argument("--sample", type=float, default=3.0)
     parser.add_argument("--batch-size", type=int, default=8)
     parser.add_argument("--image-size", type=int, default=96)
     parser.add_argument("--threads", type=int, default=2)

@@ -14,6 +14,7 @@ FRAMEWORK_language.py are taken.
 
 Usage: python benchmarks/step_time.py [--frameworks torch,mxnet] [--models alexnet] [--save FILE]
        python benchmarks/step_time.py --models lstm_ibm,diabetes_ann,tiny_cnn,tweet_span --fit
+       python benchmarks/step_time.py --frameworks keras-jax --models mobilenet_v2 --image-size 96 --execution default,fit
        python benchmarks/step_time.py --device cuda --python torch=/path/python --batch-size 1,100 --execution graph
 """
 
@@ -55,11 +56,12 @@ class Child:
 
     def __init__(self, python, source, job, loops=""):
         command = [python, HERE / "step_time_child.py", source, job, loops]
+        self._errors = tempfile.TemporaryFile("w+")
         self._child = subprocess.Popen(
             [str(part) for part in command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._errors,
             text=True,
             env=worker_environment(managed=True, temporary=Path(tempfile.gettempdir())),
         )
@@ -76,11 +78,14 @@ class Child:
                 return float(line)
             if line.startswith("another model"):
                 raise RuntimeError(line)
-        raise RuntimeError(f"the child ended with {self._child.wait()}")
+        code = self._child.wait()
+        self._errors.seek(0)
+        raise RuntimeError(f"the child of {role} ended with {code}: {self._errors.read()[-4000:]}")
 
     def close(self):
         self._child.stdin.close()
         self._child.wait(30)
+        self._errors.close()
 
 
 def measure(framework, model, config, options, folder, python):
@@ -111,7 +116,7 @@ def measure(framework, model, config, options, folder, python):
     return {
         "framework": framework,
         "model": model,
-        **{name: getattr(config, name) for name in ("device", "batch_size", "execution", "precision")},
+        **{name: getattr(config, name) for name in ("device", "batch_size", "image_size", "execution", "precision")},
         "steps_a_round": steps,
         "our_graph": OUR_VARIANT.get((framework, model), model),
         "pairs": options.pairs,
@@ -168,6 +173,8 @@ def cells(options):
         sizes = map(int, options.batch_size.split(",")) if options.batch_size else [own["batch_size"]]
         for size in sizes:
             given = dict(device=options.device, batch_size=size, execution=execution, precision=precision)
+            if options.image_size and not registry.of_arrays(model):
+                given.update(image_size=options.image_size)
             fixed = dict(pipeline="memory", threads=host.available_cores(), loader_workers=1)
             yield framework, model, TrainConfig(**{**own, **given, **fixed})
 
@@ -208,6 +215,9 @@ def main():
     parser.add_argument("--models", default="alexnet,mobilenet_v2,resnet50,vgg16")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--batch-size", help="one, or several with commas between; default: 8, a workload's own")
+    parser.add_argument(
+        "--image-size", type=int, help="default: 224; only hand-written loops with Keras' models have others"
+    )
     parser.add_argument("--execution", default="default", help="likewise")
     parser.add_argument("--precision", default="fp32", help="likewise")
     parser.add_argument("--python", action="append", default=[], help="FRAMEWORK=PATH of an interpreter that has it")

@@ -122,7 +122,10 @@ def make_hand(job, config, trainer_class, role):
     shape = (config.batch_size, 3, size, size) if channels_first else (config.batch_size, size, size, 3)
     images = rng.standard_normal(shape, dtype=np.float32)
     labels = np.arange(config.batch_size, dtype=np.int64) % 3
-    how = {} if config.device == "cpu" else {"execution": config.execution, "precision": config.precision}
+    if trainer_class.name.startswith("keras-"):
+        how = {"execution": config.execution}
+    else:
+        how = {} if config.device == "cpu" else {"execution": config.execution, "precision": config.precision}
     loop = importlib.import_module(f"{trainer_class.name.replace('-', '_')}_loop")
     step, synchronize = loop.make(job["zoo_model"], images, labels, config.threads, **how)
 

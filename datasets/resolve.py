@@ -89,7 +89,7 @@ def resolve(
 ) -> folder.ImageFolder:
     """The index of a data set of the registry, made first if it has to be, or of a user's folder.
 
-    A registry name goes before a folder of that name; "./name" is always the folder. `limit` keeps that many
+    A registered name takes precedence over a folder of that name; "./name" is always the folder. `limit` keeps that many
     images, by class and `seed`. `progress(done, total)` is called for making, then for checking the images.
     Without `make` a rendered set that is not there is what it will be, its files still missing.
     DataError if `dataset` is neither, or cannot be read as asked.

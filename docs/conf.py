@@ -1,4 +1,4 @@
-"""Sphinx: the pages of this folder; those of the command line and of the API are made from the code."""
+"""Sphinx: the pages of this folder; those of the command line and of the API are made from the code; the notebook is executed."""
 
 import importlib.metadata
 import re
@@ -9,7 +9,10 @@ from pathlib import Path
 project = "framework_compare"
 release = importlib.metadata.version("framework-compare")
 copyright = f"the authors of {project}, Apache-2.0"
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_nb", "sphinx.ext.autodoc"]
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 120  # seconds of one cell; the notebook reads a study and trains nothing
 html_theme = "furo"
 html_title = "framework-compare"
 exclude_patterns = ["records/fairness"]  # files that a command wrote; fairness-levels.md quotes them

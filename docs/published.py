@@ -26,10 +26,11 @@ LERAT = ["TensorFlow", "MXNet", "PaddlePaddle"]
 Rows = list[dict[str, Any]]
 
 
-def table(record: str, begins: str) -> Iterator[list[str]]:
-    """The rows of the table of a record whose heading line begins so, as texts."""
+def table(record: str, begins: str, after: str = "") -> Iterator[list[str]]:
+    """The rows of the table of a record whose heading line begins so, as texts: the first one below a line with `after`."""
     lines = (DOCS / "records" / record).read_text(encoding="utf-8").splitlines()
-    start = next(place for place, line in enumerate(lines) if line.startswith(begins))
+    below = next(place for place, line in enumerate(lines) if after in line)
+    start = next(place for place, line in enumerate(lines) if place >= below and line.startswith(begins))
     for line in lines[start + 2 :]:
         if not line.startswith("|"):
             return
@@ -44,7 +45,7 @@ def number(text: str) -> float:
 
 def dots(rows: Rows, x: str, panel: str, y: str, order: list[str], *, columns: int, log: bool = False) -> Any:
     """A line for each `y`, with the published figure hollow and ours filled with its interval, in panels."""
-    scale = alt.Scale(type="log") if log else alt.Scale(zero=True)
+    scale = alt.Scale(type="log", nice=False, padding=12) if log else alt.Scale(zero=True)
     names = [title(name) for name in registry.PLAIN]
     shown = sorted({row["framework"] for row in rows}, key=names.index)
     base = alt.Chart(alt.InlineData(values=rows)).encode(y=alt.Y(f"{y}:N", sort=order, title=None))
@@ -65,46 +66,53 @@ def dots(rows: Rows, x: str, panel: str, y: str, order: list[str], *, columns: i
         .encode(**place),
     )
     wide = (WIDTH - 110) / columns
-    sized = layers.properties(width=wide, height=24 * len({row[y] for row in rows}))
+    sized = layers.properties(width=wide, height=alt.Step(24))
     panels = alt.Facet(f"{panel}:N", title=None, sort=list(dict.fromkeys(row[panel] for row in rows)))
-    return sized.facet(facet=panels, columns=columns).resolve_scale(x="independent", y="independent")
+    return sized.facet(facet=panels, columns=columns).resolve_scale(
+        x="shared" if log else "independent", y="independent"
+    )
 
 
 def lerat() -> Any:
-    """Epoch time over PyTorch's on a CPU, small data set: published and here, by model."""
+    """Epoch time over PyTorch's on a CPU: published and here, by model and data set."""
     rows: Rows = []
     for model, dataset, _, _, _, _, *ratios in table("lerat2021.md", "| model | data set | PyTorch, ms"):
-        if dataset != "small":
-            continue
         for framework, text in zip(LERAT, ratios):
             ours, theirs = text.split(";")
             value, arm = number(ours), number(ours.partition("±")[2])
-            row = {"framework": framework, "model": model}
+            row = {"framework": framework, "model": f"{model}, {dataset} data set"}
             rows += [
                 {**row, "by": OURS, "value": value, "low": value - arm, "high": value + arm},
                 {**row, "by": THEIRS, "value": number(theirs)},
             ]
-    return dots(rows, "epoch time over PyTorch's", "model", "framework", LERAT, columns=2)
+    return dots(rows, "times PyTorch's; hollow: published", "model", "framework", LERAT, columns=2)
+
+
+# Of each ladder: where the table of ours begins, the column of JAX, a line above it, and the published step beside a rung.
+GAINS = (
+    ("lstm_google", "| rung | torch s |", 4, '"lstm_google", ...', {"batch 100": 1, "NAdam": 2, "batch 500": 3}),
+    ("lstm_ibm", "| rung | torch |", 2, '"abidate2025-ibm"', {"Adam": 1}),
+    ("guava_cnn", "| rung | torch |", 2, '"abidate2025-guava"', {"GPU": 1, "one batch on the device": 2}),
+    ("diabetes_ann", "| rung | torch |", 2, '"abidate2025-diabetes"', {"mixed precision": 1, "compiled": 2}),
+)
 
 
 def abidate() -> Any:
-    """Speed-up over the first rung of three ladders: published, and here on an H100 with PyTorch."""
+    """Speed-up over the first rung of four ladders: published, and here on an H100."""
     with (PUBLISHED / "abidate_gains.csv").open(encoding="utf-8") as file:
         published = [row for row in csv.DictReader(file) if row["phase"] == "train" and row["time_s"]]
     rows: Rows = []
-    for workload, begins, beside in (
-        ("lstm_google", "| rung | torch s |", {"batch 100": 1, "NAdam": 2, "batch 500": 3}),
-        ("guava_cnn", "| rung | torch | jax | tensorflow |", {"GPU": 1, "one batch on the device": 2}),
-    ):
+    for workload, begins, jax, after, beside in GAINS:
         theirs = {int(row["rung"]): float(row["time_s"]) for row in published if row["workload"] == workload}
-        ours = {rung: number(seconds) for rung, seconds, *_ in table("workloads-gpu.md", begins)}
-        first = next(iter(ours.values()))
+        ours = list(table("workloads-gpu.md", begins, after))
         for rung, place in beside.items():
-            row = {"framework": "PyTorch", "rung": rung, "ladder": workload}
-            rows.append({**row, "by": OURS, "value": first / ours[rung]})
-            rows.append({**row, "by": THEIRS, "value": theirs[0] / theirs[place]})
+            row = {"rung": rung, "ladder": workload}
+            rows.append({**row, "framework": "TensorFlow", "by": THEIRS, "value": theirs[0] / theirs[place]})
+            for name, column in (("PyTorch", 1), ("JAX", jax)):
+                seconds = {cells[0]: number(cells[column]) for cells in ours}
+                rows.append({**row, "framework": name, "by": OURS, "value": number(ours[0][column]) / seconds[rung]})
     order = list(dict.fromkeys(row["rung"] for row in rows))
-    return dots(rows, "speed-up over the first rung", "ladder", "rung", order, columns=1, log=True)
+    return dots(rows, "speed-up over the first rung; hollow: published", "ladder", "rung", order, columns=1, log=True)
 
 
 def profiling() -> Any:

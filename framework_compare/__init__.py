@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from framework_compare.api import compare, dry_run, ladder, resume
+    from framework_compare.archive.validate import load_submission
     from framework_compare.bisection import bisect
     from framework_compare.comparison import Comparison
     from framework_compare.duels import duel
@@ -29,6 +30,7 @@ _PUBLIC = {
     "Comparison": "framework_compare.comparison",
     "Forecast": "framework_compare.forecast",
     "ladder": "framework_compare.api",
+    "load_submission": "framework_compare.archive.validate",
     "measure_peaks": "framework_compare.peaks",
     "reproduce": "framework_compare.reproduction",
     "Request": "framework_compare.study.request",
@@ -53,6 +55,7 @@ __all__ = [
     "duel",
     "ladder",
     "largest_batch",
+    "load_submission",
     "measure_peaks",
     "reproduce",
     "resume",

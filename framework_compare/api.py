@@ -344,7 +344,9 @@ def _run(
     elif strategy.name == Product.name:
         run_parts(store, options, executor, watcher, retry)
     else:
-        raise UsageError("a sweep of batch sizes and a budget pick each run by those before; allowed: to run it here")
+        raise UsageError(
+            "a sweep of batch sizes, or a budget, chooses each run from earlier results; run it on this machine, without --on"
+        )
 
 
 def absorb(study: Folder, *, say: Callable[[str], None] = lambda message: None) -> tuple[Comparison, Mapping[int, str]]:

@@ -19,7 +19,7 @@ from framework_compare.study.blocks import MOST_REPEATS
 
 NOT_SLOWER, SLOWER, INCONCLUSIVE, FAILED = "not slower", "slower", "inconclusive", "failed"
 BLOCKS = 8  # fresh workers differ by more than rounds of the same ones do
-SAMPLE_S = 3.5  # of each competitor in a block
+SAMPLE_S = 3.0  # of each competitor in a block
 MANY_EPOCHS = 1000  # the sample ends before them
 
 

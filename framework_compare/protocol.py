@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     Inputs = Union[np.ndarray, Tuple[np.ndarray, ...]]  # an only input of a network, or several in the task's order
 
-EXECUTIONS = ("default", "eager", "graph", "compiled", "max-autotune", "fit")
+EXECUTIONS = ("default", "eager", "graph", "compiled", "max-autotune", "fast-math", "fit")
 PIPELINES = ("native", "shared", "memory")
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 TUNINGS = ("recommended", "none")

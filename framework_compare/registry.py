@@ -390,6 +390,12 @@ def register_imported(name: str, build: Callable[..., Any], *, of_arrays: bool, 
     MODELS[name] = Model(build, OWN, unit=unit) if of_arrays else Model(build)
 
 
+def model_of_all(name: str) -> Model | None:
+    """A model that every process knows; None for one that was imported, which only processes that read it know."""
+    entry = MODELS.get(name)
+    return entry if entry and isinstance(entry.build, str) else None
+
+
 def register_dataset(name: str, target: str) -> None:
     """Add a data set: "module:function" that takes a progress callback (or None) and returns a folder."""
     DATASETS[name] = DataSource(target)

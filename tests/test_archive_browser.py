@@ -75,7 +75,7 @@ def test_pages_are_whole_without_scripts(browser, folder):
     assert not start.page.is_visible("#words") and start.count("#latest tbody tr") == 6
 
 
-@pytest.mark.parametrize("width", (360, 1280))
+@pytest.mark.parametrize("width", WIDTHS)
 def test_axe_finds_no_barrier(browser, folder, width):
     axe = pytest.importorskip(
         "axe_playwright_python.sync_playwright", reason="axe is missing: pip install -e '.[test]'"

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from framework_compare import registry
 from framework_compare.archive import installed, site, validate
 
 ARCHIVE = Path(__file__).parent.parent / "archive"
 SUBMISSIONS = sorted(path for path in (ARCHIVE / "submissions").iterdir() if path.is_dir())
-LEAST = 13
+LEAST = 14
 
 
 def test_there_are_submissions_to_start_with():
@@ -27,6 +28,12 @@ def test_there_are_submissions_to_start_with():
 def test_every_submission_is_valid():
     refused = [one for one in validate.validate(ARCHIVE / "submissions") if one.refused]
     assert not refused
+
+
+def test_a_process_that_knows_an_imported_model_reads_its_submission_as_others_do(monkeypatch):
+    (folder,) = [one for one in SUBMISSIONS if "own_net" in one.name]
+    monkeypatch.setitem(registry.MODELS, "own_net-b759341f", registry.Model(lambda *_: None))
+    assert validate.check(folder, recompute=False).document["verdicts"]
 
 
 @functools.lru_cache

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from contradictions import CONTRADICTIONS
 from published_study import CLEAN, PROVED, Hostile, study, submission
 from tampering import (
     SCRIPT,
@@ -14,15 +15,15 @@ from tampering import (
     other_code,
     package_named,
     recomputed,
-    request,
     shorten_turns,
     void_for_all,
 )
-from tamperings import TAMPERINGS
+from tamperings import TAMPERINGS as OTHERS
 
 from framework_compare.archive import documents, entries, publish, scrub, site, validate
 from framework_compare.archive.documents import MANIFEST, PARITY, RECORDS, STUDY
 
+TAMPERINGS = {**OTHERS, **CONTRADICTIONS}
 GUIDE = Path(__file__).parent.parent / "docs" / "archive.md"
 
 
@@ -60,7 +61,7 @@ FIGURES = {
 
 
 def test_there_are_more_than_fifty():
-    assert len(TAMPERINGS) > 50
+    assert len(TAMPERINGS) > 50 and len(TAMPERINGS) == len(OTHERS) + len(CONTRADICTIONS)
 
 
 @pytest.mark.parametrize("name", [name for name in TAMPERINGS if name not in FIGURES])
@@ -98,7 +99,6 @@ def test_the_code_that_a_manifest_names_has_the_adapters_that_it_names(hostile, 
 UNSEEN = {
     "rounds shortened by a tenth": recomputed(on_records(shorten_turns(0.9))),
     "rounds called disturbed": recomputed(on_records(void_for_all)),
-    "another data set": request(dataset=["PATH/other"]),
     "sentences written by other code": other_code(
         change(STUDY, "verdicts", 0, "sentence", to="torch is 9x faster than jax")
     ),

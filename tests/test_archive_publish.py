@@ -254,7 +254,7 @@ def test_the_command_shows_what_is_replaced_and_asks(tmp_path, clean):
         tmp_path / "s", request={"frameworks": ["torch", "jax"], "models": ["alexnet"], "dataset": ["/data/x"]}
     )
     shown = run("publish", folder, "--out", tmp_path / "out", "--dry-run").stderr
-    assert "/data/x → PATH/x (1 times)" in shown and "records.json" in shown and not (tmp_path / "out").exists()
+    assert "/data/x → PATH/x (1 time)" in shown and "records.json" in shown and not (tmp_path / "out").exists()
     assert "give --yes" in run("publish", folder, "--out", tmp_path / "out", check=2).stderr
     written = run("publish", folder, "--out", tmp_path / "out", "--yes").stdout.strip()
     assert run("validate", written).stdout.splitlines()[-1] == "1 of 1 valid"
@@ -268,14 +268,17 @@ def test_a_study_is_cited_with_machine_versions_design_and_intervals(tmp_path):
         "author = {{framework\\_compare contributors}}",
         "A processor, 8 cores, 32 GB memory",
         "training time of AlexNet",
-        "title = {{Training times of AlexNet in PyTorch, JAX}}",
-        "PyTorch 2.13.0, JAX 2.13.0",
+        "title = {{Training times of AlexNet in PyTorch and JAX}}",
+        "in PyTorch 2.13.0 and JAX 2.13.0 with",
         "ran 3 times in processes of its own, in blocks of random order; the workers",
         "verified against a float64 reference",
         "95 % confidence intervals",
         "AlexNet: PyTorch is 1.",
     ):
         assert part in text, part
+    escaped = run("cite", tmp_path / "s", "--style", "latex").stdout
+    assert "95 \\% confidence" in escaped and "95 % confidence" not in escaped and escaped.startswith(text[:40])
+    assert "allowed: text, latex" in run("cite", tmp_path / "s", "--style", "word", check=2).stderr
     poor = run("cite", study(tmp_path / "poor", parity=None, repeats=2)).stdout
     assert "0 of 2 implementations were verified" in poor and "Reservation: torch alexnet on cpu has 2 blocks" in poor
 

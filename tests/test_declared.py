@@ -199,6 +199,15 @@ def test_the_reason_names_the_device_where_that_matters(adapters, work):
     )
 
 
+@pytest.mark.parametrize("trainer", [TensorFlowTrainer, JaxTrainer])
+def test_fast_math_is_a_flag_of_xla_on_a_cpu(trainer):
+    fast = trainer.environment(TrainConfig(execution="fast-math"))
+    flags = fast.pop("XLA_FLAGS")
+    assert flags == "--xla_cpu_enable_fast_math=true"
+    assert fast == trainer.environment(TrainConfig(execution="compiled"))
+    assert "fast-math" not in trainer.declared.executions["cuda"]
+
+
 @pytest.mark.parametrize("precision", ["fp32", "tf32"])
 def test_a_cell_of_an_untested_precision_has_a_warning(precision, adapters, job, trainer_of, monkeypatch):
     monkeypatch.setattr(Runner, "_train", lambda self: None)
@@ -235,7 +244,7 @@ def test_private_gpu_threads_are_tensorflows(adapters, work):
         ({"execution": "compiled"}, "'compiled' on device 'cpu': it has no compiler; declared: default, eager"),
         ({"precision": "bf16"}, "'bf16' on device 'cpu': its arithmetic on a CPU is in float32 alone; declared: fp32"),
         ({"device": "cuda"}, "device 'cuda'; declared: cpu"),
-        ({"optimizer": "adam"}, "'adam': of its optimizers only SGD was repaired and proved; declared: sgd"),
+        ({"optimizer": "adam"}, "'adam': its only optimizer that is repaired and proved is SGD; declared: sgd"),
         ({"loss": "mse"}, "loss 'mse'; declared: cross_entropy"),
         ({"op": "LSTM"}, "op 'LSTM'; declared: AdaptiveAvgPool2d, "),
         ({"mode": "inference"}, "no inference: of a wheel this old"),

@@ -14,6 +14,7 @@ from framework_compare.launch import disturbances
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Epoch, Run
 from framework_compare.report import side_by_side
+from framework_compare.results import repeats
 from framework_compare.samplers import busy
 from framework_compare.samplers.cpu_clock import CpuClockSampler
 from framework_compare.samplers.disturbance import Counters, DisturbanceLog, Shares, SlowCounters, parse_cores
@@ -234,3 +235,14 @@ def test_doctor_says_who_is_busy():
     said = load_words(busy.Load(0.86, 0.2, 2, named))
     assert said == "not quiet, others take 86% of a core, the hypervisor 20%: cc1plus (pid 7) 81%, x (pid 9) 3%"
     assert "by processes that are not visible from here" in load_words(busy.Load(0.86, 0.0, 2, ()))
+
+
+def test_rounds_of_several_runs_that_do_not_count_are_one_warning():
+    runs = [
+        {"warnings": ["slow disk"], "gauges": {"void_rounds": {"others took CPU time": 2, "paging": 1}}},
+        {"warnings": ["slow disk"], "gauges": {"void_rounds": {"others took CPU time": 4}}},
+    ]
+    assert repeats.warnings(runs) == ["7 rounds do not count (6: others took CPU time; 1: paging)", "slow disk"]
+    assert repeats.warnings(runs[1:]) == ["4 rounds do not count (others took CPU time)", "slow disk"]
+    for odd in ({}, {"void_rounds": {}}, {"void_rounds": 3}, {"void_rounds": {"paging": "many"}}):
+        assert repeats.warnings([{"warnings": [], "gauges": odd}]) == []

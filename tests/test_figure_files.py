@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
+from bounds import decimals
 from PIL import Image
 from typer.testing import CliRunner
 
+from framework_compare import load_submission
 from framework_compare.cli.report import VIEWS
 from framework_compare.cli.root import app
 from framework_compare.errors import UnknownNameError, UsageError
+from framework_compare.report import provenance
 from framework_compare.report.figures import plot
 from framework_compare.report.figures.catalogue import FIGURES, find
 
@@ -50,11 +54,11 @@ def test_a_file_has_the_width_that_was_asked_for(comparison, tmp_path, width):
     for suffix in plot.SUFFIXES:
         comparison.plot("F2").save(tmp_path / f"figure{suffix}", width)
     svg = (tmp_path / "figure.svg").read_text()
-    assert float(re.search(r'width="([\d.]+)pt"', svg)[1]) == pytest.approx(millimetres * 72 / 25.4, rel=0.001)
+    assert float(re.search(r'width="([\d.]+)pt"', svg)[1]) == pytest.approx(millimetres * 72 / 25.4, abs=decimals(2))
     box = re.search(rb"/MediaBox \[0 0 ([\d.]+)", (tmp_path / "figure.pdf").read_bytes())
-    assert float(box[1]) == pytest.approx(millimetres * 72 / 25.4, rel=0.01)
+    assert float(box[1]) == pytest.approx(millimetres * 72 / 25.4, abs=decimals(2))
     with Image.open(tmp_path / "figure.png") as image:
-        assert image.width == pytest.approx(millimetres / 25.4 * plot.PNG_PPI, rel=0.01)
+        assert image.width == pytest.approx(millimetres / 25.4 * plot.PNG_PPI, abs=decimals(0))
     assert "fire-smoke-small: 791 images" in (tmp_path / "figure.txt").read_text()
 
 
@@ -107,3 +111,14 @@ def test_one_framework_and_one_model_are_named_by_a_text(comparison):
     assert plot.parts
     with pytest.raises(UsageError, match="the width is 84; allowed: a number and a unit"):
         plot.save("figure.pdf", width=84)
+
+
+def test_figures_of_a_workload_speak_of_its_samples(tmp_path):
+    """A published study of rows: axes, captions and findings of its figures name rows, not images."""
+    (folder,) = (Path(__file__).parents[1] / "archive" / "submissions").glob("torch-tensorflow-diabetes_ann-*")
+    study = load_submission(folder, tmp_path / "study")
+    assert dict(provenance.facts(study))["Data"] == "diabetes (614 rows)"
+    memory = study.plot("memory")
+    (svg,) = (part.svg for part in memory.parts.values())
+    assert "rows/s" in svg and "images" not in svg
+    assert memory.caption.startswith("Throughput and memory. Rows per second")

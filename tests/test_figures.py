@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import altair
 import pytest
+from bounds import digits
 from drawn_study import run, study
 
 from framework_compare.comparison import Comparison
@@ -18,10 +19,12 @@ from framework_compare.report.figures import captions, files, look
 from framework_compare.report.figures.catalogue import FIGURES
 from framework_compare.report.figures.subject import Subject
 from framework_compare.report.page import report
+from framework_compare.report.study import rounded
 from framework_compare.report.table_notes import estimate_legend
 from framework_compare.report.tables import Row, Value, estimate
 from framework_compare.store.study_file import Store
 
+DRAWN = digits(rounded.__defaults__[0])  # the digits of a specification's numbers
 LESS = {"batch-sizes", "gains"}  # they need several settings
 
 
@@ -106,7 +109,7 @@ def test_functions_of_cuda_are_shown_without_waiting_calls_too(comparison, monke
             for row in values(part.spec)
             if (row["framework_label"], row["condition_label"]) == ("PyTorch", "AlexNet")
         ]
-        assert sum(one) == pytest.approx(1, abs=1e-3)
+        assert sum(one) == pytest.approx(1, rel=DRAWN)
     assert "Synchronize" in whole.svg and "Synchronize" not in busy.svg
 
 
@@ -122,7 +125,7 @@ def test_functions_of_two_executions_are_shares_of_their_own(varied):
         for row in values(part.spec):
             key = row["framework_label"], row["condition_label"]
             shares[key] = shares.get(key, 0) + row["share"]
-        assert len(shares) == 8 and all(share == pytest.approx(1, abs=1e-3) for share in shares.values())
+        assert len(shares) == 8 and all(share == pytest.approx(1, rel=DRAWN) for share in shares.values())
 
 
 def test_the_speeds_drawn_are_images_by_the_seconds_of_their_epochs(comparison):
@@ -133,10 +136,10 @@ def test_the_speeds_drawn_are_images_by_the_seconds_of_their_epochs(comparison):
             continue
         cell = frame.loc[row["cell"]]
         images = cell["images_per_s"] * cell["epoch_s_median"]
-        assert row["x"] == pytest.approx(cell["images_per_s"], rel=1e-4)
+        assert row["x"] == pytest.approx(cell["images_per_s"], rel=DRAWN)
         if row["low"] is not None and not row["high_cut"]:
-            assert row["low"] == pytest.approx(images / cell["epoch_s_ci_high"], rel=1e-4)
-            assert row["high"] == pytest.approx(images / cell["epoch_s_ci_low"], rel=1e-4)
+            assert row["low"] == pytest.approx(images / cell["epoch_s_ci_high"], rel=DRAWN)
+            assert row["high"] == pytest.approx(images / cell["epoch_s_ci_low"], rel=DRAWN)
             seen.add(row["cell"])
     assert seen
 
@@ -155,7 +158,7 @@ def test_readings_since_the_first_epoch_are_those_of_the_epochs(comparison):
 def test_the_start_up_of_the_phases_is_that_of_the_cells(comparison):
     (part,) = files.draw(Subject(comparison), "phases").values()
     drawn = sorted(row["seconds"] for row in values(part.spec) if row["name"] == "total start-up")
-    assert drawn == pytest.approx(sorted(comparison.frame["startup_s"][comparison.frame["status"] == "ok"]), rel=1e-3)
+    assert drawn == pytest.approx(sorted(comparison.frame["startup_s"][comparison.frame["status"] == "ok"]), rel=DRAWN)
 
 
 def test_the_energy_drawn_has_an_interval_over_runs(comparison):
@@ -184,7 +187,7 @@ def test_the_epoch_times_drawn_are_those_of_the_frame(comparison):
     frame = comparison.frame
     assert set(drawn) == set(frame.index)
     for place, seconds in drawn.items():
-        assert seconds == pytest.approx(frame["epoch_s_median"][place], rel=1e-4, nan_ok=True) or seconds is None
+        assert seconds == pytest.approx(frame["epoch_s_median"][place], rel=DRAWN, nan_ok=True) or seconds is None
     assert [place for place, seconds in drawn.items() if seconds is None] == list(frame[frame["status"] != "ok"].index)
 
 
@@ -201,7 +204,7 @@ def test_speeds_have_the_interval_of_their_epoch_times_and_a_mark_where_disturbe
     frame = made.frame[made.frame["status"] == "ok"]
     expected = sorted(frame["images_per_s"] * frame["epoch_s_median"] / frame["epoch_s_ci_high"])
     rows = [row for row in values(part.spec) if row.get("slow") is not None]
-    assert sorted(row["slow"] for row in rows) == pytest.approx(expected, rel=1e-4)
+    assert sorted(row["slow"] for row in rows) == pytest.approx(expected, rel=DRAWN)
     assert all(row["slow"] < row["images_per_s"] < row["fast"] for row in rows)
     assert part.svg.count("▲") == sum(bool(row["disturbed"]) for row in rows) > 0
 

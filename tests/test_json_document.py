@@ -7,11 +7,13 @@ import json
 
 import jsonschema
 import pytest
+from bounds import digits
 from command_line import run
 
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell
 from framework_compare.report import json_document
+from framework_compare.report.renderers import DIGITS
 from framework_compare.results.columns import CELL_COLUMNS
 from framework_compare.store.study_file import REQUEST, Store
 
@@ -33,7 +35,7 @@ def test_a_study_validates_and_has_every_column_of_its_frame(comparison):
     )
     for cell, row in zip(document["cells"], comparison.frame.itertuples()):
         stored = row.epoch_s_median
-        assert cell["epoch_s_median"] == (None if stored != stored else pytest.approx(stored, rel=1e-8))
+        assert cell["epoch_s_median"] == (None if stored != stored else pytest.approx(stored, rel=digits(DIGITS)))
     assert len(document["verdicts"]) == len(comparison.verdicts())
 
 

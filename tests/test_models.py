@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from bounds import standard_errors
 
 from framework_compare import registry
 from framework_compare.errors import UsageError
@@ -86,8 +87,8 @@ def test_weights_depend_on_the_seed_alone():
 def test_weights_have_the_named_distribution():
     found = filled("resnet50", 0)
     conv = found["layer4.0.conv2.weight"]
-    assert conv.std() == pytest.approx(np.sqrt(2 / (512 * 9)), rel=0.01)
-    assert found["fc.weight"].std() == pytest.approx(0.01, rel=0.05)
+    for array, deviation in ((conv, np.sqrt(2 / (512 * 9))), (found["fc.weight"], 0.01)):
+        assert array.std() == pytest.approx(deviation, rel=standard_errors(np.sqrt(1 / 2), array.size))
     assert set(np.unique(found["bn1.weight"])) == {1.0}
     assert not found["bn1.running_mean"].any() and not found["fc.bias"].any()
 

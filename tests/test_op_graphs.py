@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from bounds import rounding
 from slopes import slope
 
 from framework_compare.graph import Field, GraphBuilder, Node, Task, image_classification
@@ -36,8 +37,7 @@ def test_gradient_of_a_loss_is_its_derivative(loss):
     shape, target = LOSS_CASES[loss]
     outputs, direction = RNG(8).standard_normal(shape), RNG(9).standard_normal(shape)
     gradient = LOSSES[loss](outputs, target)[1]
-    expected = slope(lambda values: LOSSES[loss](values, target)[0], outputs, direction)
-    assert (gradient * direction).sum() == pytest.approx(expected, rel=1e-8)
+    assert (gradient * direction).sum() == slope(lambda values: LOSSES[loss](values, target)[0], outputs, direction)
 
 
 def test_masked_tokens_count_neither_in_the_sum_nor_in_the_divisor():
@@ -89,7 +89,7 @@ def test_a_network_of_two_inputs_has_the_derivative_of_its_loss():
 
         expected = slope(loss, weight, direction)
         oracle.weights[name] = weight
-        assert (gradient * direction).sum() == pytest.approx(expected, rel=1e-6, abs=1e-8), name
+        assert (gradient * direction).sum() == expected, name
 
 
 def frozen_base():
@@ -138,5 +138,7 @@ def test_gradients_of_a_layer_that_is_called_twice_add():
     _, logits, gradients, _ = Oracle(shared, weights).gradients(images, labels)
     _, expected, parts, _ = Oracle(apart, same).gradients(images, labels)
     assert np.array_equal(logits, expected) and np.array_equal(gradients["fc.weight"], parts["fc.weight"])
+    allowed = rounding(2 * 4 * 4)  # the places of both images that are summed
     for name in ("weight", "bias"):
-        assert np.allclose(gradients[f"first.{name}"], parts[f"first.{name}"] + parts[f"second.{name}"], rtol=1e-14)
+        both = parts[f"first.{name}"] + parts[f"second.{name}"]
+        np.testing.assert_allclose(gradients[f"first.{name}"], both, rtol=0, atol=allowed * np.abs(both).max())

@@ -347,7 +347,7 @@ def test_no_ratio_is_of_two_nodes(planned, node):
 def test_a_sweep_of_batch_sizes_stays_on_one_machine(faulty, pictures, own_cache, tmp_path):
     settings = {name: value for name, value in QUICK.items() if name not in ("batch_size", "repeats")}
     folder = largest_batch(faulty, "fine", batch_sizes=[2], dataset=pictures, out=tmp_path / "s", **settings).folder
-    with pytest.raises(UsageError, match="pick each run by those before"):
+    with pytest.raises(UsageError, match="chooses each run from earlier results"):
         resume(folder, executor=Executor())
 
 

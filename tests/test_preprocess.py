@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from bounds import rounding, standard_errors
 from PIL import Image
 
 from framework_compare.batches import preprocess
@@ -16,6 +17,10 @@ from framework_compare.batches.preprocess import Crop, decode_crop_resize, draw_
 def gradient(width: int, height: int) -> Image.Image:
     x, y = np.meshgrid(np.linspace(0, 255, width), np.linspace(0, 255, height))
     return Image.fromarray(np.stack([x, y, (x + y) / 2], -1).astype(np.uint8))
+
+
+def resized(image: Image.Image, box: "tuple[int, int, int, int]") -> np.ndarray:
+    return np.asarray(image.crop(box).resize((50, 50), Image.Resampling.BILINEAR)).astype(int)
 
 
 def encoded(image: Image.Image, form: str = "JPEG", **options: object) -> bytes:
@@ -73,7 +78,7 @@ def test_an_extreme_picture_falls_back_to_its_centre(size: tuple[int, int], expe
 def test_half_of_the_pictures_are_flipped(flip: str) -> None:
     flips = [draw_crop(picture_state(5, 0, i), 300, 200, flip=flip).flip for i in range(4000)]
     assert set(flips) == {flip, "none"}
-    assert abs(flips.count(flip) / 4000 - 0.5) < 0.04
+    assert abs(flips.count(flip) / 4000 - 0.5) < standard_errors(0.5, 4000)
 
 
 def test_flip_none_never_flips_and_leaves_the_crops_as_they_are() -> None:
@@ -118,6 +123,7 @@ def test_flip_axis(flip: str, axis: int) -> None:
     assert np.array_equal(decode_crop_resize(data, Crop(10, 20, 60, 70, flip), 32), np.flip(plain, axis))
 
 
+RESIZED = 2  # levels: half a one for either axis of two images that are resized
 CROPS = [
     Crop(0, 0, 1000, 700),
     Crop(13, 5, 801, 633),
@@ -132,10 +138,15 @@ CROPS = [
 @pytest.mark.parametrize("options", [{}, {"progressive": True}, {"subsampling": 0}], ids=["420", "progressive", "444"])
 def test_simplejpeg_and_pillow_give_the_same_pixels(monkeypatch, crop: Crop, size: int, options: dict) -> None:
     data = encoded(gradient(1000, 700), quality=90, **options)
+    whole, divisor = preprocess.whole(1000, 700), preprocess._divisor(crop, size)
+    whole_by_simplejpeg = np.asarray(preprocess._decode_jpeg(data, whole, divisor))
+    whole_by_pillow = np.asarray(preprocess._decode_any(data, whole, divisor)[0])
     fast = decode_crop_resize(data, crop, size)
     monkeypatch.setattr(preprocess, "simplejpeg", None)
     slow = decode_crop_resize(data, crop, size)
-    assert np.abs(fast.astype(int) - slow).max() <= 2  # two builds of libjpeg-turbo
+    # They may be of two builds of libjpeg-turbo; what is resized differs by no more than what was decoded.
+    decoders = np.abs(whole_by_simplejpeg.astype(int) - whole_by_pillow).max()
+    assert np.abs(fast.astype(int) - slow).max() <= (decoders + RESIZED if decoders else 0)
 
 
 @pytest.mark.parametrize("width, height", [(1001, 703), (999, 515), (224 * 8 + 7, 224 * 8 + 1)], ids=str)
@@ -145,12 +156,17 @@ def test_decoding_small_moves_nothing(monkeypatch, width: int, height: int, with
         monkeypatch.setattr(preprocess, "simplejpeg", None)
     image = gradient(width, height)
     crop = Crop(width - 470, height - 500, 469, 497)
-    pixels = decode_crop_resize(encoded(image, quality=98), crop, 50).astype(int)
+    data = encoded(image, quality=98)
+    pixels = decode_crop_resize(data, crop, 50).astype(int)
     box = (crop.left, crop.top, crop.left + crop.width, crop.top + crop.height)
-    expected = np.asarray(image.crop(box).resize((50, 50), Image.Resampling.BILINEAR))
+    expected = resized(image, box)
     inner = (slice(1, -1), slice(1, -1))  # at its edges the crop alone is a different image
-    assert np.abs(pixels - expected)[inner].max() <= 3
-    assert abs((pixels - expected)[inner].mean()) < 0.6
+    full = np.abs(resized(Image.open(io.BytesIO(data)), box) - expected)[inner].max()
+    assert np.abs(pixels - expected)[inner].max() <= full + RESIZED
+    moved = np.abs(resized(image, tuple(side + 1 for side in box)) - expected)[inner].mean(axis=(0, 1))
+    assert (np.abs((pixels - expected)[inner].mean(axis=(0, 1))) < moved / 2).all(), (
+        "by half a pixel of the file or more"
+    )
 
 
 @pytest.mark.parametrize("with_simplejpeg", [True, False], ids=["simplejpeg", "pillow"])
@@ -178,9 +194,12 @@ def test_grey_jpeg_becomes_rgb() -> None:
 
 
 def test_cmyk_jpeg_becomes_rgb() -> None:
-    pixels = decode_crop_resize(encoded(convert("CMYK"), quality=95), Crop(0, 0, 80, 60), 30)
+    data = encoded(convert("CMYK"), quality=95)
+    pixels = decode_crop_resize(data, Crop(0, 0, 80, 60), 30)
     expected = np.asarray(gradient(80, 60).resize((30, 30), Image.Resampling.BILINEAR))
-    assert np.abs(pixels.astype(int) - expected).mean() < 4
+    inks = np.asarray(convert("CMYK")).astype(int)
+    lost = np.abs(np.asarray(Image.open(io.BytesIO(data))) - inks).max()
+    assert np.abs(pixels.astype(int) - expected).max() <= 2 * lost + RESIZED, "of an ink, and of black"
 
 
 @pytest.mark.parametrize("mode", ["P", "RGBA", "LA", "1", "L"])
@@ -216,4 +235,5 @@ def test_normalise_is_what_the_protocol_says(layout: str, shape: tuple[int, ...]
     preprocess.normalise_into(out, pixels, layout)
     expected = (pixels / 255 - np.array(preprocess.MEAN)) / np.array(preprocess.STD)
     hwc = out.transpose(1, 2, 0) if layout == "NCHW" else out
-    np.testing.assert_allclose(hwc, expected, rtol=0, atol=2e-6)
+    allowed = rounding(3, np.float32) * np.abs(pixels / 255 / np.array(preprocess.STD)).max()
+    np.testing.assert_allclose(hwc, expected, rtol=0, atol=allowed)

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from bounds import rounding
 
 from framework_compare.batches import quality
 from framework_compare.batches.quality import METRICS, evaluate, loss, spans
@@ -165,7 +166,9 @@ def test_auc_is_the_share_of_pairs_in_order():
         expected = ((pairs > 0) + 0.5 * (pairs == 0)).mean()
         task = numbers("binary_cross_entropy", "auc")
         for outputs, area in ((scores, expected), (3 * scores + 100, expected), (-scores, 1 - expected)):
-            assert evaluate(task, outputs, target[:, None].astype(np.float32))["auc"] == pytest.approx(area, abs=1e-12)
+            assert evaluate(task, outputs, target[:, None].astype(np.float32))["auc"] == pytest.approx(
+                area, rel=0, abs=rounding(4)
+            )
 
 
 def test_losses_by_hand():
@@ -215,8 +218,8 @@ def test_metrics_of_tokens_are_the_same_of_a_whole_split_and_of_its_parts(monkey
     task = dataclasses.replace(task, metrics=("perplexity", "token_accuracy"))
     outputs, target = rng.standard_normal((10, 4, 9)), rng.integers(-1, 9, (10, 4))
     whole = evaluate(task, outputs, target)
-    assert whole["perplexity"] == pytest.approx(np.exp(whole["loss"]), rel=1e-14)
+    assert whole["perplexity"] == pytest.approx(np.exp(whole["loss"]), rel=rounding(4))
     monkeypatch.setattr(quality, "MOST_NUMBERS", 100)
-    assert evaluate(task, outputs, target) == pytest.approx(whole, rel=1e-12)
+    assert evaluate(task, outputs, target) == pytest.approx(whole, rel=rounding(outputs.size))
     outputs[7, 0, 0] = np.inf
     assert all(np.isnan(value) for value in evaluate(task, outputs, target).values())

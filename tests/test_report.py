@@ -10,6 +10,7 @@ import xml.etree.ElementTree
 from urllib.parse import unquote
 
 import pytest
+from bounds import digits
 from drawn_study import study
 from nightly import some_nightly
 from typer.testing import CliRunner
@@ -26,11 +27,13 @@ from framework_compare.report.page import report
 from framework_compare.report.page.citation import citation
 from framework_compare.report.page.lights import lights, standing
 from framework_compare.report.renderers import code
+from framework_compare.report.study import rounded
 from framework_compare.results import precision
 from framework_compare.results.metrics import METRICS
 from framework_compare.results.parity import FAILED, PROVED
 from framework_compare.study import names, study_toml
 
+DRAWN = digits(rounded.__defaults__[0])  # the digits of a specification's numbers
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 
 
@@ -125,9 +128,9 @@ def test_a_ladder_s_report_has_its_gains(tiny, pictures, tmp_path):
     (row,) = (row for rows in part.spec["datasets"].values() for row in rows)
     gained = study.gains.set_index("rung").loc["batch 4"]
     assert (row["ratio"], row["low"]) == pytest.approx(
-        (gained["gain"], min(gained["gain_low"], 1.5 * gained["gain"])), rel=1e-4
+        (gained["gain"], min(gained["gain_low"], 1.5 * gained["gain"])), rel=DRAWN
     )
-    assert row["high"] == pytest.approx(min(gained["gain_high"], 1.5 * gained["gain"]), rel=1e-4), "or an arrow"
+    assert row["high"] == pytest.approx(min(gained["gain_high"], 1.5 * gained["gain"]), rel=DRAWN), "or an arrow"
 
 
 def test_the_command_has_the_settings_that_differ_from_the_default(tmp_path):

@@ -7,11 +7,13 @@ import time
 
 import pandas
 import pytest
+from bounds import digits
 from browser_page import CHROMIUM, PLOT, Opened
 from drawn_study import study
 
 from framework_compare.protocol import TrainConfig
 from framework_compare.report.figures.catalogue import FIGURES
+from framework_compare.report.renderers import DIGITS
 from framework_compare.results.metrics import METRICS
 
 pytestmark = pytest.mark.skipif(
@@ -68,7 +70,7 @@ def test_the_numbers_of_the_table_are_those_of_the_frame(browser, path, comparis
     for place, name, text in figures:
         value = comparison.frame[name][int(place)]
         shown = value * METRICS[name].scale
-        assert text == "-" if value != value else float(text) == pytest.approx(shown, rel=0.005), name
+        assert text == "-" if value != value else float(text) == pytest.approx(shown, rel=digits(3)), name
 
 
 def test_sorting_orders_the_rows_by_their_stored_values(browser, path):
@@ -206,7 +208,7 @@ def test_the_csv_that_is_downloaded_has_the_frames_figures(browser, path, compar
     read = pandas.read_csv(tmp_path / "cells.csv")
     assert list(read["framework"]) == list(comparison.frame["framework"])
     assert read["epoch_s_median"].to_numpy() == pytest.approx(
-        comparison.frame["epoch_s_median"].to_numpy(), rel=1e-8, nan_ok=True
+        comparison.frame["epoch_s_median"].to_numpy(), rel=digits(DIGITS), nan_ok=True
     )
 
 

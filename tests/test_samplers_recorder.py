@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from bounds import decimals
 from processes import wait_until
 
 from framework_compare.errors import UsageError
@@ -195,7 +196,23 @@ def test_machine_reads_percent_and_no_cpu_at_first(process):
             watched.cores = None
             assert sampler.read()["machine_cpu_percent"] is None
     assert first["machine_cpu_percent"] is None and 0 < second["machine_cpu_percent"] <= 100
-    assert first["machine_ram_percent"] == pytest.approx(psutil.virtual_memory().percent, abs=5)
+
+
+def test_machine_reads_the_memory_that_psutil_reads(process):
+    watched = Watched(ProcessTreeSampler(process.pid))
+    readings = []
+
+    def steady():
+        readings[:] = [
+            psutil.virtual_memory().percent,
+            sampler.read()["machine_ram_percent"],
+            psutil.virtual_memory().percent,
+        ]
+        return readings[0] == readings[2]
+
+    with contextlib.closing(watched.tree), contextlib.closing(MachineSampler(watched)) as sampler:
+        wait_until(steady, "two equal readings of memory")
+    assert readings[1] == pytest.approx(readings[0], abs=2 * decimals(1))  # psutil's, and a change that it rounds away
 
 
 def test_cores_count_busy_time_as_psutil_does():

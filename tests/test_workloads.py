@@ -90,7 +90,7 @@ def test_quality_after_each_epoch_is_of_the_weights_then(run):
     outputs = initial_outputs(data)
     wanted = quality.evaluate(data.task, outputs, data.validation.target)
     for name, value in wanted.items():
-        assert epochs[f"validation_{name}"].to_numpy() == pytest.approx([value] * 3, rel=1e-5)
+        assert epochs[f"validation_{name}"].to_numpy() == pytest.approx([value] * 3)
 
 
 def initial_outputs(data):

@@ -14,7 +14,11 @@ from framework_compare.protocol import EXECUTIONS, DeviceTimes, TrainConfig
 HALF_TYPES = {"bf16": "bfloat16", "fp16": "float16"}  # what is computed in, by precision; the others compute in float32
 LOSS_SCALE = 8192.0  # of fp16 at the start; a power of two, low enough that the first steps do not overflow
 # What adapters declare who have the framework's own of these, too; that of SGD would be the same.
-STEPS = frozenset(EXECUTIONS) - {"fit", "max-autotune"}  # of a framework whose step is always the adapter's own
+STEPS = frozenset(EXECUTIONS) - {
+    "fit",
+    "max-autotune",
+    "fast-math",
+}  # of a framework whose step is always the adapter's own
 NATIVE_OPTIMIZERS = frozenset({"native adam", "native rmsprop", "native nadam", "native adamw"})
 STEPS_BEFORE_GROWTH = 2000  # finite ones in a row, before the scale doubles; torch.amp.GradScaler's rule
 
@@ -42,6 +46,11 @@ def needs_capability(precision: str, ask: Callable[[], Iterable[int]]) -> Option
     if major >= 8:
         return None
     return f"precision {precision!r} needs compute capability 8.0; this GPU has {major}.{minor}"
+
+
+def xla_flags(config: TrainConfig) -> Dict[str, str]:
+    """The environment variable by which XLA compiles for a CPU as if floating-point sums could be reordered."""
+    return {"XLA_FLAGS": "--xla_cpu_enable_fast_math=true"} if config.execution == "fast-math" else {}
 
 
 def optimizer_settings(config: TrainConfig) -> Dict[str, float]:

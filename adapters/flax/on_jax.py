@@ -13,13 +13,12 @@ import numpy as np
 
 from framework_compare.adapters.common.trainer import NATIVE_OPTIMIZERS
 from framework_compare.adapters.jax import network as plain
-from framework_compare.adapters.jax.pipeline import PROCESSES_FROM, import_part
+from framework_compare.adapters.jax.pipeline import import_part
 from framework_compare.adapters.jax.tasks import LOSSES, NAMES, make_optimizer
 from framework_compare.adapters.jax.trainer import JaxTrainer
 from framework_compare.graph import OPS as GRAPH_OPS
 from framework_compare.graph import Graph, Node, evaluate, trainable_names
 from framework_compare.graph.lowering import UNEVEN
-from framework_compare.graph.node import Parameter
 from framework_compare.graph.window import Window
 from framework_compare.protocol import UPDATES, Batch, Declared, Replicas, TrainConfig
 
@@ -37,12 +36,15 @@ class Network(plain.Network):
         self._series = {f"{node.arrays}.weight" for node in graph.nodes if node.op == "Conv1d"}
         rngs, layers = nnx.Rngs(seed), {}
         for node in self.program.nodes:
-            own = arrays.get(node.arrays, [])
-            if node.op in LAYERS and _name(node.arrays) not in layers:
+            own = {one.name.rpartition(".")[2]: one.shape for one in arrays.get(node.arrays, [])}
+            if _name(node.arrays) in layers:
+                continue
+            if node.op in LAYERS:
                 layers[_name(node.arrays)] = LAYERS[node.op](self, node, rngs)
-            elif own and _name(node.arrays) not in layers:
-                layers[_name(node.arrays)] = _arrays(nnx, own)
-        self.model = _model(nnx, self, layers)
+            elif own:  # arrays alone, of an op that Flax has no layer for
+                zeros = {name: nnx.Param(np.zeros(shape, np.float32)) for name, shape in own.items()}
+                layers[_name(node.arrays)] = _module(nnx, zeros)
+        self.model = _module(nnx, layers)
         self.paths = {
             array.name: (_name(name), *_path(layers[_name(name)], array.name.rpartition(".")[2]))
             for name, own in arrays.items()
@@ -64,13 +66,12 @@ class Network(plain.Network):
             layer = getattr(model, _name(node.arrays), None)
             if node.op in plain.FUNCTIONS:
                 return plain.FUNCTIONS[node.op](self.jax, node.attrs, *inputs)
-            if node.op in POOLS:
-                return POOLS[node.op](self, node, *inputs)
             if node.op == "Unembedding":
                 return layer.attend(*inputs)
             if node.op in LAYERS:
                 return layer(*inputs)
-            own = {name: getattr(layer, name)[...] for name in getattr(layer, "names", ())}
+            names = (name.rpartition(".")[2] for name in self._names.get(node.arrays, ()))
+            own = {name: getattr(layer, name)[...] for name in names}
             return plain.LAYERS[node.op](self, node, own, *inputs, key=None)
 
         return evaluate(self.program, apply, images).astype("float32")
@@ -80,28 +81,13 @@ def _name(name: str) -> str:
     return name.replace(".", "_").replace("/", "_")
 
 
-def _model(nnx: Any, network: Network, layers: Mapping[str, Any]) -> Any:
-    class Model(nnx.Module):  # type: ignore[misc]
+def _module(nnx: Any, parts: Mapping[str, Any]) -> Any:
+    class Module(nnx.Module):  # type: ignore[misc]
         def __init__(self) -> None:
-            for name, layer in layers.items():
-                setattr(self, name, layer)
+            for name, part in parts.items():
+                setattr(self, name, part)
 
-        def __call__(self, images: Any) -> Any:
-            return network.outputs(self, images)
-
-    return Model()
-
-
-def _arrays(nnx: Any, parameters: Sequence[Parameter]) -> Any:
-    """A module with arrays alone, of an op that Flax has no layer for."""
-
-    class Arrays(nnx.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            self.names = tuple(one.name.rpartition(".")[2] for one in parameters)
-            for name, one in zip(self.names, parameters):
-                setattr(self, name, nnx.Param(np.zeros(one.shape, np.float32)))
-
-    return Arrays()
+    return Module()
 
 
 # The variables of Flax's layers by the graph's names, in which a layer of a layer is after a dot.
@@ -123,29 +109,22 @@ def _path(layer: Any, name: str) -> Sequence[str]:
 
 
 def conv(net: Network, node: Node, rngs: Any) -> Any:
-    a, window = node.attrs, Window.of(node.attrs)
-    return net.nnx.Conv(
-        a["in_channels"],
-        a["out_channels"],
-        window.kernel,
-        window.stride,
-        padding=window.pads,
-        kernel_dilation=window.dilation,
-        feature_group_count=a["groups"],
-        use_bias=a["bias"],
-        **net.zeros("kernel", rngs),
-    )
-
-
-def conv1d(net: Network, node: Node, rngs: Any) -> Any:
     a = node.attrs
-    shape = (a["in_channels"], a["out_channels"], (a["kernel"],))
-    return net.nnx.Conv(*shape, padding=[(a["padding"],) * 2], use_bias=a["bias"], **net.zeros("kernel", rngs))
+    if node.op == "Conv1d":
+        how = {"kernel_size": (a["kernel"],), "padding": [(a["padding"],) * 2]}
+    else:
+        window = Window.of(a)
+        how = {"kernel_size": window.kernel, "strides": window.stride, "padding": window.pads}
+        how.update(kernel_dilation=window.dilation, feature_group_count=a["groups"])
+    return net.nnx.Conv(a["in_channels"], a["out_channels"], use_bias=a["bias"], **how, **net.zeros("kernel", rngs))
 
 
 def batchnorm(net: Network, node: Node, rngs: Any) -> Any:
     class BatchNorm(net.nnx.BatchNorm):  # type: ignore[misc,name-defined]
-        """Flax keeps the biased running variance; the graph the unbiased one, n / (n - 1) times the batch's."""
+        """Flax keeps the biased running variance; the graph the unbiased one, n / (n - 1) times the batch's.
+
+        Its fast variance is a difference of means of squares: too far off in float32 for MobileNetV2's last layers.
+        """
 
         def __call__(self, x: Any, **how: Any) -> Any:
             kept = self.momentum * self.var[...]
@@ -156,7 +135,8 @@ def batchnorm(net: Network, node: Node, rngs: Any) -> Any:
             return y
 
     a = node.attrs
-    return BatchNorm(a["channels"], momentum=1 - a["momentum"], epsilon=a["eps"], rngs=rngs)
+    how = {"momentum": 1 - a["momentum"], "epsilon": a["eps"], "use_fast_variance": False, "rngs": rngs}
+    return BatchNorm(a["channels"], **how)
 
 
 def recurrent(net: Network, node: Node, rngs: Any) -> Any:
@@ -177,68 +157,40 @@ def dropout(net: Network, node: Node, rngs: Any) -> Any:
     return net.nnx.Dropout(node.attrs["p"], broadcast_dims=tuple(of_samples), rngs=rngs)
 
 
-def _norm(kind: str) -> Callable[[Network, Node, Any], Any]:
+def _layer(kind: str, *sizes: str, zeros: str = "") -> Callable[[Network, Node, Any], Any]:
+    """A layer whose sizes are attributes of a node: with an array of zeros, or a norm with an epsilon."""
+
     def layer(net: Network, node: Node, rngs: Any) -> Any:
-        return getattr(net.nnx, kind)(node.attrs["features"], epsilon=node.attrs["eps"], rngs=rngs)
+        how = net.zeros(zeros, rngs) if zeros else {"epsilon": node.attrs["eps"], "rngs": rngs}
+        if kind == "Linear":
+            how["use_bias"] = node.attrs.get("bias", True)
+        return getattr(net.nnx, kind)(*(node.attrs[size] for size in sizes), **how)
 
     return layer
 
 
 # Of a Network, a node and random numbers for what is loaded later: an nnx.Module.
 LAYERS: Dict[str, Callable[[Network, Node, Any], Any]] = {
-    "Conv2d": conv,
-    UNEVEN: conv,
-    "Conv1d": conv1d,
+    **dict.fromkeys(("Conv2d", UNEVEN, "Conv1d"), conv),
+    **dict.fromkeys(("LSTM", "GRU"), recurrent),
+    **dict.fromkeys(("Dropout", "StochasticDepth"), dropout),
     "BatchNorm2d": batchnorm,
-    "Linear": lambda net, node, rngs: net.nnx.Linear(
-        node.attrs["in_features"],
-        node.attrs["out_features"],
-        use_bias=node.attrs.get("bias", True),
-        **net.zeros("kernel", rngs),
-    ),
-    "LayerNorm": _norm("LayerNorm"),
-    "RMSNorm": _norm("RMSNorm"),
-    "GroupNorm": lambda net, node, rngs: net.nnx.GroupNorm(
-        node.attrs["channels"], node.attrs["groups"], epsilon=node.attrs["eps"], rngs=rngs
-    ),
-    "Embedding": lambda net, node, rngs: net.nnx.Embed(
-        node.attrs["num_embeddings"], node.attrs["embedding_dim"], **net.zeros("embedding", rngs)
-    ),
-    "LSTM": recurrent,
-    "GRU": recurrent,
-    "Dropout": dropout,
-    "StochasticDepth": dropout,
+    "Linear": _layer("Linear", "in_features", "out_features", zeros="kernel"),
+    "LayerNorm": _layer("LayerNorm", "features"),
+    "RMSNorm": _layer("RMSNorm", "features"),
+    "GroupNorm": _layer("GroupNorm", "channels", "groups"),
+    "Embedding": _layer("Embed", "num_embeddings", "embedding_dim", zeros="embedding"),
 }
-
-
-def maxpool(net: Network, node: Node, x: Any) -> Any:
-    window = Window.of(node.attrs)
-    return net.nnx.max_pool(x, window.kernel, window.stride, window.all_pads(x.shape[1:3]))
-
-
-def avgpool(net: Network, node: Node, x: Any) -> Any:
-    window, size = Window.of(node.attrs), x.shape[1:3]
-    means = net.nnx.avg_pool(x, window.kernel, window.stride, window.all_pads(size))
-    shares = math.prod(window.kernel) / window.areas(size, with_pads=node.attrs["count_include_pad"])
-    return means if (shares == 1).all() else means * shares[:, :, None]
-
-
-POOLS: Dict[str, Callable[[Network, Node, Any], Any]] = {"MaxPool2d": maxpool, "AvgPool2d": avgpool}
-
-
 # What of layers a view sets, and the ops of a program that have such layers.
 MODES = {"deterministic": {"Dropout", "StochasticDepth"}, "use_running_average": {"BatchNorm2d"}}
-EXECUTIONS = {
-    "default": "nnx.jit",
-    "compiled": "nnx.cached_partial of an nnx.jit",
-    "eager": "eager",
-}
+EXECUTIONS = {"default": "nnx.jit", "compiled": "nnx.cached_partial of an nnx.jit", "eager": "eager"}
 
 
 class FlaxTrainer(JaxTrainer):
     """Two views of one model share its variables: of training, and of evaluation."""
 
     name = "flax"
+    _shifts = False  # windows are XLA's
     declared = Declared(
         ops=plain.OPS,
         losses=frozenset(LOSSES),
@@ -258,15 +210,9 @@ class FlaxTrainer(JaxTrainer):
         self.layout = "NHWC"
 
     def settings(self) -> Dict[str, Any]:
-        config = self.config
-        return {
-            "execution": EXECUTIONS[config.execution],
-            "backend": f"jax {self.jax.__version__}",
-            "layout": self.layout,
-            "optimizer": f"nnx.Optimizer of optax, {NAMES.get(config.optimizer, config.optimizer)}",
-            "threads": config.threads,
-            "loader_workers": "threads" if config.loader_workers < PROCESSES_FROM else "processes",
-        }
+        found = super().settings()
+        execution, optimizer = EXECUTIONS[self.config.execution], f"nnx.Optimizer of {found['optimizer']}"
+        return {**found, "execution": execution, "optimizer": optimizer, "backend": f"jax {self.jax.__version__}"}
 
     def build(self, graph: Graph) -> None:
         nnx, config = self.nnx, self.config
@@ -286,7 +232,7 @@ class FlaxTrainer(JaxTrainer):
         self._training, self._evaluating = views
         self._jit = nnx.jit if config.execution != "eager" else lambda function: function
         self._gradients_of = self._jit(self._value_and_gradients)
-        self._evaluate = self._jit(lambda model, images: model(images))
+        self._evaluate = self._jit(self._network.outputs)
         self.load_weights({p.name: np.zeros(p.shape, np.float32) for p in graph.parameters()})
 
     def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
@@ -308,7 +254,7 @@ class FlaxTrainer(JaxTrainer):
 
     def _value_and_gradients(self, model: Any, images: Any, labels: Any) -> Any:
         def loss_of(model: Any) -> Any:
-            return self._loss_of(model(images), labels)
+            return self._loss_of(self._network.outputs(model, images), labels)
 
         return self.nnx.value_and_grad(loss_of, argnums=self.nnx.DiffState(0, self._wrt))(model)
 

@@ -38,6 +38,10 @@ def make_optimizer(jax: Any, optax: Any, config: TrainConfig) -> Any:
     return optax.MultiSteps(made, config.accumulation).gradient_transformation() if config.accumulation > 1 else made
 
 
+def optimizer_name(config: TrainConfig) -> str:
+    return f"optax.{config.optimizer}, its own defaults" if is_native(config) else NAMES[config.optimizer]
+
+
 def _rate(jax: Any, config: TrainConfig) -> Any:
     """A number, or a function of the updates so far."""
     schedule = Schedule.of(config)

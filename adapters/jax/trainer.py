@@ -17,14 +17,14 @@ from framework_compare.adapters.common.trainer import (
     TrainerDefaults,
     each,
     gpu_number,
-    is_native,
     loss_scale_settings,
     needs_capability,
+    xla_flags,
 )
 from framework_compare.adapters.jax.network import OPS, Network, has_flash
 from framework_compare.adapters.jax.pipeline import PROCESSES_FROM, Processes, Threads, import_part
 from framework_compare.adapters.jax.replicas import Mesh, join, stacked, unstacked
-from framework_compare.adapters.jax.tasks import LOSSES, NAMES, make_optimizer
+from framework_compare.adapters.jax.tasks import LOSSES, NAMES, make_optimizer, optimizer_name
 from framework_compare.graph import Graph, trainable_names
 from framework_compare.protocol import (
     PRECISIONS,
@@ -73,7 +73,7 @@ class JaxTrainer(TrainerDefaults):
         ops=OPS,
         losses=frozenset(LOSSES),
         optimizers=frozenset(NAMES) | NATIVE_OPTIMIZERS,
-        executions=dict.fromkeys(("cpu", "cuda"), STEPS),
+        executions={"cpu": STEPS | {"fast-math"}, "cuda": STEPS},
         precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
         replicas=dict.fromkeys(("cpu", "cuda"), STEPS - {"eager"}),
         several_nodes=True,
@@ -90,6 +90,7 @@ class JaxTrainer(TrainerDefaults):
             # size of XLA's pools on a CPU (xla/pjrt/utils.cc); its own flags leave them at a thread a core
             "NPROC": threads,
             "PJRT_NPROC": threads,
+            **xla_flags(config),
         }
         if config.device == "cpu":
             return {**variables, "JAX_PLATFORMS": "cpu"}
@@ -139,13 +140,12 @@ class JaxTrainer(TrainerDefaults):
     def settings(self) -> Dict[str, Any]:
         config = self.config
         return {
-            "execution": "eager" if config.execution == "eager" else "jit",
+            "execution": config.execution if config.execution in ("eager", "fast-math") else "jit",
+            **xla_flags(config),
             "layout": self.layout,
             "windows": "1x1 as products, depthwise and pooling shifted" if self._shifts else "XLA's",
             "matmul_precision": MATMUL_PRECISION[config.precision],
-            "optimizer": f"optax.{config.optimizer}, its own defaults"
-            if is_native(config)
-            else NAMES[config.optimizer],
+            "optimizer": optimizer_name(config),
             "attention": "jax.nn.dot_product_attention by XLA" + (", causal ones by cuDNN" if self._flash else ""),
             "threads": config.threads,
             "loader_workers": "threads" if config.loader_workers < PROCESSES_FROM else "processes",
@@ -238,9 +238,8 @@ class JaxTrainer(TrainerDefaults):
 
     def read_batch(self, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
         labels = np.asarray(self._here(batch.labels))
-        return each(np.array, self._here(batch.images)), labels.astype(
-            np.int64
-        ) if self._target_type is np.int32 else labels
+        labels = labels.astype(np.int64) if self._target_type is np.int32 else labels
+        return each(np.array, self._here(batch.images)), labels
 
     def open_pipeline(self, pictures: Pictures) -> Any:
         if self.config.loader_workers < PROCESSES_FROM:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import types
 from typing import Any, Mapping
 
@@ -30,12 +31,26 @@ def _batchnorm(keras: Any) -> Any:
         def call(self, x: Any, training: Any = None, mask: Any = None) -> Any:
             if not (training and self.trainable):
                 return super().call(x, training=training, mask=mask)
-            before = ops.multiply(self.moving_variance, self.momentum)  # a new array: the update is in place
+            share = self._share(x)
+            less = ops.multiply(self.moving_variance, self.momentum * (share - 1))  # of what is carried over
             y = super().call(x, training=training, mask=mask)
-            count = ops.cast(ops.size(x) // x.shape[-1], self.moving_variance.dtype)
-            share = count / ops.maximum(count - 1, 1)
-            self.moving_variance.assign(before + (self.moving_variance - before) * share)
+            self.moving_variance.assign(self.moving_variance * share - less)
             return y
+
+        def _share(self, x: Any) -> Any:
+            """n / (n - 1): a number where shapes are known, as each operation takes time in PyTorch."""
+            sizes = tuple(x.shape)[:-1]
+            if None not in sizes:
+                return math.prod(sizes) / max(1, math.prod(sizes) - 1)
+            count = ops.cast(ops.size(x) // x.shape[-1], self.moving_variance.dtype)
+            return count / ops.maximum(count - 1, 1)
+
+        def _moments(self, inputs: Any, mask: Any) -> Any:
+            """On PyTorch Keras takes the mean of squares less the square of the mean, too far off for MobileNetV2."""
+            if keras.backend.backend() != "torch":
+                return super()._moments(inputs, mask)
+            mean = ops.mean(inputs, self._reduction_axes)
+            return mean, ops.mean(ops.square(inputs - mean), self._reduction_axes)
 
     return BatchNorm
 
@@ -52,6 +67,14 @@ def _values(keras: Any) -> Mapping[str, Any]:
         def call(self, x: Any) -> Any:
             return ops.expand_dims(self.value, 0)
 
+    class Constant(keras.layers.Layer):  # type: ignore[misc]
+        def __init__(self, value: np.ndarray, **how: Any) -> None:
+            super().__init__(**how)
+            self.value = value.astype("float32")
+
+        def call(self, x: Any) -> Any:
+            return ops.convert_to_tensor(self.value)
+
     class RelativeBias(keras.layers.Layer):  # type: ignore[misc]
         def __init__(self, index: np.ndarray, heads: int, **how: Any) -> None:
             super().__init__(**how)
@@ -62,7 +85,7 @@ def _values(keras: Any) -> Mapping[str, Any]:
         def call(self, x: Any) -> Any:
             return ops.expand_dims(ops.transpose(ops.take(self.value, self.index, axis=0), (2, 0, 1)), 0)
 
-    return {"Parameter": Parameter, "RelativeBias": RelativeBias}
+    return {"Parameter": Parameter, "Constant": Constant, "RelativeBias": RelativeBias}
 
 
 def _repeat(keras: Any) -> Any:
@@ -79,19 +102,24 @@ def _attention(keras: Any) -> Any:
     ops = keras.ops
 
     class Attention(keras.layers.Layer):  # type: ignore[misc]
-        """ops.dot_product_attention; MultiHeadAttention has projections of its own, which are Dense layers here."""
+        """ops.dot_product_attention; MultiHeadAttention has projections of its own, which are Dense layers here.
+
+        Arrays are (N, ..., steps, heads, features of a head); keys that several queries share are repeated.
+        """
 
         def __init__(self, attrs: Mapping[str, Any], **how: Any) -> None:
             super().__init__(**how)
-            self.attrs = types.SimpleNamespace(**{"bias": False, **attrs})
+            self.attrs = types.SimpleNamespace(**{"bias": False, "causal": False, **attrs})
 
         def call(self, *inputs: Any) -> Any:
             a = self.attrs
             q, k, v = ops.split(inputs[0], 3, axis=-1) if a.operands == 1 else inputs[:3]
-            q, k, v = (self._heads(x) for x in (q, k, v))
+            width = q.shape[-1] // a.heads
+            q, k, v = (ops.reshape(x, (-1, *x.shape[1:-1], x.shape[-1] // width, width)) for x in (q, k, v))
+            k, v = (x if x.shape[-2] == a.heads else ops.repeat(x, a.heads // x.shape[-2], axis=-2) for x in (k, v))
             bias = inputs[-1] if a.bias else None
             if len(q.shape) == 4:
-                y = ops.dot_product_attention(q, k, v, bias=bias, scale=a.scale)
+                y = ops.dot_product_attention(q, k, v, bias=bias, scale=a.scale, is_causal=a.causal)
             else:
                 scores = a.scale * ops.einsum("nrcqhf,nrckhf->nrchqk", q, k)
                 if bias is not None:
@@ -100,11 +128,6 @@ def _attention(keras: Any) -> Any:
                     scores = scores + ops.convert_to_tensor(a.mask, scores.dtype)
                 y = ops.einsum("nrchqk,nrckhf->nrcqhf", ops.softmax(scores, axis=-1), v)
             return ops.reshape(y, (-1, *y.shape[1:-2], y.shape[-2] * y.shape[-1]))
-
-        def _heads(self, x: Any) -> Any:
-            """(N, ..., steps, heads, features of a head)."""
-            heads = self.attrs.heads
-            return ops.reshape(x, (-1, *x.shape[1:-1], heads, x.shape[-1] // heads))
 
     return Attention
 

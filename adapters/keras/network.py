@@ -47,6 +47,7 @@ class Network:
         self.keras, self.graph, self.own = keras, graph, own_layers(keras)
         self._layers: Dict[str, Any] = {}  # by the name of their arrays: a layer that is called twice is one
         self.program = lowered(graph, HAS, channels_last=True)
+        self.tied = {node.arrays for node in graph.nodes if node.op == "Unembedding"}
         ((name, field),) = graph.inputs.items()
         self.source = keras.Input(self.program.shapes[name], dtype=field.dtype)
         self.model = keras.Model(self.source, evaluate(self.program, self._apply, self.source), name=_name(graph.name))
@@ -164,7 +165,8 @@ def recurrent(net: Network, node: Node, x: Any) -> Any:
 
 
 def embedding(net: Network, node: Node, x: Any) -> Any:
-    a, kind = node.attrs, net.keras.layers.Embedding
+    a, layers = node.attrs, net.keras.layers
+    kind = layers.ReversibleEmbedding if node.arrays in net.tied else layers.Embedding
     return net.layer(node, kind, a["num_embeddings"], a["embedding_dim"], embeddings_initializer="zeros")(x)
 
 
@@ -188,14 +190,17 @@ LAYERS: Dict[str, Callable[..., Any]] = {
     "LayerNorm": lambda net, node, x: net.layer(node, net.keras.layers.LayerNormalization, epsilon=node.attrs["eps"])(
         x
     ),
+    "RMSNorm": lambda net, node, x: net.layer(node, net.keras.layers.RMSNormalization, epsilon=node.attrs["eps"])(x),
     "Dropout": dropout,
     "StochasticDepth": dropout,
     "ReLU": lambda net, node, x: net.layer(node, net.keras.layers.ReLU)(x),
     "ReLU6": lambda net, node, x: net.layer(node, net.keras.layers.ReLU, 6.0)(x),
     "Embedding": embedding,
+    "Unembedding": lambda net, node, x: net.layer(node, None)(x, reverse=True),  # the layer of the embedding
     "LSTM": recurrent,
     "GRU": recurrent,
     "Conv1d": conv1d,
+    "Constant": lambda net, node: net.layer(node, net.own.Constant, node.attrs["value"])(net.source),
     "Parameter": lambda net, node: net.layer(node, net.own.Parameter, node.attrs["shape"])(net.source),
     "RelativeBias": lambda net, node: net.layer(node, net.own.RelativeBias, node.attrs["index"], node.attrs["heads"])(
         net.source
@@ -254,7 +259,9 @@ ARRAYS: Dict[str, Callable[[Any], Dict[str, Array]]] = {
         "running_var": Array(layer.moving_variance),
     },
     "LayerNorm": lambda layer: {"weight": Array(layer.gamma), "bias": Array(layer.beta)},
+    "RMSNorm": lambda layer: {"weight": Array(layer.scale)},
     "Embedding": lambda layer: {"weight": Array(layer.embeddings)},
+    "Unembedding": lambda layer: {"weight": Array(layer.embeddings)},
     "LSTM": lambda layer: {
         "weight_ih": Array(layer.cell.kernel, (1, 0)),
         "weight_hh": Array(layer.cell.recurrent_kernel, (1, 0)),

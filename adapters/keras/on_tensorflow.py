@@ -6,6 +6,7 @@ from typing import Any, Dict, List
 
 from framework_compare.adapters.keras.trainer import KerasTrainer, declare, variables_for
 from framework_compare.adapters.tensorflow.trainer import TensorFlowTrainer
+from framework_compare.errors import Unsupported
 from framework_compare.protocol import TrainConfig
 
 
@@ -20,16 +21,21 @@ class KerasTensorFlowTrainer(KerasTrainer, TensorFlowTrainer):
         return {**TensorFlowTrainer.environment(config), **variables_for("tensorflow")}
 
     def _make_functions(self) -> None:
-        execution, function = self.config.execution, self.tf.function
+        config, function = self.config, self.tf.function
+        execution, ops = config.execution, {node.op for node in self._graphed.graph.nodes}
+        if execution == "fit" and config.clip_norm and "Embedding" in ops:
+            raise Unsupported(
+                "clip_norm: Keras' fit takes the norm of an embedding's gradient token by token; use default"
+            )
         if execution == "eager":
             self._take_step, self._outputs_of, self._gradients_by = (
                 self._step_once,
                 self._outputs,
-                self._dense_gradients,
+                self._gradients,
             )
             return
         self._take_step = function(self._step_once, jit_compile=execution == "compiled" or None)
-        self._outputs_of, self._gradients_by = function(self._outputs), function(self._dense_gradients)
+        self._outputs_of, self._gradients_by = function(self._outputs), function(self._gradients)
 
     def _outputs(self, images: Any) -> Any:
         return self._model(images, training=False)
@@ -37,11 +43,13 @@ class KerasTensorFlowTrainer(KerasTrainer, TensorFlowTrainer):
     def _value_and_gradients(self, images: Any, labels: Any) -> Any:
         with self.tf.GradientTape() as tape:
             loss = self._objective(labels, self._model(images, training=True))
-        return loss, tape.gradient(loss, self._model.trainable_weights)
+        # dense, an embedding's too: of a sparse one Keras would clip by the norm of each token's part
+        found = tape.gradient(loss, self._model.trainable_weights)
+        return loss, [self.tf.convert_to_tensor(gradient) for gradient in found]
 
-    def _dense_gradients(self, images: Any, labels: Any) -> List[Any]:
-        found = self._value_and_gradients(images, labels)[1]
-        return [self.tf.convert_to_tensor(gradient) for gradient in found]  # of an embedding it is sparse
+    def _gradients(self, images: Any, labels: Any) -> List[Any]:
+        found: List[Any] = self._value_and_gradients(images, labels)[1]
+        return found
 
     def _step_once(self, images: Any, labels: Any) -> Any:
         loss, gradients = self._value_and_gradients(images, labels)

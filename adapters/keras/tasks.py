@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List
 
+import numpy as np
+
 from framework_compare.adapters.common.trainer import is_native, optimizer_settings
+from framework_compare.graph.optimizer import Schedule
 from framework_compare.protocol import TrainConfig
 
 LOSSES: Dict[str, Callable[[Any], Any]] = {
@@ -13,33 +16,52 @@ LOSSES: Dict[str, Callable[[Any], Any]] = {
     "mse": lambda keras: keras.losses.MeanSquaredError(),
     "binary_cross_entropy": lambda keras: keras.losses.BinaryCrossentropy(from_logits=True),
 }
-OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "rmsprop": "RMSprop", "nadam": "Nadam"}  # in keras.optimizers
+OPTIMIZERS = {
+    "sgd": "SGD",
+    "adam": "Adam",
+    "rmsprop": "RMSprop",
+    "nadam": "Nadam",
+    "adamw": "AdamW",
+}  # in keras.optimizers
 
 
 def make_optimizer(keras: Any, config: TrainConfig) -> Any:
-    kind, rate, of = (
-        getattr(keras.optimizers, OPTIMIZERS[config.optimizer]),
-        config.learning_rate,
-        optimizer_settings(config),
-    )
+    kind, of = getattr(keras.optimizers, OPTIMIZERS[config.optimizer]), optimizer_settings(config)
+    rate, clip = _rate(keras, config), {"global_clipnorm": config.clip_norm or None}
     if is_native(config):
-        return kind(rate)
+        return kind(rate, **clip)
     if config.optimizer == "sgd":
         decays = bool(config.weight_decay)
-        return (_decaying(keras, kind, config.weight_decay) if decays else kind)(rate, momentum=config.momentum)
+        return (_decaying(keras, kind, config.weight_decay) if decays else kind)(rate, config.momentum, **clip)
+    how = {**clip, "epsilon": of["eps"]}
     if config.optimizer == "rmsprop":
-        return kind(rate, rho=of["rho"], epsilon=of["eps"])
-    betas = {"beta_1": of["beta1"], "beta_2": of["beta2"]}
+        return kind(rate, rho=of["rho"], **how)
+    how.update(beta_1=of["beta1"], beta_2=of["beta2"])
     if config.optimizer == "nadam":
-        return kind(rate, **betas, epsilon=of["eps"])
-    return _adam(keras, kind, of)(rate, **betas, epsilon=of["eps"])
+        return kind(rate, **how)
+    decay = {"weight_decay": of["weight_decay"]} if config.optimizer == "adamw" else {}
+    return _adam(keras, kind, of)(rate, **how, **decay)
+
+
+def _rate(keras: Any, config: TrainConfig) -> Any:
+    """A number, or a schedule of Keras' that looks it up."""
+    schedule, ops = Schedule.of(config), keras.ops
+    if schedule.is_constant:
+        return config.learning_rate
+    table = np.array([config.learning_rate * share for share in schedule.table()], np.float32)
+
+    class Table(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[misc]
+        def __call__(self, step: Any) -> Any:
+            return ops.take(ops.convert_to_tensor(table), ops.minimum(ops.cast(step, "int32"), len(table) - 1))
+
+    return Table()
 
 
 def optimizer_name(config: TrainConfig) -> str:
     name = f"keras.optimizers.{OPTIMIZERS[config.optimizer]}"
     if is_native(config):
         return f"{name}, its own defaults"
-    if config.optimizer == "adam":
+    if config.optimizer in ("adam", "adamw"):
         return f"{name}, its epsilon after the correction"
     return f"{name}, decay added to the gradient" if config.weight_decay else name
 
@@ -53,16 +75,15 @@ def _decaying(keras: Any, kind: Any, decay: float) -> Any:
     trained: List[Any] = []  # as an attribute they would count as the optimiser's own variables
 
     class SGD(_base(kind)):  # type: ignore[misc]
-        """Keras' own weight_decay is taken from the weights and not added to the gradient."""
+        """Keras' own weight_decay is taken from the weights; here it is added to the gradient, once that is clipped."""
 
         def build(self, variables: List[Any]) -> None:
             super().build(variables)
             trained[:] = variables
 
-        def apply(self, grads: List[Any], trainable_variables: Any = None) -> Any:
+        def _clip_gradients(self, grads: List[Any]) -> List[Any]:
             values = [keras.ops.convert_to_tensor(variable) for variable in trained]
-            grads = [gradient + decay * value for gradient, value in zip(grads, values)]
-            return super().apply(grads, trainable_variables)
+            return [gradient + decay * value for gradient, value in zip(super()._clip_gradients(grads), values)]
 
     return SGD
 

@@ -9,10 +9,11 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
-from framework_compare.adapters.common.trainer import NATIVE_OPTIMIZERS
+from framework_compare.adapters.common.trainer import NATIVE_OPTIMIZERS, is_native
 from framework_compare.adapters.keras.network import OPS, Network
 from framework_compare.adapters.keras.tasks import LOSSES, OPTIMIZERS, make_optimizer, optimizer_name
 from framework_compare.graph import Graph, trainable_names
+from framework_compare.graph.optimizer import DECAYED
 from framework_compare.protocol import Batch, Declared, Replicas, TrainConfig
 
 CUDA = "no environment for Keras on a GPU is pinned"
@@ -25,7 +26,8 @@ def declare(executions: Tuple[str, ...]) -> Declared:
         optimizers=frozenset(OPTIMIZERS) | NATIVE_OPTIMIZERS,
         executions={"cpu": frozenset({"default", "fit", *executions})},
         precisions={"cpu": frozenset({"fp32"})},
-        why={"cuda": CUDA},
+        updates=frozenset({"clip_norm", "schedule"}),
+        why={"cuda": CUDA, "accumulation": "Keras' schedules count batches, not updates"},
     )
 
 
@@ -78,6 +80,10 @@ class KerasTrainer(abc.ABC):
         self._model, self._arrays = self._graphed.model, self._graphed.arrays
         self._objective = LOSSES[graph.task.loss](keras)
         self._optimizer = make_optimizer(keras, self.config)
+        if self.config.optimizer == "adamw" and not is_native(self.config):
+            axes = {parameter.name: len(parameter.shape) for parameter in graph.parameters()}
+            kept = [array.variable for name, array in self._arrays.items() if axes[name] < DECAYED]
+            self._optimizer.exclude_from_weight_decay(var_list=kept)
         self._optimizer.build(self._model.trainable_variables)
         # slots are zeros; what else an optimiser starts from is one number a variable
         self._scalars = {id(v): keras.ops.convert_to_numpy(v) for v in self._optimizer.variables if len(v.shape) == 0}

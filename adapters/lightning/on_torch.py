@@ -15,7 +15,8 @@ from framework_compare.adapters.torch.pipeline import import_torchvision
 from framework_compare.adapters.torch.tasks import LOSSES
 from framework_compare.adapters.torch.trainer import TorchTrainer
 from framework_compare.graph import OPTIMIZERS, Graph
-from framework_compare.protocol import Batch, Declared, Replicas, TrainConfig
+from framework_compare.graph.optimizer import Schedule
+from framework_compare.protocol import UPDATES, Batch, Declared, Replicas, TrainConfig
 
 WITHOUT = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
 MOST_BATCHES = 1 << 40  # of an epoch: a loader that knows its length is not asked for a batch ahead
@@ -30,6 +31,7 @@ class LightningTrainer(TorchTrainer):
         executions={"cpu": frozenset({"default", "fit"})},
         precisions={"cpu": frozenset({"fp32"})},
         several_inputs=True,
+        updates=frozenset(UPDATES),
         why={"cuda": "no environment for Lightning on a GPU is pinned", "eager": "Trainer.fit owns the loop"},
     )
 
@@ -55,7 +57,7 @@ class LightningTrainer(TorchTrainer):
 
     def train_step(self, batch: Batch) -> Any:
         self._set_training(True)
-        self._fit = self._fit or Fit(self.lightning, self._trained, self._loss_of, self._optimizer)
+        self._fit = self._fit or Fit(self.lightning, self.config, self._trained, self._loss_of, self._optimizer)
         return self._fit.step(batch)
 
     def _end(self) -> None:
@@ -68,10 +70,23 @@ class LightningTrainer(TorchTrainer):
         super().release()
 
 
+def _scheduled(optimizer: Any, config: TrainConfig) -> Any:
+    """What `configure_optimizers` returns, with a schedule over updates where there is one."""
+    schedule = Schedule.of(config)
+    if schedule.is_constant:
+        return optimizer
+    from torch.optim.lr_scheduler import LambdaLR
+
+    return {
+        "optimizer": optimizer,
+        "lr_scheduler": {"scheduler": LambdaLR(optimizer, schedule.share), "interval": "step"},
+    }
+
+
 class Fit:
     """A `Trainer.fit` in a thread, batch by batch."""
 
-    def __init__(self, lightning: Any, network: Any, loss_of: Any, optimizer: Any) -> None:
+    def __init__(self, lightning: Any, config: TrainConfig, network: Any, loss_of: Any, optimizer: Any) -> None:
         batches: "queue.SimpleQueue[Any]" = queue.SimpleQueue()  # None is the end
         losses: "queue.SimpleQueue[Any]" = queue.SimpleQueue()  # or what was raised
 
@@ -81,13 +96,15 @@ class Fit:
                 self.network = network
 
             def configure_optimizers(self) -> Any:
-                return optimizer
+                return _scheduled(optimizer, config)
 
             def training_step(self, batch: Any, number: int) -> Any:
-                return loss_of(*batch)
+                loss = loss_of(*batch)
+                self.seen = loss.detach()  # the outputs of a batch have a share of it where batches are gathered
+                return loss
 
             def on_train_batch_end(self, outputs: Any, batch: Any, number: int) -> None:
-                losses.put(outputs["loss"])
+                losses.put(self.seen)
 
         class Loader:
             def __len__(self) -> int:
@@ -98,7 +115,9 @@ class Fit:
 
         def run() -> None:
             try:
-                trainer = lightning.Trainer(accelerator="cpu", max_epochs=1, **dict.fromkeys(WITHOUT, False))
+                how = {"gradient_clip_val": config.clip_norm or None, "accumulate_grad_batches": config.accumulation}
+                how.update(dict.fromkeys(WITHOUT, False))
+                trainer = lightning.Trainer(accelerator="cpu", max_epochs=1, **how)
                 trainer.fit(Module(), Loader())
                 losses.put(RuntimeError("Trainer.fit ended before its batches did"))
             except BaseException as error:

@@ -124,7 +124,7 @@ def _putter(put: Callable[..., None], dtype: Any) -> Callable[..., None]:
     def copy_from(tensor: Any, array: np.ndarray, offset: int = 0) -> None:
         array = np.ascontiguousarray(array, dtype)
         if array.size + offset > tensor.Size():
-            raise ValueError(f"{array.size} numbers do not fit a tensor of {tensor.Size()} from {offset} on")
+            raise ValueError(f"{array.size} numbers from place {offset} do not fit a tensor of {tensor.Size()}")
         put(int(tensor.this), array.ctypes.data, array.size, offset)
 
     return copy_from

@@ -31,10 +31,10 @@ class SingaTrainer(TrainerDefaults):
             "compiled": "it has no compiler",
             **dict.fromkeys(("tf32", "bf16", "fp16"), "its arithmetic on a CPU is in float32 alone"),
             **dict.fromkeys(
-                ("adam", "rmsprop", "nadam", "adamw"), "of its optimizers only SGD was repaired and proved"
+                ("adam", "rmsprop", "nadam", "adamw"), "its only optimizer that is repaired and proved is SGD"
             ),
-            **dict.fromkeys(UPDATES, "of its updates only plain steps of SGD were proved"),
-            "inference": "of a wheel this old the published study's training is what was proved",
+            **dict.fromkeys(UPDATES, "only plain steps of SGD are proved"),
+            "inference": "only the training of the published study is proved",
         },
     )
 

@@ -19,6 +19,7 @@ from framework_compare.adapters.common.trainer import (
     gpu_number,
     loss_scale_settings,
     needs_capability,
+    xla_flags,
 )
 from framework_compare.adapters.tensorflow.network import OPS, Network
 from framework_compare.adapters.tensorflow.pipeline import make_dataset
@@ -55,7 +56,7 @@ class TensorFlowTrainer(TrainerDefaults):
         ops=OPS,
         losses=frozenset(LOSSES),
         optimizers=frozenset(OPTIMIZERS) | NATIVE_OPTIMIZERS,
-        executions=dict.fromkeys(("cpu", "cuda"), STEPS),
+        executions={"cpu": STEPS | {"fast-math"}, "cuda": STEPS},
         precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
         updates=frozenset(UPDATES),
         gpu_threads=frozenset({"shared", "private"}),
@@ -74,6 +75,7 @@ class TensorFlowTrainer(TrainerDefaults):
             "TF_NUM_INTEROP_THREADS": threads,
             "TF_CPP_MIN_LOG_LEVEL": "1",
             **device,
+            **xla_flags(config),
             # read when a GPU is opened; two threads, unless TF_GPU_THREAD_COUNT says otherwise
             **({"TF_GPU_THREAD_MODE": "gpu_private"} if config.gpu_threads == "private" else {}),
         }
@@ -117,7 +119,8 @@ class TensorFlowTrainer(TrainerDefaults):
         return {
             "execution": self._execution,
             "layout": self.layout,
-            "jit_compile": self._execution == "compiled",
+            "jit_compile": self._compiles,
+            **xla_flags(self.config),
             "optimizer": optimizer_name(self.config),
             "attention": "products and a softmax: TensorFlow has no fused kernel",
             "threads": self.tf.config.threading.get_intra_op_parallelism_threads(),
@@ -154,21 +157,26 @@ class TensorFlowTrainer(TrainerDefaults):
         self._differentiate = self._scaled_gradients
         self._step = self._step_eagerly if self._mirrored is None else self._step_on_each
         if self._execution != "eager":
-            compiled = self._execution == "compiled"
-            self._infer = self.tf.function(self._network, jit_compile=compiled and self.config.mode == "inference")
+            self._infer = self.tf.function(
+                self._network, jit_compile=self._compiles and self.config.mode == "inference"
+            )
             # XLA compiles no step with a collective of MirroredStrategy in it: of replicas what comes before alone
-            if compiled and self._mirrored:
+            if self._compiles and self._mirrored:
                 self._differentiate = self.tf.function(self._scaled_gradients, jit_compile=True)
             self._step = self.tf.function(self._step, jit_compile=self._compiles_whole)
 
     @property
+    def _compiles(self) -> bool:
+        return self._execution in ("compiled", "fast-math")
+
+    @property
     def _compiles_whole(self) -> bool:
-        return self._execution == "compiled" and self._mirrored is None
+        return self._compiles and self._mirrored is None
 
     def _make_variables(self, graph: Graph) -> None:
         dtype = HALF_TYPES.get(self.config.precision, "float32")
         more = {"replica": self._mirrored.number} if self._mirrored else {}
-        self._network = Network(self.tf, graph, dtype, fused=self._execution != "compiled", **more)
+        self._network = Network(self.tf, graph, dtype, fused=not self._compiles, **more)
         self._scale = LossScale(self.tf) if self._scales else None
         self._trainable = [self._network.variables[name] for name in trainable_names(graph)]
         self._optimizer = make_optimizer(self.tf, self.config, self._trainable)

@@ -2,12 +2,14 @@
 
 import jax
 import keras
-from keras_models import make_network
+from keras_models import make_fit, make_network
 
 
-def make(model: str, images, labels, threads: int):
-    network = make_network(model)
+def make(model: str, images, labels, threads: int, execution: str = "default"):
+    network = make_network(model, images.shape[1:])
     x, y = jax.device_put((images, labels.astype("int32")))
+    if execution == "fit":
+        return make_fit(network, x, y)
     loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     optimizer = keras.optimizers.SGD(learning_rate=0.001, momentum=0.9)
     optimizer.build(network.trainable_variables)

@@ -2,13 +2,15 @@
 
 import keras
 import torch
-from keras_models import make_network
+from keras_models import make_fit, make_network
 
 
-def make(model: str, images, labels, threads: int):
+def make(model: str, images, labels, threads: int, execution: str = "default"):
     torch.set_num_threads(threads)
-    network = make_network(model)
+    network = make_network(model, images.shape[1:])
     x, y = torch.from_numpy(images), torch.from_numpy(labels)
+    if execution == "fit":
+        return make_fit(network, x, y)
     loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     optimizer = keras.optimizers.SGD(learning_rate=0.001, momentum=0.9)
 

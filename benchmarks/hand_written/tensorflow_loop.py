@@ -12,7 +12,7 @@ def make(model: str, images, labels, threads: int, execution: str = "", precisio
         keras.mixed_precision.set_global_policy("mixed_bfloat16")
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
-    network = make_network(model)
+    network = make_network(model, images.shape[1:])
     x, y = tf.constant(images), tf.constant(labels)
     loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     optimizer = keras.optimizers.SGD(learning_rate=0.001, momentum=0.9)

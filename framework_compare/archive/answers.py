@@ -71,7 +71,7 @@ def gaps(found: Sequence[Answer]) -> list[str]:
 
 
 def _kind(model: str) -> str:
-    known = registry.MODELS.get(model)
+    known = registry.model_of_all(model)
     return KINDS.get(known.kind if known else "", KINDS[""])
 
 

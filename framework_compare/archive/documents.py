@@ -12,6 +12,7 @@ import unicodedata
 from pathlib import Path
 from typing import Any
 
+from framework_compare import registry
 from framework_compare.errors import FrameworkCompareError
 
 MANIFEST, STUDY, RECORDS, PARITY, REQUEST = "manifest.json", "study.json", "records.json", "parity.json", "study.toml"
@@ -29,6 +30,18 @@ PATH = re.compile(
     r"(?<![\w./~)\]>])(?!(?<=:)//)(?:(?:~|~[A-Za-z_][\w.-]*)?/+[\w.@+~%=-]+(?:/[\w.@+~%= -]*[\w.@+~%=-])*"
     r"|~[A-Za-z_][\w.-]*|[A-Za-z]:\\[^\s\"']+|\\\\+[\w.$-]+(?:\\+[^\s\"'\\]+)+)"
 )
+
+PUBLIC_HOSTS = r"pypi\.org|files\.pythonhosted\.org|download\.pytorch\.org|github\.com|doi\.org"
+URL = re.compile(r"\b[a-z][a-z0-9+]*://[^\s\"'<>]*[^\s\"'<>.,;:)]", re.I)
+PUBLIC_URL = re.compile(rf"https?://(?:{PUBLIC_HOSTS})/[^@?#]*", re.I)
+# The version of "jax@0.9.2" begins with a digit, which no host does.
+MAIL = re.compile(
+    rf"\b(?!(?:{'|'.join(registry.FRAMEWORKS)})@)[\w.+-]+@(?:[\w-]+(?:\.[\w-]+)*\.[A-Za-z][\w-]+|[A-Za-z][\w-]*)\b",
+    re.I,
+)
+_WORD = re.compile(r"[^\W\d_]+")
+_LOOK_ALIKE = {"CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU", "FULLWIDTH", "MATHEMATICAL"}
+_PILE = re.compile(r"[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff]{2}")
 
 
 class Refused(FrameworkCompareError):
@@ -86,7 +99,7 @@ def read(folder: Path, name: str) -> bytes:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
             raise Refused(f"{name} is a link or not a plain file; a submission has plain files only")
-        if found.st_mode & 0o111:
+        if found.st_mode & 0o7111:
             raise Refused(f"{name} is executable; remove that permission (chmod -x)")
         if found.st_size > limit:
             raise Refused(f"{name} has {found.st_size} bytes; allowed: {limit}")
@@ -136,11 +149,27 @@ def fault_of(value: str) -> str:
         for character in value:
             if unicodedata.category(character) in _CONTROL:
                 return f"has the control character U+{ord(character):04X}"
+        mixed = next((word for word in _WORD.findall(value) if not word.isascii() and _mixes(word)), "")
+        if mixed:
+            return f"has {shown(mixed)}, a word whose letters look like those of another alphabet"
+        if _PILE.search(unicodedata.normalize("NFC", value)):
+            return "has marks piled on a letter"
     if "/" in value or "\\" in value or "~" in value:
         path = PATH.search(value)
         if path:
             return f"names the path {shown(path[0])}; `publish` removes folders"
+    if "://" in value or "@" in value:
+        found = [one[0] for one in URL.finditer(value) if not PUBLIC_URL.fullmatch(one[0])]
+        found += [one[0] for one in MAIL.finditer(value)]
+        if found:
+            return f"has the address {shown(found[0])}; `publish` removes addresses"
     return ""
+
+
+def _mixes(word: str) -> bool:
+    """Whether Latin letters stand beside those of another alphabet that has the same shapes, or beside styled ones."""
+    alphabets = {unicodedata.name(letter, "").partition(" ")[0] for letter in word if letter.isalpha()}
+    return "LATIN" in alphabets and bool(alphabets & _LOOK_ALIKE)
 
 
 def shown(value: object) -> str:

@@ -191,7 +191,7 @@ def condition(settings: Mapping[str, Any], model: str) -> str:
 
     Its own settings and all other defaults are left out.
     """
-    known = registry.MODELS.get(model)
+    known = registry.model_of_all(model)
     own = {column(name): value for name, value in known.settings.items()} if known else {}
     usual = {**_DEFAULTS, **(_OF_ARRAYS if known and known.of_arrays else {}), **own}
     words = [title(device_kind(str(settings.get("device", "cpu"))))]

@@ -6,10 +6,13 @@ Invented figures that are plausible pass. Only a repetition on another machine t
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from framework_compare import registry
+from framework_compare.archive import agreement
+from framework_compare.archive.agreement import rows_of
 from framework_compare.plan.planning import build_graph
 from framework_compare.plan.searches import is_search
 from framework_compare.protocol import TrainConfig, replicas_of
@@ -20,6 +23,7 @@ DRIFT_S = 120  # that the time of day may lag behind the monotonic clock over a 
 SLACK = 1.05  # of counters that are read one after the other
 STEP_S = 1e-7  # no step takes less
 ROUNDS = 2  # by which steps differ between rounds and epochs; in this repository's archive by 0.74 to 1.06
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[+-]\d\d:\d\d)?", re.A)
 TURN_SLACK, COUNTER_S = 1.1, 0.2  # of CPU time in turns, which is counted in ticks
 SECOND = 1_000_000_000
 Table = Mapping[str, Sequence[Any]]
@@ -36,7 +40,7 @@ NEVER_NEGATIVE = {
 def faults(records: Mapping[str, Any], document: Mapping[str, Any], now: datetime.datetime) -> Iterator[str]:
     """Each implausible figure as a sentence, from sound records and the document recomputed from them."""
     tables = records["tables"]
-    runs = {row["run_id"]: row for row in _rows(tables.get("run", {}))}
+    runs = {row["run_id"]: row for row in rows_of(tables.get("run", {}))}
     yield from _times(runs, tables, now)
     yield from _clocks(runs, tables)
     yield from _memory(records["machine"], runs, tables)
@@ -49,6 +53,7 @@ def faults(records: Mapping[str, Any], document: Mapping[str, Any], now: datetim
         if type(machine.get(name)) is not int or machine[name] < 1:
             yield f"{name} of the machine is {str(machine.get(name))[:40]!r}; allowed: a whole number above 0"
             return
+    yield from agreement.faults(records)
     logical = machine.get("logical_cores")
     cores = max(machine["available_cores"], logical if type(logical) is int else 0)
     for cell in document["cells"]:
@@ -61,7 +66,7 @@ def faults(records: Mapping[str, Any], document: Mapping[str, Any], now: datetim
 
 def _labels(runs: Mapping[int, Any], records: Mapping[str, Any]) -> Iterator[str]:
     """No run has the version of another framework's environment, and no block is left out."""
-    frameworks = {row["cell_id"]: row["framework"] for row in _rows(records["tables"].get("cell", {}))}
+    frameworks = {row["cell_id"]: row["framework"] for row in rows_of(records["tables"].get("cell", {}))}
     versions: dict[str, set[Any]] = {}
     for label, facts in records["environments"].items():
         versions.setdefault(label.partition(" ")[0], set()).add(facts.get("version"))
@@ -86,7 +91,7 @@ def _rounds(runs: Mapping[int, Any], records: Mapping[str, Any]) -> Iterator[str
     rounds last as long as those of epochs, and runs that took no turns ran one after the other.
     """
     phases = _last(records["tables"].get("phase", {}), "epochs")
-    slices, steps = _rows(records["tables"].get("slice", {})), _step_times(records["tables"])
+    slices, steps = rows_of(records["tables"].get("slice", {})), _step_times(records["tables"])
     rounds = {row["run_id"] for row in slices}
     voids: dict[Any, str] = {}
     for row in slices:
@@ -104,19 +109,19 @@ def _rounds(runs: Mapping[int, Any], records: Mapping[str, Any]) -> Iterator[str
     interleaved = records["settings"].get("schedule") == "interleaved"
     for number, run in runs.items():
         if run["status"] == "ok" and number not in phases:
-            yield f"run {number} is ok and has no phase of its epochs"
+            yield f"run {number} is ok but has no epoch phase"
         if run["status"] == "ok" and (interleaved or run.get("duel") is not None) and number not in rounds:
-            yield f"run {number} is ok, took turns and has no round"
+            yield f"run {number} is ok and took turns, but has no round"
 
 
 def _step_times(tables: Mapping[str, Table]) -> dict[int, tuple[float, float]]:
     """By run the mean seconds of a step in its epochs, without waiting, and in its rounds; 0 for no rounds."""
     sums: dict[int, list[float]] = {}
-    for row in _rows(tables.get("epoch", {})):
+    for row in rows_of(tables.get("epoch", {})):
         one = sums.setdefault(row["run_id"], [0.0] * 4)
         one[0] += (row["end_ns"] - row["start_ns"]) / SECOND - (row.get("waited_s") or 0.0)
         one[1] += row["steps"]
-    for row in _rows(tables.get("slice", {})):
+    for row in rows_of(tables.get("slice", {})):
         one = sums.get(row["run_id"], [0.0] * 4)
         one[2] += row["measured_s"]
         one[3] += row["steps"]
@@ -125,9 +130,9 @@ def _step_times(tables: Mapping[str, Table]) -> dict[int, tuple[float, float]]:
 
 def _sizes(runs: Mapping[int, Any], tables: Mapping[str, Table]) -> Iterator[str]:
     """No step trains on more samples than a batch has, and a model has its own number of parameters."""
-    cells = {row["cell_id"]: row for row in _rows(tables.get("cell", {})) if not is_search(row["model"])}
+    cells = {row["cell_id"]: row for row in rows_of(tables.get("cell", {})) if not is_search(row["model"])}
     for table, name in (("epoch", "images"), ("slice", "samples")):
-        for row in _rows(tables.get(table, {})):
+        for row in rows_of(tables.get(table, {})):
             cell = cells.get(runs[row["run_id"]]["cell_id"])
             if cell is None:
                 continue
@@ -137,7 +142,7 @@ def _sizes(runs: Mapping[int, Any], tables: Mapping[str, Table]) -> Iterator[str
                 yield f"run {row['run_id']} has {row[name]} samples in {row['steps']} steps of {batch}"
     for number, run in runs.items():
         cell = cells.get(run["cell_id"])
-        entry = registry.MODELS.get(cell["model"]) if cell else None
+        entry = registry.model_of_all(cell["model"]) if cell else None
         if cell and entry and not entry.of_arrays and run.get("parameters"):
             own = build_graph(cell["model"], TrainConfig.from_dict(cell["config"])).parameter_count()
             if run["parameters"] != own:
@@ -156,7 +161,7 @@ def _below_zero(tables: Mapping[str, Table]) -> Iterator[str]:
 def _turns(slices: Table, cores: int) -> Iterator[str]:
     """On the clock, no worker uses more CPU time than all cores have."""
     spent: dict[int, list[float]] = {}
-    for row in _rows(slices):
+    for row in rows_of(slices):
         sums = spent.setdefault(row["run_id"], [0.0, 0.0])
         sums[0] += row["cpu_s"]
         sums[1] += row["measured_s"]
@@ -177,7 +182,7 @@ def _times(runs: Mapping[int, Any], tables: Mapping[str, Table], now: datetime.d
     spans = {
         number: (row["start_ns"], row["end_ns"]) for number, row in _last(tables.get("phase", {}), "epochs").items()
     }
-    for row in _rows(tables.get("epoch", {})):
+    for row in rows_of(tables.get("epoch", {})):
         start, end = spans.get(row["run_id"], (None, None))
         length = (row["end_ns"] - row["start_ns"]) / SECOND
         if start is not None and not start - SECOND <= row["start_ns"] <= row["end_ns"] <= end + SECOND:
@@ -186,12 +191,12 @@ def _times(runs: Mapping[int, Any], tables: Mapping[str, Table], now: datetime.d
             yield f"an epoch of run {row['run_id']} has {row['steps']} steps in {length:g} s"
         if not 0 <= (row.get("waited_s") or 0.0) <= length * SLACK:
             yield f"run {row['run_id']} waited longer for turns than its epoch lasted"
-    for row in _rows(tables.get("slice", {})):
+    for row in rows_of(tables.get("slice", {})):
         length = (row["end_ns"] - row["start_ns"]) / SECOND
         if not 0 <= row["measured_s"] <= length * SLACK + 0.01 or row["steps"] < 0 or row["samples"] < 0:
             yield f"a round of run {row['run_id']} measured {row['measured_s']:g} s in a turn of {length:g} s"
     marked: dict[int, int] = {}
-    for row in _rows(tables.get("epoch", {})):
+    for row in rows_of(tables.get("epoch", {})):
         marked[row["run_id"]] = marked.get(row["run_id"], 0) + (row.get("disturbed") == 1)
     for number, run in runs.items():
         if run.get("disturbed_epochs") is not None and run["disturbed_epochs"] != marked.get(number, 0):
@@ -203,7 +208,7 @@ def _times(runs: Mapping[int, Any], tables: Mapping[str, Table], now: datetime.d
 def _clocks(runs: Mapping[int, Any], tables: Mapping[str, Table]) -> Iterator[str]:
     """The time of day and the monotonic clock advance together, where neither was set back in between."""
     begun: dict[int, int] = {}
-    for row in _rows(tables.get("phase", {})):
+    for row in rows_of(tables.get("phase", {})):
         begun[row["run_id"]] = min(row["start_ns"], begun.get(row["run_id"], row["start_ns"]))
     times = {number: time_of(run["started_at"]) for number, run in runs.items() if number in begun}
     by_node: dict[Any, list[tuple[datetime.datetime, int, int]]] = {}
@@ -246,15 +251,13 @@ def _most(tables: Mapping[str, Table], table: str, name: str) -> Any:
 
 
 def _last(phases: Table, name: str) -> dict[int, Mapping[str, Any]]:
-    return {row["run_id"]: row for row in _rows(phases) if row["name"] == name}
-
-
-def _rows(table: Table) -> list[dict[str, Any]]:
-    names = list(table)
-    return [dict(zip(names, values)) for values in zip(*table.values())]
+    return {row["run_id"]: row for row in rows_of(phases) if row["name"] == name}
 
 
 def time_of(text: str) -> datetime.datetime | None:
+    """A date and a time of day as `publish` writes them, the only form whose first ten characters are a date; else None."""
+    if not _TIME.fullmatch(text):
+        return None
     try:
         found = datetime.datetime.fromisoformat(text)
     except ValueError:

@@ -165,8 +165,8 @@ def _locks(comparison: Comparison, scrub: Scrubber) -> dict[str, bytes]:
         devices = comparison.frame.loc[comparison.frame["framework"] == label.partition(" ")[0], "device"]
         text = _pins(label.partition(" ")[0], devices.iloc[0] if len(devices) else "cpu", packages)
         text = text or "".join(f"{name}=={version}\n" for name, version in sorted(packages.items()))
-        name = re.sub(r"[^A-Za-z0-9._@+-]+", "-", scrub.text(label)).strip("-")
-        locks[f"{documents.LOCKS}/{name}.txt"] = text.encode("utf-8")
+        if text:  # nothing is known of the packages of some interpreters of users
+            locks[repeating.lock_name(scrub.text(label))] = text.encode("utf-8")
     return locks
 
 

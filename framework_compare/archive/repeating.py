@@ -22,6 +22,7 @@ from framework_compare.plan.settings import BY_ARRAYS, SETTINGS, column
 from framework_compare.registry import device_kind
 from framework_compare.study.blocks import REPEATS
 from framework_compare.study.request import FIELDS
+from framework_compare.study.run_options import check_sample
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -37,6 +38,18 @@ _NO_COMMAND = re.compile(r"[;&|`$\n]|://")  # a second command, an address
 PRIVATE = {"python", "index", "out"}  # of a request: interpreters, package indexes, a folder
 _KEYS = {*FIELDS, *map(column, SETTINGS)} - PRIVATE
 _OF_MACHINE = {"threads", "loader_workers"}  # as many as a machine has, unless they are asked for
+# Options of runs that the settings of a study state, too.
+_OPTIONS = {
+    *(
+        "across_models",
+        "disturbance_threshold",
+        "profile",
+        "retries_when_disturbed",
+        "sampling_hz",
+        "schedule",
+        "verify",
+    ),
+}
 _BY_DATA = {"num_classes", "loss", "device"}  # the device is compared by its kind
 
 
@@ -51,6 +64,7 @@ def check(manifest: Mapping[str, Any], contents: Mapping[str, bytes], records: M
         request = _parsed(documents.text(REQUEST, contents[REQUEST]))
         _check_request(REQUEST, request, records)
         _check_repeats(request, records["tables"].get("run", {}))
+    _check_locks(set(contents), records["environments"])
     environments = [facts for facts in records["environments"].values() if isinstance(facts, dict)]
     versions = [facts["packages"] for facts in environments if isinstance(facts.get("packages"), dict)]
     for name, content in contents.items():
@@ -99,17 +113,24 @@ def _check_request(source: str, request: Mapping[str, Any], records: Mapping[str
         raise Refused(f"{source} has {shown(min(set(request) - _KEYS))}, which no request has")
     table = records["tables"].get("cell", {})
     cells = [dict(zip(table, values)) for values in zip(*table.values())]
-    asked = {_known(re.split("[@=]", str(one))[0]) for one in _listed(request["frameworks"])}
+    named = [str(one) for one in _listed(request["frameworks"])]
+    asked = {_known(re.split("[@=]", one)[0]) for one in named}
     measured = {str(cell["framework"]).partition("@")[0] for cell in cells} - set(registry.AS_WRITTEN)
     _check_names(source, asked, measured)
     _check_names(source, _models(map(_known, _listed(request["models"]))), _models(cell["model"] for cell in cells))
+    parts = [one.partition("@") for one in named]
+    pinned = {f"{_known(base)}@{version}" for base, _, version in parts if version not in ("", "latest")}
+    if pinned - {str(cell["framework"]) for cell in cells}:
+        raise Refused(f"{source} asks for {shown(min(pinned))}, which its records do not have")
+    _check_data(source, request, cells, records["tables"].get("epoch", {}))
+    _check_options(source, request, records["settings"])
     if not {"rungs", "one_at_a_time"} & set(request):
         _check_settings(source, request, cells)
 
 
 def _models(names: Iterable[str]) -> set[str]:
     """Names of models; those of files of a user's, which get other names in a study, are one."""
-    return {name if name in registry.MODELS else "a model of its own" for name in names}
+    return {name if registry.model_of_all(name) else "a model of its own" for name in names}
 
 
 def _check_names(source: str, asked: set[str], measured: set[str]) -> None:
@@ -119,16 +140,51 @@ def _check_names(source: str, asked: set[str], measured: set[str]) -> None:
         raise Refused(f"{source} asks for {shown(min(asked - measured))}, which its records do not have")
 
 
+def _check_data(
+    source: str, request: Mapping[str, Any], cells: Sequence[Mapping[str, Any]], epochs: Mapping[str, Sequence[Any]]
+) -> None:
+    """Refused for a data set of a cell that the request does not name, and for epochs of more samples than it asks for."""
+    asked = [re.split(r"[/\\]", str(one).rstrip("/\\"))[-1] for one in _listed(request.get("dataset", []))]
+    named = {_known(name) for one in asked for name in (one, one.partition(".")[0], one.rpartition(".")[0])}
+    for cell in cells:
+        entry = registry.model_of_all(cell["model"])
+        wanted = named if asked else {entry.dataset} if entry else {cell["dataset"]}
+        if str(cell["dataset"]).lower() not in wanted:
+            names = shown(", ".join(asked) or min(wanted))
+            raise Refused(f"{source} asks for the data set {names}, and a cell has {shown(cell['dataset'])}")
+    limit = _single(request.get("limit"))
+    if isinstance(limit, int) and max(epochs.get("images", ()), default=0) > limit:
+        raise Refused(f"{source} asks for {limit} samples, and an epoch has {max(epochs['images'])}")
+
+
+def _check_options(source: str, request: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    """Refused where runs were started with other options than the request has."""
+    for name in sorted(_OPTIONS & set(request) & set(settings)):
+        if _single(request[name]) != settings[name]:
+            raise Refused(
+                f"{source} asks for {name} {shown(request[name])}, and its records have {shown(settings[name])}"
+            )
+    strategy = settings.get("strategy") or {}
+    asked, had = check_sample(_single(request.get("sample")), None, None), strategy.get("sample_s") or 0.0
+    if strategy.get("name") == "product" and asked != had:
+        raise Refused(f"{source} asks for samples of {asked:g} s, and its records have {had:g} s")
+
+
+def _single(value: Any) -> Any:
+    """The value of a list of one, as options of commands are."""
+    return value[0] if isinstance(value, list) and len(value) == 1 else value
+
+
 def _check_settings(source: str, request: Mapping[str, Any], cells: Sequence[Mapping[str, Any]]) -> None:
     """Refused for a setting of a cell that a run of the request would not have."""
     columns = {column(name): name for name in SETTINGS}
     given = {columns[name]: value for name, value in request.items() if name in columns and name != "device"}
-    given = {name: value[0] if isinstance(value, list) and len(value) == 1 else value for name, value in given.items()}
+    given = {name: _single(value) for name, value in given.items()}
     kinds = {device_kind(str(one)) for one in _listed(request.get("device", "cpu"))}
     if math.prod(len(_listed(value)) for value in given.values()) > len(cells):
         raise Refused(f"{source} asks for more settings than its records have cells ({len(cells)})")
     for cell in cells:
-        entry = registry.MODELS.get(cell["model"])
+        entry = registry.model_of_all(cell["model"])
         whole = entry is not None and not entry.of_arrays
         names = (SETTINGS.keys() if entry else given.keys()) - _BY_DATA - (_OF_MACHINE - given.keys())
         configs = expand_configs(
@@ -159,6 +215,20 @@ def _known(name: object) -> str:
 
 def _listed(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list) else [value]
+
+
+def lock_name(label: str) -> str:
+    """The file with the packages of an environment, by its scrubbed label."""
+    return f"{LOCKS}/{re.sub('[^A-Za-z0-9._@+-]+', '-', label).strip('-')}.txt"
+
+
+def _check_locks(names: set[str], environments: Mapping[str, Any]) -> None:
+    """Every environment whose packages are known has a lock, and every lock is of one."""
+    locks = {name for name in names if name.startswith(LOCKS)}
+    wanted = {lock_name(label) for label, facts in environments.items() if facts.get("packages")}
+    if locks != wanted:
+        odd = min(locks ^ wanted)
+        raise Refused(f"{odd} is {'no lock of an environment of its records' if odd in locks else 'missing'}")
 
 
 def _check_lock(name: str, lines: Sequence[str], versions: Sequence[Mapping[str, str]]) -> None:

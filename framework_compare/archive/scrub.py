@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from framework_compare import registry
-from framework_compare.archive.documents import MAX_TEXT, PATH
+from framework_compare.archive.documents import MAIL, MAX_TEXT, PATH, PUBLIC_HOSTS, PUBLIC_URL, URL
 
+KINDS = ("paths", "user names", "host names", "addresses")  # of what is replaced
 # What names users and hosts: paths, and what an environment says.
 USERS = (
     re.compile(r"[/\\](?:home|Users|u)[/\\]+([\w.-]+)"),
@@ -20,14 +21,6 @@ USERS = (
     re.compile(r"\b(?:USER|USERNAME|LOGNAME|SUDO_USER)['\"]?\s*[=:]\s*['\"]?([\w.-]+)"),
 )
 HOSTS = (re.compile(r"\b(?:HOST|HOSTNAME|NODENAME|SLURMD_NODENAME|COMPUTERNAME)['\"]?\s*[=:]\s*['\"]?([\w.-]+)"),)
-_PUBLIC = r"pypi\.org|files\.pythonhosted\.org|download\.pytorch\.org|github\.com|doi\.org"
-_URL = re.compile(r"\b[a-z][a-z0-9+]*://[^\s\"'<>]*[^\s\"'<>.,;:)]", re.I)
-_PUBLIC_URL = re.compile(rf"https?://(?:{_PUBLIC})/[^@?#]*", re.I)
-# The version of "jax@0.9.2" begins with a digit, which no host does.
-_MAIL = re.compile(
-    rf"\b(?!(?:{'|'.join(registry.FRAMEWORKS)})@)[\w.+-]+@(?:[\w-]+(?:\.[\w-]+)*\.[A-Za-z][\w-]+|[A-Za-z][\w-]*)\b",
-    re.I,
-)
 # "c10::add" and "12:30:00" are none.
 _IPV6 = re.compile(
     r"(?<![\w:.])(?:[23][\da-f]{3}|f[cd][\da-f]{2}|fe[89ab][\da-f])(?::[\da-f]{0,4}){1,6}:[\da-f]{1,4}(?!\w)", re.I
@@ -38,7 +31,7 @@ _DOMAINS = (
     "local|lan|internal|intranet|intern|corp|home|localdomain|cluster|hpc|private|test|example"
 )
 _HOST = re.compile(
-    rf"(?<![\w./@-])(?!(?:{_PUBLIC})\b)[a-z][a-z\d-]*(?:\.[a-z\d-]+)*\.(?:{_DOMAINS})(?![\w-]|\.\w)", re.I
+    rf"(?<![\w./@-])(?!(?:{PUBLIC_HOSTS})\b)[a-z][a-z\d-]*(?:\.[a-z\d-]+)*\.(?:{_DOMAINS})(?![\w-]|\.\w)", re.I
 )
 _PRIVATE_ADDRESS = re.compile(r"\b(?:10|127|192\.168|172\.(?:1[6-9]|2\d|3[01]))(?:\.\d{1,3}){2,3}\b")
 # Names that many machines share tell nothing, and are words of sentences.
@@ -74,10 +67,10 @@ class Scrubber:
         """A string without paths, addresses and names, as a submission may hold it."""
         if text.startswith(("/", "~/", "\\\\")) and "\n" not in text and ": " not in text:
             text = self._note("paths", text, _without_folder(text))
-        text = _URL.sub(
-            lambda one: one[0] if _PUBLIC_URL.fullmatch(one[0]) else self._note("addresses", one[0], "URL"), text
+        text = URL.sub(
+            lambda one: one[0] if PUBLIC_URL.fullmatch(one[0]) else self._note("addresses", one[0], "URL"), text
         )
-        text = _MAIL.sub(lambda one: self._note("addresses", one[0], "EMAIL"), text)
+        text = MAIL.sub(lambda one: self._note("addresses", one[0], "EMAIL"), text)
         if not versions:
             text = _PRIVATE_ADDRESS.sub(lambda one: self._note("addresses", one[0], "ADDRESS"), text)
             text = _IPV6.sub(

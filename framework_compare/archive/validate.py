@@ -12,11 +12,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from framework_compare.archive import conditions, documents, plausibility, publish, repeating
+from framework_compare.archive import agreement, conditions, documents, plausibility, publish, repeating
 from framework_compare.archive.documents import MANIFEST, PARITY, RECORDS, STUDY, Refused, shown
 from framework_compare.archive.installed import installed
+from framework_compare.archive.records import restore
 from framework_compare.archive.records import statuses as statuses_of
+from framework_compare.archive.scrub import KINDS
+from framework_compare.comparison import Comparison
 from framework_compare.errors import FrameworkCompareError, UsageError
+from framework_compare.protocol import TrainConfig
+from framework_compare.results import verdicts
 from framework_compare.results.parity import FAILED, PASSED, PROVED
 
 _KEEP = 1e-6  # by which figures of another processor's arithmetic may differ
@@ -97,12 +102,15 @@ def check(folder: Path, *, recompute: bool = True) -> Checked:
     for name, one in ((STUDY, document), (RECORDS, records)):
         if not isinstance(one, dict):
             raise Refused(f"{name} is not an object")
+    if document.get("study") != manifest["id"]:
+        raise Refused(f"{STUDY} is of the study {shown(document.get('study'))}, not of {manifest['id']}")
     parity, figures = _parity(parity), document
     try:
         if recompute:
             figures = publish.figures(records, parity, manifest["id"])
             _check_same(document, figures, _same_code(manifest))
         _check_conditions(manifest, figures, records)
+        _check_belonging(manifest, parity, records)
         _check_code(manifest, records)
         for fault in plausibility.faults(records, figures, datetime.datetime.now(datetime.timezone.utc)):
             raise Refused(f"it is not plausible: {fault}")
@@ -115,6 +123,16 @@ def check(folder: Path, *, recompute: bool = True) -> Checked:
         if isinstance(error, FrameworkCompareError):
             raise
         raise Refused(f"no figures can be read from its files: {type(error).__name__} {shown(str(error))}") from None
+
+
+def load_submission(submission: str | Path, folder: str | Path) -> Comparison:
+    """Check a published submission and return its study, written into a new folder that every command reads.
+
+    Raise a FrameworkCompareError if anything in the submission is wrong, as `framework-compare validate` does.
+    """
+    contents = _files(check(Path(submission)).folder)[1]
+    tables, parity = (documents.parse(name, contents[name]) for name in (RECORDS, PARITY))
+    return Comparison(restore(tables, _parity(parity), Path(folder)))
 
 
 def _files(folder: Path) -> tuple[Mapping[str, Any], Mapping[str, bytes]]:
@@ -144,6 +162,20 @@ def _check_conditions(manifest: Mapping[str, Any], figures: Mapping[str, Any], r
     if unsaid:
         word = min(unsaid)
         raise Refused(f"{found[word]}, and its manifest does not say so ({word})")
+
+
+def _check_belonging(manifest: Mapping[str, Any], parity: Mapping[str, Any], records: Mapping[str, Any]) -> None:
+    """Verdicts on parity are of cells of the study, and nothing was published before it was measured."""
+    cells = records["tables"].get("cell", {})
+    rows = ({**TrainConfig.from_dict(cell["config"]).to_dict(), **cell} for cell in agreement.rows_of(cells))
+    strange = set(parity) - set(map(verdicts.key, rows))
+    if strange:
+        raise Refused(f"{PARITY} has a verdict on {shown(min(strange))}, which is no cell of its records")
+    starts = filter(None, map(plausibility.time_of, filter(None, records["tables"]["run"].get("started_at", ()))))
+    ahead = datetime.timedelta(seconds=plausibility.AHEAD_S)
+    published = plausibility.time_of(manifest["published_at"])
+    if published is None or max(starts, default=published) > published + ahead:
+        raise Refused(f"{MANIFEST} says that it was published on {published}, before its last run")
 
 
 def _same_code(manifest: Mapping[str, Any]) -> bool:
@@ -204,8 +236,13 @@ def _check_manifest(manifest: Any, folder: str) -> None:
         raise Refused(
             f"published_at of {MANIFEST} is {shown(manifest['published_at'])}, not an ISO 8601 time up to now"
         )
-    if not isinstance(manifest["replaced"], dict) or not all(type(n) is int for n in manifest["replaced"].values()):
+    replaced = manifest["replaced"]
+    if not isinstance(replaced, dict) or not all(type(n) is int and n > 0 for n in replaced.values()):
         raise Refused(f"replaced of {MANIFEST} must be counts by kind")
+    if not set(replaced) <= set(KINDS):
+        raise Refused(
+            f"replaced of {MANIFEST} has {shown(min(set(replaced) - set(KINDS)))}; allowed: {', '.join(KINDS)}"
+        )
     allowed, files = manifest["allowed"], manifest["files"]
     if not isinstance(allowed, dict) or not set(allowed) <= set(conditions.ALLOWED) or not _texts(allowed.values()):
         raise Refused(f"allowed of {MANIFEST} may have {', '.join(conditions.ALLOWED)}, each with a sentence")
@@ -226,8 +263,6 @@ def _texts(values: Any) -> bool:
 
 def _parity(known: Any) -> Mapping[str, Any]:
     """Verdicts on parity whose text and status say the same."""
-    from framework_compare.results import verdicts
-
     if not isinstance(known, dict):
         raise Refused(f"{PARITY} is not an object")
     for key, verdict in known.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_files
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, List
 
@@ -42,9 +43,12 @@ def publish(
     Paths, user names and host names are replaced; what was replaced is shown before anything is written.
     """
     from framework_compare.archive.publish import prepare
+    from framework_compare.archive.validate import check
     from framework_compare.study import names
 
     made = prepare(names.find(study), allow or ())
+    with tempfile.TemporaryDirectory(prefix="framework-compare-") as place:
+        check(made.write(Path(place)), recompute=False)  # what an archive would refuse is of no use
     _show(made)
     if dry_run:
         return
@@ -60,7 +64,7 @@ def _show(made: Submission) -> None:
     lines = []
     for kind, counts in made.replaced.items():
         lines.append(f"{kind} replaced:")
-        lines += [f"  {what} ({count} times)" for what, count in list(counts.items())[:MAX_SHOWN]]
+        lines += [f"  {what} ({count} time{'s' * (count != 1)})" for what, count in list(counts.items())[:MAX_SHOWN]]
         lines += [f"  and {len(counts) - MAX_SHOWN} more"] * (len(counts) > MAX_SHOWN)
     lines += [] if made.replaced else ["No path, user name, host name or address was found."]
     lines += [f"stated: {sentence}" for sentence in made.manifest["allowed"].values()]
@@ -124,12 +128,15 @@ def site(
     print(f"{out / 'index.html'}: {built.submissions} submissions, {built.pages} pages")
 
 
-def cite(study: Annotated[str, STUDY] = "latest") -> None:
+def cite(
+    study: Annotated[str, STUDY] = "latest",
+    style: Annotated[str, typer.Option(help="Style of the paragraph: text, latex.")] = "text",
+) -> None:
     """Print BibTeX and a paragraph on methods for a paper: machine, versions, design, intervals, results."""
     from framework_compare.archive.cite import cite as text
     from framework_compare.comparison import Comparison
     from framework_compare.study import names
 
     result = Comparison.load(names.find(study))
-    print(text(result), end="")
+    print(text(result, style), end="")
     console.print_damage(result)

@@ -35,7 +35,7 @@ def duel(
         bool, typer.Option("--allow-inconclusive", help="Exit with 0 also if the duel is inconclusive.")
     ] = False,
     blocks: Annotated[int, typer.Option(help="Blocks, each with fresh workers.")] = 8,
-    sample: Annotated[str, typer.Option(help="Measured time per competitor and block.")] = "3.5s",
+    sample: Annotated[str, typer.Option(help="Measured time per competitor and block.")] = "3s",
     quiet: bool = False,
     json: bool = False,
     dry_run: bool = False,

@@ -31,10 +31,10 @@ def sentence(search: Any) -> str:
     if found.outcome == INCONCLUSIVE:
         return f"Inconclusive: {name} changed {place}, in a release that these duels cannot identify ({_ratio(last)} in all)."
     if search.metric == "parity":
-        what = "parity is not what it was"
+        what = "parity changed"
     else:
         how = _MORE[search.metric][last.ratio < 1]
-        what = f"{OF_METRIC[search.metric]} is {how} from it on: {_ratio(_at(search, found.after) or last)} of {versions[0]}'s"
+        what = f"{OF_METRIC[search.metric]} is {how} since then: {_ratio(_at(search, found.after) or last)} of {versions[0]}'s"
     skipped = "" if found.after - found.before == 1 else f" or one after {versions[found.before]} that does not work"
     return f"{name} {versions[found.after]}{skipped}: {what}."
 

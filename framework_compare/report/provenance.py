@@ -9,6 +9,7 @@ from typing import Any
 from framework_compare.report import renderers, terminal
 from framework_compare.report.names import title as named
 from framework_compare.report.study import Study
+from framework_compare.report.table_notes import unit_of
 from framework_compare.report.tables import clean
 
 
@@ -38,13 +39,14 @@ def facts(study: Study) -> list[tuple[str, str]]:
     versions = study.frame[["framework", "framework_version"]].dropna().drop_duplicates()
     started = sorted(text for text in runs["started_at"] if text)
     container = "in a container" if machine.get("container") else ""
+    datasets = (study.settings.get("datasets") or {}).items()
     system = _text(machine, "os"), _text(machine, "kernel"), container
     parts = [
         ("Machine", _nodes(runs) + _machine(machine)),
         ("System", ", ".join(filter(None, system))),
         ("Frameworks", ", ".join(_with_version(row.framework, row.framework_version) for row in versions.itertuples())),
         ("Measured", _period(started)),
-        ("Data", "; ".join(_dataset(name, facts) for name, facts in (study.settings.get("datasets") or {}).items())),
+        ("Data", "; ".join(_dataset(name, facts, study.frame) for name, facts in datasets)),
         ("Version", f"framework_compare {study.settings.get('framework_compare', 'unknown')}"),
     ]
     return [(name, clean(text)) for name, text in parts if text]
@@ -86,9 +88,11 @@ def gpu_names(machine: Mapping[str, Any]) -> list[str]:
     return [str(gpu.get("name") or "GPU") if isinstance(gpu, Mapping) else str(gpu) for gpu in devices]
 
 
-def _dataset(name: str, facts: Any) -> str:
-    images = facts.get("pictures") if isinstance(facts, dict) else None
-    return f"{name} ({images} images)" if isinstance(images, int) else str(name)
+def _dataset(name: str, facts: Any, cells: Any) -> str:
+    """A data set with its number of images, or of what else its cells train on."""
+    samples = facts.get("pictures") if isinstance(facts, dict) else None
+    unit = unit_of([cell for cell in cells.itertuples() if cell.dataset == name])
+    return f"{name} ({samples} {unit}s)" if isinstance(samples, int) else str(name)
 
 
 def _with_version(framework: str, version: str) -> str:

@@ -99,7 +99,7 @@ def _cell_row(store: Store, all_runs: list[Row], datasets: Mapping[str, Any], ke
     ok = [run for run in runs if run["status"] == "ok"]
     pictures = datasets.get(worst["dataset"]) or {}
     warnings = [
-        *dict.fromkeys(text for run in runs for text in run["warnings"]),
+        *repeats.warnings(runs),
         *steadiness.sentences(runs),
         *repeats.sentences(all_runs),
         _oversize(worst, pictures),

@@ -86,8 +86,8 @@ def mean_of_ratios(by_model: Sequence[Sequence[float]], looked: bool = False) ->
 
 
 # What two sessions on one machine differ by though nothing changed, beyond what runs of each tell: the standard deviation
-# of logarithms of a session's times (benchmarks/sessions.py).
-SESSION_SD = 0.03
+# of logarithms of a session's times (docs/records/turns.md).
+SESSION_SD = 0.045
 
 
 def unpaired_ratio(now: Sequence[float], before: Sequence[float], session_sd: float = 0.0) -> Interval | None:

@@ -106,6 +106,25 @@ def sentences(runs: Sequence[Row]) -> list[str]:
     return [_sentence(run) for run in runs if not run["counts"] and run["status"] not in _UNFINISHED]
 
 
+def warnings(runs: Iterable[Row]) -> list[str]:
+    """Return the different warnings of the runs of a cell, and one on all its rounds that do not count."""
+    runs = list(runs)
+    told = list(dict.fromkeys(text for run in runs for text in run["warnings"]))
+    void: collections.Counter[str] = collections.Counter()
+    for run in runs:
+        void.update(_void(run))
+    if not void:
+        return told
+    why = "; ".join(f"{count}: {reason}" for reason, count in void.most_common()) if len(void) > 1 else min(void)
+    return [f"{sum(void.values())} rounds do not count ({why})", *told]
+
+
+def _void(run: Row) -> dict[str, int]:
+    """Reason and number of the rounds of a run that do not count; empty if none were stored as `launch.duel` has them."""
+    found = run["gauges"].get("void_rounds")
+    return {reason: n for reason, n in found.items() if type(n) is int} if isinstance(found, dict) else {}
+
+
 def _sentence(run: Row) -> str:
     if run["status"] != "ok":
         return f"run {run['repeat']}, which repeats a disturbed one, ended as {run['status']}: {run['reason']}"

@@ -199,7 +199,7 @@ def _draft(
         verified=proved,
     )
     if not bar.reason and ratio.p is None:
-        needed = f"an interval needs {MIN_RUNS} blocks of runs that both have, and there {_are(ratio.runs)}"
+        needed = f"an interval needs {MIN_RUNS} blocks in which both ran; there {_are(ratio.runs)}"
         draft = dataclasses.replace(draft, reason=needed)
     return inverted(draft) if ratio.value < 1 else draft
 

@@ -59,6 +59,8 @@ class Study:
         self._refused: dict[str, str] = {}
         self._wall_s: dict[Cell, list[float]] = {}
         self._peak_bytes: dict[Cell, int] = {}
+        self._pace_s: dict[Cell, float] = {}
+        self._crowded = False  # memory did not hold all rivals of a block
         self._waiting: dict[int, Cell] = {}  # what is planned and has not ended
 
     def run(self, retry: Sequence[str] = ()) -> None:
@@ -183,7 +185,9 @@ class Study:
 
     def _run_in_turns(self, able: Sequence[tuple[int, Cell, int, Environment]]) -> list[Planned]:
         """Run rivals; those that memory could not hold beside the others are left."""
-        duel = min(run_id for run_id, *_ in able)
+        if self._crowded:  # all are compared with the fastest, so that it must be among those held
+            able = sorted(able, key=lambda one: self._pace_s.get(one[1], math.inf))
+        duel = able[0][0]  # memory always holds the first
         with self._begun([(run_id, cell) for run_id, cell, *_ in able]):
             members = [
                 Member(
@@ -222,6 +226,8 @@ class Study:
     def _beside_anchor(self, left: list[Planned], ended: Mapping[int, tuple[Cell, Run]]) -> list[Planned]:
         """Plan those left over beside the fastest that ran, once more, so that ratios to it come from turns, too."""
         paces = {cell: pace for cell, run in ended.values() if run.status == "ok" and (pace := run.pace_s)}
+        self._pace_s.update(paces)
+        self._crowded = self._crowded or bool(left)
         if not left or not paces:
             return left
         anchor = min(paces, key=lambda cell: paces[cell])

@@ -12,6 +12,7 @@ from framework_compare.records import Cell, Energy, Epoch, Phase, ProfileRow, Ru
 from framework_compare.store.study_file import Store
 
 SECOND = 1_000_000_000
+SPREAD = 0.01  # of an epoch's length
 MIB = 2**20
 STARTING = (("spawn", 0.2), ("import", 1.0), ("build", 0.3), ("first-step", 0.5), ("warm-up", 0.4))
 SETTINGS = {"datasets": {"fire-smoke-small": {"pictures": 791, "skipped": 0}}, "framework_compare": "0.1.0"}
@@ -28,7 +29,7 @@ def run(seconds: float, *, seed: int = 0, start_s: float = 0, disturbed: bool = 
     first, lines = at, []
     for number in range(1, epochs + 1):
         marked = disturbed and number == 2
-        end = at + int(seconds * draw.uniform(0.99, 1.01) * (1.3 if marked else 1) * SECOND)
+        end = at + int(seconds * draw.uniform(1 - SPREAD, 1 + SPREAD) * (1.3 if marked else 1) * SECOND)
         share, step = (0.4, 0.1) if marked else (0.01, 0.1)
         known = (number, at, end, 0.1, 100, 10, 1 / number, step, step, step, None, None)
         lines.append(Epoch(*known, share, 0.0, 0.0, 0, 0, int(marked)))

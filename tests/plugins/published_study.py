@@ -22,7 +22,6 @@ from framework_compare.store.study_file import REQUEST, Store
 
 CLEAN = Installed("0.1.0", "0" * 40, "1" * 64, "")
 PROVED = {"parity": "0-5", "parity_status": "passed", "parity_error": None, "parity_where": None}
-PACKAGES = {"torch": "2.13.0+cpu", "numpy": "2.4.6"}
 
 
 def in_turns(made: Run, repeat: int) -> Run:
@@ -58,7 +57,8 @@ def study(
 ) -> Path:
     """A finished study in `folder`: two frameworks in turns, `repeats` blocks; its folder."""
     config = expand_configs({**registry.MODELS[model].settings, **(settings or {})})[0]
-    cells = [Cell(name, model, "fire-smoke-small", "cpu", config) for name in frameworks]
+    data = Path((request or {}).get("dataset", [registry.MODELS[model].dataset])[0]).name
+    cells = [Cell(name, model, data, "cpu", config) for name in frameworks]
     asked = {
         "frameworks": list(frameworks),
         "models": [model],
@@ -66,12 +66,20 @@ def study(
         **(settings or {}),
         **(request or {}),
     }
-    stored = {**SETTINGS, REQUEST: asked, "sampling_hz": 10, "disturbance_threshold": 0.1}
+    stored = {
+        **SETTINGS,
+        REQUEST: asked,
+        "sampling_hz": 10,
+        "disturbance_threshold": 0.1,
+        "strategy": {"name": "product"},
+    }
     with Store.create(folder, settings=stored, machine=dict(machine), cells=cells, repeats=repeats) as store:
         at = start_s
         for number, (run_id, cell, repeat) in enumerate(store.plan()):
             place = frameworks.index(cell.framework)
             made = run(seconds[place], seed=seed + number, start_s=at, epochs=3)
+            filled = (dataclasses.replace(one, images=one.images * config.batch_size // 16) for one in made.epochs)
+            made = dataclasses.replace(made, epochs=tuple(filled))
             if disturbed:
                 epochs = tuple(dataclasses.replace(one, disturbed=1, disturbed_share=0.5) for one in made.epochs)
                 made = dataclasses.replace(made, epochs=epochs, disturbed_epochs=3)
@@ -81,7 +89,8 @@ def study(
             store.record(run_id, dataclasses.replace(in_turns(made, repeat), framework_version=version))
             at += (made.wall_s or 0.0) + 1
         for name in frameworks:
-            environment = {"version": version, "packages": PACKAGES, "notes": [], "sources": sources(name)}
+            packages = {"torch": f"{version}+cpu", "numpy": "2.4.6"}
+            environment = {"version": version, "packages": packages, "notes": [], "sources": sources(name)}
             store.environment(name, {**environment, "interpreter": "3.11.7", "managed": True})
     if parity is not None:
         verdicts.write(folder, {verdicts.key(verdicts.row_of(cell)): dict(parity) for cell in cells})

@@ -173,10 +173,10 @@ TAMPERINGS = {
     ),
     "an index in the request": (
         raw(REQUEST, 'frameworks = ["torch"]\nmodels = ["alexnet"]\n[index]\ntorch = "https://evil"\n'),
-        "neither interpreters",
+        "has the address 'https://evil'",
     ),
-    "an index in a lock": (lock("--extra-index-url https://evil/simple\n"), "allowed: NAME==VERSION"),
-    "a package from elsewhere in a lock": (lock("torch @ https://evil/x.whl\n"), "allowed: NAME==VERSION"),
+    "an index in a lock": (lock("--extra-index-url https://evil/simple\n"), "has the address"),
+    "a package from elsewhere in a lock": (lock("torch @ https://evil/x.whl\n"), "has the address"),
     "an unpinned package in a lock": (lock("torch>=2\n"), "markup|allowed: NAME==VERSION"),
     "another version in a lock": (lock("torch==0.1\n"), "other versions"),
     "a package more in a lock": (lock("torch==2.13.0+cpu\nevil==1.0\n"), "pins other packages"),
@@ -187,7 +187,7 @@ TAMPERINGS = {
     ),
     "an index in the command": (
         of_command("framework-compare run torch,jax alexnet --index torch=https://evil/simple"),
-        "without an address",
+        "has the address",
     ),
     "a folder in place of an index in the command": (
         of_command("framework-compare run torch,jax alexnet --index torch=evil"),
@@ -248,7 +248,7 @@ TAMPERINGS = {
     "turns denied": (recomputed(on_records(deny_turns)), "trained at one time and took no turns"),
     "a framework that looks like another": (
         allowing("unverified", recomputed(on_records(name_like_another))),
-        "is not named in ASCII",
+        "is not named in ASCII|another alphabet",
     ),
     "parameters of another model": (
         recomputed(column("run", "parameters", 5)),

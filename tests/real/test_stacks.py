@@ -8,6 +8,7 @@ from framework_compare.parity.verify import verify
 KERAS = ["keras-tensorflow", "keras-jax", "keras-torch"]
 LIBRARIES = [*KERAS, "flax", "lightning"]
 EXECUTIONS = ["default", "compiled", "eager"]
+UPDATES = {"optimizer": "adamw", "beta2": 0.95, "clip_norm": 1.0, "ramp_updates": 10, "decay_updates": 100}
 PARTS = ["branched", "plain", "attention"]
 
 
@@ -51,6 +52,15 @@ def test_libraries_have_recurrent_layers(framework, model):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("model", ["gpt_nano", "llama_nano"])
-def test_flax_has_language_models(model):
-    (found,) = verify("flax", model, threads=2, fresh=True)
+@pytest.mark.parametrize("framework", LIBRARIES)
+def test_libraries_have_language_models(framework, model):
+    """With AdamW, clipping and a schedule, as these models are trained."""
+    (found,) = verify(framework, model, batch_size=2, threads=1, fresh=True, **UPDATES)
+    assert found.proves(), (found.reason, found.levels)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("framework", ["flax", "lightning"])
+def test_an_update_of_several_batches_is_that_of_their_mean(framework):
+    (found,) = verify(framework, "gpt_nano", batch_size=2, threads=1, fresh=True, accumulation=2, **UPDATES)
     assert found.proves(), (found.reason, found.levels)

@@ -80,9 +80,11 @@ def test_recurrent_network_is_the_oracles(pair):
 EXECUTIONS = [
     ("tensorflow", "eager"),
     ("tensorflow", "compiled"),
+    ("tensorflow", "fast-math"),
     ("mxnet", "eager"),
     ("paddle", "graph"),
     ("jax", "eager"),
+    ("jax", "fast-math"),
 ]
 
 

@@ -37,6 +37,7 @@ DEPTH_MOVES = 0.01  # relative; a branch is a part of the whole
 # differs by 5e-7). A value that is dropped moves logits by far more. It is float32's in all precisions: where logits are
 # rounded to fewer bits, equal is all that passes.
 OFF = 64 * float(np.finfo(np.float32).eps)
+KEPT = 1e-4  # relative, beside a unit: how far a value that dropout keeps may be from its scale
 FEW = 40  # values: so many are not dropped alike in two pictures by chance
 # An adapter whose framework keeps the biased running variance says so in its settings under this name, with "biased":
 # then that is what it is held to. Training is the same; evaluation differs by n / (n - 1) in each variance.
@@ -196,7 +197,7 @@ class Judge:
             both = (plain[0][0, 0] != 0) & (plain[other][0, 0] != 0)
             ours, theirs = (passes[number][0, 0][both] == 0 for number in (0, other))
             if both.sum() >= FEW and np.array_equal(ours, theirs):
-                raise LevelFailed(f"{layer}: replicas 0 and {other} have the same values dropped")
+                raise LevelFailed(f"{layer}: replicas 0 and {other} drop the same values")
 
     def _by_replica(self, name: str) -> List[np.ndarray]:
         """An answer (passes, N, ...) of each replica, whether one process gave them or several."""
@@ -321,7 +322,7 @@ def check_dropout(name: str, p: float, passes: np.ndarray, without: np.ndarray, 
         raise LevelFailed(f"{name}: two passes drop the same values")
     both = alive[0, 0] & alive[0, -1]
     if passes.shape[1] > 1 and both.sum() >= FEW and np.array_equal(dropped[0, 0][both], dropped[0, -1][both]):
-        raise LevelFailed(f"{name}: all images of a batch have the same values dropped")
+        raise LevelFailed(f"{name}: all images of a batch drop the same values")
 
 
 def check_stochastic_depth(name: str, p: float, passes: np.ndarray, without: np.ndarray, precision: str) -> None:
@@ -354,7 +355,7 @@ def _check_scale(name: str, p: float, passes: np.ndarray, without: np.ndarray, p
     size = np.maximum(np.abs(plain), np.median(np.abs(plain)))
     off = np.abs(left * (1 - p) - plain) / size
     worst = int(off.argmax())
-    if not off[worst] <= 1e-4 + unit(precision):  # NaN fails, too
+    if not off[worst] <= KEPT + unit(precision):  # NaN fails, too
         raise LevelFailed(
             f"{name}: kept values are scaled by {left[worst] / plain[worst]:.6g}, expected {1 / (1 - p):.6g}"
         )

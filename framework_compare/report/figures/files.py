@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from framework_compare.report.figures import look
@@ -41,21 +41,40 @@ def draw(
     """
     columns = max(1, min(4, len(subject.conditions), int(width / (LEAST_PANEL + 8 * font))))
     charts = FIGURES[name].seen_as(view).draw(subject, width, columns)
-    return {title: render(chart, font, width, still=still) for title, chart in charts.items()}
+    words = None if subject.unit == "image" else subject.worded
+    return {title: render(chart, font, width, still=still, words=words) for title, chart in charts.items()}
 
 
-def render(chart: Any, font: float, width: float = PAGE_WIDTH, *, still: bool = True) -> Drawn:
-    """A chart of Altair's, drawn with the looks that all figures share; still: with SVG."""
+def render(
+    chart: Any,
+    font: float,
+    width: float = PAGE_WIDTH,
+    *,
+    still: bool = True,
+    words: Callable[[str], str] | None = None,
+) -> Drawn:
+    """A chart of Altair's, drawn with the looks that all figures share; still: with SVG. words: rewrites each title."""
     import vl_convert
 
     # Tests hold every figure to the schema; here that would take as long as drawing.
     spec: dict[str, Any] = chart.configure(**look.config(font, width)).to_dict(validate=False)
+    if words:
+        spec = {name: part if name == "datasets" else _reworded(part, words) for name, part in spec.items()}
     if not still:
         return Drawn(spec, "", 0.0, 0.0)
     svg = _short(vl_convert.vegalite_to_svg(json.dumps(spec)))
     size = re.search(r'width="([\d.]+)" height="([\d.]+)"', svg)
     width, height = map(float, size.groups()) if size else (0.0, 0.0)
     return Drawn(spec, svg, width, height)
+
+
+def _reworded(part: Any, words: Callable[[str], str]) -> Any:
+    if isinstance(part, list):
+        return [_reworded(one, words) for one in part]
+    if not isinstance(part, dict):
+        return part
+    titles = {name: words(text) for name, text in part.items() if name == "title" and isinstance(text, str)}
+    return {name: _reworded(one, words) for name, one in part.items()} | titles
 
 
 def responsive(specs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

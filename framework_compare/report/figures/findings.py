@@ -87,7 +87,9 @@ def learning(subject: Subject) -> str:
 def energy(subject: Subject) -> str:
     cells = subject.worked
     joules = cells[["gpu_j_per_image", "host_j_per_image"]].sum(axis=1, min_count=1)
-    return _spread(subject, cells[["framework_label", "condition_label"]].assign(j=joules), "j", "An image takes", "J")
+    return _spread(
+        subject, cells[["framework_label", "condition_label"]].assign(j=joules), "j", "Energy per image is", "J"
+    )
 
 
 def gains(subject: Subject) -> str:

@@ -36,7 +36,7 @@ def phases(subject: Subject, width: float, columns: int) -> dict[str, Any]:
     every = (part.groupby([*LABELS, "name"], sort=False)["seconds"].sum().reset_index() for part in (rows, starting))
     mean = pd.concat(list(every)).join(runs, on=LABELS)
     mean = mean.assign(seconds=mean["seconds"] / mean["runs"])[[*LABELS, "name", "seconds"]]
-    tens = alt.Axis(values=[10.0**power for power in range(-6, 6)], format="~g", labelOverlap=True, labelFlush=False)
+    tens = alt.Axis(values=[10.0**power for power in range(-6, 6)], format="~g", labelOverlap=True, labelFlush=True)
     x = alt.X("seconds:Q", title="seconds", scale=alt.Scale(type="log"), axis=tens)
     tips = "framework_label:N", "name:N", alt.Tooltip("seconds:Q", format=".3~g")
     return {"": marks.dot_rows(mean[mean["seconds"] > 0], subject, x, order, width, columns, *tips)}

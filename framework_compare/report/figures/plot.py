@@ -63,7 +63,7 @@ class Plot:
         """The text below the figure in a paper: how to read it, the settings of its cells, labels of its frameworks."""
         cells = list(self._subject.cells.itertuples())
         labels = registry.labels(cell.framework for cell in cells)
-        text = captions.caption(self._seen.caption, self.parts.values())
+        text = self._subject.worded(captions.caption(self._seen.caption, self.parts.values()))
         return " ".join((f"{self._figure.title}. {text} Settings: {caption(cells, ())}", *labels))
 
     def save(self, path: str | Path, width: str = COLUMN) -> Path:
@@ -111,7 +111,8 @@ class Plot:
         raise UsageError(f"the study has no figure {self.name}: {self._figure.absent}")
 
     def _repr_html_(self) -> str:
-        return "".join(part.svg for part in self.parts.values())
+        fits = '<svg style="max-width: 100%; height: auto"'
+        return "".join(part.svg.replace("<svg", fits, 1) for part in self.parts.values())
 
     def __repr__(self) -> str:
         return f"Plot({self.name!r})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from framework_compare.errors import UsageError
 from framework_compare.report.figures import look
 from framework_compare.report.names import in_order, title
 from framework_compare.report.study import Study
-from framework_compare.report.table_notes import setting_words
+from framework_compare.report.table_notes import setting_words, unit_of
 from framework_compare.report.tables import clean
 from framework_compare.results import speed_verdicts
 from framework_compare.results.columns import SHARED
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MAX_NAME = 60
+_IMAGE = re.compile(r"\b[Ii]mage(?=s?\b)")
 LABELS = ["framework_label", "condition_label"]  # columns: a framework as people write it, and what it competes in
 # Properties that every object of JavaScript has: Vega takes such a name for its own.
 RESERVED = frozenset(
@@ -43,6 +45,15 @@ class Subject:
         self._only = {"framework": frameworks, "model": models}
         for column, names in self._only.items():
             _check_names(column, names, study.frame[column])
+
+    @functools.cached_property
+    def unit(self) -> str:
+        """The word for a sample: "row" if all cells train on rows, "image" if they differ."""
+        return unit_of(list(self.cells.itertuples()))
+
+    def worded(self, text: str) -> str:
+        """Return a text on images in the word for what the cells train on, such as "rows"."""
+        return _IMAGE.sub(lambda found: self.unit.capitalize() if found[0] == "Image" else self.unit, text)
 
     @functools.cached_property
     def cells(self) -> "pd.DataFrame":

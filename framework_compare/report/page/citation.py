@@ -19,7 +19,7 @@ def citation(study: Study, verdicts: Iterable[Verdict], standing: str) -> str:
     facts = dict(provenance.facts(study))
     cells = list(study.frame.itertuples())
     names = {"Machine": "Machine", "System": "System", "Frameworks": "Versions", "Data": "Data"}
-    verdicts = list(verdicts)
+    verdicts = sorted(verdicts, key=lambda verdict: not verdict.shown)  # what is shown comes first
     results = [clean(headlines.with_display_names(one).sentence).replace("`", "") for one in verdicts[:MAX_RESULTS]]
     left = [f"{len(verdicts) - MAX_RESULTS} more results are in the report."] if len(verdicts) > MAX_RESULTS else []
     return "\n".join(

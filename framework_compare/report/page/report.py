@@ -148,7 +148,9 @@ def _sections(subject: Subject) -> tuple[list[Section], list[Figure], int]:
     views = {name: _views(subject, name) for name in sorted(FIGURES, key=_by_question)}
     absent = [FIGURES[name] for name, found in views.items() if not found]
     sections = [
-        Section(name, FIGURES[name], FIGURES[name].finding(subject), found) for name, found in views.items() if found
+        Section(name, FIGURES[name], subject.worded(FIGURES[name].finding(subject)), found)
+        for name, found in views.items()
+        if found
     ]
     return sections, absent, left
 
@@ -167,7 +169,7 @@ def _views(subject: Subject, name: str) -> dict[str, tuple[str, Mapping[str, Par
             title: Part(_roomy(still), files.responsive([one[title].spec for one in drawn]))
             for title, still in drawn[0].items()
         }
-        views.update({view: (caption(one.caption, drawn[0].values()), parts)} if parts else {})
+        views.update({view: (subject.worded(caption(one.caption, drawn[0].values())), parts)} if parts else {})
     return views
 
 

@@ -140,7 +140,10 @@ def dry_run(framework: str, versions: str, model: str, dataset: Any = None, **re
     listed = (_kept(Path(out), asked) if out else ()) or _between(framework, versions, watcher.say)
     base = asked["framework"]
     names = [f"{base}@{version}" for version in (listed[0], listed[-1])]
-    one = duels.dry_run(names[0], names[1], model, dataset, blocks=LOOKS[0], **{"sample": SAMPLE_S, **request}).seconds
+    duel = duels.dry_run(names[0], names[1], model, dataset, blocks=LOOKS[0], **{"sample": SAMPLE_S, **request})
+    if len(duel.lacks) == len(duel.cells):
+        raise UsageError(duel.lacks[0])
+    one = duel.seconds
     here = {str(version) for version in managed.versions_here(base)}
     count = version_search.most_duels(len(listed))
     ends = [version for version in (listed[0], listed[-1]) if version not in here]

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
 from framework_compare import registry
-from framework_compare.environments import externals, gpu_builds, managed, support, venvs
+from framework_compare.environments import externals, managed, support, venvs
 from framework_compare.errors import EnvironmentUnavailable
 from framework_compare.graph import Task
 from framework_compare.plan import searches
@@ -67,6 +67,11 @@ class Forecast:
     def runs(self) -> int:
         """Runs of all cells; under a budget the least that a verdict needs."""
         return sum(one.runs for one in self.cells)
+
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """Why cells cannot run here, one for each that cannot."""
+        return tuple(one.lack for one in self.cells if one.lack)
 
     @property
     def seconds(self) -> Range:
@@ -157,10 +162,8 @@ def _unusable(python: Mapping[str, str]) -> dict[str, str]:
 
 def _lack(cell: Cell, options: RunOptions) -> str:
     """Why a cell cannot run on this machine, and what to do; "" where nothing is known against it."""
-    spec = registry.framework(cell.framework)
-    given = managed.is_given(spec, options.python.get(spec.name))  # whose build nobody here knows
-    found = gpu_builds.lack("", cell.device) if given else support.lack(spec.name, cell.device)
-    return f"{found.why}; {found.remedy}" if found else ""
+    name = registry.framework(cell.framework).name
+    return support.lack_here(name, cell.device, options.python.get(name))
 
 
 def _cell(cell: Cell, data: _Data, known: Sequence[Known], runs: int, sample_s: float) -> CellForecast:

@@ -14,6 +14,7 @@ import platformdirs
 from framework_compare.errors import UsageError
 
 CACHE_VARIABLE = "FRAMEWORK_COMPARE_CACHE"
+SHARED = Path("/tmp")
 
 
 def cache_dir() -> Path:
@@ -28,7 +29,7 @@ def private_folder(path: Path) -> Path:
     """A folder that only this user can enter, made if it is not there; UsageError where it is another's or open."""
     try:
         with contextlib.suppress(FileExistsError):
-            path.mkdir(mode=0o700)
+            path.mkdir(mode=0o700, parents=True)
     except OSError as error:
         raise UsageError(f"{path} cannot be made: {error.strerror}; set TMPDIR to a folder of your own") from None
     if not _is_private(path):
@@ -57,9 +58,20 @@ def fault(folder: Path) -> str:
 
 
 def runtime_dir() -> Path:
-    """The user's runtime folder, or a private one in /tmp where there is none: one per host for all of their processes."""
+    """The user's runtime folder, or a private one where there is none: one per host for all of their processes.
+
+    That is in /tmp, or in the user's cache where another user was first to take its name in /tmp.
+    """
     given = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
-    return Path(given) if _is_private(Path(given)) else private_folder(Path("/tmp") / own_name())
+    if _is_private(Path(given)):
+        return Path(given)
+    own = platformdirs.user_cache_path("framework_compare", appauthor=False) / "runtime"
+    for place in (SHARED / own_name(), own):
+        with contextlib.suppress(UsageError):
+            return private_folder(place)
+    raise UsageError(
+        f"neither {SHARED / own_name()} nor {own} is a folder that only you can enter; set XDG_RUNTIME_DIR to one"
+    )
 
 
 def own_name() -> str:

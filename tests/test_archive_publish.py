@@ -254,7 +254,7 @@ def test_the_command_shows_what_is_replaced_and_asks(tmp_path, clean):
         tmp_path / "s", request={"frameworks": ["torch", "jax"], "models": ["alexnet"], "dataset": ["/data/x"]}
     )
     shown = run("publish", folder, "--out", tmp_path / "out", "--dry-run").stderr
-    assert "/data/x → PATH/x (1 times)" in shown and "records.json" in shown and not (tmp_path / "out").exists()
+    assert "/data/x → PATH/x (1 time)" in shown and "records.json" in shown and not (tmp_path / "out").exists()
     assert "give --yes" in run("publish", folder, "--out", tmp_path / "out", check=2).stderr
     written = run("publish", folder, "--out", tmp_path / "out", "--yes").stdout.strip()
     assert run("validate", written).stdout.splitlines()[-1] == "1 of 1 valid"

@@ -11,10 +11,11 @@ import pytest
 from command_line import run
 from typer.testing import CliRunner
 
-from framework_compare import compare, dry_run, resume, stability_sweep
+from framework_compare import bisection, compare, dry_run, resume, stability_sweep
 from framework_compare.api import dry_resume
 from framework_compare.cli import console
 from framework_compare.cli.root import app
+from framework_compare.errors import UsageError
 from framework_compare.forecast import LACKING, Forecast
 from framework_compare.results.timing_history import Range
 from framework_compare.samplers import host
@@ -76,6 +77,33 @@ def test_a_device_that_is_not_here_gets_no_time_but_a_reason(framework, own_cach
 def test_a_forecast_of_what_cannot_run_here_fails(devices, options, code, own_cache):
     words = ["run", "torch", "alexnet", "fire-smoke-tiny", "--device", devices, "--dry-run", *options]
     assert "Cannot run here: device 'cuda:99': " in run(*words, check=code).stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "largest-batch torch alexnet fire-smoke-tiny --batch-sizes 1,2",
+        "duel torch mxnet mnist_cnn",
+        "ladder torch mnist_cnn --rung a:batch_size=4",
+        "reproduce colab-tiny-imagenet --part gpu",
+        "verify torch,mxnet mnist_cnn",
+    ],
+)
+def test_no_command_forecasts_what_no_device_here_can_run(words, own_cache):
+    said = run(*words.split(), "--device", "cuda:99", "--dry-run", check=1)
+    assert said.stdout.count("Cannot run here: device 'cuda:99': ") >= 1 and "about 0 minutes" in said.stdout
+    assert not said.stderr.startswith("framework-compare:")
+
+
+def test_a_check_of_two_devices_forecasts_the_one_that_is_here(own_cache):
+    said = run("verify", "torch", "mnist_cnn", "--device", "cpu,cuda:99", "--dry-run").stdout
+    assert said.startswith("1 check. Nothing was started.") and "Cannot run here: device 'cuda:99': " in said
+
+
+def test_a_search_for_a_release_on_no_device_is_refused(monkeypatch):
+    monkeypatch.setattr(bisection, "_between", lambda base, versions, say: ("2.11.0", "2.12.0"))
+    with pytest.raises(UsageError, match="^device 'cuda:99': "):
+        bisection.dry_run("torch", "2.11.0..2.12.0", "mnist_cnn", device="cuda:99")
 
 
 @pytest.mark.parametrize(

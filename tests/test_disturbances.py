@@ -239,11 +239,10 @@ def test_doctor_says_who_is_busy():
 
 def test_rounds_of_several_runs_that_do_not_count_are_one_warning():
     runs = [
-        {"warnings": ["slow disk", "3 of 9 rounds do not count (2: others took CPU time; 1: paging)"]},
-        {"warnings": ["4 of 8 rounds do not count (4: others took CPU time)", "slow disk"]},
+        {"warnings": ["slow disk"], "gauges": {"void_rounds": {"others took CPU time": 2, "paging": 1}}},
+        {"warnings": ["slow disk"], "gauges": {"void_rounds": {"others took CPU time": 4}}},
     ]
-    said = repeats.warnings(runs)
-    assert said == ["7 of 17 rounds do not count (6: others took CPU time; 1: paging)", "slow disk"]
-    assert repeats.warnings(runs[1:]) == ["4 of 8 rounds do not count (others took CPU time)", "slow disk"]
-    odd = {"warnings": ["5 of 6 rounds do not count (many)"]}
-    assert repeats.warnings([odd, odd]) == odd["warnings"]
+    assert repeats.warnings(runs) == ["7 rounds do not count (6: others took CPU time; 1: paging)", "slow disk"]
+    assert repeats.warnings(runs[1:]) == ["4 rounds do not count (others took CPU time)", "slow disk"]
+    for odd in ({}, {"void_rounds": {}}, {"void_rounds": 3}, {"void_rounds": {"paging": "many"}}):
+        assert repeats.warnings([{"warnings": [], "gauges": odd}]) == []

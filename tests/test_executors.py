@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from framework_compare import Slurm, compare, resume
+from framework_compare import Slurm, compare, paths, resume
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.launch import one_timing
 from framework_compare.launch.statuses import Evidence, judge
@@ -129,3 +129,18 @@ def test_the_lock_is_in_a_folder_that_only_its_user_can_enter(monkeypatch, tmp_p
         assert one_timing.node() in lock.name and lock.stat().st_mode & 0o777 == 0o600
     (tmp_path / "run").chmod(0o755)
     assert runtime_dir() != tmp_path / "run"
+
+
+def test_a_planted_folder_in_tmp_blocks_no_timing(monkeypatch, tmp_path):
+    monkeypatch.setattr(paths, "SHARED", tmp_path)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "none"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert runtime_dir() == tmp_path / paths.own_name()
+    (tmp_path / paths.own_name()).chmod(0o777)
+    with one_timing.one_timing():
+        (lock,) = (tmp_path / "cache/framework_compare/runtime").iterdir()
+    assert one_timing.node() in lock.name and lock.parent.stat().st_mode & 0o777 == 0o700
+    assert not [*(tmp_path / paths.own_name()).iterdir()]
+    (tmp_path / "cache/framework_compare/runtime").chmod(0o777)
+    with pytest.raises(UsageError, match="set XDG_RUNTIME_DIR to one$"):
+        runtime_dir()

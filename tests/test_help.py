@@ -164,6 +164,18 @@ def test_former_keywords_work_with_a_warning(old, new, own_cache):
         api.dry_run("torch", "alexnet", **{old: "nonsense"})
 
 
+def test_the_former_argument_of_fairness_works_with_a_warning(monkeypatch):
+    found, line = {}, ["OUT", "--models", "alexnet", "--dry-run"]
+    monkeypatch.setattr("framework_compare.study.opening.check_writable", lambda out, *_: found.update(out=out))
+    with pytest.warns(FutureWarning, match="^OUT is called --out now; the old form goes with version 0.2$"):
+        COMMANDS["fairness"].main(line, standalone_mode=False)
+    assert found["out"] == Path("OUT")
+    with pytest.raises(UsageError, match="^out is given twice: 'OUT' and --out; allowed: FRAMEWORKS MODELS"):
+        COMMANDS["fairness"].main([*line, "--out", "B"], standalone_mode=False)
+    with pytest.raises(UsageError, match="'torhc' names frameworks, models are missing"):
+        COMMANDS["fairness"].main(["torhc", "--dry-run"], standalone_mode=False)
+
+
 COMPARE, SWEEP = "framework_compare.study.request.Request.of", "framework_compare.stability_sweep.largest_batch"
 CURVES, LEVELS = "framework_compare.parity.training.curves.train_curves", "framework_compare.parity.verify.verify"
 

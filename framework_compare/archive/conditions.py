@@ -46,9 +46,8 @@ def of_figures(document: Mapping[str, Any], statuses: Iterable[str] = ()) -> dic
         )
     fewest = min(cells, key=lambda cell: cell["runs_ok"])
     if fewest["runs_ok"] < BLOCKS:
-        found[FEW_BLOCKS] = (
-            f"{_name(fewest)} has {fewest['runs_ok']} block(s) of runs; at least {BLOCKS} are needed (--repeats)"
-        )
+        blocks = f"{fewest['runs_ok']} block{'s' * (fewest['runs_ok'] != 1)} of runs"
+        found[FEW_BLOCKS] = f"{_name(fewest)} has {blocks}; at least {BLOCKS} are needed (--repeats)"
     for cell in cells:
         if cell["epochs_disturbed"] is None:
             found.setdefault(DISTURBED, f"{_name(cell)} was not sampled, so its disturbances are unknown")

@@ -64,7 +64,7 @@ def _show(made: Submission) -> None:
     lines = []
     for kind, counts in made.replaced.items():
         lines.append(f"{kind} replaced:")
-        lines += [f"  {what} ({count} times)" for what, count in list(counts.items())[:MAX_SHOWN]]
+        lines += [f"  {what} ({count} time{'s' * (count != 1)})" for what, count in list(counts.items())[:MAX_SHOWN]]
         lines += [f"  and {len(counts) - MAX_SHOWN} more"] * (len(counts) > MAX_SHOWN)
     lines += [] if made.replaced else ["No path, user name, host name or address was found."]
     lines += [f"stated: {sentence}" for sentence in made.manifest["allowed"].values()]

@@ -31,7 +31,7 @@ def part(
     folder, watcher = names.find(study).absolute(), console.watcher(yes=yes)
     forecast = api.dry_part(folder, number)
     if dry_run:
-        print(forecast)
+        console.print_forecasts([forecast])
         return
     watcher.expect(lambda: forecast)
     with console.kept_on_interrupt(folder, watcher):

@@ -18,6 +18,7 @@ from framework_compare.study.progress import PlainWatcher, RichWatcher, Watcher,
 if TYPE_CHECKING:
     from framework_compare.comparison import Comparison
     from framework_compare.forecast import Forecast
+    from framework_compare.parity.asked import CheckForecast
 
 ASKED_S = 600  # what takes longer is asked for before it starts
 # What comes on top of the time of runs and of checks.
@@ -118,6 +119,17 @@ def fail_if_nothing_ran(result: Comparison, strict: bool) -> None:
     """Exit with 1 where no cell could run here at all; strict: where any is not ok."""
     statuses = result.frame["status"]
     if (statuses != "ok").any() if strict else statuses.isin([UNSUPPORTED, NOT_INSTALLED]).all():
+        raise typer.Exit(1)
+
+
+def print_forecasts(forecasts: Sequence[Forecast | CheckForecast], strict: bool = False, text: str = "") -> None:
+    """Print what was asked for with --dry-run, as `text` if given; exit with 1 where nothing of it can run here.
+
+    strict: where anything of it cannot.
+    """
+    print(text or "\n".join(map(str, forecasts)))
+    lacking = any(one.lacks for one in forecasts)
+    if lacking and (strict or not sum(one.runs for one in forecasts)):
         raise typer.Exit(1)
 
 

@@ -54,7 +54,7 @@ def duel(
     asked = stated(context, request)
     if dry_run:
         asked.update(max_slowdown=max_slowdown, blocks=blocks, sample=sample)
-        print(duels.dry_run(a, b, model, data, watcher=watcher, **asked))
+        console.print_forecasts([duels.dry_run(a, b, model, data, watcher=watcher, **asked)])
         return
     with console.kept_on_interrupt(folder, watcher):
         result = duels.duel(

@@ -20,7 +20,7 @@ from framework_compare.cli.options import ENVIRONMENTS, MODELS, OF_DATA, PLAIN, 
     models=MODELS,
     dataset=["fire-smoke-tiny"],
     batch_size="2",
-    by_place=words.REQUEST,
+    by_place=(words.OUT, *words.REQUEST),
 )
 def fairness(
     frameworks: List[str],
@@ -71,7 +71,8 @@ def fairness(
         curve = curves.dry_run(frameworks, models, say=quiet, **of_curves, **of_images, **common)
         forecasts.insert(0, curve)
     if dry_run:
-        print("\n".join(f"{what}: {one}" for what, one in zip(("Loss curves", "Levels")[-len(forecasts) :], forecasts)))
+        named = zip(("Loss curves", "Levels")[-len(forecasts) :], forecasts)
+        console.print_forecasts(forecasts, text="\n".join(f"{what}: {one}" for what, one in named))
         return
     console.announce(forecasts, say, yes, "check")
     common.update(where=where, say=say)

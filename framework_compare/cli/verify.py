@@ -89,7 +89,7 @@ def verify(
     asked = {"fresh": fresh, "where": ladder.Where(python, index), **request}
     forecast = ladder.dry_run(say=_say if dry_run else lambda message: None, **asked)
     if dry_run:
-        print(forecast)
+        console.print_forecasts([forecast])
         return
     console.announce([forecast], _say, yes, "check")
     verdicts = ladder.verify(folder=keep, say=_say, **asked)
@@ -126,7 +126,7 @@ def _verify_study(
 
     forecast = api.dry_verify_study(study, fresh=fresh)
     if dry_run:
-        print(forecast)
+        console.print_forecasts([forecast])
         return
     console.announce([forecast], _say, yes, "check")
     verdicts, reasons = api.verify_study(study, index=index, fresh=fresh, trust=trust, say=_say)

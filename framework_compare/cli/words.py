@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import difflib
+import warnings
 from pathlib import Path
 from typing import AbstractSet, Any, Dict, Sequence
 
 from framework_compare.errors import UsageError
 from framework_compare.plan.values import split
+from framework_compare.registry import FRAMEWORKS
 
 REQUEST = ("frameworks", "models", "dataset")
 # What a word alone may be instead, of a command that has it among its names: a file of a study, a study.
 FILE, STUDY = "study_file", "study"
+OUT = "out"  # was positional before version 0.1; goes with version 0.2
 _ALONE = {FILE: "FILE.toml", STUDY: "STUDY"}
 
 
@@ -18,6 +22,10 @@ def usage(names: Sequence[str]) -> str:
     """The arguments as the help shows them: "FRAMEWORKS MODELS [DATASET]..., or FILE.toml"."""
     several = " ".join("[DATASET]..." if name == "dataset" else name.upper() for name in names if name in REQUEST)
     return ", or ".join([several, *(_ALONE[name] for name in names if name in _ALONE)])
+
+
+def _near_a_framework(word: str) -> bool:
+    return bool(difflib.get_close_matches(word.partition(",")[0].partition("@")[0].lower(), FRAMEWORKS, cutoff=0.7))
 
 
 def read(words: Sequence[str], by_option: AbstractSet[str], names: Sequence[str] = REQUEST) -> Dict[str, Any]:
@@ -28,6 +36,11 @@ def read(words: Sequence[str], by_option: AbstractSet[str], names: Sequence[str]
     allowed = f"allowed: {usage(names)}"
     if not words:
         return {}
+    if OUT in names and len(words) == 1 and not _near_a_framework(words[0]):
+        if OUT in by_option:
+            raise UsageError(f"{OUT} is given twice: {words[0]!r} and --{OUT}; {allowed}")
+        warnings.warn(f"OUT is called --{OUT} now; the old form goes with version 0.2", FutureWarning, stacklevel=2)
+        return {OUT: Path(words[0])}
     if STUDY in names and len(words) == 1:
         return {STUDY: words[0]}
     if FILE in names and words[0].endswith(".toml"):

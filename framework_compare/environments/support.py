@@ -21,6 +21,14 @@ def lack(framework: str, device: str) -> Lack | None:
     return Lack(why, venvs.remedy_without_build(spec))
 
 
+def lack_here(framework: str, device: str, python: str | None = None) -> str:
+    """Why a framework cannot serve a device here, and what to do; "" where nothing is known against it."""
+    spec = registry.framework(framework)
+    given = managed.is_given(spec, python)  # whose build nobody here knows
+    found = gpu_builds.lack("", device) if given else lack(spec.name, device)
+    return f"{found.why}; {found.remedy}" if found else ""
+
+
 def ready(
     framework: str,
     device: str,

@@ -139,6 +139,7 @@ class _Duel:
             self._cores = stack.enter_context(contextlib.closing(CoreCounter()))
         self._cpu_ns: Dict[str, int] = {}
         self._voids: Dict[int, str] = {}
+        self._taken: Dict[int, "tuple[float, float]"] = {}  # of a round that others disturbed: seconds, share of a core
         self._number = 0
 
     def run(self) -> None:
@@ -177,17 +178,17 @@ class _Duel:
         slices = tuple(dataclasses.replace(one, void=self._voids.get(one.round, "")) for one in run.slices)
         voids = collections.Counter(one.void for one in slices if one.void not in rounds.EXPECTED)
         void, counted = sum(voids.values()), sum(not one.void for one in slices)
-        reasons = "; ".join(f"{count}: {reason}" for reason, count in voids.most_common(3))
-        warnings = (f"{void} of {len(slices)} rounds do not count ({reasons})",) if void else ()
         disturbed = void > counted and counted < rounds.LEAST_ROUNDS
+        taken = [self._taken[number] for number in {one.round for one in slices} & self._taken.keys()]
+        seconds = sum(lasted_s for lasted_s, _ in taken)
         return dataclasses.replace(
             run,
             slices=slices,
             epochs=tuple(dataclasses.replace(epoch, disturbed=int(disturbed)) for epoch in run.epochs),
-            warnings=(*run.warnings, *warnings),
+            gauges={**run.gauges, "void_rounds": dict(voids)},
             disturbed_epochs=len(run.epochs) if disturbed else 0,
-            disturbed_s=float(void),
-            disturbed_share=1.0 if void else None,
+            disturbed_s=seconds,
+            disturbed_share=sum(lasted_s * share for lasted_s, share in taken) / seconds if taken else None,
         )
 
     def _fits(self, member: Member, free: int) -> bool:
@@ -271,8 +272,11 @@ class _Duel:
             return rounds.ENDED
         lost = self._log.shares(*span, (0, span[1]))
         share, threshold = (lost.disturbed if lost else 0.0), order[0].spec.disturbance_threshold
+        others = rounds.others_fault(share, threshold)
+        if others:
+            self._taken[self._number] = ((span[1] - span[0]) / 1e9, share)
         return (
-            rounds.others_fault(share, threshold)
+            others
             or rounds.idle_fault({one.name: one.idle_cpu_s for one in order}, {one.name: one.idle_s for one in order})
             or rounds.faults_fault({one.name: one.transcript.slices[-1].major_faults for one in order})
         )

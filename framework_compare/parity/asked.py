@@ -33,18 +33,25 @@ class Check(NamedTuple):
 
 
 class CheckForecast(NamedTuple):
-    """What checks would take: how many there are to do, how many are known already, and the seconds of all."""
+    """What checks would take: how many there are to do, how many are known already, and the seconds of all.
+
+    lacks: why others cannot be done here, and what to do.
+    """
 
     runs: int
     known: int
     seconds: Range
+    lacks: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         low, middle, high = (f"{value / 60:.2g}" for value in self.seconds)
         kept = f", {self.known} known from the cache" if self.known else ""
-        return (
-            f"{self.runs} check{'s' * (self.runs != 1)}{kept}. Nothing was started.\n"
-            f"Total: about {middle} minutes, {low} to {high}; plus time to install environments."
+        return "\n".join(
+            (
+                f"{self.runs} check{'s' * (self.runs != 1)}{kept}. Nothing was started.",
+                f"Total: about {middle} minute{'s' * (middle != '1')}, {low} to {high}; plus time to install environments.",
+                *(f"Cannot run here: {lack}." for lack in dict.fromkeys(self.lacks)),
+            )
         )
 
 

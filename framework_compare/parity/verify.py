@@ -117,14 +117,18 @@ def forecast(
         if found is not None:
             of_device[name] = found
     checkers = {device: ParityChecker(Path(), there) for device, there in ready.items()}
-    left, known = [], 0
+    left, known, lacks = [], 0, []
     for name, model, config, task in every:
+        lack = support.lack_here(name, config.device, where.python.get(name))
+        if lack:
+            lacks.append(lack)
+            continue
         there = name in ready[config.device] and not fresh
         if there and checkers[config.device].cached(name, model, config, task) is not None:
             known += 1
         else:
             left.append(asked.Check(name, planning.build_graph(model, config, task), config))
-    return asked.of_checks(left, known)
+    return asked.of_checks(left, known)._replace(lacks=tuple(lacks))
 
 
 @contextlib.contextmanager

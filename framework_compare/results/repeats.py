@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +18,6 @@ if TYPE_CHECKING:
 COLUMNS = ("epochs_disturbed", "disturbed_s", "disturbed_share", "runs_set_aside")
 Row = Mapping[str, Any]
 _UNFINISHED = ("planned", "running", "interrupted")
-_VOID = re.compile(
-    r"(\d+) of (\d+) rounds do not count \((\d+: [^;()]+(?:; \d+: [^;()]+)*)\)"
-)  # as `launch.duel` warns of a run
 
 
 def counting(runs: Iterable[Row]) -> set[int]:
@@ -111,21 +107,22 @@ def sentences(runs: Sequence[Row]) -> list[str]:
 
 
 def warnings(runs: Iterable[Row]) -> list[str]:
-    """Return the different warnings of the runs of a cell; those on rounds that do not count become one."""
-    texts = [text for run in runs for text in run["warnings"]]
-    found = [match for match in map(_VOID.fullmatch, texts) if match]
-    if not found:
-        return list(dict.fromkeys(texts))
-    reasons: collections.Counter[str] = collections.Counter()
-    for match in found:
-        for count, _, reason in (part.partition(": ") for part in match[3].split("; ")):
-            reasons[reason] += int(count)
-    void, rounds = (sum(int(match[group]) for match in found) for group in (1, 2))
-    why = (
-        "; ".join(f"{count}: {reason}" for reason, count in reasons.most_common()) if len(reasons) > 1 else min(reasons)
-    )
-    others = dict.fromkeys(text for text in texts if not _VOID.fullmatch(text))
-    return [f"{void} of {rounds} rounds do not count ({why})", *others]
+    """Return the different warnings of the runs of a cell, and one on all its rounds that do not count."""
+    runs = list(runs)
+    told = list(dict.fromkeys(text for run in runs for text in run["warnings"]))
+    void: collections.Counter[str] = collections.Counter()
+    for run in runs:
+        void.update(_void(run))
+    if not void:
+        return told
+    why = "; ".join(f"{count}: {reason}" for reason, count in void.most_common()) if len(void) > 1 else min(void)
+    return [f"{sum(void.values())} rounds do not count ({why})", *told]
+
+
+def _void(run: Row) -> dict[str, int]:
+    """Reason and number of the rounds of a run that do not count; empty if none were stored as `launch.duel` has them."""
+    found = run["gauges"].get("void_rounds")
+    return {reason: n for reason, n in found.items() if type(n) is int} if isinstance(found, dict) else {}
 
 
 def _sentence(run: Row) -> str:

@@ -11,8 +11,9 @@ from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
 from framework_compare import registry
 from framework_compare.environments import externals, managed, support, venvs
-from framework_compare.errors import EnvironmentUnavailable
+from framework_compare.errors import EnvironmentUnavailable, UsageError
 from framework_compare.graph import Task
+from framework_compare.launch import nodes
 from framework_compare.plan import searches
 from framework_compare.plan.planning import Plan, build_graph
 from framework_compare.protocol import TrainConfig
@@ -162,6 +163,10 @@ def _unusable(python: Mapping[str, str]) -> dict[str, str]:
 
 def _lack(cell: Cell, options: RunOptions) -> str:
     """Why a cell cannot run on this machine, and what to do; "" where nothing is known against it."""
+    try:
+        nodes.check(cell.config.nodes)
+    except UsageError as error:
+        return str(error)
     name = registry.framework(cell.framework).name
     return support.lack_here(name, cell.device, options.python.get(name))
 

@@ -96,6 +96,12 @@ def test_the_code_that_a_manifest_names_has_the_adapters_that_it_names(hostile, 
     assert "has another adapter of 'torch'" in only_result(hostile.folder).refused
 
 
+def test_the_code_that_a_manifest_names_has_the_version_that_it_names(hostile, monkeypatch):
+    monkeypatch.setattr(validate, "installed", lambda: CLEAN)
+    hostile.change(MANIFEST, "published_by", "version", to="9.9")
+    assert "has the version 0.1.0" in only_result(hostile.folder).refused
+
+
 UNSEEN = {
     "rounds shortened by a tenth": recomputed(on_records(shorten_turns(0.9))),
     "rounds called disturbed": recomputed(on_records(void_for_all)),

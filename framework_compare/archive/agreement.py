@@ -52,7 +52,11 @@ def rows_of(table: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
 def _machines(places: Machines, runs: Runs, cells: Mapping[int, Any]) -> Iterator[str]:
     """A machine has the devices that cells ran on, and no more cores and memory than one system runs on."""
     for machine in places.values():
-        for name, most in (("available_cores", MOST_CORES), ("logical_cores", MOST_CORES), ("memory_bytes", MOST_BYTES)):
+        for name, most in (
+            ("available_cores", MOST_CORES),
+            ("logical_cores", MOST_CORES),
+            ("memory_bytes", MOST_BYTES),
+        ):
             if isinstance(machine.get(name), int) and machine[name] > most:
                 yield f"{name} of the machine is {machine[name]}; allowed: {most} at most"
     used = {(run["cell_id"], run.get("node_id")) for run in runs.values() if run["status"] == "ok"}

@@ -312,23 +312,20 @@ def framework(name: str) -> Framework:
     "torch@2.12.0" is torch as another interpreter has it.
     """
     base, _, version = str(name).partition("@")
-    aside = READERS.get(base) or AS_WRITTEN.get(base)
-    found = aside or find("framework", FRAMEWORKS, name if name in FRAMEWORKS else base)
+    found = (
+        READERS.get(base) or AS_WRITTEN.get(base) or find("framework", FRAMEWORKS, name if name in FRAMEWORKS else base)
+    )
     return dataclasses.replace(found, name=name) if version else found
 
 
 def labels(names: Iterable[str]) -> tuple[str, ...]:
     """Remarks on frameworks, as sentences, for every place that names them; most have none."""
-    bases = dict.fromkeys(name.partition("@")[0] for name in names)
-    known = [FRAMEWORKS[name] for name in bases if name in FRAMEWORKS]
+    known = [FRAMEWORKS[base] for base in dict.fromkeys(name.partition("@")[0] for name in names) if base in FRAMEWORKS]
     return tuple(f"{entry.name} is {entry.label}." for entry in known if entry.label)
 
 
 def adapter_path(spec: Framework) -> Path:
-    """The adapter's file or, of one that is a package, its folder; found without importing it.
-
-    It imports a framework that this process does not have. Raises UsageError where there is none.
-    """
+    """The adapter's file or folder, found without an import, which its framework would need; UsageError if there is none."""
     return source_path(spec.trainer)
 
 
@@ -392,8 +389,7 @@ def register_imported(name: str, build: Callable[..., Any], *, of_arrays: bool, 
 
 def model_of_all(name: str) -> Model | None:
     """A model that every process knows; None for one that was imported, which only processes that read it know."""
-    entry = MODELS.get(name)
-    return entry if entry and isinstance(entry.build, str) else None
+    return entry if (entry := MODELS.get(name)) and isinstance(entry.build, str) else None
 
 
 def register_dataset(name: str, target: str) -> None:

@@ -247,7 +247,7 @@ def test_private_gpu_threads_are_tensorflows(adapters, work):
         ({"optimizer": "adam"}, "'adam': its only optimizer that is repaired and proved is SGD; declared: sgd"),
         ({"loss": "mse"}, "loss 'mse'; declared: cross_entropy"),
         ({"op": "LSTM"}, "op 'LSTM'; declared: AdaptiveAvgPool2d, "),
-        ({"mode": "inference"}, "no inference: of a wheel this old"),
+        ({"mode": "inference"}, "no inference: only the training of the published study is proved"),
     ],
 )
 def test_singa_refuses_what_its_wheel_lacks(asked, words, adapters, work):

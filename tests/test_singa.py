@@ -87,10 +87,10 @@ def test_the_label_is_one():
             [
                 "'compiled' on device 'cpu': it has no compiler",
                 "'bf16' on device 'cpu': its arithmetic",
-                "only SGD was",
+                "its only optimizer that is repaired and proved is SGD",
             ],
         ),
-        ({"mode": "inference"}, ["no inference: of a wheel this old"]),
+        ({"mode": "inference"}, ["no inference: only the training of the published study is proved"]),
     ],
 )
 def test_what_it_lacks_is_refused_at_once_with_the_reason(asked, said):

@@ -194,6 +194,11 @@ def test_classes_that_are_no_list_are_refused_whether_or_not_images_are_there(ma
             ["show", "{A}", "--style", "latex", "--label", "x}}\\input{{/etc/passwd}}"],
             "the label is 'x}}\\\\input{{/etc/passwd}}'; allowed: text such as tab:time, without",
         ),
+        (
+            ["duel", "torch", "jax"],
+            "model is missing; usage: framework-compare duel [OPTIONS] {{a}} {{b}} {{model}} [data]; `",
+        ),
+        (["check", "{A}"], "--baseline is missing; usage: framework-compare check [OPTIONS] [study]; `framework"),
         (["env", "create", ""], "no framework is given; at least one is needed"),
         (["env", "create", "torch", "--index", "torch=x"], "--index: index of torch is 'x'; allowed: a URL such as"),
         (["doctor", "--frameworks", ""], "no framework is given; at least one is needed"),

@@ -143,7 +143,7 @@ def recurrent(net: Network, node: Node, rngs: Any) -> Any:
     """A GRU of Flax's has no bias beside its state, and an LSTM one of two: where the graph has both, so have these."""
     nnx, inputs, states = net.nnx, node.attrs["input_size"], node.attrs["hidden_size"]
     cell = (nnx.OptimizedLSTMCell if node.op == "LSTM" else nnx.GRUCell)(
-        inputs, states, **net.zeros("kernel", rngs), **net.zeros("recurrent_kernel", rngs)
+        inputs, states, **{**net.zeros("kernel", rngs), **net.zeros("recurrent_kernel", rngs)}
     )
     if node.op == "GRU":
         cell.dense_h = nnx.Linear(states, 3 * states, **net.zeros("kernel", rngs))

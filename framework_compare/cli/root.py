@@ -118,9 +118,14 @@ def _print_any_text() -> None:
 
 def _usage_of_click(error: Exception) -> None:
     """Show what typer's parser objects to; it has a base class of its own, which depends on typer's version."""
-    message = getattr(error, "format_message", None)
-    if message is not None:
-        console.fail(message(), getattr(error, "exit_code", 2))
+    message, missing = getattr(error, "format_message", None), getattr(error, "param", None)
+    if message is None:
+        return
+    text, context = message(), getattr(error, "ctx", None)
+    if text.startswith("Missing ") and missing is not None and context is not None:
+        usage = " ".join(context.get_usage().replace("Usage: ", "").split())
+        text = f"{max(missing.opts, key=len)} is missing; usage: {usage}; `{context.command_path} --help` explains it"
+    console.fail(text, getattr(error, "exit_code", 2))
 
 
 def _version(wanted: bool) -> None:

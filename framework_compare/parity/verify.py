@@ -119,8 +119,7 @@ def forecast(
     checkers = {device: ParityChecker(Path(), there) for device, there in ready.items()}
     left, known, lacks = [], 0, []
     for name, model, config, task in every:
-        lack = support.lack_here(name, config.device, where.python.get(name))
-        if lack:
+        if lack := support.lack_here(name, config.device, where.python.get(name)):
             lacks.append(lack)
             continue
         there = name in ready[config.device] and not fresh

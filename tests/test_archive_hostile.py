@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from contradictions import CONTRADICTIONS
+from contradictions import CONTRADICTIONS, again, on_a_node
 from published_study import CLEAN, PROVED, Hostile, study, submission
 from tampering import (
     SCRIPT,
@@ -94,6 +94,12 @@ def test_the_code_that_a_manifest_names_has_the_adapters_that_it_names(hostile, 
     manifest["measured_by"]["sources"]["torch"], manifest["published_by"]["sources"]["torch"] = other, other[0]
     hostile.write(MANIFEST, manifest, sealed=False)
     assert "has another adapter of 'torch'" in only_result(hostile.folder).refused
+
+
+def test_the_code_that_a_manifest_names_has_the_version_that_it_names(hostile, monkeypatch):
+    monkeypatch.setattr(validate, "installed", lambda: CLEAN)
+    hostile.change(MANIFEST, "published_by", "version", to="9.9")
+    assert "has the version 0.1.0" in only_result(hostile.folder).refused
 
 
 UNSEEN = {
@@ -259,3 +265,8 @@ def test_long_texts_make_no_large_page(honest, tmp_path, changes):
     assert built.submissions + len(built.refused) == 2
     assert not any("manifest" in one.refused or "once" in one.refused for one in built.refused)
     assert max(path.stat().st_size for path in (tmp_path / "site").rglob("*.html")) < site.MAX_PAGE
+
+
+def test_an_honest_study_of_a_node_is_valid(hostile):
+    again(on_a_node(lambda tables: None))(hostile)
+    assert only_result(hostile.folder).refused == ""

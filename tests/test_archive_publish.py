@@ -19,7 +19,7 @@ from framework_compare.archive import conditions, documents, installed, publish,
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.records import Run
 from framework_compare.report import json_document
-from framework_compare.store.study_file import Store
+from framework_compare.store.study_file import REQUEST, Store
 
 
 @pytest.fixture
@@ -279,8 +279,19 @@ def test_a_study_is_cited_with_machine_versions_design_and_intervals(tmp_path):
     escaped = run("cite", tmp_path / "s", "--style", "latex").stdout
     assert "95 \\% confidence" in escaped and "95 % confidence" not in escaped and escaped.startswith(text[:40])
     assert "allowed: text, latex" in run("cite", tmp_path / "s", "--style", "word", check=2).stderr
+    assert "Settings: CPU, batch 16, image size 224" in text
     poor = run("cite", study(tmp_path / "poor", parity=None, repeats=2)).stdout
-    assert "0 of 2 implementations were verified" in poor and "Reservation: torch alexnet on cpu has 2 blocks" in poor
+    assert "0 of 2 implementations were verified" in poor and "torch alexnet on cpu has 2 blocks of runs.\n" in poor
+    of_text = run("cite", study(tmp_path / "text", model="gpt_nano")).stdout
+    assert "Settings: CPU, batch" in of_text and "image size" not in of_text
+
+
+def test_a_loaded_submission_can_be_published_again_under_the_same_id(tmp_path, monkeypatch):
+    made = submission(study(tmp_path / "s"), tmp_path / "out", monkeypatch)
+    loaded = validate.load_submission(made, tmp_path / "loaded")
+    assert loaded.settings[REQUEST]["frameworks"] == ["torch", "jax"] and "repeats = 3" in loaded.to_toml()
+    again = submission(tmp_path / "loaded", tmp_path / "again", monkeypatch)
+    assert again.name == made.name and (again / "study.toml").read_text() == (made / "study.toml").read_text()
 
 
 def test_validate_and_site_say_what_they_need(tmp_path):

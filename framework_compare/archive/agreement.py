@@ -20,6 +20,7 @@ AFTER_S = 60  # from the last phase of a run to its last reading
 POWER_W = 20_000  # of one device or package; the supplies of a server with eight GPUs deliver no more together
 MOST_CORES, MOST_BYTES = 8192, 1 << 46  # that Linux on x86-64 runs on: NR_CPUS, and physical addresses of 46 bits
 Runs = Mapping[int, Mapping[str, Any]]
+Machines = Mapping["int | None", Mapping[str, Any]]  # by node
 Tables = Mapping[str, Mapping[str, Sequence[Any]]]
 
 
@@ -28,12 +29,19 @@ def faults(records: Mapping[str, Any]) -> Iterator[str]:
     tables = records["tables"]
     runs = {row["run_id"]: row for row in rows_of(tables.get("run", {}))}
     cells = {row["cell_id"]: row for row in rows_of(tables.get("cell", {}))}
-    yield from _machine(records["machine"], runs, cells)
+    places = machines(records)
+    yield from _machines(places, runs, cells)
     yield from _versions(records["environments"], runs, cells)
     yield from _turns(runs, tables)
     yield from _epochs(runs, cells, tables)
-    yield from _readings(records["machine"], runs, tables)
+    yield from _readings(places, runs, tables)
     yield from _quality(tables)
+
+
+def machines(records: Mapping[str, Any]) -> dict[int | None, Mapping[str, Any]]:
+    """By node_id the machine that runs were on; None for the machine of the study."""
+    nodes = {row["node_id"]: row["machine"] for row in rows_of(records["tables"].get("node", {}))}
+    return {None: records["machine"], **nodes}
 
 
 def rows_of(table: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
@@ -41,15 +49,20 @@ def rows_of(table: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     return [dict(zip(names, values)) for values in zip(*table.values())]
 
 
-def _machine(machine: Mapping[str, Any], runs: Runs, cells: Mapping[int, Any]) -> Iterator[str]:
-    """The machine has the devices that cells ran on, and no more cores and memory than one system runs on."""
-    for name, most in (("available_cores", MOST_CORES), ("logical_cores", MOST_CORES), ("memory_bytes", MOST_BYTES)):
-        if isinstance(machine.get(name), int) and machine[name] > most:
-            yield f"{name} of the machine is {machine[name]}; allowed: {most} at most"
-    here = {run["cell_id"] for run in runs.values() if run["status"] == "ok" and run.get("node_id") is None}
-    for number in sorted(here):
+def _machines(places: Machines, runs: Runs, cells: Mapping[int, Any]) -> Iterator[str]:
+    """A machine has the devices that cells ran on, and no more cores and memory than one system runs on."""
+    for machine in places.values():
+        for name, most in (
+            ("available_cores", MOST_CORES),
+            ("logical_cores", MOST_CORES),
+            ("memory_bytes", MOST_BYTES),
+        ):
+            if isinstance(machine.get(name), int) and machine[name] > most:
+                yield f"{name} of the machine is {machine[name]}; allowed: {most} at most"
+    used = {(run["cell_id"], run.get("node_id")) for run in runs.values() if run["status"] == "ok"}
+    for number, place in sorted(used, key=str):
         device = registry.device_kind(str(cells[number]["device"]))
-        if device != "cpu" and not gpu_names(machine):
+        if device != "cpu" and not gpu_names(places[place]):
             yield f"{cells[number]['framework']} ran on {device}, and the machine has no GPU"
 
 
@@ -57,18 +70,25 @@ def _versions(environments: Mapping[str, Any], runs: Runs, cells: Mapping[int, A
     """The version of a run is that of its environment, which is the version of a package in it."""
     known: dict[str, set[str]] = {}
     for label, facts in environments.items():
-        framework, version = label.partition(" ")[0], _public(facts.get("version"))
+        framework, version = label.partition(" ")[0], public(facts.get("version"))
         known.setdefault(framework, set()).add(version)
-        packages = {_public(one) for one in (facts.get("packages") or {}).values()}
+        packages = {public(one) for one in (facts.get("packages") or {}).values()}
         if version and packages and version not in packages and framework.partition("@")[0] in registry.FRAMEWORKS:
             yield f"the environment of {label} has the version {version}, and no package in it has"
+    packed = {str(one) for facts in environments.values() for one in (facts.get("packages") or {}).values()}
+    packed |= {str(facts.get("version")) for facts in environments.values()}
     for number, run in runs.items():
-        framework, version = str(cells[run["cell_id"]]["framework"]), _public(run.get("framework_version"))
+        framework, version = str(cells[run["cell_id"]]["framework"]), public(run.get("framework_version"))
+        exact = str(run.get("framework_version") or "")
+        builds = {one for one in packed if one.startswith(f"{version}+")}
+        if version != exact and builds and exact not in builds and framework.partition("@")[0] in registry.FRAMEWORKS:
+            yield f"run {number} of {framework} has the version {exact}, which no package of its environments has"
         if version and known.get(framework) and "" not in known[framework] and version not in known[framework]:
             yield f"run {number} of {framework} has the version {version}, and its environment {min(known[framework])}"
 
 
-def _public(version: object) -> str:
+def public(version: object) -> str:
+    """A version without its local part: what stands behind "+"."""
     return str(version or "").partition("+")[0]
 
 
@@ -103,6 +123,11 @@ def _apart(runs: Runs, turns: Mapping[int, Sequence[Any]], epochs: Sequence[Mapp
     seen: dict[tuple[int, ...], int] = {}
     for number, several in by_run.items():
         lengths = [row["end_ns"] - row["start_ns"] for row in several]
+        ordered = sorted(several, key=lambda row: row["number"])
+        if [row["number"] for row in ordered] != list(range(1, len(several) + 1)):
+            yield f"the epochs of run {number} are not numbered from 1"
+        if any(after["start_ns"] < before["end_ns"] for before, after in zip(ordered, ordered[1:])):
+            yield f"two epochs of run {number} were at one time, or not in their order"
         twin = seen.setdefault(tuple(lengths), number)
         if twin != number:
             yield f"the epochs of runs {twin} and {number} have the same lengths to the nanosecond"
@@ -151,14 +176,12 @@ def _epochs(runs: Runs, cells: Mapping[int, Any], tables: Tables) -> Iterator[st
             yield f"run {number} is ok and ended with the code {run['exit_code']}"
 
 
-def _readings(machine: Mapping[str, Any], runs: Runs, tables: Tables) -> Iterator[str]:
+def _readings(places: Machines, runs: Runs, tables: Tables) -> Iterator[str]:
     """Readings are of the time of their run, none is above its peak, and none is more than the machine can do."""
     spans: dict[int, tuple[int, int]] = {}
     for row in rows_of(tables.get("phase", {})):
         first, last = spans.get(row["run_id"], (row["start_ns"], row["end_ns"]))
         spans[row["run_id"]] = min(first, row["start_ns"]), max(last, row["end_ns"])
-    cores = [machine.get(name) for name in ("available_cores", "logical_cores")]
-    most = 100 * BURST * max(one if isinstance(one, int) else 0 for one in cores)
     sample = tables.get("sample", {})
     blank = [None] * len(sample.get("run_id", ()))
     columns = (sample.get(name, blank) for name in ("run_id", "t_ns", "rss_bytes", "cpu_percent"))
@@ -168,7 +191,7 @@ def _readings(machine: Mapping[str, Any], runs: Runs, tables: Tables) -> Iterato
             yield f"a reading of run {number} is not of the time of its phases"
         if runs[number]["status"] == "ok" and (memory or 0) > (runs[number].get("peak_rss_bytes") or memory or 0):
             yield f"a reading of run {number} has more memory than its peak"
-        if runs[number].get("node_id") is None and (used or 0.0) > most:
+        if (used or 0.0) > 100 * BURST * cores_of(places[runs[number].get("node_id")]):
             yield f"a reading of run {number} has {used:.0f} % of a core, more than the machine has"
     counters: dict[tuple[Any, Any], tuple[int, float]] = {}
     for row in rows_of(tables.get("energy", {})):
@@ -178,6 +201,12 @@ def _readings(machine: Mapping[str, Any], runs: Runs, tables: Tables) -> Iterato
         if not 0 <= more <= POWER_W * max(length, 1.0):
             yield f"the energy of run {row['run_id']} rose by {more:.3g} J in {length:.3g} s"
         counters[key] = row["t_ns"], row["energy_j"]
+
+
+def cores_of(machine: Mapping[str, Any]) -> int:
+    """The cores that a program there may use; with no limit on it, all."""
+    known = (machine.get(name) for name in ("available_cores", "logical_cores"))
+    return max((one for one in known if type(one) is int), default=0)
 
 
 def _quality(tables: Tables) -> Iterator[str]:

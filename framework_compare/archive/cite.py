@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from framework_compare import registry
 from framework_compare.archive.conditions import of_figures
 from framework_compare.comparison import Comparison
 from framework_compare.errors import UnknownNameError
@@ -22,6 +23,7 @@ REPOSITORY = "https://example.org/framework_compare"  # a placeholder: the proje
 AUTHORS = "framework_compare contributors"
 # Settings that a reader needs, in the order of the sentence.
 _SETTINGS = (
+    "device",
     "batch_size",
     "image_size",
     "precision",
@@ -95,7 +97,8 @@ def paragraph(study: Comparison, reservations: Iterable[str]) -> str:
         "Ratios of epoch times are taken over paired blocks; intervals are 95 % confidence intervals (Student's t on "
         f"logarithms of ratios){_corrected(verdicts)}.",
         *(f"{line.rstrip('.')}." for line in headlines.answers(list(study.frame.itertuples()), verdicts)),
-        *(f"Reservation: {sentence}." for sentence in reservations),
+        # Behind a semicolon they say what to do, which is nothing for a paper.
+        *(f"Reservation: {sentence.partition(';')[0]}." for sentence in reservations),
     ]
     return " ".join(sentences) + "\n"
 
@@ -120,7 +123,8 @@ def _listed(names: Iterable[str]) -> str:
 def _settings(cells: Any) -> str:
     words = []
     for name in _SETTINGS:
-        values = list(dict.fromkeys(cells[name].dropna())) if name in cells else []
+        rows = cells[[registry.unit(model) == "image" for model in cells["model"]]] if name == "image_size" else cells
+        values = list(dict.fromkeys(rows[name].dropna())) if name in cells else []
         if values:
             words.append(" and ".join(setting_words(name, value) for value in values[:4]))
     return ", ".join(words)

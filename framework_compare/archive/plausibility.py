@@ -30,7 +30,10 @@ Table = Mapping[str, Sequence[Any]]
 NEVER_NEGATIVE = {
     "run": ("peak_rss_bytes",),
     "phase": ("pss_bytes",),
-    "epoch": ("data_wait_s", "copy_s", "compute_s", "step_s_median", "step_s_p05", "step_s_p95"),
+    "epoch": (
+        *("data_wait_s", "copy_s", "compute_s", "step_s_median", "step_s_p05", "step_s_p95"),
+        "disturbed_share",
+    ),
     "slice": ("cpu_s",),
     "sample": ("cpu_percent", "rss_bytes", "gpu_memory_bytes", "gpu_process_memory_bytes", "gpu_power_w"),
     "energy": ("energy_j",),
@@ -43,25 +46,33 @@ def faults(records: Mapping[str, Any], document: Mapping[str, Any], now: datetim
     runs = {row["run_id"]: row for row in rows_of(tables.get("run", {}))}
     yield from _times(runs, tables, now)
     yield from _clocks(runs, tables)
-    yield from _memory(records["machine"], runs, tables)
     yield from _labels(runs, records)
     yield from _rounds(runs, records)
     yield from _below_zero(tables)
     yield from _sizes(runs, tables)
-    machine = records["machine"]
-    for name in ("available_cores", "memory_bytes"):  # what other checks are measured by
-        if type(machine.get(name)) is not int or machine[name] < 1:
-            yield f"{name} of the machine is {str(machine.get(name))[:40]!r}; allowed: a whole number above 0"
-            return
+    machines = list(agreement.machines(records).values())
+    for machine in machines:
+        for name in ("available_cores", "memory_bytes"):  # what other checks are measured by
+            if type(machine.get(name)) is not int or machine[name] < 1:
+                yield f"{name} of the machine is {str(machine.get(name))[:40]!r}; allowed: a whole number above 0"
+                return
+    yield from _memory(machines, tables)
     yield from agreement.faults(records)
-    logical = machine.get("logical_cores")
-    cores = max(machine["available_cores"], logical if type(logical) is int else 0)
+    yield from _sampled(runs, records)
+    cores = max(map(agreement.cores_of, machines))
     for cell in document["cells"]:
         name = f"{cell['framework']} {cell['model']}"
         if (cell["cpu_percent_mean"] or 0) > 100 * cores * SLACK:
             yield f"{name} used {cell['cpu_percent_mean']:.0f} % of a core on {cores} cores"
-    if not any(run.get("node_id") is not None for run in runs.values()):
-        yield from _turns(tables.get("slice", {}), cores)
+    yield from _turns(tables.get("slice", {}), cores)
+
+
+def _sampled(runs: Mapping[int, Any], records: Mapping[str, Any]) -> Iterator[str]:
+    """What says how much others disturbed it was read at least once while it ran."""
+    read = set(records["tables"].get("sample", {}).get("run_id", ()))
+    for number, run in runs.items():
+        if run["status"] == "ok" and run.get("disturbed_epochs") is not None and number not in read:
+            yield f"run {number} states its disturbances, and has no reading"
 
 
 def _labels(runs: Mapping[int, Any], records: Mapping[str, Any]) -> Iterator[str]:
@@ -223,17 +234,15 @@ def _clocks(runs: Mapping[int, Any], tables: Mapping[str, Table]) -> Iterator[st
                 yield f"the clocks of run {number} disagree by {ahead:.0f} s with those of the run before"
 
 
-def _memory(machine: Mapping[str, Any], runs: Mapping[int, Any], tables: Mapping[str, Table]) -> Iterator[str]:
-    memory = machine.get("memory_bytes")
-    if not isinstance(memory, int):  # another check says so
-        return
-    if memory < 1 << 28:
-        yield f"the machine has {memory} bytes of memory"
-    if any(run.get("node_id") is not None for run in runs.values()):
-        return  # other machines than the one described
+def _memory(machines: Sequence[Mapping[str, Any]], tables: Mapping[str, Table]) -> Iterator[str]:
+    """No process holds more memory than the largest of the machines has."""
+    for machine in machines:
+        if machine["memory_bytes"] < 1 << 28:
+            yield f"the machine has {machine['memory_bytes']} bytes of memory"
+    memory = max(machine["memory_bytes"] for machine in machines)
     processes = _most(tables, "sample", "processes") or 1  # each of which RSS counts the shared memory of
-    gpus = machine.get("gpus") or {}
-    devices = [device["memory_bytes"] for device in gpus.get("devices", ())] if isinstance(gpus, dict) else []
+    gpus = [gpus for gpus in (machine.get("gpus") for machine in machines) if isinstance(gpus, dict)]
+    devices = [device["memory_bytes"] for one in gpus for device in one.get("devices", ())]
     bounds = [
         ("phase", "pss_bytes", memory),
         ("sample", "pss_bytes", memory),

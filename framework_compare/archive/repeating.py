@@ -14,6 +14,7 @@ from typing import Any
 
 from framework_compare import registry
 from framework_compare.archive import documents
+from framework_compare.archive.agreement import public
 from framework_compare.archive.documents import LOCKS, REQUEST, Refused, shown
 from framework_compare.environments import venvs
 from framework_compare.errors import FrameworkCompareError
@@ -61,18 +62,27 @@ def check(manifest: Mapping[str, Any], contents: Mapping[str, bytes], records: M
     elif command != FROM_REQUEST:
         raise Refused(f"its command is {shown(command)}; allowed beside {REQUEST}: {FROM_REQUEST}")
     else:
-        request = _parsed(documents.text(REQUEST, contents[REQUEST]))
+        request = parsed(documents.text(REQUEST, contents[REQUEST]))
         _check_request(REQUEST, request, records)
         _check_repeats(request, records["tables"].get("run", {}))
+        _check_plain(request, documents.text(REQUEST, contents[REQUEST]))
     _check_locks(set(contents), records["environments"])
-    environments = [facts for facts in records["environments"].values() if isinstance(facts, dict)]
-    versions = [facts["packages"] for facts in environments if isinstance(facts.get("packages"), dict)]
-    for name, content in contents.items():
-        if name.startswith(LOCKS):
-            _check_lock(name, documents.text(name, content).splitlines(), versions)
+    for label, facts in records["environments"].items():
+        name = lock_name(label)
+        if name in contents:
+            _check_lock(name, documents.text(name, contents[name]).splitlines(), facts)
 
 
-def _parsed(text: str) -> dict[str, Any]:
+def _check_plain(request: Mapping[str, Any], text: str) -> None:
+    """Refused for comments: the site shows the request as it is."""
+    import tomli_w
+
+    if "".join(text.split()) != "".join(tomli_w.dumps(request).split()):
+        raise Refused(f"{REQUEST} has a comment, or is written in another way than `publish` writes it")
+
+
+def parsed(text: str) -> dict[str, Any]:
+    """The request in the text of its file; Refused for what is no TOML."""
     if len(text.splitlines()) > MAX_REQUEST_LINES:
         raise Refused(f"{REQUEST} has more than {MAX_REQUEST_LINES} lines")
     try:
@@ -231,22 +241,26 @@ def _check_locks(names: set[str], environments: Mapping[str, Any]) -> None:
         raise Refused(f"{odd} is {'no lock of an environment of its records' if odd in locks else 'missing'}")
 
 
-def _check_lock(name: str, lines: Sequence[str], versions: Sequence[Mapping[str, str]]) -> None:
-    """A lock pins packages and nothing else: all of one environment of the records, with checksums that are known."""
+def _check_lock(name: str, lines: Sequence[str], facts: Mapping[str, Any]) -> None:
+    """A lock pins packages of its environment and nothing else: the framework among them, with checksums that are known."""
     pins = [_PIN.fullmatch(line.strip()) for line in lines]
-    wanted = {}
+    wanted: dict[str, str] = {}
     for line, pin in zip(lines, pins):
         if pin is None:
             raise Refused(f"{name} has the line {shown(line)}; allowed: NAME==VERSION with checksums")
         key = venvs.normal_name(pin[1])
+        if key in wanted:
+            raise Refused(f"{name} has {shown(pin[1])} twice")
         wanted[key] = pin[2]
         known = _checksums().get((key, pin[2]))
         if pin[3] and known and not set(pin[3].split()) <= known:
             raise Refused(f"{name} has a checksum of {shown(pin[1])} {pin[2]} that no file of that release has")
-    for packages in versions:
-        if wanted and all(packages.get(package) == version for package, version in wanted.items()):
-            return
-    raise Refused(f"{name} pins other packages or other versions than any environment of its records has")
+    packages = facts["packages"]
+    if not wanted or any(packages.get(package) != version for package, version in wanted.items()):
+        raise Refused(f"{name} pins other packages or other versions than its environment has")
+    version = public(facts.get("version"))
+    if version in map(public, packages.values()) and version not in map(public, wanted.values()):
+        raise Refused(f"{name} pins no package of the version {version}, as its environment has")
 
 
 @functools.lru_cache(maxsize=1)

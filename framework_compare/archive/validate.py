@@ -23,6 +23,7 @@ from framework_compare.errors import FrameworkCompareError, UsageError
 from framework_compare.protocol import TrainConfig
 from framework_compare.results import verdicts
 from framework_compare.results.parity import FAILED, PASSED, PROVED
+from framework_compare.store.study_file import REQUEST
 
 _KEEP = 1e-6  # by which figures of another processor's arithmetic may differ
 # Sentences of the code: other code has other words. The site writes its own.
@@ -132,6 +133,9 @@ def load_submission(submission: str | Path, folder: str | Path) -> Comparison:
     """
     contents = _files(check(Path(submission)).folder)[1]
     tables, parity = (documents.parse(name, contents[name]) for name in (RECORDS, PARITY))
+    if documents.REQUEST in contents:  # so that the study can be repeated and published again
+        request = repeating.parsed(documents.text(documents.REQUEST, contents[documents.REQUEST]))
+        tables = {**tables, "settings": {**tables["settings"], REQUEST: request}}
     return Comparison(restore(tables, _parity(parity), Path(folder)))
 
 
@@ -188,6 +192,8 @@ def _check_code(manifest: Mapping[str, Any], records: Mapping[str, Any]) -> None
         raise Refused("its manifest names another version or other code than its records")
     if not _same_code(manifest):
         return
+    if manifest["published_by"]["version"] != installed().version:
+        raise Refused(f"the code that its manifest names has the version {installed().version}")
     stated = manifest["published_by"]["sources"]
     for label, checksum in publish.published_by(records)["sources"].items():
         if checksum not in (publish.NOT_KNOWN, stated.get(label)):

@@ -109,6 +109,22 @@ def named(name, old, new):
     return table("cell", lambda cell: cell.update({name: [value.replace(old, new) for value in cell[name]]}))
 
 
+def on_a_node(change_tables):
+    """All runs move to a node of a cluster, whose description is that of the machine."""
+
+    def change_records(records):
+        tables = records["tables"]
+        tables["node"] = {"node_id": [1], "name": ["HOST"], "machine": [dict(records["machine"])]}
+        tables["run"]["node_id"] = [1] * len(tables["run"]["run_id"])
+        change_tables(tables)
+
+    return change_records
+
+
+def overlap(rows):
+    rows["start_ns"] = [start - (number > 1) for start, number in zip(rows["start_ns"], rows["number"])]
+
+
 def verdict_on_another_cell(one):
     one.write(PARITY, {**one.read(PARITY), "torch resnet50 cuda": PROVED})
 
@@ -140,6 +156,23 @@ def in_capitals(one):
 
 
 CONTRADICTIONS = {
+    # nodes of a cluster
+    "a process of 10 TB on a node": (
+        again(on_a_node(lambda tables: tables["run"].update(peak_rss_bytes=[10**13] * 6))),
+        "peak_rss_bytes of table run is",
+    ),
+    "more CPU time than all cores of a node have": (
+        again(on_a_node(lambda tables: tables["slice"].update(cpu_s=[100.0] * 60))),
+        "s of CPU time in turns of",
+    ),
+    "a node without cores": (
+        again(on_a_node(lambda tables: tables["node"]["machine"][0].pop("available_cores"))),
+        "available_cores of the machine is 'None'",
+    ),
+    "a GPU that a node lacks": (
+        allowing("unverified", lambda one: (on_a_gpu(one), again(on_a_node(lambda tables: None))(one))),
+        "ran on cuda, and the machine has no GPU",
+    ),
     # rounds
     "rounds of two cells exchanged": (table("slice", exchange_runs), "turns of"),
     "rounds in another order": (table("slice", turn_rounds_round), "not numbered from 0 in the order"),
@@ -152,6 +185,16 @@ CONTRADICTIONS = {
     "runs paired with another block": (table("run", pair_other_blocks), "took turns with runs of another block"),
     "a block copied": (again(copy_a_block), "the same lengths to the nanosecond"),
     # epochs, phases and readings
+    "epochs at one time": (table("epoch", overlap), "two epochs of run 1 were at one time"),
+    "the first epoch left out": (
+        table("epoch", lambda rows: rows.update(number=[number + 1 for number in rows["number"]])),
+        "not numbered from 1",
+    ),
+    "disturbances without a reading": (
+        again(lambda records: records["tables"].update(sample={})),
+        "states its disturbances, and has no reading",
+    ),
+    "disturbances below zero": (recomputed(column("epoch", "disturbed_share", -1.0)), "disturbed_share of table epoch"),
     "fewer samples than batches hold": (
         table("epoch", lambda rows: rows.update(images=rows["steps"])),
         "only 10 samples",
@@ -186,6 +229,16 @@ CONTRADICTIONS = {
         recomputed(column("run", "framework_version", "9.9.9")),
         "has the version 9.9.9, and its environment 2.13.0",
     ),
+    "another build than the environment has": (
+        recomputed(column("run", "framework_version", "2.13.0+cu999")),
+        "has the version 2.13.0\\+cu999, which no package of its environments has",
+    ),
+    "praise as a comment of the request": (
+        lambda one: one.write("study.toml", "# torch wins\n" + (one.folder / "study.toml").read_text()),
+        "has a comment",
+    ),
+    "a lock without the framework": (raw("locks/torch.txt", "numpy==2.4.6\n"), "pins no package of the version 2.13.0"),
+    "a package twice in a lock": (raw("locks/torch.txt", "numpy==2.4.6\n" * 2), "has 'numpy' twice"),
     "another data set in the records": (named("dataset", "fire-smoke-small", "cifar10"), "asks for the data set"),
     "another data set in the request": (request(dataset=["PATH/other"]), "asks for the data set 'other'"),
     "fewer samples in the request": (request(limit=10), "asks for 10 samples, and an epoch has 100"),

@@ -24,7 +24,7 @@
     if (!words.length) return;
     await (loading = loading || load());
     const hits = rows.filter(([, text]) => words.every((word) => text.toLowerCase().includes(word)));
-    status.textContent = hits.length + " submissions" + (hits.length > MOST ? ", the latest " + MOST + " of them:" : "");
+    status.textContent = hits.length + (hits.length === 1 ? " submission" : " submissions") + (hits.length > MOST ? ", the latest " + MOST + " of them:" : "");
     list.replaceChildren(...hits.slice(0, MOST).map(([id, text]) => {
       const [item, link] = [document.createElement("li"), document.createElement("a")];
       link.href = "submissions/" + encodeURIComponent(id) + ".html";

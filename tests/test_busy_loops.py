@@ -168,7 +168,7 @@ def test_the_cell_itself_and_its_parent_are_no_disturbance(paced, pictures, tmp_
     busy_percent = samples.machine_cpu_percent.mean() * os.cpu_count()
     if len(os.sched_getaffinity(0)) == os.cpu_count():
         span_s = samples.t_s.iloc[-1] - samples.t_s.iloc[0]
-        # A tick that falls into the next reading is of a core that was idle, and what others took is never below 0.
+        # A tick that falls into the next reading belongs to a core that was idle, and what others took is never below 0.
         idle = ticks(os.cpu_count(), span_s / (len(samples) - 1)) * (1 - samples.machine_cpu_percent.mean() / 100)
         assert whole == pytest.approx(busy_percent, rel=0, abs=100 * (idle + ticks(os.cpu_count(), span_s)))
     assert result.frame.load_before[0] > 0

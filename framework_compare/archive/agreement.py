@@ -131,10 +131,8 @@ def _apart(runs: Runs, turns: Mapping[int, Sequence[Any]], epochs: Sequence[Mapp
         twin = seen.setdefault(tuple(lengths), number)
         if twin != number:
             yield f"the epochs of runs {twin} and {number} have the same lengths to the nanosecond"
-        awake, wall = (
-            sum(lengths) / SECOND - sum(row.get("waited_s") or 0.0 for row in several),
-            runs[number].get("wall_s"),
-        )
+        awake = sum(lengths) / SECOND - sum(row.get("waited_s") or 0.0 for row in several)
+        wall = runs[number].get("wall_s")
         if wall is not None and awake > wall + APART_S:
             yield f"run {number} took {wall:.3g} s, and its epochs {awake:.3g} s without waiting"
         if number not in turns or runs[number]["status"] != "ok":
@@ -177,7 +175,7 @@ def _epochs(runs: Runs, cells: Mapping[int, Any], tables: Tables) -> Iterator[st
 
 
 def _readings(places: Machines, runs: Runs, tables: Tables) -> Iterator[str]:
-    """Readings are of the time of their run, none is above its peak, and none is more than the machine can do."""
+    """Readings lie within the time of their run; none is above its peak, or more than the machine can do."""
     spans: dict[int, tuple[int, int]] = {}
     for row in rows_of(tables.get("phase", {})):
         first, last = spans.get(row["run_id"], (row["start_ns"], row["end_ns"]))
@@ -210,7 +208,7 @@ def cores_of(machine: Mapping[str, Any]) -> int:
 
 
 def _quality(tables: Tables) -> Iterator[str]:
-    """Metrics are of epochs that a run had, within their ranges: those of which more is better go from 0 to 1."""
+    """Metrics belong to epochs that a run had, and lie within their ranges: 0 to 1 where more is better."""
     columns = (tables.get("epoch", {}).get(name, ()) for name in ("run_id", "number"))
     had = set(zip(*columns))
     for row in rows_of(tables.get("quality", {})):

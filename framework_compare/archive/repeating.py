@@ -40,17 +40,7 @@ PRIVATE = {"python", "index", "out"}  # of a request: interpreters, package inde
 _KEYS = {*FIELDS, *map(column, SETTINGS)} - PRIVATE
 _OF_MACHINE = {"threads", "loader_workers"}  # as many as a machine has, unless they are asked for
 # Options of runs that the settings of a study state, too.
-_OPTIONS = {
-    *(
-        "across_models",
-        "disturbance_threshold",
-        "profile",
-        "retries_when_disturbed",
-        "sampling_hz",
-        "schedule",
-        "verify",
-    ),
-}
+_OPTIONS = set("across_models disturbance_threshold profile retries_when_disturbed sampling_hz schedule verify".split())
 _BY_DATA = {"num_classes", "loss", "device"}  # the device is compared by its kind
 
 
@@ -233,7 +223,7 @@ def lock_name(label: str) -> str:
 
 
 def _check_locks(names: set[str], environments: Mapping[str, Any]) -> None:
-    """Every environment whose packages are known has a lock, and every lock is of one."""
+    """Every environment whose packages are known has a lock, and every lock belongs to one."""
     locks = {name for name in names if name.startswith(LOCKS)}
     wanted = {lock_name(label) for label, facts in environments.items() if facts.get("packages")}
     if locks != wanted:

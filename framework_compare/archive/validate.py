@@ -169,7 +169,7 @@ def _check_conditions(manifest: Mapping[str, Any], figures: Mapping[str, Any], r
 
 
 def _check_belonging(manifest: Mapping[str, Any], parity: Mapping[str, Any], records: Mapping[str, Any]) -> None:
-    """Verdicts on parity are of cells of the study, and nothing was published before it was measured."""
+    """Verdicts on parity belong to cells of the study, and nothing was published before it was measured."""
     cells = records["tables"].get("cell", {})
     rows = ({**TrainConfig.from_dict(cell["config"]).to_dict(), **cell} for cell in agreement.rows_of(cells))
     strange = set(parity) - set(map(verdicts.key, rows))

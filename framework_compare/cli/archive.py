@@ -48,7 +48,7 @@ def publish(
 
     made = prepare(names.find(study), allow or ())
     with tempfile.TemporaryDirectory(prefix="framework-compare-") as place:
-        check(made.write(Path(place)), recompute=False)  # what an archive would refuse is of no use
+        check(made.write(Path(place)), recompute=False)  # what an archive would refuse helps nobody
     _show(made)
     if dry_run:
         return

@@ -101,7 +101,4 @@ def _nadam(jax: Any, optax: Any, rate: Any, settings: Dict[str, float]) -> Any:
     return optax.GradientTransformation(init, update)
 
 
-NAMES = {
-    **{name: f"optax.{name}" for name in ("sgd", "adam", "rmsprop", "adamw")},
-    "nadam": "our own, of optax's kind",
-}
+NAMES = {**{name: f"optax.{name}" for name in ("sgd", "adam", "rmsprop", "adamw")}, "nadam": "our own, of optax's kind"}

@@ -26,16 +26,7 @@ from framework_compare.adapters.jax.pipeline import PROCESSES_FROM, Processes, T
 from framework_compare.adapters.jax.replicas import Mesh, join, stacked, unstacked
 from framework_compare.adapters.jax.tasks import LOSSES, NAMES, make_optimizer, optimizer_name
 from framework_compare.graph import Graph, trainable_names
-from framework_compare.protocol import (
-    PRECISIONS,
-    UPDATES,
-    Batch,
-    Declared,
-    Pictures,
-    ProfileRow,
-    Replicas,
-    TrainConfig,
-)
+from framework_compare.protocol import PRECISIONS, UPDATES, Batch, Declared, Pictures, ProfileRow, Replicas, TrainConfig
 
 # Of a jitted step on a GPU. They stay where they are and are copied to the host together: each copy takes the host tens of
 # microseconds, and for a result at another address XLA updates its CUDA graphs. Few enough that a copy has some steps'

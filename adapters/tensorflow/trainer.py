@@ -26,16 +26,7 @@ from framework_compare.adapters.tensorflow.pipeline import make_dataset
 from framework_compare.adapters.tensorflow.replicas import Mirrored, open_cpus, settings_of
 from framework_compare.adapters.tensorflow.tasks import LOSSES, OPTIMIZERS, make_optimizer, optimizer_name
 from framework_compare.graph import Graph, trainable_names
-from framework_compare.protocol import (
-    PRECISIONS,
-    UPDATES,
-    Batch,
-    Declared,
-    Pictures,
-    ProfileRow,
-    Replicas,
-    TrainConfig,
-)
+from framework_compare.protocol import PRECISIONS, UPDATES, Batch, Declared, Pictures, ProfileRow, Replicas, TrainConfig
 
 # Steps whose losses are kept to be read together; the runner asks for each eight steps late.
 MOST_UNREAD = 64

@@ -251,10 +251,7 @@ OPS: Dict[str, Op] = {
     "Constant": Op(primitives.constant_shape),
     "GroupNorm": Op(primitives.groupnorm_shape, primitives.groupnorm_parameters),
     **dict.fromkeys(primitives.UNARY, Op(_same)),
-    **dict.fromkeys(
-        (*primitives.BINARY[2:], *primitives.COMPARISONS, "Where"),
-        Op(primitives.broadcast_shape),
-    ),
+    **dict.fromkeys((*primitives.BINARY[2:], *primitives.COMPARISONS, "Where"), Op(primitives.broadcast_shape)),
     **dict.fromkeys(primitives.REDUCTIONS, Op(primitives.reduced_shape)),
     **dict.fromkeys(primitives.ALONG, Op(primitives.along_shape)),
     "Reshape": Op(primitives.reshape_shape),

@@ -95,13 +95,7 @@ class Tracer:
         """Have a worker do one part; its framework or reader with the version."""
         text, what = task["source"]["text"], Asked.words(task)
         self.say(f"{text} is {'read' if name == ONNX else 'traced'} in {name}'s environment, {what}")
-        environment = support.ready(
-            name,
-            "cpu",
-            python=self.python.get(name),
-            index=self.index.get(name),
-            say=self.say,
-        )
+        environment = support.ready(name, "cpu", python=self.python.get(name), index=self.index.get(name), say=self.say)
         if isinstance(environment, Run):
             raise UsageError(f"{text} cannot be imported without {name}: {environment.reason}")
         job = Job(TrainConfig(epochs=0, threads=available_cores()), kind="trace", tasks=(task,))

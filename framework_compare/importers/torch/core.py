@@ -8,12 +8,12 @@ from typing import Any, Dict, List, Mapping
 
 from framework_compare.importers.common.axes import materialised
 from framework_compare.importers.common.views import NotExpressible, Value
-from framework_compare.importers.torch import attention
+from framework_compare.importers.torch import attention, elementwise, moves, products
 from framework_compare.importers.torch.operators import HANDLERS as LAYERS
 from framework_compare.importers.torch.operators import operator_name
-from framework_compare.importers.torch.primitives import PRIMITIVES, matmul
 
 Arguments = Mapping[str, Any]
+PRIMITIVES = {**elementwise.HANDLERS, **moves.HANDLERS, **products.HANDLERS}
 LACKS = (NotExpressible, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
@@ -52,7 +52,7 @@ def _without_scores(reading: Any, node: Any, value: Any) -> Any:
     if not isinstance(value, attention.Scores):
         return value
     order = [*range(len(value.keys.shape) - 2), len(value.keys.shape) - 1, len(value.keys.shape) - 2]
-    made = matmul(reading, node, value.queries, reading.permute(value.keys, order))
+    made = products.matmul(reading, node, value.queries, reading.permute(value.keys, order))
     if value.scale != 1:
         made = PRIMITIVES["mul"](reading, node, {"self": made, "other": value.scale})
     if value.normal:

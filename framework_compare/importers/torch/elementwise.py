@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Dict
 
 from framework_compare.importers.common.axes import materialised
 from framework_compare.importers.common.views import Value
-from framework_compare.importers.torch.operands import each, emit, reduced, value_of, where
+from framework_compare.importers.torch.operands import along, each, emit, reduced, value_of, where
 from framework_compare.importers.torch.operators import Arguments, Handler, refuse, shape_of
 
 
@@ -136,21 +136,52 @@ def negated(reading: Any, node: Any, x: Any) -> Value:
     return emit(reading, node, "Equal", x, 0.0)
 
 
-def compared(op: str, swapped: bool = False, inverted: bool = False) -> Handler:
-    def handler(reading: Any, node: Any, a: Arguments) -> Value:
-        found = binary(op, swapped)(reading, node, {**a, "alpha": 1})
-        return negated(reading, node, found) if inverted else found
-
-    return handler
-
-
-def by_number(op: str, factor: float) -> Handler:
-    """An op, times a number."""
-    return lambda reading, node, a: emit(reading, node, op, a.get("self", a.get("input")), factor)
-
-
 def to_dtype(reading: Any, node: Any, a: Arguments) -> Any:
     """Of numbers to numbers nothing changes: the graph has one precision."""
     x, dtype = a.get("self", a.get("input")), node.meta["val"].dtype
-    x = value_of(reading, node, x) if dtype.is_floating_point or not isinstance(x, Value) else x
-    return x
+    return value_of(reading, node, x) if dtype.is_floating_point or not isinstance(x, Value) else x
+
+
+UNARY = ("Abs", "Cos", "Detach", "Erf", "Exp", "Log", "ReLU", "Sigmoid", "Sign", "SiLU", "Sin", "Sqrt", "Tanh")
+HANDLERS: Dict[str, Handler] = {
+    **{op.lower(): unary(op) for op in UNARY},
+    **{op.lower(): binary(op) for op in ("Add", "Sub", "Mul", "Div", "Maximum", "Minimum")},
+    "rsqrt": unary("Power", exponent=-0.5),
+    "reciprocal": unary("Power", exponent=-1.0),
+    "neg": lambda r, n, a: emit(r, n, "Mul", a.get("self", a.get("input")), -1.0),
+    "square": lambda r, n, a: power(r, n, {"self": a["self"], "exponent": 2}),
+    "pow": power,
+    "leaky_relu": lambda r, n, a: each(r, n, "LeakyReLU", a["self"], slope=float(a["negative_slope"])),
+    "elu": elu,
+    "softplus": softplus,
+    "prelu": prelu,
+    **dict.fromkeys(("clamp", "clamp_min", "clamp_max", "hardtanh"), clamp),
+    "rsub": binary("Sub", swapped=True),
+    "eq": binary("Equal"),
+    "ne": lambda r, n, a: negated(r, n, binary("Equal")(r, n, a)),
+    "lt": binary("Less"),
+    "gt": binary("Less", swapped=True),
+    "le": binary("LessEqual"),
+    "ge": binary("LessEqual", swapped=True),
+    **dict.fromkeys(("logical_not", "bitwise_not"), lambda r, n, a: negated(r, n, a["self"])),
+    **dict.fromkeys(("logical_and", "bitwise_and", "__and__"), binary("Mul")),
+    **dict.fromkeys(("logical_or", "bitwise_or", "__or__"), binary("Maximum")),
+    "where": lambda r, n, a: where(r, n, a["condition"], a["self"], a["other"]),
+    "masked_fill": lambda r, n, a: where(r, n, a["mask"], a["value"], a["self"]),
+    "sum": reduction("ReduceSum"),
+    "mean": reduction("ReduceMean"),
+    **dict.fromkeys(("amax", "max"), reduction("ReduceMax")),
+    **dict.fromkeys(("amin", "min"), lowest),
+    "var": variance,
+    "std": lambda r, n, a: each(r, n, "Sqrt", variance(r, n, a)),
+    **dict.fromkeys(("linalg_vector_norm", "norm"), vector_norm),
+    "logsumexp": log_sum_exp,
+    "log1p": lambda r, n, a: each(r, n, "Log", emit(r, n, "Add", a["self"], 1.0)),
+    "expm1": lambda r, n, a: emit(r, n, "Sub", each(r, n, "Exp", a["self"]), 1.0),
+    "any": lambda r, n, a: reduced(r, n, "ReduceMax", value_of(r, n, a["self"]), a.get("dim"), a.get("keepdim", False)),
+    **dict.fromkeys(("softmax", "_softmax"), along("Softmax")),
+    **dict.fromkeys(("log_softmax", "_log_softmax"), along("LogSoftmax")),
+    "cumsum": along("CumSum"),
+    **dict.fromkeys(("to", "_to_copy", "type_as", "float"), to_dtype),
+    "lift_fresh_copy": lambda r, n, a: a["self"],
+}

@@ -19,7 +19,7 @@ from framework_compare.importers.common.axes import (
 from framework_compare.importers.common.reading import filled
 from framework_compare.importers.common.views import BATCH, NotExpressible, Value, whole
 from framework_compare.importers.torch.operands import LARGE, axis_of, emit, node_of, operand, value_of
-from framework_compare.importers.torch.operators import Arguments, refuse, shape_of
+from framework_compare.importers.torch.operators import Arguments, Handler, refuse, shape_of
 
 
 def taken(reading: Any, node: Any, x: Any, dim: int, index: Sequence[int]) -> Value:
@@ -236,3 +236,22 @@ def gather_along(reading: Any, node: Any, a: Arguments) -> Any:
     if isinstance(x, Value) or hasattr(x, "target") or not bool((x == x.flatten()[0]).all()):
         refuse("gather", "by computed places")
     return x.new_full(shape_of(node), x.flatten()[0].item())
+
+
+HANDLERS: Dict[str, Handler] = {
+    **dict.fromkeys(("cat", "concat"), lambda r, n, a: concat(r, n, a["tensors"], a["dim"])),
+    "stack": stack,
+    **dict.fromkeys(("pad", "constant_pad_nd"), pad),
+    "slice": slice_,
+    "select": select,
+    **dict.fromkeys(("chunk", "split", "split_with_sizes"), parts),
+    "unbind": unbind,
+    "flip": flip,
+    "roll": roll,
+    **dict.fromkeys(("expand", "expand_as", "broadcast_to"), expand),
+    **dict.fromkeys(("repeat", "tile"), repeat),
+    "index": index,
+    "index_select": index_select,
+    "gather": gather_along,
+    "embedding": embedding,
+}

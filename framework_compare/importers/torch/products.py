@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, List, Sequence
+from typing import Any, Dict, List, Sequence
 
 import numpy as np
 
@@ -311,3 +311,21 @@ def recurrent(op: str, gates: int) -> Handler:
 
 def _listed(states: Any) -> List[Any]:
     return list(states) if isinstance(states, (list, tuple)) else [states]
+
+
+HANDLERS: Dict[str, Handler] = {
+    "layer_norm": layer_norm,
+    **dict.fromkeys(("group_norm", "instance_norm"), group_norm),
+    "batch_norm": batch_norm,
+    "matmul": lambda r, n, a: matmul(r, n, a["self"], a["other"]),
+    **dict.fromkeys(("mm", "bmm"), lambda r, n, a: matmul(r, n, a["self"], a["mat2"])),
+    **dict.fromkeys(("addmm", "baddbmm"), addmm),
+    "linear": linear,
+    "scaled_dot_product_attention": attention,
+    "lstm": recurrent("LSTM", 4),
+    "gru": recurrent("GRU", 3),
+    **dict.fromkeys(("conv1d", "conv2d", "convolution", "conv_transpose1d", "conv_transpose2d"), convolution),
+    **{f"{kind}_pool1d": pooled1d(f"{kind}_pool2d") for kind in ("max", "avg", "adaptive_avg")},
+    **dict.fromkeys(("adaptive_max_pool1d", "adaptive_max_pool2d"), adaptive_max_pool),
+    **{f"upsample_{kind}": resized(kind[:-2]) for kind in ("nearest1d", "nearest2d", "bilinear2d", "bicubic2d")},
+}

@@ -16,13 +16,14 @@ def adaptive_matrix(size: int, output: int) -> np.ndarray:
     return matrix
 
 
-def named(space: Callable[[Any], Any], *names: str, prefix: str = "") -> Dict[str, Callable[..., Any]]:
-    """Functions that a framework has in one place under numpy's names, or these behind a prefix, by those of ops."""
+def named(space: Callable[[Any], Any], *names: str, prefix: str = "", **others: str) -> Dict[str, Callable[..., Any]]:
+    """Functions that a framework has in one place, by ops: under numpy's names behind a prefix, `others` under their own."""
 
     def function(name: str) -> Callable[..., Any]:
-        return lambda framework, a, *inputs: getattr(space(framework), prefix + name)(*inputs)
+        return lambda framework, a, *inputs: getattr(space(framework), name)(*inputs)
 
-    return {name.capitalize(): function(name) for name in names}
+    own = {**{name.capitalize(): prefix + name for name in names}, **others}
+    return {op: function(name) for op, name in own.items()}
 
 
 NUMPY = ("exp", "log", "sqrt", "abs", "sign", "sin", "cos", "maximum", "minimum")

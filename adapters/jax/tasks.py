@@ -6,8 +6,8 @@ from typing import Any, Callable, Dict
 
 import numpy as np
 
-from framework_compare.adapters.common.trainer import is_native, optimizer_settings
-from framework_compare.graph.optimizer import DECAYED, Schedule
+from framework_compare.adapters.common.trainer import is_native, optimizer_settings, rates
+from framework_compare.graph.optimizer import DECAYED
 from framework_compare.protocol import TrainConfig
 
 
@@ -44,10 +44,9 @@ def optimizer_name(config: TrainConfig) -> str:
 
 def _rate(jax: Any, config: TrainConfig) -> Any:
     """A number, or a function of the updates so far."""
-    schedule = Schedule.of(config)
-    if schedule.is_constant:
+    table = rates(config).astype(np.float32)
+    if len(table) == 1:
         return config.learning_rate
-    table = np.array([config.learning_rate * share for share in schedule.table()], np.float32)
     return lambda count: jax.numpy.asarray(table)[jax.numpy.minimum(count, len(table) - 1)]
 
 

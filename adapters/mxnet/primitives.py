@@ -70,14 +70,12 @@ def _reduced(name: str) -> Callable[..., Any]:
 
 _BROADCAST = ("sub", "div", "maximum", "minimum", "equal")
 FUNCTIONS: Dict[str, Callable[..., Any]] = {
-    **network.named(lambda F: F, "exp", "log", "sqrt", "abs", "sign", "sin", "cos", "erf"),
+    **network.named(lambda F: F, "exp", "log", "sqrt", "abs", "sign", "sin", "cos", "erf", Detach="BlockGrad"),
     **network.named(lambda F: F, *_BROADCAST, prefix="broadcast_"),
-    "Less": lambda F, a, x, y: F.broadcast_lesser(x, y),
-    "LessEqual": lambda F, a, x, y: F.broadcast_lesser_equal(x, y),
+    **network.named(lambda F: F, Less="broadcast_lesser", LessEqual="broadcast_lesser_equal"),
     **{f"Reduce{name.capitalize()}": _reduced(name) for name in ("sum", "mean", "max")},
     "Power": lambda F, a, x: x ** a["exponent"],
     "LeakyReLU": lambda F, a, x: F.LeakyReLU(x, act_type="leaky", slope=a["slope"]),
-    "Detach": lambda F, a, x: F.BlockGrad(x),
     "Cast": lambda F, a, x: F.cast(x, "float32"),
     "Where": where,
     "Softmax": lambda F, a, x: F.softmax(x, axis=a["axis"]),

@@ -9,13 +9,20 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
 
 import numpy as np
 
-from framework_compare.adapters.common.trainer import NATIVE_OPTIMIZERS, TrainerDefaults, arguments, each, gpu_number
+from framework_compare.adapters.common.trainer import (
+    NATIVE_OPTIMIZERS,
+    TrainerDefaults,
+    Updates,
+    arguments,
+    each,
+    gpu_number,
+)
 from framework_compare.adapters.mxnet import replicas as data_parallel
 from framework_compare.adapters.mxnet.network import OPS, freeze, make_network, parameters_of
 from framework_compare.adapters.mxnet.pipeline import open_loader
 from framework_compare.adapters.mxnet.tasks import LOSSES, NAMES, clip, forget, make_optimizer, optimizer_name
 from framework_compare.errors import Unsupported
-from framework_compare.graph import Graph, Schedule
+from framework_compare.graph import Graph
 from framework_compare.graph.optimizer import DECAYED
 from framework_compare.protocol import UPDATES, Batch, Declared, Pictures, ProfileRow, Replicas, TrainConfig
 
@@ -136,7 +143,7 @@ class MXNetTrainer(TrainerDefaults):
         self._optimizer = data_parallel.make_trainer(mx, *given) if self._replicas else mx.gluon.Trainer(*given)
         if self._amp:
             self._amp.init_trainer(self._optimizer)
-        self._schedule, self._batches, self._updates = Schedule.of(config), 0, 0
+        self._updates = Updates(config)
         if config.accumulation > 1:
             for parameter in self._trained():
                 parameter.grad_req = "add"
@@ -156,7 +163,7 @@ class MXNetTrainer(TrainerDefaults):
                 for held in self._parameters[name].list_data():
                     held[:] = array
         self._reordered = False
-        self._batches = self._updates = 0
+        self._updates.forget()
         self._clear()
         for updater in self._optimizer._updaters or ():
             for state in updater.states.values():
@@ -208,13 +215,11 @@ class MXNetTrainer(TrainerDefaults):
 
     def train_step(self, batch: Batch) -> Any:
         loss, gathered = self._backward(batch), self.config.accumulation
-        self._batches += 1
-        if self._batches % gathered:
+        if not self._updates.gathered():
             return loss
-        if not self._schedule.is_constant:
-            share = self._schedule.share(self._updates)
-            self._optimizer.set_learning_rate(self.config.learning_rate * share)
-        self._updates += 1
+        rate = self._updates.rate()
+        if rate is not None:
+            self._optimizer.set_learning_rate(rate)
         divisor = batch.size if gathered == 1 else gathered
         if self.config.clip_norm:
             clip(self.mx, [p.grad(self._context) for p in self._trained()], self.config.clip_norm * divisor)

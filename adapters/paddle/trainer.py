@@ -13,6 +13,7 @@ from framework_compare.adapters.common.trainer import (
     LOSS_SCALE,
     NATIVE_OPTIMIZERS,
     TrainerDefaults,
+    Updates,
     arguments,
     each,
     gpu_number,
@@ -30,7 +31,7 @@ from framework_compare.adapters.paddle.network import (
 )
 from framework_compare.adapters.paddle.pipeline import open_loader
 from framework_compare.adapters.paddle.tasks import LOSSES, NAMES, forget, make_optimizer, optimizer_name
-from framework_compare.graph import Graph, Schedule
+from framework_compare.graph import Graph
 from framework_compare.protocol import PRECISIONS, UPDATES, Batch, Declared, Pictures, ProfileRow, Replicas, TrainConfig
 from framework_compare.worker.allocator import keep_freed_memory
 
@@ -140,7 +141,7 @@ class PaddleTrainer(TrainerDefaults):
         self._first_scale = self._scaler.state_dict() if self._scaler else None
         parameters = [p for p in self._network.parameters() if not any(p is bias for bias in untrained)]
         self._optimizer = make_optimizer(paddle, config, parameters)
-        self._schedule, self._batches, self._updates = Schedule.of(config), 0, 0
+        self._updates = Updates(config)
         self._clear = self._optimizer.clear_grad
         if untrained:
             self._clear = lambda: [self._optimizer.clear_grad(), *(bias.clear_gradient() for bias in untrained)]
@@ -149,7 +150,7 @@ class PaddleTrainer(TrainerDefaults):
         for name, array in weights.items():
             self._arrays[name].set_value(array.T if name in self._transposed else array)
         forget(self._optimizer, self.config)
-        self._batches = self._updates = 0
+        self._updates.forget()
         self._clear()
         if self._scaler:
             self._scaler.load_state_dict(self._first_scale)
@@ -178,10 +179,12 @@ class PaddleTrainer(TrainerDefaults):
     def train_step(self, batch: Batch) -> Any:
         self._set_training(True)
         loss = self._backward(batch, self.config.accumulation)
-        self._batches += 1
-        if self._batches % self.config.accumulation:
+        if not self._updates.gathered():
             return loss.detach()
-        self._set_rate()
+        rate = self._updates.rate()
+        if rate is not None:
+            self._optimizer.rate = rate  # of those that correct it
+            self._optimizer.set_lr(rate)
         if self._scaler:
             self._scaler.step(self._optimizer)
             self._scaler.update()
@@ -189,13 +192,6 @@ class PaddleTrainer(TrainerDefaults):
             self._optimizer.step()
         self._clear()
         return loss.detach()
-
-    def _set_rate(self) -> None:
-        if not self._schedule.is_constant:
-            rate = self.config.learning_rate * self._schedule.share(self._updates)
-            self._optimizer.rate = rate  # of those that correct it
-            self._optimizer.set_lr(rate)
-        self._updates += 1
 
     def _backward(self, batch: Batch, batches: int = 1) -> Any:
         with self._auto_cast():

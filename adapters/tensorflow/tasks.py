@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Sequence
 
-import numpy as np
-
-from framework_compare.adapters.common.trainer import is_native, optimizer_settings
-from framework_compare.graph.optimizer import DECAYED, Schedule
+from framework_compare.adapters.common.trainer import is_native, optimizer_settings, rates
+from framework_compare.graph.optimizer import DECAYED
 from framework_compare.protocol import TrainConfig
 
 
@@ -205,7 +203,7 @@ KERAS = {"adam": "Adam", "rmsprop": "RMSprop", "nadam": "Nadam", "adamw": "AdamW
 
 def make_optimizer(tf: Any, config: TrainConfig, variables: Sequence[Any]) -> Any:
     made = (Keras if is_native(config) else OPTIMIZERS[config.optimizer])(tf, config, variables)
-    plain = not config.clip_norm and config.accumulation == 1 and Schedule.of(config).is_constant
+    plain = not config.clip_norm and config.accumulation == 1 and len(rates(config)) == 1
     return made if plain else Updates(tf, config, variables, made)
 
 
@@ -214,7 +212,7 @@ class Updates:
 
     def __init__(self, tf: Any, config: TrainConfig, variables: Sequence[Any], optimizer: Any) -> None:
         self._tf, self._config, self._optimizer = tf, config, optimizer
-        self._rates = np.array([config.learning_rate * share for share in Schedule.of(config).table()])
+        self._rates = rates(config)
         self._counts = [tf.Variable(0, trainable=False, dtype=tf.int64) for _ in range(2)]  # batches, updates
         gathers = config.accumulation > 1
         self._sums = [tf.Variable(tf.zeros_like(v), trainable=False) for v in variables] if gathers else []

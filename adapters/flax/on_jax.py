@@ -11,16 +11,13 @@ from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from framework_compare.adapters.common.trainer import NATIVE_OPTIMIZERS
 from framework_compare.adapters.jax import network as plain
-from framework_compare.adapters.jax.pipeline import import_part
-from framework_compare.adapters.jax.tasks import LOSSES, NAMES, make_optimizer
 from framework_compare.adapters.jax.trainer import JaxTrainer
 from framework_compare.graph import OPS as GRAPH_OPS
-from framework_compare.graph import Graph, Node, evaluate, trainable_names
+from framework_compare.graph import Graph, Node, evaluate
 from framework_compare.graph.lowering import UNEVEN
 from framework_compare.graph.window import Window
-from framework_compare.protocol import UPDATES, Batch, Declared, Replicas, TrainConfig
+from framework_compare.protocol import Batch, Replicas, TrainConfig
 
 
 class Network(plain.Network):
@@ -191,14 +188,11 @@ class FlaxTrainer(JaxTrainer):
 
     name = "flax"
     _shifts = False  # windows are XLA's
-    declared = Declared(
-        ops=plain.OPS,
-        losses=frozenset(LOSSES),
-        optimizers=frozenset(NAMES) | NATIVE_OPTIMIZERS,
+    declared = JaxTrainer.declared._replace(
         executions={"cpu": frozenset(EXECUTIONS)},
         precisions={"cpu": frozenset({"fp32"})},
-        several_inputs=True,
-        updates=frozenset(UPDATES),
+        replicas={},
+        several_nodes=False,
         why={"cuda": "no environment for Flax on a GPU is pinned"},
     )
 
@@ -215,22 +209,20 @@ class FlaxTrainer(JaxTrainer):
         return {**found, "execution": execution, "optimizer": optimizer, "backend": f"jax {self.jax.__version__}"}
 
     def build(self, graph: Graph) -> None:
-        nnx, config = self.nnx, self.config
+        nnx = self.nnx
         self._leaves: Any = None  # the state of the plain trainer, which this one keeps in the model
-        self._network = Network(self.jax, nnx, graph, config.seed & 0xFFFFFFFF)
+        self._network = Network(self.jax, nnx, graph, self.config.seed & 0xFFFFFFFF)
         self._model = self._network.model
         self._chances = self.jax.tree.map(self.jax.numpy.copy, nnx.state(self._model, nnx.RngState))
-        self._transformation = make_optimizer(self.jax, import_part("optax", "its optimiser"), config)
-        self._loss_of = functools.partial(LOSSES[graph.task.loss], import_part("optax", "its losses"))
-        self._target_type = np.int32 if graph.task.target.dtype.startswith("int") else np.float32
-        self._trained = trainable_names(graph)
+        self._make_task(graph)
+        self._transformation = self._optimizer
         frozen = self._network.frozen
         self._wrt = nnx.All(nnx.Param, lambda path, value: path[0] not in frozen)
         ops = {node.op for node in self._network.program.nodes}
         modes = [name for name, of in MODES.items() if of & ops]
         views = (nnx.view(self._model, **dict.fromkeys(modes, evaluates)) for evaluates in (False, True))
         self._training, self._evaluating = views
-        self._jit = nnx.jit if config.execution != "eager" else lambda function: function
+        self._jit = nnx.jit if self.config.execution != "eager" else lambda function: function
         self._gradients_of = self._jit(self._value_and_gradients)
         self._evaluate = self._jit(self._network.outputs)
         self.load_weights({p.name: np.zeros(p.shape, np.float32) for p in graph.parameters()})
@@ -272,7 +264,7 @@ class FlaxTrainer(JaxTrainer):
         _, gradients = self._gradients_of(self._training, batch.images, batch.labels)
         self.nnx.update(self._model, kept)
         found = dict(self.nnx.to_flat_state(gradients))
-        return self._to_graph({name: found[self._network.paths[name]][...] for name in self._trained})
+        return self._to_graph({name: found[self._network.paths[name]][...] for name in self._trainable})
 
     def infer(self, batch: Batch) -> Any:
         self._loss_seen = self._evaluate(self._evaluating, batch.images)

@@ -150,13 +150,10 @@ class JaxTrainer(TrainerDefaults):
         return self._recommended and not self._on_gpu
 
     def build(self, graph: Graph) -> None:
-        optax = import_part("optax", "its optimiser; install it beside jax")
         config, jax = self.config, self.jax
         dtype = HALF_TYPES.get(config.precision, "float32")
         self._network = Network(jax, graph, dtype=dtype, layout=self.layout, shifts=self._shifts, flash=self._flash)
-        self._optimizer = make_optimizer(jax, optax, config)
-        self._loss_of = functools.partial(LOSSES[graph.task.loss], optax)
-        self._target_type = np.int32 if graph.task.target.dtype.startswith("int") else np.float32
+        self._make_task(graph)
         self._key = jax.random.key(config.seed & 0xFFFFFFFF)
         jit: Callable[..., Any] = jax.jit if config.execution != "eager" else lambda function, **_: function
         self._step = jit(self._step_of_leaves, donate_argnums=0)
@@ -170,12 +167,19 @@ class JaxTrainer(TrainerDefaults):
         self._differentiate = jit(compute)
         self._evaluate = jit(self._logits)
         self._train = jit(train)
-        self._trainable = set(trainable_names(graph))
         on_host = jax.sharding.SingleDeviceSharding(self._device, memory_kind="pinned_host")
         if self._mesh:
             on_host = self._mesh.sharding(self._mesh.all, memory_kind="pinned_host")
         self._copy = jax.jit(jax.numpy.copy, out_shardings=on_host)
         self.load_weights({p.name: np.zeros(p.shape, np.float32) for p in graph.parameters()})
+
+    def _make_task(self, graph: Graph) -> None:
+        """Loss, optimiser, and what it is to train."""
+        optax = import_part("optax", "its optimiser; install it beside jax")
+        self._optimizer = make_optimizer(self.jax, optax, self.config)
+        self._loss_of = functools.partial(LOSSES[graph.task.loss], optax)
+        self._target_type = np.int32 if graph.task.target.dtype.startswith("int") else np.float32
+        self._trainable = set(trainable_names(graph))
 
     def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         jax, jnp = self.jax, self.jax.numpy

@@ -23,7 +23,7 @@ from framework_compare.adapters.common.trainer import (
 )
 from framework_compare.adapters.tensorflow.network import OPS, Network
 from framework_compare.adapters.tensorflow.pipeline import make_dataset
-from framework_compare.adapters.tensorflow.replicas import Mirrored, open_cpus, settings_of
+from framework_compare.adapters.tensorflow.replicas import Mirrored, open_cpus
 from framework_compare.adapters.tensorflow.tasks import LOSSES, OPTIMIZERS, make_optimizer, optimizer_name
 from framework_compare.graph import Graph, trainable_names
 from framework_compare.protocol import PRECISIONS, UPDATES, Batch, Declared, Pictures, ProfileRow, Replicas, TrainConfig
@@ -117,7 +117,7 @@ class TensorFlowTrainer(TrainerDefaults):
             "threads": self.tf.config.threading.get_intra_op_parallelism_threads(),
             **(self._gpu_settings() if self._gpu else {}),
             **loss_scale_settings(self.config),
-            **settings_of(self._mirrored),
+            **({"replicas": "MirroredStrategy, BatchNorm of each replica's own batch"} if self._mirrored else {}),
         }
 
     def _gpu_settings(self) -> Dict[str, Any]:

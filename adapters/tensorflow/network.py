@@ -13,16 +13,14 @@ from framework_compare.graph import OPS as GRAPH_OPS
 from framework_compare.graph import Graph, Node, evaluate
 from framework_compare.graph.lowering import graph_ops, lowered
 from framework_compare.graph.node import IMAGE
+from framework_compare.graph.ops import ACTIVATIONS
 
 SEEDS_A_LAYER = 65536  # of dropout: one for each size of batch
 # Axes of a graph's arrays as TensorFlow has them, by their number.
 ORDERS = {2: (1, 0), 3: (2, 1, 0), 4: (2, 3, 1, 0)}
 # Arrays that stay as the graph has them.
 AS_STORED = ("Embedding", "Unembedding", "Parameter", "RelativeBias")
-POINTWISE = (
-    *("Dropout", "ReLU", "ReLU6", "Tanh", "Sigmoid", "SiLU"),
-    *("HardSigmoid", "HardSwish", "GELU", "StochasticDepth"),
-)
+POINTWISE = (*ACTIVATIONS, "Dropout", "StochasticDepth")
 # BlockLSTM has the gates in the order i, g, f, o.
 _BLOCK_GATES = (0, 2, 1, 3)
 HAS = frozenset(LAYERS) | frozenset(FUNCTIONS)

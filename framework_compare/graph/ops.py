@@ -194,27 +194,18 @@ def _weight_macs(parameters: Callable[[Node], List[Parameter]], weights: int = 1
     return lambda node, out: sum(p.size for p in parameters(node)[:weights]) * math.prod(with_features(out, 1))
 
 
+ACTIVATIONS = ("ReLU", "ReLU6", "Tanh", "Sigmoid", "SiLU", "HardSigmoid", "HardSwish", "GELU")
 OPS: Dict[str, Op] = {
     "Conv2d": Op(image_ops.conv2d_shape, image_ops.conv2d_parameters, image_ops.window_macs),
     "BatchNorm2d": Op(_same, _batchnorm_parameters),
-    "ReLU": Op(_same),
-    "ReLU6": Op(_same),
     "MaxPool2d": Op(image_ops.pool2d_shape),
     "AvgPool2d": Op(image_ops.pool2d_shape),
     "AdaptiveAvgPool2d": Op(image_ops.adaptive_avgpool2d_shape),
     "GlobalAvgPool": Op(image_ops.global_avgpool_shape),
     "Flatten": Op(lambda node, shape: (math.prod(shape),)),
     "Linear": Op(_linear_shape, _linear_parameters, _weight_macs(_linear_parameters)),
-    "Dropout": Op(_same),
     "Add": Op(_broadcast_shape),
     "Mul": Op(_broadcast_shape),
-    "Tanh": Op(_same),
-    "Sigmoid": Op(_same),
-    "SiLU": Op(_same),
-    "HardSigmoid": Op(_same),
-    "HardSwish": Op(_same),
-    "GELU": Op(_same),
-    "StochasticDepth": Op(_same),
     "Embedding": Op(_embedding_shape, _embedding_parameters),
     "LSTM": Op(_recurrent_shape, _lstm_parameters, _weight_macs(_lstm_parameters, 2), _weight_macs(_lstm_parameters)),
     "GRU": Op(_recurrent_shape, _gru_parameters, _weight_macs(_gru_parameters, 2), _weight_macs(_gru_parameters)),
@@ -243,7 +234,7 @@ OPS: Dict[str, Op] = {
     "Quanv2d": Op(image_ops.quanv2d_shape, image_ops.quanv2d_parameters, lambda node, out: 640 * out[1] * out[2]),
     "Constant": Op(primitives.constant_shape),
     "GroupNorm": Op(primitives.groupnorm_shape, lambda node: affine(node, node.attrs["channels"])),
-    **dict.fromkeys(primitives.UNARY, Op(_same)),
+    **dict.fromkeys((*primitives.UNARY, *ACTIVATIONS, "Dropout", "StochasticDepth"), Op(_same)),
     **dict.fromkeys((*primitives.BINARY[2:], *primitives.COMPARISONS, "Where"), Op(primitives.broadcast_shape)),
     **dict.fromkeys(primitives.REDUCTIONS, Op(primitives.reduced_shape)),
     **dict.fromkeys(primitives.ALONG, Op(primitives.along_shape)),

@@ -11,7 +11,7 @@ import numpy as np
 from framework_compare.errors import UsageError
 from framework_compare.graph.network import Graph
 from framework_compare.graph.node import Node, Shape
-from framework_compare.graph.ops import OPS
+from framework_compare.graph.ops import ACTIVATIONS, OPS
 from framework_compare.graph.task import Task
 from framework_compare.importers.common.views import (
     BATCH,
@@ -281,10 +281,7 @@ def _output_words(task: Task) -> str:
 
 
 # Ops that give a vector for a vector and an image of one pixel for such an image.
-KEEPS_RANK = (
-    *("Linear", "ReLU", "ReLU6", "Sigmoid", "Tanh", "SiLU", "GELU", "HardSigmoid", "HardSwish"),
-    *("Dropout", "StochasticDepth", "LayerNorm", "Add", "Mul"),
-)
+KEEPS_RANK = ("Linear", *ACTIVATIONS, "Dropout", "StochasticDepth", "LayerNorm", "Add", "Mul")
 
 
 def _renamed_node(node: Node, names: Mapping[str, str]) -> Node:

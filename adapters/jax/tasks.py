@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Callable, Dict
 
 import numpy as np
@@ -62,13 +63,10 @@ def _make(jax: Any, optax: Any, config: TrainConfig, rate: Any) -> Any:
         return _nadam(jax, optax, rate, settings)
     if config.optimizer == "adamw":
         own = {"b1": settings["beta1"], "b2": settings["beta2"], "eps": settings["eps"]}
-        return optax.adamw(rate, **own, weight_decay=settings["weight_decay"], mask=lambda p: _decayed(jax, p))
+        decays = functools.partial(jax.tree.map, lambda array: array.ndim >= DECAYED)
+        return optax.adamw(rate, **own, weight_decay=settings["weight_decay"], mask=decays)
     decay = [optax.add_decayed_weights(config.weight_decay)] if config.weight_decay else []
     return optax.chain(*decay, optax.sgd(rate, momentum=config.momentum or None))
-
-
-def _decayed(jax: Any, parameters: Any) -> Any:
-    return jax.tree.map(lambda array: array.ndim >= DECAYED, parameters)
 
 
 def _nadam(jax: Any, optax: Any, rate: Any, settings: Dict[str, float]) -> Any:

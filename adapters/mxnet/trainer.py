@@ -257,17 +257,14 @@ class MXNetTrainer(TrainerDefaults):
         pairs = zip(batch.images, batch.labels)
         return [self._loss(self._network(*arguments(images)), labels) for images, labels in pairs]
 
-    @property
-    def _loss_scale(self) -> float:
-        return float(self._optimizer._amp_loss_scaler.loss_scale) if self._amp else 1.0
-
     def gradients(self, batch: Batch) -> Dict[str, np.ndarray]:
         self._clear()
         self._backward(batch)
         if self._replicas:
             self._optimizer.allreduce_grads()  # sums them
         trained = {name: p for name, p in self._parameters.items() if p.grad_req != "null"}
-        times = np.float32((batch.size if self.config.accumulation == 1 else 1) * self._loss_scale)
+        scale = float(self._optimizer._amp_loss_scaler.loss_scale) if self._amp else 1.0
+        times = np.float32((batch.size if self.config.accumulation == 1 else 1) * scale)
         found = {name: p.grad(self._context).asnumpy() / times for name, p in trained.items()}
         self._clear()
         return found

@@ -132,10 +132,6 @@ class TensorFlowTrainer(TrainerDefaults):
         }
 
     @property
-    def _scales(self) -> bool:
-        return self.config.precision == "fp16"
-
-    @property
     def _execution(self) -> str:
         return "graph" if self.config.execution == "default" else self.config.execution
 
@@ -168,7 +164,7 @@ class TensorFlowTrainer(TrainerDefaults):
         dtype = HALF_TYPES.get(self.config.precision, "float32")
         more = {"replica": self._mirrored.number} if self._mirrored else {}
         self._network = Network(self.tf, graph, dtype, fused=not self._compiles, **more)
-        self._scale = LossScale(self.tf) if self._scales else None
+        self._scale = LossScale(self.tf) if self.config.precision == "fp16" else None
         self._trainable = [self._network.variables[name] for name in trainable_names(graph)]
         self._optimizer = make_optimizer(self.tf, self.config, self._trainable)
 

@@ -94,11 +94,11 @@ class TorchTrainer(TrainerDefaults):
     def unsupported(self) -> Optional[str]:
         config = self.config
         if self._on_gpu:
-            asked = (self.torch, config, self._device)
-            gathers = self._captures and config.accumulation > 1
-            if gathers:
+            if self._captures and config.accumulation > 1:
                 return f"accumulation {config.accumulation}: a captured step is one update; use execution 'eager'"
-            return _no_device(self.torch, config.device) or _no_precision(*asked) or _no_compiling(*asked)
+            capability = functools.partial(self.torch.cuda.get_device_capability, self._device)
+            unable = _no_device(self.torch, config.device) or needs_capability(config.precision, capability)
+            return unable or (_no_compiling(*capability()) if config.execution == "compiled" else None)
         if config.execution in COMPILED and not _cpp_compiler():
             return f"execution {config.execution!r}: torch.compile needs a C++ compiler on a CPU; install g++"
         return None
@@ -173,9 +173,7 @@ class TorchTrainer(TrainerDefaults):
         self._call, compiled = self._trained, config.execution in COMPILED
         compiler = functools.partial(torch.compile, dynamic=False, mode=COMPILED.get(config.execution))
         if compiled:
-            if (
-                config.batch_growth > 1
-            ):  # each size is a graph: after 8, its default, torch would go on in eager silently
+            if config.batch_growth > 1:  # each size is a graph: after 8, its default, torch would run eagerly, silently
                 torch._dynamo.config.recompile_limit = config.batch_size_limit + 8
             self._call = compiler(self._trained)
         # compiled with the network, a loss of many tokens needs no float32 copy of their logits
@@ -368,15 +366,8 @@ def _no_device(torch: Any, device: str) -> Optional[str]:
     return f"device {device!r}: PyTorch {torch.__version__} is {build} and sees {found} GPUs here"
 
 
-def _no_precision(torch: Any, config: TrainConfig, device: str) -> Optional[str]:
-    return needs_capability(config.precision, lambda: torch.cuda.get_device_capability(device))
-
-
-def _no_compiling(torch: Any, config: TrainConfig, device: str) -> Optional[str]:
+def _no_compiling(major: int, minor: int) -> Optional[str]:
     """torch.compile's kernels for GPUs are Triton's, which builds what launches them with a C compiler."""
-    if config.execution != "compiled":
-        return None
-    major, minor = torch.cuda.get_device_capability(device)
     if major < 7:
         return f"execution 'compiled' needs compute capability 7.0; this GPU has {major}.{minor}"
     # in Triton's order of choice (triton/runtime/build.py); a worker does not inherit CC

@@ -17,7 +17,6 @@ import numpy as np
 from framework_compare.errors import UsageError
 from framework_compare.graph.head import head_of, with_head
 from framework_compare.graph.network import Graph
-from framework_compare.graph.node import Node
 from framework_compare.graph.task import Task
 from framework_compare.graph.weights import initial_values, pieces_of, weights_size
 
@@ -128,12 +127,9 @@ class ImportedModel:
         for parameter in source.parameters():
             places[parameter.name] = start
             start += parameter.size
-        kept = {
-            parameter.name
-            for node in source.nodes
-            for parameter in source.parameters_of(node)
-            if node != changed and (not self.seeded or _is_constant(node))
-        }
+        constants = [node for node in source.nodes if node.op == "Parameter" and not node.attrs.get("trained", True)]
+        unchanged = constants if self.seeded else [node for node in source.nodes if node != changed]
+        kept = {parameter.name for node in unchanged for parameter in source.parameters_of(node)}
         for parameter in graph.parameters():
             if parameter.name in kept:
                 yield from pieces_of(self.flat, places[parameter.name], parameter.size)
@@ -195,7 +191,3 @@ class ImportedModel:
             raise UsageError(
                 f"the imported model in {folder} cannot be read: {type(error).__name__}: {error}"
             ) from None
-
-
-def _is_constant(node: Node) -> bool:
-    return node.op == "Parameter" and not node.attrs.get("trained", True)

@@ -149,20 +149,10 @@ def _gru_parameters(node: Node) -> List[Parameter]:
 
 
 def _select_shape(node: Node, shape: Shape) -> Shape:
-    steps, index = _sequence(node, shape), node.attrs["index"]
+    steps, index = _sequence(node, shape), node.attrs.get("index", -1)
     if not -steps <= index < steps:
         raise UsageError(f"layer {node.name}: there is no step {index} of {steps}")
     return shape[1:]
-
-
-def _last_shape(node: Node, shape: Shape) -> Shape:
-    _sequence(node, shape)
-    return shape[1:]
-
-
-def _reverse_shape(node: Node, shape: Shape) -> Shape:
-    _sequence(node, shape)
-    return shape
 
 
 def _free_parameters(node: Node) -> List[Parameter]:
@@ -209,9 +199,8 @@ OPS: Dict[str, Op] = {
     "Embedding": Op(_embedding_shape, _embedding_parameters),
     "LSTM": Op(_recurrent_shape, _lstm_parameters, _weight_macs(_lstm_parameters, 2), _weight_macs(_lstm_parameters)),
     "GRU": Op(_recurrent_shape, _gru_parameters, _weight_macs(_gru_parameters, 2), _weight_macs(_gru_parameters)),
-    "Reverse": Op(_reverse_shape),
-    "Last": Op(_last_shape),
-    "Select": Op(_select_shape),
+    "Reverse": Op(lambda node, shape: (_sequence(node, shape), *shape[1:])),
+    **dict.fromkeys(("Last", "Select"), Op(_select_shape)),
     "Concat": Op(_concat_shape),
     "Split": Op(_split_shape),
     "Slice": Op(_slice_shape),

@@ -138,17 +138,12 @@ def expand(reading: Any, node: Any, a: Arguments) -> Any:
     sizes = [size for size, group in zip(shape, groups) if not is_batch(group)]
     if not any(is_batch(group) for group in groups) and shape and shape[0] == reading.reader.batch:
         groups, sizes = ((*whole(BATCH, reading.reader.batch),), *groups[1:]), list(shape[1:])
-    flat = [group_size for group, group_size in zip(groups, _own_sizes(reading, x, len(shape))) if not is_batch(group)]
+    flat = [size for group, size in zip(groups, filled(x.shape, len(shape), 1)) if not is_batch(group)]
     name = reshaped_node(reading.reader, x.node, flat)
     if tuple(sizes) != reading.reader.shapes[name]:
         name = reading.node(node, "Expand", [name], {"shape": sizes})
     patterns = [(True,) if is_batch(group) else (False,) for group in groups]
     return Value(name, program_axes(reading.reader, patterns, sizes))
-
-
-def _own_sizes(reading: Any, x: Value, rank: int) -> List[int]:
-    """Sizes of a value's axes, with those that are missing in front."""
-    return [1] * (rank - len(x.view)) + list(x.shape)
 
 
 def repeat(reading: Any, node: Any, a: Arguments) -> Any:

@@ -17,6 +17,7 @@ from framework_compare.importers.common.axes import (
     program_axes,
     reshaped_node,
     rows,
+    size_of,
     sizes_in,
 )
 from framework_compare.importers.common.reading import conv_attrs
@@ -105,7 +106,7 @@ def matmul(reading: Any, node: Any, first: Any, second: Any) -> Value:
     names = []
     for one, lead, how, place in zip(pairs, outer, own, (-2, -1)):
         sizes, _ = sizes_in(lead, patterns, reader.batch)
-        inner = [_size_of(group) for group in one.view[-2:] if not is_batch(group)]
+        inner = [size_of(group) for group in one.view[-2:] if not is_batch(group)]
         if how == (True,):  # each sample is a row or a column of its own
             inner.insert(0 if place == -2 else 1, 1)
         names.append(reshaped_node(reader, one.node, (*sizes, *inner)))
@@ -116,10 +117,6 @@ def matmul(reading: Any, node: Any, first: Any, second: Any) -> Value:
     made = reshaped_node(reader, made, kept)
     view = view[:-2] + view[-1:] if ranks[0] == 1 else view
     return Value(made, view[:-1] if ranks[1] == 1 else view)
-
-
-def _size_of(group: Any) -> int:
-    return math.prod(atom.size for atom in group if atom.axis != BATCH)
 
 
 def attention(reading: Any, node: Any, a: Arguments) -> Value:

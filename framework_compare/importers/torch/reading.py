@@ -238,14 +238,12 @@ class Reading(Arrays, ProgramReading):
             return ""
         first = self.reader.nodes[next(iter(taken.values())).rpartition(".")[0]]
         alike = (first.op, first.attrs, taken) == (op, dict(attrs), {part: f"{first.name}.{part}" for part in own})
-        if not alike or op == "BatchNorm2d" or any(self._form_of(taken[part]) != form(own[part]) for part in own):
+        # the order of an array's numbers says how it was reshaped
+        alike = alike and all(self.reader.arrays[taken[part]].tobytes() == form(own[part]) for part in own)
+        if not alike or op == "BatchNorm2d":
             self.shared.update(own[part].target for part in taken)
             raise NotExpressible(f"{op} that shares its {' and '.join(taken)} with another layer")
         return first.name
-
-    def _form_of(self, name: str) -> bytes:
-        """The numbers of an array of the graph, whose order says how it was reshaped."""
-        return self.reader.arrays[name].tobytes()
 
     def layer(
         self, node: Any, op: str, sources: Sequence[str], attrs: Mapping[str, Any], **arrays: Optional[Learned]

@@ -16,6 +16,11 @@ def adaptive_matrix(size: int, output: int) -> np.ndarray:
     return matrix
 
 
+def identifier(name: str) -> str:
+    """A layer's name as frameworks take it that allow neither dots nor slashes."""
+    return name.replace(".", "_").replace("/", "_")
+
+
 def named(space: Callable[[Any], Any], *names: str, prefix: str = "", **others: str) -> Dict[str, Callable[..., Any]]:
     """Functions that a framework has in one place, by ops: under numpy's names behind a prefix, `others` under their own."""
 

@@ -11,9 +11,9 @@ from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
+from framework_compare.adapters.common.network import identifier
 from framework_compare.adapters.jax import network as plain
 from framework_compare.adapters.jax.trainer import JaxTrainer
-from framework_compare.graph import OPS as GRAPH_OPS
 from framework_compare.graph import Graph, Node, evaluate
 from framework_compare.graph.lowering import UNEVEN
 from framework_compare.graph.window import Window
@@ -29,25 +29,25 @@ class Network(plain.Network):
     def __init__(self, jax: Any, nnx: Any, graph: Graph, seed: int) -> None:
         super().__init__(jax, graph, dtype="float32", layout="NHWC", shifts=False)
         self.nnx = nnx
-        arrays = {node.arrays: GRAPH_OPS[node.op].parameters(node) for node in graph.nodes}
+        arrays = {node.arrays: graph.parameters_of(node) for node in graph.nodes}
         self._series = {f"{node.arrays}.weight" for node in graph.nodes if node.op == "Conv1d"}
         rngs, layers = nnx.Rngs(seed), {}
         for node in self.program.nodes:
-            own = {one.name.rpartition(".")[2]: one.shape for one in arrays.get(node.arrays, [])}
-            if _name(node.arrays) in layers:
+            name, own = identifier(node.arrays), arrays.get(node.arrays)
+            if name in layers:
                 continue
             if node.op in LAYERS:
-                layers[_name(node.arrays)] = LAYERS[node.op](self, node, rngs)
+                layers[name] = LAYERS[node.op](self, node, rngs)
             elif own:  # arrays alone, of an op that Flax has no layer for
-                zeros = {name: nnx.Param(np.zeros(shape, np.float32)) for name, shape in own.items()}
-                layers[_name(node.arrays)] = _module(nnx, zeros)
+                zeros = {one.part: nnx.Param(np.zeros(one.shape, np.float32)) for one in own}
+                layers[name] = _module(nnx, zeros)
         self.model = _module(nnx, layers)
         self.paths = {
-            array.name: (_name(name), *_path(layers[_name(name)], array.name.rpartition(".")[2]))
+            array.name: (identifier(name), *_path(layers[identifier(name)], array.part))
             for name, own in arrays.items()
             for array in own
         }
-        self.frozen = {_name(name) for name, own in arrays.items() if any(one.kind == "frozen" for one in own)}
+        self.frozen = {identifier(name) for name, own in arrays.items() if any(one.kind == "frozen" for one in own)}
 
     def _moved(self, name: str, array: np.ndarray, axes: Tuple[int, ...]) -> np.ndarray:
         return array.transpose(2, 1, 0) if name in self._series else super()._moved(name, array, axes)
@@ -60,22 +60,17 @@ class Network(plain.Network):
         """Float32 logits of a view of the model, which is in training or in evaluation."""
 
         def apply(node: Node, *inputs: Any) -> Any:
-            layer = getattr(model, _name(node.arrays), None)
+            layer = getattr(model, identifier(node.arrays), None)
             if node.op in plain.FUNCTIONS:
                 return plain.FUNCTIONS[node.op](self.jax, node.attrs, *inputs)
             if node.op == "Unembedding":
                 return layer.attend(*inputs)
             if node.op in LAYERS:
                 return layer(*inputs)
-            names = (name.rpartition(".")[2] for name in self._names.get(node.arrays, ()))
-            own = {name: getattr(layer, name)[...] for name in names}
+            own = {part: getattr(layer, part)[...] for part in self._parts.get(node.arrays, ())}
             return plain.LAYERS[node.op](self, node, own, *inputs, key=None)
 
         return evaluate(self.program, apply, images).astype("float32")
-
-
-def _name(name: str) -> str:
-    return name.replace(".", "_").replace("/", "_")
 
 
 def _module(nnx: Any, parts: Mapping[str, Any]) -> Any:

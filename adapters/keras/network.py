@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 import numpy as np
 
 from framework_compare.adapters.common import network
+from framework_compare.adapters.common.network import identifier
 from framework_compare.adapters.keras.layers import own_layers
 from framework_compare.graph import OPS as GRAPH_OPS
 from framework_compare.graph import Graph, Node, evaluate
@@ -50,7 +51,9 @@ class Network:
         self.tied = {node.arrays for node in graph.nodes if node.op == "Unembedding"}
         ((name, field),) = graph.inputs.items()
         self.source = keras.Input(self.program.shapes[name], dtype=field.dtype)
-        self.model = keras.Model(self.source, evaluate(self.program, self._apply, self.source), name=_name(graph.name))
+        self.model = keras.Model(
+            self.source, evaluate(self.program, self._apply, self.source), name=identifier(graph.name)
+        )
         self.arrays = dict(self._found())
 
     def _apply(self, node: Node, *inputs: Any) -> Any:
@@ -62,7 +65,7 @@ class Network:
         """A layer of ours or of Keras'; the one that is there already where a node has the arrays of another."""
         if node.arrays not in self._layers:
             make, trained = self.own.get(kind) or getattr(self.keras.layers, kind), not self.graph.is_frozen(node)
-            self._layers[node.arrays] = make(*arguments, name=_name(node.arrays), trainable=trained, **how)
+            self._layers[node.arrays] = make(*arguments, name=identifier(node.arrays), trainable=trained, **how)
         return self._layers[node.arrays]
 
     def _found(self) -> List[Tuple[str, Array]]:
@@ -72,11 +75,6 @@ class Network:
             for name, node in ops.items()
             for own, array in ARRAYS[node.op](self._layers[name]).items()
         ]
-
-
-def _name(name: str) -> str:
-    """As PyTorch takes it, too: no dots."""
-    return name.replace(".", "_").replace("/", "_")
 
 
 def _padded(net: Network, x: Any, window: Window, size: Any = None, value: float = 0.0) -> Any:

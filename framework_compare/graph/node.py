@@ -34,6 +34,11 @@ class Parameter:
         return math.prod(self.shape)
 
     @property
+    def part(self) -> str:
+        """The name that it has in its layer."""
+        return self.name.rpartition(".")[2]
+
+    @property
     def kind(self) -> str:
         """ "trained", "frozen" or "statistic"."""
         return "frozen" if self.frozen else "trained" if self.trainable else "statistic"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Mapping
+from typing import Any, Callable, Dict, Mapping, Tuple
 
 import numpy as np
+
+from framework_compare.graph import Node
 
 
 def adaptive_matrix(size: int, output: int) -> np.ndarray:
@@ -14,6 +16,15 @@ def adaptive_matrix(size: int, output: int) -> np.ndarray:
         start, end = i * size // output, -(-(i + 1) * size // output)
         matrix[i, start:end] = 1 / (end - start)
     return matrix
+
+
+AS_STORED = ("Embedding", "Unembedding", "Parameter", "RelativeBias")  # ops whose arrays all have as the graph does
+ORDERS = {2: (1, 0), 3: (2, 1, 0), 4: (2, 3, 1, 0)}
+
+
+def order_of(node: Node, axes: int) -> Tuple[int, ...]:
+    """The order of an array's axes where outputs come last, as channels do; () where it is the graph's."""
+    return () if node.op in AS_STORED else ORDERS.get(axes, ())
 
 
 def identifier(name: str) -> str:

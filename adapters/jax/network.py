@@ -43,7 +43,7 @@ class Network:
         self.channels_last = layout == "NHWC"
         self.layouts = (layout, "HWIO" if self.channels_last else "OIHW", layout)
         self.shifts, self.flash = shifts, flash
-        nodes = (node for node in graph.nodes if node.op in ("Embedding", "Unembedding", "Parameter", "RelativeBias"))
+        nodes = (node for node in graph.nodes if node.op in network.AS_STORED)
         self._tables = {p.name for node in nodes for p in graph.parameters_of(node)}
         self._statistics = [p.name for p in graph.parameters() if p.kind == "statistic"]
         self._parts = {node.arrays: {p.part: p.name for p in graph.parameters_of(node)} for node in graph.nodes}

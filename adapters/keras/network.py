@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
 
 import numpy as np
 
 from framework_compare.adapters.common import network
 from framework_compare.adapters.common.network import identifier
 from framework_compare.adapters.keras.layers import own_layers
-from framework_compare.graph import OPS as GRAPH_OPS
-from framework_compare.graph import Graph, Node, evaluate
+from framework_compare.errors import Unsupported
+from framework_compare.graph import Graph, Node, Parameter, evaluate
 from framework_compare.graph.image_ops import adaptive_size
 from framework_compare.graph.lowering import UNEVEN, graph_ops, lowered
 from framework_compare.graph.window import Window
+
+ROWS = {"bias_ih": 0, "bias_hh": 1}  # of a GRU's bias
 
 
 class Array(NamedTuple):
@@ -54,7 +57,7 @@ class Network:
         self.model = keras.Model(
             self.source, evaluate(self.program, self._apply, self.source), name=identifier(graph.name)
         )
-        self.arrays = dict(self._found())
+        self.arrays = {p.name: self._array(node, p) for node in graph.nodes for p in graph.parameters_of(node)}
 
     def _apply(self, node: Node, *inputs: Any) -> Any:
         if node.op in FUNCTIONS:
@@ -68,13 +71,13 @@ class Network:
             self._layers[node.arrays] = make(*arguments, name=identifier(node.arrays), trainable=trained, **how)
         return self._layers[node.arrays]
 
-    def _found(self) -> List[Tuple[str, Array]]:
-        ops = {node.arrays: node for node in self.graph.nodes if GRAPH_OPS[node.op].parameters(node)}
-        return [
-            (f"{name}.{own}", array)
-            for name, node in ops.items()
-            for own, array in ARRAYS[node.op](self._layers[name]).items()
-        ]
+    def _array(self, node: Node, parameter: Parameter) -> Array:
+        layer, part = self._layers[node.arrays], parameter.part
+        variable = functools.reduce(getattr, NAMES.get(node.op, {}).get(part, part).split("."), layer)
+        order = network.order_of(node, len(parameter.shape))
+        if type(layer).__name__ == "DepthwiseConv2D" and order:
+            order = (2, 3, 0, 1)
+        return Array(variable, order, ROWS.get(part) if node.op == "GRU" else None, swapped=node.op == "GRU")
 
 
 def _padded(net: Network, x: Any, window: Window, size: Any = None, value: float = 0.0) -> Any:
@@ -156,6 +159,8 @@ def conv1d(net: Network, node: Node, x: Any) -> Any:
 
 
 def recurrent(net: Network, node: Node, x: Any) -> Any:
+    if node.attrs.get("biases", 1) == 2:
+        raise Unsupported(f"layer {node.name}: an LSTM of Keras' has one bias, and this one has two")
     zeros = {"kernel_initializer": "zeros", "recurrent_initializer": "zeros"}
     return net.layer(node, node.op, node.attrs["hidden_size"], return_sequences=True, **zeros)(x)
 
@@ -226,47 +231,21 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
 }
 
 
-def _affine(layer: Any, weight: Any, order: Tuple[int, ...]) -> Dict[str, Array]:
-    return {"weight": Array(weight, order), **({"bias": Array(layer.bias)} if layer.use_bias else {})}
-
-
-def _of_conv2d(layer: Any) -> Dict[str, Array]:
-    depthwise = type(layer).__name__ == "DepthwiseConv2D"
-    return _affine(layer, layer.kernel, (2, 3, 0, 1) if depthwise else (2, 3, 1, 0))
-
-
-def _of_gru(layer: Any) -> Dict[str, Array]:
-    cell = layer.cell
-    weights = {"weight_ih": cell.kernel, "weight_hh": cell.recurrent_kernel}
-    return {
-        **{name: Array(variable, (1, 0), swapped=True) for name, variable in weights.items()},
-        **{name: Array(cell.bias, row=row, swapped=True) for row, name in enumerate(("bias_ih", "bias_hh"))},
-    }
-
-
-def _named(**names: str) -> Callable[[Any], Dict[str, Array]]:
-    """Variables by the graph's names."""
-    return lambda layer: {name: Array(getattr(layer, own)) for name, own in names.items()}
-
-
-# Of a layer, by the graph's names.
-ARRAYS: Dict[str, Callable[[Any], Dict[str, Array]]] = {
-    "Conv2d": _of_conv2d,
-    "Conv1d": lambda layer: _affine(layer, layer.kernel, (2, 1, 0)),
-    "Linear": lambda layer: _affine(layer, layer.kernel, (1, 0)),
-    "BatchNorm2d": _named(weight="gamma", bias="beta", running_mean="moving_mean", running_var="moving_variance"),
-    "LayerNorm": _named(weight="gamma", bias="beta"),
-    "RMSNorm": _named(weight="scale"),
-    **dict.fromkeys(("Embedding", "Unembedding"), _named(weight="embeddings")),
-    "LSTM": lambda layer: {
-        "weight_ih": Array(layer.cell.kernel, (1, 0)),
-        "weight_hh": Array(layer.cell.recurrent_kernel, (1, 0)),
-        "bias": Array(layer.cell.bias),
+# Variables of Keras' layers by the graph's names, in which a variable of a layer's cell is after a dot.
+_KERNEL, _CELL = {"weight": "kernel"}, {"weight_ih": "cell.kernel", "weight_hh": "cell.recurrent_kernel"}
+NAMES: Mapping[str, Mapping[str, str]] = {
+    **dict.fromkeys(("Conv2d", "Conv1d", "Linear"), _KERNEL),
+    "BatchNorm2d": {
+        **{"weight": "gamma", "bias": "beta"},
+        **{"running_mean": "moving_mean", "running_var": "moving_variance"},
     },
-    "GRU": _of_gru,
-    "Parameter": _named(value="value"),
-    "RelativeBias": _named(weight="value"),
-    "Quanv2d": _named(angles="value"),
+    "LayerNorm": {"weight": "gamma", "bias": "beta"},
+    "RMSNorm": {"weight": "scale"},
+    **dict.fromkeys(("Embedding", "Unembedding"), {"weight": "embeddings"}),
+    "LSTM": {**_CELL, "bias": "cell.bias"},
+    "GRU": {**_CELL, **dict.fromkeys(ROWS, "cell.bias")},
+    "RelativeBias": {"weight": "value"},
+    "Quanv2d": {"angles": "value"},
 }
 HAS = frozenset(LAYERS) | frozenset(FUNCTIONS)
 OPS = graph_ops(HAS)

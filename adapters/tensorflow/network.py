@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
+from framework_compare.adapters.common.network import order_of
 from framework_compare.adapters.common.trainer import each
 from framework_compare.adapters.tensorflow.layers import FUNCTIONS, LAYERS, is_depthwise
 from framework_compare.graph import OPS as GRAPH_OPS
@@ -16,10 +17,6 @@ from framework_compare.graph.node import IMAGE
 from framework_compare.graph.ops import ACTIVATIONS
 
 SEEDS_A_LAYER = 65536  # of dropout: one for each size of batch
-# Axes of a graph's arrays as TensorFlow has them, by their number.
-ORDERS = {2: (1, 0), 3: (2, 1, 0), 4: (2, 3, 1, 0)}
-# Arrays that stay as the graph has them.
-AS_STORED = ("Embedding", "Unembedding", "Parameter", "RelativeBias")
 POINTWISE = (*ACTIVATIONS, "Dropout", "StochasticDepth")
 # BlockLSTM has the gates in the order i, g, f, o.
 _BLOCK_GATES = (0, 2, 1, 3)
@@ -84,11 +81,9 @@ class Network:
     def _native_order(self, name: str, ndim: int) -> Tuple[int, ...]:
         """Axes of a graph array in native order, a flattened image's counted separately; () to leave it as it is."""
         node = self._nodes[name]
-        if node.op in AS_STORED:
-            return ()
-        if ndim == 4 and is_depthwise(node.attrs):
+        if ndim == 4 and node.op == "Conv2d" and is_depthwise(node.attrs):
             return (2, 3, 0, 1)
-        return ORDERS.get(4 if ndim == 2 and node.name in self._flattened else ndim, ())
+        return order_of(node, 4 if ndim == 2 and node.name in self._flattened else ndim)
 
     def from_native(self, name: str, array: np.ndarray) -> np.ndarray:
         node, order = self._nodes[name], self._native_order(name, array.ndim)

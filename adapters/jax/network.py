@@ -84,7 +84,7 @@ class Network:
 
     def _convolve(self, x: Any, weight: Any, a: Mapping[str, Any]) -> Any:
         window = Window.of(a)
-        if self.shifts and window.kernel == (1, 1) and a["groups"] == 1 and not any(map(any, window.pads)):
+        if self.shifts and window.kernel == (1, 1) and a["groups"] == 1 and not window.is_padded:
             x = x[:, :: window.stride[0], :: window.stride[1]]
             return (x.reshape(-1, a["in_channels"]) @ weight[0, 0]).reshape(*x.shape[:3], -1)
         if self.shifts and a["groups"] == a["in_channels"] == a["out_channels"]:

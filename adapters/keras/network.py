@@ -91,8 +91,7 @@ def _padded(net: Network, x: Any, window: Window, size: Any = None, value: float
 
 def conv2d(net: Network, node: Node, x: Any) -> Any:
     a, window = node.attrs, Window.of(node.attrs)
-    whole = all(2 * first == span - 1 for (first, _), span in zip(window.pads, window.spans))
-    same = window.stride == (1, 1) and window.is_symmetric and whole and any(map(any, window.pads))
+    same = window.keeps_size and window.is_padded
     x = x if same else _padded(net, x, window)  # "same" with a stride pads unevenly
     # Keras refuses a stride beside a dilation: of all places the strides are taken
     thinned = window.dilation != (1, 1) and window.stride != (1, 1)

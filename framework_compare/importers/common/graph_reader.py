@@ -221,7 +221,7 @@ class GraphReader:
             name = f"{stem or 'layer'}_{number}"
         return name
 
-    def finish(self, name: str, output: Value, tasks: Sequence[Task]) -> Graph:
+    def finish(self, output: Value, tasks: Sequence[Task]) -> Graph:
         """The part of the network that gives `output`, for the first of the tasks whose output has its shape.
 
         UsageError that lists every kind of layer that is missing.
@@ -235,7 +235,7 @@ class GraphReader:
         nodes = [_renamed_node(node, renamed) for node in nodes]
         if not nodes:
             raise UsageError("it has no layer")
-        graph = Graph(name, task, tuple(nodes))
+        graph = Graph("", task, tuple(nodes))
         graph.shapes()
         kept = {parameter.name for parameter in graph.parameters()}
         self.arrays = _renamed(self.arrays, renamed, kept)

@@ -70,7 +70,7 @@ class Reading(Arrays, ProgramReading):
         squeezed = value == Value(value.node, self.reader.plain(value.node).view[: len(value.view)])
         value = value if squeezed else materialised(self.reader, value)
         try:
-            self.graph: Graph = self.reader.finish("", value, tasks)
+            self.graph: Graph = self.reader.finish(value, tasks)
         except UsageError as error:
             error.shared = frozenset({*self.shared, NO_LIFTS})  # another reading may have them apart
             raise

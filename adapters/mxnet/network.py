@@ -95,16 +95,11 @@ def _pool(gluon: Any, a: Mapping[str, Any], kind: str, **how: Any) -> Any:
     if not window.ceil_mode:
         return pool
 
-    class Pool(gluon.HybridBlock):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.pool = pool
+    def forward(F: Any, x: Any) -> Any:
+        x = _pad(F, {"pads": ((0, 0), (0, 0), *window.pads), "value": 0}, x) if first else x
+        return F.slice(pool(x), begin=(None, None, 0, 0), end=(None, None, *a["size"][1:]))
 
-        def hybrid_forward(self, F: Any, x: Any) -> Any:
-            x = _pad(F, {"pads": ((0, 0), (0, 0), *window.pads), "value": 0}, x) if first else x
-            return F.slice(self.pool(x), begin=(None, None, 0, 0), end=(None, None, *a["size"][1:]))
-
-    return Pool()
+    return blocks.block(gluon, forward)
 
 
 def _pads_first(a: Mapping[str, Any]) -> bool:

@@ -11,8 +11,8 @@ from typing import Any, Callable, Dict, List, Sequence, Tuple
 import numpy as np
 
 from framework_compare.graph import window
+from framework_compare.graph.attrs import conv_attrs, linear_attrs, window_attrs
 from framework_compare.importers.common.graph_reader import GraphReader
-from framework_compare.importers.common.reading import conv_attrs, linear_attrs, window_attrs
 from framework_compare.importers.common.views import NotExpressible, Value, View, plain, reshaped, whole
 
 Handler = Callable[[Any, Any, Sequence[Value]], Value]

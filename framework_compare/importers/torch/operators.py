@@ -9,8 +9,8 @@ import math
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from framework_compare.graph import window
+from framework_compare.graph.attrs import conv_attrs, linear_attrs, window_attrs
 from framework_compare.importers.common.graph_reader import GraphReader
-from framework_compare.importers.common.reading import conv_attrs, linear_attrs, window_attrs
 from framework_compare.importers.common.views import BATCH, Atom, NotExpressible, Value, View, moved, whole
 
 Arguments = Mapping[str, Any]

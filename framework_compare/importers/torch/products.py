@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Sequence
 import numpy as np
 
 from framework_compare.graph import window
+from framework_compare.graph.attrs import conv_attrs
 from framework_compare.importers.common.axes import (
     Operand,
     common_patterns,
@@ -20,7 +21,6 @@ from framework_compare.importers.common.axes import (
     size_of,
     sizes_in,
 )
-from framework_compare.importers.common.reading import conv_attrs
 from framework_compare.importers.common.views import BATCH, NotExpressible, Value, whole
 from framework_compare.importers.torch.moves import concat, taken
 from framework_compare.importers.torch.operands import (

@@ -365,10 +365,6 @@ def _at_least_one(name: str, what: str, value: Optional[int]) -> int:
 
 def _check_output(graph: Graph, shape: Shape) -> None:
     """UsageError where the last layer's output is not what the task's loss compares with the target."""
-    task = graph.task
-    expected = {
-        "cross_entropy": (task.outputs,),
-        "token_cross_entropy": (*task.target.shape, task.outputs),
-    }.get(task.loss, task.target.shape)
+    task, expected = graph.task, graph.task.output_shape
     if shape != expected:
         raise UsageError(f"{graph.name}: the last layer gives {shape}; {task.loss} of this task takes {expected}")

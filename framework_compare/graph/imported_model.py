@@ -109,13 +109,6 @@ class ImportedModel:
             raise UsageError(f"{self.name} was imported for inputs of {shapes}; import it for these data")
         return dataclasses.replace(graph, task=task)
 
-    def fill(self, graph: Graph, seed: int, out: np.ndarray) -> None:
-        """Fill `out` with `pieces`."""
-        start = 0
-        for piece in self.pieces(graph, seed):
-            out[start : start + piece.size] = piece
-            start += piece.size
-
     def pieces(self, graph: Graph, seed: int) -> Iterator[np.ndarray]:
         """The weights that a graph of this model starts from, flat, in order, a few megabytes at a time.
 

@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Mapping
 from framework_compare.importers.common.axes import materialised
 from framework_compare.importers.common.views import NotExpressible, Value
 from framework_compare.importers.torch import attention, elementwise, moves, products
+from framework_compare.importers.torch.operands import At
 from framework_compare.importers.torch.operators import HANDLERS as LAYERS
 from framework_compare.importers.torch.operators import operator_name
 
@@ -24,7 +25,7 @@ def read(reading: Any, node: Any, kind: str, given: Arguments, lack: Exception) 
     if kind in LAYERS:
         ways.append(lambda: LAYERS[kind](reading, node, _settled(reading, given)))
     if kind in PRIMITIVES:
-        ways.append(lambda: PRIMITIVES[kind](reading, node, given))
+        ways.append(lambda: PRIMITIVES[kind](At(reading, node), given))
     ways.append(lambda: _decomposed(reading, node, kind))
     for way in ways:
         try:
@@ -52,11 +53,12 @@ def _without_scores(reading: Any, node: Any, value: Any) -> Any:
     if not isinstance(value, attention.Scores):
         return value
     order = [*range(len(value.keys.shape) - 2), len(value.keys.shape) - 1, len(value.keys.shape) - 2]
-    made = products.matmul(reading, node, value.queries, reading.permute(value.keys, order))
+    at = At(reading, node)
+    made = products.matmul(at, value.queries, reading.permute(value.keys, order))
     if value.scale != 1:
-        made = PRIMITIVES["mul"](reading, node, {"self": made, "other": value.scale})
+        made = PRIMITIVES["mul"](at, {"self": made, "other": value.scale})
     if value.normal:
-        made = PRIMITIVES["softmax"](reading, node, {"self": made, "dim": -1})
+        made = PRIMITIVES["softmax"](at, {"self": made, "dim": -1})
     return reading.reshape(made, value.shape) if value.shape else made
 
 

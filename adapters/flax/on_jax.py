@@ -47,7 +47,6 @@ class Network(plain.Network):
             for name, own in arrays.items()
             for array in own
         }
-        self.frozen = {identifier(name) for name, own in arrays.items() if any(one.kind == "frozen" for one in own)}
 
     def _moved(self, name: str, array: np.ndarray, axes: Tuple[int, ...]) -> np.ndarray:
         return array.transpose(2, 1, 0) if name in self._series else super()._moved(name, array, axes)
@@ -211,8 +210,8 @@ class FlaxTrainer(JaxTrainer):
         self._chances = self.jax.tree.map(self.jax.numpy.copy, nnx.state(self._model, nnx.RngState))
         self._make_task(graph)
         self._transformation = self._optimizer
-        frozen = self._network.frozen
-        self._wrt = nnx.All(nnx.Param, lambda path, value: path[0] not in frozen)
+        trained = {self._network.paths[name] for name in self._trainable}
+        self._wrt = nnx.All(nnx.Param, lambda path, value: tuple(path) in trained)
         ops = {node.op for node in self._network.program.nodes}
         modes = [name for name, of in MODES.items() if of & ops]
         views = (nnx.view(self._model, **dict.fromkeys(modes, evaluates)) for evaluates in (False, True))

@@ -2,7 +2,7 @@
 
 import pytest
 
-FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle", "jax", "singa"]
+FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle", "jax", "singa", "flax", "lightning"]
 BODY = """
 FROZEN = {frozen}
 import dataclasses

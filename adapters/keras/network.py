@@ -52,6 +52,8 @@ class Network:
         self._layers: Dict[str, Any] = {}  # by the name of their arrays: a layer that is called twice is one
         self.program = lowered(graph, HAS, channels_last=True)
         self.tied = {node.arrays for node in graph.nodes if node.op == "Unembedding"}
+        kinds = ((node.arrays, parameter.kind) for node in graph.nodes for parameter in graph.parameters_of(node))
+        self._frozen = {arrays for arrays, kind in kinds if kind == "frozen"}
         ((name, field),) = graph.inputs.items()
         self.source = keras.Input(self.program.shapes[name], dtype=field.dtype)
         self.model = keras.Model(
@@ -67,8 +69,9 @@ class Network:
     def layer(self, node: Node, kind: str, *arguments: Any, **how: Any) -> Any:
         """A layer of ours or of Keras'; the one that is there already where a node has the arrays of another."""
         if node.arrays not in self._layers:
-            make, trained = self.own.get(kind) or getattr(self.keras.layers, kind), not self.graph.is_frozen(node)
-            self._layers[node.arrays] = make(*arguments, name=identifier(node.arrays), trainable=trained, **how)
+            make = self.own.get(kind) or getattr(self.keras.layers, kind)
+            how.update(name=identifier(node.arrays), trainable=node.arrays not in self._frozen)
+            self._layers[node.arrays] = make(*arguments, **how)
         return self._layers[node.arrays]
 
     def _array(self, node: Node, parameter: Parameter) -> Array:

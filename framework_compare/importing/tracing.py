@@ -16,6 +16,7 @@ from framework_compare.errors import FrameworkCompareError, UsageError
 from framework_compare.graph import Graph, Task
 from framework_compare.graph.imported_model import ImportLevel
 from framework_compare.graph.trace_answer import TraceAnswer
+from framework_compare.importers.common.user_file import object_of, one_line
 from framework_compare.importing.judging import judged
 from framework_compare.importing.sources import KERAS, KERAS_FILE, ONNX, Source
 from framework_compare.launch.jobs import run_job
@@ -119,8 +120,7 @@ def trace_in_hand(module: Any, asked: Asked) -> Traced:
     tracing = importlib.import_module("framework_compare.importers.torch.tracing")
     try:
         tasks = tracing.of_arrays(asked.tasks) if asked.tasks else tracing.of_images(asked.sizes)
-        loss = importlib.import_module("framework_compare.importers.common.user_file").object_of
-        function = loss(*asked.loss) if asked.loss else None
+        function = object_of(*asked.loss) if asked.loss else None
         traced = tracing.trace_module(module, tasks, output=asked.output, loss=function)
     except FrameworkCompareError as error:
         raise UsageError(f"{type(module).__name__}: {error}") from error
@@ -137,7 +137,5 @@ def trace_keras(model: Any, asked: Asked, tracer: Tracer) -> Traced:
         try:
             model.save(path)
         except Exception as error:
-            raise UsageError(
-                f"{name} cannot be saved: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
-            ) from error
+            raise UsageError(f"{name} cannot be saved: {one_line(error)}") from error
         return tracer(Source(KERAS, name, name, path=str(path)), asked)

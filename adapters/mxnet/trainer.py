@@ -185,11 +185,9 @@ class MXNetTrainer(common.TrainerDefaults):
     def read_batch(self, batch: Batch) -> Any:
         parts, labels = (array if self._replicas else [array] for array in batch[:2])
         labels = data_parallel.whole(labels)
+        labels = labels.astype(np.int64) if labels.dtype.kind == "i" else labels
         several = [data_parallel.whole(arrays) for arrays in zip(*map(common.arguments, parts))]
-        return (
-            tuple(several) if isinstance(parts[0], tuple) else several[0],
-            labels.astype(np.int64) if labels.dtype.kind == "i" else labels,
-        )
+        return tuple(several) if isinstance(parts[0], tuple) else several[0], labels
 
     def open_pipeline(self, pictures: Pictures) -> Any:
         gpu = self._index if self._on_gpu else None

@@ -62,12 +62,10 @@ def _arrays_of(layer: Any) -> Dict[str, Any]:
     if not isinstance(layer, Direction):
         return dict(layer.state_dict())
     cell = _cells(layer.layer)[layer.is_backward]
-    biases = (
-        {"bias": cell.bias_ih}
-        if type(layer.layer).__name__ == "LSTM" and layer.layer.biases == 1
-        else {"bias_ih": cell.bias_ih, "bias_hh": cell.bias_hh}
-    )
-    return {"weight_ih": cell.weight_ih, "weight_hh": cell.weight_hh, **biases}
+    weights = {"weight_ih": cell.weight_ih, "weight_hh": cell.weight_hh}
+    if type(layer.layer).__name__ == "LSTM" and layer.layer.biases == 1:
+        return {**weights, "bias": cell.bias_ih}
+    return {**weights, "bias_ih": cell.bias_ih, "bias_hh": cell.bias_hh}
 
 
 def second_biases(layers: Dict[str, Any]) -> List[Any]:

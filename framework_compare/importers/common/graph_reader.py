@@ -178,12 +178,8 @@ class GraphReader:
         shape, batch = self.shapes[value.node], whole(BATCH, self.batch)
         if len(shape) == 3 and len(value.view) == 4 and len(value.view[1]) == 2:
             inner, groups = value.view[1]
-            shuffled = (
-                batch,
-                (Atom(0, 1, inner.size), Atom(0, inner.size, groups.size)),
-                *plain(self.batch, shape)[2:],
-            )
-            if value.view == shuffled:
+            channels = (Atom(0, 1, inner.size), Atom(0, inner.size, groups.size))
+            if value.view == (batch, channels, *plain(self.batch, shape)[2:]):
                 stem = f"{value.node}.shuffle"
                 return self.plain(self.add(stem, "ChannelShuffle", [value.node], {"groups": groups.size}))
         return value

@@ -97,9 +97,8 @@ def _convolved(
 ) -> Value:
     """In as many groups; 0: of each channel its own, by a kernel (height, width, channels, multiple)."""
     height, width, into, out = kernel.shape
-    into, out, groups, form = (
-        (into * groups, out, groups, _outer_first) if groups else (into, into * out, into, _depthwise)
-    )
+    form = _outer_first if groups else _depthwise
+    into, out, groups = (into * groups, out, groups) if groups else (into, into * out, into)
     attrs = conv_attrs(into, out, [height, width], groups=groups, bias=bias, **steps)
     arrays = {"weight": (kernel, form), **({"bias": (layer.bias, None)} if bias else {})}
     source = image(reading.reader, x)

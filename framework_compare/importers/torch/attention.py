@@ -55,13 +55,9 @@ def attend(reading: Any, node: Any, scores: Scores, values: Value) -> Value:
     """The Attention node; its output stands as the values do."""
     parts = [heads_of(reading, value) for value in (scores.queries, scores.keys, values)]
     (query, heads), (key, kv_heads), _ = parts
-    steps = {reading.reader.shapes[part.node][:-1] for part, _ in parts}
-    if (
-        heads % kv_heads
-        or parts[2][1] != kv_heads
-        or len(steps) > 1
-        or (heads == kv_heads and not _alike(reading, parts))
-    ):
+    shapes = {reading.reader.shapes[part.node] for part, _ in parts}
+    steps = {shape[:-1] for shape in shapes}
+    if heads % kv_heads or parts[2][1] != kv_heads or len(steps) > 1 or (heads == kv_heads and len(shapes) > 1):
         raise NotExpressible("attention with queries, keys and values of several shapes")
     attrs = {"heads": heads, "scale": scores.scale, **({"causal": True} if scores.causal else {})}
     if kv_heads != heads:
@@ -70,18 +66,11 @@ def attend(reading: Any, node: Any, scores: Scores, values: Value) -> Value:
     return Value(reading.node(node, "Attention", sources, attrs), query.view)
 
 
-def _alike(reading: Any, parts: List[Tuple[Value, int]]) -> bool:
-    return len({reading.reader.shapes[part.node] for part, _ in parts}) == 1
-
-
 def is_triangle(mask: Any) -> bool:
     """Whether a constant lets each step see itself and those before it, and no other."""
-    if (
-        not hasattr(mask, "tril")
-        or str(mask.dtype) != "torch.bool"
-        or mask.ndim < 2
-        or mask.shape[-1] != mask.shape[-2]
-    ):
+    if not hasattr(mask, "tril") or str(mask.dtype) != "torch.bool" or mask.ndim < 2:
+        return False
+    if mask.shape[-1] != mask.shape[-2]:
         return False
     return bool((mask == mask.new_ones(mask.shape[-2:]).tril()).all())
 

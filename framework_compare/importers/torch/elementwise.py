@@ -6,8 +6,8 @@ import math
 from typing import Any, Dict
 
 from framework_compare.importers.common.views import Value
-from framework_compare.importers.torch.operands import At, Handler, along
-from framework_compare.importers.torch.operators import Arguments, refuse, shape_of
+from framework_compare.importers.torch.operands import Arguments, At, Handler, along
+from framework_compare.importers.torch.operators import refuse
 
 
 def unary(op: str, **attrs: Any) -> Handler:
@@ -111,7 +111,7 @@ def log_sum_exp(at: At, a: Arguments) -> Value:
     powers = at.each("Exp", at.emit("Sub", a["self"], most))
     sums = at.each("Log", at.reduced("ReduceSum", powers, a["dim"], True))
     total = at.emit("Add", sums, most)
-    return at.reshape(at.plain(total), shape_of(at.node))
+    return at.reshape(at.plain(total), at.shape)
 
 
 def elu(at: At, a: Arguments) -> Value:

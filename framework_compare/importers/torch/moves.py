@@ -11,8 +11,8 @@ from framework_compare.graph.attrs import unless
 from framework_compare.importers.common.axes import as_group, common_patterns, is_batch, program_axes, reshaped_node
 from framework_compare.importers.common.reading import filled
 from framework_compare.importers.common.views import BATCH, NotExpressible, Value, whole
-from framework_compare.importers.torch.operands import LARGE, At, Handler, axis_of
-from framework_compare.importers.torch.operators import Arguments, refuse, shape_of
+from framework_compare.importers.torch.operands import LARGE, Arguments, At, Handler, axis_of
+from framework_compare.importers.torch.operators import refuse
 
 
 def taken(at: At, x: Any, dim: int, index: Sequence[int]) -> Value:
@@ -109,14 +109,14 @@ def concat(at: At, operands: Sequence[Any], dim: int) -> Value:
 
 
 def stack(at: At, a: Arguments) -> Value:
-    dim = a["dim"] % len(shape_of(at.node))
+    dim = a["dim"] % len(at.shape)
     lifted = [at.reshape(one, (*one.shape[:dim], 1, *one.shape[dim:])) for one in a["tensors"]]
     return concat(at, lifted, dim)
 
 
 def expand(at: At, a: Arguments) -> Any:
     """Repeated as it is said: what is folded afterwards is no broadcast."""
-    shape = shape_of(at.node)
+    shape = at.shape
     x = at.plain(at.value(a["self"]))
     groups = filled(x.view, len(shape))
     sizes = [size for size, group in zip(shape, groups) if not is_batch(group)]
@@ -212,7 +212,7 @@ def gather_along(at: At, a: Arguments) -> Any:
     x = a["self"]
     if isinstance(x, Value) or hasattr(x, "target") or not bool((x == x.flatten()[0]).all()):
         refuse("gather", "by computed places")
-    return x.new_full(shape_of(at.node), x.flatten()[0].item())
+    return x.new_full(at.shape, x.flatten()[0].item())
 
 
 HANDLERS: Dict[str, Handler] = {

@@ -1,9 +1,9 @@
-"""Values of a program as operands of primitives: brought to one rank, reduced, normalised."""
+"""The place that nodes are made for, and values of a program there as operands: of one rank, reduced, normalised."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, NamedTuple, Sequence
+from typing import Any, Callable, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
@@ -20,9 +20,17 @@ from framework_compare.importers.common.axes import (
 )
 from framework_compare.importers.common.graph_reader import GraphReader
 from framework_compare.importers.common.views import BATCH, NotExpressible, Value, View
-from framework_compare.importers.torch.operators import Arguments
 
+Arguments = Mapping[str, Any]
 LARGE = 1e30  # in place of infinity, which no gradient passes
+
+
+class _Sized:
+    """A node of the program, as if its output had another shape."""
+
+    def __init__(self, node: Any, shape: Sequence[int]) -> None:
+        self.node, self.name, self.target = node, node.name, node.target
+        self.meta = {**node.meta, "val": np.broadcast_to(np.float32(0), tuple(shape))}
 
 
 class At(NamedTuple):
@@ -35,11 +43,32 @@ class At(NamedTuple):
     def reader(self) -> GraphReader:
         return self.reading.reader
 
+    @property
+    def shape(self) -> Tuple[int, ...]:
+        """Of what the program's node gives."""
+        return tuple(self.node.meta["val"].shape)
+
+    def sized(self, shape: Sequence[int]) -> "At":
+        """The same place, as if what the program's node gives had another shape."""
+        return At(self.reading, _Sized(self.node, shape))
+
     def add(self, op: str, sources: Sequence[str], attrs: Any, **arrays: Any) -> str:
         return self.reading.node(self.node, op, sources, attrs, **arrays)
 
+    def layer(self, op: str, sources: Sequence[str], attrs: Any, **arrays: Any) -> Value:
+        return self.reading.layer(self.node, op, sources, attrs, **arrays)
+
+    def elementwise(self, op: str, value: Value, attrs: Any) -> Value:
+        return self.reading.elementwise(self.node, op, value, attrs)
+
+    def binary(self, op: str, first: Any, second: Any) -> Value:
+        return self.reading.binary(self.node, op, first, second)
+
     def reshape(self, x: Any, shape: Sequence[int]) -> Any:
         return self.reading.reshape(x, shape)
+
+    def permute(self, x: Any, order: Sequence[int]) -> Any:
+        return self.reading.permute(x, order)
 
     def plain(self, value: Value) -> Value:
         """The same array from a node whose axes are the program's."""

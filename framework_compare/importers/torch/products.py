@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from typing import Any, Dict, List, Optional, Sequence
-
-import numpy as np
+from typing import Any, Dict, List, Optional
 
 from framework_compare.graph import window
 from framework_compare.graph.attrs import conv_attrs
@@ -23,9 +21,9 @@ from framework_compare.importers.common.axes import (
 )
 from framework_compare.importers.common.views import BATCH, NotExpressible, Value, whole
 from framework_compare.importers.torch.moves import concat, taken
-from framework_compare.importers.torch.operands import LARGE, At, Handler, affine, along, normal
+from framework_compare.importers.torch.operands import LARGE, Arguments, At, Handler, affine, along, normal
 from framework_compare.importers.torch.operators import HANDLERS as LAYERS
-from framework_compare.importers.torch.operators import Arguments, pair, refuse, shape_of
+from framework_compare.importers.torch.operators import pair, refuse
 
 
 def layer_norm(at: At, a: Arguments) -> Value:
@@ -42,7 +40,7 @@ def group_norm(at: At, a: Arguments) -> Value:
     if a["weight"] is not None and a["bias"] is not None and rank == 4:
         attrs = {"groups": groups, "channels": channels, "eps": a["eps"]}
         source = at.reader.image(at.plain(x))
-        return at.reading.layer(at.node, "GroupNorm", [source], attrs, weight=a["weight"], bias=a["bias"])
+        return at.layer("GroupNorm", [source], attrs, weight=a["weight"], bias=a["bias"])
     cut = at.reshape(x, (x.shape[0], groups, math.prod(x.shape[1:]) // groups))
     y = at.reshape(at.plain(normal(at, cut, [2], a["eps"])), x.shape)
     return affine(at, y, a["weight"], a["bias"], (channels, *[1] * (rank - 2)))
@@ -56,16 +54,8 @@ def batch_norm(at: At, a: Arguments) -> Value:
         refuse("BatchNorm", f"of {len(x.shape)} axes")
     image = at.reshape(at.plain(x), (count, channels, *places, *[1] * (2 - len(places))))
     image = at.plain(image)
-    made = LAYERS["batch_norm"](at.reading, _Sized(at.node, image.shape), {**a, "input": image})
+    made = LAYERS["batch_norm"](at.sized(image.shape), {**a, "input": image})
     return at.reshape(at.plain(made), x.shape)
-
-
-class _Sized:
-    """A node of the program, as if its output had another shape."""
-
-    def __init__(self, node: Any, shape: Sequence[int]) -> None:
-        self.node, self.name, self.target = node, node.name, node.target
-        self.meta = {**node.meta, "val": np.broadcast_to(np.float32(0), tuple(shape))}
 
 
 def matmul(at: At, first: Any, second: Any) -> Value:
@@ -111,7 +101,7 @@ def attention(at: At, a: Arguments) -> Value:
         k, v = (taken(at, x, -3, heads) for x in (k, v))
     scale = a["scale"] if a.get("scale") is not None else 1 / math.sqrt(q.shape[-1])
     order = [*range(len(k.shape) - 2), len(k.shape) - 1, len(k.shape) - 2]
-    scores = at.emit("Mul", matmul(at, q, at.reading.permute(k, order)), float(scale))
+    scores = at.emit("Mul", matmul(at, q, at.permute(k, order)), float(scale))
     mask = a.get("attn_mask")
     if a.get("is_causal"):
         mask = at.reading.torch.ones(q.shape[-2], k.shape[-2], dtype=at.reading.torch.bool).tril()
@@ -139,8 +129,8 @@ def _as_linear(at: At, x: Any, weight: Any, bias: Any) -> Optional[Value]:
     if not isinstance(x, Value) or not hasattr(weight, "target"):
         return None
     with contextlib.suppress(NotExpressible):
-        weight = at.reading.permute(weight, (1, 0))
-        return LAYERS["linear"](at.reading, at.node, {"input": x, "weight": weight, "bias": bias})
+        weight = at.permute(weight, (1, 0))
+        return LAYERS["linear"](at, {"input": x, "weight": weight, "bias": bias})
     return None
 
 
@@ -151,7 +141,7 @@ def linear(at: At, a: Arguments) -> Value:
         name, view = rows(at.reader, at.numbers(a["input"]))
         return at.reading.with_features(at.reader.add(at.reading.stem(at.node), "Unembedding", [name], tied), view)
     order = (*range(len(weight.shape) - 2), len(weight.shape) - 1, len(weight.shape) - 2)
-    product = matmul(at, a["input"], at.reading.permute(at.value(weight), order))
+    product = matmul(at, a["input"], at.permute(at.value(weight), order))
     return product if a["bias"] is None else at.emit("Add", product, a["bias"])
 
 
@@ -188,7 +178,7 @@ def convolution(at: At, a: Arguments) -> Value:
         made = at.add("ConvTranspose" if transposed else "Convolve", [source, kernel], {**attrs, **more})
         y = affine(at, at.reader.plain(made), None, a["bias"], (out, 1, 1))
     y = Value(y.node, ((), *y.view[1:])) if alone else y
-    return at.reshape(at.plain(y), shape_of(at.node))
+    return at.reshape(at.plain(y), at.shape)
 
 
 _NEUTRAL = {"stride": 1, "padding": 0, "dilation": 1, "output_padding": 0}
@@ -210,16 +200,16 @@ def pooled1d(kind: str) -> Handler:
         steps = {name: _steps(a[name], 1, 0 if name == "padding" else 1) for name in _POOLING if a.get(name)}
         if "output_size" in a:
             steps["output_size"] = _steps(a["output_size"], 1, 1)
-        shape = shape_of(at.node)
-        sized = _Sized(at.node, (*shape[:2], 1, shape[2]))
-        made = LAYERS[kind](at.reading, sized, {"divisor_override": None, **_POOLED, **a, "self": image, **steps})
+        shape = at.shape
+        made = LAYERS[kind](at.sized((*shape[:2], 1, shape[2])), {**_POOLED, **a, "self": image, **steps})
         return at.reshape(at.plain(made), shape)
 
     return handler
 
 
 _POOLING = ("kernel_size", "stride", "padding", "dilation")
-_POOLED = {"dilation": 1, "count_include_pad": True, "ceil_mode": False, "stride": None, "padding": 0}
+_POOLED = {"divisor_override": None, "dilation": 1, "count_include_pad": True, "ceil_mode": False}
+_POOLED.update(stride=None, padding=0)
 
 
 def adaptive_max_pool(at: At, a: Arguments) -> Any:
@@ -242,15 +232,15 @@ def resized(mode: str) -> Handler:
         x, functional = a.get("input", a.get("self")), at.reading.torch.nn.functional
         places = x.shape[2:]
         how = {"mode": mode} if mode == "nearest" else {"mode": mode, "align_corners": a["align_corners"]}
-        for dim, (size, out) in enumerate(zip(places, shape_of(at.node)[2:])):
+        for dim, (size, out) in enumerate(zip(places, at.shape[2:])):
             eye = at.reading.torch.eye(size, dtype=at.reading.torch.float64)[None, None]
             matrix = functional.interpolate(eye, size=(out, size), **how)[0, 0]
             if bool(((matrix == 0) | (matrix == 1)).all()):
                 x = taken(at, x, 2 + dim, matrix.argmax(1).tolist())
                 continue
-            turned = at.reading.permute(x, [*range(2 + dim), *range(3 + dim, len(x.shape)), 2 + dim])
+            turned = at.permute(x, [*range(2 + dim), *range(3 + dim, len(x.shape)), 2 + dim])
             made = matmul(at, turned, matrix.T.contiguous())
-            x = at.reading.permute(made, [*range(2 + dim), len(x.shape) - 1, *range(2 + dim, len(x.shape) - 1)])
+            x = at.permute(made, [*range(2 + dim), len(x.shape) - 1, *range(2 + dim, len(x.shape) - 1)])
         return x
 
     return handler

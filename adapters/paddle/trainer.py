@@ -9,15 +9,8 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
 import numpy as np
 
 from framework_compare.adapters.common import trainer as common
+from framework_compare.adapters.paddle import network
 from framework_compare.adapters.paddle import replicas as data_parallel
-from framework_compare.adapters.paddle.network import (
-    OPS,
-    arrays_of,
-    make_layers,
-    make_network,
-    make_program,
-    second_biases,
-)
 from framework_compare.adapters.paddle.pipeline import open_loader
 from framework_compare.adapters.paddle.tasks import LOSSES, NAMES, forget, make_optimizer, optimizer_name
 from framework_compare.graph import Graph
@@ -29,7 +22,7 @@ class PaddleTrainer(common.TrainerDefaults):
     name = "paddle"
     layout = "NCHW"
     declared = Declared(
-        ops=OPS,
+        ops=network.OPS,
         losses=frozenset(LOSSES),
         optimizers=frozenset(NAMES) | common.NATIVE_OPTIMIZERS,
         # `compiled` is CINN, which its CPU package is built without, and for which this adapter has no path on a GPU
@@ -110,15 +103,15 @@ class PaddleTrainer(common.TrainerDefaults):
 
     def build(self, graph: Graph) -> None:
         config, paddle = self.config, self.paddle
-        program = make_program(graph)
-        layers = make_layers(paddle, program)
-        self._arrays = arrays_of(program, layers)
+        program = network.make_program(graph)
+        layers = network.make_layers(paddle, program)
+        self._arrays = network.arrays_of(program, layers)
         self._transposed = {f"{node.arrays}.weight" for node in graph.nodes if node.op == "Linear"}  # (in, out)
-        untrained = second_biases(layers)
+        untrained = network.second_biases(layers)
         for parameter in graph.parameters():
             if not parameter.trainable:
                 self._arrays[parameter.name].stop_gradient = True
-        self._network = make_network(paddle, program, layers)
+        self._network = network.make_network(paddle, program, layers)
         # full_graph: the bytecode translator that is otherwise used fails on the loop over the graph (3.3.1)
         graphed = config.execution == "graph"
         self._call = paddle.jit.to_static(self._network, full_graph=True) if graphed else self._network

@@ -68,7 +68,8 @@ def matmul(at: At, first: Any, second: Any) -> Value:
     first = at.reshape(first, (1, *first.shape)) if ranks[0] == 1 else first
     second = at.reshape(second, (*second.shape, 1)) if ranks[1] == 1 else second
     rank = max(len(first.shape), len(second.shape))
-    reader, pairs = at.reader, [at.plain(at.value(x)) for x in (first, second)]
+    reader, values = at.reader, [at.value(x) for x in (first, second)]
+    pairs = [at.plain(x) for x in values]
     if any(atom.axis == BATCH for group in (pairs[0].view[-1], pairs[1].view[-2]) for atom in group):
         raise NotExpressible("a product across the samples of a batch")
     outer = [Operand(Value(one.node, one.view[:-2])) for one in pairs]

@@ -209,7 +209,7 @@ def _between(framework: str, versions: str, say: Callable[[str], None]) -> tuple
             break
     if len(listed) < 2:
         every = ", ".join(str(one.public) for one in releases.released(package, minor) if not one.is_prerelease)
-        raise UsageError(f"{spec.name} {versions} holds {len(listed)} releases, and two are needed; there are {every}")
+        raise UsageError(f"{spec.name} {versions} contains {len(listed)} releases, but two are needed; available: {every}")
     return listed
 
 
@@ -222,12 +222,12 @@ def _kept(folder: Path, asked: dict[str, Any]) -> tuple[str, ...]:
         kept = json.loads(path.read_text(encoding="utf-8"))
         before, listed = kept["asked"], tuple(map(str, kept["versions"]))
     except (ValueError, KeyError, TypeError):
-        raise StudyError(f"{path} is not a search of releases; name another folder") from None
+        raise StudyError(f"{path} is not a search over releases; name another folder") from None
     different = [name for name in asked if before.get(name) != asked[name]]
     if different:
         name = different[0]
         raise StudyError(
-            f"{folder} holds another search: {name} is {before.get(name)!r} there, {asked[name]!r} now; name another folder"
+            f"{folder} contains another search, with {name} {before.get(name)!r} instead of {asked[name]!r}; name another folder"
         )
     return listed
 
@@ -276,7 +276,7 @@ class _Search:
     def _duel(self, version: str, number: int, blocks: int) -> list[float] | None:
         """Log ratios of some blocks more."""
         base = self.asked["framework"]
-        self.watcher.say(f"{base} {version} beside {self.versions[0]}: {blocks} blocks")
+        self.watcher.say(f"{base} {version} against {self.versions[0]}: {blocks} blocks")
         result = duels.duel(
             f"{base}@{self.versions[0]}",
             f"{base}@{version}",

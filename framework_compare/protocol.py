@@ -56,7 +56,7 @@ class TrainConfig:
     execution: str = "default"
     pipeline: str = "native"
     tuning: str = "recommended"
-    threads: int = 1  # size of every compute pool; resolved by the planner, never "as many as you like"
+    threads: int = 1  # number of threads in each compute pool; resolved by the planner, never "as many as you like"
     loader_workers: int = 1  # processes (or threads) that only read images
     warmup_steps: int = 2
     seed: int = 0

@@ -56,7 +56,7 @@ class Reproduced:
         size = "in full" if self.full else "quick: fewer images and epochs; a check of the pipeline, not of the figures"
         if isinstance(study, Comparison) and study.budget is not None:
             size = "the published sizes, sampled under a budget"
-        caption = f"{REPRODUCTIONS[self.name].source}, {name}: published figures beside ours ({size})."
+        caption = f"{REPRODUCTIONS[self.name].source}, {name}: published figures and ours ({size})."
         if isinstance(study, Stability):
             return reproduction_tables.sizes(part, study.frame, caption)
         if part.beside == reproductions.GAINS:

@@ -60,7 +60,7 @@ class Stability:
         """The sweep in a study folder; StudyError where that holds none."""
         comparison = Comparison.load(folder)
         if not strategies.grows(comparison.settings):
-            raise StudyError(f"{folder} holds a study that is not a sweep of batch sizes")
+            raise StudyError(f"{folder} contains a study that is not a sweep of batch sizes")
         return cls(comparison)
 
     @property
@@ -178,7 +178,7 @@ def _prepare(request: Request, batch_sizes: Sequence[int], search: str, watcher:
             )
     settings = {"epochs": 1, **request.settings}
     if "batch_size" in settings:
-        raise UsageError(f"batch_size is {settings['batch_size']!r}; a sweep grows it: name batch_sizes")
+        raise UsageError(f"batch_size is {settings['batch_size']!r}; a sweep varies it: name batch_sizes")
     if settings.get("batch_growth", 1) != 1:
         raise UsageError(
             f"batch_growth is {settings['batch_growth']!r}; allowed in a sweep, whose batches are of one size: 1"
@@ -207,6 +207,6 @@ def _check_enough(plan: planning.Plan, largest: int) -> None:
     for name, data in plan.datasets.items():
         if largest > len(data):
             raise UsageError(
-                f"batch size {largest} is larger than {name} with its {len(data)} samples; "
+                f"batch size {largest} is larger than {name}, which has {len(data)} samples; "
                 "name smaller batch sizes or a larger data set"
             )

@@ -134,7 +134,7 @@ def test_more_threads_than_cores_are_told(own_cache):
     many, all_ = dry_run("torch", "alexnet", **asked, threads=[400 * cores, cores], loader_workers=0).cells
     said = [one for one in heard.sentences if one.startswith(("threads", "loader_workers"))]
     assert said == [
-        f"threads is {400 * cores}, and a run may use {cores} cores: they wait for each other, which takes time"
+        f"threads is {400 * cores}, but a run may use only {cores} cores: threads then wait for each other, which takes time"
     ]
     assert many.epoch_s == all_.epoch_s, "threads without a core add nothing"
 
@@ -254,6 +254,6 @@ def test_what_checks_take_is_told_and_none_is_started(command, checks, own_cache
     execution = ["--execution", "default,compiled"] if command == "verify" else []
     models = "alexnet,vgg16" if command == "fairness" else "alexnet"
     said = run(command, "torch,jax", models, "--threads", 400 * cores, *execution, "--dry-run")
-    assert f"threads is {400 * cores}, and a run may use {cores} cores" in said.stderr
+    assert f"threads is {400 * cores}, but a run may use only {cores} cores" in said.stderr
     assert "Nothing was started" in said.stdout and "Total: about" in said.stdout
     assert not own_cache.exists()

@@ -209,5 +209,5 @@ def test_a_study_that_is_no_sweep_is_no_stability(tmp_path):
 
 
 def test_one_batch_size_is_refused_and_the_list_named(sweep):
-    with pytest.raises(UsageError, match="batch_size is 7; a sweep grows it: name batch_sizes"):
+    with pytest.raises(UsageError, match="batch_size is 7; a sweep varies it: name batch_sizes"):
         sweep("fine", batch_size=7)

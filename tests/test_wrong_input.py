@@ -122,7 +122,7 @@ def test_a_link_that_leads_nowhere_holds_no_study(leads, no_images, own_cache, t
 
 
 FILES = {
-    'frameworks = "torch"': "e.toml names no models; add a line such as models = [...], or give them beside the file",
+    'frameworks = "torch"': "e.toml names no models; add a line such as models = [...], or give them together with the file",
     'frameworks = "torch"\nmodels = 3': "model is 3; allowed: a name that `list` shows",
     'frameworks = "torch"\nmodels = "alexnet"\nrungs = {a = 3}': "rungs are {'a': 3}; allowed: settings by name",
     'frameworks = "torch"\nmodels = "alexnet"\nindex = {torch = 3}': "index of torch is '3'; allowed: a URL such as",

@@ -75,8 +75,8 @@ class GpuUsers:
         ]
         if not self._seen_ours and self._unplaced > 1:
             found.append(
-                f"{self._unplaced} processes came onto the GPU during the run, where 1 was expected; "
-                "their pids are of another namespace"
+                f"{self._unplaced} processes appeared on the GPU during the run, but 1 was expected; "
+                "their pids belong to another namespace"
             )
         if not self._before and self._held_bytes is not None and self._held_bytes > IDLE_BYTES:
             found.append(

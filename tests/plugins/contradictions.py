@@ -179,9 +179,9 @@ CONTRADICTIONS = {
     "rounds left out for all": (table("slice", leave_rounds_out), "not numbered from 0"),
     "rounds of another hour": (
         table("slice", lambda rows: move(rows, ("start_ns", "end_ns"), 10**10)),
-        "had turns at one time|turns of 0 s",
+        "had turns at the same time|turns of 0 s",
     ),
-    "turns of rivals at one time": (again(at_one_time), "had turns at one time"),
+    "turns of rivals at one time": (again(at_one_time), "had turns at the same time"),
     "runs paired with another block": (table("run", pair_other_blocks), "took turns with runs of another block"),
     "a block copied": (again(copy_a_block), "the same lengths to the nanosecond"),
     # epochs, phases and readings
@@ -192,7 +192,7 @@ CONTRADICTIONS = {
     ),
     "disturbances without a reading": (
         again(lambda records: records["tables"].update(sample={})),
-        "states its disturbances, and has no reading",
+        "states its disturbances, but has no reading",
     ),
     "disturbances below zero": (recomputed(column("epoch", "disturbed_share", -1.0)), "disturbed_share of table epoch"),
     "fewer samples than batches hold": (

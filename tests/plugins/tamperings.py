@@ -242,10 +242,10 @@ TAMPERINGS = {
     ),
     "a round that counts for one framework alone": (
         recomputed(on_records(void_for_one)),
-        "counts for one framework and not for another",
+        "counts for one framework, but not for another",
     ),
     "turns of two fifths": (recomputed(on_records(shorten_turns(0.4))), "steps of run 1 take"),
-    "turns denied": (recomputed(on_records(deny_turns)), "trained at one time and took no turns"),
+    "turns denied": (recomputed(on_records(deny_turns)), "trained at the same time and took no turns"),
     "a framework that looks like another": (
         allowing("unverified", recomputed(on_records(name_like_another))),
         "is not named in ASCII|another alphabet",

@@ -75,7 +75,7 @@ def write(study: Study, path: str | Path, more: Sequence[Table] = ()) -> Path:
     """Write the report of a study as one HTML file, `more` tables behind its own; StudyError where it cannot be written."""
     target = Path(path).absolute()
     if target.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f"the report is {str(path)!r}; allowed: a file that ends in .html, as it is one of HTML")
+        raise UsageError(f"the report is {str(path)!r}; allowed: a file that ends in .html")
     text = render(study, more)
     with schema.study_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -38,10 +38,10 @@ SAMPLE_S = 2.0  # of each release in a block: many short blocks tell more than f
 
 @dataclasses.dataclass(frozen=True)
 class Bisection:
-    """How a search ended.
+    """The outcome of a search over releases.
 
-    versions: all releases between the ends, oldest first; reasons: why some of them did not work. threshold: the change
-    that it sought, as a share. outcome: "changed", "unchanged", "inconclusive" or "failed".
+    versions: all releases in the range, oldest first; reasons: why some of them did not work. threshold: the change
+    to be found, as a share. outcome: "changed", "unchanged", "inconclusive" or "failed".
     """
 
     framework: str
@@ -59,7 +59,7 @@ class Bisection:
 
     @property
     def release(self) -> str | None:
-        """The first release with the change; None where none is named."""
+        """The first release with the change; None if none is named."""
         return self.versions[self.found.after] if self.outcome == CHANGED else None
 
     @property
@@ -71,7 +71,7 @@ class Bisection:
         return bisection_report.table(self)
 
     def figure(self, path: str | os.PathLike[str] | None = None) -> Path:
-        """Write the ratios over releases as SVG, by default beside the studies; its path."""
+        """Write the ratios over releases as SVG, by default into the folder of the search; return the path."""
         target = Path(path) if path is not None else self.folder / "bisect.svg"
         target.write_text(releases_figure.svg(self), encoding="utf-8")
         return target
@@ -113,12 +113,12 @@ def bisect(
     watcher: Watcher | None = None,
     **request: Any,
 ) -> Bisection:
-    """Search the releases of a framework for the one that changed a figure.
+    """Search the releases of a framework for the one that changed its speed, memory or parity.
 
-    versions: the ends, as "0.9..0.12"; pre-releases and those without a wheel for this Python are left out. threshold: a
-    change of so much is sought, up or down; half of it is still taken for none. metric: "time" of an epoch, "memory", the
-    peak of a run, or "parity", whether the ladder holds. out: a folder; a search that it holds continues. The
-    rest is as `duel` takes it. A wrong release has at most the probability `version_search.ALPHA`.
+    versions: the range, such as "0.9..0.12"; pre-releases and releases without a wheel for this Python are left out.
+    threshold: the change to find, up or down; less than half of it counts as no change. metric: "time" (of an epoch),
+    "memory" (the peak of a run) or "parity" (whether the check passes). out: a folder; a search in it is continued. The
+    other arguments are those of `duel`. The probability of naming a wrong release is at most `version_search.ALPHA`.
     """
     watcher = watcher or default_watcher()
     folder = check_writable(check_folder("out", new_study_folder() if out is None else out))

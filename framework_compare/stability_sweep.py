@@ -134,11 +134,12 @@ def largest_batch(
     watcher: Watcher | None = None,
     **options: Unpack[Options],
 ) -> Stability:
-    """Train with growing batch size until a cell is not ok, for every framework, model and device.
+    """Increase the batch size until a cell is not ok, for every framework, model and device.
 
-    search "steps" tries `batch_sizes` in turn, smallest first. "doubling" starts with the smallest, doubles until one
+    search: "steps" tries `batch_sizes` in turn, smallest first. "doubling" starts with the smallest, doubles until one
     fails or the largest is reached, then halves the gap until it is no wider than the smallest.
-    out: study folder; one that holds the same sweep is resumed. The rest is as in `compare`; epochs: 1 by default.
+    out: study folder; if it contains the same sweep, that is resumed. Other arguments are those of `compare`; epochs is 1
+    by default.
     """
     request = Request.of(frameworks, models, device, dataset=dataset, **options)
     return _run(request, batch_sizes, search, out, watcher or default_watcher())
@@ -155,7 +156,7 @@ def dry_run(
     watcher: Watcher | None = None,
     **options: Unpack[Options],
 ) -> Forecast:
-    """Return what all sizes of `largest_batch` would take, the most that it can take; nothing is started or written."""
+    """Return a forecast for `largest_batch` if no size fails, the longest case; nothing is started or written."""
     request = Request.of(frameworks, models, device, dataset=dataset, **options)
     return _prepare(request, batch_sizes, search, watcher or default_watcher()).forecast()
 

@@ -346,12 +346,12 @@ def test_findings_follow_the_data(comparison, tmp_path):
     said = FIGURES["epoch-time"].finding(Subject(slower))
     assert said == (
         f"In AlexNet, epochs take from {seconds['min']:.2f} s (PyTorch) to {seconds['max']:.2f} s (JAX), "
-        f"{seconds['max'] / seconds['min']:.2f} times as long."
+        f"a factor of {seconds['max'] / seconds['min']:.2f}."
     )
     assert (
         FIGURES["overview"]
         .finding(Subject(comparison))
-        .startswith("Significantly faster than all others: PyTorch (2 of 2)")
+        .startswith("PyTorch (2 of 2) is significantly faster than all others; ")
     )
     assert FIGURES["machine"].finding(Subject(comparison)).startswith("2 of 45 epochs were disturbed")
 

@@ -112,7 +112,7 @@ def _check_unasked(request: Dict[str, Any]) -> None:
         if value != default:
             flag = name.replace("_", "-")
             raise UsageError(
-                f"--{flag} cannot be combined with a study, whose cells determine it; allowed: --fresh, --style, --index, --trust,"
+                f"--{flag} cannot be combined with a study, whose cells fix it; allowed: --fresh, --style, --index, --trust,"
                 " --dry-run, --yes"
             )
 

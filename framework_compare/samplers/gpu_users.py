@@ -80,8 +80,8 @@ class GpuUsers:
             )
         if not self._before and self._held_bytes is not None and self._held_bytes > IDLE_BYTES:
             found.append(
-                f"{_size(self._held_bytes)} were in use on the GPU before the worker started, by processes that this "
-                "one cannot see"
+                f"{_size(self._held_bytes)} were in use on the GPU before the worker started, by processes that are "
+                "not visible here"
             )
         return found
 

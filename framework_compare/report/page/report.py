@@ -169,7 +169,8 @@ def _views(subject: Subject, name: str) -> dict[str, tuple[str, Mapping[str, Par
             title: Part(_roomy(still), files.responsive([one[title].spec for one in drawn]))
             for title, still in drawn[0].items()
         }
-        views.update({view: (subject.worded(caption(one.caption, drawn[0].values())), parts)} if parts else {})
+        words = subject.worded(caption(one.caption, drawn[0].values()))
+        views.update({subject.worded(view): (words, parts)} if parts else {})
     return views
 
 

@@ -209,7 +209,9 @@ def _between(framework: str, versions: str, say: Callable[[str], None]) -> tuple
             break
     if len(listed) < 2:
         every = ", ".join(str(one.public) for one in releases.released(package, minor) if not one.is_prerelease)
-        raise UsageError(f"{spec.name} {versions} contains {len(listed)} releases, but two are needed; available: {every}")
+        raise UsageError(
+            f"{spec.name} {versions} contains {len(listed)} releases, but two are needed; available: {every}"
+        )
     return listed
 
 

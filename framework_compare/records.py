@@ -205,7 +205,9 @@ def oversize(batch_size: int, samples: int, dataset: str, unit: str = "image") -
     """The warning for a batch size larger than the data set, "" for others."""
     if batch_size <= samples:
         return ""
-    return f"batch size {batch_size} is larger than {dataset}, which has {samples} {unit}s: each step trains on {samples}"
+    return (
+        f"batch size {batch_size} is larger than {dataset}, which has {samples} {unit}s: each step trains on {samples}"
+    )
 
 
 def idle_workers(workers: int, batches: int) -> str:

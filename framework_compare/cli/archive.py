@@ -54,7 +54,9 @@ def publish(
         return
     if not yes:
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise UsageError("there is no terminal on which to ask for consent; check it with --dry-run, then give --yes")
+            raise UsageError(
+                "there is no terminal on which to ask for consent; check it with --dry-run, then give --yes"
+            )
         typer.confirm("Write this?", abort=True, err=True)
     print(made.write(out))
 

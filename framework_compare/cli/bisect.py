@@ -28,7 +28,9 @@ def bisect(
     model: Annotated[str, typer.Argument(help="The model that all releases train.")],
     data: Annotated[str | None, typer.Argument(help="A folder of images, or a name that `list` shows.")] = None,
     threshold: Annotated[str, typer.Option(help="The change to find, up or down.")] = "5%",
-    metric: Annotated[str, typer.Option(help="time, memory (the peak of a run) or parity (whether the check passes).")] = "time",
+    metric: Annotated[
+        str, typer.Option(help="time, memory (the peak of a run) or parity (whether the check passes).")
+    ] = "time",
     sample: Annotated[str, typer.Option(help="Measured time per release and block.")] = "2s",
     quiet: bool = False,
     json: bool = False,

@@ -84,7 +84,9 @@ def remove(
 
 @app.command(epilog=examples.below("env prune"))
 def prune(
-    older_than: Annotated[str | None, typer.Option(help="Delete environments not used for this long, such as 30d.")] = None,
+    older_than: Annotated[
+        str | None, typer.Option(help="Delete environments not used for this long, such as 30d.")
+    ] = None,
     max_size: Annotated[
         str | None, typer.Option(help="Delete the least recently used until the rest fits, such as 10GB.")
     ] = None,
@@ -96,7 +98,9 @@ def prune(
     Environments in which a process runs are kept.
     """
     if older_than is None and max_size is None:
-        raise UsageError("received neither --older-than nor --max-size; give one, such as --older-than 30d or --max-size 10GB")
+        raise UsageError(
+            "received neither --older-than nor --max-size; give one, such as --older-than 30d or --max-size 10GB"
+        )
     age_s = None if older_than is None else seconds("--older-than", older_than)
     size = None if max_size is None else parse_bytes(max_size, "--max-size")
     doomed = pruning.choose(managed.installed(), time.time(), age_s, size)

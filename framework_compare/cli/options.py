@@ -225,7 +225,9 @@ OPTIONS: dict[str, Option] = {
     ),
     "retries_when_disturbed": Option(int, "How often to repeat a run with disturbed epochs.", 1),
     "sample": Option(str, "Measure about this long per run, such as 10s; longer epochs are estimated.", None),
-    "budget": Option(str, "Wall time of all runs: 30min, 1h, ...; spent on the ratios with the widest intervals.", None),
+    "budget": Option(
+        str, "Wall time of all runs: 30min, 1h, ...; spent on the ratios with the widest intervals.", None
+    ),
     "precision_target": Option(
         str, "With a budget: stop once every ratio to the fastest is within this, such as 5%.", None
     ),

@@ -99,7 +99,8 @@ def reproduce(
     device: Annotated[str | None, typer.Option(help="cpu or cuda; default: both where there is a GPU.")] = None,
     part: Annotated[list[str] | None, typer.Option(help="Only this part of the study. Repeatable.")] = None,
     data: Annotated[
-        list[str] | None, typer.Option(help="PART=PATH: real data for a part; otherwise data are generated. Repeatable.")
+        list[str] | None,
+        typer.Option(help="PART=PATH: real data for a part; otherwise data are generated. Repeatable."),
     ] = None,
     **request: Any,
 ) -> None:

@@ -39,7 +39,9 @@ def read(words: Sequence[str], by_option: AbstractSet[str], names: Sequence[str]
     if OUT in names and len(words) == 1 and not _near_a_framework(words[0]):
         if OUT in by_option:
             raise UsageError(f"{OUT} is given twice: {words[0]!r} and --{OUT}; {allowed}")
-        warnings.warn(f"OUT is now called --{OUT}; the old form will be removed in version 0.2", FutureWarning, stacklevel=2)
+        warnings.warn(
+            f"OUT is now called --{OUT}; the old form will be removed in version 0.2", FutureWarning, stacklevel=2
+        )
         return {OUT: Path(words[0])}
     if STUDY in names and len(words) == 1:
         return {STUDY: words[0]}

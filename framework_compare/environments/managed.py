@@ -90,7 +90,8 @@ def _lock(framework: str, device: str, index: str | None, say: Report) -> None:
     if not version or locks.find(locks_dir(), framework, device):
         return
     with _locked(
-        locks_dir() / f"{spec.name}-{version}", waiting=lambda: say(f"{framework}: another process is resolving it; waiting")
+        locks_dir() / f"{spec.name}-{version}",
+        waiting=lambda: say(f"{framework}: another process is resolving it; waiting"),
     ):
         if not locks.find(locks_dir(), framework, device):
             locks.make(locks_dir(), spec, version, device, index, say)

@@ -92,9 +92,7 @@ _PATIENCE = "epochs without a lower validation loss after which training stops, 
 _EPOCHS = "measured epochs (100 in the published study)"
 _SIZE = "height and width in pixels; each model has a smallest size"
 _CLASSES = "number of classes; `compare` takes it from the data set"
-_INTERNALS = (
-    "public: only public calls of the framework; private: singa's grouped convolutions through a corrected private field"
-)
+_INTERNALS = "public: only public calls of the framework; private: singa's grouped convolutions through a corrected private field"
 _VARIANT = (
     "equal: one definition for all; native: each framework's own, with its own defaults except the learning rate, so"
     " training differs"

@@ -183,7 +183,9 @@ class Request:
         """Return the request of these keywords, of which those that are no fields are settings."""
         for old in FORMER.keys() & given.keys():
             new = FORMER[old]
-            warnings.warn(f"{old} is now called {new}; the old name will be removed in version 0.2", FutureWarning, stacklevel=3)
+            warnings.warn(
+                f"{old} is now called {new}; the old name will be removed in version 0.2", FutureWarning, stacklevel=3
+            )
             given.setdefault(new, given.pop(old))
         own = {name: given.pop(name) for name in FIELDS if name in given}
         return cls(frameworks, models, device, settings=given, **own)

@@ -100,7 +100,9 @@ def check_sample(sample: object, budget: object, rungs: object) -> float:
         return 0.0
     if budget is not None or rungs is not None:
         other = (
-            "a budget decides how much of an epoch is measured" if budget is not None else "gains need complete training"
+            "a budget decides how much of an epoch is measured"
+            if budget is not None
+            else "gains need complete training"
         )
         raise UsageError(f"sample is {sample!r}, but {other}; name one of the two")
     return seconds("sample", sample)

@@ -99,7 +99,9 @@ def read(path: str | os.PathLike[str], more: Mapping[str, Any]) -> dict[str, Any
     request = {**document, **_own_loss(file.absolute().parent, document), **more}
     for name in ("frameworks", "models"):
         if name not in request:
-            raise UsageError(f"{file} names no {name}; add a line such as {name} = [...], or give them together with the file")
+            raise UsageError(
+                f"{file} names no {name}; add a line such as {name} = [...], or give them together with the file"
+            )
     return request
 
 

@@ -189,9 +189,7 @@ def _check_numbers(module: Any) -> None:
 
     arrays = list(module.parameters())
     if any(torch.nn.parameter.is_lazy(array) for array in arrays):
-        raise UsageError(
-            "it has layers that take their sizes from the first images; call it once before you return it"
-        )
+        raise UsageError("it has layers that take their sizes from the first images; call it once before you return it")
     if any(array.is_meta for array in arrays):
         raise UsageError("its weights are on the device 'meta', which has no numbers; give it weights first")
     count, available = sum(array.numel() for array in arrays), _available_bytes()

@@ -20,7 +20,7 @@ def test_native_has_every_picture_once_without_loader_workers(ready):
 
 def test_native_shuffles_anew(ready):
     first, second = ready.conduct["native"]["labels"]
-    assert first != second, f"two epochs have their images in the same order ({first}), expected another one each"
+    assert first != second, f"two epochs have their images in the same order ({first}), expected a new order in each"
 
 
 def test_native_order_follows_the_seed(ready):

@@ -152,7 +152,7 @@ def check_memory(needed: float, where: str) -> None:
     most = free_bytes()
     if needed > most:
         raise DataError(
-            f"{where} would take {needed / 2**30:,.1f} GiB of memory, but only {most / 2**30:,.1f} GiB may be used; use a part of it"
+            f"{where} would take {needed / 2**30:,.1f} GiB of memory, but {most / 2**30:,.1f} GiB may be used; use a part of it"
         )
 
 

@@ -163,7 +163,7 @@ def test_no_badge_is_green_where_parity_is_not_verified(comparison, tmp_path):
     verified = quiet.assign(parity=next(iter(PROVED)))
     assert standing(lights(verified, epochs)) == ("good", "Verified")
     short = epochs.assign(steps=1)
-    assert standing(lights(verified, short)) == ("warn", "Verified; doubts: short runs")
+    assert standing(lights(verified, short)) == ("warn", "Verified; caveats: short runs")
     assert standing(lights(verified.assign(parity_status=FAILED), epochs)) == ("bad", "Not verified")
     text = comparison.report(tmp_path / "report.html").read_text()
     assert 'class="badge warn"' in text and 'class="verdicts warn"' in text and 'class="badge good"' not in text
@@ -181,7 +181,7 @@ def test_a_citation_has_machine_versions_data_and_intervals(comparison, page):
         assert words in said
     one = next(one for one in comparison.verdicts() if (one.model, one.slower) == ("alexnet", "mxnet"))
     assert f"[{one.low:.2f}, {one.high:.2f}]" in said and said.endswith("Standing: Not verified.")
-    assert "Standing: Not verified; doubts: failed cells, busy machine." in page.text
+    assert "Standing: Not verified; caveats: failed cells, busy machine." in page.text
 
 
 def test_the_page_has_one_column_of_memory(page):

@@ -156,7 +156,7 @@ def run(
     executor: Executor | None = None,
     watcher: Watcher | None = None,
 ) -> Comparison:
-    """Run the study of a request; the rest is as `compare` has it."""
+    """Run the study of a request; other arguments as for `compare`."""
     statuses = check_retry(retry)
     folder = opening.check_writable(opening.check_folder("out", opening.new_study_folder() if out is None else out))
     check_flag("extend", extend)
@@ -183,7 +183,7 @@ class Prepared:
     executor: Executor | None = None
 
     def forecast(self) -> Forecast:
-        """Return what the study would take."""
+        """Return a forecast for the study."""
         runs = self.repeats or blocks.REPEATS
         return forecast(self.plan, self.options, self.strategy, runs, self.executor is None)
 
@@ -246,7 +246,7 @@ def with_own(request: Request, tracer: Tracer) -> tuple[OwnData | None, Any, lis
 
 
 def _loaded(folder: Path, watcher: Watcher) -> Comparison:
-    """The results of a study that has run, with a word on its budget."""
+    """Load the results of a study that has run, and say whether its budget sufficed."""
     comparison = Comparison.load(folder)
     if comparison.settings.get("strategy", {}).get("name") == Budget.name and comparison.budget:
         watcher.say(comparison.budget.sentence)
@@ -311,7 +311,7 @@ def dry_resume(
 
 
 def _rest(store: Store, options: RunOptions, strategy: Strategy, retry: Sequence[str], here: bool) -> Forecast:
-    """What the runs that a study has still to do, and those to `retry`, would take."""
+    """Return a forecast for the remaining runs of a study and those to `retry`."""
     cells = [cell for _, cell, _ in store.plan(retry)]
     return forecast_of_the_rest(cells, store.settings(), store.path, options, strategy, here)
 
@@ -352,7 +352,7 @@ def _run(
 
 
 def absorb(study: Folder, *, say: Callable[[str], None] = lambda message: None) -> tuple[Comparison, Mapping[int, str]]:
-    """Take the parts of a study that are done into it, each whole or not at all; why others are refused, by number."""
+    """Absorb the finished parts of a study, each completely or not at all; return why others are refused, by number."""
     folder = names.find(opening.check_folder("study", study))
     with Store.open(folder, readonly=False) as store:
         refused = absorb_parts(store, say).refused
@@ -386,7 +386,7 @@ def dry_verify_study(study: Folder, *, fresh: bool = False) -> CheckForecast:
 
 
 def dry_part(study: Folder, number: int) -> Forecast:
-    """Return what one part of a study would take on this node; nothing is started or written."""
+    """Return a forecast for one part of a study on this node; nothing is started or written."""
     folder = _registered(study)
     part = PartPlan.read(folder, number)
     path, cells = plan_path(folder, number), () if result_path(folder, number).is_dir() else part.cells

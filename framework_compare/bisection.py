@@ -1,4 +1,4 @@
-"""Which release of a framework changed its speed, its memory or its parity: a binary search of duels with the oldest one."""
+"""Which release of a framework changed its speed, memory or parity: a binary search by duels with the oldest one."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Bisection:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What a search would take: at most so many duels, of so many minutes, and the gigabytes of new environments."""
+    """The forecast of a search: the largest number of duels, their minutes, and the gigabytes of new environments."""
 
     versions: tuple[str, ...]
     duels: int
@@ -132,7 +132,7 @@ def bisect(
 
 
 def dry_run(framework: str, versions: str, model: str, dataset: Any = None, **request: Any) -> Plan:
-    """Return what `bisect` would take; nothing is started; releases are looked up unless a search in `out` has them."""
+    """Return a forecast for `bisect`; nothing is started. Releases are looked up unless a search in `out` has them."""
     watcher, out = request.get("watcher") or default_watcher(), request.pop("out", None)
     asked = _asked(
         framework, versions, model, dataset, request.pop("threshold", 0.05), request.pop("metric", "time"), request

@@ -373,7 +373,7 @@ def load_plugins() -> None:
 
 
 def register_framework(entry: Framework) -> None:
-    """Add a framework, or replace the one of that name."""
+    """Add a framework, or replace the one with this name."""
     FRAMEWORKS[entry.name] = entry
 
 

@@ -1,4 +1,4 @@
-"""`reproduce()`: a published study again, on this machine, its figures beside ours."""
+"""`reproduce()`: repeat a published study on this machine and compare its figures."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ Studies = dict[str, Comparison | Stability]
 
 
 class Reproduced:
-    """A published study and ours: `studies` by the name of the part, each in a folder of that name in `folder`."""
+    """A published study and its repetition: `studies` by name of the part, each in a folder of that name in `folder`."""
 
     def __init__(self, name: str, full: bool, folder: Path, studies: Studies) -> None:
         self.name, self.full, self.folder, self.studies = name, full, folder, studies
 
     def tables(self) -> list[Table]:
-        """A table for each part with published figures, theirs beside ours."""
+        """A table for each part with published figures, theirs next to ours."""
         parts = REPRODUCTIONS[self.name].parts
         made = [self._table(name, parts[name], study) for name, study in self.studies.items() if parts[name].beside]
         return [table for table in made if table.rows]
 
     def table(self, style: str = "terminal") -> str:
-        """Published figures beside ours, then the tables of parts that have none, as "terminal", "markdown", "latex"."""
+        """Published figures and ours, then the tables of parts without any, as "terminal", "markdown" or "latex"."""
         if style not in renderers.RENDERERS:
             raise UnknownNameError("style", style, renderers.RENDERERS)
         texts = [renderers.RENDERERS[style](table) for table in self.tables()]
@@ -109,7 +109,7 @@ def dry_run(
     watcher: Watcher | None = None,
     **request: Any,
 ) -> dict[str, Forecast]:
-    """Return what each part of `reproduce` would take, of a sweep, which ends where a size fails, the most."""
+    """Return a forecast for each part of `reproduce`; for a sweep, which ends when a size fails, the longest case."""
     watcher = watcher or default_watcher()
     planned = _planned(name, full, frameworks, device, parts, data or {}, watcher, request)
     found: dict[str, Forecast] = {}

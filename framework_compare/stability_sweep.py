@@ -57,7 +57,7 @@ class Stability:
 
     @classmethod
     def load(cls, folder: str | Path) -> Stability:
-        """The sweep in a study folder; StudyError where that holds none."""
+        """The sweep in a study folder; StudyError if there is none."""
         comparison = Comparison.load(folder)
         if not strategies.grows(comparison.settings):
             raise StudyError(f"{folder} contains a study that is not a sweep of batch sizes")
@@ -74,7 +74,7 @@ class Stability:
 
     @property
     def varying(self) -> tuple[str, ...]:
-        """What identifies a cell of the sweep: framework, model, and every other setting that varies."""
+        """The columns that identify a cell of the sweep: framework, model, and every other setting that varies."""
         frame = self.comparison.frame
         others = (name for name in (*NAMES, *SHARED) if name != "batch_size")
         differing = (name for name in others if frame[name].nunique(dropna=False) > 1)
@@ -82,7 +82,7 @@ class Stability:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """The largest batch size that works, the smallest that fails and how, with the peak memory of each.
+        """The largest batch size that works, and the smallest that fails with its status, each with its peak memory.
 
         One row per framework, model, data set and device, and per value of each other setting that varies.
         """
@@ -94,7 +94,7 @@ class Stability:
         return pd.DataFrame(rows, columns=list(dict.fromkeys((*keys, *COLUMNS))))
 
     def table(self, style: str = "terminal", *, width: int | None = None, bold: bool | None = None) -> str:
-        """The sweep as text: what works up to where, then the memory at each batch size."""
+        """Return the sweep as text: the largest batch size that works, then the memory at each batch size."""
         from framework_compare.report import stability_tables
 
         limits = self.comparison.settings.get("limits") or {}

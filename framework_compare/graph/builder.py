@@ -43,7 +43,7 @@ class GraphBuilder:
         return self._append(Node(name, op, tuple(filter(None, sources)) or (self.last,), attrs))
 
     def _source(self, name: str, op: str, **attrs: Any) -> str:
-        """A node that reads no other."""
+        """A node without inputs."""
         return self._append(Node(name, op, (), attrs))
 
     def _append(self, node: Node) -> str:
@@ -64,7 +64,7 @@ class GraphBuilder:
         return f"{self._graph.name} does not accept image_size {self._graph.image_size}: {error}; use a larger one"
 
     def again(self, name: str, layer: str, source: str = "") -> str:
-        """A layer of this network once more, with the same arrays, on another value."""
+        """Apply a layer of this network again, with the same arrays, to another value."""
         node = next(node for node in self._nodes if node.name == layer)
         return self._add(name, node.op, source, **{**node.attrs, "arrays": layer})
 
@@ -116,7 +116,7 @@ class GraphBuilder:
         return self._add(name, "ReLU6", source)
 
     def silu(self, name: str, *, source: str = "") -> str:
-        """x times the logistic function of x, which is also called swish."""
+        """x times the logistic function of x, also called swish."""
         return self._add(name, "SiLU", source)
 
     def hardsigmoid(self, name: str, *, source: str = "") -> str:
@@ -141,7 +141,7 @@ class GraphBuilder:
         ceil_mode: bool = False,
         source: str = "",
     ) -> str:
-        """Max pooling; padding never wins, output size rounded down, or up with ceil_mode."""
+        """Max pooling; padding is never the maximum; the output size is rounded down, or up with ceil_mode."""
         window = {"kernel": plain(kernel), "stride": plain(stride), "padding": plain(padding)}
         return self._add(name, "MaxPool2d", source, **window, **_unless(False, ceil_mode=ceil_mode))
 
@@ -156,16 +156,16 @@ class GraphBuilder:
         ceil_mode: bool = False,
         source: str = "",
     ) -> str:
-        """Average pooling, output size rounded down, or up with ceil_mode.
+        """Average pooling; the output size is rounded down, or up with ceil_mode.
 
-        A mean at the edge divides by its padding too, or does not; what ceil_mode adds is never counted.
+        count_include_pad: whether means at the edge count the padding; positions added by ceil_mode never count.
         """
         window = {"kernel": plain(kernel), "stride": plain(stride), "padding": plain(padding)}
         window["count_include_pad"] = count_include_pad
         return self._add(name, "AvgPool2d", source, **window, **_unless(False, ceil_mode=ceil_mode))
 
     def adaptive_avgpool(self, name: str, output: Numbers, *, source: str = "") -> str:
-        """Average pooling to that height and width; left out where it would change nothing."""
+        """Average pooling to this height and width; omitted if it would change nothing."""
         output = plain(output)
         size = [output] * 2 if isinstance(output, int) else output
         if list(self.shape(source)[1:]) == size:
@@ -227,11 +227,11 @@ class GraphBuilder:
         return self._add(name, "Rotary", source, heads=heads, theta=theta)
 
     def lstm(self, name: str, hidden: int, *, source: str = "") -> str:
-        """One layer, one direction, zero state, one bias; gates in the order i, f, g, o."""
+        """LSTM with one layer, one direction, zero initial state and one bias; gates in the order i, f, g, o."""
         return self._add(name, "LSTM", source, input_size=self.shape(source)[-1], hidden_size=hidden)
 
     def gru(self, name: str, hidden: int, *, source: str = "") -> str:
-        """One layer, one direction, zero state, two biases; gates in the order r, z, n."""
+        """GRU with one layer, one direction, zero initial state and two biases; gates in the order r, z, n."""
         return self._add(name, "GRU", source, input_size=self.shape(source)[-1], hidden_size=hidden)
 
     def reverse(self, name: str, *, source: str = "") -> str:
@@ -269,16 +269,16 @@ class GraphBuilder:
     def parameter(self, name: str, shape: Sequence[int], *, init: str = "normal_0.02", trained: bool = True) -> str:
         """An array of the network itself, the same for each sample: a class token, positions, a scale of each channel.
 
-        Other values join it by `add`, `mul` and `concat`. A constant is not trained.
+        `add`, `mul` and `concat` combine it with other values. A constant is not trained.
         """
         return self._source(name, "Parameter", shape=list(shape), init=init, **_unless(True, trained=trained))
 
     def constant(self, name: str, array: Any) -> str:
-        """Numbers that are not trained, the same for each sample."""
+        """An array of constants, the same for each sample."""
         return self._source(name, "Constant", **constant_attrs(array))
 
     def op(self, name: str, op: str, *sources: str, **attrs: Any) -> str:
-        """A primitive, or an op that has no method of its own; see `graph.primitives`."""
+        """A primitive, or any op without a method of its own; see `graph.primitives`."""
         return self._add(name, op, *(sources or (self.last,)), **attrs)
 
     def tokens(self, name: str, *, source: str = "") -> str:
@@ -296,12 +296,12 @@ class GraphBuilder:
         causal: bool = False,
         kv_heads: int = 0,
     ) -> str:
-        """softmax(scale * q k' + bias) v in each head (Vaswani et al. 2017); products before and behind it are Linear.
+        """softmax(scale * q k' + bias) v in each head (Vaswani et al. 2017); projections around it are Linear layers.
 
-        sources: q, k and v, or one value with their features one after the other. Each has the heads side by side.
-        scale: 1 / sqrt(features of a head) where left out. bias: (heads, steps, steps). shifted: a window's height and
-        width, and by how much the map was rolled back: places on both sides of its edge do not see each other. causal: a
-        step sees itself and those before it. kv_heads: heads of keys and values, which groups of query heads share.
+        sources: q, k and v, or one value with their concatenated features. Each has its heads side by side.
+        scale: default 1 / sqrt(features of a head). bias: (heads, steps, steps). shifted: a window's height and width,
+        and by how much the map was rolled back: positions on different sides of its edge do not see each other. causal:
+        a step sees itself and earlier ones. kv_heads: heads of keys and values, shared by groups of query heads.
         """
         inputs = sources or (self.last,)
         width = self.shape(inputs[0])[-1] // (3 if len(inputs) == 1 else 1)
@@ -359,7 +359,7 @@ class GraphBuilder:
     def quanv(self, name: str, gates: Sequence[Gate], *, trained: bool = False) -> str:
         """A simulated circuit of four qubits on each 2x2 patch of a grey image in [0, 1], stride 2.
 
-        trained: the angles of the rotations are a parameter, else they are those of `gates` (see `circuit`).
+        trained: the angles of the rotations are a parameter; otherwise they come from `gates` (see `circuit`).
         """
         listed = [[kind, list(qubits), angle] for kind, qubits, angle in gates]
         return self._add(name, "Quanv2d", gates=listed, trained=trained)

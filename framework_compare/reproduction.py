@@ -81,13 +81,13 @@ def reproduce(
 ) -> Reproduced:
     """Repeat a published study of `plan.reproductions.REPRODUCTIONS`, quickly or in full.
 
-    full: with the published sizes, which may take days; otherwise with few images and epochs: minutes on two cores. With
-        a budget, too, comparisons have the published sizes, of which they sample, and without `full` at most two epochs a run;
-        sweeps and ladders have no budget.
-    frameworks: those of the study. device: "cpu" or "cuda"; default: both where there is a GPU.
-    parts: some of its parts. data: real data by part, as `compare` takes `dataset`; without, they are generated.
-    out: folder with one study per part; what is in it is resumed. request: as `compare` takes it, in place of the
-    part's own (epochs, repeats, limit, threads, ...); a sweep of batch sizes leaves out what `largest_batch` does not have.
+    full: use the published sizes, which may take days; otherwise few images and epochs, for minutes on two cores. With
+        a budget, comparisons also use the published sizes and sample their epochs, at most two per run without `full`;
+        sweeps and ladders ignore the budget.
+    frameworks: default: those of the study. device: "cpu" or "cuda"; default: both if there is a GPU.
+    parts: default: all. data: real data by part, as for `dataset` of `compare`; otherwise data are generated.
+    out: folder with one study per part; studies in it are resumed. request: as for `compare`, overriding a part's own
+        (epochs, repeats, limit, threads, ...); a sweep of batch sizes ignores what `largest_batch` does not have.
     """
     watcher, folder = watcher or default_watcher(), check_folder("out", new_study_folder() if out is None else out)
     planned = _planned(name, full, frameworks, device, parts, data or {}, watcher, request)

@@ -101,5 +101,5 @@ def test_an_option_that_the_study_has_decided_is_refused(tmp_path, capsys, monke
 
 
 def test_a_folder_without_a_study_is_refused(tmp_path):
-    with pytest.raises(StudyError, match="holds no study"):
+    with pytest.raises(StudyError, match="contains no study"):
         verify_study(tmp_path)

@@ -324,7 +324,7 @@ def test_a_budget_that_is_spent_before_every_cell_ran_says_so_and_is_resumed(pac
     asked = {"dataset": pictures, "out": tmp_path / "s", **QUICK, "seed": [1, 2, 3]}
     study = compare(paced("one"), "linear", budget=0.01, **asked)
     assert sorted(study.frame.status) == ["ok", "planned", "planned"]
-    assert len(study.budget.not_run) == 2 and "did not reach them" in str(study.table())
+    assert len(study.budget.not_run) == 2 and "was used up" in str(study.table())
     assert sorted(resume(tmp_path / "s").frame.status) == ["ok", "planned", "planned"], "its time is spent"
 
 

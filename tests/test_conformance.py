@@ -128,7 +128,7 @@ MISTAKES = {
         subprocess.Popen(["sleep", "600"], start_new_session=True)
         return super().open_pipeline(pictures)
 """,
-        {"test_release_ends_loader_processes": "are there 5 s after release()"},
+        {"test_release_ends_loader_processes": "still exist 5 s after release()"},
     ),
     "a loss that is summed": (
         SUMMED,

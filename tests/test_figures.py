@@ -91,7 +91,7 @@ def test_memory_is_one_figure_by_one_name_in_all_panels(tmp_path, monkeypatch, m
     other = {"PSS": "RSS", "RSS": "PSS"}[name]
     assert other not in f"{caption} {finding}" and f"({name})" in finding, (caption, finding)
     table = made.table("resources", "markdown")
-    assert "peak GiB / PSS | peak GiB / RSS" in table and "PSS is the headline" in table
+    assert "peak GiB / PSS | peak GiB / RSS" in table and "PSS is the main figure" in table
 
 
 def test_functions_of_cuda_are_shown_without_waiting_calls_too(comparison, monkeypatch):

@@ -153,7 +153,7 @@ def test_what_the_short_help_shows_is_there():
 )
 def test_former_options_work_with_a_warning_and_are_in_no_help(line, new, value):
     name, arguments = split(line)
-    with pytest.warns(FutureWarning, match="is called --.* now; the old name goes with version 0.2"):
+    with pytest.warns(FutureWarning, match="is now called --.*; the old name will be removed in version 0.2"):
         assert COMMANDS[name].make_context(name, arguments).params[new] == value
     assert not {*FORMER} & (flags(name, "--help-all") | flags(name, "--help"))
 

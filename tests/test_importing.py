@@ -49,7 +49,7 @@ HOSTILE = {
     "net.py": "name the function",
     "weights.pth": "not opened",
     "weights.pkl": "not opened",
-    "weights.safetensors": "no layers",
+    "weights.safetensors": "without layers",
     "missing.onnx": "no file",
     "missing.keras": "no file",
     "net.onnx": "is not an onnx file, or truncated",

@@ -171,7 +171,7 @@ def test_what_a_power_cut_left_of_a_part_on_its_node_is_thrown_away(planned, tmp
     os.truncate(left, 20_000)
     lines = Lines()
     run_part(folder, 1, lines)
-    assert "had measured on this node is damaged; restarting it" in " ".join(lines.lines)
+    assert "on this node are damaged; starting it again" in " ".join(lines.lines)
     assert absorb(folder) == (["part 1: 2 ok"], {})
 
 

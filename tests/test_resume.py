@@ -286,7 +286,7 @@ def test_checksums_of_pictures_that_cannot_be_read_are_told_and_kept(content, st
 
 
 def test_a_resume_of_nothing_is_refused(tmp_path):
-    with pytest.raises(StudyError, match="holds no study"):
+    with pytest.raises(StudyError, match="contains no study"):
         resume(tmp_path)
 
 

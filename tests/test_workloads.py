@@ -145,7 +145,7 @@ def test_a_study_is_resumed_with_its_own_copy_of_the_data(run, tmp_path):
     assert list(again.frame.status) == ["unsupported"]
     data = study.folder / "pictures" / "clinic.npz"
     data.write_bytes(data.read_bytes()[:-1])
-    with pytest.raises(StudyError, match="not the one that the study was planned with"):
+    with pytest.raises(StudyError, match="not the file with which the study was planned"):
         resume(study.folder, retry=["unsupported"])
 
 

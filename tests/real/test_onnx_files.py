@@ -29,7 +29,7 @@ REFUSED = {
     "grey": r"has shape \? x 1 x 16 x 16",
     "outside": "not in its folder; they are not read",
     "absolute": "not in its folder; they are not read",
-    "absent": "weights beside .* cannot be read",
+    "absent": "the external weights of .* cannot be read",
     "huge": "4.3 GB of weights beside it",
     "unknown": r"2 of 6 kinds of layer cannot be expressed: LRN \(2 x, first at /neck/LRN1\); SpaceToDepth \(1 x",
     "foreign": r"own\.Secret \(1 x",

@@ -53,7 +53,7 @@ def fault(folder: Path) -> str:
         try:
             os.rmdir(tempfile.mkdtemp(dir=there))
         except OSError:
-            return f"{there} holds no files"
+            return f"{there} cannot contain files"
     return ""
 
 

@@ -134,7 +134,7 @@ def test_more_threads_than_cores_are_told(own_cache):
     many, all_ = dry_run("torch", "alexnet", **asked, threads=[400 * cores, cores], loader_workers=0).cells
     said = [one for one in heard.sentences if one.startswith(("threads", "loader_workers"))]
     assert said == [
-        f"threads is {400 * cores}, but a run may use only {cores} cores: threads then wait for each other, which takes time"
+        f"threads is {400 * cores}, but a run may use only {cores} cores: the rest wait for a core, which takes time"
     ]
     assert many.epoch_s == all_.epoch_s, "threads without a core add nothing"
 

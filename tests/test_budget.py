@@ -87,7 +87,7 @@ def test_what_is_no_share_is_refused(given):
     "asked, message",
     [
         ({"precision_target": 0.05}, "precision_target is 0.05 without a budget"),
-        ({"budget": "1min", "repeats": 3}, "repeats is 3 beside a budget"),
+        ({"budget": "1min", "repeats": 3}, "repeats is 3 with a budget"),
         ({"budget": "1min", "rungs": {"a": {"batch_size": 2}}}, "a ladder takes no budget"),
     ],
 )
@@ -183,7 +183,7 @@ def outcome_of(*statuses, runs=LEAST_RUNS):
         (("ok", "crashed"), True, "under the budget of 1 minutes; 1 of 2 cells failed."),
         (("crashed", "failed"), False, "No cell finished, so none has an interval."),
         (("ok", "interrupted"), False, "Not finished: f1 same."),
-        (("running", "planned"), False, "Not run, as the budget of 1 minutes did not reach them: f1 same. Not fin"),
+        (("running", "planned"), False, "Not run, because the budget of 1 minutes was used up: f1 same. Not fin"),
     ],
 )
 def test_intervals_are_within_the_target_only_where_cells_worked_and_ended(statuses, within, text):

@@ -234,7 +234,7 @@ def test_a_batch_of_more_pictures_than_there_are_is_told_when_it_is_planned_and_
 @pytest.mark.parametrize(
     "least, pipeline, workers, said",
     [
-        (1, "native", 6, "2 of 6 loader workers are idle, as each makes whole batches"),
+        (1, "native", 6, "2 of 6 loader workers are idle, because each makes whole batches"),
         (1, "native", 4, ""),
         (1, "memory", 6, ""),
         (7, "native", 6, ""),

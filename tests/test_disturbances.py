@@ -122,7 +122,7 @@ def test_epochs_above_the_threshold_are_marked_and_told_with_share_and_seconds()
     assert disturbances.warnings(epochs) == [
         "others took 90% of a core, 20% of it by the hypervisor for other machines during 1 of 3 epochs, 2.0 s of 6.0 s",
         "3 MiB were swapped in during the epochs",
-        "the CPU throttled for heat 4 times during the epochs",
+        "the CPU throttled 4 times during the epochs because of heat",
     ]
     assert disturbances.summary([epoch(1, 2)]) == {} and disturbances.warnings([epoch(1, 2, 0.1)]) == []
 

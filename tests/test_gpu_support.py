@@ -89,7 +89,7 @@ def test_readings_that_are_missing_speak_against_nothing():
 
 def test_a_gpu_is_looked_up_as_cuda_numbers_it():
     assert look("cuda", nvml=RecordedNvml()) == H200
-    assert "there is no such GPU; NVML counts 1" in lack("torch", "cuda:3", nvml=RecordedNvml()).why
+    assert "there is no such GPU; NVML finds 1" in lack("torch", "cuda:3", nvml=RecordedNvml()).why
 
 
 def test_a_hidden_gpu_is_said_to_be_hidden(monkeypatch):

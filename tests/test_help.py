@@ -167,12 +167,12 @@ def test_former_keywords_work_with_a_warning(old, new, own_cache):
 def test_the_former_argument_of_fairness_works_with_a_warning(monkeypatch):
     found, line = {}, ["OUT", "--models", "alexnet", "--dry-run"]
     monkeypatch.setattr("framework_compare.study.opening.check_writable", lambda out, *_: found.update(out=out))
-    with pytest.warns(FutureWarning, match="^OUT is called --out now; the old form goes with version 0.2$"):
+    with pytest.warns(FutureWarning, match="^OUT is now called --out; the old form will be removed in version 0.2$"):
         COMMANDS["fairness"].main(line, standalone_mode=False)
     assert found["out"] == Path("OUT")
     with pytest.raises(UsageError, match="^out is given twice: 'OUT' and --out; allowed: FRAMEWORKS MODELS"):
         COMMANDS["fairness"].main([*line, "--out", "B"], standalone_mode=False)
-    with pytest.raises(UsageError, match="'torhc' names frameworks, models are missing"):
+    with pytest.raises(UsageError, match="'torhc' names frameworks, but no models are named"):
         COMMANDS["fairness"].main(["torhc", "--dry-run"], standalone_mode=False)
 
 
@@ -215,7 +215,7 @@ def test_what_is_trained_may_be_positional_wherever_it_is_asked_for(line, call, 
     [
         (
             "largest-batch torch",
-            "'torch' names frameworks, models are missing; allowed: FRAMEWORKS MODELS [DATASET]...",
+            "'torch' names frameworks, but no models are named; allowed: FRAMEWORKS MODELS [DATASET]...",
         ),
         ("largest-batch", "no frameworks are given; give --frameworks, or FRAMEWORKS MODELS [DATASET]..."),
         ("ladder --frameworks torch", "no models are given; give --models, or FRAMEWORKS MODELS [DATASET]..."),

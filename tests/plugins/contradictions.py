@@ -202,8 +202,8 @@ CONTRADICTIONS = {
     "steps of no time": (column("epoch", "step_s_median", 1e-12), "not what|do not fit"),
     "steps of no time, recomputed": (recomputed(column("epoch", "step_s_median", 1e-12)), "steps of run 1 do not fit"),
     "more waiting for data than time": (recomputed(column("epoch", "data_wait_s", 1e4)), "waited longer for data"),
-    "runs shorter than their epochs": (recomputed(column("run", "wall_s", 1e-3)), "took 0.001 s, and its epochs"),
-    "runs that crashed": (recomputed(column("run", "exit_code", -11)), "is ok and ended with the code -11"),
+    "runs shorter than their epochs": (recomputed(column("run", "wall_s", 1e-3)), "took 0.001 s, but its epochs"),
+    "runs that crashed": (recomputed(column("run", "exit_code", -11)), "is ok, but ended with the code -11"),
     "a phase twice": (table("phase", twice), "has a phase twice"),
     "a peak below the readings": (table("run", halve("peak_rss_bytes")), "shows more memory than its peak"),
     "readings of another day": (table("sample", lambda rows: move(rows, ("t_ns",), 10**13)), "not of the time of its"),
@@ -224,10 +224,10 @@ CONTRADICTIONS = {
     "a GPU that the machine lacks": (allowing("unverified", on_a_gpu), "ran on cuda, and the machine has no GPU"),
     "more cores than Linux runs on": (lambda one: of_machine(one, "available_cores", 10**5), "allowed: 8192"),
     "more memory than addresses": (lambda one: of_machine(one, "memory_bytes", 10**17), "memory_bytes of the machine"),
-    "a version that no package has": (again(another_version), "has the version 9.9.9, and no package in it has"),
+    "a version that no package has": (again(another_version), "has the version 9.9.9, but no package in it has"),
     "runs of a version that no environment has": (
         recomputed(column("run", "framework_version", "9.9.9")),
-        "has the version 9.9.9, and its environment 2.13.0",
+        "has the version 9.9.9, but its environment has 2.13.0",
     ),
     "another build than the environment has": (
         recomputed(column("run", "framework_version", "2.13.0+cu999")),
@@ -241,7 +241,7 @@ CONTRADICTIONS = {
     "a package twice in a lock": (raw("locks/torch.txt", "numpy==2.4.6\n" * 2), "has 'numpy' twice"),
     "another data set in the records": (named("dataset", "fire-smoke-small", "cifar10"), "asks for the data set"),
     "another data set in the request": (request(dataset=["PATH/other"]), "asks for the data set 'other'"),
-    "fewer samples in the request": (request(limit=10), "asks for 10 samples, and an epoch has 100"),
+    "fewer samples in the request": (request(limit=10), "asks for 10 samples, but an epoch has 100"),
     "shorter samples in the request": (request(sample="1s"), "asks for samples of 1 s"),
     "another rate of readings in the request": (
         request(sampling_hz=1),

@@ -100,7 +100,7 @@ TAMPERINGS = {
     "another command": (change(MANIFEST, "command", to="curl x"), "its command"),
     "markup in the manifest": (change(MANIFEST, "published_at", to=SCRIPT), "markup"),
     # figures, sealed as an attacker would
-    "a ratio altered": (better_verdict, "not what its stored rounds give: verdicts"),
+    "a ratio altered": (better_verdict, "does not follow from its stored rounds: verdicts"),
     "winner and loser swapped": (swap_winner, "does not follow from its stored rounds"),
     "verdicts left out": (no_verdicts, "has 0 entries instead of 1"),
     "a median altered": (change(STUDY, "cells", 0, "epoch_s_median", to=0.5), "epoch_s_median is 0.5"),
@@ -224,7 +224,7 @@ TAMPERINGS = {
         "more settings than its records",
     ),
     "a request for another device": (request(device="cuda"), "asks for cuda, and a cell ran on 'cpu'"),
-    "a request for more blocks": (request(repeats=30), "asks for 30 blocks, and its records have 3"),
+    "a request for more blocks": (request(repeats=30), "asks for 30 blocks, but its records have 3"),
     "a request with a key that none has": (request(trust=True), "has 'trust', which no request has"),
     "a request with a value that no setting has": (request(epochs={"a": 1}), "epochs is"),
     "ten times the images": (
@@ -235,10 +235,10 @@ TAMPERINGS = {
         recomputed(on_records(ten_times("slice", "samples"))),
         "has 300 samples in 3 steps of 16",
     ),
-    "a run that failed for no reason": (recomputed(on_records(fail(""))), "is failed for no reason"),
+    "a run that failed for no reason": (recomputed(on_records(fail(""))), "is failed without a reason"),
     "a last block left out": (
         allowing("few-blocks", recomputed(on_records(leave_last_block_out))),
-        "asks for 3 blocks, and its records have 2",
+        "asks for 3 blocks, but its records have 2",
     ),
     "a round that counts for one framework alone": (
         recomputed(on_records(void_for_one)),

@@ -241,7 +241,7 @@ def test_a_batch_that_no_memory_holds_is_refused_before_anything_is_made(
     monkeypatch.chdir(tmp_path)
     said = run(command, "torch", "alexnet", *BATCH, *options, check=2).stderr
     assert re.fullmatch(
-        r"framework-compare: batch_size is 1000000; one layer's output of alexnet would take [\d,]+ GiB, and this machine"
+        r"framework-compare: batch_size is 1000000; one layer's output of alexnet would take [\d,]+ GiB, but this machine"
         r" has [\d.]+ GiB of memory: name a smaller batch or image\n",
         said,
     )

@@ -86,7 +86,7 @@ def test_a_budget_bounds_the_time_and_samples_bound_the_runs(tiny, own_cache, tm
     vgg = result.cells[1]
     assert vgg.epoch_s.middle > 600 > vgg.total_s.middle
     short = str(dry_run("torch", ["alexnet", "vgg16"], **{**request, "budget": "20s"}))
-    assert "more than the budget of 0.333: some cells will lack runs" in " ".join(short.split())
+    assert "more than the budget of 0.333. Some cells will lack runs" in " ".join(short.split())
 
 
 def test_the_command_prints_it_and_exits_well(tiny, pictures, own_cache, tmp_path):

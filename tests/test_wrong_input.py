@@ -86,8 +86,14 @@ def refused(*words: object) -> str:
             ["--out", "/dev/null", "--dry-run"],
             "/dev/null cannot hold a study, as /dev/null is not a folder; name another",
         ),
-        (["--out", "/proc/x"], "/proc/x cannot be used for a study, because /proc cannot contain files; name another folder"),
-        (["--out", "/proc/x", "--dry-run"], "/proc/x cannot be used for a study, because /proc cannot contain files; name another"),
+        (
+            ["--out", "/proc/x"],
+            "/proc/x cannot be used for a study, because /proc cannot contain files; name another folder",
+        ),
+        (
+            ["--out", "/proc/x", "--dry-run"],
+            "/proc/x cannot be used for a study, because /proc cannot contain files; name another",
+        ),
     ],
 )
 def test_a_request_that_no_worker_could_run_is_refused_before_images_are_read(options, said, no_images, own_cache):
@@ -203,7 +209,10 @@ def test_classes_that_are_no_list_are_refused_whether_or_not_images_are_there(ma
         (["env", "create", "torch", "--index", "torch=x"], "--index: index of torch is 'x'; allowed: a URL such as"),
         (["doctor", "--frameworks", ""], "no framework is given; at least one is needed"),
         (["export", "{A}", "--out", "{A}/study.sqlite"], "{A}/study.sqlite cannot be used for an export, because "),
-        (["export", "{A}", "--out", "/proc/x"], "/proc/x cannot be used for an export, because /proc cannot contain files; name another"),
+        (
+            ["export", "{A}", "--out", "/proc/x"],
+            "/proc/x cannot be used for an export, because /proc cannot contain files; name another",
+        ),
         (
             ["figure", "F1", "{A}", "--out", "/proc/x/f.svg"],
             "/proc/x/f.svg cannot be written, as /proc cannot contain files;",

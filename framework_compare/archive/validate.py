@@ -61,7 +61,9 @@ def submissions(archive: Path) -> list[Path]:
         return [archive]
     found = [path for path in sorted(archive.iterdir()) if path.name != ".gitkeep"]
     if not found:
-        raise UsageError(f"{archive} contains no submission; `framework-compare publish STUDY --out {archive}` adds one")
+        raise UsageError(
+            f"{archive} contains no submission; `framework-compare publish STUDY --out {archive}` adds one"
+        )
     return found
 
 

@@ -265,7 +265,10 @@ CONTRADICTIONS = {
     "a machine with a Cyrillic letter": (lambda one: of_machine(one, "cpu", "A proc\u0435ssor"), "another alphabet"),
     "a data set with a Cyrillic letter": (named("dataset", "smoke", "sm\u043eke"), "another alphabet"),
     "a machine in styled letters": (lambda one: of_machine(one, "cpu", "A\U0001d429rocessor"), "another alphabet"),
-    "marks piled on a letter": (lambda one: of_machine(one, "cpu", "A" + "\u0301" * 300), "several marks on one letter"),
+    "marks piled on a letter": (
+        lambda one: of_machine(one, "cpu", "A" + "\u0301" * 300),
+        "several marks on one letter",
+    ),
     "an address in the machine": (lambda one: of_machine(one, "cpu", "see https://evil.com/x"), "has the address"),
     "a person in the machine": (lambda one: of_machine(one, "cpu", "ask me@corp.com"), "has the address"),
     "an address as data set": (request(dataset=["https://evil.com/x.zip"]), "has the address"),

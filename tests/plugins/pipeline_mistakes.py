@@ -181,8 +181,14 @@ MISTAKES = {
         "the place from the left of an image's random crop correlates with that of another epoch",
     ),
     "nearest pixel": (RESIZED.format(change="image.resize((size, size), 0)"), "what decoders and resamplers explain"),
-    "bicubic": (RESIZED.format(change="image.resize((size, size), Image.Resampling.BICUBIC)"), "what decoders and resamplers explain"),
-    "area": (RESIZED.format(change="image.resize((size, size), Image.Resampling.BOX)"), "what decoders and resamplers explain"),
+    "bicubic": (
+        RESIZED.format(change="image.resize((size, size), Image.Resampling.BICUBIC)"),
+        "what decoders and resamplers explain",
+    ),
+    "area": (
+        RESIZED.format(change="image.resize((size, size), Image.Resampling.BOX)"),
+        "what decoders and resamplers explain",
+    ),
     "blurred": (
         RESIZED.format(change="image.resize((size, size), 2).filter(ImageFilter.GaussianBlur(0.7))"),
         "what decoders and resamplers explain",
@@ -198,9 +204,18 @@ MISTAKES = {
         "as trained",
     ),
     "flip by batch": (FLIPPED_BATCHES, "flips are drawn per batch"),
-    "area from 0.15": (OPENED.format(change="preprocess.SCALE = (0.15, 1.0)"), "range of the area of random crops is too narrow"),
-    "area from 0.05": (OPENED.format(change="preprocess.SCALE = (0.05, 1.0)"), "range of the area of random crops is too wide"),
-    "area to 0.9": (OPENED.format(change="preprocess.SCALE = (0.08, 0.9)"), "range of the area of random crops is too narrow"),
+    "area from 0.15": (
+        OPENED.format(change="preprocess.SCALE = (0.15, 1.0)"),
+        "range of the area of random crops is too narrow",
+    ),
+    "area from 0.05": (
+        OPENED.format(change="preprocess.SCALE = (0.05, 1.0)"),
+        "range of the area of random crops is too wide",
+    ),
+    "area to 0.9": (
+        OPENED.format(change="preprocess.SCALE = (0.08, 0.9)"),
+        "range of the area of random crops is too narrow",
+    ),
     "ratio 4/5 to 5/4": (OPENED.format(change="preprocess.RATIO = (4 / 5, 5 / 4)"), "too narrow a range"),
     "ratio 2/3 to 3/2": (OPENED.format(change="preprocess.RATIO = (2 / 3, 3 / 2)"), "crops is too wide"),
     "flip share 0.43": (RARELY_FLIPPED, "are flipped, expected 0.5"),

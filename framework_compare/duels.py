@@ -41,7 +41,7 @@ class Duel:
 
     @property
     def passed(self) -> bool:
-        """Whether B is shown to be within the limit; without one, whether both worked."""
+        """Whether B is shown to be within the limit; without a limit, whether both worked."""
         return self.outcome in (NOT_SLOWER, "")
 
     @property

@@ -147,7 +147,7 @@ def test_the_speeds_drawn_are_images_by_the_seconds_of_their_epochs(comparison):
 def test_readings_since_the_first_epoch_are_those_of_the_epochs(comparison):
     whole, epochs = (
         next(iter(files.draw(Subject(comparison), "resources", view=view).values())).spec
-        for view in ("", "since the first epoch")
+        for view in ("", "from the first epoch")
     )
     starts = [min(row["t"] for row in values(spec) if row.get("t") is not None) for spec in (whole, epochs)]
     ends = [max(row["t"] for row in values(spec) if row.get("t") is not None) for spec in (whole, epochs)]

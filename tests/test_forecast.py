@@ -62,7 +62,7 @@ def test_the_nearest_of_what_is_known_is_taken():
     vast = Known(planned(model="vast"), 10.0, 2.0)  # whose time is of another kind
     for known, basis, middle in (
         ([foreign, other, model, exact], "measured before", 1 / 100),
-        ([foreign, other, model], "measured before in other settings", 1 / 50),
+        ([foreign, other, model], "measured earlier with other settings", 1 / 50),
         ([foreign, other, vast], "its framework with other models", 1 / 50),
         ([foreign, vast], "other frameworks and models", 1.0),
     ):

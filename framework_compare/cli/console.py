@@ -89,7 +89,7 @@ def ask_about(seconds: float, text: str, say: Callable[[str], None]) -> None:
 
 
 def print_tables(result: Comparison, style: str, *kinds: str) -> None:
-    """Print tables of these kinds, by default those of times and resources; style github for a job's summary, too."""
+    """Print tables of these kinds, by default times and resources; style github also writes them to the job summary."""
     from framework_compare.report import provenance
 
     width = shutil.get_terminal_size().columns if style == "terminal" else None

@@ -20,7 +20,7 @@ def _studies(incomplete: str) -> List[str]:
 # The views of figures by their numbers, for the help; a test holds them equal to the catalogue, which costs a second.
 VIEWS = {
     "F2": ("images per second",),
-    "F4": ("since the first epoch",),
+    "F4": ("from the first epoch",),
     "F8": ("by seconds of training",),
 }
 

@@ -189,7 +189,7 @@ def _steps(
         return ("", 0.0, 0.0)
     if said["reloaded"]:
         raise LevelFailed(
-            f"{said['reloaded'][0]} differs from what was loaded, after weights are loaded again after training"
+            f"weights loaded again after training: {said['reloaded'][0]} differs from what was loaded"
         )
     batches: Batches = list(given) or [(held[f"images{i}"], held[f"labels{i}"]) for i in range(len(said["losses"]))]
     if [len(labels) for _, labels in batches] != said["sizes"]:

@@ -91,7 +91,7 @@ class Plot:
         return file
 
     def fitted(self, target: float) -> Drawn:
-        """The figure with panels as wide as makes it about `target` points wide in all, its parts one below the other."""
+        """The figure with its parts one below the other, and panels so wide that the whole is about `target` points wide."""
         import altair as alt
 
         width = target

@@ -181,7 +181,7 @@ class Replicas(NamedTuple):
     devices: of the replicas in their order, ("cuda:0", "cuda:1"), node by node; those on a CPU share it, ("cpu", "cpu").
     rank: the number of this process; None where it trains all.
     address: HOST:PORT at which rank 0 meets the others; "" where one process trains all.
-    processes: how many train together; each has as many of the devices, in their order.
+    processes: how many train together; the devices are divided equally among them, in order.
     """
 
     devices: Tuple[str, ...]
@@ -335,7 +335,7 @@ class Trainer(Protocol):
     def profile(self, step: Callable[[], None], folder: str) -> List[ProfileRow]:
         """Run `step` under the framework's own profiler, write its trace into `folder`, and return its rows.
 
-        The file for Perfetto is trace.json or trace.json.gz. `step` is a few training steps, and may be run twice.
+        The file for Perfetto is trace.json or trace.json.gz. `step` runs a few training steps, and may be called twice.
         """
 
     def release(self) -> None:

@@ -89,7 +89,7 @@ MISTAKES = {
         return (batch for batch in super(Mine, self).epoch(pipeline, number) if batch.size == self.config.batch_size)
 """,
         {
-            "test_native_has_every_picture_once": "expected each exactly once, the last batch as short as it comes",
+            "test_native_has_every_picture_once": "expected each exactly once, and a last batch of the remaining ones",
             "test_native_has_every_picture_once_without_loader_workers": "has 8 of 11 images",
         },
     ),

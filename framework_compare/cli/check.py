@@ -88,7 +88,7 @@ def _print(beside: Any, judged: List[Any], headings: List[str], limit: float, mi
     said = [f"{failing} of {len(judged)} cells fail"]
     said += [f"{unsure} are inconclusive"] * bool(unsure)
     said += [f"{len(missing)} of the baseline are missing"] * bool(len(missing))
-    caption = f"{', '.join(said)}. Epoch time over the baseline's; allowed: {1 + limit:.3g}."
+    caption = f"{', '.join(said)}. Epoch time relative to the baseline; allowed: {1 + limit:.3g}."
     absent = [" ".join(row_name(name, row[name]) for name in headings) for row in missing.to_dict("records")]
     more = f", and {len(absent) - MAX_NAMED} more" if len(absent) > MAX_NAMED else ""
     remarks = [f"Missing: {', '.join(absent[:MAX_NAMED])}{more}."] if absent else []

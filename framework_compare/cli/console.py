@@ -64,7 +64,7 @@ def watcher(quiet: bool = False, yes: bool = False) -> Watcher:
 
 
 class Expected(Protocol):
-    """How many runs, or checks, something would take, and how long: from, about, to."""
+    """Numbers of runs or checks that something would take, and its time: least, likely, most."""
 
     @property
     def runs(self) -> int: ...
@@ -116,7 +116,7 @@ def print_study(result: Comparison, json: bool, *kinds: str) -> None:
 
 
 def fail_if_nothing_ran(result: Comparison, strict: bool) -> None:
-    """Exit with 1 where no cell could run here at all; strict: where any is not ok."""
+    """Exit with 1 if no cell could run here at all; strict: if any is not ok."""
     statuses = result.frame["status"]
     if (statuses != "ok").any() if strict else statuses.isin([UNSUPPORTED, NOT_INSTALLED]).all():
         raise typer.Exit(1)

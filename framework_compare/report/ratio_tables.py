@@ -118,7 +118,7 @@ MODES = TableSpec(
 
 
 STACK = TableSpec(
-    f"Median epoch in seconds of a library and of the plain framework below it, and their ratio; {_SURE}",
+    f"Median epoch in seconds with a library and with the plain framework below it, and their ratio; {_SURE}",
     _stack_columns,
     ("epoch_s_median",),
     names=(*NAMES, BATCH_SIZE),

@@ -98,7 +98,7 @@ def test_no_command_forecasts_what_no_device_here_can_run(words, own_cache):
 def test_nodes_without_a_slurm_job_have_no_forecast(own_cache, monkeypatch):
     monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
     said = run("run", "torch", "alexnet", "fire-smoke-tiny", "--nodes", 2, "--dry-run", check=1).stdout
-    assert "Cannot run here: nodes is 2, and this is not a Slurm job; add --on slurm" in " ".join(said.split())
+    assert "Cannot run here: nodes is 2, but this is not a Slurm job; add --on slurm" in " ".join(said.split())
 
 
 def test_a_check_of_two_devices_forecasts_the_one_that_is_here(own_cache):

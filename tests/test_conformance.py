@@ -132,7 +132,7 @@ MISTAKES = {
     ),
     "a loss that is summed": (
         SUMMED,
-        {"test_level": "level 2 (gradient of every parameter) does not hold"},
+        {"test_level": "level 2 (gradient of every parameter) fails"},
     ),
     "no reason why not": (
         """

@@ -69,7 +69,7 @@ def test_the_other_builds_run_on_hopper(framework):
 def test_a_driver_that_is_too_old_is_named_with_the_one_that_is_needed():
     reason, remedy = unfit(BUILDS["torch"], dataclasses.replace(H200, driver="535.104.05"))
     assert "driver" in remedy
-    assert "CUDA 13.0, which needs driver 580.65.06 or newer; here is 535.104.05" in reason
+    assert "CUDA 13.0, which needs driver 580.65.06 or newer; this machine has 535.104.05" in reason
 
 
 @pytest.mark.parametrize(

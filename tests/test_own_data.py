@@ -227,8 +227,11 @@ def header(shape: tuple, descr: str = "<f4") -> bytes:
 
 
 BAD_ARRAYS = {
-    "objects": (lambda p: npz(p, x=np.array([Runs(p.with_name("ran"))] * 9, object), y=LABELS), "holds Python objects"),
-    "pickle": (lambda p: raw(p, "x.npy", pickle.dumps(Runs(p.with_name("ran")))), "is no array of numpy"),
+    "objects": (
+        lambda p: npz(p, x=np.array([Runs(p.with_name("ran"))] * 9, object), y=LABELS),
+        "contains Python objects",
+    ),
+    "pickle": (lambda p: raw(p, "x.npy", pickle.dumps(Runs(p.with_name("ran")))), "is not a numpy array"),
     "lengths": (lambda p: npz(p, x=X, y=LABELS[:9]), r"different numbers of samples \(x 40, y 9\)"),
     "no samples": (lambda p: npz(p, x=X[:0], y=LABELS[:0]), "has no samples"),
     "nan": (lambda p: npz(p, x=np.where(X > 2, np.nan, X), y=LABELS), r"sample \d+: x has no finite number"),

@@ -171,7 +171,7 @@ CONTRADICTIONS = {
     ),
     "a GPU that a node lacks": (
         allowing("unverified", lambda one: (on_a_gpu(one), again(on_a_node(lambda tables: None))(one))),
-        "ran on cuda, and the machine has no GPU",
+        "ran on cuda, but the machine has no GPU",
     ),
     # rounds
     "rounds of two cells exchanged": (table("slice", exchange_runs), "turns of"),
@@ -185,7 +185,7 @@ CONTRADICTIONS = {
     "runs paired with another block": (table("run", pair_other_blocks), "took turns with runs of another block"),
     "a block copied": (again(copy_a_block), "the same lengths to the nanosecond"),
     # epochs, phases and readings
-    "epochs at one time": (table("epoch", overlap), "two epochs of run 1 were at one time"),
+    "epochs at one time": (table("epoch", overlap), "two epochs of run 1 overlap"),
     "the first epoch left out": (
         table("epoch", lambda rows: rows.update(number=[number + 1 for number in rows["number"]])),
         "not numbered from 1",
@@ -199,7 +199,7 @@ CONTRADICTIONS = {
         table("epoch", lambda rows: rows.update(images=rows["steps"])),
         "only 10 samples",
     ),
-    "steps of no time": (column("epoch", "step_s_median", 1e-12), "not what|do not fit"),
+    "steps of no time": (column("epoch", "step_s_median", 1e-12), "does not follow|do not fit"),
     "steps of no time, recomputed": (recomputed(column("epoch", "step_s_median", 1e-12)), "steps of run 1 do not fit"),
     "more waiting for data than time": (recomputed(column("epoch", "data_wait_s", 1e4)), "waited longer for data"),
     "runs shorter than their epochs": (recomputed(column("run", "wall_s", 1e-3)), "took 0.001 s, but its epochs"),
@@ -219,9 +219,9 @@ CONTRADICTIONS = {
     ),
     "an accuracy of 150 %": (quality(1.5), "accuracy of run 1 is 1.5"),
     "an accuracy below zero": (quality(-0.5), "accuracy of run 1 is -0.5"),
-    "a metric of an epoch that never was": (quality(0.5, epoch=99), "a metric of the epoch 99"),
+    "a metric of an epoch that never was": (quality(0.5, epoch=99), "a metric for epoch 99"),
     # machine, versions, data
-    "a GPU that the machine lacks": (allowing("unverified", on_a_gpu), "ran on cuda, and the machine has no GPU"),
+    "a GPU that the machine lacks": (allowing("unverified", on_a_gpu), "ran on cuda, but the machine has no GPU"),
     "more cores than Linux runs on": (lambda one: of_machine(one, "available_cores", 10**5), "allowed: 8192"),
     "more memory than addresses": (lambda one: of_machine(one, "memory_bytes", 10**17), "memory_bytes of the machine"),
     "a version that no package has": (again(another_version), "has the version 9.9.9, but no package in it has"),
@@ -245,7 +245,7 @@ CONTRADICTIONS = {
     "shorter samples in the request": (request(sample="1s"), "asks for samples of 1 s"),
     "another rate of readings in the request": (
         request(sampling_hz=1),
-        "asks for sampling_hz 1, and its records have 10",
+        "asks for sampling_hz 1, but its records have 10",
     ),
     "another version in the request": (request(frameworks=["torch@1.0", "jax"]), "asks for 'torch@1.0'"),
     "verdicts of another cell": (verdict_on_another_cell, "which is no cell of its records"),

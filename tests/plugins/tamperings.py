@@ -113,7 +113,7 @@ TAMPERINGS = {
     "a block declared failed": (drop_slow_block, "does not follow from its stored rounds"),
     "parity claimed against its status": (claim_parity, "levels '0-5' and the status 'failed'"),
     "parity removed and not stated": (hide_unverified, "does not say so"),
-    "disturbances in the records alone": (hide_disturbance, "0 disturbed epochs, and 3 are marked"),
+    "disturbances in the records alone": (hide_disturbance, "0 disturbed epochs, but 3 are marked"),
     # records
     "a table more": (change(RECORDS, "tables", "sqlite_master", to={"x": [1]}), "has a table"),
     "a column with SQL": (change(RECORDS, "tables", "run", "x); DROP TABLE run; --", to=[1] * 6), "has a column"),
@@ -126,11 +126,11 @@ TAMPERINGS = {
     # plausibility
     "runs of the future": (times("2100-01-01T00:00:00+00:00"), "started_at|in the future"),
     "an epoch outside its run": (shift("epoch", "start_ns", -(10**15), run=1), "3 unsound rows: its start_ns is -"),
-    "rounds longer than their turn": (shift("slice", "measured_s", 100.0), "not what|not plausible"),
+    "rounds longer than their turn": (shift("slice", "measured_s", 100.0), "does not follow|not plausible"),
     "a machine without cores": (lambda one: of_machine(one, "available_cores", None), "available_cores of the machine"),
     "cores as text": (lambda one: of_machine(one, "available_cores", "8"), "available_cores of its machine is '8'"),
     "memory as text": (lambda one: of_machine(one, "memory_bytes", "much"), "memory_bytes of its machine is 'much'"),
-    "more memory than the machine has": (column("phase", "pss_bytes", 10**14), "not what|not plausible"),
+    "more memory than the machine has": (column("phase", "pss_bytes", 10**14), "does not follow|not plausible"),
     # by somebody who has this package and recomputes every figure
     "frameworks swapped": (recomputed(on_records(swap_labels)), "has the version .* which belongs to"),
     "a block left out": (recomputed(on_records(leave_block_out)), "blocks 1, 2, 4"),
@@ -213,17 +213,17 @@ TAMPERINGS = {
     ),
     "a command of another batch size": (
         of_command("framework-compare run torch,jax alexnet --batch-size 4096"),
-        "asks for batch_size '4096', and a cell has 16",
+        "asks for batch_size '4096', but a cell has 16",
     ),
     "a request for another model": (request(models=["resnet50"]), "does not ask for 'alexnet'"),
     "a request for one model more": (request(models=["alexnet", "vgg16"]), "asks for 'vgg16'"),
     "a request for a network of a file": (request(models=["alexnet", "x.py:build"]), "asks for 'a model of its own'"),
-    "a request for another batch size": (request(batch_size=4096), "asks for batch_size '4096', and a cell has 16"),
+    "a request for another batch size": (request(batch_size=4096), "asks for batch_size '4096', but a cell has 16"),
     "a request for more settings": (
         request(precision=["fp32", "bf16"], threads=[1, 2]),
         "more settings than its records",
     ),
-    "a request for another device": (request(device="cuda"), "asks for cuda, and a cell ran on 'cpu'"),
+    "a request for another device": (request(device="cuda"), "asks for cuda, but a cell ran on 'cpu'"),
     "a request for more blocks": (request(repeats=30), "asks for 30 blocks, but its records have 3"),
     "a request with a key that none has": (request(trust=True), "has 'trust', which no request has"),
     "a request with a value that no setting has": (request(epochs={"a": 1}), "epochs is"),
@@ -252,7 +252,7 @@ TAMPERINGS = {
     ),
     "parameters of another model": (
         recomputed(column("run", "parameters", 5)),
-        "has 5 parameters, and alexnet has 5",
+        "has 5 parameters, but alexnet has 5",
     ),
     "a process of 10 TB": (recomputed(column("run", "peak_rss_bytes", 10**13)), "peak_rss_bytes of table run is"),
     "a GPU that holds more than it has": (

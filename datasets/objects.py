@@ -93,7 +93,7 @@ def _samples(given: Any, where: str) -> dict[str, np.ndarray]:
     named = [_named(row, where, number) for number, row in enumerate(rows)]
     for number, one in enumerate(named):
         if set(one) != set(named[0]):
-            raise DataError(f"{where}, sample {number}: it has {names_of(one)}, but the first has {names_of(named[0])}")
+            raise DataError(f"{where}, sample {number} has {names_of(one)}, but the first has {names_of(named[0])}")
     return {name: stacked([one[name] for one in named], name, where) for name in named[0]}
 
 

@@ -273,12 +273,12 @@ def failing():
 
 
 BAD_OBJECTS = {
-    "ragged": ([(X[0], 0), (X[0][:3], 1)], r"sample 1: x has shape \(3,\), and the first sample \(5,\)"),
+    "ragged": ([(X[0], 0), (X[0][:3], 1)], r"sample 1: x has shape \(3,\), but the first sample has \(5,\)"),
     "no pairs": ([1, 2, 3], "sample 0 is int; allowed: "),
     "text": ([("a", 0), ("b", 1), ("c", 0)] * 9, "x is 'a', not a number"),
     "empty": (iter(()), "has no samples"),
     "fails": (failing(), "fails at sample 1: KeyError"),
-    "names": ([{"x": 1, "y": 0}, {"z": 1, "y": 0}], "sample 1: it has z, y, and the first x, y"),
+    "names": ([{"x": 1, "y": 0}, {"z": 1, "y": 0}], "sample 1 has z, y, but the first has x, y"),
     "single": ({"x": X, "y": 3}, "y is a single number"),
     "endless": (endless(), "would take .* GiB of memory"),
 }

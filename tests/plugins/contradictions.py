@@ -206,7 +206,7 @@ CONTRADICTIONS = {
     "runs that crashed": (recomputed(column("run", "exit_code", -11)), "is ok, but ended with the code -11"),
     "a phase twice": (table("phase", twice), "has a phase twice"),
     "a peak below the readings": (table("run", halve("peak_rss_bytes")), "shows more memory than its peak"),
-    "readings of another day": (table("sample", lambda rows: move(rows, ("t_ns",), 10**13)), "not of the time of its"),
+    "readings of another day": (table("sample", lambda rows: move(rows, ("t_ns",), 10**13)), "lies outside its phases"),
     "a hundred times all cores": (recomputed(column("sample", "cpu_percent", 8e4)), "% of a core"),
     "energy below zero": (recomputed(column("energy", "energy_j", -1.0)), "energy_j of table energy is -1"),
     "energy that falls": (
@@ -249,7 +249,7 @@ CONTRADICTIONS = {
     ),
     "another version in the request": (request(frameworks=["torch@1.0", "jax"]), "asks for 'torch@1.0'"),
     "verdicts of another cell": (verdict_on_another_cell, "which is no cell of its records"),
-    "the study of another submission": (study_of_another, "is of the study 'torch-jax-alexnet-000000000000'"),
+    "the study of another submission": (study_of_another, "belongs to the study 'torch-jax-alexnet-000000000000'"),
     "published before it was measured": (
         change(MANIFEST, "published_at", to="2021-01-01T00:00:00+00:00"),
         "before its last run",

@@ -351,7 +351,7 @@ def test_a_study_under_a_budget_is_resumed_where_it_stopped(paced, pictures, own
     with pytest.raises(StudyError, match="seconds: 600.0 in the study, 60.0 now"):
         compare(name, "linear", **{**asked, "budget": "1min"})
     plain = {key: value for key, value in asked.items() if key not in ("budget", "precision_target")}
-    with pytest.raises(StudyError, match="holds a study under a budget; name another folder"):
+    with pytest.raises(StudyError, match="contains a study under a budget; name another folder"):
         compare(name, "linear", **plain)
 
 

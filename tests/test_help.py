@@ -160,7 +160,7 @@ def test_former_options_work_with_a_warning_and_are_in_no_help(line, new, value)
 
 @pytest.mark.parametrize(("old", "new"), [("loss", "loss_function"), ("on_bad_picture", "on_bad_image")])
 def test_former_keywords_work_with_a_warning(old, new, own_cache):
-    with pytest.warns(FutureWarning, match=f"{old} is called {new} now"), pytest.raises(UsageError, match=new):
+    with pytest.warns(FutureWarning, match=f"{old} is now called {new}"), pytest.raises(UsageError, match=new):
         api.dry_run("torch", "alexnet", **{old: "nonsense"})
 
 

@@ -237,7 +237,7 @@ BAD_ARRAYS = {
     "nan": (lambda p: npz(p, x=np.where(X > 2, np.nan, X), y=LABELS), r"sample \d+: x has no finite number"),
     "huge": (lambda p: npz(p, x=np.full((40, 3), 2**40), y=LABELS), "holds whole numbers from 1099511627776"),
     "negative": (lambda p: npz(p, x=np.full((40, 3), -5), y=LABELS), "allowed for tokens: 0 to"),
-    "complex": (lambda p: npz(p, x=X.astype(complex), y=LABELS), "holds complex128; allowed: numbers"),
+    "complex": (lambda p: npz(p, x=X.astype(complex), y=LABELS), "has the type complex128; allowed: numbers"),
     "float64": (lambda p: npz(p, x=X.astype(float) * 1e300, y=LABELS), "beyond float32"),
     "bomb": (lambda p: raw(p, "x.npy", header((1 << 40,)) + bytes(1 << 20)), r"its header asks for 4,398,046,511,104"),
     "cut": (lambda p: raw(p, "x.npy", header((9, 9)) + bytes(9)), "has 9 bytes, its header asks for 324"),

@@ -226,7 +226,7 @@ def test_several_nodes_need_the_commands_of_slurm(lacking, tmp_path, monkeypatch
     other.chmod(0o755)
     monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-2]")
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UsageError, match=f"nodes is 2, and {lacking} is not on PATH"):
+    with pytest.raises(UsageError, match=f"nodes is 2, but {lacking} is not on PATH"):
         nodes.check(2)
 
 

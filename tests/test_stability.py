@@ -132,7 +132,7 @@ def test_a_sweep_in_the_folder_of_another_study_is_refused(sweep, tmp_path):
 
 
 def test_batches_larger_than_the_data_set_are_refused_before_anything_runs(sweep, tmp_path):
-    with pytest.raises(UsageError, match="batch size 64 is larger than many with its 16 samples; name smaller"):
+    with pytest.raises(UsageError, match="batch size 64 is larger than many, which has 16 samples; name smaller"):
         sweep("fine", batch_sizes=[4, 8, 16, 64], limit=16)
     assert not (tmp_path / "sweep").exists()
 

@@ -80,11 +80,11 @@ def refused(*words: object) -> str:
             ["--index", "torch=notaurl"],
             "--index: index of torch is 'notaurl'; allowed: a URL such as https://HOST/simple, a folder",
         ),
-        (["--out", "/dev/null"], "/dev/null cannot hold a study, as /dev/null is not a folder; name another folder"),
-        (["--out", "/dev/null/study"], "/dev/null/study cannot hold a study, as /dev/null is not a folder"),
+        (["--out", "/dev/null"], "/dev/null cannot be used for a study, because /dev/null is not a folder; name another folder"),
+        (["--out", "/dev/null/study"], "/dev/null/study cannot be used for a study, because /dev/null is not a folder"),
         (
             ["--out", "/dev/null", "--dry-run"],
-            "/dev/null cannot hold a study, as /dev/null is not a folder; name another",
+            "/dev/null cannot be used for a study, because /dev/null is not a folder; name another",
         ),
         (
             ["--out", "/proc/x"],
@@ -123,7 +123,7 @@ def test_a_link_that_leads_nowhere_holds_no_study(leads, no_images, own_cache, t
     link.symlink_to(tmp_path / leads)
     for options in ([], ["--dry-run"]):
         said = refused(*TINY, "--out", link / "study", *options)
-        assert said.startswith(f"{link / 'study'} cannot hold a study, as {link} is a broken link; name an")
+        assert said.startswith(f"{link / 'study'} cannot be used for a study, because {link} is a broken link; name an")
     assert [*tmp_path.iterdir()] == [link]
 
 
@@ -219,7 +219,7 @@ def test_classes_that_are_no_list_are_refused_whether_or_not_images_are_there(ma
         ),
         (
             ["verify", "torch", "alexnet", "--keep", "/proc/x", "--dry-run"],
-            "/proc/x cannot hold logs, as /proc holds no",
+            "/proc/x cannot be used for logs, because /proc cannot contain",
         ),
         (
             ["verify", "torch", "alexnet", "--image-size", 10**6],

@@ -80,7 +80,10 @@ def refused(*words: object) -> str:
             ["--index", "torch=notaurl"],
             "--index: index of torch is 'notaurl'; allowed: a URL such as https://HOST/simple, a folder",
         ),
-        (["--out", "/dev/null"], "/dev/null cannot be used for a study, because /dev/null is not a folder; name another folder"),
+        (
+            ["--out", "/dev/null"],
+            "/dev/null cannot be used for a study, because /dev/null is not a folder; name another folder",
+        ),
         (["--out", "/dev/null/study"], "/dev/null/study cannot be used for a study, because /dev/null is not a folder"),
         (
             ["--out", "/dev/null", "--dry-run"],

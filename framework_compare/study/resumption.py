@@ -45,9 +45,10 @@ def check_same_plan(store: Store, cells: Sequence[Cell], repeats: int, settings:
     changes += _different_settings(planned, cells)
     if isinstance(strategy, strategies.Product) and store.repeats() != repeats:
         changes.append(f"repeats: {store.repeats()} in the study, {repeats} now")
-    changes += _different_request(store.settings(), settings)
+    changes += _different_datasets(store.settings().get("datasets") or {}, settings.get("datasets") or {})
+    changes += _differences(store.settings(), settings, {name: name for name in REQUEST})
     if strategy.limits_decide:
-        changes += different_limits(store.settings().get("limits") or {}, settings.get("limits") or {})
+        changes += _different_limits(store.settings().get("limits") or {}, settings.get("limits") or {})
     if not changes and set(planned) != set(cells):
         added, gone = len(set(cells) - set(planned)), len(set(planned) - set(cells))
         changes.append(
@@ -59,7 +60,7 @@ def check_same_plan(store: Store, cells: Sequence[Cell], repeats: int, settings:
 def check_same_limits(store: Store, limits: Mapping[str, object]) -> None:
     """StudyError if a study whose limits decide its cells would be resumed with other limits."""
     if strategies.of_settings(store.settings(), store.path).limits_decide:
-        changes = different_limits(store.settings().get("limits") or {}, limits)
+        changes = _different_limits(store.settings().get("limits") or {}, limits)
         _refuse(store, changes, "resume it without naming limits")
 
 
@@ -73,41 +74,28 @@ _KINDS = {
 def _different_strategy(before: strategies.Strategy, now: Mapping[str, Any]) -> list[str] | None:
     """What differs between two strategies of one name, cells apart; None where the names differ."""
     stored = before.to_dict()
-    if stored["name"] != now["name"]:
-        return None
-    return [
-        f"{name}: {_shown(stored.get(name, 'none'))} in the study, {_shown(now.get(name, 'none'))} now"
-        for name in {**stored, **now}
-        if name != "first_cells" and stored.get(name) != now.get(name)
-    ]
+    names = {name: name for name in {**stored, **now} if name != "first_cells"}
+    return _differences(stored, now, names) if stored["name"] == now["name"] else None
 
 
-def _different_request(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return what differs in images and REQUEST."""
-    return _different_datasets(before.get("datasets") or {}, now.get("datasets") or {}) + [
-        f"{name}: {before.get(name)} in the study, {now.get(name)} now"
-        for name in REQUEST
-        if before.get(name) != now.get(name)
-    ]
-
-
-def different_limits(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
+def _different_limits(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """A sentence for each limit that is not the same."""
+    names = {name: "memory_limit" if name == "memory_bytes" else name for name in {**before, **now}}
+    return _differences(before, now, names)
+
+
+def _differences(before: Mapping[str, Any], now: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
+    """A sentence for each key of `names` under which two documents differ, headed by its name there."""
     return [
-        f"{'memory_limit' if name == 'memory_bytes' else name}: {before.get(name, 'none')} in the study, "
-        f"{now.get(name, 'none')} now"
-        for name in {**before, **now}
-        if before.get(name) != now.get(name)
+        f"{name}: {_shown(before.get(key, 'none'))} in the study, {_shown(now.get(key, 'none'))} now"
+        for key, name in names.items()
+        if before.get(key) != now.get(key)
     ]
 
 
 def _different_settings(planned: Sequence[Cell], asked: Sequence[Cell]) -> list[str]:
     before, now = map(_values, (planned, asked))
-    return [
-        f"{name}: {_shown(before[name])} in the study, {_shown(now[name])} now"
-        for name in before
-        if set(before[name]) != set(now[name])
-    ]
+    return _differences(before, now, {name: name for name in before if set(before[name]) != set(now[name])})
 
 
 def _values(cells: Sequence[Cell]) -> dict[str, list[Any]]:
@@ -195,13 +183,8 @@ def check_same_environment(store: Store, framework: str, now: Mapping[str, Any],
     finished = f"SELECT count(*) FROM run JOIN cell USING (cell_id) WHERE framework = ? AND status = 'ok' AND {devices}"
     if before is None or not store.select(finished, (framework,))[1][0][0]:
         return
-    packages = {**_named(before, framework)}, {**_named(now, framework)}
-    names = sorted(set(packages[0]) | set(packages[1]))
-    changes = [
-        f"{name}: {packages[0].get(name, 'none')} in the study, {packages[1].get(name, 'none')} now"
-        for name in names
-        if packages[0].get(name) != packages[1].get(name)
-    ]
+    packages = _named(before, framework), _named(now, framework)
+    changes = _differences(*packages, {name: name for name in sorted({**packages[0], **packages[1]})})
     _refuse(store, changes, f"restore the environment of {label or framework}, or name another folder")
 
 

@@ -12,12 +12,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from framework_compare.archive import agreement, conditions, documents, plausibility, publish, repeating
+from framework_compare.archive import conditions, documents, plausibility, publish, repeating
 from framework_compare.archive.documents import MANIFEST, PARITY, RECORDS, STUDY, Refused, shown
 from framework_compare.archive.installed import installed
 from framework_compare.archive.records import restore
 from framework_compare.archive.records import statuses as statuses_of
 from framework_compare.archive.scrub import KINDS
+from framework_compare.archive.tables import rows_of
 from framework_compare.comparison import Comparison
 from framework_compare.errors import FrameworkCompareError, UsageError
 from framework_compare.protocol import TrainConfig
@@ -171,7 +172,7 @@ def _check_conditions(manifest: Mapping[str, Any], figures: Mapping[str, Any], r
 def _check_belonging(manifest: Mapping[str, Any], parity: Mapping[str, Any], records: Mapping[str, Any]) -> None:
     """Verdicts on parity belong to cells of the study, and nothing was published before it was measured."""
     cells = records["tables"].get("cell", {})
-    rows = ({**TrainConfig.from_dict(cell["config"]).to_dict(), **cell} for cell in agreement.rows_of(cells))
+    rows = ({**TrainConfig.from_dict(cell["config"]).to_dict(), **cell} for cell in rows_of(cells))
     strange = set(parity) - set(map(verdicts.key, rows))
     if strange:
         raise Refused(f"{PARITY} has a verdict on {shown(min(strange))}, which is no cell of its records")

@@ -10,6 +10,7 @@ from typing import Any, Dict, Iterator, Tuple
 
 import pytest
 import typer
+from stored_study import recorded
 from typer.testing import CliRunner
 
 from framework_compare import api, registry
@@ -18,7 +19,6 @@ from framework_compare.cli.command import FORMER, MATTER
 from framework_compare.errors import UsageError
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Epoch, Run
-from framework_compare.store.study_file import Store
 from framework_compare.study.opening import studies_dir
 
 SECOND = 1_000_000_000
@@ -64,9 +64,7 @@ def studies(own_cache, tmp_path, monkeypatch) -> None:
     epochs = tuple(Epoch(n, n * SECOND, (n + 1) * SECOND, 0.1, 8, 2, 1.0, 0.1, 0.1, 0.1) for n in (1, 2, 3))
     for study in ("STUDY", "STUDY_A", "STUDY_B"):
         cells = [Cell(name, "alexnet", "small", "cpu", TrainConfig()) for name in ("torch", "jax")]
-        with Store.create(studies_dir() / study, settings={}, machine={}, cells=cells, repeats=1) as store:
-            for run_id, _, _ in store.plan():
-                store.record(run_id, Run("ok", epochs=epochs))
+        recorded(studies_dir() / study, cells, lambda *_: Run("ok", epochs=epochs))
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
 

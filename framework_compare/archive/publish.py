@@ -81,7 +81,8 @@ def prepare(folder: Path, allow: Iterable[str] = ()) -> Submission:
         **_request(comparison, scrub),
         **_locks(comparison, scrub),
     }
-    name = _identity(comparison, files[documents.RECORDS])
+    slug = slug_of(comparison.frame["framework"], comparison.frame["model"])
+    name = identity_of(slug, files[documents.RECORDS])
     document = figures(cleaned, parity, name)
     found = {
         **conditions.of_figures(document, records.statuses(cleaned)),
@@ -128,10 +129,6 @@ def figures(cleaned: Mapping[str, Any], parity: Mapping[str, Any], name: str) ->
 def identity_of(slug: str, content: bytes) -> str:
     """The name of a submission: what it compares, and a checksum of its records."""
     return f"{slug}-{documents.digest(content)[:ID_DIGITS]}"
-
-
-def _identity(comparison: Comparison, content: bytes) -> str:
-    return identity_of(slug_of(comparison.frame["framework"], comparison.frame["model"]), content)
 
 
 def slug_of(frameworks: Iterable[str], models: Iterable[str]) -> str:

@@ -251,7 +251,8 @@ def _check_manifest(manifest: Any, folder: str) -> None:
             f"replaced of {MANIFEST} has {shown(min(set(replaced) - set(KINDS)))}; allowed: {', '.join(KINDS)}"
         )
     allowed, files = manifest["allowed"], manifest["files"]
-    if not isinstance(allowed, dict) or not set(allowed) <= set(conditions.ALLOWED) or not _texts(allowed.values()):
+    texts = isinstance(allowed, dict) and {*map(type, allowed.values())} <= {str}
+    if not texts or not set(allowed) <= set(conditions.ALLOWED):
         raise Refused(f"allowed of {MANIFEST} may have {', '.join(conditions.ALLOWED)}, each with a sentence")
     whole = isinstance(files, dict) and {STUDY, RECORDS, PARITY} <= set(files)
     if not whole or not all(map(_is_entry, files.values())):
@@ -262,10 +263,6 @@ def _is_entry(entry: Any) -> bool:
     if not isinstance(entry, dict) or set(entry) != {"sha256", "bytes"}:
         return False
     return isinstance(entry["sha256"], str) and bool(_SHA.fullmatch(entry["sha256"])) and type(entry["bytes"]) is int
-
-
-def _texts(values: Any) -> bool:
-    return all(isinstance(value, str) for value in values)
 
 
 def _parity(known: Any) -> Mapping[str, Any]:

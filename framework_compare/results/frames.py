@@ -71,19 +71,13 @@ def cell_frame(store: Store) -> pd.DataFrame:
     # Column by column: numbers lie in one block then, to which users and figures may add columns.
     values = map(operator.itemgetter(*CELL_COLUMNS), ({**_EMPTY, **row} for row in rows))
     columns = zip(CELL_COLUMNS, zip(*values) if rows else itertools.repeat(()))
-    return pd.DataFrame({name: _column(name, of) for name, of in columns})
+    return pd.DataFrame({name: np.array(of, dtype=float) if name in _NUMBERS else list(of) for name, of in columns})
 
 
 _NUMBERS = frozenset(
     (*METRICS, *reading_sources.NUMBERS, *repeats.COLUMNS, *steadiness.COLUMNS, *BUDGET, "pictures", "skipped_pictures")
 )
-
-
 _EMPTY = dict.fromkeys(CELL_COLUMNS)
-
-
-def _column(name: str, values: tuple[Any, ...]) -> Any:
-    return np.array(values, dtype=float) if name in _NUMBERS else list(values)
 
 
 def looked_blocks(store: Store) -> BlockTimes:

@@ -160,7 +160,8 @@ class ConformanceAnswers(ParityAnswers):
         if task["pipeline"] == "shared":
             answer["exact"] = self._is_shared(pictures, epochs[0])
         if task["pipeline"] == "memory":
-            answer["unlike"] = [i for i, found in enumerate(batches) if not _same(found, _first_like(found, batches))]
+            first = {found[2]: found for found in reversed(batches)}  # of each size
+            answer["unlike"] = [i for i, found in enumerate(batches) if not _same(found, first[found[2]])]
         return answer
 
     def _train_on(self, source: Source, number: int) -> List[Tuple[np.ndarray, np.ndarray, int]]:
@@ -245,7 +246,3 @@ def _apart(once: Arrays, twice: Arrays, start: Arrays) -> List[Any]:
 
 def _same(one: Sequence[Any], other: Sequence[Any]) -> bool:
     return bool(np.array_equal(one[0], other[0]) and np.array_equal(one[1], other[1]))
-
-
-def _first_like(found: Sequence[Any], batches: Sequence[Sequence[Any]]) -> Sequence[Any]:
-    return next(batch for batch in batches if batch[2] == found[2])

@@ -210,14 +210,6 @@ def _turned(listed: Pictures, drawn: Drawn) -> Tuple[Array, Array]:
     return ramps.turned(found)
 
 
-def _write_ramps(folder: Path) -> Pictures:
-    return ramps.write(folder, RAMPS)
-
-
-def _write_few(folder: Path) -> Pictures:
-    return ramps.write(folder, FEW)
-
-
 def _narrow(name: str, size: Tuple[int, int]) -> Part:
     write = functools.partial(ramps.write, size=size, count=NARROW)
     return Part(name, write, AS_NARROW, functools.partial(check_narrow, size=size))
@@ -225,9 +217,9 @@ def _narrow(name: str, size: Tuple[int, int]) -> Part:
 
 PARTS = (
     Part("still", pictures.write_scenes, STILL, check_pixels),
-    Part("as trained", _write_ramps, AS_TRAINED, check_crops),
+    Part("as trained", functools.partial(ramps.write, count=RAMPS), AS_TRAINED, check_crops),
     _narrow("wide", ramps.WIDE),
     _narrow("tall", ramps.TALL),
-    Part("upside down", _write_few, UPSIDE_DOWN, check_vertical, optional=True),
-    Part("not flipped", _write_few, NOT_FLIPPED, check_not_flipped, optional=True),
+    Part("upside down", functools.partial(ramps.write, count=FEW), UPSIDE_DOWN, check_vertical, optional=True),
+    Part("not flipped", functools.partial(ramps.write, count=FEW), NOT_FLIPPED, check_not_flipped, optional=True),
 )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from framework_compare import registry
+from framework_compare.archive.documents import Document
 from framework_compare.archive.tables import SECOND, Row, Tables, awake_s, in_order, length_s, overlaps
 from framework_compare.batches.quality import METRICS
 from framework_compare.plan.searches import is_search
@@ -172,7 +173,7 @@ def _readings(study: Tables) -> Iterator[str]:
         counters[key] = row["t_ns"], row["energy_j"]
 
 
-def cores_of(machine: Mapping[str, Any]) -> int:
+def cores_of(machine: Document) -> int:
     """The cores that a program there may use; with no limit on it, all."""
     known = (machine.get(name) for name in ("available_cores", "logical_cores"))
     return max((one for one in known if type(one) is int), default=0)

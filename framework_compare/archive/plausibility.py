@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from framework_compare import registry
 from framework_compare.archive import agreement
+from framework_compare.archive.documents import Document
 from framework_compare.archive.tables import SECOND, Row, Tables, awake_s, in_order, length_s, overlaps
 from framework_compare.plan.planning import build_graph
 from framework_compare.plan.searches import is_search
@@ -38,7 +39,7 @@ NEVER_NEGATIVE = {
 }
 
 
-def faults(records: Mapping[str, Any], document: Mapping[str, Any], now: datetime.datetime) -> Iterator[str]:
+def faults(records: Document, document: Document, now: datetime.datetime) -> Iterator[str]:
     """Each implausible figure as a sentence, from sound records and the document recomputed from them."""
     study = Tables(records)
     for check in (

@@ -12,6 +12,7 @@ from typing import Any
 
 from framework_compare import registry
 from framework_compare.archive import conditions, documents, records, repeating
+from framework_compare.archive.documents import Document
 from framework_compare.archive.installed import installed
 from framework_compare.archive.scrub import HOSTS, USERS, Scrubber, names_in
 from framework_compare.comparison import Comparison
@@ -34,7 +35,7 @@ ID_DIGITS = 12  # of the checksum that an id ends in
 class Submission:
     """A study ready to be written: its files by name, the manifest, and by kind what was replaced in it."""
 
-    manifest: Mapping[str, Any]
+    manifest: Document
     files: Mapping[str, bytes]
     replaced: Mapping[str, Mapping[str, int]]
 
@@ -116,7 +117,7 @@ def prepare(folder: Path, allow: Iterable[str] = ()) -> Submission:
     return Submission(manifest, files, scrub.replaced)
 
 
-def figures(cleaned: Mapping[str, Any], parity: Mapping[str, Any], name: str) -> dict[str, Any]:
+def figures(cleaned: Document, parity: Document, name: str) -> dict[str, Any]:
     """The study document that these records and verdicts on parity give, under the name of the submission."""
     with tempfile.TemporaryDirectory(prefix="framework-compare-") as place:
         study = Comparison(records.restore(cleaned, parity, Path(place) / "study"))
@@ -179,13 +180,13 @@ def _pins(framework: str, device: str, packages: Mapping[str, str]) -> str:
     return "".join(f"{line}\n" for line in lines) if lines and same and packages else ""
 
 
-def measured_by(raw: Mapping[str, Any]) -> dict[str, Any]:
+def measured_by(raw: Document) -> dict[str, Any]:
     """Version of the package, and by environment the checksums of the code that workers ran, as its records say."""
     sources = {name: list(facts.get("sources") or []) for name, facts in raw["environments"].items()}
     return {"version": str(raw["settings"].get("framework_compare") or NOT_KNOWN), "sources": sources}
 
 
-def published_by(raw: Mapping[str, Any]) -> dict[str, Any]:
+def published_by(raw: Document) -> dict[str, Any]:
     """The installed package, and the checksums of what its workers would run."""
     sources = {}
     for label in raw["environments"]:

@@ -15,7 +15,7 @@ from typing import Any
 from framework_compare import registry
 from framework_compare.archive import documents
 from framework_compare.archive.agreement import public
-from framework_compare.archive.documents import LOCKS, REQUEST, Refused, shown
+from framework_compare.archive.documents import LOCKS, REQUEST, Document, Refused, shown
 from framework_compare.environments import venvs
 from framework_compare.errors import FrameworkCompareError
 from framework_compare.plan.planning import expand_configs
@@ -44,7 +44,7 @@ _OPTIONS = set("across_models disturbance_threshold profile retries_when_disturb
 _BY_DATA = {"num_classes", "loss", "device"}  # the device is compared by its kind
 
 
-def check(manifest: Mapping[str, Any], contents: Mapping[str, bytes], records: Mapping[str, Any]) -> None:
+def check(manifest: Document, contents: Mapping[str, bytes], records: Document) -> None:
     """Refused where the request, the command or a lock is of another study, or more than text; contents: of the files."""
     command = manifest["command"]
     if REQUEST not in contents:
@@ -63,7 +63,7 @@ def check(manifest: Mapping[str, Any], contents: Mapping[str, bytes], records: M
             _check_lock(name, documents.text(name, contents[name]).splitlines(), facts)
 
 
-def _check_plain(request: Mapping[str, Any], text: str) -> None:
+def _check_plain(request: Document, text: str) -> None:
     """Refused for comments: the site shows the request as it is."""
     import tomli_w
 
@@ -105,7 +105,7 @@ def _number(text: str) -> Any:
         return text
 
 
-def _check_request(source: str, request: Mapping[str, Any], records: Mapping[str, Any]) -> None:
+def _check_request(source: str, request: Document, records: Document) -> None:
     """Refused for a request with other frameworks, models or settings than the cells of the records have."""
     if not {"frameworks", "models"} <= set(request) or PRIVATE & set(request):
         raise Refused(f"{source} must name frameworks and models, and neither interpreters nor package indexes")
@@ -140,9 +140,7 @@ def _check_names(source: str, asked: set[str], measured: set[str]) -> None:
         raise Refused(f"{source} asks for {shown(min(asked - measured))}, which its records do not have")
 
 
-def _check_data(
-    source: str, request: Mapping[str, Any], cells: Sequence[Mapping[str, Any]], epochs: Mapping[str, Sequence[Any]]
-) -> None:
+def _check_data(source: str, request: Document, cells: Sequence[Document], epochs: Mapping[str, Sequence[Any]]) -> None:
     """Refused for a data set of a cell that the request does not name, and for epochs of more samples than it asks for."""
     asked = [re.split(r"[/\\]", str(one).rstrip("/\\"))[-1] for one in _listed(request.get("dataset", []))]
     named = {_known(name) for one in asked for name in (one, one.partition(".")[0], one.rpartition(".")[0])}
@@ -157,7 +155,7 @@ def _check_data(
         raise Refused(f"{source} asks for {limit} samples, and an epoch has {max(epochs['images'])}")
 
 
-def _check_options(source: str, request: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+def _check_options(source: str, request: Document, settings: Document) -> None:
     """Refused where runs were started with other options than the request has."""
     for name in sorted(_OPTIONS & set(request) & set(settings)):
         if _single(request[name]) != settings[name]:
@@ -175,7 +173,7 @@ def _single(value: Any) -> Any:
     return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
-def _check_settings(source: str, request: Mapping[str, Any], cells: Sequence[Mapping[str, Any]]) -> None:
+def _check_settings(source: str, request: Document, cells: Sequence[Document]) -> None:
     """Refused for a setting of a cell that a run of the request would not have."""
     columns = {column(name): name for name in SETTINGS}
     given = {columns[name]: value for name, value in request.items() if name in columns and name != "device"}
@@ -199,7 +197,7 @@ def _check_settings(source: str, request: Mapping[str, Any], cells: Sequence[Map
             raise Refused(f"{source} asks for {', '.join(sorted(kinds))}, and a cell ran on {shown(cell['device'])}")
 
 
-def _check_repeats(request: Mapping[str, Any], runs: Mapping[str, Sequence[Any]]) -> None:
+def _check_repeats(request: Document, runs: Mapping[str, Sequence[Any]]) -> None:
     """Refused where a block is missing, or there are more than were asked for."""
     again = runs.get("retry_of") or [None] * len(runs["cell_id"])
     counts = set(Counter(cell for cell, other in zip(runs["cell_id"], again) if other is None).values())
@@ -222,7 +220,7 @@ def lock_name(label: str) -> str:
     return f"{LOCKS}/{re.sub('[^A-Za-z0-9._@+-]+', '-', label).strip('-')}.txt"
 
 
-def _check_locks(names: set[str], environments: Mapping[str, Any]) -> None:
+def _check_locks(names: set[str], environments: Document) -> None:
     """Every environment whose packages are known has a lock, and every lock belongs to one."""
     locks = {name for name in names if name.startswith(LOCKS)}
     wanted = {lock_name(label) for label, facts in environments.items() if facts.get("packages")}
@@ -231,7 +229,7 @@ def _check_locks(names: set[str], environments: Mapping[str, Any]) -> None:
         raise Refused(f"{odd} is {'no lock of an environment of its records' if odd in locks else 'missing'}")
 
 
-def _check_lock(name: str, lines: Sequence[str], facts: Mapping[str, Any]) -> None:
+def _check_lock(name: str, lines: Sequence[str], facts: Document) -> None:
     """A lock pins packages of its environment and nothing else: the framework among them, with checksums that are known."""
     pins = [_PIN.fullmatch(line.strip()) for line in lines]
     wanted: dict[str, str] = {}

@@ -10,14 +10,14 @@ import datetime
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from framework_compare import __version__, registry
 from framework_compare.archive import answers, conditions, entries, publish, validate
-from framework_compare.archive.documents import REQUEST, Refused
+from framework_compare.archive.documents import REQUEST, Document, Refused
 from framework_compare.archive.entries import Entry, Pair, Spread, base, interval, release, slug
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.registry import device_kind
@@ -164,15 +164,13 @@ class _Site:
         self.entries.append(entry)
         self.pairs += pairs
 
-    def _chart(
-        self, rows: Sequence[Mapping[str, Any]], spec: Mapping[str, Any] | None = None, number: int = 1
-    ) -> Chart:
+    def _chart(self, rows: Sequence[Document], spec: Document | None = None, number: int = 1) -> Chart:
         made = spread.with_rows(self._spec, rows) if spec is None else spec
         return Chart(
             f"spec-{number}", packed(made), f"{len(rows)} ratios of epoch times; the table has the same figures"
         )
 
-    def _page(self, name: str, template: str, context: Mapping[str, Any], data: Any) -> None:
+    def _page(self, name: str, template: str, context: Document, data: Any) -> None:
         """A page and the JSON beside it."""
         root = "../" if "/" in name else ""
         text = self._templates.get_template(template).render(root=root, page=name.rpartition("/")[2], **context)
@@ -327,7 +325,7 @@ def _machine_rows(one: Spread) -> list[dict[str, Any]]:
     return [_row(pair, "../") for pair in latest.values()]
 
 
-def _cell(cell: Mapping[str, Any]) -> dict[str, Any]:
+def _cell(cell: Document) -> dict[str, Any]:
     ends = interval(cell["epoch_s_ci_low"], cell["epoch_s_ci_high"], ".4g")
     return {**cell, "interval": ends, "memory": cell.get("pss_peak_bytes") or cell.get("peak_rss_bytes")}
 

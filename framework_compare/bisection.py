@@ -17,7 +17,7 @@ from framework_compare import duels, registry
 from framework_compare.comparison import Comparison
 from framework_compare.environments import interpreters, locks, managed, releases
 from framework_compare.environments.interpreters import range_text
-from framework_compare.errors import StudyError, UnknownNameError, UsageError
+from framework_compare.errors import StudyError, UsageError, check_name
 from framework_compare.forecast import ENVIRONMENT_BYTES, ENVIRONMENT_BYTES_OTHERWISE
 from framework_compare.parity import verify
 from framework_compare.plan import competitors
@@ -157,8 +157,7 @@ def _asked(
     framework: str, versions: str, model: str, dataset: Any, threshold: Any, metric: str, request: dict[str, Any]
 ) -> dict[str, Any]:
     """A search as it is stored, checked."""
-    if metric not in METRICS:
-        raise UnknownNameError("metric", metric, METRICS)
+    check_name("metric", metric, METRICS)
     (name,) = competitors.find_frameworks(framework)
     kept = {key: value for key, value in sorted(request.items()) if key not in ("watcher", "index", "python")}
     return {

@@ -10,7 +10,7 @@ from framework_compare import api, stability_sweep
 from framework_compare.api import compare
 from framework_compare.comparison import Comparison
 from framework_compare.environments import managed
-from framework_compare.errors import UnknownNameError
+from framework_compare.errors import check_name
 from framework_compare.forecast import Forecast
 from framework_compare.plan import reproductions
 from framework_compare.plan.ladders import OF_GPUS
@@ -42,8 +42,7 @@ class Reproduced:
 
     def table(self, style: str = "terminal") -> str:
         """Published figures beside ours, then the tables of parts that have none, as "terminal", "markdown", "latex"."""
-        if style not in renderers.RENDERERS:
-            raise UnknownNameError("style", style, renderers.RENDERERS)
+        check_name("style", style, renderers.RENDERERS)
         texts = [renderers.RENDERERS[style](table) for table in self.tables()]
         parts = REPRODUCTIONS[self.name].parts
         for name, study in self.studies.items():
@@ -161,8 +160,7 @@ def _sampled(part: Part) -> dict[str, int]:
 
 def _parts(known: Mapping[str, Part], wanted: Names | None, data: Mapping[str, Any]) -> dict[str, Part]:
     for name in data:
-        if name not in known:
-            raise UnknownNameError("part", name, known)
+        check_name("part", name, known)
     names = list(known) if wanted is None else find_all("part", known, wanted)
     return {name: known[name] for name in names}
 

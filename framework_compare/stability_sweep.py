@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Iterable, Sequence
 
 from framework_compare import api
 from framework_compare.comparison import Comparison
-from framework_compare.errors import StudyError, UnknownNameError, UsageError
+from framework_compare.errors import StudyError, UsageError, check_name
 from framework_compare.forecast import Forecast
 from framework_compare.plan import planning
 from framework_compare.plan.data_of_models import DataSets
@@ -195,8 +195,7 @@ def _check_sizes(batch_sizes: Iterable[int], search: str) -> list[int]:
     if isinstance(batch_sizes, str) or not isinstance(batch_sizes, Iterable):
         raise UsageError(f"batch_sizes is {batch_sizes!r}; allowed: a list of whole numbers, such as [10, 20, 40]")
     sizes = list(batch_sizes)
-    if search not in SEARCHES:
-        raise UnknownNameError("search", search, SEARCHES)
+    check_name("search", search, SEARCHES)
     if not sizes or any(type(size) is not int or size < 1 for size in sizes) or sizes != sorted(set(sizes)):
         raise UsageError(f"batch_sizes is {sizes!r}; allowed: whole numbers of at least 1, each larger than the last")
     return sizes

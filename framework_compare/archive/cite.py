@@ -11,7 +11,7 @@ from typing import Any
 from framework_compare import registry
 from framework_compare.archive.conditions import of_figures
 from framework_compare.comparison import Comparison
-from framework_compare.errors import UnknownNameError
+from framework_compare.errors import check_name
 from framework_compare.report import headlines, provenance
 from framework_compare.report.latex import escape_latex
 from framework_compare.report.names import in_order, title
@@ -40,8 +40,7 @@ STYLES = ("text", "latex")  # of the paragraph
 
 def cite(study: Comparison, style: str = "text") -> str:
     """BibTeX of the software and of the study, an empty line, and the paragraph; StudyError where no cell worked."""
-    if style not in STYLES:
-        raise UnknownNameError("style", style, STYLES)
+    check_name("style", style, STYLES)
     from framework_compare.report import json_document
 
     found = of_figures(json_document.document(study))

@@ -17,7 +17,7 @@ from framework_compare.archive.installed import installed
 from framework_compare.archive.scrub import HOSTS, USERS, Scrubber, names_in
 from framework_compare.comparison import Comparison
 from framework_compare.environments import venvs
-from framework_compare.errors import FrameworkCompareError, StudyError, UnknownNameError, UsageError
+from framework_compare.errors import FrameworkCompareError, StudyError, UsageError, check_name
 from framework_compare.launch import staging
 from framework_compare.report import json_document
 from framework_compare.report.page import report
@@ -65,8 +65,7 @@ def prepare(folder: Path, allow: Iterable[str] = ()) -> Submission:
     """The submission of a study; StudyError where it may not be published, unless `allow` names the condition."""
     allow = list(allow)
     for word in allow:
-        if word not in conditions.ALLOWED:
-            raise UnknownNameError("condition to allow", word, conditions.ALLOWED)
+        check_name("condition to allow", word, conditions.ALLOWED)
     comparison = Comparison.load(folder)
     with Store.open(folder) as store:
         nodes = [node["name"] for node in store.nodes().values()]

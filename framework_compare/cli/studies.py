@@ -10,7 +10,7 @@ import typer
 from framework_compare.cli import console, words
 from framework_compare.cli.options import ENVIRONMENTS, LIMITS, OF_DATA, SETTINGS_OF_CELLS, stated, takes
 from framework_compare.cli.report import STUDY, starting
-from framework_compare.errors import UnknownNameError, UsageError
+from framework_compare.errors import UnknownNameError, UsageError, check_name
 from framework_compare.plan.reproductions import REPRODUCTIONS
 from framework_compare.plan.values import pairs, split
 from framework_compare.study.progress import Watcher
@@ -107,8 +107,7 @@ def reproduce(
     from framework_compare import reproduction
     from framework_compare.report import renderers
 
-    if style not in renderers.RENDERERS:
-        raise UnknownNameError("style", style, renderers.RENDERERS)
+    check_name("style", style, renderers.RENDERERS)
     folder, watcher = console.study_folder(out), console.watcher(yes=True)
     if repeats is not None:
         request["repeats"] = repeats

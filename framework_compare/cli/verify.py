@@ -20,7 +20,7 @@ from framework_compare.cli.options import (
     one_of,
     takes,
 )
-from framework_compare.errors import UsageError
+from framework_compare.errors import UsageError, check_name
 from framework_compare.plan.settings import CODE_PATH, FEEDING, NETWORK, SIZES, of_verdict
 
 STYLES = ("terminal", "markdown", "latex")
@@ -61,8 +61,7 @@ def verify(
     latest), check the cells that it has run, where environment and source are still the same; its tables show the verdicts
     from then on.
     """
-    if style not in STYLES:
-        raise UsageError(f"unknown style {style!r}; allowed: {', '.join(STYLES)}")
+    check_name("style", style, STYLES)
     study = request.pop(words.STUDY, None)
     if study is not None:
         from framework_compare.study import names

@@ -13,7 +13,7 @@ from framework_compare.datasets import arrays
 from framework_compare.datasets.dataset import Dataset
 from framework_compare.datasets.folder import ON_BAD_IMAGE
 from framework_compare.datasets.own import OwnData
-from framework_compare.errors import MOST, UnknownNameError, UsageError, check_count
+from framework_compare.errors import MOST, UnknownNameError, UsageError, check_count, check_name
 from framework_compare.graph import OPTIMIZERS, Graph, Task
 from framework_compare.graph.imported_model import ImportedModel
 from framework_compare.plan import data_of_models, searches
@@ -68,8 +68,7 @@ def plan(
     check_useful(models, settings if classes is None else {**settings, "classes": classes})
     if limit is not None:
         check_count("limit", limit, 1, MOST_SAMPLES, ", or None for all samples")
-    if on_bad_image not in ON_BAD_IMAGE:
-        raise UnknownNameError("on_bad_image", on_bad_image, ON_BAD_IMAGE)
+    check_name("on_bad_image", on_bad_image, ON_BAD_IMAGE)
     replicas = max(len(devices_of(place)) for place in places)
     configs = {m: expand_configs({**registry.MODELS[m].settings, **settings}, replicas) for m in models}
     _check_cells(sum(map(len, configs.values())) * len(places) * len(frameworks))

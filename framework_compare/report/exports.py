@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from framework_compare import registry
-from framework_compare.errors import StudyError, UnknownNameError, UsageError
+from framework_compare.errors import StudyError, UsageError, check_name
 from framework_compare.paths import fault
 from framework_compare.report import pytest_benchmark, renderers, trackers
 from framework_compare.results import frames, profiles
@@ -40,8 +40,7 @@ def export(study: str | os.PathLike[str], out: str | os.PathLike[str], kind: str
     Rows that are not sound are left out, and `damage` says how many. UsageError for an unknown kind, files that are
     there already, or Parquet without pyarrow; DamagedStudy where the file cannot be read.
     """
-    if kind not in FORMATS:
-        raise UnknownNameError("format", kind, FORMATS)
+    check_name("format", kind, FORMATS)
     if kind == "parquet" and importlib.util.find_spec("pyarrow") is None:
         raise UsageError("Parquet needs pyarrow: pip install 'framework-compare[parquet]', or choose csv or json")
     folder, target = Path(study).absolute(), Path(out).absolute()

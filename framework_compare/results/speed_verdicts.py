@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from framework_compare.errors import UnknownNameError
+from framework_compare.errors import check_name
 from framework_compare.plan import settings
 from framework_compare.results import intervals, repeats
 from framework_compare.results.block_times import BlockTimes
@@ -70,8 +70,7 @@ def verdicts(cells: Sequence[Record], blocks: BlockTimes, of: str = "framework",
     correct: for the number of comparisons, by Holm's method over all of one kind: single models, or geometric means.
     Cells without any epoch take no part. UnknownNameError for a setting that has no competitors.
     """
-    if of not in SUBJECTS:
-        raise UnknownNameError("subject of verdicts", of, SUBJECTS)
+    check_name("subject of verdicts", of, SUBJECTS)
     conditions: dict[tuple[Any, ...], list[Record]] = {}
     for cell in cells:
         if cell.status == "ok" and blocks.get(cell.Index):

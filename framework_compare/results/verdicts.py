@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from framework_compare import registry
-from framework_compare.errors import UnknownNameError
+from framework_compare.errors import check_name
 from framework_compare.plan.settings import CODE_PATH, FEEDING, NETWORK, SIZES, of_verdict
 from framework_compare.records import Cell
 from framework_compare.results.parity import IMPORT, NOT_EQUAL, UNVERIFIED
@@ -23,9 +23,7 @@ _KEY = ("framework", "model", *of_verdict(CODE_PATH, NETWORK, FEEDING, SIZES))
 
 def check_mode(mode: str) -> str:
     """The mode, or UnknownNameError."""
-    if mode not in MODES:
-        raise UnknownNameError("verify", mode, MODES)
-    return mode
+    return check_name("verify", mode, MODES)
 
 
 def key(row: Mapping[str, Any]) -> str:

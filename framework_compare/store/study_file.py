@@ -188,19 +188,19 @@ class Store:
 
     def outcomes(self) -> dict[Cell, list[str]]:
         """By cell the statuses of its runs, in the order of the plan."""
-        statuses: dict[Cell, list[str]] = {}
-        query = "SELECT status, framework, model, dataset, device, config FROM run JOIN cell USING (cell_id)"
-        for row in self.select(f"{query} ORDER BY cell_id, repeat")[1]:
-            statuses.setdefault(self._cell(*row[1:]), []).append(row[0])
-        return statuses
+        return self._by_cell("status", "ORDER BY cell_id, repeat")
 
     def wall_seconds(self) -> dict[Cell, list[float]]:
         """By cell the wall seconds of its runs that have ended."""
-        seconds: dict[Cell, list[float]] = {}
-        query = "SELECT wall_s, framework, model, dataset, device, config FROM run JOIN cell USING (cell_id)"
-        for row in self.select(f"{query} WHERE typeof(wall_s) = 'real' ORDER BY run_id")[1]:
-            seconds.setdefault(self._cell(*row[1:]), []).append(row[0])
-        return seconds
+        return self._by_cell("wall_s", "WHERE typeof(wall_s) = 'real' ORDER BY run_id")
+
+    def _by_cell(self, name: str, which: str) -> dict[Cell, list[Any]]:
+        """A column of runs by their cell."""
+        found: dict[Cell, list[Any]] = {}
+        query = f"SELECT {name}, framework, model, dataset, device, config FROM run JOIN cell USING (cell_id) {which}"
+        for value, *cell in self.select(query)[1]:
+            found.setdefault(self._cell(*cell), []).append(value)
+        return found
 
     def begin(self, run_id: int) -> None:
         """Mark a run as running; drop the records of an interrupted attempt."""

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from framework_compare.errors import StudyError, UnknownNameError, UsageError
+from framework_compare.errors import StudyError, UsageError, check_name
 from framework_compare.records import STATUSES, Cell
 from framework_compare.samplers import host
 from framework_compare.store.study_file import TO_RUN, Store
@@ -30,8 +30,7 @@ def check_retry(statuses: str | Sequence[str]) -> Sequence[str]:
         raise UsageError(f"retry is {statuses!r}; allowed: statuses, such as ['failed', 'timed-out']")
     statuses = (statuses,) if isinstance(statuses, str) else tuple(statuses)
     for status in statuses:
-        if status not in FINISHED:
-            raise UnknownNameError("status", status, FINISHED)
+        check_name("status", status, FINISHED)
     return statuses
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from framework_compare import registry
 from framework_compare.datasets.objects import is_data
-from framework_compare.errors import StudyError, UnknownNameError, UsageError
+from framework_compare.errors import StudyError, UsageError, check_name
 from framework_compare.plan.settings import SETTINGS, column
 from framework_compare.store.study_file import REQUEST
 from framework_compare.study.request import FIELDS, Request
@@ -90,8 +90,7 @@ def read(path: str | os.PathLike[str], more: Mapping[str, Any]) -> dict[str, Any
         raise UsageError(f"{file} is not a study to run: {why}; `framework-compare show --toml` writes one") from None
     allowed = list(dict.fromkeys([*FIELDS, *map(column, SETTINGS)]))
     for name in document:
-        if name not in allowed:
-            raise UnknownNameError(f"key of {file.name}", name, allowed)
+        check_name(f"key of {file.name}", name, allowed)
     if "dataset" in document:
         document["dataset"] = [_beside(file, one) for one in _listed(document["dataset"])]
     if "models" in document:

@@ -25,7 +25,7 @@ def memory_limit_bytes(*, mount: Path = MOUNT, membership: Path = MEMBERSHIP) ->
     """Memory allowed, the smallest limit up the hierarchy; None when there is none."""
     limits: List[int] = []
     for folder in _folders("memory", mount, membership):
-        text = read(folder / "memory.max") or read(folder / "memory.limit_in_bytes") or ""
+        text = read(folder / "memory.max") or read(folder / "memory.limit_in_bytes")
         if text.isdecimal() and int(text) < UNLIMITED_BYTES:
             limits.append(int(text))
     return min(limits, default=None)

@@ -98,9 +98,7 @@ class Material:
     def _build(self, name: str, graph: Graph) -> Dict[str, Any]:
         path = self.folder / f"{name.replace(' ', '-')}.npy"
         if not path.exists():
-            flat = np.empty(weights_size(graph), np.float32)
-            initial_weights(graph, 0, flat)
-            np.save(path, flat)
+            _save_weights(path, graph, 0)
         return {"ask": "build", "name": name, "graph": graph.to_dict(), "weights": str(path)}
 
     def _source(self, name: str, pipeline: str = "", listed: str = "all") -> Dict[str, Any]:
@@ -115,13 +113,17 @@ def write(folder: Path, config: TrainConfig) -> Material:
         (folder / name).mkdir()
         pictures.listed(folder / name, [Path(path) for path in every.paths[:count]], every.formats[:count])
     graph = graphs.branched(config.num_classes, config.image_size)
-    flat = np.empty(weights_size(graph), np.float32)
-    initial_weights(graph, config.seed, flat)
-    np.save(folder / "weights.npy", flat)
+    _save_weights(folder / "weights.npy", graph, config.seed)
     rng = np.random.default_rng(0)
     _save_batches(folder / "batches.npz", STEPS, (config.batch_size, 3, config.image_size, config.image_size), rng)
     _save_batches(folder / "large.npz", 1, (8, 3, 64, 64), rng)
     return Material(folder, graph, config)
+
+
+def _save_weights(path: Path, graph: Graph, seed: int) -> None:
+    flat = np.empty(weights_size(graph), np.float32)
+    initial_weights(graph, seed, flat)
+    np.save(path, flat)
 
 
 def _save_batches(path: Path, count: int, shape: "tuple[int, ...]", rng: np.random.Generator) -> None:

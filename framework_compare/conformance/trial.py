@@ -93,8 +93,7 @@ class Trial:
     @functools.cached_property
     def practised(self) -> Dict[int, Level]:
         """Levels 3 and 5 of a small network, trained as cells train."""
-        run_tasks = RunTasks(self.folder, self.framework, self.config, self.environment)
-        return {level.number: level for level in training_check.judge(run_tasks, self.config)}
+        return {level.number: level for level in training_check.judge(self._worker(), self.config)}
 
     def why_not_ready(self) -> str:
         """Why the adapter cannot be tested beyond its methods and its start, or ""."""
@@ -123,8 +122,7 @@ class Trial:
         """Level 4 of the native pipeline, of one of its parts."""
         if part not in self._drawn:
             self.say(f"{self.framework}: native pipeline, {part}")
-            run_tasks = RunTasks(self.folder, self.framework, self.config, self.environment)
-            self._drawn[part] = pipelines.judge(run_tasks, self.config, only=[part])
+            self._drawn[part] = pipelines.judge(self._worker(), self.config, only=[part])
         return self._drawn[part]
 
     def row(self, name: str, *, graph: Optional[Dict[str, Any]] = None, listed: str = "", **changed: Any) -> Run:
@@ -149,5 +147,7 @@ class Trial:
 
     def _ask(self, name: str, tasks: List[Dict[str, Any]], **changed: Any) -> Answers:
         self.say(f"{self.framework}: {name}")
-        run_tasks = RunTasks(self.folder, self.framework, self.config, self.environment, kind="conformance")
-        return Answers(*run_tasks(tasks, name, **changed))
+        return Answers(*self._worker(kind="conformance")(tasks, name, **changed))
+
+    def _worker(self, **kind: str) -> RunTasks:
+        return RunTasks(self.folder, self.framework, self.config, self.environment, **kind)

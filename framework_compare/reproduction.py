@@ -16,6 +16,7 @@ from framework_compare.plan import reproductions
 from framework_compare.plan.ladders import OF_GPUS
 from framework_compare.plan.planning import Names, check_device, find_all
 from framework_compare.plan.reproductions import REPRODUCTIONS, Part
+from framework_compare.protocol import Document, Fields
 from framework_compare.report import renderers, reproduction_tables
 from framework_compare.report.tables import Table
 from framework_compare.samplers import nvml
@@ -73,7 +74,7 @@ def reproduce(
     frameworks: Names | None = None,
     device: str | None = None,
     parts: Names | None = None,
-    data: Mapping[str, Any] | None = None,
+    data: Document | None = None,
     out: None | str | os.PathLike[str] = None,
     watcher: Watcher | None = None,
     **request: Any,
@@ -104,7 +105,7 @@ def dry_run(
     frameworks: Names | None = None,
     device: str | None = None,
     parts: Names | None = None,
-    data: Mapping[str, Any] | None = None,
+    data: Document | None = None,
     watcher: Watcher | None = None,
     **request: Any,
 ) -> dict[str, Forecast]:
@@ -128,10 +129,10 @@ def _planned(
     frameworks: Names | None,
     device: str | None,
     parts: Names | None,
-    data: Mapping[str, Any],
+    data: Document,
     watcher: Watcher,
-    request: Mapping[str, Any],
-) -> dict[str, tuple[Part, dict[str, Any]]]:
+    request: Document,
+) -> dict[str, tuple[Part, Fields]]:
     """The parts that run here, with the arguments of `compare`, or of a sweep of `largest_batch`."""
     published = REPRODUCTIONS[_find(name)]
     device = check_device(device) if device else "cuda" if nvml.describe_gpus() else "cpu"
@@ -139,7 +140,7 @@ def _planned(
     asked = _parts(published.parts, parts, data)
     if frameworks is None:
         frameworks = [one for one in published.frameworks if _is_here(one, published.where_installed, watcher)]
-    planned: dict[str, tuple[Part, dict[str, Any]]] = {}
+    planned: dict[str, tuple[Part, Fields]] = {}
     for part_name, part in asked.items():
         if device == "cpu" and "cpu" not in part.devices:
             watcher.say(f"{part_name} is skipped: it needs a GPU")
@@ -158,7 +159,7 @@ def _sampled(part: Part) -> dict[str, int]:
     return {"epochs": min(SAMPLED_EPOCHS, part.settings.get("epochs", SAMPLED_EPOCHS))}
 
 
-def _parts(known: Mapping[str, Part], wanted: Names | None, data: Mapping[str, Any]) -> dict[str, Part]:
+def _parts(known: Mapping[str, Part], wanted: Names | None, data: Document) -> dict[str, Part]:
     for name in data:
         check_name("part", name, known)
     names = list(known) if wanted is None else find_all("part", known, wanted)
@@ -175,7 +176,7 @@ def _is_here(framework: str, where_installed: Names, watcher: Watcher) -> bool:
     return False
 
 
-def _arguments(part: Part, device: str, own: Mapping[str, Any]) -> dict[str, Any]:
+def _arguments(part: Part, device: str, own: Document) -> Fields:
     """What a part is asked for on a device; a budget, which decides on repeats, is for comparisons only."""
     if part.sweeps:
         foreign: tuple[str, ...] = FOREIGN

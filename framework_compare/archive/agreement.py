@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from framework_compare import registry
-from framework_compare.archive.documents import Document
 from framework_compare.archive.tables import SECOND, Row, Tables, awake_s, in_order, length_s, overlaps
 from framework_compare.batches.quality import METRICS
 from framework_compare.plan.searches import is_search
-from framework_compare.protocol import TrainConfig, replicas_of
+from framework_compare.protocol import Document, TrainConfig, replicas_of
 from framework_compare.report.provenance import gpu_names
 
 # By which the turns of a run may differ from the time that it did not wait; in this repository's archive by 0.1 % at most.

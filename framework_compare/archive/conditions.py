@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from framework_compare.archive.documents import Document
 from framework_compare.errors import StudyError
 from framework_compare.launch import disturbances
+from framework_compare.protocol import Document
 from framework_compare.results.parity import PROVED
 from framework_compare.results.repeats import disturbed_throughout
 from framework_compare.store.study_file import TO_RUN

@@ -9,7 +9,6 @@ import os
 import re
 import stat
 import unicodedata
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from framework_compare.errors import FrameworkCompareError
 
 MANIFEST, STUDY, RECORDS, PARITY, REQUEST = "manifest.json", "study.json", "records.json", "parity.json", "study.toml"
 LOCKS = "locks"
-Document = Mapping[str, Any]  # an object of JSON
 # The most bytes of each file; the sum is what a reviewer and a repository bear.
 MAX_BYTES = {MANIFEST: 1 << 18, STUDY: 8 << 20, RECORDS: 48 << 20, PARITY: 2 << 20, REQUEST: 1 << 16}
 MAX_LOCK_BYTES, MAX_LOCKS = 1 << 20, 20

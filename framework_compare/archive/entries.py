@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from framework_compare import registry
 from framework_compare.archive.conditions import worked
-from framework_compare.archive.documents import Document
 from framework_compare.archive.validate import Checked
 from framework_compare.plan.settings import DEFAULTS, SETTINGS, column
+from framework_compare.protocol import Document
 from framework_compare.registry import device_kind
 from framework_compare.report.names import in_order, title
 from framework_compare.report.provenance import gpu_names

@@ -12,11 +12,10 @@ from typing import Any
 
 from framework_compare import registry
 from framework_compare.archive import agreement
-from framework_compare.archive.documents import Document
 from framework_compare.archive.tables import SECOND, Row, Tables, awake_s, in_order, length_s, overlaps
 from framework_compare.plan.planning import build_graph
 from framework_compare.plan.searches import is_search
-from framework_compare.protocol import TrainConfig, replicas_of
+from framework_compare.protocol import Document, TrainConfig, replicas_of
 
 FIRST = datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone.utc)  # SINGA's release, the oldest that is compared
 AHEAD_S = 86_400  # that the clock of another machine may be ahead

@@ -8,17 +8,16 @@ import re
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from framework_compare import registry
 from framework_compare.archive import conditions, documents, records, repeating
-from framework_compare.archive.documents import Document
 from framework_compare.archive.installed import installed
 from framework_compare.archive.scrub import HOSTS, USERS, Scrubber, names_in
 from framework_compare.comparison import Comparison
 from framework_compare.environments import venvs
 from framework_compare.errors import FrameworkCompareError, StudyError, UsageError, check_name
 from framework_compare.launch import staging
+from framework_compare.protocol import Document, Fields
 from framework_compare.report import json_document
 from framework_compare.report.page import report
 from framework_compare.results import verdicts
@@ -116,7 +115,7 @@ def prepare(folder: Path, allow: Iterable[str] = ()) -> Submission:
     return Submission(manifest, files, scrub.replaced)
 
 
-def figures(cleaned: Document, parity: Document, name: str) -> dict[str, Any]:
+def figures(cleaned: Document, parity: Document, name: str) -> Fields:
     """The study document that these records and verdicts on parity give, under the name of the submission."""
     with tempfile.TemporaryDirectory(prefix="framework-compare-") as place:
         study = Comparison(records.restore(cleaned, parity, Path(place) / "study"))
@@ -179,13 +178,13 @@ def _pins(framework: str, device: str, packages: Mapping[str, str]) -> str:
     return "".join(f"{line}\n" for line in lines) if lines and same and packages else ""
 
 
-def measured_by(raw: Document) -> dict[str, Any]:
+def measured_by(raw: Document) -> Fields:
     """Version of the package, and by environment the checksums of the code that workers ran, as its records say."""
     sources = {name: list(facts.get("sources") or []) for name, facts in raw["environments"].items()}
     return {"version": str(raw["settings"].get("framework_compare") or NOT_KNOWN), "sources": sources}
 
 
-def published_by(raw: Document) -> dict[str, Any]:
+def published_by(raw: Document) -> Fields:
     """The installed package, and the checksums of what its workers would run."""
     sources = {}
     for label in raw["environments"]:

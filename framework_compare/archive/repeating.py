@@ -15,11 +15,12 @@ from typing import Any
 from framework_compare import registry
 from framework_compare.archive import documents
 from framework_compare.archive.agreement import public
-from framework_compare.archive.documents import LOCKS, REQUEST, Document, Refused, shown
+from framework_compare.archive.documents import LOCKS, REQUEST, Refused, shown
 from framework_compare.environments import venvs
 from framework_compare.errors import FrameworkCompareError
 from framework_compare.plan.planning import expand_configs
 from framework_compare.plan.settings import BY_ARRAYS, SETTINGS, column
+from framework_compare.protocol import Document, Fields
 from framework_compare.registry import device_kind
 from framework_compare.study.blocks import REPEATS
 from framework_compare.study.request import FIELDS
@@ -71,7 +72,7 @@ def _check_plain(request: Document, text: str) -> None:
         raise Refused(f"{REQUEST} has a comment, or is written in another way than `publish` writes it")
 
 
-def parsed(text: str) -> dict[str, Any]:
+def parsed(text: str) -> Fields:
     """The request in the text of its file; Refused for what is no TOML."""
     if len(text.splitlines()) > MAX_REQUEST_LINES:
         raise Refused(f"{REQUEST} has more than {MAX_REQUEST_LINES} lines")
@@ -81,7 +82,7 @@ def parsed(text: str) -> dict[str, Any]:
         raise Refused(f"{REQUEST} is not TOML: {shown(str(error))}") from None
 
 
-def _of_command(command: str) -> dict[str, Any]:
+def _of_command(command: str) -> Fields:
     """The request that a command states: its options by name, each with a list of values."""
     try:
         words = shlex.split(command)
@@ -89,7 +90,7 @@ def _of_command(command: str) -> dict[str, Any]:
         words = []
     if words[:2] != ["framework-compare", "run"] or _NO_COMMAND.search(command):
         raise Refused(f"its command is {shown(command)}; allowed: one `framework-compare run` without an address")
-    request: dict[str, Any] = {}
+    request: Fields = {}
     places, rest = iter(("frameworks", "models")), iter(words[2:])
     for word in rest:
         name = word[2:].replace("-", "_") if word.startswith("--") else next(places, "dataset")

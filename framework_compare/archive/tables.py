@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from framework_compare.protocol import Document, Fields
+
 SECOND = 1_000_000_000
-Row = Mapping[str, Any]
+Row = Document
 
 
-def rows_of(table: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+def rows_of(table: Mapping[str, Sequence[Any]]) -> list[Fields]:
     names = list(table)
     return [dict(zip(names, values)) for values in zip(*table.values())]
 
@@ -17,21 +19,21 @@ def rows_of(table: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
 class Tables:
     """Sound records: runs and cells by their numbers, machines by node, None being the machine of the study."""
 
-    def __init__(self, records: Mapping[str, Any]) -> None:
+    def __init__(self, records: Document) -> None:
         self.settings, self.environments = records["settings"], records["environments"]
-        self._columns, self._rows = records["tables"], dict[str, list[dict[str, Any]]]()
+        self._columns, self._rows = records["tables"], dict[str, list[Fields]]()
         self.runs: dict[int, Row] = {row["run_id"]: row for row in self.rows("run")}
         self.cells: dict[int, Row] = {row["cell_id"]: row for row in self.rows("cell")}
         nodes = {row["node_id"]: row["machine"] for row in self.rows("node")}
         self.machines: dict[int | None, Row] = {None: records["machine"], **nodes}
 
-    def rows(self, table: str) -> Sequence[dict[str, Any]]:
+    def rows(self, table: str) -> Sequence[Fields]:
         if table not in self._rows:
             self._rows[table] = rows_of(self._columns.get(table, {}))
         return self._rows[table]
 
-    def by_run(self, table: str) -> dict[int, list[dict[str, Any]]]:
-        found: dict[int, list[dict[str, Any]]] = {}
+    def by_run(self, table: str) -> dict[int, list[Fields]]:
+        found: dict[int, list[Fields]] = {}
         for row in self.rows(table):
             found.setdefault(row["run_id"], []).append(row)
         return found

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from framework_compare.archive import conditions, documents, plausibility, publish, repeating
-from framework_compare.archive.documents import MANIFEST, PARITY, RECORDS, STUDY, Document, Refused, shown
+from framework_compare.archive.documents import MANIFEST, PARITY, RECORDS, STUDY, Refused, shown
 from framework_compare.archive.installed import installed
 from framework_compare.archive.records import restore
 from framework_compare.archive.records import statuses as statuses_of
@@ -21,7 +21,7 @@ from framework_compare.archive.scrub import KINDS
 from framework_compare.archive.tables import rows_of
 from framework_compare.comparison import Comparison
 from framework_compare.errors import FrameworkCompareError, UsageError
-from framework_compare.protocol import TrainConfig
+from framework_compare.protocol import Document, TrainConfig
 from framework_compare.results import verdicts
 from framework_compare.results.parity import FAILED, PASSED, PROVED
 from framework_compare.store.study_file import REQUEST

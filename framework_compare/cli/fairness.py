@@ -10,6 +10,7 @@ import typer
 
 from framework_compare.cli import console, words
 from framework_compare.cli.options import ENVIRONMENTS, MODELS, OF_DATA, PLAIN, one_of, takes
+from framework_compare.protocol import Fields
 
 
 @takes(
@@ -58,13 +59,13 @@ def fairness(
         print(message, file=sys.stderr, flush=True)
 
     data, of_data = one_of("dataset", dataset), {name: common.pop(name) for name in OF_DATA}
-    of_curves: Dict[str, Any] = {"steps": steps, "batch_size": batch_size, "learning_rate": learning_rate}
+    of_curves: Fields = {"steps": steps, "batch_size": batch_size, "learning_rate": learning_rate}
     where = verify.Where(python, index)
     check_writable(out, "curves")
     asked = Request.of([], models, dataset=data, image_size=common["image_size"], **of_data)
     own, models, _ = api.with_own(asked, Tracer(python, index, say))
     size = common.pop("image_size")
-    of_images: Dict[str, Any] = {} if own else {"image_size": size}
+    of_images: Fields = {} if own else {"image_size": size}
     quiet = say if dry_run else lambda message: None
     forecasts = [verify.dry_run(frameworks, models, where=where, **of_images, **common)]
     if own is None:

@@ -22,6 +22,7 @@ from framework_compare.cli.options import (
 )
 from framework_compare.errors import UsageError, check_name
 from framework_compare.plan.settings import CODE_PATH, FEEDING, NETWORK, SIZES, of_verdict
+from framework_compare.protocol import Fields
 
 STYLES = ("terminal", "markdown", "latex")
 
@@ -80,7 +81,7 @@ def verify(
     dataset, of_data = request.pop("dataset"), {name: request.pop(name) for name in OF_DATA}
     if dataset is not None:
         one_of("dataset", dataset)
-    settings: Dict[str, Any] = {"image_size": request["image_size"], **of_loss(loss_function)}
+    settings: Fields = {"image_size": request["image_size"], **of_loss(loss_function)}
     given = Request.of([], request["models"], dataset=dataset, **of_data, **settings)
     _, request["models"], _ = api.with_own(given, Tracer(python, index, _say))
     if keep is not None:
@@ -103,7 +104,7 @@ def _say(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
-def _check_unasked(request: Dict[str, Any]) -> None:
+def _check_unasked(request: Fields) -> None:
     """UsageError for an option that a study has decided already."""
     defaults = {"keep": None, "frameworks": PLAIN.split(","), "models": MODELS.split(",")}
     for name, value in request.items():

@@ -18,7 +18,7 @@ from framework_compare.launch.limits import Limits
 from framework_compare.parity.pipeline import pipelines
 from framework_compare.parity.training import training_check
 from framework_compare.parity.verify import ParityChecker, RunTasks, Where
-from framework_compare.protocol import Job, TrainConfig
+from framework_compare.protocol import Fields, Job, TrainConfig
 from framework_compare.records import Run
 from framework_compare.results.parity import Level, Parity
 
@@ -41,7 +41,7 @@ class Answers:
     """One worker's answers: how its run ended, an answer per question, the folder of its arrays and log."""
 
     run: Run
-    said: Dict[str, Any]
+    said: Fields
     folder: Path
 
     def __getitem__(self, name: str) -> Any:
@@ -125,7 +125,7 @@ class Trial:
             self._drawn[part] = pipelines.judge(self._worker(), self.config, only=[part])
         return self._drawn[part]
 
-    def row(self, name: str, *, graph: Optional[Dict[str, Any]] = None, listed: str = "", **changed: Any) -> Run:
+    def row(self, name: str, *, graph: Optional[Fields] = None, listed: str = "", **changed: Any) -> Run:
         """The outcome of a cell run as `compare` runs it, with its own model, images and settings."""
         if name not in self._rows:
             config = dataclasses.replace(self.config, **changed)
@@ -145,7 +145,7 @@ class Trial:
             )
         return self._rows[name]
 
-    def _ask(self, name: str, tasks: List[Dict[str, Any]], **changed: Any) -> Answers:
+    def _ask(self, name: str, tasks: List[Fields], **changed: Any) -> Answers:
         self.say(f"{self.framework}: {name}")
         return Answers(*self._worker(kind="conformance")(tasks, name, **changed))
 

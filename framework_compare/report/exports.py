@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from framework_compare import registry
 from framework_compare.errors import StudyError, UsageError, check_name
 from framework_compare.paths import fault
+from framework_compare.protocol import Fields
 from framework_compare.report import pytest_benchmark, renderers, trackers
 from framework_compare.results import frames, profiles
 from framework_compare.store import schema
@@ -76,14 +77,14 @@ def _runs(store: Store) -> "pd.DataFrame":
     return pd.DataFrame(texts, columns=names)
 
 
-def _facts(store: Store) -> dict[str, Any]:
+def _facts(store: Store) -> Fields:
     _, rows = store.select("SELECT DISTINCT framework FROM cell")  # as stored, whatever else of a cell is damaged
     labels = list(registry.labels(str(name) for (name,) in rows))
     facts = {"settings": store.settings(), "machine": store.machine(), "environments": store.environments()}
     return {**facts, "labels": labels}
 
 
-def _benchmarks(store: Store) -> dict[str, Any]:
+def _benchmarks(store: Store) -> Fields:
     cells, epochs = frames.cell_frame(store), frames.epoch_frame(store)
     return pytest_benchmark.document(cells, epochs, frames.run_frame(store), store.machine())
 
@@ -111,7 +112,7 @@ PARTS: dict[str, Callable[[Store], Any]] = {
 }
 
 
-def _write(target: Path, parts: dict[str, Any], kind: str) -> list[Path]:
+def _write(target: Path, parts: Fields, kind: str) -> list[Path]:
     names = {
         name: target / f"{name}.{'json' if isinstance(part, (dict, list)) else kind}" for name, part in parts.items()
     }

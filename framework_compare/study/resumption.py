@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from framework_compare.errors import StudyError, UsageError, check_name
+from framework_compare.protocol import Document, Fields
 from framework_compare.records import STATUSES, Cell
 from framework_compare.samplers import host
 from framework_compare.store.study_file import TO_RUN, Store
@@ -34,7 +35,7 @@ def check_retry(statuses: str | Sequence[str]) -> Sequence[str]:
     return statuses
 
 
-def check_same_plan(store: Store, cells: Sequence[Cell], repeats: int, settings: Mapping[str, Any]) -> None:
+def check_same_plan(store: Store, cells: Sequence[Cell], repeats: int, settings: Document) -> None:
     """StudyError that shows what differs between a study and the request."""
     strategy = strategies.of_settings(store.settings(), store.path)
     changes = _different_strategy(strategy, settings["strategy"])
@@ -70,20 +71,20 @@ _KINDS = {
 }
 
 
-def _different_strategy(before: strategies.Strategy, now: Mapping[str, Any]) -> list[str] | None:
+def _different_strategy(before: strategies.Strategy, now: Document) -> list[str] | None:
     """What differs between two strategies of one name, cells apart; None where the names differ."""
     stored = before.to_dict()
     names = {name: name for name in {**stored, **now} if name != "first_cells"}
     return _differences(stored, now, names) if stored["name"] == now["name"] else None
 
 
-def _different_limits(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def _different_limits(before: Document, now: Document) -> list[str]:
     """A sentence for each limit that is not the same."""
     names = {name: "memory_limit" if name == "memory_bytes" else name for name in {**before, **now}}
     return _differences(before, now, names)
 
 
-def _differences(before: Mapping[str, Any], now: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
+def _differences(before: Document, now: Document, names: Mapping[str, str]) -> list[str]:
     """A sentence for each key of `names` under which two documents differ, headed by its name there."""
     return [
         f"{name}: {_shown(before.get(key, 'none'))} in the study, {_shown(now.get(key, 'none'))} now"
@@ -113,7 +114,7 @@ def _shown(values: object) -> str:
     return ", ".join(map(str, values[:MAX_SHOWN])) + more
 
 
-def _different_datasets(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def _different_datasets(before: Document, now: Document) -> list[str]:
     """Data sets of one name whose images are not the same ones."""
     return [
         f"images of {name}: {before[name].get('pictures')} in the study, {now[name].get('pictures')} now"
@@ -123,7 +124,7 @@ def _different_datasets(before: Mapping[str, Any], now: Mapping[str, Any]) -> li
     ]
 
 
-def check_same_datasets(store: Store, datasets: Mapping[str, Any]) -> None:
+def check_same_datasets(store: Store, datasets: Document) -> None:
     """StudyError if a study has other images under the name of one of these data sets."""
     changes = _different_datasets(store.settings().get("datasets") or {}, datasets)
     _refuse(store, changes, "name another folder")
@@ -171,7 +172,7 @@ def _words(value: object) -> str:
     return "none" if devices is None else str(devices)
 
 
-def check_same_environment(store: Store, framework: str, now: Mapping[str, Any], *, label: str = "") -> None:
+def check_same_environment(store: Store, framework: str, now: Document, *, label: str = "") -> None:
     """StudyError where a framework with finished runs has other packages now than they ran with.
 
     label: the environment's name in the study, where it is not the framework's: "torch (cuda)".
@@ -187,7 +188,7 @@ def check_same_environment(store: Store, framework: str, now: Mapping[str, Any],
     _refuse(store, changes, f"restore the environment of {label or framework}, or name another folder")
 
 
-def _named(document: Mapping[str, Any], framework: str) -> dict[str, Any]:
+def _named(document: Document, framework: str) -> Fields:
     packages = {name: version for name, version in (document.get("packages") or {}).items() if name not in _TOOLS}
     return {**packages, framework: document.get("version"), "interpreter": document.get("interpreter")}
 

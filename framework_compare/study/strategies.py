@@ -8,10 +8,10 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from framework_compare.errors import StudyError
-from framework_compare.protocol import TrainConfig
+from framework_compare.protocol import Document, Fields, TrainConfig
 from framework_compare.records import Cell
 from framework_compare.results.intervals import LEAST_RUNS
 from framework_compare.study.schedules import shared
@@ -63,7 +63,7 @@ class Strategy:
         """Cells to add now that these have ended, or another block of known ones; none when the study is complete."""
         return ()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Fields:
         """JSON for the study file, with the name under "name"."""
         return {"name": self.name}
 
@@ -76,7 +76,7 @@ class Product(Strategy):
 
     name: ClassVar[str] = "product"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Fields:
         return {**super().to_dict(), **({"sample_s": self.sample_s} if self.sample_s else {})}
 
 
@@ -120,7 +120,7 @@ class Growth(Strategy):
             if _sized(other, cell.config.batch_size) == cell
         }
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Fields:
         return {
             **super().to_dict(),
             "batch_sizes": list(self.sizes),
@@ -129,7 +129,7 @@ class Growth(Strategy):
         }
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Growth:
+    def from_dict(cls, document: Document) -> Growth:
         cells = (Cell(**{**cell, "config": TrainConfig.from_dict(cell["config"])}) for cell in document["first_cells"])
         return cls(tuple(cells), tuple(document["batch_sizes"]), document["search"])
 
@@ -183,11 +183,11 @@ class Budget(Strategy):
                     found.append(((soon, near, fewest < LEAST_RUNS, order), cells))
         return max(found, key=lambda one: one[0], default=((), ()))[1]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Fields:
         return {**super().to_dict(), **dataclasses.asdict(self)}
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Budget:
+    def from_dict(cls, document: Document) -> Budget:
         return cls(*(float(document[field.name]) for field in dataclasses.fields(cls)))
 
 
@@ -219,10 +219,10 @@ def _blocks(rivals: Sequence[Cell], progress: Progress) -> list[tuple[bool, list
     return [(True, near)] * (len(near) > 1 or not far) + [(False, [fastest, *far])] * bool(far)
 
 
-def of_settings(settings: Mapping[str, Any], path: object = "the study") -> Strategy:
+def of_settings(settings: Document, path: object = "the study") -> Strategy:
     """The strategy that a study began with; StudyError if its settings do not name one."""
     document = settings.get("strategy") or {"name": Product.name}
-    made: dict[str, Callable[[Mapping[str, Any]], Strategy]] = {
+    made: dict[str, Callable[[Document], Strategy]] = {
         Product.name: lambda stored: Product(float(stored.get("sample_s", 0))),
         Growth.name: Growth.from_dict,
         Budget.name: Budget.from_dict,
@@ -233,7 +233,7 @@ def of_settings(settings: Mapping[str, Any], path: object = "the study") -> Stra
         raise StudyError(f"{path} is damaged: its strategy cannot be read: {error!r}; name another folder") from None
 
 
-def grows(settings: Mapping[str, Any]) -> bool:
+def grows(settings: Document) -> bool:
     """Return whether a study with these settings is a sweep of growing batch sizes."""
     return (settings.get("strategy") or {}).get("name") == Growth.name
 

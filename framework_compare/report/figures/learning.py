@@ -131,7 +131,7 @@ def batch_sizes(subject: Subject, width: float, columns: int) -> Fields:
     return {"": alt.vconcat(*parts).resolve_scale(color="independent", shape="independent")}
 
 
-def _tiles(subject: Subject, base: Any, width: float, columns: int) -> Any:
+def _tiles(subject: Subject, base: alt.Chart, width: float, columns: int) -> Any:
     """One tile per framework and batch size: its peak memory in GiB, or its status."""
     base = base.encode(
         x=alt.X("batch_size:O", title="batch size", axis=alt.Axis(labelAngle=0)), y=marks.framework_axis(subject)

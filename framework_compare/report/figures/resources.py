@@ -94,7 +94,13 @@ def _over_time(subject: Subject, samples: Any, phases: Any, width: float, bins: 
 
 
 def _curve(
-    subject: Subject, base: Any, place: int, reading: tuple[str, str, float], ends: tuple[float, float], *, last: bool
+    subject: Subject,
+    base: alt.Chart,
+    place: int,
+    reading: tuple[str, str, float],
+    ends: tuple[float, float],
+    *,
+    last: bool,
 ) -> list[Any]:
     """A reading as line and band on its stages; ends: those of the axes, which are the same in all panels."""
     field, (column, title, _) = f"y{place}", reading

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import altair as alt
 
@@ -25,7 +24,7 @@ def ratios(rows: Rows) -> Fields:
     return _responsive([_ratios(*layout) for layout in _LAYOUTS], rows)
 
 
-def _ratios(width: int, label: int) -> Any:
+def _ratios(width: int, label: int) -> alt.LayerChart:
     axis = alt.Axis(labelLimit=label, title=None)
     base = alt.Chart(alt.NamedData(ROWS)).encode(y=alt.Y("label:N", sort=None, axis=axis))
     equal = alt.Chart(alt.NamedData(ROWS)).mark_rule(color=look.GREY, strokeDash=[4, 4]).encode(x=alt.datum(1))
@@ -54,7 +53,7 @@ def trend(rows: Rows, versions: Sequence[str]) -> Fields:
     return _responsive(sizes, rows)
 
 
-def _points(base: Any) -> Any:
+def _points(base: alt.Chart) -> alt.Chart:
     scale = alt.Scale(type="log", nice=False, padding=12)
     return base.mark_point(filled=True, size=70, opacity=1).encode(
         x=alt.X(
@@ -66,12 +65,12 @@ def _points(base: Any) -> Any:
     )
 
 
-def _colour() -> Any:
+def _colour() -> alt.Color:
     scale = alt.Scale(domain=list(_SHOWN), range=[look.COLOURS[2], look.GREY])
     return alt.Color("shown:N", scale=scale, legend=alt.Legend(title=None))
 
 
-def _tips(*names: str) -> list[Any]:
+def _tips(*names: str) -> list[alt.Tooltip]:
     more: tuple[tuple[str, Fields], ...] = (
         ("ratio:Q", {"format": ".3~f"}),
         ("interval:N", {}),
@@ -80,7 +79,7 @@ def _tips(*names: str) -> list[Any]:
     return [*map(alt.Tooltip, names), *(alt.Tooltip(name, **options) for name, options in more)]
 
 
-def _responsive(charts: Sequence[Any], rows: Rows) -> Fields:
+def _responsive(charts: Sequence[alt.LayerChart], rows: Rows) -> Fields:
     specs = [files.render(one, files.FONT, width or 340, still=False).spec for one, width in zip(charts, WIDTHS)]
     return with_rows(files.responsive(specs), rows)
 

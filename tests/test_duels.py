@@ -14,12 +14,11 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from command_line import run
 from processes import wait_for
 from stored_study import selected
-from typer.testing import CliRunner
 
 from framework_compare import Comparison, api, compare, duel, resume
-from framework_compare.cli.root import app
 from framework_compare.errors import UsageError
 from framework_compare.launch import duel as duel_module
 from framework_compare.launch import rounds
@@ -362,7 +361,6 @@ def test_a_duel_of_what_does_not_fit_is_refused(tiny, pictures, tmp_path):
 
 @pytest.mark.parametrize(("first", "second", "code"), [(0.01, 0.03, 1), (0.03, 0.01, 0)])
 def test_the_exit_code_of_a_duel_is_its_outcome(paced, pictures, own_cache, tmp_path, first, second, code):
-    words = ["duel", paced("one", pace_s=first), paced("two", pace_s=second), "linear", str(pictures), "--blocks", "3"]
+    words = ["duel", paced("one", pace_s=first), paced("two", pace_s=second), "linear", pictures, "--blocks", "3"]
     words += "--sample 0.5s --threads 1 --loader-workers 0 --batch-size 1 --pipeline memory --image-size 32".split()
-    done = CliRunner().invoke(app, [*words, "--max-slowdown", "5%", "--verify", "off"])
-    assert done.exit_code == code, (done.output, done.exception)
+    run(*words, "--max-slowdown", "5%", "--verify", "off", check=code)

@@ -10,6 +10,7 @@ from typing import Any, Dict, Iterator, Tuple
 
 import pytest
 import typer
+from command_line import run
 from stored_study import recorded
 from typer.testing import CliRunner
 
@@ -235,10 +236,9 @@ def test_models_that_this_process_imported_are_not_listed(own_cache, monkeypatch
         raise AssertionError("an imported model was built")
 
     monkeypatch.setitem(registry.MODELS, "mine-01234567", registry.Model(refuse))
-    assert "mine-01234567" not in CliRunner().invoke(root.app, ["list"]).output
+    assert "mine-01234567" not in run("list").stdout
 
 
 def test_a_workload_can_be_inspected():
-    done = CliRunner().invoke(root.app, ["inspect", "diabetes_ann"])
-    assert done.exit_code == 0, done.output
-    assert "M MACs per row" in done.output and "jax: has every layer" in done.output
+    text = run("inspect", "diabetes_ann").stdout
+    assert "M MACs per row" in text and "jax: has every layer" in text

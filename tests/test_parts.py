@@ -9,12 +9,11 @@ import threading
 import time
 
 import pytest
+from command_line import run
 from heard import Heard
 from stored_study import selected
-from typer.testing import CliRunner
 
 from framework_compare import api, compare, largest_batch, resume
-from framework_compare.cli.root import app
 from framework_compare.comparison import Comparison
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.launch import one_timing
@@ -352,17 +351,16 @@ def test_an_unknown_part_is_refused(planned):
 def test_parts_on_the_command_line(planned, tmp_path):
     folder = planned()
     for number in ("1", "2"):
-        assert CliRunner().invoke(app, ["part", str(folder), number]).exit_code == 0
-    result = CliRunner().invoke(app, ["absorb", str(folder)])
-    assert result.exit_code == 0 and "0 of 4 runs are still to do" in result.output
-    shown = CliRunner().invoke(app, ["show", str(folder)])
-    assert "Measured on 1 node of a cluster" in shown.output and "planned" not in shown.output
+        run("part", folder, number)
+    absorbed = run("absorb", folder)
+    assert "0 of 4 runs are still to do" in absorbed.stdout + absorbed.stderr
+    shown = run("show", folder).stdout
+    assert "Measured on 1 node of a cluster" in shown and "planned" not in shown
 
 
 def test_a_part_is_forecast_and_not_started(planned, tmp_path):
     folder = planned()
-    done = CliRunner().invoke(app, ["part", str(folder), "1", "--dry-run"])
-    assert done.exit_code == 0 and "2 cells, 2 runs. Nothing was started." in " ".join(done.output.split())
+    assert "2 cells, 2 runs. Nothing was started." in " ".join(run("part", folder, 1, "--dry-run").stdout.split())
     assert not parts.result_path(folder, 1).exists()
     run_part(folder, 1, Watcher())
     assert api.dry_part(folder, 1).runs == 0 and api.dry_part(folder, 2).runs == 2

@@ -32,6 +32,11 @@ def fail(message: str, code: int) -> None:
     sys.exit(code)
 
 
+def say(message: str) -> None:
+    """Print progress on standard error, at once."""
+    print(message, file=sys.stderr, flush=True)
+
+
 @contextlib.contextmanager
 def kept_on_interrupt(folder: Path, watcher: Watcher) -> Iterator[None]:
     """On Ctrl-C, say where the study is and exit with 130."""

@@ -182,9 +182,9 @@ def show(
     """
     from framework_compare.comparison import Comparison
     from framework_compare.report.kinds import KINDS
-    from framework_compare.study import names
+    from framework_compare.stability_sweep import Stability
+    from framework_compare.study import names, strategies
 
-    folder = names.find(study)
     if json or toml:
         beside = {"both": json and toml, "a second study": other, "--table": table, "--style": style != "terminal"}
         for what, given in beside.items():
@@ -192,14 +192,14 @@ def show(
                 raise UsageError(
                     f"--json and --toml print one whole study; received {what}; allowed: one of them, alone"
                 )
-        result = Comparison.load(folder)
+        result = Comparison.load(study)
         print(result.to_json() if json else result.to_toml(), end="")
         console.print_damage(result)
         return
     if label is not None or caption is not None or no_notes:
         if style != "latex" or other is not None:
             raise UsageError("--label, --caption and --no-notes need one study and --style latex")
-        result = Comparison.load(folder)
+        result = Comparison.load(study)
         print(result.table(table or "time").to_latex(label, caption, notes=not no_notes), end="")
         console.print_damage(result)
         return
@@ -210,27 +210,14 @@ def show(
         raise UsageError("--changed needs two studies; name a second one")
     if table is not None and table not in ("kinds", *KINDS):
         raise UnknownNameError("table", table, ("kinds", *KINDS))
-    if table is None and _show_sweep(folder, style):
-        return
-    result = Comparison.load(folder)
-    if table == "kinds":
+    result = Comparison.load(study)
+    if table is None and strategies.grows(result.settings):
+        print(Stability(result).table(style))
+        console.print_damage(result)
+    elif table == "kinds":
         print("\n".join(result.kinds))
     else:
         console.print_tables(result, style, *filter(None, [table]))
-
-
-def _show_sweep(study: Path, style: str) -> bool:
-    """Print the tables of a sweep of batch sizes; return False if the study is not a sweep."""
-    from framework_compare.comparison import Comparison
-    from framework_compare.stability_sweep import Stability
-    from framework_compare.study import strategies
-
-    result = Comparison.load(study)
-    sweep = strategies.grows(result.settings)
-    if sweep:
-        print(Stability(result).table(style))
-        console.print_damage(result)
-    return sweep
 
 
 def _show_two(first: Path, second: Path, style: str, changed: bool) -> None:

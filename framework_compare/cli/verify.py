@@ -83,25 +83,21 @@ def verify(
         one_of("dataset", dataset)
     settings: Fields = {"image_size": request["image_size"], **of_loss(loss_function)}
     given = Request.of([], request["models"], dataset=dataset, **of_data, **settings)
-    _, request["models"], _ = api.with_own(given, Tracer(python, index, _say))
+    _, request["models"], _ = api.with_own(given, Tracer(python, index, console.say))
     if keep is not None:
         check_writable(keep, "logs")
     asked = {"fresh": fresh, "where": ladder.Where(python, index), **request}
-    forecast = ladder.dry_run(say=_say if dry_run else lambda message: None, **asked)
+    forecast = ladder.dry_run(say=console.say if dry_run else lambda message: None, **asked)
     if dry_run:
         console.print_forecasts([forecast])
         return
-    console.announce([forecast], _say, yes, "check")
-    verdicts = ladder.verify(folder=keep, say=_say, **asked)
+    console.announce([forecast], console.say, yes, "check")
+    verdicts = ladder.verify(folder=keep, say=console.say, **asked)
     print(renderers.RENDERERS[style](parity_tables.parity_table(verdicts)))
     if all(one.status in (UNSUPPORTED, NOT_INSTALLED) for one in verdicts):
         print("framework-compare: nothing was verified; the notes above say what is missing", file=sys.stderr)
     if not all_hold(verdicts):
         raise typer.Exit(1)
-
-
-def _say(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
 
 
 def _check_unasked(request: Fields) -> None:
@@ -128,13 +124,13 @@ def _verify_study(
     if dry_run:
         console.print_forecasts([forecast])
         return
-    console.announce([forecast], _say, yes, "check")
-    verdicts, reasons = api.verify_study(study, index=index, fresh=fresh, trust=trust, say=_say)
+    console.announce([forecast], console.say, yes, "check")
+    verdicts, reasons = api.verify_study(study, index=index, fresh=fresh, trust=trust, say=console.say)
     if verdicts:
         print(renderers.RENDERERS[style](parity_tables.parity_table(verdicts)))
     else:
-        _say(f"{study}: no cell was checked; existing verdicts are kept (--fresh checks them again)")
+        console.say(f"{study}: no cell was checked; existing verdicts are kept (--fresh checks them again)")
     for reason in reasons:
-        _say(reason)
+        console.say(reason)
     if reasons or (verdicts and not all_hold(verdicts)):
         raise typer.Exit(1)

@@ -69,8 +69,7 @@ def fairness(
         forecasts.insert(0, curve)
     if dry_run:
         named = zip(("Loss curves", "Levels")[-len(forecasts) :], forecasts)
-        console.print_forecasts(forecasts, text="\n".join(f"{what}: {one}" for what, one in named))
-        return
+        console.end_with_forecasts(forecasts, text="\n".join(f"{what}: {one}" for what, one in named))
     console.announce(forecasts, console.say, yes, "check")
     common.update(where=where, say=console.say)
     if own is None:

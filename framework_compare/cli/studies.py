@@ -53,8 +53,7 @@ def resume(
 
     folder, watcher, executor = names.find(study), console.watcher(quiet, yes), executors.of(on, slurm)
     if dry_run:
-        console.print_forecasts([api.dry_resume(folder, executor=executor, **request)], strict)
-        return
+        console.end_with_forecasts([api.dry_resume(folder, executor=executor, **request)], strict)
     with console.kept_on_interrupt(folder, watcher):
         result = api.resume(folder, executor=executor, watcher=watcher, trust=trust, verify=verify, **request)
     console.print_study(result, json)
@@ -76,8 +75,7 @@ def largest_batch(context: typer.Context, out: Path | None, style: str, dry_run:
     check_style(style)
     folder, watcher, request = console.study_folder(out), console.watcher(yes=yes), stated(context, given)
     if dry_run:
-        console.print_forecasts([stability_sweep.dry_run(watcher=watcher, **request)])
-        return
+        console.end_with_forecasts([stability_sweep.dry_run(watcher=watcher, **request)])
     with console.kept_on_interrupt(folder, watcher):
         result = stability_sweep.largest_batch(out=folder, watcher=watcher, **request)
     print(result.table(style))
@@ -120,8 +118,7 @@ def reproduce(
     forecasts = reproduction.dry_run(name, watcher=watcher if dry_run else Watcher(), **asked)
     if dry_run:
         by_part = "\n".join(f"{part}:\n{forecast}" for part, forecast in forecasts.items())
-        console.print_forecasts(list(forecasts.values()), text=by_part)
-        return
+        console.end_with_forecasts(list(forecasts.values()), text=by_part)
     console.announce(list(forecasts.values()), watcher.say, yes)
     with console.kept_on_interrupt(folder, watcher):
         result = reproduction.reproduce(name, out=folder, watcher=watcher, **asked)

@@ -89,8 +89,7 @@ def verify(
     asked = {"fresh": fresh, "where": ladder.Where(python, index), **request}
     forecast = ladder.dry_run(say=console.say if dry_run else lambda message: None, **asked)
     if dry_run:
-        console.print_forecasts([forecast])
-        return
+        console.end_with_forecasts([forecast])
     console.announce([forecast], console.say, yes, "check")
     verdicts = ladder.verify(folder=keep, say=console.say, **asked)
     print(renderers.RENDERERS[style](parity_tables.parity_table(verdicts)))
@@ -122,8 +121,7 @@ def _verify_study(
 
     forecast = api.dry_verify_study(study, fresh=fresh)
     if dry_run:
-        console.print_forecasts([forecast])
-        return
+        console.end_with_forecasts([forecast])
     console.announce([forecast], console.say, yes, "check")
     verdicts, reasons = api.verify_study(study, index=index, fresh=fresh, trust=trust, say=console.say)
     if verdicts:

@@ -248,21 +248,14 @@ def test_a_picture_that_was_changed_is_named(study, pictures, tmp_path):
     assert set(resume(folder).frame.status) == {"ok"}
 
 
-def test_a_list_of_pictures_that_is_gone_is_told_and_written_again(study):
+@pytest.mark.parametrize("content", [None, "{}", "[]", '{"paths": []}', '{"pa'])
+def test_a_list_of_pictures_that_is_gone_or_not_the_studys_is_told_and_written_again(content, study):
     folder = study("fine").folder
     forget(folder, 1)
-    (folder / "pictures" / "colours.json").unlink()
-    with pytest.raises(StudyError, match="own list of the images of 'colours', .*colours.json, cannot be"):
-        resume(folder)
-    assert set(study("fine").frame.status) == {"ok"}
-
-
-@pytest.mark.parametrize("content", ["{}", "[]", '{"paths": []}', '{"pa'])
-def test_a_list_of_pictures_that_is_not_the_studys_is_told_and_written_again(content, study):
-    folder = study("fine").folder
-    forget(folder, 1)
-    (folder / "pictures" / "colours.json").write_text(content)
-    with pytest.raises(StudyError, match="own list of the images of 'colours', .* cannot be used: .*; repeat the"):
+    path = folder / "pictures" / "colours.json"
+    path.unlink() if content is None else path.write_text(content)
+    said = "cannot be" if content is None else "cannot be used: .*; repeat the"
+    with pytest.raises(StudyError, match=f"own list of the images of 'colours', .*colours.json, {said}"):
         resume(folder)
     assert set(study("fine").frame.status) == {"ok"}
 

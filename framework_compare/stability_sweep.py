@@ -123,6 +123,7 @@ def _summary(probes: Sequence[Fields], keys: Sequence[str]) -> Fields:
     }
 
 
+@terminate_as_interrupt()
 def largest_batch(
     frameworks: Names,
     models: Models,
@@ -142,7 +143,9 @@ def largest_batch(
     out: study folder; one that holds the same sweep is resumed. The rest is as in `compare`; epochs: 1 by default.
     """
     request = Request.of(frameworks, models, device, dataset=dataset, **options)
-    return _run(request, batch_sizes, search, out, watcher or default_watcher())
+    folder = check_writable(check_folder("out", new_study_folder() if out is None else out))
+    _prepare(request, batch_sizes, search, watcher or default_watcher()).run(folder)
+    return Stability(Comparison.load(folder))
 
 
 def dry_run(
@@ -159,15 +162,6 @@ def dry_run(
     """Return what all sizes of `largest_batch` would take, the most that it can take; nothing is started or written."""
     request = Request.of(frameworks, models, device, dataset=dataset, **options)
     return _prepare(request, batch_sizes, search, watcher or default_watcher()).forecast()
-
-
-@terminate_as_interrupt()
-def _run(
-    request: Request, batch_sizes: Sequence[int], search: str, out: str | os.PathLike[str] | None, watcher: Watcher
-) -> Stability:
-    folder = check_writable(check_folder("out", new_study_folder() if out is None else out))
-    _prepare(request, batch_sizes, search, watcher).run(folder)
-    return Stability(Comparison.load(folder))
 
 
 def _prepare(request: Request, batch_sizes: Sequence[int], search: str, watcher: Watcher) -> api.Prepared:

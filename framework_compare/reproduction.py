@@ -90,7 +90,8 @@ def reproduce(
     part's own (epochs, repeats, limit, threads, ...); a sweep of batch sizes leaves out what `largest_batch` does not have.
     """
     watcher, folder = watcher or default_watcher(), check_folder("out", new_study_folder() if out is None else out)
-    planned = _planned(name, full, frameworks, device, parts, data or {}, watcher, request)
+    asked: Fields = {"full": full, "frameworks": frameworks, "device": device, "parts": parts, "data": data, **request}
+    planned = _planned(name, watcher, **asked)
     studies: Studies = {}
     for part, (one, own) in planned.items():
         measure: Callable[..., Comparison | Stability] = largest_batch if one.sweeps else compare
@@ -98,20 +99,10 @@ def reproduce(
     return Reproduced(_find(name), full, folder, studies)
 
 
-def dry_run(
-    name: str,
-    *,
-    full: bool = False,
-    frameworks: Names | None = None,
-    device: str | None = None,
-    parts: Names | None = None,
-    data: Document | None = None,
-    watcher: Watcher | None = None,
-    **request: Any,
-) -> dict[str, Forecast]:
+def dry_run(name: str, *, watcher: Watcher | None = None, **asked: Any) -> dict[str, Forecast]:
     """Return what each part of `reproduce` would take, of a sweep, which ends where a size fails, the most."""
     watcher = watcher or default_watcher()
-    planned = _planned(name, full, frameworks, device, parts, data or {}, watcher, request)
+    planned = _planned(name, watcher, **asked)
     found: dict[str, Forecast] = {}
     for part, (one, own) in planned.items():
         expect: Callable[..., Forecast] = stability_sweep.dry_run if one.sweeps else api.dry_run
@@ -125,18 +116,19 @@ def _find(name: str) -> str:
 
 def _planned(
     name: str,
-    full: bool,
-    frameworks: Names | None,
-    device: str | None,
-    parts: Names | None,
-    data: Document,
     watcher: Watcher,
-    request: Document,
+    full: bool = False,
+    frameworks: Names | None = None,
+    device: str | None = None,
+    parts: Names | None = None,
+    data: Document | None = None,
+    **request: Any,
 ) -> dict[str, tuple[Part, Fields]]:
     """The parts that run here, with the arguments of `compare`, or of a sweep of `largest_batch`."""
     published = REPRODUCTIONS[_find(name)]
     device = check_device(device) if device else "cuda" if nvml.describe_gpus() else "cpu"
     check_flag("full", full)
+    data = data or {}
     asked = _parts(published.parts, parts, data)
     if frameworks is None:
         frameworks = [one for one in published.frameworks if _is_here(one, published.where_installed, watcher)]

@@ -20,6 +20,7 @@ from framework_compare.environments.interpreters import range_text
 from framework_compare.errors import StudyError, UsageError, check_name
 from framework_compare.forecast import ENVIRONMENT_BYTES, ENVIRONMENT_BYTES_OTHERWISE
 from framework_compare.parity import verify
+from framework_compare.paths import write_whole
 from framework_compare.plan import competitors
 from framework_compare.plan.values import share
 from framework_compare.protocol import Fields
@@ -233,10 +234,7 @@ def _kept(folder: Path, asked: Fields) -> tuple[str, ...]:
 
 
 def _start(folder: Path, asked: Fields, listed: tuple[str, ...]) -> tuple[str, ...]:
-    folder.mkdir(parents=True, exist_ok=True)
-    half = folder / f"{FILE}.part"
-    half.write_text(json.dumps({"asked": asked, "versions": listed}, indent=1) + "\n", encoding="utf-8")
-    half.replace(folder / FILE)
+    write_whole(folder / FILE, json.dumps({"asked": asked, "versions": listed}, indent=1) + "\n")
     return listed
 
 

@@ -19,6 +19,7 @@ from framework_compare import registry
 from framework_compare.environments import gpu_builds, interpreters
 from framework_compare.environments.interpreters import Interpreter, Unavailable
 from framework_compare.errors import UsageError
+from framework_compare.paths import write_whole
 from framework_compare.protocol import Fields
 from framework_compare.registry import ForeignWheels, Framework, device_kind
 
@@ -191,9 +192,7 @@ def write_marker(planned: Plan, index: str | None) -> None:
         "site_files": site_files,
         "site_bytes": site_bytes,
     }
-    unfinished = planned.folder / (MARKER + ".part")
-    unfinished.write_text(json.dumps(fields, indent=1), encoding="utf-8")
-    os.replace(unfinished, planned.folder / MARKER)
+    write_whole(planned.folder / MARKER, json.dumps(fields, indent=1))
 
 
 def survey(folder: Path, *, bytecode: bool = False) -> tuple[int, int]:

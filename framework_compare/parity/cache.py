@@ -7,7 +7,6 @@ import functools
 import hashlib
 import json
 import re
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,7 +17,7 @@ from framework_compare.environments import gpu_builds, venvs
 from framework_compare.environments.managed import Environment
 from framework_compare.graph import Graph
 from framework_compare.launch import staging
-from framework_compare.paths import cache_dir
+from framework_compare.paths import cache_dir, write_whole
 from framework_compare.plan.settings import CODE_PATH, SIZES, of_verdict
 from framework_compare.protocol import Document, Fields, TrainConfig
 from framework_compare.registry import Framework, device_kind
@@ -164,12 +163,7 @@ def load(key: str) -> Any:
 
 def save(key: str, document: Document) -> None:
     """Keep a document, whole at any moment whoever else keeps one under this key."""
-    path = _path(key)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".half-", dir=path.parent) as place:
-        half = Path(place, path.name)
-        half.write_text(json.dumps(document), encoding="utf-8")
-        half.replace(path)
+    write_whole(_path(key), json.dumps(document))
 
 
 def lock(key: str) -> BaseFileLock:

@@ -25,7 +25,6 @@ from framework_compare.plan import planning
 from framework_compare.plan.data_of_models import DataSets
 from framework_compare.plan.ladders import LADDERS, Rungs, plan_ladder, read_rungs
 from framework_compare.plan.planning import Models, Names, Plan
-from framework_compare.protocol import Fields
 from framework_compare.results.verdicts import check_mode
 from framework_compare.store.folder import FILE
 from framework_compare.store.study_file import REQUEST, Store
@@ -135,7 +134,7 @@ def ladder(
     one_at_a_time: each rung changes the base alone.
     options: as `compare` takes them. A rung that a framework cannot do is a row that says so.
     """
-    given: Fields = {**options}
+    given: dict[str, Any] = {**options}
     if isinstance(model, str) and model in LADDERS:
         published = LADDERS[model]
         model, rungs, given = published.model, rungs or published.rungs, {**published.base, **given}

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Callable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from framework_compare.protocol import Fields
 from framework_compare.records import Epoch
 from framework_compare.samplers.disturbance import Shares, mean_share
 
@@ -47,7 +46,7 @@ def _marked(epoch: Epoch, lost: Optional[Shares], threshold: float) -> Epoch:
     )
 
 
-def summary(epochs: Sequence[Epoch]) -> Fields:
+def summary(epochs: Sequence[Epoch]) -> Dict[str, Any]:
     """The fields of a Run that tell of its marked epochs; {} where nobody knows of any."""
     if all(epoch.disturbed is None for epoch in epochs):
         return {}

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from framework_compare import registry
-from framework_compare.protocol import Document
 from framework_compare.records import Epoch, oversize
 from framework_compare.results import metrics, precision, reading_sources, repeats, steadiness, verdicts
 from framework_compare.results.block_times import BlockTimes, block_seconds
@@ -86,7 +85,7 @@ def looked_blocks(store: Store) -> BlockTimes:
     return block_seconds(epoch_frame(store), looked=True)
 
 
-def _cell_row(store: Store, all_runs: list[Row], datasets: Document, kept: Mapping[int, Row]) -> Row:
+def _cell_row(store: Store, all_runs: list[Row], datasets: Mapping[str, Any], kept: Mapping[int, Row]) -> Row:
     runs = [run for run in all_runs if run["counts"]]
     figures = row_checks.numbers(kept.get(runs[0]["cell_id"]), (*METRICS, EPOCHS))
     if figures is None:
@@ -120,7 +119,7 @@ def _cell_row(store: Store, all_runs: list[Row], datasets: Document, kept: Mappi
     }
 
 
-def _oversize(cell: Row, dataset: Document) -> str:
+def _oversize(cell: Row, dataset: Mapping[str, Any]) -> str:
     pictures = _count(dataset.get("pictures"))
     if not isinstance(pictures, int):
         return ""

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from framework_compare.protocol import Fields
 from framework_compare.samplers.energy import COUNTER
 
 SAMPLES = "samples"
@@ -26,7 +25,7 @@ COLUMNS = (
 )
 NUMBERS = ("gpu_utilization_period_s", "load_before", "parent_cpu_percent", "parent_peak_rss_bytes")
 _UNKNOWN = dict.fromkeys(COLUMNS)
-Row = Fields
+Row = dict[str, Any]
 
 
 def of_cell(runs: Sequence[Row], figures: Mapping[str, float | None]) -> Row:

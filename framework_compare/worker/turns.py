@@ -10,10 +10,9 @@ from __future__ import annotations
 import os
 import resource
 import time
-from typing import Callable, Optional
+from typing import Any, Callable, Dict, Optional
 
 from framework_compare.events import EventWriter
-from framework_compare.protocol import Fields
 
 
 class Stopped(Exception):
@@ -131,7 +130,7 @@ class _Slice:
             self._cpu_ns += time.process_time_ns() - self._cpu_since
             self._since = None
 
-    def fields(self) -> Fields:
+    def fields(self) -> Dict[str, Any]:
         counted = self.steps - max(self.left, 0) if self.left <= self.steps else 0
         return {
             "number": self.number,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from framework_compare.protocol import Document
 from framework_compare.report.figures import look
 from framework_compare.report.figures.files import Drawn
 
-Row = Document
+Row = Mapping[str, Any]
 # What a mark means, and whether a row of data has it.
 MARKS: tuple[tuple[str, Callable[[Row], Any]], ...] = (
     (

@@ -6,12 +6,11 @@ import functools
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from framework_compare import registry
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.paths import fault
-from framework_compare.protocol import Fields
 from framework_compare.report.figures import captions, files
 from framework_compare.report.figures.catalogue import FIGURES, find
 from framework_compare.report.figures.files import Drawn
@@ -55,7 +54,7 @@ class Plot:
         return files.draw(self._subject, self.name, view=self.view) or self._absent()
 
     @property
-    def specifications(self) -> list[Fields]:
+    def specifications(self) -> list[dict[str, Any]]:
         """The Vega-Lite specification of each part."""
         return [part.spec for part in self.parts.values()]
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Tuple
+from typing import Any, Callable, Dict, Mapping, Tuple
 
 import numpy as np
 
 from framework_compare.graph import Node
 from framework_compare.parity.network.oracle.op import Array, Gradients, Mode, Result, Weights
-from framework_compare.protocol import Document
 
-Attrs = Document
+Attrs = Mapping[str, Any]
 
 
 def move(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:

@@ -113,7 +113,8 @@ def prune(
             raise UsageError("deleting needs confirmation; give --yes, or --dry-run to list only")
         typer.confirm(f"Delete {len(doomed)} environments, {total}?", abort=True, err=True)
     for made in doomed:
-        pruning.delete(made)
+        if made.folder:
+            managed.delete(made.folder, made.framework)
     print(f"deleted {len(doomed)} environments, {total}")
 
 

@@ -154,9 +154,9 @@ class Budget(Strategy):
     of the number of blocks. target: the larger half-width of a ratio to the fastest, as a share, below which a cell is sure.
     """
 
-    seconds: float
+    seconds: float = dataclasses.field()  # none of the defaults that strategies have
     target: float
-    sample_s: float
+    sample_s: float = dataclasses.field()
 
     name: ClassVar[str] = "budget"
     adds_blocks: ClassVar[bool] = True

@@ -172,21 +172,21 @@ def test_classes_that_are_no_list_are_refused_whether_or_not_images_are_there(ma
         dry_run("torch", "alexnet", dataset=data, classes=3)
 
 
-# A command -> how its refusal begins. DRAWN is a study with results, PLANNED and OTHER have none.
+# A command -> how its refusal begins. DRAWN is a study with results, PLANNED and OTHER have none. HERE is their folder.
 COMMANDS = {
     "run --frameworks caffe --models alexnet": "unknown framework 'caffe'; allowed: torch",
     "run --frameworks torhc --models alexnet": "unknown framework 'torhc' (did you mean 'torch'?); allowed: ",
     "run --frameworks torch": "no models are given; give --models, FRAMEWORKS MODELS without options, or FILE.toml",
-    "run torch": "models are missing; allowed: FRAMEWORKS MODELS [DATASET]..., or FILE.toml",
+    "run torch": "'torch' names frameworks, models are missing; allowed: FRAMEWORKS MODELS [DATASET]..., or FILE.toml",
     "run torch lenet": "unknown model 'lenet' (did you mean 'alexnet'?); allowed: alexnet",
     "run torch alexnet /no/such": "data set folder '/no/such' does not exist",
-    "run torch alexnet EMPTY": "data set folder 'EMPTY'",
+    "run torch alexnet EMPTY": "data set folder 'HERE/EMPTY' has no class folders in it",
     "run study.toml alexnet": "'alexnet' follows study.toml; allowed: a file alone, with options",
     "run /no/such.toml": "/no/such.toml is not a study to run: ",
     "run a.toml --from b.toml": "the file is given twice: a.toml and --from; ",
     "show DRAWN --style ''": "unknown style ''; allowed: terminal, markdown",
     "show nothing": "nothing holds no study: there is no such folder; allowed: a study's folder, its name in the",
-    "show EMPTY": "EMPTY holds no study: ",
+    "show EMPTY": "HERE/EMPTY holds no study: there is no study.sqlite in it",
     "show ''": "the study is named ''; allowed: a study's folder",
     "show PLANNED --table tiem": "unknown table 'tiem' (did you mean 'time'?); allowed: kinds, time",
     "show PLANNED OTHER --json": "--json and --toml print one whole study; received a second study",
@@ -219,7 +219,7 @@ COMMANDS = {
     "figure F99 DRAWN": "unknown figure 'F99'; allowed: overview (F1), ",
     "figure F2 PLANNED --width 3mm": "the width is '3mm'; allowed: 21mm to 2117mm",
     "figure F2 PLANNED --width 1000000mm": "the width is '1000000mm'; allowed: 21mm to",
-    "figure F2 PLANNED --view nope": "unknown view of figure F2 'nope'; allowed: \"images per second\"",
+    "figure F2 PLANNED --view nope": 'unknown view of figure F2 \'nope\'; allowed: "seconds per epoch", "images per second"',
     "verify torch alexnet --keep /proc/x --dry-run": "/proc/x cannot hold logs, as /proc holds no",
     f"verify torch alexnet --image-size {10**6}": "batch_size is 16; one layer's output of alexnet would take",
     f"fairness torch alexnet --steps {10**12} --dry-run": "steps is 1000000000000; allowed: a whole num",
@@ -236,7 +236,7 @@ def test_what_means_nothing_is_refused(command, drawn, own_cache, tmp_path, monk
             create(folder / name, [Cell("torch", model, "small", "cpu", TrainConfig())]).close()
     places = (tmp_path, own_cache / "studies")
     before = [sorted(place.iterdir()) for place in places]
-    assert refused(*shlex.split(command)).startswith(COMMANDS[command])
+    assert refused(*shlex.split(command)).startswith(COMMANDS[command].replace("HERE", str(tmp_path)))
     assert [sorted(place.iterdir()) for place in places] == before
 
 

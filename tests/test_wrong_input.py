@@ -212,7 +212,7 @@ COMMANDS = {
     "doctor --frameworks ''": "no framework is given; at least one is needed",
     "inspect alexnet --num-classes 1": "num_classes is 1; allowed: a whole number of at least 2",
     "inspect alexnet --image-size 0": "image_size is 0; allowed: a whole number of at least 1",
-    "export DRAWN --out DRAWN/study.sqlite": "DRAWN/study.sqlite cannot hold an export, as ",
+    "export DRAWN --out DRAWN/study.sqlite": "HERE/DRAWN/study.sqlite cannot hold an export, as ",
     "export DRAWN --out /proc/x": "/proc/x cannot hold an export, as /proc holds no files; name another",
     "figure F1 DRAWN --out /proc/x/f.svg": "/proc/x/f.svg cannot be written, as /proc holds no files;",
     "figure latest F99": "unknown figure 'latest'; allowed: overview (F1), ",

@@ -8,8 +8,9 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from framework_compare.archive.documents import Document, Refused, shown
+from framework_compare.archive.documents import Refused, shown
 from framework_compare.errors import StudyError
+from framework_compare.protocol import Document
 from framework_compare.results import verdicts
 from framework_compare.store import row_checks, schema
 from framework_compare.store.folder import FILE

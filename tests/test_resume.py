@@ -233,7 +233,7 @@ def test_pictures_that_are_gone_are_told(study, pictures, tmp_path):
     folder = study("fine", dataset=tmp_path / "copy").folder
     forget(folder, 1)
     shutil.rmtree(tmp_path / "copy")
-    with pytest.raises(DataError, match="images of data set 'copy' cannot be read any more"):
+    with pytest.raises(DataError, match="images of data set 'copy' can no longer be read"):
         resume(folder)
 
 

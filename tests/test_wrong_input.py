@@ -73,11 +73,11 @@ OPTIONS = {
     "--python torch": "--python is 'torch'; allowed: FRAMEWORK=VALUE",
     "--models vgg16": "models are given twice: 'alexnet' and --models",
     "--index torch=notaurl": "--index: index of torch is 'notaurl'; allowed: a URL such as https://HOST/simple, a folder",
-    "--out /dev/null": "/dev/null cannot hold a study, as /dev/null is not a folder; name another folder",
-    "--out /dev/null/study": "/dev/null/study cannot hold a study, as /dev/null is not a folder",
-    "--out /dev/null --dry-run": "/dev/null cannot hold a study, as /dev/null is not a folder; name another",
-    "--out /proc/x": "/proc/x cannot hold a study, as /proc holds no files; name another folder",
-    "--out /proc/x --dry-run": "/proc/x cannot hold a study, as /proc holds no files; name another",
+    "--out /dev/null": "/dev/null cannot be used for a study, because /dev/null is not a folder; name another folder",
+    "--out /dev/null/study": "/dev/null/study cannot be used for a study, because /dev/null is not a folder",
+    "--out /dev/null --dry-run": "/dev/null cannot be used for a study, because /dev/null is not a folder; name another",
+    "--out /proc/x": "/proc/x cannot be used for a study, because /proc cannot contain files; name another folder",
+    "--out /proc/x --dry-run": "/proc/x cannot be used for a study, because /proc cannot contain files; name another",
 }
 
 
@@ -109,12 +109,12 @@ def test_a_link_that_leads_nowhere_holds_no_study(leads, no_images, own_cache, t
     link.symlink_to(tmp_path / leads)
     for options in ([], ["--dry-run"]):
         said = refused(*TINY, "--out", link / "study", *options)
-        assert said.startswith(f"{link / 'study'} cannot hold a study, as {link} is a link that leads nowhere; name an")
+        assert said.startswith(f"{link / 'study'} cannot be used for a study, because {link} is a broken link; name an")
     assert [*tmp_path.iterdir()] == [link]
 
 
 FILES = {
-    'frameworks = "torch"': "e.toml names no models; add a line such as models = [...], or give them beside the file",
+    'frameworks = "torch"': "e.toml names no models; add a line such as models = [...], or give them together with the file",
     'frameworks = "torch"\nmodels = 3': "model is 3; allowed: a name that `list` shows",
     'frameworks = "torch"\nmodels = "alexnet"\nrungs = {a = 3}': "rungs are {'a': 3}; allowed: settings by name",
     'frameworks = "torch"\nmodels = "alexnet"\nindex = {torch = 3}': "index of torch is '3'; allowed: a URL such as",
@@ -177,7 +177,7 @@ COMMANDS = {
     "run --frameworks caffe --models alexnet": "unknown framework 'caffe'; allowed: torch",
     "run --frameworks torhc --models alexnet": "unknown framework 'torhc' (did you mean 'torch'?); allowed: ",
     "run --frameworks torch": "no models are given; give --models, FRAMEWORKS MODELS without options, or FILE.toml",
-    "run torch": "'torch' names frameworks, models are missing; allowed: FRAMEWORKS MODELS [DATASET]..., or FILE.toml",
+    "run torch": "'torch' names frameworks, but no models are named; allowed: FRAMEWORKS MODELS [DATASET]..., or FILE.toml",
     "run torch lenet": "unknown model 'lenet' (did you mean 'alexnet'?); allowed: alexnet",
     "run torch alexnet /no/such": "data set folder '/no/such' does not exist",
     "run torch alexnet EMPTY": "data set folder 'HERE/EMPTY' has no class folders in it",
@@ -185,8 +185,8 @@ COMMANDS = {
     "run /no/such.toml": "/no/such.toml is not a study to run: ",
     "run a.toml --from b.toml": "the file is given twice: a.toml and --from; ",
     "show DRAWN --style ''": "unknown style ''; allowed: terminal, markdown",
-    "show nothing": "nothing holds no study: there is no such folder; allowed: a study's folder, its name in the",
-    "show EMPTY": "HERE/EMPTY holds no study: there is no study.sqlite in it",
+    "show nothing": "nothing contains no study: there is no such folder; allowed: a study's folder, its name in the",
+    "show EMPTY": "HERE/EMPTY contains no study: there is no study.sqlite in it",
     "show ''": "the study is named ''; allowed: a study's folder",
     "show PLANNED --table tiem": "unknown table 'tiem' (did you mean 'time'?); allowed: kinds, time",
     "show PLANNED OTHER --json": "--json and --toml print one whole study; received a second study",
@@ -194,14 +194,14 @@ COMMANDS = {
     "show PLANNED OTHER": "PLANNED and OTHER have no cell in common",
     "show PLANNED EMPTY/../PLANNED": "PLANNED and EMPTY/../PLANNED are the same study",
     "show DRAWN --style latex --label 'x}\\input{/etc/passwd}'": "the label is 'x}\\\\input{/etc/passwd}'; allowed: text",
-    "show '\x1b[31mA\nB'": " [31mA B holds no study: there is no such folder",
+    "show '\x1b[31mA\nB'": " [31mA B contains no study: there is no such folder",
     "report DRAWN --out x.pdf": "the report is 'x.pdf'; allowed: a file that ends in .html",
     "check DRAWN": "--baseline is missing; usage: framework-compare check [OPTIONS] [study]; `framework",
     "check latest --baseline latest": "latest and latest are the same study",
     "cost DRAWN --per-hour tpu=3": "unknown kind of device 'tpu'; allowed: cpu, cuda",
     "cost DRAWN --per-hour 1e308": "the price per_hour is 1e+308; allowed: a number of at least 0 and at",
     f"cost DRAWN --per-hour 1 --epochs {10**12}": "epochs is 1000000000000; allowed: a whole number of at",
-    "cost PLANNED --per-kwh 0.3": "the study has no energy to price; give --per-hour (Energy not measured: ",
+    "cost PLANNED --per-kwh 0.3": "the study has no energy readings; give --per-hour (Energy not measured: ",
     "cost PLANNED": "no price is given; give per_hour, per_kwh or co2_g_per_kwh (--per-hour, --per-kwh, --co2-g-per-kwh)",
     "duel torch jax": "model is missing; usage: framework-compare duel [OPTIONS] {a} {b} {model} [data]; `",
     "duel torch jax alexnet --blocks 0": "blocks is 0; allowed: a whole number of at least 1",
@@ -212,15 +212,15 @@ COMMANDS = {
     "doctor --frameworks ''": "no framework is given; at least one is needed",
     "inspect alexnet --num-classes 1": "num_classes is 1; allowed: a whole number of at least 2",
     "inspect alexnet --image-size 0": "image_size is 0; allowed: a whole number of at least 1",
-    "export DRAWN --out DRAWN/study.sqlite": "HERE/DRAWN/study.sqlite cannot hold an export, as ",
-    "export DRAWN --out /proc/x": "/proc/x cannot hold an export, as /proc holds no files; name another",
-    "figure F1 DRAWN --out /proc/x/f.svg": "/proc/x/f.svg cannot be written, as /proc holds no files;",
+    "export DRAWN --out DRAWN/study.sqlite": "HERE/DRAWN/study.sqlite cannot be used for an export, because ",
+    "export DRAWN --out /proc/x": "/proc/x cannot be used for an export, because /proc cannot contain files; name another",
+    "figure F1 DRAWN --out /proc/x/f.svg": "/proc/x/f.svg cannot be written, as /proc cannot contain files;",
     "figure latest F99": "unknown figure 'latest'; allowed: overview (F1), ",
     "figure F99 DRAWN": "unknown figure 'F99'; allowed: overview (F1), ",
     "figure F2 PLANNED --width 3mm": "the width is '3mm'; allowed: 21mm to 2117mm",
     "figure F2 PLANNED --width 1000000mm": "the width is '1000000mm'; allowed: 21mm to",
     "figure F2 PLANNED --view nope": 'unknown view of figure F2 \'nope\'; allowed: "seconds per epoch", "images per second"',
-    "verify torch alexnet --keep /proc/x --dry-run": "/proc/x cannot hold logs, as /proc holds no",
+    "verify torch alexnet --keep /proc/x --dry-run": "/proc/x cannot be used for logs, because /proc cannot contain",
     f"verify torch alexnet --image-size {10**6}": "batch_size is 16; one layer's output of alexnet would take",
     f"fairness torch alexnet --steps {10**12} --dry-run": "steps is 1000000000000; allowed: a whole num",
 }

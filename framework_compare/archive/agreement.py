@@ -41,7 +41,7 @@ def _machines(study: Tables) -> Iterator[str]:
     for number, place in sorted(used, key=str):
         device = registry.device_kind(str(study.cells[number]["device"]))
         if device != "cpu" and not gpu_names(study.machines[place]):
-            yield f"{study.cells[number]['framework']} ran on {device}, and the machine has no GPU"
+            yield f"{study.cells[number]['framework']} ran on {device}, but the machine has no GPU"
 
 
 def _versions(study: Tables) -> Iterator[str]:
@@ -54,7 +54,7 @@ def _versions(study: Tables) -> Iterator[str]:
         versions = {str(one) for one in (facts.get("packages") or {}).values()}
         packed |= {*versions, str(facts.get("version"))}
         if version and versions and version not in map(public, versions) and _of_ours(framework):
-            yield f"the environment of {label} has the version {version}, and no package in it has"
+            yield f"the environment of {label} has the version {version}, but no package in it has"
     for number, run in study.runs.items():
         framework, exact = str(study.cell_of(number)["framework"]), str(run.get("framework_version") or "")
         version = public(exact)
@@ -62,7 +62,7 @@ def _versions(study: Tables) -> Iterator[str]:
         if version != exact and builds and exact not in builds and _of_ours(framework):
             yield f"run {number} of {framework} has the version {exact}, which no package of its environments has"
         if version and known.get(framework) and "" not in known[framework] and version not in known[framework]:
-            yield f"run {number} of {framework} has the version {version}, and its environment {min(known[framework])}"
+            yield f"run {number} of {framework} has the version {version}, but its environment has {min(known[framework])}"
 
 
 def _of_ours(framework: str) -> bool:
@@ -87,7 +87,7 @@ def _turns(study: Tables) -> Iterator[str]:
             yield f"run {number} took turns with runs of another block"
     for rivals in together.values():
         for before, after in overlaps(in_order(rivals)):
-            yield f"runs {before['run_id']} and {after['run_id']} had turns at one time"
+            yield f"runs {before['run_id']} and {after['run_id']} had turns at the same time"
 
 
 def _apart(study: Tables) -> Iterator[str]:
@@ -99,13 +99,13 @@ def _apart(study: Tables) -> Iterator[str]:
         if [row["number"] for row in ordered] != list(range(1, len(epochs) + 1)):
             yield f"the epochs of run {number} are not numbered from 1"
         if overlaps(ordered):
-            yield f"two epochs of run {number} were at one time, or not in their order"
+            yield f"two epochs of run {number} overlap, or are out of order"
         twin = seen.setdefault(tuple(row["end_ns"] - row["start_ns"] for row in epochs), number)
         if twin != number:
             yield f"the epochs of runs {twin} and {number} have the same lengths to the nanosecond"
         awake, wall = sum(map(awake_s, epochs)), study.runs[number].get("wall_s")
         if wall is not None and awake > wall + APART_S:
-            yield f"run {number} took {wall:.3g} s, and its epochs {awake:.3g} s without waiting"
+            yield f"run {number} took {wall:.3g} s, but its epochs take {awake:.3g} s without waiting"
         if number not in turns or study.runs[number]["status"] != "ok":
             continue
         took = _shared_s(turns[number], epochs)
@@ -142,7 +142,7 @@ def _epochs(study: Tables) -> Iterator[str]:
         yield "a run has a phase twice"
     for number, run in study.runs.items():
         if run["status"] == "ok" and run.get("exit_code"):
-            yield f"run {number} is ok and ended with the code {run['exit_code']}"
+            yield f"run {number} is ok, but ended with the code {run['exit_code']}"
 
 
 def _readings(study: Tables) -> Iterator[str]:
@@ -156,12 +156,12 @@ def _readings(study: Tables) -> Iterator[str]:
     for number, at, memory, used in zip(*columns):
         start, end = spans.get(number, (at, at))
         if not start - AFTER_S * SECOND <= at <= end + AFTER_S * SECOND:
-            yield f"a reading of run {number} is not of the time of its phases"
+            yield f"a reading of run {number} lies outside its phases"
         run = study.runs[number]
         if run["status"] == "ok" and (memory or 0) > (run.get("peak_rss_bytes") or memory or 0):
-            yield f"a reading of run {number} has more memory than its peak"
+            yield f"a reading of run {number} shows more memory than its peak"
         if (used or 0.0) > 100 * BURST * cores_of(study.machine_of(number)):
-            yield f"a reading of run {number} has {used:.0f} % of a core, more than the machine has"
+            yield f"a reading of run {number} shows {used:.0f} % of a core, more than the machine has"
     counters: dict[tuple[Any, Any], tuple[int, float]] = {}
     for row in study.rows("energy"):
         key = row["run_id"], row.get("device")
@@ -186,4 +186,4 @@ def _quality(study: Tables) -> Iterator[str]:
         if metric and value is not None and not 0 <= value <= (1 if metric.higher_is_better else math.inf):
             yield f"{row['name']} of run {row['run_id']} is {value:g}"
         if (row["run_id"], row["epoch"]) not in had:
-            yield f"run {row['run_id']} has a metric of the epoch {row['epoch']}, which it did not have"
+            yield f"run {row['run_id']} has a metric for epoch {row['epoch']}, which it did not have"

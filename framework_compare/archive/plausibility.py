@@ -71,7 +71,7 @@ def _sampled(study: Tables) -> Iterator[str]:
     read = set(study.column("sample", "run_id"))
     for number, run in study.runs.items():
         if run["status"] == "ok" and run.get("disturbed_epochs") is not None and number not in read:
-            yield f"run {number} states its disturbances, and has no reading"
+            yield f"run {number} states its disturbances, but has no reading"
 
 
 def _labels(study: Tables) -> Iterator[str]:
@@ -85,10 +85,10 @@ def _labels(study: Tables) -> Iterator[str]:
     for number, run in study.runs.items():
         name, version = study.cell_of(number)["framework"], run.get("framework_version")
         if run["status"] != "ok" and not run["reason"]:
-            yield f"run {number} is {run['status']} for no reason"
+            yield f"run {number} is {run['status']} without a reason"
         others = {other for other, known in versions.items() if version in known}
         if version and name in versions and others and name not in others:
-            yield f"run {number} of {name} has the version {version}, which is that of {min(others)}"
+            yield f"run {number} of {name} has the version {version}, which belongs to {min(others)}"
     blocks = {run["repeat"] for run in study.runs.values()}
     if blocks != set(range(1, len(blocks) + 1)):
         yield f"its runs name the blocks {', '.join(map(str, sorted(blocks)))}, so that some are left out"
@@ -105,7 +105,7 @@ def _rounds(study: Tables) -> Iterator[str]:
     for row in study.rows("slice"):
         key = study.runs[row["run_id"]].get("duel"), row["round"]
         if voids.setdefault(key, row["void"]) != row["void"]:
-            yield f"round {row['round']} of run {row['run_id']} counts for one framework and not for another"
+            yield f"round {row['round']} of run {row['run_id']} counts for one framework, but not for another"
     for number, epochs in study.by_run("epoch").items():
         alone, in_turns = sum(map(awake_s, epochs)), sum(row["measured_s"] for row in rounds.get(number, ()))
         steps, of_turns = (sum(row["steps"] for row in rows) for rows in (epochs, rounds.get(number, ())))
@@ -115,7 +115,7 @@ def _rounds(study: Tables) -> Iterator[str]:
             )
     apart = [phases[n] for n, run in study.runs.items() if n in {*phases} - {*rounds} and run.get("node_id") is None]
     for before, after in overlaps(in_order(apart)):
-        yield f"runs {before['run_id']} and {after['run_id']} trained at one time and took no turns"
+        yield f"runs {before['run_id']} and {after['run_id']} trained at the same time and took no turns"
     interleaved = study.settings.get("schedule") == "interleaved"
     for number, run in study.runs.items():
         if run["status"] == "ok" and number not in phases:
@@ -142,7 +142,7 @@ def _sizes(study: Tables) -> Iterator[str]:
         if cell and entry and not entry.of_arrays and run.get("parameters"):
             own = build_graph(cell["model"], TrainConfig.from_dict(cell["config"])).parameter_count()
             if run["parameters"] != own:
-                yield f"run {number} has {run['parameters']:,} parameters, and {cell['model']} has {own:,}"
+                yield f"run {number} has {run['parameters']:,} parameters, but {cell['model']} has {own:,}"
 
 
 def _below_zero(study: Tables) -> Iterator[str]:
@@ -170,7 +170,7 @@ def _times(study: Tables, now: datetime.datetime) -> Iterator[str]:
         elif started and not FIRST <= started <= now + datetime.timedelta(seconds=AHEAD_S):
             yield f"run {number} started at {run['started_at']}, which is before {FIRST.year} or in the future"
         if run["status"] == "ok" and not run["started_at"]:
-            yield f"run {number} is ok and never started"
+            yield f"run {number} is ok, but never started"
     phases, epochs = _trainings(study), study.by_run("epoch")
     for row in study.rows("epoch"):
         phase, length = phases.get(row["run_id"]), length_s(row)
@@ -187,7 +187,7 @@ def _times(study: Tables, now: datetime.datetime) -> Iterator[str]:
     for number, run in study.runs.items():
         stated, marked = run.get("disturbed_epochs"), sum(row.get("disturbed") == 1 for row in epochs.get(number, ()))
         if stated is not None and stated != marked:
-            yield f"run {number} counts {stated} disturbed epochs, and {marked} are marked"
+            yield f"run {number} counts {stated} disturbed epochs, but {marked} are marked"
         if run.get("wall_s") is not None and not 0 <= run["wall_s"] < 366 * 86_400:
             yield f"run {number} took {run['wall_s']:g} s"
 
@@ -205,7 +205,7 @@ def _clocks(study: Tables) -> Iterator[str]:
         for (day, clock, _), (later, after, number) in zip(ordered, ordered[1:]):
             ahead = (after - clock) / SECOND - (later - day).total_seconds()
             if after >= clock and ahead > DRIFT_S:
-                yield f"the clocks of run {number} disagree by {ahead:.0f} s with those of the run before"
+                yield f"the clocks of run {number} and of the run before disagree by {ahead:.0f} s"
 
 
 def _memory(study: Tables) -> Iterator[str]:

@@ -116,7 +116,8 @@ def _apart(study: Tables) -> Iterator[str]:
 def _shared_s(turns: Sequence[Row], epochs: Sequence[Row]) -> float:
     """Seconds of turns that lie in epochs."""
     pairs = ((turn, epoch) for turn in turns for epoch in epochs)
-    return sum(max(0, min(a["end_ns"], b["end_ns"]) - max(a["start_ns"], b["start_ns"])) for a, b in pairs) / SECOND
+    shared = (max(0, min(a["end_ns"], b["end_ns"]) - max(a["start_ns"], b["start_ns"])) for a, b in pairs)
+    return float(sum(shared) / SECOND)
 
 
 def _epochs(study: Tables) -> Iterator[str]:

@@ -82,7 +82,7 @@ class ParityAnswers:
         except Exception as error:  # whatever a framework raises is the answer
             traceback.print_exc()
             answer = {"error": f"{type(error).__name__}: {error}"[:2000]}
-        self.answers[task.get("name", task["ask"])] = answer
+        self.answers[str(task.get("name", task["ask"]))] = answer
         with open(ANSWERS, "w", encoding="utf-8") as file:  # a crash in the next one leaves what is known
             json.dump(self.answers, file)
         return answer

@@ -123,12 +123,12 @@ def bar_panels(layers: Iterable[Any], subject: Subject, width: float, columns: i
     return panels(sized, subject, columns, x="independent")
 
 
-def panels(layered: alt.Chart | alt.LayerChart, subject: Subject, columns: int, **independent: Any) -> Any:
+def panels(layered: Any, subject: Subject, columns: int, **independent: Any) -> Any:
     """One panel for each condition, in the study's order."""
     return panels_of(layered, subject.conditions, columns, **independent)
 
 
-def panels_of(layered: alt.Chart | alt.LayerChart, conditions: Iterable[str], columns: int, **independent: Any) -> Any:
+def panels_of(layered: Any, conditions: Iterable[str], columns: int, **independent: Any) -> Any:
     header = alt.Facet("condition_label:N", sort=list(conditions), title=None)
     faceted = layered.facet(facet=header, columns=columns, spacing={"row": 16, "column": 16})
     return faceted.resolve_scale(**independent) if independent else faceted

@@ -105,7 +105,7 @@ def test_the_code_that_a_manifest_names_has_the_version_that_it_names(hostile, m
 
 UNSEEN = {
     "rounds shortened by a tenth": again(shorten_turns(0.9)),
-    "rounds called disturbed": again(void_for_all),
+    "rounds falsely called disturbed": again(void_for_all),
     "sentences written by other code": other_code(
         change(STUDY, "verdicts", 0, "sentence", to="torch is 9x faster than jax")
     ),

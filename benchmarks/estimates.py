@@ -27,9 +27,9 @@ from framework_compare.samplers import host
 def measured(names, folder, options, sample):
     return compare(
         names, options.model, "cpu", out=folder, dataset=options.data, limit=options.limit, epochs=1, repeats=1,
-        schedule="interleaved" if sample else "sequential", sample=sample, batch_size=options.batch_size, pipeline=options.pipeline, image_size=options.image_size,
-        threads=options.threads, loader_workers=1, verify="off", retries_when_disturbed=0,
-        python=dict(one.split("=", 1) for one in options.python),
+        schedule="interleaved" if sample else "sequential", sample=sample, batch_size=options.batch_size,
+        pipeline=options.pipeline, image_size=options.image_size, threads=options.threads, loader_workers=1, verify="off",
+        retries_when_disturbed=0, python=dict(one.split("=", 1) for one in options.python),
     )  # fmt: skip
 
 

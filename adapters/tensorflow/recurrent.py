@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Sequence, Tuple
+from typing import Any, Callable, List, Sequence, Tuple
 
 from framework_compare.graph import Node
 
@@ -85,8 +85,8 @@ def _by_cudnn(
 
     cuDNN wants one row: of the inputs' and the states' weights one gate's (out, in) after the other, then the biases.
     """
-    tf, parts = net.tf, []
-    count = tf.shape(x)
+    tf, count = net.tf, net.tf.shape(x)
+    parts: List[Any] = []
     weights = [tf.reshape(tf.transpose(net.cast(node, name)), [-1]) for name in ("weight_ih", "weight_hh")]
     for row in (*weights, *biases):
         of_gate = tf.split(row, len(gates))

@@ -87,7 +87,7 @@ def test_what_is_no_share_is_refused(given):
     "asked, message",
     [
         ({"precision_target": 0.05}, "precision_target is 0.05 without a budget"),
-        ({"budget": "1min", "repeats": 3}, "repeats is 3 beside a budget"),
+        ({"budget": "1min", "repeats": 3}, "repeats is 3 with a budget"),
         ({"budget": "1min", "rungs": {"a": {"batch_size": 2}}}, "a ladder takes no budget"),
     ],
 )
@@ -136,7 +136,7 @@ def test_a_cell_that_failed_gets_no_more_runs():
     assert list(Budget(1000, 0.05, 1).next(failed)) == planned[1:]
 
 
-def test_near_rivals_come_first_then_slower_ones_get_an_interval_then_each_is_made_sure():
+def test_all_get_an_interval_then_near_rivals_come_first_then_each_is_made_sure():
     fastest, near, slow = planned = cells("x", "y", "z")
     slowness = {fastest: 1.0, near: 1.1, slow: 4.0}
 
@@ -146,7 +146,9 @@ def test_near_rivals_come_first_then_slower_ones_get_an_interval_then_each_is_ma
         return list(Budget(1000, 0.05, 1).next(now._replace(outcomes=outcomes, slowness=slowness)))
 
     assert following([1, 1, 1], [None] * 3) == [fastest, near]
-    assert following([NEAR_BLOCKS, NEAR_BLOCKS, 1], [0.06, 0.06, None]) == [fastest, slow]
+    assert following([2, 2, 1], [None] * 3) == [fastest, slow], "a slow one has an interval before near ones are sure"
+    assert following([3, 2, 2], [None] * 3) == [fastest, near]
+    assert following([NEAR_BLOCKS, NEAR_BLOCKS, 2], [0.06, 0.06, None]) == [fastest, slow]
     assert following([NEAR_BLOCKS, NEAR_BLOCKS, LEAST_RUNS], [0.06, 0.06, 0.2]) == [fastest, near]
     assert following([NEAR_BLOCKS + 1, NEAR_BLOCKS, LEAST_RUNS], [0.04, 0.04, 0.2]) == [fastest, slow]
     assert following([9, 9, 9], [0.04, 0.04, 0.04]) == []
@@ -183,7 +185,7 @@ def outcome_of(*statuses, runs=LEAST_RUNS):
         (("ok", "crashed"), True, "under the budget of 1 minutes; 1 of 2 cells failed."),
         (("crashed", "failed"), False, "No cell finished, so none has an interval."),
         (("ok", "interrupted"), False, "Not finished: f1 same."),
-        (("running", "planned"), False, "Not run, as the budget of 1 minutes did not reach them: f1 same. Not fin"),
+        (("running", "planned"), False, "Not run, because the budget of 1 minutes was used up: f1 same. Not fin"),
     ],
 )
 def test_intervals_are_within_the_target_only_where_cells_worked_and_ended(statuses, within, text):
@@ -324,7 +326,7 @@ def test_a_budget_that_is_spent_before_every_cell_ran_says_so_and_is_resumed(pac
     asked = {"dataset": pictures, "out": tmp_path / "s", **QUICK, "seed": [1, 2, 3]}
     study = compare(paced("one"), "linear", budget=0.01, **asked)
     assert sorted(study.frame.status) == ["ok", "planned", "planned"]
-    assert len(study.budget.not_run) == 2 and "did not reach them" in str(study.table())
+    assert len(study.budget.not_run) == 2 and "was used up" in str(study.table())
     assert sorted(resume(tmp_path / "s").frame.status) == ["ok", "planned", "planned"], "its time is spent"
 
 
@@ -351,7 +353,7 @@ def test_a_study_under_a_budget_is_resumed_where_it_stopped(paced, pictures, own
     with pytest.raises(StudyError, match="seconds: 600.0 in the study, 60.0 now"):
         compare(name, "linear", **{**asked, "budget": "1min"})
     plain = {key: value for key, value in asked.items() if key not in ("budget", "precision_target")}
-    with pytest.raises(StudyError, match="holds a study under a budget; name another folder"):
+    with pytest.raises(StudyError, match="contains a study under a budget; name another folder"):
         compare(name, "linear", **plain)
 
 

@@ -116,6 +116,14 @@ def test_the_first_round_does_not_count_and_the_time_is_that_of_the_others(rival
     assert study.block_times[0] == {1: pytest.approx(expected)}
 
 
+def test_a_study_leaves_no_descriptor_open(rival, ask):
+    names = [rival("one"), rival("two")]
+    ask(names, "first", sample=0.2, epochs=1000)
+    before = os.listdir("/proc/self/fd")
+    ask(names, "second", sample=0.2, epochs=1000, repeats=2)
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
 def test_a_slower_rival_is_found_by_its_rounds(rival, ask):
     study = ask([rival("fast", pace_s=0.01), rival("slow", pace_s=0.012)], epochs=8, repeats=2)
     (verdict,) = study.verdicts()
@@ -234,7 +242,7 @@ def test_rivals_that_memory_does_not_hold_together_run_by_themselves_and_say_so(
     study = ask([rival("one"), rival("two")], sampling_hz=20, repeats=2)
     assert study.frame.status.tolist() == ["ok", "ok"] and study.slices.empty
     whys = [why for (why,) in selected(study.folder, "SELECT alone_why FROM run")]
-    assert whys.count("memory does not hold it beside its rivals") == 2
+    assert whys.count("memory cannot hold it together with its rivals") == 2
     assert study.verdicts()[0].blocks == 2, "ratios are of runs of the same block"
 
 

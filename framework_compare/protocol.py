@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     Inputs = Union[np.ndarray, Tuple[np.ndarray, ...]]  # an only input of a network, or several in the task's order
 
+Document = Mapping[str, Any]  # an object of JSON, or settings by name, as they are read
+Fields = Dict[str, Any]  # one that is made
 EXECUTIONS = ("default", "eager", "graph", "compiled", "max-autotune", "fast-math", "fit")
 PIPELINES = ("native", "shared", "memory")
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
@@ -82,11 +84,11 @@ class TrainConfig:
     final_rate: float = 0.1
     accumulation: int = 1  # batches whose mean gradient makes one update
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> Fields:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> "TrainConfig":
+    def from_dict(cls, fields: Document) -> "TrainConfig":
         return cls(**fields)
 
 
@@ -120,27 +122,25 @@ class Job:
     config: TrainConfig
     kind: str = "train"
     trainer: str = ""  # "module:Class", as the staged worker finds it
-    graph: Optional[Mapping[str, Any]] = None
+    graph: Optional[Document] = None
     pictures: str = ""
-    data: Optional[Mapping[str, Any]] = None
+    data: Optional[Document] = None
     weights: str = ""
     steps: str = ""  # file that step times are appended to, little-endian int64 nanoseconds; "" for none
-    tasks: Tuple[Mapping[str, Any], ...] = ()
+    tasks: Tuple[Document, ...] = ()
     profile: bool = False
     written: Optional[Mapping[str, str]] = None  # a source, as "trace" takes it, whose model is trained as written
-    sample_s: float = (
-        0.0  # training ends after as many seconds: within the first epoch, else with an epoch; 0: it does not
-    )
+    sample_s: float = 0.0  # seconds after which training ends: within the first epoch, else with an epoch; 0: never
     turns: bool = False  # it trains only in the turns that the parent grants, and waits between them
 
     def for_trainer(self, trainer: str) -> "Job":
         return dataclasses.replace(self, trainer=trainer)
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> Fields:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> "Job":
+    def from_dict(cls, document: Document) -> "Job":
         tasks = tuple(document.get("tasks", ()))
         return cls(**{**document, "config": TrainConfig.from_dict(document["config"]), "tasks": tasks})
 
@@ -227,17 +227,13 @@ class Declared(NamedTuple):
     executions: Mapping[str, FrozenSet[str]]  # "default" among them
     precisions: Mapping[str, FrozenSet[str]]
     replicas: Mapping[str, FrozenSet[str]] = {}  # executions in which it trains replicas on several devices
-    untested: Mapping[
-        str, FrozenSet[str]
-    ] = {}  # precisions declared that no such device has run: tables and doctor say so
+    untested: Mapping[str, FrozenSet[str]] = {}  # precisions that no such device has run: tables and doctor say so
     several_nodes: bool = False  # whether replicas may be on several nodes
     several_inputs: bool = False  # whether networks may have several; batches hold a tuple of them then
     internals: FrozenSet[str] = frozenset({"public"})  # "private" for one that corrects private fields where asked
     updates: FrozenSet[str] = frozenset()  # of UPDATES, what may come in front of an optimizer's step
     gpu_threads: FrozenSet[str] = frozenset({"shared"})  # "private" for one that can keep threads for each GPU alone
-    why: Mapping[
-        str, str
-    ] = {}  # why something is not declared, where a reader should know: "graph", "bf16", "replicas"
+    why: Mapping[str, str] = {}  # why something is not declared: by its name, "graph", "bf16", "replicas"
 
 
 class Trainer(Protocol):
@@ -271,7 +267,7 @@ class Trainer(Protocol):
     def unsupported(self) -> Optional[str]:
         """Return why this cell cannot run here although it is declared (no such device or compiler), or None."""
 
-    def settings(self) -> Dict[str, Any]:
+    def settings(self) -> Fields:
         """Return what `default` and `recommended` mean here (layout, allocator, flags), to be stored with the result."""
 
     def build(self, graph: "Graph") -> None:

@@ -8,19 +8,7 @@ import os
 import shutil
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
-from framework_compare.adapters.common.trainer import (
-    HALF_TYPES,
-    LOSS_SCALE,
-    NATIVE_OPTIMIZERS,
-    STEPS,
-    TrainerDefaults,
-    arguments,
-    each,
-    gpu_number,
-    is_native,
-    loss_scale_settings,
-    needs_capability,
-)
+from framework_compare.adapters.common import trainer as common
 from framework_compare.adapters.torch import replicas as data_parallel
 from framework_compare.adapters.torch.gpu import CapturedStep, Gpu
 from framework_compare.adapters.torch.network import OPS, by_graph_name, make_network
@@ -43,16 +31,16 @@ from framework_compare.worker.allocator import keep_freed_memory
 COMPILED = {"compiled": None, "max-autotune": "max-autotune"}  # the mode of torch.compile
 
 
-class TorchTrainer(TrainerDefaults):
+class TorchTrainer(common.TrainerDefaults):
     name = "torch"
     declared = Declared(
         ops=OPS,
         losses=frozenset(LOSSES),
-        optimizers=frozenset(OPTIMIZERS) | NATIVE_OPTIMIZERS,
+        optimizers=frozenset(OPTIMIZERS) | common.NATIVE_OPTIMIZERS,
         # `graph` is CUDA graphs in PyTorch, which a CPU does not have
-        executions={"cpu": frozenset({"default", "eager", *COMPILED}), "cuda": STEPS},
+        executions={"cpu": frozenset({"default", "eager", *COMPILED}), "cuda": common.STEPS},
         precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
-        replicas={"cpu": frozenset({"default", "eager"}), "cuda": STEPS},
+        replicas={"cpu": frozenset({"default", "eager"}), "cuda": common.STEPS},
         several_nodes=True,
         several_inputs=True,
         updates=frozenset(UPDATES),
@@ -94,11 +82,11 @@ class TorchTrainer(TrainerDefaults):
     def unsupported(self) -> Optional[str]:
         config = self.config
         if self._on_gpu:
-            asked = (self.torch, config, self._device)
-            gathers = self._captures and config.accumulation > 1
-            if gathers:
+            if self._captures and config.accumulation > 1:
                 return f"accumulation {config.accumulation}: a captured step is one update; use execution 'eager'"
-            return _no_device(self.torch, config.device) or _no_precision(*asked) or _no_compiling(*asked)
+            capability = functools.partial(self.torch.cuda.get_device_capability, self._device)
+            unable = _no_device(self.torch, config.device) or common.needs_capability(config.precision, capability)
+            return unable or (_no_compiling(*capability()) if config.execution == "compiled" else None)
         if config.execution in COMPILED and not _cpp_compiler():
             return f"execution {config.execution!r}: torch.compile needs a C++ compiler on a CPU; install g++"
         return None
@@ -123,12 +111,12 @@ class TorchTrainer(TrainerDefaults):
             "cudnn": torch.backends.cudnn.version(),
             "cudnn_benchmark": torch.backends.cudnn.benchmark,
             "tf32": torch.backends.cudnn.allow_tf32,
-            **loss_scale_settings(config),
+            **common.loss_scale_settings(config),
         }
 
     @property
     def _optimizer_name(self) -> str:
-        if is_native(self.config):
+        if common.is_native(self.config):
             return f"torch.optim.{NATIVE[self.config.optimizer]}, its own defaults"
         names = {
             "sgd": "torch.optim.SGD" + (" (fused)" if self._fused else ""),
@@ -166,7 +154,7 @@ class TorchTrainer(TrainerDefaults):
         trained = [parameter for parameter in self._network.parameters() if parameter.requires_grad]
         self._optimizer = make_optimizer(torch, config, trained, fused=self._fused, captured=self._captures)
         self._updates = Updates(torch, config, self._optimizer)
-        self._scaler = torch.amp.GradScaler(enabled=config.precision == "fp16", init_scale=LOSS_SCALE)
+        self._scaler = torch.amp.GradScaler(enabled=config.precision == "fp16", init_scale=common.LOSS_SCALE)
         self._first_scale = self._scaler.state_dict()
         self._trained = self._network
         if self._group is not None:
@@ -175,15 +163,13 @@ class TorchTrainer(TrainerDefaults):
         self._call, compiled = self._trained, config.execution in COMPILED
         compiler = functools.partial(torch.compile, dynamic=False, mode=COMPILED.get(config.execution))
         if compiled:
-            if (
-                config.batch_growth > 1
-            ):  # each size is a graph: after 8, its default, torch would go on in eager silently
+            if config.batch_growth > 1:  # each size is a graph: after 8, its default, torch would run eagerly, silently
                 torch._dynamo.config.recompile_limit = config.batch_size_limit + 8
             self._call = compiler(self._trained)
         # compiled with the network, a loss of many tokens needs no float32 copy of their logits
         together = compiled and self._group is None
         network, loss = self._trained if together else self._call, LOSSES[graph.task.loss](torch)
-        loss_of: Callable[[Any, Any], Any] = lambda images, labels: loss(network(*arguments(images)), labels)  # noqa: E731
+        loss_of: Callable[[Any, Any], Any] = lambda images, labels: loss(network(*common.arguments(images)), labels)  # noqa: E731
         self._loss_of = compiler(loss_of) if together else loss_of
         self._gpu = Gpu(torch, self._device) if self._on_gpu else None
         self._step: Callable[[Any, Any], Any] = self._plain_step
@@ -233,7 +219,7 @@ class TorchTrainer(TrainerDefaults):
         return self.torch.empty(shape, pin_memory=self._on_gpu).numpy()
 
     def adopt(self, images: Any, labels: Any) -> Batch:
-        return self._batch(each(self._tensor, images), self.torch.from_numpy(labels))
+        return self._batch(common.each(self._tensor, images), self.torch.from_numpy(labels))
 
     def _tensor(self, array: Any) -> Any:
         tensor = self.torch.from_numpy(array)
@@ -244,7 +230,7 @@ class TorchTrainer(TrainerDefaults):
         if self._gpu:
             images, labels = self._gpu.copy(images, labels, channels_last=self._channels_last)
         elif self._channels_last:
-            images = each(self._in_format, images)
+            images = common.each(self._in_format, images)
         return Batch(images, labels, len(labels))
 
     def _in_format(self, tensor: Any) -> Any:
@@ -255,7 +241,7 @@ class TorchTrainer(TrainerDefaults):
             tensor = tensor.permute(0, 2, 3, 1) if self._channels_last and tensor.ndim == 4 else tensor
             return tensor.contiguous().cpu().numpy()
 
-        return each(array, batch.images), batch.labels.cpu().numpy()
+        return common.each(array, batch.images), batch.labels.cpu().numpy()
 
     def open_pipeline(self, pictures: Pictures) -> Any:
         return open_loader(self.torch, pictures, self.config, pin_memory=self._on_gpu, replicas=self._replicas)
@@ -309,7 +295,7 @@ class TorchTrainer(TrainerDefaults):
     def _autocast(self) -> Any:
         if self.config.precision in ("fp32", "tf32"):
             return contextlib.nullcontext()
-        dtype = getattr(self.torch, HALF_TYPES[self.config.precision])
+        dtype = getattr(self.torch, common.HALF_TYPES[self.config.precision])
         return self.torch.autocast(self.config.device.partition(":")[0], dtype=dtype)
 
     def read_losses(self, losses: List[Any]) -> List[float]:
@@ -319,7 +305,7 @@ class TorchTrainer(TrainerDefaults):
         call = self._call if self.config.mode == "inference" else self._network
         self._set_training(False)
         with self.torch.no_grad(), self._autocast():
-            return call(*arguments(batch.images))
+            return call(*common.arguments(batch.images))
 
     def _set_training(self, training: bool) -> None:
         if self._network.training != training:  # going through all modules takes as long as a small step
@@ -330,7 +316,7 @@ class TorchTrainer(TrainerDefaults):
             return self.infer(batch).float().cpu().numpy()
         self._set_training(True)
         with self.torch.no_grad(), self._autocast():
-            return self._network(*arguments(batch.images)).float().cpu().numpy()
+            return self._network(*common.arguments(batch.images)).float().cpu().numpy()
 
     def synchronize(self) -> None:
         """A CPU step has ended when it returns."""
@@ -364,21 +350,14 @@ class TorchTrainer(TrainerDefaults):
 
 def _no_device(torch: Any, device: str) -> Optional[str]:
     found = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if gpu_number(device) < found:
+    if common.gpu_number(device) < found:
         return None
     build = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "a build for CPUs"
     return f"device {device!r}: PyTorch {torch.__version__} is {build} and sees {found} GPUs here"
 
 
-def _no_precision(torch: Any, config: TrainConfig, device: str) -> Optional[str]:
-    return needs_capability(config.precision, lambda: torch.cuda.get_device_capability(device))
-
-
-def _no_compiling(torch: Any, config: TrainConfig, device: str) -> Optional[str]:
+def _no_compiling(major: int, minor: int) -> Optional[str]:
     """torch.compile's kernels for GPUs are Triton's, which builds what launches them with a C compiler."""
-    if config.execution != "compiled":
-        return None
-    major, minor = torch.cuda.get_device_capability(device)
     if major < 7:
         return f"execution 'compiled' needs compute capability 7.0; this GPU has {major}.{minor}"
     # in Triton's order of choice (triton/runtime/build.py); a worker does not inherit CC

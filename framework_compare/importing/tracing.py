@@ -16,12 +16,13 @@ from framework_compare.errors import FrameworkCompareError, UsageError
 from framework_compare.graph import Graph, Task
 from framework_compare.graph.imported_model import ImportLevel
 from framework_compare.graph.trace_answer import TraceAnswer
+from framework_compare.importers.common.user_file import object_of, one_line
 from framework_compare.importing.judging import judged
 from framework_compare.importing.sources import KERAS, KERAS_FILE, ONNX, Source
 from framework_compare.launch.jobs import run_job
 from framework_compare.launch.limits import Limits
 from framework_compare.launch.scratch import scratch
-from framework_compare.protocol import Job, TrainConfig
+from framework_compare.protocol import Document, Fields, Job, TrainConfig
 from framework_compare.records import Run
 from framework_compare.samplers.host import available_cores
 
@@ -43,12 +44,12 @@ class Asked:
     output: str = ""
     loss: Sequence[str] = ()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Fields:
         tasks = [task.to_dict() for task in self.tasks]
         return {"sizes": list(self.sizes), "tasks": tasks, "output": self.output, "loss": list(self.loss)}
 
     @staticmethod
-    def words(document: Mapping[str, Any]) -> str:
+    def words(document: Document) -> str:
         """What `to_dict` gave, in words."""
         fields = [field for task in document["tasks"][:1] for field in task["inputs"]]
         shapes = " and ".join(f"{one['name']} {tuple(one['shape'])}" for one in fields)
@@ -91,17 +92,11 @@ class Tracer:
             )
             return read_answer(folder, " and ".join(judges))
 
-    def _run(self, name: str, task: Mapping[str, Any], folder: Path) -> str:
+    def _run(self, name: str, task: Document, folder: Path) -> str:
         """Have a worker do one part; its framework or reader with the version."""
         text, what = task["source"]["text"], Asked.words(task)
         self.say(f"{text} is {'read' if name == ONNX else 'traced'} in {name}'s environment, {what}")
-        environment = support.ready(
-            name,
-            "cpu",
-            python=self.python.get(name),
-            index=self.index.get(name),
-            say=self.say,
-        )
+        environment = support.ready(name, "cpu", python=self.python.get(name), index=self.index.get(name), say=self.say)
         if isinstance(environment, Run):
             raise UsageError(f"{text} cannot be imported without {name}: {environment.reason}")
         job = Job(TrainConfig(epochs=0, threads=available_cores()), kind="trace", tasks=(task,))
@@ -125,8 +120,7 @@ def trace_in_hand(module: Any, asked: Asked) -> Traced:
     tracing = importlib.import_module("framework_compare.importers.torch.tracing")
     try:
         tasks = tracing.of_arrays(asked.tasks) if asked.tasks else tracing.of_images(asked.sizes)
-        loss = importlib.import_module("framework_compare.importers.common.user_file").object_of
-        function = loss(*asked.loss) if asked.loss else None
+        function = object_of(*asked.loss) if asked.loss else None
         traced = tracing.trace_module(module, tasks, output=asked.output, loss=function)
     except FrameworkCompareError as error:
         raise UsageError(f"{type(module).__name__}: {error}") from error
@@ -143,7 +137,5 @@ def trace_keras(model: Any, asked: Asked, tracer: Tracer) -> Traced:
         try:
             model.save(path)
         except Exception as error:
-            raise UsageError(
-                f"{name} cannot be saved: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
-            ) from error
+            raise UsageError(f"{name} cannot be saved: {one_line(error)}") from error
         return tracer(Source(KERAS, name, name, path=str(path)), asked)

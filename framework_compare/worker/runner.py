@@ -7,7 +7,7 @@ import math
 import time
 from array import array
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple, Type
+from typing import TYPE_CHECKING, Dict, Iterator, List, Optional, Tuple, Type
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from framework_compare.batches.sizes import distinct, epoch_sizes
 from framework_compare.errors import FrameworkCompareError, Unsupported
 from framework_compare.events import EventWriter
 from framework_compare.graph import Graph, weight_views
-from framework_compare.protocol import Batch, Job, Replicas, Trainer
+from framework_compare.protocol import Batch, Fields, Job, Replicas, Trainer
 from framework_compare.worker import sampling
 from framework_compare.worker.isolated_times import IsolatedTimes
 from framework_compare.worker.losses import EarlyStopping, LossSum, Outputs
@@ -223,7 +223,7 @@ class Runner:
         self.events.send("phase", name=name, edge="end")
         self.events.send("memory", phase=name, pss_bytes=pss_bytes())
 
-    def run_epoch(self, batches: Iterator[Batch], number: int) -> Optional[Dict[str, Any]]:
+    def run_epoch(self, batches: Iterator[Batch], number: int) -> Optional[Fields]:
         """Time one pass; returns the fields of an epoch event, times in CLOCK_MONOTONIC nanoseconds.
 
         None for a later epoch than the first that the parent has stopped: what is left are whole epochs.
@@ -309,7 +309,7 @@ def _step_ns(start: int, ends: "array[int]") -> np.ndarray:
 
 def epoch_event(
     number: int, start: int, end: int, waits: "array[int]", ends: "array[int]", images: int, loss: Optional[float]
-) -> Dict[str, Any]:
+) -> Fields:
     p05, median, p95 = (int(v) for v in np.percentile(_step_ns(start, ends), [5, 50, 95]))
     return {
         "number": number,

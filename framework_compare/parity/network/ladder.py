@@ -20,6 +20,7 @@ from framework_compare.parity.network.oracle import Oracle
 from framework_compare.parity.network.reference import Reference
 from framework_compare.parity.network.rounding import unit
 from framework_compare.parity.network.tasks import FULL
+from framework_compare.protocol import Document
 from framework_compare.records import Run
 from framework_compare.results.parity import Level
 
@@ -83,9 +84,7 @@ def checked(number: int, check: Callable[[], Level], when: str = "") -> Level:
 class Judge:
     """A worker's answers, read from its folder, against the reference, and that in a batch of the cell's own size."""
 
-    def __init__(
-        self, graph: Graph, found: Reference, full: Reference, folder: Path, said: Mapping[str, Any], run: Run
-    ) -> None:
+    def __init__(self, graph: Graph, found: Reference, full: Reference, folder: Path, said: Document, run: Run) -> None:
         self.settings = run.settings
         self.end = "" if run.status == "ok" else f" ({run.status}: {run.reason})"  # of the worker
         self.graph = graph

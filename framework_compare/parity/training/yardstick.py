@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, Callable, Dict, List, Mapping, Sequence
+from typing import Callable, Dict, List, Sequence
 
 import numpy as np
 
 from framework_compare.parity.network.oracle.losses import LOSSES
+from framework_compare.protocol import Document
 
 Array = np.ndarray
 
 
 def yardstick(
-    exact: Mapping[str, Any],
-    runs: Sequence[Mapping[str, Any]],
+    exact: Document,
+    runs: Sequence[Document],
     labels: Sequence[Array],
     loss: str = "cross_entropy",
 ) -> List[float]:

@@ -10,6 +10,7 @@ import numpy as np
 from framework_compare.adapters.common.network import order_of
 from framework_compare.adapters.common.trainer import each
 from framework_compare.adapters.tensorflow.layers import FUNCTIONS, LAYERS, is_depthwise
+from framework_compare.adapters.tensorflow.recurrent import kernels
 from framework_compare.graph import OPS as GRAPH_OPS
 from framework_compare.graph import Graph, Node, evaluate
 from framework_compare.graph.lowering import graph_ops, lowered
@@ -27,8 +28,8 @@ OPS = graph_ops(HAS)
 class Network:
     """The graph over float32 tf.Variables, by graph name: convolutions HWIO, linear layers (in, out).
 
-    It computes in `dtype`, and BatchNorm's statistics and the logits in float32. fused: recurrent layers may run in
-    kernels of their own, for which XLA has no counterpart. replica: the number of the one that calls, for its masks.
+    It computes in `dtype`, and BatchNorm's statistics and the logits in float32. compiled: XLA compiles it. replica: the
+    number of the one that calls, for its masks.
     """
 
     def __init__(
@@ -37,14 +38,14 @@ class Network:
         graph: Graph,
         dtype: str = "float32",
         *,
-        fused: bool = True,
+        compiled: bool = False,
         replica: Callable[[], int] = lambda: 0,
     ) -> None:
         self.tf = tf
         self._replica = replica
         self.dtype = dtype
         self.on_gpu = bool(tf.config.get_visible_devices("GPU"))
-        self.fused = fused and dtype == "float32"
+        self.recurrent = kernels(dtype, gpu=self.on_gpu, compiled=compiled)
         self._nodes = {p.name: node for node in graph.nodes for p in GRAPH_OPS[node.op].parameters(node)}
         self._places = {node.name: place for place, node in enumerate(graph.nodes)}
         shapes, uses = graph.shapes(), Counter(node.arrays for node in graph.nodes)

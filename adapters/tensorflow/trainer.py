@@ -12,6 +12,7 @@ import numpy as np
 from framework_compare.adapters.common import trainer as common
 from framework_compare.adapters.tensorflow.network import OPS, Network
 from framework_compare.adapters.tensorflow.pipeline import make_dataset
+from framework_compare.adapters.tensorflow.recurrent import kernels
 from framework_compare.adapters.tensorflow.replicas import Mirrored, open_cpus
 from framework_compare.adapters.tensorflow.tasks import LOSSES, OPTIMIZERS, make_optimizer, optimizer_name
 from framework_compare.graph import Graph, trainable_names
@@ -103,6 +104,7 @@ class TensorFlowTrainer(common.TrainerDefaults):
             **common.xla_flags(self.config),
             "optimizer": optimizer_name(self.config),
             "attention": "products and a softmax: TensorFlow has no fused kernel",
+            "recurrent": kernels(self._dtype, gpu=self._on_gpu, compiled=self._compiles),
             "threads": self.tf.config.threading.get_intra_op_parallelism_threads(),
             **(self._gpu_settings() if self._gpu else {}),
             **common.loss_scale_settings(self.config),
@@ -149,10 +151,13 @@ class TensorFlowTrainer(common.TrainerDefaults):
     def _compiles_whole(self) -> bool:
         return self._compiles and self._mirrored is None
 
+    @property
+    def _dtype(self) -> str:
+        return common.HALF_TYPES.get(self.config.precision, "float32")
+
     def _make_variables(self, graph: Graph) -> None:
-        dtype = common.HALF_TYPES.get(self.config.precision, "float32")
         more = {"replica": self._mirrored.number} if self._mirrored else {}
-        self._network = Network(self.tf, graph, dtype, fused=not self._compiles, **more)
+        self._network = Network(self.tf, graph, self._dtype, compiled=self._compiles, **more)
         self._scale = LossScale(self.tf) if self.config.precision == "fp16" else None
         self._trainable = [self._network.variables[name] for name in trainable_names(graph)]
         self._optimizer = make_optimizer(self.tf, self.config, self._trainable)

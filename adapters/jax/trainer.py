@@ -165,7 +165,7 @@ class JaxTrainer(common.TrainerDefaults):
         """Loss, optimiser, and what it is to train."""
         optax = import_part("optax", "its optimiser; install it beside jax")
         self._optimizer = make_optimizer(self.jax, optax, self.config)
-        self._loss_of = functools.partial(LOSSES[graph.task.loss], optax)
+        self._loss_of = functools.partial(LOSSES[graph.task.named_loss], optax, **graph.task.loss_options)
         self._target_type = np.int32 if graph.task.target.dtype.startswith("int") else np.float32
         self._trainable = set(trainable_names(graph))
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from framework_compare.adapters.common import trainer as common
 from framework_compare.adapters.tensorflow.network import OPS, Network
-from framework_compare.adapters.tensorflow.pipeline import make_dataset
+from framework_compare.adapters.tensorflow.pipeline import make_dataset, one_pass
 from framework_compare.adapters.tensorflow.recurrent import kernels
 from framework_compare.adapters.tensorflow.replicas import Mirrored, open_cpus
 from framework_compare.adapters.tensorflow.tasks import LOSSES, OPTIMIZERS, make_optimizer, optimizer_name
@@ -196,7 +196,7 @@ class TensorFlowTrainer(common.TrainerDefaults):
         return dataset.apply(self.tf.data.experimental.prefetch_to_device(self._place))
 
     def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
-        for images, labels in pipeline:
+        for images, labels in one_pass(pipeline):
             size = int(labels.shape[0])
             if self._mirrored is None:
                 yield Batch(images, labels, size)

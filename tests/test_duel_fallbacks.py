@@ -133,6 +133,15 @@ def test_a_part_in_which_memory_does_not_hold_all_rivals_is_taken_over(paced, as
     assert sorted(pairs) == [(2, 1)] * 4
 
 
+def test_a_part_measures_as_little_of_each_run_as_the_study_was_asked_for(paced, ask, tmp_path, monkeypatch):
+    study = ask([paced("one"), paced("two")], sample=0.3, epochs=MANY, executor=Executor())
+    monkeypatch.setenv("SLURM_TMPDIR", str(tmp_path))
+    run_part(study.folder, 1, Watcher())
+    study, refused = api.absorb(study.folder, say=lambda line: None)
+    assert not refused and study.frame.status.tolist() == ["ok", "ok"]
+    assert study.epochs.epoch.max() < MANY / 10
+
+
 def test_rounds_after_a_rival_has_finished_are_void_where_enough_are_left():
     def rival(last, number):
         return SimpleNamespace(transcript=SimpleNamespace(last=last, slices=[SimpleNamespace(round=number)]))

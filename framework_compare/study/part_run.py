@@ -24,7 +24,7 @@ from framework_compare.samplers import host
 from framework_compare.store import schema
 from framework_compare.store.folder import FILE, LOCK, PICTURES, read_json
 from framework_compare.store.study_file import REQUEST, Store
-from framework_compare.study import parts
+from framework_compare.study import parts, strategies
 from framework_compare.study.data_files import arrays_path, images_path
 from framework_compare.study.imported_models import register_models
 from framework_compare.study.parts import PartPlan, plan_path, result_path
@@ -64,8 +64,9 @@ def run_part(folder: Path, number: int, watcher: Watcher, trust: bool = False) -
     _check_kind(folder, plan, machine)
     _remove_done(folder, plan)
     place = _place(plan)
+    strategy = strategies.of_settings(plan.settings, plan_path(folder, number))
     with _open(place, folder, plan, machine, watcher.say) as store, watcher:
-        Study(store, options, watcher).run()
+        Study(store, options, watcher, strategy).run()
     _publish(place, result_path(folder, number))
 
 

@@ -151,9 +151,16 @@ class _Duel:
         for member in self._members:
             if self._fits(member, free):
                 self._start(member)
+        if len(self._runs) == 1 < len(self._members):
+            self._discard(self._rivals[0])
         self._compete()
         for rival in self._rivals:
             self._finish_alone(rival)
+
+    def _discard(self, rival: _Rival) -> None:
+        """End the only worker that memory holds: it is to be measured the way the others are, alone from the start."""
+        if not rival.run.over:
+            self._runs.pop(rival.name).close()
 
     def _finish_alone(self, rival: _Rival) -> None:
         """Let a worker that no rival is left for train to its end, or as long as a sample is."""

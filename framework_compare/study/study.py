@@ -219,7 +219,6 @@ class Study:
             with one_timing(self.watcher.say):
                 outcomes = run_duel(members, f"{self.store.settings().get('order_seed')}-{duel}")
         ended, left, again = {}, [], []
-        crowded = any(run is None for run, _ in outcomes)
         for (run_id, cell, block, environment), (run, rivals) in zip(able, outcomes):
             if run is None:
                 left.append((run_id, cell, block))
@@ -227,7 +226,7 @@ class Study:
                 again.append((run_id, cell, environment))
             else:
                 turned = bool(run.slices)
-                why = None if turned or run.status != "ok" else NO_ROOM if crowded else NO_RIVAL
+                why = None if turned or run.status != "ok" else NO_RIVAL
                 ended[run_id] = cell, dataclasses.replace(run, duel=duel if turned else None, alone_why=why)
         self._end(ended)
         for run_id, cell, environment in again:

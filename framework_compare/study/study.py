@@ -209,7 +209,7 @@ class Study:
         with self._begun([(run_id, cell) for run_id, cell, *_ in able]):
             members = [
                 Member(
-                    f"run {run_id}",
+                    f"run {run_id} ({cell.framework})",
                     self._spec(run_id, cell, environment, turns=True),
                     functools.partial(self.watcher.event, cell),
                     self._peak_bytes.get(cell, 0),

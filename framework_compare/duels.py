@@ -6,7 +6,7 @@ import dataclasses
 import math
 from typing import Any
 
-from framework_compare import api
+from framework_compare import api, registry
 from framework_compare.comparison import Comparison
 from framework_compare.errors import UsageError, check_count
 from framework_compare.forecast import Forecast
@@ -109,6 +109,8 @@ def _request(
     """The arguments of `compare`."""
     check_count("blocks", blocks, 1, most=MOST_REPEATS)
     frameworks, models = _competitors(a, b, model)
+    if dataset is None:
+        _check_same_data(models)
     request = {"epochs": MANY_EPOCHS, "as_written": False, **request}
     if dataset is not None:
         request["dataset"] = dataset
@@ -116,6 +118,14 @@ def _request(
         **{"frameworks": frameworks, "models": models, "device": device, "repeats": blocks, "sample": sample},
         **{**request, "across_models": len(models) > 1},
     }
+
+
+def _check_same_data(models: list[str]) -> None:
+    """UsageError for models whose own data sets differ: an epoch of one is not an epoch of the other."""
+    own = {name: registry.MODELS[name].dataset for name in models if name in registry.MODELS}
+    if len(set(own.values())) > 1:
+        each = " and ".join(f"{name} on {data}" for name, data in own.items())
+        raise UsageError(f"by default {each} are trained; allowed: two models on one data set, which DATA names")
 
 
 def judge(result: Comparison, limit: float | None) -> Duel:
@@ -149,7 +159,7 @@ def _alone_why(result: Comparison) -> str:
         return ""
     if result.settings.get("schedule") == schedules.SEQUENTIAL:
         return "the schedule asked for is sequential"
-    return next((why for why in result.frame["alone_why"] if isinstance(why, str) and why), "the reason is not stored")
+    return next((why for why in result.frame["alone_why"] if isinstance(why, str) and why), "their settings differ")
 
 
 def _outcome(ratio: Interval, verdict: Verdict, limit: float | None) -> str:

@@ -347,6 +347,10 @@ def test_a_framework_may_duel_with_itself_in_another_interpreter(paced, pictures
 
 
 def test_a_duel_of_what_does_not_fit_is_refused(tiny, pictures, tmp_path):
+    with pytest.raises(
+        UsageError, match="mnist_cnn on mnist and cifar_cnn on cifar10 are trained; allowed: two models on one"
+    ):
+        duel("mnist_cnn", "cifar_cnn", "torch", out=tmp_path / "s")
     with pytest.raises(UsageError, match="two frameworks and a model, or two models and a framework"):
         duel(tiny, "linear", "linear", pictures, out=tmp_path / "s")
 

@@ -258,9 +258,9 @@ def test_rounds_of_several_runs_that_do_not_count_are_one_warning():
 def test_a_node_of_a_cluster_has_the_threshold_of_its_own_cores(
     tiny, pictures, own_cache, tmp_path, monkeypatch, asked, used
 ):
-    folder = compare(
-        tiny, "linear", dataset=pictures, out=tmp_path / "s", executor=Executor(), disturbance_threshold=asked
-    ).folder
+    small = {"batch_size": 4, "epochs": 1, "threads": 1, "loader_workers": 0, "image_size": 32}
+    request = {"dataset": pictures, "out": tmp_path / "s", "executor": Executor(), "disturbance_threshold": asked}
+    folder = compare(tiny, "linear", **small, **request).folder
     monkeypatch.setenv("SLURM_TMPDIR", str(tmp_path))
     monkeypatch.setattr(part_run.disturbances, "threshold", lambda: 6.4)  # of 128 cores
     found = []

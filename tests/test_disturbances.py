@@ -227,9 +227,9 @@ def test_a_damaged_repeat_leaves_every_cell_with_a_row(tmp_path):
 
 @pytest.mark.parametrize("name, value", [("disturbance_threshold", 0), ("disturbance_threshold", "10 %"),
                                          ("retries_when_disturbed", -1), ("retries_when_disturbed", 1.5)])  # fmt: skip
-def test_a_senseless_option_is_refused(tiny, pictures, name, value):
+def test_a_senseless_option_is_refused(tiny, images, name, value):
     with pytest.raises(UsageError, match=f"{name} is .*; allowed: "):
-        compare(tiny, "linear", dataset=pictures, **{name: value})
+        compare(tiny, "linear", dataset=images, **{name: value})
 
 
 def test_doctor_says_who_is_busy():
@@ -256,10 +256,10 @@ def test_rounds_of_several_runs_that_do_not_count_are_one_warning():
 
 @pytest.mark.parametrize(("asked", "used"), [(None, 6.4), (0.3, 0.3)])
 def test_a_node_of_a_cluster_has_the_threshold_of_its_own_cores(
-    tiny, pictures, own_cache, tmp_path, monkeypatch, asked, used
+    tiny, images, own_cache, tmp_path, monkeypatch, asked, used
 ):
     small = {"batch_size": 4, "epochs": 1, "threads": 1, "loader_workers": 0, "image_size": 32}
-    request = {"dataset": pictures, "out": tmp_path / "s", "executor": Executor(), "disturbance_threshold": asked}
+    request = {"dataset": images, "out": tmp_path / "s", "executor": Executor(), "disturbance_threshold": asked}
     folder = compare(tiny, "linear", **small, **request).folder
     monkeypatch.setenv("SLURM_TMPDIR", str(tmp_path))
     monkeypatch.setattr(part_run.disturbances, "threshold", lambda: 6.4)  # of 128 cores

@@ -30,9 +30,9 @@ GONE = {
 
 
 @pytest.fixture
-def ask(pictures, own_cache, tmp_path):
+def ask(images, own_cache, tmp_path):
     def run(names, out="s", **settings):
-        return compare(names, "linear", dataset=pictures, out=tmp_path / out, **{**QUICK, **settings})
+        return compare(names, "linear", dataset=images, out=tmp_path / out, **{**QUICK, **settings})
 
     return run
 
@@ -85,13 +85,13 @@ def test_what_others_took_is_unknown_where_the_kernel_does_not_say(paced, ask, m
     assert verdict.reason.startswith("the CPU time of other programs is unknown") and not verdict.shown
 
 
-def test_a_duel_without_turns_says_so(paced, pictures, own_cache, tmp_path, crowded):
+def test_a_duel_without_turns_says_so(paced, images, own_cache, tmp_path, crowded):
     names = paced("one", pace_s=0.01), paced("two", pace_s=0.02)
     sampled = {"blocks": 2, "sample": 0.5, **{name: value for name, value in QUICK.items() if name != "epochs"}}
     sampled["sampling_hz"] = 20  # else no peak is known
-    found = duel(*names, "linear", pictures, max_slowdown=0, out=tmp_path / "a", **sampled)
+    found = duel(*names, "linear", images, max_slowdown=0, out=tmp_path / "a", **sampled)
     assert found.alone_why == NO_ROOM and found.sentence.endswith(f"They did not take turns: {NO_ROOM}.")
-    found = duel(*names, "linear", pictures, out=tmp_path / "b", schedule="sequential", **sampled)
+    found = duel(*names, "linear", images, out=tmp_path / "b", schedule="sequential", **sampled)
     assert found.sentence.endswith("They did not take turns: the schedule asked for is sequential.")
 
 

@@ -131,8 +131,8 @@ def _in_turns(study: Tables) -> set[int]:
     rivals: dict[Any, list[int]] = {}
     for number, run in study.runs.items():
         cell = study.cell_of(number)
-        names = (cell[name] for name in ("framework", "model", "dataset", "device"))
-        whole = Cell(*names, TrainConfig.from_dict(cell["config"]))
+        config = TrainConfig.from_dict(cell["config"])
+        whole = Cell(cell["framework"], cell["model"], cell["dataset"], cell["device"], config)
         if run["status"] == "ok" and not schedules.why_alone(whole):
             across = bool(study.settings.get("across_models"))
             rivals.setdefault((run["repeat"], schedules.shared(whole, across)), []).append(number)

@@ -292,7 +292,7 @@ class Comparison:
         return report.write(self, path, self.cost(**prices).parts if prices else ())
 
     def plot(self, name: str, **only: Any) -> Plot:
-        """Return a figure by name ("overview", "epoch-time", ...) or number ("F1" to "F12"); frameworks and models select
+        """Return a figure by name ("overview", "epoch-time", ...) or number ("F2"); frameworks and models select
         what is drawn, view="images per second" selects another view.
 
         Jupyter displays it; `save` writes it. Raises UnknownNameError for an unknown name, UsageError without data for it.

@@ -81,6 +81,7 @@ class TrainConfig:
     decay_updates: int = 0
     final_rate: float = 0.1
     accumulation: int = 1  # batches whose mean gradient makes one update
+    label_smoothing: float = 0.0  # of the task that is trained; graph.Task has the rule
 
     def to_dict(self) -> Dict[str, Any]:
         return dataclasses.asdict(self)

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from framework_compare import registry
 from framework_compare.cli.root import app
 from framework_compare.errors import UnknownNameError, UsageError
+from framework_compare.graph import Field, Task
 from framework_compare.parity.network.oracle.losses import LOSSES, cross_entropy
 from framework_compare.parity.training import curves
 from framework_compare.parity.verify import Where
@@ -113,19 +114,21 @@ def test_the_yardstick_is_rounding_of_logits_of_the_loss_and_of_its_reading():
 
 
 @pytest.mark.parametrize(
-    "loss, one, other, target, moved",
+    "loss, one, other, target, moved, smoothing",
     [
-        ("cross_entropy", [[0.0, 1.0]], [[0.0, 1.5]], [0], 1.0),
-        ("binary_cross_entropy", [[1.0]], [[1.5]], [[1.0]], 1.0),
-        ("token_cross_entropy", [[[0.0, 1.0], [0.0, 0.0]]], [[[0.0, 1.5], [9.0, 0.0]]], [[0, -1]], 1.0),
-        ("mse", [[3.0]], [[2.0]], [[1.0]], 3.0),
+        ("cross_entropy", [[0.0, 1.0]], [[0.0, 1.5]], [0], 1.0, 0),
+        ("cross_entropy", [[0.0, 1.0]], [[0.0, 1.5]], [0], 1.0, 0.1),
+        ("binary_cross_entropy", [[1.0]], [[1.5]], [[1.0]], 1.0, 0),
+        ("token_cross_entropy", [[[0.0, 1.0], [0.0, 0.0]]], [[[0.0, 1.5], [9.0, 0.0]]], [[0, -1]], 1.0, 0),
+        ("mse", [[3.0]], [[2.0]], [[1.0]], 3.0, 0),
     ],
 )
-def test_no_loss_can_move_by_more_than_its_bound(loss, one, other, target, moved):
+def test_no_loss_can_move_by_more_than_its_bound(loss, one, other, target, moved, smoothing):
     outputs, target = [np.array(one), np.array(other)], np.array(target)
-    losses = [float(LOSSES[loss](each, target)[0]) for each in outputs]
+    task = Task((), Field("y", ()), 1, loss, smoothing=smoothing)
+    losses = [float(LOSSES[task.named_loss](each, target, **task.loss_options)[0]) for each in outputs]
     runs = [{"losses": [value], "logits": [each.tolist()]} for value, each in zip(losses, outputs)]
-    (allowed,) = curves.yardstick(runs[0], [runs[1]], [target], loss)
+    (allowed,) = curves.yardstick(runs[0], [runs[1]], [target], task)
     assert abs(losses[0] - losses[1]) <= allowed == pytest.approx(moved)
 
 

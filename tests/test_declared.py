@@ -191,6 +191,14 @@ def test_updates_that_an_adapter_does_not_know_are_refused(settings, names, adap
         assert events == []
 
 
+def test_smoothed_labels_are_a_loss_that_is_declared_separately():
+    smoothed = build_graph("alexnet", TrainConfig(label_smoothing=0.1))
+    with pytest.raises(Unsupported, match="singa declares no loss 'smoothed cross_entropy'; declared: cross_entropy"):
+        refuse_undeclared(OURS["singa"], TrainConfig(), [smoothed])
+    for name in set(OURS) - {"singa"}:
+        assert {"smoothed cross_entropy", "smoothed token_cross_entropy"} <= OURS[name].declared.losses
+
+
 def test_the_reason_names_the_device_where_that_matters(adapters, work):
     run, _ = work(adapters["torch"], execution="graph")
     assert (

@@ -26,6 +26,7 @@ from framework_compare.parity.network.rounding import rounding_of
 NETWORKS: Dict[str, Callable[[], Graph]] = {
     "gpt": lambda: language.gpt(TEXT, layers=2, heads=2, width=16),
     "llama": lambda: language.llama(TEXT, layers=2, heads=4, kv_heads=2, width=32),
+    "smoothed gpt": lambda: language.gpt(dataclasses.replace(TEXT, smoothing=0.1), layers=1, heads=2, width=16),
 }
 ASKED = Questions(optimizer="adamw", beta2=0.95, clips=True, schedules=True, accumulation=2)
 
@@ -159,6 +160,22 @@ def labels(change):
     return lambda right: lambda logits, target: right(logits, change(target))
 
 
+def smoothing(change):
+    return lambda right: lambda logits, target, smoothing: right(logits, target, change(smoothing))
+
+
+def ignored_too(right):
+    """Tokens that do not count have the even part of a smoothed loss."""
+
+    def loss(logits, target, smoothing):
+        value, gradient = right(logits, target, smoothing)
+        shares = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
+        even = smoothing * (shares - 1 / TEXT.outputs) / (target != -1).sum()
+        return value, np.where((target == -1)[..., None], even, gradient).astype(logits.dtype)
+
+    return loss
+
+
 def rolled(x):
     return (x[0], *(np.roll(one, -1, axis=1) for one in x[1:]))
 
@@ -177,6 +194,16 @@ MISTAKES = {
     "a head that is not tied": Mistake("gpt", 2, "Unembedding", scaled("weight", 0)),
     "logits that are scaled": Mistake("gpt", 1, "Unembedding", output(lambda y, *_: y * np.float32(0.99))),
     "targets a step further": Mistake("gpt", 2, "token_cross_entropy", labels(lambda y: np.roll(y, -1, axis=1))),
+    "labels that are not smoothed": Mistake(
+        "smoothed gpt", 2, "smoothed token_cross_entropy", smoothing(lambda share: 0.0)
+    ),
+    "labels smoothed over the other classes alone": Mistake(
+        *("smoothed gpt", 2, "smoothed token_cross_entropy"),
+        smoothing(lambda share: share * TEXT.outputs / (TEXT.outputs - 1)),
+    ),
+    "a smoothed loss of tokens that do not count": Mistake(
+        "smoothed gpt", 2, "smoothed token_cross_entropy", ignored_too
+    ),
     "decay of gains and biases": Mistake("gpt", 3, "adamw", decays_all),
     "decay that is part of the gradient": Mistake("gpt", 3, "adamw", coupled),
     "decay without the rate": Mistake("llama", 3, "adamw", decay_without_rate),

@@ -8,6 +8,7 @@ from bounds import rounding
 from slopes import slope
 
 from framework_compare.graph import Field, GraphBuilder, Node, Task, image_classification
+from framework_compare.graph.task import SMOOTHED
 from framework_compare.parity.network.oracle import LOSSES, Oracle
 from framework_compare.parity.network.oracle.losses import (
     binary_cross_entropy,
@@ -30,14 +31,26 @@ LOSS_CASES = {
     "mean_output": ((4, 1), np.zeros(4)),
     "binary_cross_entropy": ((4, 1), np.array([[0.0], [1], [1], [0]])),
 }
+LOSS_CASES.update({f"smoothed {name}": LOSS_CASES[name] for name in SMOOTHED})
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_gradient_of_a_loss_is_its_derivative(loss):
     shape, target = LOSS_CASES[loss]
     outputs, direction = RNG(8).standard_normal(shape), RNG(9).standard_normal(shape)
-    gradient = LOSSES[loss](outputs, target)[1]
-    assert (gradient * direction).sum() == slope(lambda values: LOSSES[loss](values, target)[0], outputs, direction)
+    how = {"smoothing": 0.2} if loss.startswith("smoothed") else {}
+    gradient = LOSSES[loss](outputs, target, **how)[1]
+    found = slope(lambda values: LOSSES[loss](values, target, **how)[0], outputs, direction)
+    assert (gradient * direction).sum() == found
+
+
+def test_a_smoothed_label_is_spread_over_all_classes():
+    logits, labels = RNG(12).standard_normal((5, 4)), np.array([0, 3, 1, 1, 2])
+    spread = 0.9 * np.eye(4)[labels] + 0.1 / 4
+    shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    loss, gradient = cross_entropy(logits, labels, 0.1)
+    assert loss == pytest.approx(-(spread * np.log(shares)).sum(axis=1).mean())
+    assert gradient == pytest.approx((shares - spread) / 5)
 
 
 def test_masked_tokens_count_neither_in_the_sum_nor_in_the_divisor():

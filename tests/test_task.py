@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -19,8 +20,9 @@ def test_a_task_comes_back_from_json_as_it_was():
         ("f1",),
         "tweet",
     )
-    for one in (task, image_classification(3, 224)):
+    for one in (task, image_classification(3, 224), dataclasses.replace(task, smoothing=0.1)):
         assert Task.from_dict(json.loads(json.dumps(one.to_dict()))) == one
+    assert "smoothing" not in task.to_dict(), "earlier versions read and wrote no such field"
 
 
 def test_an_unknown_loss_or_dtype_lists_the_known():
@@ -28,3 +30,8 @@ def test_an_unknown_loss_or_dtype_lists_the_known():
         Task((Field("x", (8,)),), Field("y", (1,)), 1, "hinge")
     with pytest.raises(UsageError, match="field x: dtype is 'float16'; allowed: float32"):
         Field("x", (8,), "float16")
+
+
+def test_labels_alone_are_smoothed():
+    with pytest.raises(UsageError, match="label_smoothing is 0.1; allowed for loss 'mse': 0"):
+        Task((Field("x", (8,)),), Field("y", (1,)), 1, "mse", smoothing=0.1)

@@ -187,6 +187,8 @@ def test_other_data_under_the_same_name_are_not_mixed_into_a_study(run, tmp_path
         ({"rungs": {"early": {"patience": 2}}, "models": "diabetes_search"}, "is a search, which has 0 only"),
         ({"rungs": {"rate": {"learning_rate": 0.1}}, "models": "diabetes_search"}, "diabetes_search tries 0.01, 0.001"),
         ({"loss_function": "mse"}, "loss_function is 'mse'; diabetes is for 'binary_cross_entropy'"),
+        ({"label_smoothing": 0.1}, "label_smoothing is 0.1; allowed for loss 'binary_cross_entropy': 0"),
+        ({"label_smoothing": 0.1, "models": "diabetes_search"}, "label_smoothing is 0.1"),
         ({"optimizer": "lion"}, "lion"),
         ({"epsilon": -1.0}, "epsilon"),
         ({"dataset": "no/such.csv"}, "does not exist"),

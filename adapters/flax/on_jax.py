@@ -221,7 +221,8 @@ class FlaxTrainer(JaxTrainer):
         self._model = self._network.model
         self._chances = self.jax.tree.map(self.jax.numpy.copy, nnx.state(self._model, nnx.RngState))
         self._transformation = make_optimizer(self.jax, import_part("optax", "its optimiser"), config)
-        self._loss_of = functools.partial(LOSSES[graph.task.loss], import_part("optax", "its losses"))
+        task, optax = graph.task, import_part("optax", "its losses")
+        self._loss_of = functools.partial(LOSSES[task.named_loss], optax, **task.loss_options)
         self._target_type = np.int32 if graph.task.target.dtype.startswith("int") else np.float32
         self._trained = trainable_names(graph)
         frozen = self._network.frozen

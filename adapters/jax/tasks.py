@@ -11,20 +11,27 @@ from framework_compare.graph.optimizer import DECAYED, Schedule
 from framework_compare.protocol import TrainConfig
 
 
-def cross_entropy(optax: Any, logits: Any, labels: Any) -> Any:
-    return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
+def cross_entropies(optax: Any, logits: Any, labels: Any, smoothing: float) -> Any:
+    """Of each label; with smoothing a share is the mean over all classes, whose labels are one number."""
+    losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
+    if not smoothing:
+        return losses
+    return (1 - smoothing) * losses + smoothing * optax.softmax_cross_entropy(logits, 1 / logits.shape[-1])
 
 
-def token_cross_entropy(optax: Any, logits: Any, labels: Any) -> Any:
+def cross_entropy(optax: Any, logits: Any, labels: Any, smoothing: float = 0.0) -> Any:
+    return cross_entropies(optax, logits, labels, smoothing).mean()
+
+
+def token_cross_entropy(optax: Any, logits: Any, labels: Any, smoothing: float = 0.0) -> Any:
     """Mean over the tokens whose label is not -1."""
     counts = labels >= 0
-    losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels * counts)
-    return (losses * counts).sum() / counts.sum()
+    return (cross_entropies(optax, logits, labels * counts, smoothing) * counts).sum() / counts.sum()
 
 
-LOSSES: Dict[str, Callable[[Any, Any, Any], Any]] = {
-    "cross_entropy": cross_entropy,
-    "token_cross_entropy": token_cross_entropy,
+LOSSES: Dict[str, Callable[..., Any]] = {
+    **dict.fromkeys(("cross_entropy", "smoothed cross_entropy"), cross_entropy),
+    **dict.fromkeys(("token_cross_entropy", "smoothed token_cross_entropy"), token_cross_entropy),
     "mean_output": lambda optax, outputs, target: outputs.mean(),
     "mse": lambda optax, outputs, target: optax.squared_error(outputs, target).mean(),
     "binary_cross_entropy": lambda optax, logits, target: optax.sigmoid_binary_cross_entropy(logits, target).mean(),

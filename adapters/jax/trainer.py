@@ -164,7 +164,7 @@ class JaxTrainer(TrainerDefaults):
         dtype = HALF_TYPES.get(config.precision, "float32")
         self._network = Network(jax, graph, dtype=dtype, layout=self.layout, shifts=self._shifts, flash=self._flash)
         self._optimizer = make_optimizer(jax, optax, config)
-        self._loss_of = functools.partial(LOSSES[graph.task.loss], optax)
+        self._loss_of = functools.partial(LOSSES[graph.task.named_loss], optax, **graph.task.loss_options)
         self._target_type = np.int32 if graph.task.target.dtype.startswith("int") else np.float32
         self._key = jax.random.key(config.seed & 0xFFFFFFFF)
         jit: Callable[..., Any] = jax.jit if config.execution != "eager" else lambda function, **_: function

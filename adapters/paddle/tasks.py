@@ -12,9 +12,13 @@ from framework_compare.graph.optimizer import DECAYED
 from framework_compare.protocol import TrainConfig
 
 
-def token_cross_entropy(paddle: Any) -> Callable[[Any, Any], Any]:
+def cross_entropy(paddle: Any, smoothing: float = 0.0) -> Callable[[Any, Any], Any]:
+    return paddle.nn.CrossEntropyLoss(label_smoothing=smoothing)  # type: ignore[no-any-return]
+
+
+def token_cross_entropy(paddle: Any, smoothing: float = 0.0) -> Callable[[Any, Any], Any]:
     """Mean over the tokens whose label is not -1; with ignore_index -1 Paddle divides by all of them (3.3.1)."""
-    each = paddle.nn.CrossEntropyLoss(reduction="none")
+    each = paddle.nn.CrossEntropyLoss(reduction="none", label_smoothing=smoothing)
 
     def mean(logits: Any, labels: Any) -> Any:
         labels = labels.flatten()
@@ -29,9 +33,9 @@ def token_cross_entropy(paddle: Any) -> Callable[[Any, Any], Any]:
 CORRECTED_STEPS = 100
 
 
-LOSSES: Dict[str, Callable[[Any], Callable[[Any, Any], Any]]] = {
-    "cross_entropy": lambda paddle: paddle.nn.CrossEntropyLoss(),
-    "token_cross_entropy": token_cross_entropy,
+LOSSES: Dict[str, Callable[..., Callable[[Any, Any], Any]]] = {
+    **dict.fromkeys(("cross_entropy", "smoothed cross_entropy"), cross_entropy),
+    **dict.fromkeys(("token_cross_entropy", "smoothed token_cross_entropy"), token_cross_entropy),
     "mean_output": lambda paddle: lambda outputs, target: outputs.astype("float32").mean(),
     "mse": lambda paddle: paddle.nn.MSELoss(),
     "binary_cross_entropy": lambda paddle: paddle.nn.BCEWithLogitsLoss(),

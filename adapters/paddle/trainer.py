@@ -134,7 +134,7 @@ class PaddleTrainer(TrainerDefaults):
         self._call = paddle.jit.to_static(self._network, full_graph=True) if graphed else self._network
         if self._replicas:
             self._call = data_parallel.wrap(paddle, self._call)
-        self._loss = LOSSES[graph.task.loss](paddle)
+        self._loss = LOSSES[graph.task.named_loss](paddle, **graph.task.loss_options)
         scales = self._on_gpu and config.precision == "fp16"
         self._scaler = paddle.amp.GradScaler(enable=scales, init_loss_scaling=LOSS_SCALE) if scales else None
         self._first_scale = self._scaler.state_dict() if self._scaler else None

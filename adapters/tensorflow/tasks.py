@@ -11,14 +11,23 @@ from framework_compare.graph.optimizer import DECAYED, Schedule
 from framework_compare.protocol import TrainConfig
 
 
-def cross_entropy(tf: Any, logits: Any, labels: Any) -> Any:
-    return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
+def cross_entropies(tf: Any, logits: Any, labels: Any, smoothing: float) -> Any:
+    """Of each label."""
+    if not smoothing:
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+    classes, share = logits.shape[-1], smoothing / logits.shape[-1]
+    spread = tf.one_hot(labels, classes, on_value=1 - smoothing + share, off_value=share, dtype=logits.dtype)
+    return tf.nn.softmax_cross_entropy_with_logits(labels=spread, logits=logits)
 
 
-def token_cross_entropy(tf: Any, logits: Any, labels: Any) -> Any:
+def cross_entropy(tf: Any, logits: Any, labels: Any, smoothing: float = 0.0) -> Any:
+    return tf.reduce_mean(cross_entropies(tf, logits, labels, smoothing))
+
+
+def token_cross_entropy(tf: Any, logits: Any, labels: Any, smoothing: float = 0.0) -> Any:
     """Mean over the tokens whose label is not -1."""
     counts = tf.cast(labels >= 0, logits.dtype)
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=tf.maximum(labels, 0), logits=logits)
+    losses = cross_entropies(tf, logits, tf.maximum(labels, 0), smoothing)
     return tf.reduce_sum(losses * counts) / tf.reduce_sum(counts)
 
 
@@ -26,9 +35,9 @@ def binary_cross_entropy(tf: Any, logits: Any, target: Any) -> Any:
     return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels=target, logits=logits))
 
 
-LOSSES: Dict[str, Callable[[Any, Any, Any], Any]] = {
-    "cross_entropy": cross_entropy,
-    "token_cross_entropy": token_cross_entropy,
+LOSSES: Dict[str, Callable[..., Any]] = {
+    **dict.fromkeys(("cross_entropy", "smoothed cross_entropy"), cross_entropy),
+    **dict.fromkeys(("token_cross_entropy", "smoothed token_cross_entropy"), token_cross_entropy),
     "mean_output": lambda tf, outputs, target: tf.reduce_mean(outputs),
     "mse": lambda tf, outputs, target: tf.reduce_mean(tf.math.squared_difference(outputs, target)),
     "binary_cross_entropy": binary_cross_entropy,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 from typing import Any, Callable, Deque, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
@@ -151,7 +152,7 @@ class TensorFlowTrainer(TrainerDefaults):
     def build(self, graph: Graph) -> None:
         with self._mirrored.variables() if self._mirrored else contextlib.nullcontext():
             self._make_variables(graph)
-        self._loss = LOSSES[graph.task.loss]
+        self._loss = functools.partial(LOSSES[graph.task.named_loss], **graph.task.loss_options)
         self._stepped = False
         self._infer = self._network
         self._differentiate = self._scaled_gradients

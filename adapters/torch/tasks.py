@@ -9,15 +9,19 @@ from framework_compare.graph.optimizer import DECAYED, Schedule
 from framework_compare.protocol import TrainConfig
 
 
-def token_cross_entropy(torch: Any) -> Callable[[Any, Any], Any]:
+def cross_entropy(torch: Any, smoothing: float = 0.0) -> Callable[[Any, Any], Any]:
+    return torch.nn.CrossEntropyLoss(label_smoothing=smoothing)  # type: ignore[no-any-return]
+
+
+def token_cross_entropy(torch: Any, smoothing: float = 0.0) -> Callable[[Any, Any], Any]:
     """Mean over the tokens whose label is not -1."""
-    mean = torch.nn.CrossEntropyLoss(ignore_index=-1)
+    mean = torch.nn.CrossEntropyLoss(ignore_index=-1, label_smoothing=smoothing)
     return lambda logits, labels: mean(logits.flatten(0, 1), labels.flatten())
 
 
-LOSSES: Dict[str, Callable[[Any], Callable[[Any, Any], Any]]] = {
-    "cross_entropy": lambda torch: torch.nn.CrossEntropyLoss(),
-    "token_cross_entropy": token_cross_entropy,
+LOSSES: Dict[str, Callable[..., Callable[[Any, Any], Any]]] = {
+    **dict.fromkeys(("cross_entropy", "smoothed cross_entropy"), cross_entropy),
+    **dict.fromkeys(("token_cross_entropy", "smoothed token_cross_entropy"), token_cross_entropy),
     "mean_output": lambda torch: lambda outputs, target: outputs.float().mean(),
     "mse": lambda torch: torch.nn.MSELoss(),
     "binary_cross_entropy": lambda torch: torch.nn.BCEWithLogitsLoss(),

@@ -87,7 +87,6 @@ class TorchTrainer(TrainerDefaults):
             torch.backends.cudnn.benchmark = recommended
             torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = config.precision == "tf32"
         self._channels_last = recommended
-        self._last_axis_channels = recommended  # of what is adopted: arrays other than images have none
         self.layout = "NHWC" if self._channels_last else "NCHW"
         self._gpu: Optional[Gpu] = None  # a pipeline may be opened before the network is built
 
@@ -180,7 +179,8 @@ class TorchTrainer(TrainerDefaults):
             self._call = compiler(self._trained)
         # compiled with the network, a loss of many tokens needs no float32 copy of their logits
         together = compiled and self._group is None
-        network, loss = self._trained if together else self._call, LOSSES[graph.task.loss](torch)
+        network, task = self._trained if together else self._call, graph.task
+        loss = LOSSES[task.named_loss](torch, **task.loss_options)
         loss_of: Callable[[Any, Any], Any] = lambda images, labels: loss(network(*arguments(images)), labels)  # noqa: E731
         self._loss_of = compiler(loss_of) if together else loss_of
         self._gpu = Gpu(torch, self._device) if self._on_gpu else None

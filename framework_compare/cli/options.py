@@ -73,7 +73,7 @@ def completions(words: Sequence[str]) -> Callable[[str], list[str]]:
 # Settings of one framework, of arrays alone, or that hardly anyone changes.
 OF_FEW = (
     *("internals", "gpu_threads", "batch_growth", "batch_size_limit", "epsilon"),
-    *("beta2", "clip_norm", "ramp_updates", "decay_updates", "final_rate", "accumulation"),
+    *("beta2", "clip_norm", "ramp_updates", "decay_updates", "final_rate", "accumulation", "label_smoothing"),
 )
 
 
@@ -259,7 +259,7 @@ PANELS: dict[str, tuple[str, ...]] = {
             "learning_rate",
         ),
         *("momentum", "weight_decay", "epsilon", "beta2", "clip_norm", "accumulation", "ramp_updates", "decay_updates"),
-        *("final_rate", "loss_function", "patience", "warmup_steps", "seed"),
+        *("final_rate", "loss_function", "label_smoothing", "patience", "warmup_steps", "seed"),
     ),
     "Images and loading": (
         *("image_size", "flip", "crop", "pipeline", "loader_workers", "limit", "classes", "on_bad_image"),

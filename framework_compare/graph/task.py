@@ -8,8 +8,9 @@ from typing import Any, Dict, Mapping, Tuple
 from framework_compare.errors import UsageError
 from framework_compare.graph.node import Shape
 
-# Each is a mean over samples, or over the tokens that count; half of nothing, no label smoothing.
+# Each is a mean over samples, or over the tokens that count; half of nothing.
 LOSSES = ("cross_entropy", "token_cross_entropy", "mse", "binary_cross_entropy", "mean_output")
+SMOOTHED = LOSSES[:2]
 DTYPES = ("float32", "int32", "int64", "bool")
 INPUT = "input"  # under which nodes read an only input
 
@@ -36,6 +37,8 @@ class Task:
     (outputs,) float32 for mse and for binary_cross_entropy, there 0 or 1 against logits; (T, outputs) for mse, too. For
     mean_output the network's output is the loss of each sample: a target that it needs is one of its inputs, and `target`
     is unused.
+    smoothing: the share s of a label that all classes have in equal parts (Szegedy et al. 2016): a loss of SMOOTHED is
+    the mean of (1 - s) * (-log p[label]) + s * (the mean of -log p over all classes, that of the label included).
     """
 
     inputs: Tuple[Field, ...]
@@ -44,10 +47,23 @@ class Task:
     loss: str
     metrics: Tuple[str, ...] = ()
     unit: str = "image"  # what a sample is called in tables: "image", "sequence", "row"
+    smoothing: float = 0.0
 
     def __post_init__(self) -> None:
         if self.loss not in LOSSES:
             raise UsageError(f"loss is {self.loss!r}; allowed: {', '.join(LOSSES)}")
+        if self.smoothing and self.loss not in SMOOTHED:
+            raise UsageError(f"label_smoothing is {self.smoothing:g}; allowed for loss {self.loss!r}: 0")
+
+    @property
+    def named_loss(self) -> str:
+        """The loss as adapters declare it: "smoothed cross_entropy" where labels are smoothed."""
+        return f"smoothed {self.loss}" if self.smoothing else self.loss
+
+    @property
+    def loss_options(self) -> Dict[str, float]:
+        """The keywords of an adapter's loss."""
+        return {"smoothing": self.smoothing} if self.smoothing else {}
 
     @property
     def named_inputs(self) -> Dict[str, Field]:
@@ -68,7 +84,10 @@ class Task:
         return shape[-1] if len(shape) == 3 else 0
 
     def to_dict(self) -> Dict[str, Any]:
-        return dataclasses.asdict(self)
+        document = dataclasses.asdict(self)
+        if not self.smoothing:  # documents of earlier versions have none
+            del document["smoothing"]
+        return document
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> "Task":

@@ -321,8 +321,15 @@ def make_datasets(plan: Plan, progress: CountProgress | None = None) -> None:
 def build_graph(model: str, config: TrainConfig, task: Task | None = None) -> Graph:
     """The layer graph of a registered model for a config's classes and image size; UsageError where it cannot be.
 
-    A workload's is for a task, by default that of its generated data.
+    A workload's is for a task, by default that of its generated data. Labels are smoothed as the config says.
     """
+    graph = _plain_graph(model, config, task)
+    if not config.label_smoothing:
+        return graph
+    return dataclasses.replace(graph, task=dataclasses.replace(graph.task, smoothing=config.label_smoothing))
+
+
+def _plain_graph(model: str, config: TrainConfig, task: Task | None) -> Graph:
     entry = registry.find("model", registry.MODELS, model)
     if isinstance(entry.build, ImportedModel) and entry.build.of_arrays:
         return entry.build.for_task(task) if task else entry.build()

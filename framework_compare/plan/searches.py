@@ -63,6 +63,7 @@ def check(model: str, given: Mapping[str, object], config: TrainConfig, limit: i
         ("mode", "train"),
         ("patience", 0),
         ("batch_growth", 1),
+        ("label_smoothing", 0),
         ("nodes", 1),
         ("pipeline", "shared"),
     ):

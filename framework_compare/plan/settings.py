@@ -147,6 +147,7 @@ SETTINGS: dict[str, Setting] = {
     "decay_updates": Setting("update at which a cosine has brought the learning rate down to final_rate; 0: no decay"),
     "final_rate": Setting("share of the learning rate that remains then", below=1),
     "accumulation": Setting("batches whose mean gradient makes one update", least=1),
+    "label_smoothing": Setting("share of each label that all classes have in equal parts, in training", below=1),
 }
 
 Words: TypeAlias = str | Sequence[str]
@@ -191,6 +192,7 @@ class Settings(TypedDict, total=False):
     decay_updates: Counts
     final_rate: Numbers
     accumulation: Counts
+    label_smoothing: Numbers
 
 
 # What cells may differ in whose workers take turns: all train on the same samples, and end together.

@@ -32,7 +32,7 @@ def _updates(config: TrainConfig) -> List[str]:
 # By field of Declared. A setting that joins TrainConfig (a metric) joins here, or nobody refuses it.
 ASKS: Dict[str, Ask] = {
     "ops": Ask("op", lambda config, graphs: [node.op for graph in graphs for node in graph.nodes]),
-    "losses": Ask("loss", lambda config, graphs: [config.loss, *(graph.task.loss for graph in graphs)]),
+    "losses": Ask("loss", lambda config, graphs: [config.loss, *(graph.task.named_loss for graph in graphs)]),
     "optimizers": Ask("optimizer", lambda config, graphs: [_optimizer(config)]),
     "executions": Ask("execution", lambda config, graphs: [config.execution]),
     "precisions": Ask("precision", lambda config, graphs: [config.precision]),

@@ -32,6 +32,15 @@ def test_an_update_of_several_batches_is_that_of_their_mean(framework):
 
 
 @pytest.mark.nightly
+@pytest.mark.usefixtures("references")
+@pytest.mark.parametrize("model", ["gpt_nano", "mnist_cnn"])
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_labels_are_smoothed_as_the_oracle_smooths_them(framework, model):
+    (found,) = verify(framework, model, batch_size=2, threads=1, fresh=True, label_smoothing=0.1)
+    assert found.proves(), (found.reason, found.levels)
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_language_model_learns_more_than_frequencies(framework, tmp_path):
     study = compare(framework, "gpt_nano", epochs=1, threads=2, repeats=1, limit=1600, out=tmp_path / "study")

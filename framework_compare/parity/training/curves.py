@@ -200,7 +200,7 @@ class CurveRun:
         names = ("image_size", "batch_size", "learning_rate", "momentum", "weight_decay", "seed", "num_classes")
         others = {} if self.config.optimizer == "sgd" else {"optimizer": self.config.optimizer}
         recipe = ("epsilon", "beta2", "clip_norm", "ramp_updates", "decay_updates", "final_rate", "accumulation")
-        default = TrainConfig()
+        recipe, default = (*recipe, "label_smoothing"), TrainConfig()
         others.update({n: getattr(self.config, n) for n in recipe if getattr(self.config, n) != getattr(default, n)})
         chosen = {name: getattr(self.config, name) for name in names}
         return {"dataset": self.given.dataset, "steps": self.steps, **chosen, **others}
@@ -209,7 +209,7 @@ class CurveRun:
         exact = self._oracle(graph, flat, "float64", 0)
         runs = [self._oracle(graph, flat, "float32", draw) for draw in range(DRAWS)]
         labels = [found for _, found in self.batches]
-        return exact["losses"], yardstick(exact, runs, labels, graph.task.loss)
+        return exact["losses"], yardstick(exact, runs, labels, graph.task)
 
     def _oracle(self, graph: Graph, flat: Array, dtype: str, draw: int) -> Dict[str, Any]:
         def train() -> Dict[str, Any]:

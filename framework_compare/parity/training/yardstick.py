@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, List, Mapping, Sequence
 
 import numpy as np
 
+from framework_compare.graph import Task, image_classification
 from framework_compare.parity.network.oracle.losses import LOSSES
 
 Array = np.ndarray
@@ -16,7 +17,7 @@ def yardstick(
     exact: Mapping[str, Any],
     runs: Sequence[Mapping[str, Any]],
     labels: Sequence[Array],
-    loss: str = "cross_entropy",
+    task: Task = image_classification(2, 1),
 ) -> List[float]:
     """Of each step, from curves as `oracle_curve` makes them; rounding of weights adds up from step to step.
 
@@ -24,11 +25,14 @@ def yardstick(
     """
     pairs = itertools.combinations([exact, *runs], 2)
     moves = [
-        [_MOVED[loss](np.array(a), np.array(b), found) for a, b, found in zip(one["logits"], other["logits"], labels)]
+        [
+            _MOVED[task.loss](np.array(a), np.array(b), found)
+            for a, b, found in zip(one["logits"], other["logits"], labels)
+        ]
         for one, other in pairs
     ]
     own = [
-        abs(value - float(LOSSES[loss](np.array(logits), found)[0]))
+        abs(value - float(LOSSES[task.named_loss](np.array(logits), found, **task.loss_options)[0]))
         for run in runs
         for value, logits, found in zip(run["losses"], run["logits"], labels)
     ]

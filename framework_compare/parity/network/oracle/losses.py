@@ -10,24 +10,27 @@ from framework_compare.parity.network.oracle.elementwise import logistic
 from framework_compare.parity.network.oracle.op import Array
 
 
-def cross_entropy(logits: Array, labels: Array) -> Tuple[float, Array]:
+def cross_entropy(logits: Array, labels: Array, smoothing: float = 0.0) -> Tuple[float, Array]:
     """Mean over the batch of -log softmax at the label, and its gradient by the logits."""
     shifted = logits - logits.max(axis=1, keepdims=True)
     powers = np.exp(shifted)
     sums = powers.sum(axis=1, keepdims=True)
-    rows = np.arange(len(labels))
-    loss = (np.log(sums[:, 0]) - shifted[rows, labels]).mean()
-    gradient = powers / sums
-    gradient[rows, labels] -= 1
+    rows, kept = np.arange(len(labels)), logits.dtype.type(1 - smoothing)
+    losses, gradient = np.log(sums[:, 0]) - kept * shifted[rows, labels], powers / sums
+    if smoothing:
+        losses -= (1 - kept) * shifted.mean(axis=1)
+        gradient -= (1 - kept) / logits.dtype.type(logits.shape[1])
+    loss = losses.mean()
+    gradient[rows, labels] -= kept
     return loss, gradient / logits.dtype.type(len(labels))
 
 
-def token_cross_entropy(logits: Array, labels: Array) -> Tuple[float, Array]:
+def token_cross_entropy(logits: Array, labels: Array, smoothing: float = 0.0) -> Tuple[float, Array]:
     """cross_entropy over all tokens of the batch that count, those with a label other than -1; 0 where none does."""
     counts, gradient = labels != -1, np.zeros_like(logits)
     if not counts.any():
         return 0.0, gradient
-    loss, gradient[counts] = cross_entropy(logits[counts], labels[counts])
+    loss, gradient[counts] = cross_entropy(logits[counts], labels[counts], smoothing)
     return loss, gradient
 
 
@@ -57,9 +60,11 @@ def _same_shape(outputs: Array, target: Array) -> Array:
 
 
 # From outputs and target to the loss of the batch and its gradient by the outputs.
-LOSSES: Dict[str, Callable[[Array, Array], Tuple[float, Array]]] = {
+LOSSES: Dict[str, Callable[..., Tuple[float, Array]]] = {
     "cross_entropy": cross_entropy,
     "token_cross_entropy": token_cross_entropy,
+    "smoothed cross_entropy": cross_entropy,
+    "smoothed token_cross_entropy": token_cross_entropy,
     "mean_output": mean_output,
     "mse": mse,
     "binary_cross_entropy": binary_cross_entropy,

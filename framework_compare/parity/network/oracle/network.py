@@ -103,7 +103,8 @@ class Oracle:
         mode = Mode(True, self.plain_sums, dropout=dropout, copies=copies, dtype=self.dtype)
         logits = self._pass(images, mode, tape, lambda name, value: None)
         samples = np.arange(len(logits)) if copies is None else copies
-        loss, by_copy = LOSSES[self.graph.task.loss](logits[samples], self._target(labels)[samples])
+        task = self.graph.task
+        loss, by_copy = LOSSES[task.named_loss](logits[samples], self._target(labels)[samples], **task.loss_options)
         gradient = np.zeros_like(logits)
         np.add.at(gradient, samples, by_copy)
         gradients = _backward(tape, {self.graph.nodes[-1].name: gradient}, self.rounding)

@@ -226,9 +226,9 @@ class Comparison:
         kind is "time", "resources", "speedup" (devices against the CPU), "stack" (a library against the framework below
         it), "modes" (each framework in its fastest execution), "devices" (several against one), "precision" (and
         execution, against fp32 eager), "scaling" (by batch size), "startup" (and when an execution has paid for its own),
-        "energy", "quality" (metrics of workloads), "gains" (rungs of a ladder), "inference" (latency), "roofline" (beside
-        what the machine can do) or "profile" (shares of time, for studies with profile=True). The first lines are
-        verdicts, the last ones warnings; verdicts=False leaves both out.
+        "energy", "quality" (metrics of workloads), "gains" (rungs of a ladder), "inference" (latency), "generation" (of
+        tokens), "roofline" (beside what the machine can do) or "profile" (shares of time, for studies with profile=True). The
+        first lines are verdicts, the last ones warnings; verdicts=False leaves both out.
 
         With a style ("terminal", "markdown", "github", "html", "latex", "csv"), or with width or bold of the terminal's,
         it is that text. Raises UsageError for another kind or style.

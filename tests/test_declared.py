@@ -163,7 +163,7 @@ def test_a_refused_cell_is_unsupported(name, adapters, work):
 def test_every_field_that_an_adapter_fills_can_be_refused():
     filled = {field for trainer in OURS.values() for field in Declared._fields if getattr(trainer.declared, field)}
     apart = {"replicas", "several_nodes", "several_inputs", "why"}  # tests/test_replicas.py, and below
-    assert filled - apart - {"untested"} <= set(ASKS) and set(ASKS) == {*UNDECLARED, "updates"}
+    assert filled - apart - {"untested"} <= set(ASKS) and set(ASKS) == {*UNDECLARED, "updates", "generation"}
 
 
 def test_several_inputs_are_refused_where_they_are_not_declared():
@@ -189,6 +189,21 @@ def test_updates_that_an_adapter_does_not_know_are_refused(settings, names, adap
         with pytest.raises(Unsupported, match=f"{name} declares no {names}.*; declared: none"):
             Runner(job(**settings), trainer_of(adapters[name]), events).run()
         assert events == []
+
+
+def test_generation_is_refused_where_it_is_not_declared():
+    asked = TrainConfig(mode="generation")
+    for name in set(OURS) - {"torch", "jax"}:
+        with pytest.raises(
+            Unsupported, match=f"{name} declares no generation with cached keys and values in execution"
+        ):
+            refuse_undeclared(OURS[name], asked, [])
+    for name in ("torch", "jax"):
+        refuse_undeclared(OURS[name], asked, [])
+    with pytest.raises(
+        Unsupported, match="torch declares no generation .* in execution 'compiled'; declared: default, eager"
+    ):
+        refuse_undeclared(OURS["torch"], TrainConfig(mode="generation", execution="compiled"), [])
 
 
 def test_smoothed_labels_are_a_loss_that_is_declared_separately():

@@ -21,6 +21,7 @@ from framework_compare.adapters.common.trainer import (
     needs_capability,
     xla_flags,
 )
+from framework_compare.adapters.jax.generation import Generates
 from framework_compare.adapters.jax.network import OPS, Network, has_flash
 from framework_compare.adapters.jax.pipeline import PROCESSES_FROM, Processes, Threads, import_part
 from framework_compare.adapters.jax.replicas import Mesh, join, stacked, unstacked
@@ -67,7 +68,7 @@ class LossBlock:
         self.values: List[float] = []  # of the copy, once one of them was read
 
 
-class JaxTrainer(TrainerDefaults):
+class JaxTrainer(Generates, TrainerDefaults):
     name = "jax"
     declared = Declared(
         ops=OPS,
@@ -79,6 +80,7 @@ class JaxTrainer(TrainerDefaults):
         several_nodes=True,
         several_inputs=True,
         updates=frozenset(UPDATES),
+        generation=STEPS,
     )
 
     @staticmethod
@@ -125,7 +127,6 @@ class JaxTrainer(TrainerDefaults):
         self.layout = "NHWC" if self._recommended else "NCHW"
         self._passes = 0
         self._block, self._taken = LossBlock(), 0  # and steps since the weights were loaded, as State has them
-        self._loss_seen: Any = None
         self._feeds: List[Processes] = []
         self._target_type: Any = np.int32  # labels, until a network for another task is built
 

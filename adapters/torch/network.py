@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from typing import Any, Callable, Dict, Mapping, Set
+from typing import Any, Callable, Dict, Mapping, Optional, Set
 
 from framework_compare.adapters.common import network, quanv
 from framework_compare.graph import INPUT, Graph
@@ -24,13 +24,14 @@ IN_PLACE = ("ReLU", "ReLU6")
 OVERWRITABLE = ("Conv2d", "BatchNorm2d", "Linear", "Conv1d", "Add")
 
 
-def make_network(torch: Any, graph: Graph) -> Any:
-    spare, program = _spare_values(graph), lowered(graph, HAS, views=True)
-    modules = {}
+def make_network(torch: Any, graph: Graph, layers: Any = None, held: Optional[Mapping[str, Any]] = None) -> Any:
+    """layers: in place of LAYERS. held: modules that are there already, by the names of their arrays."""
+    spare, program, layers = _spare_values(graph), lowered(graph, HAS, views=True), layers or LAYERS
+    modules = dict(held or {})
     for node in program.nodes:
         if node.op in LAYERS and node.arrays not in modules:
             in_place = {"in_place": True} if node.op in IN_PLACE and node.inputs[0] in spare else {}
-            modules[node.arrays] = LAYERS[node.op](torch.nn, {**node.attrs, **in_place})
+            modules[node.arrays] = layers[node.op](torch.nn, {**node.attrs, **in_place})
     code = torch.fx.Graph()
     tracer = torch.fx.proxy.GraphAppendingTracer(code)
     values = {
@@ -183,7 +184,7 @@ def _conv2d(nn: Any, a: Mapping[str, Any]) -> Any:
     )
 
 
-def _attention(nn: Any, a: Mapping[str, Any]) -> Any:
+def attention_class(nn: Any, a: Mapping[str, Any]) -> Any:
     import torch
 
     mask = None if a["mask"] is None else torch.from_numpy(a["mask"])
@@ -198,6 +199,7 @@ def _attention(nn: Any, a: Mapping[str, Any]) -> Any:
             super().__init__()
             # flat: of five axes there is no channels_last, which a module asks of all of its arrays
             self.register_buffer("mask", None if mask is None else mask.flatten(), persistent=False)
+            self.how = dict(how)
 
         def forward(self, *inputs: Any) -> Any:
             if a["operands"] == 1:
@@ -206,8 +208,10 @@ def _attention(nn: Any, a: Mapping[str, Any]) -> Any:
                 q, k, v = (x.unflatten(-1, (n, -1)) for x, n in zip(inputs, (a["heads"], kv_heads, kv_heads)))
             q, k, v = (x.transpose(-2, -3) for x in (q, k, v))
             added = self.added(*inputs[a["operands"] :], windows=q.dim() == 6)
-            y = nn.functional.scaled_dot_product_attention(q, k, v, added, **how)
-            return y.transpose(-2, -3).flatten(-2)
+            return self.attend(q, k, v, added).transpose(-2, -3).flatten(-2)
+
+        def attend(self, q: Any, k: Any, v: Any, added: Any) -> Any:
+            return nn.functional.scaled_dot_product_attention(q, k, v, added, **self.how)
 
         def added(self, bias: Any = None, *, windows: bool) -> Any:
             """What is added to the scores, or None."""
@@ -217,7 +221,7 @@ def _attention(nn: Any, a: Mapping[str, Any]) -> Any:
             bias = bias[:, None, None] if windows else bias
             return bias if mask is None else bias + mask
 
-    return Attention()
+    return Attention
 
 
 def _constant(nn: Any, a: Mapping[str, Any]) -> Any:
@@ -334,7 +338,7 @@ LAYERS = {
     "RMSNorm": lambda nn, a: nn.RMSNorm(a["features"], eps=a["eps"]),
     "Constant": _constant,
     "Quanv2d": _quanv2d,
-    "Attention": _attention,
+    "Attention": lambda nn, a: attention_class(nn, a)(),
     "Parameter": _parameter,
     "RelativeBias": _relative_bias,
     "GroupNorm": lambda nn, a: nn.GroupNorm(a["groups"], a["channels"], eps=a["eps"]),

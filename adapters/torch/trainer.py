@@ -22,6 +22,7 @@ from framework_compare.adapters.common.trainer import (
     needs_capability,
 )
 from framework_compare.adapters.torch import replicas as data_parallel
+from framework_compare.adapters.torch.generation import Generates
 from framework_compare.adapters.torch.gpu import CapturedStep, Gpu
 from framework_compare.adapters.torch.network import OPS, by_graph_name, make_network
 from framework_compare.adapters.torch.pipeline import open_loader
@@ -43,7 +44,7 @@ from framework_compare.worker.allocator import keep_freed_memory
 COMPILED = {"compiled": None, "max-autotune": "max-autotune"}  # the mode of torch.compile
 
 
-class TorchTrainer(TrainerDefaults):
+class TorchTrainer(Generates, TrainerDefaults):
     name = "torch"
     declared = Declared(
         ops=OPS,
@@ -56,6 +57,7 @@ class TorchTrainer(TrainerDefaults):
         several_nodes=True,
         several_inputs=True,
         updates=frozenset(UPDATES),
+        generation=frozenset({"default", "eager"}),
     )
 
     @staticmethod
@@ -94,8 +96,7 @@ class TorchTrainer(TrainerDefaults):
         config = self.config
         if self._on_gpu:
             asked = (self.torch, config, self._device)
-            gathers = self._captures and config.accumulation > 1
-            if gathers:
+            if self._captures and config.accumulation > 1:
                 return f"accumulation {config.accumulation}: a captured step is one update; use execution 'eager'"
             return _no_device(self.torch, config.device) or _no_precision(*asked) or _no_compiling(*asked)
         if config.execution in COMPILED and not _cpp_compiler():

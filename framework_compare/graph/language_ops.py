@@ -15,7 +15,7 @@ def rmsnorm_parameters(node: Node) -> List[Parameter]:
     return [Parameter(f"{node.arrays}.weight", (node.attrs["features"],), "ones")]
 
 
-def rotary_shape(node: Node, shape: Shape) -> Shape:
+def rotary_shape(node: Node, shape: Shape, *positions: Shape) -> Shape:
     heads = node.attrs["heads"]
     if len(shape) != 2 or shape[1] % (2 * heads):
         raise UsageError(f"layer {node.name}: expects (steps, {heads} heads of an even width), gets shape {shape}")

@@ -23,10 +23,10 @@ PLACED = ("Attention", "Rotary", "Parameter")
 
 def refusal(graph: Graph, new_tokens: int) -> str:
     """Why a model generates no such number of tokens, in words that follow its name; "" where it does."""
-    task, window = graph.task, graph.input_shape[0]
-    (first, *others), loss = task.inputs, task.loss
+    task, loss, (first, *others) = graph.task, graph.task.loss, graph.task.inputs
     if others or not first.vocabulary or loss != "token_cross_entropy" or task.outputs != first.vocabulary:
         return "predicts no next token of a sequence; use a language model such as gpt_nano"
+    window = first.shape[0]
     unknown = dict.fromkeys(node.op for node in graph.nodes if not _is_known(node, window))
     if unknown:
         return f"has layers that do not run token by token here: {', '.join(unknown)}"

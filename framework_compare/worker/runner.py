@@ -69,8 +69,7 @@ class Runner:
         self.graph = Graph.from_dict(job.graph or {})
         self.data = read_data(job)
         if self.config.mode == "generation" and not isinstance(self.data, Pictures):
-            prompts = tuple(tokens[:, : -self.config.new_tokens] for tokens in self.data.inputs)
-            self.data = self.data._replace(inputs=prompts)
+            self.data = self.data.prompts(self.config.new_tokens)
         self._validation: Optional[Validation] = None
         self._alone: Optional[IsolatedTimes] = None
 

@@ -325,7 +325,7 @@ def generation_error(asked: Reference, tokens: np.ndarray, logits: np.ndarray) -
 
     The prefix has the tokens that were given: one that differs where two logits are the same but for rounding is no fault.
     """
-    window, count = asked.batches[0][0], tokens.shape[1]
+    window, count = np.asarray(asked.batches[0][0]), tokens.shape[1]
     if not np.array_equal(tokens, logits.argmax(axis=-1)):
         raise LevelFailed(f"{deviations.GENERATED}: a token does not have the largest of its logits")
     whole = np.concatenate([window[:, :-count], tokens], axis=1).astype(window.dtype)

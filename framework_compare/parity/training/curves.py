@@ -199,8 +199,8 @@ class CurveRun:
     def setting(self) -> Dict[str, Any]:
         names = ("image_size", "batch_size", "learning_rate", "momentum", "weight_decay", "seed", "num_classes")
         others = {} if self.config.optimizer == "sgd" else {"optimizer": self.config.optimizer}
-        recipe = ("epsilon", "beta2", "clip_norm", "ramp_updates", "decay_updates", "final_rate", "accumulation")
-        recipe, default = (*recipe, "label_smoothing"), TrainConfig()
+        updates = ("clip_norm", "ramp_updates", "decay_updates", "final_rate", "accumulation")
+        recipe, default = ("epsilon", "beta2", *updates, "label_smoothing"), TrainConfig()
         others.update({n: getattr(self.config, n) for n in recipe if getattr(self.config, n) != getattr(default, n)})
         chosen = {name: getattr(self.config, name) for name in names}
         return {"dataset": self.given.dataset, "steps": self.steps, **chosen, **others}

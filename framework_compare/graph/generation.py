@@ -48,11 +48,12 @@ def at_positions(graph: Graph, steps: int) -> Graph:
     tokens, window = dataclasses.replace(graph.task.inputs[0], shape=(steps,)), graph.input_shape[0]
     task = dataclasses.replace(graph.task, inputs=(tokens, Field(POSITIONS, (steps,), "int32", window)))
     nodes: List[Node] = []
+    renamed = {INPUT: tokens.name}
     for node in graph.nodes[:-1]:
-        inputs = tuple(tokens.name if name == INPUT else name for name in node.inputs)
+        inputs = tuple(renamed.get(name, name) for name in node.inputs)
         if node.op == "Parameter":
-            table = Node(f"{node.name} table", node.op, (), {**node.attrs, "arrays": node.arrays})
-            nodes += [table, Node(node.name, "Gather", (table.name, POSITIONS), {})]
+            rows = renamed[node.name] = f"{node.name} rows"
+            nodes += [node, Node(rows, "Gather", (node.name, POSITIONS), {})]
         elif node.op == "Rotary":
             nodes.append(Node(node.name, node.op, (*inputs, POSITIONS), {**node.attrs, "window": window}))
         else:

@@ -30,9 +30,12 @@ def token_cross_entropy(mx: Any, smoothing: float = 0.0) -> Callable[[Any, Any],
             counts = F.cast(labels >= 0, "float32")
             # over an axis other than the last, as in `cross_entropy`
             likelihoods = F.log_softmax(F.transpose(logits, (0, 2, 1)), axis=1)
-            wanted = F.pick(likelihoods, F.maximum(labels, 0), axis=1)
-            if smoothing:
-                wanted = (1 - smoothing) * wanted + smoothing * F.mean(likelihoods, axis=1)
+            chosen = F.maximum(labels, 0)
+            wanted = F.pick(likelihoods, chosen, axis=1)
+            if (
+                smoothing
+            ):  # by logits: what all classes have is summed in log_softmax's gradient, which takes it to 1e-5 only
+                wanted = wanted - smoothing * (F.pick(logits, chosen, axis=2) - F.mean(logits, axis=2))
             of_samples, tokens = F.sum(-wanted * counts, axis=1), F.sum(counts, axis=1)
             return F.broadcast_div(of_samples, F.mean(tokens, axis=0, keepdims=True))
 

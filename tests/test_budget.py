@@ -136,7 +136,7 @@ def test_a_cell_that_failed_gets_no_more_runs():
     assert list(Budget(1000, 0.05, 1).next(failed)) == planned[1:]
 
 
-def test_near_rivals_come_first_then_slower_ones_get_an_interval_then_each_is_made_sure():
+def test_all_get_an_interval_then_near_rivals_come_first_then_each_is_made_sure():
     fastest, near, slow = planned = cells("x", "y", "z")
     slowness = {fastest: 1.0, near: 1.1, slow: 4.0}
 
@@ -146,7 +146,9 @@ def test_near_rivals_come_first_then_slower_ones_get_an_interval_then_each_is_ma
         return list(Budget(1000, 0.05, 1).next(now._replace(outcomes=outcomes, slowness=slowness)))
 
     assert following([1, 1, 1], [None] * 3) == [fastest, near]
-    assert following([NEAR_BLOCKS, NEAR_BLOCKS, 1], [0.06, 0.06, None]) == [fastest, slow]
+    assert following([2, 2, 1], [None] * 3) == [fastest, slow], "a slow one has an interval before near ones are sure"
+    assert following([3, 2, 2], [None] * 3) == [fastest, near]
+    assert following([NEAR_BLOCKS, NEAR_BLOCKS, 2], [0.06, 0.06, None]) == [fastest, slow]
     assert following([NEAR_BLOCKS, NEAR_BLOCKS, LEAST_RUNS], [0.06, 0.06, 0.2]) == [fastest, near]
     assert following([NEAR_BLOCKS + 1, NEAR_BLOCKS, LEAST_RUNS], [0.04, 0.04, 0.2]) == [fastest, slow]
     assert following([9, 9, 9], [0.04, 0.04, 0.04]) == []

@@ -116,6 +116,14 @@ def test_the_first_round_does_not_count_and_the_time_is_that_of_the_others(rival
     assert study.block_times[0] == {1: pytest.approx(expected)}
 
 
+def test_a_study_leaves_no_descriptor_open(rival, ask):
+    names = [rival("one"), rival("two")]
+    ask(names, "first", sample=0.2, epochs=1000)
+    before = os.listdir("/proc/self/fd")
+    ask(names, "second", sample=0.2, epochs=1000, repeats=2)
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
 def test_a_slower_rival_is_found_by_its_rounds(rival, ask):
     study = ask([rival("fast", pace_s=0.01), rival("slow", pace_s=0.012)], epochs=8, repeats=2)
     (verdict,) = study.verdicts()

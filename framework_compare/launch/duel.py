@@ -111,6 +111,11 @@ class _Rival:
         self.idle_s += now - self._rested_at
         self._rested_ns, self._rested_at = spent_ns, now
 
+    def close(self) -> None:
+        """Let go of what its CPU is read from."""
+        if self._tree:
+            self._tree.close()
+
     def wake(self) -> None:
         """It is about to have a turn."""
         self.note_idle()
@@ -163,6 +168,8 @@ class _Duel:
             rival._signal(signal.SIGCONT)
         for run in self._runs.values():
             run.close()
+        for rival in self._rivals:
+            rival.close()
 
     def outcomes(self) -> List[Outcome]:
         met = {rival.name: rival.met for rival in self._rivals}

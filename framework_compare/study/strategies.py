@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 from framework_compare.errors import StudyError
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell
-from framework_compare.results.intervals import LEAST_RUNS
+from framework_compare.results.intervals import LEAST_RUNS, MIN_RUNS
 from framework_compare.study.schedules import shared
 
 SEARCHES = ("steps", "doubling")
@@ -157,17 +157,17 @@ SHORTEST_SAMPLE_S = 1.0
 # of the same workers do not make it smaller (docs/records/turns.md).
 LONGEST_SAMPLE_IN_TURNS_S = 5.0
 NEAR = 2.0  # times the time of the fastest: slower rivals decide no verdict that a block more could change
-NEAR_BLOCKS = 5  # of near rivals, before slower ones get the blocks of an interval
+NEAR_BLOCKS = 5  # of near rivals, before slower ones get more than the blocks of an interval
 
 
 @dataclasses.dataclass(frozen=True)
 class Budget:
     """Blocks of runs, each of cells that compete, until all are sure or the time is spent.
 
-    The fastest and its near rivals come first, up to NEAR_BLOCKS; then slower ones with the fastest, until they have an
-    interval; then near ones until they are sure, and at last the slower ones. Of several, those come first that have the
-    fewest runs, and once all have an interval, those that are likely to be sure soonest, as half-widths fall with the root
-    of the number of blocks. target: the larger half-width of a ratio to the fastest, as a share, below which a cell is sure.
+    All first get the MIN_RUNS blocks of an interval. Then come the fastest and its near rivals, up to NEAR_BLOCKS; then
+    slower ones with the fastest, up to LEAST_RUNS; then near ones until they are sure, and at last the slower ones. Of
+    several, those with the fewest runs come first, and then those likely to be sure soonest, as half-widths fall with the
+    root of the number of blocks. target: the larger half-width of a ratio to the fastest, as a share, below which a cell is sure.
     """
 
     seconds: float
@@ -204,7 +204,7 @@ class Budget:
                     soon = fewest < (NEAR_BLOCKS if near else LEAST_RUNS)
                     widest = max(half_width(cell, progress) for cell in unsure)
                     order = -fewest if fewest < LEAST_RUNS else -cost_s * fewest * ((widest / self.target) ** 2 - 1)
-                    found.append(((soon, near, fewest < LEAST_RUNS, order), cells))
+                    found.append(((fewest < MIN_RUNS, soon, near, fewest < LEAST_RUNS, order), cells))
         return max(found, key=lambda one: one[0], default=((), ()))[1]
 
     def to_dict(self) -> dict[str, Any]:

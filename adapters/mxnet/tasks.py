@@ -32,9 +32,8 @@ def token_cross_entropy(mx: Any, smoothing: float = 0.0) -> Callable[[Any, Any],
             likelihoods = F.log_softmax(F.transpose(logits, (0, 2, 1)), axis=1)
             chosen = F.maximum(labels, 0)
             wanted = F.pick(likelihoods, chosen, axis=1)
-            if (
-                smoothing
-            ):  # by logits: what all classes have is summed in log_softmax's gradient, which takes it to 1e-5 only
+            # by logits: log_softmax's gradient adds up what all classes have, which sets it 1e-5 off
+            if smoothing:
                 wanted = wanted - smoothing * (F.pick(logits, chosen, axis=2) - F.mean(logits, axis=2))
             of_samples, tokens = F.sum(-wanted * counts, axis=1), F.sum(counts, axis=1)
             return F.broadcast_div(of_samples, F.mean(tokens, axis=0, keepdims=True))

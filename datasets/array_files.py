@@ -83,13 +83,13 @@ def _array(file: Any, size: int, where: str) -> np.ndarray:
         read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
         shape, fortran, dtype = read(head)
     except (ValueError, KeyError, EOFError, SyntaxError) as error:
-        raise DataError(f"{where} is no array of numpy: {' '.join(str(error).split())[:200]}; save it again") from None
+        raise DataError(f"{where} is not a numpy array: {' '.join(str(error).split())[:200]}; save it again") from None
     if dtype.hasobject:
         raise DataError(
-            f"{where} holds Python objects, which may run code when they are opened; it is not opened: save numbers"
+            f"{where} contains Python objects, which may run code when they are opened; it is not opened: save numbers"
         )
     if dtype.kind not in "buifUS":
-        raise DataError(f"{where} holds {dtype}; allowed: numbers, text of a target")
+        raise DataError(f"{where} has the type {dtype}; allowed: numbers, or text as a target")
     wanted = math.prod(shape) * dtype.itemsize
     if wanted != size - head.tell():
         raise DataError(f"{where} has {size - head.tell():,} bytes, its header asks for {wanted:,}; save it again")

@@ -55,7 +55,7 @@ class Source:
         if array.dtype.kind == "O":
             self._refuse_text(name, array, split)
         if array.dtype.kind not in "buif":
-            raise DataError(f"{self.where}: {name} holds {array.dtype}; allowed: numbers, text of a target")
+            raise DataError(f"{self.where}: {name} has the type {array.dtype}; allowed: numbers, or text as a target")
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             sample = int(np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))[0])
             raise DataError(
@@ -66,7 +66,7 @@ class Source:
         if array.dtype == np.uint8 or array.dtype.kind == "b":
             return array
         if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
-            raise DataError(f"{self.where}: {name} holds whole numbers beyond 64 bits; save it as floats")
+            raise DataError(f"{self.where}: {name} contains integers beyond 64 bits; save it as floats")
         return array.astype(np.int64)
 
     def _place(self, sample: int, split: Arrays) -> str:
@@ -77,7 +77,7 @@ class Source:
     def _refuse_text(self, name: str, array: np.ndarray, split: Arrays) -> None:
         bad = next((i for i, text in enumerate(array) if not is_number(text)), None)
         if bad is None:  # each is a number, but of no common kind
-            raise DataError(f"{self.where}: {name} holds whole numbers beyond 64 bits; write them as floats")
+            raise DataError(f"{self.where}: {name} contains integers beyond 64 bits; write them as floats")
         what = "is empty" if not str(array[bad]).strip() else f"is {str(array[bad])[:20]!r}"
         raise DataError(
             f"{self._place(bad, split)}: {name} {what}, not a number; fix or remove the row, or name inputs without {name}"
@@ -118,12 +118,12 @@ def stacked(rows: Sequence[Any], name: str, where: str) -> np.ndarray:
     for sample, array in enumerate(arrays):
         if array.shape != arrays[0].shape:
             raise DataError(
-                f"{where}, sample {sample}: {name} has shape {array.shape}, and the first sample {arrays[0].shape};"
+                f"{where}, sample {sample}: {name} has shape {array.shape}, but the first sample has {arrays[0].shape};"
                 " pad or cut all to one shape"
             )
         if array.dtype.kind not in "buif":
             raise DataError(
-                f"{where}, sample {sample}: {name} is {type(rows[sample]).__name__}, no number or array of them"
+                f"{where}, sample {sample}: {name} is {type(rows[sample]).__name__}, neither a number nor an array of numbers"
             )
     return np.stack(arrays)
 
@@ -152,7 +152,7 @@ def check_memory(needed: float, where: str) -> None:
     most = free_bytes()
     if needed > most:
         raise DataError(
-            f"{where} would take {needed / 2**30:,.1f} GiB of memory, and {most / 2**30:,.1f} GiB may be used; give a part of it"
+            f"{where} would take {needed / 2**30:,.1f} GiB of memory, but {most / 2**30:,.1f} GiB may be used; use a part of it"
         )
 
 

@@ -60,7 +60,7 @@ def _array(given: Any, name: str, where: str) -> np.ndarray:
     try:
         array = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
     except (TypeError, ValueError) as error:
-        raise DataError(f"{where}: {name} is no array: {' '.join(str(error).split())[:200]}") from None
+        raise DataError(f"{where}: {name} is not an array: {' '.join(str(error).split())[:200]}") from None
     if array.dtype.kind in "OU":
         rows = list(given)
         return text_array(rows) if all(isinstance(row, str) for row in rows) else stacked(rows, name, where)
@@ -93,7 +93,7 @@ def _samples(given: Any, where: str) -> dict[str, np.ndarray]:
     named = [_named(row, where, number) for number, row in enumerate(rows)]
     for number, one in enumerate(named):
         if set(one) != set(named[0]):
-            raise DataError(f"{where}, sample {number}: it has {names_of(one)}, and the first {names_of(named[0])}")
+            raise DataError(f"{where}, sample {number} has {names_of(one)}, but the first has {names_of(named[0])}")
     return {name: stacked([one[name] for one in named], name, where) for name in named[0]}
 
 

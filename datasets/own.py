@@ -77,7 +77,9 @@ class OwnData:
         if task.loss == "cross_entropy" or not task.outputs:
             return dataclasses.replace(task, outputs=classes)
         if task.loss == "token_cross_entropy" and task.outputs < classes:
-            raise UsageError(f"{self.name} has {classes} labels, and the model {task.outputs} outputs; give it as many")
+            raise UsageError(
+                f"{self.name} has {classes} labels, but the model has {task.outputs} outputs; give it as many"
+            )
         return task
 
     def for_task(self, task: Task) -> ArrayData:
@@ -210,9 +212,7 @@ def _target(source: Source, part: Arrays, names: Sequence[str], rows: np.ndarray
         return taken
     columns = [source.numbers(name, part)[rows] for name in names]
     if any(column.size != len(rows) for column in columns):
-        raise DataError(
-            f"{source.where}: the targets {', '.join(names)} are not one number a sample each; name one array"
-        )
+        raise DataError(f"{source.where}: the targets {', '.join(names)} are not one number per sample; name one array")
     return np.stack([column.reshape(len(rows)) for column in columns], axis=1)
 
 

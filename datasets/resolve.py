@@ -45,12 +45,12 @@ def own_data(dataset: Any, options: DataOptions, asked: Sequence[str], models: b
     if not any(readers) or not (models or asked):
         if asked:
             what = f"{str(paths[0])!r} is not such data" if paths else "no data are given"
-            raise UsageError(
-                f"{asked[0]} says how arrays and tables are read, and {what}; leave it out, or give a file"
-            )
+            raise UsageError(f"{asked[0]} applies to arrays and tables, but {what}; leave it out, or name a file")
         return None
     if len(paths) > 1:
-        raise UsageError(f"{str(paths[1])!r} is a second data set beside arrays or a table; compare them in two calls")
+        raise UsageError(
+            f"{str(paths[1])!r} is a second data set in addition to arrays or a table; compare them in two calls"
+        )
     (path,), (reader,) = paths, readers
     assert reader is not None
     place = Path(os.path.abspath(os.path.expanduser(path)))

@@ -73,9 +73,9 @@ STUDIES = {CIFAR: "a CNN", GPT: "a language model", LSTM: "an LSTM", GPU: "a lan
 LINKS = ",\n".join(f"[{name}](../archive/submissions/{one}/study.toml)" for one, name in STUDIES.items())
 HEAD = f"""# Gallery
 
-Twelve figures of real studies in the [archive](archive.md): {LINKS}.
-The sentence above an image is computed from its data, as in the report; below it are the caption and the command that draws it
-for a study of yours. `python docs/gallery.py` draws this page again from the stored records.
+These twelve figures come from real studies in the [archive](archive.md): {LINKS}.
+The sentence above each figure is computed from its data, as in the report. Below it are the caption, and the command that draws
+the figure for your own study. `python docs/gallery.py` makes this page from the stored records.
 """
 
 
@@ -104,9 +104,9 @@ def gallery(archive: Path = ARCHIVE) -> str:
 
 
 def _part(one: Shown, study: Comparison, caption: str) -> str:
-    figure = FIGURES[find(one.figure)]
-    name = f"{figure.title}, {one.view}" if one.view else figure.title
-    finding = textwrap.fill(figure.finding(Subject(study)), 120)
+    figure, subject = FIGURES[find(one.figure)], Subject(study)
+    name = subject.worded(f"{figure.title}, {one.view}" if one.view else figure.title)
+    finding = textwrap.fill(subject.worded(figure.finding(subject)), 120)
     how = textwrap.fill(caption.partition(". ")[2].partition(" Settings: ")[0], 120)
     return f"## {one.question}\n\n{finding}\n\n![{name}](gallery/{one.file})\n\n{how}\n\n```bash\n{one.command}\n```\n"
 
@@ -128,13 +128,14 @@ def _sentence(study: Comparison, folder: Path) -> str:
     cells, machine = study.frame, study.machine
     frameworks, models = (list(dict.fromkeys(cells[name])) for name in ("framework", "model"))
     first = cells.iloc[0]
-    images = f"{first['pictures']:.0f} images of {first['image_size']:.0f} pixels"
+    side = f"{first['image_size']:.0f}"
+    images = f"{first['pictures']:.0f} images ({side} x {side} pixels)"
     what = f"{COUNTS[len(models)].lower()} models" if len(models) > 1 else title(models[0])
-    proved = "verified" if not any(unproved(one) or one is None for one in cells["parity"]) else "not verified"
+    proved = "and verified" if not any(unproved(one) or one is None for one in cells["parity"]) else "but not verified"
     where = f"{machine['cpu']}, {machine['available_cores']} cores"
     source = f"archive/submissions/{folder.name}" if folder.parent == ARCHIVE else "docs/records/fire_smoke.md"
     line = (
-        f"{COUNTS[len(frameworks)]} frameworks train {what} on {images}, interleaved, {proved}: "
+        f"{COUNTS[len(frameworks)]} frameworks train {what} on {images}, interleaved {proved}: "
         f"`{_command(study, frameworks, models)}` on {where}, {study.runs['started_at'].dropna().min()[:10]} "
         f"([record]({source})):"
     )
@@ -143,7 +144,7 @@ def _sentence(study: Comparison, folder: Path) -> str:
     answers = [textwrap.fill(re.split(r"; (?:no verdict|ranks) ", one)[0], 110) for one in answers]
     fill = textwrap.fill(line, 120, break_long_words=False, break_on_hyphens=False)
     return "\n".join(
-        [fill, "", "```text", *answers, "```", "", "`~`: not significant, or not tested; `!`: disturbed.", "", ""]
+        [fill, "", "```text", *answers, "```", "", "`~`: not significant or not tested; `!`: disturbed.", "", ""]
     )
 
 

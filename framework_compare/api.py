@@ -67,16 +67,18 @@ def compare(
 ) -> Comparison:
     """Train every model with every framework on every device, each in a process of its own, and compare.
 
-    out: study folder, empty or not there yet; default: one in the cache folder, named by the time. An existing study is
-        resumed if its plan is the same (if not, StudyError shows the difference): finished runs stay, the others run
-        with the limits, interpreters and index of this call.
-    retry: statuses of a resumed study whose runs are run again, such as ["failed", "timed-out"].
-    extend: add the cells to the study in `out`, whatever its plan; finished runs stay. A new study if there is none.
-    executor: `Slurm(partition=...)` runs each block alone on a node of a cluster (docs/cluster.md); None, here.
-    options: `Request` explains these, models, device and dataset.
+    out: study folder, empty or new; default: one in the cache folder, named after the time. An existing study with
+        the same plan is resumed: finished runs are kept, and the others run with the limits, interpreters and index
+        of this call. If its plan differs, StudyError shows the difference.
+    retry: statuses whose runs are repeated when a study is resumed, such as ["failed", "timed-out"].
+    extend: add the cells to the study in `out`, whatever its plan, and keep finished runs. Without a study there,
+        make one.
+    executor: `Slurm(partition=...)` runs each block alone on a node of a cluster (docs/cluster.md); None runs it
+        here.
+    options: see `Request`, which also explains models, device and dataset.
 
-    A cell that does not work is in the result with its status and reason; only a wrong request raises (UsageError),
-    and then nothing has been written.
+    The result contains every cell, also those that did not work, with their status and reason. Only an invalid
+    request raises an error (UsageError), and then nothing has been written.
     """
     request = Request.of(frameworks, models, device, dataset=dataset, **options)
     return run(request, out, retry=retry, extend=extend, executor=executor, watcher=watcher)
@@ -92,7 +94,7 @@ def dry_run(
     watcher: Watcher | None = None,
     **options: Unpack[CompareOptions],
 ) -> Forecast:
-    """Return what `compare` would take: cells, runs, minutes, gigabytes. Nothing is started or written."""
+    """Return a forecast for `compare`: cells, runs, minutes, gigabytes. Nothing is started or written."""
     request = Request.of(frameworks, models, device, dataset=dataset, **options)
     return prepare(request, watcher or default_watcher(), executor).forecast()
 
@@ -107,9 +109,9 @@ def compare_file(
     watcher: Watcher | None = None,
     **more: Any,
 ) -> Comparison:
-    """`compare` with the keywords in a TOML file, such as `Comparison.to_toml` writes; those given here come first.
+    """Call `compare` with the keywords in a TOML file, as `Comparison.to_toml` writes it; those given here take precedence.
 
-    UsageError for a file that is not TOML, and for a key that no request has.
+    Raises UsageError for a file that is not TOML, and for an unknown key.
     """
     request = Request.of(**study_toml.read(path, more))
     return run(request, out, retry=retry, extend=extend, executor=executor, watcher=watcher)
@@ -127,12 +129,12 @@ def ladder(
     watcher: Watcher | None = None,
     **options: Unpack[Options],
 ) -> Comparison:
-    """Train one model in steps, each rung with settings changed, and see what each gains: `table("gains")`.
+    """Train one model on a ladder of settings; `table("gains")` of the result shows the speed-up of each rung.
 
-    model: of `compare`, or a published ladder (`plan.ladders.LADDERS`), which has rungs of its own.
-    rungs: settings by name, such as {"batch 100": {"batch_size": 100}}; each rung keeps the changes of those before.
-    one_at_a_time: each rung changes the base alone.
-    options: as `compare` takes them. A rung that a framework cannot do is a row that says so.
+    model: as for `compare`, or a published ladder (`plan.ladders.LADDERS`), which has its own rungs.
+    rungs: changed settings by name, such as {"batch 100": {"batch_size": 100}}; each rung keeps all earlier changes.
+    one_at_a_time: each rung changes only the base.
+    options: as for `compare`. A rung that a framework does not support is a row with the reason.
     """
     given: dict[str, Any] = {**options}
     if isinstance(model, str) and model in LADDERS:
@@ -154,7 +156,7 @@ def run(
     executor: Executor | None = None,
     watcher: Watcher | None = None,
 ) -> Comparison:
-    """Run the study of a request; the rest is as `compare` has it."""
+    """Run the study of a request; other arguments as for `compare`."""
     statuses = check_retry(retry)
     folder = opening.check_writable(opening.check_folder("out", opening.new_study_folder() if out is None else out))
     check_flag("extend", extend)
@@ -181,7 +183,7 @@ class Prepared:
     executor: Executor | None = None
 
     def forecast(self) -> Forecast:
-        """Return what the study would take."""
+        """Return a forecast for the study."""
         runs = self.repeats or blocks.REPEATS
         return forecast(self.plan, self.options, self.strategy, runs, self.executor is None)
 
@@ -244,7 +246,7 @@ def with_own(request: Request, tracer: Tracer) -> tuple[OwnData | None, Any, lis
 
 
 def _loaded(folder: Path, watcher: Watcher) -> Comparison:
-    """The results of a study that has run, with a word on its budget."""
+    """Load the results of a study that has run, and say whether its budget sufficed."""
     comparison = Comparison.load(folder)
     if comparison.settings.get("strategy", {}).get("name") == Budget.name and comparison.budget:
         watcher.say(comparison.budget.sentence)
@@ -264,12 +266,12 @@ def resume(
     watcher: Watcher | None = None,
     **limits: Unpack[LimitOptions],
 ) -> Comparison:
-    """Run what a study planned and has not finished, on the machine it was begun on; finished runs stay.
+    """Run the unfinished runs of a study, on the machine where it was started; finished runs are kept.
 
-    retry: statuses whose runs are run again as well. Interpreters, limits and verify given here take the place of the
-    study's own for what is run now; each run's record says which limits it had. executor: as `compare` takes it.
-    trust: execute interpreters and model files that the study names, although this user never asked for them.
-    Parts of the study that are done are absorbed first. StudyError where the study cannot be resumed.
+    retry: statuses whose runs are repeated, too. Interpreters, limits and verify given here replace those of the study
+    for the runs of this call; each run's record has its limits. executor: as for `compare`.
+    trust: execute interpreters and model files that the study names even if this user never requested them.
+    Finished parts of the study are absorbed first. Raises StudyError if the study cannot be resumed.
     """
     watcher, statuses = watcher or default_watcher(), check_retry(retry)
     folder = _registered(study)
@@ -297,7 +299,7 @@ def dry_resume(
     executor: Executor | None = None,
     **limits: Unpack[LimitOptions],
 ) -> Forecast:
-    """Return what `resume` would take; nothing is started or written."""
+    """Return a forecast for `resume`; nothing is started or written."""
     statuses = check_retry(retry)
     with Store.open(_registered(study), readonly=True) as store:
         if executor is None:
@@ -309,7 +311,7 @@ def dry_resume(
 
 
 def _rest(store: Store, options: RunOptions, strategy: Strategy, retry: Sequence[str], here: bool) -> Forecast:
-    """What the runs that a study has still to do, and those to `retry`, would take."""
+    """Return a forecast for the remaining runs of a study and those to `retry`."""
     cells = [cell for _, cell, _ in store.plan(retry)]
     return forecast_of_the_rest(cells, store.settings(), store.path, options, strategy, here)
 
@@ -350,7 +352,7 @@ def _run(
 
 
 def absorb(study: Folder, *, say: Callable[[str], None] = lambda message: None) -> tuple[Comparison, Mapping[int, str]]:
-    """Take the parts of a study that are done into it, each whole or not at all; why others are refused, by number."""
+    """Absorb the finished parts of a study, each completely or not at all; return why others are refused, by number."""
     folder = names.find(opening.check_folder("study", study))
     with Store.open(folder, readonly=False) as store:
         refused = absorb_parts(store, say).refused
@@ -365,10 +367,10 @@ def verify_study(
     trust: bool = False,
     say: Callable[[str], None] = lambda message: None,
 ) -> Backfill:
-    """Attach verdicts on parity to a study that has run, for its tables: the check of `framework-compare verify`.
+    """Check the parity of the cells of a finished study, as `framework-compare verify` does, and store the verdicts in it.
 
-    Only cells are checked whose environment and worker's source are still what they ran with; `reasons` says why the
-    others are not. Verdicts that the study has are not sought again, unless `fresh`. trust: as `resume` has it.
+    Cells are checked only if their environment and the worker's source have not changed since; `reasons` explains why
+    others were not checked. Existing verdicts are kept unless `fresh` is set. trust: as for `resume`.
     """
     folder = _registered(study)
     with Store.open(folder) as store:
@@ -378,13 +380,13 @@ def verify_study(
 
 
 def dry_verify_study(study: Folder, *, fresh: bool = False) -> CheckForecast:
-    """Return what `verify_study` would take; nothing is started, and no interpreter that the study names."""
+    """Return a forecast for `verify_study`; nothing is started, not even an interpreter that the study names."""
     with Store.open(_registered(study)) as store:
         return parity_backfill.forecast(store, fresh)
 
 
 def dry_part(study: Folder, number: int) -> Forecast:
-    """Return what one part of a study would take on this node; nothing is started or written."""
+    """Return a forecast for one part of a study on this node; nothing is started or written."""
     folder = _registered(study)
     part = PartPlan.read(folder, number)
     path, cells = plan_path(folder, number), () if result_path(folder, number).is_dir() else part.cells

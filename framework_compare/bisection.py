@@ -1,4 +1,4 @@
-"""Which release of a framework changed its speed, its memory or its parity: a binary search of duels with the oldest one."""
+"""Which release of a framework changed its speed, memory or parity: a binary search by duels with the oldest one."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ SAMPLE_S = 2.0  # of each release in a block: many short blocks tell more than f
 
 @dataclasses.dataclass(frozen=True)
 class Bisection:
-    """How a search ended.
+    """The outcome of a search over releases.
 
-    versions: all releases between the ends, oldest first; reasons: why some of them did not work. threshold: the change
-    that it sought, as a share. outcome: "changed", "unchanged", "inconclusive" or "failed".
+    versions: all releases in the range, oldest first; reasons: why some of them did not work. threshold: the change
+    to be found, as a share. outcome: "changed", "unchanged", "inconclusive" or "failed".
     """
 
     framework: str
@@ -59,7 +59,7 @@ class Bisection:
 
     @property
     def release(self) -> str | None:
-        """The first release with the change; None where none is named."""
+        """The first release with the change; None if none is named."""
         return self.versions[self.found.after] if self.outcome == CHANGED else None
 
     @property
@@ -71,7 +71,7 @@ class Bisection:
         return bisection_report.table(self)
 
     def figure(self, path: str | os.PathLike[str] | None = None) -> Path:
-        """Write the ratios over releases as SVG, by default beside the studies; its path."""
+        """Write the ratios over releases as SVG, by default into the folder of the search; return the path."""
         target = Path(path) if path is not None else self.folder / "bisect.svg"
         target.write_text(releases_figure.svg(self), encoding="utf-8")
         return target
@@ -79,7 +79,7 @@ class Bisection:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What a search would take: at most so many duels, of so many minutes, and the gigabytes of new environments."""
+    """The forecast of a search: the largest number of duels, their minutes, and the gigabytes of new environments."""
 
     versions: tuple[str, ...]
     duels: int
@@ -113,12 +113,12 @@ def bisect(
     watcher: Watcher | None = None,
     **request: Any,
 ) -> Bisection:
-    """Search the releases of a framework for the one that changed a figure.
+    """Search the releases of a framework for the one that changed its speed, memory or parity.
 
-    versions: the ends, as "0.9..0.12"; pre-releases and those without a wheel for this Python are left out. threshold: a
-    change of so much is sought, up or down; half of it is still taken for none. metric: "time" of an epoch, "memory", the
-    peak of a run, or "parity", whether the ladder holds. out: a folder; a search that it holds continues. The
-    rest is as `duel` takes it. A wrong release has at most the probability `version_search.ALPHA`.
+    versions: the range, such as "0.9..0.12"; pre-releases and releases without a wheel for this Python are left out.
+    threshold: the change to find, up or down; less than half of it counts as no change. metric: "time" (of an epoch),
+    "memory" (the peak of a run) or "parity" (whether the check passes). out: a folder; a search in it is continued. The
+    other arguments are those of `duel`. The probability of naming a wrong release is at most `version_search.ALPHA`.
     """
     watcher = watcher or default_watcher()
     folder = check_writable(check_folder("out", new_study_folder() if out is None else out))
@@ -132,7 +132,7 @@ def bisect(
 
 
 def dry_run(framework: str, versions: str, model: str, dataset: Any = None, **request: Any) -> Plan:
-    """Return what `bisect` would take; nothing is started; releases are looked up unless a search in `out` has them."""
+    """Return a forecast for `bisect`; nothing is started. Releases are looked up unless a search in `out` has them."""
     watcher, out = request.get("watcher") or default_watcher(), request.pop("out", None)
     asked = _asked(
         framework, versions, model, dataset, request.pop("threshold", 0.05), request.pop("metric", "time"), request
@@ -209,7 +209,9 @@ def _between(framework: str, versions: str, say: Callable[[str], None]) -> tuple
             break
     if len(listed) < 2:
         every = ", ".join(str(one.public) for one in releases.released(package, minor) if not one.is_prerelease)
-        raise UsageError(f"{spec.name} {versions} holds {len(listed)} releases, and two are needed; there are {every}")
+        raise UsageError(
+            f"{spec.name} {versions} contains {len(listed)} releases, but two are needed; available: {every}"
+        )
     return listed
 
 
@@ -222,12 +224,12 @@ def _kept(folder: Path, asked: dict[str, Any]) -> tuple[str, ...]:
         kept = json.loads(path.read_text(encoding="utf-8"))
         before, listed = kept["asked"], tuple(map(str, kept["versions"]))
     except (ValueError, KeyError, TypeError):
-        raise StudyError(f"{path} is not a search of releases; name another folder") from None
+        raise StudyError(f"{path} is not a search over releases; name another folder") from None
     different = [name for name in asked if before.get(name) != asked[name]]
     if different:
         name = different[0]
         raise StudyError(
-            f"{folder} holds another search: {name} is {before.get(name)!r} there, {asked[name]!r} now; name another folder"
+            f"{folder} contains another search, with {name} {before.get(name)!r} instead of {asked[name]!r}; name another folder"
         )
     return listed
 
@@ -276,7 +278,7 @@ class _Search:
     def _duel(self, version: str, number: int, blocks: int) -> list[float] | None:
         """Log ratios of some blocks more."""
         base = self.asked["framework"]
-        self.watcher.say(f"{base} {version} beside {self.versions[0]}: {blocks} blocks")
+        self.watcher.say(f"{base} {version} against {self.versions[0]}: {blocks} blocks")
         result = duels.duel(
             f"{base}@{self.versions[0]}",
             f"{base}@{version}",

@@ -1,4 +1,4 @@
-"""What a study found: frames for those who compute, tables for those who read."""
+"""Results of a study: frames to compute with, tables to read."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ Part = TypeVar("Part")
 
 
 class Comparison:
-    """The results of a study folder. Each frame is read on first use and cached.
+    """Results of a study folder. Each frame is read on first use and cached.
 
-    A study still being written can be read; make another Comparison to see what came since.
+    A study can be read while it is being written; load it again to see newer results.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -48,7 +48,7 @@ class Comparison:
 
     @classmethod
     def load(cls, folder: str | Path) -> Comparison:
-        """The results of a study, by its folder, its name in the cache, or "latest"; StudyError without one, or if damaged."""
+        """Load a study by its folder, its name in the cache, or "latest"; StudyError if it is missing or damaged."""
         from framework_compare.study import names
         from framework_compare.study.imported_models import register_models
 
@@ -61,10 +61,10 @@ class Comparison:
 
     @functools.cached_property
     def frame(self) -> pd.DataFrame:
-        """One row per cell, in the order of the plan, failed cells included; missing figures are NaN.
+        """One row per cell, in planned order, including failed cells; missing figures are NaN.
 
-        Columns end in their unit; shares are 0 to 1. Units and labels are in `metrics.METRICS`. With several runs
-        per cell, epoch figures are over all epochs of the runs that are ok, and the status is the worst one.
+        Column names end in their unit; shares are 0 to 1. `metrics.METRICS` has units and labels. If a cell has several
+        runs, epoch figures cover all epochs of the runs that are ok, and the status is the worst one.
         """
         return self._read(frames.cell_frame)
 
@@ -83,7 +83,7 @@ class Comparison:
 
     @functools.cached_property
     def steps(self) -> pd.DataFrame:
-        """One row per step of the runs whose step times are beside the study: epoch, step in it from 1, step_s."""
+        """One row per step of the runs whose step times are in the study folder: epoch, step within it from 1, step_s."""
         return self._read(frames.step_frame)
 
     @functools.cached_property
@@ -113,27 +113,27 @@ class Comparison:
 
     @functools.cached_property
     def profile(self) -> pd.DataFrame:
-        """One row per name that a run's profiler counted: kind, name, kernel_class, calls, self_s, share (0 to 1)."""
+        """One row per name in a run's profile: kind, name, kernel_class, calls, self_s, share (0 to 1)."""
         return self._read(profiles.profile_frame)
 
     @property
     def quality(self) -> pd.DataFrame:
-        """`frame` with what was learnt of workloads: validation_<metric> after the last epoch, baseline_<metric>."""
+        """`frame` with the quality of workloads: validation_<metric> after the last epoch, baseline_<metric>."""
         return validation_metrics.with_quality(self.frame, self.epochs, self.settings)
 
     @functools.cached_property
     def candidates(self) -> pd.DataFrame:
-        """One row per candidate of the runs of a grid search: its metrics, its seconds; empty for other studies."""
+        """One row per candidate of each grid-search run, with its metrics and seconds; empty for other studies."""
         return self._read(searches.candidate_frame)
 
     @property
     def searches(self) -> pd.DataFrame:
-        """`frame` of the cells that are grid searches, with seconds by what they went into, and the best candidate."""
+        """`frame` of the grid searches, with the seconds of each part of the search, and the best candidate."""
         return searches.search_frame(self.quality, self.epochs, self.candidates)
 
     @property
     def gains(self) -> pd.DataFrame:
-        """`frame` of a ladder with each cell's rung, its seconds of training, and its gain; empty for other studies."""
+        """`frame` of a ladder, with the rung, training seconds and speed-up of each cell; empty for other studies."""
         return gains.gain_frame(self.frame, self.epochs, self.phases, self.settings)
 
     @property
@@ -150,7 +150,7 @@ class Comparison:
 
     @functools.cached_property
     def settings(self) -> dict[str, Any]:
-        """What the study was planned with."""
+        """The settings with which the study was planned."""
         return self._read(Store.settings)
 
     @functools.cached_property
@@ -159,13 +159,13 @@ class Comparison:
 
     @property
     def warnings(self) -> list[str]:
-        """What may have disturbed the runs, such as other programs on the GPU; each sentence begins with its cell."""
+        """Possible disturbances of the runs, such as other programs on the GPU; each sentence begins with its cell."""
         warned = self.frame[self.frame["warnings"] != ""]
         return [f"{cell.framework}-{cell.model}-{cell.device}: {cell.warnings}" for cell in warned.itertuples()]
 
     @property
     def damage(self) -> list[str]:
-        """What was left out of the frames read so far because it is damaged: one sentence per table."""
+        """Damaged data that the frames read so far leave out: one sentence per table."""
         return schema.damage_sentences(self.folder, self._damage)
 
     @functools.cached_property
@@ -177,7 +177,7 @@ class Comparison:
     def roofline(self) -> pd.DataFrame:
         """`frame` with FLOP/s and bytes/s of each cell, the machine's peaks, and the share of the roofline.
 
-        Peaks are those that `framework_compare.measure_peaks` has measured on this machine; nothing is measured now.
+        The peaks are those that `framework_compare.measure_peaks` stored for this machine; reading measures nothing.
         """
         # Other tables need neither, and a third of the time of their imports.
         from framework_compare.environments import peaks
@@ -195,7 +195,7 @@ class Comparison:
 
     @functools.cached_property
     def modes(self) -> dict[str, modes.Modes]:
-        """By framework the execution mode that it ran in, and the others that it has."""
+        """The execution mode in which each framework ran, and its other modes."""
         return self._read(modes.read)
 
     def _read(self, reader: Callable[[Store], Part]) -> Part:
@@ -221,17 +221,17 @@ class Comparison:
         bold: bool | None = None,
         verdicts: bool = True,
     ) -> Any:
-        """A kind of table as a `StudyTable`: print it, or take its `to_latex()`, `to_markdown()`, `frame`, ...
+        """Return a table as a `StudyTable`: print it, or use its `to_latex()`, `to_markdown()`, `frame`, ...
 
-        kind is "time", "resources", "speedup" (devices against the CPU), "stack" (a library against the framework below
-        it), "modes" (each framework in its fastest execution), "devices" (several against one), "precision" (and
-        execution, against fp32 eager), "scaling" (by batch size), "startup" (and when an execution has paid for its own),
-        "energy", "quality" (metrics of workloads), "gains" (rungs of a ladder), "inference" (latency), "generation" (of
-        tokens), "roofline" (beside what the machine can do) or "profile" (shares of time, for studies with profile=True). The
-        first lines are verdicts, the last ones warnings; verdicts=False leaves both out.
+        kind: "time", "resources", "speedup" (devices over the CPU), "stack" (a library over the framework below it),
+        "modes" (each framework in its fastest execution mode), "devices" (several over one), "precision" (and execution
+        mode, over fp32 eager), "scaling" (by batch size), "startup" (and when it pays off), "energy", "quality" (metrics
+        of workloads), "gains" (rungs of a ladder), "inference" (latency), "generation" (of tokens), "roofline" (over the
+        machine's peaks) or "profile" (shares of time, for studies with profile=True). The first lines are verdicts, the
+        last ones warnings; verdicts=False omits both.
 
-        With a style ("terminal", "markdown", "github", "html", "latex", "csv"), or with width or bold of the terminal's,
-        it is that text. Raises UsageError for another kind or style.
+        With a style ("terminal", "markdown", "github", "html", "latex", "csv"), or with the terminal's width or bold,
+        return the text instead. Raises UsageError for an unknown kind or style.
         """
         from framework_compare.report import kinds
 
@@ -247,11 +247,11 @@ class Comparison:
         co2_g_per_kwh: float | None = None,
         epochs: int = 1,
     ) -> StudyTable:
-        """What so many epochs of each cell cost, as a table: the machine's time, its energy, and the CO2 of that.
+        """Return a table with the cost of a number of epochs of each cell: machine time, energy, and its CO2.
 
-        per_hour: price of an hour of the machine, or by kind of device {"cpu": 0.2, "cuda": 3.5}; per_kwh: of a
-        kilowatt-hour; co2_g_per_kwh: grams of CO2 of one. Any currency. `frame` of the table has the figures
-        (`results.bills.COLUMNS`). Raises UsageError for no price, or one that is not a number of at least 0.
+        per_hour: price of a machine hour, or by kind of device {"cpu": 0.2, "cuda": 3.5}; per_kwh: price of a
+        kilowatt-hour; co2_g_per_kwh: grams of CO2 per kilowatt-hour. Any currency. `frame` of the table has the figures
+        (`results.bills.COLUMNS`). Raises UsageError if no price is given, or one that is not a number of at least 0.
         """
         from framework_compare.report.resource_tables import bill_table
         from framework_compare.report.study_table import StudyTable
@@ -264,37 +264,37 @@ class Comparison:
         return StudyTable("cost", parts, ["No cells in this study."], lambda: billed[[*keys, *bills.COLUMNS]])
 
     def verdicts(self, of: str = "framework", *, correct: bool = True) -> list[Verdict]:
-        """What the study shows of every two competitors: which trains faster, how many times, with a 95 % interval.
+        """Compare each pair of competitors: which one trains faster, and by what factor, with a 95 % interval.
 
-        of: what competitors differ in, all else being equal: "framework", or a setting such as "execution". Models come
-        first, then geometric means over models. Ratios are of runs of the same block; with one run there is no
-        interval, and nothing is shown. correct: for the number of comparisons, by Holm's method. Raises
-        UnknownNameError for another setting.
+        of: the only setting in which competitors differ: "framework", or another one such as "execution". Single models
+        come first, then geometric means over models. Ratios compare runs of the same block; with one run there is no
+        interval, and no difference is significant. correct: adjust for the number of comparisons by Holm's method.
+        Raises UnknownNameError for an unknown setting.
         """
         cells = list(self.frame.itertuples())
         return speed_verdicts.verdicts(cells, self.block_times, of, correct)
 
     @property
     def budget(self) -> BudgetOutcome | None:
-        """How a study under a budget ended: what it took, and which cells are within the target; None without one."""
+        """The outcome of a study under a budget: the time spent, and which cells meet the target; None without a budget."""
         cells = list(self.frame.itertuples())
         under_budget = bool(cells) and cells[0].budget_s > 0
         return precision.outcome(cells, float(self.runs["wall_s"].sum())) if under_budget else None
 
     def report(self, path: str | Path = "report.html", **prices: Any) -> Path:
-        """Write the report as one HTML file, which opens offline and without JavaScript, too; return its path.
+        """Write the report as one HTML file that works offline and without JavaScript; return its path.
 
-        prices: those of `cost`, whose table is in the report then.
+        prices: arguments of `cost`, whose table the report then includes.
         """
         from framework_compare.report.page import report
 
         return report.write(self, path, self.cost(**prices).parts if prices else ())
 
     def plot(self, name: str, **only: Any) -> Plot:
-        """A figure: "overview", "epoch-time", ... or its number, "F1" to "F12"; only=frameworks and models to draw,
-        view="images per second" for another way to look at it.
+        """Return a figure by name ("overview", "epoch-time", ...) or number ("F1" to "F12"); frameworks and models select
+        what is drawn, view="images per second" selects another view.
 
-        Jupyter shows it; `save` writes it. Raises UnknownNameError for another name, UsageError without data for it.
+        Jupyter displays it; `save` writes it. Raises UnknownNameError for an unknown name, UsageError without data for it.
         """
         from framework_compare.report.figures.plot import Plot
 
@@ -307,25 +307,25 @@ class Comparison:
         Path(path).write_text(renderers.csv(self.frame), encoding="utf-8", newline="")
 
     def to_json(self) -> str:
-        """The study as one JSON document: every cell with all columns of `frame`, verdicts, machine, packages.
+        """Return the study as one JSON document: every cell with all columns of `frame`, verdicts, machine, packages.
 
-        Its schema is `report/study.schema.json` in the package; units are SI, a missing figure is null.
+        Its schema is `report/study.schema.json` in the package; units are SI, and a missing figure is null.
         """
         from framework_compare.report import json_document
 
         return json_document.text(self)
 
     def to_toml(self) -> str:
-        """The request that made the study, as a file for `framework-compare run --from` and `api.compare_file`.
+        """Return the request of the study as a TOML file for `framework-compare run --from` and `api.compare_file`.
 
-        StudyError for a study that keeps none: a sweep, one that was extended.
+        Raises StudyError for a study without a single request: a sweep, or a study that was extended.
         """
         from framework_compare.study import study_toml
 
         return study_toml.text(self.settings, self.folder)
 
     def beside(self, other: Comparison) -> pd.DataFrame:
-        """One row per cell that this study and another have, with the ratio of the median epoch times."""
+        """Return one row per cell that both studies have, with the ratio of the median epoch times."""
         return regression_gate.side_by_side((self.frame, self.epochs), (other.frame, other.epochs))
 
     def export(self, folder: str | Path, kind: str = "csv") -> None:

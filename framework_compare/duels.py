@@ -25,11 +25,11 @@ MANY_EPOCHS = 1000  # the sample ends before them
 
 @dataclasses.dataclass(frozen=True)
 class Duel:
-    """What a duel has shown.
+    """The result of a duel.
 
-    ratio: seconds of B over those of A, with its 95 % interval; NaN where there is none. max_slowdown: how much longer B
-    may take, as a share. outcome: NOT_SLOWER where the whole interval is within that, SLOWER where none of it is,
-    INCONCLUSIVE between these, FAILED where a competitor did not work; "" without a limit where both did.
+    ratio: seconds of B over seconds of A, with its 95 % interval; NaN if there is none. max_slowdown: how much longer B
+    may take, as a share. outcome: NOT_SLOWER if the whole interval is within the limit, SLOWER if all of it is beyond,
+    INCONCLUSIVE otherwise, FAILED if a competitor did not work; "" if there is no limit and both worked.
     """
 
     verdict: Verdict
@@ -41,7 +41,7 @@ class Duel:
 
     @property
     def passed(self) -> bool:
-        """Whether B is shown to be within the limit; without one, whether both worked."""
+        """Whether B is shown to be within the limit; without a limit, whether both worked."""
         return self.outcome in (NOT_SLOWER, "")
 
     @property
@@ -75,13 +75,13 @@ def duel(
     sample: str | float = SAMPLE_S,
     **request: Any,
 ) -> Duel:
-    """Measure two competitors in turns, now, and give one verdict.
+    """Measure two competitors now, in turns, and give one verdict.
 
-    a, b: competitors as `compare` takes them ("torch", "torch@2.12.0", "torch=/path/to/python"); or two models, and then
-    `model` is the framework that trains both. dataset: as `compare` takes it; None: that of the model.
-    blocks: sets of fresh workers. sample: what is measured of each competitor in a block, seconds or "10s".
-    max_slowdown: how much longer B may take than A, such as "5%" or 0.05; it decides `outcome`.
-    request: as `compare` takes it. UsageError for a wrong request.
+    a, b: competitors as for `compare` ("torch", "torch@2.12.0", "torch=/path/to/python"), or two models, in which case
+    `model` is the framework that trains both. dataset: as for `compare`; None: the model's own.
+    blocks: number of sets of fresh workers. sample: measured time per competitor and block, in seconds or "10s".
+    max_slowdown: how much longer B may take than A, such as "5%" or 0.05; it determines `outcome`.
+    request: as for `compare`. Raises UsageError for an invalid request.
     """
     limit = _limit(max_slowdown)
     return judge(api.compare(**_request(a, b, model, dataset, device, blocks, sample, request)), limit)
@@ -92,7 +92,7 @@ def _limit(max_slowdown: None | str | float) -> float | None:
 
 
 def dry_run(a: str, b: str, model: str, dataset: Any = None, **request: Any) -> Forecast:
-    """What `duel` would take; nothing is started."""
+    """Return a forecast for `duel`; nothing is started."""
     given = {"device": "cpu", "blocks": BLOCKS, "sample": SAMPLE_S, "max_slowdown": None, **request}
     device, blocks, sample, limit = (given.pop(name) for name in ("device", "blocks", "sample", "max_slowdown"))
     _limit(limit)

@@ -11,11 +11,11 @@ class FrameworkCompareError(Exception):
 
 
 class UsageError(FrameworkCompareError, ValueError):
-    """The caller asked for something that is not allowed; the message says what is (exit code 2)."""
+    """The request is invalid; the message says what is allowed (exit code 2)."""
 
 
 class UnknownNameError(UsageError):
-    """A name is in no registry; the message suggests the nearest that is."""
+    """A name is unknown; the message suggests the nearest known one."""
 
     def __init__(self, kind: str, name: object, known: Iterable[str]) -> None:
         known = list(known)
@@ -25,7 +25,7 @@ class UnknownNameError(UsageError):
 
 
 class DataError(UsageError):
-    """A data set cannot be read as asked: folder, class or image, named in the message."""
+    """A data set cannot be read as requested; the message names the folder, class or image."""
 
 
 class EnvironmentUnavailable(FrameworkCompareError):
@@ -37,11 +37,11 @@ class StudyError(UsageError):
 
 
 class Unsupported(FrameworkCompareError):
-    """A framework cannot do what a cell asks; the reason becomes the cell's."""
+    """A framework does not support what a cell asks for; the cell shows the reason."""
 
 
 class ProtocolError(FrameworkCompareError):
-    """A worker sent something that is not an event, or an adapter lacks what the protocol asks of its class."""
+    """A worker sent something that is not an event, or an adapter's class lacks a part of the protocol."""
 
 
 MOST = 10**6  # of any count, where no other bound is said

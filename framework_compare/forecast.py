@@ -1,4 +1,4 @@
-"""What a study would take, before anything of it is started: cells, runs, minutes, gigabytes."""
+"""Forecast of a study before anything is started: cells, runs, minutes, gigabytes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NO_TIME, LACKING = Range(0, 0, 0), "cannot run here"
 
 @dataclasses.dataclass(frozen=True)
 class CellForecast:
-    """One cell: its runs, the seconds of an epoch and of all its runs, and what these are taken from.
+    """The forecast of a cell: its runs, the seconds of an epoch and of all its runs, and the source of these figures.
 
     lack: why it cannot run here, and what to do; it has no runs then.
     """
@@ -53,7 +53,7 @@ class CellForecast:
 
 @dataclasses.dataclass(frozen=True)
 class Forecast:
-    """What a study would take. `disk_bytes` are by what they are for, and only what is not there yet.
+    """The forecast of a study. `disk_bytes` has what does not exist yet, by purpose.
 
     budget_s: what the runs together may take; None without a budget. note: a sentence on what that leaves open. Nothing is
     started to make a forecast.

@@ -44,7 +44,7 @@ def fault(folder: Path) -> str:
     """Why no file could be written into a folder, there or not, as the end of a sentence; "" where one could."""
     there = next(one for one in (folder.absolute(), *folder.absolute().parents) if one.exists() or one.is_symlink())
     if not there.exists():
-        return f"{there} is a link that leads nowhere"
+        return f"{there} is a broken link"
     if not there.is_dir():
         return f"{there} is not a folder"
     if not os.access(there, os.W_OK | os.X_OK):
@@ -53,7 +53,7 @@ def fault(folder: Path) -> str:
         try:
             os.rmdir(tempfile.mkdtemp(dir=there))
         except OSError:
-            return f"{there} holds no files"
+            return f"{there} cannot contain files"
     return ""
 
 

@@ -44,7 +44,7 @@ UPDATES = ("clip_norm", "schedule", "accumulation")  # a schedule is one of ramp
 
 @dataclasses.dataclass(frozen=True)
 class TrainConfig:
-    """How a cell trains; every setting that could change a figure is here, and stored with it."""
+    """Settings of a cell: everything that can affect a result, stored with it."""
 
     batch_size: int = 16
     epochs: int = 3
@@ -56,7 +56,7 @@ class TrainConfig:
     execution: str = "default"
     pipeline: str = "native"
     tuning: str = "recommended"
-    threads: int = 1  # size of every compute pool; resolved by the planner, never "as many as you like"
+    threads: int = 1  # number of threads in each compute pool; resolved by the planner, never "as many as you like"
     loader_workers: int = 1  # processes (or threads) that only read images
     warmup_steps: int = 2
     seed: int = 0
@@ -164,10 +164,10 @@ class Pictures:
 
 
 class Batch(NamedTuple):
-    """Images and labels of one step as the framework holds them; the runner reads the size only.
+    """Images and labels of one step in the framework's own arrays; the runner reads only the size.
 
-    Of another task than image classification `images` is its input (tokens, a series, a row), or the tuple of its inputs,
-    and `labels` its target.
+    For tasks other than image classification, `images` is the input (tokens, a series, a row) or a tuple of inputs, and
+    `labels` the target.
     """
 
     images: Any
@@ -183,7 +183,7 @@ class Replicas(NamedTuple):
     devices: of the replicas in their order, ("cuda:0", "cuda:1"), node by node; those on a CPU share it, ("cpu", "cpu").
     rank: the number of this process; None where it trains all.
     address: HOST:PORT at which rank 0 meets the others; "" where one process trains all.
-    processes: how many train together; each has as many of the devices, in their order.
+    processes: how many train together; the devices are divided equally among them, in order.
     """
 
     devices: Tuple[str, ...]
@@ -206,7 +206,7 @@ class DeviceTimes(NamedTuple):
 
 
 class ProfileRow(NamedTuple):
-    """What was spent under one name, without what others called from it spent; nanoseconds, all calls together."""
+    """Nanoseconds spent under one name, over all calls, without the functions called from it."""
 
     kind: str  # "operator" (host), "cuda-runtime" (host calls of the CUDA API) or "kernel" (device)
     name: str
@@ -215,12 +215,12 @@ class ProfileRow(NamedTuple):
 
 
 class Declared(NamedTuple):
-    """What an adapter implements. The worker refuses a cell that asks for more, before the framework is imported.
+    """Features that an adapter implements. Before it imports the framework, the worker refuses a cell that needs others.
 
-    Metrics of quality are no part of it: the runner computes them, the same for all frameworks.
+    Quality metrics are not declared: the runner computes them in the same way for all frameworks.
 
-    Executions, precisions, replicas and untested are by kind of device, "cpu" or "cuda"; a kind that is no key of them is not
-    declared.
+    Executions, precisions, replicas and untested are mappings by kind of device, "cpu" or "cuda"; a missing kind is not
+    supported.
     """
 
     ops: FrozenSet[str]  # of the graph
@@ -244,12 +244,11 @@ class Declared(NamedTuple):
 
 
 class Trainer(Protocol):
-    """One framework, training one network. Timing, warm-up and the epoch loop are the runner's.
+    """A framework that trains one network. The runner is responsible for timing, warm-up and the epoch loop.
 
-    Arrays that cross this interface are numpy, float32, in the layout of `torch.nn`: images (N, C, H, W),
-    Conv2d weights (out, in / groups, kH, kW), Linear weights (out, in). The network built last says of which task the
-    arrays are that `adopt` gets: its only input (N, ...), or a tuple of several in the task's order, and its target, as
-    graph.Task has them.
+    Arrays that cross this interface are numpy float32 arrays in the layout of `torch.nn`: images (N, C, H, W),
+    Conv2d weights (out, in / groups, kH, kW), Linear weights (out, in). The task of the network built last determines what
+    `adopt` receives: the only input (N, ...), or a tuple of inputs in the task's order, and the target; see graph.Task.
     """
 
     name: str
@@ -261,60 +260,60 @@ class Trainer(Protocol):
         """Environment variables to set before the framework is imported (thread pools, logging)."""
 
     def __init__(self, config: TrainConfig, replicas: Optional[Replicas] = None) -> None:
-        """Import the framework, limit every thread pool to `config.threads`, seed its generators.
+        """Import the framework, limit every thread pool to `config.threads`, and seed its generators.
 
-        replicas: only for those who declare some, of a cell on several devices. The config is then this process's part:
-        the device of its first replica, and what its replicas take together as batch size, threads and loader workers.
-        A step averages the gradients of all replicas' mean losses, each with batch statistics of its own part of the
-        batch, in order. Running statistics are those of replica 0; generators differ from replica to replica.
+        replicas: for cells on several devices, if the adapter declares any. The config then describes this process: the
+        device of its first replica, and batch size, threads and loader workers of its replicas together. A step averages
+        the gradients of all replicas' mean losses, each with the batch statistics of its own part of the batch, in
+        order. Running statistics are those of replica 0; generators differ between replicas.
         """
 
     def version(self) -> str:
         """Version of the framework as it reports it."""
 
     def unsupported(self) -> Optional[str]:
-        """Why this cell cannot run here though it is declared (no such device, GPU, compiler), or None."""
+        """Return why this cell cannot run here although it is declared (no such device or compiler), or None."""
 
     def settings(self) -> Dict[str, Any]:
-        """What `default` and `recommended` came to here (layout, allocator, flags), for the result."""
+        """Return what `default` and `recommended` mean here (layout, allocator, flags), to be stored with the result."""
 
     def build(self, graph: "Graph") -> None:
-        """Make the network of native layers, the optimiser and the training step; once more replaces them.
+        """Build the network from native layers, the optimiser and the training step; a second call replaces them.
 
         A parameter whose `trainable` is False is neither differentiated nor updated.
         """
 
     def load_weights(self, weights: Mapping[str, "np.ndarray"]) -> None:
-        """Copy parameters and running statistics in place, by graph name; the optimiser forgets all steps."""
+        """Copy in parameters and running statistics by their names in the graph, and reset the optimiser's state."""
 
     def weights(self) -> Dict[str, "np.ndarray"]:
-        """Copies of all parameters and running statistics, by graph name, in the graph's shapes."""
+        """Return copies of all parameters and running statistics, by graph name, in the graph's shapes."""
 
     def host_array(self, shape: Tuple[int, ...]) -> "np.ndarray":
-        """A new float32 array, its contents not set, in the memory from which `adopt` is fastest."""
+        """Return a new, uninitialised float32 array in the memory from which `adopt` copies fastest."""
 
     def adopt(self, images: "Inputs", labels: "np.ndarray") -> Batch:
-        """A batch on the device from float32 images in `layout` (N, C, H, W) or (N, H, W, C) and int64 labels (N,).
+        """Return a batch on the device, from float32 images in `layout`, (N, C, H, W) or (N, H, W, C), and int64 labels (N,).
 
-        Of another task: from its input, (N, ...) float32 or integer tokens, and its target.
+        For other tasks: from the input, (N, ...) float32 or integer tokens, and the target.
         """
 
     def read_batch(self, batch: Batch) -> Tuple["Inputs", "np.ndarray"]:
-        """Images and labels of a batch as `adopt` takes them."""
+        """Return the images and labels of a batch in the form that `adopt` takes."""
 
     def open_pipeline(self, pictures: Pictures) -> Any:
-        """Start the framework's own input pipeline; what is returned goes to `epoch` once an epoch."""
+        """Start the framework's own input pipeline and return it; each epoch passes it to `epoch`."""
 
     def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
-        """Batches of one epoch: every image once, shuffled again, the last batch possibly shorter."""
+        """Yield the batches of one epoch: every image once, in a new order; the last batch may be shorter."""
 
     def train_step(self, batch: Batch) -> Any:
-        """Forward, loss, backward, update; may return before the device is done. Returns the loss, unread."""
+        """Forward, loss, backward, update; return the loss without reading it, possibly before the device is done."""
 
     def infer(self, batch: Batch) -> Any:
-        """Outputs in evaluation mode, left on the device; may return before they are computed, as `synchronize` says.
+        """Compute outputs in evaluation mode and leave them on the device; `synchronize` waits until they are there.
 
-        In mode "inference" it runs as the config's execution says. `forward` returns what it computes.
+        In mode "inference" it uses the config's execution mode. `forward` returns the same outputs.
         """
 
     def generate(self, batch: Batch) -> Iterator[Any]:
@@ -328,30 +327,29 @@ class Trainer(Protocol):
         """Tokens (N, steps) and float32 logits (N, steps, vocabulary) of what `generate` gave."""
 
     def gradients(self, batch: Batch) -> Dict[str, "np.ndarray"]:
-        """Gradient of the mean loss by every trainable parameter, as `train_step` computes it, with no update."""
+        """Return the gradient of the mean loss for every trainable parameter, as in `train_step`, without an update."""
 
     def read_losses(self, losses: List[Any]) -> List[float]:
-        """Mean loss per sample of each step, as Python floats; waits for them."""
+        """Wait for the mean losses per sample of these steps and return them as Python floats."""
 
     def forward(self, batch: Batch, *, training: bool = False) -> "np.ndarray":
-        """Outputs (N, num_classes), or (N, ..., outputs) of another task, in evaluation mode.
+        """Return outputs in evaluation mode: (N, num_classes), or (N, ..., outputs) for other tasks.
 
-        With `training` batch statistics and dropout are in force.
-
-        A training pass may move the running statistics; whoever asks for one loads the weights again.
+        With `training`, use batch statistics and dropout. This may change the running statistics, so the caller then
+        loads the weights again.
         """
 
     def synchronize(self) -> None:
-        """Return when all work given to the device is done, and all ranks have come here."""
+        """Return when all work submitted to the device is done and all ranks have reached this call."""
 
     def device_times(self) -> Optional[DeviceTimes]:
-        """Since last asked, by the device's clock, after `synchronize`; None without one: the runner has IsolatedTimes."""
+        """Return the device's own times since the last call; None without such a clock, so that the runner times steps alone."""
 
     def profile(self, step: Callable[[], None], folder: str) -> List[ProfileRow]:
-        """Run `step` under the framework's own profiler, write its trace into `folder`, and return what it counted.
+        """Run `step` under the framework's own profiler, write its trace into `folder`, and return its rows.
 
-        The file for Perfetto is trace.json or trace.json.gz. `step` is a few training steps, and may be run twice.
+        The file for Perfetto is trace.json or trace.json.gz. `step` runs a few training steps, and may be called twice.
         """
 
     def release(self) -> None:
-        """Stop loader workers and free what is held."""
+        """Stop the loader workers and free all memory."""

@@ -58,10 +58,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--fc-report", metavar="FILE", help="write the report of this session's study, one HTML file")
     group.addoption("--fc-json", metavar="FILE", help="write this session's study in the JSON of pytest-benchmark")
     group.addoption(
-        "--fc-index", metavar="FRAMEWORK=URL", action="append", help="the package index of a framework's own packages"
+        "--fc-index",
+        metavar="FRAMEWORK=URL",
+        action="append",
+        help="install the packages of a framework from this index",
     )
     group.addoption(
-        "--fc-python", metavar="FRAMEWORK=PATH", action="append", help="an interpreter that already has a framework"
+        "--fc-python",
+        metavar="FRAMEWORK=PATH",
+        action="append",
+        help="use an interpreter that already has the framework",
     )
 
 

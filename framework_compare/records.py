@@ -205,7 +205,9 @@ def oversize(batch_size: int, samples: int, dataset: str, unit: str = "image") -
     """The warning for a batch size larger than the data set, "" for others."""
     if batch_size <= samples:
         return ""
-    return f"batch size {batch_size} is larger than {dataset} with its {samples} {unit}s: each step trains on {samples}"
+    return (
+        f"batch size {batch_size} is larger than {dataset}, which has {samples} {unit}s: each step trains on {samples}"
+    )
 
 
 def idle_workers(workers: int, batches: int) -> str:
@@ -213,7 +215,7 @@ def idle_workers(workers: int, batches: int) -> str:
     if workers <= batches:
         return ""
     return (
-        f"{workers - batches} of {workers} loader workers are idle, as each makes whole batches and an epoch has "
+        f"{workers - batches} of {workers} loader workers are idle, because each makes whole batches and an epoch has only "
         f"{batches}: images/s and the wait for data do not show what this pipeline can do; use at least {10 * workers} "
         "batches per epoch, or fewer loader workers"
     )

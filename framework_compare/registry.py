@@ -24,11 +24,11 @@ class ForeignWheels(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Framework:
-    """Where a framework's adapter is, and what its environment needs."""
+    """A framework: where its adapter is, and what its environment needs."""
 
     name: str
     trainer: str  # "module:Class", "path/to/file.py:Class" or "path/to/folder:Class", imported in the worker only
-    requirements: str  # file in the adapter's folder, or beside its file; "" for the parent's own interpreter
+    requirements: str  # file in the adapter's folder, or next to its file; "" for the parent's own interpreter
     imports: str  # module whose import proves that the framework is there
     python: tuple[tuple[int, int], tuple[int, int]]  # first and last interpreter version its pinned wheels run on
     cuda_requirements: str = ""  # likewise, for NVIDIA GPUs; "" where no build for them is pinned
@@ -373,7 +373,7 @@ def load_plugins() -> None:
 
 
 def register_framework(entry: Framework) -> None:
-    """Add a framework, or replace the one of that name."""
+    """Add a framework, or replace the one with this name."""
     FRAMEWORKS[entry.name] = entry
 
 

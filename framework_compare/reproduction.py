@@ -1,4 +1,4 @@
-"""`reproduce()`: a published study again, on this machine, its figures beside ours."""
+"""`reproduce()`: repeat a published study on this machine and compare its figures."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ Studies = dict[str, Comparison | Stability]
 
 
 class Reproduced:
-    """A published study and ours: `studies` by the name of the part, each in a folder of that name in `folder`."""
+    """A published study and its repetition: `studies` by name of the part, each in a folder of that name in `folder`."""
 
     def __init__(self, name: str, full: bool, folder: Path, studies: Studies) -> None:
         self.name, self.full, self.folder, self.studies = name, full, folder, studies
 
     def tables(self) -> list[Table]:
-        """A table for each part with published figures, theirs beside ours."""
+        """A table for each part with published figures, theirs next to ours."""
         parts = REPRODUCTIONS[self.name].parts
         made = [self._table(name, parts[name], study) for name, study in self.studies.items() if parts[name].beside]
         return [table for table in made if table.rows]
 
     def table(self, style: str = "terminal") -> str:
-        """Published figures beside ours, then the tables of parts that have none, as "terminal", "markdown", "latex"."""
+        """Published figures and ours, then the tables of parts without any, as "terminal", "markdown" or "latex"."""
         if style not in renderers.RENDERERS:
             raise UnknownNameError("style", style, renderers.RENDERERS)
         texts = [renderers.RENDERERS[style](table) for table in self.tables()]
@@ -56,7 +56,7 @@ class Reproduced:
         size = "in full" if self.full else "quick: fewer images and epochs; a check of the pipeline, not of the figures"
         if isinstance(study, Comparison) and study.budget is not None:
             size = "the published sizes, sampled under a budget"
-        caption = f"{REPRODUCTIONS[self.name].source}, {name}: published figures beside ours ({size})."
+        caption = f"{REPRODUCTIONS[self.name].source}, {name}: published figures and ours ({size})."
         if isinstance(study, Stability):
             return reproduction_tables.sizes(part, study.frame, caption)
         if part.beside == reproductions.GAINS:
@@ -81,13 +81,13 @@ def reproduce(
 ) -> Reproduced:
     """Repeat a published study of `plan.reproductions.REPRODUCTIONS`, quickly or in full.
 
-    full: with the published sizes, which may take days; otherwise with few images and epochs: minutes on two cores. With
-        a budget, too, comparisons have the published sizes, of which they sample, and without `full` at most two epochs a run;
-        sweeps and ladders have no budget.
-    frameworks: those of the study. device: "cpu" or "cuda"; default: both where there is a GPU.
-    parts: some of its parts. data: real data by part, as `compare` takes `dataset`; without, they are generated.
-    out: folder with one study per part; what is in it is resumed. request: as `compare` takes it, in place of the
-    part's own (epochs, repeats, limit, threads, ...); a sweep of batch sizes leaves out what `largest_batch` does not have.
+    full: use the published sizes, which may take days; otherwise few images and epochs, for minutes on two cores. With
+        a budget, comparisons also use the published sizes and sample their epochs, at most two per run without `full`;
+        sweeps and ladders ignore the budget.
+    frameworks: default: those of the study. device: "cpu" or "cuda"; default: both if there is a GPU.
+    parts: default: all. data: real data by part, as for `dataset` of `compare`; otherwise data are generated.
+    out: folder with one study per part; studies in it are resumed. request: as for `compare`, overriding a part's own
+        (epochs, repeats, limit, threads, ...); a sweep of batch sizes ignores what `largest_batch` does not have.
     """
     watcher, folder = watcher or default_watcher(), check_folder("out", new_study_folder() if out is None else out)
     planned = _planned(name, full, frameworks, device, parts, data or {}, watcher, request)
@@ -109,7 +109,7 @@ def dry_run(
     watcher: Watcher | None = None,
     **request: Any,
 ) -> dict[str, Forecast]:
-    """Return what each part of `reproduce` would take, of a sweep, which ends where a size fails, the most."""
+    """Return a forecast for each part of `reproduce`; for a sweep, which ends when a size fails, the longest case."""
     watcher = watcher or default_watcher()
     planned = _planned(name, full, frameworks, device, parts, data or {}, watcher, request)
     found: dict[str, Forecast] = {}

@@ -57,10 +57,10 @@ class Stability:
 
     @classmethod
     def load(cls, folder: str | Path) -> Stability:
-        """The sweep in a study folder; StudyError where that holds none."""
+        """The sweep in a study folder; StudyError if there is none."""
         comparison = Comparison.load(folder)
         if not strategies.grows(comparison.settings):
-            raise StudyError(f"{folder} holds a study that is not a sweep of batch sizes")
+            raise StudyError(f"{folder} contains a study that is not a sweep of batch sizes")
         return cls(comparison)
 
     @property
@@ -74,7 +74,7 @@ class Stability:
 
     @property
     def varying(self) -> tuple[str, ...]:
-        """What identifies a cell of the sweep: framework, model, and every other setting that varies."""
+        """The columns that identify a cell of the sweep: framework, model, and every other setting that varies."""
         frame = self.comparison.frame
         others = (name for name in (*NAMES, *SHARED) if name != "batch_size")
         differing = (name for name in others if frame[name].nunique(dropna=False) > 1)
@@ -82,7 +82,7 @@ class Stability:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """The largest batch size that works, the smallest that fails and how, with the peak memory of each.
+        """The largest batch size that works, and the smallest that fails with its status, each with its peak memory.
 
         One row per framework, model, data set and device, and per value of each other setting that varies.
         """
@@ -94,7 +94,7 @@ class Stability:
         return pd.DataFrame(rows, columns=list(dict.fromkeys((*keys, *COLUMNS))))
 
     def table(self, style: str = "terminal", *, width: int | None = None, bold: bool | None = None) -> str:
-        """The sweep as text: what works up to where, then the memory at each batch size."""
+        """Return the sweep as text: the largest batch size that works, then the memory at each batch size."""
         from framework_compare.report import stability_tables
 
         limits = self.comparison.settings.get("limits") or {}
@@ -134,11 +134,12 @@ def largest_batch(
     watcher: Watcher | None = None,
     **options: Unpack[Options],
 ) -> Stability:
-    """Train with growing batch size until a cell is not ok, for every framework, model and device.
+    """Increase the batch size until a cell is not ok, for every framework, model and device.
 
-    search "steps" tries `batch_sizes` in turn, smallest first. "doubling" starts with the smallest, doubles until one
+    search: "steps" tries `batch_sizes` in turn, smallest first. "doubling" starts with the smallest, doubles until one
     fails or the largest is reached, then halves the gap until it is no wider than the smallest.
-    out: study folder; one that holds the same sweep is resumed. The rest is as in `compare`; epochs: 1 by default.
+    out: study folder; if it contains the same sweep, that is resumed. Other arguments are those of `compare`; epochs is 1
+    by default.
     """
     request = Request.of(frameworks, models, device, dataset=dataset, **options)
     return _run(request, batch_sizes, search, out, watcher or default_watcher())
@@ -155,7 +156,7 @@ def dry_run(
     watcher: Watcher | None = None,
     **options: Unpack[Options],
 ) -> Forecast:
-    """Return what all sizes of `largest_batch` would take, the most that it can take; nothing is started or written."""
+    """Return a forecast for `largest_batch` if no size fails, the longest case; nothing is started or written."""
     request = Request.of(frameworks, models, device, dataset=dataset, **options)
     return _prepare(request, batch_sizes, search, watcher or default_watcher()).forecast()
 
@@ -178,7 +179,7 @@ def _prepare(request: Request, batch_sizes: Sequence[int], search: str, watcher:
             )
     settings = {"epochs": 1, **request.settings}
     if "batch_size" in settings:
-        raise UsageError(f"batch_size is {settings['batch_size']!r}; a sweep grows it: name batch_sizes")
+        raise UsageError(f"batch_size is {settings['batch_size']!r}; a sweep varies it: name batch_sizes")
     if settings.get("batch_growth", 1) != 1:
         raise UsageError(
             f"batch_growth is {settings['batch_growth']!r}; allowed in a sweep, whose batches are of one size: 1"
@@ -207,6 +208,6 @@ def _check_enough(plan: planning.Plan, largest: int) -> None:
     for name, data in plan.datasets.items():
         if largest > len(data):
             raise UsageError(
-                f"batch size {largest} is larger than {name} with its {len(data)} samples; "
+                f"batch size {largest} is larger than {name}, which has {len(data)} samples; "
                 "name smaller batch sizes or a larger data set"
             )

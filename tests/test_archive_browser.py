@@ -24,7 +24,8 @@ def folder(tmp_path_factory):
 
 
 def every_page(folder):
-    return [*(folder / f"{name}.html" for name in PAGES), sorted((folder / "submissions").glob("*.html"))[0]]
+    kinds = (sorted((folder / kind).glob("*.html"))[0] for kind in ("machines", "versions", "submissions"))
+    return [*(folder / f"{name}.html" for name in PAGES), *kinds]
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -75,13 +76,14 @@ def test_pages_are_whole_without_scripts(browser, folder):
     assert not start.page.is_visible("#words") and start.count("#latest tbody tr") == 6
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
-def test_axe_finds_no_barrier(browser, folder, width):
+def test_axe_finds_no_barrier(browser, folder, width, scheme):
     axe = pytest.importorskip(
         "axe_playwright_python.sync_playwright", reason="axe is missing: pip install -e '.[test]'"
     )
     for path in every_page(folder):
-        opened = Opened(browser, path, width=width)
+        opened = Opened(browser, path, width=width, scheme=scheme)
         opened.draw_all()
         found = axe.Axe().run(opened.page).response
         assert [(one["id"], [node["target"] for node in one["nodes"]][:3]) for one in found["violations"]] == [], path

@@ -91,7 +91,7 @@ def test_a_study_without_figures_or_with_runs_to_come_is_not_published(tmp_path,
     folder = study(tmp_path / "s")
     with Store.open(folder, readonly=False) as store:
         store.record(1, Run("interrupted"))
-    with pytest.raises(StudyError, match="runs to come: 1"):
+    with pytest.raises(StudyError, match="runs left: 1"):
         publish.prepare(folder, conditions.ALLOWED)
     with Store.open(folder, readonly=False) as store:
         for run_id in range(1, 7):
@@ -296,7 +296,7 @@ def test_a_loaded_submission_can_be_published_again_under_the_same_id(tmp_path, 
 
 def test_validate_and_site_say_what_they_need(tmp_path):
     (tmp_path / "empty").mkdir()
-    assert "holds no submission" in run("validate", tmp_path / "empty", check=2).stderr
+    assert "contains no submission" in run("validate", tmp_path / "empty", check=2).stderr
     assert "is not a folder" in run("site", tmp_path / "none", check=2).stderr
 
 
@@ -310,5 +310,5 @@ def test_a_study_that_was_stopped_while_it_repeated_a_run_is_not_published(tmp_p
     with Store.open(folder, readonly=False) as store:
         store._connection.execute("INSERT INTO run (cell_id, repeat, retry_of, status) VALUES (1, 4, 1, 'interrupted')")
     assert (Comparison.load(folder).frame["status"] == "ok").all()
-    with pytest.raises(StudyError, match="runs to come: 1"):
+    with pytest.raises(StudyError, match="runs left: 1"):
         publish.prepare(folder, conditions.ALLOWED)

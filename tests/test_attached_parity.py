@@ -97,9 +97,9 @@ def test_cells_that_did_not_work_are_not_checked(train, monkeypatch):
 
 def test_an_option_that_the_study_has_decided_is_refused(tmp_path, capsys, monkeypatch):
     code, shown = command(capsys, monkeypatch, "verify", tmp_path, "--models", "vgg16")
-    assert code == 2 and "--models cannot be combined with a study, whose cells decide it" in shown.err
+    assert code == 2 and "--models cannot be combined with a study, whose cells fix it" in shown.err
 
 
 def test_a_folder_without_a_study_is_refused(tmp_path):
-    with pytest.raises(StudyError, match="holds no study"):
+    with pytest.raises(StudyError, match="contains no study"):
         verify_study(tmp_path)

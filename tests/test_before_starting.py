@@ -98,7 +98,7 @@ def test_no_command_forecasts_what_no_device_here_can_run(words, own_cache):
 def test_nodes_without_a_slurm_job_have_no_forecast(own_cache, monkeypatch):
     monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
     said = run("run", "torch", "alexnet", "fire-smoke-tiny", "--nodes", 2, "--dry-run", check=1).stdout
-    assert "Cannot run here: nodes is 2, and this is not a Slurm job; add --on slurm" in " ".join(said.split())
+    assert "Cannot run here: nodes is 2, but this is not a Slurm job; add --on slurm" in " ".join(said.split())
 
 
 def test_a_check_of_two_devices_forecasts_the_one_that_is_here(own_cache):
@@ -134,7 +134,7 @@ def test_more_threads_than_cores_are_told(own_cache):
     many, all_ = dry_run("torch", "alexnet", **asked, threads=[400 * cores, cores], loader_workers=0).cells
     said = [one for one in heard.sentences if one.startswith(("threads", "loader_workers"))]
     assert said == [
-        f"threads is {400 * cores}, and a run may use {cores} cores: they wait for each other, which takes time"
+        f"threads is {400 * cores}, but a run may use only {cores} cores: the rest wait for a core, which takes time"
     ]
     assert many.epoch_s == all_.epoch_s, "threads without a core add nothing"
 
@@ -241,7 +241,7 @@ def test_a_batch_that_no_memory_holds_is_refused_before_anything_is_made(
     monkeypatch.chdir(tmp_path)
     said = run(command, "torch", "alexnet", *BATCH, *options, check=2).stderr
     assert re.fullmatch(
-        r"framework-compare: batch_size is 1000000; one layer's output of alexnet would take [\d,]+ GiB, and this machine"
+        r"framework-compare: batch_size is 1000000; one layer's output of alexnet would take [\d,]+ GiB, but this machine"
         r" has [\d.]+ GiB of memory: name a smaller batch or image\n",
         said,
     )
@@ -254,6 +254,6 @@ def test_what_checks_take_is_told_and_none_is_started(command, checks, own_cache
     execution = ["--execution", "default,compiled"] if command == "verify" else []
     models = "alexnet,vgg16" if command == "fairness" else "alexnet"
     said = run(command, "torch,jax", models, "--threads", 400 * cores, *execution, "--dry-run")
-    assert f"threads is {400 * cores}, and a run may use {cores} cores" in said.stderr
+    assert f"threads is {400 * cores}, but a run may use only {cores} cores" in said.stderr
     assert "Nothing was started" in said.stdout and "Total: about" in said.stdout
     assert not own_cache.exists()

@@ -83,7 +83,7 @@ def test_the_release_that_is_slower_is_found_and_a_search_resumes(tiny_versions,
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "s").glob("*/runs/*/log.txt")}, (
         "none ran again"
     )
-    with pytest.raises(StudyError, match="holds another search: threshold is 0.2 there, 0.3 now"):
+    with pytest.raises(StudyError, match="contains another search, with threshold 0.2 instead of 0.3"):
         bisection.bisect("tiny", "1.0..2.0", "linear", pictures, **{**asked, "threshold": "30%"})
 
 
@@ -109,7 +109,7 @@ def test_the_command_says_what_it_would_take_and_how_a_search_of_memory_ended(ti
         ("1.0", "allowed: two, the older first"),
         ("2.0..1.0", "allowed: two, the older first"),
         ("1.0..new", "allowed: two, the older first"),
-        ("3.0..4.0", "holds 0 releases, and two are needed; there are 1.0, 1.1, 1.2, 2.0"),
+        ("3.0..4.0", "contains 0 releases, but two are needed; available: 1.0, 1.1, 1.2, 2.0"),
         ("1.2..1.3", "holds 1 releases"),
     ],
 )

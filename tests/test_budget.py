@@ -87,7 +87,7 @@ def test_what_is_no_share_is_refused(given):
     "asked, message",
     [
         ({"precision_target": 0.05}, "precision_target is 0.05 without a budget"),
-        ({"budget": "1min", "repeats": 3}, "repeats is 3 beside a budget"),
+        ({"budget": "1min", "repeats": 3}, "repeats is 3 with a budget"),
         ({"budget": "1min", "rungs": {"a": {"batch_size": 2}}}, "a ladder takes no budget"),
     ],
 )
@@ -185,7 +185,7 @@ def outcome_of(*statuses, runs=LEAST_RUNS):
         (("ok", "crashed"), True, "under the budget of 1 minutes; 1 of 2 cells failed."),
         (("crashed", "failed"), False, "No cell finished, so none has an interval."),
         (("ok", "interrupted"), False, "Not finished: f1 same."),
-        (("running", "planned"), False, "Not run, as the budget of 1 minutes did not reach them: f1 same. Not fin"),
+        (("running", "planned"), False, "Not run, because the budget of 1 minutes was used up: f1 same. Not fin"),
     ],
 )
 def test_intervals_are_within_the_target_only_where_cells_worked_and_ended(statuses, within, text):
@@ -326,7 +326,7 @@ def test_a_budget_that_is_spent_before_every_cell_ran_says_so_and_is_resumed(pac
     asked = {"dataset": pictures, "out": tmp_path / "s", **QUICK, "seed": [1, 2, 3]}
     study = compare(paced("one"), "linear", budget=0.01, **asked)
     assert sorted(study.frame.status) == ["ok", "planned", "planned"]
-    assert len(study.budget.not_run) == 2 and "did not reach them" in str(study.table())
+    assert len(study.budget.not_run) == 2 and "was used up" in str(study.table())
     assert sorted(resume(tmp_path / "s").frame.status) == ["ok", "planned", "planned"], "its time is spent"
 
 
@@ -353,7 +353,7 @@ def test_a_study_under_a_budget_is_resumed_where_it_stopped(paced, pictures, own
     with pytest.raises(StudyError, match="seconds: 600.0 in the study, 60.0 now"):
         compare(name, "linear", **{**asked, "budget": "1min"})
     plain = {key: value for key, value in asked.items() if key not in ("budget", "precision_target")}
-    with pytest.raises(StudyError, match="holds a study under a budget; name another folder"):
+    with pytest.raises(StudyError, match="contains a study under a budget; name another folder"):
         compare(name, "linear", **plain)
 
 

@@ -44,7 +44,7 @@ def test_version():
             ["--frameworks", "torch"],
             "no models are given; give --models, FRAMEWORKS MODELS without options, or FILE.toml",
         ),
-        (["torch"], "models are missing; allowed: FRAMEWORKS MODELS [DATASET]..., or FILE.toml"),
+        (["torch"], "but no models are named; allowed: FRAMEWORKS MODELS [DATASET]..., or FILE.toml"),
         (["torch", "lenet"], "unknown model 'lenet' (did you mean 'alexnet'?); allowed: alexnet"),
         (["torch", "alexnet", "--models", "vgg16"], "models are given twice: 'alexnet' and --models"),
         (["torch", "alexnet", "/no/such"], "/no/such"),
@@ -192,7 +192,7 @@ def test_markdown_and_latex_name_the_machine(tmp_path):
     [
         (
             ["show", "nothing"],
-            "nothing holds no study: there is no such folder; allowed: a study's folder, its name in the",
+            "nothing contains no study: there is no such folder; allowed: a study's folder, its name in the",
         ),
         (["show", ""], "the study is named ''; allowed: a study's folder"),
         (["show", "A", "--table", "tiem"], "unknown table 'tiem' (did you mean 'time'?); allowed: kinds, time"),
@@ -201,7 +201,7 @@ def test_markdown_and_latex_name_the_machine(tmp_path):
         (["show", "A", "B"], "A and B have no cell in common"),
         (["show", "A", "../{here}/A"], "A and ../{here}/A are the same study"),
         (["check", "latest", "--baseline", "latest"], "latest and latest are the same study"),
-        (["cost", "A", "--per-kwh", "0.3"], "no energy to price; give --per-hour (Energy not measured: "),
+        (["cost", "A", "--per-kwh", "0.3"], "no energy readings; give --per-hour (Energy not measured: "),
         (["inspect", "alexnet", "--num-classes", "1"], "num_classes is 1; allowed: a whole number of at least 2"),
         (["inspect", "alexnet", "--image-size", "0"], "image_size is 0; allowed: a whole number of at least 1"),
         (["figure", "F2", "A", "--width", "3mm"], "the width is '3mm'; allowed: 21mm to 2117mm"),

@@ -226,7 +226,7 @@ def test_a_batch_of_more_pictures_than_there_are_is_told_when_it_is_planned_and_
 ):
     request = dict(dataset=pictures, out=tmp_path / "study", **{**QUICK, "batch_size": [4, 10**6]})
     result = compare(tiny, "linear", watcher=PlainWatcher(), **request)
-    said = "batch size 1000000 is larger than colours with its 13 images: each step trains on 13"
+    said = "batch size 1000000 is larger than colours, which has 13 images: each step trains on 13"
     assert said in capsys.readouterr().err and said in " ".join(str(result.table()).split())
     assert list(result.frame.warnings) == ["", said]
 
@@ -234,7 +234,7 @@ def test_a_batch_of_more_pictures_than_there_are_is_told_when_it_is_planned_and_
 @pytest.mark.parametrize(
     "least, pipeline, workers, said",
     [
-        (1, "native", 6, "2 of 6 loader workers are idle, as each makes whole batches"),
+        (1, "native", 6, "2 of 6 loader workers are idle, because each makes whole batches"),
         (1, "native", 4, ""),
         (1, "memory", 6, ""),
         (7, "native", 6, ""),

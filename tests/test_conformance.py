@@ -89,7 +89,7 @@ MISTAKES = {
         return (batch for batch in super(Mine, self).epoch(pipeline, number) if batch.size == self.config.batch_size)
 """,
         {
-            "test_native_has_every_picture_once": "expected each exactly once, the last batch as short as it comes",
+            "test_native_has_every_picture_once": "expected each exactly once, and a last batch of the remaining ones",
             "test_native_has_every_picture_once_without_loader_workers": "has 8 of 11 images",
         },
     ),
@@ -128,11 +128,11 @@ MISTAKES = {
         subprocess.Popen(["sleep", "600"], start_new_session=True)
         return super().open_pipeline(pictures)
 """,
-        {"test_release_ends_loader_processes": "are there 5 s after release()"},
+        {"test_release_ends_loader_processes": "still exist 5 s after release()"},
     ),
     "a loss that is summed": (
         SUMMED,
-        {"test_level": "level 2 (gradient of every parameter) does not hold"},
+        {"test_level": "level 2 (gradient of every parameter) fails"},
     ),
     "no reason why not": (
         """
@@ -173,7 +173,7 @@ MISTAKES = {
         {
             "test_shared_batches_arrive_unchanged": "neither adopt() nor train_step() may change or reuse them",
             "test_memory_batch_stays_as_it_is": "train_step() may not change its batch",
-            "test_a_small_network_trained_as_cells_train": "level 3 does not hold: as a cell trains, with held batches",
+            "test_a_small_network_trained_as_cells_train": "level 3 fails: as a cell trains, with held batches",
         },
     ),
     "weights that are no copies": (

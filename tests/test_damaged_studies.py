@@ -44,7 +44,7 @@ def test_a_damaged_study_is_not_shown_and_its_recovery_is_named(tmp_path, monkey
 def test_a_study_cut_within_its_last_page_is_not_written_to(tmp_path):
     content = recorded(tmp_path)[:-1000]
     (tmp_path / FILE).write_bytes(content)
-    with pytest.raises(StudyError, match=f"cut short to {len(content)} bytes"):
+    with pytest.raises(StudyError, match=f"truncated to {len(content)} bytes"):
         Store.open(tmp_path, readonly=False)
     assert (tmp_path / FILE).read_bytes() == content
 

@@ -242,7 +242,7 @@ def test_a_cell_of_an_untested_precision_has_a_warning(precision, adapters, job,
     events = Events()
     Runner(job(precision=precision), tiny, events).run()
     said = [fields["message"] for event, fields in events if event == "warning"]
-    assert said == ["tf32 on a CPU: untested, as this adapter has not run so on any yet"] * (precision == "tf32")
+    assert said == ["tf32 on a CPU: untested, because this adapter has not run like this yet"] * (precision == "tf32")
 
 
 def test_private_internals_are_refused_where_nothing_private_is_corrected(adapters, work):

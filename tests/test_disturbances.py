@@ -122,7 +122,7 @@ def test_epochs_above_the_threshold_are_marked_and_told_with_share_and_seconds()
     assert disturbances.warnings(epochs) == [
         "others took 90% of a core, 20% of it by the hypervisor for other machines during 1 of 3 epochs, 2.0 s of 6.0 s",
         "3 MiB were swapped in during the epochs",
-        "the CPU throttled for heat 4 times during the epochs",
+        "the CPU throttled 4 times during the epochs because of heat",
     ]
     assert disturbances.summary([epoch(1, 2)]) == {} and disturbances.warnings([epoch(1, 2, 0.1)]) == []
 
@@ -196,7 +196,7 @@ def test_a_disturbed_run_is_planned_once_more_and_the_one_that_lost_least_counts
     assert frame.status.tolist() == ["ok", "ok"] and frame.runs.tolist() == [2, 2]
     assert frame.epochs_disturbed.tolist() == [0, 1] and frame.runs_set_aside.tolist() == [1, 0]
     assert (
-        "run 1 does not count, as others took 80% of a core in 2.0 s of it; another run replaces" in frame.warnings[0]
+        "run 1 does not count, because others took 80% of a core for 2.0 s; another run replaces" in frame.warnings[0]
     )
     assert "run 3, which repeats a disturbed one, ended as crashed: by a signal" in frame.warnings[1]
     assert Comparison.load(tmp_path).epochs.groupby("run_id").counts.first().tolist() == [False, True, True, True, True]

@@ -242,7 +242,7 @@ def test_rivals_that_memory_does_not_hold_together_run_by_themselves_and_say_so(
     study = ask([rival("one"), rival("two")], sampling_hz=20, repeats=2)
     assert study.frame.status.tolist() == ["ok", "ok"] and study.slices.empty
     whys = [why for (why,) in selected(study.folder, "SELECT alone_why FROM run")]
-    assert whys.count("memory does not hold it beside its rivals") == 2
+    assert whys.count("memory cannot hold it together with its rivals") == 2
     assert study.verdicts()[0].blocks == 2, "ratios are of runs of the same block"
 
 

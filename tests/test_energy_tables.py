@@ -30,7 +30,7 @@ def test_energy_is_by_picture_with_its_source(tmp_path):
         ["PyTorch", "AlexNet", "fp32", "100", "700", "5.00", "500", "2.00"],
         ["PyTorch", "AlexNet", "bf16", "out-of-memory (1)", "-", "-", "-", "-"],
     ]
-    assert "GPU energy of the whole device, other users included, by counter" in text and "processor packages" in text
+    assert "GPU energy: the whole device, including other users, by counter" in text and "processor packages" in text
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_energy_per_epoch_has_an_interval_and_what_is_idle_stands_beside_it(tmp_
     assert "J/epoch" in text and "GPU / above idle" in text and "GPU / idle W" in text
     assert "| 1049 [" in text or "| 1049 ±" in text
     assert " 8.10 " in text and " 60.0 " in text
-    assert "by counter." in text and "Energy enters no verdict." in text
+    assert "by counter." in text and "No verdict uses energy." in text
 
 
 def test_energy_says_why_the_hosts_is_not_known_once_for_all_cells(tmp_path):

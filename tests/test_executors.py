@@ -59,7 +59,9 @@ def test_an_option_of_slurm_that_each_part_sets_is_refused(option, words, tiny, 
 
 def test_the_cores_of_a_node_are_named_in_the_request(tiny, pictures, tmp_path):
     asked = {**QUICK, "threads": None, "dataset": pictures, "out": tmp_path / "study"}
-    with pytest.raises(UsageError, match="threads would be the cores of this host, not of the nodes; give a number"):
+    with pytest.raises(
+        UsageError, match="threads would default to the cores of this host, not of the nodes; give a number"
+    ):
         compare(tiny, "linear", executor=Executor(), **asked)
     assert not (tmp_path / "study").exists()
 

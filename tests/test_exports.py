@@ -114,7 +114,7 @@ def test_nothing_is_overwritten(study, tmp_path):
 def test_an_unknown_format_and_a_missing_study(study, tmp_path):
     with pytest.raises(UsageError, match="unknown format 'xlsx'; allowed: parquet, csv, json"):
         export(study, tmp_path / "out", "xlsx")
-    with pytest.raises(StudyError, match="holds no study"):
+    with pytest.raises(StudyError, match="contains no study"):
         export(tmp_path, tmp_path / "out", "csv")
 
 

@@ -91,7 +91,7 @@ def test_memory_is_one_figure_by_one_name_in_all_panels(tmp_path, monkeypatch, m
     other = {"PSS": "RSS", "RSS": "PSS"}[name]
     assert other not in f"{caption} {finding}" and f"({name})" in finding, (caption, finding)
     table = made.table("resources", "markdown")
-    assert "peak GiB / PSS | peak GiB / RSS" in table and "PSS is the headline" in table
+    assert "peak GiB / PSS | peak GiB / RSS" in table and "PSS is the main figure" in table
 
 
 def test_functions_of_cuda_are_shown_without_waiting_calls_too(comparison, monkeypatch):
@@ -147,7 +147,7 @@ def test_the_speeds_drawn_are_images_by_the_seconds_of_their_epochs(comparison):
 def test_readings_since_the_first_epoch_are_those_of_the_epochs(comparison):
     whole, epochs = (
         next(iter(files.draw(Subject(comparison), "resources", view=view).values())).spec
-        for view in ("", "since the first epoch")
+        for view in ("", "from the first epoch")
     )
     starts = [min(row["t"] for row in values(spec) if row.get("t") is not None) for spec in (whole, epochs)]
     ends = [max(row["t"] for row in values(spec) if row.get("t") is not None) for spec in (whole, epochs)]
@@ -346,12 +346,12 @@ def test_findings_follow_the_data(comparison, tmp_path):
     said = FIGURES["epoch-time"].finding(Subject(slower))
     assert said == (
         f"In AlexNet, epochs take from {seconds['min']:.2f} s (PyTorch) to {seconds['max']:.2f} s (JAX), "
-        f"{seconds['max'] / seconds['min']:.2f} times as long."
+        f"a factor of {seconds['max'] / seconds['min']:.2f}."
     )
     assert (
         FIGURES["overview"]
         .finding(Subject(comparison))
-        .startswith("Significantly faster than all others: PyTorch (2 of 2)")
+        .startswith("PyTorch (2 of 2) is significantly faster than all others; ")
     )
     assert FIGURES["machine"].finding(Subject(comparison)).startswith("2 of 45 epochs were disturbed")
 

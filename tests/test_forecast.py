@@ -62,7 +62,7 @@ def test_the_nearest_of_what_is_known_is_taken():
     vast = Known(planned(model="vast"), 10.0, 2.0)  # whose time is of another kind
     for known, basis, middle in (
         ([foreign, other, model, exact], "measured before", 1 / 100),
-        ([foreign, other, model], "measured before in other settings", 1 / 50),
+        ([foreign, other, model], "measured earlier with other settings", 1 / 50),
         ([foreign, other, vast], "its framework with other models", 1 / 50),
         ([foreign, vast], "other frameworks and models", 1.0),
     ):
@@ -86,7 +86,7 @@ def test_a_budget_bounds_the_time_and_samples_bound_the_runs(tiny, own_cache, tm
     vgg = result.cells[1]
     assert vgg.epoch_s.middle > 600 > vgg.total_s.middle
     short = str(dry_run("torch", ["alexnet", "vgg16"], **{**request, "budget": "20s"}))
-    assert "more than the budget of 0.333: some cells will lack runs" in " ".join(short.split())
+    assert "more than the budget of 0.333. Some cells will lack runs" in " ".join(short.split())
 
 
 def test_the_command_prints_it_and_exits_well(tiny, pictures, own_cache, tmp_path):

@@ -69,7 +69,7 @@ def test_the_other_builds_run_on_hopper(framework):
 def test_a_driver_that_is_too_old_is_named_with_the_one_that_is_needed():
     reason, remedy = unfit(BUILDS["torch"], dataclasses.replace(H200, driver="535.104.05"))
     assert "driver" in remedy
-    assert "CUDA 13.0, which needs driver 580.65.06 or newer; here is 535.104.05" in reason
+    assert "CUDA 13.0, which needs driver 580.65.06 or newer; this machine has 535.104.05" in reason
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_readings_that_are_missing_speak_against_nothing():
 
 def test_a_gpu_is_looked_up_as_cuda_numbers_it():
     assert look("cuda", nvml=RecordedNvml()) == H200
-    assert "there is no such GPU; NVML counts 1" in lack("torch", "cuda:3", nvml=RecordedNvml()).why
+    assert "there is no such GPU; NVML finds 1" in lack("torch", "cuda:3", nvml=RecordedNvml()).why
 
 
 def test_a_hidden_gpu_is_said_to_be_hidden(monkeypatch):

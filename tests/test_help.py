@@ -154,26 +154,26 @@ def test_what_the_short_help_shows_is_there():
 )
 def test_former_options_work_with_a_warning_and_are_in_no_help(line, new, value):
     name, arguments = split(line)
-    with pytest.warns(FutureWarning, match="is called --.* now; the old name goes with version 0.2"):
+    with pytest.warns(FutureWarning, match="is now called --.*; the old name will be removed in version 0.2"):
         assert COMMANDS[name].make_context(name, arguments).params[new] == value
     assert not {*FORMER} & (flags(name, "--help-all") | flags(name, "--help"))
 
 
 @pytest.mark.parametrize(("old", "new"), [("loss", "loss_function"), ("on_bad_picture", "on_bad_image")])
 def test_former_keywords_work_with_a_warning(old, new, own_cache):
-    with pytest.warns(FutureWarning, match=f"{old} is called {new} now"), pytest.raises(UsageError, match=new):
+    with pytest.warns(FutureWarning, match=f"{old} is now called {new}"), pytest.raises(UsageError, match=new):
         api.dry_run("torch", "alexnet", **{old: "nonsense"})
 
 
 def test_the_former_argument_of_fairness_works_with_a_warning(monkeypatch):
     found, line = {}, ["OUT", "--models", "alexnet", "--dry-run"]
     monkeypatch.setattr("framework_compare.study.opening.check_writable", lambda out, *_: found.update(out=out))
-    with pytest.warns(FutureWarning, match="^OUT is called --out now; the old form goes with version 0.2$"):
+    with pytest.warns(FutureWarning, match="^OUT is now called --out; the old form will be removed in version 0.2$"):
         COMMANDS["fairness"].main(line, standalone_mode=False)
     assert found["out"] == Path("OUT")
     with pytest.raises(UsageError, match="^out is given twice: 'OUT' and --out; allowed: FRAMEWORKS MODELS"):
         COMMANDS["fairness"].main([*line, "--out", "B"], standalone_mode=False)
-    with pytest.raises(UsageError, match="'torhc' names frameworks, models are missing"):
+    with pytest.raises(UsageError, match="'torhc' names frameworks, but no models are named"):
         COMMANDS["fairness"].main(["torhc", "--dry-run"], standalone_mode=False)
 
 
@@ -216,7 +216,7 @@ def test_what_is_trained_may_be_positional_wherever_it_is_asked_for(line, call, 
     [
         (
             "largest-batch torch",
-            "'torch' names frameworks, models are missing; allowed: FRAMEWORKS MODELS [DATASET]...",
+            "'torch' names frameworks, but no models are named; allowed: FRAMEWORKS MODELS [DATASET]...",
         ),
         ("largest-batch", "no frameworks are given; give --frameworks, or FRAMEWORKS MODELS [DATASET]..."),
         ("ladder --frameworks torch", "no models are given; give --models, or FRAMEWORKS MODELS [DATASET]..."),

@@ -49,7 +49,7 @@ HOSTILE = {
     "net.py": "name the function",
     "weights.pth": "not opened",
     "weights.pkl": "not opened",
-    "weights.safetensors": "no layers",
+    "weights.safetensors": "without layers",
     "missing.onnx": "no file",
     "missing.keras": "no file",
     "net.onnx": "is not an onnx file, or truncated",
@@ -132,7 +132,7 @@ def test_a_head_is_replaced_and_the_rest_keeps_its_weights() -> None:
 def test_a_model_without_a_last_layer_says_so() -> None:
     g = GraphBuilder("headless", num_classes=3, image_size=16)
     g.global_avgpool("pool")
-    with pytest.raises(UsageError, match="by a GlobalAvgPool, and the data have 4"):
+    with pytest.raises(UsageError, match="from a GlobalAvgPool, but the data have 4"):
         with_head(g.build(), 4)
 
 

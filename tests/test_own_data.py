@@ -227,14 +227,17 @@ def header(shape: tuple, descr: str = "<f4") -> bytes:
 
 
 BAD_ARRAYS = {
-    "objects": (lambda p: npz(p, x=np.array([Runs(p.with_name("ran"))] * 9, object), y=LABELS), "holds Python objects"),
-    "pickle": (lambda p: raw(p, "x.npy", pickle.dumps(Runs(p.with_name("ran")))), "is no array of numpy"),
+    "objects": (
+        lambda p: npz(p, x=np.array([Runs(p.with_name("ran"))] * 9, object), y=LABELS),
+        "contains Python objects",
+    ),
+    "pickle": (lambda p: raw(p, "x.npy", pickle.dumps(Runs(p.with_name("ran")))), "is not a numpy array"),
     "lengths": (lambda p: npz(p, x=X, y=LABELS[:9]), r"different numbers of samples \(x 40, y 9\)"),
     "no samples": (lambda p: npz(p, x=X[:0], y=LABELS[:0]), "has no samples"),
     "nan": (lambda p: npz(p, x=np.where(X > 2, np.nan, X), y=LABELS), r"sample \d+: x has no finite number"),
     "huge": (lambda p: npz(p, x=np.full((40, 3), 2**40), y=LABELS), "holds whole numbers from 1099511627776"),
     "negative": (lambda p: npz(p, x=np.full((40, 3), -5), y=LABELS), "allowed for tokens: 0 to"),
-    "complex": (lambda p: npz(p, x=X.astype(complex), y=LABELS), "holds complex128; allowed: numbers"),
+    "complex": (lambda p: npz(p, x=X.astype(complex), y=LABELS), "has the type complex128; allowed: numbers"),
     "float64": (lambda p: npz(p, x=X.astype(float) * 1e300, y=LABELS), "beyond float32"),
     "bomb": (lambda p: raw(p, "x.npy", header((1 << 40,)) + bytes(1 << 20)), r"its header asks for 4,398,046,511,104"),
     "cut": (lambda p: raw(p, "x.npy", header((9, 9)) + bytes(9)), "has 9 bytes, its header asks for 324"),
@@ -270,12 +273,12 @@ def failing():
 
 
 BAD_OBJECTS = {
-    "ragged": ([(X[0], 0), (X[0][:3], 1)], r"sample 1: x has shape \(3,\), and the first sample \(5,\)"),
+    "ragged": ([(X[0], 0), (X[0][:3], 1)], r"sample 1: x has shape \(3,\), but the first sample has \(5,\)"),
     "no pairs": ([1, 2, 3], "sample 0 is int; allowed: "),
     "text": ([("a", 0), ("b", 1), ("c", 0)] * 9, "x is 'a', not a number"),
     "empty": (iter(()), "has no samples"),
     "fails": (failing(), "fails at sample 1: KeyError"),
-    "names": ([{"x": 1, "y": 0}, {"z": 1, "y": 0}], "sample 1: it has z, y, and the first x, y"),
+    "names": ([{"x": 1, "y": 0}, {"z": 1, "y": 0}], "sample 1 has z, y, but the first has x, y"),
     "single": ({"x": X, "y": 3}, "y is a single number"),
     "endless": (endless(), "would take .* GiB of memory"),
 }
@@ -314,7 +317,7 @@ def test_a_parquet_file_that_is_none_or_has_dates(tmp_path: Path) -> None:
 
 BAD_REQUESTS = [
     (["alexnet", "d.csv", "--inputs", "a,b"], "alexnet is for folders of images"),
-    (["alexnet", "--target", "y"], "target says how arrays and tables are read, and no data are given"),
+    (["alexnet", "--target", "y"], "target applies to arrays and tables, but no data are given"),
     (["net.py:build", "d.csv", "e.csv"], "is a second data set"),
     (["net.py:build", "d.csv", "--target", "yy"], "has no target 'yy'"),
     (["net.py:build", "d.csv", "--window", "3"], "d.csv is not text"),

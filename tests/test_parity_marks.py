@@ -94,7 +94,7 @@ def test_a_shared_note_leaves_the_other_notes_of_its_figures(tmp_path):
     settings = ({"threads": 1}, {"threads": 8}, {"threads": 4, "device": "cuda"})
     text = study(tmp_path, [("torch", one, ok(1, 1, 1), UNKNOWN) for one in settings]).table("speedup", "markdown")
     ((_, _, cpu, gpu, times),) = rows(text)
-    assert "(" not in cpu + gpu and times.endswith("(1)") and "(1) 8 threads on the CPU, 4 beside the device" in text
+    assert "(" not in cpu + gpu and times.endswith("(1)") and "(1) 8 threads on the CPU, 4 with the device" in text
     assert "All cells: parity unverified; not yet verified" in text
 
 

@@ -198,7 +198,7 @@ def test_an_output_that_is_not_finite_has_no_quality():
 
 
 def test_a_wrong_shape_is_refused_before_it_is_stretched():
-    with pytest.raises(UsageError, match=r"outputs are \(3,\) and the target \(3, 1\); the task asks for \(3, 1\)"):
+    with pytest.raises(UsageError, match=r"outputs are \(3,\) and the target \(3, 1\); the task expects \(3, 1\)"):
         evaluate(numbers("mse", "rmse"), np.zeros(3), np.zeros((3, 1)))
     with pytest.raises(UsageError, match=r"the target \(3,\)"):
         evaluate(numbers("mse", "rmse"), np.zeros((3, 1)), np.zeros(3))

@@ -158,7 +158,7 @@ def test_speed_up_names_threads_that_differ(tmp_path):
     ]
     text = study(tmp_path, outcomes, repeats=2).table("speedup", "markdown")
     assert rows(text) == [["PyTorch", "AlexNet", "10.0", "1.00", "10.0 ±0.0 (1)"]]
-    assert "(1) 8 threads on the CPU, 4 beside the device" in text
+    assert "(1) 8 threads on the CPU, 4 with the device" in text
 
 
 def test_a_gpu_cell_that_failed_is_shown_by_its_status_in_speed_ups(tmp_path):

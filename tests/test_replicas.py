@@ -203,7 +203,7 @@ def test_of_ranks_that_told_of_a_failure_the_first_that_was_heard_is_named():
 
 def test_several_nodes_need_a_slurm_job(tiny, pictures, tmp_path, monkeypatch):
     monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
-    with pytest.raises(UsageError, match="nodes is 2, and this is not a Slurm job; add --on slurm"):
+    with pytest.raises(UsageError, match="nodes is 2, but this is not a Slurm job; add --on slurm"):
         compare(tiny, "linear", "cpu", nodes=2, dataset=pictures, out=tmp_path / "study", **SMALL)
     assert not (tmp_path / "study").exists()
 
@@ -215,7 +215,7 @@ def test_a_part_asks_for_as_many_nodes_as_its_largest_cell(tiny, pictures, tmp_p
     assert parts.PartPlan.read(study, 1).nodes == 2
     assert list(executors._chunks(study, [1], most=10)) == [(2, [1])]
     for start in (lambda: resume(study), lambda: run_part(study, 1, Watcher())):
-        with pytest.raises(UsageError, match="nodes is 2, and this is not a Slurm job"):
+        with pytest.raises(UsageError, match="nodes is 2, but this is not a Slurm job"):
             start()
 
 
@@ -226,7 +226,7 @@ def test_several_nodes_need_the_commands_of_slurm(lacking, tmp_path, monkeypatch
     other.chmod(0o755)
     monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-2]")
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UsageError, match=f"nodes is 2, and {lacking} is not on PATH"):
+    with pytest.raises(UsageError, match=f"nodes is 2, but {lacking} is not on PATH"):
         nodes.check(2)
 
 

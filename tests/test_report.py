@@ -163,7 +163,7 @@ def test_no_badge_is_green_where_parity_is_not_verified(comparison, tmp_path):
     verified = quiet.assign(parity=next(iter(PROVED)))
     assert standing(lights(verified, epochs)) == ("good", "Verified")
     short = epochs.assign(steps=1)
-    assert standing(lights(verified, short)) == ("warn", "Verified; doubts: short runs")
+    assert standing(lights(verified, short)) == ("warn", "Verified; caveats: short runs")
     assert standing(lights(verified.assign(parity_status=FAILED), epochs)) == ("bad", "Not verified")
     text = comparison.report(tmp_path / "report.html").read_text()
     assert 'class="badge warn"' in text and 'class="verdicts warn"' in text and 'class="badge good"' not in text
@@ -181,7 +181,7 @@ def test_a_citation_has_machine_versions_data_and_intervals(comparison, page):
         assert words in said
     one = next(one for one in comparison.verdicts() if (one.model, one.slower) == ("alexnet", "mxnet"))
     assert f"[{one.low:.2f}, {one.high:.2f}]" in said and said.endswith("Standing: Not verified.")
-    assert "Standing: Not verified; doubts: failed cells, busy machine." in page.text
+    assert "Standing: Not verified; caveats: failed cells, busy machine." in page.text
 
 
 def test_the_page_has_one_column_of_memory(page):
@@ -280,8 +280,22 @@ def test_commands_in_captions_and_notes_are_code(comparison, monkeypatch):
 def test_the_answer_over_all_models_is_never_cut(tmp_path):
     many = study(tmp_path / "study", ("torch", "mxnet"), tuple(f"model_{n}" for n in range(10)), failing=(), repeats=2)
     lines = headlines.answers(list(many.frame.itertuples()), many.verdicts())
-    assert lines[0].startswith("geometric mean of 10 models: ")
+    assert lines[0].startswith("Geometric mean of 10 models: ")
     assert lines[-1] == "3 more: `Comparison.verdicts()` lists all." and lines[1].startswith("model_0: ")
+
+
+def test_a_view_has_the_unit_of_the_data_in_its_name(tmp_path):
+    rows = study(tmp_path / "study", ("torch", "jax"), ("diabetes_ann",), failing=(), dataset="diabetes", repeats=2)
+    text = rows.report(tmp_path / "report.html").read_text()
+    assert ">rows per second</label>" in text and "Epoch time, rows per second." in text
+    assert "images per second" not in text
+    assert ">images per second</label>" in comparison_of_images(tmp_path).read_text()
+
+
+def comparison_of_images(folder):
+    """The report of a study that trains on images."""
+    made = study(folder / "images", ("torch", "jax"), ("alexnet",), failing=(), repeats=2)
+    return made.report(folder / "images.html")
 
 
 def test_a_budget_that_no_cell_kept_is_one_sentence():

@@ -323,6 +323,21 @@ def test_labels_do_not_lie_upon_each_other(drawn, width):
     assert {figure: found for figure in figures if (found := overlapping(page, figure))} == {}
 
 
+@pytest.mark.parametrize("width", SCREENS)
+def test_no_mark_of_the_epoch_times_touches_its_label(drawn, width):
+    gaps = drawn(width).page.eval_on_selector_all(
+        "#F2 .view:not([hidden]) .plot svg",
+        """all => all.flatMap(svg => {
+            const boxes = (query) => [...svg.querySelectorAll(query)].map(one => [one.textContent, one.getBoundingClientRect()]);
+            const marks = boxes('.mark-symbol path').map(([, box]) => box);
+            return boxes('text').filter(([text]) => /^[0-9.]+x$/.test(text)).flatMap(([, label]) => marks
+                .filter(mark => mark.top < label.bottom && label.top < mark.bottom && mark.left + mark.width / 2 < label.left)
+                .map(mark => label.left - mark.right));
+        })""",
+    )
+    assert len(gaps) > 5 and min(gaps) > 2
+
+
 def test_labels_of_several_settings_do_not_lie_upon_each_other(browser, tmp_path):
     configs = tuple(TrainConfig(batch_size=b, execution=e) for b in (8, 16) for e in ("eager", "graph"))
     made = study(tmp_path / "study", ("torch", "jax"), ("alexnet",), configs=configs, repeats=2)

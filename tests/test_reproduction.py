@@ -77,7 +77,7 @@ def test_published_figures_stand_beside_ours(short, tmp_path):
     (row,) = sizes.rows
     assert [figure.text for figure in row.values] == ["100", "-", "4", "-", "-"]
     text = str(result)
-    assert "a source, epochs: published figures beside ours" in text and "plain: no figures are published." in text
+    assert "a source, epochs: published figures and ours" in text and "plain: no figures are published." in text
     said = " ".join(listener.sentences)
     assert "gpu is skipped: it needs a GPU" in said and "singa is skipped: it has no environment" in said
 

@@ -236,7 +236,7 @@ def test_pictures_that_are_gone_are_told(study, pictures, tmp_path):
     folder = study("fine", dataset=tmp_path / "copy").folder
     forget(folder, 1)
     shutil.rmtree(tmp_path / "copy")
-    with pytest.raises(DataError, match="images of data set 'copy' cannot be read any more"):
+    with pytest.raises(DataError, match="images of data set 'copy' can no longer be read"):
         resume(folder)
 
 
@@ -286,7 +286,7 @@ def test_checksums_of_pictures_that_cannot_be_read_are_told_and_kept(content, st
 
 
 def test_a_resume_of_nothing_is_refused(tmp_path):
-    with pytest.raises(StudyError, match="holds no study"):
+    with pytest.raises(StudyError, match="contains no study"):
         resume(tmp_path)
 
 

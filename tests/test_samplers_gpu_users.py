@@ -96,7 +96,7 @@ def test_one_new_process_of_another_namespace_may_be_the_worker_but_two_may_not(
 
 def test_memory_of_nobody_that_is_listed_is_told():
     held = users(IDLE_BYTES + 700 * MIB, 500 * MIB).warnings()
-    assert held == ["0.70 GiB were in use on the GPU before the worker started, by processes that this one cannot see"]
+    assert held == ["0.70 GiB were in use on the GPU before the worker started, by processes that are not visible here"]
     assert users(IDLE_BYTES + 400 * MIB, 500 * MIB).warnings() == []
 
 

@@ -132,7 +132,7 @@ def test_a_sweep_in_the_folder_of_another_study_is_refused(sweep, tmp_path):
 
 
 def test_batches_larger_than_the_data_set_are_refused_before_anything_runs(sweep, tmp_path):
-    with pytest.raises(UsageError, match="batch size 64 is larger than many with its 16 samples; name smaller"):
+    with pytest.raises(UsageError, match="batch size 64 is larger than many, which has 16 samples; name smaller"):
         sweep("fine", batch_sizes=[4, 8, 16, 64], limit=16)
     assert not (tmp_path / "sweep").exists()
 
@@ -209,5 +209,5 @@ def test_a_study_that_is_no_sweep_is_no_stability(tmp_path):
 
 
 def test_one_batch_size_is_refused_and_the_list_named(sweep):
-    with pytest.raises(UsageError, match="batch_size is 7; a sweep grows it: name batch_sizes"):
+    with pytest.raises(UsageError, match="batch_size is 7; a sweep varies it: name batch_sizes"):
         sweep("fine", batch_size=7)

@@ -54,7 +54,7 @@ def test_what_a_creation_cut_short_leaves_does_not_stand_in_the_way(tmp_path):
 
 @pytest.mark.parametrize("readonly", [True, False], ids=["reading", "writing"])
 def test_a_folder_without_a_study_cannot_be_opened(tmp_path, readonly):
-    with pytest.raises(StudyError, match="holds no study"):
+    with pytest.raises(StudyError, match="contains no study"):
         Store.open(tmp_path / "absent", readonly=readonly)
     assert list(tmp_path.iterdir()) == []
 

@@ -109,7 +109,7 @@ def test_the_mean_over_models_is_geometric_and_its_interval_is_over_runs(tmp_pat
     stored = decimals(9) / min(map(min, times.values()))  # nanoseconds
     assert mean.ratio == pytest.approx(np.exp(np.mean(logs)), rel=2 * stored) and mean.high / mean.low < 1.05
     assert mean.shown and not mean.corrected, "it is the only one of its kind"
-    assert mean.sentence.startswith("geometric mean of 3 models: torch is 1.2")
+    assert mean.sentence.startswith("Geometric mean of 3 models: torch is 1.2")
 
 
 def test_a_difference_that_only_one_comparison_by_itself_would_show_says_so(tmp_path):

@@ -141,7 +141,7 @@ def test_what_is_there_serves_without_a_network(links, monkeypatch):
     assert competitors.read(["tiny@1.1"], say=said.append).names == ["tiny@1.1"] and not said
     assert managed.ensure("tiny@1.1").version == "1.1"
     assert competitors.read(["tiny@latest"], say=said.append).names == ["tiny@1.1"]
-    assert "no index answers" in said[-1] and "the newest that is here is used, 1.1" in said[-1]
+    assert "no index answers" in said[-1] and "using the newest installed version, 1.1" in said[-1]
     assert competitors.read(["tiny@2.0"], say=said.append).names == ["tiny@2.0"], "its cells say why they did not run"
     with pytest.raises(EnvironmentUnavailable, match="no index answers"):
         managed.ensure("tiny@2.0")

@@ -145,7 +145,7 @@ def test_a_study_is_resumed_with_its_own_copy_of_the_data(run, tmp_path):
     assert list(again.frame.status) == ["unsupported"]
     data = study.folder / "pictures" / "clinic.npz"
     data.write_bytes(data.read_bytes()[:-1])
-    with pytest.raises(StudyError, match="not the one that the study was planned with"):
+    with pytest.raises(StudyError, match="not the file with which the study was planned"):
         resume(study.folder, retry=["unsupported"])
 
 
@@ -162,7 +162,7 @@ def test_other_data_under_the_same_name_are_not_mixed_into_a_study(run, tmp_path
     ("settings", "words"),
     [
         ({"image_size": 32}, "image_size is 32; diabetes_ann does not use it"),
-        ({"momentum": 0.5}, "momentum is 0.5; only sgd uses it, and the optimizer is adam: leave it out"),
+        ({"momentum": 0.5}, "momentum is 0.5; only sgd uses it, but the optimizer is adam: leave it out"),
         ({"rungs": {"moved": {"momentum": 0.5}}}, "momentum is 0.5; only sgd uses it"),
         ({"flip": "none"}, "flip is 'none'"),
         (
@@ -184,7 +184,7 @@ def test_other_data_under_the_same_name_are_not_mixed_into_a_study(run, tmp_path
         ({"rungs": {"answers": {"mode": "inference"}}}, "unknown setting of rung 'answers' 'mode'"),
         ({"rungs": {"two": {"device": "cpu:0,1"}, "early": {"patience": 2}}}, "allowed on several devices: 0"),
         ({"rungs": {"early": {"patience": 2}}, "mode": "inference"}, "trains nothing that could stop early"),
-        ({"rungs": {"early": {"patience": 2}}, "models": "diabetes_search"}, "is a search, which has 0 only"),
+        ({"rungs": {"early": {"patience": 2}}, "models": "diabetes_search"}, "is a search, which allows only 0"),
         ({"rungs": {"rate": {"learning_rate": 0.1}}, "models": "diabetes_search"}, "diabetes_search tries 0.01, 0.001"),
         ({"loss_function": "mse"}, "loss_function is 'mse'; diabetes is for 'binary_cross_entropy'"),
         ({"label_smoothing": 0.1}, "label_smoothing is 0.1; allowed for loss 'binary_cross_entropy': 0"),

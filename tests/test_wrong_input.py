@@ -80,14 +80,23 @@ def refused(*words: object) -> str:
             ["--index", "torch=notaurl"],
             "--index: index of torch is 'notaurl'; allowed: a URL such as https://HOST/simple, a folder",
         ),
-        (["--out", "/dev/null"], "/dev/null cannot hold a study, as /dev/null is not a folder; name another folder"),
-        (["--out", "/dev/null/study"], "/dev/null/study cannot hold a study, as /dev/null is not a folder"),
+        (
+            ["--out", "/dev/null"],
+            "/dev/null cannot be used for a study, because /dev/null is not a folder; name another folder",
+        ),
+        (["--out", "/dev/null/study"], "/dev/null/study cannot be used for a study, because /dev/null is not a folder"),
         (
             ["--out", "/dev/null", "--dry-run"],
-            "/dev/null cannot hold a study, as /dev/null is not a folder; name another",
+            "/dev/null cannot be used for a study, because /dev/null is not a folder; name another",
         ),
-        (["--out", "/proc/x"], "/proc/x cannot hold a study, as /proc holds no files; name another folder"),
-        (["--out", "/proc/x", "--dry-run"], "/proc/x cannot hold a study, as /proc holds no files; name another"),
+        (
+            ["--out", "/proc/x"],
+            "/proc/x cannot be used for a study, because /proc cannot contain files; name another folder",
+        ),
+        (
+            ["--out", "/proc/x", "--dry-run"],
+            "/proc/x cannot be used for a study, because /proc cannot contain files; name another",
+        ),
     ],
 )
 def test_a_request_that_no_worker_could_run_is_refused_before_images_are_read(options, said, no_images, own_cache):
@@ -117,12 +126,12 @@ def test_a_link_that_leads_nowhere_holds_no_study(leads, no_images, own_cache, t
     link.symlink_to(tmp_path / leads)
     for options in ([], ["--dry-run"]):
         said = refused(*TINY, "--out", link / "study", *options)
-        assert said.startswith(f"{link / 'study'} cannot hold a study, as {link} is a link that leads nowhere; name an")
+        assert said.startswith(f"{link / 'study'} cannot be used for a study, because {link} is a broken link; name an")
     assert [*tmp_path.iterdir()] == [link]
 
 
 FILES = {
-    'frameworks = "torch"': "e.toml names no models; add a line such as models = [...], or give them beside the file",
+    'frameworks = "torch"': "e.toml names no models; add a line such as models = [...], or give them together with the file",
     'frameworks = "torch"\nmodels = 3': "model is 3; allowed: a name that `list` shows",
     'frameworks = "torch"\nmodels = "alexnet"\nrungs = {a = 3}': "rungs are {'a': 3}; allowed: settings by name",
     'frameworks = "torch"\nmodels = "alexnet"\nindex = {torch = 3}': "index of torch is '3'; allowed: a URL such as",
@@ -202,15 +211,18 @@ def test_classes_that_are_no_list_are_refused_whether_or_not_images_are_there(ma
         (["env", "create", ""], "no framework is given; at least one is needed"),
         (["env", "create", "torch", "--index", "torch=x"], "--index: index of torch is 'x'; allowed: a URL such as"),
         (["doctor", "--frameworks", ""], "no framework is given; at least one is needed"),
-        (["export", "{A}", "--out", "{A}/study.sqlite"], "{A}/study.sqlite cannot hold an export, as "),
-        (["export", "{A}", "--out", "/proc/x"], "/proc/x cannot hold an export, as /proc holds no files; name another"),
+        (["export", "{A}", "--out", "{A}/study.sqlite"], "{A}/study.sqlite cannot be used for an export, because "),
+        (
+            ["export", "{A}", "--out", "/proc/x"],
+            "/proc/x cannot be used for an export, because /proc cannot contain files; name another",
+        ),
         (
             ["figure", "F1", "{A}", "--out", "/proc/x/f.svg"],
-            "/proc/x/f.svg cannot be written, as /proc holds no files;",
+            "/proc/x/f.svg cannot be written, as /proc cannot contain files;",
         ),
         (
             ["verify", "torch", "alexnet", "--keep", "/proc/x", "--dry-run"],
-            "/proc/x cannot hold logs, as /proc holds no",
+            "/proc/x cannot be used for logs, because /proc cannot contain",
         ),
         (
             ["verify", "torch", "alexnet", "--image-size", 10**6],
@@ -235,7 +247,7 @@ def test_classes_that_are_no_list_are_refused_whether_or_not_images_are_there(ma
         (["duel", "torch", "jax", "alexnet", "--blocks", 0], "blocks is 0; allowed: a whole number of at least 1"),
         (["figure", "latest", "F99"], "unknown figure 'latest'; allowed: overview (F1), "),
         (["figure", "F99", "{A}"], "unknown figure 'F99'; allowed: overview (F1), "),
-        (["show", "\x1b[31mA\nB"], " [31mA B holds no study: there is no such folder"),
+        (["show", "\x1b[31mA\nB"], " [31mA B contains no study: there is no such folder"),
     ],
 )
 def test_what_means_nothing_is_refused(words, said, drawn, own_cache, tmp_path, monkeypatch):

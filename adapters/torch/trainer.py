@@ -143,7 +143,9 @@ class TorchTrainer(Generates, TrainerDefaults):
     def _replica_settings(self) -> Dict[str, Any]:
         if self._group is None:
             return {}
-        return {"replicas": f"DistributedDataParallel by {self._group.backend}, BatchNorm of each replica's own batch"}
+        return {
+            "replicas": f"DistributedDataParallel through {self._group.backend}, BatchNorm of each replica's own batch"
+        }
 
     @property
     def _captures(self) -> bool:

@@ -63,7 +63,7 @@ def _machines(places: Machines, runs: Runs, cells: Mapping[int, Any]) -> Iterato
     for number, place in sorted(used, key=str):
         device = registry.device_kind(str(cells[number]["device"]))
         if device != "cpu" and not gpu_names(places[place]):
-            yield f"{cells[number]['framework']} ran on {device}, and the machine has no GPU"
+            yield f"{cells[number]['framework']} ran on {device}, but the machine has no GPU"
 
 
 def _versions(environments: Mapping[str, Any], runs: Runs, cells: Mapping[int, Any]) -> Iterator[str]:
@@ -74,7 +74,7 @@ def _versions(environments: Mapping[str, Any], runs: Runs, cells: Mapping[int, A
         known.setdefault(framework, set()).add(version)
         packages = {public(one) for one in (facts.get("packages") or {}).values()}
         if version and packages and version not in packages and framework.partition("@")[0] in registry.FRAMEWORKS:
-            yield f"the environment of {label} has the version {version}, and no package in it has"
+            yield f"the environment of {label} has the version {version}, but no package in it has"
     packed = {str(one) for facts in environments.values() for one in (facts.get("packages") or {}).values()}
     packed |= {str(facts.get("version")) for facts in environments.values()}
     for number, run in runs.items():
@@ -84,7 +84,7 @@ def _versions(environments: Mapping[str, Any], runs: Runs, cells: Mapping[int, A
         if version != exact and builds and exact not in builds and framework.partition("@")[0] in registry.FRAMEWORKS:
             yield f"run {number} of {framework} has the version {exact}, which no package of its environments has"
         if version and known.get(framework) and "" not in known[framework] and version not in known[framework]:
-            yield f"run {number} of {framework} has the version {version}, and its environment {min(known[framework])}"
+            yield f"run {number} of {framework} has the version {version}, but its environment has {min(known[framework])}"
 
 
 def public(version: object) -> str:
@@ -111,7 +111,7 @@ def _turns(runs: Runs, tables: Tables) -> Iterator[str]:
         rivals.sort(key=lambda row: row["start_ns"])
         for before, after in zip(rivals, rivals[1:]):
             if after["start_ns"] < before["end_ns"]:
-                yield f"runs {before['run_id']} and {after['run_id']} had turns at one time"
+                yield f"runs {before['run_id']} and {after['run_id']} had turns at the same time"
     yield from _apart(runs, by_run, rows_of(tables.get("epoch", {})))
 
 
@@ -127,14 +127,14 @@ def _apart(runs: Runs, turns: Mapping[int, Sequence[Any]], epochs: Sequence[Mapp
         if [row["number"] for row in ordered] != list(range(1, len(several) + 1)):
             yield f"the epochs of run {number} are not numbered from 1"
         if any(after["start_ns"] < before["end_ns"] for before, after in zip(ordered, ordered[1:])):
-            yield f"two epochs of run {number} were at one time, or not in their order"
+            yield f"two epochs of run {number} overlap, or are out of order"
         twin = seen.setdefault(tuple(lengths), number)
         if twin != number:
             yield f"the epochs of runs {twin} and {number} have the same lengths to the nanosecond"
         awake = sum(lengths) / SECOND - sum(row.get("waited_s") or 0.0 for row in several)
         wall = runs[number].get("wall_s")
         if wall is not None and awake > wall + APART_S:
-            yield f"run {number} took {wall:.3g} s, and its epochs {awake:.3g} s without waiting"
+            yield f"run {number} took {wall:.3g} s, but its epochs take {awake:.3g} s without waiting"
         if number not in turns or runs[number]["status"] != "ok":
             continue
         spans = [(row["start_ns"], row["end_ns"]) for row in several]
@@ -171,7 +171,7 @@ def _epochs(runs: Runs, cells: Mapping[int, Any], tables: Tables) -> Iterator[st
         yield "a run has a phase twice"
     for number, run in runs.items():
         if run["status"] == "ok" and run.get("exit_code"):
-            yield f"run {number} is ok and ended with the code {run['exit_code']}"
+            yield f"run {number} is ok, but ended with the code {run['exit_code']}"
 
 
 def _readings(places: Machines, runs: Runs, tables: Tables) -> Iterator[str]:
@@ -186,11 +186,11 @@ def _readings(places: Machines, runs: Runs, tables: Tables) -> Iterator[str]:
     for number, at, memory, used in zip(*columns):
         start, end = spans.get(number, (at, at))
         if not start - AFTER_S * SECOND <= at <= end + AFTER_S * SECOND:
-            yield f"a reading of run {number} is not of the time of its phases"
+            yield f"a reading of run {number} lies outside its phases"
         if runs[number]["status"] == "ok" and (memory or 0) > (runs[number].get("peak_rss_bytes") or memory or 0):
-            yield f"a reading of run {number} has more memory than its peak"
+            yield f"a reading of run {number} shows more memory than its peak"
         if (used or 0.0) > 100 * BURST * cores_of(places[runs[number].get("node_id")]):
-            yield f"a reading of run {number} has {used:.0f} % of a core, more than the machine has"
+            yield f"a reading of run {number} shows {used:.0f} % of a core, more than the machine has"
     counters: dict[tuple[Any, Any], tuple[int, float]] = {}
     for row in rows_of(tables.get("energy", {})):
         key = row["run_id"], row.get("device")
@@ -220,4 +220,4 @@ def _quality(tables: Tables) -> Iterator[str]:
         ):
             yield f"{row['name']} of run {row['run_id']} is {row['value']:g}"
         if (row["run_id"], row["epoch"]) not in had:
-            yield f"run {row['run_id']} has a metric of the epoch {row['epoch']}, which it did not have"
+            yield f"run {row['run_id']} has a metric for epoch {row['epoch']}, which it did not have"

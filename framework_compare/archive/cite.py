@@ -136,7 +136,7 @@ def _design(cells: Any) -> str:
     runs = f"{fewest} times" if fewest == most else f"{fewest} to {most} times"
     turns = {str(one) for one in cells["schedule"].dropna()}
     interleaved = (
-        "; the workers of a block were alive together and trained in turns" if turns == {"interleaved"} else ""
+        "; the workers of a block were alive at the same time and trained in turns" if turns == {"interleaved"} else ""
     )
     order = (
         "Each combination ran {} in processes of its own, in blocks of random order{}. Start-up, compilation and warm-up "

@@ -36,7 +36,7 @@ def of_figures(document: Mapping[str, Any], statuses: Iterable[str] = ()) -> dic
         raise StudyError("no cell of the study worked, so there is nothing to publish; `show` says what went wrong")
     left = sum(status in TO_RUN for status in list(statuses) or [cell["status"] for cell in document["cells"]])
     if left:
-        raise StudyError(f"the study is not finished (runs to come: {left}); finish it with `framework-compare resume`")
+        raise StudyError(f"the study is not finished (runs left: {left}); finish it with `framework-compare resume`")
     found = {}
     unproved = [cell for cell in cells if cell["parity"] not in PROVED]
     if unproved:

@@ -153,7 +153,7 @@ def fault_of(value: str) -> str:
         if mixed:
             return f"has {shown(mixed)}, a word whose letters look like those of another alphabet"
         if _PILE.search(unicodedata.normalize("NFC", value)):
-            return "has marks piled on a letter"
+            return "has several marks on one letter"
     if "/" in value or "\\" in value or "~" in value:
         path = PATH.search(value)
         if path:

@@ -72,7 +72,7 @@ def _sampled(runs: Mapping[int, Any], records: Mapping[str, Any]) -> Iterator[st
     read = set(records["tables"].get("sample", {}).get("run_id", ()))
     for number, run in runs.items():
         if run["status"] == "ok" and run.get("disturbed_epochs") is not None and number not in read:
-            yield f"run {number} states its disturbances, and has no reading"
+            yield f"run {number} states its disturbances, but has no reading"
 
 
 def _labels(runs: Mapping[int, Any], records: Mapping[str, Any]) -> Iterator[str]:
@@ -86,10 +86,10 @@ def _labels(runs: Mapping[int, Any], records: Mapping[str, Any]) -> Iterator[str
     for number, run in runs.items():
         name, version = frameworks.get(run["cell_id"]), run.get("framework_version")
         if run["status"] != "ok" and not run["reason"]:
-            yield f"run {number} is {run['status']} for no reason"
+            yield f"run {number} is {run['status']} without a reason"
         others = {other for other, known in versions.items() if version in known}
         if version and name in versions and others and name not in others:
-            yield f"run {number} of {name} has the version {version}, which is that of {min(others)}"
+            yield f"run {number} of {name} has the version {version}, which belongs to {min(others)}"
     blocks = {run["repeat"] for run in runs.values()}
     if blocks != set(range(1, len(blocks) + 1)):
         yield f"its runs name the blocks {', '.join(map(str, sorted(blocks)))}, so that some are left out"
@@ -108,7 +108,7 @@ def _rounds(runs: Mapping[int, Any], records: Mapping[str, Any]) -> Iterator[str
     for row in slices:
         key = runs[row["run_id"]].get("duel"), row["round"]
         if voids.setdefault(key, row["void"]) != row["void"]:
-            yield f"round {row['round']} of run {row['run_id']} counts for one framework and not for another"
+            yield f"round {row['round']} of run {row['run_id']} counts for one framework, but not for another"
     for number, (alone, in_turns) in steps.items():
         if in_turns and not 1 / ROUNDS < in_turns / alone < ROUNDS:
             yield f"steps of run {number} take {in_turns:.3g} s in its rounds and {alone:.3g} s in its epochs"
@@ -116,7 +116,7 @@ def _rounds(runs: Mapping[int, Any], records: Mapping[str, Any]) -> Iterator[str
     ordered = sorted(apart, key=lambda row: row["start_ns"])
     for before, after in zip(ordered, ordered[1:]):
         if after["start_ns"] < before["end_ns"]:
-            yield f"runs {before['run_id']} and {after['run_id']} trained at one time and took no turns"
+            yield f"runs {before['run_id']} and {after['run_id']} trained at the same time and took no turns"
     interleaved = records["settings"].get("schedule") == "interleaved"
     for number, run in runs.items():
         if run["status"] == "ok" and number not in phases:
@@ -157,7 +157,7 @@ def _sizes(runs: Mapping[int, Any], tables: Mapping[str, Table]) -> Iterator[str
         if cell and entry and not entry.of_arrays and run.get("parameters"):
             own = build_graph(cell["model"], TrainConfig.from_dict(cell["config"])).parameter_count()
             if run["parameters"] != own:
-                yield f"run {number} has {run['parameters']:,} parameters, and {cell['model']} has {own:,}"
+                yield f"run {number} has {run['parameters']:,} parameters, but {cell['model']} has {own:,}"
 
 
 def _below_zero(tables: Mapping[str, Table]) -> Iterator[str]:
@@ -189,7 +189,7 @@ def _times(runs: Mapping[int, Any], tables: Mapping[str, Table], now: datetime.d
         elif started and not FIRST <= started <= now + datetime.timedelta(seconds=AHEAD_S):
             yield f"run {number} started at {run['started_at']}, which is before {FIRST.year} or in the future"
         if run["status"] == "ok" and not run["started_at"]:
-            yield f"run {number} is ok and never started"
+            yield f"run {number} is ok, but never started"
     spans = {
         number: (row["start_ns"], row["end_ns"]) for number, row in _last(tables.get("phase", {}), "epochs").items()
     }
@@ -211,7 +211,7 @@ def _times(runs: Mapping[int, Any], tables: Mapping[str, Table], now: datetime.d
         marked[row["run_id"]] = marked.get(row["run_id"], 0) + (row.get("disturbed") == 1)
     for number, run in runs.items():
         if run.get("disturbed_epochs") is not None and run["disturbed_epochs"] != marked.get(number, 0):
-            yield f"run {number} counts {run['disturbed_epochs']} disturbed epochs, and {marked.get(number, 0)} are marked"
+            yield f"run {number} counts {run['disturbed_epochs']} disturbed epochs, but {marked.get(number, 0)} are marked"
         if run.get("wall_s") is not None and not 0 <= run["wall_s"] < 366 * 86_400:
             yield f"run {number} took {run['wall_s']:g} s"
 
@@ -231,7 +231,7 @@ def _clocks(runs: Mapping[int, Any], tables: Mapping[str, Table]) -> Iterator[st
         for (day, clock, _), (later, after, number) in zip(ordered, ordered[1:]):
             ahead = (after - clock) / SECOND - (later - day).total_seconds()
             if after >= clock and ahead > DRIFT_S:
-                yield f"the clocks of run {number} disagree by {ahead:.0f} s with those of the run before"
+                yield f"the clocks of run {number} and of the run before disagree by {ahead:.0f} s"
 
 
 def _memory(machines: Sequence[Mapping[str, Any]], tables: Mapping[str, Table]) -> Iterator[str]:

@@ -76,7 +76,7 @@ def restore(document: Mapping[str, Any], parity: Mapping[str, Any], folder: Path
             _fill(connection, parts)
             connection.execute("COMMIT")
     except (sqlite3.Error, OverflowError, TypeError) as error:
-        raise Refused(f"records.json holds no study: {error}") from None
+        raise Refused(f"records.json contains no study: {error}") from None
     verdicts.write(folder, parity)
     _check_sound(folder)
     return folder

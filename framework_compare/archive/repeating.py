@@ -68,7 +68,7 @@ def _check_plain(request: Mapping[str, Any], text: str) -> None:
     import tomli_w
 
     if "".join(text.split()) != "".join(tomli_w.dumps(request).split()):
-        raise Refused(f"{REQUEST} has a comment, or is written in another way than `publish` writes it")
+        raise Refused(f"{REQUEST} has a comment, or is not written as `publish` writes it")
 
 
 def parsed(text: str) -> dict[str, Any]:
@@ -151,10 +151,10 @@ def _check_data(
         wanted = named if asked else {entry.dataset} if entry else {cell["dataset"]}
         if str(cell["dataset"]).lower() not in wanted:
             names = shown(", ".join(asked) or min(wanted))
-            raise Refused(f"{source} asks for the data set {names}, and a cell has {shown(cell['dataset'])}")
+            raise Refused(f"{source} asks for the data set {names}, but a cell has {shown(cell['dataset'])}")
     limit = _single(request.get("limit"))
     if isinstance(limit, int) and max(epochs.get("images", ()), default=0) > limit:
-        raise Refused(f"{source} asks for {limit} samples, and an epoch has {max(epochs['images'])}")
+        raise Refused(f"{source} asks for {limit} samples, but an epoch has {max(epochs['images'])}")
 
 
 def _check_options(source: str, request: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
@@ -162,12 +162,12 @@ def _check_options(source: str, request: Mapping[str, Any], settings: Mapping[st
     for name in sorted(_OPTIONS & set(request) & set(settings)):
         if _single(request[name]) != settings[name]:
             raise Refused(
-                f"{source} asks for {name} {shown(request[name])}, and its records have {shown(settings[name])}"
+                f"{source} asks for {name} {shown(request[name])}, but its records have {shown(settings[name])}"
             )
     strategy = settings.get("strategy") or {}
     asked, had = check_sample(_single(request.get("sample")), None, None), strategy.get("sample_s") or 0.0
     if strategy.get("name") == "product" and asked != had:
-        raise Refused(f"{source} asks for samples of {asked:g} s, and its records have {had:g} s")
+        raise Refused(f"{source} asks for samples of {asked:g} s, but its records have {had:g} s")
 
 
 def _single(value: Any) -> Any:
@@ -194,9 +194,9 @@ def _check_settings(source: str, request: Mapping[str, Any], cells: Sequence[Map
             value = cell["config"].get(name, getattr(configs[0], name))
             if all(value != getattr(one, name) for one in configs):
                 wanted = ", ".join(dict.fromkeys(str(getattr(one, name)) for one in configs))
-                raise Refused(f"{source} asks for {column(name)} {shown(wanted)}, and a cell has {shown(value)}")
+                raise Refused(f"{source} asks for {column(name)} {shown(wanted)}, but a cell has {shown(value)}")
         if device_kind(cell["device"]) not in kinds:
-            raise Refused(f"{source} asks for {', '.join(sorted(kinds))}, and a cell ran on {shown(cell['device'])}")
+            raise Refused(f"{source} asks for {', '.join(sorted(kinds))}, but a cell ran on {shown(cell['device'])}")
 
 
 def _check_repeats(request: Mapping[str, Any], runs: Mapping[str, Sequence[Any]]) -> None:
@@ -205,7 +205,7 @@ def _check_repeats(request: Mapping[str, Any], runs: Mapping[str, Sequence[Any]]
     counts = set(Counter(cell for cell, other in zip(runs["cell_id"], again) if other is None).values())
     wanted = request.get("repeats", REPEATS)
     if "budget" not in request and "rungs" not in request and counts != {wanted}:
-        raise Refused(f"{REQUEST} asks for {shown(wanted)} blocks, and its records have {max(counts)}")
+        raise Refused(f"{REQUEST} asks for {shown(wanted)} blocks, but its records have {max(counts)}")
 
 
 def _known(name: object) -> str:
@@ -250,7 +250,7 @@ def _check_lock(name: str, lines: Sequence[str], facts: Mapping[str, Any]) -> No
         raise Refused(f"{name} pins other packages or other versions than its environment has")
     version = public(facts.get("version"))
     if version in map(public, packages.values()) and version not in map(public, wanted.values()):
-        raise Refused(f"{name} pins no package of the version {version}, as its environment has")
+        raise Refused(f"{name} pins no package of the version {version}, which its environment has")
 
 
 @functools.lru_cache(maxsize=1)

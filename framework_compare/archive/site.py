@@ -129,7 +129,7 @@ class _Site:
                 sentence = (
                     str(error)
                     if isinstance(error, Refused)
-                    else f"its {type(error).__name__} keeps it from being shown"
+                    else f"its {type(error).__name__} prevents it from being shown"
                 )
                 refused.append(one._replace(refused=sentence))
         if self.entries:

@@ -61,7 +61,9 @@ def submissions(archive: Path) -> list[Path]:
         return [archive]
     found = [path for path in sorted(archive.iterdir()) if path.name != ".gitkeep"]
     if not found:
-        raise UsageError(f"{archive} holds no submission; `framework-compare publish STUDY --out {archive}` adds one")
+        raise UsageError(
+            f"{archive} contains no submission; `framework-compare publish STUDY --out {archive}` adds one"
+        )
     return found
 
 
@@ -77,10 +79,10 @@ def validate(archive: Path, *, recompute: bool = True) -> Iterator[Result]:
             checked = check(folder, recompute=recompute)
             name, twin = str(checked.manifest["id"]), ""
             if name in ids:
-                raise Refused(f"it has the id {name}, as {ids[name]} has; remove one")
+                raise Refused(f"it has the same id, {name}, as {ids[name]}; remove one")
             twin = next((runs[one] for one in checked.run_ids if one in runs), "")
             if twin:
-                raise Refused(f"its runs are those of {twin}, measured once; remove one")
+                raise Refused(f"its runs are the same as those of {twin}; remove one")
         except (FrameworkCompareError, OSError) as error:
             yield Result(folder, " ".join(str(error).split()))
             continue
@@ -104,7 +106,7 @@ def check(folder: Path, *, recompute: bool = True) -> Checked:
         if not isinstance(one, dict):
             raise Refused(f"{name} is not an object")
     if document.get("study") != manifest["id"]:
-        raise Refused(f"{STUDY} is of the study {shown(document.get('study'))}, not of {manifest['id']}")
+        raise Refused(f"{STUDY} belongs to the study {shown(document.get('study'))}, not to {manifest['id']}")
     parity, figures = _parity(parity), document
     try:
         if recompute:
@@ -146,7 +148,7 @@ def _files(folder: Path) -> tuple[Mapping[str, Any], Mapping[str, bytes]]:
     _check_manifest(manifest, folder.name)
     if sorted([MANIFEST, *manifest["files"]]) != names:
         raise Refused(
-            f"its files are {', '.join(names)}, and its manifest lists {', '.join(sorted(manifest['files']))}"
+            f"its files are {', '.join(names)}, but its manifest lists {', '.join(sorted(manifest['files']))}"
         )
     contents = {name: documents.read(folder, name) for name in manifest["files"]}
     for name, content in contents.items():
@@ -165,7 +167,7 @@ def _check_conditions(manifest: Mapping[str, Any], figures: Mapping[str, Any], r
     unsaid = set(found) - set(manifest["allowed"])
     if unsaid:
         word = min(unsaid)
-        raise Refused(f"{found[word]}, and its manifest does not say so ({word})")
+        raise Refused(f"{found[word]}, but its manifest does not say so ({word})")
 
 
 def _check_belonging(manifest: Mapping[str, Any], parity: Mapping[str, Any], records: Mapping[str, Any]) -> None:
@@ -189,7 +191,7 @@ def _same_code(manifest: Mapping[str, Any]) -> bool:
 def _check_code(manifest: Mapping[str, Any], records: Mapping[str, Any]) -> None:
     """The manifest names the code that the records name, and no other adapters than that code has."""
     if manifest["measured_by"] != publish.measured_by(records):
-        raise Refused("its manifest names another version or other code than its records")
+        raise Refused("its manifest and its records name different versions or different code")
     if not _same_code(manifest):
         return
     if manifest["published_by"]["version"] != installed().version:
@@ -291,7 +293,7 @@ def _check_same(published: Any, made: Any, same_code: bool) -> None:
     """Refused for the first figure that is not what the stored rounds give."""
     difference = next(_differences(published, made, "", same_code), "")
     if difference:
-        raise Refused(f"{STUDY} is not what its stored rounds give: {difference}")
+        raise Refused(f"{STUDY} does not follow from its stored rounds: {difference}")
 
 
 def _differences(published: Any, made: Any, where: str, same_code: bool) -> Iterator[str]:

@@ -130,7 +130,7 @@ class ArrayPipeline:
         self._closed = False
 
     def epoch(self, number: int) -> Iterator[ArrayBatch]:
-        """Batches of one pass, every sample once, the last batch as short as it comes: (inputs, target)."""
+        """Batches of one pass, every sample once, the last batch with the remaining ones: (inputs, target)."""
         count = len(self._target)
         order = epoch_order(self._seed, number, count) if self._shuffle else np.arange(count)
         order = share_of(order, self._batch_size, self._replicas)

@@ -71,7 +71,7 @@ class SharedPipeline:
         self._closed = False
 
     def epoch(self, number: int) -> Iterator[Arrays]:
-        """Batches of one pass, every image once, the last batch as short as it comes.
+        """Batches of one pass, every image once, the last batch with the remaining ones.
 
         Yields new arrays: images float32 (N, 3, S, S) or (N, S, S, 3), C-contiguous, and labels int64 (N,).
         DataError names an image that cannot be read.

@@ -192,7 +192,7 @@ def _check(task: Task, outputs: np.ndarray, target: np.ndarray) -> None:
     if outputs.shape != expected or target.shape[1:] != task.target.shape:
         raise UsageError(
             f"outputs are {outputs.shape} and the target {target.shape}; "
-            f"the task asks for {expected} and {(len(target), *task.target.shape)}"
+            f"the task expects {expected} and {(len(target), *task.target.shape)}"
         )
     if not len(target):
         raise UsageError("quality needs at least one sample, and there is none")

@@ -5,7 +5,7 @@ from typing import List
 
 
 def epoch_sizes(samples: int, first: int, growth: float = 1.0, limit: float = math.inf) -> List[int]:
-    """Samples of each batch of an epoch in order, the last as short as it comes.
+    """Samples of each batch of an epoch in order, the last with the remaining ones.
 
     A batch is `growth` times as large as the one before, but no larger than `limit`: whole samples of that, as spaCy's
     `compounding` and `minibatch` have it. Each epoch begins with `first` again.

@@ -54,7 +54,9 @@ def publish(
         return
     if not yes:
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise UsageError("there is no terminal to ask for consent; inspect it with --dry-run, then give --yes")
+            raise UsageError(
+                "there is no terminal on which to ask for consent; check it with --dry-run, then give --yes"
+            )
         typer.confirm("Write this?", abort=True, err=True)
     print(made.write(out))
 
@@ -79,7 +81,7 @@ def validate(
 ) -> None:
     """Check submissions: files, checksums, parity levels, figures recomputed from the stored rounds, plausibility.
 
-    Nothing of a submission is executed. Exit code 0 if all are valid, 1 if one is refused, 2 for wrong input.
+    Nothing in a submission is executed. Exit code 0 if all are valid, 1 if one is refused, 2 for wrong input.
     """
     from framework_compare.archive.validate import validate as check
 
@@ -115,10 +117,10 @@ def site(
         ),
     ] = False,
 ) -> None:
-    """Write a static site of an archive: by model, framework, machine, version and month, with JSON beside every page.
+    """Write a static site of an archive: by model, framework, machine, version and month, with a JSON file for every page.
 
-    It opens offline and asks no other host for anything. Submissions that `validate` refuses are left out, and the first
-    page lists them; only --recompute finds altered figures.
+    It works offline and sends no request to any other host. Submissions that `validate` refuses are left out, and the
+    first page lists them; only --recompute detects altered figures.
     """
     from framework_compare.archive.site import build
 

@@ -24,11 +24,13 @@ if TYPE_CHECKING:
 def bisect(
     context: typer.Context,
     framework: Annotated[str, typer.Argument(help="A framework, such as jax.")],
-    versions: Annotated[str, typer.Argument(help="The ends, the older first: 0.9..0.12.")],
+    versions: Annotated[str, typer.Argument(help="The range of versions, the older first: 0.9..0.12.")],
     model: Annotated[str, typer.Argument(help="The model that all releases train.")],
     data: Annotated[str | None, typer.Argument(help="A folder of images, or a name that `list` shows.")] = None,
     threshold: Annotated[str, typer.Option(help="The change to find, up or down.")] = "5%",
-    metric: Annotated[str, typer.Option(help="time, memory (the peak of a run) or parity (the ladder).")] = "time",
+    metric: Annotated[
+        str, typer.Option(help="time, memory (the peak of a run) or parity (whether the check passes).")
+    ] = "time",
     sample: Annotated[str, typer.Option(help="Measured time per release and block.")] = "2s",
     quiet: bool = False,
     json: bool = False,
@@ -37,11 +39,11 @@ def bisect(
     out: Path | None = None,
     **request: Any,
 ) -> None:
-    """Find the release that changed a figure: a binary search of duels with the oldest one.
+    """Find the release that changed speed, memory or parity: a binary search by duels against the oldest release.
 
-    A wrong release is named with a probability of 5 % at most. The exit code is 0 where nothing changed, 1 where a
-    release changed it or the newest does not work, 3 where the search cannot decide. The same command with --out continues
-    a search that was stopped.
+    The probability of naming a wrong release is at most 5 %. The exit code is 0 if nothing changed, 1 if a release is
+    named or the newest does not work, 3 if the search is inconclusive. The same command with --out continues a search
+    that was stopped.
     """
     from framework_compare import bisection
     from framework_compare.report.renderers import terminal

@@ -28,7 +28,7 @@ def check(
     """Compare a study with a baseline of an earlier session on this machine.
 
     The exit code is 0 if every cell is shown to be within the limit, 1 if one is shown to be slower or no longer works,
-    3 if these two sessions cannot decide. Two sessions differ by several percent though nothing changed: in CI prefer
+    3 if these two sessions cannot decide. Two sessions differ by several percent even if nothing changed, so in CI prefer
     `duel`, which measures both now, in turns.
     """
     from framework_compare.comparison import Comparison
@@ -50,7 +50,7 @@ def check(
     if any(one.fails for one in judged):
         raise typer.Exit(1)
     if all(one.outcome == regression_gate.UNJUDGED for one in judged):
-        console.fail("no cell could be judged, so nothing is shown; run both studies on a quiet machine", 1)
+        console.fail("no cell could be judged; run both studies on a quiet machine", 1)
     if strict and len(missing):
         console.fail(f"--strict: {len(missing)} cells of the baseline are missing; run them, too", 1)
     unsure = sum(not one.proved for one in judged)
@@ -88,7 +88,7 @@ def _print(beside: Any, judged: List[Any], headings: List[str], limit: float, mi
     said = [f"{failing} of {len(judged)} cells fail"]
     said += [f"{unsure} are inconclusive"] * bool(unsure)
     said += [f"{len(missing)} of the baseline are missing"] * bool(len(missing))
-    caption = f"{', '.join(said)}. Epoch time over the baseline's; allowed: {1 + limit:.3g}."
+    caption = f"{', '.join(said)}. Epoch time relative to the baseline; allowed: {1 + limit:.3g}."
     absent = [" ".join(row_name(name, row[name]) for name in headings) for row in missing.to_dict("records")]
     more = f", and {len(absent) - MAX_NAMED} more" if len(absent) > MAX_NAMED else ""
     remarks = [f"Missing: {', '.join(absent[:MAX_NAMED])}{more}."] if absent else []

@@ -19,9 +19,9 @@ def part(
     study: Annotated[str, STUDY],
     number: Annotated[int, typer.Argument(help="The part's number, from 1; STUDY/parts has one file for each.")],
 ) -> None:
-    """Run one part of a study on this node, and put it into STUDY/parts whole or not at all.
+    """Run one part of a study on this node, and put its complete result into STUDY/parts.
 
-    `run --on parts` plans parts. A part that is done already is left as it is; one that was stopped continues.
+    `run --on parts` plans parts. A part that is already done is not run again; one that was stopped continues.
 
     Example: parallel --sshloginfile NODES --jobs 1 framework-compare part STUDY {} ::: 1 2 3
     """
@@ -39,7 +39,7 @@ def part(
 
 
 def absorb(study: Annotated[str, STUDY]) -> None:
-    """Take the parts of a study that are done into it. Exit with 1 if one is refused."""
+    """Absorb the finished parts of a study. Exit with 1 if one is refused."""
     from framework_compare import api
     from framework_compare.study import names
 

@@ -35,7 +35,9 @@ class Command(TyperCommand):
         new, known = FORMER.get(old), {flag for one in self.params for flag in one.opts}
         if new is None or old in known or new not in known:
             return word
-        warnings.warn(f"{old} is called {new} now; the old name goes with version 0.2", FutureWarning, stacklevel=2)
+        warnings.warn(
+            f"{old} is now called {new}; the old name will be removed in version 0.2", FutureWarning, stacklevel=2
+        )
         return f"{new}{equals}{value}"
 
     def format_help(self, ctx: Any, formatter: Any) -> None:

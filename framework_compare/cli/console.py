@@ -64,7 +64,7 @@ def watcher(quiet: bool = False, yes: bool = False) -> Watcher:
 
 
 class Expected(Protocol):
-    """How many runs, or checks, something would take, and how long: from, about, to."""
+    """Numbers of runs or checks that something would take, and its time: least, likely, most."""
 
     @property
     def runs(self) -> int: ...
@@ -89,7 +89,7 @@ def ask_about(seconds: float, text: str, say: Callable[[str], None]) -> None:
 
 
 def print_tables(result: Comparison, style: str, *kinds: str) -> None:
-    """Print tables of these kinds, by default those of times and resources; style github for a job's summary, too."""
+    """Print tables of these kinds, by default times and resources; style github also writes them to the job summary."""
     from framework_compare.report import provenance
 
     width = shutil.get_terminal_size().columns if style == "terminal" else None
@@ -116,7 +116,7 @@ def print_study(result: Comparison, json: bool, *kinds: str) -> None:
 
 
 def fail_if_nothing_ran(result: Comparison, strict: bool) -> None:
-    """Exit with 1 where no cell could run here at all; strict: where any is not ok."""
+    """Exit with 1 if no cell could run here at all; strict: if any is not ok."""
     statuses = result.frame["status"]
     if (statuses != "ok").any() if strict else statuses.isin([UNSUPPORTED, NOT_INSTALLED]).all():
         raise typer.Exit(1)

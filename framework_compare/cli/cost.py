@@ -19,9 +19,9 @@ def cost(
     epochs: Annotated[int, typer.Option(help="Number of epochs to price.")] = 1,
     style: Annotated[str, typer.Option(help="terminal, markdown, github, html, latex or csv.")] = "terminal",
 ) -> None:
-    """Price the epochs of a study: the machine's time, its energy, and the CO2 of that.
+    """Show what the epochs of a study cost: machine time, energy, and the CO2 of that energy.
 
-    Prices are in any currency, the same for all.
+    Prices may be in any currency, as long as it is the same for all.
     """
     from framework_compare.comparison import Comparison
     from framework_compare.report import resource_tables
@@ -33,6 +33,6 @@ def cost(
     bill = result.cost(hours, per_kwh, co2_g_per_kwh, epochs)
     if hours is None and not (bill.frame["bill_wh"] > 0).any():
         reasons = resource_tables.unmeasured_energy(list(result.frame.itertuples())) or [resource_tables.NO_ENERGY]
-        raise UsageError(f"the study has no energy to price; give --per-hour ({' '.join(reasons)})")
+        raise UsageError(f"the study has no energy readings; give --per-hour ({' '.join(reasons)})")
     print(bill.text(style))
     console.print_damage(result)

@@ -1,4 +1,4 @@
-"""`framework-compare doctor`: a verdict on this machine, then what it rests on."""
+"""`framework-compare doctor`: a verdict on this machine, then the facts behind it."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def duel(
     context: typer.Context,
     a: Annotated[str, typer.Argument(help="A framework, one with an interpreter (torch=PYTHON), or a model.")],
     b: Annotated[str, typer.Argument(help="Its competitor, likewise.")],
-    model: Annotated[str, typer.Argument(help="The model that both train; of two models, the framework.")],
+    model: Annotated[str, typer.Argument(help="The model that both train, or the framework if A and B are models.")],
     data: Annotated[str | None, typer.Argument(help="A folder of images, or a name that `list` shows.")] = None,
     max_slowdown: Annotated[
         str | None, typer.Option(help="How much longer B may take than A, such as 5%; sets the exit code.")
@@ -43,10 +43,10 @@ def duel(
     out: Path | None = None,
     **request: Any,
 ) -> None:
-    """Measure two competitors in turns, now, and give one verdict.
+    """Measure two competitors now, in turns, and give one verdict.
 
-    With --max-slowdown the exit code is 0 where B is shown to be within the limit, 1 where it is shown to be slower or
-    does not work, 3 where this duel cannot decide.
+    With --max-slowdown the exit code is 0 if B is shown to be within the limit, 1 if B is shown to be slower or does not
+    work, 3 if this duel is inconclusive.
     """
     from framework_compare import duels
 

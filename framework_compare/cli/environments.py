@@ -29,7 +29,7 @@ def create(
     index: dict[str, str],
     frameworks: Annotated[str, typer.Argument(help="Comma-separated.")] = PLAIN,
 ) -> None:
-    """Make the environments now instead of at first use; complete ones stay."""
+    """Make the environments now instead of on first use; complete ones are kept."""
     check_device(device)
     wanted = listed("framework", split(frameworks))
     readers = [name for name in wanted if name in registry.READERS]
@@ -84,19 +84,23 @@ def remove(
 
 @app.command(epilog=examples.below("env prune"))
 def prune(
-    older_than: Annotated[str | None, typer.Option(help="Delete those not used for this long, such as 30d.")] = None,
+    older_than: Annotated[
+        str | None, typer.Option(help="Delete environments not used for this long, such as 30d.")
+    ] = None,
     max_size: Annotated[
         str | None, typer.Option(help="Delete the least recently used until the rest fits, such as 10GB.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be deleted, and delete nothing.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before deleting.")] = False,
 ) -> None:
-    """Delete environments by age and size; the next use makes them again, of the same packages.
+    """Delete environments by age and size; the next use makes them again, with the same packages.
 
-    Those in which a process runs stay.
+    Environments in which a process runs are kept.
     """
     if older_than is None and max_size is None:
-        raise UsageError("nothing says what to delete; give --older-than, such as 30d, or --max-size, such as 10GB")
+        raise UsageError(
+            "received neither --older-than nor --max-size; give one, such as --older-than 30d or --max-size 10GB"
+        )
     age_s = None if older_than is None else seconds("--older-than", older_than)
     size = None if max_size is None else parse_bytes(max_size, "--max-size")
     doomed = pruning.choose(managed.installed(), time.time(), age_s, size)

@@ -41,7 +41,7 @@ def fairness(
     """Check the parity levels, then train all frameworks on the same batches and compare their losses.
 
     Exit code 1 if a level fails or the losses differ by more than float32 rounding explains. Results are cached, so a
-    stopped check continues where it ended.
+    check that was stopped continues where it was.
     """
     from framework_compare import api
     from framework_compare.importing.tracing import Tracer

@@ -127,7 +127,7 @@ def _statuses(text: str | None) -> list[str]:
 
 
 def of_loss(given: str | None) -> dict[str, str]:
-    """The setting of a loss, where a command has one of its own for it."""
+    """Return the setting for a loss that a command takes as an option of its own."""
     return {} if given is None else {"loss_function": given}
 
 
@@ -154,15 +154,15 @@ _DATASET = (
     "A folder with one folder of images per class, a name that `list` shows, or for your model a file of arrays or a"
     " table. Default: the model's own. Repeatable."
 )
-_INPUTS = "Your data: arrays or columns that the model gets. Default: all but the target. Repeatable."
-_NORMALIZE = "Your data: none, standard or minmax, by statistics of the training part. Default: none."
+_INPUTS = "Your data: arrays or columns that the model receives. Default: all but the target. Repeatable."
+_NORMALIZE = "Your data: scale by statistics of the training part: none, standard or minmax. Default: none."
 _WEIGHTS = "For your own models: file (their own weights) or seeded. Default: file; for zoos, seeded."
-_AS_WRITTEN = "Also train your own models in torch as written: a row beside the rebuilt one."
+_AS_WRITTEN = "Also train your own models in torch as written, as a second row."
 _PYTHON = "FRAMEWORK=PATH: an interpreter that already has the framework. Repeatable."
-_INDEX = "FRAMEWORK=URL: the package index of its own packages; torch=none: without that of PyTorch's CPU builds. Repeatable."
-_TRUST = "Execute the interpreters and model files that the study names, although you did not choose them."
-_PHASES = "Time limit of each phase except epochs, in seconds, or PHASE=SECONDS,... by name."
-_SIZES = "Batch sizes to try, rising, comma-separated; `doubling` uses only the first and the last."
+_INDEX = "FRAMEWORK=URL: a package index for this framework; torch=none: not PyTorch's index of CPU builds. Repeatable."
+_TRUST = "Execute the interpreters and model files that the study names, even if you did not choose them."
+_PHASES = "Time limit of each phase except epochs, in seconds, or PHASE=SECONDS,... for single phases."
+_SIZES = "Batch sizes to try, ascending, comma-separated; `doubling` uses only the first and the last."
 _DEVICES = "Number of devices, one replica per device: 2, or 1,2,4 for cells on one, two and four."
 _PROFILE = "Add a few steps under the framework's profiler, shown by `show --table profile`."
 CLUSTER = "On a cluster"
@@ -187,16 +187,16 @@ OPTIONS: dict[str, Option] = {
     "batch_sizes": Option(str, _SIZES, "10,20,30,40,50,60,70,80,90,100", lambda text: split(text, int)),
     "search": Option(str, "steps: each in turn; doubling: double, then bisect.", "steps"),
     "repeats": Option(int, f"Runs of each cell, in turns; 1 gives no verdict. Default: {REPEATS}.", None),
-    "limit": Option(int, "Use this many images, drawn by class and seed.", None),
+    "limit": Option(int, "Use only this many images, drawn from each class by the seed.", None),
     "classes": Option(str, "Class folders in this order, comma-separated.", None, _listed),
     "inputs": Option(list[str], _INPUTS, None, _inputs, metavar="NAME,... | INPUT=NAME,..."),
-    "target": Option(str, "Your data: the array or column to learn.", None, _one_or_several),
+    "target": Option(str, "Your data: the array or column to predict.", None, _one_or_several),
     "validation": Option(
-        float, "Your data: the share held out to validate. Default: 0.2, or the part that the data have.", None
+        float, "Your data: the share held out for validation. Default: the validation part, or 0.2.", None
     ),
     "normalize": Option(str, _NORMALIZE, None, words=("none", "standard", "minmax")),
     "window": Option(int, "Your text: tokens per sample. Default: 128.", None),
-    "tokenizer": Option(str, "Your text: the JSON file of a tokenizer, in place of bytes.", None, metavar="FILE"),
+    "tokenizer": Option(str, "Your text: the JSON file of a tokenizer, instead of bytes.", None, metavar="FILE"),
     "model_output": Option(str, "Your model: the output to train. Default: the first.", None),
     "on_bad_image": Option(str, "On an image that does not decode: fail, or skip (leave it out and count it).", "fail"),
     "out": Option(Path, "Study folder; default: a new one in the cache folder.", None),
@@ -209,7 +209,7 @@ OPTIONS: dict[str, Option] = {
         float, "Seconds without an event or output after which a run is ended.", None, flag="--silence-timeout"
     ),
     "memory_limit": Option(str, "Memory limit of a run, all its processes together: bytes, or 4GiB, 1500MB.", None),
-    "extend": Option(bool, "Add the cells to the study in --out; finished cells stay.", False, flag="--extend"),
+    "extend": Option(bool, "Add the cells to the study in --out; finished cells are kept.", False, flag="--extend"),
     "retry": Option(str, "Statuses to rerun, comma-separated: failed,timed-out.", None, _statuses),
     "sampling_hz": Option(float, "Readings of CPU, memory and threads per second; 0: off.", 10.0),
     "verify": Option(
@@ -221,17 +221,19 @@ OPTIONS: dict[str, Option] = {
     ),
     "disturbance_threshold": Option(
         float,
-        "Cores that other programs may use; a round or epoch with more is left out. Default: 0.05 per core.",
+        "Cores that other programs may use; a round or epoch with more is excluded. Default: 0.05 per core.",
         None,
     ),
-    "retries_when_disturbed": Option(int, "Repeats of a run with marked epochs, at the end.", 1),
+    "retries_when_disturbed": Option(int, "How often to repeat a run with disturbed epochs.", 1),
     "sample": Option(str, "Measure about this long per run, such as 10s; longer epochs are estimated.", None),
-    "budget": Option(str, "Wall time of all runs: 30min, 1h, ...; runs go where ratios are least certain.", None),
+    "budget": Option(
+        str, "Wall time of all runs: 30min, 1h, ...; spent on the ratios with the widest intervals.", None
+    ),
     "precision_target": Option(
         str, "With a budget: stop once every ratio to the fastest is within this, such as 5%.", None
     ),
     "dry_run": Option(bool, "Start nothing: print cells, runs, minutes and gigabytes.", False, flag="--dry-run"),
-    "yes": Option(bool, "Do not ask before what takes more than ten minutes.", False, flag="--yes"),
+    "yes": Option(bool, "Do not ask before starting something that takes more than ten minutes.", False, flag="--yes"),
     "style": Option(str, "terminal, markdown, github, html, csv or latex.", "terminal", words=STYLES),
     "strict": Option(bool, "Exit with 1 if a cell is not ok.", False),
     "quiet": Option(bool, "No progress: only tables and errors.", False, flag="--quiet"),
@@ -240,7 +242,7 @@ OPTIONS: dict[str, Option] = {
     "slurm": Option(list[str], _SLURM, None, lambda given: pairs("--slurm", given, _SBATCH)),
 }
 ENVIRONMENTS = ("python", "index")
-LOSS = "Your data: the loss, in place of what the target suggests; your own as FILE.py:FUNCTION."
+LOSS = "Your data: the loss, instead of the one that the target suggests; your own as FILE.py:FUNCTION."
 OF_DATA = ("inputs", "target", "validation", "normalize", "window", "tokenizer", "model_output")
 LIMITS = ("timeout_s", "phase_timeout_s", "silence_timeout_s", "memory_limit")
 # Panels of `--help`, in this order.

@@ -13,10 +13,10 @@ from framework_compare.cli.report import STUDY
 
 @takes("dry_run", "yes")
 def peaks(dry_run: bool, yes: bool, study: Annotated[str, STUDY] = "latest") -> None:
-    """Measure what this machine can do in the settings of a study: a matrix product and a copy, some seconds each.
+    """Measure this machine's peak performance in the settings of a study: a matrix product and a copy, seconds each.
 
-    The table `roofline` shows them beside the cells. They are stored in the cache folder with the load meanwhile, so run
-    this while the machine is quiet. Exit code 1 if one could not be measured.
+    The table `roofline` compares cells with these peaks. They are stored in the cache folder, together with the load at
+    that time, so run this while the machine is quiet. Exit code 1 if a peak could not be measured.
     """
     from framework_compare import peaks as measuring
     from framework_compare.report.machine_tables import peak_table

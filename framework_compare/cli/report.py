@@ -20,7 +20,7 @@ def _studies(incomplete: str) -> List[str]:
 # The views of figures by their numbers, for the help; a test holds them equal to the catalogue, which costs a second.
 VIEWS = {
     "F2": ("images per second",),
-    "F4": ("since the first epoch",),
+    "F4": ("from the first epoch",),
     "F8": ("by seconds of training",),
 }
 
@@ -64,8 +64,8 @@ def report(
 ) -> None:
     """Write a study as one HTML file: answers, figures, tables, failures, method.
 
-    It opens in any browser, offline, without JavaScript too. With prices it has a table of what an epoch costs, as `cost`
-    prints it.
+    It opens in any browser, offline, and works without JavaScript. With prices it has a table of what an epoch costs, as
+    `cost` prints it.
     """
     from framework_compare.comparison import Comparison
     from framework_compare.results.bills import read_per_hour

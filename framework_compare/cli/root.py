@@ -222,7 +222,7 @@ def ladder(
     ] = False,
     **request: Any,
 ) -> None:
-    """Train one model in steps, each rung with settings changed, and print what each gains.
+    """Train one model on a ladder of settings, each rung with some changed, and print the speed-up of each rung.
 
     --models takes one model, or a published ladder: abidate2025-tweets, abidate2025-ibm, abidate2025-google,
     abidate2025-guava, abidate2025-diabetes, abidate2025-diabetes-search, tf-profiling.
@@ -247,8 +247,8 @@ def quickstart(**request: Any) -> None:
     """A smoke test: three frameworks, a small model, one verified verdict, and the report.
 
     Each trains the small CNN of TensorFlow's tutorial five times, for two epochs on 1,600 generated images of 32 x 32
-    pixels, in turns with the others: two minutes, after 3.3 GB of environments are installed the first time. The verdict
-    holds for that alone: your models and images give another.
+    pixels, in turns with the others. This takes two minutes, after 3.3 GB of environments are installed the first time.
+    The verdict applies to this model only: your models and images may give another.
     """
     from framework_compare.report import headlines
 

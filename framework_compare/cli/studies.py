@@ -43,9 +43,9 @@ def resume(
     verify: str | None = None,
     **request: Any,
 ) -> None:
-    """Run the unfinished cells of a study; finished cells stay, unless --retry names their status.
+    """Run the unfinished cells of a study; finished cells are kept unless --retry names their status.
 
-    Limits, interpreters and --verify replace those of the study.
+    Limits, interpreters and --verify given here replace those of the study.
     """
     from framework_compare import api
     from framework_compare.study import executors, names
@@ -94,16 +94,17 @@ def reproduce(
     style: str,
     dry_run: bool,
     yes: bool,
-    full: Annotated[bool, typer.Option("--full", help="With the published sizes: hours to days.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Use the published sizes: hours to days.")] = False,
     frameworks: Annotated[str | None, typer.Option(help="Comma-separated; default: those of the study.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; default: both where there is a GPU.")] = None,
     part: Annotated[list[str] | None, typer.Option(help="Only this part of the study. Repeatable.")] = None,
     data: Annotated[
-        list[str] | None, typer.Option(help="PART=PATH: real data of a part; generated without. Repeatable.")
+        list[str] | None,
+        typer.Option(help="PART=PATH: real data for a part; otherwise data are generated. Repeatable."),
     ] = None,
     **request: Any,
 ) -> None:
-    """Repeat a published study on this machine and print its figures beside ours; --out with a study resumes it."""
+    """Repeat a published study on this machine and compare its figures with yours; --out with a study resumes it."""
     from framework_compare import reproduction
     from framework_compare.report import renderers
 
@@ -134,7 +135,7 @@ def export(
     out: Annotated[Path, typer.Option(help="Folder for the files; made if it does not exist.")] = Path("export"),
     kind: Annotated[str, typer.Option("--format", help=FORMATS)] = "csv",
 ) -> None:
-    """Write the tables of a study as files. Of a damaged study, write what can be read and exit with 1."""
+    """Write the tables of a study as files. If the study is damaged, write what can be read and exit with 1."""
     from framework_compare.report.exports import export as write
     from framework_compare.study import names
 

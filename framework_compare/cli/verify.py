@@ -56,10 +56,10 @@ def verify(
 ) -> None:
     """Check that all frameworks train the same function, level by level, against a float64 reference.
 
-    Exit code 1 if a level fails or could not be checked, a framework cannot be installed, or nothing was proved.
+    Exit code 1 if a level fails or could not be checked, a framework cannot be installed, or nothing was verified.
     Verdicts are cached until the worker's source, the environment's packages or the GPU change. With STUDY (folder, name,
-    latest), check the cells that it has run, where environment and source are still the same; its tables show the verdicts
-    from then on.
+    latest), check the cells that it has run if their environment and source are still the same; from then on its tables
+    show the verdicts.
     """
     if style not in STYLES:
         raise UsageError(f"unknown style {style!r}; allowed: {', '.join(STYLES)}")
@@ -95,7 +95,7 @@ def verify(
     verdicts = ladder.verify(folder=keep, say=_say, **asked)
     print(renderers.RENDERERS[style](parity_tables.parity_table(verdicts)))
     if all(one.status in (UNSUPPORTED, NOT_INSTALLED) for one in verdicts):
-        print("framework-compare: nothing was verified; the notes above say what is missing", file=sys.stderr)
+        print("framework-compare: nothing was verified; the notes above name what is missing", file=sys.stderr)
     if not all_hold(verdicts):
         raise typer.Exit(1)
 
@@ -112,7 +112,7 @@ def _check_unasked(request: Dict[str, Any]) -> None:
         if value != default:
             flag = name.replace("_", "-")
             raise UsageError(
-                f"--{flag} cannot be combined with a study, whose cells decide it; allowed: --fresh, --style, --index, --trust,"
+                f"--{flag} cannot be combined with a study, whose cells fix it; allowed: --fresh, --style, --index, --trust,"
                 " --dry-run, --yes"
             )
 

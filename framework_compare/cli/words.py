@@ -39,7 +39,9 @@ def read(words: Sequence[str], by_option: AbstractSet[str], names: Sequence[str]
     if OUT in names and len(words) == 1 and not _near_a_framework(words[0]):
         if OUT in by_option:
             raise UsageError(f"{OUT} is given twice: {words[0]!r} and --{OUT}; {allowed}")
-        warnings.warn(f"OUT is called --{OUT} now; the old form goes with version 0.2", FutureWarning, stacklevel=2)
+        warnings.warn(
+            f"OUT is now called --{OUT}; the old form will be removed in version 0.2", FutureWarning, stacklevel=2
+        )
         return {OUT: Path(words[0])}
     if STUDY in names and len(words) == 1:
         return {STUDY: words[0]}
@@ -51,7 +53,7 @@ def read(words: Sequence[str], by_option: AbstractSet[str], names: Sequence[str]
         return {FILE: Path(words[0])}
     places = [name for name in names if name in REQUEST]
     if "models" in places and len(words) == 1 and "models" not in by_option:
-        raise UsageError(f"{words[0]!r} names frameworks, models are missing; {allowed}")
+        raise UsageError(f"{words[0]!r} names frameworks, but no models are named; {allowed}")
     if len(words) > len(places) and "dataset" not in places:
         raise UsageError(f"{words[len(places)]!r} is one argument too many; {allowed}")
     for name, word in zip(places, words):

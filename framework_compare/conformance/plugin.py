@@ -34,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--models", metavar="NAMES", help="also check the parity levels on these models, comma-separated")
     group.addoption("--device", metavar="NAME", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
     group.addoption(
-        "--python", metavar="FRAMEWORK=PATH", action="append", help="an interpreter that already has a framework"
+        "--python", metavar="FRAMEWORK=PATH", action="append", help="use an interpreter that already has the framework"
     )
 
 

@@ -42,8 +42,8 @@ def _check_same_steps(found, what, why):
     (first, again), (name, apart) = found["losses"], found["apart"]
     close = all(abs(a - b) <= SAME * abs(a) for a, b in zip(first, again))
     assert close and apart < SAME, (
-        f"{what} have losses {_rounded(again)}, before {_rounded(first)}, and take {name} {apart:.1e} of its way"
-        f" elsewhere; expected the same within rounding: {why}"
+        f"{what} have losses {_rounded(again)}, before {_rounded(first)}, and move {name} differently by {apart:.1e} of its"
+        f" movement; expected the same within rounding: {why}"
     )
 
 

@@ -17,7 +17,7 @@ def test_level(ready, network, number):
     _skip_above_what_fails(ready, network, number)
     level = next(level for level in parity.levels if level.number == number)
     off = "" if level.ratio is None else f" is off by {level.error:.1e}, {level.ratio:.0f} times what rounding explains"
-    assert level.passed, f"level {number} ({LEVELS[number]}) does not hold on {network}: {level.where}{off}" + (
+    assert level.passed, f"level {number} ({LEVELS[number]}) fails on {network}: {level.where}{off}" + (
         f"; {parity.diverges}" if parity.diverges else ""
     )
 
@@ -26,14 +26,14 @@ def _skip_above_what_fails(ready, network, number):
     levels = {level.number: level for level in ready.parity(network).levels}
     failed = [below for below in BELOW[number] if not levels[below].passed]
     if failed:
-        pytest.skip(f"level {failed[0]} of {network} does not hold; fix that first")
+        pytest.skip(f"level {failed[0]} of {network} fails; fix that first")
 
 
 @pytest.mark.parametrize("number", [3, 5], ids=["steps", "dropout"])
 def test_a_small_network_trained_as_cells_train(ready, number):
     _skip_above_what_fails(ready, "conformance-plain", 3)
     level = ready.practised[number]
-    assert level.passed, f"level {number} does not hold: {level.where}"
+    assert level.passed, f"level {number} fails: {level.where}"
 
 
 @pytest.mark.parametrize("part", pipelines.PARTS, ids=[part.name.replace(" ", "-") for part in pipelines.PARTS])
@@ -41,7 +41,7 @@ def test_level_4(ready, part):
     level = ready.drawn(part.name)
     if not level.asked or level.where.startswith("not asked: "):
         pytest.skip(f"the adapter does not support this: {level.where}")
-    assert level.passed, f"level 4 does not hold: {level.where}; expected {_wanted(part.settings)}"
+    assert level.passed, f"level 4 fails: {level.where}; expected {_wanted(part.settings)}"
 
 
 def test_level_4_resizes_all_alike(ready):
@@ -49,7 +49,7 @@ def test_level_4_resizes_all_alike(ready):
     try:
         pipelines.check_alike([level.where for level in levels if level.passed and level.ratio is not None])
     except LevelFailed as wrong:
-        pytest.fail(f"level 4 does not hold: {wrong}; expected one resampler for all", pytrace=False)
+        pytest.fail(f"level 4 fails: {wrong}; expected one resampler for all", pytrace=False)
 
 
 def _wanted(settings):

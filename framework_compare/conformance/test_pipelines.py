@@ -1,4 +1,4 @@
-"""Each pipeline gives every image once an epoch, the last batch as short as it comes, in another order each epoch."""
+"""Each pipeline gives every image once an epoch, the last batch with the remaining ones, in another order each epoch."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def test_native_has_every_picture_once_without_loader_workers(ready):
 
 def test_native_shuffles_anew(ready):
     first, second = ready.conduct["native"]["labels"]
-    assert first != second, f"two epochs have their images in the same order ({first}), expected another one each"
+    assert first != second, f"two epochs have their images in the same order ({first}), expected a new order in each"
 
 
 def test_native_order_follows_the_seed(ready):
@@ -66,8 +66,8 @@ def _check_coverage(found, count, batch_size, where):
         lost = sorted(set(range(count)) - set(labels))
         twice = sorted({label for label in labels if labels.count(label) > 1})
         assert not lost and not twice, (
-            f"epoch {number} {where} has {len(labels)} of {count} images: lost are numbers {lost}, more than once"
-            f" came {twice}; expected each exactly once, the last batch as short as it comes"
+            f"epoch {number} {where} has {len(labels)} of {count} images; missing numbers: {lost}; repeated"
+            f" numbers: {twice}; expected each exactly once, and a last batch of the remaining ones"
         )
         assert sizes == _sizes(count, batch_size), (
             f"epoch {number} {where} comes in batches of {sizes}, expected {_sizes(count, batch_size)}"

@@ -71,7 +71,7 @@ def examine(spec: Framework, python: str | Path) -> External:
     notes = (
         ()
         if "simplejpeg" in answer["there"]
-        else (f"simplejpeg is not installed in {path}: Pillow decodes the JPEGs there",)
+        else (f"simplejpeg is not installed in {path}, so Pillow decodes the JPEGs there",)
     )
     packages = {venvs.normal_name(name): version for name, version in answer["packages"].items()}
     return External(path, answer["python"], answer["version"] if spec.imports else None, packages, notes)

@@ -110,7 +110,7 @@ def look(device: str, *, nvml: Any = pynvml) -> Gpu:
         raise NoGpu(str(error), "name one that it shows, or change CUDA_VISIBLE_DEVICES") from None
     except nvml.NVMLError as error:
         count = _ask(nvml, "nvmlDeviceGetCount")
-        raise NoGpu(f"there is no such GPU; NVML counts {count} ({error})", "name one of these") from None
+        raise NoGpu(f"there is no such GPU; NVML finds {count} ({error})", "name one of these") from None
     finally:
         _ask(nvml, "nvmlShutdown")
 
@@ -127,7 +127,7 @@ def unfit(build: Build | None, gpu: Gpu, framework: str = "") -> Lack | None:
     other = f"name an interpreter with a build that fits: --python {framework}=/path/to/python"
     if gpu.driver and _numbers(gpu.driver) < _numbers(build.driver):
         needs = f"is built for CUDA {build.cuda}, which needs driver {build.driver} or newer"
-        return Lack(f"{build.name} {needs}; here is {gpu.driver}", f"install a newer driver, or {other}")
+        return Lack(f"{build.name} {needs}; this machine has {gpu.driver}", f"install a newer driver, or {other}")
     if gpu.capability and build.kernels and not runs_on(build, gpu.capability):
         kernels = ", ".join(map(_text, build.kernels))
         no_ptx = "" if build.ptx else ", and none that the driver could compile for newer ones"

@@ -90,7 +90,8 @@ def _lock(framework: str, device: str, index: str | None, say: Report) -> None:
     if not version or locks.find(locks_dir(), framework, device):
         return
     with _locked(
-        locks_dir() / f"{spec.name}-{version}", waiting=lambda: say(f"{framework}: another process resolves it")
+        locks_dir() / f"{spec.name}-{version}",
+        waiting=lambda: say(f"{framework}: another process is resolving it; waiting"),
     ):
         if not locks.find(locks_dir(), framework, device):
             locks.make(locks_dir(), spec, version, device, index, say)
@@ -177,7 +178,7 @@ def plan_for(framework: str, device: str = "cpu") -> venvs.Plan:
         name = f"{spec.name}@{version}"
         lock = locks.find(locks_dir(), name, device)
         if lock is None:
-            raise NotResolved(f"{name} was not installed here yet", f"`framework-compare env create {name}` does it")
+            raise NotResolved(f"{name} is not installed here yet", f"run `framework-compare env create {name}`")
         spec = locks.requirements(spec, lock, name, device)
     return venvs.plan(registry.framework(spec.environment) if spec.environment else spec, _root(), device)
 

@@ -48,9 +48,9 @@ def ready(
     if missing:
         return Run("unsupported", f"{missing.why}; {missing.remedy}")
     if not (make or given):
-        remedy = f"`framework-compare env create {framework} --device {device}` on a host that has an index makes it"
+        remedy = f"run `framework-compare env create {framework} --device {device}` on a host that can reach an index"
         there = managed.find(framework, device=device)
-        return there or Run("not-installed", f"the environment of {framework} is not there or damaged; {remedy}")
+        return there or Run("not-installed", f"the environment of {framework} is missing or damaged; {remedy}")
     try:
         return managed.ensure(framework, device=device, python=python, index=index, report=say)
     except EnvironmentUnavailable as error:

@@ -164,7 +164,7 @@ def delete(folder: Path) -> None:
     (folder / MARKER).unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
     if folder.exists():
-        raise Unavailable(f"the environment {folder} cannot be deleted", "delete it by hand")
+        raise Unavailable(f"the environment {folder} cannot be deleted", "delete it yourself")
 
 
 def marker(folder: Path) -> dict[str, Any] | None:

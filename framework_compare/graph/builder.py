@@ -1,4 +1,4 @@
-"""Writes a network down layer by layer; each layer's shape is checked as it is added."""
+"""Builds a network layer by layer; each layer's shape is checked as it is added."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from framework_compare.graph.window import Numbers, plain
 
 
 class GraphBuilder:
-    """Adds layers one after the other; each call returns the new node's name, for branches to read.
+    """Adds layers one after another; each call returns the name of the new node, which other layers can read.
 
-    For a task, or for RGB images of image_size x image_size in num_classes classes.
+    The graph is for a task, or for RGB images of image_size x image_size pixels in num_classes classes.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class GraphBuilder:
         return self._append(Node(name, op, tuple(filter(None, sources)) or (self.last,), attrs))
 
     def _source(self, name: str, op: str, **attrs: Any) -> str:
-        """A node that reads no other."""
+        """A node without inputs."""
         return self._append(Node(name, op, (), attrs))
 
     def _append(self, node: Node) -> str:
@@ -64,7 +64,7 @@ class GraphBuilder:
         return f"{self._graph.name} does not accept image_size {self._graph.image_size}: {error}; use a larger one"
 
     def again(self, name: str, layer: str, source: str = "") -> str:
-        """A layer of this network once more, with the same arrays, on another value."""
+        """Apply a layer of this network again, with the same arrays, to another value."""
         node = next(node for node in self._nodes if node.name == layer)
         return self._add(name, node.op, source, **{**node.attrs, "arrays": layer})
 
@@ -116,7 +116,7 @@ class GraphBuilder:
         return self._add(name, "ReLU6", source)
 
     def silu(self, name: str, *, source: str = "") -> str:
-        """x times the logistic function of x, which is also called swish."""
+        """x times the logistic function of x, also called swish."""
         return self._add(name, "SiLU", source)
 
     def hardsigmoid(self, name: str, *, source: str = "") -> str:
@@ -141,7 +141,7 @@ class GraphBuilder:
         ceil_mode: bool = False,
         source: str = "",
     ) -> str:
-        """Max pooling; padding never wins, output size rounded down, or up with ceil_mode."""
+        """Max pooling; padding is never the maximum; the output size is rounded down, or up with ceil_mode."""
         window = {"kernel": plain(kernel), "stride": plain(stride), "padding": plain(padding)}
         return self._add(name, "MaxPool2d", source, **window, **_unless(False, ceil_mode=ceil_mode))
 
@@ -156,16 +156,16 @@ class GraphBuilder:
         ceil_mode: bool = False,
         source: str = "",
     ) -> str:
-        """Average pooling, output size rounded down, or up with ceil_mode.
+        """Average pooling; the output size is rounded down, or up with ceil_mode.
 
-        A mean at the edge divides by its padding too, or does not; what ceil_mode adds is never counted.
+        count_include_pad: whether means at the edge count the padding; positions added by ceil_mode never count.
         """
         window = {"kernel": plain(kernel), "stride": plain(stride), "padding": plain(padding)}
         window["count_include_pad"] = count_include_pad
         return self._add(name, "AvgPool2d", source, **window, **_unless(False, ceil_mode=ceil_mode))
 
     def adaptive_avgpool(self, name: str, output: Numbers, *, source: str = "") -> str:
-        """Average pooling to that height and width; left out where it would change nothing."""
+        """Average pooling to this height and width; omitted if it would change nothing."""
         output = plain(output)
         size = [output] * 2 if isinstance(output, int) else output
         if list(self.shape(source)[1:]) == size:
@@ -173,15 +173,15 @@ class GraphBuilder:
         return self._add(name, "AdaptiveAvgPool2d", source, output=output)
 
     def global_avgpool(self, name: str, *, source: str = "") -> str:
-        """Mean over all places of an image, or over the steps of a sequence."""
+        """Mean over all positions of an image, or over the steps of a sequence."""
         return self._add(name, "GlobalAvgPool", source)
 
     def flatten(self, name: str, *, source: str = "") -> str:
-        """To a vector in (C, H, W) order, whatever layout the framework computes in."""
+        """Flatten to a vector in (C, H, W) order, whatever the framework's layout."""
         return self._add(name, "Flatten", source)
 
     def linear(self, name: str, out: int, *, init: str = "normal_0.01", bias: bool = True, source: str = "") -> str:
-        """Of the features: those of a vector, of every step, of every place of an image (its channels)."""
+        """Linear layer on the features: of a vector, of every step, or of every position of an image (its channels)."""
         features = self._features(source)
         return self._add(
             name, "Linear", source, in_features=features, out_features=out, init=init, **_unless(True, bias=bias)
@@ -196,7 +196,7 @@ class GraphBuilder:
         return self._add(name, "StochasticDepth", source, p=p)
 
     def add(self, name: str, first: str, second: str) -> str:
-        """Two values of one rank; an axis of length 1 meets any."""
+        """Add two values of equal rank; axes of length 1 are broadcast."""
         return self._add(name, "Add", first, second)
 
     def mul(self, name: str, first: str, second: str) -> str:
@@ -210,7 +210,7 @@ class GraphBuilder:
         return self._add(name, "Sigmoid", source)
 
     def embedding(self, name: str, width: int, *, init: str = "uniform_0.05", source: str = "") -> str:
-        """A row of `width` numbers for each token of an input; every row is trained, that of a pad included."""
+        """A row of `width` numbers for each token of an input; every row is trained, including that of padding."""
         source = source or self.last
         field = self._graph.inputs.get(source)
         if field is None or not field.vocabulary:
@@ -218,7 +218,7 @@ class GraphBuilder:
         return self._add(name, "Embedding", source, num_embeddings=field.vocabulary, embedding_dim=width, init=init)
 
     def unembedding(self, name: str, embedding: str, *, source: str = "") -> str:
-        """Logits of every step by the rows of an embedding, whose array it has: a head that is tied to it."""
+        """Logits of every step from the rows of an embedding, whose array it shares: a tied head."""
         attrs = next(node.attrs for node in self._nodes if node.name == embedding)
         return self._add(name, "Unembedding", source, **{**attrs, "arrays": attrs.get("arrays", embedding)})
 
@@ -227,22 +227,22 @@ class GraphBuilder:
         return self._add(name, "Rotary", source, heads=heads, theta=theta)
 
     def lstm(self, name: str, hidden: int, *, source: str = "") -> str:
-        """One layer, one direction, zero state, one bias; gates in the order i, f, g, o."""
+        """LSTM with one layer, one direction, zero initial state and one bias; gates in the order i, f, g, o."""
         return self._add(name, "LSTM", source, input_size=self.shape(source)[-1], hidden_size=hidden)
 
     def gru(self, name: str, hidden: int, *, source: str = "") -> str:
-        """One layer, one direction, zero state, two biases; gates in the order r, z, n."""
+        """GRU with one layer, one direction, zero initial state and two biases; gates in the order r, z, n."""
         return self._add(name, "GRU", source, input_size=self.shape(source)[-1], hidden_size=hidden)
 
     def reverse(self, name: str, *, source: str = "") -> str:
-        """The steps of a sequence in the other order; pads are steps like any other."""
+        """The steps of a sequence in reverse order; padding counts as steps."""
         return self._add(name, "Reverse", source)
 
     def last_step(self, name: str) -> str:
         return self._add(name, "Last")
 
     def concat(self, name: str, *sources: str, axis: Optional[int] = None) -> str:
-        """The features of several values, one after the other: those of vectors, of each step, of each place.
+        """Concatenate the features of several values: of vectors, of each step, or of each position.
 
         axis: another axis of the shape without the batch; 0 joins the steps of sequences.
         """
@@ -251,15 +251,15 @@ class GraphBuilder:
         return self._add(name, "Concat", *sources, **_unless(None, axis=axis))
 
     def split(self, name: str, axis: int, sizes: Sequence[int], index: int, *, source: str = "") -> str:
-        """One of the parts, so many long, into which an axis of the shape without the batch is cut."""
+        """Split an axis (not counting the batch) into parts of these sizes, and return one of them."""
         return self._add(name, "Split", source, axis=axis, sizes=list(sizes), index=index)
 
     def take(self, name: str, axis: int, start: int, end: int, *, step: int = 1, source: str = "") -> str:
-        """Slice: every `step`-th from `start` to before `end` of an axis of the shape without the batch."""
+        """Slice: every `step`-th element from `start` to before `end` of an axis (not counting the batch)."""
         return self._add(name, "Slice", source, axis=axis, start=start, end=end, **_unless(1, step=step))
 
     def select(self, name: str, index: int, *, source: str = "") -> str:
-        """One step of a sequence, counted from its end where negative."""
+        """One step of a sequence, counted from its end if negative."""
         return self._add(name, "Select", source, index=index)
 
     def channel_shuffle(self, name: str, groups: int, *, source: str = "") -> str:
@@ -269,20 +269,20 @@ class GraphBuilder:
     def parameter(self, name: str, shape: Sequence[int], *, init: str = "normal_0.02", trained: bool = True) -> str:
         """An array of the network itself, the same for each sample: a class token, positions, a scale of each channel.
 
-        Other values join it by `add`, `mul` and `concat`. A constant is not trained.
+        `add`, `mul` and `concat` combine it with other values. A constant is not trained.
         """
         return self._source(name, "Parameter", shape=list(shape), init=init, **_unless(True, trained=trained))
 
     def constant(self, name: str, array: Any) -> str:
-        """Numbers that are not trained, the same for each sample."""
+        """An array of constants, the same for each sample."""
         return self._source(name, "Constant", **constant_attrs(array))
 
     def op(self, name: str, op: str, *sources: str, **attrs: Any) -> str:
-        """A primitive, or an op that has no method of its own; see `graph.primitives`."""
+        """A primitive, or any op without a method of its own; see `graph.primitives`."""
         return self._add(name, op, *(sources or (self.last,)), **attrs)
 
     def tokens(self, name: str, *, source: str = "") -> str:
-        """The places of an image, row by row, as the steps of a sequence; its channels are their features."""
+        """The positions of an image, row by row, as the steps of a sequence with the channels as features."""
         return self._add(name, "Tokens", source)
 
     def attention(
@@ -296,12 +296,12 @@ class GraphBuilder:
         causal: bool = False,
         kv_heads: int = 0,
     ) -> str:
-        """softmax(scale * q k' + bias) v in each head (Vaswani et al. 2017); products before and behind it are Linear.
+        """softmax(scale * q k' + bias) v in each head (Vaswani et al. 2017); projections around it are Linear layers.
 
-        sources: q, k and v, or one value with their features one after the other. Each has the heads side by side.
-        scale: 1 / sqrt(features of a head) where left out. bias: (heads, steps, steps). shifted: a window's height and
-        width, and by how much the map was rolled back: places on both sides of its edge do not see each other. causal: a
-        step sees itself and those before it. kv_heads: heads of keys and values, which groups of query heads share.
+        sources: q, k and v, or one value with their concatenated features. Each has its heads side by side.
+        scale: default 1 / sqrt(features of a head). bias: (heads, steps, steps). shifted: a window's height and width,
+        and by how much the map was rolled back: positions on different sides of its edge do not see each other. causal:
+        a step sees itself and earlier ones. kv_heads: heads of keys and values, shared by groups of query heads.
         """
         inputs = sources or (self.last,)
         width = self.shape(inputs[0])[-1] // (3 if len(inputs) == 1 else 1)
@@ -312,23 +312,23 @@ class GraphBuilder:
         return self._add(name, "Attention", *inputs, bias, **attrs, **_unless(False, bias=bool(bias), causal=causal))
 
     def pad(self, name: str, padding: Sequence[int], *, value: float = 0.0, source: str = "") -> str:
-        """A constant around an image: so many rows on top and below, columns on the left and the right."""
+        """Pad an image with a constant: rows above and below, columns left and right."""
         return self._add(name, "Pad", source, padding=list(padding), **_unless(0.0, value=value))
 
     def roll(self, name: str, shifts: Sequence[int], *, source: str = "") -> str:
-        """An image moved down and to the right; what leaves it comes in on the other side."""
+        """Move an image down and to the right; what leaves it re-enters on the other side."""
         return self._add(name, "Roll", source, shifts=list(shifts))
 
     def windows(self, name: str, window: Sequence[int], *, source: str = "") -> str:
-        """An image (channels, height, width) cut into windows: (rows, across, places of a window, channels)."""
+        """Cut an image (channels, height, width) into windows: (rows, columns, positions in a window, channels)."""
         return self._add(name, "Windows", source, window=list(window))
 
     def from_windows(self, name: str, window: Sequence[int], *, source: str = "") -> str:
-        """The image of which those are the windows."""
+        """The image that consists of these windows."""
         return self._add(name, "FromWindows", source, window=list(window))
 
     def relative_bias(self, name: str, window: Sequence[int], heads: int, *, init: str = "normal_0.02") -> str:
-        """A bias of attention in windows: one number a head for each distance of two places (Liu et al. 2021)."""
+        """A bias of attention in windows: per head, one number for each distance of two positions (Liu et al. 2021)."""
         return self._source(name, "RelativeBias", window=list(window), heads=heads, init=init)
 
     def conv1d(self, name: str, out: int, kernel: int, *, padding: int = 0, bias: bool = True) -> str:
@@ -345,7 +345,7 @@ class GraphBuilder:
         )
 
     def layernorm(self, name: str, *, eps: float = 1e-5, source: str = "") -> str:
-        """Of the features, with the biased variance (Ba et al. 2016); of each place of an image, those are its channels."""
+        """Normalise the features, for an image its channels, with the biased variance (Ba et al. 2016)."""
         return self._add(name, "LayerNorm", source, features=self._features(source), eps=eps)
 
     def rmsnorm(self, name: str, *, eps: float = 1e-5, source: str = "") -> str:
@@ -359,7 +359,7 @@ class GraphBuilder:
     def quanv(self, name: str, gates: Sequence[Gate], *, trained: bool = False) -> str:
         """A simulated circuit of four qubits on each 2x2 patch of a grey image in [0, 1], stride 2.
 
-        trained: the angles of the rotations are a parameter, else they are those of `gates` (see `circuit`).
+        trained: the angles of the rotations are a parameter; otherwise they come from `gates` (see `circuit`).
         """
         listed = [[kind, list(qubits), angle] for kind, qubits, angle in gates]
         return self._add(name, "Quanv2d", gates=listed, trained=trained)

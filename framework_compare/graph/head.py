@@ -31,8 +31,8 @@ def with_head(graph: Graph, classes: int) -> Graph:
     head = head_of(graph)
     if head is None:
         raise UsageError(
-            f"{graph.name} gives {graph.num_classes} classes by a {graph.nodes[-1].op}, and the data have {classes};"
-            f" give it {classes} outputs, or let it end in a Linear layer, which can be replaced"
+            f"{graph.name} has {graph.num_classes} classes from a {graph.nodes[-1].op}, but the data have {classes};"
+            f" give it {classes} outputs, or end it with a Linear layer, which can be replaced"
         )
     wide = dataclasses.replace(head, attrs={**head.attrs, WIDTHS[head.op]: classes})
     nodes = tuple(wide if node.name == head.name else node for node in graph.nodes)

@@ -70,7 +70,7 @@ def global_avgpool_shape(node: Node, shape: Shape) -> Shape:
 
 def channel_shuffle_shape(node: Node, shape: Shape) -> Shape:
     if image(node, shape)[0] % node.attrs["groups"]:
-        raise UsageError(f"layer {node.name}: {shape[0]} channels are no {node.attrs['groups']} groups")
+        raise UsageError(f"layer {node.name}: {shape[0]} channels cannot be divided into {node.attrs['groups']} groups")
     return shape
 
 

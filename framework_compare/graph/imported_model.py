@@ -75,7 +75,7 @@ class ImportedModel:
         for size in sizes[1:]:
             if graphs[size].parameters() != graphs[sizes[0]].parameters():
                 raise UsageError(
-                    f"{source} has other arrays at {size} pixels than at {sizes[0]}; import it at one size"
+                    f"{source} has different arrays at {size} and at {sizes[0]} pixels; import it at one size"
                 )
         bare = [dataclasses.replace(graphs[size], name="").to_dict() for size in sizes]
         digest = hashlib.sha256(json.dumps(bare, sort_keys=True).encode())

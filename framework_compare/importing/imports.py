@@ -116,7 +116,7 @@ def _made(stem: str, text: str, traced: Traced, asked: Asked, weights: str) -> I
     if level is not None and not level.passed:
         raise UsageError(
             f"{text}: the imported model is not the same function as yours: {level.where} differs by {level.error:.1e};"
-            " unless its forward remembers earlier calls, or asks whether it is training, please report it with the file"
+            " unless its forward remembers earlier calls or depends on whether it is training, please report it with the file"
         )
     made = ImportedModel.of(stem, text, traced.graphs, traced.flat, weights == SEEDED, level, tuple(traced.notes))
     return dataclasses.replace(made, of_arrays=bool(asked.tasks))

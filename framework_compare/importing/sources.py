@@ -74,11 +74,11 @@ def source_of(model: Any) -> Optional[Source]:
         return Source(suffix[1:], text, Path(text).stem, path=place)
     if suffix in PICKLES:
         raise UsageError(
-            f"model is {text!r}: such a file may run code when it is opened and holds weights, no layers; it is not"
+            f"model is {text!r}: such a file may run code when it is opened, and it contains weights without layers; it is not"
             " opened. Name the function that makes the model and loads them: FILE.py:FUNCTION"
         )
     if suffix in WEIGHTS_ONLY:
-        raise UsageError(f"model is {text!r}, which holds weights and no layers; allowed: {FORMS}")
+        raise UsageError(f"model is {text!r}, which contains weights without layers; allowed: {FORMS}")
     if suffix in OTHER_FORMATS:
         raise UsageError(f"model is {text!r}; files of that kind are not read; allowed: {FORMS}")
     return None

@@ -83,7 +83,7 @@ def _swapped(epochs: Sequence[Epoch]) -> str:
 
 def _throttled(epochs: Sequence[Epoch]) -> str:
     throttles = sum(epoch.cpu_throttles or 0 for epoch in epochs)
-    return f"the CPU throttled for heat {throttles} times during the epochs" if throttles else ""
+    return f"the CPU throttled {throttles} times during the epochs because of heat" if throttles else ""
 
 
 def _mean(name: str, epochs: Sequence[Epoch]) -> Optional[float]:

@@ -29,15 +29,15 @@ def names(count: int) -> List[str]:
     """The first `count` nodes of this job, this one first; UsageError where there are not as many."""
     listed = os.environ.get("SLURM_JOB_NODELIST")
     if not listed:
-        raise UsageError(f"nodes is {count}, and this is not a Slurm job; {HOW}")
+        raise UsageError(f"nodes is {count}, but this is not a Slurm job; {HOW}")
     for command in ("srun", "scontrol"):
         if shutil.which(command) is None:
-            raise UsageError(f"nodes is {count}, and {command} is not on PATH, as in a container; {HOW}")
+            raise UsageError(f"nodes is {count}, but {command} is not on PATH, as in a container; {HOW}")
     found = _ask("scontrol", "show", "hostnames", listed).split()
     if len(found) < count:
-        raise UsageError(f"nodes is {count}, and this Slurm job has {len(found)}; {HOW}")
+        raise UsageError(f"nodes is {count}, but this Slurm job has {len(found)}; {HOW}")
     if os.environ.get("SLURMD_NODENAME") != found[0]:
-        raise UsageError(f"nodes is {count}, and this is not the first node of the Slurm job; {HOW}")
+        raise UsageError(f"nodes is {count}, but this is not the first node of the Slurm job; {HOW}")
     return found[:count]
 
 

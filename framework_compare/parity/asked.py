@@ -67,7 +67,7 @@ def check(models: Iterable[str], configs: Sequence[TrainConfig], say: Callable[[
         if size > most:
             raise UsageError(
                 f"batch_size is {config.batch_size}; one layer's output of {model} would take {size / 2**30:,.0f} GiB, "
-                f"and this machine has {most / 2**30:.1f} GiB of memory: name a smaller batch or image"
+                f"but this machine has {most / 2**30:.1f} GiB of memory: name a smaller batch or image"
             )
     for sentence in beyond_cores(configs):
         say(sentence)

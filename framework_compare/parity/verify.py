@@ -34,7 +34,7 @@ from framework_compare.results.parity import FAILED, PASSED, UNSUPPORTED, Level,
 
 Say = Callable[[str], None]
 NOT_OF_IMAGES = Level(4, True, "arrays have one pipeline for all frameworks", asked=False)
-ON_ONE_DEVICE = Level(4, True, "pipelines and training as cells train are asked on one device", asked=False)
+ON_ONE_DEVICE = Level(4, True, "pipelines, and training as in a cell, are checked on one device", asked=False)
 
 
 @dataclasses.dataclass(frozen=True)

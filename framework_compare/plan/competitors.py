@@ -161,7 +161,7 @@ def _latest(key: str, entry: registry.Framework, pinned: str, device: str, say: 
     except Unavailable as error:
         here = managed.versions_here(key, device)
         newest = str(here[-1]) if here else pinned
-        say(f"{key}@{LATEST}: {error}; the newest that is here is used, {newest}")
+        say(f"{key}@{LATEST}: {error}; using the newest installed version, {newest}")
         return newest
 
 

@@ -121,7 +121,7 @@ def check_of_sgd(given: Mapping[str, object], configs: Iterable[TrainConfig]) ->
         if name in given and not optimizers.keys() & users:
             others, verb = ", ".join(optimizers), "uses" if len(users) == 1 else "use"
             raise UsageError(
-                f"{name} is {given[name]!r}; only {' and '.join(users)} {verb} it, and the optimizer is {others}:"
+                f"{name} is {given[name]!r}; only {' and '.join(users)} {verb} it, but the optimizer is {others}:"
                 " leave it out"
             )
 

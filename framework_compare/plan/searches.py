@@ -69,4 +69,4 @@ def check(model: str, given: Mapping[str, object], config: TrainConfig, limit: i
     ):
         value = getattr(config, name)
         if value != allowed:
-            raise UsageError(f"{name} is {value!r}; {model} is a search, which has {allowed!r} only")
+            raise UsageError(f"{name} is {value!r}; {model} is a search, which allows only {allowed!r}")

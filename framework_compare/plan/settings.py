@@ -85,22 +85,20 @@ _PIPELINE = (
     "native: the framework's own loader; shared: one loader, same batches for all; memory: one batch kept in memory"
 )
 _TUNING = "recommended: the settings of the framework's own performance guide; none: its defaults"
-_THREADS = "size of every compute pool"
+_THREADS = "number of threads in each compute pool"
 _WORKERS = "processes (or threads) that only read images"
 _MODE = (
-    "train: forward, backward and update; inference: forward only, with the latency of single steps; generation: new"
+    "train: forward, backward and update; inference: forward only, with the latency of single steps; generation:"
     " tokens one by one"
 )
 _PATIENCE = "epochs without a lower validation loss after which training stops, as in Keras; 0: never"
 _EPOCHS = "measured epochs (100 in the published study)"
 _SIZE = "height and width in pixels; each model has a smallest size"
 _CLASSES = "number of classes; `compare` takes it from the data set"
-_INTERNALS = (
-    "public: only public calls of the framework; private: singa's convolutions in groups by a corrected private field"
-)
+_INTERNALS = "public: only public calls of the framework; private: singa's grouped convolutions through a corrected private field"
 _VARIANT = (
-    "equal: one definition for all; native: each framework's own, with its own defaults except the learning rate, which"
-    " is not the same training"
+    "equal: one definition for all; native: each framework's own, with its own defaults except the learning rate, so"
+    " training differs"
 )
 _GPU_THREADS = "shared: threads that launch GPU kernels are common to all GPUs; private: separate for each GPU"
 _GROWTH = "growth factor from each batch of an epoch to the next; 1: constant"
@@ -128,7 +126,7 @@ SETTINGS: dict[str, Setting] = {
     "epochs": Setting(_EPOCHS, least=1, caption="{} epoch"),
     "learning_rate": Setting("step size of the optimizer"),
     "momentum": Setting("momentum of SGD", below=1),
-    "weight_decay": Setting("weight decay of SGD, on every parameter, or of AdamW, on those of two axes or more"),
+    "weight_decay": Setting("weight decay of SGD, on all parameters, or of AdamW, on those with two axes or more"),
     "warmup_steps": Setting("untimed steps after the first one"),
     "seed": Setting("seed of weights, order and augmentation", below=2**32),  # what every framework takes
     "image_size": Setting(_SIZE, least=1, verdict=NETWORK),
@@ -138,7 +136,7 @@ SETTINGS: dict[str, Setting] = {
     "optimizer": Setting("what updates the weights", choices=tuple(OPTIMIZERS)),
     "loss": Setting("what is minimised; the data set's task decides it", choices=LOSSES, column="loss_function"),
     "patience": Setting(_PATIENCE),
-    "epsilon": Setting("of adam, adamw, rmsprop and nadam"),
+    "epsilon": Setting("epsilon of adam, adamw, rmsprop and nadam"),
     "internals": Setting(_INTERNALS, choices=INTERNALS, verdict=CODE_PATH),
     "optimizer_variant": Setting(_VARIANT, choices=OPTIMIZER_VARIANTS, verdict=CODE_PATH),
     "gpu_threads": Setting(_GPU_THREADS, choices=GPU_THREADS, verdict=CODE_PATH),
@@ -146,12 +144,12 @@ SETTINGS: dict[str, Setting] = {
     "batch_size_limit": Setting("upper bound with batch_growth", least=1),
     "beta2": Setting("decay of the second moment of adam, adamw and nadam", below=1),
     "clip_norm": Setting("upper bound of the norm of all gradients together; 0: no clipping"),
-    "ramp_updates": Setting("number of first updates over which the learning rate rises linearly"),
-    "decay_updates": Setting("update at which a cosine has brought the learning rate down to final_rate; 0: no decay"),
-    "final_rate": Setting("share of the learning rate that remains then", below=1),
+    "ramp_updates": Setting("number of initial updates over which the learning rate rises linearly"),
+    "decay_updates": Setting("update by which a cosine has lowered the learning rate to final_rate; 0: no decay"),
+    "final_rate": Setting("share of the learning rate that remains after the decay", below=1),
     "accumulation": Setting("batches whose mean gradient makes one update", least=1),
-    "new_tokens": Setting("of each window in mode generation, behind a prompt", least=1),
-    "label_smoothing": Setting("share of each label that is spread over all classes", below=1),
+    "new_tokens": Setting("tokens after a prompt in mode generation", least=1),
+    "label_smoothing": Setting("share of a label that all classes get", below=1),
 }
 
 Words: TypeAlias = str | Sequence[str]
@@ -234,7 +232,7 @@ def beyond_cores(configs: Iterable[TrainConfig]) -> Iterator[str]:
     for name in (name for name, setting in SETTINGS.items() if setting.all_cores):
         for count in sorted({getattr(config, name) for config in configs}):
             if count > cores:
-                yield f"{name} is {count}, and a run may use {cores} cores: they wait for each other, which takes time"
+                yield f"{name} is {count}, but a run may use only {cores} cores: the rest wait for a core, which takes time"
 
 
 def check_number(name: str, value: object, *, low: float, high: float) -> None:

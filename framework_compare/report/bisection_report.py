@@ -34,7 +34,8 @@ def sentence(search: Any) -> str:
         what = "parity changed"
     else:
         how = _MORE[search.metric][last.ratio < 1]
-        what = f"{OF_METRIC[search.metric]} is {how} since then: {_ratio(_at(search, found.after) or last)} of {versions[0]}'s"
+        ratio = _ratio(_at(search, found.after) or last)
+        what = f"{OF_METRIC[search.metric]} has been {how} since then: {ratio} of {versions[0]}'s"
     skipped = "" if found.after - found.before == 1 else f" or one after {versions[found.before]} that does not work"
     return f"{name} {versions[found.after]}{skipped}: {what}."
 
@@ -44,7 +45,7 @@ def table(search: Any) -> Table:
     level = 1 - version_search.ALPHA
     caption = (
         f"{sentence(search)} {OF_METRIC[search.metric].capitalize()} of {search.model} over that of {search.versions[0]}; all"
-        f" intervals hold together with {level:.0%}."
+        f" intervals hold jointly with {level:.0%} confidence."
     )
     columns = (
         Column("ratio", lambda place: _ratio(_at(search, place), NOTHING) if place else "1"),

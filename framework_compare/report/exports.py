@@ -46,9 +46,9 @@ def export(study: str | os.PathLike[str], out: str | os.PathLike[str], kind: str
         raise UsageError("Parquet needs pyarrow: pip install 'framework-compare[parquet]', or choose csv or json")
     folder, target = Path(study).absolute(), Path(out).absolute()
     if not (folder / FILE).is_file():
-        raise StudyError(f"{folder} holds no study: there is no {FILE} in it")
+        raise StudyError(f"{folder} contains no study: there is no {FILE} in it")
     if why := fault(target):
-        raise UsageError(f"{target} cannot hold an export, as {why}; name another folder")
+        raise UsageError(f"{target} cannot be used for an export, because {why}; name another folder")
     Store.open(folder, checked=True).close()
     damage: dict[str, tuple[int, str]] = {}
     wanted = {kind: DOCUMENTS[kind]} if kind in DOCUMENTS else PARTS

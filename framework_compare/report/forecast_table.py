@@ -66,8 +66,8 @@ def _under_a_budget(least_s: float, budget_s: float) -> str:
     least, budget = (digits(seconds / 60) for seconds in (least_s, budget_s))
     if least_s > budget_s:
         return (
-            f"The runs that a verdict needs would take about {least} minutes, more than the budget of {budget}: some cells "
-            "will lack runs, and are named. Ask for fewer cells, or a budget that holds them."
+            f"The runs needed for a verdict would take about {least} minutes, more than the budget of {budget}. Some cells "
+            "will lack runs; the tables will name them. Request fewer cells or a larger budget."
         )
     return "With a budget, these are the minimum runs per cell; cells with the widest intervals get more."
 

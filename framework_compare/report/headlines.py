@@ -106,7 +106,7 @@ def _undecided(leader: str, several: Sequence[Verdict]) -> str:
         return speed_verdicts.statement(several[0])
     if several[0].reason:
         others = ", ".join(f"{one.slower} ({one.ratio:.2f}x)" for one in several)
-        return f"no verdict on {leader} beside {others}: {_reason(several)}"
+        return f"no verdict on {leader} and {others}: {_reason(several)}"
     others = ", ".join(f"{one.slower} ({speed_verdicts.beside(one)})" for one in several)
     return f"no difference shown between {leader} and {others}"
 

@@ -11,7 +11,7 @@ from framework_compare.report.tables import Row, Table, Value, clean
 from framework_compare.report.terminal import Span, stacks
 
 PREAMBLE = (
-    "% In the preamble (siunitx 3; names in other than Latin letters need LuaLaTeX):\n"
+    "% In the preamble (siunitx 3; names in non-Latin letters need LuaLaTeX):\n"
     "% \\usepackage[T1]{fontenc} \\usepackage{booktabs,textcomp,siunitx}"
 )
 _NUMBER = re.compile(r"(≈)?(-?\d{1,3}(?:,\d{3})+|-?\d+)(?:\.(\d+))?(?: ±(\d+)(?:\.(\d+))?)?")

@@ -39,8 +39,8 @@ def parity_table(verdicts: Sequence[Parity]) -> Table:
         verdicts,
         remarks=(
             f"Levels: {'; '.join(f'{number}: {text}' for number, text in LEVELS.items())}.",
-            f"Levels 1 to 3: error in units of what the precision's rounding changes in the reference; up to {TOLERANCE:g} "
-            "is allowed. Level 4: error in units of what different decoders and resamplers explain.",
+            f"Levels 1 to 3: error in units of the effect of the precision's rounding on the reference; up to {TOLERANCE:g} "
+            "is allowed. Level 4: error in units of the difference that decoders and resamplers explain.",
             *registry.labels(one.framework for one in verdicts),
         ),
     )

@@ -15,7 +15,7 @@ LEAST = 0.01  # a row is shown where it takes this share with any framework
 REST = f"below {LEAST:.0%} everywhere"
 TITLES = {
     "operator": ("operator", "Host time by operator"),
-    "cuda-runtime": ("CUDA function", "Host time by function of the CUDA API, waiting for the GPU included"),
+    "cuda-runtime": ("CUDA function", "Host time by function of the CUDA API, including waits for the GPU"),
     "kernel": ("kernel class", "GPU time by class of kernel"),
 }
 Shares = dict[str, float]

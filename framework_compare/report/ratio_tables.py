@@ -33,7 +33,7 @@ def _median(cell: Record) -> Value:
 def _speedup_columns(sheet: Sheet) -> list[Column]:
     def speedup(cell: Record) -> Value:
         ratio = sheet.ratios[cell.Index]
-        threads = f"{ratio.base.threads} threads on the CPU, {cell.threads} beside the device"
+        threads = f"{ratio.base.threads} threads on the CPU, {cell.threads} with the device"
         differ = threads if ratio.base.threads != cell.threads else ""
         return _times(ratio, parity_note(cell, ratio.base, differ))
 
@@ -108,7 +108,7 @@ MODES = TableSpec(
     names=(*NAMES, BATCH_SIZE),
     rows=lambda sheet: sorted(_with_ratio(sheet), key=lambda cell: (cell.model, cell.dataset, epoch_seconds(cell))),
     remarks=lambda sheet: (
-        "The runs that give these figures also choose the mode, so near rivals may look slightly too fast.",
+        "The runs that give these figures also choose the mode, so close rivals may look slightly too fast.",
     ),
     across=("execution", "batch_size"),
     ratios=ratios.modes,
@@ -118,14 +118,14 @@ MODES = TableSpec(
 
 
 STACK = TableSpec(
-    f"Median epoch in seconds of a library and of the plain framework below it, and their ratio; {_SURE}",
+    f"Median epoch in seconds with a library and with the plain framework below it, and their ratio; {_SURE}",
     _stack_columns,
     ("epoch_s_median",),
     names=(*NAMES, BATCH_SIZE),
     rows=_with_ratio,
     across=("execution", "batch_size"),
     ratios=ratios.stacks,
-    absent="No library was measured beside its plain framework; run both, such as torch and keras-torch.",
+    absent="No library was measured together with its plain framework; run both, such as torch and keras-torch.",
 )
 
 

@@ -83,7 +83,7 @@ def gains(part: Part, cells: "pd.DataFrame", caption: str) -> Table:
         Column("speed-up", gain, "here"),
     )
     remarks = (
-        "A published step changes several techniques at once; it is shown beside our rung with the last of them.",
+        "A published step changes several techniques at once; it is compared with our rung that has the last of them.",
         *registry.labels(cells["framework"]),
     )
     names = (FRAMEWORK, named("rung", always=True))

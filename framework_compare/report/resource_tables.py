@@ -137,13 +137,13 @@ def _energy_remarks(sheet: Sheet) -> Iterable[str]:
     on_host = any(cell.host_j_per_image > 0 for cell in sheet.cells)
     if on_gpu:
         sources = " or ".join(texts_of(on_gpu, "gpu_energy_source"))
-        yield f"GPU energy of the whole device, other users included, by {sources}."
+        yield f"GPU energy: the whole device, including other users, by {sources}."
     if on_host:
-        yield "Host energy of all processor packages, and of their memory if it is metered, other programs included, by counter."
+        yield "Host energy: all processor packages, and their memory if it is metered, including other programs, by counter."
     if any(cell.gpu_idle_w >= 0 or cell.host_idle_w >= 0 for cell in sheet.cells):
-        yield "Idle: the power before the first run; above idle: the energy less that power over the same time."
+        yield "Idle: the power before the first run; above idle: the energy minus that power over the same time."
     if on_gpu or on_host:
-        yield "J/epoch: GPU and host together, with the 95 % confidence interval over runs. Energy enters no verdict."
+        yield "J/epoch: GPU and host together, with the 95 % confidence interval over runs. No verdict uses energy."
     if not on_gpu and not on_host:
         yield NO_ENERGY
     yield from unmeasured_energy(sheet.cells)
@@ -171,7 +171,7 @@ _METERS = (
     where_known("mean W", "gpu_power_w_mean", "GPU"),
     where_known("mean %", "gpu_percent_mean", "GPU"),
     where_known("throttled %", "gpu_throttled_share", "GPU"),
-    where_known("clocks held by", "gpu_throttle_reasons", "GPU"),
+    where_known("clocks limited by", "gpu_throttle_reasons", "GPU"),
     where_known("J/{unit}", "host_j_per_image", "host"),
     where_known("above idle", "host_above_idle_j_per_image", "host"),
     where_known("idle W", "host_idle_w", "host"),

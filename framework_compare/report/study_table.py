@@ -1,4 +1,4 @@
-"""The tables of one kind of a study as an object: what they hold, and their text in every style."""
+"""The tables of one kind of a study as an object: their data, and their text in every style."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class StudyTable:
     """One `Table` for each set of settings that the cells of a study share, in `parts`.
 
-    Each part has a caption, columns, rows, notes and the verdicts above it. A study without figures of this kind has no
-    parts, and `absence` says why. Printed, it is text for the terminal; Jupyter shows it as HTML.
+    Each part has a caption, columns, rows, notes and verdicts. If a study has no figures of this kind, there are no parts,
+    and `absence` says why. `print` shows text for the terminal, Jupyter HTML.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class StudyTable:
 
     @functools.cached_property
     def frame(self) -> "pd.DataFrame":
-        """The figures as numbers, one row per cell, failed cells included; a missing one is NaN."""
+        """The figures as numbers, one row per cell, including failed cells; a missing figure is NaN."""
         return self._figures()
 
     @property
@@ -43,27 +43,27 @@ class StudyTable:
         return {name: METRICS[name].si_unit if name in METRICS else "" for name in self.frame if _is_figure(name)}
 
     def to_text(self, width: int | None = None, bold: bool | None = None) -> str:
-        """For the terminal, `width` columns wide; bold: with terminal codes. Defaults: those of standard output."""
+        """Return text for the terminal, `width` columns wide; bold: with terminal codes. Defaults suit standard output."""
         return self._joined(functools.partial(renderers.terminal, width=width, bold=bold))
 
     def to_markdown(self) -> str:
-        """Pipe tables, as any Markdown shows them."""
+        """Return Markdown with pipe tables."""
         return self._joined(renderers.markdown, renderers.escape_markdown)
 
     def to_github(self) -> str:
-        """Markdown for summaries, issues and comments on GitHub: notes are folded away."""
+        """Return Markdown for summaries, issues and comments on GitHub, with collapsed notes."""
         return self._joined(renderers.github, renderers.escape_markdown)
 
     def to_html(self) -> str:
-        """A fragment of HTML without scripts or styles."""
+        """Return an HTML fragment without scripts or styles."""
         return self._joined(renderers.html, lambda sentence: f"<p>{markup.escape(clean(sentence))}</p>")
 
     def to_latex(self, label: str | None = None, caption: str | None = None, notes: bool = True) -> str:
-        r"""Tables for booktabs and siunitx 3, to paste.
+        r"""Return tables for booktabs and siunitx 3, to paste.
 
-        label: what `\ref` names, "tab:" and the kind by default; parts after the first have a number behind it.
-        caption: in place of the caption with the settings, which becomes the first note. notes: whether verdicts and
-        notes are printed below.
+        label: for `\ref`, "tab:" and the kind by default; parts after the first have a number appended.
+        caption: replaces the caption with the settings, which becomes the first note. notes: whether to print verdicts
+        and notes below.
         """
         name = f"tab:{self.kind}" if label is None else label
         made = [_changed(part, caption, notes) for part in self.parts]
@@ -71,11 +71,11 @@ class StudyTable:
         return "\n".join(texts) if texts else self._sentences(lambda sentence: f"% {clean(sentence)}")
 
     def to_csv(self) -> str:
-        """`frame` as CSV: SI units, 9 significant digits, a missing figure as an empty field."""
+        """Return `frame` as CSV: SI units, 9 significant digits, a missing figure as an empty field."""
         return renderers.csv(self.frame)
 
     def text(self, style: str = "terminal", **terminal: Any) -> str:
-        """In a style of STYLES, for choices made by name; terminal: `width` and `bold`. UnknownNameError for another."""
+        """Return text in one of STYLES; width and bold apply to "terminal". UnknownNameError for an unknown style."""
         check_style(style)
         return STYLES[style](self, **(terminal if style == "terminal" else {}))
 

@@ -44,9 +44,9 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Rows named under `headings`, values under `groups`; numbered notes, plain remarks and warnings stand below.
+    """A table: row names under `headings`, values under `groups`; verdicts above, numbered notes, remarks, warnings below.
 
-    The verdicts stand above all. They and the warnings are of the cells, whatever the table shows of them.
+    Verdicts and warnings concern the cells, whichever of their figures the table shows.
     """
 
     caption: str

@@ -13,7 +13,7 @@ PSS, RSS = "pss_peak_bytes", "peak_rss_bytes"
 NAMES = {PSS: "memory (PSS)", RSS: "memory (RSS)"}
 OWN, WHOLE = "gpu_process_memory_peak_bytes", "gpu_memory_peak_bytes"  # of the GPU
 APART = (
-    "PSS is the headline: it divides shared memory among its processes, and is read at the ends of phases. RSS counts shared "
+    "PSS is the main figure: it divides shared memory among processes, and is read at the end of each phase. RSS counts shared "
     "memory once per process, so frameworks with several processes look larger."
 )
 

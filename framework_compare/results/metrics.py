@@ -176,7 +176,7 @@ METRICS: dict[str, Metric] = {
     "gpu_sm_clock_mhz_mean": Metric("mean SM clock", "MHz", "", lambda p: _weighted(p.measured("gpu_sm_clock_mhz"))),
     "gpu_throttled_share": Metric("GPU throttled", "%", "lower", lambda p: _throttled(p.measured("gpu_throttle")), 100),
     "gpu_throttle_reasons": Metric(
-        "clocks held by", "", "", lambda p: _all_bits(p.measured("gpu_throttle")[0]), words=throttle.words
+        "clocks limited by", "", "", lambda p: _all_bits(p.measured("gpu_throttle")[0]), words=throttle.words
     ),
     "gpu_j_per_image": Metric("GPU energy per image", "J", "lower", lambda p: joules_a_picture(p.ok, "gpu")),
     "gpu_above_idle_j_per_image": Metric(

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 LEVELS: dict[int, str] = {
-    0: "names, shapes and number of parameters; weights come back as loaded",
+    0: "names, shapes and number of parameters; weights read back are those loaded",
     1: "logits, BatchNorm in evaluation and in training mode",
     2: "gradient of every parameter",
     3: "losses, weights and running statistics after SGD steps with momentum",

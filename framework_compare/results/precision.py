@@ -112,7 +112,7 @@ def sentences(cells: Sequence[Record]) -> list[str]:
     elif unsure:
         texts.append(f"Ratios not within {target} under the budget of {minutes}: {', '.join(unsure)}.")
     if not_run:
-        texts.append(f"Not run, as the budget of {minutes} did not reach them: {', '.join(not_run)}.")
+        texts.append(f"Not run, because the budget of {minutes} was used up: {', '.join(not_run)}.")
     if unfinished:
         texts.append(f"Not finished: {', '.join(unfinished)}.")
     if not ok and not texts:

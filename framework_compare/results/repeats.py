@@ -129,7 +129,7 @@ def _sentence(run: Row) -> str:
     if run["status"] != "ok":
         return f"run {run['repeat']}, which repeats a disturbed one, ended as {run['status']}: {run['reason']}"
     why = (
-        f", as others took {run['disturbed_share']:.0%} of a core in {run['disturbed_s']:.1f} s of it"
+        f", because others took {run['disturbed_share']:.0%} of a core for {run['disturbed_s']:.1f} s"
         if lost_s(run)
         else ""
     )

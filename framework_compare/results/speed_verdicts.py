@@ -27,15 +27,15 @@ SUBJECTS = ("framework", *settings.of_role(settings.IDENTITY))
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """The result of a study on two competitors under one condition.
+    """The verdict on two competitors under one condition.
 
-    model: its name, or "geometric mean" over `models`. condition: the other settings, which both share, by column;
-    with the data set. ratio: epoch time of `slower` over that of `faster`, 1 or more, over paired blocks; low and high
-    are its 95 % interval. Where there is no verdict, ratio is that of the median epoch times, without an interval.
-    shown: whether the difference is; `faster` and `slower` are an order of figures only where it is not. corrected:
-    whether `shown` allows for the number of `comparisons`; the interval never does.
-    p: of one comparison by itself. reason: why there is no verdict, "" where there is one; disturbed: the competitor
-    whose every epoch others disturbed, where that is why. verified: whether both are proved to train the same function.
+    model: its name, or "geometric mean" over `models`. condition: the data set and the settings that both share, by
+    column. ratio: epoch time of `slower` over that of `faster`, 1 or more, over paired blocks; low and high are its 95 %
+    interval. If there is no verdict, ratio is that of the median epoch times, without an interval.
+    shown: whether the difference is significant; if not, `faster` and `slower` only order the figures. corrected:
+    whether `shown` is adjusted for the number of `comparisons`; the interval never is.
+    p: p value of this comparison, not adjusted. reason: why there is no verdict, "" if there is one; disturbed: the
+    competitor disturbed in every epoch, if that is the reason. verified: whether both are verified to train the same function.
     """
 
     model: str
@@ -65,10 +65,10 @@ class Bar(NamedTuple):
 
 
 def verdicts(cells: Sequence[Record], blocks: BlockTimes, of: str = "framework", correct: bool = True) -> list[Verdict]:
-    """A verdict on every two cells that differ in `of` only, models in turn, then geometric means over models.
+    """Compare each pair of cells that differ only in `of`, model by model, then their geometric means over models.
 
-    correct: for the number of comparisons, by Holm's method over all of one kind: single models, or geometric means.
-    Cells without any epoch take no part. UnknownNameError for a setting that has no competitors.
+    correct: adjust for the number of comparisons of a kind (single models, or geometric means) by Holm's method.
+    Cells without any epoch are ignored. Raises UnknownNameError for a setting that cannot have competitors.
     """
     if of not in SUBJECTS:
         raise UnknownNameError("subject of verdicts", of, SUBJECTS)
@@ -245,7 +245,8 @@ def subject(verdict: Verdict) -> str:
     """Return the subject of a verdict: a model, or how many of them; marked where the optimizers are not the same."""
     mark = " (native optimizers, not equal)" if verdict.condition.get("optimizer_variant") == "native" else ""
     several = f" of {len(verdict.models)} models" if len(verdict.models) > 1 else ""
-    return f"{verdict.model}{several}{mark}"
+    name = verdict.model.capitalize() if verdict.model == GEOMETRIC_MEAN else verdict.model
+    return f"{name}{several}{mark}"
 
 
 def statement(verdict: Verdict) -> str:

@@ -158,5 +158,5 @@ def sentences(runs: Sequence[Row]) -> list[str]:
         return []
     return [
         f"{unsettled} of {len(known)} runs did not settle: step times still changed by more than {LEAST_CHANGE:.0%}"
-        " when they ended, so runs of another length may give other figures"
+        " when they ended, so runs of another length may give different results"
     ]

@@ -20,7 +20,7 @@ MOST_UNLIKE = 30  # times the arithmetic: that of much smaller models is not wha
 _ALL = ("device", "mode", "precision", "threads", "execution", "pipeline", "tuning", "batch_size", "image_size")
 LIKENESS: tuple[tuple[str, tuple[str, ...], float], ...] = (
     ("measured before", ("framework", "model", "dataset", *_ALL), 1.25),
-    ("measured before in other settings", ("framework", "model", "device", "mode", "precision", "threads"), 1.7),
+    ("measured earlier with other settings", ("framework", "model", "device", "mode", "precision", "threads"), 1.7),
     ("its framework with other models", ("framework", "device", "mode", "precision", "threads"), 3.0),
     ("other frameworks and models", ("device", "mode", "precision"), 5.0),
 )

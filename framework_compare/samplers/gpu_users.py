@@ -75,13 +75,13 @@ class GpuUsers:
         ]
         if not self._seen_ours and self._unplaced > 1:
             found.append(
-                f"{self._unplaced} processes came onto the GPU during the run, where 1 was expected; "
-                "their pids are of another namespace"
+                f"{self._unplaced} processes appeared on the GPU during the run, but 1 was expected; "
+                "their pids belong to another namespace"
             )
         if not self._before and self._held_bytes is not None and self._held_bytes > IDLE_BYTES:
             found.append(
-                f"{_size(self._held_bytes)} were in use on the GPU before the worker started, by processes that this "
-                "one cannot see"
+                f"{_size(self._held_bytes)} were in use on the GPU before the worker started, by processes that are "
+                "not visible here"
             )
         return found
 

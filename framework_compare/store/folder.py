@@ -30,7 +30,7 @@ def check_vacant(folder: Path) -> None:
     if FILE in entries:
         raise StudyError(f"{folder} already holds a study; resume it or name another folder")
     if entries:
-        raise StudyError(f"{folder} holds {entries[0]!r} and no study; name an empty or a new folder")
+        raise StudyError(f"{folder} contains {entries[0]!r} and no study; name an empty or a new folder")
 
 
 def acquire_lock(folder: Path) -> FileLock:

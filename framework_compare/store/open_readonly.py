@@ -74,4 +74,4 @@ def check_length(connection: sqlite3.Connection, path: Path) -> None:
     size = path.stat().st_size
     pages, page_bytes = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
     if size < pages * page_bytes and not Path(f"{path}-wal").exists():
-        raise sqlite3.DatabaseError(f"it was cut short to {size} bytes")
+        raise sqlite3.DatabaseError(f"it was truncated to {size} bytes")

@@ -163,7 +163,7 @@ FROM sqlite_master AS tables JOIN pragma_table_xinfo(tables.name) AS one WHERE t
 """
 
 # What to do about an error of the system or, which gives no number, of SQLite.
-_FULL = "free some space there and repeat the command; recorded runs stay"
+_FULL = "free some space there and repeat the command; recorded runs are kept"
 _PLACE = "name a place that can be written"
 # What SQLite says of the place that a file is in, and not of the file. All our queries fit a whole study.
 _OF_THE_PLACE = ("disk is full", "readonly", "unable to open", "locked", "disk I/O", "interrupted")

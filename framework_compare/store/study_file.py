@@ -78,7 +78,7 @@ class Store:
         folder = Path(folder).absolute()
         path = folder / FILE
         if not path.is_file():
-            raise StudyError(f"{folder} holds no study: there is no {FILE} in it")
+            raise StudyError(f"{folder} contains no study: there is no {FILE} in it")
         with contextlib.ExitStack() as undo:
             lock = None if readonly else acquire_lock(folder)
             if lock is not None:

@@ -57,9 +57,9 @@ def _absorb_one(store: Store, plan: PartPlan) -> str:
         machine, environments, of = part.machine(), part.environments(), part.settings().get(parts.PART_OF)
         statuses = [status for listed in part.outcomes().values() for status in listed]
         if part.plan():
-            raise StudyError(f"{place} is not whole; delete it and resume the study")
+            raise StudyError(f"{place} is incomplete; delete it and resume the study")
     if of != plan.identity:
-        raise StudyError(f"{place} holds results of another part or of another study")
+        raise StudyError(f"{place} contains results of another part or of another study")
     changes = other_kind(store.machine(), machine, plan.cells)
     if changes:
         raise StudyError(f"its machine is of another kind: {'; '.join(changes)}; {parts.ONE_KIND}")
@@ -101,4 +101,4 @@ def _check_images(folder: Path, place: Path) -> None:
             if not ours.exists():
                 shutil.copy(path, ours)
             elif read_json(ours) != theirs:
-                raise StudyError(f"its images of {path.stem} are not those that the runs before it read; restore them")
+                raise StudyError(f"its images of {path.stem} differ from those of the runs before it; restore them")

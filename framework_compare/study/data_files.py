@@ -54,7 +54,7 @@ def check_arrays(folder: Path, datasets: Mapping[str, str]) -> None:
     for name, expected in datasets.items():
         path = arrays_path(folder, name)
         try:
-            fault = "" if file_checksum(path) == expected else "it is not the one that the study was planned with"
+            fault = "" if file_checksum(path) == expected else "it is not the file with which the study was planned"
         except OSError as error:
             fault = str(error)
         if fault:
@@ -81,7 +81,7 @@ def _listed(folder: Path, dataset: str, expected: str | None) -> list[str]:
     try:
         content = path.read_bytes()
         if expected != hashlib.sha256(content).hexdigest()[:16]:
-            raise ValueError("it differs from the list that the study was planned with")
+            raise ValueError("it differs from the list with which the study was planned")
         return list(json.loads(content)["paths"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StudyError(
@@ -97,7 +97,7 @@ def _checksum(dataset: str, path: str) -> str:
             while chunk := file.read(1 << 20):
                 digest.update(chunk)
     except OSError as error:
-        raise DataError(f"the images of data set {dataset!r} cannot be read any more: {error}") from None
+        raise DataError(f"the images of data set {dataset!r} can no longer be read: {error}") from None
     return digest.hexdigest()
 
 

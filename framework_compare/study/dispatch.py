@@ -29,7 +29,7 @@ def check_cores(settings: Mapping[str, Any]) -> None:
     lacking = [name for name, setting in SETTINGS.items() if setting.all_cores and settings.get(name) is None]
     if lacking:
         raise UsageError(
-            f"{' and '.join(lacking)} would be the cores of this host, not of the nodes; give a number for each"
+            f"{' and '.join(lacking)} would default to the cores of this host, not of the nodes; give a number for each"
         )
 
 
@@ -111,6 +111,6 @@ def _how_to_start(folder: Path, numbers: Sequence[int]) -> str:
         return "no part is left to start"
     listed = ",".join(map(str, numbers))
     return (
-        f"{len(numbers)} parts are planned; start each alone on a node: `framework-compare part {folder} N`, "
-        f"N being {listed}; then `framework-compare absorb {folder}`"
+        f"{len(numbers)} parts are planned; start each alone on a node: `framework-compare part {folder} N` "
+        f"for N of {listed}; then run `framework-compare absorb {folder}`"
     )

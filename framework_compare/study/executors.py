@@ -32,9 +32,9 @@ PART = (
 
 
 class Executor:
-    """Starts parts and knows which are not over.
+    """Starts parts and knows which are not finished.
 
-    This one plans parts and starts none: that is left to GNU parallel, Kubernetes, HTCondor, Snakemake, Ray or a person.
+    This one only plans parts; GNU parallel, Kubernetes, HTCondor, Snakemake, Ray or a person starts them.
     """
 
     waits = False  # whether the study is waited for
@@ -56,8 +56,8 @@ class Executor:
 class Slurm(Executor):
     """Starts each part as an element of a job array, alone on its node unless `exclusive=False` is given.
 
-    options: of sbatch by their long names, with underscores: partition="gpu", time=120 (minutes), gpus_per_node=1,
-    constraint="a100". Slurm requeues what it preempts and what dies with its node.
+    options: long options of sbatch, with underscores: partition="gpu", time=120 (minutes), gpus_per_node=1,
+    constraint="a100". Slurm requeues parts that are preempted or whose node dies.
     """
 
     waits = True

@@ -39,7 +39,7 @@ def find(name: str | os.PathLike[str] = LATEST) -> Path:
     if len(path.parts) == 1 and (folder / FILE).is_file():
         return folder
     if not path.exists():
-        raise StudyError(f"{path} holds no study: there is no such folder; allowed: {ALLOWED}")
+        raise StudyError(f"{path} contains no study: there is no such folder; allowed: {ALLOWED}")
     return path  # whoever opens it says what is wrong with it
 
 

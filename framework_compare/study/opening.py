@@ -120,7 +120,7 @@ def check_folder(name: str, folder: object) -> Path:
 def check_writable(folder: Path, what: str = "a study") -> Path:
     """The folder as it is; StudyError where nothing could be written there, before images are read for it."""
     if why := fault(folder):
-        raise StudyError(f"{folder} cannot hold {what}, as {why}; name another folder")
+        raise StudyError(f"{folder} cannot be used for {what}, because {why}; name another folder")
     return folder
 
 

@@ -109,7 +109,7 @@ def _open(place: Path, folder: Path, plan: PartPlan, machine: dict[str, Any], sa
                 return store
             store.close()
         except schema.DamagedStudy:  # by a power cut, say
-            say(f"what part {plan.number} had measured on this node is damaged; restarting it")
+            say(f"the earlier measurements of part {plan.number} on this node are damaged; starting it again")
         shutil.rmtree(place)
     with schema.study_errors(place):
         place.mkdir(mode=0o700, exist_ok=True)

@@ -84,58 +84,60 @@ class CompareOptions(Options, total=False):
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """What a study is asked for; where it is stored and how it is resumed is no part of it.
+    """The request for a study, without where it is stored and how it is resumed.
 
-    frameworks: competitors: "torch", the pinned version; "torch@2.12.0" or "torch@latest", another one in an environment
-        of its own; "torch=/path/to/python", what that interpreter has.
-    models: registered ones; or networks of yours: "my_net.py:build", "my_net.onnx", "my_net.keras",
-        "torchvision:resnet18", "timm:NAME", an nn.Module, or a keras.Model. Models for images and workloads may be mixed.
-    device: "cpu", "cuda", "cuda:1"; "cuda:0,1" trains a replica of the network on each of two GPUs, "cpu:0,1" two on a CPU.
-    dataset: names of the registry, or folders with one folder of images per class; for a workload the file with the real
-        data (such as diabetes.csv); for your own models also a file of arrays or a table, or arrays in hand
-        (docs/own_data.md). Each model takes those that it can read; default: the one that it is for,
-        "fire-smoke-small" for images, generated data for a workload.
-    devices: how many of them from that number on, such as 2, or [1, 2, 4] for cells on one, two and four.
-    weights: of your networks: "file", those they come with (of zoos those that are drawn), or "seeded", as registered
-        models start; default: "seeded" of torchvision and timm, "file" of all else.
-    as_written: train your networks in torch as they are written, too, where torch is compared and a file or a zoo has
-        them: a row of their own, "PyTorch (as written)".
-    repeats: runs of each cell, 5 by default; runs of different cells take turns, in a new order each turn. Intervals and
-        verdicts are over runs: one run gives figures only.
-    limit: use this many images, drawn by class and seed.
+    frameworks: competitors: "torch" is the pinned version; "torch@2.12.0" and "torch@latest" are others, each in its
+        own environment; "torch=/path/to/python" is the version in that interpreter.
+    models: registered models, or your own: "my_net.py:build", "my_net.onnx", "my_net.keras", "torchvision:resnet18",
+        "timm:NAME", an nn.Module, or a keras.Model. Models for images and workloads may be mixed.
+    device: "cpu", "cuda", "cuda:1"; "cuda:0,1" trains one replica on each of two GPUs, "cpu:0,1" two replicas on a
+        CPU.
+    dataset: registered names, or folders with one folder of images per class; for a workload, the file with the real
+        data (such as diabetes.csv); for your own models, also a file of arrays, a table, or arrays in hand
+        (docs/own_data.md). Each model takes those that it can read; default: the model's own, "fire-smoke-small" for
+        images, generated data for a workload.
+    devices: number of devices, counted from the named one: 2, or [1, 2, 4] for cells on one, two and four.
+    weights: for your own models: "file" starts from the weights in the file (drawn at random for zoos), "seeded" from
+        weights drawn as for registered models; default: "seeded" for torchvision and timm, otherwise "file".
+    as_written: if torch is compared, also train models from a file or a zoo as written, as another row: "PyTorch (as
+        written)".
+    repeats: runs per cell, 5 by default. Runs of different cells take turns, in a new order each time. Intervals and
+        verdicts are over runs; a single run gives only figures.
+    limit: number of images used, drawn from each class by the seed.
     classes: class folders, in this order; all by default.
-    inputs, target, validation, normalize, window, tokenizer: how own data are read, as `datasets.own.DataOptions` has them.
-    model_output: the output of your model that is trained, a key or a number; default: the first.
+    inputs, target, validation, normalize, window, tokenizer: how to read your own data; see
+        `datasets.own.DataOptions`.
+    model_output: the output of your model to train, a key or a number; default: the first.
     on_bad_image: "fail" refuses a data set with an image that does not decode, "skip" leaves it out and counts it.
     python: framework -> interpreter that already has it, instead of a managed environment.
-    index: framework -> URL of the package index of its own packages; "none": without that of PyTorch's CPU builds.
+    index: framework -> URL of a package index for it; "none": do not use PyTorch's index of CPU builds.
     timeout_s: wall seconds after which a run is ended as `timed-out`.
-    phase_timeout_s: the same for a phase, by name; one number applies to every phase but `epochs`.
+    phase_timeout_s: the same for a phase, by name; a single number applies to every phase except `epochs`.
     silence_timeout_s: the same for a worker that sends no event and prints nothing.
-    memory_limit: of a run with all its processes, bytes or text such as "4GiB"; more ends it as `out-of-memory`.
-    sampling_hz: readings per second of CPU, memory, threads and GPU, 0.01 to 100; 0 for none.
+    memory_limit: for a run with all its processes, bytes or text such as "4GiB"; a run that uses more is
+        `out-of-memory`.
+    sampling_hz: readings of CPU, memory, threads and GPU per second, 0.01 to 100; 0 for none.
     verify: the parity check of `framework-compare verify`. "require" checks first and does not run a cell that fails;
         "warn" shows known verdicts; "off" shows none.
-    profile: after the measured epochs, run a few more steps under the framework's own profiler, untimed: the share of
-        time of each operator, CUDA function and kernel (`Comparison.profile`), and a trace to open in Perfetto.
-    schedule: "interleaved": workers that compete (they train the same model on the same samples) are live at the same
-        time and take turns in rounds of short slices, wherever memory and devices allow; what slows the machine meets
-        all of them. "sequential": one run after another.
-    across_models: models compete as well, and take turns.
-    disturbance_threshold: cores that other programs or the hypervisor may take, such as 0.1; a round, or an epoch of
-        a sequential run, in which they took more is left out. Default: 0.05 for each core, 0.1 at least.
-    retries_when_disturbed: how often a run with such epochs is repeated, when all others are done; of it and its
-        repeats the one that lost the least counts; the others stay in the study and are marked.
-    sample: measure about so much of each run, such as "10s": the epoch in which that is reached is not finished, and a
-        whole one is estimated (`epoch_estimate_s`) where it is the first.
-    budget: wall time of all runs, such as "30min" or seconds. Cells get more runs where ratios are least sure, in blocks
-        with those they compete with, until each ratio to the fastest is within precision_target or the time is spent;
-        of an epoch that takes long only some steps are measured, as with `sample`. `Comparison.budget` says how it
-        ended.
+    profile: after the measured epochs, run a few untimed steps under the framework's own profiler, for the share of
+        time of each operator, CUDA function and kernel (`Comparison.profile`), and a trace for Perfetto.
+    schedule: "interleaved": competing workers, which train the same model on the same samples, are alive at the same
+        time and take turns in rounds of short slices, as far as memory and devices allow, so that a slow period of
+        the machine affects all of them. "sequential": one run after another.
+    across_models: let models compete and take turns, too.
+    disturbance_threshold: cores that other programs or the hypervisor may use, such as 0.1; a round, or an epoch of a
+        sequential run, in which they use more is excluded. Default: 0.05 per core, at least 0.1.
+    retries_when_disturbed: how often a run with such epochs is repeated after all others are done. Of a run and its
+        repeats, the least disturbed one counts; the others remain in the study and are marked.
+    sample: measure about this much of each run, such as "10s". The run ends within the epoch that exceeds it; if that
+        is its first epoch, the whole epoch is estimated (`epoch_estimate_s`).
+    budget: wall time of all runs, such as "30min" or seconds. Cells get further runs where ratios are least certain,
+        in blocks with their competitors, until each ratio to the fastest is within precision_target or the time is
+        spent. Of long epochs only some steps are measured, as with `sample`. `Comparison.budget` reports the outcome.
     precision_target: with a budget, the larger half-width of the interval of a ratio, as a share; 0.05 by default.
-    rungs, one_at_a_time: as `ladder` has them.
-    settings: those of `plan.settings.SETTINGS` (batch_size, epochs, threads, pipeline, execution, ...); they may be
-        lists, and then every combination is a cell.
+    rungs, one_at_a_time: as for `ladder`.
+    settings: those of `plan.settings.SETTINGS` (batch_size, epochs, threads, pipeline, execution, ...). Each may be a
+        list; every combination is then a cell.
     """
 
     frameworks: Names
@@ -181,7 +183,9 @@ class Request:
         """Return the request of these keywords, of which those that are no fields are settings."""
         for old in FORMER.keys() & given.keys():
             new = FORMER[old]
-            warnings.warn(f"{old} is called {new} now; the old name goes with version 0.2", FutureWarning, stacklevel=3)
+            warnings.warn(
+                f"{old} is now called {new}; the old name will be removed in version 0.2", FutureWarning, stacklevel=3
+            )
             given.setdefault(new, given.pop(old))
         own = {name: given.pop(name) for name in FIELDS if name in given}
         return cls(frameworks, models, device, settings=given, **own)

@@ -40,7 +40,7 @@ def check_same_plan(store: Store, cells: Sequence[Cell], repeats: int, settings:
     strategy = strategies.of_settings(store.settings(), store.path)
     changes = _different_strategy(strategy, settings["strategy"])
     if changes is None:
-        raise StudyError(f"{store.folder} holds {_KINDS[strategy.name]}; name another folder")
+        raise StudyError(f"{store.folder} contains {_KINDS[strategy.name]}; name another folder")
     planned = strategy.cells if isinstance(strategy, strategies.Growth) else [cell for _, cell in store.cells()]
     changes += _different_settings(planned, cells)
     if isinstance(strategy, strategies.Product) and store.repeats() != repeats:
@@ -51,7 +51,7 @@ def check_same_plan(store: Store, cells: Sequence[Cell], repeats: int, settings:
     if not changes and set(planned) != set(cells):
         added, gone = len(set(cells) - set(planned)), len(set(planned) - set(cells))
         changes.append(
-            f"cells: {added} of the request are not in the study, {gone} of the study are not in the request"
+            f"cells: {added} in the request are not in the study, {gone} in the study are not in the request"
         )
     _refuse(store, changes, "name another folder, or repeat the request of the study")
 

@@ -88,9 +88,9 @@ def check_budget(budget: object, target: object, repeats: object, rungs: object)
             raise UsageError(f"precision_target is {target!r} without a budget; name a budget, such as 30min")
         return None
     if repeats is not None:
-        raise UsageError(f"repeats is {repeats!r} beside a budget, which decides it; name one of the two")
+        raise UsageError(f"repeats is {repeats!r} with a budget, which determines it; name one of the two")
     if rungs is not None:
-        raise UsageError("a ladder takes no budget, as its gains need whole trainings; leave the budget out")
+        raise UsageError("a ladder takes no budget, because gains need complete training; leave the budget out")
     return seconds("budget", budget), share("precision_target", PRECISION_TARGET if target is None else target)
 
 
@@ -100,7 +100,9 @@ def check_sample(sample: object, budget: object, rungs: object) -> float:
         return 0.0
     if budget is not None or rungs is not None:
         other = (
-            "a budget decides how much of an epoch is measured" if budget is not None else "gains need whole trainings"
+            "a budget decides how much of an epoch is measured"
+            if budget is not None
+            else "gains need complete training"
         )
         raise UsageError(f"sample is {sample!r}, but {other}; name one of the two")
     return seconds("sample", sample)
@@ -111,14 +113,14 @@ def check_whole_runs(cells: Sequence[Cell], what: str = "a budget") -> None:
     for cell in cells:
         if cell.config.patience:
             raise UsageError(
-                f"patience is {cell.config.patience} under {what}, which may measure a part of an epoch only; "
+                f"patience is {cell.config.patience} under {what}, which may measure only a part of an epoch; "
                 "leave one of the two out"
             )
         if searches.is_search(cell.model):
-            raise UsageError(f"{cell.model} is a search, which {what} cannot measure a part of; leave it out")
+            raise UsageError(f"{cell.model} is a search, and {what} cannot measure a part of it; leave it out")
         if cell.config.nodes > 1:
             raise UsageError(
-                f"nodes is {cell.config.nodes} under {what}, which may end an epoch by the clock of one node; leave one "
+                f"nodes is {cell.config.nodes} under {what}, which may end an epoch when one node's clock says so; leave one "
                 "of the two out"
             )
         if cell.config.batch_growth != 1:

@@ -43,7 +43,7 @@ from framework_compare.study.run_options import RunOptions
 from framework_compare.study.schedules import Planned
 from framework_compare.study.strategies import Product, Progress, Strategy, half_width, run_s
 
-NO_ROOM = "memory does not hold it beside its rivals"
+NO_ROOM = "memory cannot hold it together with its rivals"
 
 
 class Study:
@@ -92,7 +92,7 @@ class Study:
         repeated = self.store.repeat_disturbed(self.options.retries_when_disturbed, left_s, costs)
         if repeated:
             runs = "1 run" if repeated == 1 else f"{repeated} runs"
-            self.watcher.say(f"repeating {runs}, as others took CPU time meanwhile")
+            self.watcher.say(f"repeating {runs}, because other programs took CPU time")
         return repeated > 0
 
     def _plan_cells(self, cells: Sequence[Cell], progress: Progress) -> None:
@@ -212,7 +212,7 @@ class Study:
         self._end(ended)
         for run_id, cell, environment in again:
             run = dataclasses.replace(
-                self._run_alone(run_id, cell, environment), alone_why="out of memory beside rivals"
+                self._run_alone(run_id, cell, environment), alone_why="out of memory together with its rivals"
             )
             self._end({run_id: (cell, run)})
         if len(left) < len(able) - 1:
@@ -368,7 +368,7 @@ def _why_more(cells: Sequence[Cell], progress: Progress, budget_s: float) -> str
     why = (
         f"has fewer than {LEAST_RUNS} runs that count"
         if math.isinf(width)
-        else f"has a ±{width:.1%} interval beside the fastest"
+        else f"has a ±{width:.1%} interval relative to the fastest"
     )
     return f"one more block of {cell.model}: {cell.label} {why}; {length(progress.spent_s)} of {length(budget_s)} used"
 

@@ -71,7 +71,7 @@ def text(settings: Mapping[str, Any], folder: Path) -> str:
     request = settings.get(REQUEST)
     if not isinstance(request, dict):
         raise StudyError(
-            f"{folder} has no stored request, as it is a sweep or was extended; its report shows a command"
+            f"{folder} has no stored request, because it is a sweep or was extended; its report shows a command"
         )
     return _HEAD + tomli_w.dumps(request)
 
@@ -99,7 +99,9 @@ def read(path: str | os.PathLike[str], more: Mapping[str, Any]) -> dict[str, Any
     request = {**document, **_own_loss(file.absolute().parent, document), **more}
     for name in ("frameworks", "models"):
         if name not in request:
-            raise UsageError(f"{file} names no {name}; add a line such as {name} = [...], or give them beside the file")
+            raise UsageError(
+                f"{file} names no {name}; add a line such as {name} = [...], or give them together with the file"
+            )
     return request
 
 

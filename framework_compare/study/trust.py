@@ -39,7 +39,7 @@ def check(study: Path, named: Iterable[str], trust: bool) -> None:
     strange = [program for program in named if not _noted(program).exists()]
     if strange and not trust:
         raise StudyError(
-            f"the study in {study} would execute {', '.join(strange)}, which you have not asked for yourself; look at"
+            f"the study in {study} would execute {', '.join(strange)}, which you have not requested yourself; inspect"
             " it, then give `resume`, `part` or `verify` --trust (trust=True)"
         )
     note(strange)

@@ -114,7 +114,7 @@ def untested(declared: Declared, device: str, precisions: Iterable[str]) -> str:
     kind = device.partition(":")[0]
     names = [name for name in precisions if name in declared.untested.get(kind, ())]
     what = {"cpu": "a CPU", "cuda": "a GPU"}.get(kind, kind)
-    return f"{', '.join(names)} on {what}: untested, as this adapter has not run so on any yet" if names else ""
+    return f"{', '.join(names)} on {what}: untested, because this adapter has not run like this yet" if names else ""
 
 
 def fault_of(declared: Any) -> str:

@@ -135,7 +135,7 @@ NO_LOADER = """
 """
 MUTATIONS = {
     "bias added to a convolution": (EXTRA_BIAS, 0, "conv1.bias"),
-    "weights rounded on the way": (NOT_RESTORED, 0, "does not come back"),
+    "weights rounded on the way": (NOT_RESTORED, 0, "is not read back"),
     "padding off by one": (change("MaxPool2d", padding=0, kernel=2), 1, "pool"),
     "stride on the wrong convolution": (SWAPPED_STRIDES, 1, "conv2"),
     "eps 1e-3 for 1e-5": (change("BatchNorm2d", eps=1e-3), 1, "bn1"),

@@ -152,7 +152,7 @@ FLIPPED_BATCHES = """
         return super().open_pipeline(pictures)
 """
 MISTAKES = {
-    "two neighbours exchanged": (ORDERED.format(change=EXCHANGED), "over the whole set: places in the list"),
+    "two neighbours exchanged": (ORDERED.format(change=EXCHANGED), "over the whole set: positions in the list"),
     "batched before shuffled": (ORDERED.format(change=BATCHES), "not shuffled over the whole set"),
     "the same batches in another order": (SHUFFLED_BATCHES, "of 873 neighbours of another epoch are neighbours again"),
     "rolled by one": (ORDERED.format(change="return numpy.roll(listed, number)"), "not shuffled over the whole set"),
@@ -180,16 +180,22 @@ MISTAKES = {
         DRAWN.format(change="crop._replace(left=int((index * 0.618 + 0.01 * u) % 1 * (width - crop.width + 1)))"),
         "the place from the left of an image's random crop correlates with that of another epoch",
     ),
-    "nearest pixel": (RESIZED.format(change="image.resize((size, size), 0)"), "what is explained"),
-    "bicubic": (RESIZED.format(change="image.resize((size, size), Image.Resampling.BICUBIC)"), "what is explained"),
-    "area": (RESIZED.format(change="image.resize((size, size), Image.Resampling.BOX)"), "what is explained"),
+    "nearest pixel": (RESIZED.format(change="image.resize((size, size), 0)"), "what decoders and resamplers explain"),
+    "bicubic": (
+        RESIZED.format(change="image.resize((size, size), Image.Resampling.BICUBIC)"),
+        "what decoders and resamplers explain",
+    ),
+    "area": (
+        RESIZED.format(change="image.resize((size, size), Image.Resampling.BOX)"),
+        "what decoders and resamplers explain",
+    ),
     "blurred": (
         RESIZED.format(change="image.resize((size, size), 2).filter(ImageFilter.GaussianBlur(0.7))"),
-        "what is explained",
+        "what decoders and resamplers explain",
     ),
     "box blur": (
         RESIZED.format(change="image.resize((size, size), 2).filter(ImageFilter.BoxBlur(1))"),
-        "what is explained",
+        "what decoders and resamplers explain",
     ),
     "no antialias in random crops only": (
         RESIZED.format(change="image.transform((size, size), 0, affine, 2)"),
@@ -197,12 +203,21 @@ MISTAKES = {
         "still",
         "as trained",
     ),
-    "flip by batch": (FLIPPED_BATCHES, "flips are drawn by batches"),
-    "area from 0.15": (OPENED.format(change="preprocess.SCALE = (0.15, 1.0)"), "area of random crops has too narrow"),
-    "area from 0.05": (OPENED.format(change="preprocess.SCALE = (0.05, 1.0)"), "area of random crops has too wide"),
-    "area to 0.9": (OPENED.format(change="preprocess.SCALE = (0.08, 0.9)"), "area of random crops has too narrow"),
+    "flip by batch": (FLIPPED_BATCHES, "flips are drawn per batch"),
+    "area from 0.15": (
+        OPENED.format(change="preprocess.SCALE = (0.15, 1.0)"),
+        "range of the area of random crops is too narrow",
+    ),
+    "area from 0.05": (
+        OPENED.format(change="preprocess.SCALE = (0.05, 1.0)"),
+        "range of the area of random crops is too wide",
+    ),
+    "area to 0.9": (
+        OPENED.format(change="preprocess.SCALE = (0.08, 0.9)"),
+        "range of the area of random crops is too narrow",
+    ),
     "ratio 4/5 to 5/4": (OPENED.format(change="preprocess.RATIO = (4 / 5, 5 / 4)"), "too narrow a range"),
-    "ratio 2/3 to 3/2": (OPENED.format(change="preprocess.RATIO = (2 / 3, 3 / 2)"), "crops has too wide a range"),
+    "ratio 2/3 to 3/2": (OPENED.format(change="preprocess.RATIO = (2 / 3, 3 / 2)"), "crops is too wide"),
     "flip share 0.43": (RARELY_FLIPPED, "are flipped, expected 0.5"),
     "flipped along both axes": (
         EPOCH.format(change="images = numpy.ascontiguousarray(images[:, :, :: 1 - 2 * (number % 2)])"),

@@ -83,7 +83,7 @@ def test_a_file_that_is_gone_is_not_measured(tmp_path: Path, real_pictures) -> N
     path.unlink()
     rows = compare("torch", model, dataset=real_pictures, out=tmp_path / "gone", **SMALL).frame.set_index("framework")
     assert list(rows["status"]) == ["ok", "unsupported"]
-    assert "is no longer in its place" in rows.loc["torch-as-written", "reason"]
+    assert "is no longer there" in rows.loc["torch-as-written", "reason"]
 
 
 def test_it_is_left_out_where_that_is_asked_and_said_where_it_is_far_off(study: Comparison) -> None:

@@ -24,8 +24,8 @@ REFUSED = {
     "two_inputs": "takes 2 inputs",
     "grey": r"images of this size have \(None, 16, 16, 3\)",
     "no_model": "gives a int",
-    "unsafe.keras": "has Lambda, which is code of its own; it is not run",
-    "foreign.keras": "has Own, which is code of its own; it is not run",
+    "unsafe.keras": "has Lambda, which is custom code; it is not run",
+    "foreign.keras": "has Own, which is custom code; it is not run",
     "empty.keras": "is not a .keras file",
 }
 

@@ -25,12 +25,12 @@ REFUSED = {
     "folded_new": "folded BatchNorm into Conv",
     "biases": "left out biases that were zero",
     "inputs": r"takes 2 inputs \(images, masks\)",
-    "size": "fixed to images of 8 x 8 pixels, and image_size is 16",
+    "size": "fixed to images of 8 x 8 pixels, but image_size is 16",
     "grey": r"has shape \? x 1 x 16 x 16",
     "outside": "not in its folder; they are not read",
     "absolute": "not in its folder; they are not read",
-    "absent": "weights beside .* cannot be read",
-    "huge": "4.3 GB of weights beside it",
+    "absent": "the external weights of .* cannot be read",
+    "huge": "4.3 GB of external weights",
     "unknown": r"2 of 6 kinds of layer cannot be expressed: LRN \(2 x, first at /neck/LRN1\); SpaceToDepth \(1 x",
     "foreign": r"own\.Secret \(1 x",
 }
@@ -99,4 +99,4 @@ def test_channels_may_come_last(files: Path) -> None:
 def test_erf_is_gelu_and_a_free_array_is_trained(files: Path) -> None:
     model = imported(files, "gelu")
     assert {"GELU": 1, "LayerNorm": 1, "Parameter": 1, "Linear": 2}.items() <= ops(model).items()
-    assert model.notes == ("ONNX does not say which arrays are trained; beside those of layers position are",)
+    assert model.notes == ("ONNX does not say which arrays are trained; besides those of layers, position are",)

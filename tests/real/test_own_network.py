@@ -79,7 +79,7 @@ REFUSED = {
         "x",
         "return self.fc(nn.functional.dropout(self.conv(x)).mean((2, 3)))",
         "return Net()",
-        "in evaluation it gives other logits .*dropout without training=self.training",
+        "in evaluation its logits .*dropout without training=self.training",
     ),
     "frozen": (
         "x",

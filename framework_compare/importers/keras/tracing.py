@@ -76,7 +76,7 @@ def _saved(keras: Any, path: str) -> Any:
     unsafe = [name for name in ("Lambda",) if any(name == one for _, one in _classes(config))]
     if foreign or unsafe:
         raise UsageError(
-            f"{path} has {', '.join([*unsafe, *foreign])}, which is code of its own; it is not run. Name the function"
+            f"{path} has {', '.join([*unsafe, *foreign])}, which is custom code; it is not run. Name the function"
             " that makes the model: FILE.py:FUNCTION"
         )
     try:
@@ -100,7 +100,7 @@ def _check_layers(keras: Any, model: Any) -> None:
     """UsageError for a model whose layers are not known, or of which a part is not trained."""
     if not isinstance(model, keras.Sequential) and not hasattr(model, "_nodes_by_depth"):
         raise UsageError(
-            f"{type(model).__name__} is a subclass of keras.Model, whose order of layers is not known; build it by"
+            f"{type(model).__name__} is a subclass of keras.Model, whose order of layers is unknown; build it by"
             " keras.Model(inputs, outputs) or keras.Sequential"
         )
     if not model.built or not model.inputs:
@@ -116,7 +116,7 @@ def _checked(model: Any, size: int) -> Any:
         raise UsageError(f"it takes {len(model.inputs)} inputs; allowed: one, a batch of images")
     shape = tuple(model.inputs[0].shape)
     if len(shape) != 4 or any(given not in (None, wanted) for given, wanted in zip(shape[1:], (size, size, 3))):
-        raise UsageError(f"its input has shape {shape}, and images of this size have (None, {size}, {size}, 3)")
+        raise UsageError(f"its input has shape {shape}, but images of this size have (None, {size}, {size}, 3)")
     return model
 
 

@@ -76,7 +76,7 @@ def _load_beside(onnx: Any, model: Any, path: str) -> None:
     beside = [one for one in model.graph.initializer if external_data_helper.uses_external_data(one)]
     total = sum(_bytes_of(onnx, one) for one in beside)
     if total >= MOST_BYTES:
-        raise UsageError(f"{path} has {total / 1e9:.1f} GB of weights beside it; the limit is 2.1 GB")
+        raise UsageError(f"{path} has {total / 1e9:.1f} GB of external weights; the limit is 2.1 GB")
     for tensor in beside:
         place = external_data_helper.ExternalDataInfo(tensor).location
         inside = os.path.realpath(os.path.join(folder, place)).startswith(os.path.realpath(folder) + os.sep)
@@ -85,7 +85,7 @@ def _load_beside(onnx: Any, model: Any, path: str) -> None:
     try:
         external_data_helper.load_external_data_for_model(model, folder)
     except (OSError, ValueError, onnx.checker.ValidationError) as error:
-        raise UsageError(f"weights beside {path} cannot be read: {one_line(error)}") from None
+        raise UsageError(f"the external weights of {path} cannot be read: {one_line(error)}") from None
 
 
 def _bytes_of(onnx: Any, tensor: Any) -> int:
@@ -167,7 +167,7 @@ def _plain(name: str, array: np.ndarray) -> np.ndarray:
     if array.dtype.kind in "iub":
         return array
     if array.dtype.kind != "f" and array.dtype.name != "bfloat16":
-        raise UsageError(f"its array {name!r} holds {array.dtype}; allowed: numbers")
+        raise UsageError(f"its array {name!r} has the type {array.dtype}; allowed: numbers")
     return array.astype(np.float32)
 
 
@@ -192,7 +192,7 @@ def _layout(onnx: Any, source: Any, sizes: Sequence[int]) -> Tuple[bool, int]:
         )
     for size in sizes:
         if any(fixed not in (0, size) for fixed in pixels):
-            raise UsageError(f"it is fixed to images of {pixels[0]} x {pixels[1]} pixels, and image_size is {size}")
+            raise UsageError(f"it is fixed to images of {pixels[0]} x {pixels[1]} pixels, but image_size is {size}")
     return channels_last, dims[0]
 
 

@@ -35,7 +35,7 @@ class WrittenTrainer(TorchTrainer):
         """The module with a head for the graph's classes; Unsupported where it no longer is what was imported."""
         torch, text = self.torch, self.written["text"]
         if self.written.get("path") and not os.path.isfile(self.written["path"]):
-            raise Unsupported(f"{text} is no longer in its place ({self.written['path']}); put it back")
+            raise Unsupported(f"{text} is no longer there ({self.written['path']}); put it back")
         module, output = load(self.written).float(), self.written.get("output", "")
         asked = [dataclasses.replace(graph.task, outputs=0)] if graph.task.loss in ANY_WIDTH else [graph.task]
         reading = read(torch, copy.deepcopy(module), asked, output)

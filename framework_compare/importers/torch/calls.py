@@ -32,7 +32,7 @@ def in_order(module: Any, task: Task) -> Tuple[Field, ...]:
     ordered = [name for name in takes if name in fields]
     if ordered != takes[: len(ordered)]:
         raise UsageError(
-            f"forward has {', '.join(takes)}, and the data no value for one in front of the last that is given"
+            f"forward has {', '.join(takes)}, but the data have no value for a parameter before the last one given"
         )
     return tuple(fields[name] for name in ordered)
 

@@ -113,7 +113,7 @@ def _guesses(graph: Graph) -> Tuple[str, ...]:
     """A word on arrays that belong to no layer, which a file may have meant as constants."""
     free = [node.name for node in graph.nodes if node.op == "Parameter" and node.attrs.get("trained", True)]
     more = f" and {len(free) - 3} more" if len(free) > 3 else ""
-    words = f"ONNX does not say which arrays are trained; beside those of layers {', '.join(free[:3])}{more} are"
+    words = f"ONNX does not say which arrays are trained; besides those of layers, {', '.join(free[:3])}{more} are"
     return (words,) if free else ()
 
 
@@ -189,9 +189,7 @@ def _check_numbers(module: Any) -> None:
 
     arrays = list(module.parameters())
     if any(torch.nn.parameter.is_lazy(array) for array in arrays):
-        raise UsageError(
-            "it has layers that take their sizes from the first images; call it once before it is returned"
-        )
+        raise UsageError("it has layers that take their sizes from the first images; call it once before you return it")
     if any(array.is_meta for array in arrays):
         raise UsageError("its weights are on the device 'meta', which has no numbers; give it weights first")
     count, available = sum(array.numel() for array in arrays), _available_bytes()
@@ -232,7 +230,7 @@ def _check_same_arrays(first: Reading, size: int, second: Reading, other: int) -
     """UsageError for a constant that depends on the size of the image: all sizes start from one set of arrays."""
     for name, array in second.arrays.items():
         if name in first.arrays and not np.array_equal(first.arrays[name], array):
-            raise UsageError(f"{name} has other numbers at {other} pixels than at {size}; import it at one size")
+            raise UsageError(f"{name} has different values at {other} and at {size} pixels; import it at one size")
 
 
 def _available_bytes() -> Optional[int]:
@@ -319,7 +317,7 @@ class Call(NamedTuple):
             first, again = (self._outputs([one.clone() for one in self.given]).numpy().copy() for _ in range(2))
         if not np.allclose(first, again, rtol=1e-9, atol=1e-9 * float(np.abs(first).max()), equal_nan=True):
             raise UsageError(
-                f"in evaluation it gives other {self.name} for the same {self.task.unit}s at a second call: it remembers"
+                f"in evaluation its {self.name} for the same {self.task.unit}s differ between two calls: it remembers"
                 " the first, or draws random numbers, as a functional dropout without training=self.training does"
             )
         return first
@@ -337,7 +335,7 @@ class Call(NamedTuple):
                 )
             if not outputs.requires_grad:
                 which = "its first output" if not self.output else f"its output {self.output!r}"
-                raise UsageError(f"no gradient reaches a parameter from {which}, so nothing of it can be trained")
+                raise UsageError(f"no gradient reaches a parameter from {which}, so nothing can be trained")
             try:
                 LOSSES[self.task.loss](torch)(outputs, target).backward()
             except RuntimeError as error:

@@ -78,7 +78,7 @@ def first_layer(found: Reference, training: bool, run_tasks: Callable[..., Any],
         said = ask(found, watched, asked, training, run_tasks, folder)
         place = next((i for i, name in enumerate(asked) if differs(watched[name], said.get(name))), None)
         if place is None:
-            return "no single layer's output differs: small differences of many layers add up"
+            return "no single layer's output differs: small differences in many layers add up"
         if step == 1:
             return describe(asked[place], found.graph, watched[asked[place]], said.get(asked[place]))
         start = 0 if place == 0 else names.index(asked[place - 1]) + 1

@@ -58,7 +58,7 @@ def remark(precision: str, levels: Sequence[Level], found: Reference, full: Refe
         return coarse if TOLERANCE * many > SEEN_TF32 * once * unit("tf32") / unit("fp32") else ""
     if logits.ratio is None or logits.ratio > WIDER:
         return ""
-    return f"errors of logits are {logits.ratio:.1g} of what {precision} makes: it computes in a wider format"
+    return f"errors of logits are {logits.ratio:.1g} of the effect of {precision}: it computes in a wider format"
 
 
 class LevelFailed(Exception):
@@ -124,7 +124,7 @@ class Judge:
             if theirs != ours:
                 raise LevelFailed(f"{name}: {theirs}, the graph has {ours}")
         if answer["changed"]:
-            raise LevelFailed(f"{answer['changed'][0]} does not come back as it was loaded")
+            raise LevelFailed(f"{answer['changed'][0]} is not read back as it was loaded")
         return Level(0, True, f"{self.graph.parameter_count():,} parameters", 0.0)
 
     def logits(self) -> Level:
@@ -291,7 +291,7 @@ def ratios_of(errors: Mapping[str, float], yardstick: Mapping[str, float], preci
     """Errors in units of the yardstick, place by place; LevelFailed where that is not finite, as it would pass anything."""
     overflown = next((where for where, size in yardstick.items() if not math.isfinite(size)), None)
     if overflown is not None:
-        raise LevelFailed(f"{overflown} overflows in {precision} in the reference too, so nothing is shown")
+        raise LevelFailed(f"{overflown} overflows in {precision} in the reference too, so nothing is proved")
     least = _middles(yardstick)
     return {where: error / _unit(max(yardstick[where], least[_kind(where)], 1e-12)) for where, error in errors.items()}
 

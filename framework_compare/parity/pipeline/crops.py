@@ -84,8 +84,8 @@ def check_edges(name: str, found: Statistic, expected: Statistic) -> None:
             if count >= least_beyond(len(inner.values), len(outer.values)):
                 seen, drawn = (sign * float(one.values.max()) for one in (ours, theirs))
                 raise LevelFailed(
-                    f"the {name} of random crops has too {wide} a range: the {end} of {len(found.values)} is {seen:.4g}"
-                    f", of {len(expected.values)} references {drawn:.4g}; {count} values lie beyond"
+                    f"the range of the {name} of random crops is too {wide}: the {end} of {len(found.values)} is {seen:.4g}"
+                    f", that of {len(expected.values)} references {drawn:.4g}; {count} values lie beyond"
                 )
 
 
@@ -108,7 +108,7 @@ def check_distribution(name: str, values: Array, expected: Array) -> None:
     allowed = float(kstwobign.isf(ALPHA)) * math.sqrt(1 / len(values) + 1 / len(expected)) + BY_ROUNDING
     if distance > allowed:
         medians = f"median {np.median(values):.4g}, expected {np.median(expected):.4g}"
-        differs = f"the {name} of random crops is distributed otherwise"
+        differs = f"the {name} of random crops has another distribution"
         raise LevelFailed(f"{differs} ({medians}; KS {distance:.3f} > {allowed:.3f})")
 
 
@@ -160,4 +160,4 @@ def _chance(share: float, count: int) -> float:
 def check_repeats(crops: Array) -> None:
     repeats = len(crops) - len(np.unique(np.round(crops), axis=0))
     if repeats > MOST_REPEATS * len(crops):
-        raise LevelFailed(f"{repeats} of {len(crops)} crops come more than once: generators share a seed")
+        raise LevelFailed(f"{repeats} of {len(crops)} crops appear more than once: generators share a seed")

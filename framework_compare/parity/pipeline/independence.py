@@ -67,8 +67,8 @@ def check_flips_by_batch(flips: Array, batch_size: int) -> None:
     least, most = chi2.interval(1 - ALPHA, batches)
     if not least <= spread <= most:
         raise LevelFailed(
-            f"flips are drawn by batches, not by images: over {batches} batches the variance of their number is"
-            f" {spread / batches:.2f} that of single draws, by chance {least / batches:.2f} to {most / batches:.2f}"
+            f"flips are drawn per batch, not per image: over {batches} batches the variance of their number is"
+            f" {spread / batches:.2f} times that of independent draws, by chance {least / batches:.2f} to {most / batches:.2f}"
         )
 
 

@@ -56,7 +56,7 @@ def check_ranks(pair: Pair) -> None:
     allowed = DEVIATIONS / math.sqrt(len(pair.first) - 1)
     if abs(found) > allowed:
         raise LevelFailed(
-            f"images are not shuffled over the whole set: places in {pair.names} have a rank correlation of"
+            f"images are not shuffled over the whole set: positions in {pair.names} have a rank correlation of"
             f" {found:.2f}, by chance at most {allowed:.2f}"
         )
 
@@ -96,7 +96,7 @@ def check_mates(pair: Pair, batch_size: int) -> None:
     found, allowed = shared_mates(pair.first, pair.second, batch_size), mean + MATES * math.sqrt(mean)
     if found > allowed:
         raise LevelFailed(
-            f"batches are not mixed anew: {found} pairs of images share a batch in {pair.names}, {mean:.0f} expected,"
+            f"batches are not reshuffled: {found} pairs of images share a batch in {pair.names}, {mean:.0f} expected,"
             f" by chance at most {allowed:.0f}"
         )
 

@@ -122,21 +122,21 @@ def check_coverage(labels: Array, sizes: Sequence[Sequence[int]], count: int, ba
             index = int(np.flatnonzero(seen != 1)[0])
             raise LevelFailed(f"epoch {number} has {len(found)} of {count} images, number {index} {seen[index]} times")
         if list(batches) != expected:
-            raise LevelFailed(f"epoch {number} comes in batches of {list(batches)}, expected {expected}")
+            raise LevelFailed(f"epoch {number} has batches of {list(batches)}, expected {expected}")
 
 
 def check_pixels(listed: Pictures, still: Drawn) -> Tuple[str, float, float]:
     """The resampler's name, worst mean error in levels of 255, and that in units of its tolerance; else LevelFailed."""
     images, labels = still
     if images.shape[1:] != (3, SIZE, SIZE):
-        raise LevelFailed(f"images come out as {images.shape[1:]}, expected {(3, SIZE, SIZE)}")
+        raise LevelFailed(f"images have the shape {images.shape[1:]}, expected {(3, SIZE, SIZE)}")
     found = pictures.levels_of(images)
     known = [pictures.expected(path, SIZE) for path in listed.paths]
     verdicts = {name: _worst(name, found, labels, known, listed) for name in pictures.RESAMPLERS}
     name = min(verdicts, key=lambda key: verdicts[key][1])
     path, ratio, mean = verdicts[name]
     if ratio > 1:
-        off = f"{mean:.2f} levels of 255 off on average, {ratio:.1f} times what is explained"
+        off = f"{mean:.2f} levels of 255 off on average, {ratio:.1f} times what decoders and resamplers explain"
         raise LevelFailed(f"pixels of {path} are {off}")
     return name, mean, ratio
 

@@ -70,7 +70,7 @@ def blue_of(entry: Any) -> Any:
 def read(images: Array) -> Ramps:
     """Of images as a network gets them, normalised (N, 3, S, S)."""
     if images.ndim != 4 or images.shape[1] != 3 or images.shape[2] != images.shape[3]:
-        raise LevelFailed(f"{CROPPED}, images come out as {images.shape[1:]}, expected three channels and a square")
+        raise LevelFailed(f"{CROPPED}, images have the shape {images.shape[1:]}, expected three channels and a square")
     std, mean = (np.array(values)[:, None] for values in (preprocess.STD, preprocess.MEAN))
     found = [(images.mean(axis=axis, dtype=np.float64) * std + mean) * 255 for axis in (2, 3)]
     if not all(np.isfinite(ramp).all() for ramp in found):

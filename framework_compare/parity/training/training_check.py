@@ -188,9 +188,7 @@ def _steps(
     if said.get("error", "").startswith("Unsupported: "):
         return ("", 0.0, 0.0)
     if said["reloaded"]:
-        raise LevelFailed(
-            f"{said['reloaded'][0]} is not what was loaded, where weights are loaded once more after training"
-        )
+        raise LevelFailed(f"weights loaded again after training: {said['reloaded'][0]} differs from what was loaded")
     batches: Batches = list(given) or [(held[f"images{i}"], held[f"labels{i}"]) for i in range(len(said["losses"]))]
     if [len(labels) for _, labels in batches] != said["sizes"]:
         raise LevelFailed(f"batches of {said['sizes']} were trained as {len(batches)}")

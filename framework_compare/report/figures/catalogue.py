@@ -114,7 +114,7 @@ FIGURES = {
             "the whole run": View(
                 resources.resources, f"The first valid run of each framework, from its start. {_CURVES}"
             ),
-            "since the first epoch": View(
+            "from the first epoch": View(
                 partial(resources.resources, whole=False),
                 f"The first valid run of each framework, during its measured epochs. {_CURVES}",
             ),

@@ -25,25 +25,26 @@ def overview(subject: Subject) -> str:
     if not len(won):
         return f"No framework is significantly faster than all others; {most}."
     counted = [f"{name}{f' ({count} of {cases})' if cases > 1 else ''}" for name, count in won.items()]
-    return f"Significantly faster than all others: {_and(counted)}; {most}."
+    are = "are" if len(counted) > 1 else "is"
+    return f"{_and(counted)} {are} significantly faster than all others; {most}."
 
 
 def epoch_time(subject: Subject) -> str:
-    return _spread(subject, subject.worked, "epoch_s_median", "Epochs take", "s")
+    return _spread(subject, subject.worked, "epoch_s_median", "Epochs take", "s", "")
 
 
 def throughput_memory(subject: Subject) -> str:
     peaks, name = memory.peaks(subject.worked)
     cells = subject.worked.assign(gib=peaks / 2**30)
-    return _spread(subject, cells, "gib", f"Peak {name} is", "GiB")
+    return _spread(subject, cells, "gib", f"Peak {name}", "GiB")
 
 
 def resources(subject: Subject) -> str:
-    return _spread(subject, subject.worked, "cpu_percent_mean", "Mean CPU use is", "% of a core")
+    return _spread(subject, subject.worked, "cpu_percent_mean", "Mean CPU use", "% of a core")
 
 
 def phases(subject: Subject) -> str:
-    return _spread(subject, subject.worked, "startup_s", "Start-up takes", "s")
+    return _spread(subject, subject.worked, "startup_s", "Start-up takes", "s", "")
 
 
 def waiting(subject: Subject) -> str:
@@ -88,7 +89,7 @@ def energy(subject: Subject) -> str:
     cells = subject.worked
     joules = cells[["gpu_j_per_image", "host_j_per_image"]].sum(axis=1, min_count=1)
     return _spread(
-        subject, cells[["framework_label", "condition_label"]].assign(j=joules), "j", "Energy per image is", "J"
+        subject, cells[["framework_label", "condition_label"]].assign(j=joules), "j", "Energy per image", "J"
     )
 
 
@@ -134,8 +135,8 @@ def batch_sizes(subject: Subject) -> str:
     return f"The highest throughput is {rate}, by {best['framework_label']} with batch size {best['batch_size']}."
 
 
-def _spread(subject: Subject, cells: Any, column: str, verb: str, unit: str) -> str:
-    """The range of a figure, under the condition in which they are farthest apart."""
+def _spread(subject: Subject, cells: Any, column: str, what: str, unit: str, verb: str = " is") -> str:
+    """The range of a figure, under the condition in which they are farthest apart; verb: "" if `what` ends in one."""
     cells = cells.dropna(subset=[column])
     cells = cells[cells[column] > 0]
     if not len(cells):
@@ -144,13 +145,12 @@ def _spread(subject: Subject, cells: Any, column: str, verb: str, unit: str) -> 
     farthest = (ends["max"] / ends["min"]).idxmax()
     own = cells[cells["condition_label"] == farthest].sort_values(column, kind="stable")
     low, high = own.iloc[0], own.iloc[-1]
-    where = f"In {farthest}, {verb[0].lower()}{verb[1:]}" if len(ends) > 1 else verb
+    where = f"In {farthest}, {what[0].lower()}{what[1:]}" if len(ends) > 1 else what
     if high[column] < SAME * low[column]:
-        return f"{where} {digits(low[column])} {unit}{' in every framework' if len(own) > 1 else ''}."
-    ratio, much = high[column] / low[column], "long" if unit == "s" else "much"
+        return f"{where}{verb} {digits(low[column])} {unit}{' in every framework' if len(own) > 1 else ''}."
     return (
-        f"{where} from {digits(low[column])} {unit} ({low['framework_label']}) to {digits(high[column])} {unit} "
-        f"({high['framework_label']}), {ratio:.2f} times as {much}."
+        f"{where}{verb and ' ranges'} from {digits(low[column])} {unit} ({low['framework_label']}) to "
+        f"{digits(high[column])} {unit} ({high['framework_label']}), a factor of {high[column] / low[column]:.2f}."
     )
 
 

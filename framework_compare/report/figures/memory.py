@@ -33,7 +33,7 @@ def throughput_memory(subject: Subject, width: float, columns: int) -> dict[str,
     tint = marks.colour(subject, alt.Legend())
     base = marks.chart(rows).encode(
         x=alt.X("gib:Q", title=f"peak {name}, GiB", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=6)),
-        y=alt.Y("images_per_s:Q", title="images/s", scale=alt.Scale(zero=True)),
+        y=alt.Y("images_per_s:Q", title="images/s", scale=alt.Scale(zero=True), axis=alt.Axis(labelFlush=True)),
     )
     sizes = [base.mark_line(strokeWidth=1.3).encode(color=tint, order="batch_size:Q")]
     tooltip = (
@@ -49,12 +49,11 @@ def throughput_memory(subject: Subject, width: float, columns: int) -> dict[str,
         marks.points(base, subject, 80, alt.Legend(), *tooltip),
         marks.arrows(base, "fast", "y"),
         marks.warned(base),
-        base.mark_point(opacity=0).encode(y="roof:Q"),
+        base.mark_point(opacity=0).encode(x="room:Q", y="roof:Q"),
     ]
     if several:
         labels = base.transform_filter(alt.FieldOneOfPredicate("place", _apart(rows)))
         layers.append(labels.mark_text(align="left", dx=7, dy=8).encode(text="batch_size:Q"))
-        layers.append(base.mark_point(opacity=0).encode(x="room:Q"))
     layered = alt.layer(*layers).properties(width=marks.panel_width(width, columns, 40) - 40, height=130)
     conditions = rows["condition_label"].drop_duplicates()
     return {"": marks.panels_of(layered, conditions, columns, x="independent", y="independent")}

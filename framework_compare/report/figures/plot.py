@@ -28,9 +28,9 @@ LEAST_WIDTH, MOST_WIDTH = 60.0, 6000.0  # points of a whole figure
 
 
 class Plot:
-    """A figure of a study, by name or number; frameworks and models are those to draw, one or several, None is all.
+    """A figure of a study, by name or number. frameworks, models: one or several names to draw; None draws all.
 
-    view: another way to look at the same, such as "images per second" of F2; "" is the usual one.
+    view: another view of the same data, such as "images per second" of F2; "" is the usual one.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Plot:
 
     @functools.cached_property
     def parts(self) -> dict[str, Drawn]:
-        """The drawn parts by title; UsageError where the study has no data for the figure."""
+        """The drawn parts by title; UsageError if the study has no data for the figure."""
         return files.draw(self._subject, self.name, view=self.view) or self._absent()
 
     @property
@@ -60,16 +60,16 @@ class Plot:
 
     @property
     def caption(self) -> str:
-        """The text below the figure in a paper: how to read it, the settings of its cells, labels of its frameworks."""
+        """The caption for a paper: how to read the figure, the settings of its cells, labels of its frameworks."""
         cells = list(self._subject.cells.itertuples())
         labels = registry.labels(cell.framework for cell in cells)
         text = self._subject.worded(captions.caption(self._seen.caption, self.parts.values()))
         return " ".join((f"{self._figure.title}. {text} Settings: {caption(cells, ())}", *labels))
 
     def save(self, path: str | Path, width: str = COLUMN) -> Path:
-        """Write .svg, .pdf or .png, exactly `width` wide ("84mm"), and the caption beside it as .txt; return the path.
+        """Write .svg, .pdf or .png, exactly `width` wide ("84mm"), with the caption next to it as .txt; return the path.
 
-        Text is 7 points or more. UsageError for another suffix, a width without unit, or a figure without data.
+        Text has at least 7 points. UsageError for another suffix, a width without unit, or a figure without data.
         """
         file = Path(path).absolute()
         suffix, target = file.suffix.lower(), points(width)
@@ -91,7 +91,7 @@ class Plot:
         return file
 
     def fitted(self, target: float) -> Drawn:
-        """The figure with panels as wide as makes it about `target` points wide in all, its parts one below the other."""
+        """The figure with its parts one below the other, and panels so wide that the whole is about `target` points wide."""
         import altair as alt
 
         width = target

@@ -17,7 +17,8 @@ LINE = 13  # points from one line of a heading to the next
 LINE_PER_STEP = 0.19  # letters of a heading for each point of its width
 MAX_DOTS = 500  # single epochs in a figure
 UNFINISHED = ["planned", "running"]
-LABEL = 45  # points that the label of a cell takes
+LABEL = 51  # points that the label of a cell takes, with the gap before it
+GAP = 11  # points from the edge of a panel to its labels: half a mark reaches over the edge
 MEAN = "geometric mean"
 TOOLTIP: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("framework_label:N", "framework", {}),
@@ -140,7 +141,7 @@ def epoch_time(subject: Subject, width: float, columns: int, *, speed: bool = Fa
     offset = alt.YOffset("offset:Q", scale=alt.Scale(domain=[-12, 12], range=[4, 20]))
     points = base.transform_filter("isValid(datum.x)").mark_point(size=80, strokeWidth=2, fillOpacity=1)
     # Outside of the panel: beside an epoch they would read as its label.
-    labels = base.transform_filter("isValid(datum.x)").mark_text(align="left", dx=5)
+    labels = base.transform_filter("isValid(datum.x)").mark_text(align="left", dx=GAP)
     panel = marks.panel_width(width, columns, 90 + LABEL * columns)
     failed = base.transform_filter("!datum.worked").mark_text(align="left", dx=3)
     ink = alt.condition(alt.FieldOneOfPredicate("status", UNFINISHED), alt.value(look.GREY), alt.value(look.WARNING))

@@ -36,7 +36,7 @@ def standing(answers: Sequence[Light]) -> tuple[str, str]:
     state = BAD if any(one.state == BAD for one in doubts) else WARN if doubts else GOOD
     verified = all(one.title != SAME_FUNCTION for one in doubts)
     parts = ["verified" if verified else "not verified", *(one.doubt for one in doubts if one.doubt)]
-    return state, f"{parts[0]}{'; doubts: ' if parts[1:] else ''}{', '.join(parts[1:])}".capitalize()
+    return state, f"{parts[0]}{'; caveats: ' if parts[1:] else ''}{', '.join(parts[1:])}".capitalize()
 
 
 def _worked(cells: Any) -> Light:

@@ -75,7 +75,7 @@ def write(study: Study, path: str | Path, more: Sequence[Table] = ()) -> Path:
     """Write the report of a study as one HTML file, `more` tables behind its own; StudyError where it cannot be written."""
     target = Path(path).absolute()
     if target.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f"the report is {str(path)!r}; allowed: a file that ends in .html, as it is one of HTML")
+        raise UsageError(f"the report is {str(path)!r}; allowed: a file that ends in .html")
     text = render(study, more)
     with schema.study_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -169,7 +169,8 @@ def _views(subject: Subject, name: str) -> dict[str, tuple[str, Mapping[str, Par
             title: Part(_roomy(still), files.responsive([one[title].spec for one in drawn]))
             for title, still in drawn[0].items()
         }
-        views.update({view: (subject.worded(caption(one.caption, drawn[0].values())), parts)} if parts else {})
+        words = subject.worded(caption(one.caption, drawn[0].values()))
+        views.update({subject.worded(view): (words, parts)} if parts else {})
     return views
 
 

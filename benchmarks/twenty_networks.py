@@ -1,7 +1,6 @@
-"""Twenty networks as users write them, drawn before it was asked which of them can be imported.
+"""Twenty networks as users write them, drawn before it was asked which can be imported; an issue asked for the first seven.
 
-The first seven are those of the issue that asked for primitives. NETWORKS names each class with the shape of one sample,
-its dtype, and the number of different tokens (0: numbers).
+NETWORKS names each class with the shape of one sample, its dtype, and its number of different tokens (0: numbers).
 """
 
 from __future__ import annotations
@@ -368,8 +367,7 @@ class InstancePrelu(nn.Module):
         super().__init__()
         self.first, self.second = nn.Conv2d(3, width, 3, stride=2), nn.Conv2d(width, width, 3, stride=2)
         self.norm1, self.norm2 = nn.InstanceNorm2d(width, affine=True), nn.InstanceNorm2d(width)
-        self.prelu = nn.PReLU(width)
-        self.head = nn.Linear(width, classes)
+        self.prelu, self.head = nn.PReLU(width), nn.Linear(width, classes)
 
     def forward(self, x):
         x = self.prelu(self.norm1(self.first(x)))

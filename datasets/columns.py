@@ -37,10 +37,6 @@ class Source:
     classes: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     vocabulary: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
-    def place(self, sample: int) -> str:
-        """Where a sample of the training part is, for a message."""
-        return f"{self.where}, line {self.lines[sample]}" if len(self.lines) else f"{self.where}, sample {sample}"
-
     def check_name(self, name: str, what: str) -> str:
         """DataError for what no array is called, with what is near."""
         if name in self.train:
@@ -70,9 +66,9 @@ class Source:
         return array.astype(np.int64)
 
     def _place(self, sample: int, split: Arrays) -> str:
-        if split is self.train:
-            return self.place(sample)
-        return f"{self.where}, sample {sample} of the validation part"
+        if split is not self.train:
+            return f"{self.where}, sample {sample} of the validation part"
+        return f"{self.where}, line {self.lines[sample]}" if len(self.lines) else f"{self.where}, sample {sample}"
 
     def _refuse_text(self, name: str, array: np.ndarray, split: Arrays) -> None:
         bad = next((i for i, text in enumerate(array) if not is_number(text)), None)

@@ -14,7 +14,7 @@ import PIL
 
 from framework_compare.datasets import render
 from framework_compare.errors import DataError
-from framework_compare.paths import cache_dir
+from framework_compare.paths import cache_dir, write_whole
 from framework_compare.protocol import Pictures
 
 Progress = Callable[[int, int], None]
@@ -67,7 +67,7 @@ def make(name: str, progress: Progress | None = None) -> Path:
             if not _is_complete(folder, wanted):
                 _draw_missing(folder, wanted, seed, progress)
                 marker = {"pictures": len(wanted), "seed": seed, "pillow": PIL.__version__}
-                _write(folder / MARKER, json.dumps(marker).encode())
+                write_whole(folder / MARKER, json.dumps(marker))
     except OSError as error:
         raise DataError(f"data set {name!r} cannot be made in {str(folder)!r}: {error}") from error
     return folder
@@ -91,7 +91,7 @@ def _draw_missing(folder: Path, wanted: list[tuple[str, int]], seed: int, progre
 
     def draw(one: tuple[str, int]) -> None:
         kind, number = one
-        _write(folder / kind / _file(kind, number), render.image(seed, kind, number))
+        write_whole(folder / kind / _file(kind, number), render.image(seed, kind, number))
 
     # Threads: what takes time (transforms, enlarging, JPEG) leaves the interpreter's lock.
     pool = concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0)), "render")
@@ -101,13 +101,6 @@ def _draw_missing(folder: Path, wanted: list[tuple[str, int]], seed: int, progre
                 progress(done, len(wanted))
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Write all of a file or nothing of it."""
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_bytes(data)
-    os.replace(part, path)
 
 
 small, big, tiny = (functools.partial(make, name) for name in SETS)

@@ -16,6 +16,7 @@ import numpy as np
 
 from framework_compare.datasets import image_check
 from framework_compare.errors import DataError
+from framework_compare.paths import write_whole
 from framework_compare.protocol import Pictures, TrainConfig
 
 SPLITS = frozenset({"train", "training", "val", "valid", "validation", "test", "testing"})
@@ -68,9 +69,7 @@ class ImageFolder:
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the list of images; the file is whole at any moment."""
-        half = Path(path).with_suffix(".half")
-        half.write_text(self._list(), encoding="utf-8")
-        half.replace(path)
+        write_whole(Path(path), self._list())
 
     def _list(self) -> str:
         return json.dumps(dataclasses.asdict(self.pictures))

@@ -14,7 +14,6 @@ import io
 import json
 import os
 import stat
-import tempfile
 from pathlib import Path
 from typing import Callable, Iterator, Sequence
 
@@ -24,7 +23,7 @@ from PIL import Image
 
 from framework_compare.batches import preprocess
 from framework_compare.errors import DataError
-from framework_compare.paths import cache_dir
+from framework_compare.paths import cache_dir, write_whole
 
 # Twice Pillow's warning level, where Pillow itself refuses: a larger image is taken for a decompression bomb.
 MAX_IMAGE_PIXELS = 178_956_970
@@ -201,7 +200,4 @@ def _save(store: Path, known: dict[tuple[str, int, int], Verdict]) -> None:
     rows = [[*key, verdict.format, verdict.reason] for key, verdict in known.items() if key[1] >= 0]
     # A cache folder that cannot be written costs time in the next study, nothing else.
     with contextlib.suppress(OSError):
-        store.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=store.parent, delete=False, encoding="utf-8") as file:
-            json.dump({"made_by": _made_by(), "files": rows}, file)
-        os.replace(file.name, store)
+        write_whole(store, json.dumps({"made_by": _made_by(), "files": rows}))

@@ -17,11 +17,13 @@ from framework_compare import duels, registry
 from framework_compare.comparison import Comparison
 from framework_compare.environments import interpreters, locks, managed, releases
 from framework_compare.environments.interpreters import range_text
-from framework_compare.errors import StudyError, UnknownNameError, UsageError
+from framework_compare.errors import StudyError, UsageError, check_name
 from framework_compare.forecast import ENVIRONMENT_BYTES, ENVIRONMENT_BYTES_OTHERWISE
 from framework_compare.parity import verify
+from framework_compare.paths import write_whole
 from framework_compare.plan import competitors
 from framework_compare.plan.values import share
+from framework_compare.protocol import Fields
 from framework_compare.report import bisection_report
 from framework_compare.report.figures import releases as releases_figure
 from framework_compare.report.tables import Table
@@ -154,11 +156,10 @@ def dry_run(framework: str, versions: str, model: str, dataset: Any = None, **re
 
 
 def _asked(
-    framework: str, versions: str, model: str, dataset: Any, threshold: Any, metric: str, request: dict[str, Any]
-) -> dict[str, Any]:
+    framework: str, versions: str, model: str, dataset: Any, threshold: Any, metric: str, request: Fields
+) -> Fields:
     """A search as it is stored, checked."""
-    if metric not in METRICS:
-        raise UnknownNameError("metric", metric, METRICS)
+    check_name("metric", metric, METRICS)
     (name,) = competitors.find_frameworks(framework)
     kept = {key: value for key, value in sorted(request.items()) if key not in ("watcher", "index", "python")}
     return {
@@ -215,7 +216,7 @@ def _between(framework: str, versions: str, say: Callable[[str], None]) -> tuple
     return listed
 
 
-def _kept(folder: Path, asked: dict[str, Any]) -> tuple[str, ...]:
+def _kept(folder: Path, asked: Fields) -> tuple[str, ...]:
     """The releases of a search that was begun in this folder; () where there is none."""
     path = folder / FILE
     if not path.exists():
@@ -234,11 +235,8 @@ def _kept(folder: Path, asked: dict[str, Any]) -> tuple[str, ...]:
     return listed
 
 
-def _start(folder: Path, asked: dict[str, Any], listed: tuple[str, ...]) -> tuple[str, ...]:
-    folder.mkdir(parents=True, exist_ok=True)
-    half = folder / f"{FILE}.part"
-    half.write_text(json.dumps({"asked": asked, "versions": listed}, indent=1) + "\n", encoding="utf-8")
-    half.replace(folder / FILE)
+def _start(folder: Path, asked: Fields, listed: tuple[str, ...]) -> tuple[str, ...]:
+    write_whole(folder / FILE, json.dumps({"asked": asked, "versions": listed}, indent=1) + "\n")
     return listed
 
 
@@ -247,12 +245,12 @@ class _Search:
 
     def __init__(
         self,
-        asked: dict[str, Any],
+        asked: Fields,
         versions: Sequence[str],
         dataset: Any,
         folder: Path,
         watcher: Watcher,
-        request: dict[str, Any],
+        request: Fields,
     ) -> None:
         self.asked, self.versions, self.folder, self.watcher = asked, versions, folder, watcher
         self.dataset, self.request = dataset, request

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, TypeVar, overload
 
 from framework_compare.errors import StudyError
+from framework_compare.protocol import Fields
 from framework_compare.results import (
     bills,
     frames,
@@ -149,12 +150,12 @@ class Comparison:
         return kinds.present(self)
 
     @functools.cached_property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Fields:
         """The settings with which the study was planned."""
         return self._read(Store.settings)
 
     @functools.cached_property
-    def machine(self) -> dict[str, Any]:
+    def machine(self) -> Fields:
         return self._read(Store.machine)
 
     @property
@@ -169,7 +170,7 @@ class Comparison:
         return schema.damage_sentences(self.folder, self._damage)
 
     @functools.cached_property
-    def environments(self) -> dict[str, dict[str, Any]]:
+    def environments(self) -> dict[str, Fields]:
         """The packages of each framework's environment."""
         return self._read(Store.environments)
 

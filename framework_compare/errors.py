@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from typing import Iterable
+from typing import Any, Iterable, TypeVar
 
 
 class FrameworkCompareError(Exception):
@@ -42,6 +42,16 @@ class Unsupported(FrameworkCompareError):
 
 class ProtocolError(FrameworkCompareError):
     """A worker sent something that is not an event, or an adapter's class lacks a part of the protocol."""
+
+
+Name = TypeVar("Name")
+
+
+def check_name(kind: str, name: Name, known: Iterable[Any]) -> Name:
+    """Return a name that is one of those known; UnknownNameError for any other."""
+    if name not in known:
+        raise UnknownNameError(kind, name, known)
+    return name
 
 
 MOST = 10**6  # of any count, where no other bound is said

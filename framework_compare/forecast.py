@@ -7,7 +7,7 @@ import dataclasses
 import functools
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Iterable, Mapping, NamedTuple, Sequence
+from typing import Iterable, Mapping, NamedTuple, Sequence
 
 from framework_compare import registry
 from framework_compare.environments import externals, managed, support, venvs
@@ -16,7 +16,7 @@ from framework_compare.graph import Task
 from framework_compare.launch import nodes
 from framework_compare.plan import searches
 from framework_compare.plan.planning import Plan, build_graph
-from framework_compare.protocol import TrainConfig
+from framework_compare.protocol import Document, TrainConfig
 from framework_compare.records import Cell
 from framework_compare.report import forecast_table, renderers
 from framework_compare.results import timing_history
@@ -107,7 +107,7 @@ def forecast(plan: Plan, options: RunOptions, strategy: Strategy, repeats: int, 
 
 def left(
     cells: Iterable[Cell],
-    settings: Mapping[str, Any],
+    settings: Document,
     path: Path,
     options: RunOptions,
     strategy: Strategy,

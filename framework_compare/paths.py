@@ -7,6 +7,7 @@ import os
 import re
 import stat
 import tempfile
+import threading
 from pathlib import Path
 
 import platformdirs
@@ -85,6 +86,14 @@ def _is_private(path: Path) -> bool:
     except OSError:
         return False
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file that is whole at any moment, whoever else writes it meanwhile; its folder is made if absent."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    half = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
+    half.write_bytes(content if isinstance(content, bytes) else content.encode())
+    half.replace(path)
 
 
 def file_name(text: str) -> str:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     Inputs = Union[np.ndarray, Tuple[np.ndarray, ...]]  # an only input of a network, or several in the task's order
 
+Document = Mapping[str, Any]  # an object of JSON, or settings by name, as they are read
+Fields = Dict[str, Any]  # one that is made
 EXECUTIONS = ("default", "eager", "graph", "compiled", "max-autotune", "fast-math", "fit")
 PIPELINES = ("native", "shared", "memory")
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
@@ -84,11 +86,11 @@ class TrainConfig:
     label_smoothing: float = 0.0  # of the task that is trained; graph.Task has the rule
     new_tokens: int = 32  # of mode "generation": behind a prompt that has the rest of a window
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> Fields:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> "TrainConfig":
+    def from_dict(cls, fields: Document) -> "TrainConfig":
         return cls(**fields)
 
 
@@ -122,12 +124,12 @@ class Job:
     config: TrainConfig
     kind: str = "train"
     trainer: str = ""  # "module:Class", as the staged worker finds it
-    graph: Optional[Mapping[str, Any]] = None
+    graph: Optional[Document] = None
     pictures: str = ""
-    data: Optional[Mapping[str, Any]] = None
+    data: Optional[Document] = None
     weights: str = ""
     steps: str = ""  # file that step times are appended to, little-endian int64 nanoseconds; "" for none
-    tasks: Tuple[Mapping[str, Any], ...] = ()
+    tasks: Tuple[Document, ...] = ()
     profile: bool = False
     written: Optional[Mapping[str, str]] = None  # a source, as "trace" takes it, whose model is trained as written
     sample_s: float = (
@@ -138,11 +140,11 @@ class Job:
     def for_trainer(self, trainer: str) -> "Job":
         return dataclasses.replace(self, trainer=trainer)
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> Fields:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> "Job":
+    def from_dict(cls, document: Document) -> "Job":
         tasks = tuple(document.get("tasks", ()))
         return cls(**{**document, "config": TrainConfig.from_dict(document["config"]), "tasks": tasks})
 
@@ -274,7 +276,7 @@ class Trainer(Protocol):
     def unsupported(self) -> Optional[str]:
         """Return why this cell cannot run here although it is declared (no such device or compiler), or None."""
 
-    def settings(self) -> Dict[str, Any]:
+    def settings(self) -> Fields:
         """Return what `default` and `recommended` mean here (layout, allocator, flags), to be stored with the result."""
 
     def build(self, graph: "Graph") -> None:

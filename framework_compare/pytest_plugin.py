@@ -16,9 +16,11 @@ import dataclasses
 import json
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, List, Optional
 
 import pytest
+
+from framework_compare.protocol import Fields
 
 # pytest loads this module at every start, in every project of the environment: nothing heavy is imported here
 if TYPE_CHECKING:
@@ -156,7 +158,7 @@ class _Session:
         self._folder: Optional[Path] = None
         self._cells = 0
 
-    def train(self, cell: SweepCell, settings: Dict[str, Any]) -> Any:
+    def train(self, cell: SweepCell, settings: Fields) -> Any:
         """The row of a cell that is trained as one more of the study; None where the study cannot take it.
 
         It has a cell with these settings already, or other images under the same name.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import importlib
@@ -332,7 +333,11 @@ def adapter_path(spec: Framework) -> Path:
 def source_path(target: str) -> Path:
     """The file or folder of "module:Class"; likewise."""
     place = target.rpartition(":")[0]
-    path = Path(place) if "/" in place or place.endswith(".py") else _module_file(place)
+    spec = None
+    if "/" not in place and not place.endswith(".py"):
+        with contextlib.suppress(ImportError, ValueError):  # a package above it is not there, or it is not a name
+            spec = importlib.util.find_spec(place)
+    path = Path(spec.origin) if spec and spec.origin else Path(place)
     path = path.parent if path.name == "__init__.py" else path
     if not (path.is_file() or (path / "__init__.py").is_file()):
         raise UsageError(
@@ -340,14 +345,6 @@ def source_path(target: str) -> Path:
             " folder with an __init__.py"
         )
     return path
-
-
-def _module_file(name: str) -> Path:
-    try:
-        spec = importlib.util.find_spec(name)
-    except (ImportError, ValueError):  # a package above it is not there, or it is not a name
-        spec = None
-    return Path(spec.origin) if spec and spec.origin else Path(name)
 
 
 def load(target: str | Callable[..., Any]) -> Callable[..., Any]:

@@ -10,12 +10,13 @@ from framework_compare import api, stability_sweep
 from framework_compare.api import compare
 from framework_compare.comparison import Comparison
 from framework_compare.environments import managed
-from framework_compare.errors import UnknownNameError
+from framework_compare.errors import check_name
 from framework_compare.forecast import Forecast
 from framework_compare.plan import reproductions
 from framework_compare.plan.ladders import OF_GPUS
 from framework_compare.plan.planning import Names, check_device, find_all
 from framework_compare.plan.reproductions import REPRODUCTIONS, Part
+from framework_compare.protocol import Document, Fields
 from framework_compare.report import renderers, reproduction_tables
 from framework_compare.report.tables import Table
 from framework_compare.samplers import nvml
@@ -42,8 +43,7 @@ class Reproduced:
 
     def table(self, style: str = "terminal") -> str:
         """Published figures and ours, then the tables of parts without any, as "terminal", "markdown" or "latex"."""
-        if style not in renderers.RENDERERS:
-            raise UnknownNameError("style", style, renderers.RENDERERS)
+        check_name("style", style, renderers.RENDERERS)
         texts = [renderers.RENDERERS[style](table) for table in self.tables()]
         parts = REPRODUCTIONS[self.name].parts
         for name, study in self.studies.items():
@@ -74,7 +74,7 @@ def reproduce(
     frameworks: Names | None = None,
     device: str | None = None,
     parts: Names | None = None,
-    data: Mapping[str, Any] | None = None,
+    data: Document | None = None,
     out: None | str | os.PathLike[str] = None,
     watcher: Watcher | None = None,
     **request: Any,
@@ -90,7 +90,8 @@ def reproduce(
         (epochs, repeats, limit, threads, ...); a sweep of batch sizes ignores what `largest_batch` does not have.
     """
     watcher, folder = watcher or default_watcher(), check_folder("out", new_study_folder() if out is None else out)
-    planned = _planned(name, full, frameworks, device, parts, data or {}, watcher, request)
+    asked: Fields = {"full": full, "frameworks": frameworks, "device": device, "parts": parts, "data": data, **request}
+    planned = _planned(name, watcher, **asked)
     studies: Studies = {}
     for part, (one, own) in planned.items():
         measure: Callable[..., Comparison | Stability] = largest_batch if one.sweeps else compare
@@ -98,20 +99,10 @@ def reproduce(
     return Reproduced(_find(name), full, folder, studies)
 
 
-def dry_run(
-    name: str,
-    *,
-    full: bool = False,
-    frameworks: Names | None = None,
-    device: str | None = None,
-    parts: Names | None = None,
-    data: Mapping[str, Any] | None = None,
-    watcher: Watcher | None = None,
-    **request: Any,
-) -> dict[str, Forecast]:
+def dry_run(name: str, *, watcher: Watcher | None = None, **asked: Any) -> dict[str, Forecast]:
     """Return a forecast for each part of `reproduce`; for a sweep, which ends when a size fails, the longest case."""
     watcher = watcher or default_watcher()
-    planned = _planned(name, full, frameworks, device, parts, data or {}, watcher, request)
+    planned = _planned(name, watcher, **asked)
     found: dict[str, Forecast] = {}
     for part, (one, own) in planned.items():
         expect: Callable[..., Forecast] = stability_sweep.dry_run if one.sweeps else api.dry_run
@@ -125,22 +116,23 @@ def _find(name: str) -> str:
 
 def _planned(
     name: str,
-    full: bool,
-    frameworks: Names | None,
-    device: str | None,
-    parts: Names | None,
-    data: Mapping[str, Any],
     watcher: Watcher,
-    request: Mapping[str, Any],
-) -> dict[str, tuple[Part, dict[str, Any]]]:
+    full: bool = False,
+    frameworks: Names | None = None,
+    device: str | None = None,
+    parts: Names | None = None,
+    data: Document | None = None,
+    **request: Any,
+) -> dict[str, tuple[Part, Fields]]:
     """The parts that run here, with the arguments of `compare`, or of a sweep of `largest_batch`."""
     published = REPRODUCTIONS[_find(name)]
     device = check_device(device) if device else "cuda" if nvml.describe_gpus() else "cpu"
     check_flag("full", full)
+    data = data or {}
     asked = _parts(published.parts, parts, data)
     if frameworks is None:
         frameworks = [one for one in published.frameworks if _is_here(one, published.where_installed, watcher)]
-    planned: dict[str, tuple[Part, dict[str, Any]]] = {}
+    planned: dict[str, tuple[Part, Fields]] = {}
     for part_name, part in asked.items():
         if device == "cpu" and "cpu" not in part.devices:
             watcher.say(f"{part_name} is skipped: it needs a GPU")
@@ -159,10 +151,9 @@ def _sampled(part: Part) -> dict[str, int]:
     return {"epochs": min(SAMPLED_EPOCHS, part.settings.get("epochs", SAMPLED_EPOCHS))}
 
 
-def _parts(known: Mapping[str, Part], wanted: Names | None, data: Mapping[str, Any]) -> dict[str, Part]:
+def _parts(known: Mapping[str, Part], wanted: Names | None, data: Document) -> dict[str, Part]:
     for name in data:
-        if name not in known:
-            raise UnknownNameError("part", name, known)
+        check_name("part", name, known)
     names = list(known) if wanted is None else find_all("part", known, wanted)
     return {name: known[name] for name in names}
 
@@ -177,7 +168,7 @@ def _is_here(framework: str, where_installed: Names, watcher: Watcher) -> bool:
     return False
 
 
-def _arguments(part: Part, device: str, own: Mapping[str, Any]) -> dict[str, Any]:
+def _arguments(part: Part, device: str, own: Document) -> Fields:
     """What a part is asked for on a device; a budget, which decides on repeats, is for comparisons only."""
     if part.sweeps:
         foreign: tuple[str, ...] = FOREIGN

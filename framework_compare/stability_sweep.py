@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Iterable, Sequence
 
 from framework_compare import api
 from framework_compare.comparison import Comparison
-from framework_compare.errors import StudyError, UnknownNameError, UsageError
+from framework_compare.errors import StudyError, UsageError, check_name
 from framework_compare.forecast import Forecast
 from framework_compare.plan import planning
 from framework_compare.plan.data_of_models import DataSets
@@ -122,6 +122,7 @@ def _summary(probes: Sequence[dict[str, Any]], keys: Sequence[str]) -> dict[str,
     }
 
 
+@terminate_as_interrupt()
 def largest_batch(
     frameworks: Names,
     models: Models,
@@ -142,7 +143,9 @@ def largest_batch(
     by default.
     """
     request = Request.of(frameworks, models, device, dataset=dataset, **options)
-    return _run(request, batch_sizes, search, out, watcher or default_watcher())
+    folder = check_writable(check_folder("out", new_study_folder() if out is None else out))
+    _prepare(request, batch_sizes, search, watcher or default_watcher()).run(folder)
+    return Stability(Comparison.load(folder))
 
 
 def dry_run(
@@ -159,15 +162,6 @@ def dry_run(
     """Return a forecast for `largest_batch` if no size fails, the longest case; nothing is started or written."""
     request = Request.of(frameworks, models, device, dataset=dataset, **options)
     return _prepare(request, batch_sizes, search, watcher or default_watcher()).forecast()
-
-
-@terminate_as_interrupt()
-def _run(
-    request: Request, batch_sizes: Sequence[int], search: str, out: str | os.PathLike[str] | None, watcher: Watcher
-) -> Stability:
-    folder = check_writable(check_folder("out", new_study_folder() if out is None else out))
-    _prepare(request, batch_sizes, search, watcher).run(folder)
-    return Stability(Comparison.load(folder))
 
 
 def _prepare(request: Request, batch_sizes: Sequence[int], search: str, watcher: Watcher) -> api.Prepared:
@@ -196,8 +190,7 @@ def _check_sizes(batch_sizes: Iterable[int], search: str) -> list[int]:
     if isinstance(batch_sizes, str) or not isinstance(batch_sizes, Iterable):
         raise UsageError(f"batch_sizes is {batch_sizes!r}; allowed: a list of whole numbers, such as [10, 20, 40]")
     sizes = list(batch_sizes)
-    if search not in SEARCHES:
-        raise UnknownNameError("search", search, SEARCHES)
+    check_name("search", search, SEARCHES)
     if not sizes or any(type(size) is not int or size < 1 for size in sizes) or sizes != sorted(set(sizes)):
         raise UsageError(f"batch_sizes is {sizes!r}; allowed: whole numbers of at least 1, each larger than the last")
     return sizes

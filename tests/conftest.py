@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 import tempfile
+import textwrap
 from pathlib import Path
 from typing import Any, Callable, Collection, Iterator, List
 
@@ -220,13 +221,13 @@ def tiny(monkeypatch: pytest.MonkeyPatch, warm: None) -> str:
 
 @pytest.fixture
 def paced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiny: str) -> Callable[..., str]:
-    """Registers a test framework whose steps have a known length: fields of plugins/paced.py by name; its name."""
+    """Registers a test framework whose steps have a known length, with methods and fields of plugins/paced.py; its name."""
 
-    def register(name: str, **fields: float) -> str:
+    def register(name: str, methods: str = "", **fields: float) -> str:
         sources = [(HERE / "plugins" / file).read_text() for file in ("tiny.py", "paced.py")]
         body = "".join(f"    {field} = {value!r}\n" for field, value in {"name": name, **fields}.items())
         path = tmp_path / f"{name}.py"
-        path.write_text("".join(sources) + body)
+        path.write_text("".join(sources) + body + textwrap.indent(textwrap.dedent(methods), "    "))
         entry = Framework(name, f"{path}:Paced", "", "numpy", ((3, 8), (3, 99)))
         monkeypatch.setitem(registry.FRAMEWORKS, name, entry)
         return name

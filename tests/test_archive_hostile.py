@@ -6,18 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
-from contradictions import CONTRADICTIONS, again, on_a_node
+from contradictions import CONTRADICTIONS, on_a_node
 from published_study import CLEAN, PROVED, Hostile, study, submission
-from tampering import (
-    SCRIPT,
-    change,
-    on_records,
-    other_code,
-    package_named,
-    recomputed,
-    shorten_turns,
-    void_for_all,
-)
+from tampering import SCRIPT, again, change, of_machine, other_code, recomputed, shorten_turns, void_for_all
 from tamperings import TAMPERINGS as OTHERS
 
 from framework_compare.archive import documents, entries, publish, scrub, site, validate
@@ -38,6 +29,16 @@ def honest(tmp_path_factory):
 def hostile(honest, tmp_path):
     (tmp_path / "archive").mkdir()
     return Hostile(honest, tmp_path / "archive")
+
+
+@pytest.fixture
+def second(honest, tmp_path):
+    """Another copy, not in the archive yet."""
+    return Hostile(honest, tmp_path)
+
+
+def put_into_archive(one, archive, name=""):
+    one.folder = one.folder.rename(archive.folder.parent / (name or one.folder.name))
 
 
 def only_result(folder):
@@ -103,8 +104,8 @@ def test_the_code_that_a_manifest_names_has_the_version_that_it_names(hostile, m
 
 
 UNSEEN = {
-    "rounds shortened by a tenth": recomputed(on_records(shorten_turns(0.9))),
-    "rounds called disturbed": recomputed(on_records(void_for_all)),
+    "rounds shortened by a tenth": again(shorten_turns(0.9)),
+    "rounds falsely called disturbed": again(void_for_all),
     "sentences written by other code": other_code(
         change(STUDY, "verdicts", 0, "sentence", to="torch is 9x faster than jax")
     ),
@@ -158,7 +159,7 @@ def test_markup_is_refused_in_every_field(hostile, field):
 
 
 def test_a_name_with_markup_is_refused(hostile):
-    package_named(SCRIPT)(hostile)
+    hostile.change(RECORDS, "environments", "torch", "packages", SCRIPT, to="1")
     assert "markup" in only_result(hostile.folder).refused
 
 
@@ -184,18 +185,11 @@ def test_a_path_behind_a_colon_is_a_path(text):
     assert documents.fault_of(text)
 
 
-def test_two_submissions_of_one_study_are_refused(honest, tmp_path):
-    (tmp_path / "archive").mkdir()
-    Hostile(honest, tmp_path / "archive")
-    second = Hostile(honest, tmp_path / "archive" / "..")
-    records = second.read(RECORDS)
-    records["machine"]["cpu"] = "Another processor"
-    second.write(RECORDS, records)
-    second.change(STUDY, "machine", "cpu", to="Another processor")
-    second.folder.rename(tmp_path / "archive" / second.folder.name)
-    results = list(validate.validate(tmp_path / "archive"))
-    assert [bool(one.refused) for one in results].count(True) == 1
-    assert "its runs are the same as those of" in next(one.refused for one in results if one.refused)
+def test_two_submissions_of_one_study_are_refused(hostile, second):
+    of_machine(second, "cpu", "Another processor")
+    put_into_archive(second, hostile)
+    (refused,) = [one.refused for one in validate.validate(hostile.folder.parent) if one.refused]
+    assert "its runs are the same as those of" in refused
 
 
 def shifted(second, by_ns=0):
@@ -213,36 +207,27 @@ def shifted(second, by_ns=0):
 
 
 @pytest.mark.parametrize("recompute", [True, False])
-def test_a_copy_with_another_clock_date_and_machine_is_no_replication(honest, tmp_path, recompute):
-    (tmp_path / "archive").mkdir()
-    Hostile(honest, tmp_path / "archive")
-    second = Hostile(honest, tmp_path)
+def test_a_copy_with_another_clock_date_and_machine_is_no_replication(hostile, second, recompute):
     shifted(second)
-    second.folder.rename(tmp_path / "archive" / second.folder.name)
-    results = [one.refused for one in validate.validate(tmp_path / "archive", recompute=recompute) if one.refused]
-    assert len(results) == 1 and "its runs are the same as those of" in results[0]
+    put_into_archive(second, hostile)
+    results = validate.validate(hostile.folder.parent, recompute=recompute)
+    (refused,) = [one.refused for one in results if one.refused]
+    assert "its runs are the same as those of" in refused
 
 
-def test_a_tampered_submission_stays_out_of_the_site_and_is_listed(honest, tmp_path):
-    (tmp_path / "archive").mkdir()
-    Hostile(honest, tmp_path / "archive")
-    other = Hostile(honest, tmp_path)
-    (other.folder / STUDY).write_text((other.folder / STUDY).read_text() + " ")
-    other.folder.rename(tmp_path / "archive" / "other")
-    built = site.build(tmp_path / "archive", tmp_path / "site")
+def test_a_tampered_submission_stays_out_of_the_site_and_is_listed(hostile, second, tmp_path):
+    (second.folder / STUDY).write_text((second.folder / STUDY).read_text() + " ")
+    put_into_archive(second, hostile, "other")
+    built = site.build(hostile.folder.parent, tmp_path / "site")
     assert built.submissions == 1 and len(built.refused) == 1
     assert "Left out" in (tmp_path / "site" / "index.html").read_text()
 
 
-def test_figures_that_cannot_be_shown_keep_no_site_from_being_made(honest, tmp_path):
-    (tmp_path / "archive").mkdir()
-    Hostile(honest, tmp_path / "archive")
-    other = Hostile(honest, tmp_path)
-    other.change(STUDY, "cells", 0, to={"status": "ok"})
-    other.folder.rename(tmp_path / "archive" / other.folder.name.replace("torch", "x"))
-    built = site.build(tmp_path / "archive", tmp_path / "site")
+def test_figures_that_cannot_be_shown_keep_no_site_from_being_made(hostile, second, tmp_path):
+    second.change(STUDY, "cells", 0, to={"status": "ok"})
+    put_into_archive(second, hostile, second.folder.name.replace("torch", "x"))
+    built = site.build(hostile.folder.parent, tmp_path / "site")
     assert built.submissions == 1 and len(built.refused) == 1
-    assert list(documents.MAX_BYTES)
 
 
 def test_a_file_beside_the_submissions_is_refused(hostile):
@@ -252,16 +237,12 @@ def test_a_file_beside_the_submissions_is_refused(hostile):
 
 
 @pytest.mark.parametrize("changes", [{"sentence": "x" * 3900}, {"faster": "y" * 3900, "slower": "z" * 3900}], ids=str)
-def test_long_texts_make_no_large_page(honest, tmp_path, changes):
-    (tmp_path / "archive").mkdir()
-    Hostile(honest, tmp_path / "archive")
-    other = Hostile(honest, tmp_path)
-    document = other.read(STUDY)
-    shifted(other, by_ns=1)
-    document = {**other.read(STUDY), "verdicts": [{**document["verdicts"][0], **changes}] * 2000}
-    other.write(STUDY, document)
-    other.folder.rename(tmp_path / "archive" / other.folder.name)
-    built = site.build(tmp_path / "archive", tmp_path / "site")
+def test_long_texts_make_no_large_page(hostile, second, tmp_path, changes):
+    verdict = {**second.read(STUDY)["verdicts"][0], **changes}
+    shifted(second, by_ns=1)
+    second.change(STUDY, "verdicts", to=[verdict] * 2000)
+    put_into_archive(second, hostile)
+    built = site.build(hostile.folder.parent, tmp_path / "site")
     assert built.submissions + len(built.refused) == 2
     assert not any("manifest" in one.refused or "once" in one.refused for one in built.refused)
     assert max(path.stat().st_size for path in (tmp_path / "site").rglob("*.html")) < site.MAX_PAGE

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from command_line import run
+from heard import Heard
 from typer.testing import CliRunner
 
 from framework_compare import bisection, compare, dry_run, resume, stability_sweep
@@ -20,7 +21,6 @@ from framework_compare.forecast import LACKING, Forecast
 from framework_compare.results.timing_history import Range
 from framework_compare.samplers import host
 from framework_compare.study.executors import Executor
-from framework_compare.study.progress import Watcher
 
 QUICK = {"batch_size": 4, "epochs": 1, "threads": 1, "loader_workers": 0, "image_size": 32, "sampling_hz": 0}
 MEASURING = (
@@ -34,12 +34,12 @@ READING = (
 LONG_HELP = ("bisect", "run", "duel", "ladder", "largest-batch", "verify")
 
 
-class Heard(Watcher):
-    def __init__(self):
-        self.sentences, self.forecasts = [], []
+class Expecting(Heard):
+    """Keeps forecasts, too, as they were when they were made."""
 
-    def say(self, message):
-        self.sentences.append(message)
+    def __init__(self):
+        super().__init__()
+        self.forecasts = []
 
     def expect(self, forecast):
         self.forecasts.append(forecast())
@@ -129,10 +129,10 @@ def test_an_interpreter_that_cannot_serve_is_told_before_and_fails(python, said,
 
 
 def test_more_threads_than_cores_are_told(own_cache):
-    cores, heard = host.available_cores(), Heard()
+    cores, heard = host.available_cores(), Expecting()
     asked = dict(dataset="fire-smoke-tiny", watcher=heard)
     many, all_ = dry_run("torch", "alexnet", **asked, threads=[400 * cores, cores], loader_workers=0).cells
-    said = [one for one in heard.sentences if one.startswith(("threads", "loader_workers"))]
+    said = [one for one in heard.said if one.startswith(("threads", "loader_workers"))]
     assert said == [
         f"threads is {400 * cores}, but a run may use only {cores} cores: the rest wait for a core, which takes time"
     ]
@@ -149,7 +149,7 @@ def test_a_sweep_is_forecast_with_all_its_sizes(search, sizes, tiny, pictures, o
 
 
 def test_a_study_that_is_resumed_is_forecast_by_what_is_left(tiny, pictures, own_cache, tmp_path):
-    heard, asked = Heard(), dict(dataset=pictures, out=tmp_path / "s", repeats=3, **QUICK)
+    heard, asked = Expecting(), dict(dataset=pictures, out=tmp_path / "s", repeats=3, **QUICK)
     study = compare(tiny, "linear", **asked, executor=Executor(), watcher=heard).folder
     assert [one.runs for one in heard.forecasts] == [3]
     assert dry_resume(study).runs == 3 and dry_resume(study).seconds.middle > 0
@@ -217,7 +217,7 @@ def test_what_is_not_wanted_makes_and_writes_nothing(command, own_cache, tmp_pat
 
 
 def test_a_data_set_is_made_once_it_is_wanted(tiny, own_cache, tmp_path):
-    heard = Heard()
+    heard = Expecting()
     result = compare(tiny, "linear", dataset="fire-smoke-tiny", out=tmp_path / "s", repeats=1, watcher=heard, **QUICK)
     assert "data set fire-smoke-tiny" in heard.forecasts[0].disk_bytes
     assert list(result.frame.status) == ["ok"] and list(result.epochs.images) == [48]

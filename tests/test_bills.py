@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from command_line import run
 from drawn_study import study
-from typer.testing import CliRunner
 
-from framework_compare.cli.root import app
 from framework_compare.errors import UsageError
 from framework_compare.protocol import TrainConfig
 from framework_compare.results.bills import COLUMNS, Prices, read_per_hour
@@ -71,5 +70,5 @@ def test_prices_are_read_from_the_command_line(comparison):
         read_per_hour("x")
     with pytest.raises(UsageError, match="no price"):
         Prices()
-    done = CliRunner().invoke(app, ["cost", str(comparison.folder), "--per-hour", "3.5", "--co2-g-per-kwh", "300"])
-    assert done.exit_code == 0 and "PyTorch" in done.output and "g CO2" in done.output
+    text = run("cost", comparison.folder, "--per-hour", "3.5", "--co2-g-per-kwh", "300").stdout
+    assert "PyTorch" in text and "g CO2" in text

@@ -9,11 +9,10 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from command_line import run
 from wheels import write_wheel
 
 from framework_compare import bisection, registry
-from framework_compare.cli.root import app
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.registry import Framework
 from framework_compare.study.progress import Watcher
@@ -89,15 +88,15 @@ def test_the_release_that_is_slower_is_found_and_a_search_resumes(tiny_versions,
 
 def test_the_command_says_what_it_would_take_and_how_a_search_of_memory_ended(tiny_versions, pictures, tmp_path):
     python = tiny_versions()
-    words = ["bisect", "tiny", "1.0..2.0", "linear", str(pictures), "--threshold", "50%", "--out", str(tmp_path / "s")]
+    words = ["bisect", "tiny", "1.0..2.0", "linear", pictures, "--threshold", "50%", "--out", tmp_path / "s"]
     words += ["--sample", "0.3s", "--batch-size", "1", "--threads", "1", "--loader-workers", "0", "--image-size", "32"]
     words += ["--pipeline", "memory", "--metric", "memory"]
     for name, path in python.items():
         words += ["--python", f"{name}={path}"]
-    planned = CliRunner().invoke(app, [*words, "--dry-run"])
-    assert "4 releases: 1.0, 1.1, 1.2, 2.0" in planned.output and "at most 3 duels of 3 to 3 blocks" in planned.output
-    done = CliRunner().invoke(app, [*words, "--json", "--yes"])
-    assert done.exit_code == 0 and "at most 3 duels" in done.stderr, (done.output, done.exception)
+    planned = run(*words, "--dry-run").stdout
+    assert "4 releases: 1.0, 1.1, 1.2, 2.0" in planned and "at most 3 duels of 3 to 3 blocks" in planned
+    done = run(*words, "--json", "--yes")
+    assert "at most 3 duels" in done.stderr
     document = json.loads(done.stdout)
     assert document["outcome"] == "unchanged" and document["release"] is None
     assert [one["version"] for one in document["releases"]] == ["2.0"]

@@ -8,6 +8,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from heard import Heard
 
 from framework_compare import Comparison, compare, resume
 from framework_compare.errors import StudyError, UsageError
@@ -35,17 +36,6 @@ from framework_compare.study.study import Study
 
 QUICK = {"batch_size": 1, "epochs": 2, "threads": 1, "loader_workers": 0, "image_size": 32, "sampling_hz": 0}
 SECOND = 1_000_000_000
-
-
-class Notes(Watcher):
-    def __init__(self):
-        self.said, self.left_s = [], []
-
-    def say(self, message):
-        self.said.append(message)
-
-    def left(self, seconds, at_most=False):
-        self.left_s.append((seconds, at_most))
 
 
 def cells(*frameworks, models=("a",)):
@@ -298,7 +288,7 @@ def test_short_epochs_are_whole(tiny, pictures, own_cache, tmp_path):
 
 @pytest.mark.alone  # beside other tests three runs may differ by more
 def test_it_stops_when_every_cell_is_within_the_target(paced, pictures, own_cache, tmp_path):
-    watcher = Notes()
+    watcher = Heard()
     asked = {"dataset": pictures, "out": tmp_path / "s", "watcher": watcher, **QUICK}
     study = compare([paced("one"), paced("two")], "linear", budget="10min", precision_target=0.9, **asked)
     assert study.frame.runs.tolist() == [LEAST_RUNS] * 2
@@ -373,7 +363,7 @@ def test_patience_and_a_budget_exclude_each_other(tiny, tmp_path, own_cache):
 
 
 def test_a_plain_study_says_how_long_the_rest_takes(tiny, pictures, own_cache, tmp_path):
-    watcher = Notes()
+    watcher = Heard()
     compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", watcher=watcher, repeats=3, **QUICK)
     (first, bound), (second, _) = watcher.left_s
     assert first > second > 0 and not bound

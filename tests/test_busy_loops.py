@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bounds import ticks
+from heard import Heard
 
 from framework_compare import compare, registry
 from framework_compare.cli.doctor import load_words
@@ -21,7 +22,6 @@ from framework_compare.registry import Framework
 from framework_compare.samplers import busy, disturbance
 from framework_compare.samplers import recorder as recorder_module
 from framework_compare.store.study_file import Store
-from framework_compare.study.progress import Watcher
 
 TINY = Path(__file__).parent / "plugins" / "tiny.py"
 # A step takes a tenth of a second, so that an epoch of 13 images lasts long enough for a share of it to be known.
@@ -192,14 +192,12 @@ def test_doctor_finds_a_busy_loop_and_its_share(loop, monkeypatch):
     assert share == pytest.approx(used, rel=0, abs=ticks(2, WATCHED_S) + (LOGGED_S + seconds - WATCHED_S) / WATCHED_S)
 
 
-class InTheSecondRun(Watcher):
+class InTheSecondRun(Heard):
     """Has a loop run beside the second run that begins, and beside no other."""
 
     def __init__(self, loop):
-        self.loop, self.begun, self.said = loop, 0, []
-
-    def say(self, message):
-        self.said.append(message)
+        super().__init__()
+        self.loop, self.begun = loop, 0
 
     def begin(self, cell, number, total):
         self.begun += 1

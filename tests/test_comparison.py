@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from framework_compare.comparison import Comparison
-from framework_compare.errors import StudyError, UsageError
+from framework_compare.errors import UsageError
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import STATUSES, Cell, Energy, Epoch, Phase, Run, Sample
 from framework_compare.results import reading_sources
@@ -183,12 +183,6 @@ def test_results_can_be_read_while_they_are_written(tmp_path):
         assert list(Comparison.load(tmp_path).frame["epoch_s"]) == [2.0]
 
 
-def test_results_of_a_store_can_be_read_after_it_was_closed(tmp_path):
-    with Store.create(tmp_path, settings={}, machine={}, cells=[cell()], repeats=1) as store:
-        comparison = Comparison(store.folder)
-    assert len(comparison.frame) == 1
-
-
 def test_a_study_without_data_set_counts_has_none(tmp_path):
     assert study(tmp_path, [ok(1)], settings={}).frame["pictures"].isna().all()
 
@@ -196,11 +190,6 @@ def test_a_study_without_data_set_counts_has_none(tmp_path):
 def test_what_goes_with_the_results_is_read_too(tmp_path):
     comparison = study(tmp_path, [ok(1)])
     assert (comparison.settings, comparison.machine, comparison.environments) == (SETTINGS, {"cores": 2}, {})
-
-
-def test_no_study_no_comparison(tmp_path):
-    with pytest.raises(StudyError):
-        Comparison.load(tmp_path)
 
 
 def test_csv_reads_back_as_the_frame(tmp_path):

@@ -53,10 +53,9 @@ def install_by_hand(plan: venvs.Plan, **options: object) -> None:
 
 
 @pytest.fixture(autouse=True)
-def cache(monkeypatch, tmp_path) -> Path:
+def cache(monkeypatch, own_cache) -> Path:
     monkeypatch.setattr(installer, "install", install_by_hand)
-    monkeypatch.setenv("FRAMEWORK_COMPARE_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
+    return own_cache
 
 
 @pytest.fixture

@@ -9,25 +9,22 @@ import random
 import signal
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
+from command_line import run
 from processes import wait_for
 from stored_study import selected
-from typer.testing import CliRunner
 
-from framework_compare import Comparison, api, compare, duel, registry, resume
-from framework_compare.cli.root import app
+from framework_compare import Comparison, api, compare, duel, resume
 from framework_compare.errors import UsageError
 from framework_compare.launch import duel as duel_module
 from framework_compare.launch import rounds
 from framework_compare.launch.rounds import Lengths
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell
-from framework_compare.registry import Framework
 from framework_compare.store.folder import FILE
 from framework_compare.study.executors import Executor
 from framework_compare.study.part_run import run_part
@@ -43,39 +40,6 @@ SAMPLED = {"blocks": 2, "sample": 0.5, **{name: value for name, value in QUICK.i
 
 
 @pytest.fixture
-def rival(monkeypatch, tmp_path, tiny):
-    """Registers a test framework that is `tiny` with methods of its own; its name."""
-
-    def register(name, body="", pace_s=0.004):
-        source = (HERE / "plugins" / "tiny.py").read_text()
-        pace = f"        time.sleep({pace_s})\n" if pace_s else ""
-        source += f"""
-import os, threading, time
-
-
-class Rival(TinyTrainer):
-    name = {name!r}
-    steps = 0
-
-    def train_step(self, batch):
-        self.steps += 1
-        self.on_step()
-{pace}        return super().train_step(batch)
-
-    def on_step(self):
-        pass
-
-{textwrap.indent(textwrap.dedent(body), "    ")}
-"""
-        path = tmp_path / f"{name}.py"
-        path.write_text(source)
-        monkeypatch.setitem(registry.FRAMEWORKS, name, Framework(name, f"{path}:Rival", "", "numpy", ((3, 8), (3, 99))))
-        return name
-
-    return register
-
-
-@pytest.fixture
 def ask(pictures, own_cache, tmp_path):
     def run(names, out="s", **settings):
         return compare(names, "linear", dataset=pictures, out=tmp_path / out, **{**QUICK, **settings})
@@ -83,8 +47,8 @@ def ask(pictures, own_cache, tmp_path):
     return run
 
 
-def test_rivals_take_turns_and_learn_what_they_learn_alone(rival, ask):
-    names = [rival("one"), rival("two")]
+def test_rivals_take_turns_and_learn_what_they_learn_alone(paced, ask):
+    names = [paced("one"), paced("two")]
     turns, alone = ask(names), ask(names, "alone", schedule="sequential")
     assert turns.frame.status.eq("ok").all() and alone.slices.empty
     assert turns.epochs.loss.tolist() == alone.epochs.loss.tolist()
@@ -105,8 +69,8 @@ def offset(study, cell):
     return dict(selected(study.folder, query))[cell + 1] / 1e9
 
 
-def test_the_first_round_does_not_count_and_the_time_is_that_of_the_others(rival, ask):
-    study = ask([rival("one"), rival("two")])
+def test_the_first_round_does_not_count_and_the_time_is_that_of_the_others(paced, ask):
+    study = ask([paced("one"), paced("two")])
     slices = study.slices[study.slices.cell == 0]
     assert slices.void.iloc[0] == rounds.REHEARSAL
     counted = slices[slices.void == ""]
@@ -116,56 +80,56 @@ def test_the_first_round_does_not_count_and_the_time_is_that_of_the_others(rival
     assert study.block_times[0] == {1: pytest.approx(expected)}
 
 
-def test_a_study_leaves_no_descriptor_open(rival, ask):
-    names = [rival("one"), rival("two")]
+def test_a_study_leaves_no_descriptor_open(paced, ask):
+    names = [paced("one"), paced("two")]
     ask(names, "first", sample=0.2, epochs=1000)
     before = os.listdir("/proc/self/fd")
     ask(names, "second", sample=0.2, epochs=1000, repeats=2)
     assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
-def test_a_slower_rival_is_found_by_its_rounds(rival, ask):
-    study = ask([rival("fast", pace_s=0.01), rival("slow", pace_s=0.012)], epochs=8, repeats=2)
+def test_a_slower_rival_is_found_by_its_rounds(paced, ask):
+    study = ask([paced("fast", pace_s=0.01), paced("slow", pace_s=0.012)], epochs=8, repeats=2)
     (verdict,) = study.verdicts()
     assert verdict.faster == "fast" and 1.1 < verdict.ratio < 1.3 and verdict.blocks == 2
 
 
-def test_a_rival_that_dies_in_its_turn_leaves_the_others_their_rounds(rival, ask):
-    dying = rival("dying", "def on_step(self):\n    if self.steps == 30:\n        os.kill(os.getpid(), 9)")
-    study = ask([rival("one"), dying, rival("two")])
+def test_a_rival_that_dies_in_its_turn_leaves_the_others_their_rounds(paced, ask):
+    dying = paced("dying", "def on_step(self):\n    if self.steps == 30:\n        os.kill(os.getpid(), 9)")
+    study = ask([paced("one"), dying, paced("two")])
     assert study.frame.status.tolist() == ["ok", "crashed", "ok"]
     slices = study.slices[study.slices.cell == 0]
     assert rounds.ENDED in slices.void.tolist() and (slices.void == "").sum() >= 3
     assert study.epochs[study.epochs.framework == "two"].epoch.tolist() == [1, 2, 3, 4]
 
 
-def test_a_rival_that_is_killed_while_it_waits_is_told_at_once(rival, ask, tmp_path):
+def test_a_rival_that_is_killed_while_it_waits_is_told_at_once(paced, ask, tmp_path):
     place = tmp_path / "victim.pid"
     tells = f"def build(self, graph):\n    super().build(graph)\n    open({str(place)!r}, 'w').write(str(os.getpid()))"
     kills = f"def on_step(self):\n    if self.steps == 30:\n        os.kill(int(open({str(place)!r}).read()), 9)"
-    study = ask([rival("killer", kills), rival("victim", tells)])
+    study = ask([paced("killer", kills), paced("victim", tells)])
     assert dict(zip(study.frame.framework, study.frame.status)) == {"killer": "ok", "victim": "crashed"}
 
 
-def test_a_worker_that_hangs_in_its_turn_is_ended_and_the_others_go_on(rival, ask, monkeypatch):
+def test_a_worker_that_hangs_in_its_turn_is_ended_and_the_others_go_on(paced, ask, monkeypatch):
     monkeypatch.setattr(duel_module, "LEAST_TURN_S", 1.0)
     monkeypatch.setattr(duel_module, "TURN_FACTOR", 3.0)
-    hanging = rival("hanging", "def on_step(self):\n    if self.steps == 30:\n        time.sleep(1000)")
-    study = ask([rival("one"), hanging])
+    hanging = paced("hanging", "def on_step(self):\n    if self.steps == 30:\n        time.sleep(1000)")
+    study = ask([paced("one"), hanging])
     assert study.frame.status.tolist() == ["ok", "timed-out"]
     assert "its turn did not end within" in study.frame.reason[1]
 
 
-def test_limits_do_not_count_the_time_in_which_a_worker_waits(rival, ask):
+def test_limits_do_not_count_the_time_in_which_a_worker_waits(paced, ask):
     study = ask(
-        [rival("quick", pace_s=0.001), rival("slow", pace_s=0.02)], silence_timeout_s=30, phase_timeout_s={"epochs": 2}
+        [paced("quick", pace_s=0.001), paced("slow", pace_s=0.02)], silence_timeout_s=30, phase_timeout_s={"epochs": 2}
     )
     assert study.frame.status.tolist() == ["ok", "ok"]
     assert study.runs.wall_s[0] < study.runs.wall_s[1]
 
 
 @pytest.mark.alone
-def test_a_worker_that_uses_cpu_while_it_waits_voids_rounds_and_is_named(rival, ask):
+def test_a_worker_that_uses_cpu_while_it_waits_voids_rounds_and_is_named(paced, ask):
     spinning = """
     def build(self, graph):
         super().build(graph)
@@ -174,14 +138,14 @@ def test_a_worker_that_uses_cpu_while_it_waits_voids_rounds_and_is_named(rival, 
                 pass
         threading.Thread(target=spin, daemon=True).start()
     """
-    study = ask([rival("one", pace_s=0.02), rival("spinning", spinning, pace_s=0.02)])
+    study = ask([paced("one", pace_s=0.02), paced("spinning", spinning, pace_s=0.02)])
     voids = study.slices[study.slices.cell == 0].void
     assert voids.str.contains("used CPU while waiting").sum() > len(voids) / 2
     assert "rounds do not count" in study.frame.warnings[0]
 
 
 @pytest.mark.alone
-def test_a_loader_that_reads_ahead_is_stopped_between_turns(rival, ask):
+def test_a_loader_that_reads_ahead_is_stopped_between_turns(paced, ask):
     """A thread that never rests stands for a loader: with a pipeline its process is frozen while rivals have turns."""
     ahead = """
     def build(self, graph):
@@ -191,14 +155,14 @@ def test_a_loader_that_reads_ahead_is_stopped_between_turns(rival, ask):
                 sum(range(1000))
         threading.Thread(target=read, daemon=True).start()
     """
-    study = ask([rival("one", pace_s=0.02), rival("ahead", ahead, pace_s=0.02)], pipeline="shared")
+    study = ask([paced("one", pace_s=0.02), paced("ahead", ahead, pace_s=0.02)], pipeline="shared")
     assert not study.slices.void.str.contains("used CPU while waiting").any()
     assert study.frame.status.eq("ok").all()
 
 
 @pytest.mark.alone
-def test_a_neighbour_that_starts_midway_voids_the_rounds_of_all_alike(rival, ask, told):
-    names = [rival("one", pace_s=0.02), rival("two", pace_s=0.02)]
+def test_a_neighbour_that_starts_midway_voids_the_rounds_of_all_alike(paced, ask, told):
+    names = [paced("one", pace_s=0.02), paced("two", pace_s=0.02)]
     loop = subprocess.Popen(
         [sys.executable, "-c", "import time\ntime.sleep(4)\nend=time.monotonic()+60\nwhile time.monotonic()<end: pass"]
     )
@@ -215,15 +179,15 @@ def test_a_neighbour_that_starts_midway_voids_the_rounds_of_all_alike(rival, ask
     assert cells.disturbed_share.nunique() == 1, "both are told of the same rounds, and of what others took in them"
 
 
-def test_a_sample_ends_though_others_void_its_rounds(rival, ask, monkeypatch):
+def test_a_sample_ends_though_others_void_its_rounds(paced, ask, monkeypatch):
     monkeypatch.setattr(rounds, "others_fault", lambda share, threshold: "others took CPU time")
-    study = ask([rival("one"), rival("two")], epochs=400, sample="0.3s", repeats=1)
+    study = ask([paced("one"), paced("two")], epochs=400, sample="0.3s", repeats=1)
     assert study.frame.status.eq("ok").all() and study.epochs.disturbed.eq(1).all()
     took = study.slices.groupby("cell").measured_s.sum()
     assert took.between(0.8, 1.5).all(), "three times the sample, not all 400 epochs"
 
 
-def test_a_forged_slice_ends_its_worker_and_nobody_else(rival, ask):
+def test_a_forged_slice_ends_its_worker_and_nobody_else(paced, ask):
     forging = """
     def on_step(self):
         if self.steps == 20:
@@ -232,23 +196,23 @@ def test_a_forged_slice_ends_its_worker_and_nobody_else(rival, ask):
             fields = dict(start_ns=time.monotonic_ns(), steps=1, samples=1, measured_ns=1, cpu_ns=0, major_faults=0)
             writer.send("slice", number=999, end_ns=time.monotonic_ns(), last=False, **fields)
     """
-    study = ask([rival("one"), rival("forging", forging)])
+    study = ask([paced("one"), paced("forging", forging)])
     assert study.frame.status.tolist() == ["ok", "failed"] and "malformed slice" in study.frame.reason[1]
 
 
-def test_rivals_that_memory_does_not_hold_together_run_by_themselves_and_say_so(rival, ask, monkeypatch):
+def test_rivals_that_memory_does_not_hold_together_run_by_themselves_and_say_so(paced, ask, monkeypatch):
     real = psutil.virtual_memory()
     monkeypatch.setattr(duel_module.psutil, "virtual_memory", lambda: real._replace(available=50 << 20))
-    study = ask([rival("one"), rival("two")], sampling_hz=20, repeats=2)
+    study = ask([paced("one"), paced("two")], sampling_hz=20, repeats=2)
     assert study.frame.status.tolist() == ["ok", "ok"] and study.slices.empty
     whys = [why for (why,) in selected(study.folder, "SELECT alone_why FROM run")]
     assert whys.count("memory cannot hold it together with its rivals") == 2
     assert study.verdicts()[0].blocks == 2, "ratios are of runs of the same block"
 
 
-def test_rivals_that_memory_does_not_hold_beside_the_others_take_turns_with_the_fastest(rival, ask, monkeypatch):
+def test_rivals_that_memory_does_not_hold_beside_the_others_take_turns_with_the_fastest(paced, ask, monkeypatch):
     monkeypatch.setattr(duel_module._Duel, "_fits", lambda self, member, free: len(self._rivals) < 2)
-    names = [rival("one", pace_s=0.002), rival("two", pace_s=0.02), rival("three", pace_s=0.01)]
+    names = [paced("one", pace_s=0.002), paced("two", pace_s=0.02), paced("three", pace_s=0.01)]
     study = ask(names, repeats=2)
     assert study.frame.status.tolist() == ["ok", "ok", "ok"]
     assert study.frame.runs_ok.min() == 2 and study.frame.runs_ok.sum() == 8, "one ran once more in each block"
@@ -268,16 +232,15 @@ import sys
 sys.path[:0] = [{plugins!r}]
 from pathlib import Path
 from framework_compare import compare, registry
-from framework_compare.registry import Framework
 for name, path in {paths!r}.items():
-    registry.FRAMEWORKS[name] = Framework(name, path + ":Rival", "", "numpy", ((3, 8), (3, 99)))
+    registry.FRAMEWORKS[name] = registry.Framework(name, path + ":Paced", "", "numpy", ((3, 8), (3, 99)))
 registry.MODELS["linear"] = registry.Model("linear:build")
 compare({names!r}, "linear", dataset={pictures!r}, out={out!r}, repeats=4, **{quick!r})
 """
 
 
-def test_a_killed_parent_loses_no_finished_block(rival, pictures, own_cache, tmp_path):
-    names = [rival("one", pace_s=0.02), rival("two", pace_s=0.02)]
+def test_a_killed_parent_loses_no_finished_block(paced, pictures, own_cache, tmp_path):
+    names = [paced("one", pace_s=0.02), paced("two", pace_s=0.02)]
     out = tmp_path / "s"
     script = KILLED.format(
         plugins=str(HERE / "plugins"), paths={name: str(tmp_path / f"{name}.py") for name in names}, names=names,
@@ -299,8 +262,8 @@ def statuses(folder):
     return collections.Counter(status for (status,) in selected(folder, "SELECT status FROM run"))
 
 
-def test_a_part_on_a_cluster_node_is_one_block_of_rivals_in_turns(rival, ask, tmp_path, monkeypatch):
-    study = ask([rival("one"), rival("two", pace_s=0.006)], repeats=2, executor=Executor())
+def test_a_part_on_a_cluster_node_is_one_block_of_rivals_in_turns(paced, ask, tmp_path, monkeypatch):
+    study = ask([paced("one"), paced("two", pace_s=0.006)], repeats=2, executor=Executor())
     for number in (1, 2):
         monkeypatch.setenv("SLURM_TMPDIR", str(tmp_path))
         run_part(study.folder, number, Watcher())
@@ -312,36 +275,27 @@ def test_a_part_on_a_cluster_node_is_one_block_of_rivals_in_turns(rival, ask, tm
     assert verdict.faster == "one" and verdict.blocks == 2
 
 
-def test_a_stop_ends_all_rivals_and_keeps_their_runs_to_be_run(rival, ask):
-    class Stopping:
+def test_a_stop_ends_all_rivals_and_keeps_their_runs_to_be_run(paced, ask):
+    class Stopping(Watcher):
         """Stops the study in the third epoch of any rival."""
-
-        def __getattr__(self, name):
-            return lambda *given, **more: None
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *exception):
-            return None
 
         def event(self, cell, event):
             if event["event"] == "epoch" and event["number"] == 3:
                 raise KeyboardInterrupt
 
-    names = [rival("one"), rival("two")]
+    names = [paced("one"), paced("two")]
     with pytest.raises(KeyboardInterrupt):
         ask(names, watcher=Stopping())
     study = ask(names)
     assert study.frame.status.tolist() == ["ok", "ok"]
 
 
-def test_a_run_of_another_duel_than_its_rivals_is_not_paired_with_them(rival, ask, tmp_path):
+def test_a_run_of_another_duel_than_its_rivals_is_not_paired_with_them(paced, ask, tmp_path):
     first = tmp_path / "once"
-    failing = rival(
+    failing = paced(
         "failing", f"def on_step(self):\n    if not os.path.exists({str(first)!r}):\n        raise ValueError"
     )
-    names = [rival("one"), failing, rival("two")]
+    names = [paced("one"), failing, paced("two")]
     study = ask(names, repeats=2)
     assert study.frame.status.tolist() == ["ok", "failed", "ok"]
     first.touch()
@@ -387,8 +341,8 @@ def test_what_cannot_take_turns_says_why():
         assert len(groups([(number, cell, 1) for number, cell in enumerate(cells)], "interleaved")) == 2
 
 
-def test_a_duel_gives_one_verdict_and_an_outcome(rival, pictures, own_cache, tmp_path):
-    one, two = rival("one", pace_s=0.01), rival("two", pace_s=0.02)
+def test_a_duel_gives_one_verdict_and_an_outcome(paced, pictures, own_cache, tmp_path):
+    one, two = paced("one", pace_s=0.01), paced("two", pace_s=0.02)
     found = duel(one, two, "linear", pictures, max_slowdown="5%", out=tmp_path / "a", **SAMPLED)
     assert found.outcome == "slower" and not found.passed and 1.6 < found.ratio.value < 2.2
     assert found.verdict.faster == "one" and "two takes" in found.sentence
@@ -400,8 +354,8 @@ def test_a_duel_gives_one_verdict_and_an_outcome(rival, pictures, own_cache, tmp
     assert duel(one, two, "linear", pictures, out=tmp_path / "c", **SAMPLED).outcome == ""
 
 
-def test_a_framework_may_duel_with_itself_in_another_interpreter(rival, pictures, own_cache, tmp_path):
-    one = rival("one", pace_s=0.01)
+def test_a_framework_may_duel_with_itself_in_another_interpreter(paced, pictures, own_cache, tmp_path):
+    one = paced("one", pace_s=0.01)
     found = duel(one, f"{one}={sys.executable}", "linear", pictures, out=tmp_path / "s", **SAMPLED)
     names = found.comparison.frame.framework.tolist()
     assert names[0] == "one" and names[1].startswith("one@") and 0.8 < found.ratio.value < 1.25
@@ -414,8 +368,7 @@ def test_a_duel_of_what_does_not_fit_is_refused(tiny, pictures, tmp_path):
 
 
 @pytest.mark.parametrize(("first", "second", "code"), [(0.01, 0.03, 1), (0.03, 0.01, 0)])
-def test_the_exit_code_of_a_duel_is_its_outcome(rival, pictures, own_cache, tmp_path, first, second, code):
-    words = ["duel", rival("one", pace_s=first), rival("two", pace_s=second), "linear", str(pictures), "--blocks", "3"]
+def test_the_exit_code_of_a_duel_is_its_outcome(paced, pictures, own_cache, tmp_path, first, second, code):
+    words = ["duel", paced("one", pace_s=first), paced("two", pace_s=second), "linear", pictures, "--blocks", "3"]
     words += "--sample 0.5s --threads 1 --loader-workers 0 --batch-size 1 --pipeline memory --image-size 32".split()
-    done = CliRunner().invoke(app, [*words, "--max-slowdown", "5%", "--verify", "off"])
-    assert done.exit_code == code, (done.output, done.exception)
+    run(*words, "--max-slowdown", "5%", "--verify", "off", check=code)

@@ -8,13 +8,11 @@ import io
 
 import pytest
 from gpu_study import OOM, ok, study
-from stored_study import SECOND
+from stored_study import SECOND, recorded
 from table_study import rows
 
-from framework_compare.comparison import Comparison
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Sample
-from framework_compare.store.study_file import Store
 
 
 def test_energy_is_by_picture_with_its_source(tmp_path):
@@ -81,11 +79,8 @@ def test_the_time_over_which_a_gpu_is_read_stands_below_its_percent(tmp_path, ki
 def test_energy_per_epoch_has_an_interval_and_what_is_idle_stands_beside_it(tmp_path):
     runs = [dataclasses.replace(ok(4, joules=j), gauges={"gpu": {"energy_source": "counter"}, "idle_w": {"gpu": 60.0}})
             for j in (1000.0, 1100.0)]  # fmt: skip
-    with Store.create(tmp_path / "s", settings={}, machine={}, repeats=2,
-                      cells=[Cell("torch", "alexnet", "small", "cuda", TrainConfig(device="cuda"))]) as store:  # fmt: skip
-        for (run_id, _, _), run in zip(store.plan(), runs):
-            store.record(run_id, run)
-    text = Comparison.load(tmp_path / "s").table("energy", "markdown")
+    cells = [Cell("torch", "alexnet", "small", "cuda", TrainConfig(device="cuda"))]
+    text = recorded(tmp_path / "s", cells, runs, repeats=2).table("energy", "markdown")
     assert "J/epoch" in text and "GPU / above idle" in text and "GPU / idle W" in text
     assert "| 1049 [" in text or "| 1049 ±" in text
     assert " 8.10 " in text and " 60.0 " in text

@@ -11,8 +11,8 @@ import altair
 import pytest
 from bounds import digits
 from drawn_study import run, study
+from stored_study import recorded
 
-from framework_compare.comparison import Comparison
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell
 from framework_compare.report.figures import captions, files, look
@@ -22,7 +22,6 @@ from framework_compare.report.page import report
 from framework_compare.report.study import rounded
 from framework_compare.report.table_notes import estimate_legend
 from framework_compare.report.tables import Row, Value, estimate
-from framework_compare.store.study_file import Store
 
 DRAWN = digits(rounded.__defaults__[0])  # the digits of a specification's numbers
 LESS = {"batch-sizes", "gains"}  # they need several settings
@@ -367,9 +366,7 @@ def test_phases_reach_from_the_start_to_the_epochs_with_the_time_between_them(tm
     late = [dataclasses.replace(one, start_ns=one.start_ns + 100_000_000) for one in whole.phases[1:2]]
     phases = (whole.phases[0], *late, *whole.phases[2:])
     cells = [Cell("torch", "alexnet", "d", "cpu", TrainConfig())]
-    with Store.create(tmp_path / "s", settings={}, machine={}, cells=cells, repeats=1) as store:
-        store.record(1, dataclasses.replace(whole, phases=phases))
-    made = Comparison.load(tmp_path / "s")
+    made = recorded(tmp_path / "s", cells, [dataclasses.replace(whole, phases=phases)])
     (part,) = files.draw(Subject(made), "phases").values()
     seconds = {row["name"]: row["seconds"] for row in values(part.spec)}
     assert seconds["between phases"] == pytest.approx(0.1)

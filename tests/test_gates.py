@@ -7,10 +7,8 @@ import shutil
 import pytest
 from command_line import run
 from drawn_study import study
-from typer.testing import CliRunner
 
 from framework_compare.cli.check import share
-from framework_compare.cli.root import app
 from framework_compare.errors import UsageError
 from framework_compare.results import regression_gate as gate
 
@@ -73,11 +71,11 @@ def test_an_outcome_is_that_of_the_whole_interval(baseline, ratio, low, high, ou
 
 def test_missing_and_unsure_cells_are_told_and_fail_where_strict(baseline, tmp_path):
     few = study(tmp_path / "few", ("torch",), faster=1.01)
-    words = ["check", str(few.folder), "--baseline", str(baseline.folder), "--max-slowdown", "20%"]
-    result = CliRunner().invoke(app, words)
-    said = " ".join(result.output.split())
-    assert result.exit_code == 0 and "of the baseline are missing" in said and "Missing: " in said
-    assert CliRunner().invoke(app, [*words, "--strict"]).exit_code == 1
+    words = ["check", few.folder, "--baseline", baseline.folder, "--max-slowdown", "20%"]
+    done = run(*words)
+    said = " ".join(f"{done.stdout} {done.stderr}".split())
+    assert "of the baseline are missing" in said and "Missing: " in said
+    run(*words, "--strict", check=1)
 
 
 @pytest.mark.parametrize(
@@ -86,9 +84,8 @@ def test_missing_and_unsure_cells_are_told_and_fail_where_strict(baseline, tmp_p
 )
 def test_the_command_exits_by_the_outcome(baseline, tmp_path, faster, more, code):
     other = study(tmp_path / "other", faster=faster)
-    result = CliRunner().invoke(app, ["check", str(other.folder), "--baseline", str(baseline.folder), *more])
-    assert result.exit_code == code, result.output
-    assert ("5 of 6 cells fail" if code == 1 else "0 of 6 cells fail") in result.output
+    done = run("check", other.folder, "--baseline", baseline.folder, *more, check=code)
+    assert ("5 of 6 cells fail" if code == 1 else "0 of 6 cells fail") in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("words", [["show"], ["check", "--baseline"]])
@@ -100,8 +97,7 @@ def test_a_copy_of_a_study_is_no_second_sample(baseline, tmp_path, words):
 
 def test_studies_without_a_common_cell_are_refused(baseline, tmp_path):
     other = study(tmp_path / "other", ("paddle",))
-    result = CliRunner().invoke(app, ["check", str(other.folder), "--baseline", str(baseline.folder)])
-    assert isinstance(result.exception, UsageError) and "have no cell in common" in str(result.exception)
+    assert "have no cell in common" in run("check", other.folder, "--baseline", baseline.folder, check=2).stderr
 
 
 def test_nothing_judged_is_no_success(tmp_path):

@@ -8,6 +8,7 @@ from typing import Dict, Iterator, NamedTuple, Tuple
 
 import pytest
 import typer
+from stored_study import recorded
 
 from framework_compare.cli.root import app
 from framework_compare.comparison import Comparison
@@ -23,7 +24,6 @@ from framework_compare.report.table_spec import NO_CELLS
 from framework_compare.report.tables import Table
 from framework_compare.results.metrics import METRICS
 from framework_compare.results.parity import LEVELS, PASSED, Level, Parity
-from framework_compare.store.study_file import Store
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -138,12 +138,8 @@ def comparison(tmp_path_factory) -> Comparison:
     learnt = {"task": {"metrics": ["accuracy"]}, "baseline": "majority class", "baseline_quality": {"accuracy": 0.4}}
     datasets = {"small": {"pictures": 8, "skipped": 1, **learnt}}
     rungs = [{"name": f"rung {number}", "changes": {}} for number in range(len(settings))]
-    with Store.create(
-        folder, settings={"datasets": datasets, "rungs": rungs}, machine={}, cells=cells, repeats=1
-    ) as store:
-        for number, (run_id, _, _) in enumerate(store.plan()):
-            store.record(run_id, Run("failed", "no driver") if number == 5 else ok)
-    return Comparison.load(folder)
+    runs = [Run("failed", "no driver") if number == 5 else ok for number in range(len(cells))]
+    return recorded(folder, cells, runs, settings={"datasets": datasets, "rungs": rungs})
 
 
 @pytest.mark.parametrize("kind", kinds.KINDS)

@@ -112,11 +112,10 @@ def test_the_table_speaks_of_the_build_that_is_pinned(name):
 
 
 @pytest.fixture
-def managed(monkeypatch, tmp_path):
+def managed(own_cache, monkeypatch, tmp_path):
     """Registers a framework with requirements for both devices, of which no environment can be made."""
     for kind in ("cpu", "cuda"):
         (tmp_path / f"{kind}.txt").write_text(f"never-made-{kind}==1.0\n")
-    monkeypatch.setenv("FRAMEWORK_COMPARE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
 

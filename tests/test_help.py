@@ -10,6 +10,8 @@ from typing import Any, Dict, Iterator, Tuple
 
 import pytest
 import typer
+from command_line import run
+from stored_study import recorded
 from typer.testing import CliRunner
 
 from framework_compare import api, registry
@@ -18,7 +20,6 @@ from framework_compare.cli.command import FORMER, MATTER
 from framework_compare.errors import UsageError
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Epoch, Run
-from framework_compare.store.study_file import Store
 from framework_compare.study.opening import studies_dir
 
 SECOND = 1_000_000_000
@@ -64,9 +65,7 @@ def studies(own_cache, tmp_path, monkeypatch) -> None:
     epochs = tuple(Epoch(n, n * SECOND, (n + 1) * SECOND, 0.1, 8, 2, 1.0, 0.1, 0.1, 0.1) for n in (1, 2, 3))
     for study in ("STUDY", "STUDY_A", "STUDY_B"):
         cells = [Cell(name, "alexnet", "small", "cpu", TrainConfig()) for name in ("torch", "jax")]
-        with Store.create(studies_dir() / study, settings={}, machine={}, cells=cells, repeats=1) as store:
-            for run_id, _, _ in store.plan():
-                store.record(run_id, Run("ok", epochs=epochs))
+        recorded(studies_dir() / study, cells, lambda *_: Run("ok", epochs=epochs))
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
 
@@ -238,10 +237,9 @@ def test_models_that_this_process_imported_are_not_listed(own_cache, monkeypatch
         raise AssertionError("an imported model was built")
 
     monkeypatch.setitem(registry.MODELS, "mine-01234567", registry.Model(refuse))
-    assert "mine-01234567" not in CliRunner().invoke(root.app, ["list"]).output
+    assert "mine-01234567" not in run("list").stdout
 
 
 def test_a_workload_can_be_inspected():
-    done = CliRunner().invoke(root.app, ["inspect", "diabetes_ann"])
-    assert done.exit_code == 0, done.output
-    assert "M MACs per row" in done.output and "jax: has every layer" in done.output
+    text = run("inspect", "diabetes_ann").stdout
+    assert "M MACs per row" in text and "jax: has every layer" in text

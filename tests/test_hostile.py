@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 from nightly import some_nightly
+from stored_study import recorded
 
 from framework_compare import Comparison, compare
 from framework_compare.datasets.folder import read_folder
 from framework_compare.errors import DataError, StudyError
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Run
-from framework_compare.results.frames import cell_frame
 from framework_compare.store.folder import FILE
 from framework_compare.store.study_file import Store
 from framework_compare.study.data_files import images_path
@@ -127,8 +127,7 @@ def with_files_of_at_most(size: int, code: str, *arguments: object) -> "subproce
 
 def test_a_full_disk_is_told_and_what_was_there_stays(tmp_path):
     cells = [Cell("torch", "alexnet", "small", "cpu", TrainConfig(batch_size=n)) for n in (1, 2)]
-    with Store.create(tmp_path / "study", settings={}, machine={}, cells=cells, repeats=1) as store:
-        store.record(1, Run("ok", "kept"))
+    recorded(tmp_path / "study", cells, [Run("ok", "kept")])
     code = """if True:
         import sys
         from framework_compare.errors import StudyError
@@ -190,13 +189,10 @@ def test_text_of_a_worker_cannot_leave_its_place(tmp_path):
     """A reason with everything in it that some renderer gives a meaning to."""
     nasty = "\x1b]0;title\x07 <script>alert(1)</script> | \\end{table} $x$ =1+1 \u202egnp.exe \x00 " + "long " * 5000
     cells = [Cell("torch", "alexnet", "small", "cpu", TrainConfig())]
-    with Store.create(tmp_path / "study", settings={}, machine={}, cells=cells, repeats=1) as store:
-        store.record(1, Run("failed", nasty))
-        assert len(cell_frame(store)) == 1
+    study = recorded(tmp_path / "study", cells, [Run("failed", nasty)])
     for style in ("terminal", "markdown", "latex", "csv"):
-        text = Comparison.load(tmp_path / "study").table(style=style)
-        assert not set("\x1b\x07\x00\u202e") & set(text), style
-    assert "<script>" not in Comparison.load(tmp_path / "study").table(style="markdown")
+        assert not set("\x1b\x07\x00\u202e") & set(study.table(style=style)), style
+    assert "<script>" not in study.table(style="markdown")
 
 
 def test_a_data_set_that_vanishes_is_told_before_anything_is_written(tiny, own_cache, tmp_path):

@@ -7,17 +7,27 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any, Callable, Dict, NamedTuple
+from typing import Callable, Dict
 
 import numpy as np
 import pytest
-from op_mistakes import attrs, eps_hat, first, gradient, inputs, output, ratios, scaled, settings
+from op_mistakes import (
+    Mistake,
+    attrs,
+    check_caught,
+    check_honest,
+    eps_hat,
+    first,
+    gradient,
+    inputs,
+    output,
+    scaled,
+    settings,
+)
 from sequences import TEXT
 
 from framework_compare.graph import Graph, Schedule
 from framework_compare.models import language
-from framework_compare.parity.network import oracle
-from framework_compare.parity.network.ladder import TOLERANCE
 from framework_compare.parity.network.oracle import Oracle, network
 from framework_compare.parity.network.questions import Questions
 from framework_compare.parity.network.reference import Reference, make_reference
@@ -38,24 +48,13 @@ def reference(name: str, precision: str = "fp32") -> Reference:
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_an_honest_float32_run_passes(name):
-    found = ratios(reference(name), plain_sums=True)
-    assert max(found.values()) < TOLERANCE, found
+    check_honest(reference(name), plain_sums=True)
 
 
 @pytest.mark.parametrize("precision", ["tf32", "bf16"])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_an_honest_run_of_a_narrower_precision_passes(name, precision):
-    asked = reference(name, precision)
-    found = ratios(asked, rounding=rounding_of(precision, 1))
-    assert max(found.values()) < TOLERANCE, found
-
-
-class Mistake(NamedTuple):
-    network: str
-    level: int  # the first that fails
-    name: str  # of an op, a loss, an optimiser, or an attribute of `target`
-    put: Callable[..., Any]  # from the right function to the wrong one
-    target: Any = None
+    check_honest(reference(name, precision), rounding=rounding_of(precision, 1))
 
 
 def interleaved(right):
@@ -221,13 +220,4 @@ MISTAKES = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_caught_at_its_level(mistake, monkeypatch):
-    name, level, what, put, target = MISTAKES[mistake]
-    asked = reference(name)
-    if target is not None:
-        monkeypatch.setattr(target, what, put(getattr(target, what)))
-    else:
-        (table,) = (one for one in (oracle.OPS, oracle.LOSSES, oracle.OPTIMIZERS) if what in one)
-        monkeypatch.setitem(table, what, put(table[what]))
-    found = ratios(asked)
-    failed = [number for number in sorted(found) if not found[number] <= TOLERANCE]
-    assert failed and failed[0] == level, found
+    check_caught(reference(MISTAKES[mistake].network), MISTAKES[mistake], monkeypatch)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import psutil
 import pytest
-from processes import wait_for
+from processes import naming, wait_for
 from reference_adapter import write_adapter
-from slurm_cluster import install_plugin, start_command
+from slurm_cluster import install_plugin, run, start_command, trains
 
 from framework_compare.comparison import Comparison
 
@@ -63,27 +65,10 @@ def request(pictures, out, **given):
     return ["run", *(f"--{name}={value}" for name, value in {**options, **quick, **own, **given}.items())]
 
 
-def run(command, *arguments, code=0):
-    process = command(*arguments)
-    text = process.communicate(timeout=300)[0]
-    assert process.returncode == code, text
-    return text
-
-
-def processes(tmp_path):
-    """Of a study, its cache and its scratch that still run, on whatever node."""
-    texts = []
-    for process in psutil.process_iter():
-        try:
-            texts.append(" ".join(process.cmdline()))
-        except psutil.Error:
-            continue
-    return [text for text in texts if str(tmp_path) in text]
-
-
 def is_clean(tmp_path):
+    """Whether nothing of a study, its cache and its scratch still runs, on whatever node."""
     nodes = tmp_path / "cache" / "nodes"
-    return wait_for(lambda: not processes(tmp_path), 15) and not list(nodes.iterdir())
+    return wait_for(lambda: not naming(tmp_path), 15) and not list(nodes.iterdir())
 
 
 def test_two_nodes_train_what_two_devices_of_one_do(cluster, command, pictures, tmp_path):
@@ -118,13 +103,10 @@ def test_a_rank_that_ends_on_another_node_is_told_with_its_node(cluster, command
 
 def kill(tmp_path, wanted):
     """Every process of the study that is wanted, by SIGKILL."""
-    for process in psutil.process_iter():
-        try:
-            line = process.cmdline()
-            if str(tmp_path) in " ".join(line) and wanted(line):
+    for process, line in naming(tmp_path):
+        if wanted(line):
+            with contextlib.suppress(psutil.Error):
                 process.kill()
-        except psutil.Error:
-            continue
 
 
 # What happens, and how the study then has the run. A node that is gone is nobody's fault.
@@ -154,17 +136,12 @@ def test_what_ends_the_cell_leaves_no_process_on_any_node(cluster, command, pict
     assert wait_for(lambda: trains(tmp_path)), "the first epoch"
     end(cluster, tmp_path)
     if how == "the other node dies":
-        assert wait_for(lambda: not processes(tmp_path / "disk"), 30), "the part ends by itself"
+        assert wait_for(lambda: not naming(tmp_path / "disk"), 30), "the part ends by itself"
         cluster.ask("scancel", *cluster.jobs(), *cluster.jobs("PENDING"))
         cluster.start_node("n2")
     text = study.communicate(timeout=120)[0]
     assert study.returncode == 0, text
     row = Comparison.load(out).frame.iloc[0]
     assert row.status == status, (row.reason, text)
-    assert wait_for(lambda: not processes(tmp_path), 15), processes(tmp_path)
+    assert wait_for(lambda: not naming(tmp_path), 15), naming(tmp_path)
     assert cluster.idle(60)
-
-
-def trains(tmp_path):
-    logs = [path.read_text() for path in (tmp_path / "disk").glob("*/runs/*/events.jsonl")]
-    return any('"event": "epoch"' in text for text in logs)

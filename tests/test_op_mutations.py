@@ -7,22 +7,30 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any, Callable, Dict, NamedTuple
+from typing import Any, Callable, Dict
 
 import numpy as np
 import pytest
-from op_mistakes import attrs, eps_hat, first, gradient, inputs, output, ratios, scaled, settings, weights
+from op_mistakes import (
+    Mistake,
+    attrs,
+    check_caught,
+    check_honest,
+    eps_hat,
+    first,
+    gradient,
+    inputs,
+    output,
+    ratios,
+    renamed,
+    scaled,
+    settings,
+    weights,
+)
 from sequences import ROWS, SERIES, TAGS, WORDS
 
 from framework_compare.conformance import graphs
-from framework_compare.graph import (
-    Field,
-    Graph,
-    GraphBuilder,
-    Optimizer,
-    Task,
-    circuit,
-)
+from framework_compare.graph import Field, Graph, GraphBuilder, Optimizer, Task, circuit
 from framework_compare.graph.window import Window
 from framework_compare.models import bilstm_tagger, conv_tagger, diabetes_mlp, gru, lstm, quanv, small_cnns, text_rnn
 from framework_compare.parity.network import oracle
@@ -73,24 +81,15 @@ def reference(network: str, optimizer: str = "sgd", precision: str = "fp32") -> 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "rmsprop", "nadam"])
 @pytest.mark.parametrize("network", NETWORKS)
 def test_an_honest_float32_run_passes(network, optimizer):
-    found = ratios(reference(network, optimizer), plain_sums=True)
-    assert max(found.values()) < TOLERANCE, found
+    check_honest(reference(network, optimizer), plain_sums=True)
 
 
 @pytest.mark.parametrize("precision", ["tf32", "bf16", "fp16"])
 @pytest.mark.parametrize("network", ["lstm", "gru", "bilstm_tagger", "conv_tagger", "quanv_fixed"])
 def test_an_honest_run_of_a_narrower_precision_passes(network, precision):
     asked = reference(network, "sgd", precision)
-    found = ratios(asked, rounding=rounding_of(precision, 1))
-    assert max(found.values()) < TOLERANCE, found
+    found = check_honest(asked, rounding=rounding_of(precision, 1))
     assert ratios(asked)[1] < max(found.values())  # float32 is closer than what rounds
-
-
-class Mistake(NamedTuple):
-    network: str
-    level: int  # the first that fails
-    name: str  # of an op, a loss, an optimiser, or "apply" of Oracle
-    put: Callable[..., Any]  # from the right function to the wrong one
 
 
 # -- what may be wrong with an op ------------------------------------------------------------------------------------------
@@ -115,11 +114,6 @@ def gates(*order):
         return op
 
     return wrong
-
-
-def renamed(name):
-    """Another op of the same table."""
-    return lambda right: lambda node, *rest: right(dataclasses.replace(node, op=name), *rest)
 
 
 def hard(low, high, slope, middle):
@@ -264,7 +258,7 @@ MISTAKES = {
     "LSTM gates in the order i, g, f, o": Mistake("lstm", 1, "LSTM", gates(0, 2, 1, 3)),
     "LSTM output gate first": Mistake("text_rnn", 1, "LSTM", gates(3, 0, 1, 2)),
     "LSTM gradients of other gates": Mistake("lstm", 2, "LSTM", gradient("weight_ih", other_gates)),
-    "LSTM with a second bias that is trained": Mistake("lstm", 3, "apply", second_bias),
+    "LSTM with a second bias that is trained": Mistake("lstm", 3, "apply", second_bias, Oracle),
     "GRU gates in the order z, r, n": Mistake("gru", 1, "GRU", gates(1, 0, 2)),
     "GRU bias outside the reset gate": Mistake("gru", 1, "GRU", BIAS_OUTSIDE),
     "last step taken from t = 0": Mistake("lstm", 1, "Last", first(lambda x: x[:, ::-1])),
@@ -349,16 +343,8 @@ MISTAKES = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_caught_at_its_level(mistake, monkeypatch):
-    network, level, name, put = MISTAKES[mistake]
-    asked = reference(network, name if name in oracle.OPTIMIZERS else "sgd")
-    if name == "apply":
-        monkeypatch.setattr(Oracle, name, put(Oracle.apply))
-    else:
-        (table,) = (one for one in (oracle.OPS, oracle.LOSSES, oracle.OPTIMIZERS) if name in one)
-        monkeypatch.setitem(table, name, put(table[name]))
-    found = ratios(asked)
-    failed = [number for number in sorted(found) if not found[number] <= TOLERANCE]
-    assert failed and failed[0] == level, found
+    network, _, name, *_ = MISTAKES[mistake]
+    check_caught(reference(network, name if name in oracle.OPTIMIZERS else "sgd"), MISTAKES[mistake], monkeypatch)
 
 
 def test_a_frozen_layer_that_is_trained_is_caught(monkeypatch):

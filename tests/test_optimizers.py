@@ -42,13 +42,13 @@ def by_hand_sgd(g):
     return w
 
 
-def by_hand_adam(g):
-    """Every average written as its sum over the steps."""
+def by_hand_adam(g, beta2=0.999, decay=0.0):
+    """Every average written as its sum over the steps; beside a loss of a share of the weight, as AdamW has it."""
     w = 1.0
     for t in range(1, len(g) + 1):
         mean = sum(0.1 * 0.9 ** (t - k) * g[k - 1] for k in range(1, t + 1)) / (1 - 0.9**t)
-        square = sum(0.001 * 0.999 ** (t - k) * g[k - 1] ** 2 for k in range(1, t + 1)) / (1 - 0.999**t)
-        w -= RATE * mean / (math.sqrt(square) + EPS)
+        square = sum((1 - beta2) * beta2 ** (t - k) * g[k - 1] ** 2 for k in range(1, t + 1)) / (1 - beta2**t)
+        w = (1 - RATE * decay) * w - RATE * mean / (math.sqrt(square) + EPS)
     return w
 
 
@@ -71,25 +71,15 @@ def by_hand_nadam(g, psi=1.0):
     return w
 
 
-def by_hand_adamw(g, decay=0.1):
-    """Adam's step beside a loss of a share of the weight: the steps know nothing of the weight."""
-    w = 1.0
-    for t in range(1, len(g) + 1):
-        mean = sum(0.1 * 0.9 ** (t - k) * g[k - 1] for k in range(1, t + 1)) / (1 - 0.9**t)
-        square = sum(0.05 * 0.95 ** (t - k) * g[k - 1] ** 2 for k in range(1, t + 1)) / (1 - 0.95**t)
-        w = (1 - RATE * decay) * w - RATE * mean / (math.sqrt(square) + EPS)
-    return w
-
-
 ADAMW = Optimizer("adamw", RATE, {"eps": EPS, "beta2": 0.95, "weight_decay": 0.1})
 HAND = {
     "sgd": (Optimizer("sgd", RATE, {"momentum": 0.9, "weight_decay": 0.01}), by_hand_sgd),
     "adam": (Optimizer("adam", RATE, {"eps": EPS}), by_hand_adam),
     "rmsprop": (Optimizer("rmsprop", RATE, {"eps": EPS}), by_hand_rmsprop),
     "nadam": (Optimizer("nadam", RATE, {"eps": EPS}), by_hand_nadam),
-    "adamw": (ADAMW, by_hand_adamw),
+    "adamw": (ADAMW, lambda g: by_hand_adam(g, 0.95, 0.1)),
 }
-OF_BIASES = {"adamw": lambda g: by_hand_adamw(g, decay=0.0)}  # which have one axis
+OF_BIASES = {"adamw": lambda g: by_hand_adam(g, 0.95)}  # which have one axis
 
 
 def test_every_optimizer_has_an_arithmetic_and_a_hand_worked_example():

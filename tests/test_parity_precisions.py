@@ -7,10 +7,10 @@ import sys
 
 import numpy as np
 import pytest
+from command_line import run
 from network_mistakes import EXTRA_BIAS, UNSCALED_DROPOUT
 from nightly import some_nightly
 from reference_adapter import write_adapter
-from typer.testing import CliRunner
 
 from framework_compare import compare, registry
 from framework_compare.parity import verify as ladder
@@ -200,17 +200,14 @@ def test_a_yardstick_that_overflows_passes_nothing(rounded, climb, monkeypatch):
 
 
 def test_several_precisions_are_climbed_and_one_that_is_lacking_is_no_failure(rounded):
-    from framework_compare.cli.root import app
-
     rounded(lacks_tf32=True)
     options = ["--frameworks", "rounded", "--models", "small", "--image-size", "32", "--threads", "1"]
     options += ["--precision", "bf16,tf32", "--python", f"rounded={sys.executable}", "--style", "markdown"]
-    result = CliRunner().invoke(app, ["verify", *options])
-    assert result.exit_code == 0, result.output
-    rows = [line for line in result.output.splitlines() if "| small |" in line]
+    done = run("verify", *options)
+    rows = [line for line in done.stdout.splitlines() if "| small |" in line]
     assert "bf16" in rows[0] and "0-5" in rows[0]
     assert "tf32" in rows[1] and "unsupported" in rows[1]
-    assert "yardstick of tf32" not in result.output
+    assert "yardstick of tf32" not in done.stdout + done.stderr
 
 
 def test_a_study_requires_parity_of_its_precision(rounded, pictures, tmp_path):

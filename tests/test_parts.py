@@ -9,11 +9,11 @@ import threading
 import time
 
 import pytest
+from command_line import run
+from heard import Heard
 from stored_study import selected
-from typer.testing import CliRunner
 
 from framework_compare import api, compare, largest_batch, resume
-from framework_compare.cli.root import app
 from framework_compare.comparison import Comparison
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.launch import one_timing
@@ -30,14 +30,6 @@ from framework_compare.study.part_run import run_part
 from framework_compare.study.progress import PlainWatcher, Watcher
 
 QUICK = {"batch_size": [2, 4], "epochs": 2, "threads": 1, "loader_workers": 0, "image_size": 32, "repeats": 2}
-
-
-class Lines(Watcher):
-    def __init__(self):
-        self.lines = []
-
-    def say(self, message):
-        self.lines.append(message)
 
 
 @pytest.fixture
@@ -169,9 +161,9 @@ def test_what_a_power_cut_left_of_a_part_on_its_node_is_thrown_away(planned, tmp
         run_part(folder, 1, Watcher())
     (left,) = (tmp_path / "n1").glob("*/*/study.sqlite")
     os.truncate(left, 20_000)
-    lines = Lines()
+    lines = Heard()
     run_part(folder, 1, lines)
-    assert "on this node are damaged; starting it again" in " ".join(lines.lines)
+    assert "on this node are damaged; starting it again" in " ".join(lines.said)
     assert absorb(folder) == (["part 1: 2 ok"], {})
 
 
@@ -185,7 +177,7 @@ def test_a_part_that_is_done_is_left_and_one_that_was_stopped_continues_on_its_n
     run_part(folder, 1, again)
     assert again.ended == 1, "the run that was done before is not done again"
     run_part(folder, 1, again)
-    assert again.ended == 1 and "nothing left to do" in again.lines[-1]
+    assert again.ended == 1 and "nothing left to do" in again.said[-1]
     absorb(folder)
     assert selected(folder, "SELECT status FROM run WHERE repeat = 1") == [("ok",), ("ok",)]
 
@@ -231,7 +223,7 @@ def test_what_a_part_leaves_on_its_node_only_its_user_can_enter(planned, tmp_pat
     assert place.stat().st_mode & 0o777 == 0o700
 
 
-class Counting(Lines):
+class Counting(Heard):
     ended = 0
 
     def end(self, cell, run):
@@ -359,24 +351,23 @@ def test_an_unknown_part_is_refused(planned):
 def test_parts_on_the_command_line(planned, tmp_path):
     folder = planned()
     for number in ("1", "2"):
-        assert CliRunner().invoke(app, ["part", str(folder), number]).exit_code == 0
-    result = CliRunner().invoke(app, ["absorb", str(folder)])
-    assert result.exit_code == 0 and "0 of 4 runs are still to do" in result.output
-    shown = CliRunner().invoke(app, ["show", str(folder)])
-    assert "Measured on 1 node of a cluster" in shown.output and "planned" not in shown.output
+        run("part", folder, number)
+    absorbed = run("absorb", folder)
+    assert "0 of 4 runs are still to do" in absorbed.stdout + absorbed.stderr
+    shown = run("show", folder).stdout
+    assert "Measured on 1 node of a cluster" in shown and "planned" not in shown
 
 
 def test_a_part_is_forecast_and_not_started(planned, tmp_path):
     folder = planned()
-    done = CliRunner().invoke(app, ["part", str(folder), "1", "--dry-run"])
-    assert done.exit_code == 0 and "2 cells, 2 runs. Nothing was started." in " ".join(done.output.split())
+    assert "2 cells, 2 runs. Nothing was started." in " ".join(run("part", folder, 1, "--dry-run").stdout.split())
     assert not parts.result_path(folder, 1).exists()
     run_part(folder, 1, Watcher())
     assert api.dry_part(folder, 1).runs == 0 and api.dry_part(folder, 2).runs == 2
 
 
 def test_cells_are_timed_one_at_a_time_whoever_starts_them(planned, tmp_path):
-    folder, lines = planned(), Lines()
+    folder, lines = planned(), Heard()
     with one_timing.one_timing():
         thread = threading.Thread(target=run_part, args=(folder, 1, lines))
         thread.start()
@@ -384,7 +375,7 @@ def test_cells_are_timed_one_at_a_time_whoever_starts_them(planned, tmp_path):
         assert rows_of_part(tmp_path) in ([], [("running",), ("planned",)])
     thread.join(60)
     assert absorb(folder)[0] == ["part 1: 2 ok"]
-    assert any("another comparison" in line for line in lines.lines)
+    assert any("another comparison" in line for line in lines.said)
 
 
 def rows_of_part(tmp_path):

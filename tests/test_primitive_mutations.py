@@ -4,31 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any, Callable, NamedTuple
 
 import numpy as np
+import op_mistakes
 import pytest
-from op_mistakes import attrs, first, gradient, inputs, output, ratios, scaled
+from op_mistakes import attrs, check_caught, check_honest, first, gradient, inputs, output, renamed, scaled
 
 from framework_compare.conformance import graphs
 from framework_compare.graph import OPS as GRAPH_OPS
 from framework_compare.graph import primitives as table
 from framework_compare.graph.weights import initial_weights, weights_size
-from framework_compare.parity.network import oracle
-from framework_compare.parity.network.ladder import TOLERANCE
 from framework_compare.parity.network.oracle import Oracle
 from framework_compare.parity.network.reference import Questions, Reference, make_reference
-
-
-class Mistake(NamedTuple):
-    level: int  # the first that fails
-    name: str  # of an op
-    put: Callable[..., Any]  # from the right function to the wrong one
-
-
-def renamed(name):
-    """Another op of the same table."""
-    return lambda right: lambda node, *rest: right(dataclasses.replace(node, op=name), *rest)
 
 
 @functools.lru_cache(maxsize=None)
@@ -42,6 +29,7 @@ def other(change):
 
 
 SWAPPED = inputs(lambda x: (x[1], x[0], *x[2:]))
+Mistake = functools.partial(op_mistakes.Mistake, "primitives")
 MISTAKES = {
     "GroupNorm of other groups": Mistake(1, "GroupNorm", attrs(groups=4)),
     "GroupNorm with another eps": Mistake(1, "GroupNorm", attrs(eps=1e-1)),
@@ -98,18 +86,12 @@ MISTAKES = {
 
 
 def test_an_honest_run_passes():
-    found = ratios(reference(), plain_sums=True)
-    assert max(found.values()) < TOLERANCE, found
+    check_honest(reference(), plain_sums=True)
 
 
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_caught(name, monkeypatch):
-    asked = MISTAKES[name]
-    reference()  # of the right ops
-    monkeypatch.setitem(oracle.OPS, asked.name, asked.put(oracle.OPS[asked.name]))
-    found = ratios(reference())
-    failed = [level for level, ratio in found.items() if not ratio < TOLERANCE]
-    assert failed and min(failed) == asked.level, found
+    check_caught(reference(), MISTAKES[name], monkeypatch)
 
 
 def test_each_primitive_has_a_mistake():

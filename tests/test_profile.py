@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from stored_study import recorded
 
 from framework_compare import Comparison, compare, records, resume
 from framework_compare.adapters.common.profile import xplane_rows
@@ -68,16 +69,13 @@ def test_csv_has_every_row(profiled):
 def two_kinds(tmp_path):
     """One network on two frameworks that have kernels, and a third that failed."""
     cells = [Cell(name, "alexnet", "small", "cuda", TrainConfig(device="cuda")) for name in ("torch", "jax", "mxnet")]
-    rows = {
-        1: [("kernel", "nvjet_tst_128x64", 0.6), ("kernel", "ampere_sgemm_32x32", 0.3), ("kernel", "unknown", 0.1)],
-        2: [("kernel", "loop_add_fusion", 0.995), ("kernel", "MemcpyD2D", 0.005), ("cuda-runtime", "cudaFree_v3", 1.0)],
-    }  # fmt: skip
-    with Store.create(tmp_path / "study", settings={}, machine={}, cells=cells, repeats=1) as store:
-        for run_id, found in rows.items():
-            counted = tuple(records.ProfileRow(kind, name, 3, self_s) for kind, name, self_s in found)
-            store.record(run_id, Run("ok", profile=counted))
-        store.record(3, Run("failed", reason="no build for this GPU"))
-    return Comparison.load(tmp_path / "study")
+    rows = [
+        [("kernel", "nvjet_tst_128x64", 0.6), ("kernel", "ampere_sgemm_32x32", 0.3), ("kernel", "unknown", 0.1)],
+        [("kernel", "loop_add_fusion", 0.995), ("kernel", "MemcpyD2D", 0.005), ("cuda-runtime", "cudaFree_v3", 1.0)],
+    ]
+    profiles = (tuple(records.ProfileRow(kind, name, 3, self_s) for kind, name, self_s in found) for found in rows)
+    runs = [*(Run("ok", profile=profile) for profile in profiles), Run("failed", reason="no build for this GPU")]
+    return recorded(tmp_path / "study", cells, runs)
 
 
 def test_kernels_are_shown_by_class_with_those_that_failed(two_kinds):

@@ -9,14 +9,13 @@ import itertools
 
 import pytest
 from gpu_study import OOM, ok, study
+from stored_study import recorded
 from table_study import rows
 
-from framework_compare.comparison import Comparison
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Run
 from framework_compare.report import study_table
 from framework_compare.report.kinds import KINDS, OF_TASKS
-from framework_compare.store.study_file import Store
 
 STYLES = tuple(study_table.STYLES)
 NEW = ("speedup", "precision", "scaling", "energy")
@@ -96,11 +95,12 @@ def test_strong_scaling_is_of_equal_settings_within_blocks(tmp_path):
         Cell("torch", "alexnet", "small", device, TrainConfig(device=device, batch_size=size, loader_workers=workers))
         for device, size, workers in seconds
     ]
-    with Store.create(tmp_path, settings={}, machine={}, cells=planned, repeats=2) as store:
-        for run_id, cell, turn in store.plan():
-            one = seconds[cell.device, cell.config.batch_size, cell.config.loader_workers][turn - 1]
-            store.record(run_id, ok(one, one))
-    table = rows(Comparison.load(tmp_path).table("devices", "markdown"))
+
+    def run_of(cell, turn):
+        one = seconds[cell.device, cell.config.batch_size, cell.config.loader_workers][turn - 1]
+        return ok(one, one)
+
+    table = rows(recorded(tmp_path, planned, run_of, repeats=2).table("devices", "markdown"))
     assert [row[-1] for row in table if "cuda:0,1" in row] == [f"{100 * (20 / 10 * 10 / 30) ** 0.5 / 2:.0f}"]
 
 

@@ -11,13 +11,11 @@ from urllib.parse import unquote
 
 import pytest
 from bounds import digits
+from command_line import run
 from drawn_study import study
 from nightly import some_nightly
-from typer.testing import CliRunner
 
 from framework_compare.api import compare, dry_run, ladder
-from framework_compare.cli.root import app
-from framework_compare.errors import UsageError
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Run
 from framework_compare.report import headlines
@@ -244,15 +242,13 @@ def test_the_command_writes_the_latest_study(comparison, tmp_path, monkeypatch):
         type(comparison).load("latest").folder == type(comparison).load("mine").folder == tmp_path / "studies" / "mine"
     )
     out = tmp_path / "report.html"
-    result = CliRunner().invoke(app, ["report", "--out", str(out)])
-    assert result.exit_code == 0, result.output
+    run("report", "--out", out)
     assert out.read_text().startswith("<!doctype html>")
 
 
 def test_no_study_is_said(tmp_path, monkeypatch):
     monkeypatch.setenv("FRAMEWORK_COMPARE_CACHE", str(tmp_path))
-    result = CliRunner().invoke(app, ["show"])
-    assert "there is no study in" in str(result.exception)
+    assert "there is no study in" in run("show", check=2).stderr
 
 
 def test_a_notebook_shows_verdicts_table_and_figure(comparison):
@@ -318,16 +314,12 @@ def test_a_budget_that_no_cell_kept_is_one_sentence():
 def test_a_report_with_prices_has_a_table_of_costs(comparison, page, tmp_path):
     priced = Page(comparison.report(tmp_path / "priced.html", per_hour=3.5).read_text())
     assert "Cost of 1 epoch" in priced.text and "Cost of 1 epoch" not in page.text
-    done = CliRunner().invoke(
-        app, ["report", str(comparison.folder), "--out", str(tmp_path / "r.html"), "--per-hour", "3.5"]
-    )
-    assert done.exit_code == 0 and "Cost of 1 epoch" in Page((tmp_path / "r.html").read_text()).text
+    run("report", comparison.folder, "--out", tmp_path / "r.html", "--per-hour", "3.5")
+    assert "Cost of 1 epoch" in Page((tmp_path / "r.html").read_text()).text
 
 
 def test_a_table_in_latex_takes_a_label_and_a_caption_on_the_command_line(comparison):
-    asked = ["show", str(comparison.folder), "--label", "tab:x", "--caption", "Seconds.", "--no-notes"]
-    done = CliRunner().invoke(app, [*asked, "--style", "latex", "--table", "resources"])
-    assert done.exit_code == 0, done.output
-    assert r"\label{tab:x}" in done.output and r"\caption{Seconds.}" in done.output and "smallskip" not in done.output
-    with pytest.raises(UsageError, match="need one study and --style latex"):
-        CliRunner().invoke(app, asked, catch_exceptions=False)
+    asked = ["show", comparison.folder, "--label", "tab:x", "--caption", "Seconds.", "--no-notes"]
+    text = run(*asked, "--style", "latex", "--table", "resources").stdout
+    assert r"\label{tab:x}" in text and r"\caption{Seconds.}" in text and "smallskip" not in text
+    assert "need one study and --style latex" in run(*asked, check=2).stderr

@@ -10,14 +10,13 @@ import pytest
 from browser_page import CHROMIUM, Opened
 from drawn_study import study
 from PIL import Image
+from stored_study import recorded
 
-from framework_compare.comparison import Comparison
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Run
 from framework_compare.report.figures import look
 from framework_compare.report.page import report
 from framework_compare.report.page.bundle import javascript
-from framework_compare.store.study_file import Store
 
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="no Chromium is installed; on Debian: apt-get install chromium-headless-shell"
@@ -101,11 +100,9 @@ def test_a_report_of_a_hundred_cells_opens_within_a_second(browser, tmp_path):
 @pytest.mark.nightly
 def test_ten_thousand_cells_open_within_three_seconds(browser, tmp_path):
     cells = [Cell("torch", "alexnet", "small", "cpu", TrainConfig(seed=seed)) for seed in range(10_000)]
-    with Store.create(tmp_path / "study", settings={}, machine={}, cells=cells, repeats=1) as store:
-        for run_id, _, _ in store.plan():
-            store.record(run_id, Run("failed", "no reason"))
+    made = recorded(tmp_path / "study", cells, lambda *_: Run("failed", "no reason"))
     path = tmp_path / "report.html"
-    path.write_text(report.render(Comparison.load(tmp_path / "study")))
+    path.write_text(report.render(made))
     opened = Opened(browser, path)
     assert opened.seconds < 3.0
     assert opened.count("[data-cell]") == report.MAX_ROWS

@@ -7,6 +7,7 @@ import sys
 
 import pandas
 import pytest
+from heard import Heard
 
 from framework_compare import registry, reproduction
 from framework_compare.cli import root
@@ -19,17 +20,8 @@ from framework_compare.reproduction import reproduce
 from framework_compare.results import published
 from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.columns import CELL_COLUMNS
-from framework_compare.study.progress import Watcher
 
 FAST = {"epochs": 2, "threads": 1, "loader_workers": 0, "image_size": 32, "pipeline": "memory", "sampling_hz": 0}
-
-
-class Listener(Watcher):
-    def __init__(self):
-        self.sentences = []
-
-    def say(self, message):
-        self.sentences.append(message)
 
 
 @pytest.fixture
@@ -65,7 +57,7 @@ def short(tiny, pictures, own_cache, monkeypatch):
 
 
 def test_published_figures_stand_beside_ours(short, tmp_path):
-    listener = Listener()
+    listener = Heard()
     result = reproduce(short, out=tmp_path / "r", repeats=1, watcher=listener)
     ratios, gains, sizes = result.tables()
     (row,) = ratios.rows
@@ -78,7 +70,7 @@ def test_published_figures_stand_beside_ours(short, tmp_path):
     assert [figure.text for figure in row.values] == ["100", "-", "4", "-", "-"]
     text = str(result)
     assert "a source, epochs: published figures and ours" in text and "plain: no figures are published." in text
-    said = " ".join(listener.sentences)
+    said = " ".join(listener.said)
     assert "gpu is skipped: it needs a GPU" in said and "singa is skipped: it has no environment" in said
 
 

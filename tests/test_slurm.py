@@ -11,8 +11,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from processes import wait_for
-from slurm_cluster import install_plugin, start_command
+from processes import naming, wait_for
+from slurm_cluster import install_plugin, run, start_command
 
 from framework_compare.comparison import Comparison
 from framework_compare.paths import own_name
@@ -60,13 +60,6 @@ def command(cluster, plugin, tmp_path):
     return start_command(cluster, plugin, tmp_path)
 
 
-def run(command, *arguments, code=0):
-    process = command(*arguments)
-    text = process.communicate(timeout=570)[0]
-    assert process.returncode == code, text
-    return text
-
-
 def request(pictures, **given):
     options = {"frameworks": "tiny", "models": "linear", "dataset": pictures, "batch-size": "4", "epochs": 2}
     quick = {"threads": 1, "loader-workers": 0, "image-size": 32, "repeats": 2, "disturbance-threshold": 1000}
@@ -97,17 +90,8 @@ def is_sound(folder):
 
 def processes(folder):
     """Of workers and parts of a study that still run."""
-    texts = []
-    for process in psutil.process_iter():
-        try:
-            texts.append(" ".join(process.cmdline()))
-        except psutil.Error:
-            continue
-    return [text for text in texts if str(folder) in text or f"/{own_name()}/{study_name(folder)}-" in text]
-
-
-def study_name(folder):
-    return parts.PartPlan.read(folder, 1).study
+    scratch = f"/{own_name()}/{parts.PartPlan.read(folder, 1).study}-"
+    return [line for word in (folder, scratch) for _, line in naming(word)]
 
 
 def test_a_study_on_two_nodes_has_the_results_of_one_here(cluster, command, pictures, tmp_path):
@@ -243,18 +227,10 @@ def _of_a_job(cluster, draw, *words):
 
 def kill_part(cluster, draw):
     """The process that runs a part."""
-    found = [process for process in psutil.process_iter() if is_part(process) and cluster.owns(process)]
+    found = [process for process, line in naming(PART) if "part" in line[2:5] and cluster.owns(process)]
     if found:
         draw.choice(found).kill()
     return bool(found)
-
-
-def is_part(process):
-    try:
-        line = process.cmdline()
-    except psutil.Error:
-        return False
-    return "part" in line[2:5] and PART in line
 
 
 def kill_node(cluster, draw):

@@ -6,10 +6,9 @@ import io
 import os
 
 import pytest
-from typer.testing import CliRunner
+from command_line import run
 
 from framework_compare import largest_batch
-from framework_compare.cli.root import app
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell
@@ -168,19 +167,15 @@ def test_progress_says_which_batch_size_ended_how(sweep):
     assert heads == [f"faulty-at-most-25-cpu, batch {size}, shared" for size in (10, 20, 30)]
 
 
-def command(*arguments):
-    result = CliRunner().invoke(app, list(map(str, arguments)))
-    return result.output + str(result.exception or "")
-
-
 def test_a_sweep_is_shown_again_by_its_folder_alone(sweep):
     folder = sweep("at-most-25").folder
-    assert "works up to" in command("show", folder) and "images/s" in command("show", folder, "--table", "resources")
+    assert "works up to" in run("show", folder).stdout
+    assert "images/s" in run("show", folder, "--table", "resources").stdout
 
 
 def test_a_style_that_is_none_is_refused_before_the_sweep(faulty, many, own_cache, tmp_path):
     request = ["--frameworks", faulty, "--models", "fine", "--dataset", many, "--out", tmp_path / "s"]
-    assert "unknown style 'foo'; allowed: " in command("largest-batch", *request, "--style", "foo")
+    assert "unknown style 'foo'; allowed: " in run("largest-batch", *request, "--style", "foo", check=2).stderr
     assert not (tmp_path / "s").exists()
 
 

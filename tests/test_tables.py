@@ -8,15 +8,14 @@ import itertools
 import re
 
 import pytest
+from stored_study import recorded
 from table_study import ALL, FRAMEWORKS, MODELS, SECOND, ok, study
 
 from framework_compare.cli import console
-from framework_compare.comparison import Comparison
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Epoch, Run, Sample
 from framework_compare.report import study_table
 from framework_compare.report.tables import with_interval
-from framework_compare.store.study_file import Store
 
 STYLES = tuple(study_table.STYLES)
 FAILURES = ("out-of-memory", "timed-out", "crashed", "not-installed", "unsupported", "diverged", "failed")
@@ -218,10 +217,8 @@ def test_resources_say_what_the_comparison_itself_took(tmp_path):
     parent = {"parent": {"cpu_percent": 0.44, "peak_rss_bytes": 64 * 2**20}}
     epochs = (Epoch(1, 0, 10**9, 0.0, 8, 2, 1.0, 0.1, 0.1, 0.1),)
     cells = [Cell("torch", name, "d", "cpu", TrainConfig()) for name in ("alexnet", "vgg16")]
-    with Store.create(tmp_path / "s", settings={}, machine={}, cells=cells, repeats=1) as store:
-        for gauges, (run_id, *_) in zip(({}, parent), store.plan()):
-            store.record(run_id, Run("ok", epochs=epochs, gauges=gauges))
-    text = Comparison.load(tmp_path / "s").table("resources", width=200)
+    runs = [Run("ok", epochs=epochs, gauges=gauges) for gauges in ({}, parent)]
+    text = recorded(tmp_path / "s", cells, runs).table("resources", width=200)
     assert "Measurement overhead: at most 0.4 % of a core and 64 MiB." in text
 
 

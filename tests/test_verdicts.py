@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 from bounds import decimals
-from stored_study import ok
+from stored_study import ok, recorded
 
 from framework_compare import compare
 from framework_compare.comparison import Comparison
@@ -133,10 +133,7 @@ def test_a_shown_difference_is_never_written_as_an_interval_from_one(tmp_path):
 
 def test_settings_compete_too_within_a_framework(tmp_path):
     cells = [Cell("torch", "vgg16", "small", "cpu", TrainConfig(execution=name)) for name in ("eager", "compiled")]
-    with Store.create(tmp_path, settings={}, machine={}, cells=cells, repeats=2) as store:
-        for run_id, cell, _ in store.plan():
-            store.record(run_id, ok(1.0 if cell.config.execution == "compiled" else 2.0))
-    comparison = Comparison.load(tmp_path)
+    comparison = recorded(tmp_path, cells, lambda cell, _: ok(1.0 if cell.config.execution == "compiled" else 2.0), 2)
     (one,) = comparison.verdicts("execution")
     assert (one.faster, one.slower, one.condition["framework"]) == ("compiled", "eager", "torch")
     assert comparison.verdicts() == []

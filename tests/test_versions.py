@@ -8,11 +8,11 @@ import sys
 import time
 
 import pytest
-from typer.testing import CliRunner
+from command_line import run
+from environment_fixtures import ANY_PYTHON
 from wheels import write_wheel
 
 from framework_compare import registry
-from framework_compare.cli.root import app
 from framework_compare.environments import locks, managed, pruning, releases, venvs
 from framework_compare.errors import EnvironmentUnavailable, UsageError
 from framework_compare.plan import competitors
@@ -22,26 +22,23 @@ from framework_compare.report.names import in_order, title
 VERSIONS = ("0.9", "1.0", "1.1", "2.0", "3.0rc1")
 
 
-@pytest.fixture(autouse=True)
-def links(monkeypatch, tmp_path):
-    """pip's settings know one folder of wheels: five releases of tinyfw, of which `tiny` pins 1.0."""
-    for key in [key for key in os.environ if key.startswith(("PIP_", "UV_"))]:
-        monkeypatch.delenv(key)
+@pytest.fixture
+def wheels(tmp_path):
+    """Five releases of tinyfw for any Python, and one for another."""
     folder = tmp_path / "links"
     folder.mkdir()
     for version in VERSIONS:
         write_wheel(folder, version=version)
     write_wheel(folder, tag="cp30-cp30-any", version="9.0")
-    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
-    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))
-    monkeypatch.setenv("FRAMEWORK_COMPARE_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "tiny.txt").write_text("tinyfw==1.0\n")
-    spec = Framework("tiny", "tiny:T", str(tmp_path / "tiny.txt"), "tinyfw", ((3, 10), (3, 99)))
-    monkeypatch.setitem(registry.FRAMEWORKS, "tiny", spec)
-    monkeypatch.setitem(registry.FRAMEWORKS, "bare", Framework("bare", "bare:T", "", "numpy", ((3, 10), (3, 99))))
     return folder
+
+
+@pytest.fixture(autouse=True)
+def links(wheels, offline, framework, monkeypatch):
+    """The one folder of wheels that pip's settings know; `tiny` pins tinyfw 1.0, `bare` nothing."""
+    framework()
+    monkeypatch.setitem(registry.FRAMEWORKS, "bare", Framework("bare", "bare:T", "", "numpy", ANY_PYTHON))
+    return wheels
 
 
 @pytest.mark.parametrize(
@@ -188,17 +185,15 @@ def test_pruning_takes_the_oldest_first_and_never_one_in_use(monkeypatch):
 
 
 def test_the_commands_list_and_prune():
-    run = lambda *words: CliRunner().invoke(app, ["env", *words])  # noqa: E731
-    assert run("create", "tiny,tiny@1.1").exit_code == 0
-    listed = run("list").output
-    assert re.search(r"^tiny +1\.0 .* 0 d ago ", listed, re.MULTILINE) and re.search(
-        r"^tiny@1\.1 +1\.1 ", listed, re.MULTILINE
-    )
+    run("env", "create", "tiny,tiny@1.1")
+    listed = run("env", "list").stdout
+    for line in (r"^tiny +1\.0 .* 0 d ago ", r"^tiny@1\.1 +1\.1 "):
+        assert re.search(line, listed, re.MULTILINE)
     for words in ((), ("--older-than", "soon"), ("--older-than", "0.001s")):  # the last: nobody said yes
-        assert isinstance(run("prune", *words).exception, UsageError)
-    assert "2 environments" in run("prune", "--older-than", "0.001s", "--dry-run").output
+        run("env", "prune", *words, check=2)
+    assert "2 environments" in run("env", "prune", "--older-than", "0.001s", "--dry-run").stdout
     assert len(managed.installed()) == 2
-    assert run("prune", "--older-than", "0.001s", "--yes").exit_code == 0
+    run("env", "prune", "--older-than", "0.001s", "--yes")
     assert managed.installed() == [] and locks.find(managed.locks_dir(), "tiny@1.1", "cpu"), "its lock stays"
     assert managed.ensure("tiny@1.1").version == "1.1"
     assert run("remove", "tiny@1.1").exit_code == 0 and locks.find(managed.locks_dir(), "tiny@1.1", "cpu") is None

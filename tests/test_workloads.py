@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from heard import Heard
 from nightly import some_nightly
 from workload_trainer import TRAINER
 
@@ -19,17 +20,8 @@ from framework_compare.graph import Graph
 from framework_compare.launch.transcript import Transcript
 from framework_compare.parity.verify import Where, verify
 from framework_compare.plan import planning
-from framework_compare.study.progress import Watcher
 
 PYTHON = {"mutated": sys.executable}
-
-
-class Told(Watcher):
-    def __init__(self):
-        self.sentences = []
-
-    def say(self, message):
-        self.sentences.append(message)
 
 
 @pytest.fixture
@@ -52,7 +44,7 @@ def run(register_mutated, tmp_path):
 
 
 def test_a_workload_is_trained_on_generated_data_and_says_so(run):
-    told = Told()
+    told = Heard()
     study = run(watcher=told, epochs=12)
     row = study.frame.iloc[0]
     assert row.status == "ok", row.reason
@@ -63,8 +55,8 @@ def test_a_workload_is_trained_on_generated_data_and_says_so(run):
         "shared",
     )
     assert (row.loader_workers, row.image_size, row.pictures) == (0, 0, 614)
-    assert "diabetes: 614 rows to train on, 154 to validate; generated, a stand-in for the real data" in told.sentences
-    assert any("by majority class: accuracy 0.6818" in sentence for sentence in told.sentences)
+    assert "diabetes: 614 rows to train on, 154 to validate; generated, a stand-in for the real data" in told.said
+    assert any("by majority class: accuracy 0.6818" in sentence for sentence in told.said)
     baseline = study.settings["datasets"]["diabetes"]["baseline_quality"]
     assert study.epochs.validation_accuracy.iloc[-1] > baseline["accuracy"] + 0.05
     assert "images" not in str(study.table()) and "614 rows" in str(study.table())
@@ -311,10 +303,10 @@ def test_quality_stands_beside_what_needs_no_model(run):
 
 
 def test_quality_of_prices_is_told_with_their_unit(run):
-    told = Told()
+    told = Heard()
     study = run("lstm_google", limit=8, epochs=1, repeats=1, watcher=told)
     assert "rmse $" in str(study.table("quality"))
-    assert any("by last day's price: rmse" in sentence and sentence.endswith(" $") for sentence in told.sentences)
+    assert any("by last day's price: rmse" in sentence and sentence.endswith(" $") for sentence in told.said)
 
 
 def test_a_ladder_has_a_row_per_rung_with_its_gain(run):

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import subprocess
 import sys
 
 import pytest
 from command_line import run
 from drawn_study import study
+from stored_study import create
 
 from framework_compare import dry_run, registry
 from framework_compare.cli import console
 from framework_compare.datasets import fire_smoke
 from framework_compare.errors import UsageError
+from framework_compare.protocol import TrainConfig
+from framework_compare.records import Cell
 from framework_compare.results import bills
 from framework_compare.store.folder import FILE
 
@@ -44,63 +48,42 @@ def refused(*words: object) -> str:
     return line.removeprefix("framework-compare: ")
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--seed", 2**32], "seed is 4294967296; allowed: a whole number of at least 0 and at most 4294967295"),
-        (["--repeats", 10**9], "repeats is 1000000000; allowed: a whole number of at least 1 and at most 1000"),
-        (["--epochs", 10**12], "epochs is 1000000000000; allowed: a whole number of at least 1 and at most 1000000"),
-        (
-            ["--warmup-steps", 10**12],
-            "warmup_steps is 1000000000000; allowed: a whole number of at least 0 and at most",
-        ),
-        (["--nodes", 10**9], "nodes is 1000000000; allowed: a whole number of at least 1 and at most 1000000"),
-        (
-            ["--limit", 10**12],
-            "limit is 1000000000000; allowed: a whole number of at least 1 and at most 1000000000, or",
-        ),
-        (
-            ["--retries-when-disturbed", 10**9],
-            "retries_when_disturbed is 1000000000; allowed: a whole number of at least",
-        ),
-        (
-            ["--batch-size", ",".join(map(str, range(1, 401))), "--seed", ",".join(map(str, range(301)))],
-            "this makes 120,400 cells; allowed: at most 100,000; compare fewer values at a time",
-        ),
-        (["--budget", f"{10**9}d"], "budget is '1000000000d'; allowed: a time such as"),
-        (["--sample", "nan"], "sample is 'nan'; allowed: a time such as"),
-        (["--sampling-hz", "nan"], "sampling_hz is nan; allowed: 0 (off), or 0.01 to 100"),
-        (["--on-bad-image", "ignore"], "unknown on_bad_image 'ignore'; allowed: fail, skip"),
-        (["--sampling-hz", "1e-300"], "sampling_hz is 1e-300; allowed: 0 (off), or 0.01 to 100"),
-        (["--memory-limit", "1e99GiB"], "memory_limit is '1e99GiB'; allowed: bytes, or a size such as 2GiB"),
-        (["--timeout", "-1"], "timeout_s is -1.0; allowed: a number of seconds above 0"),
-        (["--learning-rate", "nan"], "learning_rate is nan; allowed: a finite number of at least 0"),
-        (["--momentum", "1"], "momentum is 1.0; allowed: a finite number of at least 0 and less than 1"),
-        (
-            ["--index", "torch=notaurl"],
-            "--index: index of torch is 'notaurl'; allowed: a URL such as https://HOST/simple, a folder",
-        ),
-        (
-            ["--out", "/dev/null"],
-            "/dev/null cannot be used for a study, because /dev/null is not a folder; name another folder",
-        ),
-        (["--out", "/dev/null/study"], "/dev/null/study cannot be used for a study, because /dev/null is not a folder"),
-        (
-            ["--out", "/dev/null", "--dry-run"],
-            "/dev/null cannot be used for a study, because /dev/null is not a folder; name another",
-        ),
-        (
-            ["--out", "/proc/x"],
-            "/proc/x cannot be used for a study, because /proc cannot contain files; name another folder",
-        ),
-        (
-            ["--out", "/proc/x", "--dry-run"],
-            "/proc/x cannot be used for a study, because /proc cannot contain files; name another",
-        ),
-    ],
-)
-def test_a_request_that_no_worker_could_run_is_refused_before_images_are_read(options, said, no_images, own_cache):
-    assert refused(*TINY, *options).startswith(said)
+SIZES, SEEDS = (",".join(map(str, range(1, count))) for count in (401, 302))
+# Options of a study of generated images -> how its refusal begins.
+OPTIONS = {
+    f"--seed {2**32}": "seed is 4294967296; allowed: a whole number of at least 0 and at most 4294967295",
+    f"--repeats {10**9}": "repeats is 1000000000; allowed: a whole number of at least 1 and at most 1000",
+    f"--epochs {10**12}": "epochs is 1000000000000; allowed: a whole number of at least 1 and at most 1000000",
+    f"--warmup-steps {10**12}": "warmup_steps is 1000000000000; allowed: a whole number of at least 0 and at most",
+    f"--nodes {10**9}": "nodes is 1000000000; allowed: a whole number of at least 1 and at most 1000000",
+    f"--limit {10**12}": "limit is 1000000000000; allowed: a whole number of at least 1 and at most 1000000000, or",
+    f"--retries-when-disturbed {10**9}": "retries_when_disturbed is 1000000000; allowed: a whole number of at least",
+    f"--batch-size {SIZES} --seed {SEEDS}": "this makes 120,400 cells; allowed: at most 100,000; compare fewer values",
+    f"--budget {10**9}d": "budget is '1000000000d'; allowed: a time such as",
+    "--sample nan": "sample is 'nan'; allowed: a time such as",
+    "--sampling-hz nan": "sampling_hz is nan; allowed: 0 (off), or 0.01 to 100",
+    "--on-bad-image ignore": "unknown on_bad_image 'ignore'; allowed: fail, skip",
+    "--sampling-hz 1e-300": "sampling_hz is 1e-300; allowed: 0 (off), or 0.01 to 100",
+    "--memory-limit 1e99GiB": "memory_limit is '1e99GiB'; allowed: bytes, or a size such as 2GiB",
+    "--timeout -1": "timeout_s is -1.0; allowed: a number of seconds above 0",
+    "--learning-rate nan": "learning_rate is nan; allowed: a finite number of at least 0",
+    "--momentum 1": "momentum is 1.0; allowed: a finite number of at least 0 and less than 1",
+    "--batch-size x": "--batch-size: 'x' is not a comma-separated list of whole numbers",
+    "--retry ''": "--retry is ''; allowed: statuses",
+    "--python torch": "--python is 'torch'; allowed: FRAMEWORK=VALUE",
+    "--models vgg16": "models are given twice: 'alexnet' and --models",
+    "--index torch=notaurl": "--index: index of torch is 'notaurl'; allowed: a URL such as https://HOST/simple, a folder",
+    "--out /dev/null": "/dev/null cannot be used for a study, because /dev/null is not a folder; name another folder",
+    "--out /dev/null/study": "/dev/null/study cannot be used for a study, because /dev/null is not a folder",
+    "--out /dev/null --dry-run": "/dev/null cannot be used for a study, because /dev/null is not a folder; name another",
+    "--out /proc/x": "/proc/x cannot be used for a study, because /proc cannot contain files; name another folder",
+    "--out /proc/x --dry-run": "/proc/x cannot be used for a study, because /proc cannot contain files; name another",
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_a_request_that_no_worker_could_run_is_refused_before_images_are_read(options, no_images, own_cache):
+    assert refused(*TINY, *shlex.split(options)).startswith(OPTIONS[options])
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere; run it as another user")
@@ -189,71 +172,72 @@ def test_classes_that_are_no_list_are_refused_whether_or_not_images_are_there(ma
         dry_run("torch", "alexnet", dataset=data, classes=3)
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["show", "{A}", "--style", ""], "unknown style ''; allowed: terminal, markdown"),
-        (["report", "{A}", "--out", "x.pdf"], "the report is 'x.pdf'; allowed: a file that ends in .html"),
-        (["cost", "{A}", "--per-hour", "tpu=3"], "unknown kind of device 'tpu'; allowed: cpu, cuda"),
-        (
-            ["cost", "{A}", "--per-hour", "1e308"],
-            "the price per_hour is 1e+308; allowed: a number of at least 0 and at",
-        ),
-        (
-            ["show", "{A}", "--style", "latex", "--label", "x}}\\input{{/etc/passwd}}"],
-            "the label is 'x}}\\\\input{{/etc/passwd}}'; allowed: text such as tab:time, without",
-        ),
-        (
-            ["duel", "torch", "jax"],
-            "model is missing; usage: framework-compare duel [OPTIONS] {{a}} {{b}} {{model}} [data]; `",
-        ),
-        (["check", "{A}"], "--baseline is missing; usage: framework-compare check [OPTIONS] [study]; `framework"),
-        (["env", "create", ""], "no framework is given; at least one is needed"),
-        (["env", "create", "torch", "--index", "torch=x"], "--index: index of torch is 'x'; allowed: a URL such as"),
-        (["doctor", "--frameworks", ""], "no framework is given; at least one is needed"),
-        (["export", "{A}", "--out", "{A}/study.sqlite"], "{A}/study.sqlite cannot be used for an export, because "),
-        (
-            ["export", "{A}", "--out", "/proc/x"],
-            "/proc/x cannot be used for an export, because /proc cannot contain files; name another",
-        ),
-        (
-            ["figure", "F1", "{A}", "--out", "/proc/x/f.svg"],
-            "/proc/x/f.svg cannot be written, as /proc cannot contain files;",
-        ),
-        (
-            ["verify", "torch", "alexnet", "--keep", "/proc/x", "--dry-run"],
-            "/proc/x cannot be used for logs, because /proc cannot contain",
-        ),
-        (
-            ["verify", "torch", "alexnet", "--image-size", 10**6],
-            "batch_size is 16; one layer's output of alexnet would take",
-        ),
-        (
-            ["fairness", "torch", "alexnet", "--steps", 10**12, "--dry-run"],
-            "steps is 1000000000000; allowed: a whole num",
-        ),
-        (
-            ["cost", "{A}", "--per-hour", 1, "--epochs", 10**12],
-            "epochs is 1000000000000; allowed: a whole number of at",
-        ),
-        (
-            ["duel", "torch", "jax", "alexnet", "--blocks", 10**9],
-            "blocks is 1000000000; allowed: a whole number of at l",
-        ),
-        (
-            ["duel", "torch", "jax", "alexnet", "--max-slowdown", "nan", "--dry-run"],
-            "max_slowdown is 'nan'; allowed: a share",
-        ),
-        (["duel", "torch", "jax", "alexnet", "--blocks", 0], "blocks is 0; allowed: a whole number of at least 1"),
-        (["figure", "latest", "F99"], "unknown figure 'latest'; allowed: overview (F1), "),
-        (["figure", "F99", "{A}"], "unknown figure 'F99'; allowed: overview (F1), "),
-        (["show", "\x1b[31mA\nB"], " [31mA B contains no study: there is no such folder"),
-    ],
-)
-def test_what_means_nothing_is_refused(words, said, drawn, own_cache, tmp_path, monkeypatch):
+# A command -> how its refusal begins. DRAWN is a study with results, PLANNED and OTHER have none. HERE is their folder.
+COMMANDS = {
+    "run --frameworks caffe --models alexnet": "unknown framework 'caffe'; allowed: torch",
+    "run --frameworks torhc --models alexnet": "unknown framework 'torhc' (did you mean 'torch'?); allowed: ",
+    "run --frameworks torch": "no models are given; give --models, FRAMEWORKS MODELS without options, or FILE.toml",
+    "run torch": "'torch' names frameworks, but no models are named; allowed: FRAMEWORKS MODELS [DATASET]..., or FILE.toml",
+    "run torch lenet": "unknown model 'lenet' (did you mean 'alexnet'?); allowed: alexnet",
+    "run torch alexnet /no/such": "data set folder '/no/such' does not exist",
+    "run torch alexnet EMPTY": "data set folder 'HERE/EMPTY' has no class folders in it",
+    "run study.toml alexnet": "'alexnet' follows study.toml; allowed: a file alone, with options",
+    "run /no/such.toml": "/no/such.toml is not a study to run: ",
+    "run a.toml --from b.toml": "the file is given twice: a.toml and --from; ",
+    "show DRAWN --style ''": "unknown style ''; allowed: terminal, markdown",
+    "show nothing": "nothing contains no study: there is no such folder; allowed: a study's folder, its name in the",
+    "show EMPTY": "HERE/EMPTY contains no study: there is no study.sqlite in it",
+    "show ''": "the study is named ''; allowed: a study's folder",
+    "show PLANNED --table tiem": "unknown table 'tiem' (did you mean 'time'?); allowed: kinds, time",
+    "show PLANNED OTHER --json": "--json and --toml print one whole study; received a second study",
+    "show PLANNED --json --style csv": "--json and --toml print one whole study; received --style",
+    "show PLANNED OTHER": "PLANNED and OTHER have no cell in common",
+    "show PLANNED EMPTY/../PLANNED": "PLANNED and EMPTY/../PLANNED are the same study",
+    "show DRAWN --style latex --label 'x}\\input{/etc/passwd}'": "the label is 'x}\\\\input{/etc/passwd}'; allowed: text",
+    "show '\x1b[31mA\nB'": " [31mA B contains no study: there is no such folder",
+    "report DRAWN --out x.pdf": "the report is 'x.pdf'; allowed: a file that ends in .html",
+    "check DRAWN": "--baseline is missing; usage: framework-compare check [OPTIONS] [study]; `framework",
+    "check latest --baseline latest": "latest and latest are the same study",
+    "cost DRAWN --per-hour tpu=3": "unknown kind of device 'tpu'; allowed: cpu, cuda",
+    "cost DRAWN --per-hour 1e308": "the price per_hour is 1e+308; allowed: a number of at least 0 and at",
+    f"cost DRAWN --per-hour 1 --epochs {10**12}": "epochs is 1000000000000; allowed: a whole number of at",
+    "cost PLANNED --per-kwh 0.3": "the study has no energy readings; give --per-hour (Energy not measured: ",
+    "cost PLANNED": "no price is given; give per_hour, per_kwh or co2_g_per_kwh (--per-hour, --per-kwh, --co2-g-per-kwh)",
+    "duel torch jax": "model is missing; usage: framework-compare duel [OPTIONS] {a} {b} {model} [data]; `",
+    "duel torch jax alexnet --blocks 0": "blocks is 0; allowed: a whole number of at least 1",
+    f"duel torch jax alexnet --blocks {10**9}": "blocks is 1000000000; allowed: a whole number of at l",
+    "duel torch jax alexnet --max-slowdown nan --dry-run": "max_slowdown is 'nan'; allowed: a share",
+    "env create ''": "no framework is given; at least one is needed",
+    "env create torch --index torch=x": "--index: index of torch is 'x'; allowed: a URL such as",
+    "doctor --frameworks ''": "no framework is given; at least one is needed",
+    "inspect alexnet --num-classes 1": "num_classes is 1; allowed: a whole number of at least 2",
+    "inspect alexnet --image-size 0": "image_size is 0; allowed: a whole number of at least 1",
+    "export DRAWN --out DRAWN/study.sqlite": "HERE/DRAWN/study.sqlite cannot be used for an export, because ",
+    "export DRAWN --out /proc/x": "/proc/x cannot be used for an export, because /proc cannot contain files; name another",
+    "figure F1 DRAWN --out /proc/x/f.svg": "/proc/x/f.svg cannot be written, as /proc cannot contain files;",
+    "figure latest F99": "unknown figure 'latest'; allowed: overview (F1), ",
+    "figure F99 DRAWN": "unknown figure 'F99'; allowed: overview (F1), ",
+    "figure F2 PLANNED --width 3mm": "the width is '3mm'; allowed: 21mm to 2117mm",
+    "figure F2 PLANNED --width 1000000mm": "the width is '1000000mm'; allowed: 21mm to",
+    "figure F2 PLANNED --view nope": 'unknown view of figure F2 \'nope\'; allowed: "seconds per epoch", "images per second"',
+    "verify torch alexnet --keep /proc/x --dry-run": "/proc/x cannot be used for logs, because /proc cannot contain",
+    f"verify torch alexnet --image-size {10**6}": "batch_size is 16; one layer's output of alexnet would take",
+    f"fairness torch alexnet --steps {10**12} --dry-run": "steps is 1000000000000; allowed: a whole num",
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_means_nothing_is_refused(command, drawn, own_cache, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert refused(*(str(word).format(A=drawn) for word in words)).startswith(said.format(A=drawn))
-    assert not [*tmp_path.iterdir()]
+    (tmp_path / "EMPTY").mkdir()
+    (tmp_path / "DRAWN").symlink_to(drawn)
+    for name, model in (("PLANNED", "alexnet"), ("OTHER", "vgg16")):
+        for folder in (tmp_path, own_cache / "studies"):
+            create(folder / name, [Cell("torch", model, "small", "cpu", TrainConfig())]).close()
+    places = (tmp_path, own_cache / "studies")
+    before = [sorted(place.iterdir()) for place in places]
+    assert refused(*shlex.split(command)).startswith(COMMANDS[command].replace("HERE", str(tmp_path)))
+    assert [sorted(place.iterdir()) for place in places] == before
 
 
 def test_kinds_of_devices_that_have_a_price_are_those_that_are_known():

@@ -175,9 +175,7 @@ class TorchTrainer(Generates, TrainerDefaults):
         self._call, compiled = self._trained, config.execution in COMPILED
         compiler = functools.partial(torch.compile, dynamic=False, mode=COMPILED.get(config.execution))
         if compiled:
-            if (
-                config.batch_growth > 1
-            ):  # each size is a graph: after 8, its default, torch would go on in eager silently
+            if config.batch_growth > 1:  # each size is a graph: after 8, its default, torch would run eagerly, silently
                 torch._dynamo.config.recompile_limit = config.batch_size_limit + 8
             self._call = compiler(self._trained)
         # compiled with the network, a loss of many tokens needs no float32 copy of their logits

@@ -11,11 +11,11 @@ from typing import Any
 from framework_compare import registry
 from framework_compare.archive.conditions import of_figures
 from framework_compare.comparison import Comparison
-from framework_compare.errors import UnknownNameError
+from framework_compare.errors import check_name
 from framework_compare.protocol import MODES
 from framework_compare.report import headlines, provenance
 from framework_compare.report.latex import escape_latex
-from framework_compare.report.names import in_order, title
+from framework_compare.report.names import in_order, listed, title
 from framework_compare.report.table_notes import setting_words
 from framework_compare.report.tables import known
 from framework_compare.results.parity import PROVED
@@ -41,8 +41,7 @@ STYLES = ("text", "latex")  # of the paragraph
 
 def cite(study: Comparison, style: str = "text") -> str:
     """BibTeX of the software and of the study, an empty line, and the paragraph; StudyError where no cell worked."""
-    if style not in STYLES:
-        raise UnknownNameError("style", style, STYLES)
+    check_name("style", style, STYLES)
     from framework_compare.report import json_document
 
     found = of_figures(json_document.document(study))
@@ -59,8 +58,8 @@ def _software(study: Comparison) -> str:
 
 
 def _data(study: Comparison) -> str:
-    names = _listed(title(name) for name in in_order(list(study.frame["framework"])))
-    models = _listed(title(name) for name in dict.fromkeys(study.frame["model"]))
+    names = listed(title(name) for name in in_order(list(study.frame["framework"])))
+    models = listed(title(name) for name in dict.fromkeys(study.frame["model"]))
     started = _started(study)
     what = f"{_timed(study.frame).capitalize()} times of {models} in {names}"
     # Styles would write a bare title in small letters.
@@ -88,7 +87,7 @@ def paragraph(study: Comparison, reservations: Iterable[str]) -> str:
     cells = study.frame[study.frame["status"] == "ok"]
     verdicts = study.verdicts()
     version = str(study.settings.get("framework_compare") or "unknown")
-    frameworks = _listed(facts.get("Frameworks", "unknown versions").split(", "))
+    frameworks = listed(facts.get("Frameworks", "unknown versions").split(", "))
     sentences = [
         f"We measured the {_timed(cells)} time of {_sized(cells)} in {frameworks} with "
         f"framework_compare {version} on {facts.get('Machine', 'an unknown machine')} ({facts.get('System', 'unknown system')}).",
@@ -112,13 +111,7 @@ def _timed(cells: Any) -> str:
 def _sized(cells: Any) -> str:
     """Models with the numbers of their parameters."""
     sizes = {title(row.model): row.parameters for row in cells.itertuples()}
-    return _listed(f"{name} ({size:,.0f} parameters)" if known(size) else name for name, size in sizes.items())
-
-
-def _listed(names: Iterable[str]) -> str:
-    """Names as a sentence lists them: "A, B and C"."""
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last
+    return listed(f"{name} ({size:,.0f} parameters)" if known(size) else name for name, size in sizes.items())
 
 
 def _settings(cells: Any) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from framework_compare.errors import StudyError
 from framework_compare.launch import disturbances
+from framework_compare.protocol import Document
 from framework_compare.results.parity import PROVED
 from framework_compare.results.repeats import disturbed_throughout
 from framework_compare.store.study_file import TO_RUN
@@ -21,12 +21,12 @@ ALLOWED = {
 }
 
 
-def worked(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def worked(document: Document) -> list[Document]:
     """The cells of a study document whose runs are ok."""
     return [cell for cell in document["cells"] if cell["status"] == "ok"]
 
 
-def of_figures(document: Mapping[str, Any], statuses: Iterable[str] = ()) -> dict[str, str]:
+def of_figures(document: Document, statuses: Iterable[str] = ()) -> dict[str, str]:
     """By condition one sentence on the figures of a study; StudyError for a study that cannot be published at all.
 
     statuses: of all its runs, as a study that was stopped when its figures pleased is none to publish.
@@ -61,12 +61,12 @@ def of_figures(document: Mapping[str, Any], statuses: Iterable[str] = ()) -> dic
     return found
 
 
-def _threshold(machine: Mapping[str, Any]) -> float:
+def _threshold(machine: Document) -> float:
     cores = machine.get("available_cores")
     return disturbances.threshold(cores if isinstance(cores, int) else 1)
 
 
-def of_code(measured: Mapping[str, Any], published: Mapping[str, Any]) -> dict[str, str]:
+def of_code(measured: Document, published: Document) -> dict[str, str]:
     """The sentence on modified code, from `measured_by` and `published_by` of a manifest."""
     sources, now = measured["sources"], published["sources"]
     if published["modified"]:
@@ -85,5 +85,5 @@ def of_code(measured: Mapping[str, Any], published: Mapping[str, Any]) -> dict[s
     return {}
 
 
-def _name(cell: Mapping[str, Any]) -> str:
+def _name(cell: Document) -> str:
     return f"{cell['framework']} {cell['model']} on {cell['device']}"

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from framework_compare import registry
 from framework_compare.archive.conditions import worked
 from framework_compare.archive.validate import Checked
 from framework_compare.plan.settings import DEFAULTS, SETTINGS, column
+from framework_compare.protocol import Document
 from framework_compare.registry import device_kind
 from framework_compare.report.names import in_order, title
 from framework_compare.report.provenance import gpu_names
@@ -186,7 +187,7 @@ def pairs_of(checked: Checked, entry: Entry) -> list[Pair]:
     return found
 
 
-def condition(settings: Mapping[str, Any], model: str) -> str:
+def condition(settings: Document, model: str) -> str:
     """What two studies of a model must share for their ratios to stand side by side, in words.
 
     Its own settings and all other defaults are left out.
@@ -203,7 +204,7 @@ def condition(settings: Mapping[str, Any], model: str) -> str:
     return clean(", ".join(words))[:400]
 
 
-def machine_name(machine: Mapping[str, Any]) -> str:
+def machine_name(machine: Document) -> str:
     """A machine by its description: machines of one description count as one, with or without its widest vectors."""
     gpus = gpu_names(machine)
     cores, memory = machine.get("available_cores"), machine.get("memory_bytes")

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from framework_compare import registry
 from framework_compare.archive import agreement
-from framework_compare.archive.agreement import rows_of
+from framework_compare.archive.tables import SECOND, Row, Tables, awake_s, in_order, length_s, overlaps
 from framework_compare.plan.planning import build_graph
 from framework_compare.plan.searches import is_search
-from framework_compare.protocol import TrainConfig, replicas_of
+from framework_compare.protocol import Document, TrainConfig, replicas_of
 
 FIRST = datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone.utc)  # SINGA's release, the oldest that is compared
 AHEAD_S = 86_400  # that the clock of another machine may be ahead
@@ -25,8 +25,6 @@ STEP_S = 1e-7  # no step takes less
 ROUNDS = 2  # by which steps differ between rounds and epochs; in this repository's archive by 0.74 to 1.06
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[+-]\d\d:\d\d)?", re.A)
 TURN_SLACK, COUNTER_S = 1.1, 0.2  # of CPU time in turns, which is counted in ticks
-SECOND = 1_000_000_000
-Table = Mapping[str, Sequence[Any]]
 NEVER_NEGATIVE = {
     "run": ("peak_rss_bytes",),
     "phase": ("pss_bytes",),
@@ -40,118 +38,105 @@ NEVER_NEGATIVE = {
 }
 
 
-def faults(records: Mapping[str, Any], document: Mapping[str, Any], now: datetime.datetime) -> Iterator[str]:
+def faults(records: Document, document: Document, now: datetime.datetime) -> Iterator[str]:
     """Each implausible figure as a sentence, from sound records and the document recomputed from them."""
-    tables = records["tables"]
-    runs = {row["run_id"]: row for row in rows_of(tables.get("run", {}))}
-    yield from _times(runs, tables, now)
-    yield from _clocks(runs, tables)
-    yield from _labels(runs, records)
-    yield from _rounds(runs, records)
-    yield from _below_zero(tables)
-    yield from _sizes(runs, tables)
-    machines = list(agreement.machines(records).values())
-    for machine in machines:
+    study = Tables(records)
+    for check in (
+        _times(study, now),
+        _clocks(study),
+        _labels(study),
+        _rounds(study),
+        _below_zero(study),
+        _sizes(study),
+    ):
+        yield from check
+    for machine in study.machines.values():
         for name in ("available_cores", "memory_bytes"):  # what other checks are measured by
             if type(machine.get(name)) is not int or machine[name] < 1:
                 yield f"{name} of the machine is {str(machine.get(name))[:40]!r}; allowed: a whole number above 0"
                 return
-    yield from _memory(machines, tables)
-    yield from agreement.faults(records)
-    yield from _sampled(runs, records)
-    cores = max(map(agreement.cores_of, machines))
+    yield from _memory(study)
+    yield from agreement.faults(study)
+    yield from _sampled(study)
+    cores = max(map(agreement.cores_of, study.machines.values()))
     for cell in document["cells"]:
         name = f"{cell['framework']} {cell['model']}"
         if (cell["cpu_percent_mean"] or 0) > 100 * cores * SLACK:
             yield f"{name} used {cell['cpu_percent_mean']:.0f} % of a core on {cores} cores"
-    yield from _turns(tables.get("slice", {}), cores)
+    yield from _turns(study, cores)
 
 
-def _sampled(runs: Mapping[int, Any], records: Mapping[str, Any]) -> Iterator[str]:
+def _sampled(study: Tables) -> Iterator[str]:
     """What says how much others disturbed it was read at least once while it ran."""
-    read = set(records["tables"].get("sample", {}).get("run_id", ()))
-    for number, run in runs.items():
+    read = set(study.column("sample", "run_id"))
+    for number, run in study.runs.items():
         if run["status"] == "ok" and run.get("disturbed_epochs") is not None and number not in read:
             yield f"run {number} states its disturbances, but has no reading"
 
 
-def _labels(runs: Mapping[int, Any], records: Mapping[str, Any]) -> Iterator[str]:
+def _labels(study: Tables) -> Iterator[str]:
     """No run has the version of another framework's environment, and no block is left out."""
-    frameworks = {row["cell_id"]: row["framework"] for row in rows_of(records["tables"].get("cell", {}))}
     versions: dict[str, set[Any]] = {}
-    for label, facts in records["environments"].items():
+    for label, facts in study.environments.items():
         versions.setdefault(label.partition(" ")[0], set()).add(facts.get("version"))
-    for name in filter(lambda name: not name.isascii(), frameworks.values()):
-        yield f"the framework {name!a} is not named in ASCII"
-    for number, run in runs.items():
-        name, version = frameworks.get(run["cell_id"]), run.get("framework_version")
+    for cell in study.cells.values():
+        if not cell["framework"].isascii():
+            yield f"the framework {cell['framework']!a} is not named in ASCII"
+    for number, run in study.runs.items():
+        name, version = study.cell_of(number)["framework"], run.get("framework_version")
         if run["status"] != "ok" and not run["reason"]:
             yield f"run {number} is {run['status']} without a reason"
         others = {other for other, known in versions.items() if version in known}
         if version and name in versions and others and name not in others:
             yield f"run {number} of {name} has the version {version}, which belongs to {min(others)}"
-    blocks = {run["repeat"] for run in runs.values()}
+    blocks = {run["repeat"] for run in study.runs.values()}
     if blocks != set(range(1, len(blocks) + 1)):
         yield f"its runs name the blocks {', '.join(map(str, sorted(blocks)))}, so that some are left out"
 
 
-def _rounds(runs: Mapping[int, Any], records: Mapping[str, Any]) -> Iterator[str]:
+def _rounds(study: Tables) -> Iterator[str]:
     """Every run that is ok has the phase of its epochs, and its rounds where workers took turns.
 
     Without them nothing would contradict epochs of any length. A round counts for all its rivals or for none, steps of
     rounds last as long as those of epochs, and runs that took no turns ran one after the other.
     """
-    phases = _last(records["tables"].get("phase", {}), "epochs")
-    slices, steps = rows_of(records["tables"].get("slice", {})), _step_times(records["tables"])
-    rounds = {row["run_id"] for row in slices}
+    phases, rounds = _trainings(study), study.by_run("slice")
     voids: dict[Any, str] = {}
-    for row in slices:
-        key = runs[row["run_id"]].get("duel"), row["round"]
+    for row in study.rows("slice"):
+        key = study.runs[row["run_id"]].get("duel"), row["round"]
         if voids.setdefault(key, row["void"]) != row["void"]:
             yield f"round {row['round']} of run {row['run_id']} counts for one framework, but not for another"
-    for number, (alone, in_turns) in steps.items():
-        if in_turns and not 1 / ROUNDS < in_turns / alone < ROUNDS:
-            yield f"steps of run {number} take {in_turns:.3g} s in its rounds and {alone:.3g} s in its epochs"
-    apart = [phases[n] for n, run in runs.items() if n in phases and n not in rounds and run.get("node_id") is None]
-    ordered = sorted(apart, key=lambda row: row["start_ns"])
-    for before, after in zip(ordered, ordered[1:]):
-        if after["start_ns"] < before["end_ns"]:
-            yield f"runs {before['run_id']} and {after['run_id']} trained at the same time and took no turns"
-    interleaved = records["settings"].get("schedule") == "interleaved"
-    for number, run in runs.items():
+    for number, epochs in study.by_run("epoch").items():
+        alone, in_turns = sum(map(awake_s, epochs)), sum(row["measured_s"] for row in rounds.get(number, ()))
+        steps, of_turns = (sum(row["steps"] for row in rows) for rows in (epochs, rounds.get(number, ())))
+        if alone > 0 and steps and of_turns and not 1 / ROUNDS < in_turns / of_turns * steps / alone < ROUNDS:
+            yield (
+                f"steps of run {number} take {in_turns / of_turns:.3g} s in its rounds and {alone / steps:.3g} s in its epochs"
+            )
+    apart = [phases[n] for n, run in study.runs.items() if n in {*phases} - {*rounds} and run.get("node_id") is None]
+    for before, after in overlaps(in_order(apart)):
+        yield f"runs {before['run_id']} and {after['run_id']} trained at the same time and took no turns"
+    interleaved = study.settings.get("schedule") == "interleaved"
+    for number, run in study.runs.items():
         if run["status"] == "ok" and number not in phases:
             yield f"run {number} is ok but has no epoch phase"
         if run["status"] == "ok" and (interleaved or run.get("duel") is not None) and number not in rounds:
             yield f"run {number} is ok and took turns, but has no round"
 
 
-def _step_times(tables: Mapping[str, Table]) -> dict[int, tuple[float, float]]:
-    """By run the mean seconds of a step in its epochs, without waiting, and in its rounds; 0 for no rounds."""
-    sums: dict[int, list[float]] = {}
-    for row in rows_of(tables.get("epoch", {})):
-        one = sums.setdefault(row["run_id"], [0.0] * 4)
-        one[0] += (row["end_ns"] - row["start_ns"]) / SECOND - (row.get("waited_s") or 0.0)
-        one[1] += row["steps"]
-    for row in rows_of(tables.get("slice", {})):
-        one = sums.get(row["run_id"], [0.0] * 4)
-        one[2] += row["measured_s"]
-        one[3] += row["steps"]
-    return {number: (a / b, c / d if d else 0.0) for number, (a, b, c, d) in sums.items() if a > 0 and b}
-
-
-def _sizes(runs: Mapping[int, Any], tables: Mapping[str, Table]) -> Iterator[str]:
+def _sizes(study: Tables) -> Iterator[str]:
     """No step trains on more samples than a batch has, and a model has its own number of parameters."""
-    cells = {row["cell_id"]: row for row in rows_of(tables.get("cell", {})) if not is_search(row["model"])}
+    cells = {number: cell for number, cell in study.cells.items() if not is_search(cell["model"])}
     for table, name in (("epoch", "images"), ("slice", "samples")):
-        for row in rows_of(tables.get(table, {})):
-            cell = cells.get(runs[row["run_id"]]["cell_id"])
+        for row in study.rows(table):
+            cell = cells.get(study.runs[row["run_id"]]["cell_id"])
             if cell is None:
                 continue
             config = TrainConfig.from_dict(cell["config"])
             batch = config.batch_size if config.batch_growth == 1 else config.batch_size_limit
             if row[name] > row["steps"] * batch * len(replicas_of(config)):
                 yield f"run {row['run_id']} has {row[name]} samples in {row['steps']} steps of {batch}"
-    for number, run in runs.items():
+    for number, run in study.runs.items():
         cell = cells.get(run["cell_id"])
         entry = registry.model_of_all(cell["model"]) if cell else None
         if cell and entry and not entry.of_arrays and run.get("parameters"):
@@ -160,29 +145,25 @@ def _sizes(runs: Mapping[int, Any], tables: Mapping[str, Table]) -> Iterator[str
                 yield f"run {number} has {run['parameters']:,} parameters, but {cell['model']} has {own:,}"
 
 
-def _below_zero(tables: Mapping[str, Table]) -> Iterator[str]:
+def _below_zero(study: Tables) -> Iterator[str]:
     """No count, time or amount of what was measured is below zero."""
     for table, names in NEVER_NEGATIVE.items():
         for name in names:
-            least = min((value or 0 for value in tables.get(table, {}).get(name, ())), default=0)
+            least = min((value or 0 for value in study.column(table, name)), default=0)
             if least < 0:
                 yield f"{name} of table {table} is {least:g}"
 
 
-def _turns(slices: Table, cores: int) -> Iterator[str]:
+def _turns(study: Tables, cores: int) -> Iterator[str]:
     """On the clock, no worker uses more CPU time than all cores have."""
-    spent: dict[int, list[float]] = {}
-    for row in rows_of(slices):
-        sums = spent.setdefault(row["run_id"], [0.0, 0.0])
-        sums[0] += row["cpu_s"]
-        sums[1] += row["measured_s"]
-    for number, (used, length) in spent.items():
+    for number, turns in study.by_run("slice").items():
+        used, length = (sum(row[name] for row in turns) for name in ("cpu_s", "measured_s"))
         if used > length * cores * TURN_SLACK + COUNTER_S:
             yield f"run {number} used {used:.3g} s of CPU time in turns of {length:.3g} s on {cores} cores"
 
 
-def _times(runs: Mapping[int, Any], tables: Mapping[str, Table], now: datetime.datetime) -> Iterator[str]:
-    for number, run in runs.items():
+def _times(study: Tables, now: datetime.datetime) -> Iterator[str]:
+    for number, run in study.runs.items():
         started = time_of(run["started_at"]) if run["started_at"] else None
         if run["started_at"] and started is None:
             yield f"the start of run {number} is not an ISO 8601 time"
@@ -190,42 +171,35 @@ def _times(runs: Mapping[int, Any], tables: Mapping[str, Table], now: datetime.d
             yield f"run {number} started at {run['started_at']}, which is before {FIRST.year} or in the future"
         if run["status"] == "ok" and not run["started_at"]:
             yield f"run {number} is ok, but never started"
-    spans = {
-        number: (row["start_ns"], row["end_ns"]) for number, row in _last(tables.get("phase", {}), "epochs").items()
-    }
-    for row in rows_of(tables.get("epoch", {})):
-        start, end = spans.get(row["run_id"], (None, None))
-        length = (row["end_ns"] - row["start_ns"]) / SECOND
-        if start is not None and not start - SECOND <= row["start_ns"] <= row["end_ns"] <= end + SECOND:
+    phases, epochs = _trainings(study), study.by_run("epoch")
+    for row in study.rows("epoch"):
+        phase, length = phases.get(row["run_id"]), length_s(row)
+        if phase and not phase["start_ns"] - SECOND <= row["start_ns"] <= row["end_ns"] <= phase["end_ns"] + SECOND:
             yield f"an epoch of run {row['run_id']} lies outside the phase of its epochs"
         if row["steps"] < 1 or row["images"] < 1 or length < row["steps"] * STEP_S:
             yield f"an epoch of run {row['run_id']} has {row['steps']} steps in {length:g} s"
         if not 0 <= (row.get("waited_s") or 0.0) <= length * SLACK:
             yield f"run {row['run_id']} waited longer for turns than its epoch lasted"
-    for row in rows_of(tables.get("slice", {})):
-        length = (row["end_ns"] - row["start_ns"]) / SECOND
+    for row in study.rows("slice"):
+        length = length_s(row)
         if not 0 <= row["measured_s"] <= length * SLACK + 0.01 or row["steps"] < 0 or row["samples"] < 0:
             yield f"a round of run {row['run_id']} measured {row['measured_s']:g} s in a turn of {length:g} s"
-    marked: dict[int, int] = {}
-    for row in rows_of(tables.get("epoch", {})):
-        marked[row["run_id"]] = marked.get(row["run_id"], 0) + (row.get("disturbed") == 1)
-    for number, run in runs.items():
-        if run.get("disturbed_epochs") is not None and run["disturbed_epochs"] != marked.get(number, 0):
-            yield f"run {number} counts {run['disturbed_epochs']} disturbed epochs, but {marked.get(number, 0)} are marked"
+    for number, run in study.runs.items():
+        stated, marked = run.get("disturbed_epochs"), sum(row.get("disturbed") == 1 for row in epochs.get(number, ()))
+        if stated is not None and stated != marked:
+            yield f"run {number} counts {stated} disturbed epochs, but {marked} are marked"
         if run.get("wall_s") is not None and not 0 <= run["wall_s"] < 366 * 86_400:
             yield f"run {number} took {run['wall_s']:g} s"
 
 
-def _clocks(runs: Mapping[int, Any], tables: Mapping[str, Table]) -> Iterator[str]:
+def _clocks(study: Tables) -> Iterator[str]:
     """The time of day and the monotonic clock advance together, where neither was set back in between."""
-    begun: dict[int, int] = {}
-    for row in rows_of(tables.get("phase", {})):
-        begun[row["run_id"]] = min(row["start_ns"], begun.get(row["run_id"], row["start_ns"]))
-    times = {number: time_of(run["started_at"]) for number, run in runs.items() if number in begun}
     by_node: dict[Any, list[tuple[datetime.datetime, int, int]]] = {}
-    for number, started in times.items():
+    for number, phases in study.by_run("phase").items():
+        started = time_of(study.runs[number]["started_at"])
         if started is not None:
-            by_node.setdefault(runs[number].get("node_id"), []).append((started, begun[number], number))
+            begun = min(row["start_ns"] for row in phases)
+            by_node.setdefault(study.runs[number].get("node_id"), []).append((started, begun, number))
     for several in by_node.values():
         ordered = sorted(several)
         for (day, clock, _), (later, after, number) in zip(ordered, ordered[1:]):
@@ -234,13 +208,14 @@ def _clocks(runs: Mapping[int, Any], tables: Mapping[str, Table]) -> Iterator[st
                 yield f"the clocks of run {number} and of the run before disagree by {ahead:.0f} s"
 
 
-def _memory(machines: Sequence[Mapping[str, Any]], tables: Mapping[str, Table]) -> Iterator[str]:
+def _memory(study: Tables) -> Iterator[str]:
     """No process holds more memory than the largest of the machines has."""
+    machines = list(study.machines.values())
     for machine in machines:
         if machine["memory_bytes"] < 1 << 28:
             yield f"the machine has {machine['memory_bytes']} bytes of memory"
     memory = max(machine["memory_bytes"] for machine in machines)
-    processes = _most(tables, "sample", "processes") or 1  # each of which RSS counts the shared memory of
+    processes = _most(study, "sample", "processes") or 1  # each of which RSS counts the shared memory of
     gpus = [gpus for gpus in (machine.get("gpus") for machine in machines) if isinstance(gpus, dict)]
     devices = [device["memory_bytes"] for one in gpus for device in one.get("devices", ())]
     bounds = [
@@ -250,17 +225,18 @@ def _memory(machines: Sequence[Mapping[str, Any]], tables: Mapping[str, Table]) 
     ]
     bounds += [("sample", name, sum(devices)) for name in ("gpu_memory_bytes", "gpu_process_memory_bytes") if devices]
     for table, name, least in bounds:
-        most = _most(tables, table, name)
+        most = _most(study, table, name)
         if most > least * SLACK:
             yield f"{name} of table {table} is {most / 1e9:.1f} GB of {least / 1e9:.1f} GB of memory"
 
 
-def _most(tables: Mapping[str, Table], table: str, name: str) -> Any:
-    return max((value or 0 for value in tables.get(table, {}).get(name, ())), default=0)
+def _most(study: Tables, table: str, name: str) -> Any:
+    return max((value or 0 for value in study.column(table, name)), default=0)
 
 
-def _last(phases: Table, name: str) -> dict[int, Mapping[str, Any]]:
-    return {row["run_id"]: row for row in rows_of(phases) if row["name"] == name}
+def _trainings(study: Tables) -> dict[int, Row]:
+    """By run the phase of its epochs, of several the last."""
+    return {row["run_id"]: row for row in study.rows("phase") if row["name"] == "epochs"}
 
 
 def time_of(text: str) -> datetime.datetime | None:

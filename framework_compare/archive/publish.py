@@ -8,7 +8,6 @@ import re
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from framework_compare import registry
 from framework_compare.archive import conditions, documents, records, repeating
@@ -16,8 +15,9 @@ from framework_compare.archive.installed import installed
 from framework_compare.archive.scrub import HOSTS, USERS, Scrubber, names_in
 from framework_compare.comparison import Comparison
 from framework_compare.environments import venvs
-from framework_compare.errors import FrameworkCompareError, StudyError, UnknownNameError, UsageError
+from framework_compare.errors import FrameworkCompareError, StudyError, UsageError, check_name
 from framework_compare.launch import staging
+from framework_compare.protocol import Document, Fields
 from framework_compare.report import json_document
 from framework_compare.report.page import report
 from framework_compare.results import verdicts
@@ -34,7 +34,7 @@ ID_DIGITS = 12  # of the checksum that an id ends in
 class Submission:
     """A study ready to be written: its files by name, the manifest, and by kind what was replaced in it."""
 
-    manifest: Mapping[str, Any]
+    manifest: Document
     files: Mapping[str, bytes]
     replaced: Mapping[str, Mapping[str, int]]
 
@@ -64,8 +64,7 @@ def prepare(folder: Path, allow: Iterable[str] = ()) -> Submission:
     """The submission of a study; StudyError where it may not be published, unless `allow` names the condition."""
     allow = list(allow)
     for word in allow:
-        if word not in conditions.ALLOWED:
-            raise UnknownNameError("condition to allow", word, conditions.ALLOWED)
+        check_name("condition to allow", word, conditions.ALLOWED)
     comparison = Comparison.load(folder)
     with Store.open(folder) as store:
         nodes = [node["name"] for node in store.nodes().values()]
@@ -81,7 +80,8 @@ def prepare(folder: Path, allow: Iterable[str] = ()) -> Submission:
         **_request(comparison, scrub),
         **_locks(comparison, scrub),
     }
-    name = _identity(comparison, files[documents.RECORDS])
+    slug = slug_of(comparison.frame["framework"], comparison.frame["model"])
+    name = identity_of(slug, files[documents.RECORDS])
     document = figures(cleaned, parity, name)
     found = {
         **conditions.of_figures(document, records.statuses(cleaned)),
@@ -115,7 +115,7 @@ def prepare(folder: Path, allow: Iterable[str] = ()) -> Submission:
     return Submission(manifest, files, scrub.replaced)
 
 
-def figures(cleaned: Mapping[str, Any], parity: Mapping[str, Any], name: str) -> dict[str, Any]:
+def figures(cleaned: Document, parity: Document, name: str) -> Fields:
     """The study document that these records and verdicts on parity give, under the name of the submission."""
     with tempfile.TemporaryDirectory(prefix="framework-compare-") as place:
         study = Comparison(records.restore(cleaned, parity, Path(place) / "study"))
@@ -128,10 +128,6 @@ def figures(cleaned: Mapping[str, Any], parity: Mapping[str, Any], name: str) ->
 def identity_of(slug: str, content: bytes) -> str:
     """The name of a submission: what it compares, and a checksum of its records."""
     return f"{slug}-{documents.digest(content)[:ID_DIGITS]}"
-
-
-def _identity(comparison: Comparison, content: bytes) -> str:
-    return identity_of(slug_of(comparison.frame["framework"], comparison.frame["model"]), content)
 
 
 def slug_of(frameworks: Iterable[str], models: Iterable[str]) -> str:
@@ -182,13 +178,13 @@ def _pins(framework: str, device: str, packages: Mapping[str, str]) -> str:
     return "".join(f"{line}\n" for line in lines) if lines and same and packages else ""
 
 
-def measured_by(raw: Mapping[str, Any]) -> dict[str, Any]:
+def measured_by(raw: Document) -> Fields:
     """Version of the package, and by environment the checksums of the code that workers ran, as its records say."""
     sources = {name: list(facts.get("sources") or []) for name, facts in raw["environments"].items()}
     return {"version": str(raw["settings"].get("framework_compare") or NOT_KNOWN), "sources": sources}
 
 
-def published_by(raw: Mapping[str, Any]) -> dict[str, Any]:
+def published_by(raw: Document) -> Fields:
     """The installed package, and the checksums of what its workers would run."""
     sources = {}
     for label in raw["environments"]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from framework_compare.archive.documents import Refused, shown
 from framework_compare.errors import StudyError
+from framework_compare.protocol import Document
 from framework_compare.results import verdicts
 from framework_compare.store import row_checks, schema
 from framework_compare.store.folder import FILE
@@ -53,12 +53,12 @@ def _table(store: Store, name: str) -> dict[str, list[Any]]:
     return {column: values for column, values in kept.items() if any(value is not None for value in values)}
 
 
-def statuses(document: Mapping[str, Any]) -> list[str]:
+def statuses(document: Document) -> list[str]:
     """Return the status of every run."""
     return list(document["tables"].get("run", {}).get("status", ()))
 
 
-def restore(document: Mapping[str, Any], parity: Mapping[str, Any], folder: Path) -> Path:
+def restore(document: Document, parity: Document, folder: Path) -> Path:
     """Write a study of these records into a new folder; Refused where they are no records of a study."""
     if document.get("schema_version") != VERSION:
         raise Refused(f"records.json has schema_version {shown(document.get('schema_version'))}; allowed: {VERSION}")
@@ -82,7 +82,7 @@ def restore(document: Mapping[str, Any], parity: Mapping[str, Any], folder: Path
     return folder
 
 
-def _fill(connection: sqlite3.Connection, parts: Mapping[str, Any]) -> None:
+def _fill(connection: sqlite3.Connection, parts: Document) -> None:
     connection.execute("INSERT INTO meta VALUES ('settings', ?)", (as_json(parts["settings"]),))
     for table in ("machine", "environments"):
         rows = [(key, as_json(value)) for key, value in parts[table].items()]

@@ -20,6 +20,7 @@ from framework_compare.environments import venvs
 from framework_compare.errors import FrameworkCompareError
 from framework_compare.plan.planning import expand_configs
 from framework_compare.plan.settings import BY_ARRAYS, SETTINGS, column
+from framework_compare.protocol import Document, Fields
 from framework_compare.registry import device_kind
 from framework_compare.study.blocks import REPEATS
 from framework_compare.study.request import FIELDS
@@ -44,7 +45,7 @@ _OPTIONS = set("across_models disturbance_threshold profile retries_when_disturb
 _BY_DATA = {"num_classes", "loss", "device"}  # the device is compared by its kind
 
 
-def check(manifest: Mapping[str, Any], contents: Mapping[str, bytes], records: Mapping[str, Any]) -> None:
+def check(manifest: Document, contents: Mapping[str, bytes], records: Document) -> None:
     """Refused where the request, the command or a lock is of another study, or more than text; contents: of the files."""
     command = manifest["command"]
     if REQUEST not in contents:
@@ -63,7 +64,7 @@ def check(manifest: Mapping[str, Any], contents: Mapping[str, bytes], records: M
             _check_lock(name, documents.text(name, contents[name]).splitlines(), facts)
 
 
-def _check_plain(request: Mapping[str, Any], text: str) -> None:
+def _check_plain(request: Document, text: str) -> None:
     """Refused for comments: the site shows the request as it is."""
     import tomli_w
 
@@ -71,7 +72,7 @@ def _check_plain(request: Mapping[str, Any], text: str) -> None:
         raise Refused(f"{REQUEST} has a comment, or is not written as `publish` writes it")
 
 
-def parsed(text: str) -> dict[str, Any]:
+def parsed(text: str) -> Fields:
     """The request in the text of its file; Refused for what is no TOML."""
     if len(text.splitlines()) > MAX_REQUEST_LINES:
         raise Refused(f"{REQUEST} has more than {MAX_REQUEST_LINES} lines")
@@ -81,7 +82,7 @@ def parsed(text: str) -> dict[str, Any]:
         raise Refused(f"{REQUEST} is not TOML: {shown(str(error))}") from None
 
 
-def _of_command(command: str) -> dict[str, Any]:
+def _of_command(command: str) -> Fields:
     """The request that a command states: its options by name, each with a list of values."""
     try:
         words = shlex.split(command)
@@ -89,7 +90,7 @@ def _of_command(command: str) -> dict[str, Any]:
         words = []
     if words[:2] != ["framework-compare", "run"] or _NO_COMMAND.search(command):
         raise Refused(f"its command is {shown(command)}; allowed: one `framework-compare run` without an address")
-    request: dict[str, Any] = {}
+    request: Fields = {}
     places, rest = iter(("frameworks", "models")), iter(words[2:])
     for word in rest:
         name = word[2:].replace("-", "_") if word.startswith("--") else next(places, "dataset")
@@ -105,7 +106,7 @@ def _number(text: str) -> Any:
         return text
 
 
-def _check_request(source: str, request: Mapping[str, Any], records: Mapping[str, Any]) -> None:
+def _check_request(source: str, request: Document, records: Document) -> None:
     """Refused for a request with other frameworks, models or settings than the cells of the records have."""
     if not {"frameworks", "models"} <= set(request) or PRIVATE & set(request):
         raise Refused(f"{source} must name frameworks and models, and neither interpreters nor package indexes")
@@ -140,9 +141,7 @@ def _check_names(source: str, asked: set[str], measured: set[str]) -> None:
         raise Refused(f"{source} asks for {shown(min(asked - measured))}, which its records do not have")
 
 
-def _check_data(
-    source: str, request: Mapping[str, Any], cells: Sequence[Mapping[str, Any]], epochs: Mapping[str, Sequence[Any]]
-) -> None:
+def _check_data(source: str, request: Document, cells: Sequence[Document], epochs: Mapping[str, Sequence[Any]]) -> None:
     """Refused for a data set of a cell that the request does not name, and for epochs of more samples than it asks for."""
     asked = [re.split(r"[/\\]", str(one).rstrip("/\\"))[-1] for one in _listed(request.get("dataset", []))]
     named = {_known(name) for one in asked for name in (one, one.partition(".")[0], one.rpartition(".")[0])}
@@ -157,7 +156,7 @@ def _check_data(
         raise Refused(f"{source} asks for {limit} samples, but an epoch has {max(epochs['images'])}")
 
 
-def _check_options(source: str, request: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+def _check_options(source: str, request: Document, settings: Document) -> None:
     """Refused where runs were started with other options than the request has."""
     for name in sorted(_OPTIONS & set(request) & set(settings)):
         if _single(request[name]) != settings[name]:
@@ -175,7 +174,7 @@ def _single(value: Any) -> Any:
     return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
-def _check_settings(source: str, request: Mapping[str, Any], cells: Sequence[Mapping[str, Any]]) -> None:
+def _check_settings(source: str, request: Document, cells: Sequence[Document]) -> None:
     """Refused for a setting of a cell that a run of the request would not have."""
     columns = {column(name): name for name in SETTINGS}
     given = {columns[name]: value for name, value in request.items() if name in columns and name != "device"}
@@ -199,7 +198,7 @@ def _check_settings(source: str, request: Mapping[str, Any], cells: Sequence[Map
             raise Refused(f"{source} asks for {', '.join(sorted(kinds))}, but a cell ran on {shown(cell['device'])}")
 
 
-def _check_repeats(request: Mapping[str, Any], runs: Mapping[str, Sequence[Any]]) -> None:
+def _check_repeats(request: Document, runs: Mapping[str, Sequence[Any]]) -> None:
     """Refused where a block is missing, or there are more than were asked for."""
     again = runs.get("retry_of") or [None] * len(runs["cell_id"])
     counts = set(Counter(cell for cell, other in zip(runs["cell_id"], again) if other is None).values())
@@ -222,7 +221,7 @@ def lock_name(label: str) -> str:
     return f"{LOCKS}/{re.sub('[^A-Za-z0-9._@+-]+', '-', label).strip('-')}.txt"
 
 
-def _check_locks(names: set[str], environments: Mapping[str, Any]) -> None:
+def _check_locks(names: set[str], environments: Document) -> None:
     """Every environment whose packages are known has a lock, and every lock belongs to one."""
     locks = {name for name in names if name.startswith(LOCKS)}
     wanted = {lock_name(label) for label, facts in environments.items() if facts.get("packages")}
@@ -231,7 +230,7 @@ def _check_locks(names: set[str], environments: Mapping[str, Any]) -> None:
         raise Refused(f"{odd} is {'no lock of an environment of its records' if odd in locks else 'missing'}")
 
 
-def _check_lock(name: str, lines: Sequence[str], facts: Mapping[str, Any]) -> None:
+def _check_lock(name: str, lines: Sequence[str], facts: Document) -> None:
     """A lock pins packages of its environment and nothing else: the framework among them, with checksums that are known."""
     pins = [_PIN.fullmatch(line.strip()) for line in lines]
     wanted: dict[str, str] = {}

@@ -10,7 +10,7 @@ import datetime
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
@@ -20,6 +20,7 @@ from framework_compare.archive import answers, conditions, entries, publish, val
 from framework_compare.archive.documents import REQUEST, Refused
 from framework_compare.archive.entries import Entry, Pair, Spread, base, interval, release, slug
 from framework_compare.errors import StudyError, UsageError
+from framework_compare.protocol import Document, Fields
 from framework_compare.registry import device_kind
 from framework_compare.report.figures import spread
 from framework_compare.report.names import in_order, title
@@ -164,15 +165,13 @@ class _Site:
         self.entries.append(entry)
         self.pairs += pairs
 
-    def _chart(
-        self, rows: Sequence[Mapping[str, Any]], spec: Mapping[str, Any] | None = None, number: int = 1
-    ) -> Chart:
+    def _chart(self, rows: Sequence[Document], spec: Document | None = None, number: int = 1) -> Chart:
         made = spread.with_rows(self._spec, rows) if spec is None else spec
         return Chart(
             f"spec-{number}", packed(made), f"{len(rows)} ratios of epoch times; the table has the same figures"
         )
 
-    def _page(self, name: str, template: str, context: Mapping[str, Any], data: Any) -> None:
+    def _page(self, name: str, template: str, context: Document, data: Any) -> None:
         """A page and the JSON beside it."""
         root = "../" if "/" in name else ""
         text = self._templates.get_template(template).render(root=root, page=name.rpartition("/")[2], **context)
@@ -202,7 +201,7 @@ class _Site:
             "trends": trends,
             "ratios": pairs[:PER_PAGE],
         }
-        own: dict[str, Any] = {"kind": kind, "name": name}
+        own: Fields = {"kind": kind, "name": name}
         data = {**own, "submissions": [one.id for one in members], "ratios": [one._asdict() for one in pairs]}
         first = f"{kind}/{slug(name)}"
         numbers = range(0, len(members), PER_PAGE)
@@ -231,16 +230,16 @@ class _Site:
         found.sort(key=lambda one: -sum(len(of.pairs) for of in one.spreads))
         return found[:MAX_CONDITIONS]
 
-    def _trends(self, framework: str, pairs: Sequence[Pair]) -> list[tuple[str, Chart, list[dict[str, Any]]]]:
+    def _trends(self, framework: str, pairs: Sequence[Pair]) -> list[tuple[str, Chart, list[Fields]]]:
         """By model and condition, the ratio of each rival to a framework over its versions; of two versions or more."""
-        groups: dict[str, list[dict[str, Any]]] = {}
+        groups: dict[str, list[Fields]] = {}
         for one in reversed(pairs):
             (_, version), rival, ratio = one.versions[0], one.second, one.ratio
             if base(one.first) != framework:
                 (_, version), rival, ratio = one.versions[1], one.first, 1 / one.ratio
             row = {**_row(one, "../"), "version": version, "rival": title(rival), "ratio": round(ratio, 4)}
             groups.setdefault(f"{title(one.model)}: {one.condition}", []).append(row)
-        found: list[tuple[str, Chart, list[dict[str, Any]]]] = []
+        found: list[tuple[str, Chart, list[Fields]]] = []
         for name, rows in groups.items():
             versions = sorted({str(row["version"]) for row in rows}, key=entries.version_key)
             if len(versions) > 1:
@@ -311,15 +310,15 @@ def _grouped(members: Iterable[_Member], names_of: Callable[[Any], Iterable[str]
     return found
 
 
-def _row(one: Pair, root: str) -> dict[str, Any]:
+def _row(one: Pair, root: str) -> Fields:
     """A ratio for a chart: a click leads to its submission."""
     ends = {name: end and round(end, 4) for name, end in (("low", one.low), ("high", one.high))}
-    shown: dict[str, Any] = {"shown": spread.label_of(one.shown), "interval": one.interval, "where": one.machine}
+    shown: Fields = {"shown": spread.label_of(one.shown), "interval": one.interval, "where": one.machine}
     href = f"{root}submissions/{one.id}.html" if root else "#repeat"
     return {"label": one.label, "ratio": round(one.ratio, 4), **ends, **shown, "href": href}
 
 
-def _machine_rows(one: Spread) -> list[dict[str, Any]]:
+def _machine_rows(one: Spread) -> list[Fields]:
     """The latest ratio of each machine."""
     latest: dict[str, Pair] = {}
     for pair in one.pairs:
@@ -327,12 +326,12 @@ def _machine_rows(one: Spread) -> list[dict[str, Any]]:
     return [_row(pair, "../") for pair in latest.values()]
 
 
-def _cell(cell: Mapping[str, Any]) -> dict[str, Any]:
+def _cell(cell: Document) -> Fields:
     ends = interval(cell["epoch_s_ci_low"], cell["epoch_s_ci_high"], ".4g")
     return {**cell, "interval": ends, "memory": cell.get("pss_peak_bytes") or cell.get("peak_rss_bytes")}
 
 
-def _coverage(members: Sequence[Entry]) -> dict[str, Any]:
+def _coverage(members: Sequence[Entry]) -> Fields:
     """Submissions by device, model and framework, with zeros where there is none."""
     counts: dict[tuple[str, str, str], int] = {}
     for one in members:

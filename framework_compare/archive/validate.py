@@ -12,15 +12,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from framework_compare.archive import agreement, conditions, documents, plausibility, publish, repeating
+from framework_compare.archive import conditions, documents, plausibility, publish, repeating
 from framework_compare.archive.documents import MANIFEST, PARITY, RECORDS, STUDY, Refused, shown
 from framework_compare.archive.installed import installed
 from framework_compare.archive.records import restore
 from framework_compare.archive.records import statuses as statuses_of
 from framework_compare.archive.scrub import KINDS
+from framework_compare.archive.tables import rows_of
 from framework_compare.comparison import Comparison
 from framework_compare.errors import FrameworkCompareError, UsageError
-from framework_compare.protocol import TrainConfig
+from framework_compare.protocol import Document, TrainConfig
 from framework_compare.results import verdicts
 from framework_compare.results.parity import FAILED, PASSED, PROVED
 from framework_compare.store.study_file import REQUEST
@@ -40,8 +41,8 @@ class Checked(NamedTuple):
     """A submission whose files are what its manifest lists; `run_ids`: what tells its runs from those of others."""
 
     folder: Path
-    manifest: Mapping[str, Any]
-    document: Mapping[str, Any]
+    manifest: Document
+    document: Document
     run_ids: frozenset[tuple[Any, ...]] = frozenset()
 
 
@@ -141,7 +142,7 @@ def load_submission(submission: str | Path, folder: str | Path) -> Comparison:
     return Comparison(restore(tables, _parity(parity), Path(folder)))
 
 
-def _files(folder: Path) -> tuple[Mapping[str, Any], Mapping[str, bytes]]:
+def _files(folder: Path) -> tuple[Document, Mapping[str, bytes]]:
     """The manifest, and the content of each file that it lists."""
     names = documents.names_in(folder)
     manifest = documents.parse(MANIFEST, documents.read(folder, MANIFEST))
@@ -158,7 +159,7 @@ def _files(folder: Path) -> tuple[Mapping[str, Any], Mapping[str, bytes]]:
     return manifest, contents
 
 
-def _check_conditions(manifest: Mapping[str, Any], figures: Mapping[str, Any], records: Mapping[str, Any]) -> None:
+def _check_conditions(manifest: Document, figures: Document, records: Document) -> None:
     """Refused where the manifest does not state what would have stopped `publish`."""
     found = {
         **conditions.of_figures(figures, statuses_of(records)),
@@ -170,10 +171,10 @@ def _check_conditions(manifest: Mapping[str, Any], figures: Mapping[str, Any], r
         raise Refused(f"{found[word]}, but its manifest does not say so ({word})")
 
 
-def _check_belonging(manifest: Mapping[str, Any], parity: Mapping[str, Any], records: Mapping[str, Any]) -> None:
+def _check_belonging(manifest: Document, parity: Document, records: Document) -> None:
     """Verdicts on parity belong to cells of the study, and nothing was published before it was measured."""
     cells = records["tables"].get("cell", {})
-    rows = ({**TrainConfig.from_dict(cell["config"]).to_dict(), **cell} for cell in agreement.rows_of(cells))
+    rows = ({**TrainConfig.from_dict(cell["config"]).to_dict(), **cell} for cell in rows_of(cells))
     strange = set(parity) - set(map(verdicts.key, rows))
     if strange:
         raise Refused(f"{PARITY} has a verdict on {shown(min(strange))}, which is no cell of its records")
@@ -184,11 +185,11 @@ def _check_belonging(manifest: Mapping[str, Any], parity: Mapping[str, Any], rec
         raise Refused(f"{MANIFEST} says that it was published on {published}, before its last run")
 
 
-def _same_code(manifest: Mapping[str, Any]) -> bool:
+def _same_code(manifest: Document) -> bool:
     return bool(manifest["published_by"]["checksum"] == installed().checksum)
 
 
-def _check_code(manifest: Mapping[str, Any], records: Mapping[str, Any]) -> None:
+def _check_code(manifest: Document, records: Document) -> None:
     """The manifest names the code that the records name, and no other adapters than that code has."""
     if manifest["measured_by"] != publish.measured_by(records):
         raise Refused("its manifest and its records name different versions or different code")
@@ -202,7 +203,7 @@ def _check_code(manifest: Mapping[str, Any], records: Mapping[str, Any]) -> None
             raise Refused(f"the code that its manifest names has another adapter of {shown(label)}")
 
 
-def _run_ids(tables: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+def _run_ids(tables: Document) -> Iterator[tuple[Any, ...]]:
     """What tells each run from all others: when it began, and how long its epochs lasted, in nanoseconds.
 
     The second finds a run whose clock or date was changed.
@@ -252,7 +253,8 @@ def _check_manifest(manifest: Any, folder: str) -> None:
             f"replaced of {MANIFEST} has {shown(min(set(replaced) - set(KINDS)))}; allowed: {', '.join(KINDS)}"
         )
     allowed, files = manifest["allowed"], manifest["files"]
-    if not isinstance(allowed, dict) or not set(allowed) <= set(conditions.ALLOWED) or not _texts(allowed.values()):
+    texts = isinstance(allowed, dict) and {*map(type, allowed.values())} <= {str}
+    if not texts or not set(allowed) <= set(conditions.ALLOWED):
         raise Refused(f"allowed of {MANIFEST} may have {', '.join(conditions.ALLOWED)}, each with a sentence")
     whole = isinstance(files, dict) and {STUDY, RECORDS, PARITY} <= set(files)
     if not whole or not all(map(_is_entry, files.values())):
@@ -265,11 +267,7 @@ def _is_entry(entry: Any) -> bool:
     return isinstance(entry["sha256"], str) and bool(_SHA.fullmatch(entry["sha256"])) and type(entry["bytes"]) is int
 
 
-def _texts(values: Any) -> bool:
-    return all(isinstance(value, str) for value in values)
-
-
-def _parity(known: Any) -> Mapping[str, Any]:
+def _parity(known: Any) -> Document:
     """Verdicts on parity whose text and status say the same."""
     if not isinstance(known, dict):
         raise Refused(f"{PARITY} is not an object")

@@ -9,7 +9,7 @@ import math
 import os
 import zipfile
 from types import TracebackType
-from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple, Type, Union
+from typing import Callable, Dict, Iterator, NamedTuple, Optional, Tuple, Type, Union
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from framework_compare.batches.shares import share_of
 from framework_compare.batches.sizes import epoch_sizes
 from framework_compare.errors import DataError, UsageError, check_count
 from framework_compare.graph import Task
-from framework_compare.protocol import Replicas
+from framework_compare.protocol import Fields, Replicas
 
 VERSION = 1  # of the file's form
 DOCUMENT = "document.json"
@@ -48,7 +48,7 @@ class SplitArrays(NamedTuple):
     target: np.ndarray
     extras: Dict[str, np.ndarray]
     pixels: Dict[str, Pixels]
-    facts: Dict[str, Any]
+    facts: Fields
 
     def __len__(self) -> int:
         return len(self.target)
@@ -81,7 +81,7 @@ def _read_member(archive: zipfile.ZipFile, name: str) -> np.ndarray:
         return np.lib.format.read_array(file, allow_pickle=False)
 
 
-def _split_of(document: Dict[str, Any], split: str, arrays: Dict[str, np.ndarray]) -> SplitArrays:
+def _split_of(document: Fields, split: str, arrays: Dict[str, np.ndarray]) -> SplitArrays:
     task = Task.from_dict(document["task"])
     extra = f"{split}.extra."
     return SplitArrays(

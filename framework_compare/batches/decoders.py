@@ -14,12 +14,13 @@ import os
 import queue
 import subprocess
 import sys
-from typing import Any, BinaryIO, Dict, List, Sequence, cast
+from typing import BinaryIO, List, Sequence, cast
 
 import numpy as np
 
 from framework_compare.batches.reading import Reading
 from framework_compare.errors import DataError
+from framework_compare.protocol import Fields
 
 READY = b"ready\n"
 
@@ -27,14 +28,14 @@ READY = b"ready\n"
 class Decoders:
     """`count` decoders that take tasks of at most `most` images; whoever fills an array uses one that is idle."""
 
-    def __init__(self, count: int, most: int, reading: Dict[str, Any], shape: Sequence[int]) -> None:
+    def __init__(self, count: int, most: int, reading: Fields, shape: Sequence[int]) -> None:
         self._all = [_Decoder(most, reading, shape) for _ in range(count)]
         self._idle: "queue.SimpleQueue[_Decoder]" = queue.SimpleQueue()
         for decoder in self._all:  # all have begun: they import at the same time
             decoder.wait()
             self._idle.put(decoder)
 
-    def fill(self, images: np.ndarray, tasks: List[Dict[str, Any]]) -> None:
+    def fill(self, images: np.ndarray, tasks: List[Fields]) -> None:
         """Read one image a task into `images`; blocks outside the interpreter's lock. DataError as they raise it."""
         decoder = self._idle.get()
         try:
@@ -51,7 +52,7 @@ class Decoders:
 class _Decoder:
     """One process and the memory it shares with this one."""
 
-    def __init__(self, most: int, reading: Dict[str, Any], shape: Sequence[int]) -> None:
+    def __init__(self, most: int, reading: Fields, shape: Sequence[int]) -> None:
         descriptor = os.memfd_create("pictures", 0)  # memory that two processes can map
         size = most * 4 * int(np.prod(shape))
         os.ftruncate(descriptor, size)
@@ -71,7 +72,7 @@ class _Decoder:
         if self._from.readline() != READY:
             raise DataError(f"a process that reads images did not start; exit code {self._process.wait()}")
 
-    def fill(self, images: np.ndarray, tasks: List[Dict[str, Any]]) -> None:
+    def fill(self, images: np.ndarray, tasks: List[Fields]) -> None:
         with contextlib.suppress(OSError):  # it has ended, as the missing answer will say
             self._to.write(json.dumps(tasks).encode() + b"\n")
             self._to.flush()
@@ -96,7 +97,7 @@ ENTRY = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from framework
 decoders.serve(json.loads(sys.argv[2]))"
 
 
-def serve(start: Dict[str, Any]) -> None:
+def serve(start: Fields) -> None:
     """A decoder: reads tasks, a line each, until there are no more."""
     size = start["most"] * 4 * int(np.prod(start["shape"]))
     pixels = np.frombuffer(mmap.mmap(start["descriptor"], size), np.float32).reshape(start["most"], *start["shape"])

@@ -6,12 +6,13 @@ No framework's own metric code decides. Imports graph only, so that either side 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, Dict, Iterable, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Callable, Dict, Iterable, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
 from framework_compare.errors import UsageError
 from framework_compare.graph import Task
+from framework_compare.protocol import Document
 
 
 class Answers(NamedTuple):
@@ -20,7 +21,7 @@ class Answers(NamedTuple):
     outputs: np.ndarray
     target: np.ndarray
     extras: Mapping[str, np.ndarray]
-    facts: Mapping[str, Any]
+    facts: Document
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +40,7 @@ def evaluate(
     target: np.ndarray,
     *,
     extras: Optional[Mapping[str, np.ndarray]] = None,
-    facts: Optional[Mapping[str, Any]] = None,
+    facts: Optional[Document] = None,
 ) -> Dict[str, float]:
     """`loss` and each metric of the task, by name; shares are 0 to 1.
 

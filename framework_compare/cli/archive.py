@@ -137,8 +137,7 @@ def cite(
     """Print BibTeX and a paragraph on methods for a paper: machine, versions, design, intervals, results."""
     from framework_compare.archive.cite import cite as text
     from framework_compare.comparison import Comparison
-    from framework_compare.study import names
 
-    result = Comparison.load(names.find(study))
+    result = Comparison.load(study)
     print(text(result, style), end="")
     console.print_damage(result)

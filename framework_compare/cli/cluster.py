@@ -31,8 +31,7 @@ def part(
     folder, watcher = names.find(study).absolute(), console.watcher(yes=yes)
     forecast = api.dry_part(folder, number)
     if dry_run:
-        console.print_forecasts([forecast])
-        return
+        console.end_with_forecasts([forecast])
     watcher.expect(lambda: forecast)
     with console.kept_on_interrupt(folder, watcher):
         part_run.run_part(folder, number, watcher, trust)

@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, Iterator, Protocol, Sequence, Type
+from typing import TYPE_CHECKING, Callable, Iterator, NoReturn, Protocol, Sequence, Type
 
 import typer
 
@@ -26,10 +26,15 @@ BESIDE = {"run": "; plus environments and data sets", "check": "; plus environme
 SUMMARY_BYTES = 900_000  # of a GitHub job's summary, which holds 1 MiB
 
 
-def fail(message: str, code: int) -> None:
+def fail(message: str, code: int) -> NoReturn:
     """Print one line on standard error and exit with `code`; what a user or a file has in it does not drive the terminal."""
     print(f"framework-compare: {one_line(message)}", file=sys.stderr)
     sys.exit(code)
+
+
+def say(message: str) -> None:
+    """Print progress on standard error, at once."""
+    print(message, file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
@@ -122,15 +127,14 @@ def fail_if_nothing_ran(result: Comparison, strict: bool) -> None:
         raise typer.Exit(1)
 
 
-def print_forecasts(forecasts: Sequence[Forecast | CheckForecast], strict: bool = False, text: str = "") -> None:
-    """Print what was asked for with --dry-run, as `text` if given; exit with 1 where nothing of it can run here.
+def end_with_forecasts(forecasts: Sequence[Forecast | CheckForecast], strict: bool = False, text: str = "") -> NoReturn:
+    """Print what was asked for with --dry-run, as `text` if given, and exit: with 1 where nothing of it can run here.
 
     strict: where anything of it cannot.
     """
     print(text or "\n".join(map(str, forecasts)))
     lacking = any(one.lacks for one in forecasts)
-    if lacking and (strict or not sum(one.runs for one in forecasts)):
-        raise typer.Exit(1)
+    raise typer.Exit(int(lacking and (strict or not sum(one.runs for one in forecasts))))
 
 
 def _summarise(text: str) -> None:

@@ -26,10 +26,9 @@ def cost(
     from framework_compare.comparison import Comparison
     from framework_compare.report import resource_tables
     from framework_compare.results.bills import read_per_hour
-    from framework_compare.study import names
 
     hours = read_per_hour(per_hour)
-    result = Comparison.load(names.find(study))
+    result = Comparison.load(study)
     bill = result.cost(hours, per_kwh, co2_g_per_kwh, epochs)
     if hours is None and not (bill.frame["bill_wh"] > 0).any():
         reasons = resource_tables.unmeasured_energy(list(result.frame.itertuples())) or [resource_tables.NO_ENERGY]

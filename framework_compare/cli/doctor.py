@@ -16,6 +16,7 @@ from framework_compare.doctor import Diagnosis, FrameworkCheck, Machine, devices
 from framework_compare.launch.disturbances import THRESHOLD
 from framework_compare.plan.competitors import find_frameworks
 from framework_compare.plan.planning import check_device
+from framework_compare.protocol import Fields
 from framework_compare.samplers import busy
 
 SCHEMA_VERSION = 1  # rises when a field goes or changes its meaning, not when one comes
@@ -63,7 +64,7 @@ def _print(diagnosis: Diagnosis, load: busy.Load) -> None:
     _print_machine(diagnosis, load)
 
 
-def document(diagnosis: Diagnosis, load: busy.Load) -> dict[str, Any]:
+def document(diagnosis: Diagnosis, load: busy.Load) -> Fields:
     """The same for programs, as `doctor.schema.json` beside this file describes it; what is not known is null."""
     here = diagnosis.machine
     return {
@@ -81,14 +82,14 @@ def document(diagnosis: Diagnosis, load: busy.Load) -> dict[str, Any]:
     }
 
 
-def schema() -> dict[str, Any]:
+def schema() -> Fields:
     """The JSON schema of the document (draft 2020-12)."""
     file = resources.files("framework_compare.cli").joinpath("doctor.schema.json")
-    document: dict[str, Any] = json_files.loads(file.read_text(encoding="utf-8"))
+    document: Fields = json_files.loads(file.read_text(encoding="utf-8"))
     return document
 
 
-def _plain(check: FrameworkCheck) -> dict[str, Any]:
+def _plain(check: FrameworkCheck) -> Fields:
     facts = {**dataclasses.asdict(check), "made_at_first_use": check.made_at_first_use}
     return {**facts, "python": None if check.python is None else str(check.python)}
 

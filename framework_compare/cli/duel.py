@@ -54,8 +54,7 @@ def duel(
     asked = stated(context, request)
     if dry_run:
         asked.update(max_slowdown=max_slowdown, blocks=blocks, sample=sample)
-        console.print_forecasts([duels.dry_run(a, b, model, data, watcher=watcher, **asked)])
-        return
+        console.end_with_forecasts([duels.dry_run(a, b, model, data, watcher=watcher, **asked)])
     with console.kept_on_interrupt(folder, watcher):
         result = duels.duel(
             a,

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from framework_compare import registry
-from framework_compare.cli import examples
+from framework_compare.cli import console, examples
 from framework_compare.cli.options import PLAIN, takes
 from framework_compare.environments import gpu_builds, managed, pruning
 from framework_compare.errors import EnvironmentUnavailable, UsageError
@@ -34,7 +34,9 @@ def create(
     wanted = listed("framework", split(frameworks))
     readers = [name for name in wanted if name in registry.READERS]
     others = [name for name in wanted if name not in readers]
-    found = competitors.read(others, {}, index, device, _say) if others else competitors.Competitors([], {}, index)
+    found = (
+        competitors.read(others, {}, index, device, console.say) if others else competitors.Competitors([], {}, index)
+    )
     if found.python:
         raise UsageError(f"{', '.join(found.python.values())} needs no environment; allowed: {competitors.VERSIONS}")
     failed = [name for name in (*found.names, *readers) if not _create(name, dict(found.index), device)]
@@ -45,11 +47,11 @@ def create(
 def _create(name: str, indexes: dict[str, str], device: str) -> bool:
     lack = gpu_builds.lack(name, device)
     if lack:  # a cache may be filled for another machine
-        _say(f"{name}: this machine cannot run it ({lack.why}); its environment is made anyway")
+        console.say(f"{name}: this machine cannot run it ({lack.why}); its environment is made anyway")
     try:
-        made = managed.ensure(name, device=device, index=indexes.get(name), report=_say)
+        made = managed.ensure(name, device=device, index=indexes.get(name), report=console.say)
     except EnvironmentUnavailable as error:
-        _say(str(error))
+        console.say(str(error))
         return False
     print(f"{titled(made.framework, made.device)} {made.version}: {made.python} ({gigabytes(made.size_bytes)})")
     for sentence in registry.labels([made.framework]):
@@ -115,7 +117,8 @@ def prune(
             raise UsageError("deleting needs confirmation; give --yes, or --dry-run to list only")
         typer.confirm(f"Delete {len(doomed)} environments, {total}?", abort=True, err=True)
     for made in doomed:
-        pruning.delete(made)
+        if made.folder:
+            managed.delete(made.folder, made.framework)
     print(f"deleted {len(doomed)} environments, {total}")
 
 
@@ -139,7 +142,3 @@ def titled(framework: str, device: str) -> str:
 def gigabytes(size: int | None) -> str:
     """ "1.5 GB", or "-" where the size is not known."""
     return "-" if size is None else f"{size / 1e9:.1f} GB"
-
-
-def _say(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any, Dict, List
 
@@ -10,6 +9,7 @@ import typer
 
 from framework_compare.cli import console, words
 from framework_compare.cli.options import ENVIRONMENTS, MODELS, OF_DATA, PLAIN, one_of, takes
+from framework_compare.protocol import Fields
 
 
 @takes(
@@ -54,28 +54,24 @@ def fairness(
     from framework_compare.study.opening import check_writable
     from framework_compare.study.request import Request
 
-    def say(message: str) -> None:
-        print(message, file=sys.stderr, flush=True)
-
     data, of_data = one_of("dataset", dataset), {name: common.pop(name) for name in OF_DATA}
-    of_curves: Dict[str, Any] = {"steps": steps, "batch_size": batch_size, "learning_rate": learning_rate}
+    of_curves: Fields = {"steps": steps, "batch_size": batch_size, "learning_rate": learning_rate}
     where = verify.Where(python, index)
     check_writable(out, "curves")
     asked = Request.of([], models, dataset=data, image_size=common["image_size"], **of_data)
-    own, models, _ = api.with_own(asked, Tracer(python, index, say))
+    own, models, _ = api.with_own(asked, Tracer(python, index, console.say))
     size = common.pop("image_size")
-    of_images: Dict[str, Any] = {} if own else {"image_size": size}
-    quiet = say if dry_run else lambda message: None
+    of_images: Fields = {} if own else {"image_size": size}
+    quiet = console.say if dry_run else lambda message: None
     forecasts = [verify.dry_run(frameworks, models, where=where, **of_images, **common)]
     if own is None:
         curve = curves.dry_run(frameworks, models, say=quiet, **of_curves, **of_images, **common)
         forecasts.insert(0, curve)
     if dry_run:
         named = zip(("Loss curves", "Levels")[-len(forecasts) :], forecasts)
-        console.print_forecasts(forecasts, text="\n".join(f"{what}: {one}" for what, one in named))
-        return
-    console.announce(forecasts, say, yes, "check")
-    common.update(where=where, say=say)
+        console.end_with_forecasts(forecasts, text="\n".join(f"{what}: {one}" for what, one in named))
+    console.announce(forecasts, console.say, yes, "check")
+    common.update(where=where, say=console.say)
     if own is None:
         trained = curves.train_curves(frameworks, models, data, **of_curves, **of_images, **common)
     else:

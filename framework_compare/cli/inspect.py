@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Any
 
 import typer
 
+from framework_compare.cli import console
 from framework_compare.cli.options import LOSS, OF_DATA, of_loss, takes
 from framework_compare.plan.settings import DEFAULTS
 
@@ -41,7 +41,7 @@ def inspect(
     if num_classes is not None:
         planning.check_setting("num_classes", num_classes)
     request = Request.of([], model, dataset=data, image_size=image_size, **of_loss(loss_function), **of_data)
-    own, names, imported = api.with_own(request, Tracer(python, index, _say))
+    own, names, imported = api.with_own(request, Tracer(python, index, console.say))
     (name,) = planning.find_models(names)
     if registry.of_arrays(name):
         arrays = of_own(own, name) if own else None
@@ -59,7 +59,3 @@ def inspect(
     for framework, ops in inspection.missing_ops(graph).items():
         print(f"{framework}: {'lacks ' + ', '.join(ops) if ops else 'has every layer'}")
     print("\n".join(registry.labels(registry.FRAMEWORKS)))
-
-
-def _say(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from framework_compare.errors import FrameworkCompareError
+from framework_compare.protocol import Fields
 
 SCHEMA_VERSION = 1  # rises when a field goes or changes its meaning, not when one comes
 LISTED = 20  # studies that are shown, the latest
@@ -25,7 +26,7 @@ def list_names(
         _print(document(LISTED))
 
 
-def document(latest: int = 0) -> dict[str, Any]:
+def document(latest: int = 0) -> Fields:
     """For programs; models are of 3 classes at 224 x 224, and a study that cannot be read has an `error` instead.
 
     latest: how many studies, 0 for all.
@@ -62,7 +63,7 @@ def document(latest: int = 0) -> dict[str, Any]:
     }
 
 
-def _study(folder: Any) -> dict[str, Any]:
+def _study(folder: Any) -> Fields:
     from framework_compare.study import names
 
     try:
@@ -71,7 +72,7 @@ def _study(folder: Any) -> dict[str, Any]:
         return {"name": folder.name, "error": str(error)}
 
 
-def _print(found: dict[str, Any]) -> None:
+def _print(found: Fields) -> None:
     print("frameworks:", ", ".join(found["frameworks"]))
     for sentence in found["labels"]:
         print(f"  {sentence}")
@@ -88,7 +89,7 @@ def _print(found: dict[str, Any]) -> None:
     _print_studies(found["studies_folder"], found["older_studies"], found["studies"])
 
 
-def _print_studies(folder: str, older: int, studies: list[dict[str, Any]]) -> None:
+def _print_studies(folder: str, older: int, studies: list[Fields]) -> None:
     from framework_compare.report.names import title
     from framework_compare.report.tables import clean
 

@@ -69,9 +69,8 @@ def report(
     """
     from framework_compare.comparison import Comparison
     from framework_compare.results.bills import read_per_hour
-    from framework_compare.study import names
 
-    result = Comparison.load(names.find(study))
+    result = Comparison.load(study)
     given = {"per_hour": read_per_hour(per_hour), "per_kwh": per_kwh, "co2_g_per_kwh": co2_g_per_kwh}
     print(result.report(out, **{name: price for name, price in given.items() if price is not None}))
     console.print_damage(result)
@@ -95,10 +94,9 @@ def figure(
     """Write one figure of a study for a paper, with its caption beside it as a text file."""
     from framework_compare.comparison import Comparison
     from framework_compare.report.figures.catalogue import find
-    from framework_compare.study import names
 
     find(name)  # before a study is sought: whoever gives that first learns what figures are called
-    result = Comparison.load(names.find(study))
+    result = Comparison.load(study)
     only = {"frameworks": None if frameworks is None else split(frameworks), "models": models and split(models)}
     print(result.plot(name, view=view, **only).save(out, width))
     console.print_damage(result)

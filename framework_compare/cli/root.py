@@ -293,8 +293,7 @@ def _run_and_show(
     request, folder = Request.of(**given), console.study_folder(out)
     watcher, executor = console.watcher(quiet, yes), executors.of(on, slurm)
     if dry_run:
-        console.print_forecasts([api.prepare(request, watcher, executor).forecast()], strict)
-        raise typer.Exit
+        console.end_with_forecasts([api.prepare(request, watcher, executor).forecast()], strict)
     with console.kept_on_interrupt(folder, watcher):
         result = api.run(request, folder, retry=retry, extend=extend, executor=executor, watcher=watcher)
     console.print_study(result, json, *filter(None, [kind]))

@@ -10,7 +10,7 @@ import typer
 from framework_compare.cli import console, words
 from framework_compare.cli.options import ENVIRONMENTS, LIMITS, OF_DATA, SETTINGS_OF_CELLS, stated, takes
 from framework_compare.cli.report import STUDY, starting
-from framework_compare.errors import UnknownNameError, UsageError
+from framework_compare.errors import UnknownNameError, UsageError, check_name
 from framework_compare.plan.reproductions import REPRODUCTIONS
 from framework_compare.plan.values import pairs, split
 from framework_compare.study.progress import Watcher
@@ -52,8 +52,7 @@ def resume(
 
     folder, watcher, executor = names.find(study), console.watcher(quiet, yes), executors.of(on, slurm)
     if dry_run:
-        console.print_forecasts([api.dry_resume(folder, executor=executor, **request)], strict)
-        return
+        console.end_with_forecasts([api.dry_resume(folder, executor=executor, **request)], strict)
     with console.kept_on_interrupt(folder, watcher):
         result = api.resume(folder, executor=executor, watcher=watcher, trust=trust, verify=verify, **request)
     console.print_study(result, json)
@@ -75,8 +74,7 @@ def largest_batch(context: typer.Context, out: Path | None, style: str, dry_run:
     check_style(style)
     folder, watcher, request = console.study_folder(out), console.watcher(yes=yes), stated(context, given)
     if dry_run:
-        console.print_forecasts([stability_sweep.dry_run(watcher=watcher, **request)])
-        return
+        console.end_with_forecasts([stability_sweep.dry_run(watcher=watcher, **request)])
     with console.kept_on_interrupt(folder, watcher):
         result = stability_sweep.largest_batch(out=folder, watcher=watcher, **request)
     print(result.table(style))
@@ -108,8 +106,7 @@ def reproduce(
     from framework_compare import reproduction
     from framework_compare.report import renderers
 
-    if style not in renderers.RENDERERS:
-        raise UnknownNameError("style", style, renderers.RENDERERS)
+    check_name("style", style, renderers.RENDERERS)
     folder, watcher = console.study_folder(out), console.watcher(yes=True)
     if repeats is not None:
         request["repeats"] = repeats
@@ -121,8 +118,7 @@ def reproduce(
     forecasts = reproduction.dry_run(name, watcher=watcher if dry_run else Watcher(), **asked)
     if dry_run:
         by_part = "\n".join(f"{part}:\n{forecast}" for part, forecast in forecasts.items())
-        console.print_forecasts(list(forecasts.values()), text=by_part)
-        return
+        console.end_with_forecasts(list(forecasts.values()), text=by_part)
     console.announce(list(forecasts.values()), watcher.say, yes)
     with console.kept_on_interrupt(folder, watcher):
         result = reproduction.reproduce(name, out=folder, watcher=watcher, **asked)
@@ -183,9 +179,9 @@ def show(
     """
     from framework_compare.comparison import Comparison
     from framework_compare.report.kinds import KINDS
-    from framework_compare.study import names
+    from framework_compare.stability_sweep import Stability
+    from framework_compare.study import names, strategies
 
-    folder = names.find(study)
     if json or toml:
         beside = {"both": json and toml, "a second study": other, "--table": table, "--style": style != "terminal"}
         for what, given in beside.items():
@@ -193,14 +189,14 @@ def show(
                 raise UsageError(
                     f"--json and --toml print one whole study; received {what}; allowed: one of them, alone"
                 )
-        result = Comparison.load(folder)
+        result = Comparison.load(study)
         print(result.to_json() if json else result.to_toml(), end="")
         console.print_damage(result)
         return
     if label is not None or caption is not None or no_notes:
         if style != "latex" or other is not None:
             raise UsageError("--label, --caption and --no-notes need one study and --style latex")
-        result = Comparison.load(folder)
+        result = Comparison.load(study)
         print(result.table(table or "time").to_latex(label, caption, notes=not no_notes), end="")
         console.print_damage(result)
         return
@@ -211,27 +207,14 @@ def show(
         raise UsageError("--changed needs two studies; name a second one")
     if table is not None and table not in ("kinds", *KINDS):
         raise UnknownNameError("table", table, ("kinds", *KINDS))
-    if table is None and _show_sweep(folder, style):
-        return
-    result = Comparison.load(folder)
-    if table == "kinds":
+    result = Comparison.load(study)
+    if table is None and strategies.grows(result.settings):
+        print(Stability(result).table(style))
+        console.print_damage(result)
+    elif table == "kinds":
         print("\n".join(result.kinds))
     else:
         console.print_tables(result, style, *filter(None, [table]))
-
-
-def _show_sweep(study: Path, style: str) -> bool:
-    """Print the tables of a sweep of batch sizes; return False if the study is not a sweep."""
-    from framework_compare.comparison import Comparison
-    from framework_compare.stability_sweep import Stability
-    from framework_compare.study import strategies
-
-    result = Comparison.load(study)
-    sweep = strategies.grows(result.settings)
-    if sweep:
-        print(Stability(result).table(style))
-        console.print_damage(result)
-    return sweep
 
 
 def _show_two(first: Path, second: Path, style: str, changed: bool) -> None:

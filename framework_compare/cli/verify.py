@@ -20,8 +20,9 @@ from framework_compare.cli.options import (
     one_of,
     takes,
 )
-from framework_compare.errors import UsageError
+from framework_compare.errors import UsageError, check_name
 from framework_compare.plan.settings import CODE_PATH, FEEDING, NETWORK, SIZES, of_verdict
+from framework_compare.protocol import Fields
 
 STYLES = ("terminal", "markdown", "latex")
 
@@ -61,8 +62,7 @@ def verify(
     latest), check the cells that it has run if their environment and source are still the same; from then on its tables
     show the verdicts.
     """
-    if style not in STYLES:
-        raise UsageError(f"unknown style {style!r}; allowed: {', '.join(STYLES)}")
+    check_name("style", style, STYLES)
     study = request.pop(words.STUDY, None)
     if study is not None:
         from framework_compare.study import names
@@ -81,18 +81,17 @@ def verify(
     dataset, of_data = request.pop("dataset"), {name: request.pop(name) for name in OF_DATA}
     if dataset is not None:
         one_of("dataset", dataset)
-    settings: Dict[str, Any] = {"image_size": request["image_size"], **of_loss(loss_function)}
+    settings: Fields = {"image_size": request["image_size"], **of_loss(loss_function)}
     given = Request.of([], request["models"], dataset=dataset, **of_data, **settings)
-    _, request["models"], _ = api.with_own(given, Tracer(python, index, _say))
+    _, request["models"], _ = api.with_own(given, Tracer(python, index, console.say))
     if keep is not None:
         check_writable(keep, "logs")
     asked = {"fresh": fresh, "where": ladder.Where(python, index), **request}
-    forecast = ladder.dry_run(say=_say if dry_run else lambda message: None, **asked)
+    forecast = ladder.dry_run(say=console.say if dry_run else lambda message: None, **asked)
     if dry_run:
-        console.print_forecasts([forecast])
-        return
-    console.announce([forecast], _say, yes, "check")
-    verdicts = ladder.verify(folder=keep, say=_say, **asked)
+        console.end_with_forecasts([forecast])
+    console.announce([forecast], console.say, yes, "check")
+    verdicts = ladder.verify(folder=keep, say=console.say, **asked)
     print(renderers.RENDERERS[style](parity_tables.parity_table(verdicts)))
     if all(one.status in (UNSUPPORTED, NOT_INSTALLED) for one in verdicts):
         print("framework-compare: nothing was verified; the notes above name what is missing", file=sys.stderr)
@@ -100,11 +99,7 @@ def verify(
         raise typer.Exit(1)
 
 
-def _say(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
-
-
-def _check_unasked(request: Dict[str, Any]) -> None:
+def _check_unasked(request: Fields) -> None:
     """UsageError for an option that a study has decided already."""
     defaults = {"keep": None, "frameworks": PLAIN.split(","), "models": MODELS.split(",")}
     for name, value in request.items():
@@ -126,15 +121,14 @@ def _verify_study(
 
     forecast = api.dry_verify_study(study, fresh=fresh)
     if dry_run:
-        console.print_forecasts([forecast])
-        return
-    console.announce([forecast], _say, yes, "check")
-    verdicts, reasons = api.verify_study(study, index=index, fresh=fresh, trust=trust, say=_say)
+        console.end_with_forecasts([forecast])
+    console.announce([forecast], console.say, yes, "check")
+    verdicts, reasons = api.verify_study(study, index=index, fresh=fresh, trust=trust, say=console.say)
     if verdicts:
         print(renderers.RENDERERS[style](parity_tables.parity_table(verdicts)))
     else:
-        _say(f"{study}: no cell was checked; existing verdicts are kept (--fresh checks them again)")
+        console.say(f"{study}: no cell was checked; existing verdicts are kept (--fresh checks them again)")
     for reason in reasons:
-        _say(reason)
+        console.say(reason)
     if reasons or (verdicts and not all_hold(verdicts)):
         raise typer.Exit(1)

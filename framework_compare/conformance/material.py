@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import List
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from framework_compare.conformance import graphs
 from framework_compare.graph import Graph, initial_weights, weights_size
 from framework_compare.parity.network.surgery import without_dropout
 from framework_compare.parity.pipeline import pictures
-from framework_compare.protocol import TrainConfig
+from framework_compare.protocol import Fields, TrainConfig
 
 CLASSES = len(pictures.KINDS)  # each image is a class of its own, to know it by
 EVEN, FEW = 8, 3  # images: whole batches of 4; fewer than one
@@ -38,7 +38,7 @@ class Material:
     def weights(self) -> Path:
         return self.folder / "weights.npy"
 
-    def conduct_tasks(self) -> List[Dict[str, Any]]:
+    def conduct_tasks(self) -> List[Fields]:
         """Losses before other questions draw from generators; threads before a loader is open; what ends all, last."""
         batches = str(self.folder / "batches.npz")
         other = graphs.plain(num_classes=5, image_size=self.config.image_size)
@@ -63,7 +63,7 @@ class Material:
             {"ask": "release", "pictures": str(self.pictures)},
         ]
 
-    def repeated_tasks(self) -> List[Dict[str, Any]]:
+    def repeated_tasks(self) -> List[Fields]:
         """The questions repeated to a fresh worker with the same seed."""
         return [
             self._build("build", self.graph),
@@ -71,13 +71,13 @@ class Material:
             self._source("native"),
         ]
 
-    def broken_graph(self) -> Dict[str, Any]:
+    def broken_graph(self) -> Fields:
         """The network with a BatchNorm in it that does not say of how many channels."""
         document = self.graph.to_dict()
         del document["nodes"][1]["attrs"]["channels"]
         return document
 
-    def strange_graph(self) -> Dict[str, Any]:
+    def strange_graph(self) -> Fields:
         """The network with an op in it that no adapter has."""
         document = self.graph.to_dict()
         document["nodes"][1]["op"] = STRANGE
@@ -95,15 +95,13 @@ class Material:
             path.write_text(json.dumps(document), encoding="utf-8")
         return path
 
-    def _build(self, name: str, graph: Graph) -> Dict[str, Any]:
+    def _build(self, name: str, graph: Graph) -> Fields:
         path = self.folder / f"{name.replace(' ', '-')}.npy"
         if not path.exists():
-            flat = np.empty(weights_size(graph), np.float32)
-            initial_weights(graph, 0, flat)
-            np.save(path, flat)
+            _save_weights(path, graph, 0)
         return {"ask": "build", "name": name, "graph": graph.to_dict(), "weights": str(path)}
 
-    def _source(self, name: str, pipeline: str = "", listed: str = "all") -> Dict[str, Any]:
+    def _source(self, name: str, pipeline: str = "", listed: str = "all") -> Fields:
         path = self.folder / listed / "pictures.json"
         return {"ask": "source", "name": name, "pipeline": pipeline or name, "pictures": str(path)}
 
@@ -115,17 +113,21 @@ def write(folder: Path, config: TrainConfig) -> Material:
         (folder / name).mkdir()
         pictures.listed(folder / name, [Path(path) for path in every.paths[:count]], every.formats[:count])
     graph = graphs.branched(config.num_classes, config.image_size)
-    flat = np.empty(weights_size(graph), np.float32)
-    initial_weights(graph, config.seed, flat)
-    np.save(folder / "weights.npy", flat)
+    _save_weights(folder / "weights.npy", graph, config.seed)
     rng = np.random.default_rng(0)
     _save_batches(folder / "batches.npz", STEPS, (config.batch_size, 3, config.image_size, config.image_size), rng)
     _save_batches(folder / "large.npz", 1, (8, 3, 64, 64), rng)
     return Material(folder, graph, config)
 
 
+def _save_weights(path: Path, graph: Graph, seed: int) -> None:
+    flat = np.empty(weights_size(graph), np.float32)
+    initial_weights(graph, seed, flat)
+    np.save(path, flat)
+
+
 def _save_batches(path: Path, count: int, shape: "tuple[int, ...]", rng: np.random.Generator) -> None:
-    named: Dict[str, Any] = {}
+    named: Fields = {}
     for number in range(count):
         named[f"images{number}"] = rng.standard_normal(shape, dtype=np.float32)
         named[f"labels{number}"] = rng.integers(0, CLASSES, shape[0])

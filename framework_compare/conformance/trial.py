@@ -18,7 +18,7 @@ from framework_compare.launch.limits import Limits
 from framework_compare.parity.pipeline import pipelines
 from framework_compare.parity.training import training_check
 from framework_compare.parity.verify import ParityChecker, RunTasks, Where
-from framework_compare.protocol import Job, TrainConfig
+from framework_compare.protocol import Fields, Job, TrainConfig
 from framework_compare.records import Run
 from framework_compare.results.parity import Level, Parity
 
@@ -41,7 +41,7 @@ class Answers:
     """One worker's answers: how its run ended, an answer per question, the folder of its arrays and log."""
 
     run: Run
-    said: Dict[str, Any]
+    said: Fields
     folder: Path
 
     def __getitem__(self, name: str) -> Any:
@@ -93,8 +93,7 @@ class Trial:
     @functools.cached_property
     def practised(self) -> Dict[int, Level]:
         """Levels 3 and 5 of a small network, trained as cells train."""
-        run_tasks = RunTasks(self.folder, self.framework, self.config, self.environment)
-        return {level.number: level for level in training_check.judge(run_tasks, self.config)}
+        return {level.number: level for level in training_check.judge(self._worker(), self.config)}
 
     def why_not_ready(self) -> str:
         """Why the adapter cannot be tested beyond its methods and its start, or ""."""
@@ -123,11 +122,10 @@ class Trial:
         """Level 4 of the native pipeline, of one of its parts."""
         if part not in self._drawn:
             self.say(f"{self.framework}: native pipeline, {part}")
-            run_tasks = RunTasks(self.folder, self.framework, self.config, self.environment)
-            self._drawn[part] = pipelines.judge(run_tasks, self.config, only=[part])
+            self._drawn[part] = pipelines.judge(self._worker(), self.config, only=[part])
         return self._drawn[part]
 
-    def row(self, name: str, *, graph: Optional[Dict[str, Any]] = None, listed: str = "", **changed: Any) -> Run:
+    def row(self, name: str, *, graph: Optional[Fields] = None, listed: str = "", **changed: Any) -> Run:
         """The outcome of a cell run as `compare` runs it, with its own model, images and settings."""
         if name not in self._rows:
             config = dataclasses.replace(self.config, **changed)
@@ -147,7 +145,9 @@ class Trial:
             )
         return self._rows[name]
 
-    def _ask(self, name: str, tasks: List[Dict[str, Any]], **changed: Any) -> Answers:
+    def _ask(self, name: str, tasks: List[Fields], **changed: Any) -> Answers:
         self.say(f"{self.framework}: {name}")
-        run_tasks = RunTasks(self.folder, self.framework, self.config, self.environment, kind="conformance")
-        return Answers(*run_tasks(tasks, name, **changed))
+        return Answers(*self._worker(kind="conformance")(tasks, name, **changed))
+
+    def _worker(self, **kind: str) -> RunTasks:
+        return RunTasks(self.folder, self.framework, self.config, self.environment, **kind)

@@ -8,10 +8,10 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from framework_compare.environments import venvs
 from framework_compare.environments.interpreters import Unavailable
+from framework_compare.protocol import Fields
 from framework_compare.registry import Framework
 
 _TIMEOUT_S = 60
@@ -87,7 +87,7 @@ def _executable(spec: Framework, python: str | Path) -> Path:
     return Path(found).absolute()  # links are kept: an environment's Python is one
 
 
-def _ask(spec: Framework, path: Path) -> dict[str, Any]:
+def _ask(spec: Framework, path: Path) -> Fields:
     command = [str(path), "-c", _PROBE, spec.imports or next(iter(_NEEDED)), *_NEEDED, "simplejpeg"]
     try:
         answer = subprocess.run(

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pynvml
 
-from framework_compare.samplers.nvml import find_handle, gpu_index, gpu_indices
+from framework_compare.samplers.nvml import ask, find_handle, gpu_index, gpu_indices
 
 Capability = tuple[int, int]
 
@@ -102,21 +102,21 @@ def look(device: str, *, nvml: Any = pynvml) -> Gpu:
     try:
         handle = find_handle(gpu_index(device) or 0, nvml=nvml, visible=os.environ.get("CUDA_VISIBLE_DEVICES"))
         return Gpu(
-            _ask(nvml, "nvmlDeviceGetName", handle),
+            ask(nvml, "nvmlDeviceGetName", handle),
             _capability(nvml, handle),
-            _ask(nvml, "nvmlSystemGetDriverVersion"),
+            ask(nvml, "nvmlSystemGetDriverVersion"),
         )
     except LookupError as error:
         raise NoGpu(str(error), "name one that it shows, or change CUDA_VISIBLE_DEVICES") from None
     except nvml.NVMLError as error:
-        count = _ask(nvml, "nvmlDeviceGetCount")
+        count = ask(nvml, "nvmlDeviceGetCount")
         raise NoGpu(f"there is no such GPU; NVML finds {count} ({error})", "name one of these") from None
     finally:
-        _ask(nvml, "nvmlShutdown")
+        ask(nvml, "nvmlShutdown")
 
 
 def _capability(nvml: Any, handle: Any) -> Capability | None:
-    pair = _ask(nvml, "nvmlDeviceGetCudaComputeCapability", handle)
+    pair = ask(nvml, "nvmlDeviceGetCudaComputeCapability", handle)
     return None if pair is None else (pair[0], pair[1])
 
 
@@ -150,10 +150,3 @@ def _text(capability: Capability) -> str:
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".") if part.isdecimal())
-
-
-def _ask(nvml: Any, function: str, *arguments: Any) -> Any:
-    try:
-        return getattr(nvml, function)(*arguments)
-    except nvml.NVMLError:
-        return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ from framework_compare import registry
 from framework_compare.environments import managed
 from framework_compare.errors import UsageError
 from framework_compare.paths import cache_dir, file_name
+from framework_compare.protocol import Document
 from framework_compare.samplers import host, peaks
 from framework_compare.samplers.peaks import Peak
 
@@ -25,7 +25,7 @@ SAME_MACHINE = ("cpu", "available_cores")
 class Request(NamedTuple):
     """Whose peak: of a study's machine, on a device, in a precision, with so many threads."""
 
-    machine: Mapping[str, Any]
+    machine: Document
     device: str
     precision: str
     threads: int

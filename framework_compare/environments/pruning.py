@@ -8,7 +8,6 @@ from pathlib import Path
 
 import psutil
 
-from framework_compare.environments import managed
 from framework_compare.environments.managed import Environment
 
 
@@ -39,9 +38,3 @@ def in_use() -> set[Path]:
         if command and os.path.basename(os.path.dirname(command[0])) == "bin":
             found.add(Path(command[0]).parents[1])
     return found
-
-
-def delete(environment: Environment) -> None:
-    """Delete an environment and its log; a version's lock stays. Raises Unavailable while a process makes it."""
-    if environment.folder:
-        managed.delete(environment.folder, environment.framework)

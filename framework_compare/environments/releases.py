@@ -78,9 +78,7 @@ def _places(package: str, environment: Mapping[str, str]) -> Iterator[str]:
     name = canonicalize_name(package)
     settings = pip_settings.read()
     if not settings.no_index:
-        default = environment.get("UV_DEFAULT_INDEX") or environment.get("UV_INDEX_URL") or pip_settings.PYPI
-        more = " ".join(environment.get(key, "") for key in ("UV_INDEX", "UV_EXTRA_INDEX_URL")).split()
-        for index in dict.fromkeys([default, *more]):
+        for index in dict.fromkeys(settings.indexes):
             yield f"{index.rpartition('=')[2] if '=' in index.partition('//')[0] else index}".rstrip("/") + f"/{name}/"
     yield from filter(None, (link.strip() for link in environment.get("UV_FIND_LINKS", "").split(",")))
 

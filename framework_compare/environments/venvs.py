@@ -14,12 +14,13 @@ import shutil
 import subprocess
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Any
 
 from framework_compare import registry
 from framework_compare.environments import gpu_builds, interpreters
 from framework_compare.environments.interpreters import Interpreter, Unavailable
 from framework_compare.errors import UsageError
+from framework_compare.paths import write_whole
+from framework_compare.protocol import Fields
 from framework_compare.registry import ForeignWheels, Framework, device_kind
 
 MARKER = "environment.json"  # written last: an environment without it was never finished
@@ -167,7 +168,7 @@ def delete(folder: Path) -> None:
         raise Unavailable(f"the environment {folder} cannot be deleted", "delete it yourself")
 
 
-def marker(folder: Path) -> dict[str, Any] | None:
+def marker(folder: Path) -> Fields | None:
     """What was written about an environment when it was finished, None where that is not there or not whole."""
     try:
         fields = json.loads((folder / MARKER).read_text(encoding="utf-8"))
@@ -191,9 +192,7 @@ def write_marker(planned: Plan, index: str | None) -> None:
         "site_files": site_files,
         "site_bytes": site_bytes,
     }
-    unfinished = planned.folder / (MARKER + ".part")
-    unfinished.write_text(json.dumps(fields, indent=1), encoding="utf-8")
-    os.replace(unfinished, planned.folder / MARKER)
+    write_whole(planned.folder / MARKER, json.dumps(fields, indent=1))
 
 
 def survey(folder: Path, *, bytecode: bool = False) -> tuple[int, int]:

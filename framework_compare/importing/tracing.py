@@ -21,7 +21,7 @@ from framework_compare.importing.sources import KERAS, KERAS_FILE, ONNX, Source
 from framework_compare.launch.jobs import run_job
 from framework_compare.launch.limits import Limits
 from framework_compare.launch.scratch import scratch
-from framework_compare.protocol import Job, TrainConfig
+from framework_compare.protocol import Document, Fields, Job, TrainConfig
 from framework_compare.records import Run
 from framework_compare.samplers.host import available_cores
 
@@ -43,12 +43,12 @@ class Asked:
     output: str = ""
     loss: Sequence[str] = ()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Fields:
         tasks = [task.to_dict() for task in self.tasks]
         return {"sizes": list(self.sizes), "tasks": tasks, "output": self.output, "loss": list(self.loss)}
 
     @staticmethod
-    def words(document: Mapping[str, Any]) -> str:
+    def words(document: Document) -> str:
         """What `to_dict` gave, in words."""
         fields = [field for task in document["tasks"][:1] for field in task["inputs"]]
         shapes = " and ".join(f"{one['name']} {tuple(one['shape'])}" for one in fields)
@@ -91,7 +91,7 @@ class Tracer:
             )
             return read_answer(folder, " and ".join(judges))
 
-    def _run(self, name: str, task: Mapping[str, Any], folder: Path) -> str:
+    def _run(self, name: str, task: Document, folder: Path) -> str:
         """Have a worker do one part; its framework or reader with the version."""
         text, what = task["source"]["text"], Asked.words(task)
         self.say(f"{text} is {'read' if name == ONNX else 'traced'} in {name}'s environment, {what}")

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from framework_compare.launch import staging
 from framework_compare.launch.disturbances import THRESHOLD
-from framework_compare.launch.launcher import OnEvent, WorkerSpec, run_worker
+from framework_compare.launch.launcher import WorkerSpec, run_worker
 from framework_compare.launch.limits import Limits
 from framework_compare.protocol import Job, devices_of
 from framework_compare.records import Run
@@ -26,17 +26,10 @@ class Interpreter(Protocol):
 
 
 def run_job(
-    framework: Framework,
-    environment: Interpreter,
-    job: Job,
-    folder: Path,
-    *,
-    limits: Limits = Limits(),
-    hz: float = 0.0,
-    on_event: OnEvent = lambda event: None,
+    framework: Framework, environment: Interpreter, job: Job, folder: Path, *, limits: Limits = Limits()
 ) -> Run:
-    """How a worker ends that does a job in its own folder; KeyboardInterrupt where the user stops it."""
-    run = run_worker(spec_of(framework, environment, job, folder, limits, hz), on_event)
+    """How a worker ends that does a job in its own folder, unsampled; KeyboardInterrupt where the user stops it."""
+    run = run_worker(spec_of(framework, environment, job, folder, limits, hz=0.0))
     if run.status == "interrupted":
         raise KeyboardInterrupt
     return run

@@ -13,7 +13,7 @@ import selectors
 import signal
 import time
 from pathlib import Path
-from typing import Any, Callable, Collection, Dict, Iterator, List, Optional, Sequence
+from typing import Callable, Collection, Dict, Iterator, List, Optional, Sequence
 
 from framework_compare.errors import ProtocolError
 from framework_compare.events import TOLD_FAILURE, EventReader
@@ -28,7 +28,7 @@ from framework_compare.launch.statuses import Evidence, Verdict, judge, log_tail
 from framework_compare.launch.supervised_worker import SupervisedWorker, SupervisionError
 from framework_compare.launch.transcript import Grant, Transcript
 from framework_compare.launch.worker_environment import worker_environment
-from framework_compare.protocol import Job
+from framework_compare.protocol import Fields, Job
 from framework_compare.records import Run
 from framework_compare.samplers.disturbance import Shares
 from framework_compare.samplers.recorder import Recorder, open_gpu
@@ -38,7 +38,7 @@ from framework_compare.store.folder import STEPS
 INTERRUPTED = Verdict("interrupted", "stopped by the user")
 STACKS_S = 0.2  # until a worker that hangs has written where its threads are
 MOST_KEPT_BYTES = 64 << 20  # of a worker's events; a hostile one would fill the disk
-OnEvent = Callable[[Dict[str, Any]], None]
+OnEvent = Callable[[Fields], None]
 
 
 @dataclasses.dataclass(frozen=True)

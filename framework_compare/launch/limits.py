@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any, BinaryIO, Dict, List, Mapping, Optional, Tuple, Union
 
-from framework_compare.errors import UnknownNameError, UsageError
+from framework_compare.errors import UsageError, check_name
 from framework_compare.launch.regular_files import open_regular
 from framework_compare.launch.statuses import Verdict
 from framework_compare.records import PHASES
@@ -61,8 +61,7 @@ def check(
     _check_seconds("silence_timeout_s", silence_timeout_s)
     if isinstance(phase_timeout_s, Mapping):
         for phase, seconds in phase_timeout_s.items():
-            if phase not in PHASES:
-                raise UnknownNameError("phase", phase, PHASES)
+            check_name("phase", phase, PHASES)
             _check_seconds(f"phase_timeout_s of {phase}", seconds)
         phase_timeout_s = dict(phase_timeout_s)
     else:

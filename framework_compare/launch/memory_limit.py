@@ -129,14 +129,14 @@ class ControlGroup(MemoryLimit):
             raise
 
     def kills(self) -> int:
-        for line in _read(self._folder / "memory.events").splitlines():
+        for line in cgroup.read(self._folder / "memory.events").splitlines():
             name, _, count = line.partition(" ")
             if name == "oom_kill":
                 return int(count)
         return 0
 
     def peak_bytes(self) -> Optional[int]:
-        text = _read(self._folder / "memory.peak")
+        text = cgroup.read(self._folder / "memory.peak")
         return int(text) if text.isdecimal() else None
 
     def close(self) -> None:
@@ -173,7 +173,7 @@ def writable_groups(mount: Path = cgroup.MOUNT, membership: Path = cgroup.MEMBER
     for folder in [] if own is None else [own, *own.parents]:
         if mount not in (folder, *folder.parents):
             return
-        controllers = _read(folder / "cgroup.subtree_control").split()
+        controllers = cgroup.read(folder / "cgroup.subtree_control").split()
         if "memory" in controllers and all(os.access(p, os.W_OK) for p in (folder, folder / "cgroup.procs")):
             yield folder
 
@@ -181,13 +181,13 @@ def writable_groups(mount: Path = cgroup.MOUNT, membership: Path = cgroup.MEMBER
 def _own_group(mount: Path, membership: Path) -> Optional[Path]:
     if not (mount / "cgroup.controllers").exists():
         return None  # version 1, or a mixture of both
-    lines = [line for line in _read(membership).splitlines() if line.startswith("0::")]
+    lines = [line for line in cgroup.read(membership).splitlines() if line.startswith("0::")]
     return mount / lines[0][3:].strip("/") if lines else None
 
 
 def kernel_kills() -> int:
     """Processes that the kernel's out-of-memory killer has ended on this machine since it started; 0 where unknown."""
-    for line in _read(Path("/proc/vmstat")).splitlines():
+    for line in cgroup.read(Path("/proc/vmstat")).splitlines():
         if line.startswith("oom_kill "):
             return int(line.split()[1])
     return 0
@@ -201,10 +201,3 @@ def machine_bytes() -> int:
 def _put_if_there(path: Path, text: str) -> None:
     if path.exists():
         path.write_text(text)
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from framework_compare.errors import ProtocolError
 from framework_compare.events import MAX_TEXT, OF_RANKS
 from framework_compare.launch.statuses import TOLD, Verdict
+from framework_compare.protocol import Fields
 from framework_compare.records import PROFILE_KINDS, Epoch, Phase, ProfileRow, Quality, Slice
 
 MAX_WARNINGS = 100
@@ -31,7 +32,7 @@ class Grant(NamedTuple):
     given_ns: int
 
 
-Event = Dict[str, Any]
+Event = Fields
 
 
 class Transcript:
@@ -60,7 +61,7 @@ class Transcript:
         self.quality: List[Quality] = []
         self.profile: List[ProfileRow] = []
         self.warnings: List[str] = []
-        self.framework: Dict[str, Any] = {}
+        self.framework: Fields = {}
         self.python: Optional[str] = None
         self.outcomes: Dict[int, Verdict] = {}  # by rank
 

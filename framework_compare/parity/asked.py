@@ -81,9 +81,9 @@ def _largest_bytes(graph: Graph, config: TrainConfig) -> int:
     return 4 * max(map(math.prod, shapes.values()))
 
 
-def of_checks(checks: Iterable[Check], known: int = 0, questions: Questions = Questions()) -> CheckForecast:
+def of_checks(checks: Iterable[Check], known: int = 0) -> CheckForecast:
     """Of verdicts that are not known. References are made once for each graph and precision, for all frameworks."""
-    checks, made, seconds = list(checks), set(), Range(0, 0, 0)
+    checks, made, seconds, questions = list(checks), set(), Range(0, 0, 0), Questions()
     for _, graph, config in checks:
         batch = max(questions.batch_size, least_batch(graph)) * len(replicas_of(config))
         if (id(graph), config.precision, config.batch_size) not in made:

@@ -7,7 +7,6 @@ import functools
 import hashlib
 import json
 import re
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,9 +17,9 @@ from framework_compare.environments import gpu_builds, venvs
 from framework_compare.environments.managed import Environment
 from framework_compare.graph import Graph
 from framework_compare.launch import staging
-from framework_compare.paths import cache_dir
+from framework_compare.paths import cache_dir, write_whole
 from framework_compare.plan.settings import CODE_PATH, SIZES, of_verdict
-from framework_compare.protocol import TrainConfig
+from framework_compare.protocol import Document, Fields, TrainConfig
 from framework_compare.registry import Framework, device_kind
 from framework_compare.results.parity import FAILED, PASSED, Level, Parity
 from framework_compare.worker import parity_answers
@@ -51,13 +50,13 @@ def training_key(framework: Framework, state: Any, config: TrainConfig) -> str:
     return _digest(framework, state, config, {"training": True, "fed": fed})
 
 
-def _digest(framework: Framework, state: Any, config: TrainConfig, more: Mapping[str, Any]) -> str:
+def _digest(framework: Framework, state: Any, config: TrainConfig, more: Document) -> str:
     paths = {name: getattr(config, name) for name in PATHS}
     document = {"ladder": ladder_checksum(), "framework": framework.name, "state": state, **paths, **more}
     return f"{framework.name}-{short_digest(document)}"
 
 
-def short_digest(document: Mapping[str, Any]) -> str:
+def short_digest(document: Document) -> str:
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:24]
 
 
@@ -69,7 +68,7 @@ def ladder_checksum() -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 
-def state(framework: Framework, environment: Environment, device: str) -> dict[str, Any]:
+def state(framework: Framework, environment: Environment, device: str) -> Fields:
     """Return what else a verdict holds for: worker's source, packages, GPU; takes milliseconds and starts no worker."""
     return {
         "trainer": framework.trainer.rpartition(":")[2],
@@ -126,7 +125,7 @@ def load_levels(key: str) -> list[Level] | None:
     return _made(lambda document: [Level(**level) for level in document["levels"]], load(key))
 
 
-def load_curve(key: str) -> Mapping[str, Any] | None:
+def load_curve(key: str) -> Document | None:
     """Return what `parity.training.curves` keeps: {"value": ...}."""
     document = load(key)
     return document if isinstance(document, dict) and "value" in document else None
@@ -163,14 +162,9 @@ def load(key: str) -> Any:
         return None
 
 
-def save(key: str, document: Mapping[str, Any]) -> None:
+def save(key: str, document: Document) -> None:
     """Keep a document, whole at any moment whoever else keeps one under this key."""
-    path = _path(key)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".half-", dir=path.parent) as place:
-        half = Path(place, path.name)
-        half.write_text(json.dumps(document), encoding="utf-8")
-        half.replace(path)
+    write_whole(_path(key), json.dumps(document))
 
 
 def lock(key: str) -> BaseFileLock:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 from framework_compare.graph import Task
 from framework_compare.launch.scratch import scratch
 from framework_compare.parity.verify import ParityChecker, Say
+from framework_compare.protocol import Document, Fields
 from framework_compare.records import Cell
 from framework_compare.results import verdicts
 from framework_compare.results.parity import NOT_INSTALLED, PROVED, UNSUPPORTED, UNVERIFIED, Parity
@@ -19,7 +19,7 @@ TaskOf = Callable[[Cell], "Task | None"]
 def record(
     folder: Path,
     cells: Iterable[Cell],
-    ready: Mapping[str, Any],
+    ready: Document,
     mode: str,
     say: Say = lambda message: None,
     task_of: TaskOf = lambda cell: None,
@@ -54,7 +54,7 @@ def record(
 def attach(
     folder: Path,
     cells: Iterable[Cell],
-    ready: Mapping[str, Any],
+    ready: Document,
     fresh: bool = False,
     say: Say = lambda message: None,
     task_of: TaskOf = lambda cell: None,
@@ -79,7 +79,7 @@ def attach(
     return list(checks.values())
 
 
-def _shown(verdict: Parity | None) -> dict[str, Any]:
+def _shown(verdict: Parity | None) -> Fields:
     if verdict is None or verdict.status in (UNSUPPORTED, NOT_INSTALLED):
         return verdicts.unknown("warn")
     worst = verdict.worst

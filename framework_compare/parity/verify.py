@@ -28,7 +28,7 @@ from framework_compare.parity.training import training_check
 from framework_compare.parity.workers import RunTasks
 from framework_compare.plan import competitors, planning
 from framework_compare.plan.planning import Names
-from framework_compare.protocol import TrainConfig, replicas_of
+from framework_compare.protocol import Fields, TrainConfig, replicas_of
 from framework_compare.records import Run
 from framework_compare.results.parity import FAILED, PASSED, UNSUPPORTED, Level, Parity
 
@@ -171,7 +171,7 @@ class ParityChecker:
         self._references: dict[
             tuple[str, int], Reference
         ] = {}  # to that, by precision and batch size; 0: the small one
-        self._checked: dict[str, Any] = {}  # verdicts of this checker by key
+        self._checked: Fields = {}  # verdicts of this checker by key
         self._states: dict[tuple[str, str], Any] = {}  # by framework and device
         self._lacks: dict[tuple[str, TrainConfig], str | None] = {}  # why a framework cannot run such a cell
 

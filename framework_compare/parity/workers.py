@@ -6,13 +6,13 @@ import dataclasses
 import json
 import shutil
 from pathlib import Path
-from typing import Any, Dict, Mapping, Sequence, Tuple
+from typing import Any, Sequence, Tuple
 
 from framework_compare import registry
 from framework_compare.environments.managed import Environment
 from framework_compare.launch.jobs import run_job
 from framework_compare.launch.limits import Limits
-from framework_compare.protocol import Job, TrainConfig
+from framework_compare.protocol import Document, Fields, Job, TrainConfig
 from framework_compare.records import Run
 from framework_compare.worker.parity_answers import ANSWERS
 
@@ -30,7 +30,7 @@ class RunTasks:
     environment: Environment
     kind: str = "verify"  # of the job: who answers in the worker
 
-    def __call__(self, tasks: Sequence[Dict[str, Any]], name: str, **changed: Any) -> Tuple[Run, Dict[str, Any], Path]:
+    def __call__(self, tasks: Sequence[Fields], name: str, **changed: Any) -> Tuple[Run, Fields, Path]:
         """The run, its small answers, and the folder of its arrays; `changed` are fields of the config."""
         entry = registry.framework(self.framework)
         folder = self.folder / name
@@ -44,11 +44,11 @@ class RunTasks:
         return run, {name: _together(answer, name, ranks) for name, answer in said.items()}, folder
 
 
-def _read(answers: Path) -> Dict[str, Any]:
+def _read(answers: Path) -> Fields:
     return json.loads(answers.read_text(encoding="utf-8")) if answers.exists() else {}
 
 
-def _together(answer: Dict[str, Any], name: str, ranks: Mapping[str, Any]) -> Dict[str, Any]:
+def _together(answer: Fields, name: str, ranks: Document) -> Fields:
     """Rank 0's answer with the error that another rank had, or losses that are the means of all ranks'."""
     others = {rank: said.get(name, {"error": "it ended before it was asked"}) for rank, said in ranks.items()}
     for rank, other in others.items():

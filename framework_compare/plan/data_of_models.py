@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import os
 from pathlib import Path
-from typing import Any, Callable, Iterable, Mapping, Sequence, Union
+from typing import Any, Callable, Iterable, Sequence, Union
 
 from framework_compare import registry
 from framework_compare.datasets import arrays
@@ -18,10 +18,11 @@ from framework_compare.errors import UsageError
 from framework_compare.graph import Task
 from framework_compare.graph.imported_model import ImportedModel
 from framework_compare.plan.values import listed as listed_of
+from framework_compare.protocol import Document
 
 Place = str | os.PathLike[str]
 DataSet = Union[Place, OwnData]
-DataSets = Union[DataSet, Sequence[DataSet], Mapping[str, Any], Iterable[Any]]  # the last two: arrays, samples
+DataSets = Union[DataSet, Sequence[DataSet], Document, Iterable[Any]]  # the last two: arrays, samples
 CountProgress = Callable[[str, int, int], None]
 
 
@@ -66,7 +67,7 @@ def read(
     options: tuple[tuple[str, Any], ...],
     seed: int,
     limit: int | None,
-    images: Mapping[str, Any],
+    images: Document,
     progress: CountProgress | None,
 ) -> Dataset:
     """A folder of images; or arrays as `own`, a data set of the registry, reads them, generated where they are that."""

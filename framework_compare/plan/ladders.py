@@ -11,6 +11,7 @@ from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.plan import planning
 from framework_compare.plan.planning import Plan
 from framework_compare.plan.settings import DEFAULTS, SETTINGS, column, fields
+from framework_compare.protocol import Document, Fields
 from framework_compare.records import Cell
 
 
@@ -18,7 +19,7 @@ class Rung(NamedTuple):
     """A step of a ladder: its name, and the settings that it changes."""
 
     name: str
-    settings: Mapping[str, Any]
+    settings: Document
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,14 +27,14 @@ class Ladder:
     """A published sequence of techniques: the model, the settings of its first rung, and the rungs above it."""
 
     model: str
-    base: Mapping[str, Any]
+    base: Document
     rungs: tuple[Rung, ...]
 
 
 BASE = "base"  # the name of the first rung
 OF_GPUS = ("device", "gpu_threads")  # settings of rungs that are left out where there is no GPU
 FIXED = ("image_size", "num_classes", "seed", "mode")  # what a rung cannot change: other data, model or task
-Rungs = Union[Mapping[str, Mapping[str, Any]], Sequence[tuple[str, Mapping[str, Any]]]]
+Rungs = Union[Mapping[str, Document], Sequence[tuple[str, Document]]]
 
 _GPU = Rung("GPU", {"device": "cuda"})
 _HALF = Rung("mixed precision", {"precision": "bf16"})
@@ -131,7 +132,7 @@ def _check_rung(rung: Rung) -> None:
         planning.check_setting(name, value)
 
 
-def plan_ladder(base: Plan, rungs: Sequence[Rung], one_at_a_time: bool = False) -> tuple[Plan, list[dict[str, Any]]]:
+def plan_ladder(base: Plan, rungs: Sequence[Rung], one_at_a_time: bool = False) -> tuple[Plan, list[Fields]]:
     """The cells of all rungs, and what the study keeps of each: name, changes on the base, place of the rung it changes.
 
     base: one cell per framework. UsageError where a rung makes no other cell.
@@ -139,7 +140,7 @@ def plan_ladder(base: Plan, rungs: Sequence[Rung], one_at_a_time: bool = False) 
     twice = {cell.framework for cell in base.cells if sum(c.framework == cell.framework for c in base.cells) > 1}
     if twice:
         raise UsageError(f"a ladder starts from one cell per framework; {min(twice)} has several: give single values")
-    stored: list[dict[str, Any]] = [{"name": BASE, "changes": {}}]
+    stored: list[Fields] = [{"name": BASE, "changes": {}}]
     for rung in rungs:
         on = 0 if one_at_a_time else len(stored) - 1
         stored.append({"name": rung.name, "changes": {**stored[on]["changes"], **rung.settings}, "on": on})
@@ -157,7 +158,7 @@ def plan_ladder(base: Plan, rungs: Sequence[Rung], one_at_a_time: bool = False) 
     return dataclasses.replace(base, cells=tuple(cells)), stored
 
 
-def changed(cell: Cell, changes: Mapping[str, Any]) -> Cell:
+def changed(cell: Cell, changes: Document) -> Cell:
     """A cell with other settings; arrays have no pipeline of a framework's own, and nothing runs beside it."""
     if registry.of_arrays(cell.model):
         fixed = {"pipeline": "shared"} if changes.get("pipeline") == "native" else {}

@@ -13,7 +13,7 @@ from framework_compare.datasets import arrays
 from framework_compare.datasets.dataset import Dataset
 from framework_compare.datasets.folder import ON_BAD_IMAGE
 from framework_compare.datasets.own import OwnData
-from framework_compare.errors import MOST, UnknownNameError, UsageError, check_count
+from framework_compare.errors import MOST, UnknownNameError, UsageError, check_count, check_name
 from framework_compare.graph import OPTIMIZERS, Graph, Task, generation
 from framework_compare.graph.imported_model import ImportedModel
 from framework_compare.plan import data_of_models, searches
@@ -21,7 +21,7 @@ from framework_compare.plan.competitors import find_frameworks
 from framework_compare.plan.data_of_models import CountProgress, DataSets, Place, counter, of_own
 from framework_compare.plan.settings import DEFAULTS, OF_IMAGES, SETTINGS, check_number, column, fields
 from framework_compare.plan.values import check_unique, listed
-from framework_compare.protocol import TrainConfig, devices_of, replicas_of, where
+from framework_compare.protocol import Document, TrainConfig, devices_of, replicas_of, where
 from framework_compare.records import Cell
 from framework_compare.samplers.host import available_cores
 
@@ -45,7 +45,7 @@ def plan(
     models: Names,
     device: Names,
     dataset: DataSets | None,
-    settings: Mapping[str, Any],
+    settings: Document,
     *,
     limit: int | None = None,
     classes: Sequence[str] | None = None,
@@ -68,8 +68,7 @@ def plan(
     check_useful(models, settings if classes is None else {**settings, "classes": classes})
     if limit is not None:
         check_count("limit", limit, 1, MOST_SAMPLES, ", or None for all samples")
-    if on_bad_image not in ON_BAD_IMAGE:
-        raise UnknownNameError("on_bad_image", on_bad_image, ON_BAD_IMAGE)
+    check_name("on_bad_image", on_bad_image, ON_BAD_IMAGE)
     replicas = max(len(devices_of(place)) for place in places)
     configs = {m: expand_configs({**registry.MODELS[m].settings, **settings}, replicas) for m in models}
     _check_cells(sum(map(len, configs.values())) * len(places) * len(frameworks))
@@ -144,7 +143,7 @@ def check_useful(models: Sequence[str], given: Mapping[str, object]) -> None:
         raise UsageError(f"image_size is {size!r}; {models[0]} does not use it: its data have one size")
 
 
-def _reader(model: str, settings: Mapping[str, Any]) -> tuple[str, tuple[tuple[str, Any], ...]]:
+def _reader(model: str, settings: Document) -> tuple[str, tuple[tuple[str, Any], ...]]:
     """The data set of the registry as which a workload reads its data, and the options of that; "" for images."""
     entry = registry.MODELS[model]
     if not entry.of_arrays or entry.dataset == registry.OWN:
@@ -259,7 +258,7 @@ def check_growth(model: str, config: TrainConfig) -> None:
         )
 
 
-def expand_configs(settings: Mapping[str, Any], replicas: int = 1) -> list[TrainConfig]:
+def expand_configs(settings: Document, replicas: int = 1) -> list[TrainConfig]:
     """One TrainConfig for each combination of the settings that are lists.
 
     threads None is all cores there are, shared out among as many replicas.

@@ -9,6 +9,7 @@ import dataclasses
 from typing import Any, Dict, Mapping, Tuple
 
 from framework_compare.plan.ladders import LADDERS, Rung
+from framework_compare.protocol import Document
 
 # How ours and theirs are set beside each other.
 RATIOS = "ratios"  # seconds per image, and over PyTorch's
@@ -29,8 +30,8 @@ class Part:
     """
 
     models: Tuple[str, ...]
-    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    quick: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    settings: Document = dataclasses.field(default_factory=dict)
+    quick: Document = dataclasses.field(default_factory=dict)
     rungs: Tuple[Rung, ...] = ()
     devices: Tuple[str, ...] = ("cpu", "cuda")
     tables: Tuple[str, ...] = ("time",)
@@ -56,19 +57,19 @@ class Reproduction:
     where_installed: Tuple[str, ...] = ()  # frameworks that are left out where they have no environment
 
 
-def _ladder(name: str, quick: Mapping[str, Any], **published: Any) -> Part:
+def _ladder(name: str, quick: Document, **published: Any) -> Part:
     ladder = LADDERS[name]
     return Part((ladder.model,), ladder.base, {"repeats": 1, **quick}, ladder.rungs, tables=("gains",), **published)
 
 
-def _gains(name: str, quick: Mapping[str, Any], workload: str, phase: str = "train", **places: int) -> Part:
+def _gains(name: str, quick: Document, workload: str, phase: str = "train", **places: int) -> Part:
     places = {rung.replace("_", " "): place for rung, place in {"base": 0, **places}.items()}
     theirs = {"published": "abidate_gains.csv", "beside": GAINS, "workload": workload, "phase": phase}
     return _ladder(name, quick, **theirs, places=places)
 
 
 _NETWORKS = ("alexnet", "mobilenet_v2", "resnet50", "vgg16")
-_FEW: Mapping[str, Any] = {"epochs": 2, "repeats": 1}
+_FEW: Document = {"epochs": 2, "repeats": 1}
 _LERAT = Part(
     _NETWORKS,
     {"dataset": ("fire-smoke-small", "fire-smoke-big"), "batch_size": 1, "epochs": 100},

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, Mapping, NamedTuple
+from typing import Mapping, NamedTuple
 
 from framework_compare import registry
 from framework_compare.errors import UsageError
 from framework_compare.graph import Graph, Task
-from framework_compare.protocol import TrainConfig, devices_of
+from framework_compare.protocol import Document, Fields, TrainConfig, devices_of
 
 SETTINGS = frozenset(TrainConfig.__dataclass_fields__)
 
@@ -16,8 +16,8 @@ SETTINGS = frozenset(TrainConfig.__dataclass_fields__)
 class Candidate(NamedTuple):
     """One network of a search: arguments of the model, and settings of its training."""
 
-    size: Mapping[str, Any]
-    settings: Mapping[str, Any]
+    size: Document
+    settings: Document
 
     @property
     def label(self) -> str:
@@ -35,7 +35,7 @@ def candidates(model: str) -> list[Candidate]:
     search = registry.MODELS[model].search
     found = []
     for values in itertools.product(*search.values()):
-        named: dict[str, Any] = dict(zip(search, values))
+        named: Fields = dict(zip(search, values))
         found.append(
             Candidate(
                 {name: value for name, value in named.items() if name not in SETTINGS},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from typing import Any, Iterable, Iterator, Mapping, Sequence, TypeAlias, TypedDict
+from typing import Iterable, Iterator, Sequence, TypeAlias, TypedDict
 
 from framework_compare.errors import UsageError
 from framework_compare.graph import LOSSES, OPTIMIZERS
@@ -20,6 +20,8 @@ from framework_compare.protocol import (
     PIPELINES,
     PRECISIONS,
     TUNINGS,
+    Document,
+    Fields,
     TrainConfig,
 )
 from framework_compare.samplers.host import available_cores
@@ -210,7 +212,7 @@ def column(name: str) -> str:
     return SETTINGS[name].column or name
 
 
-def fields(given: Mapping[str, Any]) -> dict[str, Any]:
+def fields(given: Document) -> Fields:
     """Settings by the fields of TrainConfig, from the names that users give them."""
     known = {column(name): name for name in SETTINGS}
     return {known.get(name, name): value for name, value in given.items()}

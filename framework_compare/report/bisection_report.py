@@ -49,7 +49,7 @@ def table(search: Any) -> Table:
     )
     columns = (
         Column("ratio", lambda place: _ratio(_at(search, place), NOTHING) if place else "1"),
-        Column("blocks", lambda place: _blocks(_at(search, place))),
+        Column("blocks", lambda place: str(at.blocks) if (at := _at(search, place)) else NOTHING),
         Column("answer", lambda place: _answer(search, place)),
     )
     versions = Column("release", lambda place: search.versions[place])
@@ -66,10 +66,6 @@ def _ratio(answer: Answer | None, otherwise: str = "no ratio") -> str:
     if not math.isfinite(answer.high):
         return f"{answer.ratio:.3f}x"
     return f"{answer.ratio:.3f}x [{answer.low:.3f}, {answer.high:.3f}]"
-
-
-def _blocks(answer: Answer | None) -> str:
-    return str(answer.blocks) if answer else NOTHING
 
 
 def _answer(search: Any, place: int) -> str:

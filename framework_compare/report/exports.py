@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from framework_compare import registry
-from framework_compare.errors import StudyError, UnknownNameError, UsageError
+from framework_compare.errors import StudyError, UsageError, check_name
 from framework_compare.paths import fault
+from framework_compare.protocol import Fields
 from framework_compare.report import pytest_benchmark, renderers, trackers
 from framework_compare.results import frames, profiles
 from framework_compare.store import schema
@@ -40,8 +41,7 @@ def export(study: str | os.PathLike[str], out: str | os.PathLike[str], kind: str
     Rows that are not sound are left out, and `damage` says how many. UsageError for an unknown kind, files that are
     there already, or Parquet without pyarrow; DamagedStudy where the file cannot be read.
     """
-    if kind not in FORMATS:
-        raise UnknownNameError("format", kind, FORMATS)
+    check_name("format", kind, FORMATS)
     if kind == "parquet" and importlib.util.find_spec("pyarrow") is None:
         raise UsageError("Parquet needs pyarrow: pip install 'framework-compare[parquet]', or choose csv or json")
     folder, target = Path(study).absolute(), Path(out).absolute()
@@ -77,14 +77,14 @@ def _runs(store: Store) -> "pd.DataFrame":
     return pd.DataFrame(texts, columns=names)
 
 
-def _facts(store: Store) -> dict[str, Any]:
+def _facts(store: Store) -> Fields:
     _, rows = store.select("SELECT DISTINCT framework FROM cell")  # as stored, whatever else of a cell is damaged
     labels = list(registry.labels(str(name) for (name,) in rows))
     facts = {"settings": store.settings(), "machine": store.machine(), "environments": store.environments()}
     return {**facts, "labels": labels}
 
 
-def _benchmarks(store: Store) -> dict[str, Any]:
+def _benchmarks(store: Store) -> Fields:
     cells, epochs = frames.cell_frame(store), frames.epoch_frame(store)
     return pytest_benchmark.document(cells, epochs, frames.run_frame(store), store.machine())
 
@@ -112,7 +112,7 @@ PARTS: dict[str, Callable[[Store], Any]] = {
 }
 
 
-def _write(target: Path, parts: dict[str, Any], kind: str) -> list[Path]:
+def _write(target: Path, parts: Fields, kind: str) -> list[Path]:
     names = {
         name: target / f"{name}.{'json' if isinstance(part, (dict, list)) else kind}" for name, part in parts.items()
     }

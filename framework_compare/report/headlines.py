@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from framework_compare.report.names import title
+from framework_compare.report.names import listed, title
 from framework_compare.results import speed_verdicts
 from framework_compare.results.columns import Record, values
 from framework_compare.results.intervals import MIN_RUNS
@@ -160,6 +160,7 @@ def other_modes(modes: Mapping[str, Modes]) -> list[str]:
     names = [title(framework) for framework, mode in modes.items() if "compiled" in mode.others]
     if not names:
         return []
-    more = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
     have = "have" if len(names) > 1 else "has"
-    return [f"{more} also {have} a compiled mode, which may be faster: `--execution default,compiled` compares them."]
+    return [
+        f"{listed(names)} also {have} a compiled mode, which may be faster: `--execution default,compiled` compares them."
+    ]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from framework_compare import registry
-from framework_compare.errors import UnknownNameError
+from framework_compare.errors import check_name
 from framework_compare.report import headlines, machine_tables, ratio_tables, resource_tables, task_tables
 from framework_compare.report.profile_table import PROFILE
 from framework_compare.report.study_table import StudyTable
@@ -54,8 +54,7 @@ OF_TASKS = ("quality", "gains", "search", "inference", "generation")  # other st
 
 def find(kind: str) -> TableSpec:
     """A kind by its name; UnknownNameError for another."""
-    if kind not in KINDS:
-        raise UnknownNameError("table", kind, KINDS)
+    check_name("table", kind, KINDS)
     return KINDS[kind]
 
 

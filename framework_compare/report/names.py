@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from framework_compare import registry
 
@@ -33,6 +33,12 @@ def title(name: object) -> str:
     """A name as people write it, "PyTorch 2.12.0" for "torch@2.12.0"; one that is not known stays."""
     base, _, version = str(name).partition("@")
     return f"{TITLES[base]} {version}".strip() if base in TITLES else str(name)
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names as a sentence lists them: "A, B and C"."""
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def in_order(names: Sequence[str]) -> list[str]:

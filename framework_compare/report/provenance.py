@@ -6,6 +6,7 @@ import html as markup
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from framework_compare.protocol import Document, Fields
 from framework_compare.report import renderers, terminal
 from framework_compare.report.names import title as named
 from framework_compare.report.study import Study
@@ -60,7 +61,7 @@ def _period(started: Sequence[str]) -> str:
     return f"{first} UTC" if first == last else f"{first} to {last[11:] if last[:10] == first[:10] else last} UTC"
 
 
-def _text(machine: dict[str, Any], name: str) -> str:
+def _text(machine: Fields, name: str) -> str:
     return str(machine[name]) if machine.get(name) else ""
 
 
@@ -70,7 +71,7 @@ def _nodes(runs: Any) -> str:
     return "" if not count else "1 node of a cluster: " if count == 1 else f"{count} nodes of a cluster, each "
 
 
-def _machine(machine: dict[str, Any]) -> str:
+def _machine(machine: Fields) -> str:
     memory = machine.get("memory_bytes")
     parts = [
         _text(machine, "cpu"),
@@ -81,7 +82,7 @@ def _machine(machine: dict[str, Any]) -> str:
     return ", ".join(filter(None, parts))
 
 
-def gpu_names(machine: Mapping[str, Any]) -> list[str]:
+def gpu_names(machine: Document) -> list[str]:
     """The name of each GPU of a machine, as `samplers.nvml.describe_gpus` found them."""
     found = machine.get("gpus") or ()
     devices = (found.get("devices") or ()) if isinstance(found, Mapping) else found

@@ -6,11 +6,12 @@ A cell that worked is a benchmark, and each of its runs a round: the median seco
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from framework_compare.protocol import Document, Fields
 from framework_compare.report.study import plain
 from framework_compare.results.block_times import block_seconds
 from framework_compare.results.columns import SHARED, Record
@@ -21,9 +22,7 @@ if TYPE_CHECKING:
 VERSION = "5.1.0"  # of pytest-benchmark, whose fields these are
 
 
-def document(
-    frame: "pd.DataFrame", epochs: "pd.DataFrame", runs: "pd.DataFrame", machine: Mapping[str, Any]
-) -> dict[str, Any]:
+def document(frame: "pd.DataFrame", epochs: "pd.DataFrame", runs: "pd.DataFrame", machine: Document) -> Fields:
     """The document of a study, from its frames; cells without an epoch have no place in it."""
     seconds = block_seconds(epochs)
     cells = [cell for cell in frame.itertuples() if cell.status == "ok" and seconds.get(cell.Index)]
@@ -61,7 +60,7 @@ def _name(cell: Record, own: str) -> str:
     return f"{cell.framework}-{cell.model}-{cell.device}{f'[{own}]' if own else ''}"
 
 
-def _benchmark(cell: Record, rounds: Sequence[float], own: str) -> dict[str, Any]:
+def _benchmark(cell: Record, rounds: Sequence[float], own: str) -> Fields:
     settings = {name: plain(getattr(cell, name), 9) for name in ("dataset", *SHARED)}
     name = _name(cell, own)
     return {
@@ -87,7 +86,7 @@ def _benchmark(cell: Record, rounds: Sequence[float], own: str) -> dict[str, Any
     }
 
 
-def stats(rounds: Sequence[float]) -> dict[str, Any]:
+def stats(rounds: Sequence[float]) -> Fields:
     """Statistics of the seconds of rounds, as pytest-benchmark defines and stores them; outliers beyond 1.5 times the IQR."""
     ordered = sorted(rounds)
     q1, median, q3 = (float(value) for value in np.percentile(ordered, (25, 50, 75)))

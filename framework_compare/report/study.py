@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from framework_compare.protocol import Document, Fields
 from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.speed_verdicts import Verdict
 
@@ -39,16 +39,16 @@ class Study(Protocol):
     @property
     def profiled(self) -> "pd.DataFrame": ...
     @property
-    def settings(self) -> dict[str, Any]: ...
+    def settings(self) -> Fields: ...
     @property
-    def machine(self) -> dict[str, Any]: ...
+    def machine(self) -> Fields: ...
     @property
-    def environments(self) -> dict[str, dict[str, Any]]: ...
+    def environments(self) -> dict[str, Fields]: ...
     def verdicts(self, of: str = "framework", *, correct: bool = True) -> list[Verdict]: ...
     def to_toml(self) -> str: ...
 
 
-def rounded(frame: "pd.DataFrame", digits: int = 5) -> list[Mapping[str, Any]]:
+def rounded(frame: "pd.DataFrame", digits: int = 5) -> list[Document]:
     """Rows for a specification: numbers to so many significant digits, what is missing as None."""
     return [{name: plain(value, digits) for name, value in row.items()} for row in frame.to_dict("records")]
 

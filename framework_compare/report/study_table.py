@@ -8,7 +8,7 @@ import html as markup
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from framework_compare.errors import UnknownNameError
+from framework_compare.errors import check_name
 from framework_compare.report import renderers
 from framework_compare.report.tables import Table, clean
 from framework_compare.results.metrics import METRICS
@@ -110,8 +110,7 @@ def _changed(part: Table, caption: str | None, notes: bool) -> Table:
 
 def check_style(style: str) -> None:
     """UnknownNameError for another style."""
-    if style not in STYLES:
-        raise UnknownNameError("style", style, STYLES)
+    check_name("style", style, STYLES)
 
 
 STYLES: dict[str, Callable[..., str]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -70,19 +71,13 @@ def cell_frame(store: Store) -> pd.DataFrame:
     # Column by column: numbers lie in one block then, to which users and figures may add columns.
     values = map(operator.itemgetter(*CELL_COLUMNS), ({**_EMPTY, **row} for row in rows))
     columns = zip(CELL_COLUMNS, zip(*values) if rows else itertools.repeat(()))
-    return pd.DataFrame({name: _column(name, of) for name, of in columns})
+    return pd.DataFrame({name: np.array(of, dtype=float) if name in _NUMBERS else list(of) for name, of in columns})
 
 
 _NUMBERS = frozenset(
     (*METRICS, *reading_sources.NUMBERS, *repeats.COLUMNS, *steadiness.COLUMNS, *BUDGET, "pictures", "skipped_pictures")
 )
-
-
 _EMPTY = dict.fromkeys(CELL_COLUMNS)
-
-
-def _column(name: str, values: tuple[Any, ...]) -> Any:
-    return np.array(values, dtype=float) if name in _NUMBERS else list(values)
 
 
 def looked_blocks(store: Store) -> BlockTimes:
@@ -170,7 +165,7 @@ class _Records:
     """The records of a run, by table and column."""
 
     def __init__(self, store: Store, run: Row) -> None:
-        self._store, self.run = store, run
+        self._store, self.run, self.folder = store, run, store.folder
         self._tables: dict[str, dict[str, list[Any]]] = {}
 
     def __getitem__(self, table: str) -> dict[str, list[Any]]:
@@ -183,26 +178,49 @@ class _Records:
         return (_integers(times) - min(self["phase"]["start_ns"] or times[:1], default=0)) / 1e9
 
 
+def _of_runs(columns: Callable[[_Records], dict[str, np.ndarray]]) -> Callable[[Store], pd.DataFrame]:
+    """Make a function from a run's records to arrays one from a study to the frame of all its runs."""
+
+    @functools.wraps(columns)
+    def frame(store: Store) -> pd.DataFrame:
+        import pandas as pd
+
+        runs = _placed(read_runs(store))
+        # A run that left nothing, so that a study without any still has every column, of its own type.
+        parts = [columns(_Records(store, run)) for run in ({"run_id": -1, "cell": -1}, *runs)]
+        data = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        lengths = [len(next(iter(part.values()))) for part in parts[1:]]
+        rows = np.repeat(np.arange(len(runs)), lengths)
+        # The keys of its run head each row.
+        keys = pd.DataFrame(runs, columns=list(RUN_KEYS)).iloc[rows].reset_index(drop=True)
+        # A setting that is also measured (`threads`) is the figure in these frames, and the setting what was asked for.
+        keys = keys.rename(columns={name: f"{name}_asked" for name in keys.columns if name in data})
+        return pd.concat([keys, pd.DataFrame(data)], axis=1)
+
+    return frame
+
+
 def epoch_frame(store: Store) -> pd.DataFrame:
     """One row per measured epoch of any run, failed ones included; `cell` is the row of its cell in the cell frame.
 
     epoch_s: without waited_s, in which rivals had their turns; turn_s: seconds of an epoch by the run's slices that
     count, NaN of a run without any.
     """
+    return _with_quality(_epoch_frame(store), store)
 
-    def columns(records: _Records) -> dict[str, np.ndarray]:
-        epochs = records["epoch"]
-        return {
-            "cell": np.full(len(epochs["number"]), records.run["cell"]),
-            "epoch": _integers(epochs["number"]),
-            "start_s": records.start_s(epochs["start_ns"]),
-            "epoch_s": epoch_seconds(epochs),
-            "turn_s": np.full(len(epochs["number"]), turn_seconds(epochs, records["slice"]) or np.nan),
-            **{name: _integers(epochs[name]) for name in ("images", "steps")},
-            **{name: _numbers(epochs[name]) for name in EPOCH_FIGURES},
-        }
 
-    return _with_quality(_long(store, columns), store)
+@_of_runs
+def _epoch_frame(records: _Records) -> dict[str, np.ndarray]:
+    epochs = records["epoch"]
+    return {
+        "cell": np.full(len(epochs["number"]), records.run["cell"]),
+        "epoch": _integers(epochs["number"]),
+        "start_s": records.start_s(epochs["start_ns"]),
+        "epoch_s": epoch_seconds(epochs),
+        "turn_s": np.full(len(epochs["number"]), turn_seconds(epochs, records["slice"]) or np.nan),
+        **{name: _integers(epochs[name]) for name in ("images", "steps")},
+        **{name: _numbers(epochs[name]) for name in EPOCH_FIGURES},
+    }
 
 
 def _with_quality(frame: pd.DataFrame, store: Store) -> pd.DataFrame:
@@ -215,86 +233,71 @@ def _with_quality(frame: pd.DataFrame, store: Store) -> pd.DataFrame:
     return frame.assign(**{name: _numbers(of.get(key) for key in keys) for name, of in values.items()})
 
 
-def step_frame(store: Store) -> pd.DataFrame:
+@_of_runs
+def step_frame(records: _Records) -> dict[str, np.ndarray]:
     """One row per step of any run whose step times are in its folder: the epoch, the step's number in it, seconds.
 
     A step lasts from the end of the one before it, or the start of its epoch, to its own end.
     """
-
-    def columns(records: _Records) -> dict[str, np.ndarray]:
-        raw, log = records["epoch"], records.run.get("log_path")
-        epochs = [Epoch(**dict(zip(raw, values))) for values in zip(*raw.values())]
-        steps = steadiness.read(store.folder / Path(log).parent / STEPS, epochs) if log else None
-        counts = [len(part) for part in steps or ()]
-        return {
-            "epoch": np.repeat(_integers(raw["number"][: len(counts)]), counts),
-            "step": np.concatenate([np.arange(1, count + 1) for count in (*counts, 0)]),
-            "step_s": np.concatenate([*(steps or ()), np.empty(0)]) / 1e9,
-        }
-
-    return _long(store, columns)
+    raw, log = records["epoch"], records.run.get("log_path")
+    epochs = [Epoch(**dict(zip(raw, values))) for values in zip(*raw.values())]
+    steps = steadiness.read(records.folder / Path(log).parent / STEPS, epochs) if log else None
+    counts = [len(part) for part in steps or ()]
+    return {
+        "epoch": np.repeat(_integers(raw["number"][: len(counts)]), counts),
+        "step": np.concatenate([np.arange(1, count + 1) for count in (*counts, 0)]),
+        "step_s": np.concatenate([*(steps or ()), np.empty(0)]) / 1e9,
+    }
 
 
-def slice_frame(store: Store) -> pd.DataFrame:
+@_of_runs
+def slice_frame(records: _Records) -> dict[str, np.ndarray]:
     """One row per turn of a run: the round, its start in the run and its seconds; steps, samples and seconds on the clock."""
-
-    def columns(records: _Records) -> dict[str, np.ndarray]:
-        turns = records["slice"]
-        return {
-            "cell": np.full(len(turns["round"]), records.run["cell"]),
-            "round": _integers(turns["round"]),
-            "start_s": records.start_s(turns["start_ns"]),
-            "seconds": span_seconds(turns),
-            **{name: _integers(turns[name]) for name in ("steps", "samples", "major_faults")},
-            **{name: _numbers(turns[name]) for name in ("measured_s", "cpu_s")},
-            "void": np.array(turns["void"], dtype=object),
-        }
-
-    return _long(store, columns)
+    turns = records["slice"]
+    return {
+        "cell": np.full(len(turns["round"]), records.run["cell"]),
+        "round": _integers(turns["round"]),
+        "start_s": records.start_s(turns["start_ns"]),
+        "seconds": span_seconds(turns),
+        **{name: _integers(turns[name]) for name in ("steps", "samples", "major_faults")},
+        **{name: _numbers(turns[name]) for name in ("measured_s", "cpu_s")},
+        "void": np.array(turns["void"], dtype=object),
+    }
 
 
-def phase_frame(store: Store) -> pd.DataFrame:
+@_of_runs
+def phase_frame(records: _Records) -> dict[str, np.ndarray]:
     """One row per phase: its start in the run, its seconds, and the PSS of the process tree at its end."""
-
-    def columns(records: _Records) -> dict[str, np.ndarray]:
-        phases = records["phase"]
-        return {
-            "phase": np.array(phases["name"], dtype=object),
-            "start_s": records.start_s(phases["start_ns"]),
-            "seconds": span_seconds(phases),
-            "pss_bytes": _numbers(phases["pss_bytes"]),
-        }
-
-    return _long(store, columns)
+    phases = records["phase"]
+    return {
+        "phase": np.array(phases["name"], dtype=object),
+        "start_s": records.start_s(phases["start_ns"]),
+        "seconds": span_seconds(phases),
+        "pss_bytes": _numbers(phases["pss_bytes"]),
+    }
 
 
-def sample_frame(store: Store) -> pd.DataFrame:
+@_of_runs
+def sample_frame(records: _Records) -> dict[str, np.ndarray]:
     """One row per reading: `t_s` counts from the start of the run's first phase, `phase` is the one it fell in, or None."""
-
-    def columns(records: _Records) -> dict[str, np.ndarray]:
-        samples = records["sample"]
-        return {
-            "t_s": records.start_s(samples["t_ns"]),
-            "phase": _phase_at(records["phase"], _integers(samples["t_ns"])),
-            **{name: _numbers(values) for name, values in samples.items() if name != "t_ns"},
-        }
-
-    return _long(store, columns)
+    samples = records["sample"]
+    return {
+        "t_s": records.start_s(samples["t_ns"]),
+        "phase": _phase_at(records["phase"], _integers(samples["t_ns"])),
+        **{name: _numbers(values) for name, values in samples.items() if name != "t_ns"},
+    }
 
 
-def energy_frame(store: Store) -> pd.DataFrame:
+@_of_runs
+def energy_frame(records: _Records) -> dict[str, np.ndarray]:
     """One row per reading of an energy counter: `meter`, `t_s` as in the samples, joules since an origin of its own."""
-
-    def columns(records: _Records) -> dict[str, np.ndarray]:
-        energy = records["energy"]
-        return {
-            "meter": np.array(energy["device"], dtype=object),
-            "t_s": records.start_s(energy["t_ns"]),
-            "energy_j": _numbers(energy["energy_j"]),
-            "source": np.array(energy["source"], dtype=object),
-        }
-
-    return _long(store, columns)
+    energy = records["energy"]
+    return {
+        "meter": np.array(energy["device"], dtype=object),
+        "t_s": records.start_s(energy["t_ns"]),
+        "energy_j": _numbers(energy["energy_j"]),
+        "source": np.array(energy["source"], dtype=object),
+    }
 
 
 def _phase_at(phases: Mapping[str, Sequence[Any]], times: np.ndarray) -> np.ndarray:
@@ -318,19 +321,3 @@ def _placed(runs: list[Row]) -> list[Row]:
     """Runs with the place of their cell in the cell frame."""
     places = {cell_id: place for place, cell_id in enumerate(dict.fromkeys(run["cell_id"] for run in runs))}
     return [{**run, "cell": places[run["cell_id"]]} for run in runs]
-
-
-def _long(store: Store, columns: Callable[[_Records], dict[str, np.ndarray]]) -> pd.DataFrame:
-    """The arrays of all runs one below the other, each row headed by the keys of its run."""
-    import pandas as pd
-
-    runs = _placed(read_runs(store))
-    # A run that left nothing, so that a study without any still has every column, of its own type.
-    parts = [columns(_Records(store, run)) for run in ({"run_id": -1, "cell": -1}, *runs)]
-    data = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    lengths = [len(next(iter(part.values()))) for part in parts[1:]]
-    rows = np.repeat(np.arange(len(runs)), lengths)
-    keys = pd.DataFrame(runs, columns=list(RUN_KEYS)).iloc[rows].reset_index(drop=True)
-    # A setting that is also measured (`threads`) is the figure in these frames, and the setting what was asked for.
-    keys = keys.rename(columns={name: f"{name}_asked" for name in keys.columns if name in data})
-    return pd.concat([keys, pd.DataFrame(data)], axis=1)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from framework_compare.batches import quality
 from framework_compare.errors import StudyError
+from framework_compare.protocol import Document
 from framework_compare.results import repeats, validation_metrics
 from framework_compare.results.block_times import BlockTimes, strata
 from framework_compare.results.intervals import UNKNOWN, geometric_mean
@@ -22,9 +23,7 @@ GAIN = ("gain", "gain_low", "gain_high", "gain_in_all")
 COLUMNS = ("rung", "before", "total_s", "epochs_run", *GAIN, "metric", "value", "worse")
 
 
-def gain_frame(
-    cells: pd.DataFrame, epochs: pd.DataFrame, phases: pd.DataFrame, settings: Mapping[str, Any]
-) -> pd.DataFrame:
+def gain_frame(cells: pd.DataFrame, epochs: pd.DataFrame, phases: pd.DataFrame, settings: Document) -> pd.DataFrame:
     """The cell frame of a ladder with `COLUMNS`; no rows for a study that is none.
 
     before: the rung that this one changes, which is the base where they change it one at a time; "" for the base.

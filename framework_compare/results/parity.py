@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+
+from framework_compare.protocol import Document, Fields
 
 LEVELS: dict[int, str] = {
     0: "names, shapes and number of parameters; weights read back are those loaded",
@@ -54,7 +55,7 @@ class Parity:
     seconds: float = 0.0
     precision: str = "fp32"
     remark: str = ""  # on a verdict that is not a failure
-    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of the adapter, as it reported them
+    settings: Document = dataclasses.field(default_factory=dict)  # of the adapter, as it reported them
 
     @property
     def highest(self) -> int | None:
@@ -91,11 +92,11 @@ class Parity:
         """Return whether every level holds that the cell has a use for."""
         return self.column() in PROVED
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Fields:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Parity:
+    def from_dict(cls, document: Document) -> Parity:
         levels = tuple(Level(**level) for level in document["levels"])
         return cls(**{**document, "levels": levels})
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from framework_compare.plan.settings import COMPARED, column
+from framework_compare.protocol import Document, Fields
 from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.columns import BUDGET, IDENTITY, SHARED, Record
 from framework_compare.results.intervals import LEAST_RUNS, Interval, geometric_mean
@@ -35,20 +36,20 @@ class BudgetOutcome:
     sentence: str
 
 
-def under_budget(settings: Mapping[str, Any]) -> bool:
+def under_budget(settings: Document) -> bool:
     """Return whether a study with these settings adds runs until its ratios are sure."""
     strategy = settings.get("strategy")
     return isinstance(strategy, dict) and strategy.get("name") == "budget"
 
 
-def columns(settings: Mapping[str, Any]) -> dict[str, Any]:
+def columns(settings: Document) -> Fields:
     """BUDGET of every cell of a study with these settings, without its half-width; None without a budget."""
     strategy = settings["strategy"] if under_budget(settings) else {}
     values = {name: strategy.get(key) for name, key in _STORED.items()}
     return {**dict.fromkeys(BUDGET), **{n: value for n, value in values.items() if type(value) in (int, float)}}
 
 
-def ratio_half_widths(cells: Sequence[Mapping[str, Any]], blocks: BlockTimes) -> dict[int, dict[str, Any]]:
+def ratio_half_widths(cells: Sequence[Document], blocks: BlockTimes) -> dict[int, Fields]:
     """By the place of a cell the columns of its ratio to the fastest competitor; of the fastest that of the next one.
 
     A cell without a competitor has the interval of its own time. cells: rows of the cell frame.
@@ -61,7 +62,7 @@ def ratio_half_widths(cells: Sequence[Mapping[str, Any]], blocks: BlockTimes) ->
     return {place: dict(zip(BUDGET[2:], (one.half_width, one.runs))) for place, one in found.items() if one}
 
 
-def slowness(cells: Sequence[Mapping[str, Any]], blocks: BlockTimes) -> dict[int, float]:
+def slowness(cells: Sequence[Document], blocks: BlockTimes) -> dict[int, float]:
     """By the place of a cell its mean time over that of the fastest competitor."""
     return {
         place: time.value / next(iter(times.values())).value
@@ -70,7 +71,7 @@ def slowness(cells: Sequence[Mapping[str, Any]], blocks: BlockTimes) -> dict[int
     }
 
 
-def _competitions(cells: Sequence[Mapping[str, Any]], blocks: BlockTimes) -> list[dict[int, Interval]]:
+def _competitions(cells: Sequence[Document], blocks: BlockTimes) -> list[dict[int, Interval]]:
     """For each condition the mean times of the cells that compete, the fastest first."""
     groups: dict[tuple[Any, ...], dict[int, Interval]] = {}
     for place, cell in enumerate(cells):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from framework_compare.protocol import Document, Fields
 from framework_compare.results import repeats
 from framework_compare.results.block_times import block_seconds
 from framework_compare.results.columns import IDENTITY
@@ -56,12 +56,12 @@ def side_by_side(a: Sides, b: Sides) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def _cells(frame: pd.DataFrame) -> dict[tuple[Any, ...], dict[str, Any]]:
-    records: list[dict[str, Any]] = frame.to_dict("records")
+def _cells(frame: pd.DataFrame) -> dict[tuple[Any, ...], Fields]:
+    records: list[Fields] = frame.to_dict("records")
     return {tuple(record[name] for name in IDENTITY): {**record, "number": n} for n, record in enumerate(records)}
 
 
-def _row(key: tuple[Any, ...], a: dict[str, Any], b: dict[str, Any], seconds: Any) -> dict[str, Any]:
+def _row(key: tuple[Any, ...], a: Fields, b: Fields, seconds: Any) -> Fields:
     runs = [list(side.get(cell["number"], {}).values()) for side, cell in zip(seconds, (a, b))]
     ratio = unpaired_ratio(runs[1], runs[0], SESSION_SD) or UNKNOWN
     low, high = ratio.ends
@@ -78,7 +78,7 @@ def _row(key: tuple[Any, ...], a: dict[str, Any], b: dict[str, Any], seconds: An
     }
 
 
-def _throughout(cell: Mapping[str, Any]) -> bool:
+def _throughout(cell: Document) -> bool:
     return repeats.disturbed_throughout(cell["epochs_disturbed"], cell["epochs_measured"])
 
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 from framework_compare import registry
 from framework_compare.errors import UsageError
 from framework_compare.graph import Graph, Task
 from framework_compare.plan.planning import build_graph
 from framework_compare.plan.searches import is_search
-from framework_compare.protocol import TrainConfig
+from framework_compare.protocol import Document, TrainConfig
 from framework_compare.results.columns import Record, batch_sizes
 from framework_compare.samplers.peaks import Peak
 
@@ -50,7 +50,7 @@ class Work(NamedTuple):
     bytes: float
 
 
-def roofline_frame(frame: pd.DataFrame, settings: Mapping[str, Any], peak_of: PeakOf) -> pd.DataFrame:
+def roofline_frame(frame: pd.DataFrame, settings: Document, peak_of: PeakOf) -> pd.DataFrame:
     """The cell frame with COLUMNS; NaN for a cell that did not work, or where no peak is known.
 
     roofline_share: the least time that the machine allows, over the time of the cell, its waiting for data included.
@@ -60,7 +60,7 @@ def roofline_frame(frame: pd.DataFrame, settings: Mapping[str, Any], peak_of: Pe
     return frame.assign(**{name: [row.get(name, math.nan) for row in rows] for name in COLUMNS})
 
 
-def _row(cell: Record, dataset: Mapping[str, Any], peak_of: PeakOf) -> dict[str, float]:
+def _row(cell: Record, dataset: Document, peak_of: PeakOf) -> dict[str, float]:
     if cell.status != "ok" or not cell.images_per_s > 0 or is_search(cell.model):  # which has many graphs
         return {}
     if cell.mode == "generation":  # its passes read the weights once a token

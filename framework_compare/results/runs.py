@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from framework_compare.plan.settings import column
-from framework_compare.protocol import TrainConfig
+from framework_compare.protocol import Fields, TrainConfig
 from framework_compare.results import metrics, repeats
 from framework_compare.results.measured import Measured
 from framework_compare.store import row_checks
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from framework_compare.store.study_file import Store
 
 EPOCHS = "epochs_measured"
-Row = dict[str, Any]
+Row = Fields
 _COLUMNS = {name: column(name) for name in TrainConfig().to_dict()}
 _MEASURED = ("phase", "epoch", "sample", "energy", "slice")
 

@@ -9,6 +9,7 @@ import numpy as np
 from framework_compare.batches import quality
 from framework_compare.events import BUILD, CANDIDATE, FIRST_STEP, JUDGING, SEARCH
 from framework_compare.plan import searches
+from framework_compare.protocol import Fields
 from framework_compare.results import repeats
 from framework_compare.results.runs import whole_table
 
@@ -29,7 +30,7 @@ def candidate_frame(store: Store) -> pd.DataFrame:
     """
     import pandas as pd
 
-    table: dict[Any, dict[str, Any]] = {}
+    table: dict[Any, Fields] = {}
     for run_id, _, split, name, value in zip(*whole_table(store, "quality").values()):
         kind, _, number = split.partition(" ")
         if kind == CANDIDATE and number.isdigit():
@@ -46,14 +47,14 @@ def search_frame(quality_frame: pd.DataFrame, epochs: pd.DataFrame, found: pd.Da
     cells = quality_frame[quality_frame["model"].map(searches.is_search)]
     ok = repeats.counted(epochs)
     of_cell = found.merge(ok[["run_id", "cell"]].drop_duplicates(), on="run_id") if len(found) else found
-    rows: list[dict[str, Any]] = []
+    rows: list[Fields] = []
     for place, cell in zip(cells.index, cells.to_dict("records")):
         own = of_cell[of_cell["cell"] == place] if len(found) else found
         rows.append(_row(cell, own) if len(own) else dict.fromkeys(COLUMNS, np.nan))
     return cells.assign(**{name: [row[name] for row in rows] for name in COLUMNS})
 
 
-def _row(cell: dict[str, Any], own: pd.DataFrame) -> dict[str, Any]:
+def _row(cell: Fields, own: pd.DataFrame) -> Fields:
     means = own.groupby("candidate").mean(numeric_only=True)
     metric = next(iter(cell["metrics"]), "loss")
     higher = metric != "loss" and quality.METRICS[metric].higher_is_better

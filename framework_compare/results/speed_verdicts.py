@@ -6,11 +6,12 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from framework_compare.errors import UnknownNameError
+from framework_compare.errors import check_name
 from framework_compare.plan import settings
+from framework_compare.protocol import Document, Fields
 from framework_compare.results import intervals, repeats
 from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.columns import SHARED, Record, values_of
@@ -39,7 +40,7 @@ class Verdict:
     """
 
     model: str
-    condition: Mapping[str, Any]
+    condition: Document
     faster: str
     slower: str
     ratio: float
@@ -70,8 +71,7 @@ def verdicts(cells: Sequence[Record], blocks: BlockTimes, of: str = "framework",
     correct: adjust for the number of comparisons of a kind (single models, or geometric means) by Holm's method.
     Cells without any epoch are ignored. Raises UnknownNameError for a setting that cannot have competitors.
     """
-    if of not in SUBJECTS:
-        raise UnknownNameError("subject of verdicts", of, SUBJECTS)
+    check_name("subject of verdicts", of, SUBJECTS)
     conditions: dict[tuple[Any, ...], list[Record]] = {}
     for cell in cells:
         if cell.status == "ok" and blocks.get(cell.Index):
@@ -89,7 +89,7 @@ def condition_of(of: str = "framework") -> Callable[[Record], tuple[Any, ...]]:
     return values_of(*(name for name in ("framework", "dataset", *SHARED) if name != of))
 
 
-def condition(cell: Record, of: str = "framework") -> dict[str, Any]:
+def condition(cell: Record, of: str = "framework") -> Fields:
     """Return what a cell shares with its competitors, without its model, by column."""
     return {name: getattr(cell, name) for name in ("framework", "dataset", *SHARED) if name != of}
 
@@ -176,7 +176,7 @@ def ranks(names: Sequence[str], among: Sequence[Verdict]) -> dict[str, int]:
 def _draft(
     model: str,
     models: tuple[str, ...],
-    condition: Mapping[str, Any],
+    condition: Document,
     names: tuple[str, str],
     ratio: Interval,
     bar: Bar,

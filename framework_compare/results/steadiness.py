@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from framework_compare.launch.regular_files import open_regular
+from framework_compare.protocol import Document, Fields
 from framework_compare.records import Epoch
 from framework_compare.results import estimates
 
@@ -29,7 +30,7 @@ LEAST_SCORE = 4.5  # as the best of up to 40 splits is looked at, of neighbours 
 RISK = 0.01  # of a trend in steps that have none
 # Columns of the cell frame.
 COLUMNS = ("runs_unsettled",)
-Row = Mapping[str, Any]
+Row = Document
 
 
 class Steadiness(NamedTuple):
@@ -58,7 +59,7 @@ def read(path: Path, epochs: Sequence[Epoch]) -> list[np.ndarray] | None:
     return steps if sound else None
 
 
-def marked(epochs: Sequence[Epoch], path: Path) -> dict[str, Any]:
+def marked(epochs: Sequence[Epoch], path: Path) -> Fields:
     """The fields of a Run that say whether it became steady; {} where nobody knows.
 
     No epoch is left out for its own time. A sample of an epoch gets its estimate, which leaves the warm-up out.
@@ -71,7 +72,7 @@ def marked(epochs: Sequence[Epoch], path: Path) -> dict[str, Any]:
     return {} if steady_state is None else {"settled": int(steady_state.settled)}
 
 
-def _sampled(epoch: Epoch, steps: list[np.ndarray] | None, steady_state: Steadiness | None) -> dict[str, Any]:
+def _sampled(epoch: Epoch, steps: list[np.ndarray] | None, steady_state: Steadiness | None) -> Fields:
     warm_up = steady_state.warm_up if steady_state else 0
     whole_s = estimates.whole_epoch_s(epoch, steps[0] if steps else None, warm_up)
     estimated = {"epochs": (dataclasses.replace(epoch, estimate_s=whole_s),)}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from framework_compare.errors import StudyError
-from framework_compare.protocol import TrainConfig
+from framework_compare.protocol import Document, TrainConfig
 from framework_compare.records import Cell
 from framework_compare.samplers.host import available_cores
 from framework_compare.store.study_file import Store
@@ -66,13 +66,13 @@ class Known:
     startup_s: float | None
 
 
-def measured(folders: Iterable[Path], machine: Mapping[str, Any]) -> list[Known]:
+def measured(folders: Iterable[Path], machine: Document) -> list[Known]:
     """The cells that ended well in the studies of a machine (its `samplers.host.describe`), the latest studies first."""
     latest = sorted(folders, key=lambda folder: folder.stat().st_mtime, reverse=True)[:MOST_STUDIES]
     return [known for folder in latest for known in _of_study(folder, machine)]
 
 
-def _of_study(folder: Path, machine: Mapping[str, Any]) -> Iterator[Known]:
+def _of_study(folder: Path, machine: Document) -> Iterator[Known]:
     try:
         with Store.open(folder) as store:
             before = store.machine()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from framework_compare.protocol import Document, Fields
 from framework_compare.results import repeats
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def last_epochs(epochs: pd.DataFrame) -> pd.DataFrame:
     return ok.sort_values("epoch").groupby("run_id", sort=True).tail(1)
 
 
-def with_quality(frame: pd.DataFrame, epochs: pd.DataFrame, settings: Mapping[str, Any]) -> pd.DataFrame:
+def with_quality(frame: pd.DataFrame, epochs: pd.DataFrame, settings: Document) -> pd.DataFrame:
     """The cell frame with `epochs_run`, each metric after the last epoch (mean over runs), and what needs no model.
 
     Columns: epochs_run, validation_<metric>, baseline_<metric>, baseline (its name), data_unit ("$" of prices),
@@ -35,7 +35,7 @@ def with_quality(frame: pd.DataFrame, epochs: pd.DataFrame, settings: Mapping[st
     names = [PREFIX + name for name in metric_names(epochs)]
     last = last_epochs(epochs)
     means = last.groupby("cell")[["epoch", *names]].mean().reindex(range(len(frame)))
-    columns: dict[str, Any] = {"epochs_run": means["epoch"].to_numpy()}
+    columns: Fields = {"epochs_run": means["epoch"].to_numpy()}
     columns.update({name: means[name].to_numpy() for name in names})
     datasets = settings.get("datasets") or {}
     told = [datasets.get(name) or {} for name in frame["dataset"]]
@@ -52,7 +52,7 @@ def with_quality(frame: pd.DataFrame, epochs: pd.DataFrame, settings: Mapping[st
     return frame.assign(**columns).copy()  # else pandas warns once a hundred columns lie apart
 
 
-def _tokens(task: Mapping[str, Any] | None) -> float:
+def _tokens(task: Document | None) -> float:
     """Tokens of a sample that are predicted; NaN where none are."""
     if not task or "perplexity" not in task["metrics"]:
         return float("nan")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from framework_compare import registry
-from framework_compare.errors import UnknownNameError
+from framework_compare.errors import check_name
 from framework_compare.plan.settings import CODE_PATH, FEEDING, NETWORK, SIZES, of_verdict
+from framework_compare.protocol import Document, Fields
 from framework_compare.records import Cell
 from framework_compare.results.parity import IMPORT, NOT_EQUAL, UNVERIFIED
 from framework_compare.store.folder import write_json
@@ -23,51 +23,49 @@ _KEY = ("framework", "model", *of_verdict(CODE_PATH, NETWORK, FEEDING, SIZES))
 
 def check_mode(mode: str) -> str:
     """The mode, or UnknownNameError."""
-    if mode not in MODES:
-        raise UnknownNameError("verify", mode, MODES)
-    return mode
+    return check_name("verify", mode, MODES)
 
 
-def key(row: Mapping[str, Any]) -> str:
+def key(row: Document) -> str:
     """Return what a verdict depends on, as one text."""
     task = [row["dataset"]] if registry.of_arrays(row["model"]) else []  # which is its data set's
     return "|".join(str(value) for value in (*(row[name] for name in _KEY), *task))
 
 
-def write(folder: Path, known: Mapping[str, Any]) -> None:
+def write(folder: Path, known: Document) -> None:
     """Store verdicts by key in a study's folder."""
     write_json(folder / FILE, known)
 
 
-def row_of(cell: Cell) -> dict[str, Any]:
+def row_of(cell: Cell) -> Fields:
     """A cell as `key` takes it."""
     named = {"framework": cell.framework, "model": cell.model, "dataset": cell.dataset, "device": cell.device}
     return {**cell.config.to_dict(), **named}
 
 
-def unknown(mode: str) -> dict[str, Any]:
+def unknown(mode: str) -> Fields:
     """Return the columns of a cell without a verdict: nothing where none was asked for."""
     text = None if mode == "off" else UNVERIFIED
     return {**dict.fromkeys(COLUMNS), "parity": text, "parity_status": text}
 
 
-def of_row(row: Mapping[str, Any], known: Mapping[str, Any], mode: str) -> dict[str, Any]:
+def of_row(row: Document, known: Document, mode: str) -> Fields:
     """The verdict on a cell as its row has it, by key in `known`, but where the ladder is not asked."""
     without_ladder = unasked(row)
     if without_ladder:
         return {**dict.fromkeys(COLUMNS), "parity": without_ladder}
-    verdict: dict[str, Any] = known.get(key(row), unknown(mode)) if known else unknown(mode)
+    verdict: Fields = known.get(key(row), unknown(mode)) if known else unknown(mode)
     return verdict
 
 
-def unasked(row: Mapping[str, Any]) -> str:
+def unasked(row: Document) -> str:
     """Return what is known of a cell without the ladder, by its row; "" where the ladder is to be asked."""
     if row["optimizer_variant"] == "native":
         return NOT_EQUAL
     return IMPORT if row["framework"] in registry.AS_WRITTEN else ""
 
 
-def read(folder: Path) -> dict[str, dict[str, Any]]:
+def read(folder: Path) -> dict[str, Fields]:
     """Verdicts by key, empty for a study that was run without asking for any; a damaged file holds none."""
     try:
         document = json.loads((folder / FILE).read_text(encoding="utf-8"))
@@ -81,6 +79,6 @@ def _is_sound(verdict: Any) -> bool:
     if not isinstance(verdict, dict) or set(verdict) != set(COLUMNS):
         return False
     words = (str, type(None))
-    kinds: dict[str, Any] = {"parity": str, "parity_status": words, "parity_error": (int, float, type(None))}
+    kinds: Fields = {"parity": str, "parity_status": words, "parity_error": (int, float, type(None))}
     kinds["parity_where"] = words
     return all(isinstance(verdict[name], kind) for name, kind in kinds.items())

@@ -14,8 +14,8 @@ def quota_cores(*, mount: Path = MOUNT, membership: Path = MEMBERSHIP) -> Option
     """Cores' worth of CPU time allowed, the smallest limit up the hierarchy; None when there is none."""
     quotas: List[float] = []
     for folder in _folders("cpu", mount, membership):
-        v1 = (_read(folder / "cpu.cfs_quota_us"), _read(folder / "cpu.cfs_period_us"))
-        quota_us, _, period_us = (_read(folder / "cpu.max") or f"{v1[0]} {v1[1]}").partition(" ")
+        v1 = (read(folder / "cpu.cfs_quota_us"), read(folder / "cpu.cfs_period_us"))
+        quota_us, _, period_us = (read(folder / "cpu.max") or f"{v1[0]} {v1[1]}").partition(" ")
         if quota_us.isdecimal() and period_us.isdecimal() and int(period_us):
             quotas.append(int(quota_us) / int(period_us))
     return min(quotas, default=None)
@@ -25,7 +25,7 @@ def memory_limit_bytes(*, mount: Path = MOUNT, membership: Path = MEMBERSHIP) ->
     """Memory allowed, the smallest limit up the hierarchy; None when there is none."""
     limits: List[int] = []
     for folder in _folders("memory", mount, membership):
-        text = _read(folder / "memory.max") or _read(folder / "memory.limit_in_bytes") or ""
+        text = read(folder / "memory.max") or read(folder / "memory.limit_in_bytes")
         if text.isdecimal() and int(text) < UNLIMITED_BYTES:
             limits.append(int(text))
     return min(limits, default=None)
@@ -36,7 +36,7 @@ def _folders(controller: str, mount: Path, membership: Path) -> Iterator[Path]:
 
     In a container the path may be the host's and lead nowhere here; the root then is the container's own group.
     """
-    for line in (_read(membership) or "").splitlines():
+    for line in read(membership).splitlines():
         number, controllers, path = line.split(":", 2)
         if number != "0" and controller not in controllers.split(","):
             continue
@@ -45,8 +45,9 @@ def _folders(controller: str, mount: Path, membership: Path) -> Iterator[Path]:
         yield from (folder for folder in (group, *group.parents) if folder == root or root in folder.parents)
 
 
-def _read(path: Path) -> Optional[str]:
+def read(path: Path) -> str:
+    """The text of a file, "" where it cannot be read."""
     try:
         return path.read_text().strip()
     except OSError:
-        return None
+        return ""

@@ -28,10 +28,9 @@ class GpuUsers:
     process, which wait while this one has its turn, are no strangers.
     """
 
-    def __init__(self, *, proc: Path = Path("/proc")) -> None:
+    def __init__(self) -> None:
         self.baseline_bytes: Optional[int] = None
         self.memory_source: Optional[str] = None
-        self._proc = proc
         self._held_bytes: Optional[int] = None
         self._before: Set[int] = set()
         self._others: Dict[int, Optional[int]] = {}  # pid -> most memory seen
@@ -114,7 +113,7 @@ class GpuUsers:
     def _status(self, pid: int, name: str) -> Optional[int]:
         """A number of /proc/PID/status; of a thread, its process's."""
         try:
-            status = (self._proc / str(pid) / "status").read_text(errors="replace")
+            status = Path(f"/proc/{pid}/status").read_text(errors="replace")
         except OSError:
             return None
         return next((int(line.partition(":")[2]) for line in status.splitlines() if line.startswith(f"{name}:")), None)

@@ -63,7 +63,7 @@ class NvmlSampler:
         self._handle = None
         if self._started:
             self._started = False
-            _ask_quietly(self._nvml, "nvmlShutdown")
+            ask(self._nvml, "nvmlShutdown")
 
     def read(self, pids: Collection[int] = ()) -> GpuReading:
         """Read all; `pids` are the worker's processes. What fails is None."""
@@ -112,7 +112,7 @@ class NvmlSampler:
             return {"reason": self.reason or "the readings are closed"}
         return {
             "name": self._ask("nvmlDeviceGetName"),
-            "driver": _ask_quietly(self._nvml, "nvmlSystemGetDriverVersion"),
+            "driver": ask(self._nvml, "nvmlSystemGetDriverVersion"),
             "baseline_bytes": self._users.baseline_bytes,
             "memory_source": self._users.memory_source,
             "utilization_window": UTILIZATION_WINDOW,
@@ -191,25 +191,26 @@ def describe_gpus(*, nvml: Any = pynvml) -> Optional[Dict[str, Any]]:
         return None
     try:
         devices = [_describe_gpu(nvml, number) for number in range(nvml.nvmlDeviceGetCount())]
-        return {"driver": _ask_quietly(nvml, "nvmlSystemGetDriverVersion"), "devices": devices}
+        return {"driver": ask(nvml, "nvmlSystemGetDriverVersion"), "devices": devices}
     except nvml.NVMLError:
         return None
     finally:
-        _ask_quietly(nvml, "nvmlShutdown")
+        ask(nvml, "nvmlShutdown")
 
 
 def _describe_gpu(nvml: Any, number: int) -> Dict[str, Any]:
     handle = nvml.nvmlDeviceGetHandleByIndex(number)
-    memory = _ask_quietly(nvml, "nvmlDeviceGetMemoryInfo", handle)
-    capability = _ask_quietly(nvml, "nvmlDeviceGetCudaComputeCapability", handle)
+    memory = ask(nvml, "nvmlDeviceGetMemoryInfo", handle)
+    capability = ask(nvml, "nvmlDeviceGetCudaComputeCapability", handle)
     return {
-        "name": _ask_quietly(nvml, "nvmlDeviceGetName", handle),
+        "name": ask(nvml, "nvmlDeviceGetName", handle),
         "memory_bytes": None if memory is None else int(memory.total),
         "compute_capability": None if capability is None else "{}.{}".format(*capability),
     }
 
 
-def _ask_quietly(nvml: Any, function: str, *arguments: Any) -> Any:
+def ask(nvml: Any, function: str, *arguments: Any) -> Any:
+    """What NVML answers; None where it cannot."""
     try:
         return getattr(nvml, function)(*arguments)
     except nvml.NVMLError:

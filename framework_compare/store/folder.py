@@ -9,6 +9,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from framework_compare.errors import StudyError
+from framework_compare.paths import write_whole
 from framework_compare.store import schema
 
 FILE = "study.sqlite"
@@ -52,11 +53,8 @@ def acquire_lock(folder: Path) -> FileLock:
 
 def write_json(path: Path, document: Any) -> None:
     """Write a file of a study that is whole at any moment; its folder is made if absent."""
-    half = path.with_suffix(".half")
     with schema.study_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        half.write_text(json.dumps(document), encoding="utf-8")
-        half.replace(path)
+        write_whole(path, json.dumps(document))
 
 
 def read_json(path: Path) -> Any:

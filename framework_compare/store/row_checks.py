@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from framework_compare.events import parse
-from framework_compare.protocol import TrainConfig
+from framework_compare.protocol import Document, Fields, TrainConfig
 from framework_compare.records import PROFILE_KINDS, STATUSES, Cell, Epoch, Phase, ProfileRow, Run, Slice
 
 _NONE = type(None)
@@ -68,7 +68,7 @@ _RUN = Kinds(
 )
 
 
-def run_row(row: Mapping[str, Any]) -> dict[str, Any]:
+def run_row(row: Document) -> Fields:
     """A row of a run and its cell, with `config`, `gauges` and `warnings` read; InvalidRow where it was not stored so."""
     _check(row, _RUN)
     if row["status"] not in STATUSES:
@@ -81,7 +81,7 @@ def run_row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @functools.lru_cache(maxsize=1024)  # cells of several frameworks and models share a text
-def config(text: Any) -> Mapping[str, Any]:
+def config(text: Any) -> Document:
     """Return the stored fields of a TrainConfig; those that were not stored get their defaults."""
     stored = document(text, dict, "config")
     missing, unknown = _DEFAULTS.keys() - stored.keys(), stored.keys() - _DEFAULTS.keys()
@@ -107,7 +107,7 @@ def document(text: Any, kind: type, what: str) -> Any:
     return parsed
 
 
-def settings(text: Any) -> dict[str, Any]:
+def settings(text: Any) -> Fields:
     """Return what a study was created with; InvalidRow where a part of it is not of its kind."""
     parsed = document(text, dict, "settings")
     for name in ("datasets", "limits", "python", "strategy"):
@@ -122,7 +122,7 @@ def settings(text: Any) -> dict[str, Any]:
     return parsed
 
 
-def machine(facts: Mapping[str, Any]) -> Mapping[str, Any]:
+def machine(facts: Document) -> Document:
     """Return what `samplers.host.describe` found; InvalidRow where a fact is not of its kind."""
     for name, kinds in _MACHINE.items():
         if type(facts.get(name)) not in kinds:
@@ -155,14 +155,14 @@ def rows(record: Any, columns: Columns) -> tuple[list[int], str]:
     return sorted(faults), faults[min(faults)] if faults else ""
 
 
-def numbers(figures: Any, names: Sequence[str]) -> dict[str, Any] | None:
+def numbers(figures: Any, names: Sequence[str]) -> Fields | None:
     """A document of numbers under these names, each perhaps None; None for anything else."""
     kinds = _KINDS["float | None"]
     whole = isinstance(figures, dict) and figures.keys() == set(names) and kinds.issuperset(map(type, figures.values()))
     return figures if whole else None
 
 
-def _check(row: Mapping[str, Any], kinds: Kinds) -> None:
+def _check(row: Document, kinds: Kinds) -> None:
     name = _unlike(tuple(row), tuple(map(type, row.values())), kinds)
     if name is not None and name not in row:
         raise InvalidRow(f"it has no {name}")

@@ -179,16 +179,13 @@ class DamagedStudy(StudyError):
 
 
 @contextlib.contextmanager
-def study_errors(path: Path, remedy: str = "") -> Iterator[None]:
-    """Turn what SQLite and the system say of a file into a StudyError that names it and what to do.
-
-    remedy: for a damaged file; by default the export of what can be read of it.
-    """
+def study_errors(path: Path) -> Iterator[None]:
+    """Turn what SQLite and the system say of a file into a StudyError that names it and what to do."""
     try:
         yield
     except (*UNREADABLE, OSError) as error:
         if _is_damage(error):
-            raise damaged(path, error, remedy) from error
+            raise damaged(path, error) from error
         full = "disk is full" in str(error)
         advice = _FULL if full else _REMEDIES.get(getattr(error, "errno", None) or 0, "")
         why = getattr(error, "strerror", None) or error
@@ -202,10 +199,12 @@ def _is_damage(error: Exception) -> bool:
     return type(error) in (sqlite3.DatabaseError, sqlite3.DataError, UnicodeDecodeError)
 
 
-def damaged(path: Path, found: object, remedy: str = "") -> DamagedStudy:
+def damaged(path: Path, found: object) -> DamagedStudy:
     """The error for a damaged study file, with the way to save its readable part."""
-    remedy = remedy or f"`sqlite3 {path} .recover` prints what SQLite can still read of it"
-    return DamagedStudy(f"{path} is damaged or not an SQLite file ({found}); it was not changed; {remedy}")
+    return DamagedStudy(
+        f"{path} is damaged or not an SQLite file ({found}); it was not changed; "
+        f"`sqlite3 {path} .recover` prints what SQLite can still read of it"
+    )
 
 
 def connect(path: Path, mode: str) -> sqlite3.Connection:

@@ -18,7 +18,7 @@ from filelock import FileLock
 
 from framework_compare import __version__
 from framework_compare.errors import StudyError, UsageError, check_count
-from framework_compare.protocol import TrainConfig
+from framework_compare.protocol import Document, Fields, TrainConfig
 from framework_compare.records import STATUSES, Cell, Run
 from framework_compare.store import absorption, open_readonly, row_checks, schema
 from framework_compare.store.folder import CUT_SHORT, FILE, NEW, acquire_lock, check_vacant
@@ -43,8 +43,8 @@ class Store:
         cls,
         folder: str | Path,
         *,
-        settings: dict[str, Any],
-        machine: dict[str, Any],
+        settings: Fields,
+        machine: Fields,
         cells: Sequence[Cell],
         repeats: int,
         orders: Sequence[Sequence[int]] | None = None,
@@ -113,7 +113,7 @@ class Store:
         of_cells = "SELECT count(*) AS runs FROM run WHERE retry_of IS NULL GROUP BY cell_id"
         return self.select(f"SELECT coalesce(min(runs), 0) FROM ({of_cells})")[1][0][0]
 
-    def replace_settings(self, settings: dict[str, Any]) -> None:
+    def replace_settings(self, settings: Fields) -> None:
         """Store other settings in place of those that the study was created with."""
         with self._transaction() as connection:
             connection.execute("UPDATE meta SET value = ? WHERE key = 'settings'", (as_json(settings),))
@@ -188,19 +188,19 @@ class Store:
 
     def outcomes(self) -> dict[Cell, list[str]]:
         """By cell the statuses of its runs, in the order of the plan."""
-        statuses: dict[Cell, list[str]] = {}
-        query = "SELECT status, framework, model, dataset, device, config FROM run JOIN cell USING (cell_id)"
-        for row in self.select(f"{query} ORDER BY cell_id, repeat")[1]:
-            statuses.setdefault(self._cell(*row[1:]), []).append(row[0])
-        return statuses
+        return self._by_cell("status", "ORDER BY cell_id, repeat")
 
     def wall_seconds(self) -> dict[Cell, list[float]]:
         """By cell the wall seconds of its runs that have ended."""
-        seconds: dict[Cell, list[float]] = {}
-        query = "SELECT wall_s, framework, model, dataset, device, config FROM run JOIN cell USING (cell_id)"
-        for row in self.select(f"{query} WHERE typeof(wall_s) = 'real' ORDER BY run_id")[1]:
-            seconds.setdefault(self._cell(*row[1:]), []).append(row[0])
-        return seconds
+        return self._by_cell("wall_s", "WHERE typeof(wall_s) = 'real' ORDER BY run_id")
+
+    def _by_cell(self, name: str, which: str) -> dict[Cell, list[Any]]:
+        """A column of runs by their cell."""
+        found: dict[Cell, list[Any]] = {}
+        query = f"SELECT {name}, framework, model, dataset, device, config FROM run JOIN cell USING (cell_id) {which}"
+        for value, *cell in self.select(query)[1]:
+            found.setdefault(self._cell(*cell), []).append(value)
+        return found
 
     def begin(self, run_id: int) -> None:
         """Mark a run as running; drop the records of an interrupted attempt."""
@@ -219,7 +219,7 @@ class Store:
                 raise UsageError(f"a run cannot end as {run.status!r}; allowed: {', '.join(allowed)}")
         self._write(runs)
 
-    def environment(self, framework: str, document: dict[str, Any]) -> None:
+    def environment(self, framework: str, document: Fields) -> None:
         """Store the packages of a framework's environment; an earlier entry is replaced."""
         with self._transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO environment VALUES (?, ?)", (framework, as_json(document)))
@@ -229,13 +229,13 @@ class Store:
         count, first = self.damage.get(table, (0, fault))
         self.damage[table] = (count + rows, first)
 
-    def keep_figures(self, version: str, figures: Mapping[int, dict[str, Any]]) -> None:
+    def keep_figures(self, version: str, figures: Mapping[int, Fields]) -> None:
         """Cache by cell_id the figures of its runs, until one of them changes."""
         rows = [(cell_id, version, as_json(document)) for cell_id, document in figures.items()]
         with self._transaction() as connection:
             connection.executemany("INSERT OR REPLACE INTO figures VALUES (?, ?, ?)", rows)
 
-    def kept_figures(self, version: str) -> dict[int, dict[str, Any]]:
+    def kept_figures(self, version: str) -> dict[int, Fields]:
         """By cell_id, the figures that were computed in this version; none where they are damaged."""
         try:
             rows = self.select("SELECT cell_id, document FROM figures WHERE version = ?", (version,))[1]
@@ -243,29 +243,29 @@ class Store:
         except schema.DamagedStudy:
             return {}
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Fields:
         """Return what the study was created with."""
         rows = self.select("SELECT value FROM meta WHERE key = 'settings'")[1]
         with self._sound():
             return row_checks.settings(rows[0][0] if rows else "")
 
-    def machine(self) -> dict[str, Any]:
+    def machine(self) -> Fields:
         found = {key: self._parsed(value) for key, value in self.select("SELECT key, value FROM machine")[1]}
         with self._sound():
             return dict(row_checks.machine(found))
 
-    def environments(self) -> dict[str, dict[str, Any]]:
+    def environments(self) -> dict[str, Fields]:
         rows = self.select("SELECT framework, document FROM environment ORDER BY framework")[1]
         with self._sound():
             return {framework: row_checks.document(text, dict, "environment") for framework, text in rows}
 
-    def keep_machine(self, machine: Mapping[str, Any]) -> None:
+    def keep_machine(self, machine: Document) -> None:
         """Store the machine of a study that was planned for others and has run on none; one that is there stays."""
         with self._transaction() as connection:
             rows = [(key, as_json(value)) for key, value in machine.items()]
             connection.executemany("INSERT OR IGNORE INTO machine VALUES (?, ?)", [] if self.machine() else rows)
 
-    def nodes(self) -> dict[int, dict[str, Any]]:
+    def nodes(self) -> dict[int, Fields]:
         """By node_id the machines of a kind that parts of the study ran on, each with its "name"."""
         rows = self.select("SELECT node_id, name, machine FROM node ORDER BY node_id")[1]
         with self._sound():
@@ -373,8 +373,8 @@ def _check_plan(cells: Sequence[Cell], repeats: int) -> None:
 
 def _write_new(
     folder: Path,
-    settings: dict[str, Any],
-    machine: dict[str, Any],
+    settings: Fields,
+    machine: Fields,
     cells: Sequence[Cell],
     orders: Sequence[Sequence[int]],
 ) -> None:

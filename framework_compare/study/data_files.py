@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from framework_compare import registry
 from framework_compare.datasets.arrays import file_checksum
@@ -14,6 +13,7 @@ from framework_compare.datasets.dataset import Dataset
 from framework_compare.errors import DataError, StudyError, UsageError
 from framework_compare.graph import Task
 from framework_compare.paths import file_name
+from framework_compare.protocol import Document
 from framework_compare.records import Cell
 from framework_compare.store import schema
 from framework_compare.store.folder import PICTURES, write_json
@@ -135,7 +135,7 @@ def task_of(store: Store, cell: Cell) -> Task | None:
     return task_in(store.settings(), store.path, cell)
 
 
-def task_in(settings: Mapping[str, Any], path: Path, cell: Cell) -> Task | None:
+def task_in(settings: Document, path: Path, cell: Cell) -> Task | None:
     """The same by the settings that are in a file."""
     if not registry.of_arrays(cell.model):
         return None

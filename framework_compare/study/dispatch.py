@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from framework_compare import registry
 from framework_compare.environments import managed
 from framework_compare.errors import EnvironmentUnavailable, UsageError
 from framework_compare.plan.settings import SETTINGS
+from framework_compare.protocol import Document
 from framework_compare.records import Cell
 from framework_compare.store.folder import write_json
 from framework_compare.store.study_file import TO_RUN, Store
@@ -24,7 +24,7 @@ POLL_S = (1.0, 10.0)  # from the first to all later looks at the queue, which cl
 LAG_S = 5.0  # a shared disk may show a part's folder later than the queue loses its job
 
 
-def check_cores(settings: Mapping[str, Any]) -> None:
+def check_cores(settings: Document) -> None:
     """UsageError where a setting would be the cores of this host, which nodes need not have."""
     lacking = [name for name, setting in SETTINGS.items() if setting.all_cores and settings.get(name) is None]
     if lacking:

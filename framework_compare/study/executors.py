@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from framework_compare.errors import StudyError, UnknownNameError, UsageError
+from framework_compare.errors import StudyError, UsageError, check_name
 from framework_compare.store import schema
 from framework_compare.store.folder import read_json, write_json
 from framework_compare.study.parts import PARTS, PartPlan, numbers
@@ -101,8 +101,7 @@ class Slurm(Executor):
 
 def of(name: str, options: Mapping[str, str] | None = None) -> Executor | None:
     """The executor of the command line's words, None for `here`; UsageError for others."""
-    if name not in NAMES:
-        raise UnknownNameError("place to run", name, NAMES)
+    check_name("place to run", name, NAMES)
     if options and name != SLURM:
         raise UsageError(f"--slurm is given with --on {name}; allowed: --on slurm")
     if name == SLURM:

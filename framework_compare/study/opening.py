@@ -6,7 +6,6 @@ import datetime
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from framework_compare import __version__
 from framework_compare.errors import StudyError, UsageError
@@ -14,6 +13,7 @@ from framework_compare.graph.imported_model import ImportedModel
 from framework_compare.paths import cache_dir, fault
 from framework_compare.plan.planning import Plan
 from framework_compare.plan.settings import beyond_cores
+from framework_compare.protocol import Fields
 from framework_compare.records import oversize
 from framework_compare.samplers import host
 from framework_compare.store.folder import FILE
@@ -152,7 +152,7 @@ def tell_of_imports(models: Sequence[ImportedModel], plan: Plan, watcher: Watche
             watcher.say(remark)
 
 
-def describe(plan: Plan, options: RunOptions) -> dict[str, Any]:
+def describe(plan: Plan, options: RunOptions) -> Fields:
     """The settings that are stored with a study."""
     return {
         "framework_compare": __version__,

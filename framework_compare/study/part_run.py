@@ -12,14 +12,14 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from framework_compare.errors import StudyError
 from framework_compare.launch import nodes, one_timing
 from framework_compare.launch.limits import Limits
 from framework_compare.paths import own_name, private_folder
+from framework_compare.protocol import Document, Fields
 from framework_compare.samplers import host
 from framework_compare.store import schema
 from framework_compare.store.folder import FILE, LOCK, PICTURES, read_json
@@ -71,7 +71,7 @@ def _node(plan: PartPlan) -> str:
     return f"node-{hashlib.sha256(salted.encode()).hexdigest()[:8]}"
 
 
-def _check_kind(folder: Path, plan: PartPlan, machine: Mapping[str, Any]) -> None:
+def _check_kind(folder: Path, plan: PartPlan, machine: Document) -> None:
     """StudyError on another kind of machine than that of the part that was the first to start."""
     path = folder / parts.PARTS / parts.MACHINE
     with schema.study_errors(path):
@@ -99,7 +99,7 @@ def _remove_done(folder: Path, plan: PartPlan) -> None:
         shutil.rmtree(place.with_name(f"{place.name.rpartition('-')[0]}-{number}"), ignore_errors=True)
 
 
-def _open(place: Path, folder: Path, plan: PartPlan, machine: dict[str, Any], say: Say) -> Store:
+def _open(place: Path, folder: Path, plan: PartPlan, machine: Fields, say: Say) -> Store:
     """The part's own study: one that an attempt before left on this node, if it is of this plan, else a new one."""
     if (place / FILE).is_file():
         try:

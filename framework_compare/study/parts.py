@@ -13,10 +13,9 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from framework_compare.errors import StudyError
-from framework_compare.protocol import TrainConfig
+from framework_compare.protocol import Fields, TrainConfig
 from framework_compare.records import Cell
 from framework_compare.store.folder import write_json
 from framework_compare.store.study_file import TO_RUN, Store
@@ -37,7 +36,7 @@ class PartPlan:
     turn: int  # `repeat` of its runs in the study
     cells: tuple[Cell, ...]  # in the order of the block
     replaces: Sequence[str] = TO_RUN  # statuses of runs that its results may replace
-    settings: dict[str, Any] = dataclasses.field(default_factory=dict)  # of the study, with what was asked for now
+    settings: Fields = dataclasses.field(default_factory=dict)  # of the study, with what was asked for now
 
     @property
     def nodes(self) -> int:

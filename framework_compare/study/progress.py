@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, TextIO
 
 from framework_compare.plan.settings import DEFAULTS, IDENTITY, SETTINGS, of_role
+from framework_compare.protocol import Fields
 from framework_compare.records import Cell, Run
 from framework_compare.registry import unit
 
@@ -32,7 +33,7 @@ class Watcher:
     def begin(self, cell: Cell, number: int, total: int) -> None:
         """Run `number` of `total` starts."""
 
-    def event(self, cell: Cell, event: dict[str, Any]) -> None:
+    def event(self, cell: Cell, event: Fields) -> None:
         """The worker sent an event."""
 
     def left(self, seconds: float, at_most: bool = False) -> None:
@@ -128,7 +129,7 @@ class RichWatcher(Watcher):
             transient=True,
             refresh_per_second=2,  # the parent shares the machine with what it measures
         )
-        self._tasks: dict[str, Any] = {}
+        self._tasks: Fields = {}
         self._steps = 0
 
     def __enter__(self) -> RichWatcher:
@@ -159,7 +160,7 @@ class RichWatcher(Watcher):
         self._update("study", number - 1, total)
         self._label = cell.label
 
-    def event(self, cell: Cell, event: dict[str, Any]) -> None:
+    def event(self, cell: Cell, event: Fields) -> None:
         if event["event"] == "phase" and event["edge"] == "start":
             self._replace_cell_bar(f"{described(cell)}: {event['name']}", 0, cell.config.epochs)
         elif event["event"] == "epoch":

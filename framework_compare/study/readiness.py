@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
 
 from framework_compare.environments import managed, support
 from framework_compare.environments.managed import Environment
 from framework_compare.launch import staging
+from framework_compare.protocol import Document, Fields
 from framework_compare.records import Cell, Run
 from framework_compare.registry import framework as find_framework
 from framework_compare.store.study_file import Store
@@ -31,9 +31,9 @@ class Readiness:
             self._by_device[key] = self._find(*key)
         return self._by_device[key]
 
-    def by_device(self, cells: Iterable[Cell]) -> dict[str, tuple[list[Cell], Mapping[str, Any]]]:
+    def by_device(self, cells: Iterable[Cell]) -> dict[str, tuple[list[Cell], Document]]:
         """Of each device its cells, and by framework the environment there or what a cell ends as without one."""
-        sorted_out: dict[str, tuple[list[Cell], dict[str, Any]]] = {}
+        sorted_out: dict[str, tuple[list[Cell], Fields]] = {}
         for cell in cells:
             listed, ready = sorted_out.setdefault(cell.device, ([], {}))
             listed.append(cell)
@@ -74,7 +74,7 @@ class Readiness:
         return environment
 
 
-def describe(environment: Environment) -> dict[str, Any]:
+def describe(environment: Environment) -> Fields:
     """What a study stores of an environment, and compares when it is resumed."""
     return {
         "version": environment.version,

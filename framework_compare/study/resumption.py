@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from framework_compare.errors import StudyError, UnknownNameError, UsageError
+from framework_compare.errors import StudyError, UsageError, check_name
+from framework_compare.protocol import Document, Fields
 from framework_compare.records import STATUSES, Cell
 from framework_compare.samplers import host
 from framework_compare.store.study_file import TO_RUN, Store
@@ -30,12 +31,11 @@ def check_retry(statuses: str | Sequence[str]) -> Sequence[str]:
         raise UsageError(f"retry is {statuses!r}; allowed: statuses, such as ['failed', 'timed-out']")
     statuses = (statuses,) if isinstance(statuses, str) else tuple(statuses)
     for status in statuses:
-        if status not in FINISHED:
-            raise UnknownNameError("status", status, FINISHED)
+        check_name("status", status, FINISHED)
     return statuses
 
 
-def check_same_plan(store: Store, cells: Sequence[Cell], repeats: int, settings: Mapping[str, Any]) -> None:
+def check_same_plan(store: Store, cells: Sequence[Cell], repeats: int, settings: Document) -> None:
     """StudyError that shows what differs between a study and the request."""
     strategy = strategies.of_settings(store.settings(), store.path)
     changes = _different_strategy(strategy, settings["strategy"])
@@ -45,9 +45,10 @@ def check_same_plan(store: Store, cells: Sequence[Cell], repeats: int, settings:
     changes += _different_settings(planned, cells)
     if isinstance(strategy, strategies.Product) and store.repeats() != repeats:
         changes.append(f"repeats: {store.repeats()} in the study, {repeats} now")
-    changes += _different_request(store.settings(), settings)
+    changes += _different_datasets(store.settings().get("datasets") or {}, settings.get("datasets") or {})
+    changes += _differences(store.settings(), settings, {name: name for name in REQUEST})
     if strategy.limits_decide:
-        changes += different_limits(store.settings().get("limits") or {}, settings.get("limits") or {})
+        changes += _different_limits(store.settings().get("limits") or {}, settings.get("limits") or {})
     if not changes and set(planned) != set(cells):
         added, gone = len(set(cells) - set(planned)), len(set(planned) - set(cells))
         changes.append(
@@ -59,7 +60,7 @@ def check_same_plan(store: Store, cells: Sequence[Cell], repeats: int, settings:
 def check_same_limits(store: Store, limits: Mapping[str, object]) -> None:
     """StudyError if a study whose limits decide its cells would be resumed with other limits."""
     if strategies.of_settings(store.settings(), store.path).limits_decide:
-        changes = different_limits(store.settings().get("limits") or {}, limits)
+        changes = _different_limits(store.settings().get("limits") or {}, limits)
         _refuse(store, changes, "resume it without naming limits")
 
 
@@ -70,44 +71,31 @@ _KINDS = {
 }
 
 
-def _different_strategy(before: strategies.Strategy, now: Mapping[str, Any]) -> list[str] | None:
+def _different_strategy(before: strategies.Strategy, now: Document) -> list[str] | None:
     """What differs between two strategies of one name, cells apart; None where the names differ."""
     stored = before.to_dict()
-    if stored["name"] != now["name"]:
-        return None
-    return [
-        f"{name}: {_shown(stored.get(name, 'none'))} in the study, {_shown(now.get(name, 'none'))} now"
-        for name in {**stored, **now}
-        if name != "first_cells" and stored.get(name) != now.get(name)
-    ]
+    names = {name: name for name in {**stored, **now} if name != "first_cells"}
+    return _differences(stored, now, names) if stored["name"] == now["name"] else None
 
 
-def _different_request(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return what differs in images and REQUEST."""
-    return _different_datasets(before.get("datasets") or {}, now.get("datasets") or {}) + [
-        f"{name}: {before.get(name)} in the study, {now.get(name)} now"
-        for name in REQUEST
-        if before.get(name) != now.get(name)
-    ]
-
-
-def different_limits(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
+def _different_limits(before: Document, now: Document) -> list[str]:
     """A sentence for each limit that is not the same."""
+    names = {name: "memory_limit" if name == "memory_bytes" else name for name in {**before, **now}}
+    return _differences(before, now, names)
+
+
+def _differences(before: Document, now: Document, names: Mapping[str, str]) -> list[str]:
+    """A sentence for each key of `names` under which two documents differ, headed by its name there."""
     return [
-        f"{'memory_limit' if name == 'memory_bytes' else name}: {before.get(name, 'none')} in the study, "
-        f"{now.get(name, 'none')} now"
-        for name in {**before, **now}
-        if before.get(name) != now.get(name)
+        f"{name}: {_shown(before.get(key, 'none'))} in the study, {_shown(now.get(key, 'none'))} now"
+        for key, name in names.items()
+        if before.get(key) != now.get(key)
     ]
 
 
 def _different_settings(planned: Sequence[Cell], asked: Sequence[Cell]) -> list[str]:
     before, now = map(_values, (planned, asked))
-    return [
-        f"{name}: {_shown(before[name])} in the study, {_shown(now[name])} now"
-        for name in before
-        if set(before[name]) != set(now[name])
-    ]
+    return _differences(before, now, {name: name for name in before if set(before[name]) != set(now[name])})
 
 
 def _values(cells: Sequence[Cell]) -> dict[str, list[Any]]:
@@ -126,7 +114,7 @@ def _shown(values: object) -> str:
     return ", ".join(map(str, values[:MAX_SHOWN])) + more
 
 
-def _different_datasets(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def _different_datasets(before: Document, now: Document) -> list[str]:
     """Data sets of one name whose images are not the same ones."""
     return [
         f"images of {name}: {before[name].get('pictures')} in the study, {now[name].get('pictures')} now"
@@ -136,7 +124,7 @@ def _different_datasets(before: Mapping[str, Any], now: Mapping[str, Any]) -> li
     ]
 
 
-def check_same_datasets(store: Store, datasets: Mapping[str, Any]) -> None:
+def check_same_datasets(store: Store, datasets: Document) -> None:
     """StudyError if a study has other images under the name of one of these data sets."""
     changes = _different_datasets(store.settings().get("datasets") or {}, datasets)
     _refuse(store, changes, "name another folder")
@@ -184,7 +172,7 @@ def _words(value: object) -> str:
     return "none" if devices is None else str(devices)
 
 
-def check_same_environment(store: Store, framework: str, now: Mapping[str, Any], *, label: str = "") -> None:
+def check_same_environment(store: Store, framework: str, now: Document, *, label: str = "") -> None:
     """StudyError where a framework with finished runs has other packages now than they ran with.
 
     label: the environment's name in the study, where it is not the framework's: "torch (cuda)".
@@ -195,17 +183,12 @@ def check_same_environment(store: Store, framework: str, now: Mapping[str, Any],
     finished = f"SELECT count(*) FROM run JOIN cell USING (cell_id) WHERE framework = ? AND status = 'ok' AND {devices}"
     if before is None or not store.select(finished, (framework,))[1][0][0]:
         return
-    packages = {**_named(before, framework)}, {**_named(now, framework)}
-    names = sorted(set(packages[0]) | set(packages[1]))
-    changes = [
-        f"{name}: {packages[0].get(name, 'none')} in the study, {packages[1].get(name, 'none')} now"
-        for name in names
-        if packages[0].get(name) != packages[1].get(name)
-    ]
+    packages = _named(before, framework), _named(now, framework)
+    changes = _differences(*packages, {name: name for name in sorted({**packages[0], **packages[1]})})
     _refuse(store, changes, f"restore the environment of {label or framework}, or name another folder")
 
 
-def _named(document: Mapping[str, Any], framework: str) -> dict[str, Any]:
+def _named(document: Document, framework: str) -> Fields:
     packages = {name: version for name, version in (document.get("packages") or {}).items() if name not in _TOOLS}
     return {**packages, framework: document.get("version"), "interpreter": document.get("interpreter")}
 

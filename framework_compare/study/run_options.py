@@ -7,7 +7,6 @@ import math
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from framework_compare.errors import UsageError, check_count
 from framework_compare.launch import disturbances
@@ -15,6 +14,7 @@ from framework_compare.launch.disturbances import THRESHOLD
 from framework_compare.launch.limits import Limits
 from framework_compare.plan import searches
 from framework_compare.plan.values import check_indexes, seconds, share
+from framework_compare.protocol import Document, Fields
 from framework_compare.records import Cell
 from framework_compare.registry import framework as find_framework
 from framework_compare.results.verdicts import check_mode
@@ -68,7 +68,7 @@ def check_flag(name: str, value: object) -> bool:
 RETRIES = 1  # of a disturbed run, where compare() is not told otherwise
 
 
-def check_disturbance(threshold: float | None, retries: int) -> dict[str, Any]:
+def check_disturbance(threshold: float | None, retries: int) -> Fields:
     """The options about disturbances, by name; UsageError says what is allowed. Without a threshold the host's own."""
     if threshold is None:
         threshold = disturbances.threshold()
@@ -138,7 +138,7 @@ def by_framework(option: str, given: Mapping[str, str] | None, what: str) -> dic
 
 
 def as_planned(
-    settings: Mapping[str, Any],
+    settings: Document,
     path: Path,
     given: Limits,
     index: Mapping[str, str] | None = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Hashable, Sequence
 
-from framework_compare.errors import UnknownNameError
+from framework_compare.errors import check_name
 from framework_compare.plan import searches
 from framework_compare.plan.settings import COMPARED
 from framework_compare.protocol import TrainConfig, replicas_of
@@ -19,9 +19,7 @@ Planned = tuple[int, Cell, int]  # run_id, cell, and the number of its block
 
 def check(schedule: str) -> str:
     """The schedule, or UnknownNameError."""
-    if schedule not in SCHEDULES:
-        raise UnknownNameError("schedule", schedule, SCHEDULES)
-    return schedule
+    return check_name("schedule", schedule, SCHEDULES)
 
 
 def groups(planned: Sequence[Planned], schedule: str, across_models: bool = False) -> list[list[Planned]]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 from framework_compare.errors import StudyError
-from framework_compare.protocol import TrainConfig
+from framework_compare.protocol import Document, Fields, TrainConfig
 from framework_compare.records import Cell
 from framework_compare.results.intervals import LEAST_RUNS, MIN_RUNS
 from framework_compare.study.schedules import shared
@@ -36,65 +36,52 @@ class Progress(NamedTuple):
     slowness: Mapping[Cell, float] = {}
 
 
-class Strategy(Protocol):
-    """Picks cells. `name` and `to_dict` say in the study file how they were picked."""
+class Strategy:
+    """Picks cells; this one takes all that are planned, and adds none.
+
+    `name` and `to_dict` say in the study file how cells were picked. seconds: wall seconds that all runs together may
+    take. sample_s: the seconds of a longer epoch that are measured; 0: all of it. note: what a forecast has to say of
+    `possible`.
+    """
 
     name: ClassVar[str]
-    limits_decide: ClassVar[bool]  # whether other limits would pick other cells
-    adds_blocks: ClassVar[bool]  # whether known cells get more runs
-
-    @property
-    def seconds(self) -> float:
-        """Wall seconds that all runs together may take; inf without a bound."""
-
-    @property
-    def sample_s(self) -> float:
-        """The seconds of a longer epoch that are measured; 0: all of it."""
-
-    @property
-    def note(self) -> str:
-        """What a forecast has to say of `possible`, "" for nothing."""
+    limits_decide: ClassVar[bool] = False  # whether other limits would pick other cells
+    adds_blocks: ClassVar[bool] = False  # whether known cells get more runs
+    note: ClassVar[str] = ""
+    seconds: float = math.inf
+    sample_s: float = 0
 
     def possible(self, cells: Sequence[Cell]) -> Sequence[Cell]:
         """All cells that a study of the planned ones may run."""
+        return cells
 
     def first(self, cells: Sequence[Cell]) -> Sequence[Cell]:
         """Return those of the planned cells that the study starts with."""
+        return cells
 
     def next(self, progress: Progress) -> Sequence[Cell]:
         """Cells to add now that these have ended, or another block of known ones; none when the study is complete."""
+        return ()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Fields:
         """JSON for the study file, with the name under "name"."""
+        return {"name": self.name}
 
 
 @dataclasses.dataclass(frozen=True)
-class Product:
+class Product(Strategy):
     """Every combination of the listed values, known from the start."""
 
     sample_s: float = 0
 
     name: ClassVar[str] = "product"
-    limits_decide: ClassVar[bool] = False
-    adds_blocks: ClassVar[bool] = False
-    seconds: ClassVar[float] = math.inf
-    note: ClassVar[str] = ""
 
-    def possible(self, cells: Sequence[Cell]) -> Sequence[Cell]:
-        return cells
-
-    def first(self, cells: Sequence[Cell]) -> Sequence[Cell]:
-        return cells
-
-    def next(self, progress: Progress) -> Sequence[Cell]:
-        return ()
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, **({"sample_s": self.sample_s} if self.sample_s else {})}
+    def to_dict(self) -> Fields:
+        return {**super().to_dict(), **({"sample_s": self.sample_s} if self.sample_s else {})}
 
 
 @dataclasses.dataclass(frozen=True)
-class Growth:
+class Growth(Strategy):
     """Every cell with a growing batch size until one fails, cell after cell.
 
     search "steps" tries `sizes` in turn; "doubling" doubles from the smallest, then halves the gap until it is no
@@ -107,9 +94,6 @@ class Growth:
 
     name: ClassVar[str] = "growth"
     limits_decide: ClassVar[bool] = True
-    adds_blocks: ClassVar[bool] = False
-    seconds: ClassVar[float] = math.inf
-    sample_s: ClassVar[float] = 0
     note: ClassVar[str] = "Counted as if no size fails."
 
     def possible(self, cells: Sequence[Cell]) -> Sequence[Cell]:
@@ -136,16 +120,16 @@ class Growth:
             if _sized(other, cell.config.batch_size) == cell
         }
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Fields:
         return {
-            "name": self.name,
+            **super().to_dict(),
             "batch_sizes": list(self.sizes),
             "search": self.search,
             "first_cells": [dataclasses.asdict(cell) for cell in self.cells],
         }
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Growth:
+    def from_dict(cls, document: Document) -> Growth:
         cells = (Cell(**{**cell, "config": TrainConfig.from_dict(cell["config"])}) for cell in document["first_cells"])
         return cls(tuple(cells), tuple(document["batch_sizes"]), document["search"])
 
@@ -161,7 +145,7 @@ NEAR_BLOCKS = 5  # of near rivals, before slower ones get more than the blocks o
 
 
 @dataclasses.dataclass(frozen=True)
-class Budget:
+class Budget(Strategy):
     """Blocks of runs, each of cells that compete, until all are sure or the time is spent.
 
     All first get the MIN_RUNS blocks of an interval. Then come the fastest and its near rivals, up to NEAR_BLOCKS; then
@@ -170,14 +154,12 @@ class Budget:
     root of the number of blocks. target: the larger half-width of a ratio to the fastest, as a share, below which a cell is sure.
     """
 
-    seconds: float
+    seconds: float = dataclasses.field()  # none of the defaults that strategies have
     target: float
-    sample_s: float
+    sample_s: float = dataclasses.field()
 
     name: ClassVar[str] = "budget"
-    limits_decide: ClassVar[bool] = False
     adds_blocks: ClassVar[bool] = True
-    note: ClassVar[str] = ""
 
     @classmethod
     def of(cls, seconds: float, target: float, cells: int, in_turns: bool) -> Budget:
@@ -185,12 +167,6 @@ class Budget:
         share = seconds / (cells * LEAST_RUNS * 2)
         longest = LONGEST_SAMPLE_IN_TURNS_S if in_turns else LONGEST_SAMPLE_S
         return cls(seconds, target, min(max(share, SHORTEST_SAMPLE_S), longest))
-
-    def possible(self, cells: Sequence[Cell]) -> Sequence[Cell]:
-        return cells
-
-    def first(self, cells: Sequence[Cell]) -> Sequence[Cell]:
-        return cells
 
     def next(self, progress: Progress) -> Sequence[Cell]:
         left = self.seconds - progress.spent_s
@@ -207,11 +183,11 @@ class Budget:
                     found.append(((fewest < MIN_RUNS, soon, near, fewest < LEAST_RUNS, order), cells))
         return max(found, key=lambda one: one[0], default=((), ()))[1]
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "seconds": self.seconds, "target": self.target, "sample_s": self.sample_s}
+    def to_dict(self) -> Fields:
+        return {**super().to_dict(), **dataclasses.asdict(self)}
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Budget:
+    def from_dict(cls, document: Document) -> Budget:
         return cls(*(float(document[field.name]) for field in dataclasses.fields(cls)))
 
 
@@ -243,10 +219,10 @@ def _blocks(rivals: Sequence[Cell], progress: Progress) -> list[tuple[bool, list
     return [(True, near)] * (len(near) > 1 or not far) + [(False, [fastest, *far])] * bool(far)
 
 
-def of_settings(settings: Mapping[str, Any], path: object = "the study") -> Strategy:
+def of_settings(settings: Document, path: object = "the study") -> Strategy:
     """The strategy that a study began with; StudyError if its settings do not name one."""
     document = settings.get("strategy") or {"name": Product.name}
-    made: dict[str, Callable[[Mapping[str, Any]], Strategy]] = {
+    made: dict[str, Callable[[Document], Strategy]] = {
         Product.name: lambda stored: Product(float(stored.get("sample_s", 0))),
         Growth.name: Growth.from_dict,
         Budget.name: Budget.from_dict,
@@ -257,7 +233,7 @@ def of_settings(settings: Mapping[str, Any], path: object = "the study") -> Stra
         raise StudyError(f"{path} is damaged: its strategy cannot be read: {error!r}; name another folder") from None
 
 
-def grows(settings: Mapping[str, Any]) -> bool:
+def grows(settings: Document) -> bool:
     """Return whether a study with these settings is a sweep of growing batch sizes."""
     return (settings.get("strategy") or {}).get("name") == Growth.name
 

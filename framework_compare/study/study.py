@@ -10,7 +10,6 @@ import math
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -26,7 +25,7 @@ from framework_compare.paths import file_name
 from framework_compare.plan import searches
 from framework_compare.plan.planning import build_graph
 from framework_compare.plan.settings import column
-from framework_compare.protocol import Job
+from framework_compare.protocol import Fields, Job
 from framework_compare.records import Cell, Run, idle_workers
 from framework_compare.results import frames, precision, steadiness, verdicts
 from framework_compare.results.intervals import LEAST_RUNS
@@ -316,7 +315,7 @@ class Study:
             self.options.disturbance_threshold,
         )
 
-    def _candidates(self, cell: Cell, task: Task) -> tuple[dict[str, Any], ...]:
+    def _candidates(self, cell: Cell, task: Task) -> tuple[Fields, ...]:
         """Those of a search, as its worker takes them."""
         made = []
         for candidate in searches.candidates(cell.model):

@@ -11,8 +11,9 @@ from typing import Any
 
 from framework_compare import registry
 from framework_compare.datasets.objects import is_data
-from framework_compare.errors import StudyError, UnknownNameError, UsageError
+from framework_compare.errors import StudyError, UsageError, check_name
 from framework_compare.plan.settings import SETTINGS, column
+from framework_compare.protocol import Document, Fields
 from framework_compare.store.study_file import REQUEST
 from framework_compare.study.request import FIELDS, Request
 
@@ -31,7 +32,7 @@ _HEAD = """\
 """
 
 
-def stated(request: Request) -> dict[str, Any]:
+def stated(request: Request) -> Fields:
     """The keywords of a request that differ from the defaults, as JSON has them; data sets by their whole path.
 
     None of a request with a network or data in hand, which no file can name.
@@ -51,7 +52,7 @@ def stated(request: Request) -> dict[str, Any]:
     return {name: _plain(value) for name, value in {**kept, **settings}.items() if value not in (None, {})}
 
 
-def _own_loss(folder: Path, given: Mapping[str, Any]) -> dict[str, Any]:
+def _own_loss(folder: Path, given: Document) -> Fields:
     """A loss function of a file that lies in the folder, by its whole path."""
     loss = given.get("loss_function")
     return {"loss_function": _model_in(folder, loss)} if isinstance(loss, str) else {}
@@ -64,7 +65,7 @@ def _model_in(folder: Path, model: object) -> object:
     return f"{path}{found['function'] or ''}" if found and path and path.is_file() else model
 
 
-def text(settings: Mapping[str, Any], folder: Path) -> str:
+def text(settings: Document, folder: Path) -> str:
     """The file of a study, from what is stored with it; StudyError for one that has no request."""
     import tomli_w
 
@@ -76,7 +77,7 @@ def text(settings: Mapping[str, Any], folder: Path) -> str:
     return _HEAD + tomli_w.dumps(request)
 
 
-def read(path: str | os.PathLike[str], more: Mapping[str, Any]) -> dict[str, Any]:
+def read(path: str | os.PathLike[str], more: Document) -> Fields:
     """The keywords of a request in a file, and `more`, which come first; data sets and files of models that lie beside the
     file get its folder.
 
@@ -90,8 +91,7 @@ def read(path: str | os.PathLike[str], more: Mapping[str, Any]) -> dict[str, Any
         raise UsageError(f"{file} is not a study to run: {why}; `framework-compare show --toml` writes one") from None
     allowed = list(dict.fromkeys([*FIELDS, *map(column, SETTINGS)]))
     for name in document:
-        if name not in allowed:
-            raise UnknownNameError(f"key of {file.name}", name, allowed)
+        check_name(f"key of {file.name}", name, allowed)
     if "dataset" in document:
         document["dataset"] = [_beside(file, one) for one in _listed(document["dataset"])]
     if "models" in document:

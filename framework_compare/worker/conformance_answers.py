@@ -15,7 +15,7 @@ import numpy as np
 
 from framework_compare.errors import Unsupported
 from framework_compare.events import EventWriter
-from framework_compare.protocol import Batch, Job
+from framework_compare.protocol import Batch, Fields, Job
 from framework_compare.worker import processes
 from framework_compare.worker.parity_answers import ParityAnswers
 from framework_compare.worker.refusal import BY_DEVICE, fault_of
@@ -60,12 +60,12 @@ class ConformanceAnswers(ParityAnswers):
         with self.phase("verify"):
             self._answer_all()
 
-    def methods(self, task: Dict[str, Any]) -> Dict[str, Any]:
+    def methods(self, task: Fields) -> Fields:
         """What is wrong with each method that cannot be called as the protocol has it."""
         faults = {name: fault(self.trainer_class, name) for name in METHODS}
         return {name: words for name, words in faults.items() if words}
 
-    def declared(self, task: Dict[str, Any]) -> Dict[str, Any]:
+    def declared(self, task: Fields) -> Fields:
         """What is wrong with the class's attribute of that name, "" if nothing; executions and precisions by device."""
         declared = getattr(self.trainer_class, "declared", None)
         fault = fault_of(declared)
@@ -74,7 +74,7 @@ class ConformanceAnswers(ParityAnswers):
         fields = {field: getattr(declared, field) for field in BY_DEVICE}
         return {"fault": "", **{f: {kind: sorted(names) for kind, names in v.items()} for f, v in fields.items()}}
 
-    def interface(self, task: Dict[str, Any]) -> Dict[str, Any]:
+    def interface(self, task: Fields) -> Fields:
         trainer = self.trainer
         variables = self.trainer_class.environment(self.config)
         return {
@@ -87,7 +87,7 @@ class ConformanceAnswers(ParityAnswers):
             "not text": [str(name) for name, value in dict(variables).items() if not isinstance(value, str)],
         }
 
-    def arrays(self, task: Dict[str, Any]) -> Dict[str, Any]:
+    def arrays(self, task: Fields) -> Fields:
         """Shapes and types of all that comes out of the trainer; whether a batch is read back as it was adopted."""
         trainer, (batch, images, labels) = self.trainer, self._batch_and_arrays(task)
         back = trainer.read_batch(batch)
@@ -108,7 +108,7 @@ class ConformanceAnswers(ParityAnswers):
             "losses": {"type": type(losses).__name__, "items": [type(loss).__name__ for loss in losses]},
         }
 
-    def copies(self, task: Dict[str, Any]) -> Dict[str, Any]:
+    def copies(self, task: Fields) -> Fields:
         """Names of arrays that are memory of the trainer's own: of those given to it, and of those it gave."""
         trainer, (batch, *_) = self.trainer, self._batch_and_arrays(task)
         given = {name: array.copy() for name, array in self.held.items()}
@@ -119,13 +119,13 @@ class ConformanceAnswers(ParityAnswers):
         trainer.synchronize()
         return {"given": _changed(given, self.held), "taken": _changed(taken, held)}
 
-    def repeat(self, task: Dict[str, Any]) -> Dict[str, Any]:
+    def repeat(self, task: Fields) -> Fields:
         """The same steps twice, the weights loaded before each: losses, and how far apart the arrays end."""
         first, once = self._steps(task)
         again, twice = self._steps(task)
         return {"losses": [first, again], "apart": _apart(once, twice, self.held)}
 
-    def rebuild(self, task: Dict[str, Any]) -> Dict[str, Any]:
+    def rebuild(self, task: Fields) -> Fields:
         """Another network in the place of the trained one: its arrays; then the first one again, and the same steps."""
         graph, held = self.graph, self.held
         self.trainer.build(graph)
@@ -137,13 +137,13 @@ class ConformanceAnswers(ParityAnswers):
         again, twice = self._steps(task)
         return {"shapes": shapes, "losses": [first, again], "apart": _apart(once, twice, self.held)}
 
-    def _steps(self, task: Dict[str, Any]) -> Tuple[List[float], Dict[str, np.ndarray]]:
+    def _steps(self, task: Fields) -> Tuple[List[float], Dict[str, np.ndarray]]:
         self.trainer.load_weights(self.held)
         losses = [self.trainer.read_losses([self.trainer.train_step(batch)])[0] for batch in self._batches(task)]
         self.trainer.synchronize()
         return losses, self.trainer.weights()
 
-    def source(self, task: Dict[str, Any]) -> Dict[str, Any]:
+    def source(self, task: Fields) -> Fields:
         """Two epochs of a pipeline, trained on: their labels and batch sizes; kinds of arrays; what was changed."""
         pictures = read_pictures(task["pictures"])
         config = dataclasses.replace(self.config, pipeline=task["pipeline"])
@@ -160,7 +160,8 @@ class ConformanceAnswers(ParityAnswers):
         if task["pipeline"] == "shared":
             answer["exact"] = self._is_shared(pictures, epochs[0])
         if task["pipeline"] == "memory":
-            answer["unlike"] = [i for i, found in enumerate(batches) if not _same(found, _first_like(found, batches))]
+            first = {found[2]: found for found in reversed(batches)}  # of each size
+            answer["unlike"] = [i for i, found in enumerate(batches) if not _same(found, first[found[2]])]
         return answer
 
     def _train_on(self, source: Source, number: int) -> List[Tuple[np.ndarray, np.ndarray, int]]:
@@ -178,7 +179,7 @@ class ConformanceAnswers(ParityAnswers):
             wanted = [(images.copy(), labels.copy()) for images, labels in pipeline.epoch(1)]
         return len(wanted) == len(epoch) and all(_same(ours, theirs) for ours, theirs in zip(wanted, epoch))
 
-    def threads(self, task: Dict[str, Any]) -> Dict[str, Any]:
+    def threads(self, task: Fields) -> Fields:
         """CPU time of each thread during steps on one batch; no loader is open then, so all of them compute."""
         batch = self._batches(task)[0]
         self._step_for(batch, task["seconds"] / 4)
@@ -198,7 +199,7 @@ class ConformanceAnswers(ParityAnswers):
     def _note_loaders(self) -> None:
         self.loaders.update({pid: words for pid, words in processes.others().items() if pid not in self._before})
 
-    def release(self, task: Dict[str, Any]) -> Dict[str, Any]:
+    def release(self, task: Fields) -> Fields:
         """Processes that native pipelines started, and those that are there after `release`."""
         self._before = processes.others()
         self._train_an_epoch(task)
@@ -213,14 +214,14 @@ class ConformanceAnswers(ParityAnswers):
             "left": [words for pid, words in left.items() if pid not in self.loaders],
         }
 
-    def _train_an_epoch(self, task: Dict[str, Any]) -> None:
+    def _train_an_epoch(self, task: Fields) -> None:
         """As in the runner, nothing but the trainer holds the pipeline when this returns."""
         pipeline = self.trainer.open_pipeline(read_pictures(task["pictures"]))
         for batch in self.trainer.epoch(pipeline, 1):
             self.trainer.read_losses([self.trainer.train_step(batch)])
             self._note_loaders()
 
-    def _batch_and_arrays(self, task: Dict[str, Any]) -> Tuple[Batch, np.ndarray, np.ndarray]:
+    def _batch_and_arrays(self, task: Fields) -> Tuple[Batch, np.ndarray, np.ndarray]:
         held = np.load(task["batches"])
         images = held["images0"]
         if self.trainer.layout == "NHWC":
@@ -245,7 +246,3 @@ def _apart(once: Arrays, twice: Arrays, start: Arrays) -> List[Any]:
 
 def _same(one: Sequence[Any], other: Sequence[Any]) -> bool:
     return bool(np.array_equal(one[0], other[0]) and np.array_equal(one[1], other[1]))
-
-
-def _first_like(found: Sequence[Any], batches: Sequence[Sequence[Any]]) -> Sequence[Any]:
-    return next(batch for batch in batches if batch[2] == found[2])

@@ -17,11 +17,11 @@ import signal
 import sys
 import threading
 import traceback
-from typing import Any, Dict, List, Optional
+from typing import Any, List, Optional
 
 from framework_compare.errors import FrameworkCompareError, Unsupported
 from framework_compare.events import TOLD_FAILURE, VERSION, EventWriter
-from framework_compare.protocol import Job, Replicas
+from framework_compare.protocol import Fields, Job, Replicas
 from framework_compare.worker.placement import own_part, rank_of
 
 PR_SET_PDEATHSIG = 1
@@ -143,7 +143,7 @@ def have_children_die_too() -> None:
     for children of these, which may outlive the one between.
     """
     library, worker = ctypes.CDLL(None), os.getpid()
-    fork: Dict[str, Any] = {}
+    fork: Fields = {}
 
     def before() -> None:
         fork.update(parent=os.getpid(), by_main=threading.current_thread() is threading.main_thread())

@@ -18,14 +18,14 @@ import numpy as np
 from framework_compare.errors import Unsupported
 from framework_compare.events import EventWriter
 from framework_compare.graph import Graph, weight_views
-from framework_compare.protocol import Batch, Job, Replicas
+from framework_compare.protocol import Batch, Fields, Job, Replicas
 from framework_compare.worker.placement import make_trainer
 from framework_compare.worker.refusal import refuse_undeclared
 from framework_compare.worker.sources import read_pictures, shared_pipeline
 
 ANSWERS = "answers.json"
 QUESTIONS = ("build", "weights", "forward", "generate", "gradients", "steps", "again", "train", "shared", "native")
-Question = Callable[[Dict[str, Any]], Dict[str, Any]]
+Question = Callable[[Fields], Fields]
 
 
 class ParityAnswers:
@@ -33,11 +33,11 @@ class ParityAnswers:
 
     def __init__(self, job: Job, trainer: Any, events: EventWriter, replicas: Optional[Replicas] = None) -> None:
         self.replicas = replicas
-        self.tasks: List[Dict[str, Any]] = [dict(task) for task in job.tasks]
+        self.tasks: List[Fields] = [dict(task) for task in job.tasks]
         self.config = job.config
         self.events = events
         self.trainer_class = trainer
-        self.answers: Dict[str, Any] = {}
+        self.answers: Fields = {}
         self.questions: Dict[str, Question] = {name: getattr(self, name) for name in QUESTIONS}
 
     def run(self) -> None:
@@ -76,18 +76,18 @@ class ParityAnswers:
                 built = task["ask"] != "build" or "error" not in answer
             self.events.send("progress", epoch=number, steps=len(self.tasks))
 
-    def _answer(self, task: Dict[str, Any]) -> Dict[str, Any]:
+    def _answer(self, task: Fields) -> Fields:
         try:
             answer = self.questions[task["ask"]](task)
         except Exception as error:  # whatever a framework raises is the answer
             traceback.print_exc()
             answer = {"error": f"{type(error).__name__}: {error}"[:2000]}
-        self.answers[task.get("name", task["ask"])] = answer
+        self.answers[str(task.get("name", task["ask"]))] = answer
         with open(ANSWERS, "w", encoding="utf-8") as file:  # a crash in the next one leaves what is known
             json.dump(self.answers, file)
         return answer
 
-    def build(self, task: Dict[str, Any]) -> Dict[str, Any]:
+    def build(self, task: Fields) -> Fields:
         """Make the network of task["graph"] and load its weights."""
         self.graph = Graph.from_dict(task["graph"])
         self.held = weight_views(self.graph, np.load(task["weights"], mmap_mode="r"))
@@ -95,14 +95,14 @@ class ParityAnswers:
         self.trainer.load_weights(self.held)
         return {}
 
-    def weights(self, task: Dict[str, Any]) -> Dict[str, Any]:
+    def weights(self, task: Fields) -> Fields:
         """Shapes of all arrays by name, and the names of those that did not come back bit for bit."""
         found = self.trainer.weights()
         common = [name for name in found if name in self.held and found[name].shape == self.held[name].shape]
         changed = [name for name in common if not np.array_equal(found[name], self.held[name])]
         return {"shapes": {name: list(array.shape) for name, array in found.items()}, "changed": changed}
 
-    def forward(self, task: Dict[str, Any]) -> Dict[str, Any]:
+    def forward(self, task: Fields) -> Fields:
         """Logits of batch 0, or of its "samples" in this order, `times` over.
 
         A training pass may move the running statistics, so they are put back.
@@ -112,33 +112,33 @@ class ParityAnswers:
         self.trainer.load_weights(self.held)
         return _save(task, values=np.stack(passes))
 
-    def generate(self, task: Dict[str, Any]) -> Dict[str, Any]:
+    def generate(self, task: Fields) -> Fields:
         """Tokens behind the first "prompt" ones of each sequence of batch 0, and the logits of each."""
         steps = list(self.trainer.generate(self._batch(task, 0)))
         tokens, logits = self.trainer.read_generated(steps)
         return _save(task, tokens=tokens, logits=logits)
 
-    def gradients(self, task: Dict[str, Any]) -> Dict[str, Any]:
+    def gradients(self, task: Fields) -> Fields:
         """Of the mean loss of batch 0, or of its "samples"."""
         found = self.trainer.gradients(self._batch(task, 0))
         self.trainer.load_weights(self.held)
         return _save(task, **found)
 
-    def steps(self, task: Dict[str, Any]) -> Dict[str, Any]:
+    def steps(self, task: Fields) -> Fields:
         """One training step a batch from the weights loaded; losses, and all arrays after the last."""
         losses = [self.trainer.read_losses([self.trainer.train_step(b)])[0] for b in self._batches(task)]
         self.trainer.synchronize()
         _save(task, **self.trainer.weights())
         return {"losses": losses}
 
-    def again(self, task: Dict[str, Any]) -> Dict[str, Any]:
+    def again(self, task: Fields) -> Fields:
         """All arrays after one step on batch 0 from the weights, loaded once more into what has been trained."""
         self.trainer.load_weights(self.held)
         self.trainer.train_step(self._batch(task, 0))
         self.trainer.synchronize()
         return _save(task, **self.trainer.weights())
 
-    def train(self, task: Dict[str, Any]) -> Dict[str, Any]:
+    def train(self, task: Fields) -> Fields:
         """Train on held batches (task["order"]: their numbers) or, as a cell does, on all epochs of a pipeline.
 
         Saves images<i> and labels<i> of each step, and <name>@<step> of each array after it. `reloaded` names what
@@ -160,7 +160,7 @@ class ParityAnswers:
         _save(task, **held)
         return {"losses": losses, "sizes": sizes, "reloaded": reloaded}
 
-    def _epochs(self, task: Dict[str, Any]) -> Iterator[Batch]:
+    def _epochs(self, task: Fields) -> Iterator[Batch]:
         if "batches" in task:
             held = self._batches(task)
             yield from (held[number] for number in task.get("order", range(len(held))))
@@ -175,7 +175,7 @@ class ParityAnswers:
         for number in range(1, self.config.epochs + 1):
             yield from self.trainer.epoch(pipeline, number)
 
-    def shared(self, task: Dict[str, Any]) -> Dict[str, Any]:
+    def shared(self, task: Fields) -> Fields:
         """Losses of the first steps over the shared pipeline's batches, epoch after epoch, and checksums of these."""
         losses: List[float] = []
         checksums: List[int] = []
@@ -188,16 +188,16 @@ class ParityAnswers:
                     return {"losses": losses, "checksums": checksums}
         raise AssertionError("an endless pipeline ended")
 
-    def _shared_pipeline(self, task: Dict[str, Any]) -> Any:
+    def _shared_pipeline(self, task: Fields) -> Any:
         """Over images, or over the arrays of task["data"]."""
         if "data" not in task:
             return shared_pipeline(self.trainer, read_pictures(task["pictures"]), self.config, self.replicas)
         from framework_compare.batches.arrays import ArrayPipeline, read_split
 
-        reading: Dict[str, Any] = {"batch_size": self.config.batch_size, "seed": self.config.seed}
+        reading: Fields = {"batch_size": self.config.batch_size, "seed": self.config.seed}
         return ArrayPipeline(read_split(task["data"], "train"), layout=self.trainer.layout, **reading)
 
-    def native(self, task: Dict[str, Any]) -> Dict[str, Any]:
+    def native(self, task: Fields) -> Fields:
         """All batches of the native pipeline's first epochs: images (NCHW), labels, and each epoch's batch sizes."""
         pipeline = self.trainer.open_pipeline(read_pictures(task["pictures"]))
         sizes, images, labels = [], [], []
@@ -224,11 +224,11 @@ class ParityAnswers:
             found = zlib.crc32(array.data, found)
         return zlib.crc32(labels.data, found)
 
-    def _batches(self, task: Dict[str, Any]) -> List[Batch]:
+    def _batches(self, task: Fields) -> List[Batch]:
         names = np.load(task["batches"]).files
         return [self._batch(task, number) for number in range(sum(name.startswith("labels") for name in names))]
 
-    def _batch(self, task: Dict[str, Any], number: int) -> Batch:
+    def _batch(self, task: Fields, number: int) -> Batch:
         held = np.load(task["batches"])
         several = [name for name in held.files if name.startswith("input") and name.endswith(f"_{number}")]
         arrays = [held[name] for name in (*(sorted(several) or [f"images{number}"]), f"labels{number}")]
@@ -266,6 +266,6 @@ def _endless(pipeline: Any) -> Iterator[Tuple[np.ndarray, np.ndarray]]:
         yield from pipeline.epoch(number)
 
 
-def _save(task: Dict[str, Any], **arrays: Any) -> Dict[str, Any]:
+def _save(task: Fields, **arrays: Any) -> Fields:
     np.savez(f"{task['name']}.npz", **arrays)
     return {}

@@ -11,10 +11,10 @@ import json
 import os
 import re
 import traceback
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Tuple
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Tuple
 
 from framework_compare.events import EventWriter
-from framework_compare.protocol import Batch, ProfileRow, Trainer
+from framework_compare.protocol import Batch, Fields, ProfileRow, Trainer
 
 STEPS = 3
 FOLDER = "profile"  # in the run's folder, which is the worker's working directory
@@ -125,7 +125,7 @@ def self_times(spans: Iterable[Span]) -> List[Tuple[str, int]]:
 
 def write_trace(lines: Iterable[Line], folder: str) -> None:
     """Write TRACE in Chrome's format, which Perfetto opens, for a profiler that has a format of its own only."""
-    events: List[Dict[str, Any]] = []
+    events: List[Fields] = []
     for number, line in enumerate(lines):
         events.append({"ph": "M", "name": "thread_name", "pid": 0, "tid": number, "args": {"name": line.label}})
         for name, start, end in line.spans:

@@ -17,7 +17,7 @@ from framework_compare.batches.sizes import distinct, epoch_sizes
 from framework_compare.errors import FrameworkCompareError, Unsupported
 from framework_compare.events import EventWriter
 from framework_compare.graph import Graph, weight_views
-from framework_compare.protocol import Batch, Job, Pictures, Replicas, Trainer
+from framework_compare.protocol import Batch, Fields, Job, Pictures, Replicas, Trainer
 from framework_compare.worker import sampling
 from framework_compare.worker.isolated_times import IsolatedTimes
 from framework_compare.worker.losses import EarlyStopping, LossSum, Outputs
@@ -236,7 +236,7 @@ class Runner:
         self.events.send("phase", name=name, edge="end")
         self.events.send("memory", phase=name, pss_bytes=pss_bytes())
 
-    def run_epoch(self, batches: Iterator[Batch], number: int) -> Optional[Dict[str, Any]]:
+    def run_epoch(self, batches: Iterator[Batch], number: int) -> Optional[Fields]:
         """Time one pass; returns the fields of an epoch event, times in CLOCK_MONOTONIC nanoseconds.
 
         None for a later epoch than the first that the parent has stopped: what is left are whole epochs.
@@ -322,7 +322,7 @@ def _step_ns(start: int, ends: "array[int]") -> np.ndarray:
 
 def epoch_event(
     number: int, start: int, end: int, waits: "array[int]", ends: "array[int]", images: int, loss: Optional[float]
-) -> Dict[str, Any]:
+) -> Fields:
     p05, median, p95 = (int(v) for v in np.percentile(_step_ns(start, ends), [5, 50, 95]))
     return {
         "number": number,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 import json
-from typing import Any, Dict
+from typing import Any
 
 import numpy as np
 
-from framework_compare.protocol import Trainer
+from framework_compare.protocol import Fields, Trainer
 
 # Of the protocol, what training or the ladder cannot do without.
 METHODS = (
@@ -48,7 +48,7 @@ def fault(trainer: Any, name: str) -> str:
     return ""
 
 
-def value_of(value: Any) -> Dict[str, Any]:
+def value_of(value: Any) -> Fields:
     """A value as JSON if it can be, else None; its type, and how it prints."""
     try:
         plain = json.loads(json.dumps(value))
@@ -57,7 +57,7 @@ def value_of(value: Any) -> Dict[str, Any]:
     return {"type": type(value).__name__, "value": plain, "repr": repr(value)[:200]}
 
 
-def array_of(array: Any) -> Dict[str, Any]:
+def array_of(array: Any) -> Fields:
     if not isinstance(array, np.ndarray):
         return {"type": type(array).__name__, "shape": [], "dtype": ""}
     return {"type": "ndarray", "shape": list(array.shape), "dtype": str(array.dtype)}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Protocol, Union
+from typing import TYPE_CHECKING, Any, Iterator, List, Optional, Protocol, Union
 
 from framework_compare.batches.shares import share_size
 from framework_compare.batches.sizes import distinct, epoch_sizes
-from framework_compare.protocol import Batch, Job, Pictures, Replicas, TrainConfig, Trainer
+from framework_compare.protocol import Batch, Fields, Job, Pictures, Replicas, TrainConfig, Trainer
 
 if TYPE_CHECKING:
     from framework_compare.batches.arrays import SplitArrays
@@ -99,7 +99,7 @@ def _open_arrays(trainer: Trainer, split: "SplitArrays", config: TrainConfig, re
     """One pipeline for all frameworks, or one batch of it."""
     from framework_compare.batches.arrays import ArrayPipeline, memory_batch
 
-    reading: Dict[str, Any] = {"seed": config.seed, "layout": trainer.layout, "replicas": replicas}
+    reading: Fields = {"seed": config.seed, "layout": trainer.layout, "replicas": replicas}
     sizes = _epoch_sizes(split, config, replicas)
     inputs, target = memory_batch(split, batch_size=max([config.batch_size, *sizes]), **reading)
     arrays = inputs if isinstance(inputs, tuple) else (inputs,)
@@ -136,7 +136,7 @@ def shared_pipeline(
     )
 
 
-def _reading(trainer: Trainer, config: TrainConfig) -> Dict[str, Any]:
+def _reading(trainer: Trainer, config: TrainConfig) -> Fields:
     names = ("image_size", "seed", "flip", "crop")
     return {"layout": trainer.layout, **{name: getattr(config, name) for name in names}}
 

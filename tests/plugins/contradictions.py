@@ -6,13 +6,9 @@ Every figure is made again after it, as somebody with this package can.
 from __future__ import annotations
 
 from published_study import PROVED
-from tampering import allowing, change, column, of_machine, on_records, raw, recomputed, request
+from tampering import again, allowing, change, column, of_machine, raw, recomputed, request
 
 from framework_compare.archive.documents import MANIFEST, PARITY, RECORDS, STUDY, digest
-
-
-def again(change_records):
-    return recomputed(on_records(change_records))
 
 
 def table(name, edit):

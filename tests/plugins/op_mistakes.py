@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict
+from typing import Any, Callable, Dict, NamedTuple
 
 import numpy as np
 
+from framework_compare.parity.network import oracle
 from framework_compare.parity.network.deviations import errors
-from framework_compare.parity.network.ladder import ratios_of
+from framework_compare.parity.network.ladder import TOLERANCE, ratios_of
 from framework_compare.parity.network.reference import Reference, answer, moved
 
 
@@ -18,6 +19,38 @@ def ratios(asked: Reference, **how: Any) -> Dict[int, float]:
     said = answer(asked, batches, np.float32, **how)
     off = errors(said, asked.exact, asked.initial, asked.precision)
     return {level: max(ratios_of(off[level], asked.yardstick[level], asked.precision).values()) for level in off}
+
+
+class Mistake(NamedTuple):
+    network: str
+    level: int  # the first that fails
+    name: str  # of an op, a loss, an optimiser, or an attribute of `target`
+    put: Callable[..., Any]  # from the right function to the wrong one
+    target: Any = None
+
+
+def check_honest(asked: Reference, **how: Any) -> Dict[int, float]:
+    """A run without a mistake holds at each level; its ratios."""
+    found = ratios(asked, **how)
+    assert max(found.values()) < TOLERANCE, found
+    return found
+
+
+def check_caught(asked: Reference, mistake: Mistake, monkeypatch: Any) -> None:
+    """A mistake fails its level, and none below."""
+    _, level, name, put, target = mistake
+    if target is not None:
+        monkeypatch.setattr(target, name, put(getattr(target, name)))
+    else:
+        (table,) = (one for one in (oracle.OPS, oracle.LOSSES, oracle.OPTIMIZERS) if name in one)
+        monkeypatch.setitem(table, name, put(table[name]))
+    found = ratios(asked)
+    assert [number for number in sorted(found) if not found[number] <= TOLERANCE][:1] == [level], found
+
+
+def renamed(name):
+    """Another op of the same table."""
+    return lambda right: lambda node, *rest: right(dataclasses.replace(node, op=name), *rest)
 
 
 def attrs(**changed):

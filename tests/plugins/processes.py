@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Callable
+from typing import Any, Callable, List, Tuple
 
 import psutil
 
@@ -13,6 +13,18 @@ def is_running(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE  # what init has not reaped yet is dead
     except psutil.NoSuchProcess:
         return False
+
+
+def naming(word: object) -> List[Tuple[psutil.Process, List[str]]]:
+    """All on this host whose command line has the word, such as a folder, with that line."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            line = process.cmdline()
+        except psutil.Error:
+            continue
+        found += [(process, line)] if str(word) in " ".join(line) else []
+    return found
 
 
 def wait_until(happened: Callable[[], Any], what: str, limit_s: float = 20.0) -> None:

@@ -201,6 +201,20 @@ def start_command(cluster: Cluster, plugin: Path, place: Path) -> Callable[..., 
     return start
 
 
+def run(command: Callable[..., Any], *arguments: Any, code: int = 0) -> str:
+    """What a command that `start_command` made prints until it ends."""
+    process = command(*arguments)
+    text: str = process.communicate(timeout=570)[0]
+    assert process.returncode == code, text
+    return text
+
+
+def trains(place: Path) -> bool:
+    """Whether a worker on some node has trained an epoch."""
+    logs = [path.read_text() for path in (place / "disk").rglob("runs/*/events.jsonl")]
+    return any('"event": "epoch"' in text for text in logs)
+
+
 def _free_ports(count: int) -> int:
     """The first of so many neighbouring ports that nobody listens on."""
     for first in range(21000 + os.getpid() % 4000, 32000, count):

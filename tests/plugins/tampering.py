@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 import os
 import tarfile
 import zipfile
@@ -26,23 +25,47 @@ def change(name, *path, to):
     return lambda one: one.change(name, *path, to=to)
 
 
-def of_file(name, old, new):
-    """Replace text in a file, and seal."""
+def of_file(name, old, new, sealed=True):
+    """Replace text in a file, and seal unless it is the manifest."""
 
     def tamper(one):
         text = (one.folder / name).read_text()
         assert old in text
-        one.write(name, text.replace(old, new, 1), sealed=name != MANIFEST)
+        one.write(name, text.replace(old, new, 1), sealed=sealed and name != MANIFEST)
 
     return tamper
 
 
-def unsealed(name, old, new):
-    def tamper(one):
-        text = (one.folder / name).read_text()
-        one.write(name, text.replace(old, new, 1), sealed=False)
+def edited(name):
+    """Make a function that changes a document in place a tampering with that file of a submission."""
 
-    return tamper
+    def tampering(edit):
+        def tamper(one):
+            document = one.read(name)
+            edit(document)
+            one.write(name, document)
+
+        return tamper
+
+    return tampering
+
+
+on_records, on_study, on_parity = map(edited, (RECORDS, STUDY, PARITY))
+
+
+def again(edit):
+    """Change the records, and make every figure and interval again, as somebody with this package can."""
+    return recomputed(on_records(edit))
+
+
+def recomputed(tamper):
+    """Tamper, and make every figure and interval again."""
+
+    def whole(one):
+        tamper(one)
+        one.write(STUDY, publish.figures(one.read(RECORDS), one.read(PARITY), one.read(MANIFEST)["id"]))
+
+    return whole
 
 
 def link(one):
@@ -83,14 +106,6 @@ def executable(one):
     (one.folder / STUDY).chmod(0o755)
 
 
-def halve_turns(one):
-    records = one.read(RECORDS)
-    slices = records["tables"]["slice"]
-    run = slices["run_id"][0]
-    slices["measured_s"] = [s / 2 if n == run else s for n, s in zip(slices["run_id"], slices["measured_s"])]
-    one.write(RECORDS, records)
-
-
 def of_machine(one, name, value):
     for file in (RECORDS, STUDY):
         document = one.read(file)
@@ -98,99 +113,61 @@ def of_machine(one, name, value):
         one.write(file, document)
 
 
-def drop_slow_block(one):
-    records = one.read(RECORDS)
-    run = records["tables"]["run"]
-    run["status"] = ["failed" if n == 0 else status for n, status in enumerate(run["status"])]
-    one.write(RECORDS, records)
+@on_records
+def drop_slow_block(records):
+    records["tables"]["run"]["status"][0] = "failed"
 
 
-def better_verdict(one):
-    document = one.read(STUDY)
-    document["verdicts"][0].update(ratio=3.0, low=2.5, high=3.5)
-    one.write(STUDY, document)
-
-
-def swap_winner(one):
-    document = one.read(STUDY)
+@on_study
+def swap_winner(document):
     verdict = document["verdicts"][0]
     verdict["faster"], verdict["slower"] = verdict["slower"], verdict["faster"]
-    one.write(STUDY, document)
 
 
-def no_verdicts(one):
-    document = one.read(STUDY)
-    document["verdicts"] = []
-    one.write(STUDY, document)
-
-
-def claim_parity(one):
-    parity = one.read(PARITY)
+@on_parity
+def claim_parity(parity):
     for verdict in parity.values():
         verdict.update(parity="0-5", parity_status="failed")
-    one.write(PARITY, parity)
 
 
 def hide_unverified(one):
+    @on_study
+    def deny(document):
+        for cell in document["cells"]:
+            cell.update(parity=None, parity_status=None)
+        for verdict in document["verdicts"]:
+            verdict["verified"] = False
+            verdict["sentence"] += " (not verified)"
+
     one.write(PARITY, {})
-    document = one.read(STUDY)
-    for cell in document["cells"]:
-        cell.update(parity=None, parity_status=None)
-    for verdict in document["verdicts"]:
-        verdict["verified"] = False
-        verdict["sentence"] += " (not verified)"
-    one.write(STUDY, document)
-
-
-def hide_disturbance(one):
-    records = one.read(RECORDS)
-    records["tables"]["epoch"]["disturbed"] = [1] * len(records["tables"]["epoch"]["disturbed"])
-    one.write(RECORDS, records)
+    deny(one)
 
 
 def shift(table, column, by, run=None):
-    def tamper(one):
-        records = one.read(RECORDS)
+    @on_records
+    def tamper(records):
         columns = records["tables"][table]
         runs = columns["run_id"]
         columns[column] = [v + by if run in (None, n) else v for n, v in zip(runs, columns[column])]
-        one.write(RECORDS, records)
 
     return tamper
 
 
 def column(table, name, value):
-    def tamper(one):
-        records = one.read(RECORDS)
+    @on_records
+    def tamper(records):
         columns = records["tables"][table]
         columns[name] = [value] * len(next(iter(columns.values())))
-        one.write(RECORDS, records)
 
     return tamper
-
-
-def times(text):
-    return column("run", "started_at", text)
 
 
 def deep(one):
     one.write(STUDY, '{"cells": ' + "[" * 100_000 + "]" * 100_000 + "}")
 
 
-def rather_deep(one):
-    document = one.read(STUDY)
-    document["machine"]["x"] = json.loads("[" * 20 + "]" * 20)
-    one.write(STUDY, document)
-
-
-def twice(one):
-    text = (one.folder / STUDY).read_text()
-    one.write(STUDY, text.replace('"schema_version"', '"labels": [], "schema_version"', 1))
-
-
-def twice_in_manifest(one):
-    text = (one.folder / MANIFEST).read_text()
-    one.write(MANIFEST, text.replace('"license"', '"license": "mine", "license"', 1), sealed=False)
+def nested(levels):
+    return [nested(levels - 1)] if levels > 1 else []
 
 
 def encoded(encoding):
@@ -222,34 +199,6 @@ def without(table):
     return change_records
 
 
-def package_named(name):
-    def tamper(one):
-        records = one.read(RECORDS)
-        records["environments"]["torch"]["packages"][name] = "1"
-        one.write(RECORDS, records)
-
-    return tamper
-
-
-def recomputed(tamper):
-    """Tamper with the records, and make every figure and interval again, as somebody with this package can."""
-
-    def whole(one):
-        tamper(one)
-        one.write(STUDY, publish.figures(one.read(RECORDS), one.read(PARITY), one.read(MANIFEST)["id"]))
-
-    return whole
-
-
-def on_records(change_records):
-    def tamper(one):
-        records = one.read(RECORDS)
-        change_records(records)
-        one.write(RECORDS, records)
-
-    return tamper
-
-
 def swap_labels(records):
     """Each framework gets the other's runs, whose versions differ."""
     run, cell = records["tables"]["run"], records["tables"]["cell"]
@@ -262,10 +211,6 @@ def swap_labels(records):
 def leave_block_out(records):
     run = records["tables"]["run"]
     run["repeat"] = [4 if number == 3 else number for number in run["repeat"]]
-
-
-def let_others_pass(records):
-    records["settings"]["disturbance_threshold"] = 2.0
 
 
 def shorten_turns(share):

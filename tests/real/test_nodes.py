@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from pathlib import Path
 
@@ -10,8 +11,8 @@ import psutil
 import pytest
 import rounding_bounds
 from nightly import some_nightly
-from processes import wait_for
-from slurm_cluster import install_plugin, start_command
+from processes import naming, wait_for
+from slurm_cluster import install_plugin, run, start_command, trains
 
 from framework_compare import registry
 from framework_compare.comparison import Comparison
@@ -75,32 +76,12 @@ def request(pictures, out, framework, **given):
     return ["run", *(f"--{name}={value}" for name, value in {**options, **quick, **own, **given}.items())]
 
 
-def run(command, *arguments):
-    process = command(*arguments)
-    text = process.communicate(timeout=500)[0]
-    assert process.returncode == 0, text
-    return text
-
-
 def ranks():
     """The workers that run now, by their number."""
     found = {}
-    for process in psutil.process_iter():
-        try:
-            if "run_worker.py" in " ".join(process.cmdline()) and "RANK" in process.environ():
-                found[process.environ()["RANK"]] = process
-        except psutil.Error:
-            continue
-    return found
-
-
-def left(tmp_path):
-    found = []
-    for process in psutil.process_iter():
-        try:
-            found += [process.cmdline()] if str(tmp_path) in " ".join(process.cmdline()) else []
-        except psutil.Error:
-            continue
+    for process, _ in naming("run_worker.py"):
+        with contextlib.suppress(psutil.Error, KeyError):
+            found[process.environ()["RANK"]] = process
     return found
 
 
@@ -117,7 +98,7 @@ def test_two_nodes_train_what_two_devices_of_one_do(cluster, command, pictures, 
         _, allowed = rounding_bounds.of_epochs("plain", pictures, settings, 3, limit=12)
     assert (np.abs(there.epochs.loss - here.epochs.loss) <= allowed).all(), allowed
     assert list(there.epochs.images) == list(here.epochs.images) == [12, 12]
-    assert wait_for(lambda: not left(tmp_path), 15), left(tmp_path)
+    assert wait_for(lambda: not naming(tmp_path), 15), naming(tmp_path)
 
 
 @pytest.mark.nightly
@@ -184,12 +165,7 @@ def test_a_rank_that_is_killed_is_told_with_its_node(cluster, command, pictures,
     row = Comparison.load(tmp_path / "study").frame.iloc[0]
     assert row.status == "crashed", (row.reason, text)
     assert row.reason.startswith("rank 1 (node 2 of 2): killed by SIGKILL in phase epochs"), row.reason
-    assert wait_for(lambda: not left(tmp_path), 15), left(tmp_path)
-
-
-def trains(tmp_path):
-    logs = [path.read_text() for path in (tmp_path / "disk").glob("*/runs/*/events.jsonl")]
-    return any('"event": "epoch"' in text for text in logs)
+    assert wait_for(lambda: not naming(tmp_path), 15), naming(tmp_path)
 
 
 @pytest.mark.nightly
@@ -201,5 +177,5 @@ def test_scancel_leaves_no_process(cluster, command, pictures, tmp_path, framewo
     assert set(ranks()) == {"0", "1"}
     cluster.ask("scancel", *cluster.jobs())
     study.communicate(timeout=120)
-    assert wait_for(lambda: not left(tmp_path) and not ranks(), 15), left(tmp_path)
+    assert wait_for(lambda: not naming(tmp_path) and not ranks(), 15), naming(tmp_path)
     assert Comparison.load(tmp_path / "study").frame.iloc[0].status == "planned"

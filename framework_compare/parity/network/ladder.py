@@ -20,6 +20,7 @@ from framework_compare.parity.network.oracle import Oracle
 from framework_compare.parity.network.reference import Reference
 from framework_compare.parity.network.rounding import unit
 from framework_compare.parity.network.tasks import FULL
+from framework_compare.protocol import Document
 from framework_compare.records import Run
 from framework_compare.results.parity import Level
 
@@ -89,7 +90,7 @@ class Judge:
         found: Reference,
         full: Reference,
         folder: Path,
-        said: Mapping[str, Any],
+        said: Document,
         run: Run,
         generates: bool = False,
     ) -> None:

@@ -33,6 +33,7 @@ from framework_compare.parity.network.oracle.op import Inputs
 from framework_compare.parity.network.questions import SCHEDULED, Questions, asked_optimizer
 from framework_compare.parity.network.rounding import Rounding, rounding_of, unit
 from framework_compare.parity.network.surgery import without_dropout
+from framework_compare.protocol import Fields
 
 Array = np.ndarray
 
@@ -63,7 +64,7 @@ class Reference:
         return weight_views(self.graph, self.smooth)
 
     @property
-    def optimiser(self) -> Dict[str, Any]:
+    def optimiser(self) -> Fields:
         """The settings of TrainConfig that level 3 is asked with."""
         optimizer = self.optimizer
         if optimizer.name == "sgd":
@@ -73,7 +74,7 @@ class Reference:
         return {"learning_rate": optimizer.learning_rate, **others, **own}
 
     @property
-    def recipe(self) -> Dict[str, Any]:
+    def recipe(self) -> Fields:
         """The settings of what comes in front of the optimiser."""
         asked, schedule = self.optimizer, self.optimizer.schedule
         rates = {"ramp_updates": schedule.ramp, "decay_updates": schedule.decay, "final_rate": schedule.final}
@@ -320,7 +321,7 @@ def answer(
     rounding: Optional[Rounding] = None,
 ) -> Answers:
     """The oracle's answers at one precision: logits at the weights of level 1; gradients and steps from the smooth ones."""
-    how: Dict[str, Any] = {"plain_sums": plain_sums, "rounding": rounding, "replicas": asked.replicas}
+    how: Fields = {"plain_sums": plain_sums, "rounding": rounding, "replicas": asked.replicas}
     oracle = Oracle(asked.graph, weight_views(asked.graph, asked.flat), dtype, **how)
     evaluation = oracle.forward(batches[0][0])
     training = oracle.forward(batches[0][0], training=True, copies=asked.copies)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import List
 
 import numpy as np
 
 from framework_compare.graph import Graph, weight_views
 from framework_compare.parity.network import surgery
 from framework_compare.parity.network.reference import Reference
-from framework_compare.protocol import TrainConfig
+from framework_compare.protocol import Fields, TrainConfig
 
 PASSES = {"Dropout": 4, "StochasticDepth": 32}  # one number a value says more than one a sample
 
@@ -19,17 +19,17 @@ PASSES = {"Dropout": 4, "StochasticDepth": 32}  # one number a value says more t
 FULL = " at full size"  # of the answers to levels 1 and 2 about a batch of the cell's own size
 
 
-def network_tasks(found: Reference, full: Reference, folder: Path) -> List[Dict[str, Any]]:
+def network_tasks(found: Reference, full: Reference, folder: Path) -> List[Fields]:
     """Levels 0 to 3 as tasks of the probe; `folder` holds what `Reference.write` wrote, for `full`, too."""
     graph, batches = found.graph.to_dict(), str(folder / "batches.npz")
     evaluation = {"ask": "forward", "name": "evaluation", "training": False, "batches": batches}
     training = {"ask": "forward", "name": "training", "training": True, "batches": batches}
     gradients = {"ask": "gradients", "name": "gradients", "batches": batches}
 
-    def at_full_size(task: Dict[str, Any]) -> Dict[str, Any]:
+    def at_full_size(task: Fields) -> Fields:
         return {**task, "name": task["name"] + FULL, "samples": full.samples.tolist()}
 
-    def build(name: str, weights: str) -> Dict[str, Any]:
+    def build(name: str, weights: str) -> Fields:
         return {"ask": "build", "name": name, "graph": graph, "weights": str(folder / weights)}
 
     return [
@@ -43,7 +43,7 @@ def network_tasks(found: Reference, full: Reference, folder: Path) -> List[Dict[
     ]
 
 
-def generation_tasks(config: TrainConfig, found: Reference, folder: Path) -> List[Dict[str, Any]]:
+def generation_tasks(config: TrainConfig, found: Reference, folder: Path) -> List[Fields]:
     """What a cell generates behind the prompts of the first batch, at the weights of level 1; else none."""
     if config.mode != "generation":
         return []
@@ -59,7 +59,7 @@ def generation_tasks(config: TrainConfig, found: Reference, folder: Path) -> Lis
     ]
 
 
-def dropout_tasks(graph: Graph, found: Reference, folder: Path) -> List[Dict[str, Any]]:
+def dropout_tasks(graph: Graph, found: Reference, folder: Path) -> List[Fields]:
     """Level 5: each Dropout at the end of the network up to it, once with it and once without; and the whole one."""
     tasks, graph = [], surgery.asked_dropout(graph)
     pairs = [(f"dropout {i}", surgery.up_to(graph, n.name), True) for i, n in enumerate(surgery.dropout_nodes(graph))]
@@ -80,7 +80,7 @@ def dropout_tasks(graph: Graph, found: Reference, folder: Path) -> List[Dict[str
     return tasks + _in_steps_tasks(graph, folder) if pairs else tasks
 
 
-def _in_steps_tasks(graph: Graph, folder: Path) -> List[Dict[str, Any]]:
+def _in_steps_tasks(graph: Graph, folder: Path) -> List[Fields]:
     """Gradients as a training step has them, with the network's dropout and without."""
     tasks = []
     for kind, network in (("with", graph), ("without", surgery.without_dropout(graph))):

@@ -6,7 +6,7 @@ import dataclasses
 import io
 import json
 from pathlib import Path
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Dict, List, Sequence, Tuple
 
 import numpy as np
 import simplejpeg
@@ -14,11 +14,11 @@ from PIL import Image
 
 from framework_compare.batches import preprocess
 from framework_compare.batches.pictures import SharedPipeline
-from framework_compare.protocol import Pictures, TrainConfig
+from framework_compare.protocol import Fields, Pictures, TrainConfig
 
 Array = np.ndarray
 # (width, height, mode, format, options of Pillow's save): sizes odd and even, above and below the network's input
-KINDS: Tuple[Tuple[int, int, str, str, Dict[str, Any]], ...] = (
+KINDS: Tuple[Tuple[int, int, str, str, Fields], ...] = (
     (500, 375, "RGB", "JPEG", {"quality": 90, "subsampling": 2}),
     (375, 500, "RGB", "JPEG", {"quality": 75, "subsampling": 2}),
     (333, 251, "RGB", "JPEG", {"quality": 90, "subsampling": 1}),

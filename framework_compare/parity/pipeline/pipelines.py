@@ -5,21 +5,21 @@ from __future__ import annotations
 import functools
 import shutil
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from framework_compare.parity.network.ladder import LevelFailed, WorkerEndedEarly
 from framework_compare.parity.pipeline import crops, independence, orders, pictures, ramps, textures
-from framework_compare.protocol import Pictures, TrainConfig
+from framework_compare.protocol import Fields, Pictures, TrainConfig
 from framework_compare.results.parity import Level
 
 Array = np.ndarray
 Drawn = Tuple[Array, Array]  # images and labels of EPOCHS epochs
 SIZE, RAMP_SIDE = 224, 64  # pixels a side of what is asked for
 RAMPS, NARROW, FEW, EPOCHS = 874, 310, 62, 3  # the last batch of 32 is a rest of 10, of 16 of 14
-STILL: Dict[str, Any] = {"batch_size": 5, "image_size": SIZE, "crop": "none", "flip": "none"}
-AS_TRAINED: Dict[str, Any] = {"batch_size": 32, "image_size": RAMP_SIDE, "crop": "random", "flip": "horizontal"}
+STILL: Fields = {"batch_size": 5, "image_size": SIZE, "crop": "none", "flip": "none"}
+AS_TRAINED: Fields = {"batch_size": 32, "image_size": RAMP_SIDE, "crop": "random", "flip": "horizontal"}
 UPSIDE_DOWN = {**AS_TRAINED, "batch_size": 16, "crop": "none", "flip": "vertical"}
 NOT_FLIPPED = {**AS_TRAINED, "batch_size": 64, "flip": "none"}  # more than there are images
 AS_NARROW = {**AS_TRAINED, "image_size": 128}  # more than the smaller side: crops are enlarged
@@ -37,7 +37,7 @@ class Part(NamedTuple):
 
     name: str
     write: Callable[[Path], Pictures]
-    settings: Dict[str, Any]
+    settings: Fields
     check: Callable[[Pictures, Drawn], Optional[Tuple[str, float, float]]]
     optional: bool = False  # left out, and said so, where a framework does not support such settings
 
@@ -210,14 +210,6 @@ def _turned(listed: Pictures, drawn: Drawn) -> Tuple[Array, Array]:
     return ramps.turned(found)
 
 
-def _write_ramps(folder: Path) -> Pictures:
-    return ramps.write(folder, RAMPS)
-
-
-def _write_few(folder: Path) -> Pictures:
-    return ramps.write(folder, FEW)
-
-
 def _narrow(name: str, size: Tuple[int, int]) -> Part:
     write = functools.partial(ramps.write, size=size, count=NARROW)
     return Part(name, write, AS_NARROW, functools.partial(check_narrow, size=size))
@@ -225,9 +217,9 @@ def _narrow(name: str, size: Tuple[int, int]) -> Part:
 
 PARTS = (
     Part("still", pictures.write_scenes, STILL, check_pixels),
-    Part("as trained", _write_ramps, AS_TRAINED, check_crops),
+    Part("as trained", functools.partial(ramps.write, count=RAMPS), AS_TRAINED, check_crops),
     _narrow("wide", ramps.WIDE),
     _narrow("tall", ramps.TALL),
-    Part("upside down", _write_few, UPSIDE_DOWN, check_vertical, optional=True),
-    Part("not flipped", _write_few, NOT_FLIPPED, check_not_flipped, optional=True),
+    Part("upside down", functools.partial(ramps.write, count=FEW), UPSIDE_DOWN, check_vertical, optional=True),
+    Part("not flipped", functools.partial(ramps.write, count=FEW), NOT_FLIPPED, check_not_flipped, optional=True),
 )

@@ -33,7 +33,7 @@ from framework_compare.parity.verify import RunTasks, Say, Where
 from framework_compare.plan import planning
 from framework_compare.plan.competitors import find_frameworks
 from framework_compare.plan.planning import Names
-from framework_compare.protocol import TrainConfig
+from framework_compare.protocol import Document, Fields, TrainConfig
 from framework_compare.records import Run
 
 Array = np.ndarray
@@ -54,7 +54,7 @@ class Curves:
     """
 
     model: str
-    setting: Dict[str, Any]
+    setting: Fields
     exact: List[float]
     yardstick: List[float]
     losses: Dict[str, List[float]]
@@ -119,7 +119,7 @@ def dry_run(
 
 
 def _checked(
-    frameworks: Names, models: Names, steps: int, settings: Mapping[str, Any], say: Say
+    frameworks: Names, models: Names, steps: int, settings: Document, say: Say
 ) -> Tuple[List[str], List[str], List[TrainConfig]]:
     """Frameworks, models and configs of loss curves; UsageError for what these cannot be asked."""
     check_count("steps", steps)
@@ -182,7 +182,7 @@ class CurveRun:
         self.say = say
         self.checksums = [_checksum(inputs, labels) for inputs, labels in self.batches]
 
-    def curves(self, model: str, graph: Graph, configs: Sequence[TrainConfig], ready: Mapping[str, Any]) -> Curves:
+    def curves(self, model: str, graph: Graph, configs: Sequence[TrainConfig], ready: Document) -> Curves:
         graph = without_dropout(graph)
         flat = np.empty(weights_size(graph), np.float32)
         initial_weights(graph, self.config.seed, flat)
@@ -196,7 +196,7 @@ class CurveRun:
                 getattr(found, kind)[name] = value
         return found
 
-    def setting(self) -> Dict[str, Any]:
+    def setting(self) -> Fields:
         names = ("image_size", "batch_size", "learning_rate", "momentum", "weight_decay", "seed", "num_classes")
         others = {} if self.config.optimizer == "sgd" else {"optimizer": self.config.optimizer}
         updates = ("clip_norm", "ramp_updates", "decay_updates", "final_rate", "accumulation")
@@ -211,8 +211,8 @@ class CurveRun:
         labels = [found for _, found in self.batches]
         return exact["losses"], yardstick(exact, runs, labels, graph.task)
 
-    def _oracle(self, graph: Graph, flat: Array, dtype: str, draw: int) -> Dict[str, Any]:
-        def train() -> Dict[str, Any]:
+    def _oracle(self, graph: Graph, flat: Array, dtype: str, draw: int) -> Fields:
+        def train() -> Fields:
             self.say(f"{graph.name}: {self.steps} steps in {dtype}" + (f", run {draw + 1}" if draw else ""))
             moving = [(moved(images, draw), labels) for images, labels in self.batches]
             return oracle_curve(graph, weight_views(graph, flat), moving, self.config, dtype, plain_sums=draw > 0)
@@ -237,7 +237,7 @@ class CurveRun:
 
     def _train(self, framework: str, environment: Any, graph: Graph, config: TrainConfig) -> List[float]:
         self.say(f"{framework} {graph.name} {config.execution}: {self.steps} steps")
-        tasks: List[Dict[str, Any]] = [
+        tasks: List[Fields] = [
             {"ask": "build", "graph": graph.to_dict(), "weights": str(self.folder / "initial.npy")},
             {"ask": "shared", "steps": self.steps, **self.given.opened_by},
         ]
@@ -252,7 +252,7 @@ class CurveRun:
             raise NoCurve("failures", "its worker read other batches than the reference")
         return said["shared"]["losses"]
 
-    def _kept(self, key: Mapping[str, Any], make: Callable[[], Any]) -> Any:
+    def _kept(self, key: Document, make: Callable[[], Any]) -> Any:
         document = {"curves": VERSION, **self.setting(), "batches": self.checksums, **key}
         name = f"curve-{cache.short_digest(document)}"
         found = cache.load_curve(name)
@@ -272,7 +272,7 @@ class NoCurve(Exception):
 
 def oracle_curve(
     graph: Graph, weights: Mapping[str, Array], batches: Batches, config: TrainConfig, dtype: Any, *, plain_sums: bool
-) -> Dict[str, Any]:
+) -> Fields:
     """Losses and logits before each step."""
     network = Oracle(graph, weights, dtype, plain_sums=plain_sums)
     taken = [network.train_step(*batch, optimizer=Optimizer.of(config))[:2] for batch in batches]

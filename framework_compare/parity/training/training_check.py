@@ -25,7 +25,7 @@ from framework_compare.parity.network.oracle import Oracle
 from framework_compare.parity.network.reference import moved
 from framework_compare.parity.network.rounding import rounding_of, unit
 from framework_compare.parity.pipeline import pictures, ramps
-from framework_compare.protocol import Pictures, TrainConfig
+from framework_compare.protocol import Document, Fields, Pictures, TrainConfig
 from framework_compare.results.parity import Level
 
 Array = np.ndarray
@@ -176,11 +176,11 @@ def _mask(left: Array, inputs: Array, precision: str) -> Tuple[Array, Array]:
 
 def _steps(
     run_tasks: Callable[..., Any],
-    tasks: Sequence[Dict[str, Any]],
+    tasks: Sequence[Fields],
     graph: Graph,
     config: TrainConfig,
     source: str,
-    settings: Mapping[str, Any],
+    settings: Document,
     given: Sequence[Tuple[Array, Array]] = (),
 ) -> Tuple[str, float, float]:
     """One training, gone over; nothing of it where the framework has no such pipeline here."""
@@ -219,7 +219,7 @@ def _first_wrong(ratios: Mapping[str, float], found: Sequence[float], exact: Seq
 
 
 def _gone_over(
-    graph: Graph, initial: Mapping[str, Array], batches: Batches, settings: Mapping[str, Any], precision: str
+    graph: Graph, initial: Mapping[str, Array], batches: Batches, settings: Document, precision: str
 ) -> Tuple[Answers, Dict[str, float]]:
     """The exact answers to the same batches, and the yardstick of each place at level 3."""
     exact = _oracle(graph, initial, batches, settings, np.float64)
@@ -239,7 +239,7 @@ def _oracle(
     graph: Graph,
     initial: Mapping[str, Array],
     batches: Batches,
-    settings: Mapping[str, Any],
+    settings: Document,
     dtype: Any,
     **rounding: Any,
 ) -> Answers:
@@ -266,8 +266,8 @@ def _biased(graph: Graph, name: str, before: Array, after: Array, size: int) -> 
 
 
 def _ask(
-    run_tasks: Callable[..., Any], tasks: Sequence[Dict[str, Any]], name: str, settings: Mapping[str, Any]
-) -> Tuple[Mapping[str, Any], Mapping[str, Array]]:
+    run_tasks: Callable[..., Any], tasks: Sequence[Fields], name: str, settings: Document
+) -> Tuple[Document, Mapping[str, Array]]:
     run, said, folder = run_tasks(tasks, f"training-{name}", **{**COMMON, **settings})
     for answer in ("build", "train"):
         if answer not in said:
@@ -281,7 +281,7 @@ def _ask(
     return {**said["train"], "biased": biased}, held
 
 
-def _build(graph: Graph, folder: Path, flat: Array) -> Dict[str, Any]:
+def _build(graph: Graph, folder: Path, flat: Array) -> Fields:
     path = folder / "weights.npy"
     np.save(path, flat)
     return {"ask": "build", "name": "build", "graph": graph.to_dict(), "weights": str(path)}
@@ -302,7 +302,7 @@ def _held_batches(graph: Graph) -> Batches:
 
 def _save(batches: Batches, path: Path) -> Path:
     """As the probe reads them."""
-    named: Dict[str, Any] = {f"images{i}": images for i, (images, _) in enumerate(batches)}
+    named: Fields = {f"images{i}": images for i, (images, _) in enumerate(batches)}
     named.update({f"labels{i}": labels for i, (_, labels) in enumerate(batches)})
     np.savez(path, **named)
     return path

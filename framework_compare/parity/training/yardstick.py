@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, Callable, Dict, List, Mapping, Sequence
+from typing import Callable, Dict, List, Sequence
 
 import numpy as np
 
 from framework_compare.graph import Task, image_classification
 from framework_compare.parity.network.oracle.losses import LOSSES
+from framework_compare.protocol import Document
 
 Array = np.ndarray
 
 
 def yardstick(
-    exact: Mapping[str, Any],
-    runs: Sequence[Mapping[str, Any]],
+    exact: Document,
+    runs: Sequence[Document],
     labels: Sequence[Array],
     task: Task = image_classification(2, 1),
 ) -> List[float]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from framework_compare.protocol import Document, Fields
 from framework_compare.report.figures import look
 from framework_compare.report.figures.catalogue import FIGURES
 from framework_compare.report.figures.subject import Subject
@@ -25,7 +26,7 @@ _COORDINATES = re.compile(r' (d|transform|x|y|x1|y1|x2|y2|width|height)="[^"<>]*
 class Drawn(NamedTuple):
     """A chart as a Vega-Lite specification and as SVG, with its size in points."""
 
-    spec: dict[str, Any]
+    spec: Fields
     svg: str
     width: float
     height: float
@@ -57,7 +58,7 @@ def render(
     import vl_convert
 
     # Tests hold every figure to the schema; here that would take as long as drawing.
-    spec: dict[str, Any] = chart.configure(**look.config(font, width)).to_dict(validate=False)
+    spec: Fields = chart.configure(**look.config(font, width)).to_dict(validate=False)
     if words:
         spec = {name: part if name == "datasets" else _reworded(part, words) for name, part in spec.items()}
     if not still:
@@ -77,7 +78,7 @@ def _reworded(part: Any, words: Callable[[str], str]) -> Any:
     return {name: _reworded(one, words) for name, one in part.items()} | titles
 
 
-def responsive(specs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def responsive(specs: Sequence[Document]) -> Fields:
     """Specifications of the same data for pages of several widths, which share tables that are equal."""
     tables = {name: rows for spec in specs for name, rows in spec.get("datasets", {}).items()}
     bare = [{name: part for name, part in spec.items() if name != "datasets"} for spec in specs]

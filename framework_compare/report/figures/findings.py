@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from framework_compare.report.figures.subject import Subject
+from framework_compare.report.names import listed
 from framework_compare.report.tables import known
 from framework_compare.results import memory
 from framework_compare.results.metrics import digits
@@ -26,7 +27,7 @@ def overview(subject: Subject) -> str:
         return f"No framework is significantly faster than all others; {most}."
     counted = [f"{name}{f' ({count} of {cases})' if cases > 1 else ''}" for name, count in won.items()]
     are = "are" if len(counted) > 1 else "is"
-    return f"{_and(counted)} {are} significantly faster than all others; {most}."
+    return f"{listed(counted)} {are} significantly faster than all others; {most}."
 
 
 def epoch_time(subject: Subject) -> str:
@@ -157,7 +158,3 @@ def _spread(subject: Subject, cells: Any, column: str, what: str, unit: str, ver
 def _who(subject: Subject, cell: Any) -> str:
     several = len(subject.conditions) > 1
     return f"{cell['framework_label']}, {cell['condition_label']}" if several else str(cell["framework_label"])
-
-
-def _and(names: list[str]) -> str:
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

@@ -7,6 +7,7 @@ from typing import Any
 
 import altair as alt
 
+from framework_compare.protocol import Fields
 from framework_compare.report.figures import look, marks
 from framework_compare.report.figures.subject import LABELS, Subject, speeds
 from framework_compare.report.names import title
@@ -24,7 +25,7 @@ QUALITIES = ("train_", "validation_", "test_")
 BASELINES = {"the CPU": ratios.speedups, "fp32 eager": ratios.ladder}
 
 
-def learning(subject: Subject, width: float, columns: int, *, timed: bool = False) -> dict[str, Any]:
+def learning(subject: Subject, width: float, columns: int, *, timed: bool = False) -> Fields:
     """F8: the loss after each epoch, and every quality that the study has; the band is from run to run.
 
     timed: over the seconds of training, mean over runs.
@@ -80,7 +81,7 @@ def _ticks(epochs: Any) -> list[int]:
     return list(range(first, last + 1, max(1, math.ceil((last - first) / 7))))
 
 
-def batch_sizes(subject: Subject, width: float, columns: int) -> dict[str, Any]:
+def batch_sizes(subject: Subject, width: float, columns: int) -> Fields:
     """F12: a tile per batch size with its peak of memory or its status; images per second and memory over the size."""
     cells = speeds(subject.cells)
     if cells["batch_size"].nunique() < 2:
@@ -130,7 +131,7 @@ def batch_sizes(subject: Subject, width: float, columns: int) -> dict[str, Any]:
     return {"": alt.vconcat(*parts).resolve_scale(color="independent", shape="independent")}
 
 
-def _tiles(subject: Subject, base: Any, width: float, columns: int) -> Any:
+def _tiles(subject: Subject, base: alt.Chart, width: float, columns: int) -> Any:
     """One tile per framework and batch size: its peak memory in GiB, or its status."""
     base = base.encode(
         x=alt.X("batch_size:O", title="batch size", axis=alt.Axis(labelAngle=0)), y=marks.framework_axis(subject)
@@ -143,7 +144,7 @@ def _tiles(subject: Subject, base: Any, width: float, columns: int) -> Any:
     return chart.properties(width=marks.panel_width(width, columns, 90), height=22 * len(subject.frameworks))
 
 
-def functions(subject: Subject, width: float, columns: int) -> dict[str, Any]:
+def functions(subject: Subject, width: float, columns: int) -> Fields:
     """F11: shares of time by function, of each kind that a profiler counted; one profile per run, so no interval."""
     profile = subject.study.profiled
     if profile.empty or "name" not in profile:
@@ -176,7 +177,7 @@ def _shares(subject: Subject, rows: Any, kind: str, width: float, columns: int) 
     return marks.dot_rows(shares, subject, x, order, width, columns, *tips)
 
 
-def gains(subject: Subject, width: float, columns: int) -> dict[str, Any]:
+def gains(subject: Subject, width: float, columns: int) -> Fields:
     """F10: the speed-up of a device over the CPU, of a precision or execution over fp32 eager; grey: not significant."""
     cells = list(subject.study.frame.itertuples())
     blocks = subject.study.block_times

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from framework_compare import registry
+from framework_compare.protocol import Fields
 
 # Okabe and Ito 2008: told apart with any colour vision, and their greys differ. Frameworks take them in order.
 COLOURS = ("#D55E00", "#E69F00", "#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#7F7F7F", "#000000")
@@ -48,7 +48,7 @@ def place(name: str, names: Sequence[str]) -> int:
     return taken[name]
 
 
-def config(font_size: float, width: float) -> dict[str, Any]:
+def config(font_size: float, width: float) -> Fields:
     """Vega-Lite's configuration, for a base size of text and a width of the whole figure in points."""
     return {
         "aria": False,  # each image has one text of its own, instead of one for each mark

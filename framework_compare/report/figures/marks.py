@@ -17,7 +17,7 @@ GIB = 2**30
 ENDS = "#444444"
 
 
-def chart(rows: Any) -> Any:
+def chart(rows: Any) -> alt.Chart:
     """A chart of the rows of a frame, or of dictionaries whose numbers are rounded already."""
     return alt.Chart(alt.InlineData(values=rows if isinstance(rows, list) else rounded(rows)))
 
@@ -26,7 +26,7 @@ def framework_axis(subject: Subject) -> alt.Y:
     return alt.Y("framework_label:N", sort=subject.frameworks, title=None)
 
 
-def colour(subject: Subject, legend: Any = None) -> alt.Color:
+def colour(subject: Subject, legend: alt.Legend | None = None) -> alt.Color:
     return alt.Color(
         "framework_label:N",
         scale=alt.Scale(domain=subject.frameworks, range=subject.marks()[0]),
@@ -35,7 +35,7 @@ def colour(subject: Subject, legend: Any = None) -> alt.Color:
     )
 
 
-def shape(subject: Subject, legend: Any = None) -> alt.Shape:
+def shape(subject: Subject, legend: alt.Legend | None = None) -> alt.Shape:
     return alt.Shape(
         "framework_label:N",
         scale=alt.Scale(domain=subject.frameworks, range=subject.marks()[1]),
@@ -44,7 +44,7 @@ def shape(subject: Subject, legend: Any = None) -> alt.Shape:
     )
 
 
-def stacked_bars(base: Any, subject: Subject, parts: Sequence[str], **encodings: Any) -> Any:
+def stacked_bars(base: alt.Chart, subject: Subject, parts: Sequence[str], **encodings: Any) -> alt.Chart:
     """Bars in the colours of their frameworks; `part` of a row decides how pale it is."""
     shades = alt.Scale(domain=list(parts), range=list(look.OPACITIES[: len(parts)]))
     opacity = alt.Opacity("part:N", scale=shades, title=None, sort=list(parts), legend=alt.Legend(symbolType="square"))
@@ -65,7 +65,9 @@ def dot_rows(
     return panels(dots, subject, columns)
 
 
-def points(base: Any, subject: Subject, size: int, legend: Any, *tooltip: Any, **places: Any) -> Any:
+def points(
+    base: alt.Chart, subject: Subject, size: int, legend: alt.Legend | None, *tooltip: Any, **places: Any
+) -> alt.Chart:
     """A filled mark per row in the colour and shape of its framework."""
     tint, form = colour(subject, legend), shape(subject, legend)
     return base.mark_point(filled=True, size=size, opacity=1).encode(
@@ -73,19 +75,19 @@ def points(base: Any, subject: Subject, size: int, legend: Any, *tooltip: Any, *
     )
 
 
-def interval(base: Any, low: str, high: str, axis: str, width: float = 1.5, **encodings: Any) -> Any:
+def interval(base: alt.Chart, low: str, high: str, axis: str, width: float = 1.5, **encodings: Any) -> alt.Chart:
     """A line along an axis ("x" or "y") from `low` to `high`, of rows that have an interval."""
     line = base.transform_filter(f"isValid(datum.{low})").mark_rule(strokeWidth=width)
     return line.encode(**{axis: f"{low}:Q", f"{axis}2": f"{high}:Q"}, **encodings)
 
 
-def whole_interval(base: Any) -> Any:
+def whole_interval(base: alt.Chart) -> alt.Chart:
     """The interval of all parts of a bar together."""
     ends = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=2, color=ENDS)
     return ends.encode(x="min(low):Q", x2="max(high):Q")
 
 
-def warned(base: Any, **place: Any) -> Any:
+def warned(base: alt.Chart, **place: Any) -> alt.Chart:
     """A red triangle over each cell that others disturbed; `base` has its rows, with `disturbed`, and `place` its axes."""
     marks = base.transform_filter("isValid(datum.disturbed) && datum.disturbed != ''")
     return marks.mark_text(text="▲", dy=-10, color=look.WARNING, fontSize=9).encode(**place)
@@ -102,7 +104,7 @@ def cut(rows: Any, value: str, low: str, high: str, panel: str = "condition_labe
     return rows.assign(**kept, **{f"{high}_cut": ends[high].gt(most)})
 
 
-def arrows(base: Any, high: str, axis: str) -> Any:
+def arrows(base: alt.Chart, high: str, axis: str) -> alt.Chart:
     """An arrow at the end of each interval that `cut` has cut; axis: "x" or "y"."""
     towards = "triangle-right" if axis == "x" else "triangle-up"
     marks = base.transform_filter(f"datum.{high}_cut").mark_point(shape=towards, filled=True, size=45, color=ENDS)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import altair as alt
 
+from framework_compare.protocol import Document, Fields
 from framework_compare.report.figures import look, marks
 from framework_compare.report.figures.subject import Subject
 from framework_compare.report.study import rounded
@@ -29,7 +29,7 @@ READINGS: tuple[tuple[str, str, float], ...] = (
 )
 
 
-def resources(subject: Subject, width: float, columns: int, *, whole: bool = True) -> dict[str, Any]:
+def resources(subject: Subject, width: float, columns: int, *, whole: bool = True) -> Fields:
     """F4: CPU, memory, threads and what a GPU reads over the time of a run; one part per model, one column per framework.
 
     whole: from the start of the run, else from the start of the first measured epoch to the end of the last.
@@ -94,7 +94,13 @@ def _over_time(subject: Subject, samples: Any, phases: Any, width: float, bins: 
 
 
 def _curve(
-    subject: Subject, base: Any, place: int, reading: tuple[str, str, float], ends: tuple[float, float], *, last: bool
+    subject: Subject,
+    base: alt.Chart,
+    place: int,
+    reading: tuple[str, str, float],
+    ends: tuple[float, float],
+    *,
+    last: bool,
 ) -> list[Any]:
     """A reading as line and band on its stages; ends: those of the axes, which are the same in all panels."""
     field, (column, title, _) = f"y{place}", reading
@@ -119,7 +125,7 @@ def _curve(
     return layers
 
 
-def _binned(samples: Any, drawn: Any, name: str, bins: int) -> list[Mapping[str, Any]]:
+def _binned(samples: Any, drawn: Any, name: str, bins: int) -> list[Document]:
     """At most so many bins of the time of a run: mean, least and most of each reading, as y0, y0l, y0h, y1, ..."""
     import pandas as pd
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
 
+from framework_compare.protocol import Document, Fields
 from framework_compare.report.figures import files, look
 
 ROWS = "rows"
@@ -16,10 +17,10 @@ WIDTHS = (660, 0)
 _LAYOUTS = ((560, 300), (165, 140))
 ROW_HEIGHT, TREND_HEIGHT = 26, 240
 _SHOWN = ("shown", "not shown")
-Rows = Sequence[Mapping[str, Any]]
+Rows = Sequence[Document]
 
 
-def ratios(rows: Rows) -> dict[str, Any]:
+def ratios(rows: Rows) -> Fields:
     """The specifications of ratios with their intervals, a line per `label`; rows have ratio, low, high, shown, where, href."""
     return _responsive([_ratios(*layout) for layout in _LAYOUTS], rows)
 
@@ -36,7 +37,7 @@ def _ratios(width: int, label: int) -> Any:
     return alt.layer(equal, ends, _points(base)).properties(width=width, height=alt.Step(ROW_HEIGHT))
 
 
-def trend(rows: Rows, versions: Sequence[str]) -> dict[str, Any]:
+def trend(rows: Rows, versions: Sequence[str]) -> Fields:
     """The specifications of ratios over versions in their order, a line per rival and machine; rows have rival, too."""
     place = alt.X("version:N", sort=list(versions), title="version", axis=alt.Axis(labelAngle=-30))
     rivals = list(dict.fromkeys(str(row["rival"]) for row in rows))
@@ -53,7 +54,7 @@ def trend(rows: Rows, versions: Sequence[str]) -> dict[str, Any]:
     return _responsive(sizes, rows)
 
 
-def _points(base: Any) -> Any:
+def _points(base: alt.Chart) -> alt.Chart:
     scale = alt.Scale(type="log", nice=False, padding=12)
     return base.mark_point(filled=True, size=70, opacity=1).encode(
         x=alt.X(
@@ -65,13 +66,13 @@ def _points(base: Any) -> Any:
     )
 
 
-def _colour() -> Any:
+def _colour() -> alt.Color:
     scale = alt.Scale(domain=list(_SHOWN), range=[look.COLOURS[2], look.GREY])
     return alt.Color("shown:N", scale=scale, legend=alt.Legend(title=None))
 
 
-def _tips(*names: str) -> list[Any]:
-    more: tuple[tuple[str, dict[str, Any]], ...] = (
+def _tips(*names: str) -> list[alt.Tooltip]:
+    more: tuple[tuple[str, Fields], ...] = (
         ("ratio:Q", {"format": ".3~f"}),
         ("interval:N", {}),
         ("where:N", {"title": "machine"}),
@@ -79,12 +80,12 @@ def _tips(*names: str) -> list[Any]:
     return [*map(alt.Tooltip, names), *(alt.Tooltip(name, **options) for name, options in more)]
 
 
-def _responsive(charts: Sequence[Any], rows: Rows) -> dict[str, Any]:
+def _responsive(charts: Sequence[Any], rows: Rows) -> Fields:
     specs = [files.render(one, files.FONT, width or 340, still=False).spec for one, width in zip(charts, WIDTHS)]
     return with_rows(files.responsive(specs), rows)
 
 
-def with_rows(spec: Mapping[str, Any], rows: Rows) -> dict[str, Any]:
+def with_rows(spec: Document, rows: Rows) -> Fields:
     """The same chart of other rows."""
     return {**spec, "datasets": {ROWS: list(rows)}}
 

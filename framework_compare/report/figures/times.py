@@ -7,6 +7,7 @@ from typing import Any
 
 import altair as alt
 
+from framework_compare.protocol import Fields
 from framework_compare.report.figures import look, marks
 from framework_compare.report.figures.subject import LABELS, Subject
 from framework_compare.report.study import rounded
@@ -20,7 +21,7 @@ UNFINISHED = ["planned", "running"]
 LABEL = 51  # points that the label of a cell takes, with the gap before it
 GAP = 11  # points from the edge of a panel to its labels: half a mark reaches over the edge
 MEAN = "geometric mean"
-TOOLTIP: tuple[tuple[str, str, dict[str, Any]], ...] = (
+TOOLTIP: tuple[tuple[str, str, Fields], ...] = (
     ("framework_label:N", "framework", {}),
     ("s:Q", "s per epoch", {"format": ".4~g"}),
     ("interval:N", "95 % interval", {}),
@@ -31,7 +32,7 @@ TOOLTIP: tuple[tuple[str, str, dict[str, Any]], ...] = (
 )
 
 
-def overview(subject: Subject, width: float, columns: int) -> dict[str, Any]:
+def overview(subject: Subject, width: float, columns: int) -> Fields:
     """F1: the ratio of each cell to the fastest of its column, with its interval."""
     rows = [_overview_row(subject, cell) for cell in subject.judged.itertuples()] + _geometric_means(subject)
     conditions = [*subject.conditions, *([MEAN] if len(subject.conditions) > 1 else [])]
@@ -58,7 +59,7 @@ def overview(subject: Subject, width: float, columns: int) -> dict[str, Any]:
     return {"": _tiles(base).properties(width=step * len(conditions), height=36 * len(subject.frameworks))}
 
 
-def _stacked_overview(subject: Subject, rows: Any, conditions: list[str], width: float) -> dict[str, Any]:
+def _stacked_overview(subject: Subject, rows: Any, conditions: list[str], width: float) -> Fields:
     """The same where the columns do not fit beside each other: as many as fit, then the next ones below."""
     columns = max(1, int((width - 90) / 84))
     base = marks.chart(rows).encode(y=marks.framework_axis(subject))
@@ -66,7 +67,7 @@ def _stacked_overview(subject: Subject, rows: Any, conditions: list[str], width:
     return {"": marks.panels_of(tiles, conditions, columns)}
 
 
-def _tiles(base: Any) -> Any:
+def _tiles(base: alt.Chart) -> Any:
     """A tile for each row: its ratio with its interval, on a grey that is darker for a slower cell."""
     shades = alt.Scale(type="log", domain=[1, 4], range=list(look.TILES), clamp=True)
     named = "datum.value == 4 ? '≥ 4x' : datum.value + 'x'"
@@ -86,7 +87,7 @@ def _tiles(base: Any) -> Any:
     return alt.layer(empty, tiles, ratio.transform_filter("!datum.fastest"), first, interval)
 
 
-def _overview_row(subject: Subject, cell: Any) -> dict[str, Any]:
+def _overview_row(subject: Subject, cell: Any) -> Fields:
     row = {
         "framework_label": cell.framework_label,
         "condition_label": cell.condition_label,
@@ -107,7 +108,7 @@ def _overview_row(subject: Subject, cell: Any) -> dict[str, Any]:
     return {**row, **shown_as, "ratio": float(cell.best), "fastest": bool(cell.fastest)}
 
 
-def _geometric_means(subject: Subject) -> list[dict[str, Any]]:
+def _geometric_means(subject: Subject) -> list[Fields]:
     """The geometric mean of the ratios, of frameworks that have all the columns that any of them has."""
     if len(subject.conditions) < 2:
         return []
@@ -123,7 +124,7 @@ def _geometric_means(subject: Subject) -> list[dict[str, Any]]:
     return rows
 
 
-def epoch_time(subject: Subject, width: float, columns: int, *, speed: bool = False) -> dict[str, Any]:
+def epoch_time(subject: Subject, width: float, columns: int, *, speed: bool = False) -> Fields:
     """F2: the epoch time of each framework with its interval over runs, and the single epochs as dots.
 
     speed: images per second instead.
@@ -201,7 +202,7 @@ def _dots(subject: Subject, cells: Any, speed: bool) -> Any:
     return dots[["kind", *LABELS, "x", "offset", "tint"]]
 
 
-def machine(subject: Subject, width: float, columns: int) -> dict[str, Any]:
+def machine(subject: Subject, width: float, columns: int) -> Fields:
     """F7: every epoch in the order of time, over the median of its cell; below, what others took of the CPU."""
     epochs = subject.whole_epochs()
     if epochs.empty:

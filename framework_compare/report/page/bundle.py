@@ -7,10 +7,9 @@ import contextlib
 import gzip
 import importlib.metadata
 import json
-import os
 from typing import Any
 
-from framework_compare.paths import cache_dir
+from framework_compare.paths import cache_dir, write_whole
 
 
 def javascript() -> str:
@@ -22,11 +21,8 @@ def javascript() -> str:
         return path.read_text(encoding="ascii")
     except (OSError, UnicodeDecodeError):
         text = _packed(vl_convert.javascript_bundle())  # type: ignore[call-arg]
-    half = path.with_suffix(f".{os.getpid()}")
     with contextlib.suppress(OSError):  # a cache that cannot be written costs seconds, not the report
-        path.parent.mkdir(parents=True, exist_ok=True)
-        half.write_text(text, encoding="ascii")
-        half.replace(path)
+        write_whole(path, text)
     return text
 
 

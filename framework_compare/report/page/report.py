@@ -145,7 +145,8 @@ def _sections(subject: Subject) -> tuple[list[Section], list[Figure], int]:
         subject = subject.narrowed(shown)
     if not len(subject.worked):
         return [], list(FIGURES.values()), left
-    views = {name: _views(subject, name) for name in sorted(FIGURES, key=_by_question)}
+    names = sorted(FIGURES, key=lambda name: QUESTIONS.index(FIGURES[name].question))
+    views = {name: _views(subject, name) for name in names}
     absent = [FIGURES[name] for name, found in views.items() if not found]
     sections = [
         Section(name, FIGURES[name], subject.worded(FIGURES[name].finding(subject)), found)
@@ -153,10 +154,6 @@ def _sections(subject: Subject) -> tuple[list[Section], list[Figure], int]:
         if found
     ]
     return sections, absent, left
-
-
-def _by_question(name: str) -> int:
-    return QUESTIONS.index(FIGURES[name].question)
 
 
 def _views(subject: Subject, name: str) -> dict[str, tuple[str, Mapping[str, Part]]]:

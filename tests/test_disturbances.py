@@ -244,5 +244,8 @@ def test_rounds_of_several_runs_that_do_not_count_are_one_warning():
     ]
     assert repeats.warnings(runs) == ["7 rounds do not count (6: others took CPU time; 1: paging)", "slow disk"]
     assert repeats.warnings(runs[1:]) == ["4 rounds do not count (others took CPU time)", "slow disk"]
+    assert repeats.warnings([{"warnings": [], "gauges": {"void_rounds": {"paging": 1}}}]) == [
+        "1 round does not count (paging)"
+    ]
     for odd in ({}, {"void_rounds": {}}, {"void_rounds": 3}, {"void_rounds": {"paging": "many"}}):
         assert repeats.warnings([{"warnings": [], "gauges": odd}]) == []

@@ -284,7 +284,7 @@ def test_a_view_has_the_unit_of_the_data_in_its_name(tmp_path):
     rows = study(tmp_path / "study", ("torch", "jax"), ("diabetes_ann",), failing=(), dataset="diabetes", repeats=2)
     text = rows.report(tmp_path / "report.html").read_text()
     assert ">rows per second</label>" in text and "Epoch time, rows per second." in text
-    assert "images per second" not in text
+    assert "images per second" not in text and "throughput, rows/s</th>" in text and "images/s are" not in text
     assert ">images per second</label>" in comparison_of_images(tmp_path).read_text()
 
 

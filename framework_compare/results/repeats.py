@@ -116,7 +116,8 @@ def warnings(runs: Iterable[Row]) -> list[str]:
     if not void:
         return told
     why = "; ".join(f"{count}: {reason}" for reason, count in void.most_common()) if len(void) > 1 else min(void)
-    return [f"{sum(void.values())} rounds do not count ({why})", *told]
+    count = sum(void.values())
+    return [f"{count} {'round does' if count == 1 else 'rounds do'} not count ({why})", *told]
 
 
 def _void(run: Row) -> dict[str, int]:

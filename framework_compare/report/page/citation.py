@@ -7,7 +7,7 @@ from pathlib import Path
 
 from framework_compare.report import headlines, provenance
 from framework_compare.report.study import Study
-from framework_compare.report.table_notes import caption
+from framework_compare.report.table_notes import caption, unit_of
 from framework_compare.report.tables import clean
 from framework_compare.results.speed_verdicts import Verdict
 
@@ -26,7 +26,7 @@ def citation(study: Study, verdicts: Iterable[Verdict], standing: str) -> str:
         [
             f"Study {clean(Path(study.folder).name)}, measured {facts.get('Measured', '')} with {facts['Version']}.",
             *(f"{shown}: {facts[name]}." for name, shown in names.items() if name in facts),
-            *([f"Settings: {clean(caption(cells, ()))}"] if cells else []),
+            *([f"Settings: {clean(caption(cells, (), unit_of(cells)))}"] if cells else []),
             *(f"Result: {one.rstrip('.')}." for one in results),
             *left,
             *headlines.remarks(verdicts),

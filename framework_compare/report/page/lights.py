@@ -107,7 +107,7 @@ def _clocks(cells: Any) -> list[Light]:
         Light(
             WARN if share > 0.01 else GOOD,
             "GPU clocks",
-            f"throttled for at most {share:.0%} of the time",
+            f"throttled for at most {share:.1%} of the time" if share else "never throttled",
             "throttled GPU",
         )
     ]

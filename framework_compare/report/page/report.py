@@ -123,7 +123,7 @@ def _content(study: Study, more: Sequence[Table]) -> dict[str, Any]:
         "widths": WIDTHS,
         "tables": tables,
         "cells": list(subject.cells.head(MAX_ROWS).itertuples()),
-        "metrics": _metrics(subject.cells),
+        "metrics": _metrics(subject),
         "more_cells": max(0, len(cells) - MAX_ROWS),
         "failures": list(study.runs[~study.runs["status"].isin(UNFAILED)].head(MAX_VERDICTS).itertuples()),
         "warnings": warnings_of(cells.itertuples()),
@@ -183,10 +183,11 @@ def uri_of(svg: str) -> Markup:
     return Markup("data:image/svg+xml," + quote(single, safe=" =:/;,'()!*@+$[]{}|^`\n"))
 
 
-def _metrics(cells: "pd.DataFrame") -> dict[str, Metric]:
-    """The columns of the table of cells: those with figures, and one of memory alone."""
-    known = [name for name in CELL_METRICS if cells[name].notna().any()]
-    return {name: METRICS[name] for name in known if name != memory.RSS or memory.PSS not in known}
+def _metrics(subject: Subject) -> dict[str, Metric]:
+    """The columns of the table of cells: those with figures, and one of memory alone; throughput in the data's unit."""
+    known = [name for name in CELL_METRICS if subject.cells[name].notna().any()]
+    shown = {name: METRICS[name] for name in known if name != memory.RSS or memory.PSS not in known}
+    return {name: dataclasses.replace(one, unit=subject.worded(one.unit)) for name, one in shown.items()}
 
 
 # The kinds that a report shows, where the study has them; profiles have a figure, and the roofline needs peaks.

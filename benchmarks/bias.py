@@ -3,11 +3,13 @@
     python benchmarks/bias.py --frameworks torch,jax --pairs 20 --save FILE
     python benchmarks/bias.py --frameworks torch,jax --device cuda --precision bf16 --batch-size 100 --image-size 224 \
         --python torch=PATH --python jax=PATH --save FILE
+    python benchmarks/bias.py --join FILE,FILE --save FILE
 
 For each pair every framework runs alone once, and all of them once in turns, in an order drawn anew; each run is a fresh
 process, and measures as long. `ratio` is interleaved over solo, the geometric mean of pairs with its 95 % interval. From
 the rounds of the interleaved runs: `position` is the time of a slice by its place in the round, `after` by whose turn came
-before, over the mean of the cell in that block. Sequential runs scatter; use enough pairs.
+before, over the mean of the cell in that block. Sequential runs scatter; use enough pairs. Several processes, each on cores
+of its own (taskset), may share the pairs, from a --seed of their own; --join makes one file of theirs.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ import numpy as np
 from framework_compare import compare
 from framework_compare.results.intervals import geometric_mean
 from framework_compare.samplers import host
+
+RAW = ("seconds of an epoch", "slices")
 
 
 def measured(names, folder, options, schedule):
@@ -114,11 +118,15 @@ def main():
     parser.add_argument("--execution", default="default")
     parser.add_argument("--data", help="a folder of images")
     parser.add_argument("--python", action="append", default=[])
+    parser.add_argument("--seed", type=int, default=0, help="of the orders")
+    parser.add_argument("--join", help="files of several processes, with commas between; nothing is measured")
     parser.add_argument("--save")
     options = parser.parse_args()
+    if options.join:
+        return join([json.loads(Path(name).read_text()) for name in options.join.split(",")], options.save)
     names, place = options.frameworks.split(","), Path(tempfile.mkdtemp())
     ratios, slices, raw, minutes = {name: [] for name in names}, [], [], datetime.datetime.now()
-    draw = random.Random(0)
+    draw = random.Random(options.seed)
     try:
         for pair in range(options.pairs):
             tasks = draw.sample([*names, None], len(names) + 1)
@@ -145,12 +153,31 @@ def main():
                 "interleaved over solo": {name: summary(many) for name, many in ratios.items() if many},
                 **effects(slices),
                 "seconds of an epoch": raw,
+                "slices": slices,
             }
             if options.save:
                 Path(options.save).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     finally:
         shutil.rmtree(place, ignore_errors=True)
-    print(json.dumps({name: part for name, part in report.items() if name != "seconds of an epoch"}, indent=1))
+    print(json.dumps({name: part for name, part in report.items() if name not in RAW}, indent=1))
+
+
+def join(reports, path):
+    """One report of several; the slices themselves, which are many, are left behind."""
+    raw = [pair for report in reports for pair in report["seconds of an epoch"]]
+    names = list(reports[0]["interleaved over solo"])
+    ratios = {
+        name: [one["turns"][name] / one["solo"][name] for one in raw if name in one["turns"] and name in one["solo"]]
+        for name in names
+    }
+    found = {
+        **{name: part for name, part in reports[0].items() if name in ("command", "date", "machine")},
+        "minutes": [report["minutes"] for report in reports],
+        "interleaved over solo": {name: summary(many) for name, many in ratios.items()},
+        **effects([slice_ for report in reports for slice_ in report["slices"]]),
+    }
+    print(json.dumps(found, indent=1))
+    Path(path).write_text(json.dumps({**found, "seconds of an epoch": raw}, indent=1) + "\n", encoding="utf-8")
 
 
 def summary(ratios):

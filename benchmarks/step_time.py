@@ -9,8 +9,9 @@ too. With --control a second hand-written loop takes its turns, and its times ov
 the GPU and the choice of algorithms make of two sides that do the same. Workloads have their own batch size and
 optimizer; with --fit, TensorFlow's have Keras' Model.fit take turns, too. With --together a pair shares one process, and
 with it XLA's choices for equal instructions, the threads and their places: what is left is mostly what the loops and
-their programs differ in. Loops of language models are looked for in --loops as loop_FRAMEWORK.py, else those of
-FRAMEWORK_language.py are taken.
+their programs differ in. With --apart a side ends before the other starts, where a GPU's memory does not hold both; the
+ratio is then that of the sides' medians, pair by pair. Loops of language models are looked for in --loops as
+loop_FRAMEWORK.py, else those of FRAMEWORK_language.py are taken.
 
 Usage: python benchmarks/step_time.py [--frameworks torch,mxnet] [--models alexnet] [--save FILE]
        python benchmarks/step_time.py --models lstm_ibm,diabetes_ann,tiny_cnn,tweet_span --fit
@@ -21,6 +22,7 @@ Usage: python benchmarks/step_time.py [--frameworks torch,mxnet] [--models alexn
 import argparse
 import contextlib
 import datetime
+import functools
 import itertools
 import json
 import math
@@ -95,24 +97,13 @@ def measure(framework, model, config, options, folder, python):
     of_arrays = registry.of_arrays(model)
     third = "fit" if options.fit and of_arrays and framework == "tensorflow" else "control" if options.control else ""
     roles = ("ours", "hand", third)[: 3 if third else 2]
-    times = []
-    for pair in range(options.pairs):
-        with contextlib.ExitStack() as stack:
-            children, child = {}, None
-            for role in roles if pair % 2 == 0 else roles[::-1]:
-                if child is None or not options.together:
-                    child = stack.enter_context(contextlib.closing(Child(python, source, job, options.loops)))
-                child.run(role, 2)  # before the next is there: compilers and libraries choose algorithms by timing them
-                children[role] = child
-            if config.device == "cpu" and not of_arrays:
-                steps = STEPS[model]
-            else:
-                few = 20 if config.device != "cpu" else 2
-                least = min(children[role].run(role, few) for role in roles)
-                round_s = FIT_ROUND_S if third == "fit" else ROUND_S
-                steps = max(5 if config.device != "cpu" else 1, round(round_s / least))
-            for turn in itertools.islice(turns(roles), options.rounds):
-                times.append({role: children[role].run(role, steps) for role in turn})
+    start = functools.partial(Child, python, source, job, options.loops)
+    if options.apart:
+        times, steps = one_by_one(start, roles, options)
+    else:
+        few_steps = STEPS[model] if config.device == "cpu" and not of_arrays else None
+        times, steps = side_by_side(start, roles, options, config, few_steps)
+    rounds = 1 if options.apart else options.rounds
     return {
         "framework": framework,
         "model": model,
@@ -121,13 +112,50 @@ def measure(framework, model, config, options, folder, python):
         "our_graph": OUR_VARIANT.get((framework, model), model),
         "pairs": options.pairs,
         "together": options.together,
+        "apart": options.apart,
         "rounds": options.rounds,
         "ours_step_s": statistics.median(taken["ours"] for taken in times),
         "hand_step_s": statistics.median(taken["hand"] for taken in times),
-        **over(times, "ours", "hand", options.rounds),
-        **({"control": over(times, "control", "hand", options.rounds)} if third == "control" else {}),
-        **({"over_fit": over(times, "ours", "fit", options.rounds)} if third == "fit" else {}),
+        **over(times, "ours", "hand", rounds),
+        **({"control": over(times, "control", "hand", rounds)} if third == "control" else {}),
+        **({"over_fit": over(times, "ours", "fit", rounds)} if third == "fit" else {}),
     }
+
+
+def side_by_side(start, roles, options, config, steps=None):
+    """Seconds a step of each side in each round, all sides alive; and the steps of a round."""
+    times = []
+    for pair in range(options.pairs):
+        with contextlib.ExitStack() as stack:
+            children, child = {}, None
+            for role in roles if pair % 2 == 0 else roles[::-1]:
+                if child is None or not options.together:
+                    child = stack.enter_context(contextlib.closing(start()))
+                child.run(role, 2)  # before the next is there: compilers and libraries choose algorithms by timing them
+                children[role] = child
+            if steps is None:
+                few = 20 if config.device != "cpu" else 2
+                least = min(children[role].run(role, few) for role in roles)
+                round_s = FIT_ROUND_S if "fit" in roles else ROUND_S
+                steps = max(5 if config.device != "cpu" else 1, round(round_s / least))
+            for turn in itertools.islice(turns(roles), options.rounds):
+                times.append({role: children[role].run(role, steps) for role in turn})
+    return times, steps
+
+
+def one_by_one(start, roles, options):
+    """The median of each side's rounds, pair by pair, a side alone at a time; and the steps of a round."""
+    times, steps = [], None
+    for pair in range(options.pairs):
+        medians = {}
+        for role in roles if pair % 2 == 0 else roles[::-1]:
+            with contextlib.closing(start()) as child:
+                child.run(role, 2)
+                steps = steps or max(5, round(ROUND_S / child.run(role, 20)))
+                medians[role] = statistics.median(child.run(role, steps) for _ in range(options.rounds))
+        times.append(medians)
+        print(f"pair {pair}:", *(f"{role} {1e3 * seconds:.3f} ms" for role, seconds in medians.items()), flush=True)
+    return times, steps
 
 
 def turns(roles):
@@ -226,6 +254,7 @@ def main():
     parser.add_argument("--control", action="store_true", help="a second hand-written loop takes turns, too")
     parser.add_argument("--fit", action="store_true", help="Keras' Model.fit takes turns, too")
     parser.add_argument("--together", action="store_true", help="the sides of a pair share a process")
+    parser.add_argument("--apart", action="store_true", help="a side ends before the other starts")
     parser.add_argument("--loops", default=HERE / "hand_written", help="folder of the hand-written loops")
     parser.add_argument("--save")
     options = parser.parse_args()

@@ -210,9 +210,8 @@ def _between(framework: str, versions: str, say: Callable[[str], None]) -> tuple
             break
     if len(listed) < 2:
         every = ", ".join(str(one.public) for one in releases.released(package, minor) if not one.is_prerelease)
-        raise UsageError(
-            f"{spec.name} {versions} contains {len(listed)} releases, but two are needed; available: {every}"
-        )
+        held = f"{len(listed)} release" + "s" * (len(listed) != 1)
+        raise UsageError(f"{spec.name} {versions} contains {held}, but two are needed; available: {every}")
     return listed
 
 

@@ -132,9 +132,7 @@ class Job:
     tasks: Tuple[Document, ...] = ()
     profile: bool = False
     written: Optional[Mapping[str, str]] = None  # a source, as "trace" takes it, whose model is trained as written
-    sample_s: float = (
-        0.0  # training ends after as many seconds: within the first epoch, else with an epoch; 0: it does not
-    )
+    sample_s: float = 0.0  # seconds after which training ends: within the first epoch, else with an epoch; 0: never
     turns: bool = False  # it trains only in the turns that the parent grants, and waits between them
 
     def for_trainer(self, trainer: str) -> "Job":
@@ -231,18 +229,14 @@ class Declared(NamedTuple):
     executions: Mapping[str, FrozenSet[str]]  # "default" among them
     precisions: Mapping[str, FrozenSet[str]]
     replicas: Mapping[str, FrozenSet[str]] = {}  # executions in which it trains replicas on several devices
-    untested: Mapping[
-        str, FrozenSet[str]
-    ] = {}  # precisions declared that no such device has run: tables and doctor say so
+    untested: Mapping[str, FrozenSet[str]] = {}  # precisions that no such device has run: tables and doctor say so
     several_nodes: bool = False  # whether replicas may be on several nodes
     several_inputs: bool = False  # whether networks may have several; batches hold a tuple of them then
     internals: FrozenSet[str] = frozenset({"public"})  # "private" for one that corrects private fields where asked
     updates: FrozenSet[str] = frozenset()  # of UPDATES, what may come in front of an optimizer's step
     gpu_threads: FrozenSet[str] = frozenset({"shared"})  # "private" for one that can keep threads for each GPU alone
     generation: FrozenSet[str] = frozenset()  # executions in which it has `generate` and `read_generated`
-    why: Mapping[
-        str, str
-    ] = {}  # why something is not declared, where a reader should know: "graph", "bf16", "replicas"
+    why: Mapping[str, str] = {}  # why something is not declared: by its name, "graph", "bf16", "replicas"
 
 
 class Trainer(Protocol):

@@ -208,7 +208,7 @@ MODELS: dict[str, Model] = {
         _M + "diabetes_mlp:build", "diabetes-folds", {**_ADAM, "epochs": 30}, unit="row", kind=DENSE, search=_GRID
     ),
     "lstm_ibm": Model(_M + "lstm:build", "ibm-prices", {**_ADAM, "epochs": 10}, **_SERIES),
-    "gru_ibm": Model(_M + "gru:build", "ibm-prices", {**_ADAM, "epochs": 10}, **_SERIES),
+    "gru_ibm": Model(_M + "lstm:build", "ibm-prices", {**_ADAM, "epochs": 10}, size={"kind": "gru"}, **_SERIES),
     "lstm_google": Model(_M + "lstm:build", "google-prices", {**_ADAM, "epochs": 10}, size={"layers": 2}, **_SERIES),
     "tweet_span": Model(_M + "bilstm_tagger:build", "tweet-span", _TWEETS, **_SERIES),
     "tweet_span_conv": Model(_M + "conv_tagger:build", "tweet-span", _TWEETS, unit="sequence"),

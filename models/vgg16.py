@@ -5,26 +5,7 @@
 
 from framework_compare.graph import Graph, GraphBuilder, Task
 
-CONFIGURATION_D: list[int | str] = [
-    64,
-    64,
-    "M",
-    128,
-    128,
-    "M",
-    256,
-    256,
-    256,
-    "M",
-    512,
-    512,
-    512,
-    "M",
-    512,
-    512,
-    512,
-    "M",
-]
+CONFIGURATION_D = "64 64 M 128 128 M 256 256 256 M 512 512 512 M 512 512 512 M"  # outputs of a layer, or max pooling
 
 
 def build(num_classes: int = 3, image_size: int = 224) -> Graph:
@@ -53,11 +34,11 @@ def build_transfer(task: Task, hidden: int = 256) -> Graph:
 
 def _features(g: GraphBuilder) -> None:
     index = 0
-    for width in CONFIGURATION_D:
-        if isinstance(width, str):  # "M"
+    for width in CONFIGURATION_D.split():
+        if width == "M":
             g.maxpool(f"features.{index}", 2, stride=2)
             index += 1
         else:
-            g.conv(f"features.{index}", width, 3, padding=1, bias=True)
+            g.conv(f"features.{index}", int(width), 3, padding=1, bias=True)
             g.relu(f"features.{index + 1}")
             index += 2

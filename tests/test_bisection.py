@@ -74,7 +74,7 @@ def test_the_release_that_is_slower_is_found_and_a_search_resumes(tiny_versions,
     asked = dict(threshold="20%", out=tmp_path / "s", python=python, **QUICK)
     found = bisection.bisect("tiny", "1.0..2.0", "linear", pictures, **asked)
     assert (found.outcome, found.release, found.versions) == ("changed", "1.2", VERSIONS)
-    assert "tiny 1.2: epoch time is slower since then: " in found.sentence
+    assert "tiny 1.2: epoch time has been slower since then: " in found.sentence
     assert [row.names[0] for row in found.table().rows] == [*VERSIONS]
     assert (tmp_path / "s/bisect.svg").read_text().startswith("<svg")
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "s").glob("*/runs/*/log.txt")}
@@ -109,7 +109,7 @@ def test_the_command_says_what_it_would_take_and_how_a_search_of_memory_ended(ti
         ("2.0..1.0", "allowed: two, the older first"),
         ("1.0..new", "allowed: two, the older first"),
         ("3.0..4.0", "contains 0 releases, but two are needed; available: 1.0, 1.1, 1.2, 2.0"),
-        ("1.2..1.3", "holds 1 releases"),
+        ("1.2..1.3", "contains 1 release, but two are needed"),
     ],
 )
 def test_a_range_without_two_releases_is_refused(tiny_versions, versions, says, tmp_path):

@@ -228,6 +228,19 @@ def test_the_page_on_studies_names_what_a_resume_may_change():
     assert named == set(inspect.signature(resume).parameters) - {"study", "retry", "executor", "watcher", "limits"}
 
 
+def section(page: str, heading: str) -> str:
+    """A section of a page, up to the next heading of its level."""
+    return re.split(r"^## ", (ROOT / "docs" / page).read_text().partition(f"## {heading}\n")[2], flags=re.MULTILINE)[0]
+
+
+def test_whoever_writes_an_adapter_reads_no_more_lines_than_the_page_says():
+    framework = section("extending.md", "A framework")
+    (most,) = re.findall(r"fewer than (\d+) lines", framework)
+    files = [(ROOT / path).read_text() for path in ("framework_compare/protocol.py", "tests/plugins/tiny.py")]
+    read = [framework, section("operators.md", "What an adapter computes"), *files]
+    assert all(read) and sum(len(text.splitlines()) for text in read) < int(most)
+
+
 def test_the_page_on_ops_by_adapter_is_that_of_the_adapters():
     page = runpy.run_path(str(ROOT / "docs" / "operators.py"))["page"]()
     assert (ROOT / "docs" / "adapter_operators.md").read_text() == page, "run `python docs/operators.py`"

@@ -122,8 +122,7 @@ def test_a_head_is_replaced_and_the_rest_keeps_its_weights() -> None:
     model = imported()
     assert [node.attrs.get("out_features") for node in with_head(graph(), 3).nodes][-1] == 3
     changed = model(num_classes=3)
-    flat = np.zeros(weights_size(changed), np.float32)
-    model.fill(changed, 0, flat)
+    flat = np.concatenate(list(model.pieces(changed, 0)))
     rest = weights_size(changed) - 3 * 4 - 3
     assert np.array_equal(flat[:rest], model.flat[:rest]) and abs(flat[rest:]).max() < 1
     assert "'fc' for 5 classes is replaced by one for 3" in model.replaced_head(3) and not model.replaced_head(5)

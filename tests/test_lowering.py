@@ -29,7 +29,7 @@ from framework_compare.graph import (
     weights_size,
 )
 from framework_compare.graph.lowering import NEEDS, Program, lowered
-from framework_compare.models import bilstm_tagger, conv_tagger, diabetes_mlp, gru, language, lstm, quanv, text_rnn
+from framework_compare.models import bilstm_tagger, conv_tagger, diabetes_mlp, language, lstm, quanv, text_rnn
 from framework_compare.parity.network import oracle
 from framework_compare.parity.network.oracle import Mode, Oracle
 
@@ -51,7 +51,7 @@ def two_directions(op: str, **changed: object) -> Graph:
 
 RECURRENT_GRAPHS = {
     "lstm": lstm.build(SERIES),
-    "gru": gru.build(SERIES),
+    "gru": lstm.build(SERIES, kind="gru"),
     "tagger": bilstm_tagger.build(TAGS),
     "words": text_rnn.build(WORDS),
     "gru-pair": two_directions("gru"),

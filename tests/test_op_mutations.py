@@ -32,7 +32,7 @@ from sequences import ROWS, SERIES, TAGS, WORDS
 from framework_compare.conformance import graphs
 from framework_compare.graph import Field, Graph, GraphBuilder, Optimizer, Task, circuit
 from framework_compare.graph.window import Window
-from framework_compare.models import bilstm_tagger, conv_tagger, diabetes_mlp, gru, lstm, quanv, small_cnns, text_rnn
+from framework_compare.models import bilstm_tagger, conv_tagger, diabetes_mlp, lstm, quanv, small_cnns, text_rnn
 from framework_compare.parity.network import oracle
 from framework_compare.parity.network.ladder import TOLERANCE
 from framework_compare.parity.network.oracle import Oracle
@@ -56,7 +56,7 @@ def squashed() -> Graph:
 
 NETWORKS: Dict[str, Callable[[], Graph]] = {
     "lstm": lambda: lstm.build(SERIES, layers=2, hidden=8),
-    "gru": lambda: gru.build(SERIES, layers=2, hidden=8),
+    "gru": lambda: lstm.build(SERIES, layers=2, hidden=8, kind="gru"),
     "bilstm_tagger": lambda: bilstm_tagger.build(TAGS, width=8, hidden=8),
     "conv_tagger": lambda: conv_tagger.build(TAGS, width=12, blocks=2),
     "text_rnn": lambda: text_rnn.build(WORDS, width=8, hidden=8),

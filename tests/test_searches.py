@@ -122,7 +122,7 @@ def test_the_grid_is_the_documented_one():
         ({"mode": "inference"}, "mode is 'inference'; diabetes_search is a search"),
         ({"pipeline": "memory"}, "pipeline is 'memory'; diabetes_search is a search"),
         ({"device": "cpu:0,1"}, "device is 'cpu:0,1'; diabetes_search is a search, which runs on one device"),
-        ({"budget": "5min", "repeats": None}, "a search, which a budget cannot measure"),
+        ({"budget": "5min", "repeats": None}, "is a search, and a budget cannot measure a part of it"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )

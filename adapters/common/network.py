@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Mapping
+from typing import Any, Callable, Dict, Mapping, Tuple
 
 import numpy as np
+
+from framework_compare.graph import Node
 
 
 def adaptive_matrix(size: int, output: int) -> np.ndarray:
@@ -16,13 +18,28 @@ def adaptive_matrix(size: int, output: int) -> np.ndarray:
     return matrix
 
 
-def named(space: Callable[[Any], Any], *names: str, prefix: str = "") -> Dict[str, Callable[..., Any]]:
-    """Functions that a framework has in one place under numpy's names, or these behind a prefix, by those of ops."""
+AS_STORED = ("Embedding", "Unembedding", "Parameter", "RelativeBias")  # ops whose arrays all have as the graph does
+ORDERS = {2: (1, 0), 3: (2, 1, 0), 4: (2, 3, 1, 0)}
+
+
+def order_of(node: Node, axes: int) -> Tuple[int, ...]:
+    """The order of an array's axes where outputs come last, as channels do; () where it is the graph's."""
+    return () if node.op in AS_STORED else ORDERS.get(axes, ())
+
+
+def identifier(name: str) -> str:
+    """A layer's name as frameworks take it that allow neither dots nor slashes."""
+    return name.replace(".", "_").replace("/", "_")
+
+
+def named(space: Callable[[Any], Any], *names: str, prefix: str = "", **others: str) -> Dict[str, Callable[..., Any]]:
+    """Functions that a framework has in one place, by ops: under numpy's names behind a prefix, `others` under their own."""
 
     def function(name: str) -> Callable[..., Any]:
-        return lambda framework, a, *inputs: getattr(space(framework), prefix + name)(*inputs)
+        return lambda framework, a, *inputs: getattr(space(framework), name)(*inputs)
 
-    return {name.capitalize(): function(name) for name in names}
+    own = {**{name.capitalize(): prefix + name for name in names}, **others}
+    return {op: function(name) for op, name in own.items()}
 
 
 NUMPY = ("exp", "log", "sqrt", "abs", "sign", "sin", "cos", "maximum", "minimum")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping, Optional
+import dataclasses
+from typing import Any, Callable, Mapping
 
 import numpy as np
 
@@ -13,8 +14,8 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 FLIPS = {"horizontal": "RandomHorizontalFlip", "vertical": "RandomVerticalFlip"}
 
 
-def open_rgb(path: str) -> Any:
-    """A picture decoded by Pillow."""
+def open_rgb(path: str, kind: str = "") -> Any:
+    """An image decoded by Pillow, whatever its format is called."""
     from PIL import Image
 
     with Image.open(path) as image:
@@ -22,12 +23,12 @@ def open_rgb(path: str) -> Any:
 
 
 def read_rgb(path: str) -> np.ndarray:
-    """The pixels of a picture, uint8 (height, width, 3), decoded by Pillow."""
+    """The pixels of an image, uint8 (height, width, 3), decoded by Pillow."""
     return np.asarray(open_rgb(path))
 
 
 def read_normalised(out: np.ndarray, path: str, state: np.random.RandomState, config: TrainConfig, layout: str) -> None:
-    """Write a picture into float32 `out` (3, S, S), or (S, S, 3) if `layout` is "NHWC": cropped, flipped, normalised."""
+    """Write an image into float32 `out` (3, S, S), or (S, S, 3) if `layout` is "NHWC": cropped, flipped, normalised."""
     from PIL import Image
 
     size = config.image_size
@@ -42,29 +43,21 @@ def read_normalised(out: np.ndarray, path: str, state: np.random.RandomState, co
     preprocess.normalise_into(out, pixels, layout)
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class PictureDataset:
-    """Data set of (picture, label) by index, each decoded by Pillow, or by `read(path, format)`, then transformed."""
+    """Data set of (image, label) by index, each decoded by Pillow, or by `read(path, format)`, then transformed."""
 
-    def __init__(
-        self,
-        pictures: Pictures,
-        transform: Callable[[Any], Any],
-        label_type: Callable[[int], Any],
-        read: Optional[Callable[[str, str], Any]] = None,
-    ) -> None:
-        self._pictures = pictures
-        self._transform = transform
-        self._label_type = label_type
-        self._read = read
+    pictures: Pictures
+    transform: Callable[[Any], Any]
+    label_type: Callable[[int], Any]
+    read: Callable[[str, str], Any] = open_rgb
 
     def __len__(self) -> int:
-        return len(self._pictures)
+        return len(self.pictures)
 
     def __getitem__(self, index: int) -> Any:
-        pictures = self._pictures
-        path = pictures.paths[index]
-        picture = self._read(path, pictures.formats[index]) if self._read else open_rgb(path)
-        return self._transform(picture), self._label_type(pictures.labels[index])
+        paths, labels, formats = self.pictures.paths, self.pictures.labels, self.pictures.formats
+        return self.transform(self.read(paths[index], formats[index])), self.label_type(labels[index])
 
 
 def vision_transforms(

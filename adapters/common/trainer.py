@@ -7,18 +7,14 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 import numpy as np
 
-from framework_compare.graph import OPTIMIZERS
+from framework_compare.graph import OPTIMIZERS, Schedule
 from framework_compare.graph.optimizer import options_of
 from framework_compare.protocol import EXECUTIONS, DeviceTimes, TrainConfig
 
 HALF_TYPES = {"bf16": "bfloat16", "fp16": "float16"}  # what is computed in, by precision; the others compute in float32
 LOSS_SCALE = 8192.0  # of fp16 at the start; a power of two, low enough that the first steps do not overflow
+STEPS = frozenset(EXECUTIONS) - {"fit", "max-autotune", "fast-math"}  # where the step is always the adapter's own
 # What adapters declare who have the framework's own of these, too; that of SGD would be the same.
-STEPS = frozenset(EXECUTIONS) - {
-    "fit",
-    "max-autotune",
-    "fast-math",
-}  # of a framework whose step is always the adapter's own
 NATIVE_OPTIMIZERS = frozenset({"native adam", "native rmsprop", "native nadam", "native adamw"})
 STEPS_BEFORE_GROWTH = 2000  # finite ones in a row, before the scale doubles; torch.amp.GradScaler's rule
 
@@ -66,6 +62,37 @@ def optimizer_settings(config: TrainConfig) -> Dict[str, float]:
 def is_native(config: TrainConfig) -> bool:
     """Whether the optimiser is the framework's own, with all its defaults but the learning rate."""
     return config.optimizer_variant == "native"
+
+
+def rates(config: TrainConfig) -> np.ndarray:
+    """The learning rates of all updates up to one from which on it stays the same: one where it never changes."""
+    return np.array([config.learning_rate * share for share in Schedule.of(config).table()])
+
+
+class Updates:
+    """Batches that are gathered into updates, and the learning rate of each; for steps that Python begins."""
+
+    def __init__(self, config: TrainConfig) -> None:
+        self._config, self._schedule, self._batches = config, Schedule.of(config), 0
+
+    def forget(self) -> None:
+        self._batches = 0
+
+    @property
+    def begins(self) -> bool:
+        """Whether the next batch is the first of an update."""
+        return self._batches % self._config.accumulation == 0
+
+    def gathered(self) -> bool:
+        """Count a batch; whether its update is due."""
+        self._batches += 1
+        return self.begins
+
+    def rate(self) -> Optional[float]:
+        """Of the update that is due; None where it never changes."""
+        if self._schedule.is_constant:
+            return None
+        return self._config.learning_rate * self._schedule.share(self._batches // self._config.accumulation - 1)
 
 
 def loss_scale_settings(config: TrainConfig) -> Dict[str, Any]:

@@ -11,16 +11,13 @@ from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from framework_compare.adapters.common.trainer import NATIVE_OPTIMIZERS
+from framework_compare.adapters.common.network import identifier
 from framework_compare.adapters.jax import network as plain
-from framework_compare.adapters.jax.pipeline import import_part
-from framework_compare.adapters.jax.tasks import LOSSES, NAMES, make_optimizer
 from framework_compare.adapters.jax.trainer import JaxTrainer
-from framework_compare.graph import OPS as GRAPH_OPS
-from framework_compare.graph import Graph, Node, evaluate, trainable_names
+from framework_compare.graph import Graph, Node, evaluate
 from framework_compare.graph.lowering import UNEVEN
 from framework_compare.graph.window import Window
-from framework_compare.protocol import UPDATES, Batch, Declared, Replicas, TrainConfig
+from framework_compare.protocol import Batch, Replicas, TrainConfig
 
 
 class Network(plain.Network):
@@ -32,25 +29,24 @@ class Network(plain.Network):
     def __init__(self, jax: Any, nnx: Any, graph: Graph, seed: int) -> None:
         super().__init__(jax, graph, dtype="float32", layout="NHWC", shifts=False)
         self.nnx = nnx
-        arrays = {node.arrays: GRAPH_OPS[node.op].parameters(node) for node in graph.nodes}
+        arrays = {node.arrays: graph.parameters_of(node) for node in graph.nodes}
         self._series = {f"{node.arrays}.weight" for node in graph.nodes if node.op == "Conv1d"}
         rngs, layers = nnx.Rngs(seed), {}
         for node in self.program.nodes:
-            own = {one.name.rpartition(".")[2]: one.shape for one in arrays.get(node.arrays, [])}
-            if _name(node.arrays) in layers:
+            name, own = identifier(node.arrays), arrays.get(node.arrays)
+            if name in layers:
                 continue
             if node.op in LAYERS:
-                layers[_name(node.arrays)] = LAYERS[node.op](self, node, rngs)
+                layers[name] = LAYERS[node.op](self, node, rngs)
             elif own:  # arrays alone, of an op that Flax has no layer for
-                zeros = {name: nnx.Param(np.zeros(shape, np.float32)) for name, shape in own.items()}
-                layers[_name(node.arrays)] = _module(nnx, zeros)
+                zeros = {one.part: nnx.Param(np.zeros(one.shape, np.float32)) for one in own}
+                layers[name] = _module(nnx, zeros)
         self.model = _module(nnx, layers)
         self.paths = {
-            array.name: (_name(name), *_path(layers[_name(name)], array.name.rpartition(".")[2]))
+            array.name: (identifier(name), *_path(layers[identifier(name)], array.part))
             for name, own in arrays.items()
             for array in own
         }
-        self.frozen = {_name(name) for name, own in arrays.items() if any(one.kind == "frozen" for one in own)}
 
     def _moved(self, name: str, array: np.ndarray, axes: Tuple[int, ...]) -> np.ndarray:
         return array.transpose(2, 1, 0) if name in self._series else super()._moved(name, array, axes)
@@ -63,22 +59,17 @@ class Network(plain.Network):
         """Float32 logits of a view of the model, which is in training or in evaluation."""
 
         def apply(node: Node, *inputs: Any) -> Any:
-            layer = getattr(model, _name(node.arrays), None)
+            layer = getattr(model, identifier(node.arrays), None)
             if node.op in plain.FUNCTIONS:
                 return plain.FUNCTIONS[node.op](self.jax, node.attrs, *inputs)
             if node.op == "Unembedding":
                 return layer.attend(*inputs)
             if node.op in LAYERS:
                 return layer(*inputs)
-            names = (name.rpartition(".")[2] for name in self._names.get(node.arrays, ()))
-            own = {name: getattr(layer, name)[...] for name in names}
+            own = {part: getattr(layer, part)[...] for part in self._parts.get(node.arrays, ())}
             return plain.LAYERS[node.op](self, node, own, *inputs, key=None)
 
         return evaluate(self.program, apply, images).astype("float32")
-
-
-def _name(name: str) -> str:
-    return name.replace(".", "_").replace("/", "_")
 
 
 def _module(nnx: Any, parts: Mapping[str, Any]) -> Any:
@@ -191,14 +182,12 @@ class FlaxTrainer(JaxTrainer):
 
     name = "flax"
     _shifts = False  # windows are XLA's
-    declared = Declared(
-        ops=plain.OPS,
-        losses=frozenset(LOSSES),
-        optimizers=frozenset(NAMES) | NATIVE_OPTIMIZERS,
+    declared = JaxTrainer.declared._replace(
         executions={"cpu": frozenset(EXECUTIONS)},
         precisions={"cpu": frozenset({"fp32"})},
-        several_inputs=True,
-        updates=frozenset(UPDATES),
+        replicas={},
+        several_nodes=False,
+        generation=frozenset(),
         why={"cuda": "no environment for Flax on a GPU is pinned"},
     )
 
@@ -215,23 +204,20 @@ class FlaxTrainer(JaxTrainer):
         return {**found, "execution": execution, "optimizer": optimizer, "backend": f"jax {self.jax.__version__}"}
 
     def build(self, graph: Graph) -> None:
-        nnx, config = self.nnx, self.config
+        nnx = self.nnx
         self._leaves: Any = None  # the state of the plain trainer, which this one keeps in the model
-        self._network = Network(self.jax, nnx, graph, config.seed & 0xFFFFFFFF)
+        self._network = Network(self.jax, nnx, graph, self.config.seed & 0xFFFFFFFF)
         self._model = self._network.model
         self._chances = self.jax.tree.map(self.jax.numpy.copy, nnx.state(self._model, nnx.RngState))
-        self._transformation = make_optimizer(self.jax, import_part("optax", "its optimiser"), config)
-        task, optax = graph.task, import_part("optax", "its losses")
-        self._loss_of = functools.partial(LOSSES[task.named_loss], optax, **task.loss_options)
-        self._target_type = np.int32 if graph.task.target.dtype.startswith("int") else np.float32
-        self._trained = trainable_names(graph)
-        frozen = self._network.frozen
-        self._wrt = nnx.All(nnx.Param, lambda path, value: path[0] not in frozen)
+        self._make_task(graph)
+        self._transformation = self._optimizer
+        trained = {self._network.paths[name] for name in self._trainable}
+        self._wrt = nnx.All(nnx.Param, lambda path, value: tuple(path) in trained)
         ops = {node.op for node in self._network.program.nodes}
         modes = [name for name, of in MODES.items() if of & ops]
         views = (nnx.view(self._model, **dict.fromkeys(modes, evaluates)) for evaluates in (False, True))
         self._training, self._evaluating = views
-        self._jit = nnx.jit if config.execution != "eager" else lambda function: function
+        self._jit = nnx.jit if self.config.execution != "eager" else lambda function: function
         self._gradients_of = self._jit(self._value_and_gradients)
         self._evaluate = self._jit(self._network.outputs)
         self.load_weights({p.name: np.zeros(p.shape, np.float32) for p in graph.parameters()})
@@ -273,7 +259,7 @@ class FlaxTrainer(JaxTrainer):
         _, gradients = self._gradients_of(self._training, batch.images, batch.labels)
         self.nnx.update(self._model, kept)
         found = dict(self.nnx.to_flat_state(gradients))
-        return self._to_graph({name: found[self._network.paths[name]][...] for name in self._trained})
+        return self._to_graph({name: found[self._network.paths[name]][...] for name in self._trainable})
 
     def infer(self, batch: Batch) -> Any:
         self._loss_seen = self._evaluate(self._evaluating, batch.images)

@@ -36,7 +36,7 @@ class CachedNetwork(Network):
 
 
 class Generates(generation.Generates):
-    _loss_seen: Any = None
+    _loss_seen: Any
 
     def _prepare(self, prompt: int) -> Tuple[int, generation.Step]:
         jit: Any = self.jax.jit if self.config.execution != "eager" else lambda function, **_: function

@@ -10,7 +10,6 @@ import numpy as np
 
 from framework_compare.adapters.common import network, quanv
 from framework_compare.adapters.common.trainer import HALF_TYPES
-from framework_compare.graph import OPS as GRAPH_OPS
 from framework_compare.graph import Graph, Node, evaluate
 from framework_compare.graph.image_ops import adaptive_size
 from framework_compare.graph.lowering import UNEVEN, graph_ops, lowered
@@ -44,10 +43,10 @@ class Network:
         self.channels_last = layout == "NHWC"
         self.layouts = (layout, "HWIO" if self.channels_last else "OIHW", layout)
         self.shifts, self.flash = shifts, flash
-        nodes = (node for node in graph.nodes if node.op in ("Embedding", "Unembedding", "Parameter", "RelativeBias"))
-        self._tables = {p.name for node in nodes for p in GRAPH_OPS[node.op].parameters(node)}
+        nodes = (node for node in graph.nodes if node.op in network.AS_STORED)
+        self._tables = {p.name for node in nodes for p in graph.parameters_of(node)}
         self._statistics = [p.name for p in graph.parameters() if p.kind == "statistic"]
-        self._names = {node.arrays: [p.name for p in GRAPH_OPS[node.op].parameters(node)] for node in graph.nodes}
+        self._parts = {node.arrays: {p.part: p.name for p in graph.parameters_of(node)} for node in graph.nodes}
 
     def to_native(self, name: str, array: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(self._moved(name, array, (2, 3, 1, 0)))
@@ -69,7 +68,7 @@ class Network:
         def apply(node: Node, *inputs: Any) -> Any:
             if node.op in FUNCTIONS:
                 return FUNCTIONS[node.op](self.jax, node.attrs, *inputs)
-            own = {name.rpartition(".")[2]: arrays[name] for name in self._names.get(node.arrays, ())}
+            own = {part: arrays[name] for part, name in self._parts.get(node.arrays, {}).items()}
             if node.op == "BatchNorm2d":
                 value, moved = self.batchnorm(node, own, *inputs, training=key is not None)
                 statistics.update({f"{node.name}.{name}": array for name, array in moved.items()})
@@ -85,7 +84,7 @@ class Network:
 
     def _convolve(self, x: Any, weight: Any, a: Mapping[str, Any]) -> Any:
         window = Window.of(a)
-        if self.shifts and window.kernel == (1, 1) and a["groups"] == 1 and not any(map(any, window.pads)):
+        if self.shifts and window.kernel == (1, 1) and a["groups"] == 1 and not window.is_padded:
             x = x[:, :: window.stride[0], :: window.stride[1]]
             return (x.reshape(-1, a["in_channels"]) @ weight[0, 0]).reshape(*x.shape[:3], -1)
         if self.shifts and a["groups"] == a["in_channels"] == a["out_channels"]:
@@ -192,9 +191,12 @@ class Network:
         return y + own["bias"].astype(self.dtype) if node.attrs["bias"] else y
 
     def layernorm(self, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
+        return (self._normal(x, -1, node.attrs["eps"]) * own["weight"] + own["bias"]).astype(x.dtype)
+
+    def _normal(self, x: Any, axes: Any, eps: float) -> Any:
         exact = x.astype("float32")
-        scale = self.jax.lax.rsqrt(exact.var(-1, keepdims=True) + node.attrs["eps"])
-        return ((exact - exact.mean(-1, keepdims=True)) * scale * own["weight"] + own["bias"]).astype(x.dtype)
+        scale = self.jax.lax.rsqrt(exact.var(axes, keepdims=True) + eps)
+        return (exact - exact.mean(axes, keepdims=True)) * scale
 
     def rmsnorm(self, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
         exact = x.astype("float32")
@@ -249,10 +251,8 @@ class Network:
     def groupnorm(self, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
         axis = 3 if self.channels_last else 1
         shape = (*x.shape[:axis], node.attrs["groups"], -1, *x.shape[axis + 1 :])
-        exact = x.astype("float32").reshape(shape)
         axes = tuple(place for place in range(1, 5) if place != axis)
-        scale = self.jax.lax.rsqrt(exact.var(axes, keepdims=True) + node.attrs["eps"])
-        y = ((exact - exact.mean(axes, keepdims=True)) * scale).reshape(x.shape)
+        y = self._normal(x.reshape(shape), axes, node.attrs["eps"]).reshape(x.shape)
         return (y * self._by_channel(own["weight"]) + self._by_channel(own["bias"])).astype(x.dtype)
 
     def convolve(self, node: Node, own: Mapping[str, Any], x: Any, weight: Any, **_: Any) -> Any:
@@ -316,14 +316,11 @@ LAYERS: Dict[str, Callable[..., Any]] = {
 # Of jax, attributes, and inputs.
 FUNCTIONS: Dict[str, Callable[..., Any]] = {
     **network.FUNCTIONS,
-    "ReLU": lambda jax, a, x: jax.nn.relu(x),
-    "ReLU6": lambda jax, a, x: jax.nn.relu6(x),
-    "SiLU": lambda jax, a, x: jax.nn.silu(x),
-    "HardSigmoid": lambda jax, a, x: jax.nn.hard_sigmoid(x),
-    "HardSwish": lambda jax, a, x: jax.nn.hard_swish(x),
+    **network.named(lambda jax: jax.nn, "sigmoid", ReLU="relu", ReLU6="relu6", SiLU="silu"),
+    **network.named(lambda jax: jax.nn, HardSigmoid="hard_sigmoid", HardSwish="hard_swish"),
+    **network.named(lambda jax: jax.numpy, "tanh", *network.NUMPY),
+    **network.named(lambda jax: jax.lax, "erf", Detach="stop_gradient"),
     "GELU": lambda jax, a, x: jax.nn.gelu(x, approximate=a["approximate"] == "tanh"),
-    "Tanh": lambda jax, a, x: jax.numpy.tanh(x),
-    "Sigmoid": lambda jax, a, x: jax.nn.sigmoid(x),
     "Permute": lambda jax, a, x: x.transpose(a["order"]),
     "Reverse": lambda jax, a, x: jax.numpy.flip(x, a["axis"]),
     "Concat": lambda jax, a, *inputs: jax.numpy.concatenate(inputs, a["axis"]),
@@ -332,10 +329,7 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "Roll": lambda jax, a, x: jax.numpy.roll(x, tuple(a["shifts"]), tuple(a["axes"])),
     "Max": lambda jax, a, x: x.max(a["axis"]),
     "Mean": lambda jax, a, x: x.mean(a["axis"], dtype="float32").astype(x.dtype),
-    **network.named(lambda jax: jax.numpy, *network.NUMPY),
-    "Erf": lambda jax, a, x: jax.lax.erf(x),
     "LeakyReLU": lambda jax, a, x: jax.nn.leaky_relu(x, a["slope"]),
-    "Detach": lambda jax, a, x: jax.lax.stop_gradient(x),
     "Cast": lambda jax, a, x: x.astype("float32"),
     "Equal": lambda jax, a, x, y: (x == y).astype(x.dtype),
     "Less": lambda jax, a, x, y: (x < y).astype(x.dtype),

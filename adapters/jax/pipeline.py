@@ -10,7 +10,7 @@ import struct
 import sys
 import tempfile
 import time
-from typing import Any, Iterator, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Iterator, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -137,20 +137,27 @@ class Gate(NamedTuple):
 def gated(grain: Any, batches: Any, gate: Gate, first: int, workers: int) -> Any:
     """All batches of all epochs from the first on, none before its epoch has begun, after a sign of each worker."""
 
-    class Gated(grain.MapDataset):  # type: ignore[misc]
+    def batch(index: int) -> Any:
+        if index < workers:
+            return np.int64(index), np.int64(index)
+        place = index - workers + (first - 1) * len(batches)
+        gate.wait(place // len(batches) + 1)
+        return batches[place]
+
+    return mapped(grain, sys.maxsize, batch)
+
+
+def mapped(grain: Any, length: int, element: Callable[[int], Any]) -> Any:
+    """Return a dataset of so many elements, each made from its number."""
+
+    class Mapped(grain.MapDataset):  # type: ignore[misc]
         def __len__(self) -> int:
-            return sys.maxsize
+            return length
 
         def __getitem__(self, index: Any) -> Any:
-            if isinstance(index, slice):
-                return self.slice(index)
-            if index < workers:
-                return np.int64(index), np.int64(index)
-            place = index - workers + (first - 1) * len(batches)
-            gate.wait(place // len(batches) + 1)
-            return batches[place]
+            return self.slice(index) if isinstance(index, slice) else element(index)
 
-    return Gated()
+    return Mapped()
 
 
 def import_grain() -> Any:
@@ -179,14 +186,8 @@ def _shared(grain: Any, every: Any, batch_size: int, replicas: Replicas) -> Any:
     count = len(every)
     places = share_of(np.arange(count), batch_size, replicas).tolist()
 
-    class Shared(grain.MapDataset):  # type: ignore[misc]
-        def __len__(self) -> int:
-            return len(places)
+    def image(index: int) -> Any:
+        epoch, place = divmod(index, len(places))
+        return every[epoch * count + places[place]]
 
-        def __getitem__(self, index: Any) -> Any:
-            if isinstance(index, slice):
-                return self.slice(index)
-            epoch, place = divmod(index, len(places))
-            return every[epoch * count + places[place]]
-
-    return Shared()
+    return mapped(grain, len(places), image)

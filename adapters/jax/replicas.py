@@ -83,9 +83,9 @@ class Mesh:
     def put_each(self, array: np.ndarray) -> Any:
         """A copy for each replica."""
         copies = np.broadcast_to(array, (self.count, *array.shape))
-        return (
-            self._put_parts(copies, self.each) if self.spread else self.jax.device_put(copies, self.sharding(self.each))
-        )
+        if self.spread:
+            return self._put_parts(copies, self.each)
+        return self.jax.device_put(copies, self.sharding(self.each))
 
     def _put_parts(self, array: np.ndarray, spec: Any) -> Any:
         parts = lambda index: np.array(array[index])  # noqa: E731 - a copy, as JAX may take the memory for its own

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Callable, Dict
 
 import numpy as np
 
-from framework_compare.adapters.common.trainer import is_native, optimizer_settings
-from framework_compare.graph.optimizer import DECAYED, Schedule
+from framework_compare.adapters.common.trainer import is_native, optimizer_settings, rates
+from framework_compare.graph.optimizer import DECAYED
 from framework_compare.protocol import TrainConfig
 
 
@@ -51,10 +52,9 @@ def optimizer_name(config: TrainConfig) -> str:
 
 def _rate(jax: Any, config: TrainConfig) -> Any:
     """A number, or a function of the updates so far."""
-    schedule = Schedule.of(config)
-    if schedule.is_constant:
+    table = rates(config).astype(np.float32)
+    if len(table) == 1:
         return config.learning_rate
-    table = np.array([config.learning_rate * share for share in schedule.table()], np.float32)
     return lambda count: jax.numpy.asarray(table)[jax.numpy.minimum(count, len(table) - 1)]
 
 
@@ -70,13 +70,10 @@ def _make(jax: Any, optax: Any, config: TrainConfig, rate: Any) -> Any:
         return _nadam(jax, optax, rate, settings)
     if config.optimizer == "adamw":
         own = {"b1": settings["beta1"], "b2": settings["beta2"], "eps": settings["eps"]}
-        return optax.adamw(rate, **own, weight_decay=settings["weight_decay"], mask=lambda p: _decayed(jax, p))
+        decays = functools.partial(jax.tree.map, lambda array: array.ndim >= DECAYED)
+        return optax.adamw(rate, **own, weight_decay=settings["weight_decay"], mask=decays)
     decay = [optax.add_decayed_weights(config.weight_decay)] if config.weight_decay else []
     return optax.chain(*decay, optax.sgd(rate, momentum=config.momentum or None))
-
-
-def _decayed(jax: Any, parameters: Any) -> Any:
-    return jax.tree.map(lambda array: array.ndim >= DECAYED, parameters)
 
 
 def _nadam(jax: Any, optax: Any, rate: Any, settings: Dict[str, float]) -> Any:
@@ -108,7 +105,4 @@ def _nadam(jax: Any, optax: Any, rate: Any, settings: Dict[str, float]) -> Any:
     return optax.GradientTransformation(init, update)
 
 
-NAMES = {
-    **{name: f"optax.{name}" for name in ("sgd", "adam", "rmsprop", "adamw")},
-    "nadam": "our own, of optax's kind",
-}
+NAMES = {**{name: f"optax.{name}" for name in ("sgd", "adam", "rmsprop", "adamw")}, "nadam": "our own, of optax's kind"}

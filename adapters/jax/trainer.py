@@ -8,35 +8,14 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Opt
 
 import numpy as np
 
-from framework_compare.adapters.common.trainer import (
-    HALF_TYPES,
-    LOSS_SCALE,
-    NATIVE_OPTIMIZERS,
-    STEPS,
-    STEPS_BEFORE_GROWTH,
-    TrainerDefaults,
-    each,
-    gpu_number,
-    loss_scale_settings,
-    needs_capability,
-    xla_flags,
-)
+from framework_compare.adapters.common import trainer as common
 from framework_compare.adapters.jax.generation import Generates
 from framework_compare.adapters.jax.network import OPS, Network, has_flash
 from framework_compare.adapters.jax.pipeline import PROCESSES_FROM, Processes, Threads, import_part
 from framework_compare.adapters.jax.replicas import Mesh, join, stacked, unstacked
 from framework_compare.adapters.jax.tasks import LOSSES, NAMES, make_optimizer, optimizer_name
 from framework_compare.graph import Graph, trainable_names
-from framework_compare.protocol import (
-    PRECISIONS,
-    UPDATES,
-    Batch,
-    Declared,
-    Pictures,
-    ProfileRow,
-    Replicas,
-    TrainConfig,
-)
+from framework_compare.protocol import PRECISIONS, UPDATES, Batch, Declared, Pictures, ProfileRow, Replicas, TrainConfig
 
 # Of a jitted step on a GPU. They stay where they are and are copied to the host together: each copy takes the host tens of
 # microseconds, and for a result at another address XLA updates its CUDA graphs. Few enough that a copy has some steps'
@@ -68,19 +47,19 @@ class LossBlock:
         self.values: List[float] = []  # of the copy, once one of them was read
 
 
-class JaxTrainer(Generates, TrainerDefaults):
+class JaxTrainer(Generates, common.TrainerDefaults):
     name = "jax"
     declared = Declared(
         ops=OPS,
         losses=frozenset(LOSSES),
-        optimizers=frozenset(NAMES) | NATIVE_OPTIMIZERS,
-        executions={"cpu": STEPS | {"fast-math"}, "cuda": STEPS},
+        optimizers=frozenset(NAMES) | common.NATIVE_OPTIMIZERS,
+        executions={"cpu": common.STEPS | {"fast-math"}, "cuda": common.STEPS},
         precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
-        replicas=dict.fromkeys(("cpu", "cuda"), STEPS - {"eager"}),
+        replicas=dict.fromkeys(("cpu", "cuda"), common.STEPS - {"eager"}),
         several_nodes=True,
         several_inputs=True,
         updates=frozenset(UPDATES),
-        generation=STEPS,
+        generation=common.STEPS,
     )
 
     @staticmethod
@@ -92,7 +71,7 @@ class JaxTrainer(Generates, TrainerDefaults):
             # size of XLA's pools on a CPU (xla/pjrt/utils.cc); its own flags leave them at a thread a core
             "NPROC": threads,
             "PJRT_NPROC": threads,
-            **xla_flags(config),
+            **common.xla_flags(config),
         }
         if config.device == "cpu":
             return {**variables, "JAX_PLATFORMS": "cpu"}
@@ -127,6 +106,7 @@ class JaxTrainer(Generates, TrainerDefaults):
         self.layout = "NHWC" if self._recommended else "NCHW"
         self._passes = 0
         self._block, self._taken = LossBlock(), 0  # and steps since the weights were loaded, as State has them
+        self._loss_seen: Any = None
         self._feeds: List[Processes] = []
         self._target_type: Any = np.int32  # labels, until a network for another task is built
 
@@ -136,13 +116,13 @@ class JaxTrainer(Generates, TrainerDefaults):
             return f"device {config.device!r}: JAX {self.jax.__version__} finds {self._found} here"
         if not self._on_gpu:
             return None
-        return needs_capability(config.precision, lambda: map(int, self._device.compute_capability.split(".")))
+        return common.needs_capability(config.precision, lambda: map(int, self._device.compute_capability.split(".")))
 
     def settings(self) -> Dict[str, Any]:
         config = self.config
         return {
             "execution": config.execution if config.execution in ("eager", "fast-math") else "jit",
-            **xla_flags(config),
+            **common.xla_flags(config),
             "layout": self.layout,
             "windows": "1x1 as products, depthwise and pooling shifted" if self._shifts else "XLA's",
             "matmul_precision": MATMUL_PRECISION[config.precision],
@@ -152,7 +132,7 @@ class JaxTrainer(Generates, TrainerDefaults):
             "loader_workers": "threads" if config.loader_workers < PROCESSES_FROM else "processes",
             **({"gpu": self._device.device_kind, "preallocate": False} if self._on_gpu else {}),
             **({"replicas": "shard_map, BatchNorm of each replica's own batch"} if self._mesh else {}),
-            **loss_scale_settings(config),
+            **common.loss_scale_settings(config),
         }
 
     @property
@@ -160,13 +140,10 @@ class JaxTrainer(Generates, TrainerDefaults):
         return self._recommended and not self._on_gpu
 
     def build(self, graph: Graph) -> None:
-        optax = import_part("optax", "its optimiser; install it beside jax")
         config, jax = self.config, self.jax
-        dtype = HALF_TYPES.get(config.precision, "float32")
+        dtype = common.HALF_TYPES.get(config.precision, "float32")
         self._network = Network(jax, graph, dtype=dtype, layout=self.layout, shifts=self._shifts, flash=self._flash)
-        self._optimizer = make_optimizer(jax, optax, config)
-        self._loss_of = functools.partial(LOSSES[graph.task.named_loss], optax, **graph.task.loss_options)
-        self._target_type = np.int32 if graph.task.target.dtype.startswith("int") else np.float32
+        self._make_task(graph)
         self._key = jax.random.key(config.seed & 0xFFFFFFFF)
         jit: Callable[..., Any] = jax.jit if config.execution != "eager" else lambda function, **_: function
         self._step = jit(self._step_of_leaves, donate_argnums=0)
@@ -180,12 +157,19 @@ class JaxTrainer(Generates, TrainerDefaults):
         self._differentiate = jit(compute)
         self._evaluate = jit(self._logits)
         self._train = jit(train)
-        self._trainable = set(trainable_names(graph))
         on_host = jax.sharding.SingleDeviceSharding(self._device, memory_kind="pinned_host")
         if self._mesh:
             on_host = self._mesh.sharding(self._mesh.all, memory_kind="pinned_host")
         self._copy = jax.jit(jax.numpy.copy, out_shardings=on_host)
         self.load_weights({p.name: np.zeros(p.shape, np.float32) for p in graph.parameters()})
+
+    def _make_task(self, graph: Graph) -> None:
+        """Loss, optimiser, and what it is to train."""
+        optax = import_part("optax", "its optimiser; install it beside jax")
+        self._optimizer = make_optimizer(self.jax, optax, self.config)
+        self._loss_of = functools.partial(LOSSES[graph.task.named_loss], optax, **graph.task.loss_options)
+        self._target_type = np.int32 if graph.task.target.dtype.startswith("int") else np.float32
+        self._trainable = set(trainable_names(graph))
 
     def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         jax, jnp = self.jax, self.jax.numpy
@@ -196,7 +180,7 @@ class JaxTrainer(Generates, TrainerDefaults):
         arrays = {name: self._put(name, self._network.to_native(name, array)) for name, array in weights.items()}
         parameters = {name: array for name, array in arrays.items() if name in self._trainable}
         statistics = {name: array for name, array in arrays.items() if name not in self._trainable}
-        scale = jnp.float32(LOSS_SCALE if self.config.precision == "fp16" else 1)
+        scale = jnp.float32(common.LOSS_SCALE if self.config.precision == "fp16" else 1)
         losses = jnp.zeros(LOSSES_TOGETHER) if self._keeps_losses else ()
         optimizer = self._optimizer.init(self._here(parameters))
         start = State(parameters, statistics, optimizer, jnp.uint32(0), scale, jnp.int32(0), losses)
@@ -240,7 +224,7 @@ class JaxTrainer(Generates, TrainerDefaults):
     def read_batch(self, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
         labels = np.asarray(self._here(batch.labels))
         labels = labels.astype(np.int64) if self._target_type is np.int32 else labels
-        return each(np.array, self._here(batch.images)), labels
+        return common.each(np.array, self._here(batch.images)), labels
 
     def open_pipeline(self, pictures: Pictures) -> Any:
         if self.config.loader_workers < PROCESSES_FROM:
@@ -301,12 +285,12 @@ class JaxTrainer(Generates, TrainerDefaults):
         finite = jnp.stack([jnp.isfinite(gradient).all() for gradient in tree.leaves(gradients)]).all()
         kept = tree.map(lambda new, old: jnp.where(finite, new, old), after, before)
         streak = jnp.where(finite, before.streak + 1, 0)
-        grown = jnp.where(streak == STEPS_BEFORE_GROWTH, 2 * before.scale, before.scale)
+        grown = jnp.where(streak == common.STEPS_BEFORE_GROWTH, 2 * before.scale, before.scale)
         return kept._replace(
             statistics=after.statistics,
             steps=after.steps,
             scale=jnp.where(finite, grown, before.scale / 2),
-            streak=streak % STEPS_BEFORE_GROWTH,
+            streak=streak % common.STEPS_BEFORE_GROWTH,
             losses=after.losses,
         )
 
@@ -378,6 +362,7 @@ class JaxTrainer(Generates, TrainerDefaults):
             # waits for all: one that is gone without it would be taken for dead, and the others ended
             self.jax.distributed.shutdown()
         self._network = self._leaves = self._loss_seen = None
+        self._prepared = (None, 0)
         self._block = self._step = self._differentiate = self._evaluate = self._train = self._copy = None
 
 
@@ -394,7 +379,7 @@ def _find_devices(jax: Any, names: Sequence[str]) -> Tuple[List[Any], str]:
     except RuntimeError as error:
         return [], f"0 devices of kind {platform!r} ({str(error).splitlines()[0]})"
     alone = jax.process_count() == 1  # else there are only those that were asked for
-    wanted = [gpu_number(name) if alone and name != "cpu" else place for place, name in enumerate(names)]
+    wanted = [common.gpu_number(name) if alone and name != "cpu" else place for place, name in enumerate(names)]
     if max(wanted) >= len(devices):
         return [], f"{len(devices)} devices of kind {platform!r}"
     return [devices[number] for number in wanted], ""

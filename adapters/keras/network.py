@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
 
 import numpy as np
 
 from framework_compare.adapters.common import network
+from framework_compare.adapters.common.network import identifier
 from framework_compare.adapters.keras.layers import own_layers
-from framework_compare.graph import OPS as GRAPH_OPS
-from framework_compare.graph import Graph, Node, evaluate
+from framework_compare.errors import Unsupported
+from framework_compare.graph import Graph, Node, Parameter, evaluate
 from framework_compare.graph.image_ops import adaptive_size
 from framework_compare.graph.lowering import UNEVEN, graph_ops, lowered
 from framework_compare.graph.window import Window
+
+ROWS = {"bias_ih": 0, "bias_hh": 1}  # of a GRU's bias
 
 
 class Array(NamedTuple):
@@ -48,34 +52,35 @@ class Network:
         self._layers: Dict[str, Any] = {}  # by the name of their arrays: a layer that is called twice is one
         self.program = lowered(graph, HAS, channels_last=True)
         self.tied = {node.arrays for node in graph.nodes if node.op == "Unembedding"}
+        kinds = ((node.arrays, parameter.kind) for node in graph.nodes for parameter in graph.parameters_of(node))
+        self._frozen = {arrays for arrays, kind in kinds if kind == "frozen"}
         ((name, field),) = graph.inputs.items()
         self.source = keras.Input(self.program.shapes[name], dtype=field.dtype)
-        self.model = keras.Model(self.source, evaluate(self.program, self._apply, self.source), name=_name(graph.name))
-        self.arrays = dict(self._found())
+        self.model = keras.Model(
+            self.source, evaluate(self.program, self._apply, self.source), name=identifier(graph.name)
+        )
+        self.arrays = {p.name: self._array(node, p) for node in graph.nodes for p in graph.parameters_of(node)}
 
     def _apply(self, node: Node, *inputs: Any) -> Any:
         if node.op in FUNCTIONS:
             return FUNCTIONS[node.op](self.keras.ops, node.attrs, *inputs)
         return LAYERS[node.op](self, node, *inputs)
 
-    def layer(self, node: Node, kind: Any, *arguments: Any, **how: Any) -> Any:
+    def layer(self, node: Node, kind: str, *arguments: Any, **how: Any) -> Any:
+        """A layer of ours or of Keras'; the one that is there already where a node has the arrays of another."""
         if node.arrays not in self._layers:
-            trained = not self.graph.is_frozen(node)
-            self._layers[node.arrays] = kind(*arguments, name=_name(node.arrays), trainable=trained, **how)
+            make = self.own.get(kind) or getattr(self.keras.layers, kind)
+            how.update(name=identifier(node.arrays), trainable=node.arrays not in self._frozen)
+            self._layers[node.arrays] = make(*arguments, **how)
         return self._layers[node.arrays]
 
-    def _found(self) -> List[Tuple[str, Array]]:
-        ops = {node.arrays: node for node in self.graph.nodes if GRAPH_OPS[node.op].parameters(node)}
-        return [
-            (f"{name}.{own}", array)
-            for name, node in ops.items()
-            for own, array in ARRAYS[node.op](self._layers[name]).items()
-        ]
-
-
-def _name(name: str) -> str:
-    """As PyTorch takes it, too: no dots."""
-    return name.replace(".", "_").replace("/", "_")
+    def _array(self, node: Node, parameter: Parameter) -> Array:
+        layer, part = self._layers[node.arrays], parameter.part
+        variable = functools.reduce(getattr, NAMES.get(node.op, {}).get(part, part).split("."), layer)
+        order = network.order_of(node, len(parameter.shape))
+        if type(layer).__name__ == "DepthwiseConv2D" and order:
+            order = (2, 3, 0, 1)
+        return Array(variable, order, ROWS.get(part) if node.op == "GRU" else None, swapped=node.op == "GRU")
 
 
 def _padded(net: Network, x: Any, window: Window, size: Any = None, value: float = 0.0) -> Any:
@@ -88,9 +93,8 @@ def _padded(net: Network, x: Any, window: Window, size: Any = None, value: float
 
 
 def conv2d(net: Network, node: Node, x: Any) -> Any:
-    a, window, layers = node.attrs, Window.of(node.attrs), net.keras.layers
-    whole = all(2 * first == span - 1 for (first, _), span in zip(window.pads, window.spans))
-    same = window.stride == (1, 1) and window.is_symmetric and whole and any(map(any, window.pads))
+    a, window = node.attrs, Window.of(node.attrs)
+    same = window.keeps_size and window.is_padded
     x = x if same else _padded(net, x, window)  # "same" with a stride pads unevenly
     # Keras refuses a stride beside a dilation: of all places the strides are taken
     thinned = window.dilation != (1, 1) and window.stride != (1, 1)
@@ -101,10 +105,10 @@ def conv2d(net: Network, node: Node, x: Any) -> Any:
         "use_bias": a["bias"],
     }
     if _is_depthwise(node):
-        layer = net.layer(node, layers.DepthwiseConv2D, window.kernel, depthwise_initializer="zeros", **how)
+        layer = net.layer(node, "DepthwiseConv2D", window.kernel, depthwise_initializer="zeros", **how)
     else:
-        kind, filters = layers.Conv2D, a["out_channels"]
-        layer = net.layer(node, kind, filters, window.kernel, groups=a["groups"], kernel_initializer="zeros", **how)
+        how.update(groups=a["groups"], kernel_initializer="zeros")
+        layer = net.layer(node, "Conv2D", a["out_channels"], window.kernel, **how)
     y = layer(x)
     return y[:, :: window.stride[0], :: window.stride[1]] if thinned else y
 
@@ -118,25 +122,23 @@ def _is_depthwise(node: Node) -> bool:
 def maxpool(net: Network, node: Node, x: Any) -> Any:
     window = Window.of(node.attrs)
     x = _padded(net, x, window, x.shape[1:3], -math.inf)
-    return net.layer(node, net.keras.layers.MaxPooling2D, window.kernel, window.stride)(x)
+    return net.layer(node, "MaxPooling2D", window.kernel, window.stride)(x)
 
 
 def avgpool(net: Network, node: Node, x: Any) -> Any:
     window, size = Window.of(node.attrs), x.shape[1:3]
-    means = net.layer(node, net.keras.layers.AveragePooling2D, window.kernel, window.stride)(
-        _padded(net, x, window, size)
-    )
+    means = net.layer(node, "AveragePooling2D", window.kernel, window.stride)(_padded(net, x, window, size))
     shares = math.prod(window.kernel) / window.areas(size, with_pads=node.attrs["count_include_pad"])
     return means if (shares == 1).all() else means * net.keras.ops.convert_to_tensor(shares[None, :, :, None])
 
 
 def adaptive_avgpool(net: Network, node: Node, x: Any) -> Any:
-    layers, output = net.keras.layers, adaptive_size(node.attrs)
+    output = adaptive_size(node.attrs)
     if output == (1, 1):
-        return net.layer(node, layers.GlobalAveragePooling2D, keepdims=True)(x)
+        return net.layer(node, "GlobalAveragePooling2D", keepdims=True)(x)
     sizes = list(zip(x.shape[1:3], output))
     if all(size % count == 0 for size, count in sizes):
-        return net.layer(node, layers.AveragePooling2D, [size // count for size, count in sizes])(x)
+        return net.layer(node, "AveragePooling2D", [size // count for size, count in sizes])(x)
     # AdaptiveAveragePooling2D fails on TensorFlow where windows differ (3.15.1): theirs as a matrix for rows and columns
     rows, columns = (network.adaptive_matrix(*pair) for pair in sizes)
     return net.keras.ops.einsum("ih,nhwc,jw->nijc", rows, x, columns)
@@ -144,80 +146,82 @@ def adaptive_avgpool(net: Network, node: Node, x: Any) -> Any:
 
 def batchnorm(net: Network, node: Node, x: Any) -> Any:
     a = node.attrs
-    return net.layer(node, net.own.BatchNorm, momentum=1 - a["momentum"], epsilon=a["eps"])(x)
+    return net.layer(node, "BatchNorm", momentum=1 - a["momentum"], epsilon=a["eps"])(x)
 
 
 def linear(net: Network, node: Node, x: Any) -> Any:
-    a, dense = node.attrs, net.keras.layers.Dense
-    return net.layer(node, dense, a["out_features"], use_bias=a.get("bias", True), kernel_initializer="zeros")(x)
+    a = node.attrs
+    return net.layer(node, "Dense", a["out_features"], use_bias=a.get("bias", True), kernel_initializer="zeros")(x)
 
 
 def conv1d(net: Network, node: Node, x: Any) -> Any:
-    a, layers = node.attrs, net.keras.layers
-    x = layers.ZeroPadding1D(a["padding"])(x) if a["padding"] else x
-    how = {"use_bias": a["bias"], "kernel_initializer": "zeros"}
-    return net.layer(node, layers.Conv1D, a["out_channels"], a["kernel"], **how)(x)
+    a, how = node.attrs, {"use_bias": node.attrs["bias"], "kernel_initializer": "zeros"}
+    x = net.keras.layers.ZeroPadding1D(a["padding"])(x) if a["padding"] else x
+    return net.layer(node, "Conv1D", a["out_channels"], a["kernel"], **how)(x)
 
 
 def recurrent(net: Network, node: Node, x: Any) -> Any:
-    kind, zeros = getattr(net.keras.layers, node.op), {"kernel_initializer": "zeros", "recurrent_initializer": "zeros"}
-    return net.layer(node, kind, node.attrs["hidden_size"], return_sequences=True, **zeros)(x)
+    if node.attrs.get("biases", 1) == 2:
+        raise Unsupported(f"layer {node.name}: an LSTM of Keras' has one bias, and this one has two")
+    zeros = {"kernel_initializer": "zeros", "recurrent_initializer": "zeros"}
+    return net.layer(node, node.op, node.attrs["hidden_size"], return_sequences=True, **zeros)(x)
 
 
 def embedding(net: Network, node: Node, x: Any) -> Any:
-    a, layers = node.attrs, net.keras.layers
-    kind = layers.ReversibleEmbedding if node.arrays in net.tied else layers.Embedding
-    return net.layer(node, kind, a["num_embeddings"], a["embedding_dim"], embeddings_initializer="zeros")(x)
+    kind = "ReversibleEmbedding" if node.arrays in net.tied else "Embedding"
+    sizes = node.attrs["num_embeddings"], node.attrs["embedding_dim"]
+    return net.layer(node, kind, *sizes, embeddings_initializer="zeros")(x)
 
 
 def dropout(net: Network, node: Node, x: Any) -> Any:
     """Of a frozen part there is none."""
+    if net.graph.is_frozen(node):
+        return x
     of_samples = {"noise_shape": (None, *[1] * (len(x.shape) - 1))} if node.op == "StochasticDepth" else {}
-    return (
-        x if net.graph.is_frozen(node) else net.layer(node, net.keras.layers.Dropout, node.attrs["p"], **of_samples)(x)
-    )
+    return net.layer(node, "Dropout", node.attrs["p"], **of_samples)(x)
+
+
+def _layer(kind: str, *given: str, **named: str) -> Callable[..., Any]:
+    """A layer whose arguments are attributes of a node; one that reads nothing is called with the network's input."""
+
+    def layer(net: Network, node: Node, *inputs: Any) -> Any:
+        how = {name: node.attrs[own] for name, own in named.items()}
+        return net.layer(node, kind, *(node.attrs[name] for name in given), **how)(*(inputs or (net.source,)))
+
+    return layer
 
 
 # Of a Network, a node, its inputs.
 LAYERS: Dict[str, Callable[..., Any]] = {
-    "Conv2d": conv2d,
-    UNEVEN: conv2d,
+    **dict.fromkeys(("Conv2d", UNEVEN), conv2d),
     "BatchNorm2d": batchnorm,
     "MaxPool2d": maxpool,
     "AvgPool2d": avgpool,
     "AdaptiveAvgPool2d": adaptive_avgpool,
     "Linear": linear,
-    "LayerNorm": lambda net, node, x: net.layer(node, net.keras.layers.LayerNormalization, epsilon=node.attrs["eps"])(
-        x
-    ),
-    "RMSNorm": lambda net, node, x: net.layer(node, net.keras.layers.RMSNormalization, epsilon=node.attrs["eps"])(x),
-    "Dropout": dropout,
-    "StochasticDepth": dropout,
-    "ReLU": lambda net, node, x: net.layer(node, net.keras.layers.ReLU)(x),
-    "ReLU6": lambda net, node, x: net.layer(node, net.keras.layers.ReLU, 6.0)(x),
+    "LayerNorm": _layer("LayerNormalization", epsilon="eps"),
+    "RMSNorm": _layer("RMSNormalization", epsilon="eps"),
+    **dict.fromkeys(("Dropout", "StochasticDepth"), dropout),
+    "ReLU": _layer("ReLU"),
+    "ReLU6": lambda net, node, x: net.layer(node, "ReLU", 6.0)(x),
     "Embedding": embedding,
-    "Unembedding": lambda net, node, x: net.layer(node, None)(x, reverse=True),  # the layer of the embedding
-    "LSTM": recurrent,
-    "GRU": recurrent,
+    "Unembedding": lambda net, node, x: net.layer(node, "ReversibleEmbedding")(x, reverse=True),  # the embedding's
+    **dict.fromkeys(("LSTM", "GRU"), recurrent),
     "Conv1d": conv1d,
-    "Constant": lambda net, node: net.layer(node, net.own.Constant, node.attrs["value"])(net.source),
-    "Parameter": lambda net, node: net.layer(node, net.own.Parameter, node.attrs["shape"])(net.source),
-    "RelativeBias": lambda net, node: net.layer(node, net.own.RelativeBias, node.attrs["index"], node.attrs["heads"])(
-        net.source
-    ),
-    "Attention": lambda net, node, *inputs: net.layer(node, net.own.Attention, node.attrs)(*inputs),
-    "Repeat": lambda net, node, x, like: net.layer(node, net.own.Repeat)(x, like),
-    "Quanv2d": lambda net, node, x: net.layer(node, net.own.Quanv2d, node.attrs["gates"], node.attrs["trained"])(x),
+    "Constant": _layer("Constant", "value"),
+    "Parameter": _layer("Parameter", "shape"),
+    "RelativeBias": _layer("RelativeBias", "index", "heads"),
+    "Attention": lambda net, node, *inputs: net.layer(node, "Attention", node.attrs)(*inputs),
+    "Repeat": _layer("Repeat"),
+    "Quanv2d": _layer("Quanv2d", "gates", "trained"),
 }
 # Of keras.ops, attributes, and inputs.
 FUNCTIONS: Dict[str, Callable[..., Any]] = {
     **network.FUNCTIONS,
-    "SiLU": lambda ops, a, x: ops.silu(x),
-    "HardSigmoid": lambda ops, a, x: ops.hard_sigmoid(x),
-    "HardSwish": lambda ops, a, x: ops.hard_swish(x),
+    **network.named(
+        lambda ops: ops, "tanh", "sigmoid", SiLU="silu", HardSigmoid="hard_sigmoid", HardSwish="hard_swish"
+    ),
     "GELU": lambda ops, a, x: ops.gelu(x, approximate=a["approximate"] == "tanh"),
-    "Tanh": lambda ops, a, x: ops.tanh(x),
-    "Sigmoid": lambda ops, a, x: ops.sigmoid(x),
     "Reshape": lambda ops, a, x: ops.reshape(x, a["shape"]),
     "Permute": lambda ops, a, x: ops.transpose(x, a["order"]),
     "Reverse": lambda ops, a, x: ops.flip(x, a["axis"]),
@@ -229,48 +233,21 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
 }
 
 
-def _affine(layer: Any, weight: Any, order: Tuple[int, ...]) -> Dict[str, Array]:
-    return {"weight": Array(weight, order), **({"bias": Array(layer.bias)} if layer.use_bias else {})}
-
-
-def _of_conv2d(layer: Any) -> Dict[str, Array]:
-    depthwise = type(layer).__name__ == "DepthwiseConv2D"
-    return _affine(layer, layer.kernel, (2, 3, 0, 1) if depthwise else (2, 3, 1, 0))
-
-
-def _of_gru(layer: Any) -> Dict[str, Array]:
-    cell = layer.cell
-    weights = {"weight_ih": cell.kernel, "weight_hh": cell.recurrent_kernel}
-    return {
-        **{name: Array(variable, (1, 0), swapped=True) for name, variable in weights.items()},
-        **{name: Array(cell.bias, row=row, swapped=True) for row, name in enumerate(("bias_ih", "bias_hh"))},
-    }
-
-
-# Of a layer, by the graph's names.
-ARRAYS: Dict[str, Callable[[Any], Dict[str, Array]]] = {
-    "Conv2d": _of_conv2d,
-    "Conv1d": lambda layer: _affine(layer, layer.kernel, (2, 1, 0)),
-    "Linear": lambda layer: _affine(layer, layer.kernel, (1, 0)),
-    "BatchNorm2d": lambda layer: {
-        "weight": Array(layer.gamma),
-        "bias": Array(layer.beta),
-        "running_mean": Array(layer.moving_mean),
-        "running_var": Array(layer.moving_variance),
+# Variables of Keras' layers by the graph's names, in which a variable of a layer's cell is after a dot.
+_KERNEL, _CELL = {"weight": "kernel"}, {"weight_ih": "cell.kernel", "weight_hh": "cell.recurrent_kernel"}
+NAMES: Mapping[str, Mapping[str, str]] = {
+    **dict.fromkeys(("Conv2d", "Conv1d", "Linear"), _KERNEL),
+    "BatchNorm2d": {
+        **{"weight": "gamma", "bias": "beta"},
+        **{"running_mean": "moving_mean", "running_var": "moving_variance"},
     },
-    "LayerNorm": lambda layer: {"weight": Array(layer.gamma), "bias": Array(layer.beta)},
-    "RMSNorm": lambda layer: {"weight": Array(layer.scale)},
-    "Embedding": lambda layer: {"weight": Array(layer.embeddings)},
-    "Unembedding": lambda layer: {"weight": Array(layer.embeddings)},
-    "LSTM": lambda layer: {
-        "weight_ih": Array(layer.cell.kernel, (1, 0)),
-        "weight_hh": Array(layer.cell.recurrent_kernel, (1, 0)),
-        "bias": Array(layer.cell.bias),
-    },
-    "GRU": _of_gru,
-    "Parameter": lambda layer: {"value": Array(layer.value)},
-    "RelativeBias": lambda layer: {"weight": Array(layer.value)},
-    "Quanv2d": lambda layer: {"angles": Array(layer.value)},
+    "LayerNorm": {"weight": "gamma", "bias": "beta"},
+    "RMSNorm": {"weight": "scale"},
+    **dict.fromkeys(("Embedding", "Unembedding"), {"weight": "embeddings"}),
+    "LSTM": {**_CELL, "bias": "cell.bias"},
+    "GRU": {**_CELL, **dict.fromkeys(ROWS, "cell.bias")},
+    "RelativeBias": {"weight": "value"},
+    "Quanv2d": {"angles": "value"},
 }
 HAS = frozenset(LAYERS) | frozenset(FUNCTIONS)
 OPS = graph_ops(HAS)

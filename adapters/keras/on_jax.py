@@ -36,7 +36,8 @@ class KerasJaxTrainer(KerasTrainer, JaxTrainer):
         self._stepped = jit(self._step_of_state, donate_argnums=0)
         self._outputs = jit(lambda state, images: self._model.stateless_call(*state[:2], images, training=False)[0])
         self._training = jit(lambda state, images: self._model.stateless_call(*state[:2], images, training=True))
-        self._gradients_of_state = jit(lambda *arguments: self._value_and_gradients(*arguments)[1])
+        differentiate = jit(self._value_and_gradients)
+        self._differentiate = lambda images, labels: differentiate(self._held(), images, labels)
 
     def _value_and_gradients(self, state: Any, images: Any, labels: Any) -> Any:
         def compute(trained: Any, others: Any) -> Any:
@@ -76,12 +77,6 @@ class KerasJaxTrainer(KerasTrainer, JaxTrainer):
     def _take_step(self, images: Any, labels: Any) -> Any:
         self._leaves, self._loss_seen = self._stepped(self._leaves, images, labels)
         return self._loss_seen
-
-    def train_step(self, batch: Batch) -> Any:
-        return KerasTrainer.train_step(self, batch)
-
-    def _gradients_by(self, images: Any, labels: Any) -> Any:
-        return self._gradients_of_state(self._held(), images, labels)
 
     def _outputs_of(self, images: Any) -> Any:
         self._loss_seen = self._outputs(self._held(), images)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from typing import Any, Dict
 
 from framework_compare.adapters.keras.trainer import KerasTrainer, declare, variables_for
 from framework_compare.adapters.tensorflow.trainer import TensorFlowTrainer
@@ -21,21 +21,15 @@ class KerasTensorFlowTrainer(KerasTrainer, TensorFlowTrainer):
         return {**TensorFlowTrainer.environment(config), **variables_for("tensorflow")}
 
     def _make_functions(self) -> None:
-        config, function = self.config, self.tf.function
-        execution, ops = config.execution, {node.op for node in self._graphed.graph.nodes}
+        config, execution = self.config, self.config.execution
+        ops = {node.op for node in self._graphed.graph.nodes}
         if execution == "fit" and config.clip_norm and "Embedding" in ops:
             raise Unsupported(
                 "clip_norm: Keras' fit takes the norm of an embedding's gradient token by token; use default"
             )
-        if execution == "eager":
-            self._take_step, self._outputs_of, self._gradients_by = (
-                self._step_once,
-                self._outputs,
-                self._gradients,
-            )
-            return
+        function: Any = (lambda function, **_: function) if execution == "eager" else self.tf.function
         self._take_step = function(self._step_once, jit_compile=execution == "compiled" or None)
-        self._outputs_of, self._gradients_by = function(self._outputs), function(self._gradients)
+        self._outputs_of, self._differentiate = function(self._outputs), function(self._value_and_gradients)
 
     def _outputs(self, images: Any) -> Any:
         return self._model(images, training=False)
@@ -46,10 +40,6 @@ class KerasTensorFlowTrainer(KerasTrainer, TensorFlowTrainer):
         # dense, an embedding's too: of a sparse one Keras would clip by the norm of each token's part
         found = tape.gradient(loss, self._model.trainable_weights)
         return loss, [self.tf.convert_to_tensor(gradient) for gradient in found]
-
-    def _gradients(self, images: Any, labels: Any) -> List[Any]:
-        found: List[Any] = self._value_and_gradients(images, labels)[1]
-        return found
 
     def _step_once(self, images: Any, labels: Any) -> Any:
         loss, gradients = self._value_and_gradients(images, labels)

@@ -35,19 +35,16 @@ class KerasTorchTrainer(KerasTrainer, TorchTrainer):
         pass
 
     def _take_step(self, images: Any, labels: Any) -> Any:
-        loss, gradients = self._value_and_gradients(images, labels)
+        loss, gradients = self._differentiate(images, labels)
         with self.torch.no_grad():
             self._optimizer.apply(gradients, self._model.trainable_weights)
         return loss.detach()
 
-    def _value_and_gradients(self, images: Any, labels: Any) -> Any:
+    def _differentiate(self, images: Any, labels: Any) -> Any:
         loss = self._objective(labels, self._model(images, training=True))
         self._model.zero_grad()
         loss.backward()
         return loss, [variable.value.grad for variable in self._model.trainable_weights]
-
-    def _gradients_by(self, images: Any, labels: Any) -> Any:
-        return self._value_and_gradients(images, labels)[1]
 
     def _outputs_of(self, images: Any) -> Any:
         with self.torch.no_grad():

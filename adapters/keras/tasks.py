@@ -6,8 +6,7 @@ from typing import Any, Callable, Dict, List
 
 import numpy as np
 
-from framework_compare.adapters.common.trainer import is_native, optimizer_settings
-from framework_compare.graph.optimizer import Schedule
+from framework_compare.adapters.common.trainer import is_native, optimizer_settings, rates
 from framework_compare.protocol import TrainConfig
 
 
@@ -30,13 +29,8 @@ LOSSES: Dict[str, Callable[..., Any]] = {
     "mse": lambda keras: keras.losses.MeanSquaredError(),
     "binary_cross_entropy": lambda keras: keras.losses.BinaryCrossentropy(from_logits=True),
 }
-OPTIMIZERS = {
-    "sgd": "SGD",
-    "adam": "Adam",
-    "rmsprop": "RMSprop",
-    "nadam": "Nadam",
-    "adamw": "AdamW",
-}  # in keras.optimizers
+# In keras.optimizers.
+OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "rmsprop": "RMSprop", "nadam": "Nadam", "adamw": "AdamW"}
 
 
 def make_optimizer(keras: Any, config: TrainConfig) -> Any:
@@ -59,10 +53,9 @@ def make_optimizer(keras: Any, config: TrainConfig) -> Any:
 
 def _rate(keras: Any, config: TrainConfig) -> Any:
     """A number, or a schedule of Keras' that looks it up."""
-    schedule, ops = Schedule.of(config), keras.ops
-    if schedule.is_constant:
+    table, ops = rates(config).astype(np.float32), keras.ops
+    if len(table) == 1:
         return config.learning_rate
-    table = np.array([config.learning_rate * share for share in schedule.table()], np.float32)
 
     class Table(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[misc]
         def __call__(self, step: Any) -> Any:

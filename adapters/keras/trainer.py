@@ -5,11 +5,11 @@ from __future__ import annotations
 import abc
 import os
 import sys
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 import numpy as np
 
-from framework_compare.adapters.common.trainer import NATIVE_OPTIMIZERS, is_native
+from framework_compare.adapters.common.trainer import NATIVE_OPTIMIZERS, TrainerDefaults, is_native
 from framework_compare.adapters.keras.network import OPS, Network
 from framework_compare.adapters.keras.tasks import LOSSES, OPTIMIZERS, make_optimizer, optimizer_name
 from framework_compare.graph import Graph, trainable_names
@@ -39,17 +39,16 @@ def variables_for(backend: str) -> Dict[str, str]:
 class KerasTrainer(abc.ABC):
     """Mixed into the plain trainer of a back end, which has the rest: threads, batches, pipelines, profiles.
 
-    A subclass makes `_take_step` of images and labels, `_outputs_of`, `_gradients_by` and `_values`.
+    A subclass says how it computes, in methods or in what its `_make_functions` compiles.
     """
 
-    # Methods of a subclass, or what its `_make_functions` compiles: of images, and of labels.
-    _take_step: Callable[[Any, Any], Any]  # trains; the loss, unread
-    _gradients_by: Callable[[Any, Any], Any]  # of the model's trainable variables, in their order
+    _take_step: Callable[[Any, Any], Any]  # trains on images and labels; the loss, unread
+    _differentiate: Callable[[Any, Any], Any]  # the loss, and gradients in the order of the model's trainable variables
     _outputs_of: Callable[[Any], Any]  # in evaluation, on the device
 
     config: TrainConfig
-    layout = "NHWC"
-    backend = ""
+    backend = default_execution = ""
+    read_losses = TrainerDefaults.read_losses
 
     def __init__(self, config: TrainConfig, replicas: Optional[Replicas] = None) -> None:
         super().__init__(config)  # type: ignore[call-arg]
@@ -71,8 +70,6 @@ class KerasTrainer(abc.ABC):
             "optimizer": optimizer_name(self.config),
             "threads": self.config.threads,
         }
-
-    default_execution = ""
 
     def build(self, graph: Graph) -> None:
         keras = self.keras
@@ -98,18 +95,15 @@ class KerasTrainer(abc.ABC):
         """Compile what the execution asks for."""
 
     def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
-        ops, rows = self.keras.ops, {}
+        ops = self.keras.ops
         for name, array in weights.items():
             place = self._arrays[name]
-            if place.row is None:
-                place.variable.assign(place.to_native(array))
-            else:
-                whole = rows.setdefault(
-                    id(place.variable), (place.variable, np.zeros(place.variable.shape, np.float32))
-                )
-                whole[1][place.row] = place.to_native(array)
-        for variable, values in rows.values():
-            variable.assign(values)
+            native = place.to_native(array)
+            if place.row is not None:  # of several arrays in one variable
+                whole = np.array(ops.convert_to_numpy(place.variable))
+                whole[place.row] = native
+                native = whole
+            place.variable.assign(native)
         for variable in self._optimizer.variables:
             first = self._scalars.get(id(variable))
             variable.assign(ops.zeros(variable.shape, variable.dtype) if first is None else first)
@@ -127,12 +121,9 @@ class KerasTrainer(abc.ABC):
             return self._model.train_on_batch(batch.images, batch.labels)
         return self._take_step(batch.images, batch.labels)
 
-    def read_losses(self, losses: List[Any]) -> List[float]:
-        return [float(loss) for loss in losses]
-
     def gradients(self, batch: Batch) -> Dict[str, np.ndarray]:
         numpy_of = self.keras.ops.convert_to_numpy
-        found = zip(self._model.trainable_variables, self._gradients_by(batch.images, batch.labels))
+        found = zip(self._model.trainable_variables, self._differentiate(batch.images, batch.labels)[1])
         by_variable = {id(variable): numpy_of(gradient) for variable, gradient in found}
         return {name: array.from_native(by_variable[id(array.variable)]) for name, array in self._trained.items()}
 

@@ -9,14 +9,10 @@ import queue
 import threading
 from typing import Any, Dict, Iterator, Mapping, Optional
 
-from framework_compare.adapters.common.trainer import NATIVE_OPTIMIZERS
-from framework_compare.adapters.torch.network import OPS
 from framework_compare.adapters.torch.pipeline import import_torchvision
-from framework_compare.adapters.torch.tasks import LOSSES
 from framework_compare.adapters.torch.trainer import TorchTrainer
-from framework_compare.graph import OPTIMIZERS, Graph
-from framework_compare.graph.optimizer import Schedule
-from framework_compare.protocol import UPDATES, Batch, Declared, Replicas, TrainConfig
+from framework_compare.graph import Graph, Schedule
+from framework_compare.protocol import Batch, Replicas, TrainConfig
 
 WITHOUT = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
 MOST_BATCHES = 1 << 40  # of an epoch: a loader that knows its length is not asked for a batch ahead
@@ -24,14 +20,11 @@ MOST_BATCHES = 1 << 40  # of an epoch: a loader that knows its length is not ask
 
 class LightningTrainer(TorchTrainer):
     name = "lightning"
-    declared = Declared(
-        ops=OPS,
-        losses=frozenset(LOSSES),
-        optimizers=frozenset(OPTIMIZERS) | NATIVE_OPTIMIZERS,
+    declared = TorchTrainer.declared._replace(
         executions={"cpu": frozenset({"default", "fit"})},
         precisions={"cpu": frozenset({"fp32"})},
-        several_inputs=True,
-        updates=frozenset(UPDATES),
+        replicas={},
+        several_nodes=False,
         why={"cuda": "no environment for Lightning on a GPU is pinned", "eager": "Trainer.fit owns the loop"},
     )
 
@@ -77,10 +70,8 @@ def _scheduled(optimizer: Any, config: TrainConfig) -> Any:
         return optimizer
     from torch.optim.lr_scheduler import LambdaLR
 
-    return {
-        "optimizer": optimizer,
-        "lr_scheduler": {"scheduler": LambdaLR(optimizer, schedule.share), "interval": "step"},
-    }
+    each_update = {"scheduler": LambdaLR(optimizer, schedule.share), "interval": "step"}
+    return {"optimizer": optimizer, "lr_scheduler": each_update}
 
 
 class Fit:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, Dict, Mapping
 
-from framework_compare.adapters.common import quanv
 from framework_compare.adapters.common.network import by_graph_name
 from framework_compare.adapters.common.recurrent import TURN, Direction, by_direction, pairs, turned
-from framework_compare.adapters.mxnet import attention, primitives, recurrent
+from framework_compare.adapters.mxnet import blocks, primitives, recurrent
 from framework_compare.errors import Unsupported
 from framework_compare.graph import Graph, Node, evaluate, trainable_names
 from framework_compare.graph.image_ops import adaptive_size
@@ -86,61 +85,6 @@ def freeze(parameters: Dict[str, Any], graph: Graph) -> None:
         parameters[name].grad_req = "null"
 
 
-def _conv1d(gluon: Any, a: Dict[str, Any]) -> Any:
-    kernel, padding = a["kernel"], a["padding"]
-    steps = a["input"][0] + 2 * padding - kernel + 1
-
-    class Conv1d(gluon.HybridBlock):  # type: ignore[misc]
-        """One product of all windows: into what oneDNN makes of gluon's weights no others can be loaded (1.9.1)."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight = self.params.get("weight", shape=(a["out_channels"], a["in_channels"], kernel))
-            self.bias = self.params.get("bias", shape=(a["out_channels"],)) if a["bias"] else None
-
-        def hybrid_forward(self, F: Any, x: Any, weight: Any, bias: Any = None) -> Any:
-            if padding:
-                zeros = F.zeros_like(F.slice_axis(x, axis=1, begin=0, end=padding))
-                x = F.concat(zeros, x, zeros, dim=1)
-            windows = [F.slice_axis(x, axis=1, begin=i, end=i + steps) for i in range(kernel)]
-            weight = F.reshape(F.transpose(weight, (0, 2, 1)), (0, -1))
-            how = {"num_hidden": a["out_channels"], "flatten": False}
-            if bias is None:
-                return F.FullyConnected(F.concat(*windows, dim=2), weight, no_bias=True, **how)
-            return F.FullyConnected(F.concat(*windows, dim=2), weight, bias, **how)
-
-    return Conv1d()
-
-
-def _quanv2d(gluon: Any, a: Dict[str, Any]) -> Any:
-    class Quanv2d(gluon.HybridBlock):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            known = quanv.constants(a["gates"], a["trained"])
-            with self.name_scope():
-                for number, array in enumerate(known):
-                    setattr(self, f"constant{number}", self.params.get_constant(f"constant{number}", array))
-                if a["trained"]:
-                    count = quanv.rotations(a["gates"])
-                    self.angles = self.params.get("angles", shape=(count,))
-
-        def hybrid_forward(self, F: Any, x: Any, angles: Any = None, **constants: Any) -> Any:
-            functions = quanv.Functions(
-                F.cos,
-                F.sin,
-                lambda arrays: F.concat(*arrays, dim=-1),
-                F.dot,
-                F.broadcast_mul,
-                lambda array, i: F.slice_axis(array, axis=1, begin=i, end=i + 1),
-            )
-            known = [constants[f"constant{number}"] for number in range(len(constants))]
-            angles = None if angles is None else F.expand_dims(angles, 0)
-            pixels = F.reshape(x, (-1, quanv.QUBITS))
-            return F.reshape(quanv.expectations(functions, pixels, a["gates"], known, angles), (-1, *a["input"]))
-
-    return Quanv2d()
-
-
 def _pool(gluon: Any, a: Mapping[str, Any], kind: str, **how: Any) -> Any:
     """With its padding in front where `_pads_first`, and cut behind where MXNet rounds up to windows behind the image."""
     first, window = kind == "AvgPool2D" and _pads_first(a), Window.of(a)
@@ -151,16 +95,11 @@ def _pool(gluon: Any, a: Mapping[str, Any], kind: str, **how: Any) -> Any:
     if not window.ceil_mode:
         return pool
 
-    class Pool(gluon.HybridBlock):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.pool = pool
+    def forward(F: Any, x: Any) -> Any:
+        x = _pad(F, {"pads": ((0, 0), (0, 0), *window.pads), "value": 0}, x) if first else x
+        return F.slice(pool(x), begin=(None, None, 0, 0), end=(None, None, *a["size"][1:]))
 
-        def hybrid_forward(self, F: Any, x: Any) -> Any:
-            x = _pad(F, {"pads": ((0, 0), (0, 0), *window.pads), "value": 0}, x) if first else x
-            return F.slice(self.pool(x), begin=(None, None, 0, 0), end=(None, None, *a["size"][1:]))
-
-    return Pool()
+    return blocks.block(gluon, forward)
 
 
 def _pads_first(a: Mapping[str, Any]) -> bool:
@@ -237,19 +176,20 @@ LAYERS = {
     "Sigmoid": lambda gluon, a: gluon.nn.Activation("sigmoid"),
     "Embedding": lambda gluon, a: gluon.nn.Embedding(a["num_embeddings"], a["embedding_dim"]),
     "AvgPool2d": lambda gluon, a: _pool(gluon, a, "AvgPool2D", count_include_pad=a["count_include_pad"]),
-    "Conv1d": _conv1d,
-    "LinearOfChannels": attention.linear_of_channels,
+    "Conv1d": blocks.conv1d,
+    "LinearOfChannels": blocks.linear_of_channels,
     "LayerNorm": _layernorm,
     "LayerNormOfChannels": lambda gluon, a: _layernorm(gluon, a, axis=1),
-    "Quanv2d": _quanv2d,
-    "RMSNorm": attention.rmsnorm,
-    "Constant": attention.constant,
-    "Attention": attention.attention,
-    "RelativeBias": attention.relative_bias,
-    "Parameter": attention.parameter,
+    "Quanv2d": blocks.quanv2d,
+    "RMSNorm": blocks.rmsnorm,
+    "Constant": blocks.constant,
+    "Attention": blocks.attention,
+    "RelativeBias": blocks.relative_bias,
+    "Parameter": blocks.parameter,
     "StochasticDepth": lambda gluon, a: gluon.nn.Dropout(a["p"], axes=tuple(range(1, 1 + len(a["input"])))),
+    "Take": blocks.take,
+    "GroupNorm": blocks.groupnorm,
     **recurrent.LAYERS,
-    **primitives.LAYERS,
 }
 # Of F, attributes, and inputs.
 FUNCTIONS = {

@@ -11,42 +11,6 @@ from framework_compare.graph.window import Window, pair
 Attrs = Mapping[str, Any]
 
 
-def take(gluon: Any, a: Attrs) -> Any:
-    import numpy as np
-
-    class Take(gluon.HybridBlock):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            with self.name_scope():
-                self.index = self.params.get_constant("index", np.array(a["index"], np.float32))
-
-        def hybrid_forward(self, F: Any, x: Any, index: Any) -> Any:
-            return F.take(x, index, axis=a["axis"])
-
-    return Take()
-
-
-def groupnorm(gluon: Any, a: Attrs) -> Any:
-    class GroupNorm(gluon.HybridBlock):  # type: ignore[misc]
-        """MXNet's own wants a scale for each group (1.9.1)."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            with self.name_scope():
-                self.weight = self.params.get("weight", shape=(a["channels"],))
-                self.bias = self.params.get("bias", shape=(a["channels"],))
-
-        def hybrid_forward(self, F: Any, x: Any, weight: Any, bias: Any) -> Any:
-            groups = F.reshape(x, (-1, a["groups"], math.prod(a["size"]) // a["groups"]))
-            apart = F.broadcast_sub(groups, F.mean(groups, axis=2, keepdims=True))
-            spread = F.sqrt(F.mean(F.square(apart), axis=2, keepdims=True) + a["eps"])
-            normal = F.reshape(F.broadcast_div(apart, spread), (-1, *a["size"]))
-            weight, bias = (F.reshape(array, (1, -1, 1, 1)) for array in (weight, bias))
-            return F.broadcast_add(F.broadcast_mul(normal, weight), bias)
-
-    return GroupNorm()
-
-
 def matmul(F: Any, a: Attrs, x: Any, y: Any) -> Any:
     """batch_dot takes three axes and the same number of products on both sides."""
     (*_, m, k), n = a["shapes"][0], a["shapes"][1][-1]
@@ -105,16 +69,13 @@ def _reduced(name: str) -> Callable[..., Any]:
 
 
 _BROADCAST = ("sub", "div", "maximum", "minimum", "equal")
-LAYERS = {"Take": take, "GroupNorm": groupnorm}
 FUNCTIONS: Dict[str, Callable[..., Any]] = {
-    **network.named(lambda F: F, "exp", "log", "sqrt", "abs", "sign", "sin", "cos", "erf"),
+    **network.named(lambda F: F, "exp", "log", "sqrt", "abs", "sign", "sin", "cos", "erf", Detach="BlockGrad"),
     **network.named(lambda F: F, *_BROADCAST, prefix="broadcast_"),
-    "Less": lambda F, a, x, y: F.broadcast_lesser(x, y),
-    "LessEqual": lambda F, a, x, y: F.broadcast_lesser_equal(x, y),
+    **network.named(lambda F: F, Less="broadcast_lesser", LessEqual="broadcast_lesser_equal"),
     **{f"Reduce{name.capitalize()}": _reduced(name) for name in ("sum", "mean", "max")},
     "Power": lambda F, a, x: x ** a["exponent"],
     "LeakyReLU": lambda F, a, x: F.LeakyReLU(x, act_type="leaky", slope=a["slope"]),
-    "Detach": lambda F, a, x: F.BlockGrad(x),
     "Cast": lambda F, a, x: F.cast(x, "float32"),
     "Where": where,
     "Softmax": lambda F, a, x: F.softmax(x, axis=a["axis"]),

@@ -11,8 +11,7 @@ from framework_compare.protocol import TrainConfig
 
 def cross_entropy(mx: Any) -> Callable[[Any, Any], Any]:
     # over the last axis oneDNN's log_softmax computes it, to 3e-6 only; over another, MXNet's own kernel, to 2e-7
-    loss = mx.gluon.loss.SoftmaxCrossEntropyLoss(axis=1)
-    loss.hybridize()
+    loss = _hybridised(mx.gluon.loss.SoftmaxCrossEntropyLoss(axis=1))
     return lambda logits, labels: loss(logits.expand_dims(2), labels.expand_dims(1))
 
 
@@ -38,21 +37,12 @@ def token_cross_entropy(mx: Any, smoothing: float = 0.0) -> Callable[[Any, Any],
             of_samples, tokens = F.sum(-wanted * counts, axis=1), F.sum(counts, axis=1)
             return F.broadcast_div(of_samples, F.mean(tokens, axis=0, keepdims=True))
 
-    loss = TokenCrossEntropy()
-    loss.hybridize()
-    return lambda logits, labels: loss(logits, labels)
+    return _hybridised(TokenCrossEntropy())
 
 
-def mse(mx: Any) -> Callable[[Any, Any], Any]:
-    loss = mx.gluon.loss.L2Loss(weight=2.0)  # it is half the square
+def _hybridised(loss: Any) -> Callable[[Any, Any], Any]:
     loss.hybridize()
     return lambda outputs, target: loss(outputs, target)
-
-
-def binary_cross_entropy(mx: Any) -> Callable[[Any, Any], Any]:
-    loss = mx.gluon.loss.SigmoidBinaryCrossEntropyLoss()  # of logits
-    loss.hybridize()
-    return lambda logits, target: loss(logits, target)
 
 
 # From outputs and target to the loss of each sample.
@@ -61,8 +51,8 @@ LOSSES: Dict[str, Callable[..., Callable[[Any, Any], Any]]] = {
     "smoothed cross_entropy": smoothed_cross_entropy,
     **dict.fromkeys(("token_cross_entropy", "smoothed token_cross_entropy"), token_cross_entropy),
     "mean_output": lambda mx: lambda outputs, target: outputs.mean(axis=0, exclude=True),
-    "mse": mse,
-    "binary_cross_entropy": binary_cross_entropy,
+    "mse": lambda mx: _hybridised(mx.gluon.loss.L2Loss(weight=2.0)),  # which is half the square
+    "binary_cross_entropy": lambda mx: _hybridised(mx.gluon.loss.SigmoidBinaryCrossEntropyLoss()),  # of logits
 }
 NAMES = {
     "sgd": "gluon.Trainer('sgd')",

@@ -9,13 +9,13 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
 
 import numpy as np
 
-from framework_compare.adapters.common.trainer import NATIVE_OPTIMIZERS, TrainerDefaults, arguments, each, gpu_number
+from framework_compare.adapters.common import trainer as common
 from framework_compare.adapters.mxnet import replicas as data_parallel
 from framework_compare.adapters.mxnet.network import OPS, freeze, make_network, parameters_of
 from framework_compare.adapters.mxnet.pipeline import open_loader
 from framework_compare.adapters.mxnet.tasks import LOSSES, NAMES, clip, forget, make_optimizer, optimizer_name
 from framework_compare.errors import Unsupported
-from framework_compare.graph import Graph, Schedule
+from framework_compare.graph import Graph
 from framework_compare.graph.optimizer import DECAYED
 from framework_compare.protocol import UPDATES, Batch, Declared, Pictures, ProfileRow, Replicas, TrainConfig
 
@@ -24,14 +24,16 @@ from framework_compare.protocol import UPDATES, Batch, Declared, Pictures, Profi
 # barriers: MobileNetV2 at batch 1 took 200 ms a step for 125 on 2 cores (1.9.1).
 _ONE_POOL = {"MXNET_CPU_PARALLEL_SIZE": "2000000000"}
 
+REPLICAS = "gluon.Trainer, kvstore device, BatchNorm of each replica's own batch"
 
-class MXNetTrainer(TrainerDefaults):
+
+class MXNetTrainer(common.TrainerDefaults):
     name = "mxnet"
     layout = "NCHW"
     declared = Declared(
         ops=OPS,
         losses=frozenset(LOSSES),
-        optimizers=frozenset(NAMES) | NATIVE_OPTIMIZERS - {"native adamw"},
+        optimizers=frozenset(NAMES) | common.NATIVE_OPTIMIZERS - {"native adamw"},
         # MXNet 1.9 has no optimising compiler for training
         executions=dict.fromkeys(("cpu", "cuda"), frozenset({"default", "eager", "graph"})),
         # nor kernels for bf16 on GPUs
@@ -65,7 +67,7 @@ class MXNetTrainer(TrainerDefaults):
         self.mx = mxnet = _import_mxnet(config.device)
         self.config = config
         self._replicas = replicas
-        numbers = [gpu_number(name) for name in replicas.devices] if replicas else [gpu_number(config.device)]
+        numbers = [common.gpu_number(name) for name in (replicas.devices if replicas else (config.device,))]
         self._index = max(numbers)
         self._gpus = mxnet.context.num_gpus() if self._on_gpu and self._has_cuda else 0
         on = mxnet.gpu if self._index < self._gpus else mxnet.cpu
@@ -105,11 +107,7 @@ class MXNetTrainer(TrainerDefaults):
             "attention": "batch_dot and softmax, causal by its lengths: MXNet's fused kernels take another order",
             "running_variance": "biased",
             "threads": self.config.threads,
-            **(
-                {"replicas": "gluon.Trainer, kvstore device, BatchNorm of each replica's own batch"}
-                if self._replicas
-                else {}
-            ),
+            **({"replicas": REPLICAS} if self._replicas else {}),
             **({"tf32": self.config.precision == "tf32", "amp": self._amp is not None} if self._on_gpu else {}),
         }
 
@@ -136,7 +134,7 @@ class MXNetTrainer(TrainerDefaults):
         self._optimizer = data_parallel.make_trainer(mx, *given) if self._replicas else mx.gluon.Trainer(*given)
         if self._amp:
             self._amp.init_trainer(self._optimizer)
-        self._schedule, self._batches, self._updates = Schedule.of(config), 0, 0
+        self._updates = common.Updates(config)
         if config.accumulation > 1:
             for parameter in self._trained():
                 parameter.grad_req = "add"
@@ -156,7 +154,7 @@ class MXNetTrainer(TrainerDefaults):
                 for held in self._parameters[name].list_data():
                     held[:] = array
         self._reordered = False
-        self._batches = self._updates = 0
+        self._updates.forget()
         self._clear()
         for updater in self._optimizer._updaters or ():
             for state in updater.states.values():
@@ -174,24 +172,22 @@ class MXNetTrainer(TrainerDefaults):
     def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
         nd, context = self.mx.nd, self._context
         if self._replicas:
-            return self._split(each(nd.array, images), nd.array(labels, dtype=self._target_type), len(labels))
-        inputs = each(lambda array: nd.array(array, ctx=context), images)
+            return self._split(common.each(nd.array, images), nd.array(labels, dtype=self._target_type), len(labels))
+        inputs = common.each(lambda array: nd.array(array, ctx=context), images)
         return Batch(inputs, nd.array(labels, dtype=self._target_type, ctx=context), len(labels))
 
     def _split(self, images: Any, labels: Any, size: int) -> Batch:
         """Of replicas a list, the part of each."""
-        parts = [data_parallel.split(array, self._contexts) for array in arguments(images)]
+        parts = [data_parallel.split(array, self._contexts) for array in common.arguments(images)]
         inputs = list(zip(*parts)) if isinstance(images, tuple) else parts[0]
         return Batch(inputs, data_parallel.split(labels, self._contexts), size)
 
     def read_batch(self, batch: Batch) -> Any:
         parts, labels = (array if self._replicas else [array] for array in batch[:2])
         labels = data_parallel.whole(labels)
-        several = [data_parallel.whole(arrays) for arrays in zip(*map(arguments, parts))]
-        return (
-            tuple(several) if isinstance(parts[0], tuple) else several[0],
-            labels.astype(np.int64) if labels.dtype.kind == "i" else labels,
-        )
+        labels = labels.astype(np.int64) if labels.dtype.kind == "i" else labels
+        several = [data_parallel.whole(arrays) for arrays in zip(*map(common.arguments, parts))]
+        return tuple(several) if isinstance(parts[0], tuple) else several[0], labels
 
     def open_pipeline(self, pictures: Pictures) -> Any:
         gpu = self._index if self._on_gpu else None
@@ -208,13 +204,11 @@ class MXNetTrainer(TrainerDefaults):
 
     def train_step(self, batch: Batch) -> Any:
         loss, gathered = self._backward(batch), self.config.accumulation
-        self._batches += 1
-        if self._batches % gathered:
+        if not self._updates.gathered():
             return loss
-        if not self._schedule.is_constant:
-            share = self._schedule.share(self._updates)
-            self._optimizer.set_learning_rate(self.config.learning_rate * share)
-        self._updates += 1
+        rate = self._updates.rate()
+        if rate is not None:
+            self._optimizer.set_learning_rate(rate)
         divisor = batch.size if gathered == 1 else gathered
         if self.config.clip_norm:
             clip(self.mx, [p.grad(self._context) for p in self._trained()], self.config.clip_norm * divisor)
@@ -248,13 +242,9 @@ class MXNetTrainer(TrainerDefaults):
     def _losses(self, batch: Batch) -> Any:
         """Of each picture; of replicas a list, those of each."""
         if not self._replicas:
-            return self._loss(self._network(*arguments(batch.images)), batch.labels)
+            return self._loss(self._network(*common.arguments(batch.images)), batch.labels)
         pairs = zip(batch.images, batch.labels)
-        return [self._loss(self._network(*arguments(images)), labels) for images, labels in pairs]
-
-    @property
-    def _loss_scale(self) -> float:
-        return float(self._optimizer._amp_loss_scaler.loss_scale) if self._amp else 1.0
+        return [self._loss(self._network(*common.arguments(images)), labels) for images, labels in pairs]
 
     def gradients(self, batch: Batch) -> Dict[str, np.ndarray]:
         self._clear()
@@ -262,7 +252,8 @@ class MXNetTrainer(TrainerDefaults):
         if self._replicas:
             self._optimizer.allreduce_grads()  # sums them
         trained = {name: p for name, p in self._parameters.items() if p.grad_req != "null"}
-        times = np.float32((batch.size if self.config.accumulation == 1 else 1) * self._loss_scale)
+        scale = float(self._optimizer._amp_loss_scaler.loss_scale) if self._amp else 1.0
+        times = np.float32((batch.size if self.config.accumulation == 1 else 1) * scale)
         found = {name: p.grad(self._context).asnumpy() / times for name, p in trained.items()}
         self._clear()
         return found
@@ -277,16 +268,16 @@ class MXNetTrainer(TrainerDefaults):
         self._reordered = True
         with self.mx.autograd.predict_mode():
             if self._replicas:  # by the running statistics of the first
-                parts = [[one.as_in_context(self._context) for one in arguments(part)] for part in batch.images]
+                parts = [[one.as_in_context(self._context) for one in common.arguments(part)] for part in batch.images]
                 return self.mx.nd.concat(*(self._network(*part) for part in parts), dim=0)
-            return self._network(*arguments(batch.images))
+            return self._network(*common.arguments(batch.images))
 
     def forward(self, batch: Batch, *, training: bool = False) -> np.ndarray:
         if not training:
             return self.infer(batch).asnumpy()
         with self.mx.autograd.train_mode():
             parts = batch.images if self._replicas else [batch.images]
-            return data_parallel.whole([self._network(*arguments(part)) for part in parts])
+            return data_parallel.whole([self._network(*common.arguments(part)) for part in parts])
 
     def synchronize(self) -> None:
         self.mx.nd.waitall()

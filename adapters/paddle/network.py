@@ -62,12 +62,10 @@ def _arrays_of(layer: Any) -> Dict[str, Any]:
     if not isinstance(layer, Direction):
         return dict(layer.state_dict())
     cell = _cells(layer.layer)[layer.is_backward]
-    biases = (
-        {"bias": cell.bias_ih}
-        if type(layer.layer).__name__ == "LSTM" and layer.layer.biases == 1
-        else {"bias_ih": cell.bias_ih, "bias_hh": cell.bias_hh}
-    )
-    return {"weight_ih": cell.weight_ih, "weight_hh": cell.weight_hh, **biases}
+    weights = {"weight_ih": cell.weight_ih, "weight_hh": cell.weight_hh}
+    if type(layer.layer).__name__ == "LSTM" and layer.layer.biases == 1:
+        return {**weights, "bias": cell.bias_ih}
+    return {**weights, "bias_ih": cell.bias_ih, "bias_hh": cell.bias_hh}
 
 
 def second_biases(layers: Dict[str, Any]) -> List[Any]:
@@ -131,11 +129,10 @@ def _avgpool(nn: Any, a: Mapping[str, Any]) -> Any:
     areas = window.areas(a["input"][1:], with_pads=a["count_include_pad"])
     shares = paddle.to_tensor(math.prod(window.kernel) / areas)
 
-    class Pool(nn.Layer):  # type: ignore[misc]
-        def forward(self, x: Any) -> Any:
-            return nn.functional.avg_pool2d(pads(x), a["kernel"], a["stride"]) * shares
+    def forward(self: Any, x: Any) -> Any:
+        return nn.functional.avg_pool2d(pads(x), a["kernel"], a["stride"]) * shares
 
-    return Pool()
+    return _layer(nn, forward)
 
 
 def _pads_behind(nn: Any, a: Mapping[str, Any], value: float) -> Any:
@@ -148,33 +145,32 @@ def _pads_behind(nn: Any, a: Mapping[str, Any], value: float) -> Any:
 def _attention(nn: Any, a: Mapping[str, Any]) -> Any:
     import paddle
 
-    class Attention(nn.Layer):  # type: ignore[misc]
-        def forward(self, *inputs: Any) -> Any:
-            bias = inputs[-1] if a.get("bias") else None
-            parts = paddle.split(inputs[0], 3, axis=-1) if a["operands"] == 1 else inputs[:3]
-            width = parts[0].shape[-1] // a["heads"]
-            q, k, v = (x.reshape([*x.shape[:-1], x.shape[-1] // width, width]) for x in parts)
-            if bias is None and len(q.shape) == 4:
-                # it scales by the root of a head's features, whatever is asked
-                factor = a["scale"] * math.sqrt(width)
-                q = q if math.isclose(factor, 1) else q * factor
-                how = {"is_causal": a.get("causal", False), "training": self.training}
-                y = nn.functional.scaled_dot_product_attention(q, k, v, **how)
-            else:
-                y = self.products(q, k, v, bias)
-            return y.reshape([*y.shape[:-2], y.shape[-2] * y.shape[-1]])
+    def forward(self: Any, *inputs: Any) -> Any:
+        bias = inputs[-1] if a.get("bias") else None
+        parts = paddle.split(inputs[0], 3, axis=-1) if a["operands"] == 1 else inputs[:3]
+        width = parts[0].shape[-1] // a["heads"]
+        q, k, v = (x.reshape([*x.shape[:-1], x.shape[-1] // width, width]) for x in parts)
+        if bias is None and len(q.shape) == 4:
+            # it scales by the root of a head's features, whatever is asked
+            factor = a["scale"] * math.sqrt(width)
+            q = q if math.isclose(factor, 1) else q * factor
+            how = {"is_causal": a.get("causal", False), "training": self.training}
+            y = nn.functional.scaled_dot_product_attention(q, k, v, **how)
+        else:
+            y = products(q, k, v, bias)
+        return y.reshape([*y.shape[:-2], y.shape[-2] * y.shape[-1]])
 
-        def products(self, q: Any, k: Any, v: Any, bias: Any) -> Any:
-            """Of (N, ..., steps, heads, features): Paddle's own kernels have no gradient of a bias."""
-            q, k, v = (_heads_first(x) for x in (q * a["scale"], k, v))
-            scores = paddle.matmul(q, k, transpose_y=True)
-            if bias is not None:
-                scores = scores + (bias if len(q.shape) == 4 else bias.unsqueeze([1, 2]))
-            if a["mask"] is not None:
-                scores = scores + paddle.to_tensor(a["mask"])
-            return _heads_first(paddle.matmul(nn.functional.softmax(scores), v))
+    def products(q: Any, k: Any, v: Any, bias: Any) -> Any:
+        """Of (N, ..., steps, heads, features): Paddle's own kernels have no gradient of a bias."""
+        q, k, v = (_heads_first(x) for x in (q * a["scale"], k, v))
+        scores = paddle.matmul(q, k, transpose_y=True)
+        if bias is not None:
+            scores = scores + (bias if len(q.shape) == 4 else bias.unsqueeze([1, 2]))
+        if a["mask"] is not None:
+            scores = scores + paddle.to_tensor(a["mask"])
+        return _heads_first(paddle.matmul(nn.functional.softmax(scores), v))
 
-    return Attention()
+    return _layer(nn, forward)
 
 
 def _heads_first(x: Any) -> Any:
@@ -183,64 +179,57 @@ def _heads_first(x: Any) -> Any:
     return x.transpose([*outer, second, first, last])
 
 
+def _layer(nn: Any, forward: Callable[..., Any], arrays: Mapping[str, Sequence[int]] = {}, **constants: Any) -> Any:
+    """Return a layer with this method, with parameters of these shapes and with constants; to_static reads no lambda."""
+    import paddle
+
+    class Layer(nn.Layer):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            for name, shape in arrays.items():
+                setattr(self, name, self.create_parameter(list(shape)))
+            for name, array in constants.items():
+                setattr(self, name, paddle.to_tensor(array))
+
+    Layer.forward = forward
+    return Layer()
+
+
 def _relative_bias(nn: Any, a: Mapping[str, Any]) -> Any:
     import paddle
 
     index = a["index"]
 
-    class RelativeBias(nn.Layer):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight = self.create_parameter([int(index.max()) + 1, a["heads"]])
-            self.index = paddle.to_tensor(index.ravel())
+    def forward(self: Any) -> Any:
+        rows = paddle.gather(self.weight, self.index).reshape([*index.shape, a["heads"]])
+        return rows.transpose([2, 0, 1]).unsqueeze(0)
 
-        def forward(self) -> Any:
-            rows = paddle.gather(self.weight, self.index).reshape([*index.shape, a["heads"]])
-            return rows.transpose([2, 0, 1]).unsqueeze(0)
-
-    return RelativeBias()
+    return _layer(nn, forward, {"weight": (int(index.max()) + 1, a["heads"])}, index=index.ravel())
 
 
 def _rmsnorm(nn: Any, a: Mapping[str, Any]) -> Any:
-    class RMSNorm(nn.Layer):  # type: ignore[misc]
-        """Written out: Paddle's own has no kernel for CPUs (3.3.1)."""
+    """Written out: Paddle's own has no kernel for CPUs (3.3.1)."""
 
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight = self.create_parameter([a["features"]])
+    def forward(self: Any, x: Any) -> Any:
+        exact = x.astype("float32")
+        scale = ((exact * exact).mean(-1, keepdim=True) + a["eps"]).rsqrt()
+        return (exact * scale * self.weight).astype(x.dtype)
 
-        def forward(self, x: Any) -> Any:
-            exact = x.astype("float32")
-            scale = ((exact * exact).mean(-1, keepdim=True) + a["eps"]).rsqrt()
-            return (exact * scale * self.weight).astype(x.dtype)
-
-    return RMSNorm()
+    return _layer(nn, forward, {"weight": [a["features"]]})
 
 
 def _constant(nn: Any, a: Mapping[str, Any]) -> Any:
-    import paddle
+    def forward(self: Any) -> Any:
+        return self.value
 
-    class Constant(nn.Layer):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.value = paddle.to_tensor(a["value"])
-
-        def forward(self) -> Any:
-            return self.value
-
-    return Constant()
+    return _layer(nn, forward, value=a["value"])
 
 
 def _parameter(nn: Any, a: Mapping[str, Any]) -> Any:
-    class Parameter(nn.Layer):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.value = self.create_parameter(a["shape"])
+    def forward(self: Any) -> Any:
+        return self.value.unsqueeze(0)
 
-        def forward(self) -> Any:
-            return self.value.unsqueeze(0)
-
-    return Parameter()
+    return _layer(nn, forward, {"value": a["shape"]})
 
 
 def _conv2d(nn: Any, a: Mapping[str, Any]) -> Any:

@@ -31,8 +31,6 @@ def token_cross_entropy(paddle: Any, smoothing: float = 0.0) -> Callable[[Any, A
 
 
 CORRECTED_STEPS = 100
-
-
 LOSSES: Dict[str, Callable[..., Callable[[Any, Any], Any]]] = {
     **dict.fromkeys(("cross_entropy", "smoothed cross_entropy"), cross_entropy),
     **dict.fromkeys(("token_cross_entropy", "smoothed token_cross_entropy"), token_cross_entropy),
@@ -40,13 +38,8 @@ LOSSES: Dict[str, Callable[..., Callable[[Any, Any], Any]]] = {
     "mse": lambda paddle: paddle.nn.MSELoss(),
     "binary_cross_entropy": lambda paddle: paddle.nn.BCEWithLogitsLoss(),
 }
-NAMES = {
-    "sgd": "Momentum",
-    "adam": "Adam",
-    "rmsprop": "RMSProp",
-    "nadam": "NAdam",
-    "adamw": "AdamW",
-}  # in paddle.optimizer
+# In paddle.optimizer.
+NAMES = {"sgd": "Momentum", "adam": "Adam", "rmsprop": "RMSProp", "nadam": "NAdam", "adamw": "AdamW"}
 
 
 def optimizer_name(config: TrainConfig) -> str:
@@ -111,9 +104,9 @@ def forget(optimizer: Any, config: TrainConfig) -> None:
     settings = optimizer_settings(config)
     if hasattr(optimizer, "taken"):
         optimizer.taken = 0
+    powers = {"beta1_pow_acc": settings.get("beta1"), "beta2_pow_acc": settings.get("beta2")}
     first = {
-        "adam": {"beta1_pow_acc": settings.get("beta1"), "beta2_pow_acc": settings.get("beta2")},
-        "adamw": {"beta1_pow_acc": settings.get("beta1"), "beta2_pow_acc": settings.get("beta2")},
+        **dict.fromkeys(("adam", "adamw"), powers),
         "nadam": {"momentum_decay_pow": 1.0, "beta2_pow": 1.0, "mu_product": 1.0},
     }.get(config.optimizer, {})
     for name, accumulators in optimizer._accumulators.items():

@@ -8,40 +8,23 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
 
 import numpy as np
 
-from framework_compare.adapters.common.trainer import (
-    HALF_TYPES,
-    LOSS_SCALE,
-    NATIVE_OPTIMIZERS,
-    TrainerDefaults,
-    arguments,
-    each,
-    gpu_number,
-    loss_scale_settings,
-    needs_capability,
-)
+from framework_compare.adapters.common import trainer as common
+from framework_compare.adapters.paddle import network
 from framework_compare.adapters.paddle import replicas as data_parallel
-from framework_compare.adapters.paddle.network import (
-    OPS,
-    arrays_of,
-    make_layers,
-    make_network,
-    make_program,
-    second_biases,
-)
 from framework_compare.adapters.paddle.pipeline import open_loader
 from framework_compare.adapters.paddle.tasks import LOSSES, NAMES, forget, make_optimizer, optimizer_name
-from framework_compare.graph import Graph, Schedule
+from framework_compare.graph import Graph
 from framework_compare.protocol import PRECISIONS, UPDATES, Batch, Declared, Pictures, ProfileRow, Replicas, TrainConfig
 from framework_compare.worker.allocator import keep_freed_memory
 
 
-class PaddleTrainer(TrainerDefaults):
+class PaddleTrainer(common.TrainerDefaults):
     name = "paddle"
     layout = "NCHW"
     declared = Declared(
-        ops=OPS,
+        ops=network.OPS,
         losses=frozenset(LOSSES),
-        optimizers=frozenset(NAMES) | NATIVE_OPTIMIZERS,
+        optimizers=frozenset(NAMES) | common.NATIVE_OPTIMIZERS,
         # `compiled` is CINN, which its CPU package is built without, and for which this adapter has no path on a GPU
         executions=dict.fromkeys(("cpu", "cuda"), frozenset({"default", "eager", "graph"})),
         # auto_cast does nothing on a CPU
@@ -65,7 +48,7 @@ class PaddleTrainer(TrainerDefaults):
 
     def __init__(self, config: TrainConfig, replicas: Optional[Replicas] = None) -> None:
         self._on_gpu = config.device != "cpu"
-        self._index = gpu_number(config.device)
+        self._index = common.gpu_number(config.device)
         self._replicas = replicas
         if replicas:
             os.environ.update(data_parallel.environment(replicas, self._index if self._on_gpu else None))
@@ -85,7 +68,7 @@ class PaddleTrainer(TrainerDefaults):
         if self._index >= self._gpus:
             return self._no_device()
         capability = self.paddle.device.cuda.get_device_capability
-        return needs_capability(self.config.precision, lambda: capability(self._index))
+        return common.needs_capability(self.config.precision, lambda: capability(self._index))
 
     def _no_device(self) -> str:
         here = f"device {self.config.device!r}: PaddlePaddle {self.paddle.__version__}"
@@ -114,21 +97,21 @@ class PaddleTrainer(TrainerDefaults):
             "cudnn": version.cudnn(),
             "cudnn_exhaustive_search": self.config.tuning == "recommended",
             "tf32": precision == "tf32",
-            **({"auto_cast": "O1"} if precision in HALF_TYPES else {}),
-            **loss_scale_settings(self.config),
+            **({"auto_cast": "O1"} if precision in common.HALF_TYPES else {}),
+            **common.loss_scale_settings(self.config),
         }
 
     def build(self, graph: Graph) -> None:
         config, paddle = self.config, self.paddle
-        program = make_program(graph)
-        layers = make_layers(paddle, program)
-        self._arrays = arrays_of(program, layers)
+        program = network.make_program(graph)
+        layers = network.make_layers(paddle, program)
+        self._arrays = network.arrays_of(program, layers)
         self._transposed = {f"{node.arrays}.weight" for node in graph.nodes if node.op == "Linear"}  # (in, out)
-        untrained = second_biases(layers)
+        untrained = network.second_biases(layers)
         for parameter in graph.parameters():
             if not parameter.trainable:
                 self._arrays[parameter.name].stop_gradient = True
-        self._network = make_network(paddle, program, layers)
+        self._network = network.make_network(paddle, program, layers)
         # full_graph: the bytecode translator that is otherwise used fails on the loop over the graph (3.3.1)
         graphed = config.execution == "graph"
         self._call = paddle.jit.to_static(self._network, full_graph=True) if graphed else self._network
@@ -136,11 +119,11 @@ class PaddleTrainer(TrainerDefaults):
             self._call = data_parallel.wrap(paddle, self._call)
         self._loss = LOSSES[graph.task.named_loss](paddle, **graph.task.loss_options)
         scales = self._on_gpu and config.precision == "fp16"
-        self._scaler = paddle.amp.GradScaler(enable=scales, init_loss_scaling=LOSS_SCALE) if scales else None
+        self._scaler = paddle.amp.GradScaler(enable=scales, init_loss_scaling=common.LOSS_SCALE) if scales else None
         self._first_scale = self._scaler.state_dict() if self._scaler else None
         parameters = [p for p in self._network.parameters() if not any(p is bias for bias in untrained)]
         self._optimizer = make_optimizer(paddle, config, parameters)
-        self._schedule, self._batches, self._updates = Schedule.of(config), 0, 0
+        self._updates = common.Updates(config)
         self._clear = self._optimizer.clear_grad
         if untrained:
             self._clear = lambda: [self._optimizer.clear_grad(), *(bias.clear_gradient() for bias in untrained)]
@@ -149,7 +132,7 @@ class PaddleTrainer(TrainerDefaults):
         for name, array in weights.items():
             self._arrays[name].set_value(array.T if name in self._transposed else array)
         forget(self._optimizer, self.config)
-        self._batches = self._updates = 0
+        self._updates.forget()
         self._clear()
         if self._scaler:
             self._scaler.load_state_dict(self._first_scale)
@@ -162,10 +145,10 @@ class PaddleTrainer(TrainerDefaults):
         return {name: np.ascontiguousarray(a.T if name in self._transposed else a) for name, a in arrays.items()}
 
     def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
-        return Batch(each(self.paddle.to_tensor, images), self.paddle.to_tensor(labels), len(labels))
+        return Batch(common.each(self.paddle.to_tensor, images), self.paddle.to_tensor(labels), len(labels))
 
     def read_batch(self, batch: Batch) -> Any:
-        return each(lambda tensor: tensor.numpy(), batch.images), batch.labels.numpy()
+        return common.each(lambda tensor: tensor.numpy(), batch.images), batch.labels.numpy()
 
     def open_pipeline(self, pictures: Pictures) -> Any:
         self._loaders.append(open_loader(self.paddle, pictures, self.config, self._replicas))
@@ -178,10 +161,12 @@ class PaddleTrainer(TrainerDefaults):
     def train_step(self, batch: Batch) -> Any:
         self._set_training(True)
         loss = self._backward(batch, self.config.accumulation)
-        self._batches += 1
-        if self._batches % self.config.accumulation:
+        if not self._updates.gathered():
             return loss.detach()
-        self._set_rate()
+        rate = self._updates.rate()
+        if rate is not None:
+            self._optimizer.rate = rate  # of those that correct it
+            self._optimizer.set_lr(rate)
         if self._scaler:
             self._scaler.step(self._optimizer)
             self._scaler.update()
@@ -190,22 +175,15 @@ class PaddleTrainer(TrainerDefaults):
         self._clear()
         return loss.detach()
 
-    def _set_rate(self) -> None:
-        if not self._schedule.is_constant:
-            rate = self.config.learning_rate * self._schedule.share(self._updates)
-            self._optimizer.rate = rate  # of those that correct it
-            self._optimizer.set_lr(rate)
-        self._updates += 1
-
     def _backward(self, batch: Batch, batches: int = 1) -> Any:
         with self._auto_cast():
-            loss = self._loss(self._call(*arguments(batch.images)), batch.labels)
+            loss = self._loss(self._call(*common.arguments(batch.images)), batch.labels)
         share = loss / batches if batches > 1 else loss
         (self._scaler.scale(share) if self._scaler else share).backward()
         return loss
 
     def _auto_cast(self) -> Any:
-        dtype = HALF_TYPES.get(self.config.precision)
+        dtype = common.HALF_TYPES.get(self.config.precision)
         return self.paddle.amp.auto_cast(dtype=dtype) if dtype else contextlib.nullcontext()
 
     def gradients(self, batch: Batch) -> Dict[str, np.ndarray]:
@@ -222,7 +200,7 @@ class PaddleTrainer(TrainerDefaults):
         call = self._call if self.config.mode == "inference" else self._network
         self._set_training(False)
         with self.paddle.no_grad(), self._auto_cast():
-            return call(*arguments(batch.images))
+            return call(*common.arguments(batch.images))
 
     def _set_training(self, training: bool) -> None:
         if self._network.training != training:  # going through all layers takes as long as a small step
@@ -233,7 +211,7 @@ class PaddleTrainer(TrainerDefaults):
             return self.infer(batch).astype("float32").numpy()
         self._set_training(True)
         with self.paddle.no_grad(), self._auto_cast():
-            return self._network(*arguments(batch.images)).astype("float32").numpy()
+            return self._network(*common.arguments(batch.images)).astype("float32").numpy()
 
     def synchronize(self) -> None:
         """A CPU step has ended when it returns."""

@@ -99,12 +99,9 @@ class SingaTrainer(TrainerDefaults):
         return array
 
     def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
-        tensor = self.singa.tensor.Tensor
-        held = (
-            tensor(data=images, requires_grad=False),
-            tensor(data=labels.astype(np.int32), dtype=self.singa.tensor.int32, requires_grad=False),
-        )
-        return Batch(*held, len(labels))
+        tensor, int32 = self.singa.tensor.Tensor, self.singa.tensor.int32
+        held = tensor(data=labels.astype(np.int32), dtype=int32, requires_grad=False)
+        return Batch(tensor(data=images, requires_grad=False), held, len(labels))
 
     def read_batch(self, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
         return self._read(batch.images), self._read(batch.labels).astype(np.int64)

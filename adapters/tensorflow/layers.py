@@ -147,10 +147,9 @@ def _padded(tf: Any, x: Any, window: Window) -> Tuple[Any, str]:
 
     tf.nn also takes explicit pads, but oneDNN's kernels do not: VGG-16 was 1.24 times slower with them (2.21).
     """
-    if not any(map(any, window.pads)):
+    if not window.is_padded:
         return x, "VALID"
-    whole = all(2 * first == span - 1 for (first, _), span in zip(window.pads, window.spans))
-    if window.stride == (1, 1) and window.is_symmetric and whole:
+    if window.keeps_size:
         return x, "SAME"
     return tf.pad(x, [(0, 0), *window.pads, (0, 0)]), "VALID"
 
@@ -266,14 +265,11 @@ LAYERS: Dict[str, Callable[..., Any]] = {
 # Of tensorflow, attributes, and inputs.
 FUNCTIONS: Dict[str, Callable[..., Any]] = {
     **network.FUNCTIONS,
-    "ReLU": lambda tf, a, x: tf.nn.relu(x),
-    "ReLU6": lambda tf, a, x: tf.nn.relu6(x),
-    "SiLU": lambda tf, a, x: tf.nn.silu(x),
+    **network.named(lambda tf: tf.nn, ReLU="relu", ReLU6="relu6", SiLU="silu"),
+    **network.named(lambda tf: tf.math, "tanh", "sigmoid", "erf", *network.NUMPY),
     "HardSigmoid": lambda tf, a, x: tf.nn.relu6(x + 3) / 6,
     "HardSwish": lambda tf, a, x: x * (tf.nn.relu6(x + 3) / 6),
     "GELU": lambda tf, a, x: tf.nn.gelu(x, approximate=a["approximate"] == "tanh"),
-    "Tanh": lambda tf, a, x: tf.tanh(x),
-    "Sigmoid": lambda tf, a, x: tf.sigmoid(x),
     "Reshape": lambda tf, a, x: tf.reshape(x, a["shape"]),
     "Permute": lambda tf, a, x: tf.transpose(x, a["order"]),
     "Reverse": lambda tf, a, x: tf.reverse(x, [a["axis"]]),
@@ -283,7 +279,6 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "Roll": lambda tf, a, x: tf.roll(x, a["shifts"], a["axes"]),
     "Max": lambda tf, a, x: tf.reduce_max(x, axis=a["axis"]),
     "Mean": lambda tf, a, x: tf.reduce_mean(x, axis=a["axis"]),
-    **network.named(lambda tf: tf.math, *network.NUMPY, "erf"),
     "MatMul": lambda tf, a, x, y: tf.linalg.matmul(x, tf.reshape(y, y.shape[-2:]) if a["shared"] else y),
     "Detach": lambda tf, a, x: tf.stop_gradient(x),
     "LeakyReLU": lambda tf, a, x: tf.nn.leaky_relu(x, a["slope"]),

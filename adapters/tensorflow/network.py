@@ -7,30 +7,18 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
+from framework_compare.adapters.common.network import order_of
 from framework_compare.adapters.common.trainer import each
 from framework_compare.adapters.tensorflow.layers import FUNCTIONS, LAYERS, is_depthwise
+from framework_compare.adapters.tensorflow.recurrent import kernels
 from framework_compare.graph import OPS as GRAPH_OPS
 from framework_compare.graph import Graph, Node, evaluate
 from framework_compare.graph.lowering import graph_ops, lowered
 from framework_compare.graph.node import IMAGE
+from framework_compare.graph.ops import ACTIVATIONS
 
 SEEDS_A_LAYER = 65536  # of dropout: one for each size of batch
-
-
-# Arrays that stay as the graph has them.
-AS_STORED = ("Embedding", "Unembedding", "Parameter", "RelativeBias")
-POINTWISE = (
-    "Dropout",
-    "ReLU",
-    "ReLU6",
-    "Tanh",
-    "Sigmoid",
-    "SiLU",
-    "HardSigmoid",
-    "HardSwish",
-    "GELU",
-    "StochasticDepth",
-)
+POINTWISE = (*ACTIVATIONS, "Dropout", "StochasticDepth")
 # BlockLSTM has the gates in the order i, g, f, o.
 _BLOCK_GATES = (0, 2, 1, 3)
 HAS = frozenset(LAYERS) | frozenset(FUNCTIONS)
@@ -40,8 +28,8 @@ OPS = graph_ops(HAS)
 class Network:
     """The graph over float32 tf.Variables, by graph name: convolutions HWIO, linear layers (in, out).
 
-    It computes in `dtype`, and BatchNorm's statistics and the logits in float32. fused: recurrent layers may run in
-    kernels of their own, for which XLA has no counterpart. replica: the number of the one that calls, for its masks.
+    It computes in `dtype`, and BatchNorm's statistics and the logits in float32. compiled: XLA compiles it. replica: the
+    number of the one that calls, for its masks.
     """
 
     def __init__(
@@ -50,14 +38,14 @@ class Network:
         graph: Graph,
         dtype: str = "float32",
         *,
-        fused: bool = True,
+        compiled: bool = False,
         replica: Callable[[], int] = lambda: 0,
     ) -> None:
         self.tf = tf
         self._replica = replica
         self.dtype = dtype
         self.on_gpu = bool(tf.config.get_visible_devices("GPU"))
-        self.fused = fused and dtype == "float32"
+        self.recurrent = kernels(dtype, gpu=self.on_gpu, compiled=compiled)
         self._nodes = {p.name: node for node in graph.nodes for p in GRAPH_OPS[node.op].parameters(node)}
         self._places = {node.name: place for place, node in enumerate(graph.nodes)}
         shapes, uses = graph.shapes(), Counter(node.arrays for node in graph.nodes)
@@ -78,52 +66,34 @@ class Network:
 
     def _native_shape(self, name: str, shape: Tuple[int, ...]) -> Tuple[int, ...]:
         order = self._native_order(name, len(shape))
-        if order is None:
-            return shape
-        return tuple(shape[::-1]) if len(shape) == 2 else tuple(shape[i] for i in order or range(len(shape)))
+        return tuple(shape[::-1]) if len(shape) == 2 and order else tuple(shape[i] for i in order or range(len(shape)))
 
     def to_native(self, name: str, array: np.ndarray) -> Any:
         """The tensor of a graph array in TensorFlow's layout; transposed by TensorFlow, which does it in parallel."""
-        order = self._native_order(name, array.ndim)
-        if self._nodes[name].op == "LSTM":
-            array = _reordered(array)
-        if order is None:
+        node, order = self._nodes[name], self._native_order(name, array.ndim)
+        array = _reordered(array) if node.op == "LSTM" else array
+        if not order:
             return self.tf.constant(array)
-        if len(order) == 4 and array.ndim == 2:
-            array = array.reshape(-1, *self._flattened[self._nodes[name].name])
-            tensor = self.tf.transpose(self.tf.constant(array), order)
-            return self.tf.reshape(tensor, (-1, tensor.shape[-1]))
-        return self.tf.transpose(self.tf.constant(array), order)
+        if len(order) == array.ndim:
+            return self.tf.transpose(self.tf.constant(array), order)
+        tensor = self.tf.transpose(self.tf.constant(array.reshape(-1, *self._flattened[node.name])), order)
+        return self.tf.reshape(tensor, (-1, tensor.shape[-1]))
 
-    def _native_order(self, name: str, ndim: int) -> Optional[Tuple[int, ...]]:
-        """Axes of a graph array in native order, a flattened picture's counted apart; None to leave it as it is."""
+    def _native_order(self, name: str, ndim: int) -> Tuple[int, ...]:
+        """Axes of a graph array in native order, a flattened image's counted separately; () to leave it as it is."""
         node = self._nodes[name]
-        if node.op in AS_STORED:
-            return None
-        if ndim == 3:
-            return (2, 1, 0)
-        if ndim == 4:
-            return (2, 3, 0, 1) if is_depthwise(node.attrs) else (2, 3, 1, 0)
-        if ndim == 2:
-            return (2, 3, 1, 0) if node.name in self._flattened else (1, 0)
-        return None
+        if ndim == 4 and node.op == "Conv2d" and is_depthwise(node.attrs):
+            return (2, 3, 0, 1)
+        return order_of(node, 4 if ndim == 2 and node.name in self._flattened else ndim)
 
     def from_native(self, name: str, array: np.ndarray) -> np.ndarray:
-        node = self._nodes[name]
-        if node.op in AS_STORED:
-            return np.ascontiguousarray(array)
-        if array.ndim == 4:
-            array = array.transpose(2, 3, 0, 1) if is_depthwise(node.attrs) else array.transpose(3, 2, 0, 1)
-        elif array.ndim == 3:
-            array = array.transpose(2, 1, 0)
-        elif array.ndim == 2:
-            array = array.T
-            if node.name in self._flattened:
-                c, h, w = self._flattened[node.name]
-                array = array.reshape(-1, h, w, c).transpose(0, 3, 1, 2).reshape(len(array), -1)
-        if node.op == "LSTM":
-            array = _reordered(array)
-        return np.ascontiguousarray(array)
+        node, order = self._nodes[name], self._native_order(name, array.ndim)
+        if order:
+            c, h, w = self._flattened.get(node.name, (0, 0, 0))
+            whole = array if len(order) == array.ndim else array.reshape(h, w, c, -1)
+            moved = whole.transpose(np.argsort(order))
+            array = moved if len(order) == array.ndim else moved.reshape(len(moved), -1)
+        return np.ascontiguousarray(_reordered(array) if node.op == "LSTM" else array)
 
     def __call__(self, images: Any, *, training: bool, keep_statistics: bool = False) -> Any:
         """Logits; `training` uses batch statistics and dropout, and updates the running ones unless told to keep them."""

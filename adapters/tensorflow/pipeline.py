@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+import threading
+from typing import Any, Iterable, Iterator
 
 import numpy as np
 
@@ -34,6 +35,21 @@ def make_dataset(tf: Any, pictures: Pictures, config: TrainConfig) -> Any:
 
     dataset = dataset.map(read, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False)
     return dataset.batch(config.batch_size).prefetch(tf.data.AUTOTUNE).with_options(options)
+
+
+def one_pass(dataset: Iterable[Any]) -> Iterator[Any]:
+    """The batches of one pass, whose iterator is deleted by a thread.
+
+    Deleting it now and then waits until tf.data's autotuner wakes, for up to as long as the pass has taken (TensorFlow
+    2.21; docs/records/fairness-findings.md). No CPU is used meanwhile, and training need not wait for it.
+    """
+    iterator = iter(dataset)
+    try:
+        yield from iterator
+    finally:
+        last = [iterator]
+        del iterator
+        threading.Thread(target=last.clear, daemon=True).start()
 
 
 TRIES = 10

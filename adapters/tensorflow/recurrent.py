@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Tuple
+from typing import Any, Callable, List, Sequence, Tuple
 
 from framework_compare.graph import Node
 
+# What computes recurrent layers, as settings report it.
+CUDNN = "cuDNN's LSTM and GRU"
+BLOCK = "BlockLSTM; GRU step by step"
+LOOPS = "step by step"
+CUDNN_GATES = (0, 2, 1, 3)  # i, f, g, o of the variables' i, g, f, o
 
-def lstm(net: Any, node: Node, x: Any, **_: Any) -> Any:
+
+def kernels(dtype: str, *, gpu: bool, compiled: bool) -> str:
+    """What computes recurrent layers: on a GPU cuDNN, as Keras' layers choose it.
+
+    XLA has a counterpart of none. Halves take loops: cuDNN has kernels for them, whose parity no GPU has proved yet.
+    """
+    if compiled or dtype != "float32":
+        return LOOPS
+    return CUDNN if gpu else BLOCK
+
+
+def lstm(net: Any, node: Node, x: Any, *, training: bool, **_: Any) -> Any:
     tf = net.tf
-    weight = tf.concat([net.cast(node, "weight_ih"), net.cast(node, "weight_hh")], axis=0)
     hidden, two = node.attrs["hidden_size"], node.attrs.get("biases", 1) == 2
+    if net.recurrent == CUDNN:
+        last = net.cast(node, "bias_hh" if two else "bias")
+        biases = [net.cast(node, "bias_ih") if two else tf.zeros_like(last), last]
+        return _by_cudnn(net, node, x, "lstm", biases, CUDNN_GATES, training)
+    weight = tf.concat([net.cast(node, "weight_ih"), net.cast(node, "weight_hh")], axis=0)
     bias = net.cast(node, "bias_ih") + net.cast(node, "bias_hh") if two else net.cast(node, "bias")
     steps, zero = tf.transpose(x, (1, 0, 2)), tf.zeros((tf.shape(x)[0], hidden), net.dtype)
-    if net.fused:
+    if net.recurrent == BLOCK:
         # V1: the gradient that TensorFlow has registered for BlockLSTMV2 is V1's, and wrong for it (2.21)
         nothing = tf.zeros((hidden,), net.dtype)
         found = tf.raw_ops.BlockLSTM(
@@ -40,8 +60,11 @@ def lstm(net: Any, node: Node, x: Any, **_: Any) -> Any:
     return _looped(net, step, (zero, zero), steps)
 
 
-def gru(net: Any, node: Node, x: Any, **_: Any) -> Any:
+def gru(net: Any, node: Node, x: Any, *, training: bool, **_: Any) -> Any:
     tf, hidden = net.tf, node.attrs["hidden_size"]
+    if net.recurrent == CUDNN:
+        biases = [net.cast(node, name) for name in ("bias_ih", "bias_hh")]
+        return _by_cudnn(net, node, x, "gru", biases, (0, 1, 2), training)
     weight, from_bias, bias = (net.cast(node, name) for name in ("weight_hh", "bias_ih", "bias_hh"))
     from_inputs = tf.linalg.matmul(tf.transpose(x, (1, 0, 2)), net.cast(node, "weight_ih")) + from_bias
 
@@ -53,6 +76,33 @@ def gru(net: Any, node: Node, x: Any, **_: Any) -> Any:
         return ((1 - z) * tf.tanh(xn + tf.sigmoid(xr + hr) * hn) + z * h,)
 
     return _looped(net, step, (tf.zeros((tf.shape(x)[0], hidden), net.dtype),), from_inputs)
+
+
+def _by_cudnn(
+    net: Any, node: Node, x: Any, mode: str, biases: Sequence[Any], gates: Sequence[int], training: bool
+) -> Any:
+    """The state of each step, (N, steps, hidden).
+
+    cuDNN wants one row: of the inputs' and the states' weights one gate's (out, in) after the other, then the biases.
+    """
+    tf, count = net.tf, net.tf.shape(x)
+    parts: List[Any] = []
+    weights = [tf.reshape(tf.transpose(net.cast(node, name)), [-1]) for name in ("weight_ih", "weight_hh")]
+    for row in (*weights, *biases):
+        of_gate = tf.split(row, len(gates))
+        parts += [of_gate[gate] for gate in gates]
+    zero = tf.zeros((count[0], 1, node.attrs["hidden_size"]), net.dtype)
+    found = tf.raw_ops.CudnnRNNV3(
+        input=x,
+        input_h=zero,
+        input_c=zero if mode == "lstm" else 0,
+        params=tf.concat(parts, axis=0),
+        sequence_lengths=tf.fill([count[0]], count[1]),
+        time_major=False,
+        rnn_mode=mode,
+        is_training=training,
+    )
+    return found.output
 
 
 def _looped(net: Any, step: Callable[[Any, Any], Any], start: Tuple[Any, ...], inputs: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Dict, Iterator, List, Sequence
+from typing import Any, Callable, Iterator, List, Sequence
 
 import numpy as np
 
@@ -78,7 +78,3 @@ def open_cpus(tf: Any, count: int) -> None:
     """Have one CPU counted as several devices; before TensorFlow's first use of it."""
     processor = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * count)
-
-
-def settings_of(mirrored: Any) -> Dict[str, Any]:
-    return {} if mirrored is None else {"replicas": "MirroredStrategy, BatchNorm of each replica's own batch"}

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Sequence
 
-import numpy as np
-
-from framework_compare.adapters.common.trainer import is_native, optimizer_settings
-from framework_compare.graph.optimizer import DECAYED, Schedule
+from framework_compare.adapters.common.trainer import is_native, optimizer_settings, rates
+from framework_compare.graph.optimizer import DECAYED
 from framework_compare.protocol import TrainConfig
 
 
@@ -44,49 +42,22 @@ LOSSES: Dict[str, Callable[..., Any]] = {
 }
 
 
-class Momentum:
-    """SGD with momentum."""
-
-    name = "ResourceApplyMomentum"
-
-    def __init__(self, tf: Any, config: TrainConfig, variables: Sequence[Any]) -> None:
-        self._tf = tf
-        self._config = config
-        self.rate: Any = config.learning_rate
-        self._momenta = [tf.Variable(tf.zeros_like(v), trainable=False) for v in variables]
-
-    def apply(self, variables: Sequence[Any], gradients: List[Any]) -> None:
-        for variable, momentum, gradient in zip(variables, self._momenta, gradients):
-            if self._config.weight_decay:
-                gradient = gradient + self._config.weight_decay * variable
-            self._tf.raw_ops.ResourceApplyMomentum(
-                var=variable.handle,
-                accum=momentum.handle,
-                lr=self._tf.cast(self.rate, "float32"),
-                grad=gradient,
-                momentum=self._config.momentum,
-            )
-
-    def forget(self) -> None:
-        for momentum in self._momenta:
-            momentum.assign(self._tf.zeros_like(momentum))
-
-
 # Arrays of fewer numbers are updated by ops of their own on a CPU, as Keras does: the six calls of the fused kernel in a
 # step of 1,377 parameters seemed to take longer (2.21; docs/records/workloads.md). Arrays of up to 1,024 were tried.
 SMALL = 4096
 
 
 class Moments:
-    """What the others share: two slots a variable, and the step's number, of which powers are taken in float64."""
+    """What all share: slots of each variable, and the step's number, of which powers are taken in float64."""
 
     name = ""
+    slots = 2
 
     def __init__(self, tf: Any, config: TrainConfig, variables: Sequence[Any]) -> None:
         self._tf = tf
         self.rate: Any = config.learning_rate  # a float64 tensor where it changes
         self._of = optimizer_settings(config)
-        self._slots = [[tf.Variable(tf.zeros_like(v), trainable=False) for v in variables] for _ in range(2)]
+        self._slots = [[tf.Variable(tf.zeros_like(v), trainable=False) for v in variables] for _ in range(self.slots)]
         self._step = tf.Variable(0.0, dtype=tf.float64, trainable=False)
         self._product = tf.Variable(1.0, dtype=tf.float64, trainable=False)  # of NAdam's momenta
 
@@ -101,6 +72,25 @@ class Moments:
 
     def _single(self, value: Any) -> Any:
         return self._tf.cast(value, "float32")
+
+
+class Momentum(Moments):
+    """SGD with momentum."""
+
+    name = "ResourceApplyMomentum"
+    slots = 1
+
+    def apply(self, variables: Sequence[Any], gradients: List[Any]) -> None:
+        for variable, momentum, gradient in zip(variables, *self._slots, gradients):
+            if self._of["weight_decay"]:
+                gradient = gradient + self._of["weight_decay"] * variable
+            self._tf.raw_ops.ResourceApplyMomentum(
+                var=variable.handle,
+                accum=momentum.handle,
+                lr=self._single(self.rate),
+                grad=gradient,
+                momentum=self._of["momentum"],
+            )
 
 
 class Adam(Moments):
@@ -214,7 +204,7 @@ KERAS = {"adam": "Adam", "rmsprop": "RMSprop", "nadam": "Nadam", "adamw": "AdamW
 
 def make_optimizer(tf: Any, config: TrainConfig, variables: Sequence[Any]) -> Any:
     made = (Keras if is_native(config) else OPTIMIZERS[config.optimizer])(tf, config, variables)
-    plain = not config.clip_norm and config.accumulation == 1 and Schedule.of(config).is_constant
+    plain = not config.clip_norm and config.accumulation == 1 and len(rates(config)) == 1
     return made if plain else Updates(tf, config, variables, made)
 
 
@@ -223,7 +213,7 @@ class Updates:
 
     def __init__(self, tf: Any, config: TrainConfig, variables: Sequence[Any], optimizer: Any) -> None:
         self._tf, self._config, self._optimizer = tf, config, optimizer
-        self._rates = np.array([config.learning_rate * share for share in Schedule.of(config).table()])
+        self._rates = rates(config)
         self._counts = [tf.Variable(0, trainable=False, dtype=tf.int64) for _ in range(2)]  # batches, updates
         gathers = config.accumulation > 1
         self._sums = [tf.Variable(tf.zeros_like(v), trainable=False) for v in variables] if gathers else []

@@ -9,34 +9,14 @@ from typing import Any, Callable, Deque, Dict, Iterator, List, Mapping, Optional
 
 import numpy as np
 
-from framework_compare.adapters.common.trainer import (
-    HALF_TYPES,
-    LOSS_SCALE,
-    NATIVE_OPTIMIZERS,
-    STEPS,
-    STEPS_BEFORE_GROWTH,
-    TrainerDefaults,
-    each,
-    gpu_number,
-    loss_scale_settings,
-    needs_capability,
-    xla_flags,
-)
+from framework_compare.adapters.common import trainer as common
 from framework_compare.adapters.tensorflow.network import OPS, Network
-from framework_compare.adapters.tensorflow.pipeline import make_dataset
-from framework_compare.adapters.tensorflow.replicas import Mirrored, open_cpus, settings_of
+from framework_compare.adapters.tensorflow.pipeline import make_dataset, one_pass
+from framework_compare.adapters.tensorflow.recurrent import kernels
+from framework_compare.adapters.tensorflow.replicas import Mirrored, open_cpus
 from framework_compare.adapters.tensorflow.tasks import LOSSES, OPTIMIZERS, make_optimizer, optimizer_name
 from framework_compare.graph import Graph, trainable_names
-from framework_compare.protocol import (
-    PRECISIONS,
-    UPDATES,
-    Batch,
-    Declared,
-    Pictures,
-    ProfileRow,
-    Replicas,
-    TrainConfig,
-)
+from framework_compare.protocol import PRECISIONS, UPDATES, Batch, Declared, Pictures, ProfileRow, Replicas, TrainConfig
 
 # Steps whose losses are kept to be read together; the runner asks for each eight steps late.
 MOST_UNREAD = 64
@@ -50,18 +30,18 @@ class StepLoss:
         self.value: Optional[float] = None
 
 
-class TensorFlowTrainer(TrainerDefaults):
+class TensorFlowTrainer(common.TrainerDefaults):
     name = "tensorflow"
     layout = "NHWC"
     declared = Declared(
         ops=OPS,
         losses=frozenset(LOSSES),
-        optimizers=frozenset(OPTIMIZERS) | NATIVE_OPTIMIZERS,
-        executions={"cpu": STEPS | {"fast-math"}, "cuda": STEPS},
+        optimizers=frozenset(OPTIMIZERS) | common.NATIVE_OPTIMIZERS,
+        executions={"cpu": common.STEPS | {"fast-math"}, "cuda": common.STEPS},
         precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
         updates=frozenset(UPDATES),
         gpu_threads=frozenset({"shared", "private"}),
-        replicas=dict.fromkeys(("cpu", "cuda"), STEPS - {"eager"}),
+        replicas=dict.fromkeys(("cpu", "cuda"), common.STEPS - {"eager"}),
         several_inputs=True,
     )
 
@@ -76,7 +56,7 @@ class TensorFlowTrainer(TrainerDefaults):
             "TF_NUM_INTEROP_THREADS": threads,
             "TF_CPP_MIN_LOG_LEVEL": "1",
             **device,
-            **xla_flags(config),
+            **common.xla_flags(config),
             # read when a GPU is opened; two threads, unless TF_GPU_THREAD_COUNT says otherwise
             **({"TF_GPU_THREAD_MODE": "gpu_private"} if config.gpu_threads == "private" else {}),
         }
@@ -109,7 +89,7 @@ class TensorFlowTrainer(TrainerDefaults):
         if not self._on_gpu:
             threads = f"gpu_threads {config.gpu_threads!r} on device {config.device!r}, which launches no GPU kernels"
             return None if config.gpu_threads == "shared" else threads
-        return needs_capability(config.precision, lambda: self._details.get("compute_capability") or (8, 0))
+        return common.needs_capability(config.precision, lambda: self._details.get("compute_capability") or (8, 0))
 
     @property
     def _details(self) -> Dict[str, Any]:
@@ -121,13 +101,14 @@ class TensorFlowTrainer(TrainerDefaults):
             "execution": self._execution,
             "layout": self.layout,
             "jit_compile": self._compiles,
-            **xla_flags(self.config),
+            **common.xla_flags(self.config),
             "optimizer": optimizer_name(self.config),
             "attention": "products and a softmax: TensorFlow has no fused kernel",
+            "recurrent": kernels(self._dtype, gpu=self._on_gpu, compiled=self._compiles),
             "threads": self.tf.config.threading.get_intra_op_parallelism_threads(),
             **(self._gpu_settings() if self._gpu else {}),
-            **loss_scale_settings(self.config),
-            **settings_of(self._mirrored),
+            **common.loss_scale_settings(self.config),
+            **({"replicas": "MirroredStrategy, BatchNorm of each replica's own batch"} if self._mirrored else {}),
         }
 
     def _gpu_settings(self) -> Dict[str, Any]:
@@ -140,10 +121,6 @@ class TensorFlowTrainer(TrainerDefaults):
             "gpu_threads": self.config.gpu_threads,
             "tf32": self.tf.config.experimental.tensor_float_32_execution_enabled(),
         }
-
-    @property
-    def _scales(self) -> bool:
-        return self.config.precision == "fp16"
 
     @property
     def _execution(self) -> str:
@@ -174,11 +151,14 @@ class TensorFlowTrainer(TrainerDefaults):
     def _compiles_whole(self) -> bool:
         return self._compiles and self._mirrored is None
 
+    @property
+    def _dtype(self) -> str:
+        return common.HALF_TYPES.get(self.config.precision, "float32")
+
     def _make_variables(self, graph: Graph) -> None:
-        dtype = HALF_TYPES.get(self.config.precision, "float32")
         more = {"replica": self._mirrored.number} if self._mirrored else {}
-        self._network = Network(self.tf, graph, dtype, fused=not self._compiles, **more)
-        self._scale = LossScale(self.tf) if self._scales else None
+        self._network = Network(self.tf, graph, self._dtype, compiled=self._compiles, **more)
+        self._scale = LossScale(self.tf) if self.config.precision == "fp16" else None
         self._trainable = [self._network.variables[name] for name in trainable_names(graph)]
         self._optimizer = make_optimizer(self.tf, self.config, self._trainable)
 
@@ -196,9 +176,9 @@ class TensorFlowTrainer(TrainerDefaults):
 
     def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
         if self._mirrored:
-            return Batch(each(self._mirrored.split, images), self._mirrored.split(labels), len(labels))
+            return Batch(common.each(self._mirrored.split, images), self._mirrored.split(labels), len(labels))
         with self.tf.device(self._place):
-            return Batch(each(self.tf.constant, images), self.tf.constant(labels), len(labels))
+            return Batch(common.each(self.tf.constant, images), self.tf.constant(labels), len(labels))
 
     @property
     def _place(self) -> str:
@@ -206,8 +186,8 @@ class TensorFlowTrainer(TrainerDefaults):
 
     def read_batch(self, batch: Batch) -> Any:
         if self._mirrored:
-            return each(self._mirrored.whole, batch.images), self._mirrored.whole(batch.labels)
-        return each(lambda tensor: tensor.numpy(), batch.images), batch.labels.numpy()
+            return common.each(self._mirrored.whole, batch.images), self._mirrored.whole(batch.labels)
+        return common.each(lambda tensor: tensor.numpy(), batch.images), batch.labels.numpy()
 
     def open_pipeline(self, pictures: Pictures) -> Any:
         dataset = make_dataset(self.tf, pictures, self.config)
@@ -216,7 +196,7 @@ class TensorFlowTrainer(TrainerDefaults):
         return dataset.apply(self.tf.data.experimental.prefetch_to_device(self._place))
 
     def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
-        for images, labels in pipeline:
+        for images, labels in one_pass(pipeline):
             size = int(labels.shape[0])
             if self._mirrored is None:
                 yield Batch(images, labels, size)
@@ -331,12 +311,12 @@ class LossScale:
 
     def __init__(self, tf: Any) -> None:
         self._tf = tf
-        self._scale = tf.Variable(LOSS_SCALE, trainable=False)
+        self._scale = tf.Variable(common.LOSS_SCALE, trainable=False)
         # steps that went well since the scale was changed; an int32 would be in the host's memory, out of XLA's reach
         self._since = tf.Variable(0, trainable=False, dtype=tf.int64)
 
     def reset(self) -> None:
-        self._scale.assign(LOSS_SCALE)
+        self._scale.assign(common.LOSS_SCALE)
         self._since.assign(0)
 
     def times(self, loss: Any) -> Any:
@@ -353,7 +333,7 @@ class LossScale:
     def _went_well(self, update: Callable[[], None]) -> Any:
         tf = self._tf
         update()
-        grows = self._since + 1 >= STEPS_BEFORE_GROWTH
+        grows = self._since + 1 >= common.STEPS_BEFORE_GROWTH
         self._scale.assign(tf.where(grows, self._scale * 2, self._scale))
         return self._since.assign(tf.where(grows, tf.constant(0, tf.int64), self._since + 1))
 
@@ -365,7 +345,7 @@ class LossScale:
 def _choose_gpus(tf: Any, devices: Sequence[str]) -> Any:
     """The first GPU of "cuda:N"s, made the only ones TensorFlow sees, their memory taken as needed; None if one is not there."""
     found = tf.config.list_physical_devices("GPU")
-    indices = [gpu_number(device) for device in devices]
+    indices = [common.gpu_number(device) for device in devices]
     if max(indices) >= len(found):
         return None
     chosen = [found[index] for index in indices]

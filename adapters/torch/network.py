@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from typing import Any, Callable, Dict, Mapping, Optional, Set
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Set
 
 from framework_compare.adapters.common import network, quanv
 from framework_compare.graph import INPUT, Graph
@@ -24,10 +24,10 @@ IN_PLACE = ("ReLU", "ReLU6")
 OVERWRITABLE = ("Conv2d", "BatchNorm2d", "Linear", "Conv1d", "Add")
 
 
-def make_network(torch: Any, graph: Graph, layers: Any = None, held: Optional[Mapping[str, Any]] = None) -> Any:
-    """layers: in place of LAYERS. held: modules that are there already, by the names of their arrays."""
+def make_network(torch: Any, graph: Graph, layers: Any = None, made: Optional[Mapping[str, Any]] = None) -> Any:
+    """layers: in place of LAYERS. made: modules that exist already, by the names of their arrays."""
     spare, program, layers = _spare_values(graph), lowered(graph, HAS, views=True), layers or LAYERS
-    modules = dict(held or {})
+    modules = dict(made or {})
     for node in program.nodes:
         if node.op in LAYERS and node.arrays not in modules:
             in_place = {"in_place": True} if node.op in IN_PLACE and node.inputs[0] in spare else {}
@@ -93,9 +93,8 @@ def _recurrent(kind: str) -> Any:
                 return super().forward(x)[0]
 
         layer = Recurrent(a["input_size"], a["hidden_size"], batch_first=True)
-        if (
-            kind == "LSTM" and a.get("biases", 1) == 1
-        ):  # of its two biases the graph has one: trained both, it would move twice as far
+        if kind == "LSTM" and a.get("biases", 1) == 1:
+            # of its two biases the graph has one: trained both, it would move twice as far
             nn.init.zeros_(layer.bias_hh_l0)
         return layer
 
@@ -132,27 +131,34 @@ def _avgpool2d(nn: Any, a: Mapping[str, Any]) -> Any:
     )
 
 
+def _layer(nn: Any, forward: Callable[..., Any], arrays: Mapping[str, Sequence[int]] = {}, **buffers: Any) -> Any:
+    """Return a module with this method, with parameters of these shapes and with tensors that are no state."""
+    import torch
+
+    class Layer(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            for name, shape in arrays.items():
+                setattr(self, name, nn.Parameter(torch.zeros(tuple(shape))))
+            for name, tensor in buffers.items():
+                self.register_buffer(name, tensor, persistent=False)
+
+    Layer.forward = forward
+    return Layer()
+
+
 def _quanv2d(nn: Any, a: Mapping[str, Any]) -> Any:
     import torch
 
     functions = quanv.Functions(torch.cos, torch.sin, lambda arrays: torch.cat(arrays, -1), torch.matmul)
+    known = {f"constant{i}": torch.from_numpy(one) for i, one in enumerate(quanv.constants(a["gates"], a["trained"]))}
 
-    class Quanv2d(nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            for number, array in enumerate(quanv.constants(a["gates"], a["trained"])):
-                self.register_buffer(f"constant{number}", torch.from_numpy(array), persistent=False)
-            self.known = number + 1
-            if a["trained"]:
-                self.angles = nn.Parameter(torch.zeros(quanv.rotations(a["gates"])))
+    def forward(self: Any, patches: Any) -> Any:
+        angles = self.angles[None] if a["trained"] else None
+        pixels, constants = patches.reshape(-1, quanv.QUBITS), [getattr(self, name) for name in known]
+        return quanv.expectations(functions, pixels, a["gates"], constants, angles).reshape(patches.shape)
 
-        def forward(self, patches: Any) -> Any:
-            known = [getattr(self, f"constant{number}") for number in range(self.known)]
-            angles = self.angles[None] if a["trained"] else None
-            pixels = patches.reshape(-1, quanv.QUBITS)
-            return quanv.expectations(functions, pixels, a["gates"], known, angles).reshape(patches.shape)
-
-    return Quanv2d()
+    return _layer(nn, forward, {"angles": (quanv.rotations(a["gates"]),)} if a["trained"] else {}, **known)
 
 
 def _conv2d(nn: Any, a: Mapping[str, Any]) -> Any:
@@ -184,104 +190,67 @@ def _conv2d(nn: Any, a: Mapping[str, Any]) -> Any:
     )
 
 
-def attention_class(nn: Any, a: Mapping[str, Any]) -> Any:
-    import torch
+def attention(nn: Any, a: Mapping[str, Any], attend: Any = None) -> Any:
+    """scaled_dot_product_attention, which picks torch's own fused kernel, or `attend` in its place.
 
-    mask = None if a["mask"] is None else torch.from_numpy(a["mask"])
-    shape = None if mask is None else mask.shape
+    Products around it are Linear layers.
+    """
+    attend = attend or nn.functional.scaled_dot_product_attention
+    shape = None if a["mask"] is None else a["mask"].shape
     kv_heads = a.get("kv_heads", a["heads"])
     how = {"scale": a["scale"], "is_causal": a.get("causal", False), "enable_gqa": kv_heads != a["heads"]}
 
-    class Attention(nn.Module):  # type: ignore[misc]
-        """scaled_dot_product_attention, which picks torch's own fused kernel; products around it are Linear layers."""
+    def forward(self: Any, *inputs: Any) -> Any:
+        if a["operands"] == 1:
+            q, k, v = inputs[0].unflatten(-1, (3, a["heads"], -1)).unbind(-3)
+        else:
+            q, k, v = (x.unflatten(-1, (n, -1)) for x, n in zip(inputs, (a["heads"], kv_heads, kv_heads)))
+        q, k, v = (x.transpose(-2, -3) for x in (q, k, v))
+        mask = None if shape is None else self.mask.view(shape)
+        added = _sum(mask, *inputs[a["operands"] :], windows=q.dim() == 6)
+        return attend(q, k, v, added, **how).transpose(-2, -3).flatten(-2)
 
-        def __init__(self) -> None:
-            super().__init__()
-            # flat: of five axes there is no channels_last, which a module asks of all of its arrays
-            self.register_buffer("mask", None if mask is None else mask.flatten(), persistent=False)
-            self.how = dict(how)
+    return _layer(nn, forward, **({} if shape is None else {"mask": _flat(a["mask"])}))
 
-        def forward(self, *inputs: Any) -> Any:
-            if a["operands"] == 1:
-                q, k, v = inputs[0].unflatten(-1, (3, a["heads"], -1)).unbind(-3)
-            else:
-                q, k, v = (x.unflatten(-1, (n, -1)) for x, n in zip(inputs, (a["heads"], kv_heads, kv_heads)))
-            q, k, v = (x.transpose(-2, -3) for x in (q, k, v))
-            added = self.added(*inputs[a["operands"] :], windows=q.dim() == 6)
-            return self.attend(q, k, v, added).transpose(-2, -3).flatten(-2)
 
-        def attend(self, q: Any, k: Any, v: Any, added: Any) -> Any:
-            return nn.functional.scaled_dot_product_attention(q, k, v, added, **self.how)
+def _sum(mask: Any, bias: Any = None, *, windows: bool) -> Any:
+    """What is added to the scores, or None."""
+    if bias is None:
+        return mask
+    bias = bias[:, None, None] if windows else bias
+    return bias if mask is None else bias + mask
 
-        def added(self, bias: Any = None, *, windows: bool) -> Any:
-            """What is added to the scores, or None."""
-            mask = None if self.mask is None else self.mask.view(shape)
-            if bias is None:
-                return mask
-            bias = bias[:, None, None] if windows else bias
-            return bias if mask is None else bias + mask
 
-    return Attention
+def _flat(array: Any) -> Any:
+    """A tensor of one axis: of five axes there is no channels_last, which a module asks of all of its arrays."""
+    import torch
+
+    return torch.from_numpy(array).flatten()
 
 
 def _constant(nn: Any, a: Mapping[str, Any]) -> Any:
-    import torch
-
-    class Constant(nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            # flat: of five axes there is no channels_last, which a module asks of all of its arrays
-            self.register_buffer("value", torch.from_numpy(a["value"]).flatten(), persistent=False)
-
-        def forward(self) -> Any:
-            return self.value.view(a["value"].shape)
-
-    return Constant()
+    shape = a["value"].shape
+    return _layer(nn, lambda self: self.value.view(shape), value=_flat(a["value"]))
 
 
 def _parameter(nn: Any, a: Mapping[str, Any]) -> Any:
-    import torch
-
-    class Parameter(nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.value = nn.Parameter(torch.zeros(a["shape"]))
-
-        def forward(self) -> Any:
-            return self.value[None]
-
-    return Parameter()
+    return _layer(nn, lambda self: self.value[None], {"value": a["shape"]})
 
 
 def _relative_bias(nn: Any, a: Mapping[str, Any]) -> Any:
-    import torch
+    shape = a["index"].shape
 
-    index = torch.from_numpy(a["index"]).long()
+    def forward(self: Any) -> Any:
+        return self.weight[self.index].view(*shape, -1).permute(2, 0, 1)[None]
 
-    class RelativeBias(nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight = nn.Parameter(torch.zeros(int(index.max()) + 1, a["heads"]))
-            self.register_buffer("index", index.flatten(), persistent=False)
-
-        def forward(self) -> Any:
-            return self.weight[self.index].view(*index.shape, -1).permute(2, 0, 1)[None]
-
-    return RelativeBias()
+    table = {"weight": (int(a["index"].max()) + 1, a["heads"])}
+    return _layer(nn, forward, table, index=_flat(a["index"]).long())
 
 
 def _take(nn: Any, a: Mapping[str, Any]) -> Any:
     import torch
 
-    class Take(nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.register_buffer("index", torch.tensor(a["index"]), persistent=False)
-
-        def forward(self, x: Any) -> Any:
-            return x.index_select(a["axis"], self.index)
-
-    return Take()
+    return _layer(nn, lambda self, x: x.index_select(a["axis"], self.index), index=torch.tensor(a["index"]))
 
 
 def _convolve(torch: Any, a: Mapping[str, Any], x: Any, weight: Any) -> Any:
@@ -300,13 +269,12 @@ def _conv_transpose(torch: Any, a: Mapping[str, Any], x: Any, weight: Any) -> An
 def _stochastic_depth(nn: Any, a: Mapping[str, Any]) -> Any:
     kept = 1 - a["p"]
 
-    class StochasticDepth(nn.Module):  # type: ignore[misc]
-        def forward(self, x: Any) -> Any:
-            if not self.training:
-                return x
-            return x * x.new_empty((len(x), *[1] * (x.dim() - 1))).bernoulli_(kept).div_(kept)
+    def forward(self: Any, x: Any) -> Any:
+        if not self.training:
+            return x
+        return x * x.new_empty((len(x), *[1] * (x.dim() - 1))).bernoulli_(kept).div_(kept)
 
-    return StochasticDepth()
+    return _layer(nn, forward)
 
 
 LAYERS = {
@@ -338,7 +306,7 @@ LAYERS = {
     "RMSNorm": lambda nn, a: nn.RMSNorm(a["features"], eps=a["eps"]),
     "Constant": _constant,
     "Quanv2d": _quanv2d,
-    "Attention": lambda nn, a: attention_class(nn, a)(),
+    "Attention": attention,
     "Parameter": _parameter,
     "RelativeBias": _relative_bias,
     "GroupNorm": lambda nn, a: nn.GroupNorm(a["groups"], a["channels"], eps=a["eps"]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, Iterable, List
 
-from framework_compare.adapters.common.trainer import is_native, optimizer_settings
+from framework_compare.adapters.common import trainer as common
 from framework_compare.graph.optimizer import DECAYED, Schedule
 from framework_compare.protocol import TrainConfig
 
@@ -34,12 +34,12 @@ NATIVE = {"adam": "Adam", "rmsprop": "RMSprop", "nadam": "NAdam", "adamw": "Adam
 def make_optimizer(torch: Any, config: TrainConfig, parameters: Iterable[Any], *, fused: bool, captured: bool) -> Any:
     """The optimiser of a config. All but SGD have their state from the start, so that a step never makes any."""
     parameters = list(parameters)
-    settings, rate = optimizer_settings(config), config.learning_rate
+    settings, rate = common.optimizer_settings(config), config.learning_rate
     if captured and not Schedule.of(config).is_constant:  # a captured step reads it where it is
         rate = torch.tensor(rate, device=parameters[0].device)
     if config.optimizer == "sgd":
         return torch.optim.SGD(parameters, lr=rate, **settings, **({"fused": True} if fused else {}))
-    if is_native(config):
+    if common.is_native(config):
         optimizer = getattr(torch.optim, NATIVE[config.optimizer])(parameters, lr=rate, capturable=captured)
     elif config.optimizer == "rmsprop":
         optimizer = _rmsprop(torch)(parameters, rate, settings)
@@ -71,33 +71,21 @@ def decay_groups(parameters: Iterable[Any], decay: float) -> List[Dict[str, Any]
     return [{"params": group, "weight_decay": wd} for wd, group in groups.items() if group]
 
 
-class Updates:
+class Updates(common.Updates):
     """What comes in front of an optimizer's step: batches that are gathered, the rate of the update, clipping."""
 
     def __init__(self, torch: Any, config: TrainConfig, optimizer: Any) -> None:
-        self._torch, self._config, self._optimizer = torch, config, optimizer
-        self._schedule = Schedule.of(config)
-        self.forget()
-
-    def forget(self) -> None:
-        self._batches = self._updates = 0
-
-    @property
-    def begins(self) -> bool:
-        """Whether the next batch is the first of an update."""
-        return self._batches % self._config.accumulation == 0
+        super().__init__(config)
+        self._torch, self._optimizer = torch, optimizer
 
     def gathered(self) -> bool:
         """Count a batch; whether its update is due, for which the rate is set then."""
-        self._batches += 1
-        if not self.begins:
-            return False
-        if not self._schedule.is_constant:
-            rate = self._config.learning_rate * self._schedule.share(self._updates)
+        due = super().gathered()
+        rate = self.rate() if due else None
+        if rate is not None:
             for group in self._optimizer.param_groups:
                 group["lr"].fill_(rate) if self._torch.is_tensor(group["lr"]) else group.update(lr=rate)
-        self._updates += 1
-        return True
+        return due
 
     def clip(self) -> None:
         """As clip_grad_norm_, which adds 1e-6 to the norm."""

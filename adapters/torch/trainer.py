@@ -8,19 +8,7 @@ import os
 import shutil
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
-from framework_compare.adapters.common.trainer import (
-    HALF_TYPES,
-    LOSS_SCALE,
-    NATIVE_OPTIMIZERS,
-    STEPS,
-    TrainerDefaults,
-    arguments,
-    each,
-    gpu_number,
-    is_native,
-    loss_scale_settings,
-    needs_capability,
-)
+from framework_compare.adapters.common import trainer as common
 from framework_compare.adapters.torch import replicas as data_parallel
 from framework_compare.adapters.torch.generation import Generates
 from framework_compare.adapters.torch.gpu import CapturedStep, Gpu
@@ -44,16 +32,16 @@ from framework_compare.worker.allocator import keep_freed_memory
 COMPILED = {"compiled": None, "max-autotune": "max-autotune"}  # the mode of torch.compile
 
 
-class TorchTrainer(Generates, TrainerDefaults):
+class TorchTrainer(Generates, common.TrainerDefaults):
     name = "torch"
     declared = Declared(
         ops=OPS,
         losses=frozenset(LOSSES),
-        optimizers=frozenset(OPTIMIZERS) | NATIVE_OPTIMIZERS,
+        optimizers=frozenset(OPTIMIZERS) | common.NATIVE_OPTIMIZERS,
         # `graph` is CUDA graphs in PyTorch, which a CPU does not have
-        executions={"cpu": frozenset({"default", "eager", *COMPILED}), "cuda": STEPS},
+        executions={"cpu": frozenset({"default", "eager", *COMPILED}), "cuda": common.STEPS},
         precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
-        replicas={"cpu": frozenset({"default", "eager"}), "cuda": STEPS},
+        replicas={"cpu": frozenset({"default", "eager"}), "cuda": common.STEPS},
         several_nodes=True,
         several_inputs=True,
         updates=frozenset(UPDATES),
@@ -95,10 +83,11 @@ class TorchTrainer(Generates, TrainerDefaults):
     def unsupported(self) -> Optional[str]:
         config = self.config
         if self._on_gpu:
-            asked = (self.torch, config, self._device)
             if self._captures and config.accumulation > 1:
                 return f"accumulation {config.accumulation}: a captured step is one update; use execution 'eager'"
-            return _no_device(self.torch, config.device) or _no_precision(*asked) or _no_compiling(*asked)
+            capability = functools.partial(self.torch.cuda.get_device_capability, self._device)
+            unable = _no_device(self.torch, config.device) or common.needs_capability(config.precision, capability)
+            return unable or (_no_compiling(*capability()) if config.execution == "compiled" else None)
         if config.execution in COMPILED and not _cpp_compiler():
             return f"execution {config.execution!r}: torch.compile needs a C++ compiler on a CPU; install g++"
         return None
@@ -106,7 +95,7 @@ class TorchTrainer(Generates, TrainerDefaults):
     def settings(self) -> Dict[str, Any]:
         config, torch = self.config, self.torch
         execution = "eager" if config.execution == "default" else config.execution
-        common = {
+        found = {
             "execution": execution + (" in a CUDA graph" if self._captures and execution == "compiled" else ""),
             "memory_format": "channels_last" if self._channels_last else "contiguous",
             "optimizer": self._optimizer_name,
@@ -115,20 +104,20 @@ class TorchTrainer(Generates, TrainerDefaults):
             **self._replica_settings,
         }
         if not self._on_gpu:
-            return {**common, "allocator": "keeps freed memory" if self._keeps_memory else "system default"}
+            return {**found, "allocator": "keeps freed memory" if self._keeps_memory else "system default"}
         return {
-            **common,
+            **found,
             "gpu": torch.cuda.get_device_name(self._device),
             "cuda": torch.version.cuda,
             "cudnn": torch.backends.cudnn.version(),
             "cudnn_benchmark": torch.backends.cudnn.benchmark,
             "tf32": torch.backends.cudnn.allow_tf32,
-            **loss_scale_settings(config),
+            **common.loss_scale_settings(config),
         }
 
     @property
     def _optimizer_name(self) -> str:
-        if is_native(self.config):
+        if common.is_native(self.config):
             return f"torch.optim.{NATIVE[self.config.optimizer]}, its own defaults"
         names = {
             "sgd": "torch.optim.SGD" + (" (fused)" if self._fused else ""),
@@ -166,7 +155,7 @@ class TorchTrainer(Generates, TrainerDefaults):
         trained = [parameter for parameter in self._network.parameters() if parameter.requires_grad]
         self._optimizer = make_optimizer(torch, config, trained, fused=self._fused, captured=self._captures)
         self._updates = Updates(torch, config, self._optimizer)
-        self._scaler = torch.amp.GradScaler(enabled=config.precision == "fp16", init_scale=LOSS_SCALE)
+        self._scaler = torch.amp.GradScaler(enabled=config.precision == "fp16", init_scale=common.LOSS_SCALE)
         self._first_scale = self._scaler.state_dict()
         self._trained = self._network
         if self._group is not None:
@@ -182,7 +171,7 @@ class TorchTrainer(Generates, TrainerDefaults):
         together = compiled and self._group is None
         network, task = self._trained if together else self._call, graph.task
         loss = LOSSES[task.named_loss](torch, **task.loss_options)
-        loss_of: Callable[[Any, Any], Any] = lambda images, labels: loss(network(*arguments(images)), labels)  # noqa: E731
+        loss_of: Callable[[Any, Any], Any] = lambda images, labels: loss(network(*common.arguments(images)), labels)  # noqa: E731
         self._loss_of = compiler(loss_of) if together else loss_of
         self._gpu = Gpu(torch, self._device) if self._on_gpu else None
         self._step: Callable[[Any, Any], Any] = self._plain_step
@@ -232,7 +221,7 @@ class TorchTrainer(Generates, TrainerDefaults):
         return self.torch.empty(shape, pin_memory=self._on_gpu).numpy()
 
     def adopt(self, images: Any, labels: Any) -> Batch:
-        return self._batch(each(self._tensor, images), self.torch.from_numpy(labels))
+        return self._batch(common.each(self._tensor, images), self.torch.from_numpy(labels))
 
     def _tensor(self, array: Any) -> Any:
         tensor = self.torch.from_numpy(array)
@@ -243,7 +232,7 @@ class TorchTrainer(Generates, TrainerDefaults):
         if self._gpu:
             images, labels = self._gpu.copy(images, labels, channels_last=self._channels_last)
         elif self._channels_last:
-            images = each(self._in_format, images)
+            images = common.each(self._in_format, images)
         return Batch(images, labels, len(labels))
 
     def _in_format(self, tensor: Any) -> Any:
@@ -254,7 +243,7 @@ class TorchTrainer(Generates, TrainerDefaults):
             tensor = tensor.permute(0, 2, 3, 1) if self._channels_last and tensor.ndim == 4 else tensor
             return tensor.contiguous().cpu().numpy()
 
-        return each(array, batch.images), batch.labels.cpu().numpy()
+        return common.each(array, batch.images), batch.labels.cpu().numpy()
 
     def open_pipeline(self, pictures: Pictures) -> Any:
         return open_loader(self.torch, pictures, self.config, pin_memory=self._on_gpu, replicas=self._replicas)
@@ -308,7 +297,7 @@ class TorchTrainer(Generates, TrainerDefaults):
     def _autocast(self) -> Any:
         if self.config.precision in ("fp32", "tf32"):
             return contextlib.nullcontext()
-        dtype = getattr(self.torch, HALF_TYPES[self.config.precision])
+        dtype = getattr(self.torch, common.HALF_TYPES[self.config.precision])
         return self.torch.autocast(self.config.device.partition(":")[0], dtype=dtype)
 
     def read_losses(self, losses: List[Any]) -> List[float]:
@@ -318,7 +307,7 @@ class TorchTrainer(Generates, TrainerDefaults):
         call = self._call if self.config.mode == "inference" else self._network
         self._set_training(False)
         with self.torch.no_grad(), self._autocast():
-            return call(*arguments(batch.images))
+            return call(*common.arguments(batch.images))
 
     def _set_training(self, training: bool) -> None:
         if self._network.training != training:  # going through all modules takes as long as a small step
@@ -329,7 +318,7 @@ class TorchTrainer(Generates, TrainerDefaults):
             return self.infer(batch).float().cpu().numpy()
         self._set_training(True)
         with self.torch.no_grad(), self._autocast():
-            return self._network(*arguments(batch.images)).float().cpu().numpy()
+            return self._network(*common.arguments(batch.images)).float().cpu().numpy()
 
     def synchronize(self) -> None:
         """A CPU step has ended when it returns."""
@@ -359,25 +348,19 @@ class TorchTrainer(Generates, TrainerDefaults):
 
     def release(self) -> None:
         self._network = self._trained = self._optimizer = self._call = self._loss_of = self._step = self._gpu = None
+        self._prepared = (None, 0)
 
 
 def _no_device(torch: Any, device: str) -> Optional[str]:
     found = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if gpu_number(device) < found:
+    if common.gpu_number(device) < found:
         return None
     build = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "a build for CPUs"
     return f"device {device!r}: PyTorch {torch.__version__} is {build} and sees {found} GPUs here"
 
 
-def _no_precision(torch: Any, config: TrainConfig, device: str) -> Optional[str]:
-    return needs_capability(config.precision, lambda: torch.cuda.get_device_capability(device))
-
-
-def _no_compiling(torch: Any, config: TrainConfig, device: str) -> Optional[str]:
+def _no_compiling(major: int, minor: int) -> Optional[str]:
     """torch.compile's kernels for GPUs are Triton's, which builds what launches them with a C compiler."""
-    if config.execution != "compiled":
-        return None
-    major, minor = torch.cuda.get_device_capability(device)
     if major < 7:
         return f"execution 'compiled' needs compute capability 7.0; this GPU has {major}.{minor}"
     # in Triton's order of choice (triton/runtime/build.py); a worker does not inherit CC

@@ -8,7 +8,7 @@ from typing import Any, List, Mapping, Optional, Sequence
 import numpy as np
 
 from framework_compare.errors import UsageError
-from framework_compare.graph.node import Node, Parameter, Shape
+from framework_compare.graph.node import Node, Parameter, Shape, arrays
 
 AWAY = -100.0  # added to the score of two places that a shifted window brings together, as in Swin
 
@@ -59,7 +59,7 @@ def relative_bias_shape(node: Node) -> Shape:
 def relative_bias_parameters(node: Node) -> List[Parameter]:
     down, across = node.attrs["window"]
     shape = ((2 * down - 1) * (2 * across - 1), node.attrs["heads"])
-    return [Parameter(f"{node.arrays}.weight", shape, node.attrs["init"])]
+    return arrays(node, weight=(shape, node.attrs["init"]))
 
 
 def relative_index(window: Sequence[int]) -> np.ndarray:

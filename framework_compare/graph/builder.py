@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from framework_compare.errors import UsageError
+from framework_compare.graph.attrs import conv_attrs, linear_attrs, unless, window_attrs
 from framework_compare.graph.circuit import Gate
 from framework_compare.graph.network import Graph
 from framework_compare.graph.node import Node, Shape, feature_axis
@@ -90,20 +91,9 @@ class GraphBuilder:
         source: str = "",
     ) -> str:
         """Conv2d, cross-correlation, zero padding; `graph.window` says how many numbers each of the window's may be."""
-        return self._add(
-            name,
-            "Conv2d",
-            source,
-            in_channels=self.shape(source)[0],
-            out_channels=out,
-            kernel=plain(kernel),
-            stride=plain(stride),
-            padding=plain(padding),
-            groups=groups,
-            bias=bias,
-            init=init,
-            **_unless(1, dilation=plain(dilation)),
-        )
+        steps: Dict[str, Any] = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+        attrs = conv_attrs(self.shape(source)[0], out, kernel, bias=bias, init=init, **steps)
+        return self._add(name, "Conv2d", source, **attrs)
 
     def batchnorm(self, name: str, *, eps: float = 1e-5, momentum: float = 0.1, source: str = "") -> str:
         """BatchNorm2d; `momentum` is the weight of the new batch in the running statistics, as in torch."""
@@ -142,8 +132,8 @@ class GraphBuilder:
         source: str = "",
     ) -> str:
         """Max pooling; padding is never the maximum; the output size is rounded down, or up with ceil_mode."""
-        window = {"kernel": plain(kernel), "stride": plain(stride), "padding": plain(padding)}
-        return self._add(name, "MaxPool2d", source, **window, **_unless(False, ceil_mode=ceil_mode))
+        window = window_attrs(kernel, stride, padding)
+        return self._add(name, "MaxPool2d", source, **window, **unless(False, ceil_mode=ceil_mode))
 
     def avgpool(
         self,
@@ -160,9 +150,8 @@ class GraphBuilder:
 
         count_include_pad: whether means at the edge count the padding; positions added by ceil_mode never count.
         """
-        window = {"kernel": plain(kernel), "stride": plain(stride), "padding": plain(padding)}
-        window["count_include_pad"] = count_include_pad
-        return self._add(name, "AvgPool2d", source, **window, **_unless(False, ceil_mode=ceil_mode))
+        window = {**window_attrs(kernel, stride, padding), "count_include_pad": count_include_pad}
+        return self._add(name, "AvgPool2d", source, **window, **unless(False, ceil_mode=ceil_mode))
 
     def adaptive_avgpool(self, name: str, output: Numbers, *, source: str = "") -> str:
         """Average pooling to this height and width; omitted if it would change nothing."""
@@ -182,10 +171,7 @@ class GraphBuilder:
 
     def linear(self, name: str, out: int, *, init: str = "normal_0.01", bias: bool = True, source: str = "") -> str:
         """Linear layer on the features: of a vector, of every step, or of every position of an image (its channels)."""
-        features = self._features(source)
-        return self._add(
-            name, "Linear", source, in_features=features, out_features=out, init=init, **_unless(True, bias=bias)
-        )
+        return self._add(name, "Linear", source, **linear_attrs(self._features(source), out, bias=bias, init=init))
 
     def dropout(self, name: str, p: float, *, source: str = "") -> str:
         """Inverted dropout: zeroes a share p, scales the rest by 1 / (1 - p), in training only."""
@@ -248,7 +234,7 @@ class GraphBuilder:
         """
         if axis is not None and axis == feature_axis(self.shape(sources[0])):
             axis = None
-        return self._add(name, "Concat", *sources, **_unless(None, axis=axis))
+        return self._add(name, "Concat", *sources, **unless(None, axis=axis))
 
     def split(self, name: str, axis: int, sizes: Sequence[int], index: int, *, source: str = "") -> str:
         """Split an axis (not counting the batch) into parts of these sizes, and return one of them."""
@@ -256,7 +242,7 @@ class GraphBuilder:
 
     def take(self, name: str, axis: int, start: int, end: int, *, step: int = 1, source: str = "") -> str:
         """Slice: every `step`-th element from `start` to before `end` of an axis (not counting the batch)."""
-        return self._add(name, "Slice", source, axis=axis, start=start, end=end, **_unless(1, step=step))
+        return self._add(name, "Slice", source, axis=axis, start=start, end=end, **unless(1, step=step))
 
     def select(self, name: str, index: int, *, source: str = "") -> str:
         """One step of a sequence, counted from its end if negative."""
@@ -271,7 +257,7 @@ class GraphBuilder:
 
         `add`, `mul` and `concat` combine it with other values. A constant is not trained.
         """
-        return self._source(name, "Parameter", shape=list(shape), init=init, **_unless(True, trained=trained))
+        return self._source(name, "Parameter", shape=list(shape), init=init, **unless(True, trained=trained))
 
     def constant(self, name: str, array: Any) -> str:
         """An array of constants, the same for each sample."""
@@ -308,12 +294,12 @@ class GraphBuilder:
         attrs: Dict[str, Any] = {"heads": heads, "scale": (width // heads) ** -0.5 if scale is None else scale}
         if shifted is not None:
             attrs.update(window=list(shifted[0]), mask_shift=list(shifted[1]))
-        attrs.update(_unless(heads, kv_heads=kv_heads or heads))
-        return self._add(name, "Attention", *inputs, bias, **attrs, **_unless(False, bias=bool(bias), causal=causal))
+        attrs.update(unless(heads, kv_heads=kv_heads or heads))
+        return self._add(name, "Attention", *inputs, bias, **attrs, **unless(False, bias=bool(bias), causal=causal))
 
     def pad(self, name: str, padding: Sequence[int], *, value: float = 0.0, source: str = "") -> str:
         """Pad an image with a constant: rows above and below, columns left and right."""
-        return self._add(name, "Pad", source, padding=list(padding), **_unless(0.0, value=value))
+        return self._add(name, "Pad", source, padding=list(padding), **unless(0.0, value=value))
 
     def roll(self, name: str, shifts: Sequence[int], *, source: str = "") -> str:
         """Move an image down and to the right; what leaves it re-enters on the other side."""
@@ -371,11 +357,6 @@ class GraphBuilder:
         return graph
 
 
-def _unless(default: Any, **attr: Any) -> Dict[str, Any]:
-    """The attribute where it is not the default: a graph without it is the same, and so is its checksum."""
-    return {name: value for name, value in attr.items() if value != default}
-
-
 def _at_least_one(name: str, what: str, value: Optional[int]) -> int:
     if not isinstance(value, int) or value < 1:
         raise UsageError(f"{name}: {what} is {value!r}; allowed: a whole number of at least 1")
@@ -384,10 +365,6 @@ def _at_least_one(name: str, what: str, value: Optional[int]) -> int:
 
 def _check_output(graph: Graph, shape: Shape) -> None:
     """UsageError where the last layer's output is not what the task's loss compares with the target."""
-    task = graph.task
-    expected = {
-        "cross_entropy": (task.outputs,),
-        "token_cross_entropy": (*task.target.shape, task.outputs),
-    }.get(task.loss, task.target.shape)
+    task, expected = graph.task, graph.task.output_shape
     if shape != expected:
         raise UsageError(f"{graph.name}: the last layer gives {shape}; {task.loss} of this task takes {expected}")

@@ -6,7 +6,7 @@ import math
 from typing import Any, List, Mapping, Tuple
 
 from framework_compare.errors import UsageError
-from framework_compare.graph.node import IMAGE, Node, Parameter, Shape
+from framework_compare.graph.node import IMAGE, Node, Parameter, Shape, arrays, weight_and_bias
 from framework_compare.graph.window import Window
 
 
@@ -46,9 +46,7 @@ def pool2d_shape(node: Node, shape: Shape) -> Shape:
 
 def conv2d_parameters(node: Node) -> List[Parameter]:
     a = node.attrs
-    shape = (a["out_channels"], a["in_channels"] // a["groups"], *Window.of(a).kernel)
-    bias = [Parameter(f"{node.arrays}.bias", (a["out_channels"],), "zeros")] if a["bias"] else []
-    return [Parameter(f"{node.arrays}.weight", shape, a["init"]), *bias]
+    return weight_and_bias(node, a["out_channels"], a["in_channels"] // a["groups"], *Window.of(a).kernel)
 
 
 def adaptive_size(attrs: Mapping[str, Any]) -> Tuple[int, int]:
@@ -107,7 +105,7 @@ def quanv2d_shape(node: Node, shape: Shape) -> Shape:
 
 def quanv2d_parameters(node: Node) -> List[Parameter]:
     angles = sum(name != "CNOT" for name, _, _ in node.attrs["gates"])
-    return [Parameter(f"{node.arrays}.angles", (angles,), "uniform_circle")] if node.attrs["trained"] else []
+    return arrays(node, angles=((angles,), "uniform_circle")) if node.attrs["trained"] else []
 
 
 def window_macs(node: Node, out: Shape) -> int:

@@ -17,7 +17,6 @@ import numpy as np
 from framework_compare.errors import UsageError
 from framework_compare.graph.head import head_of, with_head
 from framework_compare.graph.network import Graph
-from framework_compare.graph.node import Node
 from framework_compare.graph.task import Task
 from framework_compare.graph.weights import initial_values, pieces_of, weights_size
 
@@ -110,13 +109,6 @@ class ImportedModel:
             raise UsageError(f"{self.name} was imported for inputs of {shapes}; import it for these data")
         return dataclasses.replace(graph, task=task)
 
-    def fill(self, graph: Graph, seed: int, out: np.ndarray) -> None:
-        """Fill `out` with `pieces`."""
-        start = 0
-        for piece in self.pieces(graph, seed):
-            out[start : start + piece.size] = piece
-            start += piece.size
-
     def pieces(self, graph: Graph, seed: int) -> Iterator[np.ndarray]:
         """The weights that a graph of this model starts from, flat, in order, a few megabytes at a time.
 
@@ -128,12 +120,9 @@ class ImportedModel:
         for parameter in source.parameters():
             places[parameter.name] = start
             start += parameter.size
-        kept = {
-            parameter.name
-            for node in source.nodes
-            for parameter in source.parameters_of(node)
-            if node != changed and (not self.seeded or _is_constant(node))
-        }
+        constants = [node for node in source.nodes if node.op == "Parameter" and not node.attrs.get("trained", True)]
+        unchanged = constants if self.seeded else [node for node in source.nodes if node != changed]
+        kept = {parameter.name for node in unchanged for parameter in source.parameters_of(node)}
         for parameter in graph.parameters():
             if parameter.name in kept:
                 yield from pieces_of(self.flat, places[parameter.name], parameter.size)
@@ -195,7 +184,3 @@ class ImportedModel:
             raise UsageError(
                 f"the imported model in {folder} cannot be read: {type(error).__name__}: {error}"
             ) from None
-
-
-def _is_constant(node: Node) -> bool:
-    return node.op == "Parameter" and not node.attrs.get("trained", True)

@@ -1,18 +1,14 @@
-"""Shapes, parameters and constants of what language models add: RMSNorm, rotary positions, a head tied to an embedding."""
+"""Shapes and constants of what language models add: rotary positions, a head tied to an embedding."""
 
 from __future__ import annotations
 
 import math
-from typing import List, Tuple
+from typing import Tuple
 
 import numpy as np
 
 from framework_compare.errors import UsageError
-from framework_compare.graph.node import Node, Parameter, Shape
-
-
-def rmsnorm_parameters(node: Node) -> List[Parameter]:
-    return [Parameter(f"{node.arrays}.weight", (node.attrs["features"],), "ones")]
+from framework_compare.graph.node import Node, Shape
 
 
 def rotary_shape(node: Node, shape: Shape, *positions: Shape) -> Shape:

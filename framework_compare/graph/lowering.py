@@ -72,15 +72,14 @@ def lowered(
     """
     lowering = Lowering(graph, frozenset(has), channels_last, frozenset(as_stored), views)
     for node in graph.nodes:
-        RULES.get(node.op, _as_it_is)(lowering, node, lowering.given[node.inputs[0]] if node.inputs else ())
+        if node.op in RULES:
+            RULES[node.op](lowering, node, lowering.given[node.inputs[0]] if node.inputs else ())
+        else:
+            lowering.one(node)
     return Program(graph, lowering.needed(), lowering.shapes, frozenset(lowering.shared))
 
 
 Rule = Callable[[Lowering, Node, Shape], None]  # shape: of the first input, in the graph
-
-
-def _as_it_is(to: Lowering, node: Node, shape: Shape) -> None:
-    to.one(node)
 
 
 # -- shapes and orders ---------------------------------------------------------------------------------------------------
@@ -171,10 +170,6 @@ def _split(to: Lowering, node: Node, shape: Shape) -> None:
     else:
         start = sum(a["sizes"][: a["index"]])
         to.chain(node, to.cut(to.own(shape), axis, start, start + a["sizes"][a["index"]]))
-
-
-def _reverse(to: Lowering, node: Node, shape: Shape) -> None:
-    to.one(node, axis=1)
 
 
 def _concat(to: Lowering, node: Node, shape: Shape) -> None:
@@ -323,10 +318,6 @@ def _in_graph_order(to: Lowering, node: Node, shape: Shape) -> None:
         to.plains[node.name] = made
 
 
-def _windowed(to: Lowering, node: Node, shape: Shape) -> None:
-    to.one(node, size=to.own(to.given[node.name]))
-
-
 def _constant(to: Lowering, node: Node, shape: Shape) -> None:
     array = constant_array(node.attrs).astype(np.float32)
     turned = np.moveaxis(array, 0, -1) if array.ndim == IMAGE and to.channels_last else array
@@ -337,7 +328,9 @@ RULES: Mapping[str, Rule] = {
     "Constant": _constant,
     **dict.fromkeys((*REDUCTIONS, *ALONG, "Take", "PadAxes"), _along),
     **dict.fromkeys(("Reshape", "Permute", "Expand", "MatMul", "Gather"), _in_graph_order),
-    **dict.fromkeys(("Convolve", "ConvTranspose"), _windowed),
+    **dict.fromkeys(
+        ("Convolve", "ConvTranspose"), lambda to, node, shape: to.one(node, size=to.own(to.given[node.name]))
+    ),
     **dict.fromkeys(PATTERNS, _moved),
     "Attention": _attention,
     "Concat": _concat,
@@ -352,7 +345,7 @@ RULES: Mapping[str, Rule] = {
     "Parameter": _parameter,
     "Quanv2d": _quanv2d,
     "RelativeBias": _relative_bias,
-    "Reverse": _reverse,
+    "Reverse": lambda to, node, shape: to.one(node, axis=1),
     "Roll": _roll,
     "Rotary": _rotary,
     "Select": _select,

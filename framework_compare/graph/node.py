@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Mapping, Tuple
+from typing import Any, List, Mapping, Tuple
 
 Shape = Tuple[int, ...]
 IMAGE = 3  # rank of an image
@@ -34,6 +34,11 @@ class Parameter:
         return math.prod(self.shape)
 
     @property
+    def part(self) -> str:
+        """The name that it has in its layer."""
+        return self.name.rpartition(".")[2]
+
+    @property
     def kind(self) -> str:
         """ "trained", "frozen" or "statistic"."""
         return "frozen" if self.frozen else "trained" if self.trainable else "statistic"
@@ -56,6 +61,22 @@ class Node:
     def arrays(self) -> str:
         """The name in front of those of its arrays."""
         return str(self.attrs.get("arrays", self.name))
+
+
+def arrays(node: Node, **named: Tuple[Shape, str]) -> List[Parameter]:
+    """Arrays that a step trains: shape and initialiser of each."""
+    return [Parameter(f"{node.arrays}.{name}", shape, init) for name, (shape, init) in named.items()]
+
+
+def affine(node: Node, features: int) -> List[Parameter]:
+    """Scale and shift of a normalisation."""
+    return arrays(node, weight=((features,), "ones"), bias=((features,), "zeros"))
+
+
+def weight_and_bias(node: Node, *shape: int) -> List[Parameter]:
+    """Of a layer whose outputs are the first axis of its weight; without a bias where it says so."""
+    bias = {"bias": (shape[:1], "zeros")} if node.attrs.get("bias", True) else {}
+    return arrays(node, weight=(shape, node.attrs["init"]), **bias)
 
 
 def feature_axis(shape: Shape) -> int:

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Mapping
 
 from framework_compare.errors import UsageError
 from framework_compare.graph import attention, image_ops, language_ops, primitives
-from framework_compare.graph.node import Node, Parameter, Shape, feature_axis, with_features
+from framework_compare.graph.node import (
+    Node,
+    Parameter,
+    Shape,
+    affine,
+    arrays,
+    feature_axis,
+    weight_and_bias,
+    with_features,
+)
 
 
 def _conv1d_shape(node: Node, shape: Shape) -> Shape:
@@ -20,18 +29,11 @@ def _conv1d_shape(node: Node, shape: Shape) -> Shape:
 
 
 def _conv1d_parameters(node: Node) -> List[Parameter]:
-    a = node.attrs
-    weight = Parameter(f"{node.arrays}.weight", (a["out_channels"], a["in_channels"], a["kernel"]), a["init"])
-    bias = [Parameter(f"{node.arrays}.bias", (a["out_channels"],), "zeros")] if a["bias"] else []
-    return [weight, *bias]
+    return weight_and_bias(node, *(node.attrs[name] for name in ("out_channels", "in_channels", "kernel")))
 
 
 def _linear_parameters(node: Node) -> List[Parameter]:
-    a = node.attrs
-    weight = Parameter(f"{node.arrays}.weight", (a["out_features"], a["in_features"]), a["init"])
-    return (
-        [weight, Parameter(f"{node.arrays}.bias", (a["out_features"],), "zeros")] if a.get("bias", True) else [weight]
-    )
+    return weight_and_bias(node, node.attrs["out_features"], node.attrs["in_features"])
 
 
 def _features(node: Node, shape: Shape, features: int) -> Shape:
@@ -46,10 +48,10 @@ def _linear_shape(node: Node, shape: Shape) -> Shape:
 
 
 def _batchnorm_parameters(node: Node) -> List[Parameter]:
-    shape = (node.attrs["channels"],)
+    channels = node.attrs["channels"]
+    shape = (channels,)
     return [
-        Parameter(f"{node.arrays}.weight", shape, "ones"),
-        Parameter(f"{node.arrays}.bias", shape, "zeros"),
+        *affine(node, channels),
         Parameter(f"{node.arrays}.running_mean", shape, "zeros", trainable=False),
         Parameter(f"{node.arrays}.running_var", shape, "ones", trainable=False),
     ]
@@ -57,11 +59,6 @@ def _batchnorm_parameters(node: Node) -> List[Parameter]:
 
 def _layernorm_shape(node: Node, shape: Shape) -> Shape:
     return _features(node, shape, node.attrs["features"])
-
-
-def _layernorm_parameters(node: Node) -> List[Parameter]:
-    shape = (node.attrs["features"],)
-    return [Parameter(f"{node.arrays}.weight", shape, "ones"), Parameter(f"{node.arrays}.bias", shape, "zeros")]
 
 
 def _maxout_shape(node: Node, shape: Shape) -> Shape:
@@ -126,50 +123,36 @@ def _embedding_shape(node: Node, shape: Shape) -> Shape:
 
 def _embedding_parameters(node: Node) -> List[Parameter]:
     a = node.attrs
-    return [Parameter(f"{node.arrays}.weight", (a["num_embeddings"], a["embedding_dim"]), a["init"])]
+    return arrays(node, weight=((a["num_embeddings"], a["embedding_dim"]), a["init"]))
 
 
 def _recurrent_shape(node: Node, shape: Shape) -> Shape:
     return (_sequence(node, shape, node.attrs["input_size"]), node.attrs["hidden_size"])
 
 
+def _recurrent_parameters(node: Node, gates: int, biases: Mapping[str, str]) -> List[Parameter]:
+    inputs, hidden = node.attrs["input_size"], node.attrs["hidden_size"]
+    wide = gates * hidden
+    weights = {"weight_ih": ((wide, inputs), "glorot_uniform"), "weight_hh": ((wide, hidden), "orthogonal")}
+    return arrays(node, **weights, **{name: ((wide,), init) for name, init in biases.items()})
+
+
 def _lstm_parameters(node: Node) -> List[Parameter]:
     """One bias, or, as torch and cuDNN have it, two that are added: trained both, their sum moves twice as far."""
-    inputs, hidden = node.attrs["input_size"], node.attrs["hidden_size"]
     two = node.attrs.get("biases", 1) == 2
     biases = {"bias_ih": "forget_ones", "bias_hh": "zeros"} if two else {"bias": "forget_ones"}
-    return [
-        Parameter(f"{node.arrays}.weight_ih", (4 * hidden, inputs), "glorot_uniform"),
-        Parameter(f"{node.arrays}.weight_hh", (4 * hidden, hidden), "orthogonal"),
-        *(Parameter(f"{node.arrays}.{name}", (4 * hidden,), init) for name, init in biases.items()),
-    ]
+    return _recurrent_parameters(node, 4, biases)
 
 
 def _gru_parameters(node: Node) -> List[Parameter]:
-    inputs, hidden = node.attrs["input_size"], node.attrs["hidden_size"]
-    return [
-        Parameter(f"{node.arrays}.weight_ih", (3 * hidden, inputs), "glorot_uniform"),
-        Parameter(f"{node.arrays}.weight_hh", (3 * hidden, hidden), "orthogonal"),
-        Parameter(f"{node.arrays}.bias_ih", (3 * hidden,), "zeros"),
-        Parameter(f"{node.arrays}.bias_hh", (3 * hidden,), "zeros"),
-    ]
+    return _recurrent_parameters(node, 3, {"bias_ih": "zeros", "bias_hh": "zeros"})
 
 
 def _select_shape(node: Node, shape: Shape) -> Shape:
-    steps, index = _sequence(node, shape), node.attrs["index"]
+    steps, index = _sequence(node, shape), node.attrs.get("index", -1)
     if not -steps <= index < steps:
         raise UsageError(f"layer {node.name}: there is no step {index} of {steps}")
     return shape[1:]
-
-
-def _last_shape(node: Node, shape: Shape) -> Shape:
-    _sequence(node, shape)
-    return shape[1:]
-
-
-def _reverse_shape(node: Node, shape: Shape) -> Shape:
-    _sequence(node, shape)
-    return shape
 
 
 def _free_parameters(node: Node) -> List[Parameter]:
@@ -201,39 +184,29 @@ def _weight_macs(parameters: Callable[[Node], List[Parameter]], weights: int = 1
     return lambda node, out: sum(p.size for p in parameters(node)[:weights]) * math.prod(with_features(out, 1))
 
 
+ACTIVATIONS = ("ReLU", "ReLU6", "Tanh", "Sigmoid", "SiLU", "HardSigmoid", "HardSwish", "GELU")
 OPS: Dict[str, Op] = {
     "Conv2d": Op(image_ops.conv2d_shape, image_ops.conv2d_parameters, image_ops.window_macs),
     "BatchNorm2d": Op(_same, _batchnorm_parameters),
-    "ReLU": Op(_same),
-    "ReLU6": Op(_same),
     "MaxPool2d": Op(image_ops.pool2d_shape),
     "AvgPool2d": Op(image_ops.pool2d_shape),
     "AdaptiveAvgPool2d": Op(image_ops.adaptive_avgpool2d_shape),
     "GlobalAvgPool": Op(image_ops.global_avgpool_shape),
     "Flatten": Op(lambda node, shape: (math.prod(shape),)),
     "Linear": Op(_linear_shape, _linear_parameters, _weight_macs(_linear_parameters)),
-    "Dropout": Op(_same),
     "Add": Op(_broadcast_shape),
     "Mul": Op(_broadcast_shape),
-    "Tanh": Op(_same),
-    "Sigmoid": Op(_same),
-    "SiLU": Op(_same),
-    "HardSigmoid": Op(_same),
-    "HardSwish": Op(_same),
-    "GELU": Op(_same),
-    "StochasticDepth": Op(_same),
     "Embedding": Op(_embedding_shape, _embedding_parameters),
     "LSTM": Op(_recurrent_shape, _lstm_parameters, _weight_macs(_lstm_parameters, 2), _weight_macs(_lstm_parameters)),
     "GRU": Op(_recurrent_shape, _gru_parameters, _weight_macs(_gru_parameters, 2), _weight_macs(_gru_parameters)),
-    "Reverse": Op(_reverse_shape),
-    "Last": Op(_last_shape),
-    "Select": Op(_select_shape),
+    "Reverse": Op(lambda node, shape: (_sequence(node, shape), *shape[1:])),
+    **dict.fromkeys(("Last", "Select"), Op(_select_shape)),
     "Concat": Op(_concat_shape),
     "Split": Op(_split_shape),
     "Slice": Op(_slice_shape),
     "Conv1d": Op(_conv1d_shape, _conv1d_parameters, _weight_macs(_conv1d_parameters)),
-    "LayerNorm": Op(_layernorm_shape, _layernorm_parameters),
-    "RMSNorm": Op(_layernorm_shape, language_ops.rmsnorm_parameters),
+    "LayerNorm": Op(_layernorm_shape, lambda node: affine(node, node.attrs["features"])),
+    "RMSNorm": Op(_layernorm_shape, lambda node: arrays(node, weight=((node.attrs["features"],), "ones"))),
     "Rotary": Op(language_ops.rotary_shape),
     "Unembedding": Op(language_ops.unembedding_shape, _embedding_parameters, language_ops.unembedding_macs),
     "Maxout": Op(_maxout_shape),
@@ -249,12 +222,9 @@ OPS: Dict[str, Op] = {
     # a patch: 32 x 16 for the circuit, 4 x 32 for the signs
     "Quanv2d": Op(image_ops.quanv2d_shape, image_ops.quanv2d_parameters, lambda node, out: 640 * out[1] * out[2]),
     "Constant": Op(primitives.constant_shape),
-    "GroupNorm": Op(primitives.groupnorm_shape, primitives.groupnorm_parameters),
-    **dict.fromkeys(primitives.UNARY, Op(_same)),
-    **dict.fromkeys(
-        (*primitives.BINARY[2:], *primitives.COMPARISONS, "Where"),
-        Op(primitives.broadcast_shape),
-    ),
+    "GroupNorm": Op(primitives.groupnorm_shape, lambda node: affine(node, node.attrs["channels"])),
+    **dict.fromkeys((*primitives.UNARY, *ACTIVATIONS, "Dropout", "StochasticDepth"), Op(_same)),
+    **dict.fromkeys((*primitives.BINARY[2:], *primitives.COMPARISONS, "Where"), Op(primitives.broadcast_shape)),
     **dict.fromkeys(primitives.REDUCTIONS, Op(primitives.reduced_shape)),
     **dict.fromkeys(primitives.ALONG, Op(primitives.along_shape)),
     "Reshape": Op(primitives.reshape_shape),

@@ -9,13 +9,13 @@ from __future__ import annotations
 import base64
 import math
 import zlib
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, Mapping, Sequence, Tuple
 
 import numpy as np
 
 from framework_compare.errors import UsageError
 from framework_compare.graph.image_ops import conv2d_shape, image
-from framework_compare.graph.node import Node, Parameter, Shape
+from framework_compare.graph.node import Node, Shape
 from framework_compare.graph.window import Window, pair
 
 UNARY = ("Exp", "Log", "Sqrt", "Power", "Abs", "Sign", "Sin", "Cos", "Erf", "LeakyReLU", "Cast", "Detach")
@@ -179,8 +179,3 @@ def groupnorm_shape(node: Node, shape: Shape) -> Shape:
     if image(node, shape)[0] != a["channels"] or a["channels"] % a["groups"]:
         raise _refuse(node, f"of {a['channels']} channels in {a['groups']} groups, of {shape}")
     return shape
-
-
-def groupnorm_parameters(node: Node) -> List[Parameter]:
-    shape = (node.attrs["channels"],)
-    return [Parameter(f"{node.arrays}.weight", shape, "ones"), Parameter(f"{node.arrays}.bias", shape, "zeros")]

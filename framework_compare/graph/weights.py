@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import mmap
-from typing import Callable, Dict, Iterator, Optional, Tuple
+from typing import Callable, Dict, Iterable, Iterator, Optional
 
 import numpy as np
 
@@ -18,12 +18,6 @@ NORMAL = "normal_"  # with the standard deviation behind it
 PIECE = 1 << 20  # numbers; a network's weights may be more than the memory that the parent should take
 
 
-def _fans(parameter: Parameter) -> Tuple[int, int]:
-    """Fan-in and fan-out of a weight (out, in, window...)."""
-    receptive = math.prod(parameter.shape[2:])
-    return parameter.shape[1] * receptive, parameter.shape[0] * receptive
-
-
 def _std(parameter: Parameter) -> float:
     receptive = math.prod(parameter.shape[2:])
     gains = {
@@ -33,7 +27,7 @@ def _std(parameter: Parameter) -> float:
     return gains[parameter.init] if parameter.init in gains else float(parameter.init[len(NORMAL) :])
 
 
-Values = Iterator[np.ndarray]  # of one parameter, in order, in one piece or several
+Values = Iterable[np.ndarray]  # of one parameter, in order, in one piece or several
 
 
 def _normal(parameter: Parameter, generator: np.random.Generator) -> Values:
@@ -43,46 +37,27 @@ def _normal(parameter: Parameter, generator: np.random.Generator) -> Values:
         yield np.multiply(piece, std, out=piece)
 
 
-def _constant(parameter: Parameter, generator: np.random.Generator) -> Values:
-    yield np.full(parameter.size, CONSTANTS[parameter.init])
-
-
 def _glorot(parameter: Parameter, generator: np.random.Generator) -> Values:
     """Glorot and Bengio 2010: uniform up to sqrt(6 / (fan-in + fan-out)), the four gates of an LSTM as one weight."""
-    limit = math.sqrt(6 / sum(_fans(parameter)))
-    yield generator.uniform(-limit, limit, parameter.shape)
-
-
-def _embedding(parameter: Parameter, generator: np.random.Generator) -> Values:
-    yield generator.uniform(-0.05, 0.05, parameter.shape)
+    limit = math.sqrt(6 / (sum(parameter.shape[:2]) * math.prod(parameter.shape[2:])))
+    return [generator.uniform(-limit, limit, parameter.shape)]
 
 
 def _orthogonal(parameter: Parameter, generator: np.random.Generator) -> Values:
     """Orthonormal columns (Saxe et al. 2014): QR in float64, the signs such that R has a positive diagonal."""
     q, r = np.linalg.qr(generator.standard_normal(parameter.shape))
-    yield q * np.sign(np.diag(r))
-
-
-def _forget(parameter: Parameter, generator: np.random.Generator) -> Values:
-    """An LSTM's bias: 1 for the forget gate, the second of four (Jozefowicz et al. 2015), else 0."""
-    yield np.repeat([0.0, 1.0, 0.0, 0.0], parameter.size // 4)
-
-
-def _circle(parameter: Parameter, generator: np.random.Generator) -> Values:
-    yield generator.uniform(0, 2 * math.pi, parameter.shape)
+    return [q * np.sign(np.diag(r))]
 
 
 INITIALISERS: Dict[str, Callable[[Parameter, np.random.Generator], Values]] = {
-    "zeros": _constant,
-    "constant_1e-6": _constant,
-    "ones": _constant,
-    "kaiming_normal_fan_out": _normal,
-    "kaiming_normal_fan_in": _normal,
+    **dict.fromkeys(CONSTANTS, lambda parameter, _: [np.full(parameter.size, CONSTANTS[parameter.init])]),
+    **dict.fromkeys(("kaiming_normal_fan_out", "kaiming_normal_fan_in"), _normal),
     "glorot_uniform": _glorot,
-    "uniform_0.05": _embedding,
+    "uniform_0.05": lambda parameter, generator: [generator.uniform(-0.05, 0.05, parameter.shape)],
+    "uniform_circle": lambda parameter, generator: [generator.uniform(0, 2 * math.pi, parameter.shape)],
     "orthogonal": _orthogonal,
-    "forget_ones": _forget,
-    "uniform_circle": _circle,
+    # an LSTM's bias: 1 for the forget gate, the second of four (Jozefowicz et al. 2015)
+    "forget_ones": lambda parameter, _: [np.repeat([0.0, 1.0, 0.0, 0.0], parameter.size // 4)],
 }
 
 

@@ -48,6 +48,16 @@ class Window:
     def is_symmetric(self) -> bool:
         return all(first == last for first, last in self.pads)
 
+    @property
+    def is_padded(self) -> bool:
+        return any(map(any, self.pads))
+
+    @property
+    def keeps_size(self) -> bool:
+        """Whether an image stays as large by as much padding on each side: "same" of TensorFlow and Keras."""
+        whole = all(2 * first == span - 1 for (first, _), span in zip(self.pads, self.spans))
+        return self.stride == (1, 1) and self.is_symmetric and whole
+
     def output(self, size: Sequence[int]) -> Pair:
         """Number of windows down and across an image of that height and width; may be below 1 where none fits."""
         return tuple(map(self._count, range(2), size))  # type: ignore[return-value]

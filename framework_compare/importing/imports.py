@@ -98,10 +98,10 @@ def _imported(model: Any, asked: Asked, weights: str | None, tracer: Tracer) -> 
         return None
     default = SEEDED if source.kind in ZOOS else FROM_FILE
     made = _made(source.stem, source.text, tracer(source, asked), asked, weights or default)
+    if source.kind not in (MODULE_FILE, *ZOOS) or asked.loss:
+        return made
     written = {**source.to_dict(), **({"output": asked.output} if asked.output else {})}
-    return (
-        dataclasses.replace(made, written=written) if source.kind in (MODULE_FILE, *ZOOS) and not asked.loss else made
-    )
+    return dataclasses.replace(made, written=written)
 
 
 def _made(stem: str, text: str, traced: Traced, asked: Asked, weights: str) -> ImportedModel:

@@ -16,6 +16,7 @@ from framework_compare.errors import FrameworkCompareError, UsageError
 from framework_compare.graph import Graph, Task
 from framework_compare.graph.imported_model import ImportLevel
 from framework_compare.graph.trace_answer import TraceAnswer
+from framework_compare.importers.common.user_file import object_of, one_line
 from framework_compare.importing.judging import judged
 from framework_compare.importing.sources import KERAS, KERAS_FILE, ONNX, Source
 from framework_compare.launch.jobs import run_job
@@ -95,13 +96,7 @@ class Tracer:
         """Have a worker do one part; its framework or reader with the version."""
         text, what = task["source"]["text"], Asked.words(task)
         self.say(f"{text} is {'read' if name == ONNX else 'traced'} in {name}'s environment, {what}")
-        environment = support.ready(
-            name,
-            "cpu",
-            python=self.python.get(name),
-            index=self.index.get(name),
-            say=self.say,
-        )
+        environment = support.ready(name, "cpu", python=self.python.get(name), index=self.index.get(name), say=self.say)
         if isinstance(environment, Run):
             raise UsageError(f"{text} cannot be imported without {name}: {environment.reason}")
         job = Job(TrainConfig(epochs=0, threads=available_cores()), kind="trace", tasks=(task,))
@@ -125,8 +120,7 @@ def trace_in_hand(module: Any, asked: Asked) -> Traced:
     tracing = importlib.import_module("framework_compare.importers.torch.tracing")
     try:
         tasks = tracing.of_arrays(asked.tasks) if asked.tasks else tracing.of_images(asked.sizes)
-        loss = importlib.import_module("framework_compare.importers.common.user_file").object_of
-        function = loss(*asked.loss) if asked.loss else None
+        function = object_of(*asked.loss) if asked.loss else None
         traced = tracing.trace_module(module, tasks, output=asked.output, loss=function)
     except FrameworkCompareError as error:
         raise UsageError(f"{type(module).__name__}: {error}") from error
@@ -143,7 +137,5 @@ def trace_keras(model: Any, asked: Asked, tracer: Tracer) -> Traced:
         try:
             model.save(path)
         except Exception as error:
-            raise UsageError(
-                f"{name} cannot be saved: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
-            ) from error
+            raise UsageError(f"{name} cannot be saved: {one_line(error)}") from error
         return tracer(Source(KERAS, name, name, path=str(path)), asked)

@@ -50,3 +50,14 @@ def test_a_decoder_passes_in_bf16(framework, python_of, lacking):
         pytest.skip(lacking("bf16"))
     for parity in climb(framework, python, ["gpt_nano"], precision="bf16"):
         assert parity.status == "passed", f"{parity.model}: {parity.column()} {parity.worst}"
+
+
+@pytest.mark.parametrize("precision", ["fp32", "tf32"])
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_recurrent_layers_pass(framework, precision, python_of, lacking):
+    """They are cuDNN's in PyTorch and TensorFlow, which want weights in an order of their own."""
+    python = python_of(framework)
+    if lacking(precision):
+        pytest.skip(lacking(precision))
+    for parity in climb(framework, python, ["lstm_ibm", "gru_ibm"], precision=precision):
+        assert parity.status == "passed", f"{parity.model}: {parity.column()} {parity.worst}"

@@ -37,7 +37,7 @@ def of_steps(graph: Graph, batches: Sequence[Tuple[Any, Array]], config: TrainCo
         return oracle_curve(graph, weight_views(graph, flat), moving, config, dtype, plain_sums=draw > 0)
 
     exact, labels = curve("float64", 0), [found for _, found in batches]
-    allowed = yardstick(exact, [curve("float32", draw) for draw in range(DRAWS)], labels, graph.task.loss)
+    allowed = yardstick(exact, [curve("float32", draw) for draw in range(DRAWS)], labels, graph.task)
     return np.array(exact["losses"]), np.array(allowed)
 
 

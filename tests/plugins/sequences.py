@@ -1,7 +1,7 @@
 """Tasks of sequences and rows, and test models: a forecast and a tagger, small ones of the workloads' networks."""
 
 from framework_compare.graph import Field, Graph, Task
-from framework_compare.models import bilstm_tagger, gru
+from framework_compare.models import bilstm_tagger, lstm
 
 SERIES = Task((Field("prices", (12, 3)),), Field("price", (1,)), 1, "mse", (), "sequence")
 TOKENS = Field("tokens", (9,), "int32", 40)
@@ -13,7 +13,7 @@ ROWS = Task((Field("row", (8,)),), Field("y", (1,)), 1, "binary_cross_entropy", 
 
 def forecast(num_classes: int = 3, image_size: int = 224) -> Graph:
     task = Task((Field("prices", (12, 2)),), Field("price", (1,)), 1, "mse", (), "sequence")
-    return gru.build(task, layers=2, hidden=16)
+    return lstm.build(task, layers=2, hidden=16, kind="gru")
 
 
 def tagger(num_classes: int = 3, image_size: int = 224) -> Graph:

@@ -2,7 +2,7 @@
 
 import pytest
 
-FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle", "jax", "singa"]
+FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle", "jax", "singa", "flax", "lightning"]
 BODY = """
 FROZEN = {frozen}
 import dataclasses
@@ -25,6 +25,8 @@ g.linear("fc1", 8)
 g.linear("fc2", 3)
 built = g.build()
 graph = Frozen(**{field.name: getattr(built, field.name) for field in dataclasses.fields(built)})
+"""
+STEPS = """
 weights = initial_weights(graph, 0, np.empty(weights_size(graph), np.float32))
 trainer.build(graph)
 trainer.load_weights(weights)
@@ -48,10 +50,32 @@ STATISTICS = ["bn1.running_mean", "bn1.running_var", "bn2.running_mean", "bn2.ru
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_what_is_frozen_stays_and_the_rest_is_trained(framework, trainer_script, pictures):
-    body = BODY.replace("{frozen}", str(FROZEN))
+    body = BODY.replace("{frozen}", str(FROZEN)) + STEPS
     found = trainer_script(framework, "mobilenet_v2", body, pictures=pictures, build=False, weight_decay=0.01)
     assert found["still"] == FROZEN
     assert found["without gradient"] == sorted(FROZEN + STATISTICS)
+
+
+# A part of a network, and a constant.
+PARTS = """
+from framework_compare.graph import GraphBuilder, initial_weights, weights_size
+g = GraphBuilder("parts", num_classes=3, image_size=64)
+g.conv("base.conv", 8, 3, stride=2, padding=1, bias=True)
+base = g.relu("base.relu")
+scale = g.parameter("scale", [8, 1, 1], init="ones", trained=False)
+g.mul("scaled", base, scale)
+g.conv("conv", 8, 3, stride=2, bias=True)
+g.global_avgpool("avgpool")
+g.linear("fc", 3)
+graph = g.build().frozen("base.")
+"""
+OTHERS = ["keras-tensorflow", "keras-jax", "keras-torch"]
+
+
+@pytest.mark.parametrize("framework", [*(name for name in FRAMEWORKS if name != "singa"), *OTHERS])
+def test_a_frozen_part_and_a_constant_stay(framework, trainer_script, pictures):
+    found = trainer_script(framework, "mobilenet_v2", PARTS + STEPS, pictures=pictures, build=False)
+    assert found["still"] == found["without gradient"] == ["base.conv.bias", "base.conv.weight", "scale.value"]
 
 
 REFUSED = """
@@ -65,6 +89,6 @@ except Unsupported as error:
 
 def test_mxnet_refuses_to_train_half_a_layer(trainer_script, pictures):
     """Without its weight's, oneDNN gives a bias no gradient: it would stay as it is, and nobody be told."""
-    made = BODY.replace("{frozen}", "['fc1.weight']").partition("trainer.build(graph)")[0]
+    made = BODY.replace("{frozen}", "['fc1.weight']")
     found = trainer_script("mxnet", "mobilenet_v2", made + REFUSED, pictures=pictures, build=False)
     assert found == "layer fc1: MXNet trains all arrays of a layer or none"

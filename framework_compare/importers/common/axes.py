@@ -20,7 +20,7 @@ def _inner(group: Group) -> List[Atom]:
     return [atom for atom in group if atom.axis != BATCH]
 
 
-def _size(group: Group) -> int:
+def size_of(group: Group) -> int:
     return math.prod(atom.size for atom in _inner(group))
 
 
@@ -46,7 +46,7 @@ def as_group(how: Pattern, axis: int, size: int, batch: int) -> Group:
 def materialised(reader: GraphReader, value: Value) -> Value:
     """The same array from a node whose axes are the program's, in their order, without the batch."""
     name, view = value
-    sizes = [_size(group) for group in view if not is_batch(group)]
+    sizes = [size_of(group) for group in view if not is_batch(group)]
     atoms = [atom for group in view for atom in _inner(group)]
     places = sorted(range(len(atoms)), key=lambda place: (atoms[place].axis, -atoms[place].stride))
     cut = tuple(atoms[place].size for place in places)
@@ -126,7 +126,7 @@ def sizes_in(operand: Operand, patterns: Sequence[Pattern], batch: int) -> Tuple
         group: Group = () if axis < missing or operand.value is None else operand.value.view[axis - missing]
         own = size
         if any(atom.axis == BATCH for atom in group):
-            own = _size(group)
+            own = size_of(group)
         elif size > 1 and operand.value is None:
             repeats.append(axis - missing)
             own = size // batch

@@ -11,7 +11,7 @@ import numpy as np
 from framework_compare.errors import UsageError
 from framework_compare.graph.network import Graph
 from framework_compare.graph.node import Node, Shape
-from framework_compare.graph.ops import OPS
+from framework_compare.graph.ops import ACTIVATIONS, OPS
 from framework_compare.graph.task import Task
 from framework_compare.importers.common.views import (
     BATCH,
@@ -178,12 +178,8 @@ class GraphReader:
         shape, batch = self.shapes[value.node], whole(BATCH, self.batch)
         if len(shape) == 3 and len(value.view) == 4 and len(value.view[1]) == 2:
             inner, groups = value.view[1]
-            shuffled = (
-                batch,
-                (Atom(0, 1, inner.size), Atom(0, inner.size, groups.size)),
-                *plain(self.batch, shape)[2:],
-            )
-            if value.view == shuffled:
+            channels = (Atom(0, 1, inner.size), Atom(0, inner.size, groups.size))
+            if value.view == (batch, channels, *plain(self.batch, shape)[2:]):
                 stem = f"{value.node}.shuffle"
                 return self.plain(self.add(stem, "ChannelShuffle", [value.node], {"groups": groups.size}))
         return value
@@ -221,7 +217,7 @@ class GraphReader:
             name = f"{stem or 'layer'}_{number}"
         return name
 
-    def finish(self, name: str, output: Value, tasks: Sequence[Task]) -> Graph:
+    def finish(self, output: Value, tasks: Sequence[Task]) -> Graph:
         """The part of the network that gives `output`, for the first of the tasks whose output has its shape.
 
         UsageError that lists every kind of layer that is missing.
@@ -235,7 +231,7 @@ class GraphReader:
         nodes = [_renamed_node(node, renamed) for node in nodes]
         if not nodes:
             raise UsageError("it has no layer")
-        graph = Graph(name, task, tuple(nodes))
+        graph = Graph("", task, tuple(nodes))
         graph.shapes()
         kept = {parameter.name for parameter in graph.parameters()}
         self.arrays = _renamed(self.arrays, renamed, kept)
@@ -281,10 +277,7 @@ def _output_words(task: Task) -> str:
 
 
 # Ops that give a vector for a vector and an image of one pixel for such an image.
-KEEPS_RANK = (
-    *("Linear", "ReLU", "ReLU6", "Sigmoid", "Tanh", "SiLU", "GELU", "HardSigmoid", "HardSwish"),
-    *("Dropout", "StochasticDepth", "LayerNorm", "Add", "Mul"),
-)
+KEEPS_RANK = ("Linear", *ACTIVATIONS, "Dropout", "StochasticDepth", "LayerNorm", "Add", "Mul")
 
 
 def _renamed_node(node: Node, names: Mapping[str, str]) -> Node:

@@ -6,40 +6,10 @@
 from __future__ import annotations
 
 import abc
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, List, Mapping, Sequence, Tuple
 
-from framework_compare.graph import window
-from framework_compare.graph.window import Numbers
 from framework_compare.importers.common.graph_reader import GraphReader
 from framework_compare.importers.common.views import BATCH, NotExpressible, Value, View, reshaped, whole
-
-CONV_INIT, LINEAR_INIT = "kaiming_normal_fan_out", "normal_0.01"
-
-
-def conv_attrs(
-    into: int,
-    out: int,
-    kernel: Numbers,
-    *,
-    bias: bool,
-    stride: Numbers = 1,
-    padding: Numbers = 0,
-    dilation: Numbers = 1,
-    groups: int = 1,
-) -> Dict[str, Any]:
-    attrs = {"in_channels": into, "out_channels": out, **window_attrs(kernel, stride, padding)}
-    attrs.update({"groups": groups, "bias": bias, "init": CONV_INIT})
-    dilation = window.plain(dilation)
-    return attrs if dilation == 1 else {**attrs, "dilation": dilation}
-
-
-def window_attrs(kernel: Numbers, stride: Numbers, padding: Numbers) -> Dict[str, Any]:
-    return {"kernel": window.plain(kernel), "stride": window.plain(stride), "padding": window.plain(padding)}
-
-
-def linear_attrs(into: int, out: int, *, bias: bool) -> Dict[str, Any]:
-    attrs = {"in_features": into, "out_features": out, "init": LINEAR_INIT}
-    return attrs if bias else {**attrs, "bias": False}
 
 
 def left_out(sizes: Mapping[str, int], separator: str) -> List[str]:

@@ -11,8 +11,8 @@ from typing import Any, Callable, Dict, List, Sequence, Tuple
 import numpy as np
 
 from framework_compare.graph import window
+from framework_compare.graph.attrs import conv_attrs, linear_attrs, window_attrs
 from framework_compare.importers.common.graph_reader import GraphReader
-from framework_compare.importers.common.reading import conv_attrs, linear_attrs, window_attrs
 from framework_compare.importers.common.views import NotExpressible, Value, View, plain, reshaped, whole
 
 Handler = Callable[[Any, Any, Sequence[Value]], Value]
@@ -93,16 +93,23 @@ def _pads(layer: Any, size: Sequence[int], kernel: Sequence[int], dilation: Sequ
 
 
 def _convolved(
-    reading: Any, layer: Any, name: str, x: Value, kernel: Any, bias: Any, form: Any, into: int, out: int, groups: int
+    reading: Any, layer: Any, name: str, x: Value, kernel: Any, *, groups: int, bias: bool, **steps: Any
 ) -> Value:
-    refuse_unless("a convolution", data_format=(layer.data_format, "channels_last"))
+    """In as many groups; 0: of each channel its own, by a kernel (height, width, channels, multiple)."""
+    height, width, into, out = kernel.shape
+    form = _outer_first if groups else _depthwise
+    into, out, groups = (into * groups, out, groups) if groups else (into, into * out, into)
+    attrs = conv_attrs(into, out, [height, width], groups=groups, bias=bias, **steps)
+    arrays = {"weight": (kernel, form), **({"bias": (layer.bias, None)} if bias else {})}
     source = image(reading.reader, x)
-    dilation = list(layer.dilation_rate)
-    padding = _pads(layer, reading.reader.shapes[source][1:], layer.kernel_size, dilation)
-    steps = {"stride": layer.strides, "padding": padding, "dilation": dilation, "groups": groups}
-    attrs = conv_attrs(into, out, layer.kernel_size, bias=bias is not None, **steps)
-    arrays = {"weight": (kernel, form), **({} if bias is None else {"bias": (bias, None)})}
     return as_keras(reading.reader, reading.node(name, "Conv2d", [source], attrs, **arrays))
+
+
+def _steps(reading: Any, layer: Any, x: Value) -> Dict[str, Any]:
+    refuse_unless("a convolution", data_format=(layer.data_format, "channels_last"))
+    dilation = list(layer.dilation_rate)
+    padding = _pads(layer, reading.reader.shapes[image(reading.reader, x)][1:], layer.kernel_size, dilation)
+    return {"stride": layer.strides, "padding": padding, "dilation": dilation}
 
 
 def _outer_first(kernel: np.ndarray) -> np.ndarray:
@@ -116,33 +123,17 @@ def _depthwise(kernel: np.ndarray) -> np.ndarray:
 
 
 def conv2d(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
-    _, _, into, out = layer.kernel.shape
-    bias, groups = layer.bias if layer.use_bias else None, layer.groups
-    made = _convolved(
-        reading, layer, layer.name, inputs[0], layer.kernel, bias, _outer_first, into * groups, out, groups
-    )
-    return activated(reading, layer, made)
-
-
-def depthwise_conv2d(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
-    _, _, into, multiple = layer.kernel.shape
-    bias = layer.bias if layer.use_bias else None
-    made = _convolved(
-        reading, layer, layer.name, inputs[0], layer.kernel, bias, _depthwise, into, into * multiple, into
-    )
-    return activated(reading, layer, made)
+    groups = 0 if type(layer).__name__ == "DepthwiseConv2D" else layer.groups
+    how = {"groups": groups, "bias": layer.use_bias, **_steps(reading, layer, inputs[0])}
+    return activated(reading, layer, _convolved(reading, layer, layer.name, inputs[0], layer.kernel, **how))
 
 
 def separable_conv2d(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
-    _, _, into, multiple = layer.depthwise_kernel.shape
-    depth = into * multiple
-    name, bias = f"{layer.name}.depthwise", layer.bias if layer.use_bias else None
-    x = _convolved(reading, layer, name, inputs[0], layer.depthwise_kernel, None, _depthwise, into, depth, into)
-    out = layer.pointwise_kernel.shape[-1]
-    arrays = {"weight": (layer.pointwise_kernel, _outer_first), **({} if bias is None else {"bias": (bias, None)})}
-    source, attrs = image(reading.reader, x), conv_attrs(depth, out, 1, bias=bias is not None)
-    made = reading.node(f"{layer.name}.pointwise", "Conv2d", [source], attrs, **arrays)
-    return activated(reading, layer, as_keras(reading.reader, made))
+    how = {"groups": 0, "bias": False, **_steps(reading, layer, inputs[0])}
+    x = _convolved(reading, layer, f"{layer.name}.depthwise", inputs[0], layer.depthwise_kernel, **how)
+    how = {"groups": 1, "bias": layer.use_bias}
+    made = _convolved(reading, layer, f"{layer.name}.pointwise", x, layer.pointwise_kernel, **how)
+    return activated(reading, layer, made)
 
 
 def pooled(reading: Any, layer: Any, x: Value, op: str, **more: Any) -> Value:
@@ -219,13 +210,9 @@ def batch_norm(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
         axis=(layer.axis % axes, axes - 1),
     )
     attrs = {"channels": layer.gamma.shape[0], "momentum": round(1 - layer.momentum, 9), "eps": layer.epsilon}
-    arrays = (
-        ("weight", "gamma"),
-        ("bias", "beta"),
-        ("running_mean", "moving_mean"),
-        ("running_var", "moving_variance"),
-    )
-    parts = {ours: (getattr(layer, theirs), None) for ours, theirs in arrays}
+    parts = {"weight": layer.gamma, "bias": layer.beta}
+    parts.update(running_mean=layer.moving_mean, running_var=layer.moving_variance)
+    parts = {name: (variable, None) for name, variable in parts.items()}
     source = image(reading.reader, inputs[0])
     return as_keras(reading.reader, reading.node(layer.name, "BatchNorm2d", [source], attrs, **parts))
 
@@ -304,9 +291,8 @@ HANDLERS: Dict[str, Handler] = {
     ),
     "BatchNormalization": batch_norm,
     "Concatenate": lambda reading, layer, inputs: reading.concat(layer.name, inputs, layer.axis),
-    "Conv2D": conv2d,
+    **dict.fromkeys(("Conv2D", "DepthwiseConv2D"), conv2d),
     "Dense": dense,
-    "DepthwiseConv2D": depthwise_conv2d,
     "Dropout": dropout,
     "Flatten": lambda reading, layer, inputs: reading.reshape(
         inputs[0], (inputs[0].shape[0], math.prod(inputs[0].shape[1:]))

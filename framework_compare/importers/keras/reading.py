@@ -30,7 +30,7 @@ class Reading(ProgramReading):
         value = values.get(id(model.outputs[0]))
         if value is None:
             raise UsageError("its first output does not depend on its images")
-        self.graph: Graph = self.reader.finish("", value, [image_classification(0, size)])
+        self.graph: Graph = self.reader.finish(value, [image_classification(0, size)])
         self.arrays, self.origin = self.reader.arrays, self.reader.origin
 
     def _run(self, model: Any, inputs: Sequence[Value], prefix: str) -> Dict[int, Value]:

@@ -6,11 +6,10 @@ One node keeps each framework's fused kernel; what stands between the two produc
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Tuple
 
 from framework_compare.importers.common.views import BATCH, Atom, NotExpressible, Value, whole
-
-Arguments = Mapping[str, Any]
+from framework_compare.importers.torch.operands import Arguments, At, Handler
 
 
 class Scores(NamedTuple):
@@ -33,16 +32,16 @@ def values_of(operands: Iterable[Any]) -> Iterator[Value]:
             yield one
 
 
-def heads_of(reading: Any, value: Value) -> Tuple[Value, int]:
+def heads_of(at: At, value: Value) -> Tuple[Value, int]:
     """A value (N, heads, steps, width) of a sequence whose features are heads times width, and the number of heads.
 
     NotExpressible for one that stands otherwise.
     """
-    value = reading.reader.tokens(value)
-    shape = reading.reader.shapes[value.node]
+    value = at.reader.tokens(value)
+    shape = at.reader.shapes[value.node]
     steps, features = len(shape) - 2, len(shape) - 1
-    width, heads = value.shape[-1], math.prod(value.shape[:-2]) // (reading.reader.batch * math.prod(shape[:-2]))
-    outer = [*whole(BATCH, reading.reader.batch), *(atom for axis in range(steps) for atom in whole(axis, shape[axis]))]
+    width, heads = value.shape[-1], math.prod(value.shape[:-2]) // (at.reader.batch * math.prod(shape[:-2]))
+    outer = [*whole(BATCH, at.reader.batch), *(atom for axis in range(steps) for atom in whole(axis, shape[axis]))]
     head = [Atom(features, width, heads)] if heads > 1 else []
     as_heads = (whole(steps, shape[steps]), (Atom(features, 1, width),))
     found = [atom for group in value.view[:-2] for atom in group]
@@ -51,114 +50,103 @@ def heads_of(reading: Any, value: Value) -> Tuple[Value, int]:
     return value, heads
 
 
-def attend(reading: Any, node: Any, scores: Scores, values: Value) -> Value:
+def attend(at: At, scores: Scores, values: Value) -> Value:
     """The Attention node; its output stands as the values do."""
-    parts = [heads_of(reading, value) for value in (scores.queries, scores.keys, values)]
+    parts = [heads_of(at, value) for value in (scores.queries, scores.keys, values)]
     (query, heads), (key, kv_heads), _ = parts
-    steps = {reading.reader.shapes[part.node][:-1] for part, _ in parts}
-    if (
-        heads % kv_heads
-        or parts[2][1] != kv_heads
-        or len(steps) > 1
-        or (heads == kv_heads and not _alike(reading, parts))
-    ):
+    shapes = {at.reader.shapes[part.node] for part, _ in parts}
+    steps = {shape[:-1] for shape in shapes}
+    if heads % kv_heads or parts[2][1] != kv_heads or len(steps) > 1 or (heads == kv_heads and len(shapes) > 1):
         raise NotExpressible("attention with queries, keys and values of several shapes")
     attrs = {"heads": heads, "scale": scores.scale, **({"causal": True} if scores.causal else {})}
     if kv_heads != heads:
         attrs["kv_heads"] = kv_heads
-    sources = _packed(reading, [part.node for part, _ in parts])
-    return Value(reading.node(node, "Attention", sources, attrs), query.view)
-
-
-def _alike(reading: Any, parts: List[Tuple[Value, int]]) -> bool:
-    return len({reading.reader.shapes[part.node] for part, _ in parts}) == 1
+    sources = _packed(at, [part.node for part, _ in parts])
+    return Value(at.add("Attention", sources, attrs), query.view)
 
 
 def is_triangle(mask: Any) -> bool:
     """Whether a constant lets each step see itself and those before it, and no other."""
-    if (
-        not hasattr(mask, "tril")
-        or str(mask.dtype) != "torch.bool"
-        or mask.ndim < 2
-        or mask.shape[-1] != mask.shape[-2]
-    ):
+    if not hasattr(mask, "tril") or str(mask.dtype) != "torch.bool" or mask.ndim < 2:
+        return False
+    if mask.shape[-1] != mask.shape[-2]:
         return False
     return bool((mask == mask.new_ones(mask.shape[-2:]).tril()).all())
 
 
-def _packed(reading: Any, names: List[str]) -> List[str]:
+def _packed(at: At, names: List[str]) -> List[str]:
     """The one projection whose thirds queries, keys and values are, else the three."""
-    nodes = [reading.reader.nodes.get(name) for name in names]
+    nodes = [at.reader.nodes.get(name) for name in names]
     if all(node is not None and node.op == "Split" for node in nodes):
         first = nodes[0]
         sizes, axis = first.attrs["sizes"], first.attrs["axis"]
         thirds = [node.attrs == {"axis": axis, "sizes": sizes, "index": i} for i, node in enumerate(nodes)]
-        last = len(reading.reader.shapes[first.inputs[0]]) - 1
+        last = len(at.reader.shapes[first.inputs[0]]) - 1
         if all(thirds) and len(sizes) == 3 and len({node.inputs for node in nodes}) == 1 and axis == last:
             return [first.inputs[0]]
     return names
 
 
-def scaled_dot_product_attention(reading: Any, node: Any, a: Arguments) -> Value:
+def scaled_dot_product_attention(at: At, a: Arguments) -> Value:
     causal = bool(a.get("is_causal")) or is_triangle(a.get("attn_mask"))
     if a.get("dropout_p") or (a.get("attn_mask") is not None and not is_triangle(a["attn_mask"])):
         raise NotExpressible(f"attention with {'dropout_p' if a.get('dropout_p') else 'attn_mask'}")
     scale = a["scale"] if a["scale"] is not None else 1 / math.sqrt(a["query"].shape[-1])
     scores = Scores(a["query"], a["key"], float(scale), (), causal=causal)
-    return attend(reading, node, scores, a["value"])
+    return attend(at, scores, a["value"])
 
 
-def matmul(reading: Any, node: Any, a: Arguments) -> Any:
+def matmul(at: At, a: Arguments) -> Any:
     first, second = a["self"], a.get("other", a.get("mat2"))
     if isinstance(first, Scores) and isinstance(second, Value):
         if not first.normal:
             raise NotExpressible("attention without a softmax")
-        return attend(reading, node, first, second)
+        return attend(at, first, second)
     if isinstance(first, Value) and isinstance(second, Value):
         keys = Value(second.node, (*second.view[:-2], second.view[-1], second.view[-2]))
-        heads_of(reading, first)
-        heads_of(reading, keys)
-        return Scores(first, keys, 1.0, tuple(node.meta["val"].shape))
+        heads_of(at, first)
+        heads_of(at, keys)
+        return Scores(first, keys, 1.0, at.shape)
     raise NotExpressible("matmul")
 
 
-def softmax(reading: Any, node: Any, a: Arguments) -> Any:
+def softmax(at: At, a: Arguments) -> Any:
     scores = a["self"]
     if not isinstance(scores, Scores) or a["dim"] % len(scores.shape) != len(scores.shape) - 1 or scores.normal:
         raise NotExpressible("Softmax outside of attention")
     return scores._replace(normal=True)
 
 
-def scaled(reading: Any, node: Any, a: Arguments) -> Any:
+def scaled(at: At, a: Arguments) -> Any:
     scores, factor = a["self"], a["other"]
     if not isinstance(scores, Scores) or not isinstance(factor, (int, float)) or scores.normal:
         raise NotExpressible("attention scaled in another way")
-    divides = node.target._schema.name.rstrip("_").endswith("div")
+    divides = at.node.target._schema.name.rstrip("_").endswith("div")
     return scores._replace(scale=scores.scale * (1 / factor if divides else factor))
 
 
-def dropout(reading: Any, node: Any, a: Arguments) -> Any:
+def dropout(at: At, a: Arguments) -> Any:
     if a["train"] and a["p"]:
         raise NotExpressible("attention with dropout")
     return a["input"]
 
 
-def same(reading: Any, node: Any, a: Arguments) -> Any:
+def same(at: At, a: Arguments) -> Any:
     scores = a.get("self", a.get("input"))
-    shape = tuple(node.meta["val"].shape)
+    shape = at.shape
     if not isinstance(scores, Scores):
         raise NotExpressible("attention of a part")
     return scores._replace(shape=shape)
 
 
 # On Scores; the first two also begin with values.
-HANDLERS: Dict[str, Callable[[Any, Any, Arguments], Any]] = {
+HANDLERS: Dict[str, Handler] = {
     "scaled_dot_product_attention": scaled_dot_product_attention,
     "matmul": matmul,
     "bmm": matmul,
     "softmax": softmax,
 }
-ON_SCORES: Dict[str, Callable[[Any, Any, Arguments], Any]] = {
+ON_SCORES: Dict[str, Handler] = {
     **HANDLERS,
     **dict.fromkeys(("mul", "div"), scaled),
     **dict.fromkeys(("reshape", "view", "contiguous", "clone", "expand", "type_as", "to"), same),
@@ -166,7 +154,7 @@ ON_SCORES: Dict[str, Callable[[Any, Any, Arguments], Any]] = {
 }
 
 
-def read(reading: Any, node: Any, kind: str, a: Arguments) -> Any:
+def read(at: At, kind: str, a: Arguments) -> Any:
     if kind not in ON_SCORES:
         raise NotExpressible(f"attention with {kind}")
-    return ON_SCORES[kind](reading, node, a)
+    return ON_SCORES[kind](at, a)

@@ -4,60 +4,56 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, Dict, List, Mapping
+from typing import Any, List, Mapping
 
-from framework_compare.importers.common.axes import materialised
 from framework_compare.importers.common.views import NotExpressible, Value
-from framework_compare.importers.torch import attention
+from framework_compare.importers.torch import attention, elementwise, moves, products
+from framework_compare.importers.torch.operands import Arguments, At
 from framework_compare.importers.torch.operators import HANDLERS as LAYERS
 from framework_compare.importers.torch.operators import operator_name
-from framework_compare.importers.torch.primitives import PRIMITIVES, matmul
 
-Arguments = Mapping[str, Any]
+PRIMITIVES = {**elementwise.HANDLERS, **moves.HANDLERS, **products.HANDLERS}
 LACKS = (NotExpressible, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
-def read(reading: Any, node: Any, kind: str, given: Arguments, lack: Exception) -> Any:
+def read(at: At, kind: str, given: Arguments, lack: Exception) -> Any:
     """The operator in the first of these ways that is expressible; NotExpressible, as said first, where none is."""
-    given = {name: _without_scores(reading, node, value) for name, value in given.items()}
+    given = {name: _without_scores(at, value) for name, value in given.items()}
     ways = []
     if kind in LAYERS:
-        ways.append(lambda: LAYERS[kind](reading, node, _settled(reading, given)))
+        ways.append(lambda: LAYERS[kind](at, {name: _settled(at, value) for name, value in given.items()}))
     if kind in PRIMITIVES:
-        ways.append(lambda: PRIMITIVES[kind](reading, node, given))
-    ways.append(lambda: _decomposed(reading, node, kind))
+        ways.append(lambda: PRIMITIVES[kind](at, given))
+    ways.append(lambda: _decomposed(at.reading, at.node, kind))
     for way in ways:
         try:
             return way()
         except LACKS as other:
-            if reading.debug:
-                reading.debug(node, kind, other)
+            if at.reading.debug:
+                at.reading.debug(at.node, kind, other)
             lack = lack if isinstance(lack, NotExpressible) or not isinstance(other, NotExpressible) else other
     raise lack
 
 
-def _settled(reading: Any, given: Arguments) -> Dict[str, Any]:
-    def settle(value: Any) -> Any:
-        if isinstance(value, list):
-            return [settle(one) for one in value]
-        return materialised(reading.reader, value) if isinstance(value, Value) else value
-
-    return {name: settle(value) for name, value in given.items()}
+def _settled(at: At, value: Any) -> Any:
+    if isinstance(value, list):
+        return [_settled(at, one) for one in value]
+    return at.plain(value) if isinstance(value, Value) else value
 
 
-def _without_scores(reading: Any, node: Any, value: Any) -> Any:
+def _without_scores(at: At, value: Any) -> Any:
     """Products of queries and keys that come to no attention, as primitives."""
     if isinstance(value, list):
-        return [_without_scores(reading, node, one) for one in value]
+        return [_without_scores(at, one) for one in value]
     if not isinstance(value, attention.Scores):
         return value
     order = [*range(len(value.keys.shape) - 2), len(value.keys.shape) - 1, len(value.keys.shape) - 2]
-    made = matmul(reading, node, value.queries, reading.permute(value.keys, order))
+    made = products.matmul(at, value.queries, at.permute(value.keys, order))
     if value.scale != 1:
-        made = PRIMITIVES["mul"](reading, node, {"self": made, "other": value.scale})
+        made = PRIMITIVES["mul"](at, {"self": made, "other": value.scale})
     if value.normal:
-        made = PRIMITIVES["softmax"](reading, node, {"self": made, "dim": -1})
-    return reading.reshape(made, value.shape) if value.shape else made
+        made = PRIMITIVES["softmax"](at, {"self": made, "dim": -1})
+    return at.reshape(made, value.shape) if value.shape else made
 
 
 def _decomposed(reading: Any, node: Any, kind: str) -> Any:

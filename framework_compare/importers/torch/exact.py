@@ -13,9 +13,8 @@ def exact_derivatives(torch: Any, drops: bool = False) -> Any:
 
     class Exact(TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if (
-                function is aten.bernoulli_.float and not drops
-            ):  # a mask that keeps all, before it is divided by the share kept
+            if function is aten.bernoulli_.float and not drops:
+                # a mask that keeps all, before it is divided by the share kept
                 return args[0].fill_(args[1] if len(args) > 1 else 0.5)
             if function is aten.hardsigmoid_backward.default:  # torch 2.13 has 1/6 in float32 there
                 gradient, x = args

@@ -1,4 +1,4 @@
-"""What each ATen operator is in the graph. A handler: (reading, the program's node, arguments by name) -> Value.
+"""What each ATen operator is in the graph, where it is a layer. A handler: (place, arguments by name) -> Value.
 
 Operators that only fold and permute axes make no node: see `common.views`.
 """
@@ -6,15 +6,13 @@ Operators that only fold and permute axes make no node: see `common.views`.
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 from framework_compare.graph import window
+from framework_compare.graph.attrs import conv_attrs, linear_attrs, window_attrs
 from framework_compare.importers.common.graph_reader import GraphReader
-from framework_compare.importers.common.reading import conv_attrs, linear_attrs, window_attrs
 from framework_compare.importers.common.views import BATCH, Atom, NotExpressible, Value, View, moved, whole
-
-Arguments = Mapping[str, Any]
-Handler = Callable[[Any, Any, Arguments], Any]
+from framework_compare.importers.torch.operands import Arguments, At, Handler
 
 
 class Mask(NamedTuple):
@@ -23,10 +21,6 @@ class Mask(NamedTuple):
     keep: float
     shape: Tuple[int, ...]
     divided: bool = False
-
-
-def shape_of(node: Any) -> Tuple[int, ...]:
-    return tuple(node.meta["val"].shape)
 
 
 def refuse(kind: str, why: str) -> Any:
@@ -39,14 +33,14 @@ def pair(value: Any, default: Any = None) -> List[int]:
     return [int(one) for one in (listed * 2 if len(listed) == 1 else listed)]
 
 
-def conv2d(reading: Any, node: Any, a: Arguments) -> Value:
+def conv2d(at: At, a: Arguments) -> Value:
     weight, bias, groups = a["weight"], a["bias"], a["groups"]
-    out, into, *kernel = reading.own("Conv2d", "weight", weight).shape
+    out, into, *kernel = at.reading.own("Conv2d", "weight", weight).shape
     dilation = pair(a["dilation"], 1)
     steps = {"stride": pair(a["stride"], 1), "padding": _padding(a["padding"], kernel, dilation), "dilation": dilation}
     attrs = conv_attrs(into * groups, out, kernel, groups=groups, bias=bias is not None, **steps)
-    source = reading.reader.image(a["input"])
-    return reading.layer(node, "Conv2d", [source], attrs, weight=weight, bias=bias)
+    source = at.reader.image(a["input"])
+    return at.layer("Conv2d", [source], attrs, weight=weight, bias=bias)
 
 
 def _padding(given: Any, kernel: Sequence[int], dilation: Sequence[int]) -> List[int]:
@@ -61,13 +55,13 @@ def _padding(given: Any, kernel: Sequence[int], dilation: Sequence[int]) -> List
     return [total // 2 for total in totals]
 
 
-def linear(reading: Any, node: Any, a: Arguments) -> Value:
-    out, into = reading.own("Linear", "weight", a["weight"]).shape
+def linear(at: At, a: Arguments) -> Value:
+    out, into = at.reading.own("Linear", "weight", a["weight"]).shape
     attrs = linear_attrs(into, out, bias=a["bias"] is not None)
-    return reading.on_features(node, "Linear", a["input"], attrs, weight=a["weight"], bias=a["bias"])
+    return at.reading.on_features(at.node, "Linear", a["input"], attrs, weight=a["weight"], bias=a["bias"])
 
 
-def batch_norm(reading: Any, node: Any, a: Arguments) -> Value:
+def batch_norm(at: At, a: Arguments) -> Value:
     arrays = {part: a[part] for part in ("weight", "bias", "running_mean", "running_var")}
     absent = [name for name, array in arrays.items() if array is None]
     if absent:
@@ -77,57 +71,57 @@ def batch_norm(reading: Any, node: Any, a: Arguments) -> Value:
     if not a["training"]:
         refuse("BatchNorm", "that stays in evaluation mode in training")
     attrs = {"channels": a["input"].shape[1], "momentum": a["momentum"], "eps": a["eps"]}
-    return reading.layer(node, "BatchNorm2d", [reading.reader.image(a["input"])], attrs, **arrays)
+    return at.layer("BatchNorm2d", [at.reader.image(a["input"])], attrs, **arrays)
 
 
-def layer_norm(reading: Any, node: Any, a: Arguments) -> Value:
+def layer_norm(at: At, a: Arguments) -> Value:
     if a["weight"] is None or a["bias"] is None:
         refuse("LayerNorm", "without scale or shift")
     if len(a["normalized_shape"]) != 1:
         refuse("LayerNorm", f"over {len(a['normalized_shape'])} axes")
     attrs = {"features": a["normalized_shape"][0], "eps": a["eps"]}
-    return reading.on_features(node, "LayerNorm", a["input"], attrs, weight=a["weight"], bias=a["bias"])
+    return at.reading.on_features(at.node, "LayerNorm", a["input"], attrs, weight=a["weight"], bias=a["bias"])
 
 
-def rms_norm(reading: Any, node: Any, a: Arguments) -> Value:
+def rms_norm(at: At, a: Arguments) -> Value:
     if a["weight"] is None or a["eps"] is None or len(a["normalized_shape"]) != 1:
         refuse("RMSNorm", "without a scale, an eps, or over several axes")
     attrs = {"features": a["normalized_shape"][0], "eps": a["eps"]}
-    return reading.on_features(node, "RMSNorm", a["input"], attrs, weight=a["weight"])
+    return at.reading.on_features(at.node, "RMSNorm", a["input"], attrs, weight=a["weight"])
 
 
 def same(op: str) -> Handler:
     """One input, an output of its shape."""
 
-    def handler(reading: Any, node: Any, a: Arguments) -> Value:
+    def handler(at: At, a: Arguments) -> Value:
         (x,) = (value for value in a.values() if isinstance(value, Value))
-        return reading.elementwise(node, op, x, {})
+        return at.elementwise(op, x, {})
 
     return handler
 
 
-def hardtanh(reading: Any, node: Any, a: Arguments) -> Value:
+def hardtanh(at: At, a: Arguments) -> Value:
     if (a["min_val"], a["max_val"]) != (0, 6):
         refuse("Hardtanh", f"from {a['min_val']} to {a['max_val']}")
-    return reading.elementwise(node, "ReLU6", a["self"], {})
+    return at.elementwise("ReLU6", a["self"], {})
 
 
-def dropout(reading: Any, node: Any, a: Arguments) -> Any:
+def dropout(at: At, a: Arguments) -> Any:
     x = a.get("input", a.get("self"))  # torch calls it so in place
-    return reading.elementwise(node, "Dropout", x, {"p": a["p"]}) if a["train"] and a["p"] else x
+    return at.elementwise("Dropout", x, {"p": a["p"]}) if a["train"] and a["p"] else x
 
 
-def max_pool2d(reading: Any, node: Any, a: Arguments) -> Value:
+def max_pool2d(at: At, a: Arguments) -> Value:
     if pair(a["dilation"], 1) != [1, 1]:
         refuse("MaxPool2d", "with dilation")
-    return reading.layer(node, "MaxPool2d", [reading.reader.image(a["self"])], _pooling(a))
+    return at.layer("MaxPool2d", [at.reader.image(a["self"])], _pooling(a))
 
 
-def avg_pool2d(reading: Any, node: Any, a: Arguments) -> Value:
+def avg_pool2d(at: At, a: Arguments) -> Value:
     if a["divisor_override"]:
         refuse("AvgPool2d", "with a divisor of its own")
     attrs = {**_pooling(a), "count_include_pad": bool(a["count_include_pad"])}
-    return reading.layer(node, "AvgPool2d", [reading.reader.image(a["self"])], attrs)
+    return at.layer("AvgPool2d", [at.reader.image(a["self"])], attrs)
 
 
 def _pooling(a: Arguments) -> Dict[str, Any]:
@@ -139,16 +133,16 @@ def _pooling(a: Arguments) -> Dict[str, Any]:
     return {**window_attrs(kernel, stride, padding), **ceil}
 
 
-def adaptive_avg_pool2d(reading: Any, node: Any, a: Arguments) -> Value:
-    output = list(shape_of(node)[2:])
-    if tuple(a["self"].shape) == shape_of(node):
+def adaptive_avg_pool2d(at: At, a: Arguments) -> Value:
+    output = list(at.shape[2:])
+    if tuple(a["self"].shape) == at.shape:
         return a["self"]  # type: ignore[no-any-return]
-    return reading.layer(node, "AdaptiveAvgPool2d", [reading.reader.image(a["self"])], {"output": window.plain(output)})
+    return at.layer("AdaptiveAvgPool2d", [at.reader.image(a["self"])], {"output": window.plain(output)})
 
 
-def mean(reading: Any, node: Any, a: Arguments) -> Value:
+def mean(at: At, a: Arguments) -> Value:
     """Over the pixels of an image, or the steps of a sequence."""
-    x, reader = a["self"], reading.reader
+    x, reader = a["self"], at.reader
     axes = {axis % len(x.shape) for axis in a.get("dim") or []}
     shape = reader.shapes[x.node]
     gone = [1, 2] if len(shape) == 3 else [0]
@@ -161,69 +155,69 @@ def mean(reading: Any, node: Any, a: Arguments) -> Value:
     if len(shape) == 3:
         if shape[1:] == (1, 1):
             return Value(x.node, left)
-        return Value(reading.node(node, "AdaptiveAvgPool2d", [x.node], {"output": 1}), left)
-    return Value(reading.node(node, "GlobalAvgPool", [x.node], {}), moved(left, (None, 0)))
+        return Value(at.add("AdaptiveAvgPool2d", [x.node], {"output": 1}), left)
+    return Value(at.add("GlobalAvgPool", [x.node], {}), moved(left, (None, 0)))
 
 
-def transpose(reading: Any, node: Any, a: Arguments) -> Any:
+def transpose(at: At, a: Arguments) -> Any:
     order = list(range(len(a["self"].shape)))
     first, second = (a[name] for name in a if name != "self")
     order[first], order[second] = order[second], order[first]
-    return reading.permute(a["self"], order)
+    return at.permute(a["self"], order)
 
 
-def sum_of(reading: Any, node: Any, a: Arguments, times: Any) -> Any:
-    return reading.binary(node, "Add", a["self"], reading.times(node, a["other"], times))
+def sum_of(at: At, a: Arguments, times: Any) -> Any:
+    return at.binary("Add", a["self"], at.reading.times(at.node, a["other"], times))
 
 
-def mul(reading: Any, node: Any, a: Arguments) -> Any:
+def mul(at: At, a: Arguments) -> Any:
     first, second = a["self"], a["other"]
     if isinstance(first, Mask):
         first, second = second, first
     if isinstance(second, Mask):
-        return stochastic_depth(reading, node, first, second)
-    return reading.binary(node, "Mul", first, second)
+        return stochastic_depth(at, first, second)
+    return at.binary("Mul", first, second)
 
 
-def stochastic_depth(reading: Any, node: Any, x: Value, mask: Mask) -> Value:
+def stochastic_depth(at: At, x: Value, mask: Mask) -> Value:
     if mask.divided and tuple(mask.shape) == tuple(x.shape) and 0 < mask.keep < 1:
-        return reading.elementwise(node, "Dropout", x, {"p": round(1 - mask.keep, 9)})
-    rows = mask.shape[0] == reading.reader.batch and all(size == 1 for size in mask.shape[1:])
+        return at.elementwise("Dropout", x, {"p": round(1 - mask.keep, 9)})
+    rows = mask.shape[0] == at.reader.batch and all(size == 1 for size in mask.shape[1:])
     if not rows or not mask.divided:
         refuse("StochasticDepth", "of a whole batch" if not rows else "that does not scale what is left")
-    return reading.elementwise(node, "StochasticDepth", x, {"p": round(1 - mask.keep, 9)}) if mask.keep < 1 else x
+    return at.elementwise("StochasticDepth", x, {"p": round(1 - mask.keep, 9)}) if mask.keep < 1 else x
 
 
-def div(reading: Any, node: Any, a: Arguments) -> Any:
+def div(at: At, a: Arguments) -> Any:
     x, by = a["self"], a["other"]
     if isinstance(x, Mask):
         return x._replace(divided=True) if by == x.keep else refuse("a random mask", f"divided by {by}")
     if isinstance(by, Value) or hasattr(by, "target"):
         refuse("division", "by what is computed")
-    return reading.binary(node, "Mul", x, 1 / by)
+    return at.binary("Mul", x, 1 / by)
 
 
-def bernoulli(reading: Any, node: Any, a: Arguments) -> Mask:
+def bernoulli(at: At, a: Arguments) -> Mask:
     keep = a.get("p")
     if keep is None or isinstance(a["self"], Value):
         refuse("bernoulli", "of computed shares")
-    return Mask(keep, shape_of(node), divided=keep == 1)
+    return Mask(keep, at.shape, divided=keep == 1)
 
 
-def chunk(reading: Any, node: Any, a: Arguments) -> List[Value]:
-    sizes = [one.shape[a["dim"]] for one in node.meta["val"]]
-    return [reading.part(node, a["self"], a["dim"], sizes, index) for index in range(len(sizes))]
+def chunk(at: At, a: Arguments) -> List[Value]:
+    sizes = [one.shape[a["dim"]] for one in at.node.meta["val"]]
+    return [at.reading.part(at.node, a["self"], a["dim"], sizes, index) for index in range(len(sizes))]
 
 
-def slice_(reading: Any, node: Any, a: Arguments) -> Any:
+def slice_(at: At, a: Arguments) -> Any:
     x, axis = a["self"], a["dim"] % len(a["self"].shape)
     start, end, step = slice(a["start"], a["end"], a["step"]).indices(x.shape[axis])
     if (start, step) == (0, 1) and end >= x.shape[axis]:
         return x
-    axis, size = _whole_axis(reading.reader, "Slice", x, axis)
+    axis, size = _whole_axis(at.reader, "Slice", x, axis)
     attrs = {"axis": axis, "start": start, "end": end, **({} if step == 1 else {"step": step})}
-    made = reading.node(node, "Slice", [x.node], attrs)
-    return reading.resized(x, made)
+    made = at.add("Slice", [x.node], attrs)
+    return at.reading.resized(x, made)
 
 
 def _whole_axis(reader: GraphReader, kind: str, value: Value, axis: int) -> Tuple[int, int]:
@@ -236,46 +230,44 @@ def _whole_axis(reader: GraphReader, kind: str, value: Value, axis: int) -> Tupl
     raise NotExpressible(f"{kind} along axis {axis} of {value.shape}")
 
 
-def pad(reading: Any, node: Any, a: Arguments) -> Value:
+def pad(at: At, a: Arguments) -> Value:
     x, amounts = a["self"], list(a["pad"])
     if a.get("mode", "constant") != "constant":
         refuse("Pad", f"of mode {a['mode']!r}")
     sides = {}
     for place in range(len(amounts) // 2):
         if any(amounts[2 * place : 2 * place + 2]):
-            sides[_whole_axis(reading.reader, "Pad", x, len(x.shape) - 1 - place)[0]] = amounts[
-                2 * place : 2 * place + 2
-            ]
+            sides[_whole_axis(at.reader, "Pad", x, len(x.shape) - 1 - place)[0]] = amounts[2 * place : 2 * place + 2]
     if not sides:
         return x
     if any(amount < 0 for side in sides.values() for amount in side):
         refuse("Pad", "by less than 0")
-    if len(reading.reader.shapes[x.node]) != 3 or 0 in sides:
+    if len(at.reader.shapes[x.node]) != 3 or 0 in sides:
         refuse("Pad", f"of {x.shape}")
     value = a.get("value") or 0
     if math.isinf(value):
         refuse("MaxPool2d", "with unequal padding of values that may be negative")
     padding = [*sides.get(1, [0, 0]), *sides.get(2, [0, 0])]
     attrs = {"padding": padding, **({"value": value} if value else {})}
-    return reading.resized(x, reading.node(node, "Pad", [x.node], attrs))
+    return at.reading.resized(x, at.add("Pad", [x.node], attrs))
 
 
-def roll(reading: Any, node: Any, a: Arguments) -> Value:
+def roll(at: At, a: Arguments) -> Value:
     x, shifts = a["self"], {}
     for shift, axis in zip(a["shifts"], a["dims"]):
-        shifts[_whole_axis(reading.reader, "Roll", x, axis)[0]] = shift
-    if len(reading.reader.shapes[x.node]) != 3 or 0 in shifts:
+        shifts[_whole_axis(at.reader, "Roll", x, axis)[0]] = shift
+    if len(at.reader.shapes[x.node]) != 3 or 0 in shifts:
         refuse("Roll", f"of {x.shape}")
-    return Value(reading.node(node, "Roll", [x.node], {"shifts": [shifts.get(1, 0), shifts.get(2, 0)]}), x.view)
+    return Value(at.add("Roll", [x.node], {"shifts": [shifts.get(1, 0), shifts.get(2, 0)]}), x.view)
 
 
-def expand(reading: Any, node: Any, a: Arguments) -> Any:
+def expand(at: At, a: Arguments) -> Any:
     """Nothing where what reads it broadcasts anyway, or where it is repeated for the batch alone."""
-    x, shape = a["self"], shape_of(node)
+    x, shape = a["self"], at.shape
     own = (*[1] * (len(shape) - len(x.shape)), *x.shape)
-    if own[1:] != shape[1:] and any(operator_name(user.target) not in BROADCASTS for user in node.users):
+    if own[1:] != shape[1:] and any(operator_name(user.target) not in BROADCASTS for user in at.node.users):
         refuse("expand", f"of {tuple(x.shape)} to {shape}")
-    return reading.expand(x, shape)
+    return at.reading.expand(x, shape)
 
 
 BROADCASTS = (
@@ -290,10 +282,10 @@ def operator_name(target: Any) -> str:
     return schema.name.partition("::")[2].rstrip("_") if schema is not None else str(getattr(target, "__name__", ""))
 
 
-def detach(reading: Any, node: Any, a: Arguments) -> Any:
+def detach(at: At, a: Arguments) -> Any:
     """Nothing, where no gradient is needed: of a mask, and of the images in whatever form."""
     x = a["self"]
-    if not isinstance(x, Mask) and getattr(x, "node", None) not in reading.reader.inputs:
+    if not isinstance(x, Mask) and getattr(x, "node", None) not in at.reader.inputs:
         refuse("detach", "of what is trained")
     return x
 
@@ -303,42 +295,40 @@ THROUGH = ("alias", "clone", "contiguous")
 VIEWS = ("flatten", "reshape", "squeeze", "unflatten", "unsqueeze", "view", "view_as")
 HANDLERS: Dict[str, Handler] = {
     **{op.lower(): same(op) for op in SAME},
-    **dict.fromkeys(THROUGH, lambda reading, node, a: a.get("self", a.get("input"))),
+    **dict.fromkeys(THROUGH, lambda at, a: a.get("self", a.get("input"))),
     # the same numbers in another shape
-    **dict.fromkeys(VIEWS, lambda reading, node, a: reading.reshape(a.get("self", a.get("input")), shape_of(node))),
+    **dict.fromkeys(VIEWS, lambda at, a: at.reshape(a.get("self", a.get("input")), at.shape)),
     # of a parameter to the batch, or of nothing: what is computed with broadcasts by itself
     **dict.fromkeys(("expand", "expand_as"), expand),
-    **dict.fromkeys(("cat", "concat"), lambda reading, node, a: reading.concat(node, a["tensors"], a["dim"])),
+    **dict.fromkeys(("cat", "concat"), lambda at, a: at.reading.concat(at.node, a["tensors"], a["dim"])),
     **dict.fromkeys(("chunk", "split", "split_with_sizes"), chunk),
     **dict.fromkeys(("constant_pad_nd", "pad"), pad),
     **dict.fromkeys(("swapaxes", "transpose"), transpose),
     "adaptive_avg_pool2d": adaptive_avg_pool2d,
-    "add": lambda reading, node, a: sum_of(reading, node, a, a.get("alpha", 1)),
+    "add": lambda at, a: sum_of(at, a, a.get("alpha", 1)),
     "avg_pool2d": avg_pool2d,
     "batch_norm": batch_norm,
     "bernoulli": bernoulli,
-    "channel_shuffle": lambda reading, node, a: reading.layer(
-        node, "ChannelShuffle", [reading.reader.image(a["self"])], {"groups": a["groups"]}
-    ),
+    "channel_shuffle": lambda at, a: at.layer("ChannelShuffle", [at.reader.image(a["self"])], {"groups": a["groups"]}),
     "conv2d": conv2d,
     "detach": detach,
     "div": div,
     "dropout": dropout,
-    "gelu": lambda reading, node, a: reading.elementwise(node, "GELU", a["self"], {"approximate": a["approximate"]}),
+    "gelu": lambda at, a: at.elementwise("GELU", a["self"], {"approximate": a["approximate"]}),
     "hardtanh": hardtanh,
     "layer_norm": layer_norm,
     "linear": linear,
     "max_pool2d": max_pool2d,
     "mean": mean,
     "mul": mul,
-    "permute": lambda reading, node, a: reading.permute(a["self"], a["dims"]),
+    "permute": lambda at, a: at.permute(a["self"], a["dims"]),
     "rms_norm": rms_norm,
     "roll": roll,
-    "select": lambda reading, node, a: reading.select(node, a["self"], a["dim"], a["index"]),
+    "select": lambda at, a: at.reading.select(at.node, a["self"], a["dim"], a["index"]),
     "slice": slice_,
-    "sub": lambda reading, node, a: sum_of(reading, node, a, -a.get("alpha", 1)),
-    "t": lambda reading, node, a: reading.permute(a["self"], range(len(a["self"].shape))[::-1]),
-    "unbind": lambda reading, node, a: [
-        reading.select(node, a["self"], a["dim"], index) for index in range(a["self"].shape[a["dim"]])
+    "sub": lambda at, a: sum_of(at, a, -a.get("alpha", 1)),
+    "t": lambda at, a: at.permute(a["self"], range(len(a["self"].shape))[::-1]),
+    "unbind": lambda at, a: [
+        at.reading.select(at.node, a["self"], a["dim"], index) for index in range(a["self"].shape[a["dim"]])
     ],
 }

@@ -2,99 +2,74 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from typing import Any, List, Sequence
-
-import numpy as np
+from typing import Any, Dict, List, Optional
 
 from framework_compare.graph import window
+from framework_compare.graph.attrs import conv_attrs
 from framework_compare.importers.common.axes import (
     Operand,
     common_patterns,
     is_batch,
-    materialised,
     pattern,
     program_axes,
     reshaped_node,
     rows,
+    size_of,
     sizes_in,
 )
-from framework_compare.importers.common.reading import conv_attrs
 from framework_compare.importers.common.views import BATCH, NotExpressible, Value, whole
 from framework_compare.importers.torch.moves import concat, taken
-from framework_compare.importers.torch.operands import (
-    LARGE,
-    affine,
-    along,
-    emit,
-    normal,
-    numbers,
-    reduced,
-    value_of,
-    where,
-)
+from framework_compare.importers.torch.operands import LARGE, Arguments, At, Handler, affine, along, normal
 from framework_compare.importers.torch.operators import HANDLERS as LAYERS
-from framework_compare.importers.torch.operators import Arguments, Handler, pair, refuse, shape_of
+from framework_compare.importers.torch.operators import pair, refuse
 
 
-def layer_norm(reading: Any, node: Any, a: Arguments) -> Value:
+def layer_norm(at: At, a: Arguments) -> Value:
     shape = a["normalized_shape"]
-    x = normal(reading, node, a["input"], range(-len(shape), 0), a["eps"])
-    return affine(reading, node, x, a["weight"], a["bias"], shape)
+    x = normal(at, a["input"], range(-len(shape), 0), a["eps"])
+    return affine(at, x, a["weight"], a["bias"], shape)
 
 
-def group_norm(reading: Any, node: Any, a: Arguments) -> Value:
+def group_norm(at: At, a: Arguments) -> Value:
     x, groups = a["input"], a.get("num_groups", a["input"].shape[1])
     if a.get("running_mean") is not None:
         refuse("InstanceNorm", "with running statistics")
     channels, rank = x.shape[1], len(x.shape)
     if a["weight"] is not None and a["bias"] is not None and rank == 4:
         attrs = {"groups": groups, "channels": channels, "eps": a["eps"]}
-        source = reading.reader.image(materialised(reading.reader, x))
-        return reading.layer(node, "GroupNorm", [source], attrs, weight=a["weight"], bias=a["bias"])
-    cut = reading.reshape(x, (x.shape[0], groups, math.prod(x.shape[1:]) // groups))
-    y = reading.reshape(materialised(reading.reader, normal(reading, node, cut, [2], a["eps"])), x.shape)
-    return affine(reading, node, y, a["weight"], a["bias"], (channels, *[1] * (rank - 2)))
+        source = at.reader.image(at.plain(x))
+        return at.layer("GroupNorm", [source], attrs, weight=a["weight"], bias=a["bias"])
+    cut = at.reshape(x, (x.shape[0], groups, math.prod(x.shape[1:]) // groups))
+    y = at.reshape(at.plain(normal(at, cut, [2], a["eps"])), x.shape)
+    return affine(at, y, a["weight"], a["bias"], (channels, *[1] * (rank - 2)))
 
 
-def batch_norm(reading: Any, node: Any, a: Arguments) -> Value:
+def batch_norm(at: At, a: Arguments) -> Value:
     """Of vectors and sequences as of images."""
     x = a["input"]
     count, channels, *places = x.shape
     if len(places) > 1:
         refuse("BatchNorm", f"of {len(x.shape)} axes")
-    image = reading.reshape(materialised(reading.reader, x), (count, channels, *places, *[1] * (2 - len(places))))
-    image = materialised(reading.reader, image)
-    made = LAYERS["batch_norm"](reading, _Sized(node, image.shape), {**a, "input": image})
-    return reading.reshape(materialised(reading.reader, made), x.shape)
+    image = at.reshape(at.plain(x), (count, channels, *places, *[1] * (2 - len(places))))
+    image = at.plain(image)
+    made = LAYERS["batch_norm"](at.sized(image.shape), {**a, "input": image})
+    return at.reshape(at.plain(made), x.shape)
 
 
-class _Sized:
-    """A node of the program, as if its output had another shape."""
-
-    def __init__(self, node: Any, shape: Sequence[int]) -> None:
-        self.node, self.name, self.target = node, node.name, node.target
-        self.meta = {**node.meta, "val": np.broadcast_to(np.float32(0), tuple(shape))}
-
-
-def matmul(reading: Any, node: Any, first: Any, second: Any) -> Value:
+def matmul(at: At, first: Any, second: Any) -> Value:
     """Of torch's shapes: a vector is one row or one column."""
     ranks = len(first.shape), len(second.shape)
-    if ranks[0] > 1 and ranks[1] == 2 and isinstance(first, Value) and hasattr(second, "target"):
-        try:
-            return LAYERS["linear"](
-                reading, node, {"input": first, "weight": reading.permute(second, (1, 0)), "bias": None}
-            )
-        except NotExpressible:
-            pass
-    first = reading.reshape(first, (1, *first.shape)) if ranks[0] == 1 else first
-    second = reading.reshape(second, (*second.shape, 1)) if ranks[1] == 1 else second
+    if ranks[0] > 1 and ranks[1] == 2:
+        layer = _as_linear(at, first, second, None)
+        if layer is not None:
+            return layer
+    first = at.reshape(first, (1, *first.shape)) if ranks[0] == 1 else first
+    second = at.reshape(second, (*second.shape, 1)) if ranks[1] == 1 else second
     rank = max(len(first.shape), len(second.shape))
-    first, second = (
-        value_of(reading, node, x) if not isinstance(x, Value) else numbers(reading, x) for x in (first, second)
-    )
-    reader = reading.reader
-    pairs = [materialised(reader, x) for x in (first, second)]
+    reader, values = at.reader, [at.value(x) for x in (first, second)]
+    pairs = [at.plain(x) for x in values]
     if any(atom.axis == BATCH for group in (pairs[0].view[-1], pairs[1].view[-2]) for atom in group):
         raise NotExpressible("a product across the samples of a batch")
     outer = [Operand(Value(one.node, one.view[:-2])) for one in pairs]
@@ -105,11 +80,11 @@ def matmul(reading: Any, node: Any, first: Any, second: Any) -> Value:
     names = []
     for one, lead, how, place in zip(pairs, outer, own, (-2, -1)):
         sizes, _ = sizes_in(lead, patterns, reader.batch)
-        inner = [_size_of(group) for group in one.view[-2:] if not is_batch(group)]
+        inner = [size_of(group) for group in one.view[-2:] if not is_batch(group)]
         if how == (True,):  # each sample is a row or a column of its own
             inner.insert(0 if place == -2 else 1, 1)
         names.append(reshaped_node(reader, one.node, (*sizes, *inner)))
-    made = reading.node(node, "MatMul", names, {"inner": reader.shapes[names[0]][-1]})
+    made = at.add("MatMul", names, {"inner": reader.shapes[names[0]][-1]})
     shape = list(reader.shapes[made])
     kept = [*shape[:-2], *(size for size, how in zip(shape[-2:], own) if how != (True,))]
     view = program_axes(reader, [*patterns, *own], kept)
@@ -118,63 +93,64 @@ def matmul(reading: Any, node: Any, first: Any, second: Any) -> Value:
     return Value(made, view[:-1] if ranks[1] == 1 else view)
 
 
-def _size_of(group: Any) -> int:
-    return math.prod(atom.size for atom in group if atom.axis != BATCH)
-
-
-def attention(reading: Any, node: Any, a: Arguments) -> Value:
+def attention(at: At, a: Arguments) -> Value:
     """softmax(scale q k' + mask) v, where no layer is for it: with a dropout, or heads that stand in another way."""
-    q, k, v = (value_of(reading, node, a[name]) for name in ("query", "key", "value"))
+    q, k, v = (at.value(a[name]) for name in ("query", "key", "value"))
     if a.get("enable_gqa"):
         times = q.shape[-3] // k.shape[-3]
         heads = [head for head in range(k.shape[-3]) for _ in range(times)]
-        k, v = (taken(reading, node, x, -3, heads) for x in (k, v))
+        k, v = (taken(at, x, -3, heads) for x in (k, v))
     scale = a["scale"] if a.get("scale") is not None else 1 / math.sqrt(q.shape[-1])
     order = [*range(len(k.shape) - 2), len(k.shape) - 1, len(k.shape) - 2]
-    scores = emit(reading, node, "Mul", matmul(reading, node, q, reading.permute(k, order)), float(scale))
+    scores = at.emit("Mul", matmul(at, q, at.permute(k, order)), float(scale))
     mask = a.get("attn_mask")
     if a.get("is_causal"):
-        mask = reading.torch.ones(q.shape[-2], k.shape[-2], dtype=reading.torch.bool).tril()
-    if getattr(mask, "dtype", None) == reading.torch.bool or a.get("mask_is_bool"):
-        scores = where(reading, node, mask, scores, -LARGE)
+        mask = at.reading.torch.ones(q.shape[-2], k.shape[-2], dtype=at.reading.torch.bool).tril()
+    if getattr(mask, "dtype", None) == at.reading.torch.bool or a.get("mask_is_bool"):
+        scores = at.emit("Where", mask, scores, -LARGE)
     elif mask is not None:
-        scores = emit(reading, node, "Add", scores, mask)
-    shares = along("Softmax")(reading, node, {"self": scores, "dim": -1})
+        scores = at.emit("Add", scores, mask)
+    shares = along("Softmax")(at, {"self": scores, "dim": -1})
     if a.get("dropout_p"):
-        shares = Value(reading.node(node, "Dropout", [shares.node], {"p": a["dropout_p"]}), shares.view)
-    return matmul(reading, node, shares, v)
+        shares = at.each("Dropout", shares, p=a["dropout_p"])
+    return matmul(at, shares, v)
 
 
-def addmm(reading: Any, node: Any, a: Arguments) -> Value:
+def addmm(at: At, a: Arguments) -> Value:
     """bias + x W, which is a Linear where bias and W are parameters."""
     if a.get("beta", 1) != 1 or a.get("alpha", 1) != 1:
         refuse("addmm", "with factors")
     first, second = (a["mat1"], a["mat2"]) if "mat1" in a else (a["batch1"], a["batch2"])
-    if hasattr(second, "target") and hasattr(a["self"], "target") and isinstance(first, Value):
-        weight = reading.permute(second, (1, 0))
-        try:
-            return LAYERS["linear"](reading, node, {"input": first, "weight": weight, "bias": a["self"]})
-        except NotExpressible:
-            pass
-    return emit(reading, node, "Add", matmul(reading, node, first, second), a["self"])
+    layer = _as_linear(at, first, second, a["self"]) if hasattr(a["self"], "target") else None
+    return at.emit("Add", matmul(at, first, second), a["self"]) if layer is None else layer
 
 
-def linear(reading: Any, node: Any, a: Arguments) -> Value:
+def _as_linear(at: At, x: Any, weight: Any, bias: Any) -> Optional[Value]:
+    """A Linear layer with an array (in, out) of the module's; None for another product."""
+    if not isinstance(x, Value) or not hasattr(weight, "target"):
+        return None
+    with contextlib.suppress(NotExpressible):
+        weight = at.permute(weight, (1, 0))
+        return LAYERS["linear"](at, {"input": x, "weight": weight, "bias": bias})
+    return None
+
+
+def linear(at: At, a: Arguments) -> Value:
     weight = a["weight"]
-    tied = reading.embedding_with(weight) if a["bias"] is None else None
+    tied = at.reading.embedding_with(weight) if a["bias"] is None else None
     if tied is not None:
-        name, view = rows(reading.reader, numbers(reading, a["input"]))
-        return reading.with_features(reading.reader.add(reading.stem(node), "Unembedding", [name], tied), view)
+        name, view = rows(at.reader, at.numbers(a["input"]))
+        return at.reading.with_features(at.reader.add(at.reading.stem(at.node), "Unembedding", [name], tied), view)
     order = (*range(len(weight.shape) - 2), len(weight.shape) - 1, len(weight.shape) - 2)
-    product = matmul(reading, node, a["input"], reading.permute(value_of(reading, node, weight), order))
-    return product if a["bias"] is None else emit(reading, node, "Add", product, a["bias"])
+    product = matmul(at, a["input"], at.permute(at.value(weight), order))
+    return product if a["bias"] is None else at.emit("Add", product, a["bias"])
 
 
-def convolution(reading: Any, node: Any, a: Arguments) -> Value:
+def convolution(at: At, a: Arguments) -> Value:
     """Of one or two axes, also transposed, also with a computed weight."""
     x, weight, groups = a["input"], a["weight"], a.get("groups", 1)
     rank = len(weight.shape) - 2
-    kind = node.target._schema.name.partition("::")[2]
+    kind = at.node.target._schema.name.partition("::")[2]
     transposed = bool(a.get("transposed")) or "transpose" in kind
     if rank > 2 or len(x.shape) != rank + 2:
         refuse("Conv3d" if rank > 2 else "convolution", f"of {x.shape}")
@@ -184,28 +160,26 @@ def convolution(reading: Any, node: Any, a: Arguments) -> Value:
         sides = [[0, 0] if a["padding"] == "valid" else [n // 2, n - n // 2] for n in ([0] * (2 - rank) + spans)]
         steps["padding"] = [side for pads in sides for side in pads]
     if rank == 1:
-        x = reading.reshape(materialised(reading.reader, x), (*x.shape[:2], 1, x.shape[2]))
-        weight = reading.reshape(weight, (*weight.shape[:2], 1, weight.shape[2]))
-    x = materialised(reading.reader, value_of(reading, node, x))
+        x = at.reshape(at.plain(x), (*x.shape[:2], 1, x.shape[2]))
+        weight = at.reshape(weight, (*weight.shape[:2], 1, weight.shape[2]))
+    x = at.plain(at.value(x))
     alone = x.shape[0] == 1 and not is_batch(x.view[0])  # no batch: the same for all samples
-    source = reshaped_node(reading.reader, x.node, x.shape[1:]) if alone else reading.reader.image(x)
+    source = reshaped_node(at.reader, x.node, x.shape[1:]) if alone else at.reader.image(x)
     out = weight.shape[1] * groups if transposed else weight.shape[0]
     into = weight.shape[0] if transposed else weight.shape[1] * groups
     output_padding = steps.pop("output_padding", [0, 0])
     attrs = conv_attrs(into, out, list(weight.shape[2:]), groups=groups, bias=False, **steps)
     if not transposed and hasattr(weight, "target"):
-        made = reading.node(
-            node, "Conv2d", [source], {**attrs, "bias": a["bias"] is not None}, weight=weight, bias=a["bias"]
-        )
-        y = reading.reader.plain(made)
+        made = at.add("Conv2d", [source], {**attrs, "bias": a["bias"] is not None}, weight=weight, bias=a["bias"])
+        y = at.reader.plain(made)
     else:
-        kernel = materialised(reading.reader, value_of(reading, node, weight)).node
+        kernel = at.plain(at.value(weight)).node
         more = {"output_padding": window.plain(output_padding)} if transposed else {}
         attrs = {name: attr for name, attr in attrs.items() if name not in ("bias", "init")}
-        made = reading.node(node, "ConvTranspose" if transposed else "Convolve", [source, kernel], {**attrs, **more})
-        y = affine(reading, node, reading.reader.plain(made), None, a["bias"], (out, 1, 1))
+        made = at.add("ConvTranspose" if transposed else "Convolve", [source, kernel], {**attrs, **more})
+        y = affine(at, at.reader.plain(made), None, a["bias"], (out, 1, 1))
     y = Value(y.node, ((), *y.view[1:])) if alone else y
-    return reading.reshape(materialised(reading.reader, y), shape_of(node))
+    return at.reshape(at.plain(y), at.shape)
 
 
 _NEUTRAL = {"stride": 1, "padding": 0, "dilation": 1, "output_padding": 0}
@@ -221,25 +195,25 @@ def _steps(given: Any, rank: int, neutral: int) -> List[int]:
 def pooled1d(kind: str) -> Handler:
     """Of a sequence (N, C, steps) as of an image of one row."""
 
-    def handler(reading: Any, node: Any, a: Arguments) -> Value:
+    def handler(at: At, a: Arguments) -> Value:
         x = a["self"]
-        image = reading.reshape(materialised(reading.reader, x), (*x.shape[:2], 1, x.shape[2]))
+        image = at.reshape(at.plain(x), (*x.shape[:2], 1, x.shape[2]))
         steps = {name: _steps(a[name], 1, 0 if name == "padding" else 1) for name in _POOLING if a.get(name)}
         if "output_size" in a:
             steps["output_size"] = _steps(a["output_size"], 1, 1)
-        shape = shape_of(node)
-        sized = _Sized(node, (*shape[:2], 1, shape[2]))
-        made = LAYERS[kind](reading, sized, {"divisor_override": None, **_POOLED, **a, "self": image, **steps})
-        return reading.reshape(materialised(reading.reader, made), shape)
+        shape = at.shape
+        made = LAYERS[kind](at.sized((*shape[:2], 1, shape[2])), {**_POOLED, **a, "self": image, **steps})
+        return at.reshape(at.plain(made), shape)
 
     return handler
 
 
 _POOLING = ("kernel_size", "stride", "padding", "dilation")
-_POOLED = {"dilation": 1, "count_include_pad": True, "ceil_mode": False, "stride": None, "padding": 0}
+_POOLED = {"divisor_override": None, "dilation": 1, "count_include_pad": True, "ceil_mode": False}
+_POOLED.update(stride=None, padding=0)
 
 
-def adaptive_max_pool(reading: Any, node: Any, a: Arguments) -> Any:
+def adaptive_max_pool(at: At, a: Arguments) -> Any:
     x, rank = a["self"], len(a["self"].shape)
     size = a["output_size"] if isinstance(a["output_size"], (list, tuple)) else [a["output_size"]]
     places = x.shape[rank - len(size) :]
@@ -247,27 +221,27 @@ def adaptive_max_pool(reading: Any, node: Any, a: Arguments) -> Any:
         refuse("AdaptiveMaxPool", f"of {places} to {tuple(size)}")
     cut = [part for n, out in zip(places, size) for part in (out, n // out)]
     lead = x.shape[: rank - len(size)]
-    y = reading.reshape(materialised(reading.reader, x), (*lead, *cut))
+    y = at.reshape(at.plain(x), (*lead, *cut))
     inner = [len(lead) + 2 * axis + 1 for axis in range(len(size))]
-    return [reduced(reading, node, "ReduceMax", y, inner), None]
+    return [at.reduced("ReduceMax", y, inner), None]
 
 
 def resized(mode: str) -> Handler:
     """Upsampling as a product with a matrix of weights for each axis."""
 
-    def handler(reading: Any, node: Any, a: Arguments) -> Value:
-        x, functional = a.get("input", a.get("self")), reading.torch.nn.functional
+    def handler(at: At, a: Arguments) -> Value:
+        x, functional = a.get("input", a.get("self")), at.reading.torch.nn.functional
         places = x.shape[2:]
         how = {"mode": mode} if mode == "nearest" else {"mode": mode, "align_corners": a["align_corners"]}
-        for dim, (size, out) in enumerate(zip(places, shape_of(node)[2:])):
-            eye = reading.torch.eye(size, dtype=reading.torch.float64)[None, None]
+        for dim, (size, out) in enumerate(zip(places, at.shape[2:])):
+            eye = at.reading.torch.eye(size, dtype=at.reading.torch.float64)[None, None]
             matrix = functional.interpolate(eye, size=(out, size), **how)[0, 0]
             if bool(((matrix == 0) | (matrix == 1)).all()):
-                x = taken(reading, node, x, 2 + dim, matrix.argmax(1).tolist())
+                x = taken(at, x, 2 + dim, matrix.argmax(1).tolist())
                 continue
-            turned = reading.permute(x, [*range(2 + dim), *range(3 + dim, len(x.shape)), 2 + dim])
-            made = matmul(reading, node, turned, matrix.T.contiguous())
-            x = reading.permute(made, [*range(2 + dim), len(x.shape) - 1, *range(2 + dim, len(x.shape) - 1)])
+            turned = at.permute(x, [*range(2 + dim), *range(3 + dim, len(x.shape)), 2 + dim])
+            made = matmul(at, turned, matrix.T.contiguous())
+            x = at.permute(made, [*range(2 + dim), len(x.shape) - 1, *range(2 + dim, len(x.shape) - 1)])
         return x
 
     return handler
@@ -276,7 +250,7 @@ def resized(mode: str) -> Handler:
 def recurrent(op: str, gates: int) -> Handler:
     """Layers of one direction or two, from a state of zeros; states of all steps, and the last of each direction."""
 
-    def handler(reading: Any, node: Any, a: Arguments) -> Any:
+    def handler(at: At, a: Arguments) -> Any:
         if not a["has_biases"] or any(bool(state.any()) for state in _listed(a["hx"])):
             refuse(op, "without biases" if not a["has_biases"] else "from a state that is not zero")
         x = a["input"]
@@ -284,10 +258,10 @@ def recurrent(op: str, gates: int) -> Handler:
         if not is_batch(batch):
             refuse(op, "of what is not a batch of sequences")
         params, ends = list(a["params"]), []
-        source, reader = materialised(reading.reader, numbers(reading, x)).node, reading.reader
+        source, reader = at.plain(at.numbers(x)).node, at.reader
         for layer in range(a["num_layers"]):
             if layer and a["train"] and a["dropout"]:
-                source = reading.node(node, "Dropout", [source], {"p": a["dropout"]})
+                source = at.add("Dropout", [source], {"p": a["dropout"]})
             given = []
             for backward in range(1 + a["bidirectional"]):
                 arrays = dict(zip(("weight_ih", "weight_hh", "bias_ih", "bias_hh"), params))
@@ -295,15 +269,15 @@ def recurrent(op: str, gates: int) -> Handler:
                 width = arrays["weight_hh"].shape[1]
                 attrs = {"input_size": reader.shapes[source][-1], "hidden_size": width}
                 attrs.update({"biases": 2} if op == "LSTM" else {})
-                one = reading.node(node, "Reverse", [source], {}) if backward else source
-                one = reading.node(node, op, [one], attrs, **arrays)
-                ends.append(reading.node(node, "Last", [one], {}))
-                given.append(reading.node(node, "Reverse", [one], {}) if backward else one)
-            source = given[0] if len(given) == 1 else reading.node(node, "Concat", given, {})
+                one = at.add("Reverse", [source], {}) if backward else source
+                one = at.add(op, [one], attrs, **arrays)
+                ends.append(at.add("Last", [one], {}))
+                given.append(at.add("Reverse", [one], {}) if backward else one)
+            source = given[0] if len(given) == 1 else at.add("Concat", given, {})
         out = reader.shapes[source]
         groups = (batch, whole(0, out[0])) if a["batch_first"] else (whole(0, out[0]), batch)
         lasts = [Value(end, ((), batch, whole(0, reader.shapes[end][0]))) for end in ends]
-        states = lasts[0] if len(lasts) == 1 else concat(reading, node, lasts, 0)
+        states = lasts[0] if len(lasts) == 1 else concat(at, lasts, 0)
         return [Value(source, (*groups, whole(1, out[1]))), states, None]
 
     return handler
@@ -311,3 +285,21 @@ def recurrent(op: str, gates: int) -> Handler:
 
 def _listed(states: Any) -> List[Any]:
     return list(states) if isinstance(states, (list, tuple)) else [states]
+
+
+HANDLERS: Dict[str, Handler] = {
+    "layer_norm": layer_norm,
+    **dict.fromkeys(("group_norm", "instance_norm"), group_norm),
+    "batch_norm": batch_norm,
+    "matmul": lambda at, a: matmul(at, a["self"], a["other"]),
+    **dict.fromkeys(("mm", "bmm"), lambda at, a: matmul(at, a["self"], a["mat2"])),
+    **dict.fromkeys(("addmm", "baddbmm"), addmm),
+    "linear": linear,
+    "scaled_dot_product_attention": attention,
+    "lstm": recurrent("LSTM", 4),
+    "gru": recurrent("GRU", 3),
+    **dict.fromkeys(("conv1d", "conv2d", "convolution", "conv_transpose1d", "conv_transpose2d"), convolution),
+    **{f"{kind}_pool1d": pooled1d(f"{kind}_pool2d") for kind in ("max", "avg", "adaptive_avg")},
+    **dict.fromkeys(("adaptive_max_pool1d", "adaptive_max_pool2d"), adaptive_max_pool),
+    **{f"upsample_{kind}": resized(kind[:-2]) for kind in ("nearest1d", "nearest2d", "bilinear2d", "bicubic2d")},
+}

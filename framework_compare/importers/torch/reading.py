@@ -16,6 +16,7 @@ from framework_compare.importers.torch import attention, core, windows
 from framework_compare.importers.torch.calls import chosen_output
 from framework_compare.importers.torch.exact import exact, exact_derivatives
 from framework_compare.importers.torch.learned import Arrays, Learned, flat, form, owner, taken
+from framework_compare.importers.torch.operands import At
 from framework_compare.importers.torch.operators import HANDLERS, Mask
 
 # What they give depends on the shape of their input alone.
@@ -70,7 +71,7 @@ class Reading(Arrays, ProgramReading):
         squeezed = value == Value(value.node, self.reader.plain(value.node).view[: len(value.view)])
         value = value if squeezed else materialised(self.reader, value)
         try:
-            self.graph: Graph = self.reader.finish("", value, tasks)
+            self.graph: Graph = self.reader.finish(value, tasks)
         except UsageError as error:
             error.shared = frozenset({*self.shared, NO_LIFTS})  # another reading may have them apart
             raise
@@ -120,11 +121,11 @@ class Reading(Arrays, ProgramReading):
             if not (operands or kind == "bernoulli") or kind in SHAPE_ONLY:
                 result = self._constant(node, kind)
             elif any(isinstance(value, attention.Scores) for value in operands) or kind in attention.HANDLERS:
-                result = attention.read(self, node, kind, given)
+                result = attention.read(At(self, node), kind, given)
             elif kind not in HANDLERS:
                 raise NotExpressible(kind)
             else:
-                result = HANDLERS[kind](self, node, given)
+                result = HANDLERS[kind](At(self, node), given)
         except LACKS as first:
             result = self._read_core(node, kind, given, operands, first)
         if name.endswith("_"):  # later readers of what it changed see the result
@@ -138,7 +139,7 @@ class Reading(Arrays, ProgramReading):
         try:
             if kind in RANDOM or self.reader.is_behind_missing([one.node for one in attention.values_of(operands)]):
                 raise first
-            return core.read(self, node, kind, given, first)
+            return core.read(At(self, node), kind, given, first)
         except (NotExpressible, AttributeError, LookupError, TypeError, ValueError) as lack:
             # an operator has overloads with other arguments, and a parameter may stand where a handler expects a value
             words = str(lack) if isinstance(lack, NotExpressible) else f"{kind} of other arguments"
@@ -238,14 +239,12 @@ class Reading(Arrays, ProgramReading):
             return ""
         first = self.reader.nodes[next(iter(taken.values())).rpartition(".")[0]]
         alike = (first.op, first.attrs, taken) == (op, dict(attrs), {part: f"{first.name}.{part}" for part in own})
-        if not alike or op == "BatchNorm2d" or any(self._form_of(taken[part]) != form(own[part]) for part in own):
+        # the order of an array's numbers says how it was reshaped
+        alike = alike and all(self.reader.arrays[taken[part]].tobytes() == form(own[part]) for part in own)
+        if not alike or op == "BatchNorm2d":
             self.shared.update(own[part].target for part in taken)
             raise NotExpressible(f"{op} that shares its {' and '.join(taken)} with another layer")
         return first.name
-
-    def _form_of(self, name: str) -> bytes:
-        """The numbers of an array of the graph, whose order says how it was reshaped."""
-        return self.reader.arrays[name].tobytes()
 
     def layer(
         self, node: Any, op: str, sources: Sequence[str], attrs: Mapping[str, Any], **arrays: Optional[Learned]

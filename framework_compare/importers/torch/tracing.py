@@ -25,15 +25,7 @@ from framework_compare.graph.trace_answer import TraceAnswer
 from framework_compare.importers.common.judging import SEED, moved
 from framework_compare.importers.common.onnx_program import OnnxProgram
 from framework_compare.importers.common.user_file import made_by, object_of, one_line
-from framework_compare.importers.torch import zoos
-from framework_compare.importers.torch.calls import (
-    chosen_output,
-    drawn_inputs,
-    drawn_target,
-    examples,
-    in_order,
-    with_loss,
-)
+from framework_compare.importers.torch import calls, zoos
 from framework_compare.importers.torch.exact import exact_derivatives
 from framework_compare.importers.torch.onnx_module import module_of
 from framework_compare.importers.torch.reading import Reading
@@ -146,7 +138,7 @@ def trace_module(
     module = _copied(module).cpu().float()
     if loss is not None:
         asked = {size: _inputs_in_order(module, tasks) for size, tasks in asked.items()}
-        module, output = with_loss(torch, module, loss, output), ""
+        module, output = calls.with_loss(torch, module, loss, output), ""
     readings = {size: read(torch, module, tasks, output) for size, tasks in asked.items()}
     (start, first), *others = readings.items()
     _check_all_trained(module, first)
@@ -161,14 +153,14 @@ def trace_module(
 def _inputs_in_order(module: Any, tasks: Sequence[Task]) -> Sequence[Task]:
     """Tasks whose last input is the target, with the others in the order of forward's parameters."""
     *_, target = tasks[0].inputs
-    own = in_order(module, dataclasses.replace(tasks[0], inputs=tasks[0].inputs[:-1]))
+    own = calls.in_order(module, dataclasses.replace(tasks[0], inputs=tasks[0].inputs[:-1]))
     return [dataclasses.replace(task, inputs=(*own, target)) for task in tasks]
 
 
 def read(torch: Any, module: Any, tasks: Sequence[Task], output: str = "") -> Reading:
     """A float32 module on the CPU for one of the tasks; it is in training mode afterwards."""
-    fields = in_order(module, tasks[0])
-    given = examples(torch, fields, BATCH)
+    fields = calls.in_order(module, tasks[0])
+    given = calls.examples(torch, fields, BATCH)
     _check_runs(torch, module, given, tasks[0])
     ordered = [dataclasses.replace(task, inputs=fields) for task in tasks]
     program, apart, first = _export(torch, module, given), frozenset(), None
@@ -278,8 +270,8 @@ def judge(
             start = known.start[name] if known else moved(rng, own, positive=name.endswith("running_var"))
             arrays[name].copy_(torch.from_numpy(np.asarray(start)))
     task = reading.graph.task
-    given = (known.images,) if known else drawn_inputs(task, _judged(reading.graph), rng)
-    target = drawn_target(task, len(given[0]), rng)
+    given = (known.images,) if known else calls.drawn_inputs(task, _judged(reading.graph), rng)
+    target = calls.drawn_target(task, len(given[0]), rng)
     exact = {**{f"input:{name}": array for name, array in zip(task.named_inputs, given)}, "target": target}
     exact.update({f"start:{name}": array for name, array in reading.arrays.items() if name not in reading.origin})
     exact.update({f"start:{ours}": reading.as_graph(ours, arrays[own]) for ours, own in reading.origin.items()})
@@ -307,7 +299,7 @@ class Call(NamedTuple):
 
     def _outputs(self, given: Sequence[Any]) -> Any:
         """In the graph's shape, which has (N, 1) for (N,)."""
-        found = chosen_output(self.module(*given), self.output)
+        found = calls.chosen_output(self.module(*given), self.output)
         return found.reshape(len(given[0]), *self.task.output_shape)
 
     def evaluated(self) -> np.ndarray:

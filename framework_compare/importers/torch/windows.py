@@ -10,7 +10,7 @@ import itertools
 import math
 from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
 
-from framework_compare.importers.common.reading import linear_attrs
+from framework_compare.graph.attrs import linear_attrs
 from framework_compare.importers.common.views import BATCH, NotExpressible, Value, whole
 from framework_compare.importers.torch.operators import operator_name
 

@@ -1,0 +1,171 @@
+"""Layers that gluon has not, or has with another rule, as blocks.
+
+`input` among the attributes is the shape of the first input without the batch, `size` that of the output: symbols have none.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Callable, Dict, Mapping, Sequence
+
+import numpy as np
+
+from framework_compare.adapters.common import quanv
+
+
+def block(gluon: Any, forward: Callable[..., Any], arrays: Mapping[str, Sequence[int]] = {}, **constants: Any) -> Any:
+    """Return a block that calls forward(F, *inputs) with parameters of these shapes and with constants, by name.
+
+    One without inputs is called with the network's, as a block is with no less.
+    """
+
+    class Block(gluon.HybridBlock):  # type: ignore[misc]
+        hybrid_forward = staticmethod(forward)
+
+        def __init__(self) -> None:
+            super().__init__()
+            for name, shape in arrays.items():
+                setattr(self, name, self.params.get(name, shape=tuple(shape)))
+            for name, array in constants.items():
+                setattr(self, name, self.params.get_constant(name, array))
+
+    return Block()
+
+
+def with_bias(a: Mapping[str, Any], weight: Sequence[int], bias: int) -> Dict[str, Sequence[int]]:
+    """Shapes of a layer's arrays."""
+    return {"weight": weight, **({"bias": (bias,)} if a.get("bias", True) else {})}
+
+
+def attention(gluon: Any, a: Mapping[str, Any]) -> Any:
+    """Products in batches of heads: MXNet's own kernels of attention take another order of features (1.9.1)."""
+    *outer, steps, features = a["input"]
+    heads, fused, count = a["heads"], a["operands"] == 1, math.prod(outer)
+    groups = heads // a.get("kv_heads", heads)
+    features = features // 3 if fused else features
+    constants = {} if a["mask"] is None else {"mask": a["mask"].reshape(1, count, 1, steps, steps)}
+    if a.get("causal", False):
+        constants["seen"] = np.arange(1, steps + 1, dtype=np.float32)[None]
+
+    def forward(F: Any, *inputs: Any, mask: Any = None, seen: Any = None) -> Any:
+        parts = F.split(inputs[0], 3, axis=-1) if fused else inputs[:3]
+        q, k, v = (heads_first(F, x, number) for x, number in zip(parts, (1, groups, groups)))
+        scores = F.batch_dot(q * a["scale"], k, transpose_b=True)
+        if a.get("bias"):
+            scores = F.reshape(scores, (-1, heads, steps, steps))
+            scores = F.reshape(F.broadcast_add(scores, inputs[-1]), (-1, steps, steps))
+        if mask is not None:
+            scores = F.reshape(scores, (-1, count, heads, steps, steps))
+            scores = F.reshape(F.broadcast_add(scores, mask), (-1, steps, steps))
+        y = F.reshape(F.batch_dot(shares(F, scores, seen), v), (-1, heads, steps, features // heads))
+        return F.reshape(F.transpose(y, (0, 2, 1, 3)), (-1, *outer, steps, features))
+
+    def shares(F: Any, scores: Any, seen: Any) -> Any:
+        """Row i of a causal softmax ends behind i: it takes lengths, and no mask."""
+        if seen is None:
+            return F.softmax(scores, axis=-1)
+        lengths = F.broadcast_like(seen, scores, lhs_axes=(0,), rhs_axes=(0,))
+        return F.softmax(scores, F.cast(lengths, "int32"), axis=-1, use_length=True)
+
+    def heads_first(F: Any, x: Any, groups: int) -> Any:
+        """(N, ..., steps, features) to (samples, windows and heads, steps, features of a head)."""
+        x = F.transpose(F.reshape(x, (-1, steps, heads // groups, features // heads)), (0, 2, 1, 3))
+        x = F.repeat(x, repeats=groups, axis=1) if groups > 1 else x
+        return F.reshape(x, (-1, steps, features // heads))
+
+    return block(gluon, forward, **constants)
+
+
+def relative_bias(gluon: Any, a: Mapping[str, Any]) -> Any:
+    def forward(F: Any, x: Any, weight: Any, index: Any) -> Any:
+        return F.expand_dims(F.transpose(F.take(weight, index), (2, 0, 1)), 0)
+
+    shape = (int(a["index"].max()) + 1, a["heads"])
+    return block(gluon, forward, {"weight": shape}, index=a["index"].astype("float32"))
+
+
+def parameter(gluon: Any, a: Mapping[str, Any]) -> Any:
+    return block(gluon, lambda F, x, value: F.expand_dims(value, 0), {"value": a["shape"]})
+
+
+def constant(gluon: Any, a: Mapping[str, Any]) -> Any:
+    return block(gluon, lambda F, x, value: F.identity(value), value=a["value"])
+
+
+def take(gluon: Any, a: Mapping[str, Any]) -> Any:
+    index = np.array(a["index"], np.float32)
+    return block(gluon, lambda F, x, index: F.take(x, index, axis=a["axis"]), index=index)
+
+
+def rmsnorm(gluon: Any, a: Mapping[str, Any]) -> Any:
+    """Written out: MXNet has none (1.9.1)."""
+
+    def forward(F: Any, x: Any, weight: Any) -> Any:
+        scale = F.rsqrt(F.mean(x * x, axis=-1, keepdims=True) + a["eps"])
+        return F.broadcast_mul(F.broadcast_mul(x, scale), weight)
+
+    return block(gluon, forward, {"weight": (a["features"],)})
+
+
+def groupnorm(gluon: Any, a: Mapping[str, Any]) -> Any:
+    """MXNet's own wants a scale for each group (1.9.1)."""
+
+    def forward(F: Any, x: Any, weight: Any, bias: Any) -> Any:
+        groups = F.reshape(x, (-1, a["groups"], math.prod(a["size"]) // a["groups"]))
+        apart = F.broadcast_sub(groups, F.mean(groups, axis=2, keepdims=True))
+        spread = F.sqrt(F.mean(F.square(apart), axis=2, keepdims=True) + a["eps"])
+        normal = F.reshape(F.broadcast_div(apart, spread), (-1, *a["size"]))
+        weight, bias = (F.reshape(array, (1, -1, 1, 1)) for array in (weight, bias))
+        return F.broadcast_add(F.broadcast_mul(normal, weight), bias)
+
+    return block(gluon, forward, with_bias({}, (a["channels"],), a["channels"]))
+
+
+def linear_of_channels(gluon: Any, a: Mapping[str, Any]) -> Any:
+    """A convolution of one pixel; its weight stays a matrix."""
+    out, into = a["out_features"], a["in_features"]
+
+    def forward(F: Any, x: Any, weight: Any, bias: Any = None) -> Any:
+        how = {"kernel": (1, 1), "num_filter": out, "no_bias": bias is None}
+        return F.Convolution(x, F.reshape(weight, (out, into, 1, 1)), *given(bias), **how)
+
+    return block(gluon, forward, with_bias(a, (out, into), out))
+
+
+def conv1d(gluon: Any, a: Mapping[str, Any]) -> Any:
+    """One product of all windows: into what oneDNN makes of gluon's weights no others can be loaded (1.9.1)."""
+    kernel, padding, out = a["kernel"], a["padding"], a["out_channels"]
+    steps = a["size"][0]
+
+    def forward(F: Any, x: Any, weight: Any, bias: Any = None) -> Any:
+        if padding:
+            zeros = F.zeros_like(F.slice_axis(x, axis=1, begin=0, end=padding))
+            x = F.concat(zeros, x, zeros, dim=1)
+        windows = F.concat(*(F.slice_axis(x, axis=1, begin=i, end=i + steps) for i in range(kernel)), dim=2)
+        weight = F.reshape(F.transpose(weight, (0, 2, 1)), (0, -1))
+        return F.FullyConnected(windows, weight, *given(bias), no_bias=bias is None, num_hidden=out, flatten=False)
+
+    return block(gluon, forward, with_bias(a, (out, a["in_channels"], kernel), out))
+
+
+def given(bias: Any) -> Sequence[Any]:
+    return () if bias is None else (bias,)
+
+
+def quanv2d(gluon: Any, a: Mapping[str, Any]) -> Any:
+    known = {f"constant{i}": array for i, array in enumerate(quanv.constants(a["gates"], a["trained"]))}
+
+    def forward(F: Any, x: Any, angles: Any = None, **constants: Any) -> Any:
+        functions = quanv.Functions(
+            F.cos,
+            F.sin,
+            lambda arrays: F.concat(*arrays, dim=-1),
+            F.dot,
+            F.broadcast_mul,
+            lambda array, i: F.slice_axis(array, axis=1, begin=i, end=i + 1),
+        )
+        angles = None if angles is None else F.expand_dims(angles, 0)
+        pixels, matrices = F.reshape(x, (-1, quanv.QUBITS)), [constants[name] for name in known]
+        return F.reshape(quanv.expectations(functions, pixels, a["gates"], matrices, angles), (-1, *a["input"]))
+
+    return block(gluon, forward, {"angles": (quanv.rotations(a["gates"]),)} if a["trained"] else {}, **known)

@@ -1,0 +1,36 @@
+"""Attributes of nodes that GraphBuilder and the importers write: each in its shortest form, defaults left out."""
+
+from __future__ import annotations
+
+from typing import Any, Dict
+
+from framework_compare.graph.window import Numbers, plain
+
+
+def unless(default: Any, **attr: Any) -> Dict[str, Any]:
+    """The attribute where it is not the default: a graph without it is the same, and so is its checksum."""
+    return {name: value for name, value in attr.items() if value != default}
+
+
+def window_attrs(kernel: Numbers, stride: Numbers, padding: Numbers) -> Dict[str, Any]:
+    return {"kernel": plain(kernel), "stride": plain(stride), "padding": plain(padding)}
+
+
+def conv_attrs(
+    into: int,
+    out: int,
+    kernel: Numbers,
+    *,
+    bias: bool,
+    stride: Numbers = 1,
+    padding: Numbers = 0,
+    dilation: Numbers = 1,
+    groups: int = 1,
+    init: str = "kaiming_normal_fan_out",
+) -> Dict[str, Any]:
+    attrs = {"in_channels": into, "out_channels": out, **window_attrs(kernel, stride, padding)}
+    return {**attrs, "groups": groups, "bias": bias, "init": init, **unless(1, dilation=plain(dilation))}
+
+
+def linear_attrs(into: int, out: int, *, bias: bool, init: str = "normal_0.01") -> Dict[str, Any]:
+    return {"in_features": into, "out_features": out, "init": init, **unless(True, bias=bias)}

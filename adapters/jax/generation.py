@@ -1,4 +1,4 @@
-"""Generation in JAX: one program for a prompt, and one for a token, which is given the caches of keys and values."""
+"""Generation in JAX: one program for prompts and one for single tokens, which is given the caches of keys and values."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from framework_compare.graph.generation import at_positions
 
 
 class CachedNetwork(Network):
-    """A network of steps at given positions; traced with caches, and with those that it leaves."""
+    """A network of steps at given positions; traced with the caches it is given, and with those that it leaves."""
 
     window: int
+    at: Any  # position of the first step
+    caches: Dict[str, List[Any]]  # of each attention: keys and values (N, window, heads, features)
 
     def attend(self, node: Any, q: Any, k: Any, v: Any, bias: Any) -> Any:
         jax, new = self.jax, (k, v)
@@ -28,25 +30,20 @@ class CachedNetwork(Network):
         return jax.nn.dot_product_attention(q, *self.caches[node.name], **seen)
 
     def step(self, arrays: Any, caches: Any, tokens: Any, at: Any) -> Tuple[Any, Any, Any]:
-        self.caches: Dict[str, List[Any]] = dict(caches)
-        self.at = at
+        self.caches, self.at = dict(caches), at
         positions = at + self.jax.numpy.arange(tokens.shape[1], dtype="int32")[None]
         logits = self(arrays, (tokens, positions))[0][:, -1]
         return logits.argmax(-1, keepdims=True).astype(tokens.dtype), logits, self.caches
 
 
 class Generates(generation.Generates):
-    _loss_seen: Any
+    _loss_seen: Any  # what `synchronize` waits for
 
     def _prepare(self, prompt: int) -> Tuple[int, generation.Step]:
         jit: Any = self.jax.jit if self.config.execution != "eager" else lambda function, **_: function
-        net, made, arrays, caches = self._network, [], {}, {}
-        graph = net.program.graph
-        for steps in (prompt, 1):
-            how = {"dtype": net.dtype, "layout": net.layouts[0], "shifts": net.shifts, "flash": net.flash}
-            made.append(CachedNetwork(self.jax, at_positions(graph, steps), **how))
-            made[-1].window = graph.input_shape[0]
-        first, later = (jit(one.step, donate_argnums=1) for one in made)
+        first, later = (jit(self._cached(steps).step, donate_argnums=1) for steps in (prompt, 1))
+        arrays: Dict[str, Any] = {}
+        caches: Dict[str, Any] = {}
 
         def step(tokens: Any, at: int) -> Tuple[Any, Any]:
             nonlocal arrays, caches
@@ -55,4 +52,11 @@ class Generates(generation.Generates):
             tokens, self._loss_seen, caches = (later if at else first)(arrays, caches, tokens, np.int32(at))
             return tokens, self._loss_seen
 
-        return graph.input_shape[0], step
+        return self._network.program.graph.input_shape[0], step
+
+    def _cached(self, steps: int) -> CachedNetwork:
+        own = self._network
+        how = {"dtype": own.dtype, "layout": own.layouts[0], "shifts": own.shifts, "flash": own.flash}
+        made = CachedNetwork(self.jax, at_positions(own.program.graph, steps), **how)
+        made.window = own.program.graph.input_shape[0]
+        return made

@@ -136,7 +136,9 @@ class Runner:
                 self._epochs(source)
             self.turns.finish()
             if self.job.profile and (self.ranks > 1 or self.config.mode == "generation"):
-                self.events.send("warning", message="no profile: only cells that train in one process have one")
+                self.events.send(
+                    "warning", message="no profile: cells of several processes and of mode generation have none"
+                )
             elif self.job.profile:
                 self._profile(source.held[0])
 

@@ -14,8 +14,10 @@ import pytest
 from reference_adapter import write_adapter
 
 from framework_compare import registry
+from framework_compare.adapters.flax import FlaxTrainer
 from framework_compare.adapters.jax import JaxTrainer
 from framework_compare.adapters.keras import KerasJaxTrainer, KerasTensorFlowTrainer, KerasTorchTrainer
+from framework_compare.adapters.lightning import LightningTrainer
 from framework_compare.adapters.mxnet import MXNetTrainer
 from framework_compare.adapters.paddle import PaddleTrainer
 from framework_compare.adapters.singa import SingaTrainer
@@ -192,18 +194,15 @@ def test_updates_that_an_adapter_does_not_know_are_refused(settings, names, adap
 
 
 def test_generation_is_refused_where_it_is_not_declared():
-    asked = TrainConfig(mode="generation")
-    for name in set(OURS) - {"torch", "jax"}:
-        with pytest.raises(
-            Unsupported, match=f"{name} declares no generation with cached keys and values in execution"
-        ):
-            refuse_undeclared(OURS[name], asked, [])
-    for name in ("torch", "jax"):
-        refuse_undeclared(OURS[name], asked, [])
-    with pytest.raises(
-        Unsupported, match="torch declares no generation .* in execution 'compiled'; declared: default, eager"
-    ):
-        refuse_undeclared(OURS["torch"], TrainConfig(mode="generation", execution="compiled"), [])
+    asked, words = TrainConfig(mode="generation"), "declares no generation with cached keys and values in execution"
+    generating = (TorchTrainer, JaxTrainer, LightningTrainer)
+    for trainer in {*TRAINERS, FlaxTrainer} - {*generating}:
+        with pytest.raises(Unsupported, match=f"{trainer.name} {words} 'default'; declared: none"):
+            refuse_undeclared(trainer, asked, [])
+    for trainer in generating:
+        refuse_undeclared(trainer, asked, [])
+    with pytest.raises(Unsupported, match=f"torch {words} 'compiled'; declared: default, eager"):
+        refuse_undeclared(TorchTrainer, TrainConfig(mode="generation", execution="compiled"), [])
 
 
 def test_smoothed_labels_are_a_loss_that_is_declared_separately():

@@ -85,9 +85,9 @@ def test_a_model_that_cannot_generate_says_why(graph, new_tokens, words):
         ("gpt_nano", {"new_tokens": 3}, "new_tokens is 3; only mode 'generation' uses it: leave it out"),
     ],
 )
-def test_what_cannot_be_generated_is_refused_before_anything_starts(model, settings, words, pictures):
+def test_what_cannot_be_generated_is_refused_before_anything_starts(model, settings, words, images):
     with pytest.raises(UsageError, match=re.escape(words)):
-        planning.plan("torch", model, "cpu", pictures if model == "alexnet" else None, settings)
+        planning.plan("torch", model, "cpu", images if model == "alexnet" else None, settings)
 
 
 # -- what generated logits are judged by ---------------------------------------------------------------------------------

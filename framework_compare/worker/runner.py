@@ -17,7 +17,7 @@ from framework_compare.batches.sizes import distinct, epoch_sizes
 from framework_compare.errors import FrameworkCompareError, Unsupported
 from framework_compare.events import EventWriter
 from framework_compare.graph import Graph, weight_views
-from framework_compare.protocol import Batch, Fields, Job, Pictures, Replicas, Trainer
+from framework_compare.protocol import Batch, Fields, ImageFiles, Job, Replicas, Trainer
 from framework_compare.worker import sampling
 from framework_compare.worker.isolated_times import IsolatedTimes
 from framework_compare.worker.losses import EarlyStopping, LossSum, Outputs
@@ -68,7 +68,7 @@ class Runner:
         self.trainer_class = trainer
         self.graph = Graph.from_dict(job.graph or {})
         self.data = read_data(job)
-        if self.config.mode == "generation" and not isinstance(self.data, Pictures):
+        if self.config.mode == "generation" and not isinstance(self.data, ImageFiles):
             self.data = self.data.prompts(self.config.new_tokens)
         self._validation: Optional[Validation] = None
         self._alone: Optional[IsolatedTimes] = None

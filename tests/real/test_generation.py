@@ -52,9 +52,9 @@ answer = [
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("pair", PAIRS, ids="-".join)
-def test_a_step_at_another_place_is_seen(pair, trainer_script, pictures):
+def test_a_step_at_another_place_is_seen(pair, trainer_script, images):
     framework, model = pair
-    right, *wrong = trainer_script(framework, model, CACHED, pictures=pictures)
+    right, *wrong = trainer_script(framework, model, CACHED, images=images)
     assert right < rounding(100, np.float32) and min(wrong) > rounding(10_000, np.float32), (right, wrong)
 
 
@@ -67,9 +67,9 @@ answer = [array.tolist() for array in trainer.read_generated(steps)]
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("model", ["gpt_nano", "llama_nano"])
-def test_frameworks_generate_the_same_tokens(model, trainer_script, pictures):
+def test_frameworks_generate_the_same_tokens(model, trainer_script, images):
     """Until a sequence's two largest logits are the same but for rounding; from there on its prefixes differ."""
-    answers = [trainer_script(framework, model, GREEDY, pictures=pictures) for framework in FRAMEWORKS]
+    answers = [trainer_script(framework, model, GREEDY, images=images) for framework in FRAMEWORKS]
     (first, logits), (second, _) = [tuple(map(np.array, answer)) for answer in answers]
     assert first.shape == (4, 32) and len(np.unique(first)) > 1
     for row, (ours, theirs) in enumerate(zip(first, second)):

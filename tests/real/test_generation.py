@@ -55,7 +55,9 @@ answer = [
 def test_a_step_at_another_place_is_seen(pair, trainer_script, images):
     framework, model = pair
     right, *wrong = trainer_script(framework, model, CACHED, images=images)
-    assert right < rounding(100, np.float32) and min(wrong) > rounding(10_000, np.float32), (right, wrong)
+    # what torch finds beyond the filled part of its cache may be NaN
+    seen = [not error < rounding(10_000, np.float32) for error in wrong]
+    assert right < rounding(100, np.float32) and all(seen), (right, wrong)
 
 
 GREEDY = """

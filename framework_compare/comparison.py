@@ -227,9 +227,9 @@ class Comparison:
         kind: "time", "resources", "speedup" (devices over the CPU), "stack" (a library over the framework below it),
         "modes" (each framework in its fastest execution mode), "devices" (several over one), "precision" (and execution
         mode, over fp32 eager), "scaling" (by batch size), "startup" (and when it pays off), "energy", "quality" (metrics
-        of workloads), "gains" (rungs of a ladder), "inference" (latency), "roofline" (over the machine's peaks) or
-        "profile" (shares of time, for studies with profile=True). The first lines are verdicts, the last ones warnings;
-        verdicts=False omits both.
+        of workloads), "gains" (rungs of a ladder), "inference" (latency), "generation" (of tokens), "roofline" (over the
+        machine's peaks) or "profile" (shares of time, for studies with profile=True). The first lines are verdicts, the
+        last ones warnings; verdicts=False omits both.
 
         With a style ("terminal", "markdown", "github", "html", "latex", "csv"), or with the terminal's width or bold,
         return the text instead. Raises UsageError for an unknown kind or style.

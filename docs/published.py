@@ -43,8 +43,13 @@ def number(text: str) -> float:
     return float(found[0].replace(",", "")) if found else math.nan
 
 
-def dots(rows: Rows, x: str, panel: str, y: str, order: list[str], *, columns: int, log: bool = False) -> Any:
-    """A line for each `y`, with the published figure hollow and ours filled with its interval, in panels."""
+def dots(
+    rows: Rows, x: str, panel: str, y: str, order: list[str], *, columns: int, log: bool = False, same: bool = False
+) -> Any:
+    """A line for each `y`, with the published figure hollow and ours filled with its interval, in panels.
+
+    same: all panels have the same lines.
+    """
     scale = alt.Scale(type="log", nice=False, padding=12) if log else alt.Scale(zero=True)
     names = [title(name) for name in registry.PLAIN]
     shown = sorted({row["framework"] for row in rows}, key=names.index)
@@ -69,7 +74,7 @@ def dots(rows: Rows, x: str, panel: str, y: str, order: list[str], *, columns: i
     sized = layers.properties(width=wide, height=alt.Step(24))
     panels = alt.Facet(f"{panel}:N", title=None, sort=list(dict.fromkeys(row[panel] for row in rows)))
     return sized.facet(facet=panels, columns=columns).resolve_scale(
-        x="shared" if log else "independent", y="independent"
+        x="shared" if log else "independent", y="shared" if same else "independent"
     )
 
 
@@ -89,7 +94,7 @@ def lerat() -> Any:
                 row |= {"low": ends[0], "high": ends[1]}
             theirs = seconds.get((framework, model, dataset), math.nan) / seconds["PyTorch", model, dataset]
             rows += [{**row, "by": by, "value": one} for by, one in ((OURS, value), (THEIRS, theirs)) if one == one]
-    return dots(rows, "times PyTorch's; hollow: published", "model", "framework", LERAT, columns=2, log=True)
+    return dots(rows, "times PyTorch's; hollow: published", "model", "framework", LERAT, columns=2, log=True, same=True)
 
 
 # Of each ladder: where the table of ours begins, the column of JAX, a line above it, and the published step beside a rung.

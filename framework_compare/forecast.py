@@ -116,7 +116,7 @@ def left(
     """What runs of these cells would take, of a study whose settings are in a file; a cell may stand there repeatedly."""
     runs = collections.Counter(cells)
     facts = settings.get("datasets") or {}
-    samples = {name: int(facts.get(name, {}).get("pictures") or 0) for name in {cell.dataset for cell in runs}}
+    samples = {name: int(facts.get(name, {}).get("images") or 0) for name in {cell.dataset for cell in runs}}
     tasks = {cell.dataset: task for cell in runs if (task := task_in(settings, path, cell)) is not None}
     return _forecast(runs, _Data(samples, tasks), options, strategy, here)
 

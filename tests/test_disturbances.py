@@ -224,9 +224,9 @@ def test_a_damaged_repeat_leaves_every_cell_with_a_row(tmp_path):
 
 @pytest.mark.parametrize("name, value", [("disturbance_threshold", 0), ("disturbance_threshold", "10 %"),
                                          ("retries_when_disturbed", -1), ("retries_when_disturbed", 1.5)])  # fmt: skip
-def test_a_senseless_option_is_refused(tiny, pictures, name, value):
+def test_a_senseless_option_is_refused(tiny, images, name, value):
     with pytest.raises(UsageError, match=f"{name} is .*; allowed: "):
-        compare(tiny, "linear", dataset=pictures, **{name: value})
+        compare(tiny, "linear", dataset=images, **{name: value})
 
 
 def test_doctor_says_who_is_busy():

@@ -53,7 +53,7 @@ class Store:
         """Plan a new study in an empty or absent folder, `repeats` runs a cell, and open it for writing.
 
         orders: of each block of runs, the places of its cells in `cells`; by default all are in the order given.
-        `prepare` writes what belongs to it into PICTURES and MODELS of the folder, before the study is there. Raises
+        `prepare` writes what belongs to it into IMAGES and MODELS of the folder, before the study is there. Raises
         StudyError, with nothing written, where the folder holds anything; UsageError for a cell given twice or repeats below 1.
         """
         folder = Path(folder).absolute()

@@ -22,7 +22,7 @@ from framework_compare.paths import own_name, private_folder
 from framework_compare.protocol import Document, Fields
 from framework_compare.samplers import host
 from framework_compare.store import schema
-from framework_compare.store.folder import FILE, LOCK, PICTURES, read_json
+from framework_compare.store.folder import FILE, IMAGES, LOCK, read_json
 from framework_compare.store.study_file import Store
 from framework_compare.study import parts
 from framework_compare.study.data_files import arrays_path, images_path
@@ -115,12 +115,12 @@ def _open(place: Path, folder: Path, plan: PartPlan, machine: Fields, say: Say) 
         place.mkdir(mode=0o700, exist_ok=True)
 
     def copy_lists(made: Path) -> None:
-        (made / PICTURES).mkdir(exist_ok=True)
+        (made / IMAGES).mkdir(exist_ok=True)
         for dataset in {cell.dataset for cell in plan.cells}:
             listed = images_path(folder, dataset)
             for path in (listed, listed.with_suffix(SUMS), arrays_path(folder, dataset)):
                 if path.is_file():
-                    shutil.copy(path, made / PICTURES)
+                    shutil.copy(path, made / IMAGES)
 
     settings = {**plan.settings, parts.PART_OF: plan.identity}
     return Store.create(place, settings=settings, machine=machine, cells=plan.cells, repeats=1, prepare=copy_lists)
@@ -145,6 +145,6 @@ def _publish(place: Path, result: Path) -> None:
 
 def _not_needed(folder: str, names: list[str]) -> set[str]:
     """Return those of a part's files that the study has itself."""
-    if Path(folder).name == PICTURES:
+    if Path(folder).name == IMAGES:
         return {name for name in names if not name.endswith(SUMS)}
     return {LOCK} & set(names)

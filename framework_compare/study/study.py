@@ -137,8 +137,8 @@ class Study:
         names = {cell.dataset for _, cell, _ in planned}
         arrays = {name: described[name]["checksum"] for name in names if "task" in (described.get(name) or {})}
         check_arrays(self.folder, arrays)
-        pictures = names - arrays.keys()
-        warm_page_cache(self.folder, {name: (described.get(name) or {}).get("checksum") for name in pictures})
+        images = names - arrays.keys()
+        warm_page_cache(self.folder, {name: (described.get(name) or {}).get("checksum") for name in images})
         self._waiting = {run_id: cell for run_id, cell, _ in planned}
         try:
             for group in schedules.groups(planned, self.options.schedule, self.options.across_models):
@@ -297,7 +297,7 @@ class Study:
             kind="search" if tasks else "train",
             tasks=tasks,
             graph=graph.to_dict(),
-            pictures="" if of_arrays else str(images_path(self.folder, cell.dataset)),
+            images="" if of_arrays else str(images_path(self.folder, cell.dataset)),
             data={"kind": "arrays", "path": str(arrays_path(self.folder, cell.dataset))} if of_arrays else None,
             weights=str(self._weights(graph, cell.config.seed)),
             profile=self.options.profile,

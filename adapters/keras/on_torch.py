@@ -32,7 +32,7 @@ class KerasTorchTrainer(KerasTrainer, TorchTrainer):
             yield Batch(images.permute(0, 2, 3, 1).contiguous(), labels, len(labels))
 
     def _make_functions(self) -> None:
-        self._updated = list(self._model.trainable_weights)  # which the model looks for in its layers each time
+        pass
 
     def _take_step(self, images: Any, labels: Any) -> Any:
         loss, gradients = self._differentiate(images, labels)

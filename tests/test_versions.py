@@ -143,6 +143,11 @@ def test_what_is_there_serves_without_a_network(links, monkeypatch):
     assert competitors.read(["tiny@2.0"], say=said.append).names == ["tiny@2.0"], "its cells say why they did not run"
     with pytest.raises(EnvironmentUnavailable, match="no index answers"):
         managed.ensure("tiny@2.0")
+    write_wheel(links, version="1.0")
+    assert competitors.read(["tiny@latest"], say=said.append).names == ["tiny@1.0"]
+    assert re.search(
+        r"an index does not answer \(https://nowhere.invalid/simple/tinyfw/: .*only releases from", said[-1]
+    )
 
 
 def test_a_version_that_was_pinned_stays_as_it_was_when_the_pin_moves(framework, links):

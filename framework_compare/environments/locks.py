@@ -110,9 +110,9 @@ def requirements(spec: Framework, lock: Lock, name: str, device: str) -> Framewo
     return dataclasses.replace(spec, requirements=str(lock.path), cuda_requirements="")  # no other build in its place
 
 
-def listed(spec: Framework, device: str) -> list[Version]:
+def listed(spec: Framework, device: str, say: Callable[[str], None] = lambda message: None) -> list[Version]:
     """Releases of a framework for the Python of this machine that is taken first, oldest first. Raises Unavailable."""
-    return releases.released(package(spec, device), interpreters.choose(spec.python, framework=spec.name).minor)
+    return releases.released(package(spec, device), interpreters.choose(spec.python, framework=spec.name).minor, say)
 
 
 def release(spec: Framework, asked: Version, device: str) -> str:

@@ -62,7 +62,20 @@ def test_it_is_listed_and_usable(installed):
 
 @pytest.mark.nightly
 def test_it_is_compared_with_pytorch(installed, tmp_path):
-    asked = "--image-size", "64", "--limit", "12", "--epochs", "3", "--repeats", "2", "--verify", "require"
+    asked = (
+        "--image-size",
+        "64",
+        "--limit",
+        "12",
+        "--epochs",
+        "3",
+        "--repeats",
+        "2",
+        "--verify",
+        "require",
+        "--sampling-hz",
+        "0",
+    )
     net = f"{ROOT / 'examples' / 'own_net.py'}:build"
     installed("framework-compare", "run", "torch,tinygrad", net, "fire-smoke-tiny", *asked, "--out", tmp_path / "study")
     shown = json.loads(installed("framework-compare", "show", tmp_path / "study", "--json"))

@@ -46,7 +46,7 @@ def seconds(study):
     """Of an epoch of each framework, by turns where it took them; of a run alone the mean, as rounds are means, too."""
     times = study.block_times
     if study.slices.empty:
-        epochs = study.epochs
+        epochs = study.epochs[study.epochs.disturbed == 0]  # as disturbed slices do not count either
         whole = epochs.epoch_s.groupby(epochs.framework).sum() / epochs.images.groupby(epochs.framework).sum()
         return (whole * epochs.whole_images.fillna(epochs.images).max()).to_dict()
     return {

@@ -217,7 +217,7 @@ def write_job(spec, model, config, folder):
         document.update(data={"kind": "arrays", "path": str(folder / "data.npz")}, parameters=graph.parameter_count())
     else:
         graph = build_graph(OUR_VARIANT.get((spec.name, model), model), config)
-        document["pictures"] = str(write_pictures(folder, config.batch_size))
+        document["images"] = str(write_images(folder, config.batch_size))
     weights = folder / "weights.npy"
     flat = np.lib.format.open_memmap(weights, mode="w+", dtype=np.float32, shape=(weights_size(graph),))
     initial_weights(graph, 0, flat)
@@ -226,15 +226,13 @@ def write_job(spec, model, config, folder):
     return job
 
 
-def write_pictures(folder, count):
+def write_images(folder, count):
     index = resolve("fire-smoke-tiny")
-    pictures = folder / "pictures.json"
-    times = -(-count // len(index.pictures))
-    listing = {
-        name: list(value) * (times if name != "classes" else 1) for name, value in index.pictures.__dict__.items()
-    }
-    pictures.write_text(json.dumps(listing))
-    return pictures
+    images = folder / "images.json"
+    times = -(-count // len(index.files))
+    listing = {name: list(value) * (times if name != "classes" else 1) for name, value in index.files.__dict__.items()}
+    images.write_text(json.dumps(listing))
+    return images
 
 
 def main():

@@ -108,7 +108,7 @@ class ArrayData:
             "samples": {"train": len(self.train), "validation": len(self.validation)},
             "baseline": self.baseline.name,
             "facts": dict(self.facts),
-            "pictures": len(self),  # readers count samples by this name
+            "images": len(self),  # readers count samples by this name
             "checksum": self.checksum(),
             "baseline_quality": self.baseline_quality(),
         }

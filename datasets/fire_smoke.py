@@ -15,7 +15,7 @@ import PIL
 from framework_compare.datasets import render
 from framework_compare.errors import DataError
 from framework_compare.paths import cache_dir, write_whole
-from framework_compare.protocol import Pictures
+from framework_compare.protocol import ImageFiles
 
 Progress = Callable[[int, int], None]
 MARKER = ".complete.json"  # written last; hidden, so that it is not an image
@@ -29,14 +29,14 @@ SETS = {  # images of each class, and the seed
 BYTES_PER_IMAGE = 290_000  # on disk, about
 
 
-def unmade(name: str) -> Pictures | None:
+def unmade(name: str) -> ImageFiles | None:
     """The images that a set will hold which is not there yet; None where it is there, or is none of ours."""
     if name not in SETS or _is_complete(_folder(name), _wanted(name)):
         return None
     classes = tuple(SETS[name][0])
     wanted = _wanted(name)
     paths = tuple(str(_folder(name) / kind / _file(kind, number)) for kind, number in wanted)
-    return Pictures(classes, paths, tuple(classes.index(kind) for kind, _ in wanted), ("JPEG",) * len(wanted))
+    return ImageFiles(classes, paths, tuple(classes.index(kind) for kind, _ in wanted), ("JPEG",) * len(wanted))
 
 
 def size_bytes(name: str) -> int:
@@ -66,7 +66,7 @@ def make(name: str, progress: Progress | None = None) -> Path:
         with filelock.FileLock(f"{folder}.lock"):
             if not _is_complete(folder, wanted):
                 _draw_missing(folder, wanted, seed, progress)
-                marker = {"pictures": len(wanted), "seed": seed, "pillow": PIL.__version__}
+                marker = {"images": len(wanted), "seed": seed, "pillow": PIL.__version__}
                 write_whole(folder / MARKER, json.dumps(marker))
     except OSError as error:
         raise DataError(f"data set {name!r} cannot be made in {str(folder)!r}: {error}") from error

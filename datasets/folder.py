@@ -17,7 +17,7 @@ import numpy as np
 from framework_compare.datasets import image_check
 from framework_compare.errors import DataError
 from framework_compare.paths import write_whole
-from framework_compare.protocol import Pictures, TrainConfig
+from framework_compare.protocol import ImageFiles, TrainConfig
 
 SPLITS = frozenset({"train", "training", "val", "valid", "validation", "test", "testing"})
 ON_BAD_IMAGE = ("fail", "skip")  # what to do about one that does not decode
@@ -32,7 +32,7 @@ class ImageFolder:
     skipped are (path, reason) of bad images left out; ignored_folders are class folders that `classes` did not ask for.
     """
 
-    pictures: Pictures
+    files: ImageFiles
     skipped: tuple[tuple[str, str], ...] = ()
     ignored_folders: tuple[str, ...] = ()
     name: str = ""
@@ -42,25 +42,25 @@ class ImageFolder:
     task: ClassVar[None] = None
 
     def __len__(self) -> int:
-        return len(self.pictures)
+        return len(self.files)
 
     def configured(self, config: TrainConfig) -> TrainConfig:
         """Return the config with as many classes as there are."""
-        return dataclasses.replace(config, num_classes=len(self.pictures.classes))
+        return dataclasses.replace(config, num_classes=len(self.files.classes))
 
     def describe(self) -> dict[str, Any]:
         """Return counts, classes and the checksum of the list of images, not of their bytes."""
         return {
-            "pictures": len(self),
+            "images": len(self),
             "skipped": len(self.skipped),
-            "skipped_pictures": [list(pair) for pair in self.skipped],
-            "classes": list(self.pictures.classes),
+            "skipped_images": [list(pair) for pair in self.skipped],
+            "classes": list(self.files.classes),
             "checksum": hashlib.sha256(self._list().encode()).hexdigest()[:16],
         }
 
     def remarks(self) -> Iterator[str]:
         """Yield the images by class, then what was skipped or left out."""
-        classes = ", ".join(f"{name} {self.pictures.labels.count(i)}" for i, name in enumerate(self.pictures.classes))
+        classes = ", ".join(f"{name} {self.files.labels.count(i)}" for i, name in enumerate(self.files.classes))
         yield f"{self.name}: {len(self)} images ({classes})"
         for path, reason in self.skipped:
             yield f"{self.name}: skipped {path!r}: {reason}"
@@ -72,7 +72,7 @@ class ImageFolder:
         write_whole(Path(path), self._list())
 
     def _list(self) -> str:
-        return json.dumps(dataclasses.asdict(self.pictures))
+        return json.dumps(dataclasses.asdict(self.files))
 
 
 def read_folder(
@@ -106,32 +106,30 @@ def read_folder(
     )
 
 
-def of_classes(pictures: Pictures, classes: Sequence[str] | None) -> Pictures:
+def of_classes(files: ImageFiles, classes: Sequence[str] | None) -> ImageFiles:
     """The images of these classes, in this order; all where none are named. DataError for a class that is not there."""
     _check_list(classes)
     if classes is None:
-        return pictures
-    _check_classes(Path("the data set"), pictures.classes, classes)
-    number = {pictures.classes.index(name): new for new, name in enumerate(classes)}
-    kept = sorted(
-        (n for n, label in enumerate(pictures.labels) if label in number), key=lambda n: number[pictures.labels[n]]
-    )
-    chosen = _select(pictures, kept)
-    return Pictures(tuple(classes), chosen.paths, tuple(number[label] for label in chosen.labels), chosen.formats)
+        return files
+    _check_classes(Path("the data set"), files.classes, classes)
+    number = {files.classes.index(name): new for new, name in enumerate(classes)}
+    kept = sorted((n for n, label in enumerate(files.labels) if label in number), key=lambda n: number[files.labels[n]])
+    chosen = _select(files, kept)
+    return ImageFiles(tuple(classes), chosen.paths, tuple(number[label] for label in chosen.labels), chosen.formats)
 
 
 def limit(index: ImageFolder, n: int, seed: int = 0) -> ImageFolder:
     """At most `n` images of an index, drawn by `seed`: each class in its share, one at least, same order."""
-    pictures = index.pictures
-    if not isinstance(n, int) or isinstance(n, bool) or n < len(pictures.classes):
-        raise DataError(f"limit must be at least one image per class, {len(pictures.classes)}, not {n!r}")
-    if n >= len(pictures):
+    files = index.files
+    if not isinstance(n, int) or isinstance(n, bool) or n < len(files.classes):
+        raise DataError(f"limit must be at least one image per class, {len(files.classes)}, not {n!r}")
+    if n >= len(files):
         return index
-    labels = np.array(pictures.labels)
+    labels = np.array(files.labels)
     state = np.random.RandomState(seed & 0xFFFFFFFF)
-    shares = _shares(np.bincount(labels, minlength=len(pictures.classes)), n)
+    shares = _shares(np.bincount(labels, minlength=len(files.classes)), n)
     drawn = [state.permutation(np.flatnonzero(labels == c))[:share] for c, share in enumerate(shares)]
-    return dataclasses.replace(index, pictures=_select(pictures, sorted(np.concatenate(drawn).tolist())))
+    return dataclasses.replace(index, files=_select(files, sorted(np.concatenate(drawn).tolist())))
 
 
 def _shares(counts: np.ndarray, n: int) -> list[int]:
@@ -144,11 +142,11 @@ def _shares(counts: np.ndarray, n: int) -> list[int]:
     return [int(share) for share in shares + 1]
 
 
-def _select(pictures: Pictures, keep: Sequence[int]) -> Pictures:
+def _select(files: ImageFiles, keep: Sequence[int]) -> ImageFiles:
     def take(column: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(column[i] for i in keep)
 
-    return Pictures(pictures.classes, take(pictures.paths), take(pictures.labels), take(pictures.formats))
+    return ImageFiles(files.classes, take(files.paths), take(files.labels), take(files.formats))
 
 
 def _existing_folder(path: str | os.PathLike[str]) -> Path:
@@ -238,7 +236,7 @@ def _assemble(
     good = [(file, label, verdicts[file].format) for file, label in rows if not verdicts[file].reason]
     bad = tuple((file, verdicts[file].reason) for file, _ in rows if verdicts[file].reason)
     paths, labels, formats = zip(*good) if good else ((), (), ())
-    return ImageFolder(Pictures(order, paths, labels, formats), bad, name=root.name)
+    return ImageFolder(ImageFiles(order, paths, labels, formats), bad, name=root.name)
 
 
 def _settle(index: ImageFolder, on_bad_image: str) -> ImageFolder:
@@ -246,7 +244,7 @@ def _settle(index: ImageFolder, on_bad_image: str) -> ImageFolder:
         path, reason = index.skipped[0]
         more = f" (and {len(index.skipped) - 1} more)" if len(index.skipped) > 1 else ""
         raise DataError(f"bad image {path!r}: {reason}{more}; on_bad_image='skip' leaves bad images out")
-    for label, name in enumerate(index.pictures.classes):
-        if label not in set(index.pictures.labels):
+    for label, name in enumerate(index.files.classes):
+        if label not in set(index.files.labels):
             raise DataError(f"class {name!r} of data set {index.name!r} has no image that decodes")
     return index

@@ -164,6 +164,6 @@ def _read_image(path: str, size: int) -> np.ndarray:
             data = file.read()
         if not sniff(data[:32]):
             raise ValueError("it is not an image" if data else "it is empty")
-        return preprocess.decode_crop_resize(data, preprocess.whole(*preprocess.picture_size(data)), size)
+        return preprocess.decode_crop_resize(data, preprocess.whole(*preprocess.encoded_size(data)), size)
     except Exception as error:  # decoders raise what they like
         raise DataError(f"image {path!r} cannot be read: {error}; fix or remove it") from error

@@ -125,7 +125,7 @@ def sniff(head: bytes) -> str:
 
 def _reason_against(data: bytes, name: str) -> str:
     try:
-        width, height = preprocess.picture_size(data)
+        width, height = preprocess.encoded_size(data)
         if width * height > MAX_IMAGE_PIXELS:
             return f"it has {width} x {height} pixels, more than the {MAX_IMAGE_PIXELS} allowed"
         if name != "JPEG" or not _simplejpeg_decodes(data):

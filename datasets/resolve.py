@@ -94,9 +94,9 @@ def resolve(
     Without `make` a rendered set that is not there is what it will be, its files still missing.
     DataError if `dataset` is neither, or cannot be read as asked.
     """
-    pictures = None if make or not isinstance(dataset, str) else fire_smoke.unmade(dataset.lower())
-    if pictures is not None and isinstance(dataset, str):
-        index = folder.ImageFolder(folder.of_classes(pictures, classes), name=dataset.lower())
+    files = None if make or not isinstance(dataset, str) else fire_smoke.unmade(dataset.lower())
+    if files is not None and isinstance(dataset, str):
+        index = folder.ImageFolder(folder.of_classes(files, classes), name=dataset.lower())
         index = dataclasses.replace(index, bytes_to_make=fire_smoke.size_bytes(index.name))
         return index if limit is None else folder.limit(index, limit, seed)
     path, name = _locate(dataset, progress)

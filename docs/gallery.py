@@ -28,10 +28,10 @@ from framework_compare.report.table_notes import unproved
 ROOT = Path(__file__).parent.parent
 ARCHIVE = ROOT / "archive" / "submissions"
 COUNTS = {2: "Two", 3: "Three", 4: "Four", 5: "Five", 6: "Six"}
-CIFAR = "torch-tensorflow-mxnet-paddle-jax-cifar_cnn-94890986ac45"
-GPT = "torch-tensorflow-mxnet-paddle-jax-gpt_nano-12af188ffa3b"
-LSTM = "torch-tensorflow-mxnet-paddle-jax-lstm_google-d0aac62e8756"
-GPU = "torch-jax-gpt_nano-2ce11d15bf69"
+CIFAR = "torch-tensorflow-mxnet-paddle-jax-cifar_cnn-5388e9196388"
+GPT = "torch-tensorflow-mxnet-paddle-jax-gpt_nano-93a6166544c7"
+LSTM = "torch-tensorflow-mxnet-paddle-jax-lstm_google-ff8b9c5476b6"
+GPU = "torch-jax-gpt_nano-7f3132c64306"
 
 
 class Shown(NamedTuple):
@@ -129,7 +129,7 @@ def _sentence(study: Comparison, folder: Path) -> str:
     frameworks, models = (list(dict.fromkeys(cells[name])) for name in ("framework", "model"))
     first = cells.iloc[0]
     side = f"{first['image_size']:.0f}"
-    images = f"{first['pictures']:.0f} images ({side} x {side} pixels)"
+    images = f"{first['images']:.0f} images ({side} x {side} pixels)"
     what = f"{COUNTS[len(models)].lower()} models" if len(models) > 1 else title(models[0])
     proved = "and verified" if not any(unproved(one) or one is None for one in cells["parity"]) else "but not verified"
     where = f"{machine['cpu']}, {machine['available_cores']} cores"

@@ -116,7 +116,7 @@ def left(
     """What runs of these cells would take, of a study whose settings are in a file; a cell may stand there repeatedly."""
     runs = collections.Counter(cells)
     facts = settings.get("datasets") or {}
-    samples = {name: int(facts.get(name, {}).get("pictures") or 0) for name in {cell.dataset for cell in runs}}
+    samples = {name: int(facts.get(name, {}).get("images") or 0) for name in {cell.dataset for cell in runs}}
     tasks = {cell.dataset: task for cell in runs if (task := task_in(settings, path, cell)) is not None}
     return _forecast(runs, _Data(samples, tasks), options, strategy, here)
 
@@ -178,8 +178,9 @@ def _cell(cell: Cell, data: _Data, known: Sequence[Known], runs: int, sample_s: 
     epochs_s = epoch_s.times(cell.config.epochs)
     if searches.is_search(cell.model):  # the whole of which is one epoch
         epoch_s = epochs_s = epochs_s.times(len(searches.candidates(cell.model)))
-    if sample_s:  # an epoch that takes longer is the only one, and not whole
-        epochs_s = Range(*sorted(sample_s if one > sample_s else all_s for one, all_s in zip(epoch_s, epochs_s)))
+    if sample_s:  # an epoch that takes longer is the only one, and not whole; else training ends with an epoch
+        parts = (sample_s if one > sample_s else sample_s + one for one in epoch_s)
+        epochs_s = Range(*sorted(min(part_s, all_s) for part_s, all_s in zip(parts, epochs_s)))
     run_s = timing_history.startup_s(cell, known).plus(epochs_s)
     return CellForecast(cell, runs, epoch_s, run_s.times(runs), basis)
 

@@ -124,7 +124,7 @@ class Job:
     kind: str = "train"
     trainer: str = ""  # "module:Class", as the staged worker finds it
     graph: Optional[Document] = None
-    pictures: str = ""
+    images: str = ""
     data: Optional[Document] = None
     weights: str = ""
     steps: str = ""  # file that step times are appended to, little-endian int64 nanoseconds; "" for none
@@ -147,7 +147,7 @@ class Job:
 
 
 @dataclasses.dataclass(frozen=True)
-class Pictures:
+class ImageFiles:
     """The images of a data set, in one fixed order, all of them known to decode.
 
     paths are absolute; labels are indices into classes; formats are "JPEG", "PNG", ... read from the bytes.
@@ -295,7 +295,7 @@ class Trainer(Protocol):
     def read_batch(self, batch: Batch) -> Tuple["Inputs", "np.ndarray"]:
         """Return the images and labels of a batch in the form that `adopt` takes."""
 
-    def open_pipeline(self, pictures: Pictures) -> Any:
+    def open_pipeline(self, files: ImageFiles) -> Any:
         """Start the framework's own input pipeline and return it; each epoch passes it to `epoch`."""
 
     def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:

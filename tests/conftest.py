@@ -29,7 +29,7 @@ from framework_compare.study import blocks
 
 pytest_plugins = ["pytester", "environment_fixtures", "parity_fixtures"]  # of plugins/
 HERE = Path(__file__).parent
-REAL_PICTURES = HERE.parent.parent / "shared" / "data" / "fire_smoke_791"
+REAL_IMAGES = HERE.parent.parent / "shared" / "data" / "fire_smoke_791"
 COLOURS = {"fire": (220, 90, 20), "smoke": (150, 150, 150), "no_fire": (40, 130, 60)}
 
 # A node of its own, so that timings of another suite on this host are not waited for.
@@ -248,9 +248,9 @@ def faulty(monkeypatch: pytest.MonkeyPatch, warm: None) -> str:
 
 
 @pytest.fixture(scope="session")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of 13 small JPEG images in three classes that differ in colour."""
-    folder = tmp_path_factory.mktemp("pictures") / "colours"
+    folder = tmp_path_factory.mktemp("images") / "colours"
     rng = np.random.default_rng(0)
     for label, (name, colour) in enumerate(COLOURS.items()):
         (folder / name).mkdir(parents=True)
@@ -262,13 +262,13 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def real_pictures() -> Path:
+def real_images() -> Path:
     """The 791 real photos where they are beside the project, else rendered ones."""
-    return REAL_PICTURES if REAL_PICTURES.is_dir() else fire_smoke.tiny()
+    return REAL_IMAGES if REAL_IMAGES.is_dir() else fire_smoke.tiny()
 
 
 @pytest.fixture(scope="session")
-def some_pictures() -> Path:
+def some_images() -> Path:
     """48 rendered images, 16 of each of three classes."""
     return fire_smoke.tiny()
 
@@ -302,7 +302,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 
 @pytest.fixture(scope="session")
-def mixed_pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def mixed_images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """10 images of every kind a user's folder may hold: grey, CMYK, progressive JPEG, palette, alpha, wrong ending."""
     folder = tmp_path_factory.mktemp("mixed") / "kinds"
     rng = np.random.default_rng(1)

@@ -13,7 +13,7 @@ from bounds import rounding
 
 from framework_compare import registry
 from framework_compare.batches.arrays import ArrayPipeline, Pixels, memory_batch, read_split
-from framework_compare.batches.pictures import epoch_order
+from framework_compare.batches.images import epoch_order
 from framework_compare.datasets.arrays import ArrayData, Baseline, Split, load
 from framework_compare.errors import DataError, UsageError
 from framework_compare.graph import Field, Task
@@ -77,7 +77,7 @@ def test_what_is_written_is_read_again_on_both_sides(tmp_path):
 def test_the_description_is_json_with_counts_and_checksum():
     data = images()
     described = json.loads(json.dumps(data.describe()))
-    assert described["samples"] == {"train": 9, "validation": 9} and described["pictures"] == len(data) == 9
+    assert described["samples"] == {"train": 9, "validation": 9} and described["images"] == len(data) == 9
     assert Task.from_dict(described["task"]) == data.task and described["checksum"] == data.checksum()
 
 

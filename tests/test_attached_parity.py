@@ -19,13 +19,13 @@ SETTINGS = {"epochs": 1, "image_size": 32, "threads": 1, "sampling_hz": 0, "pipe
 
 
 @pytest.fixture
-def train(register_mutated, references, monkeypatch, pictures, tmp_path):
+def train(register_mutated, references, monkeypatch, images, tmp_path):
     """Runs a study of the float32 reference under the name `mutated`; the study."""
     monkeypatch.setitem(registry.MODELS, "small", registry.Model("small:build"))
     register_mutated(CLASS)
 
     def run(**settings):
-        given = {"dataset": pictures, "python": {"mutated": sys.executable}, "batch_size": 4, **SETTINGS, **settings}
+        given = {"dataset": images, "python": {"mutated": sys.executable}, "batch_size": 4, **SETTINGS, **settings}
         return compare("mutated", "small", out=tmp_path / "study", **given)
 
     return run

@@ -140,16 +140,16 @@ def test_more_threads_than_cores_are_told(own_cache):
 
 
 @pytest.mark.parametrize(("search", "sizes"), [("steps", (2, 3, 8)), ("doubling", (2, 4, 8))])
-def test_a_sweep_is_forecast_with_all_its_sizes(search, sizes, tiny, pictures, own_cache):
-    asked = {**QUICK, "dataset": pictures, "batch_sizes": [2, 3, 8], "search": search}
+def test_a_sweep_is_forecast_with_all_its_sizes(search, sizes, tiny, images, own_cache):
+    asked = {**QUICK, "dataset": images, "batch_sizes": [2, 3, 8], "search": search}
     asked.pop("batch_size")
     result = stability_sweep.dry_run(tiny, "linear", **asked)
     assert isinstance(result, Forecast)
     assert tuple(one.cell.config.batch_size for one in result.cells) == sizes and result.runs == 3
 
 
-def test_a_study_that_is_resumed_is_forecast_by_what_is_left(tiny, pictures, own_cache, tmp_path):
-    heard, asked = Expecting(), dict(dataset=pictures, out=tmp_path / "s", repeats=3, **QUICK)
+def test_a_study_that_is_resumed_is_forecast_by_what_is_left(tiny, images, own_cache, tmp_path):
+    heard, asked = Expecting(), dict(dataset=images, out=tmp_path / "s", repeats=3, **QUICK)
     study = compare(tiny, "linear", **asked, executor=Executor(), watcher=heard).folder
     assert [one.runs for one in heard.forecasts] == [3]
     assert dry_resume(study).runs == 3 and dry_resume(study).seconds.middle > 0
@@ -159,8 +159,8 @@ def test_a_study_that_is_resumed_is_forecast_by_what_is_left(tiny, pictures, own
     assert "0 runs. Nothing was started." in run("resume", study, "--dry-run").stdout
 
 
-def test_a_resume_may_be_quiet_and_have_another_interpreter(tiny, pictures, own_cache, tmp_path):
-    study = compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", **QUICK, executor=Executor()).folder
+def test_a_resume_may_be_quiet_and_have_another_interpreter(tiny, images, own_cache, tmp_path):
+    study = compare(tiny, "linear", dataset=images, out=tmp_path / "s", **QUICK, executor=Executor()).folder
     said = run("resume", study, "--python", "tiny=/no/python", check=2).stderr
     assert "python of tiny is '/no/python', which does not exist" in said
     done = run("resume", study, "--quiet", "--json", "--python", f"tiny={sys.executable}")
@@ -223,8 +223,8 @@ def test_a_data_set_is_made_once_it_is_wanted(tiny, own_cache, tmp_path):
     assert list(result.frame.status) == ["ok"] and list(result.epochs.images) == [48]
 
 
-def test_a_folder_of_the_name_of_a_data_set_is_no_reason_to_make_that(tiny, pictures, own_cache, tmp_path):
-    shutil.copytree(pictures, tmp_path / "fire-smoke-big")
+def test_a_folder_of_the_name_of_a_data_set_is_no_reason_to_make_that(tiny, images, own_cache, tmp_path):
+    shutil.copytree(images, tmp_path / "fire-smoke-big")
     asked = dict(dataset=tmp_path / "fire-smoke-big", out=tmp_path / "s", repeats=1)
     compare(tiny, "linear", **asked, **QUICK)
     assert not (own_cache / "datasets").exists()

@@ -69,26 +69,26 @@ def tiny_versions(monkeypatch, tmp_path, own_cache, tiny, releases):
     return register
 
 
-def test_the_release_that_is_slower_is_found_and_a_search_resumes(tiny_versions, pictures, tmp_path):
+def test_the_release_that_is_slower_is_found_and_a_search_resumes(tiny_versions, images, tmp_path):
     python = tiny_versions("1.2", "2.0")
     asked = dict(threshold="20%", out=tmp_path / "s", python=python, **QUICK)
-    found = bisection.bisect("tiny", "1.0..2.0", "linear", pictures, **asked)
+    found = bisection.bisect("tiny", "1.0..2.0", "linear", images, **asked)
     assert (found.outcome, found.release, found.versions) == ("changed", "1.2", VERSIONS)
     assert "tiny 1.2: epoch time has been slower since then: " in found.sentence
     assert [row.names[0] for row in found.table().rows] == [*VERSIONS]
     assert (tmp_path / "s/bisect.svg").read_text().startswith("<svg")
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "s").glob("*/runs/*/log.txt")}
-    assert bisection.bisect("tiny", "1.0..2.0", "linear", pictures, **asked).sentence == found.sentence
+    assert bisection.bisect("tiny", "1.0..2.0", "linear", images, **asked).sentence == found.sentence
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "s").glob("*/runs/*/log.txt")}, (
         "none ran again"
     )
     with pytest.raises(StudyError, match="contains another search, with threshold 0.2 instead of 0.3"):
-        bisection.bisect("tiny", "1.0..2.0", "linear", pictures, **{**asked, "threshold": "30%"})
+        bisection.bisect("tiny", "1.0..2.0", "linear", images, **{**asked, "threshold": "30%"})
 
 
-def test_the_command_says_what_it_would_take_and_how_a_search_of_memory_ended(tiny_versions, pictures, tmp_path):
+def test_the_command_says_what_it_would_take_and_how_a_search_of_memory_ended(tiny_versions, images, tmp_path):
     python = tiny_versions()
-    words = ["bisect", "tiny", "1.0..2.0", "linear", pictures, "--threshold", "50%", "--out", tmp_path / "s"]
+    words = ["bisect", "tiny", "1.0..2.0", "linear", images, "--threshold", "50%", "--out", tmp_path / "s"]
     words += ["--sample", "0.3s", "--batch-size", "1", "--threads", "1", "--loader-workers", "0", "--image-size", "32"]
     words += ["--pipeline", "memory", "--metric", "memory"]
     for name, path in python.items():

@@ -34,9 +34,9 @@ def test_one_run_of_each_cell_is_in_the_order_of_the_plan():
     assert blocks.orders(3, 1, seed=5) == [[0, 1, 2]]
 
 
-def test_a_study_stores_its_order_and_the_seed_that_makes_it(tiny, pictures, own_cache, tmp_path):
+def test_a_study_stores_its_order_and_the_seed_that_makes_it(tiny, images, own_cache, tmp_path):
     asked = {**QUICK, "batch_size": [1, 2, 4, 13], "repeats": 3}
-    result = compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", **asked)
+    result = compare(tiny, "linear", dataset=images, out=tmp_path / "s", **asked)
     runs, settings = order_of(tmp_path / "s")
     expected = blocks.orders(4, 3, settings["order_seed"])
     assert runs == [(place + 1, block) for block, order in enumerate(expected, 1) for place in order]
@@ -52,9 +52,9 @@ def runs_by_start(folder):
         return store.select(query)[1]
 
 
-def test_a_cell_is_run_as_often_as_a_verdict_needs_where_nobody_says(tiny, pictures, own_cache, tmp_path, monkeypatch):
+def test_a_cell_is_run_as_often_as_a_verdict_needs_where_nobody_says(tiny, images, own_cache, tmp_path, monkeypatch):
     monkeypatch.setattr(blocks, "REPEATS", 2)
-    ask = {"dataset": pictures, "out": tmp_path / "s", **QUICK}
+    ask = {"dataset": images, "out": tmp_path / "s", **QUICK}
     assert compare(tiny, "linear", **ask).frame.runs.tolist() == [2]
     monkeypatch.setattr(blocks, "REPEATS", 5)
     assert compare(tiny, "linear", **ask).frame.runs.tolist() == [2], "a study keeps the number it was planned with"
@@ -89,9 +89,9 @@ def blocks_default():
 
 
 @pytest.mark.parametrize("repeats", [0, "2", True])
-def test_a_number_of_runs_that_is_none_is_refused(repeats, tiny, pictures, tmp_path):
+def test_a_number_of_runs_that_is_none_is_refused(repeats, tiny, images, tmp_path):
     from framework_compare.errors import UsageError
 
     with pytest.raises(UsageError, match="repeats is .*; allowed: a whole number of at least 1"):
-        compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", repeats=repeats, **QUICK)
+        compare(tiny, "linear", dataset=images, out=tmp_path / "s", repeats=repeats, **QUICK)
     assert not (tmp_path / "s").exists()

@@ -81,9 +81,9 @@ def test_what_is_no_share_is_refused(given):
         ({"budget": "1min", "rungs": {"a": {"batch_size": 2}}}, "a ladder takes no budget"),
     ],
 )
-def test_what_does_not_go_with_a_budget_is_refused(asked, message, tiny, pictures, tmp_path):
+def test_what_does_not_go_with_a_budget_is_refused(asked, message, tiny, images, tmp_path):
     with pytest.raises(UsageError, match=message):
-        compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", **QUICK, **asked)
+        compare(tiny, "linear", dataset=images, out=tmp_path / "s", **QUICK, **asked)
     assert not (tmp_path / "s").exists()
 
 
@@ -280,16 +280,16 @@ def test_long_epochs_are_sampled_and_estimated(paced, many, own_cache, tmp_path,
     assert "≈" in str(study.table("startup")) and "epoch_estimate_s" in study.table("time", "csv")
 
 
-def test_short_epochs_are_whole(tiny, pictures, own_cache, tmp_path):
-    study = compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", budget="20s", precision_target=0.9, **QUICK)
+def test_short_epochs_are_whole(tiny, images, own_cache, tmp_path):
+    study = compare(tiny, "linear", dataset=images, out=tmp_path / "s", budget="20s", precision_target=0.9, **QUICK)
     assert study.frame.epoch_estimate_s.isna().all() and study.frame.epoch_s_median.gt(0).all()
     assert study.epochs.whole_images.isna().all() and study.epochs.epoch.max() == 2
 
 
 @pytest.mark.alone  # beside other tests three runs may differ by more
-def test_it_stops_when_every_cell_is_within_the_target(paced, pictures, own_cache, tmp_path):
+def test_it_stops_when_every_cell_is_within_the_target(paced, images, own_cache, tmp_path):
     watcher = Heard()
-    asked = {"dataset": pictures, "out": tmp_path / "s", "watcher": watcher, **QUICK}
+    asked = {"dataset": images, "out": tmp_path / "s", "watcher": watcher, **QUICK}
     study = compare([paced("one"), paced("two")], "linear", budget="10min", precision_target=0.9, **asked)
     assert study.frame.runs.tolist() == [LEAST_RUNS] * 2
     assert study.epochs.groupby("framework").block.unique().map(list).tolist() == [[1, 2, 3]] * 2, "paired"
@@ -300,9 +300,9 @@ def test_it_stops_when_every_cell_is_within_the_target(paced, pictures, own_cach
     assert all(at_most and 0 < seconds < 600 for seconds, at_most in watcher.left_s)
 
 
-def test_it_stops_when_the_budget_is_spent_and_names_what_is_not_sure(paced, pictures, own_cache, tmp_path):
+def test_it_stops_when_the_budget_is_spent_and_names_what_is_not_sure(paced, images, own_cache, tmp_path):
     began = time.monotonic()
-    asked = {"dataset": pictures, "out": tmp_path / "s", **QUICK, "batch_size": [1, 2]}
+    asked = {"dataset": images, "out": tmp_path / "s", **QUICK, "batch_size": [1, 2]}
     study = compare(paced("one"), "linear", budget="6s", precision_target=1e-9, **asked)
     assert time.monotonic() - began < 30
     outcome = study.budget
@@ -312,15 +312,15 @@ def test_it_stops_when_the_budget_is_spent_and_names_what_is_not_sure(paced, pic
     assert study.frame.runs.min() >= 1 and len(study.runs) > 2
 
 
-def test_a_budget_that_is_spent_before_every_cell_ran_says_so_and_is_resumed(paced, pictures, own_cache, tmp_path):
-    asked = {"dataset": pictures, "out": tmp_path / "s", **QUICK, "seed": [1, 2, 3]}
+def test_a_budget_that_is_spent_before_every_cell_ran_says_so_and_is_resumed(paced, images, own_cache, tmp_path):
+    asked = {"dataset": images, "out": tmp_path / "s", **QUICK, "seed": [1, 2, 3]}
     study = compare(paced("one"), "linear", budget=0.01, **asked)
     assert sorted(study.frame.status) == ["ok", "planned", "planned"]
     assert len(study.budget.not_run) == 2 and "was used up" in str(study.table())
     assert sorted(resume(tmp_path / "s").frame.status) == ["ok", "planned", "planned"], "its time is spent"
 
 
-def test_a_study_under_a_budget_is_resumed_where_it_stopped(paced, pictures, own_cache, tmp_path):
+def test_a_study_under_a_budget_is_resumed_where_it_stopped(paced, images, own_cache, tmp_path):
     name = paced("one")
     stop_after = 2
 
@@ -333,7 +333,7 @@ def test_a_study_under_a_budget_is_resumed_where_it_stopped(paced, pictures, own
             if self.ended == stop_after:
                 raise KeyboardInterrupt
 
-    asked = {"dataset": pictures, "out": tmp_path / "s", "budget": "10min", "precision_target": 0.9, **QUICK}
+    asked = {"dataset": images, "out": tmp_path / "s", "budget": "10min", "precision_target": 0.9, **QUICK}
     with pytest.raises(KeyboardInterrupt):
         compare(name, "linear", watcher=Stop(), **asked)
     before = Comparison.load(tmp_path / "s").runs.started_at.tolist()
@@ -362,9 +362,9 @@ def test_patience_and_a_budget_exclude_each_other(tiny, tmp_path, own_cache):
         compare(tiny, "diabetes_ann", out=tmp_path / "s", budget="1min", patience=2)
 
 
-def test_a_plain_study_says_how_long_the_rest_takes(tiny, pictures, own_cache, tmp_path):
+def test_a_plain_study_says_how_long_the_rest_takes(tiny, images, own_cache, tmp_path):
     watcher = Heard()
-    compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", watcher=watcher, repeats=3, **QUICK)
+    compare(tiny, "linear", dataset=images, out=tmp_path / "s", watcher=watcher, repeats=3, **QUICK)
     (first, bound), (second, _) = watcher.left_s
     assert first > second > 0 and not bound
 

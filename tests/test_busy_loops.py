@@ -117,7 +117,7 @@ def only_the_loop(loop, monkeypatch):
 
 @pytest.mark.alone
 @pytest.mark.parametrize("same_core", [False, True], ids=["another-core", "the-same-core"])
-def test_a_busy_loop_beside_a_cell_is_told_with_its_share(paced, pictures, tmp_path, loop, same_core):
+def test_a_busy_loop_beside_a_cell_is_told_with_its_share(paced, images, tmp_path, loop, same_core):
     allowed = os.sched_getaffinity(0)
     if not same_core and len(allowed) < 2:
         pytest.skip("a loop on another core needs two; run it where this process may use two cores")
@@ -127,7 +127,7 @@ def test_a_busy_loop_beside_a_cell_is_told_with_its_share(paced, pictures, tmp_p
         os.sched_setaffinity(0, {core} if same_core else allowed)
         before = busy.watch()
         beside.wake()
-        compare(paced, "linear", dataset=pictures, out=tmp_path / "s", retries_when_disturbed=0, **SETTINGS)
+        compare(paced, "linear", dataset=images, out=tmp_path / "s", retries_when_disturbed=0, **SETTINGS)
         beside.sleep()
         after = busy.watch()
     finally:
@@ -144,11 +144,11 @@ def test_a_busy_loop_beside_a_cell_is_told_with_its_share(paced, pictures, tmp_p
 
 
 @pytest.mark.alone
-def test_a_cell_on_a_quiet_machine_is_not_marked(paced, pictures, tmp_path):
+def test_a_cell_on_a_quiet_machine_is_not_marked(paced, images, tmp_path):
     load = busy.watch()
     if load.others + load.stolen > LEAST_QUIET:
         pytest.skip(f"this machine is {load_words(load)}; run it when it is quiet")
-    result = compare(paced, "linear", dataset=pictures, out=tmp_path / "s", **SETTINGS)
+    result = compare(paced, "linear", dataset=images, out=tmp_path / "s", **SETTINGS)
     after = busy.watch()
     if result.warnings and after.others + after.stolen > LEAST_QUIET:
         pytest.skip(f"this machine has become {load_words(after)}; run it when it stays quiet")
@@ -159,9 +159,9 @@ def test_a_cell_on_a_quiet_machine_is_not_marked(paced, pictures, tmp_path):
 
 
 @pytest.mark.alone
-def test_the_cell_itself_and_its_parent_are_no_disturbance(paced, pictures, tmp_path):
+def test_the_cell_itself_and_its_parent_are_no_disturbance(paced, images, tmp_path):
     """What is told of an epoch is what was not idle, less the cell: what all three are told to have taken adds up."""
-    result = compare(paced, "linear", dataset=pictures, out=tmp_path / "s", retries_when_disturbed=0, **SETTINGS)
+    result = compare(paced, "linear", dataset=images, out=tmp_path / "s", retries_when_disturbed=0, **SETTINGS)
     samples = result.samples[result.samples.phase == "epochs"].iloc[1:]
     columns = ["cpu_percent", "others_cpu_percent", "steal_percent", "parent_cpu_percent"]
     whole = samples[columns].mean().sum()
@@ -205,11 +205,11 @@ class InTheSecondRun(Heard):
 
 
 @pytest.mark.alone
-def test_the_one_disturbed_run_of_several_is_repeated_and_set_aside(paced, pictures, tmp_path, loop, monkeypatch):
+def test_the_one_disturbed_run_of_several_is_repeated_and_set_aside(paced, images, tmp_path, loop, monkeypatch):
     beside = loop()
     only_the_loop(beside, monkeypatch)
     watcher = InTheSecondRun(beside)
-    asked = dict(dataset=pictures, out=tmp_path / "s", repeats=3, disturbance_threshold=0.02, **SETTINGS)
+    asked = dict(dataset=images, out=tmp_path / "s", repeats=3, disturbance_threshold=0.02, **SETTINGS)
     result = compare(paced, "linear", watcher=watcher, **asked)
     assert watcher.begun == 4 and "repeating 1 run, because other programs took CPU time" in watcher.said
     row = result.frame.iloc[0]

@@ -77,9 +77,9 @@ def test_what_is_left_out_of_a_damaged_study_is_told(tmp_path):
     assert "its status is 'bogus'" in done.stderr and "runs.csv" in done.stdout
 
 
-def test_a_picture_that_does_not_decode_is_named_or_skipped(pictures, tmp_path, own_cache):
+def test_an_image_that_does_not_decode_is_named_or_skipped(images, tmp_path, own_cache):
     folder = tmp_path / "broken"
-    subprocess.run(["cp", "-r", str(pictures), str(folder)], check=True)
+    subprocess.run(["cp", "-r", str(images), str(folder)], check=True)
     (folder / "fire" / "bad.jpg").write_bytes(b"\xff\xd8\xff\xe0 no more")
     basics = ("run", "--frameworks", "torch", "--models", "alexnet", "--dataset", folder, "--out", tmp_path / "study")
     assert "bad.jpg" in run(*basics, check=2).stderr

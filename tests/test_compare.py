@@ -20,20 +20,20 @@ QUICK = dict(batch_size=4, epochs=2, threads=1, loader_workers=1, image_size=32,
 
 
 @pytest.fixture
-def result(tiny, pictures, own_cache, tmp_path):
-    return compare(tiny, "linear", dataset=pictures, out=tmp_path / "study", **QUICK)
+def result(tiny, images, own_cache, tmp_path):
+    return compare(tiny, "linear", dataset=images, out=tmp_path / "study", **QUICK)
 
 
 def test_a_cell_trains_and_its_row_says_how(result):
     row = result.frame.iloc[0]
     assert (row.framework, row.model, row.dataset, row.device) == ("tiny", "linear", "colours", "cpu")
-    assert (row.status, row.parameters, row.batch_size, row.pictures) == ("ok", 12, 4, 13)
+    assert (row.status, row.parameters, row.batch_size, row.images) == ("ok", 12, 4, 13)
     assert row.loss_last < row.loss_first
     assert row.epoch_s > 0 and row.images_per_s == pytest.approx(13 / row.epoch_s)
     assert row.framework_version == "1.0"
 
 
-def test_every_picture_is_in_every_epoch(result):
+def test_every_image_is_in_every_epoch(result):
     assert list(result.epochs.images) == [13, 13]
     assert list(result.epochs.steps) == [4, 4]
 
@@ -61,26 +61,26 @@ def test_initial_weights_do_not_stay_on_disk(result, tmp_path):
     assert not (tmp_path / "study" / "weights").exists()
 
 
-def test_lists_of_settings_make_a_cell_each(tiny, pictures, own_cache, tmp_path):
+def test_lists_of_settings_make_a_cell_each(tiny, images, own_cache, tmp_path):
     settings = {**QUICK, "batch_size": [1, 13], "pipeline": ["shared", "memory"]}
-    frame = compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", **settings).frame
+    frame = compare(tiny, "linear", dataset=images, out=tmp_path / "s", **settings).frame
     found = set(zip(frame.batch_size, frame.pipeline, frame.status))
     assert found == {(b, p, "ok") for b in (1, 13) for p in ("shared", "memory")}
 
 
-def test_runs_of_a_cell_are_told_apart_and_joined(tiny, pictures, own_cache, tmp_path):
-    result = compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", repeats=3, **QUICK)
+def test_runs_of_a_cell_are_told_apart_and_joined(tiny, images, own_cache, tmp_path):
+    result = compare(tiny, "linear", dataset=images, out=tmp_path / "s", repeats=3, **QUICK)
     assert len(result.frame) == 1 and len(result.epochs) == 6
     assert sorted(set(result.epochs.repeat)) == [1, 2, 3]
 
 
-def test_the_first_loss_is_that_of_the_initial_weights(tiny, pictures, own_cache, tmp_path):
+def test_the_first_loss_is_that_of_the_initial_weights(tiny, images, own_cache, tmp_path):
     """Warm-up steps leave no trace: the epoch begins with the seeded weights again."""
     losses = []
     for warmup_steps in (0, 20):
         settings = {**QUICK, "warmup_steps": warmup_steps, "pipeline": "shared"}
         out = tmp_path / str(warmup_steps)
-        losses.append(compare(tiny, "linear", dataset=pictures, out=out, **settings).epochs.loss.tolist())
+        losses.append(compare(tiny, "linear", dataset=images, out=out, **settings).epochs.loss.tolist())
     assert losses[0] == losses[1]
 
 
@@ -116,21 +116,21 @@ def test_the_first_loss_is_that_of_the_initial_weights(tiny, pictures, own_cache
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
-def test_a_wrong_request_is_one_clear_line_and_writes_nothing(change, said, tiny, pictures, own_cache, tmp_path):
-    request = {**QUICK, "frameworks": "tiny", "models": "linear", "device": "cpu", "dataset": pictures, **change}
+def test_a_wrong_request_is_one_clear_line_and_writes_nothing(change, said, tiny, images, own_cache, tmp_path):
+    request = {**QUICK, "frameworks": "tiny", "models": "linear", "device": "cpu", "dataset": images, **change}
     with pytest.raises(UsageError, match=re.escape(said) if "allowed" not in said else said) as error:
         compare(out=tmp_path / "study", **request)
     assert "\n" not in str(error.value)
     assert not (tmp_path / "study").exists()
 
 
-def test_an_unsupported_device_is_a_row(tiny, pictures, own_cache, tmp_path):
-    row = compare(tiny, "linear", "cuda", dataset=pictures, out=tmp_path / "s", **QUICK).frame.iloc[0]
+def test_an_unsupported_device_is_a_row(tiny, images, own_cache, tmp_path):
+    row = compare(tiny, "linear", "cuda", dataset=images, out=tmp_path / "s", **QUICK).frame.iloc[0]
     assert (row.status, row.reason) == ("unsupported", "tiny declares no device 'cuda'; declared: cpu")
 
 
 def test_a_framework_that_cannot_be_installed_is_a_row_and_the_others_run(
-    tiny, pictures, own_cache, tmp_path, monkeypatch
+    tiny, images, own_cache, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/")
@@ -139,38 +139,38 @@ def test_a_framework_that_cannot_be_installed_is_a_row_and_the_others_run(
     monkeypatch.setenv("PIP_RETRIES", "0")
     entry = registry.Framework("absent", registry.FRAMEWORKS["tiny"].trainer, "mxnet.txt", "mxnet", ((3, 8), (3, 99)))
     monkeypatch.setitem(registry.FRAMEWORKS, "absent", entry)
-    frame = compare(["absent", tiny], "linear", dataset=pictures, out=tmp_path / "s", **QUICK).frame
+    frame = compare(["absent", tiny], "linear", dataset=images, out=tmp_path / "s", **QUICK).frame
     assert list(frame.status) == ["not-installed", "ok"]
     assert "absent" in frame.reason[0] and "\n" not in frame.reason[0]
 
 
 def test_a_worker_that_raises_is_a_failed_row_with_its_phase_and_the_next_cell_runs(
-    tiny, pictures, own_cache, tmp_path, monkeypatch
+    tiny, images, own_cache, tmp_path, monkeypatch
 ):
     monkeypatch.setitem(registry.MODELS, "deeper", registry.Model("linear:build_deeper"))
-    frame = compare(tiny, ["deeper", "linear"], dataset=pictures, out=tmp_path / "s", **QUICK).frame
+    frame = compare(tiny, ["deeper", "linear"], dataset=images, out=tmp_path / "s", **QUICK).frame
     assert list(frame.status) == ["failed", "ok"]
     assert "tiny trains the linear test model only" in frame.reason[0]
 
 
-def test_a_worker_past_its_limit_is_timed_out(tiny, pictures, own_cache, tmp_path):
+def test_a_worker_past_its_limit_is_timed_out(tiny, images, own_cache, tmp_path):
     settings = {**QUICK, "epochs": 1_000_000}
-    result = compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", timeout_s=5, **settings)
+    result = compare(tiny, "linear", dataset=images, out=tmp_path / "s", timeout_s=5, **settings)
     assert result.frame.status[0] == "timed-out" and "within 5 s" in result.frame.reason[0]
     assert len(result.epochs) > 0, "epochs measured before the end are kept"
 
 
-def test_plain_progress_is_a_line_a_cell(tiny, pictures, own_cache, tmp_path, capsys):
-    compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", watcher=PlainWatcher(), **QUICK)
+def test_plain_progress_is_a_line_a_cell(tiny, images, own_cache, tmp_path, capsys):
+    compare(tiny, "linear", dataset=images, out=tmp_path / "s", watcher=PlainWatcher(), **QUICK)
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "colours: 13 images (fire 5, smoke 4, no_fire 4)"
     assert re.fullmatch(r"tiny-linear-cpu, batch \d+: .* s per epoch, .* images/s.*", lines[-1])
 
 
-def test_every_framework_gets_the_same_weights_and_pictures(result, tmp_path):
+def test_every_framework_gets_the_same_weights_and_images(result, tmp_path):
     job = json.loads((tmp_path / "study" / "runs" / "00001-tiny-linear-cpu" / "job.json").read_text())
     assert job["weights"].endswith("linear-3-32-0.npy")
-    listing = json.loads(Path(job["pictures"]).read_text())
+    listing = json.loads(Path(job["images"]).read_text())
     assert listing["classes"] == ["fire", "smoke", "no_fire"] and len(listing["paths"]) == 13
 
 
@@ -180,9 +180,9 @@ def test_importing_the_package_loads_nothing_heavy():
     assert not {"numpy", "pandas", "psutil", "rich"} & set(loaded)
 
 
-def test_samples_fall_into_the_run(tiny, pictures, own_cache, tmp_path):
+def test_samples_fall_into_the_run(tiny, images, own_cache, tmp_path):
     settings = {**QUICK, "epochs": 300}
-    result = compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", sampling_hz=50, **settings)
+    result = compare(tiny, "linear", dataset=images, out=tmp_path / "s", sampling_hz=50, **settings)
     samples = result.samples
     assert len(samples) > 3 and (np.diff(samples.t_s) > 0).all()
     assert result.frame.threads_max[0] >= 1 and result.frame.peak_rss_bytes[0] > 1e7
@@ -214,17 +214,17 @@ def test_a_run_says_how_its_readings_were_had(result):
     ],
     ids=str,
 )
-def test_what_is_of_another_kind_is_refused_before_anything_is_written(given, tiny, pictures, own_cache, tmp_path):
-    request = dict(frameworks=tiny, models="linear", dataset=pictures, out=tmp_path / "study", **QUICK)
+def test_what_is_of_another_kind_is_refused_before_anything_is_written(given, tiny, images, own_cache, tmp_path):
+    request = dict(frameworks=tiny, models="linear", dataset=images, out=tmp_path / "study", **QUICK)
     with pytest.raises(UsageError, match="allowed|must be"):
         compare(**{**request, **given})
     assert not (tmp_path / "study").exists()
 
 
-def test_a_batch_of_more_pictures_than_there_are_is_told_when_it_is_planned_and_in_the_table(
-    tiny, pictures, own_cache, tmp_path, capsys
+def test_a_batch_of_more_images_than_there_are_is_told_when_it_is_planned_and_in_the_table(
+    tiny, images, own_cache, tmp_path, capsys
 ):
-    request = dict(dataset=pictures, out=tmp_path / "study", **{**QUICK, "batch_size": [4, 10**6]})
+    request = dict(dataset=images, out=tmp_path / "study", **{**QUICK, "batch_size": [4, 10**6]})
     result = compare(tiny, "linear", watcher=PlainWatcher(), **request)
     said = "batch size 1000000 is larger than colours, which has 13 images: each step trains on 13"
     assert said in capsys.readouterr().err and said in " ".join(str(result.table()).split())
@@ -242,10 +242,10 @@ def test_a_batch_of_more_pictures_than_there_are_is_told_when_it_is_planned_and_
     ],
 )
 def test_loader_workers_that_have_no_batch_to_make_are_a_warning(
-    least, pipeline, workers, said, tiny, pictures, own_cache, tmp_path, monkeypatch
+    least, pipeline, workers, said, tiny, images, own_cache, tmp_path, monkeypatch
 ):
     entry = dataclasses.replace(registry.FRAMEWORKS[tiny], whole_batches_from=least)
     monkeypatch.setitem(registry.FRAMEWORKS, tiny, entry)
     settings = {**QUICK, "loader_workers": workers, "pipeline": pipeline}
-    (warned,) = compare(tiny, "linear", dataset=pictures, out=tmp_path / "study", **settings).frame.warnings
+    (warned,) = compare(tiny, "linear", dataset=images, out=tmp_path / "study", **settings).frame.warnings
     assert warned.startswith(said) and bool(warned) == bool(said)

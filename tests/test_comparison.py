@@ -21,7 +21,7 @@ from framework_compare.store.study_file import Store
 
 SECOND = 1_000_000_000
 ORIGIN = 50 * SECOND
-SETTINGS = {"datasets": {"small": {"pictures": 791, "skipped": 2, "classes": ["fire", "smoke", "none"]}}}
+SETTINGS = {"datasets": {"small": {"images": 791, "skipped": 2, "classes": ["fire", "smoke", "none"]}}}
 FRAMES = ("frame", "epochs", "samples", "phases")
 
 
@@ -72,8 +72,8 @@ def test_a_cell_is_a_row_with_its_settings_and_figures(tmp_path):
         "threads_max": 11,
         "parameters": 57_016_131,
         "import_s": 2.0,
-        "pictures": 791,
-        "skipped_pictures": 2,
+        "images": 791,
+        "skipped_images": 2,
         "log_path": "logs/1.log",
         "learning_rate": 0.001,
         "loss_function": "cross_entropy",
@@ -86,7 +86,7 @@ def test_the_columns_are_the_same_whatever_was_measured(tmp_path):
     for number, outcomes in enumerate([[], [Run("not-installed")], [ok(1)]]):
         frame = study(tmp_path / str(number), outcomes).frame
         assert tuple(frame.columns) == CELL_COLUMNS
-        assert frame["epoch_s"].dtype == frame["gpu_percent_mean"].dtype == frame["pictures"].dtype == float
+        assert frame["epoch_s"].dtype == frame["gpu_percent_mean"].dtype == frame["images"].dtype == float
 
 
 @pytest.mark.parametrize("status", [status for status in STATUSES if status not in ("planned", "running")])
@@ -184,7 +184,7 @@ def test_results_can_be_read_while_they_are_written(tmp_path):
 
 
 def test_a_study_without_data_set_counts_has_none(tmp_path):
-    assert study(tmp_path, [ok(1)], settings={}).frame["pictures"].isna().all()
+    assert study(tmp_path, [ok(1)], settings={}).frame["images"].isna().all()
 
 
 def test_what_goes_with_the_results_is_read_too(tmp_path):

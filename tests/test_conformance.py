@@ -89,8 +89,8 @@ MISTAKES = {
         return (batch for batch in super(Mine, self).epoch(pipeline, number) if batch.size == self.config.batch_size)
 """,
         {
-            "test_native_has_every_picture_once": "expected each exactly once, and a last batch of the remaining ones",
-            "test_native_has_every_picture_once_without_loader_workers": "has 8 of 11 images",
+            "test_native_has_every_image_once": "expected each exactly once, and a last batch of the remaining ones",
+            "test_native_has_every_image_once_without_loader_workers": "has 8 of 11 images",
         },
     ),
     "another compute thread": (
@@ -123,10 +123,10 @@ MISTAKES = {
     ),
     "a loader process that stays": (
         """
-    def open_pipeline(self, pictures):
+    def open_pipeline(self, images):
         import subprocess
         subprocess.Popen(["sleep", "600"], start_new_session=True)
-        return super().open_pipeline(pictures)
+        return super().open_pipeline(images)
 """,
         {"test_release_ends_loader_processes": "still exist 5 s after release()"},
     ),
@@ -161,7 +161,7 @@ MISTAKES = {
         except Exception:
             print("never mind")
 """,
-        {"test_a_picture_that_cannot_be_read_is_a_row": "the loader's error must reach epoch()"},
+        {"test_an_image_that_cannot_be_read_is_a_row": "the loader's error must reach epoch()"},
     ),
     "a step that changes its batch": (
         """
@@ -292,7 +292,7 @@ OF_THE_PIPELINE = {
     ),
     "crops point-sampled, whole images antialiased": (
         """
-    def open_pipeline(self, pictures):
+    def open_pipeline(self, images):
         from framework_compare.batches import preprocess
         from PIL import Image
         import io
@@ -306,7 +306,7 @@ OF_THE_PIPELINE = {
 
         if self.config.crop == "random":
             preprocess.decode_crop_resize = resize
-        return super().open_pipeline(pictures)
+        return super().open_pipeline(images)
 """,
         "resizes_all_alike",
         "whole images are resized bilinear, antialiased, random crops bilinear; expected one resampler for all",
@@ -328,11 +328,11 @@ DECLINED = {
         return "flip: no 'vertical' here" if self.config.flip == "vertical" else super().unsupported()
 """,
     "by the pipeline": """
-    def open_pipeline(self, pictures):
+    def open_pipeline(self, images):
         from framework_compare.errors import Unsupported
         if self.config.flip == "vertical":
             raise Unsupported("flip: no 'vertical' here")
-        return super().open_pipeline(pictures)
+        return super().open_pipeline(images)
 """,
 }
 

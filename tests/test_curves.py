@@ -46,58 +46,58 @@ def framework(tmp_path, monkeypatch, own_cache, warm, references, short_level_4)
     return make
 
 
-def train(names, pictures, **settings):
+def train(names, images, **settings):
     where = Where(python={name: sys.executable for name in names})
     settings = {"steps": 6, "batch_size": 4, "image_size": 32, "learning_rate": 0.01, "threads": 1, **settings}
-    (found,) = curves.train_curves(names, ["small"], pictures, where=where, **settings)
+    (found,) = curves.train_curves(names, ["small"], images, where=where, **settings)
     return found
 
 
-def test_the_reference_in_float32_stays_within_the_yardstick(framework, pictures):
+def test_the_reference_in_float32_stays_within_the_yardstick(framework, images):
     framework("honest", HONEST)
-    found = train(["honest"], pictures)
+    found = train(["honest"], images)
     assert found.hold and len(found.losses["honest"]) == 6
     assert found.ratio(found.off("honest")) <= 1
 
 
-def test_frameworks_that_train_otherwise_are_further_apart(framework, pictures):
+def test_frameworks_that_train_otherwise_are_further_apart(framework, images):
     framework("honest", HONEST)
     framework("nesterov", NESTEROV)
-    found = train(["honest", "nesterov"], pictures)
+    found = train(["honest", "nesterov"], images)
     assert not found.hold
     assert found.ratio(found.off("nesterov")) > 10
 
 
-def test_training_goes_on_into_the_next_epoch(framework, pictures):
+def test_training_goes_on_into_the_next_epoch(framework, images):
     framework("honest", HONEST)
-    found = train(["honest"], pictures, steps=5)  # 13 images are 4 batches
+    found = train(["honest"], images, steps=5)  # 13 images are 4 batches
     assert found.hold and len(found.exact) == 5
 
 
-def test_a_framework_that_cannot_train_is_a_failure_with_its_reason(framework, pictures):
+def test_a_framework_that_cannot_train_is_a_failure_with_its_reason(framework, images):
     framework("broken", BROKEN)
-    found = train(["broken"], pictures)
+    found = train(["broken"], images)
     assert not found.hold and "no kernel" in found.failures["broken"]
 
 
-def test_an_execution_that_a_framework_has_not_is_no_failure(framework, pictures):
+def test_an_execution_that_a_framework_has_not_is_no_failure(framework, images):
     framework("honest", HONEST)
-    found = train(["honest"], pictures, execution=["default", "graph"])
+    found = train(["honest"], images, execution=["default", "graph"])
     assert found.hold and list(found.losses) == ["honest default"]
     assert "declares no execution 'graph'" in found.unsupported["honest graph"]
 
 
-def test_other_batches_than_the_references_are_noticed(framework, pictures, monkeypatch):
+def test_other_batches_than_the_references_are_noticed(framework, images, monkeypatch):
     framework("honest", HONEST)
     monkeypatch.setattr(curves.zlib, "crc32", lambda *given: 0)
-    assert "other batches" in train(["honest"], pictures).failures["honest"]
+    assert "other batches" in train(["honest"], images).failures["honest"]
 
 
-def test_what_is_cached_is_not_trained_again(framework, pictures):
+def test_what_is_cached_is_not_trained_again(framework, images):
     framework("honest", HONEST)
-    first = train(["honest"], pictures)
+    first = train(["honest"], images)
     told: list = []
-    assert train(["honest"], pictures, say=told.append) == first
+    assert train(["honest"], images, say=told.append) == first
     assert not told
 
 
@@ -143,17 +143,17 @@ def test_curves_of_workloads_are_of_workloads():
         curves.train_workload_curves("torch", "alexnet")
 
 
-def test_the_report_has_a_table_numbers_and_a_picture(framework, pictures, tmp_path):
+def test_the_report_has_a_table_numbers_and_an_image(framework, images, tmp_path):
     framework("honest", HONEST)
     framework("broken", BROKEN)
-    curves_report.write([train(["honest", "broken"], pictures)], tmp_path / "out")
+    curves_report.write([train(["honest", "broken"], images)], tmp_path / "out")
     assert "| small |" in (tmp_path / "out" / "curves.md").read_text()
     assert "no kernel" in (tmp_path / "out" / "curves.md").read_text()
     assert len(json.loads((tmp_path / "out" / "curves.json").read_text())[0]["exact"]) == 6
     assert (tmp_path / "out" / "curves.svg").read_text().startswith("<svg")
 
 
-def test_the_picture_has_a_mark_for_each_loss_that_is_a_number(tmp_path):
+def test_the_image_has_a_mark_for_each_loss_that_is_a_number(tmp_path):
     losses = {"torch": [1.0, 0.9, 0.8], "jax": [1.0, float("nan"), 0.8]}
     one = curves.Curves("alexnet", {}, [1.0, 0.9, 0.8], [1e-6] * 3, losses, {}, {})
     curves_report.draw([one, dataclasses.replace(one, model="vgg16")], tmp_path / "curves.svg")
@@ -164,33 +164,33 @@ def test_the_picture_has_a_mark_for_each_loss_that_is_a_number(tmp_path):
     assert [text.count(f'fill="{colour}"') for colour in colours] == [3 * 4 + 1, 2 * 4 + 1]
 
 
-def fairness(name: str, out: Path, pictures: Path, check: int = 0):
-    options = ["--frameworks", name, "--models", "small", "--dataset", pictures, "--steps", "4", "--threads", "1"]
+def fairness(name: str, out: Path, images: Path, check: int = 0):
+    options = ["--frameworks", name, "--models", "small", "--dataset", images, "--steps", "4", "--threads", "1"]
     more = ["--image-size", "32", "--learning-rate", "0.01", "--python", f"{name}={sys.executable}"]
     run("fairness", "--out", out, *options, *more, check=check)
 
 
-def test_the_command_writes_ladder_and_curves(framework, pictures, tmp_path):
+def test_the_command_writes_ladder_and_curves(framework, images, tmp_path):
     framework("honest", HONEST)
-    fairness("honest", tmp_path / "out", pictures)
+    fairness("honest", tmp_path / "out", images)
     found = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert found == ["curves.json", "curves.md", "curves.svg", "ladder.md"]
 
 
-def test_the_command_fails_for_a_framework_that_trains_otherwise(framework, pictures, tmp_path):
+def test_the_command_fails_for_a_framework_that_trains_otherwise(framework, images, tmp_path):
     framework("nesterov", NESTEROV)
-    fairness("nesterov", tmp_path / "out", pictures, check=1)
+    fairness("nesterov", tmp_path / "out", images, check=1)
 
 
-def test_other_precisions_are_refused(own_cache, pictures):
+def test_other_precisions_are_refused(own_cache, images):
     with pytest.raises(UsageError, match="fp32"):
-        curves.train_curves(["torch"], ["alexnet"], pictures, precision="bf16")
+        curves.train_curves(["torch"], ["alexnet"], images, precision="bf16")
 
 
-def test_a_network_that_cannot_be_is_refused_before_an_environment_is_sought(own_cache, pictures, monkeypatch):
+def test_a_network_that_cannot_be_is_refused_before_an_environment_is_sought(own_cache, images, monkeypatch):
     monkeypatch.setattr(Where, "environment", lambda *asked: pytest.fail("an environment was sought"))
     with pytest.raises(UsageError, match="alexnet does not accept image_size 8: .*; use a larger one"):
-        curves.train_curves(["torch"], ["alexnet"], pictures, image_size=8)
+        curves.train_curves(["torch"], ["alexnet"], images, image_size=8)
 
 
 def test_curves_refuse_settings_that_would_train_on_other_batches():

@@ -75,11 +75,11 @@ def job(tmp_path: Path):
     def make(op: str = "", **changed: Any) -> Job:
         np.save(tmp_path / "weights.npy", np.zeros(weights_size(linear()), np.float32))
         listed = {"classes": ["a", "b", "c"], "paths": [], "labels": [], "formats": []}
-        (tmp_path / "pictures.json").write_text(json.dumps(listed))
+        (tmp_path / "images.json").write_text(json.dumps(listed))
         return Job(
             TrainConfig(**{"pipeline": "memory", "image_size": 8, **changed}),
             graph=linear(op).to_dict(),
-            pictures=str(tmp_path / "pictures.json"),
+            images=str(tmp_path / "images.json"),
             weights=str(tmp_path / "weights.npy"),
         )
 

@@ -15,7 +15,7 @@ from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Sample
 
 
-def test_energy_is_by_picture_with_its_source(tmp_path):
+def test_energy_is_by_image_with_its_source(tmp_path):
     outcomes = [
         ("torch", {"device": "cuda"}, ok(1, 1, joules=1000.0, power_w=500.0, host=400.0)),
         ("torch", {"device": "cuda", "precision": "bf16"}, OOM),

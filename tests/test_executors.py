@@ -50,15 +50,15 @@ def test_each_element_of_an_array_runs_its_part(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("option, words", [("array", "leave it out$"), ("nodes", "ask for several nodes by --nodes")])
-def test_an_option_of_slurm_that_each_part_sets_is_refused(option, words, tiny, pictures, tmp_path):
+def test_an_option_of_slurm_that_each_part_sets_is_refused(option, words, tiny, images, tmp_path):
     with pytest.raises(UsageError, match=f"--slurm has {option}, which is set for each part.*{words}"):
-        asked = {**QUICK, "dataset": pictures, "out": tmp_path / "study", "executor": Slurm(**{option: 2})}
+        asked = {**QUICK, "dataset": images, "out": tmp_path / "study", "executor": Slurm(**{option: 2})}
         compare(tiny, "linear", **asked)
     assert not (tmp_path / "study").exists()
 
 
-def test_the_cores_of_a_node_are_named_in_the_request(tiny, pictures, tmp_path):
-    asked = {**QUICK, "threads": None, "dataset": pictures, "out": tmp_path / "study"}
+def test_the_cores_of_a_node_are_named_in_the_request(tiny, images, tmp_path):
+    asked = {**QUICK, "threads": None, "dataset": images, "out": tmp_path / "study"}
     with pytest.raises(
         UsageError, match="threads would default to the cores of this host, not of the nodes; give a number"
     ):
@@ -74,8 +74,8 @@ def test_all_that_sbatch_says_is_told():
     assert executors._reason("first\n last ") == "last"
 
 
-def test_slurm_without_its_commands_says_what_is_lacking(monkeypatch, tiny, pictures, tmp_path):
-    asked = {**QUICK, "dataset": pictures, "out": tmp_path / "study", "executor": Slurm(partition="gpu")}
+def test_slurm_without_its_commands_says_what_is_lacking(monkeypatch, tiny, images, tmp_path):
+    asked = {**QUICK, "dataset": images, "out": tmp_path / "study", "executor": Slurm(partition="gpu")}
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match="needs sbatch, which is not on PATH"):
         compare(tiny, "linear", **asked)

@@ -70,9 +70,9 @@ ENDINGS = {
 
 
 @pytest.fixture
-def study(faulty, pictures, own_cache, tmp_path):
+def study(faulty, images, own_cache, tmp_path):
     def run(*faults: str, **given: Any) -> Any:
-        return compare(faulty, list(faults), dataset=pictures, out=tmp_path / "study", **{**QUICK, **given})
+        return compare(faulty, list(faults), dataset=images, out=tmp_path / "study", **{**QUICK, **given})
 
     return run
 

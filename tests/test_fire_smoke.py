@@ -29,15 +29,15 @@ def tiny(cache: Path, monkeypatch) -> Path:
     return fire_smoke.tiny()
 
 
-def test_tiny_has_sixteen_pictures_a_class(tiny: Path) -> None:
+def test_tiny_has_sixteen_images_a_class(tiny: Path) -> None:
     index = resolve("fire-smoke-tiny")
     assert index.name == "fire-smoke-tiny"
-    assert index.pictures.classes == ("fire", "smoke", "no_fire")
-    assert Counter(index.pictures.labels) == {0: 16, 1: 16, 2: 16}
-    assert set(index.pictures.formats) == {"JPEG"}
+    assert index.files.classes == ("fire", "smoke", "no_fire")
+    assert Counter(index.files.labels) == {0: 16, 1: 16, 2: 16}
+    assert set(index.files.formats) == {"JPEG"}
 
 
-def test_pictures_have_the_sizes_of_photographs(tiny: Path) -> None:
+def test_images_have_the_sizes_of_photographs(tiny: Path) -> None:
     sizes = [Image.open(path).size for path in tiny.glob("*/*.jpg")]
     pixels = [width * height for width, height in sizes]
     assert 0.29e6 < min(pixels) and max(pixels) < 3.01e6
@@ -58,10 +58,10 @@ def test_an_interrupted_set_is_completed(tiny: Path) -> None:
     fire_smoke.tiny(lambda done, total: seen.append((done, total)))
     assert seen == [(48, 48)]
     assert lost.read_bytes() == before
-    assert json.loads((tiny / fire_smoke.MARKER).read_text())["pictures"] == 48
+    assert json.loads((tiny / fire_smoke.MARKER).read_text())["images"] == 48
 
 
-def test_a_set_that_lost_a_picture_is_repaired(tiny: Path) -> None:
+def test_a_set_that_lost_an_image_is_repaired(tiny: Path) -> None:
     lost = tiny / "fire" / "fire_00000.jpg"
     lost.unlink()
     fire_smoke.tiny()
@@ -75,7 +75,7 @@ def test_an_image_is_the_same_in_another_process(kind: str) -> None:
     assert done.stdout == render.image(5, kind, 2)
 
 
-def test_pictures_differ_by_seed_class_and_number() -> None:
+def test_images_differ_by_seed_class_and_number() -> None:
     made = {render.image(*key) for key in [(1, "fire", 0), (2, "fire", 0), (1, "smoke", 0), (1, "fire", 1)]}
     assert len(made) == 4
 

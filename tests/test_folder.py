@@ -25,27 +25,27 @@ def cache(tmp_path_factory, monkeypatch) -> Path:
     return made
 
 
-def test_classes_are_sorted_folder_names_and_pictures_sorted_within(tmp_path: Path) -> None:
+def test_classes_are_sorted_folder_names_and_images_sorted_within(tmp_path: Path) -> None:
     root = make(tmp_path / "pets", {"dog/2.jpg": JPEG, "cat/b.jpg": JPEG, "dog/1.jpg": JPEG, "cat/deep/a.png": PNG})
     index = read_folder(root)
-    assert index.pictures.classes == ("cat", "dog")
+    assert index.files.classes == ("cat", "dog")
     assert names(index) == ["b.jpg", "a.png", "1.jpg", "2.jpg"]
-    assert index.pictures.labels == (0, 0, 1, 1)
-    assert index.pictures.formats == ("JPEG", "PNG", "JPEG", "JPEG")
-    assert all(os.path.isabs(path) for path in index.pictures.paths)
+    assert index.files.labels == (0, 0, 1, 1)
+    assert index.files.formats == ("JPEG", "PNG", "JPEG", "JPEG")
+    assert all(os.path.isabs(path) for path in index.files.paths)
     assert (index.name, index.skipped, index.ignored_folders) == ("pets", (), ())
 
 
 def test_fire_and_smoke_come_in_the_order_of_the_study(tmp_path: Path) -> None:
     root = make(tmp_path, {"no_fire/a.jpg": JPEG, "smoke/a.jpg": JPEG, "fire/a.jpg": JPEG})
-    assert read_folder(root).pictures.classes == ("fire", "smoke", "no_fire")
+    assert read_folder(root).files.classes == ("fire", "smoke", "no_fire")
 
 
 def test_given_classes_fix_the_order_and_name_what_is_ignored(tmp_path: Path) -> None:
     root = make(tmp_path, {"a/1.jpg": JPEG, "b/1.jpg": JPEG, "c/1.jpg": b"bad, but not asked for"})
     index = read_folder(root, classes=["b", "a"])
-    assert index.pictures.classes == ("b", "a")
-    assert [Path(path).parent.name for path in index.pictures.paths] == ["b", "a"]
+    assert index.files.classes == ("b", "a")
+    assert [Path(path).parent.name for path in index.files.paths] == ["b", "a"]
     assert index.ignored_folders == ("c",)
 
 
@@ -65,16 +65,16 @@ def test_classes_must_be_a_list_of_different_names(tmp_path: Path, classes: obje
 def test_splits_are_merged(tmp_path: Path) -> None:
     root = make(tmp_path, {f"{split}/{name}/1.jpg": JPEG for split in ("Train", "val", "test") for name in ("a", "b")})
     index = read_folder(root)
-    assert index.pictures.classes == ("a", "b")
-    assert index.pictures.labels == (0, 0, 0, 1, 1, 1)
+    assert index.files.classes == ("a", "b")
+    assert index.files.labels == (0, 0, 0, 1, 1, 1)
 
 
 def test_a_class_may_be_called_train(tmp_path: Path) -> None:
-    assert read_folder(make(tmp_path / "1", {"train/1.jpg": JPEG, "bus/1.jpg": JPEG})).pictures.classes == (
+    assert read_folder(make(tmp_path / "1", {"train/1.jpg": JPEG, "bus/1.jpg": JPEG})).files.classes == (
         "bus",
         "train",
     )
-    assert read_folder(make(tmp_path / "2", {"train/1.jpg": JPEG, "test/1.jpg": JPEG})).pictures.classes == (
+    assert read_folder(make(tmp_path / "2", {"train/1.jpg": JPEG, "test/1.jpg": JPEG})).files.classes == (
         "test",
         "train",
     )
@@ -96,7 +96,7 @@ def test_a_linked_class_folder_is_followed(tmp_path: Path) -> None:
     make(tmp_path / "elsewhere", {"1.jpg": JPEG})
     root = make(tmp_path / "set", {"a/1.jpg": JPEG})
     (root / "b").symlink_to(tmp_path / "elsewhere")
-    assert read_folder(root).pictures.paths[1] == str(root / "b" / "1.jpg")
+    assert read_folder(root).files.paths[1] == str(root / "b" / "1.jpg")
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_linked_class_folder_is_followed(tmp_path: Path) -> None:
         ({"a/1.jpg": JPEG, "b/notes.txt": b"x"}, "class 'b' .* has no image that decodes"),
         ({"a/1.jpg": JPEG, "b/.hidden": b"x"}, "/b' has no files in it"),
     ],
-    ids=["empty", "flat", "one-class", "no-pictures", "empty-class"],
+    ids=["empty", "flat", "one-class", "no-images", "empty-class"],
 )
 def test_folders_that_are_no_data_set(tmp_path: Path, files: dict, message: str) -> None:
     (tmp_path / "set").mkdir()
@@ -145,10 +145,10 @@ def uneven(tmp_path: Path) -> folder.ImageFolder:
 
 @pytest.mark.parametrize("n, counts", [(31, (19, 10, 2)), (3, (1, 1, 1)), (92, (59, 30, 3)), (10, (6, 3, 1))], ids=str)
 def test_limit_keeps_shares_and_order(uneven: folder.ImageFolder, n: int, counts: tuple[int, ...]) -> None:
-    kept = limit(uneven, n, seed=1).pictures
+    kept = limit(uneven, n, seed=1).files
     assert len(kept) == n
     assert tuple(np.bincount(kept.labels)) == counts
-    position = {path: i for i, path in enumerate(uneven.pictures.paths)}
+    position = {path: i for i, path in enumerate(uneven.files.paths)}
     assert [position[path] for path in kept.paths] == sorted(position[path] for path in kept.paths)
 
 
@@ -159,7 +159,7 @@ def test_limit_is_seeded(uneven: folder.ImageFolder) -> None:
 
 
 @pytest.mark.parametrize("n", [2, 0, -1, True, 2.5, "3"], ids=repr)
-def test_limit_needs_one_picture_a_class(uneven: folder.ImageFolder, n: object) -> None:
+def test_limit_needs_one_image_a_class(uneven: folder.ImageFolder, n: object) -> None:
     with pytest.raises(DataError, match="at least one image per class, 3, not"):
         limit(uneven, n)
 
@@ -168,7 +168,7 @@ def test_resolve_takes_a_folder(tmp_path: Path, monkeypatch) -> None:
     root = make(tmp_path / "pets", {"a/1.jpg": JPEG, "a/2.jpg": JPEG, "b/1.jpg": JPEG})
     monkeypatch.chdir(tmp_path)
     assert resolve("pets").name == resolve(root).name == resolve("./pets/").name == "pets"
-    assert resolve(str(root), classes=["b", "a"], limit=2).pictures.labels == (0, 1)
+    assert resolve(str(root), classes=["b", "a"], limit=2).files.labels == (0, 1)
 
 
 def test_resolve_names_what_is_allowed() -> None:
@@ -181,8 +181,8 @@ def test_resolve_names_what_is_allowed() -> None:
 @pytest.mark.skipif(
     not REAL.exists(), reason=f"the 791 real images are not at {REAL}; CONTRIBUTING.md says where they are published"
 )
-def test_the_real_pictures() -> None:
+def test_the_real_images() -> None:
     index = read_folder(REAL)
-    assert index.pictures.classes == ("fire", "smoke", "no_fire")
-    assert Counter(index.pictures.labels) == {0: 264, 1: 264, 2: 263}
+    assert index.files.classes == ("fire", "smoke", "no_fire")
+    assert Counter(index.files.labels) == {0: 264, 1: 264, 2: 263}
     assert index.skipped == ()

@@ -42,10 +42,10 @@ def test_without_earlier_studies_assumptions_are_stated_with_their_range(tiny, o
     assert "GB (data set fire-smoke-small" in text and result.table("latex").count("tabular")
 
 
-def test_what_was_measured_is_taken_and_is_near(tiny, pictures, own_cache, tmp_path):
+def test_what_was_measured_is_taken_and_is_near(tiny, images, own_cache, tmp_path):
     out = own_cache / "studies" / "before"
-    measured = compare(tiny, "linear", dataset=pictures, out=out, repeats=1, **QUICK)
-    result = dry_run(tiny, "linear", dataset=pictures, repeats=4, **QUICK)
+    measured = compare(tiny, "linear", dataset=images, out=out, repeats=1, **QUICK)
+    result = dry_run(tiny, "linear", dataset=images, repeats=4, **QUICK)
     (cell,) = result.cells
     assert cell.basis == "measured before" and cell.runs == 4
     assert cell.epoch_s.low <= measured.frame.epoch_s_median[0] <= cell.epoch_s.high
@@ -70,8 +70,8 @@ def test_the_nearest_of_what_is_known_is_taken():
         assert seconds.low < seconds.middle < seconds.high
 
 
-def test_studies_of_another_machine_tell_nothing(tiny, pictures, own_cache, tmp_path):
-    compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", repeats=1, **QUICK)
+def test_studies_of_another_machine_tell_nothing(tiny, images, own_cache, tmp_path):
+    compare(tiny, "linear", dataset=images, out=tmp_path / "s", repeats=1, **QUICK)
     assert timing_history.measured([tmp_path / "s"], {"cpu": "another"}) == []
     assert timing_history.measured([tmp_path], {}) == [], "a folder without a study"
 
@@ -88,8 +88,18 @@ def test_a_budget_bounds_the_time_and_samples_bound_the_runs(tiny, own_cache, tm
     assert "more than the budget of 0.333. Some cells will lack runs" in " ".join(short.split())
 
 
-def test_the_command_prints_it_and_exits_well(tiny, pictures, own_cache, tmp_path):
-    done = run("run", tiny, "linear", pictures, "--dry-run", "--out", tmp_path / "s", "--budget", "1min")
+def test_a_sample_of_short_epochs_bounds_the_runs_too(tiny, images, own_cache, tmp_path):
+    out = own_cache / "studies" / "before"
+    compare(tiny, "linear", dataset=images, out=out, repeats=1, **QUICK)
+    many = {**QUICK, "epochs": 100_000, "sample": 3.0}
+    (cell,) = dry_run(tiny, "linear", dataset=images, repeats=1, **many).cells
+    assert cell.epoch_s.high < 3.0 < cell.total_s.middle
+    (whole,) = dry_run(tiny, "linear", dataset=images, repeats=1, **{**QUICK, "epochs": 1}).cells
+    assert cell.total_s.high <= whole.total_s.high + 3.0
+
+
+def test_the_command_prints_it_and_exits_well(tiny, images, own_cache, tmp_path):
+    done = run("run", tiny, "linear", images, "--dry-run", "--out", tmp_path / "s", "--budget", "1min")
     assert "Nothing was started" in done.stdout
     assert not (tmp_path / "s").exists()
 

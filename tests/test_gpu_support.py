@@ -141,9 +141,9 @@ def test_an_interpreter_of_the_users_own_serves_both_devices(managed):
     assert environments.label("managed", "cuda", "/usr/bin/python") == "managed"
 
 
-def test_a_framework_without_gpu_requirements_is_unsupported_there(managed, monkeypatch, pictures, tmp_path):
+def test_a_framework_without_gpu_requirements_is_unsupported_there(managed, monkeypatch, images, tmp_path):
     managed(cuda=False)
-    frame = compare("managed", "alexnet", "cuda", dataset=pictures, out=tmp_path / "s", epochs=1).frame
+    frame = compare("managed", "alexnet", "cuda", dataset=images, out=tmp_path / "s", epochs=1).frame
     assert frame.status[0] == "unsupported"
     assert "has no requirements for it" in frame.reason[0]
     assert frame.reason[0].endswith("; name an interpreter that has a build for it: --python managed=/path/to/python")
@@ -182,14 +182,14 @@ def test_torch_compiles_for_a_gpu_where_triton_can(capability, compilers, said, 
     assert found is None if said is None else said in found
 
 
-def test_a_gpu_that_is_not_there_costs_no_environment(managed, pictures, tmp_path):
-    frame = compare("managed", "alexnet", "cuda:99", dataset=pictures, out=tmp_path / "s", epochs=1).frame
+def test_a_gpu_that_is_not_there_costs_no_environment(managed, images, tmp_path):
+    frame = compare("managed", "alexnet", "cuda:99", dataset=images, out=tmp_path / "s", epochs=1).frame
     assert frame.status[0] == "unsupported" and frame.reason[0].startswith("device 'cuda:99': ")
     assert not (tmp_path / "cache/envs").exists()
 
 
-def test_an_interpreter_of_the_users_own_is_asked_all_the_same(tiny, pictures, tmp_path):
-    frame = compare("tiny", "linear", "cuda:99", dataset=pictures, out=tmp_path / "s", epochs=1).frame
+def test_an_interpreter_of_the_users_own_is_asked_all_the_same(tiny, images, tmp_path):
+    frame = compare("tiny", "linear", "cuda:99", dataset=images, out=tmp_path / "s", epochs=1).frame
     assert frame.status[0] == "unsupported" and "NVIDIA driver" not in frame.reason[0]
 
 

@@ -93,7 +93,7 @@ def test_sizes_are_counted_in_the_settings_of_a_run(run):
 
 
 def test_every_sample_is_in_one_batch_of_each_epoch_in_the_order_of_batches_of_one_size(run):
-    split = read_split(run(epochs=1).folder / "pictures" / "diabetes.npz", "train")
+    split = read_split(run(epochs=1).folder / "images" / "diabetes.npz", "train")
     even = ArrayPipeline(split, batch_size=16, seed=3)
     grown = ArrayPipeline(split, batch_size=16, seed=3, growth=1.25, limit=60)
     for number in (1, 2):
@@ -134,13 +134,13 @@ def test_what_cannot_grow_is_refused_before_anything_starts(run, tmp_path, setti
     assert not (tmp_path / "s").exists()
 
 
-def test_images_of_folders_come_in_batches_of_one_size(tiny, pictures, tmp_path):
+def test_images_of_folders_come_in_batches_of_one_size(tiny, images, tmp_path):
     with pytest.raises(
         UsageError, match="batch_growth is 1.5; allowed for linear, whose images are read from a folder"
     ):
-        compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", batch_growth=1.5)
+        compare(tiny, "linear", dataset=images, out=tmp_path / "s", batch_growth=1.5)
     with pytest.raises(UsageError, match="batch_growth is 1.5; allowed in a sweep"):
-        largest_batch(tiny, "linear", dataset=pictures, out=tmp_path / "s", batch_growth=1.5)
+        largest_batch(tiny, "linear", dataset=images, out=tmp_path / "s", batch_growth=1.5)
     assert not (tmp_path / "s").exists()
 
 

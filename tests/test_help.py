@@ -146,7 +146,6 @@ def test_what_the_short_help_shows_is_there():
         ("cost STUDY --co2 300", "co2_g_per_kwh", 300),
         ("report STUDY --co2=300", "co2_g_per_kwh", 300),
         ("run torch alexnet --loss mse", "loss_function", "mse"),
-        ("run torch alexnet --on-bad-picture=skip", "on_bad_image", "skip"),
         ("run --framework torch --models alexnet", "frameworks", "torch"),
         ("run torch --model=alexnet", "models", "alexnet"),
     ],
@@ -158,7 +157,7 @@ def test_former_options_work_with_a_warning_and_are_in_no_help(line, new, value)
     assert not {*FORMER} & (flags(name, "--help-all") | flags(name, "--help"))
 
 
-@pytest.mark.parametrize(("old", "new"), [("loss", "loss_function"), ("on_bad_picture", "on_bad_image")])
+@pytest.mark.parametrize(("old", "new"), [("loss", "loss_function")])
 def test_former_keywords_work_with_a_warning(old, new, own_cache):
     with pytest.warns(FutureWarning, match=f"{old} is now called {new}"), pytest.raises(UsageError, match=new):
         api.dry_run("torch", "alexnet", **{old: "nonsense"})

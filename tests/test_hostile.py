@@ -27,9 +27,9 @@ QUICK = dict(batch_size=4, epochs=1, threads=1, loader_workers=1, image_size=32)
 NAMES = ["fire; rm -rf x", "smoke\nnext", "<b>'no' \"fire\"", "$(touch pwned)", "-rf", "日本"]
 
 
-def renamed(pictures: Path, target: Path) -> Path:
+def renamed(images: Path, target: Path) -> Path:
     """The images in class folders whose names, and files' names, mean harm."""
-    source = sorted((pictures / "fire").iterdir())[0]
+    source = sorted((images / "fire").iterdir())[0]
     for name in NAMES:
         (target / name).mkdir(parents=True)
         for number in range(2):
@@ -37,10 +37,10 @@ def renamed(pictures: Path, target: Path) -> Path:
     return target
 
 
-def test_names_that_mean_harm_are_names(tiny, pictures, own_cache, tmp_path):
-    data = renamed(pictures, tmp_path / "data; echo <u>")
+def test_names_that_mean_harm_are_names(tiny, images, own_cache, tmp_path):
+    data = renamed(images, tmp_path / "data; echo <u>")
     result = compare(tiny, "linear", dataset=data, out=tmp_path / "study", **QUICK)
-    assert list(result.frame.status) == ["ok"] and result.frame.pictures[0] == 2 * len(NAMES)
+    assert list(result.frame.status) == ["ok"] and result.frame.images[0] == 2 * len(NAMES)
     for style in ("markdown", "latex", "terminal", "csv"):
         assert "<u>" not in result.table(style=style) or style in ("terminal", "csv")
     assert not list(tmp_path.rglob("pwned"))
@@ -51,11 +51,11 @@ def test_names_that_mean_harm_are_names(tiny, pictures, own_cache, tmp_path):
     [("my pics", "my_pics"), ("日本", "中国"), ("x" * 90, "x" * 90 + "y"), ("Pics", "pics")],
     ids=["blank", "no-latin", "long", "case"],
 )
-def test_data_sets_whose_names_look_alike_keep_their_own_pictures(tiny, pictures, own_cache, tmp_path, names):
+def test_data_sets_whose_names_look_alike_keep_their_own_images(tiny, images, own_cache, tmp_path, names):
     for name, number in zip(names, (1, 3)):
         for label in ("fire", "smoke"):
             (tmp_path / name / label).mkdir(parents=True)
-            for source in sorted((pictures / label).iterdir())[:number]:
+            for source in sorted((images / label).iterdir())[:number]:
                 shutil.copy(source, tmp_path / name / label)
     result = compare(tiny, "linear", dataset=[tmp_path / name for name in names], out=tmp_path / "study", **QUICK)
     assert dict(zip(result.epochs.dataset, result.epochs.images)) == dict(zip(names, (2, 6)))
@@ -63,10 +63,10 @@ def test_data_sets_whose_names_look_alike_keep_their_own_pictures(tiny, pictures
     assert len(paths) == 2 and max(map(len, paths)) < 100
 
 
-def test_a_data_set_whose_folder_has_a_name_that_is_no_text(tiny, pictures, own_cache, tmp_path):
+def test_a_data_set_whose_folder_has_a_name_that_is_no_text(tiny, images, own_cache, tmp_path):
     folder = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
     try:
-        shutil.copytree(pictures, folder)
+        shutil.copytree(images, folder)
     except OSError:
         pytest.skip("needs a file system that takes any bytes as a name")
     result = compare(tiny, "linear", dataset=folder, out=tmp_path / "study", **QUICK)
@@ -74,8 +74,8 @@ def test_a_data_set_whose_folder_has_a_name_that_is_no_text(tiny, pictures, own_
     assert "caf\ufffd" in str(result.table())
 
 
-def test_verdicts_on_parity_that_cannot_be_written_are_told(tiny, pictures, own_cache, tmp_path):
-    request = dict(dataset=pictures, out=tmp_path / "study", **QUICK)
+def test_verdicts_on_parity_that_cannot_be_written_are_told(tiny, images, own_cache, tmp_path):
+    request = dict(dataset=images, out=tmp_path / "study", **QUICK)
     folder = compare(tiny, "linear", **request).folder
     (folder / "parity.json").unlink()
     (folder / "parity.json").mkdir()
@@ -86,8 +86,8 @@ def test_verdicts_on_parity_that_cannot_be_written_are_told(tiny, pictures, own_
 
 
 @pytest.mark.parametrize("content", ["[]", "{", '{"x": 3}', "[" * 100_000], ids=["list", "cut", "number", "deep"])
-def test_verdicts_on_parity_that_are_damaged_are_not_known(tiny, pictures, own_cache, tmp_path, content):
-    folder = compare(tiny, "linear", dataset=pictures, out=tmp_path / "study", **QUICK).folder
+def test_verdicts_on_parity_that_are_damaged_are_not_known(tiny, images, own_cache, tmp_path, content):
+    folder = compare(tiny, "linear", dataset=images, out=tmp_path / "study", **QUICK).folder
     found = json.loads((folder / "parity.json").read_text())
     text = content.replace('"x"', json.dumps(next(iter(found))))
     (folder / "parity.json").write_text(text)
@@ -95,8 +95,8 @@ def test_verdicts_on_parity_that_are_damaged_are_not_known(tiny, pictures, own_c
 
 
 @pytest.mark.parametrize("count", some_nightly([10_000, 50_000], nightly=[50_000]))
-def test_a_class_folder_of_many_entries_is_read(tmp_path, pictures, own_cache, count):
-    source = sorted((pictures / "fire").iterdir())[0]
+def test_a_class_folder_of_many_entries_is_read(tmp_path, images, own_cache, count):
+    source = sorted((images / "fire").iterdir())[0]
     for label in ("fire", "smoke"):
         (tmp_path / "data" / label).mkdir(parents=True)
     for number in range(count):
@@ -104,15 +104,15 @@ def test_a_class_folder_of_many_entries_is_read(tmp_path, pictures, own_cache, c
     for label in ("fire", "smoke"):
         os.link(source, tmp_path / "data" / label / "a.jpg")
     try:
-        assert len(read_folder(tmp_path / "data").pictures) == count + 2
+        assert len(read_folder(tmp_path / "data").files) == count + 2
     finally:
         shutil.rmtree(tmp_path / "data")
 
 
-def test_a_study_folder_that_cannot_be_written_is_told(tiny, pictures, own_cache, tmp_path):
+def test_a_study_folder_that_cannot_be_written_is_told(tiny, images, own_cache, tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(StudyError, match="file"):
-        compare(tiny, "linear", dataset=pictures, out=tmp_path / "file" / "study", **QUICK)
+        compare(tiny, "linear", dataset=images, out=tmp_path / "file" / "study", **QUICK)
 
 
 def with_files_of_at_most(size: int, code: str, *arguments: object) -> "subprocess.CompletedProcess[str]":
@@ -168,12 +168,12 @@ def test_initial_weights_that_do_not_fit_are_told_and_do_not_kill_the_parent(tmp
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("mount"), reason="needs root, to mount a tiny disk")
-def test_a_study_on_a_disk_that_fills_up_stops_with_a_clear_line_and_goes_on_later(tiny, pictures, own_cache, tmp_path):
+def test_a_study_on_a_disk_that_fills_up_stops_with_a_clear_line_and_goes_on_later(tiny, images, own_cache, tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk], capture_output=True).returncode:
         pytest.skip("needs a system that lets root mount a tmpfs")
-    request = dict(dataset=pictures, out=disk / "study", **{**QUICK, "batch_size": list(range(1, 9))})
+    request = dict(dataset=images, out=disk / "study", **{**QUICK, "batch_size": list(range(1, 9))})
     try:
         (disk / "ballast").write_bytes(b"x" * 800_000)
         with pytest.raises(StudyError, match="No space left|full"):

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
-from image_files import JPEG, PNG, make, names, picture
+from image_files import JPEG, PNG, image_bytes, make, names
 from PIL import Image
 
 from framework_compare.datasets import image_check
@@ -31,44 +31,44 @@ def test_hidden_files_and_other_files_are_ignored(tmp_path: Path) -> None:
 
 def test_format_comes_from_the_bytes(tmp_path: Path) -> None:
     root = make(tmp_path, {"a/really.png": JPEG, "a/really2.jpg": PNG, "b/no_extension": JPEG, "b/x.txt": PNG})
-    assert read_folder(root).pictures.formats == ("JPEG", "PNG", "JPEG", "PNG")
+    assert read_folder(root).files.formats == ("JPEG", "PNG", "JPEG", "PNG")
 
 
 KINDS = {
-    "cmyk": picture(mode="CMYK"),
-    "grey": picture(mode="L"),
-    "progressive": picture(progressive=True),
-    "palette": picture("PNG", "P"),
-    "alpha": picture("PNG", "RGBA"),
-    "one_bit": picture("PNG", "1"),
-    "sixteen_bit": picture("PNG", "I;16"),
-    "gif": picture("GIF"),
-    "bmp": picture("BMP"),
-    "webp": picture("WEBP"),
-    "tiff": picture("TIFF"),
-    "ppm": picture("PPM"),
+    "cmyk": image_bytes(mode="CMYK"),
+    "grey": image_bytes(mode="L"),
+    "progressive": image_bytes(progressive=True),
+    "palette": image_bytes("PNG", "P"),
+    "alpha": image_bytes("PNG", "RGBA"),
+    "one_bit": image_bytes("PNG", "1"),
+    "sixteen_bit": image_bytes("PNG", "I;16"),
+    "gif": image_bytes("GIF"),
+    "bmp": image_bytes("BMP"),
+    "webp": image_bytes("WEBP"),
+    "tiff": image_bytes("TIFF"),
+    "ppm": image_bytes("PPM"),
 }
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_picture_is_accepted(tmp_path: Path, kind: str) -> None:
+def test_every_kind_of_image_is_accepted(tmp_path: Path, kind: str) -> None:
     root = make(tmp_path, {"a/1": KINDS[kind], "b/1.jpg": JPEG})
     with Image.open(io.BytesIO(KINDS[kind])) as image:
-        assert read_folder(root).pictures.formats[0] == image.format
+        assert read_folder(root).files.formats[0] == image.format
 
 
 BAD = {
     "empty": (b"", "it is empty"),
     "text": (b"<html>404</html>", "its bytes have no known image format"),
-    "truncated": (picture(size=(200, 200))[:-3000], "it does not decode"),
+    "truncated": (image_bytes(size=(200, 200))[:-3000], "it does not decode"),
     "header_only": (JPEG[:12], "."),
-    "cut_png": (picture("PNG", size=(100, 100))[:5000], "it does not decode"),
+    "cut_png": (image_bytes("PNG", size=(100, 100))[:5000], "it does not decode"),
     "png_header": (PNG[:20], "."),
 }
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_a_bad_picture_fails_with_its_name_and_reason(tmp_path: Path, kind: str) -> None:
+def test_a_bad_image_fails_with_its_name_and_reason(tmp_path: Path, kind: str) -> None:
     data, reason = BAD[kind]
     root = make(tmp_path, {"a/1.jpg": JPEG, "a/odd.jpg": data, "b/1.jpg": JPEG})
     with pytest.raises(DataError, match=rf"odd\.jpg.*{reason}.*on_bad_image='skip'"):
@@ -76,7 +76,7 @@ def test_a_bad_picture_fails_with_its_name_and_reason(tmp_path: Path, kind: str)
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_a_bad_picture_is_skipped_and_listed(tmp_path: Path, kind: str) -> None:
+def test_a_bad_image_is_skipped_and_listed(tmp_path: Path, kind: str) -> None:
     data, reason = BAD[kind]
     root = make(tmp_path, {"a/1.jpg": JPEG, "a/odd.jpg": data, "b/1.jpg": JPEG})
     index = read_folder(root, on_bad_image="skip")
@@ -87,16 +87,17 @@ def test_a_bad_picture_is_skipped_and_listed(tmp_path: Path, kind: str) -> None:
     assert "0x" not in why and "\n" not in why
 
 
-def test_a_decompression_bomb_is_a_bad_picture(tmp_path: Path, monkeypatch) -> None:
+def test_a_decompression_bomb_is_a_bad_image(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(image_check, "MAX_IMAGE_PIXELS", 5000)
     root = make(
-        tmp_path, {"a/1.jpg": JPEG, "a/2.png": picture("PNG", size=(100, 51)), "b/1.jpg": picture(size=(51, 100))}
+        tmp_path,
+        {"a/1.jpg": JPEG, "a/2.png": image_bytes("PNG", size=(100, 51)), "b/1.jpg": image_bytes(size=(51, 100))},
     )
     with pytest.raises(DataError, match="100 x 51 pixels, more than the 5000 allowed.*and 1 more"):
         read_folder(root)
 
 
-def test_a_class_of_bad_pictures_only_is_refused(tmp_path: Path) -> None:
+def test_a_class_of_bad_images_only_is_refused(tmp_path: Path) -> None:
     root = make(tmp_path, {"a/1.jpg": JPEG, "b/1.jpg": b"x"})
     with pytest.raises(DataError, match="class 'b' .* has no image that decodes"):
         read_folder(root, on_bad_image="skip")
@@ -119,14 +120,14 @@ def test_odd_names(tmp_path: Path, name: str) -> None:
         assert names(read_folder(root))[0] == name
 
 
-def test_a_bad_picture_with_a_newline_in_its_name_gives_one_line(tmp_path: Path) -> None:
+def test_a_bad_image_with_a_newline_in_its_name_gives_one_line(tmp_path: Path) -> None:
     root = make(tmp_path, {"a/new\nline.jpg": b"", "b/1.jpg": JPEG})
     with pytest.raises(DataError) as caught:
         read_folder(root)
     assert "\n" not in str(caught.value)
 
 
-def test_pictures_are_decoded_once_and_again_when_they_change(tmp_path: Path, monkeypatch) -> None:
+def test_images_are_decoded_once_and_again_when_they_change(tmp_path: Path, monkeypatch) -> None:
     root = make(tmp_path, {"a/1.jpg": JPEG, "b/1.jpg": JPEG, "b/2.jpg": b""})
     judged: list[str] = []
     judge = image_check.judge
@@ -153,4 +154,4 @@ def test_a_damaged_cache_is_made_anew(tmp_path: Path, cache: Path, content: str)
 def test_a_cache_folder_that_cannot_be_written_is_no_obstacle(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("FRAMEWORK_COMPARE_CACHE", str(tmp_path / "file"))
-    assert len(read_folder(make(tmp_path / "set", {"a/1.jpg": JPEG, "b/1.jpg": JPEG})).pictures) == 2
+    assert len(read_folder(make(tmp_path / "set", {"a/1.jpg": JPEG, "b/1.jpg": JPEG})).files) == 2

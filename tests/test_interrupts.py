@@ -46,8 +46,8 @@ def take_ctrl_c() -> None:
 class Parent:
     """`framework-compare` with the test framework, in a process of its own."""
 
-    def __init__(self, pictures: Path, cache: Path, study: Path, models: str, **options: object) -> None:
-        given = {"frameworks": "faulty", "models": models, "dataset": pictures, "out": study, **options}
+    def __init__(self, images: Path, cache: Path, study: Path, models: str, **options: object) -> None:
+        given = {"frameworks": "faulty", "models": models, "dataset": images, "out": study, **options}
         basics = {"batch-size": 4, "epochs": 2, "threads": 1, "loader-workers": 1, "image-size": 32, "sampling-hz": 10}
         basics["repeats"] = 1
         arguments = ["run", *(f"--{name}={value}" for name, value in {**basics, **given}.items())]
@@ -95,8 +95,8 @@ def statuses(study: Path) -> "list[tuple[int, str]]":
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
-def test_a_stopped_parent_keeps_what_was_measured(number, pictures, tmp_path):
-    parent = Parent(pictures, tmp_path / "cache", tmp_path / "study", "fine,slow,raise", epochs=1000)
+def test_a_stopped_parent_keeps_what_was_measured(number, images, tmp_path):
+    parent = Parent(images, tmp_path / "cache", tmp_path / "study", "fine,slow,raise", epochs=1000)
     parent.wait_for("SELECT 1 FROM run WHERE run_id = 2 AND status = 'running'")
     # until its framework is imported: an epoch is 0.2 s from there
     assert wait_for(lambda: list((tmp_path / "study").glob("runs/00002*/pids.txt")), 60)
@@ -168,22 +168,22 @@ def terminate(*_: object) -> None:
     time.sleep(5)
 
 
-def test_a_sigterm_between_two_probes_of_a_sweep_stops_it(faulty, pictures, own_cache, tmp_path, monkeypatch):
+def test_a_sigterm_between_two_probes_of_a_sweep_stops_it(faulty, images, own_cache, tmp_path, monkeypatch):
     monkeypatch.setattr(Store, "extend", terminate)
     with pytest.raises(KeyboardInterrupt):
-        largest_batch(faulty, "fine", dataset=pictures, out=tmp_path / "study", batch_sizes=[2], image_size=32)
+        largest_batch(faulty, "fine", dataset=images, out=tmp_path / "study", batch_sizes=[2], image_size=32)
 
 
-def test_a_sigterm_after_the_last_cell_is_an_interrupt(faulty, pictures, own_cache, tmp_path, monkeypatch):
+def test_a_sigterm_after_the_last_cell_is_an_interrupt(faulty, images, own_cache, tmp_path, monkeypatch):
     monkeypatch.setattr(Comparison, "load", terminate)
     with pytest.raises(KeyboardInterrupt):
-        compare(faulty, "fine", dataset=pictures, out=tmp_path / "study", epochs=1, batch_size=4, image_size=32)
+        compare(faulty, "fine", dataset=images, out=tmp_path / "study", epochs=1, batch_size=4, image_size=32)
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 @pytest.mark.parametrize("model", ["hang-silent", "daemon", "leak-in-a-daemon"])
-def test_a_killed_parent_takes_all_workers_with_it(model, pictures, tmp_path):
-    parent = Parent(pictures, tmp_path / "cache", tmp_path / "study", model, epochs=1_000_000)
+def test_a_killed_parent_takes_all_workers_with_it(model, images, tmp_path):
+    parent = Parent(images, tmp_path / "cache", tmp_path / "study", model, epochs=1_000_000)
     expected = 1 if model == "hang-silent" else 2
     assert wait_for(lambda: len(pids(tmp_path / "study")) >= expected, 60)
     assert all(map(is_running, pids(tmp_path / "study")))
@@ -192,10 +192,10 @@ def test_a_killed_parent_takes_all_workers_with_it(model, pictures, tmp_path):
     assert not left(tmp_path / "study")
 
 
-def test_a_killed_parent_leaves_the_epochs_of_the_run_it_was_at(pictures, tmp_path):
+def test_a_killed_parent_leaves_the_epochs_of_the_run_it_was_at(images, tmp_path):
     """And a resume takes the run for unfinished."""
     study = tmp_path / "study"
-    parent = Parent(pictures, tmp_path / "cache", study, "fine,slow", epochs=12)
+    parent = Parent(images, tmp_path / "cache", study, "fine,slow", epochs=12)
     parent.wait_for("SELECT 1 FROM run WHERE run_id = 2 AND status = 'running'")
     events = study / "runs" / "00002-faulty-slow-cpu" / "events.jsonl"
     assert wait_for(lambda: events.exists() and events.read_text().count('"epoch"') >= 3, 60)
@@ -209,14 +209,14 @@ def test_a_killed_parent_leaves_the_epochs_of_the_run_it_was_at(pictures, tmp_pa
     assert numbers == list(range(1, len(numbers) + 1)) and len(numbers) < 12
 
 
-def kill_and_resume(kills: int, sizes: int, pictures: Path, folder: Path, seed: int) -> int:
+def kill_and_resume(kills: int, sizes: int, images: Path, folder: Path, seed: int) -> int:
     """A study of three cells a batch size, its parent killed at random moments until it is done; how often it was."""
     random_moment = random.Random(seed)
     study, finished, killed = folder / "study", {}, 0
     models = "fine,raise,segfault"
     options = {"batch-size": ",".join(map(str, range(1, sizes + 1))), "sampling-hz": 20}
     while True:
-        parent = Parent(pictures, folder / "cache", study, models, **options)
+        parent = Parent(images, folder / "cache", study, models, **options)
         if killed < kills:
             try:
                 parent.process.wait(random_moment.uniform(0.0, 3.0))
@@ -260,12 +260,12 @@ def check_done(study: Path, sizes: int) -> None:
 
 
 @pytest.mark.parametrize("kills, sizes", [(4, 3), pytest.param(50, 10, marks=pytest.mark.nightly)])
-def test_kill_9_of_the_parent_at_random_points_loses_nothing(kills, sizes, pictures, tmp_path):
+def test_kill_9_of_the_parent_at_random_points_loses_nothing(kills, sizes, images, tmp_path):
     killed, seed = 0, 0
     while killed < kills:
         folder = tmp_path / str(seed)
         folder.mkdir()
-        killed += kill_and_resume(kills - killed, sizes, pictures, folder, seed)
+        killed += kill_and_resume(kills - killed, sizes, images, folder, seed)
         check_done(folder / "study", sizes)
         seed += 1
 

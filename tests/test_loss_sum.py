@@ -37,7 +37,7 @@ def test_losses_are_read_late_and_the_rest_together_at_the_end():
 
 @pytest.mark.parametrize("lag", [1, 8])
 @pytest.mark.parametrize("steps", [1, 7, 8, 9, 40])
-def test_the_mean_is_that_of_all_pictures(lag, steps):
+def test_the_mean_is_that_of_all_images(lag, steps):
     _, losses = epoch(lag, steps)
     sizes = [4] * (steps - 1) + [1]
     expected = sum(number * size for number, size in enumerate(sizes)) / sum(sizes)

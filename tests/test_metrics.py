@@ -213,7 +213,7 @@ def readings(device, *points, source="counter"):
     return tuple(Energy(device, UP + int(t * SECOND), joules, source) for t, joules in points)
 
 
-def test_joules_a_picture_are_of_the_measured_epochs_however_few_the_readings():
+def test_joules_an_image_are_of_the_measured_epochs_however_few_the_readings():
     # 100 W before, 300 W during, 50 W after epochs from 10 to 14 s; the reading at 14.5 s came late.
     energy = readings("gpu", (0, 5.0), (10, 1005.0), (12, 1605.0), (14, 2205.0), (14.5, 2230.0))
     energy += readings("host-package-0", (9, 0.0), (15, 60.0)) + readings("host-package-1", (9, 0.0), (15, 120.0))

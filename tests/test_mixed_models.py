@@ -7,7 +7,7 @@ from framework_compare.plan import planning
 
 
 @pytest.fixture
-def plan(tiny, pictures, own_cache):
+def plan(tiny, images, own_cache):
     def planned(dataset=None, models=("linear", "diabetes_ann"), **settings):
         return planning.plan("torch", models, "cpu", dataset, {"threads": 1, **settings}, make=False)
 

@@ -58,8 +58,8 @@ def command(cluster, plugin, tmp_path):
     return start_command(cluster, plugin, tmp_path)
 
 
-def request(pictures, out, **given):
-    options = {"frameworks": "ranked", "models": "small", "dataset": pictures, "batch-size": 2, "epochs": 2, "out": out}
+def request(images, out, **given):
+    options = {"frameworks": "ranked", "models": "small", "dataset": images, "batch-size": 2, "epochs": 2, "out": out}
     quick = {"threads": 1, "loader-workers": 0, "image-size": 32, "repeats": 1, "disturbance-threshold": 1000}
     own = {"pipeline": "shared", "verify": "off"}
     return ["run", *(f"--{name}={value}" for name, value in {**options, **quick, **own, **given}.items())]
@@ -71,11 +71,11 @@ def is_clean(tmp_path):
     return wait_for(lambda: not naming(tmp_path), 15) and not list(nodes.iterdir())
 
 
-def test_two_nodes_train_what_two_devices_of_one_do(cluster, command, pictures, tmp_path):
+def test_two_nodes_train_what_two_devices_of_one_do(cluster, command, images, tmp_path):
     """And another framework says why it does not."""
     there, here = tmp_path / "there", tmp_path / "here"
-    run(command, *request(pictures, there, nodes=2, frameworks="ranked,alone"), "--on", "slurm")
-    run(command, *request(pictures, here, device="cpu:0,1"))
+    run(command, *request(images, there, nodes=2, frameworks="ranked,alone"), "--on", "slurm")
+    run(command, *request(images, here, device="cpu:0,1"))
     study = Comparison.load(there)
     rows = study.frame.set_index("framework")
     assert (rows.status.ranked, rows.status.alone) == ("ok", "unsupported"), list(rows.reason)
@@ -93,9 +93,9 @@ def test_two_nodes_train_what_two_devices_of_one_do(cluster, command, pictures, 
         pytest.param("raising", "rank 1 (node 2 of 2): ValueError: no more", marks=pytest.mark.nightly),
     ],
 )
-def test_a_rank_that_ends_on_another_node_is_told_with_its_node(cluster, command, pictures, tmp_path, framework, words):
+def test_a_rank_that_ends_on_another_node_is_told_with_its_node(cluster, command, images, tmp_path, framework, words):
     out = tmp_path / "study"
-    run(command, *request(pictures, out, nodes=2, frameworks=framework, epochs=9), "--on", "slurm")
+    run(command, *request(images, out, nodes=2, frameworks=framework, epochs=9), "--on", "slurm")
     row = Comparison.load(out).frame.iloc[0]
     assert row.reason.startswith(words), row.reason
     assert is_clean(tmp_path)
@@ -129,10 +129,10 @@ ENDS = {
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("how", ENDS)
-def test_what_ends_the_cell_leaves_no_process_on_any_node(cluster, command, pictures, tmp_path, how):
+def test_what_ends_the_cell_leaves_no_process_on_any_node(cluster, command, images, tmp_path, how):
     end, status = ENDS[how]
     out, limit = tmp_path / "study", ["--timeout=8"] if how == "time limit" else []
-    study = command(*request(pictures, out, nodes=2, frameworks="waiting", epochs=500), "--on", "slurm", *limit)
+    study = command(*request(images, out, nodes=2, frameworks="waiting", epochs=500), "--on", "slurm", *limit)
     assert wait_for(lambda: trains(tmp_path)), "the first epoch"
     end(cluster, tmp_path)
     if how == "the other node dies":

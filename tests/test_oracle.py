@@ -81,10 +81,10 @@ def test_every_op_of_the_graph_is_known():
     assert set(OPS) == set(graph.OPS)
 
 
-def test_convolution_of_a_known_picture():
-    picture = np.arange(16.0).reshape(1, 1, 4, 4)
+def test_convolution_of_a_known_image():
+    image = np.arange(16.0).reshape(1, 1, 4, 4)
     one = conv_node(in_channels=1, out_channels=1, kernel=3, stride=1, padding=0, bias=False)
-    y, _ = OPS["Conv2d"](one, {"weight": np.ones((1, 1, 3, 3))}, (picture,), Mode(False))
+    y, _ = OPS["Conv2d"](one, {"weight": np.ones((1, 1, 3, 3))}, (image,), Mode(False))
     assert y.tolist() == [[[[45, 54], [81, 90]]]]
 
 

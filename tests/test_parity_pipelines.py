@@ -51,11 +51,11 @@ LEFT_TO_RIGHT_ONLY = {
         return "flip 'vertical': mirrors left to right only" if self.config.flip == "vertical" else super().unsupported()
 """,
     "by its pipeline": """
-    def open_pipeline(self, pictures):
+    def open_pipeline(self, images):
         from framework_compare.errors import Unsupported
         if self.config.flip == "vertical":
             raise Unsupported("flip 'vertical': mirrors left to right only")
-        return super().open_pipeline(pictures)
+        return super().open_pipeline(images)
 """,
 }
 
@@ -86,7 +86,7 @@ def test_a_worker_that_is_killed_in_a_pipeline_has_not_answered(judge):
 
 def test_the_pipeline_that_is_judged_has_the_loader_workers_of_the_config(judge):
     level = judge(
-        "    def open_pipeline(self, pictures):\n        raise RuntimeError(f'{self.config.loader_workers} workers')\n",
+        "    def open_pipeline(self, images):\n        raise RuntimeError(f'{self.config.loader_workers} workers')\n",
         loader_workers=3,
     )
     assert "3 workers" in level.where

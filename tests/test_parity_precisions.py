@@ -210,9 +210,9 @@ def test_several_precisions_are_climbed_and_one_that_is_lacking_is_no_failure(ro
     assert "yardstick of tf32" not in done.stdout + done.stderr
 
 
-def test_a_study_requires_parity_of_its_precision(rounded, pictures, tmp_path):
+def test_a_study_requires_parity_of_its_precision(rounded, images, tmp_path):
     rounded(SUMMED)
-    asked = {"dataset": pictures, "out": tmp_path / "study", "python": {"rounded": sys.executable}, "batch_size": 4}
+    asked = {"dataset": images, "out": tmp_path / "study", "python": {"rounded": sys.executable}, "batch_size": 4}
     asked.update(epochs=1, image_size=32, threads=1, sampling_hz=0, precision="bf16", verify="require")
     row = compare(["rounded"], ["small"], **asked).frame.iloc[0]
     assert row["status"] == "failed" and "not 2" in row["parity"]

@@ -29,7 +29,7 @@ right = dict(OPS)
 def climb(register_mutated, monkeypatch):
     for name in ("forecast", "tagger"):
         monkeypatch.setitem(registry.MODELS, name, registry.Model(f"sequences:{name}"))
-    # the pipelines and the small network of pictures are tested elsewhere
+    # the pipelines and the small image model are tested elsewhere
     monkeypatch.setattr(ladder.pipelines, "judge", lambda run_tasks, config: Level(4, True))
     monkeypatch.setattr(ladder.training_check, "judge", lambda run_tasks, config: [Level(3, True)])
 

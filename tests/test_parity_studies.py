@@ -84,17 +84,17 @@ def test_a_level_that_could_not_be_asked_is_no_proof_but_of_cells_without_it(mut
     assert "0-3, 5" in capsys.readouterr().out
 
 
-def test_a_cell_that_is_required_to_pass_is_not_run_where_a_level_could_not_be_asked(mutate, pictures, tmp_path):
+def test_a_cell_that_is_required_to_pass_is_not_run_where_a_level_could_not_be_asked(mutate, images, tmp_path):
     mutate(NO_LOADER)
-    study = train(pictures, tmp_path, verify="require")
+    study = train(images, tmp_path, verify="require")
     assert study.frame.status[0] == "failed" and "0-3, 5, not asked: 4" in study.frame.reason[0]
 
 
 @pytest.mark.usefixtures("pipeline_held")
-def test_a_training_that_fails_is_known_to_studies(mutate, pictures, tmp_path):
+def test_a_training_that_fails_is_known_to_studies(mutate, images, tmp_path):
     mutate(DECAYED)
     climb(batch_size=4)
-    assert train(pictures, tmp_path).frame.parity[0].startswith("0-2, not 3: as a cell trains")
+    assert train(images, tmp_path).frame.parity[0].startswith("0-2, not 3: as a cell trains")
 
 
 @pytest.mark.usefixtures("pipeline_held")
@@ -115,37 +115,37 @@ def test_records_survive_json(mutate):
     assert type(found).from_dict(found.to_dict()) == dataclasses.replace(found)
 
 
-def train(pictures, tmp_path, **settings):
+def train(images, tmp_path, **settings):
     quick = {"batch_size": 4, "epochs": 1, "image_size": 32, "threads": 1, "sampling_hz": 0, **settings}
     python = {"mutated": sys.executable}
-    return compare(["mutated"], ["small"], dataset=pictures, out=tmp_path / "study", python=python, **quick)
+    return compare(["mutated"], ["small"], dataset=images, out=tmp_path / "study", python=python, **quick)
 
 
-def test_a_cell_without_a_verdict_is_shown_and_marked(mutate, pictures, tmp_path):
+def test_a_cell_without_a_verdict_is_shown_and_marked(mutate, images, tmp_path):
     mutate()
-    found = train(pictures, tmp_path)
+    found = train(images, tmp_path)
     assert found.frame["status"].tolist() == ["ok"] and found.frame["parity"].tolist() == ["unverified"]
     assert "parity unverified" in found.table("time", width=200)
 
 
-def test_a_proved_cell_has_its_level_and_no_mark(mutate, short_level_4, pictures, tmp_path):
+def test_a_proved_cell_has_its_level_and_no_mark(mutate, short_level_4, images, tmp_path):
     mutate()
     climb(batch_size=4)
-    found = train(pictures, tmp_path)
+    found = train(images, tmp_path)
     assert found.frame["parity"].tolist() == ["0-5"] and found.frame["parity_error"].notna().all()
     assert "parity" not in found.table("time", width=200)
 
 
 @pytest.mark.usefixtures("training_held", "pipeline_held")
-def test_a_cell_that_is_required_to_pass_and_does_not_is_not_run(mutate, pictures, tmp_path):
+def test_a_cell_that_is_required_to_pass_and_does_not_is_not_run(mutate, images, tmp_path):
     mutate(SUMMED)
-    row = train(pictures, tmp_path, verify="require").frame.iloc[0]
+    row = train(images, tmp_path, verify="require").frame.iloc[0]
     assert row["status"] == "failed" and "not 2" in row["reason"]
 
 
-def test_parity_can_be_left_out(mutate, pictures, tmp_path):
+def test_parity_can_be_left_out(mutate, images, tmp_path):
     mutate()
-    found = train(pictures, tmp_path, verify="off")
+    found = train(images, tmp_path, verify="off")
     assert found.frame["parity"].isna().all() and "parity" not in found.table("time", width=200)
 
 

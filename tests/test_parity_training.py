@@ -225,7 +225,7 @@ def test_a_mistake_of_training_is_seen(judge, mistake):
 
 def test_without_a_native_pipeline_held_batches_are_gone_over(judge):
     levels = judge(
-        "    def open_pipeline(self, pictures):\n"
+        "    def open_pipeline(self, images):\n"
         "        from framework_compare.errors import Unsupported\n"
         "        raise Unsupported('its loader is not installed')\n"
     )
@@ -248,7 +248,7 @@ def test_an_honest_training_of_another_pipeline_passes(judge, pipeline):
     assert [level.passed for level in levels] == [True, True], levels
 
 
-def test_a_shared_cell_that_trains_other_pictures_is_seen(judge):
+def test_a_shared_cell_that_trains_other_images_is_seen(judge):
     level = judge(ONE_ARRAY, pipeline="shared")[0]
     assert not level.passed and "the shared pipeline" in level.where
 

@@ -46,11 +46,11 @@ def node(monkeypatch, tmp_path):
 
 
 @pytest.fixture
-def planned(tiny, pictures, own_cache, tmp_path, node):
+def planned(tiny, images, own_cache, tmp_path, node):
     """A study of two cells and two turns, so of two parts, none of which has run."""
 
     def plan(**given):
-        settings = {**QUICK, "dataset": pictures, "out": tmp_path / "study", "schedule": "sequential", **given}
+        settings = {**QUICK, "dataset": images, "out": tmp_path / "study", "schedule": "sequential", **given}
         return compare(tiny, "linear", executor=Executor(), **settings).folder
 
     return plan
@@ -72,14 +72,14 @@ def content(folder):
     return {table: selected(folder, f"SELECT * FROM {table} ORDER BY 1, 2") for table in tables}
 
 
-def test_a_study_in_parts_has_the_table_of_one_that_ran_here(planned, node, tiny, pictures, tmp_path):
+def test_a_study_in_parts_has_the_table_of_one_that_ran_here(planned, node, tiny, images, tmp_path):
     folder = planned()
     for number, name in ((1, "n1"), (2, "n2")):
         node(name)
         run_part(folder, number, Watcher())
     lines, refused = absorb(folder)
     assert lines == ["part 1: 2 ok", "part 2: 2 ok"] and refused == {}
-    here = compare(tiny, "linear", dataset=pictures, out=tmp_path / "here", **QUICK)
+    here = compare(tiny, "linear", dataset=images, out=tmp_path / "here", **QUICK)
     there = Comparison.load(folder)
     same = ["framework", "model", "batch_size", "status", "runs_ok", "epochs_measured", "loss_last", "parameters"]
     assert there.frame[same].to_dict() == here.frame[same].to_dict()
@@ -256,8 +256,8 @@ def test_what_is_left_of_a_study_is_planned_and_no_more(planned):
     assert parts.PartPlan.read(folder, 2).cells == ()
 
 
-def test_runs_are_retried_in_a_part_of_their_own(planned, faulty, pictures, tmp_path):
-    settings = {**QUICK, "batch_size": 4, "dataset": pictures, "out": tmp_path / "faults"}
+def test_runs_are_retried_in_a_part_of_their_own(planned, faulty, images, tmp_path):
+    settings = {**QUICK, "batch_size": 4, "dataset": images, "out": tmp_path / "faults"}
     folder = compare(faulty, ["fine", "raise"], executor=Executor(), **settings).folder
     run_all(folder)
     lines, _ = absorb(folder)
@@ -305,7 +305,7 @@ def test_a_part_of_other_images_or_packages_is_refused(planned):
     run_part(folder, 1, Watcher())
     absorb(folder)
     run_part(folder, 2, Watcher())
-    (sums,) = (parts.result_path(folder, 2) / "pictures").glob("*.checksums")
+    (sums,) = (parts.result_path(folder, 2) / "images").glob("*.checksums")
     text = sums.read_text()
     sums.write_text(text.replace(text.split('"')[3], "0" * 16))
     assert "its images of colours differ from those" in absorb(folder)[1][2]
@@ -336,9 +336,9 @@ def test_no_ratio_is_of_two_nodes(planned, node):
     )
 
 
-def test_a_sweep_of_batch_sizes_stays_on_one_machine(faulty, pictures, own_cache, tmp_path):
+def test_a_sweep_of_batch_sizes_stays_on_one_machine(faulty, images, own_cache, tmp_path):
     settings = {name: value for name, value in QUICK.items() if name not in ("batch_size", "repeats")}
-    folder = largest_batch(faulty, "fine", batch_sizes=[2], dataset=pictures, out=tmp_path / "s", **settings).folder
+    folder = largest_batch(faulty, "fine", batch_sizes=[2], dataset=images, out=tmp_path / "s", **settings).folder
     with pytest.raises(UsageError, match="chooses each run from earlier results"):
         resume(folder, executor=Executor())
 

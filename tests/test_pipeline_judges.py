@@ -191,7 +191,7 @@ def test_too_many_values_beyond_a_sample_are_as_rare_as_said():
     assert probability < crops.ALPHA <= math.comb(outer, count - 1) / math.comb(inner + outer, count - 1)
 
 
-def test_a_picture_is_read_to_a_part_of_a_pixel(tmp_path):
+def test_an_image_is_read_to_a_part_of_a_pixel(tmp_path):
     from framework_compare.batches import preprocess
 
     listed = ramps.write(tmp_path / "ramps", ramps.FILES)
@@ -207,7 +207,7 @@ def test_a_picture_is_read_to_a_part_of_a_pixel(tmp_path):
     assert np.array_equal(np.round(ramps.crops_of(found)), drawn)
 
 
-def test_a_picture_that_is_padded_is_no_plain_crop():
+def test_an_image_that_is_padded_is_no_plain_crop():
     images = np.zeros((1, 3, 64, 64), np.float32)
     images[0, 0], images[0, 1] = np.linspace(0, 2, 64), np.linspace(0, 2, 64)[:, None]
     ramps.check_channels(ramps.read(images))

@@ -11,7 +11,7 @@ from bounds import rounding, standard_errors
 from PIL import Image
 
 from framework_compare.batches import preprocess
-from framework_compare.batches.preprocess import Crop, decode_crop_resize, draw_crop, picture_state
+from framework_compare.batches.preprocess import Crop, decode_crop_resize, draw_crop, image_state
 
 
 def gradient(width: int, height: int) -> Image.Image:
@@ -50,7 +50,7 @@ def reference_crop(state: np.random.RandomState, width: int, height: int) -> tup
 def test_crops_are_distributed_as_random_resized_crop(width: int, height: int) -> None:
     count = 6000
     other = np.random.RandomState(99)
-    ours = np.array([draw_crop(picture_state(1, 0, i), width, height)[:4] for i in range(count)], float)
+    ours = np.array([draw_crop(image_state(1, 0, i), width, height)[:4] for i in range(count)], float)
     theirs = np.array([reference_crop(other, width, height) for _ in range(count)], float)
     for column in range(4):
         grid = np.unique(np.concatenate([ours[:, column], theirs[:, column]]))
@@ -60,48 +60,48 @@ def test_crops_are_distributed_as_random_resized_crop(width: int, height: int) -
 
 
 @pytest.mark.parametrize("width, height", [(1, 1), (1, 1000), (1000, 1), (2, 3), (500, 375), (5000, 40)], ids=str)
-def test_crops_lie_inside_the_picture(width: int, height: int) -> None:
+def test_crops_lie_inside_the_image(width: int, height: int) -> None:
     for i in range(200):
-        crop = draw_crop(picture_state(0, 0, i), width, height)
+        crop = draw_crop(image_state(0, 0, i), width, height)
         assert crop.width >= 1 and crop.height >= 1
         assert 0 <= crop.left <= width - crop.width
         assert 0 <= crop.top <= height - crop.height
 
 
 @pytest.mark.parametrize("size, expected", [((1000, 100), (433, 0, 133, 100)), ((100, 1000), (0, 433, 100, 133))])
-def test_an_extreme_picture_falls_back_to_its_centre(size: tuple[int, int], expected: tuple[int, ...]) -> None:
-    crops = [draw_crop(picture_state(0, 0, i), *size)[:4] for i in range(100)]
+def test_an_extreme_image_falls_back_to_its_centre(size: tuple[int, int], expected: tuple[int, ...]) -> None:
+    crops = [draw_crop(image_state(0, 0, i), *size)[:4] for i in range(100)]
     assert crops.count(expected) > 50
 
 
 @pytest.mark.parametrize("flip", ["horizontal", "vertical"])
-def test_half_of_the_pictures_are_flipped(flip: str) -> None:
-    flips = [draw_crop(picture_state(5, 0, i), 300, 200, flip=flip).flip for i in range(4000)]
+def test_half_of_the_images_are_flipped(flip: str) -> None:
+    flips = [draw_crop(image_state(5, 0, i), 300, 200, flip=flip).flip for i in range(4000)]
     assert set(flips) == {flip, "none"}
     assert abs(flips.count(flip) / 4000 - 0.5) < standard_errors(0.5, 4000)
 
 
 def test_flip_none_never_flips_and_leaves_the_crops_as_they_are() -> None:
     for i in range(100):
-        plain = draw_crop(picture_state(5, 0, i), 300, 200, flip="none")
+        plain = draw_crop(image_state(5, 0, i), 300, 200, flip="none")
         assert plain.flip == "none"
-        assert plain[:4] == draw_crop(picture_state(5, 0, i), 300, 200, flip="vertical")[:4]
+        assert plain[:4] == draw_crop(image_state(5, 0, i), 300, 200, flip="vertical")[:4]
 
 
 def test_a_crop_depends_on_seed_epoch_and_index() -> None:
     key = [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (-1, 0, 0), (2**32, 0, 0)]
-    crops = [draw_crop(picture_state(*k), 4000, 3000) for k in key]
+    crops = [draw_crop(image_state(*k), 4000, 3000) for k in key]
     assert len(set(crops)) == len(key)
-    assert crops == [draw_crop(picture_state(*k), 4000, 3000) for k in key]
+    assert crops == [draw_crop(image_state(*k), 4000, 3000) for k in key]
 
 
 def test_a_known_crop_stays_what_it_is() -> None:
     # Results of studies years apart are compared: these numbers must never change.
-    assert draw_crop(picture_state(0, 0, 0), 640, 480) == Crop(37, 49, 354, 411, "horizontal")
-    assert draw_crop(picture_state(7, 3, 41), 640, 480) == Crop(188, 68, 365, 355, "horizontal")
+    assert draw_crop(image_state(0, 0, 0), 640, 480) == Crop(37, 49, 354, 411, "horizontal")
+    assert draw_crop(image_state(7, 3, 41), 640, 480) == Crop(188, 68, 365, 355, "horizontal")
 
 
-def test_whole_picture_is_stretched() -> None:
+def test_whole_image_is_stretched() -> None:
     image = gradient(400, 100)
     pixels = decode_crop_resize(encoded(image, "PNG"), preprocess.whole(400, 100), 50)
     expected = np.asarray(image.resize((50, 50), Image.Resampling.BILINEAR))
@@ -178,7 +178,7 @@ def test_exif_orientation_is_ignored(monkeypatch, with_simplejpeg: bool, form: s
     exif[0x0112] = 6
     turned, plain = encoded(gradient(200, 100), form, exif=exif), encoded(gradient(200, 100), form)
     assert turned != plain
-    assert preprocess.picture_size(turned) == (200, 100)
+    assert preprocess.encoded_size(turned) == (200, 100)
     crop = Crop(20, 10, 150, 80)
     assert np.array_equal(decode_crop_resize(turned, crop, 40), decode_crop_resize(plain, crop, 40))
 

@@ -21,8 +21,8 @@ SMALL = dict(image_size=32, batch_size=4, epochs=2, warmup_steps=0, verify="off"
 
 
 @pytest.fixture
-def profiled(tiny, pictures, tmp_path):
-    return compare(tiny, "linear", dataset=pictures, out=tmp_path / "study", profile=True, **SMALL)
+def profiled(tiny, images, tmp_path):
+    return compare(tiny, "linear", dataset=images, out=tmp_path / "study", profile=True, **SMALL)
 
 
 def test_profiled_steps_are_counted_after_the_epochs(profiled):
@@ -40,14 +40,14 @@ def test_the_trace_is_named_in_the_record(profiled):
     assert json.loads(trace.read_text()) == {"traceEvents": []}
 
 
-def test_without_profile_there_is_none(tiny, pictures, tmp_path):
-    study = compare(tiny, "linear", dataset=pictures, out=tmp_path / "study", **SMALL)
+def test_without_profile_there_is_none(tiny, images, tmp_path):
+    study = compare(tiny, "linear", dataset=images, out=tmp_path / "study", **SMALL)
     assert study.profile.empty and study.frame.trace_path[0] is None
     assert "profile" not in set(study.phases.phase)
     assert str(study.table("profile")).startswith("No cell of this study was profiled")
 
 
-def test_a_resumed_study_profiles_what_it_still_runs(tiny, pictures, tmp_path, profiled):
+def test_a_resumed_study_profiles_what_it_still_runs(tiny, images, tmp_path, profiled):
     again = resume(profiled.folder, retry=["ok"])
     assert list(again.profile.name) == ["logits", "update", "rest"]
 
@@ -107,9 +107,9 @@ def test_export_holds_the_profile(profiled, tmp_path):
     ("profile-unknown-kind", "kind"),
     ("profile-endless", "301 rows"),
 ])  # fmt: skip
-def test_a_profiler_that_fails_leaves_the_cell_as_it_was(faulty, pictures, tmp_path, fault, why):
+def test_a_profiler_that_fails_leaves_the_cell_as_it_was(faulty, images, tmp_path, fault, why):
     limits = {"phase_timeout_s": {"profile": 2.0}}
-    study = compare(faulty, fault, dataset=pictures, out=tmp_path / "study", profile=True, **limits, **SMALL)
+    study = compare(faulty, fault, dataset=images, out=tmp_path / "study", profile=True, **limits, **SMALL)
     assert list(study.frame.status) == ["ok"], study.frame.reason[0]
     assert list(study.epochs.epoch) == [1, 2]
     assert why in stored_warnings(study)
@@ -120,8 +120,8 @@ def stored_warnings(study: Comparison) -> str:
         return store.select("SELECT warnings FROM run")[1][0][0]
 
 
-def test_hostile_names_are_kept_short_and_printable(faulty, pictures, tmp_path):
-    study = compare(faulty, "profile-hostile", dataset=pictures, out=tmp_path / "study", profile=True, **SMALL)
+def test_hostile_names_are_kept_short_and_printable(faulty, images, tmp_path):
+    study = compare(faulty, "profile-hostile", dataset=images, out=tmp_path / "study", profile=True, **SMALL)
     name = study.profile.name[0]
     assert len(name) <= MAX_NAME and name.encode("utf-8")
     for style in ("terminal", "markdown", "latex", "csv"):

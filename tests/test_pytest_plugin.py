@@ -19,7 +19,7 @@ registry.register_model("linear", "linear:build")
 TEST = """
 @sweep(["tiny", "torch"], ["linear", "alexnet"], device="cpu")
 def test_trains(cell, run_cell):
-    row = run_cell(cell, dataset={pictures!r}, batch_size=4, epochs=1, image_size=32)
+    row = run_cell(cell, dataset={images!r}, batch_size=4, epochs=1, image_size=32)
     assert row.status == "ok" and row.framework == cell.framework
 """
 
@@ -29,14 +29,14 @@ def collected(pytester, *options):
     return [line.partition("[")[2].rstrip("]") for line in result.outlines if "[" in line]
 
 
-def test_a_sweep_is_three_lines_with_readable_ids(pytester, pictures):
-    pytester.makepyfile(SUITE + TEST.format(pictures=str(pictures)))
+def test_a_sweep_is_three_lines_with_readable_ids(pytester, images):
+    pytester.makepyfile(SUITE + TEST.format(images=str(images)))
     assert collected(pytester) == ["tiny-linear-cpu", "tiny-alexnet-cpu", "torch-linear-cpu", "torch-alexnet-cpu"]
 
 
-def test_versions_compete_by_their_names(pytester, pictures, own_cache):
+def test_versions_compete_by_their_names(pytester, images, own_cache):
     both = f'["tiny", "tiny={sys.executable}"]'
-    pytester.makepyfile(SUITE + TEST.format(pictures=str(pictures)).replace('["tiny", "torch"]', both))
+    pytester.makepyfile(SUITE + TEST.format(images=str(images)).replace('["tiny", "torch"]', both))
     ids = collected(pytester)
     assert ids[:2] == ["tiny-linear-cpu", "tiny-alexnet-cpu"] and ids[2].startswith("tiny@") and len(ids) == 4
     result = pytester.runpytest_subprocess("--fc-models", "linear", "--fc-out", "study")
@@ -44,20 +44,20 @@ def test_versions_compete_by_their_names(pytester, pictures, own_cache):
     assert Comparison.load(pytester.path / "study").frame.framework.tolist() == ["tiny", ids[2].partition("-")[0]]
 
 
-def test_options_choose_frameworks_models_and_device(pytester, pictures):
-    pytester.makepyfile(SUITE + TEST.format(pictures=str(pictures)))
+def test_options_choose_frameworks_models_and_device(pytester, images):
+    pytester.makepyfile(SUITE + TEST.format(images=str(images)))
     options = ("--fc-frameworks", "torch", "--fc-models", "alexnet", "--fc-device", "cuda:1")
     assert collected(pytester, *options) == ["torch-alexnet-cuda:1"]
 
 
-def test_a_cell_runs_and_its_row_comes_back(pytester, pictures, own_cache):
-    pytester.makepyfile(SUITE + TEST.format(pictures=str(pictures)))
+def test_a_cell_runs_and_its_row_comes_back(pytester, images, own_cache):
+    pytester.makepyfile(SUITE + TEST.format(images=str(images)))
     result = pytester.runpytest_subprocess("--fc-frameworks", "tiny", "--fc-models", "linear")
     result.assert_outcomes(passed=1)
 
 
 def test_an_unknown_name_is_a_usage_error(pytester):
-    pytester.makepyfile(SUITE + TEST.format(pictures="x"))
+    pytester.makepyfile(SUITE + TEST.format(images="x"))
     result = pytester.runpytest_subprocess("--fc-frameworks", "caffe")
     assert "unknown framework 'caffe'; allowed: torch" in result.stdout.str() + result.stderr.str()
 
@@ -66,19 +66,19 @@ TWICE = """
 @sweep(["tiny"], ["linear"])
 @pytest.mark.parametrize("size", [2, 4])
 def test_trains(cell, run_cell, size):
-    row = run_cell(cell, dataset={pictures!r}, batch_size=size, epochs=1, image_size=32, threads=1)
+    row = run_cell(cell, dataset={images!r}, batch_size=size, epochs=1, image_size=32, threads=1)
     assert (row.status, row.batch_size) == ("ok", size)
 
 @sweep(["tiny"], ["linear"])
 def test_once_more(cell, run_cell):
-    settings = dict(dataset={pictures!r}, batch_size=4, epochs=1, image_size=32, threads=1)
+    settings = dict(dataset={images!r}, batch_size=4, epochs=1, image_size=32, threads=1)
     rows = [run_cell(cell, **settings) for _ in range(2)]
     assert [row.status for row in rows] == ["ok", "ok"] and rows[0].epoch_s != rows[1].epoch_s
 """
 
 
-def test_the_cells_of_a_session_make_one_study_whose_table_is_shown(pytester, pictures, own_cache):
-    pytester.makepyfile(SUITE + "import pytest\n" + TWICE.format(pictures=str(pictures)))
+def test_the_cells_of_a_session_make_one_study_whose_table_is_shown(pytester, images, own_cache):
+    pytester.makepyfile(SUITE + "import pytest\n" + TWICE.format(images=str(images)))
     result = pytester.runpytest_subprocess("--fc-out", "study", "--fc-report", "report.html", "--fc-json", "b.json")
     result.assert_outcomes(passed=3)
     benchmarks = json.loads((pytester.path / "b.json").read_text())["benchmarks"]
@@ -90,9 +90,9 @@ def test_the_cells_of_a_session_make_one_study_whose_table_is_shown(pytester, pi
     assert shown.count("Median epoch time") == 2 and "study: study" in shown
 
 
-def test_a_session_needs_a_folder_of_its_own(pytester, pictures):
+def test_a_session_needs_a_folder_of_its_own(pytester, images):
     (pytester.mkdir("study") / "file").write_text("x")
-    pytester.makepyfile(SUITE + TEST.format(pictures=str(pictures)))
+    pytester.makepyfile(SUITE + TEST.format(images=str(images)))
     result = pytester.runpytest_subprocess("--fc-out", "study")
     assert "--fc-out is 'study', which is not empty; allowed: a new or an empty folder" in result.stderr.str()
 
@@ -103,8 +103,8 @@ def test_a_session_without_cells_shows_nothing(pytester):
     assert "1 passed" in text and "= framework-compare =" not in text
 
 
-def test_processes_of_xdist_have_a_study_each(pytester, pictures, own_cache):
-    pytester.makepyfile(SUITE + "import pytest\n" + TWICE.format(pictures=str(pictures)))
+def test_processes_of_xdist_have_a_study_each(pytester, images, own_cache):
+    pytester.makepyfile(SUITE + "import pytest\n" + TWICE.format(images=str(images)))
     result = pytester.runpytest_subprocess("-n", "1", "--fc-out", "study")
     result.assert_outcomes(passed=3)
     assert "study: study-gw0" in result.stdout.str() and len(Comparison.load(pytester.path / "study-gw0").frame) == 2

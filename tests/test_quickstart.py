@@ -11,11 +11,11 @@ from framework_compare.results.intervals import MIN_RUNS
 
 
 @pytest.fixture
-def quickstart(pictures, own_cache, monkeypatch):
+def quickstart(images, own_cache, monkeypatch):
     """Runs the quickstart with the test model on small images; its lines on standard output, and its exit code."""
     small = {
         "models": ["linear"],
-        "dataset": str(pictures),
+        "dataset": str(images),
         "image_size": 32,
         "threads": 1,
         "loader_workers": 1,

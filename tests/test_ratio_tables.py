@@ -221,21 +221,21 @@ def test_scaling_names_the_largest_batch_that_worked(tmp_path):
     assert "JAX AlexNet:" not in text and "peak GPU memory, GiB" in text
 
 
-def test_scaling_says_how_many_pictures_a_step_was_really_on(tmp_path):
+def test_scaling_says_how_many_images_a_step_was_really_on(tmp_path):
     outcomes = [("torch", {"batch_size": size}, ok(1)) for size in (2, 6, 64)]
-    comparison = study(tmp_path, outcomes, pictures=6)
+    comparison = study(tmp_path, outcomes, images=6)
     assert [row[2] for row in rows(comparison.table("scaling", "markdown"))] == ["2", "6", "64, steps of 6"]
     read = list(csv.DictReader(io.StringIO(comparison.table("scaling", "csv"))))
-    assert [(row["batch_size"], row["pictures"]) for row in read] == [("2", "6"), ("6", "6"), ("64", "6")]
+    assert [(row["batch_size"], row["images"]) for row in read] == [("2", "6"), ("6", "6"), ("64", "6")]
 
 
-def test_a_batch_larger_than_the_pictures_is_not_the_largest_that_worked(tmp_path):
+def test_a_batch_larger_than_the_images_is_not_the_largest_that_worked(tmp_path):
     outcomes = [
         ("torch", {"batch_size": 2}, ok(1)),
         ("torch", {"batch_size": 64}, ok(1)),
         ("torch", {"batch_size": 128}, Run("crashed")),
     ]
-    text = study(tmp_path, outcomes, pictures=6).table("scaling", "markdown")
+    text = study(tmp_path, outcomes, images=6).table("scaling", "markdown")
     assert "PyTorch AlexNet: the largest batch that worked is 6; 128, steps of 6, ended crashed." in text
 
 

@@ -12,17 +12,17 @@ from framework_compare import compare, largest_batch, registry
 pytestmark = pytest.mark.real
 
 
-def test_torch_alexnet_under_a_limit_it_cannot_meet_is_out_of_memory(real_pictures, tmp_path):
+def test_torch_alexnet_under_a_limit_it_cannot_meet_is_out_of_memory(real_images, tmp_path):
     settings = {"limit": 32, "image_size": 64, "epochs": 1, "memory_limit": "768MiB", "out": tmp_path / "study"}
-    row = compare("torch", "alexnet", dataset=real_pictures, **settings).frame.iloc[0]
+    row = compare("torch", "alexnet", dataset=real_images, **settings).frame.iloc[0]
     assert row.status == "out-of-memory" and "memory_limit of 0.75 GiB" in row.reason
 
 
 @pytest.fixture
-def hundred_pictures(some_pictures, tmp_path):
+def hundred_images(some_images, tmp_path):
     """144 entries of the 48 rendered images: enough for the batches of the sweep."""
     for number in range(3):
-        shutil.copytree(some_pictures, tmp_path / "hundred", copy_function=_copy_as(number), dirs_exist_ok=True)
+        shutil.copytree(some_images, tmp_path / "hundred", copy_function=_copy_as(number), dirs_exist_ok=True)
     return tmp_path / "hundred"
 
 
@@ -38,9 +38,9 @@ SWEEPS = [("small", [50, 100], 32), pytest.param("alexnet", [10, 100], 224, mark
 
 
 @pytest.mark.parametrize("model, sizes, image_size", SWEEPS)
-def test_a_sweep_of_two_frameworks_ends_at_the_limit(model, sizes, image_size, hundred_pictures, tmp_path, monkeypatch):
+def test_a_sweep_of_two_frameworks_ends_at_the_limit(model, sizes, image_size, hundred_images, tmp_path, monkeypatch):
     monkeypatch.setitem(registry.MODELS, "small", registry.Model("small:build"))
-    asked = {"dataset": hundred_pictures, "limit": 100, "batch_sizes": sizes, "image_size": image_size, "threads": 1}
+    asked = {"dataset": hundred_images, "limit": 100, "batch_sizes": sizes, "image_size": image_size, "threads": 1}
     asked.update(search="doubling", memory_limit="1500MiB", out=tmp_path / "study")
     result = largest_batch(["torch", "mxnet"], model, **asked)
     assert list(result.frame.framework) == ["torch", "mxnet"]

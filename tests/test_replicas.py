@@ -102,10 +102,10 @@ def test_a_mistake_of_replicas_is_caught_at_its_level(ranks, references, mistake
 
 @pytest.mark.cold
 @pytest.mark.parametrize("name", ["Replicated", "Ranked"])
-def test_a_cell_on_two_devices_counts_the_images_of_both(ranks, pictures, name):
+def test_a_cell_on_two_devices_counts_the_images_of_both(ranks, images, name):
     """13 images: one global batch of 12 is three of 4; the last image cannot be shared."""
     ranks(name)
-    study = compare("mutated", "small", "cpu", devices=2, dataset=pictures, epochs=2, **SMALL)
+    study = compare("mutated", "small", "cpu", devices=2, dataset=images, epochs=2, **SMALL)
     row = study.frame.iloc[0]
     assert (row.device, row.status) == ("cpu:0,1", "ok"), row.reason
     assert list(study.epochs.images) == [12, 12] and list(study.epochs.steps) == [3, 3]
@@ -113,10 +113,10 @@ def test_a_cell_on_two_devices_counts_the_images_of_both(ranks, pictures, name):
 
 
 @pytest.mark.cold
-def test_a_sample_under_a_budget_ends_in_all_ranks_after_the_same_step(ranks, pictures, tmp_path, monkeypatch):
+def test_a_sample_under_a_budget_ends_in_all_ranks_after_the_same_step(ranks, images, tmp_path, monkeypatch):
     """Each step takes 50 ms, and rank 1 starts its clock half a second later."""
     many = tmp_path / "many"
-    for path in sorted(pictures.rglob("*.jpg")):
+    for path in sorted(images.rglob("*.jpg")):
         (many / path.parent.name).mkdir(parents=True, exist_ok=True)
         for number in range(12):
             (many / path.parent.name / f"{path.stem}-{number}.jpg").write_bytes(path.read_bytes())
@@ -170,9 +170,9 @@ def test_the_last_step_of_a_sample_is_one_that_no_rank_has_reached(tmp_path):
     }.values(),
     ids=["killed", "raises", "exits"],
 )
-def test_the_rank_that_ended_is_told_by_its_number(ranks, pictures, end, status, words):
+def test_the_rank_that_ended_is_told_by_its_number(ranks, images, end, status, words):
     ranks("Mortal", end)
-    row = compare("mutated", "small", "cpu:0,1", dataset=pictures, epochs=5, **SMALL).frame.iloc[0]
+    row = compare("mutated", "small", "cpu:0,1", dataset=images, epochs=5, **SMALL).frame.iloc[0]
     assert row.status == status and row.reason.startswith(words), row.reason
 
 
@@ -201,17 +201,17 @@ def test_of_ranks_that_told_of_a_failure_the_first_that_was_heard_is_named():
     assert transcript.first_failed() == 1
 
 
-def test_several_nodes_need_a_slurm_job(tiny, pictures, tmp_path, monkeypatch):
+def test_several_nodes_need_a_slurm_job(tiny, images, tmp_path, monkeypatch):
     monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
     with pytest.raises(UsageError, match="nodes is 2, but this is not a Slurm job; add --on slurm"):
-        compare(tiny, "linear", "cpu", nodes=2, dataset=pictures, out=tmp_path / "study", **SMALL)
+        compare(tiny, "linear", "cpu", nodes=2, dataset=images, out=tmp_path / "study", **SMALL)
     assert not (tmp_path / "study").exists()
 
 
-def test_a_part_asks_for_as_many_nodes_as_its_largest_cell(tiny, pictures, tmp_path, monkeypatch):
+def test_a_part_asks_for_as_many_nodes_as_its_largest_cell(tiny, images, tmp_path, monkeypatch):
     monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
     study = tmp_path / "study"
-    compare(tiny, "linear", nodes=[1, 2], dataset=pictures, out=study, executor=Executor(), **SMALL)
+    compare(tiny, "linear", nodes=[1, 2], dataset=images, out=study, executor=Executor(), **SMALL)
     assert parts.PartPlan.read(study, 1).nodes == 2
     assert list(executors._chunks(study, [1], most=10)) == [(2, [1])]
     for start in (lambda: resume(study), lambda: run_part(study, 1, Watcher())):
@@ -238,9 +238,9 @@ def test_several_nodes_need_the_commands_of_slurm(lacking, tmp_path, monkeypatch
         ({"nodes": 0}, "nodes is 0; allowed: a whole number of at least 1"),
     ],
 )
-def test_what_several_nodes_cannot_do_is_refused(tiny, pictures, settings, words):
+def test_what_several_nodes_cannot_do_is_refused(tiny, images, settings, words):
     with pytest.raises(UsageError, match=words):
-        compare(tiny, "linear", "cpu", dataset=pictures, **{**SMALL, "nodes": 2, **settings})
+        compare(tiny, "linear", "cpu", dataset=images, **{**SMALL, "nodes": 2, **settings})
 
 
 def test_an_adapter_without_several_nodes_says_so():
@@ -250,8 +250,8 @@ def test_an_adapter_without_several_nodes_says_so():
         refuse_undeclared(trainer, TrainConfig(nodes=2), [], Replicas(CPUS, 0, "a:9", 2))
 
 
-def test_an_adapter_without_replicas_is_unsupported(tiny, pictures):
-    row = compare(tiny, "linear", "cpu:0,1", dataset=pictures, **SMALL).frame.iloc[0]
+def test_an_adapter_without_replicas_is_unsupported(tiny, images):
+    row = compare(tiny, "linear", "cpu:0,1", dataset=images, **SMALL).frame.iloc[0]
     assert (row.status, row.reason) == (
         "unsupported",
         "tiny declares no replicas on 2 devices of kind 'cpu'; use one device",
@@ -259,7 +259,7 @@ def test_an_adapter_without_replicas_is_unsupported(tiny, pictures):
 
 
 @pytest.mark.parametrize("settings", [{"mode": "inference"}, {"limit": 3}])
-def test_what_several_devices_cannot_do_is_refused_before_anything_is_written(tiny, pictures, settings, tmp_path):
+def test_what_several_devices_cannot_do_is_refused_before_anything_is_written(tiny, images, settings, tmp_path):
     with pytest.raises(UsageError, match="device"):
-        compare(tiny, "linear", "cpu:0,1,2,3", dataset=pictures, out=tmp_path / "study", **{**SMALL, **settings})
+        compare(tiny, "linear", "cpu:0,1,2,3", dataset=images, out=tmp_path / "study", **{**SMALL, **settings})
     assert not (tmp_path / "study").exists()

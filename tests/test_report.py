@@ -107,8 +107,8 @@ def test_verdicts_failures_and_the_command_are_there(page, comparison):
     assert report.command(comparison) in page.text
 
 
-def test_the_command_of_a_study_that_keeps_its_request_runs_that(tiny, pictures, tmp_path):
-    asked = {"dataset": pictures, "image_size": 8, "epochs": 1, "limit": 6, "python": {tiny: sys.executable}}
+def test_the_command_of_a_study_that_keeps_its_request_runs_that(tiny, images, tmp_path):
+    asked = {"dataset": images, "image_size": 8, "epochs": 1, "limit": 6, "python": {tiny: sys.executable}}
     once = compare(tiny, "linear", out=tmp_path / "once", budget="20s", memory_limit="2GiB", **asked)
     lines = report.command(once).splitlines()
     assert lines[0] == "cat > study.toml <<'END'" and lines[-2:] == ["END", "framework-compare run --from study.toml"]
@@ -118,8 +118,8 @@ def test_the_command_of_a_study_that_keeps_its_request_runs_that(tiny, pictures,
     assert "limit = 6" in lines and 'memory_limit = "2GiB"' in lines
 
 
-def test_a_ladder_s_report_has_its_gains(tiny, pictures, tmp_path):
-    asked = {"dataset": pictures, "image_size": 8, "epochs": 1, "repeats": 3, "python": {tiny: sys.executable}}
+def test_a_ladder_s_report_has_its_gains(tiny, images, tmp_path):
+    asked = {"dataset": images, "image_size": 8, "epochs": 1, "repeats": 3, "python": {tiny: sys.executable}}
     study = ladder(tiny, "linear", {"batch 4": {"batch_size": 4}}, out=tmp_path / "study", **asked)
     assert "rung of the ladder" in Page(study.report(tmp_path / "report.html").read_text()).text
     part = files.draw(Subject(study), "gains")["speed-up over the previous rung"]

@@ -25,13 +25,13 @@ FAST = {"epochs": 2, "threads": 1, "loader_workers": 0, "image_size": 32, "pipel
 
 
 @pytest.fixture
-def short(tiny, pictures, own_cache, monkeypatch):
+def short(tiny, images, own_cache, monkeypatch):
     """A published study of the test framework, under the names of PyTorch and AlexNet; its name."""
     monkeypatch.setitem(registry.FRAMEWORKS, "torch", registry.FRAMEWORKS[tiny])
     monkeypatch.setitem(registry.MODELS, "alexnet", registry.MODELS["linear"])
-    monkeypatch.setitem(published.SETS, pictures.name, "small")
+    monkeypatch.setitem(published.SETS, images.name, "small")
     monkeypatch.setattr(reproduction.nvml, "describe_gpus", lambda: None)
-    base = {"dataset": pictures, **FAST}
+    base = {"dataset": images, **FAST}
     rungs = (
         Rung("GPU", {"device": "cuda"}),
         Rung("private", {"gpu_threads": "private"}),
@@ -77,7 +77,7 @@ def test_published_figures_stand_beside_ours(short, tmp_path):
 def test_a_row_of_a_cell_that_failed_once_has_no_ratio():
     """Its other runs are ok, and would give one."""
     fixed = {**dict.fromkeys(CELL_COLUMNS, math.nan), "model": "alexnet", "dataset": "fire-smoke-small", "reason": "no"}
-    epoch = {"epoch_s_median": 2.0, "pictures": 791, "runs": 2, "warnings": "", "parity": None, "batch_growth": 1}
+    epoch = {"epoch_s_median": 2.0, "images": 791, "runs": 2, "warnings": "", "parity": None, "batch_growth": 1}
     rows = [
         {**fixed, **epoch, "framework": "torch", "status": "ok", "runs_ok": 2},
         {**fixed, **epoch, "framework": "mxnet", "status": "crashed", "runs_ok": 1},
@@ -97,9 +97,9 @@ def test_it_is_resumed_and_quick_is_another_size_than_full(short, tmp_path):
     assert [len(one.studies["epochs"].epochs) for one in (quick, full)] == [2, 3]
 
 
-def test_real_data_goes_to_its_part(short, pictures, tmp_path):
+def test_real_data_goes_to_its_part(short, images, tmp_path):
     other = tmp_path / "other"
-    other.symlink_to(pictures)
+    other.symlink_to(images)
     result = reproduce(short, out=tmp_path / "r", repeats=1, parts=["plain"], data={"plain": other})
     assert result.studies["plain"].frame["dataset"].tolist() == ["other"]
 

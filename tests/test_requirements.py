@@ -53,7 +53,7 @@ def test_both_devices_have_the_same_versions_of_what_both_have(name):
 
 
 @pytest.mark.parametrize("package", ["pillow", "simplejpeg"])
-def test_all_frameworks_decode_pictures_with_the_same_code(package):
+def test_all_frameworks_decode_images_with_the_same_code(package):
     assert len({pins_of(name, device)[package] for name, device in BUILDS}) == 1
 
 

@@ -22,9 +22,9 @@ QUICK = dict(batch_size=4, epochs=2, threads=1, loader_workers=1, image_size=32)
 
 
 @pytest.fixture
-def study(faulty, pictures, own_cache, tmp_path):
+def study(faulty, images, own_cache, tmp_path):
     def run(*models, **given):
-        settings = {**QUICK, "dataset": pictures, "out": tmp_path / "study", **given}
+        settings = {**QUICK, "dataset": images, "out": tmp_path / "study", **given}
         return compare(faulty, list(models), **settings)
 
     return run
@@ -152,8 +152,8 @@ def test_a_resume_requires_the_parity_that_the_study_required_unless_told_otherw
         studies.resume(study=folder, strict=False, verify="x")
 
 
-def test_a_sweep_is_resumed_by_its_folder(faulty, pictures, own_cache, tmp_path):
-    settings = {**QUICK, "dataset": pictures, "out": tmp_path / "study"}
+def test_a_sweep_is_resumed_by_its_folder(faulty, images, own_cache, tmp_path):
+    settings = {**QUICK, "dataset": images, "out": tmp_path / "study"}
     del settings["batch_size"]
     largest_batch(faulty, "fine", batch_sizes=[2, 4], **settings)
     with Store.open(tmp_path / "study", readonly=False) as store:
@@ -228,8 +228,8 @@ def test_another_version_of_a_framework_is_refused_where_it_has_finished_runs(st
         resume(folder)
 
 
-def test_pictures_that_are_gone_are_told(study, pictures, tmp_path):
-    shutil.copytree(pictures, tmp_path / "copy")
+def test_images_that_are_gone_are_told(study, images, tmp_path):
+    shutil.copytree(images, tmp_path / "copy")
     folder = study("fine", dataset=tmp_path / "copy").folder
     forget(folder, 1)
     shutil.rmtree(tmp_path / "copy")
@@ -237,22 +237,22 @@ def test_pictures_that_are_gone_are_told(study, pictures, tmp_path):
         resume(folder)
 
 
-def test_a_picture_that_was_changed_is_named(study, pictures, tmp_path):
-    shutil.copytree(pictures, tmp_path / "copy")
+def test_an_image_that_was_changed_is_named(study, images, tmp_path):
+    shutil.copytree(images, tmp_path / "copy")
     folder = study("fine", dataset=tmp_path / "copy").folder
     forget(folder, 1)
     shutil.copy(tmp_path / "copy" / "fire" / "0.jpg", tmp_path / "copy" / "smoke" / "1.jpg")
     with pytest.raises(StudyError, match="cannot be resumed: .*began: '.*/smoke/1.jpg'; restore them, or"):
         resume(folder)
-    shutil.copy(pictures / "smoke" / "1.jpg", tmp_path / "copy" / "smoke" / "1.jpg")
+    shutil.copy(images / "smoke" / "1.jpg", tmp_path / "copy" / "smoke" / "1.jpg")
     assert set(resume(folder).frame.status) == {"ok"}
 
 
 @pytest.mark.parametrize("content", [None, "{}", "[]", '{"paths": []}', '{"pa'])
-def test_a_list_of_pictures_that_is_gone_or_not_the_studys_is_told_and_written_again(content, study):
+def test_a_list_of_images_that_is_gone_or_not_the_studys_is_told_and_written_again(content, study):
     folder = study("fine").folder
     forget(folder, 1)
-    path = folder / "pictures" / "colours.json"
+    path = folder / "images" / "colours.json"
     path.unlink() if content is None else path.write_text(content)
     said = "cannot be" if content is None else "cannot be used: .*; repeat the"
     with pytest.raises(StudyError, match=f"own list of the images of 'colours', .*colours.json, {said}"):
@@ -261,10 +261,10 @@ def test_a_list_of_pictures_that_is_gone_or_not_the_studys_is_told_and_written_a
 
 
 @pytest.mark.parametrize("content", ["[]", '{"/a.jpg": "12', ""], ids=["list", "cut", "empty"])
-def test_checksums_of_pictures_that_cannot_be_read_are_told_and_kept(content, study):
+def test_checksums_of_images_that_cannot_be_read_are_told_and_kept(content, study):
     folder = study("fine").folder
     forget(folder, 1)
-    path = folder / "pictures" / "colours.checksums"
+    path = folder / "images" / "colours.checksums"
     path.write_text(content)
     with pytest.raises(
         StudyError, match="colours.checksums, the checksums .* cannot be read: .*; delete it if the images"
@@ -293,7 +293,7 @@ def test_a_creation_cut_short_is_begun_again(study, tmp_path, monkeypatch):
     monkeypatch.setattr("framework_compare.store.study_file._write_new", fail)
     with pytest.raises(KeyboardInterrupt):
         study("fine")
-    assert (tmp_path / "study" / "pictures").is_dir() and not (tmp_path / "study" / FILE).exists()
+    assert (tmp_path / "study" / "images").is_dir() and not (tmp_path / "study" / FILE).exists()
     monkeypatch.undo()
 
 

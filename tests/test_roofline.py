@@ -59,7 +59,7 @@ def study(tmp_path):
 def studied(folder, configs):
     cells = [Cell("torch", "vgg16", "d", "cpu", config) for config in configs]
     epochs = (Epoch(1, SECOND, 2 * SECOND, 0.1, 10, 1, 1.0, 1.0, 1.0, 1.0),)
-    settings = {"datasets": {"d": {"pictures": 10, "skipped": 0}}}
+    settings = {"datasets": {"d": {"images": 10, "skipped": 0}}}
     return recorded(folder, cells, lambda *_: Run("ok", epochs=epochs), settings=settings, machine=host.describe())
 
 

@@ -14,20 +14,20 @@ import pytest
 from PIL import Image
 
 from framework_compare.batches import preprocess
-from framework_compare.batches.pictures import SharedPipeline, epoch_order, memory_batch
+from framework_compare.batches.images import SharedPipeline, epoch_order, memory_batch
 from framework_compare.batches.reading import Reading
 from framework_compare.datasets.folder import read_folder
 from framework_compare.errors import DataError, UsageError
-from framework_compare.protocol import Pictures
+from framework_compare.protocol import ImageFiles
 
 REAL = Path(__file__).parents[2] / "shared" / "data" / "fire_smoke_791"
 SIZE = 32
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory) -> Pictures:
+def files(tmp_path_factory) -> ImageFiles:
     """23 images of many kinds; the label tells the image."""
-    folder = tmp_path_factory.mktemp("pictures")
+    folder = tmp_path_factory.mktemp("images")
     state = np.random.RandomState(0)
     kinds = [("JPEG", "RGB"), ("JPEG", "L"), ("JPEG", "CMYK"), ("PNG", "P"), ("PNG", "RGBA")]
     paths, formats = [], []
@@ -38,22 +38,22 @@ def pictures(tmp_path_factory) -> Pictures:
         image.save(folder / f"{number}", form)
         paths.append(str(folder / f"{number}"))
         formats.append(form)
-    return Pictures(tuple("abc"), tuple(paths), tuple(range(23)), tuple(formats))
+    return ImageFiles(tuple("abc"), tuple(paths), tuple(range(23)), tuple(formats))
 
 
-def pipeline(pictures: Pictures, **settings: object) -> SharedPipeline:
-    return SharedPipeline(pictures, **{"batch_size": 4, "image_size": SIZE, "seed": 1, **settings})
+def pipeline(files: ImageFiles, **settings: object) -> SharedPipeline:
+    return SharedPipeline(files, **{"batch_size": 4, "image_size": SIZE, "seed": 1, **settings})
 
 
-def epoch(pictures: Pictures, number: int = 0, **settings: object) -> tuple[np.ndarray, np.ndarray]:
+def epoch(files: ImageFiles, number: int = 0, **settings: object) -> tuple[np.ndarray, np.ndarray]:
     """All images and labels of one epoch."""
-    with pipeline(pictures, **settings) as opened:
+    with pipeline(files, **settings) as opened:
         images, labels = zip(*opened.epoch(number))
     return np.concatenate(images), np.concatenate(labels)
 
 
-def test_shapes_types_and_the_short_last_batch(pictures: Pictures) -> None:
-    with pipeline(pictures, workers=2) as opened:
+def test_shapes_types_and_the_short_last_batch(files: ImageFiles) -> None:
+    with pipeline(files, workers=2) as opened:
         batches = list(opened.epoch(0))
     assert [len(labels) for _, labels in batches] == [4, 4, 4, 4, 4, 3]
     for images, labels in batches:
@@ -62,8 +62,8 @@ def test_shapes_types_and_the_short_last_batch(pictures: Pictures) -> None:
         assert labels.dtype == np.int64
 
 
-def test_each_picture_once_an_epoch_in_a_new_order(pictures: Pictures) -> None:
-    orders = [epoch(pictures, number)[1].tolist() for number in range(3)]
+def test_each_image_once_an_epoch_in_a_new_order(files: ImageFiles) -> None:
+    orders = [epoch(files, number)[1].tolist() for number in range(3)]
     assert all(sorted(order) == list(range(23)) for order in orders)
     assert len(set(map(tuple, orders))) == 3
 
@@ -73,44 +73,44 @@ def test_each_picture_once_an_epoch_in_a_new_order(pictures: Pictures) -> None:
     [{"workers": 1}, {"workers": 2}, {"workers": 7}, {"workers": 3, "prefetch": 9}, {"workers": 2, "processes": True}],
     ids=str,
 )
-def test_workers_and_prefetch_change_nothing(pictures: Pictures, settings: dict) -> None:
-    expected, got = epoch(pictures, 2, workers=0), epoch(pictures, 2, **settings)
+def test_workers_and_prefetch_change_nothing(files: ImageFiles, settings: dict) -> None:
+    expected, got = epoch(files, 2, workers=0), epoch(files, 2, **settings)
     assert np.array_equal(expected[0], got[0]) and np.array_equal(expected[1], got[1])
 
 
 @pytest.mark.parametrize("batch_size", [1, 5, 23, 100])
-def test_batch_size_changes_nothing(pictures: Pictures, batch_size: int) -> None:
-    expected, got = epoch(pictures, workers=0), epoch(pictures, batch_size=batch_size, workers=2)
+def test_batch_size_changes_nothing(files: ImageFiles, batch_size: int) -> None:
+    expected, got = epoch(files, workers=0), epoch(files, batch_size=batch_size, workers=2)
     assert np.array_equal(expected[0], got[0]) and np.array_equal(expected[1], got[1])
 
 
-def test_both_layouts_hold_the_same_bits(pictures: Pictures) -> None:
-    nchw, nhwc = epoch(pictures, layout="NCHW"), epoch(pictures, layout="NHWC")
+def test_both_layouts_hold_the_same_bits(files: ImageFiles) -> None:
+    nchw, nhwc = epoch(files, layout="NCHW"), epoch(files, layout="NHWC")
     assert nhwc[0].shape == (23, SIZE, SIZE, 3)
     assert nhwc[0].tobytes() == np.ascontiguousarray(nchw[0].transpose(0, 2, 3, 1)).tobytes()
 
 
-def test_seed_and_epoch_change_order_and_crops(pictures: Pictures) -> None:
-    one, other, later = epoch(pictures), epoch(pictures, seed=2), epoch(pictures, 1)
+def test_seed_and_epoch_change_order_and_crops(files: ImageFiles) -> None:
+    one, other, later = epoch(files), epoch(files, seed=2), epoch(files, 1)
     for images, labels in (other, later):
         assert not np.array_equal(one[1], labels)
         assert not np.array_equal(one[0][np.argsort(one[1])], images[np.argsort(labels)])
 
 
-def test_an_image_is_the_documented_function_of_seed_epoch_and_index(pictures: Pictures) -> None:
-    images, labels = epoch(pictures, 3, seed=9, flip="vertical", workers=2)
+def test_an_image_is_the_documented_function_of_seed_epoch_and_index(files: ImageFiles) -> None:
+    images, labels = epoch(files, 3, seed=9, flip="vertical", workers=2)
     assert labels.tolist() == epoch_order(9, 3, 23).tolist()
     for image, index in zip(images, labels.tolist()):
-        data = Path(pictures.paths[index]).read_bytes()
-        size = preprocess.picture_size(data)
-        crop = preprocess.draw_crop(preprocess.picture_state(9, 3, index), *size, flip="vertical")
+        data = Path(files.paths[index]).read_bytes()
+        size = preprocess.encoded_size(data)
+        crop = preprocess.draw_crop(preprocess.image_state(9, 3, index), *size, flip="vertical")
         expected = np.empty((3, SIZE, SIZE), np.float32)
         preprocess.normalise_into(expected, preprocess.decode_crop_resize(data, crop, SIZE), "NCHW")
         assert np.array_equal(image, expected)
 
 
-def test_flips_share_the_crop(pictures: Pictures) -> None:
-    plain, across, down = (epoch(pictures, flip=flip)[0] for flip in ("none", "horizontal", "vertical"))
+def test_flips_share_the_crop(files: ImageFiles) -> None:
+    plain, across, down = (epoch(files, flip=flip)[0] for flip in ("none", "horizontal", "vertical"))
     flipped = [not np.array_equal(a, b) for a, b in zip(plain, across)]
     assert 0 < sum(flipped) < 23
     for image, a, d, turned in zip(plain, across, down, flipped):
@@ -118,21 +118,21 @@ def test_flips_share_the_crop(pictures: Pictures) -> None:
         assert np.array_equal(d, image[:, ::-1] if turned else image)
 
 
-def test_every_batch_has_its_own_memory(pictures: Pictures) -> None:
-    with pipeline(pictures, workers=2) as opened:
+def test_every_batch_has_its_own_memory(files: ImageFiles) -> None:
+    with pipeline(files, workers=2) as opened:
         batches = [images for images, _ in opened.epoch(0)]
     assert not any(np.shares_memory(a, b) for i, a in enumerate(batches) for b in batches[:i])
 
 
-def test_memory_batch_is_the_first_of_epoch_zero(pictures: Pictures) -> None:
-    images, labels = memory_batch(pictures, batch_size=5, image_size=SIZE, seed=1, layout="NHWC")
-    expected = epoch(pictures, layout="NHWC")
+def test_memory_batch_is_the_first_of_epoch_zero(files: ImageFiles) -> None:
+    images, labels = memory_batch(files, batch_size=5, image_size=SIZE, seed=1, layout="NHWC")
+    expected = epoch(files, layout="NHWC")
     assert np.array_equal(images, expected[0][:5]) and np.array_equal(labels, expected[1][:5])
 
 
-def test_no_thread_is_left_after_close(pictures: Pictures) -> None:
+def test_no_thread_is_left_after_close(files: ImageFiles) -> None:
     before = threading.active_count()
-    opened = pipeline(pictures, workers=5)
+    opened = pipeline(files, workers=5)
     next(opened.epoch(0))
     assert threading.active_count() > before
     opened.close()
@@ -140,16 +140,16 @@ def test_no_thread_is_left_after_close(pictures: Pictures) -> None:
     assert threading.active_count() == before
 
 
-def test_an_epoch_left_early_can_be_followed_by_another(pictures: Pictures) -> None:
-    expected = epoch(pictures, 1)[0]
-    with pipeline(pictures, workers=2) as opened:
+def test_an_epoch_left_early_can_be_followed_by_another(files: ImageFiles) -> None:
+    expected = epoch(files, 1)[0]
+    with pipeline(files, workers=2) as opened:
         next(opened.epoch(0))
         assert np.array_equal(np.concatenate([images for images, _ in opened.epoch(1)]), expected)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_closed_pipeline_says_so(pictures: Pictures, workers: int) -> None:
-    opened = pipeline(pictures, workers=workers)
+def test_a_closed_pipeline_says_so(files: ImageFiles, workers: int) -> None:
+    opened = pipeline(files, workers=workers)
     batches = opened.epoch(0)
     next(batches)
     opened.close()
@@ -159,11 +159,11 @@ def test_a_closed_pipeline_says_so(pictures: Pictures, workers: int) -> None:
         next(opened.epoch(1))
 
 
-def test_prefetch_is_bounded(pictures: Pictures, monkeypatch) -> None:
+def test_prefetch_is_bounded(files: ImageFiles, monkeypatch) -> None:
     read: list[dict] = []
     real = Reading.fill
     monkeypatch.setattr(Reading, "fill", lambda self, image, **task: read.append(task) or real(self, image, **task))
-    many = Pictures(("a",), pictures.paths * 10, pictures.labels * 10, pictures.formats * 10)
+    many = ImageFiles(("a",), files.paths * 10, files.labels * 10, files.formats * 10)
     with pipeline(many, workers=2, prefetch=2) as opened:
         batches = opened.epoch(0)
         next(batches)
@@ -175,13 +175,13 @@ def test_prefetch_is_bounded(pictures: Pictures, monkeypatch) -> None:
 @pytest.mark.parametrize("processes", [False, True])
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("content", [b"", b"text", None], ids=["empty", "text", "missing"])
-def test_a_picture_gone_bad_is_named(
-    pictures: Pictures, tmp_path: Path, workers: int, processes: bool, content: bytes | None
+def test_an_image_gone_bad_is_named(
+    files: ImageFiles, tmp_path: Path, workers: int, processes: bool, content: bytes | None
 ) -> None:
     bad = tmp_path / "gone\nbad.jpg"
     if content is not None:
         bad.write_bytes(content)
-    mixed = dataclasses.replace(pictures, paths=(*pictures.paths[:-1], str(bad)))
+    mixed = dataclasses.replace(files, paths=(*files.paths[:-1], str(bad)))
     with pytest.raises(DataError, match=r"gone\\nbad\.jpg' cannot be read"):
         epoch(mixed, workers=workers, processes=processes)
 
@@ -190,27 +190,27 @@ def decoders() -> list[psutil.Process]:
     return [process for process in psutil.Process().children() if "decoders.serve" in " ".join(process.cmdline())]
 
 
-def test_no_process_is_left_after_close(pictures: Pictures) -> None:
-    opened = pipeline(pictures, workers=3, processes=True)
+def test_no_process_is_left_after_close(files: ImageFiles) -> None:
+    opened = pipeline(files, workers=3, processes=True)
     next(opened.epoch(0))
     assert len(decoders()) == 3
     opened.close()
     assert not decoders()
 
 
-def test_a_process_that_was_killed_is_told(pictures: Pictures) -> None:
-    with pipeline(pictures, workers=1, processes=True) as opened:
+def test_a_process_that_was_killed_is_told(files: ImageFiles) -> None:
+    with pipeline(files, workers=1, processes=True) as opened:
         decoders()[0].kill()
         with pytest.raises(DataError, match="a process that reads images ended with code -9"):
             list(opened.epoch(0))
 
 
-def test_a_truncated_picture_is_named(pictures: Pictures, tmp_path: Path) -> None:
+def test_a_truncated_image_is_named(files: ImageFiles, tmp_path: Path) -> None:
     file = io.BytesIO()
     Image.fromarray(np.random.RandomState(0).randint(0, 256, (200, 200, 3)).astype(np.uint8)).save(file, "JPEG")
     (tmp_path / "cut.jpg").write_bytes(file.getvalue()[:5000])
     with pytest.raises(DataError, match=r"cut\.jpg"):
-        epoch(dataclasses.replace(pictures, paths=(str(tmp_path / "cut.jpg"), *pictures.paths[1:])), workers=2)
+        epoch(dataclasses.replace(files, paths=(str(tmp_path / "cut.jpg"), *files.paths[1:])), workers=2)
 
 
 @pytest.mark.parametrize(
@@ -225,10 +225,10 @@ def test_a_truncated_picture_is_named(pictures: Pictures, tmp_path: Path) -> Non
         ("layout", "CHWN"),
     ],
 )
-def test_settings_are_checked(pictures: Pictures, setting: str, value: object) -> None:
+def test_settings_are_checked(files: ImageFiles, setting: str, value: object) -> None:
     before = threading.active_count()
     with pytest.raises(UsageError, match=f"{setting}.*{value}"):
-        pipeline(pictures, **{setting: value})
+        pipeline(files, **{setting: value})
     gc.collect()
     assert threading.active_count() == before
 
@@ -241,9 +241,9 @@ def test_a_known_order_stays_what_it_is() -> None:
 @pytest.mark.skipif(
     not REAL.exists(), reason=f"the 791 real images are not at {REAL}; CONTRIBUTING.md says where they are published"
 )
-def test_the_real_pictures(tmp_path: Path, monkeypatch) -> None:
+def test_the_real_images(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("FRAMEWORK_COMPARE_CACHE", str(tmp_path))
-    real = read_folder(REAL).pictures
+    real = read_folder(REAL).files
     images, labels = epoch(real, image_size=64, batch_size=100, workers=2)
     assert np.bincount(labels).tolist() == [264, 264, 263]
     assert np.isfinite(images).all()

@@ -60,8 +60,8 @@ def command(cluster, plugin, tmp_path):
     return start_command(cluster, plugin, tmp_path)
 
 
-def request(pictures, **given):
-    options = {"frameworks": "tiny", "models": "linear", "dataset": pictures, "batch-size": "4", "epochs": 2}
+def request(images, **given):
+    options = {"frameworks": "tiny", "models": "linear", "dataset": images, "batch-size": "4", "epochs": 2}
     quick = {"threads": 1, "loader-workers": 0, "image-size": 32, "repeats": 2, "disturbance-threshold": 1000}
     return ["run", *(f"--{name}={value}" for name, value in {**options, **quick, **given}.items())]
 
@@ -94,12 +94,10 @@ def processes(folder):
     return [line for word in (folder, scratch) for _, line in naming(word)]
 
 
-def test_a_study_on_two_nodes_has_the_results_of_one_here(cluster, command, pictures, tmp_path):
+def test_a_study_on_two_nodes_has_the_results_of_one_here(cluster, command, images, tmp_path):
     both = {"frameworks": "tiny,small", "models": "linear,again"}
-    text = run(
-        command, *request(pictures, **both, out=tmp_path / "there"), "--on", "slurm", "--slurm", "partition=main"
-    )
-    run(command, *request(pictures, **both, out=tmp_path / "here"))
+    text = run(command, *request(images, **both, out=tmp_path / "there"), "--on", "slurm", "--slurm", "partition=main")
+    run(command, *request(images, **both, out=tmp_path / "here"))
     assert results(tmp_path / "there") == results(tmp_path / "here")
     assert "part 4: 2 ok" in text and "planned" not in text
     runs = Comparison.load(tmp_path / "there").runs
@@ -110,8 +108,8 @@ def test_a_study_on_two_nodes_has_the_results_of_one_here(cluster, command, pict
 
 
 @pytest.mark.nightly
-def test_a_part_that_is_requeued_ends_well(cluster, command, pictures, tmp_path):
-    study = command(*request(pictures, repeats=1, epochs=40, out=tmp_path / "s"), "--on", "slurm")
+def test_a_part_that_is_requeued_ends_well(cluster, command, images, tmp_path):
+    study = command(*request(images, repeats=1, epochs=40, out=tmp_path / "s"), "--on", "slurm")
     assert wait_for(lambda: running(tmp_path, "epochs")), study.communicate(timeout=60)
     (job,) = cluster.jobs()
     cluster.ask("scontrol", "requeue", job)
@@ -123,8 +121,8 @@ def test_a_part_that_is_requeued_ends_well(cluster, command, pictures, tmp_path)
 
 
 @pytest.mark.nightly
-def test_what_is_cancelled_is_resumed(cluster, command, pictures, tmp_path):
-    study = command(*request(pictures, epochs=40, out=tmp_path / "s"), "--on", "slurm")
+def test_what_is_cancelled_is_resumed(cluster, command, images, tmp_path):
+    study = command(*request(images, epochs=40, out=tmp_path / "s"), "--on", "slurm")
     assert wait_for(lambda: len(cluster.jobs()) == 2 and running(tmp_path, "epochs"))
     cluster.ask("scancel", *cluster.jobs())
     text = study.communicate(timeout=120)[0]
@@ -134,8 +132,8 @@ def test_what_is_cancelled_is_resumed(cluster, command, pictures, tmp_path):
     assert statuses(tmp_path / "s") == ["ok"] * 2 and is_sound(tmp_path / "s")
 
 
-def test_ctrl_c_ends_the_jobs_and_a_refused_option_is_told(cluster, command, pictures, tmp_path):
-    study = command(*request(pictures, epochs=40, out=tmp_path / "s"), "--on", "slurm")
+def test_ctrl_c_ends_the_jobs_and_a_refused_option_is_told(cluster, command, images, tmp_path):
+    study = command(*request(images, epochs=40, out=tmp_path / "s"), "--on", "slurm")
     assert wait_for(cluster.jobs)
     study.send_signal(signal.SIGTERM)
     text = study.communicate(timeout=60)[0]
@@ -152,9 +150,9 @@ def running(tmp_path, phase):
 
 
 @pytest.mark.nightly
-def test_24_cells_of_3_repeats_have_the_results_of_a_study_here(cluster, command, pictures, tmp_path):
-    run(command, *request(pictures, **CELLS_24, repeats=3, out=tmp_path / "there"), "--on", "slurm")
-    run(command, *request(pictures, **CELLS_24, repeats=3, out=tmp_path / "here"))
+def test_24_cells_of_3_repeats_have_the_results_of_a_study_here(cluster, command, images, tmp_path):
+    run(command, *request(images, **CELLS_24, repeats=3, out=tmp_path / "there"), "--on", "slurm")
+    run(command, *request(images, **CELLS_24, repeats=3, out=tmp_path / "here"))
     assert len(results(tmp_path / "there")) == 72 and results(tmp_path / "there") == results(tmp_path / "here")
     assert set(statuses(tmp_path / "there")) == {"ok"} and is_sound(tmp_path / "there")
     assert Comparison.load(tmp_path / "there").runs.node_id.nunique() == 2 and not processes(tmp_path / "there")
@@ -163,7 +161,7 @@ def test_24_cells_of_3_repeats_have_the_results_of_a_study_here(cluster, command
 @pytest.mark.alone
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", [1])
-def test_thirty_random_kills_lose_no_run_and_blame_no_framework(seed, cluster, command, pictures, tmp_path):
+def test_thirty_random_kills_lose_no_run_and_blame_no_framework(seed, cluster, command, images, tmp_path):
     """Requeue, preemption, scancel, kill -9 of a part and of a node, while the study is resumed until it is done."""
     draw, folder = random.Random(seed), tmp_path / "s"
     first, events, stop = True, [], threading.Event()
@@ -183,7 +181,7 @@ def test_thirty_random_kills_lose_no_run_and_blame_no_framework(seed, cluster, c
     try:
         give_up = time.monotonic() + 1500
         while time.monotonic() < give_up:
-            start = request(pictures, **CELLS_24, epochs=8, repeats=3, out=folder) if first else ["resume", folder]
+            start = request(images, **CELLS_24, epochs=8, repeats=3, out=folder) if first else ["resume", folder]
             study = command(*start, "--on", "slurm")
             text = study.communicate(timeout=900)[0]
             assert study.returncode == 0, text

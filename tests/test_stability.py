@@ -57,10 +57,10 @@ def test_doubling_finds_the_edge_to_the_smallest_size(limit, first):
 
 
 @pytest.fixture(scope="session")
-def many(pictures, tmp_path_factory):
+def many(images, tmp_path_factory):
     """60 images in the same classes."""
     folder = tmp_path_factory.mktemp("many") / "many"
-    for label in pictures.iterdir():
+    for label in images.iterdir():
         (folder / label.name).mkdir(parents=True)
         for number in range(20):
             os.link(next(label.iterdir()), folder / label.name / f"{number}.jpg")
@@ -136,8 +136,8 @@ def test_batches_larger_than_the_data_set_are_refused_before_anything_runs(sweep
     assert not (tmp_path / "sweep").exists()
 
 
-def test_cells_that_differ_in_any_setting_are_rows_of_their_own(sweep, pictures, many):
-    result = sweep("fine", batch_sizes=[4, 8], dataset=[pictures, many], pipeline=["native", "shared"])
+def test_cells_that_differ_in_any_setting_are_rows_of_their_own(sweep, images, many):
+    result = sweep("fine", batch_sizes=[4, 8], dataset=[images, many], pipeline=["native", "shared"])
     assert list(result.frame.largest_ok) == [8] * 4 and list(result.frame.probes) == [2] * 4
     for name in ("largest", "memory"):
         frame = {"largest": result.frame, "memory": result.probes}[name]

@@ -13,13 +13,13 @@ from framework_compare.records import Cell, Phase, Run
 from framework_compare.report.time_tables import steps_until_paid
 
 SECOND = 1_000_000_000
-PICTURES, BATCH = 100, 10
+IMAGES, BATCH = 100, 10
 
 
 def run_of(startup_s, epoch_s):
     """A process of two epochs of ten steps; half of its start-up is the first step."""
     begin = round(startup_s * SECOND)
-    epochs = stored_study.epochs(epoch_s, epoch_s, start_ns=begin, images=PICTURES)
+    epochs = stored_study.epochs(epoch_s, epoch_s, start_ns=begin, images=IMAGES)
     end = epochs[-1].end_ns
     phases = (Phase("spawn", 0, begin // 2), Phase("first-step", begin // 2, begin), Phase("epochs", begin, end))
     return Run("ok", phases=phases, epochs=epochs)
@@ -31,7 +31,7 @@ def study(folder, runs):
         Cell(name, "alexnet", "small", "cpu", TrainConfig(execution=execution, batch_size=BATCH))
         for name, execution in runs
     ]
-    settings = {"datasets": {"small": {"pictures": PICTURES}}}
+    settings = {"datasets": {"small": {"images": IMAGES}}}
     return stored_study.recorded(folder, cells, runs.values(), settings=settings)
 
 

@@ -103,8 +103,8 @@ def test_a_file_that_does_not_fit_the_epochs_tells_nothing(tmp_path, fault):
     assert read(path, epochs) is None and marked(epochs, path) == {}
 
 
-def test_a_runs_step_times_are_kept_whole(paced, pictures, own_cache, tmp_path):
-    result = compare(paced("even", pace_s=PACE_S), "linear", dataset=pictures, out=tmp_path / "s", **SETTINGS)
+def test_a_runs_step_times_are_kept_whole(paced, images, own_cache, tmp_path):
+    result = compare(paced("even", pace_s=PACE_S), "linear", dataset=images, out=tmp_path / "s", **SETTINGS)
     steps, epochs = result.steps, result.epochs
     assert len(steps) == 3 * 13 and steps.groupby("epoch").step.apply(list).tolist() == 3 * [list(range(1, 14))]
     assert (steps.step_s >= PACE_S).all() and (steps.groupby("epoch").step_s.sum().to_numpy() <= epochs.epoch_s).all()
@@ -116,17 +116,17 @@ def test_a_runs_step_times_are_kept_whole(paced, pictures, own_cache, tmp_path):
 
 
 @pytest.mark.alone
-def test_no_epoch_is_left_out_for_its_own_time(paced, pictures, own_cache, tmp_path):
+def test_no_epoch_is_left_out_for_its_own_time(paced, images, own_cache, tmp_path):
     name = paced("warming", pace_s=0.02, slow=4.0, slow_steps=10)
-    result = compare(name, "linear", dataset=pictures, out=tmp_path / "s", **{**SETTINGS, "repeats": 2})
+    result = compare(name, "linear", dataset=images, out=tmp_path / "s", **{**SETTINGS, "repeats": 2})
     row, epochs = result.frame.iloc[0], result.epochs
     assert row.epoch_s == pytest.approx(epochs.epoch_s.mean()) and epochs.epoch_s.max() > 1.5 * epochs.epoch_s.min()
 
 
 @pytest.mark.alone
-def test_a_cell_that_never_settles_says_so(paced, pictures, own_cache, tmp_path):
+def test_a_cell_that_never_settles_says_so(paced, images, own_cache, tmp_path):
     result = compare(
-        paced("slower", pace_s=0.02, growth=0.03), "linear", dataset=pictures, out=tmp_path / "s", **SETTINGS
+        paced("slower", pace_s=0.02, growth=0.03), "linear", dataset=images, out=tmp_path / "s", **SETTINGS
     )
     assert result.frame.runs_unsettled.tolist() == [1]
     assert "Warning, slower linear: 1 of 1 runs did not settle" in result.table(style="markdown")

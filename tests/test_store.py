@@ -126,7 +126,7 @@ def test_a_loss_that_is_no_number_does_not_stop_the_recording(tmp_path):
 
 
 def test_settings_machine_and_environments_come_back(tmp_path):
-    settings = {"datasets": {"small": {"pictures": 791}}, "repeats": 2}
+    settings = {"datasets": {"small": {"images": 791}}, "repeats": 2}
     with create(tmp_path, settings=settings, machine={"cpu": "a", "gpus": None}) as store:
         store.environment("torch", {"torch": "2.0"})
         store.environment("torch", {"torch": "2.1"})

@@ -19,11 +19,9 @@ QUICK = dict(batch_size=4, epochs=2, threads=1, loader_workers=1, image_size=32)
 
 
 @pytest.fixture
-def study(tiny, pictures, own_cache, tmp_path):
+def study(tiny, images, own_cache, tmp_path):
     def run(**given):
-        return compare(
-            tiny, "linear", **{**QUICK, "dataset": pictures, "out": tmp_path / "study", "repeats": 1, **given}
-        )
+        return compare(tiny, "linear", **{**QUICK, "dataset": images, "out": tmp_path / "study", "repeats": 1, **given})
 
     return run
 
@@ -44,15 +42,15 @@ def test_the_file_of_a_study_makes_it_again(study, tmp_path):
     assert second.settings["limits"] == first.settings["limits"]
 
 
-def test_the_file_has_what_is_not_the_default_and_no_index(study, pictures):
+def test_the_file_has_what_is_not_the_default_and_no_index(study, images):
     lines = study(index={"tiny": "https://me:secret@host/simple"}, verify="off").to_toml().splitlines()
-    assert f'    "{pictures}",' in lines and 'verify = "off"' in lines and "batch_size = 4" in lines
+    assert f'    "{images}",' in lines and 'verify = "off"' in lines and "batch_size = 4" in lines
     assert not any(line.startswith(("index", "out", "sampling_hz", "precision")) for line in lines)
     assert "secret" not in "".join(lines)
 
 
-def test_the_file_names_the_versions_that_competed(tiny, pictures, own_cache, tmp_path):
-    asked = {**QUICK, "dataset": pictures, "repeats": 1, "verify": "off"}
+def test_the_file_names_the_versions_that_competed(tiny, images, own_cache, tmp_path):
+    asked = {**QUICK, "dataset": images, "repeats": 1, "verify": "off"}
     first = compare([tiny, f"{tiny}={sys.executable}"], "linear", out=tmp_path / "study", **asked)
     names = first.frame.framework.tolist()
     assert names[0] == tiny and names[1].startswith(f"{tiny}@") and set(first.frame.status) == {"ok"}
@@ -73,8 +71,8 @@ def test_the_command_line_comes_before_the_file(study, tmp_path, monkeypatch, ca
     assert again.frame.epochs.tolist() == [3] and again.frame.batch_size.tolist() == [4]
 
 
-def test_data_that_lie_beside_the_file_need_no_folder(tiny, pictures, own_cache, tmp_path):
-    (tmp_path / "images").symlink_to(pictures)
+def test_data_that_lie_beside_the_file_need_no_folder(tiny, images, own_cache, tmp_path):
+    (tmp_path / "images").symlink_to(images)
     lines = ['frameworks = ["tiny"]', 'models = ["linear"]', 'dataset = ["images"]', "repeats = 1", "epochs = 1"]
     (tmp_path / "study.toml").write_text("\n".join([*lines, "image_size = 32", "threads = 1"]))
     assert compare_file(tmp_path / "study.toml", out=tmp_path / "study").frame.status.tolist() == ["ok"]
@@ -124,9 +122,9 @@ def test_a_study_takes_more_cells_and_keeps_its_runs(study, tmp_path):
         more.to_toml()
 
 
-def test_more_cells_may_have_other_data_but_no_other_images_of_one_name(study, pictures, tmp_path):
+def test_more_cells_may_have_other_data_but_no_other_images_of_one_name(study, images, tmp_path):
     study()
-    (tmp_path / "others").symlink_to(pictures)
+    (tmp_path / "others").symlink_to(images)
     more = study(extend=True, dataset=tmp_path / "others")
     assert sorted(more.frame.dataset) == ["colours", "others"] and (more.frame.status == "ok").all()
     with pytest.raises(StudyError, match="images of colours: 13 in the study, 6 now"):

@@ -45,13 +45,13 @@ def another_user(monkeypatch, tmp_path):
 
 
 @pytest.fixture
-def study(tiny, pictures, own_cache, tmp_path, touching):
+def study(tiny, images, own_cache, tmp_path, touching):
     """One with a run left to do, by an interpreter that it names; nothing was executed since."""
 
     def make(executor=None):
         python, trace = touching
         given = {"python": {tiny: str(python)}, "executor": executor, "out": tmp_path / "study"}
-        folder = compare(tiny, "linear", dataset=pictures, **QUICK, **given).folder
+        folder = compare(tiny, "linear", dataset=images, **QUICK, **given).folder
         if executor is None:
             with Store.open(folder, readonly=False) as store:
                 store.record(1, Run("interrupted"))
@@ -132,7 +132,7 @@ def strangers_model(folder: Path, file: Path) -> Cell:
     return Cell("torch-as-written", model.name, "small", "cpu", TrainConfig(image_size=32, num_classes=3))
 
 
-def test_a_strangers_study_names_the_model_file_that_it_would_execute(tiny, pictures, own_cache, tmp_path):
+def test_a_strangers_study_names_the_model_file_that_it_would_execute(tiny, images, own_cache, tmp_path):
     file = tmp_path / "net.py"
     file.write_text(f"open({str(tmp_path / 'was-executed')!r}, 'w')\n")
     cell = strangers_model(tmp_path / "models-of-it", file)
@@ -143,7 +143,7 @@ def test_a_strangers_study_names_the_model_file_that_it_would_execute(tiny, pict
     with refused:
         resume(tmp_path / "study")
     with refused:  # whose models this process knows now
-        compare(tiny, "linear", dataset=pictures, **QUICK, out=tmp_path / "study", extend=True)
+        compare(tiny, "linear", dataset=images, **QUICK, out=tmp_path / "study", extend=True)
     assert not (tmp_path / "was-executed").exists()
 
 

@@ -158,11 +158,11 @@ def test_verdicts_on_simulated_cells_are_wrong_and_right_as_often_as_they_say(tr
 
 
 @pytest.mark.alone
-def test_cells_that_really_run_get_the_verdict_that_their_pace_asks_for(paced, pictures, own_cache, tmp_path):
+def test_cells_that_really_run_get_the_verdict_that_their_pace_asks_for(paced, images, own_cache, tmp_path):
     """Three cells of a real study, in processes of their own; one takes twice as long per step, two are alike."""
     names = [paced("even", pace_s=0.02), paced("same", pace_s=0.02), paced("late", pace_s=0.04)]
     settings = {"batch_size": 1, "epochs": 2, "threads": 1, "loader_workers": 0, "image_size": 32, "pipeline": "memory"}
-    result = compare(names, "linear", dataset=pictures, out=tmp_path / "s", repeats=4, **settings)
+    result = compare(names, "linear", dataset=images, out=tmp_path / "s", repeats=4, **settings)
     found = {frozenset((one.faster, one.slower)): one for one in result.verdicts()}
     for name in ("even", "same"):
         one = found[frozenset((name, "late"))]

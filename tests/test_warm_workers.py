@@ -14,16 +14,16 @@ ALIKE = ["status", "reason", "parameters", "loss_first", "loss_last", "framework
 
 
 @pytest.fixture
-def both(worker_server, pictures, own_cache, tmp_path):
+def both(worker_server, images, own_cache, tmp_path):
     """A cell in a worker that is forked, and in one that is started."""
 
     def run(framework, model):
         before = worker_server.forked
-        forked = compare(framework, model, dataset=pictures, out=tmp_path / "forked", **QUICK)
+        forked = compare(framework, model, dataset=images, out=tmp_path / "forked", **QUICK)
         assert worker_server.forked == before + 1
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(supervised_worker, "subprocess", subprocess)
-            started = compare(framework, model, dataset=pictures, out=tmp_path / "started", **QUICK)
+            started = compare(framework, model, dataset=images, out=tmp_path / "started", **QUICK)
         assert worker_server.forked == before + 1
         return forked, started
 
@@ -43,9 +43,9 @@ def test_a_forked_worker_ends_as_a_started_one_does(faulty, both, fault):
     assert forked.frame[ALIKE].equals(started.frame[ALIKE])
 
 
-def test_a_forked_worker_runs_the_source_that_is_staged(tiny, pictures, own_cache, tmp_path, monkeypatch):
+def test_a_forked_worker_runs_the_source_that_is_staged(tiny, images, own_cache, tmp_path, monkeypatch):
     files = dict(staging._worker_side())
     files["framework_compare/batches/preprocess.py"] += b"\nraise RuntimeError('another state of the source')\n"
     monkeypatch.setattr(staging, "_worker_side", files.items)
-    frame = compare(tiny, "linear", dataset=pictures, out=tmp_path / "study", pipeline="native", **QUICK).frame
+    frame = compare(tiny, "linear", dataset=images, out=tmp_path / "study", pipeline="native", **QUICK).frame
     assert frame.status[0] == "failed" and "another state of the source" in frame.reason[0]

@@ -54,7 +54,7 @@ def test_a_workload_is_trained_on_generated_data_and_says_so(run):
         32,
         "shared",
     )
-    assert (row.loader_workers, row.image_size, row.pictures) == (0, 0, 614)
+    assert (row.loader_workers, row.image_size, row.images) == (0, 0, 614)
     assert "diabetes: 614 rows to train on, 154 to validate; generated, a stand-in for the real data" in told.said
     assert any("by majority class: accuracy 0.6818" in sentence for sentence in told.said)
     baseline = study.settings["datasets"]["diabetes"]["baseline_quality"]
@@ -94,9 +94,9 @@ def initial_outputs(data):
     return Oracle(graph, weights).forward(data.validation.inputs["features"])
 
 
-def test_a_study_of_pictures_has_no_columns_of_quality(tiny, pictures, tmp_path):
+def test_a_study_of_images_has_no_columns_of_quality(tiny, images, tmp_path):
     study = compare(
-        tiny, "linear", dataset=pictures, out=tmp_path / "s", image_size=8, epochs=1, python={tiny: sys.executable}
+        tiny, "linear", dataset=images, out=tmp_path / "s", image_size=8, epochs=1, python={tiny: sys.executable}
     )
     assert not [name for name in study.epochs if name.startswith("validation")]
 
@@ -105,9 +105,9 @@ def test_a_users_file_is_read_under_its_name(run, tmp_path):
     path = tmp_path / "clinic.csv"
     write_rows(path, 60)
     study = run(dataset=path)
-    assert list(study.frame.dataset) == ["clinic"] and list(study.frame.pictures) == [48]
+    assert list(study.frame.dataset) == ["clinic"] and list(study.frame.images) == [48]
     assert study.settings["datasets"]["clinic"]["facts"]["generated"] is False
-    assert (study.folder / "pictures" / "clinic.npz").is_file()
+    assert (study.folder / "images" / "clinic.npz").is_file()
 
 
 def write_rows(path, count, broken=""):
@@ -135,7 +135,7 @@ def test_a_study_is_resumed_with_its_own_copy_of_the_data(run, tmp_path):
     path.unlink()
     again = resume(study.folder, retry=["unsupported"])
     assert list(again.frame.status) == ["unsupported"]
-    data = study.folder / "pictures" / "clinic.npz"
+    data = study.folder / "images" / "clinic.npz"
     data.write_bytes(data.read_bytes()[:-1])
     with pytest.raises(StudyError, match="not the file with which the study was planned"):
         resume(study.folder, retry=["unsupported"])
@@ -194,15 +194,15 @@ def test_what_a_workload_has_no_use_for_is_refused(tmp_path, settings, words):
     assert not (tmp_path / "study").exists()
 
 
-def test_pictures_have_one_loss(tiny, pictures, tmp_path):
+def test_images_have_one_loss(tiny, images, tmp_path):
     with pytest.raises(UsageError, match="loss_function is 'mse'; colours is for 'cross_entropy'"):
-        compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", loss_function="mse")
+        compare(tiny, "linear", dataset=images, out=tmp_path / "s", loss_function="mse")
 
 
-def test_a_rung_of_pictures_is_refused_what_a_study_of_them_is(tiny, pictures, tmp_path):
+def test_a_rung_of_images_is_refused_what_a_study_of_them_is(tiny, images, tmp_path):
     for changes, words in (({"loss": "mse"}, "colours is for"), ({"patience": 2}, "no validation split to watch")):
         with pytest.raises(UsageError, match=words):
-            compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", rungs={"rung": changes})
+            compare(tiny, "linear", dataset=images, out=tmp_path / "s", rungs={"rung": changes})
 
 
 def test_what_a_framework_lacks_is_unsupported_with_a_reason(run):
@@ -285,7 +285,7 @@ def test_malformed_quality_is_a_protocol_error(wrong):
 
 def test_the_file_of_a_study_is_the_data_set(run):
     study = run(epochs=1)
-    data, held = arrays.load("diabetes"), read_split(study.folder / "pictures" / "diabetes.npz", "train")
+    data, held = arrays.load("diabetes"), read_split(study.folder / "images" / "diabetes.npz", "train")
     assert np.array_equal(held.inputs[0], data.train.inputs["features"])
     assert dataclasses.replace(data, name="diabetes").checksum() == study.settings["datasets"]["diabetes"]["checksum"]
 

@@ -165,8 +165,8 @@ def test_what_a_file_lacks_may_be_given_beside_it(own_cache, tmp_path):
 
 
 @pytest.mark.parametrize("made", [True, False])
-def test_classes_that_are_no_list_are_refused_whether_or_not_images_are_there(made, own_cache, pictures):
-    data = pictures if made else "fire-smoke-tiny"
+def test_classes_that_are_no_list_are_refused_whether_or_not_images_are_there(made, own_cache, images):
+    data = images if made else "fire-smoke-tiny"
     assert made or fire_smoke.unmade(data)
     with pytest.raises(UsageError, match="classes is 3; allowed: a list of class names, or None for all"):
         dry_run("torch", "alexnet", dataset=data, classes=3)

@@ -8,7 +8,7 @@ from typing import Any, Callable, Mapping
 import numpy as np
 
 from framework_compare.batches import preprocess
-from framework_compare.protocol import Pictures, TrainConfig
+from framework_compare.protocol import ImageFiles, TrainConfig
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 FLIPS = {"horizontal": "RandomHorizontalFlip", "vertical": "RandomVerticalFlip"}
@@ -44,19 +44,19 @@ def read_normalised(out: np.ndarray, path: str, state: np.random.RandomState, co
 
 
 @dataclasses.dataclass(eq=False, repr=False)
-class PictureDataset:
+class ImageDataset:
     """Data set of (image, label) by index, each decoded by Pillow, or by `read(path, format)`, then transformed."""
 
-    pictures: Pictures
+    files: ImageFiles
     transform: Callable[[Any], Any]
     label_type: Callable[[int], Any]
     read: Callable[[str, str], Any] = open_rgb
 
     def __len__(self) -> int:
-        return len(self.pictures)
+        return len(self.files)
 
     def __getitem__(self, index: int) -> Any:
-        paths, labels, formats = self.pictures.paths, self.pictures.labels, self.pictures.formats
+        paths, labels, formats = self.files.paths, self.files.labels, self.files.formats
         return self.transform(self.read(paths[index], formats[index])), self.label_type(labels[index])
 
 

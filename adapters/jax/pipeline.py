@@ -17,9 +17,9 @@ import numpy as np
 from framework_compare.adapters.common.pipeline import read_normalised
 from framework_compare.batches.shares import share_of
 from framework_compare.errors import Unsupported
-from framework_compare.protocol import Pictures, Replicas, TrainConfig
+from framework_compare.protocol import ImageFiles, Replicas, TrainConfig
 
-# Loader workers that are processes and no threads: two threads use up what one interpreter reads (846 pictures/s of 224
+# Loader workers that are processes and no threads: two threads use up what one interpreter reads (846 images/s of 224
 # pixels a side on 2 cores, 700 by two processes; 590 to 650 by 16 threads on 16 cores).
 PROCESSES_FROM = 3
 CLOSED, GATE_S = -1, 0.002  # what a gate says to processes that are to end, and how long they wait between two looks
@@ -35,13 +35,13 @@ def import_part(module: str, why: str) -> Any:
 
 
 class Threads:
-    """Batches from Grain's threads, which read single pictures up to two batches ahead."""
+    """Batches from Grain's threads, which read single images up to two batches ahead."""
 
     def __init__(
-        self, pictures: Pictures, config: TrainConfig, layout: str, replicas: Optional[Replicas] = None
+        self, files: ImageFiles, config: TrainConfig, layout: str, replicas: Optional[Replicas] = None
     ) -> None:
         self._grain, self._config = import_grain(), config
-        once = make_pictures(self._grain, pictures, config, layout, replicas)
+        once = make_images(self._grain, files, config, layout, replicas)
         self._count, self._all = len(once), once.repeat()
 
     def epoch(self, number: int) -> Iterator[Tuple[np.ndarray, np.ndarray]]:
@@ -60,13 +60,13 @@ class Processes:
     """
 
     def __init__(
-        self, pictures: Pictures, config: TrainConfig, layout: str, replicas: Optional[Replicas] = None
+        self, files: ImageFiles, config: TrainConfig, layout: str, replicas: Optional[Replicas] = None
     ) -> None:
         self._grain = import_grain()
         # Grain reads absl's flags where it starts processes, which absl refuses before a command line was parsed
         import_part("absl.flags", "Grain's processes need it").FLAGS.mark_as_parsed()
         self._workers = config.loader_workers
-        once = make_pictures(self._grain, pictures, config, layout, replicas)
+        once = make_images(self._grain, files, config, layout, replicas)
         self._batches = once.batch(config.batch_size)  # epochs apart
         self._gate = Gate.make()
         self._start(1)
@@ -164,8 +164,8 @@ def import_grain() -> Any:
     return import_part("grain", "pipeline 'native' needs it; install it, or use 'shared'")
 
 
-def make_pictures(
-    grain: Any, pictures: Pictures, config: TrainConfig, layout: str, replicas: Optional[Replicas] = None
+def make_images(
+    grain: Any, files: ImageFiles, config: TrainConfig, layout: str, replicas: Optional[Replicas] = None
 ) -> Any:
     """Shuffled and drawn anew in each epoch by Grain's own rule; of several processes what this one trains on."""
     size = config.image_size
@@ -173,10 +173,10 @@ def make_pictures(
     def read(index: int, rng: Any) -> Tuple[np.ndarray, np.int64]:
         out = np.empty((size, size, 3) if layout == "NHWC" else (3, size, size), np.float32)
         state = np.random.RandomState(rng.integers(2**32))
-        read_normalised(out, pictures.paths[index], state, config, layout)
-        return out, np.int64(pictures.labels[index])
+        read_normalised(out, files.paths[index], state, config, layout)
+        return out, np.int64(files.labels[index])
 
-    order = grain.MapDataset.range(len(pictures)).seed(config.seed & 0xFFFFFFFF).shuffle()
+    order = grain.MapDataset.range(len(files)).seed(config.seed & 0xFFFFFFFF).shuffle()
     every = order.random_map(read)
     return every if replicas is None or replicas.processes == 1 else _shared(grain, every, config.batch_size, replicas)
 

@@ -14,7 +14,16 @@ from framework_compare.adapters.jax.pipeline import PROCESSES_FROM, Processes, T
 from framework_compare.adapters.jax.replicas import Mesh, join, stacked, unstacked
 from framework_compare.adapters.jax.tasks import LOSSES, NAMES, make_optimizer, optimizer_name
 from framework_compare.graph import Graph, trainable_names
-from framework_compare.protocol import PRECISIONS, UPDATES, Batch, Declared, Pictures, ProfileRow, Replicas, TrainConfig
+from framework_compare.protocol import (
+    PRECISIONS,
+    UPDATES,
+    Batch,
+    Declared,
+    ImageFiles,
+    ProfileRow,
+    Replicas,
+    TrainConfig,
+)
 
 # Of a jitted step on a GPU. They stay where they are and are copied to the host together: each copy takes the host tens of
 # microseconds, and for a result at another address XLA updates its CUDA graphs. Few enough that a copy has some steps'
@@ -224,10 +233,10 @@ class JaxTrainer(common.TrainerDefaults):
         labels = labels.astype(np.int64) if self._target_type is np.int32 else labels
         return common.each(np.array, self._here(batch.images)), labels
 
-    def open_pipeline(self, pictures: Pictures) -> Any:
+    def open_pipeline(self, files: ImageFiles) -> Any:
         if self.config.loader_workers < PROCESSES_FROM:
-            return Threads(pictures, self.config, self.layout, self._replicas)
-        self._feeds.append(Processes(pictures, self.config, self.layout, self._replicas))
+            return Threads(files, self.config, self.layout, self._replicas)
+        self._feeds.append(Processes(files, self.config, self.layout, self._replicas))
         return self._feeds[-1]
 
     def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:

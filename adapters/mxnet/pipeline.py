@@ -7,23 +7,23 @@ from typing import Any, Optional
 
 import numpy as np
 
-from framework_compare.adapters.common.pipeline import MEAN, STD, PictureDataset, read_rgb, vision_transforms
+from framework_compare.adapters.common.pipeline import MEAN, STD, ImageDataset, read_rgb, vision_transforms
 from framework_compare.batches.order import EpochOrder, start_loader
 from framework_compare.batches.preprocess import draw_crop
-from framework_compare.protocol import Pictures, Replicas, TrainConfig
+from framework_compare.protocol import ImageFiles, Replicas, TrainConfig
 
 FLIPS = {"horizontal": "RandomFlipLeftRight", "vertical": "RandomFlipTopBottom"}
 
 
 def open_loader(
-    mx: Any, pictures: Pictures, config: TrainConfig, *, gpu: Optional[int], replicas: Optional[Replicas] = None
+    mx: Any, files: ImageFiles, config: TrainConfig, *, gpu: Optional[int], replicas: Optional[Replicas] = None
 ) -> Any:
     """`gpu`: the number of that for whose copies memory is pinned."""
     mx.nd.waitall()  # the loader forks, which is safe only while the engine is idle
     loader = mx.gluon.data.DataLoader(
-        PictureDataset(pictures, _transforms(mx, config), np.int32, _read),
+        ImageDataset(files, _transforms(mx, config), np.int32, _read),
         batch_size=config.batch_size,
-        sampler=EpochOrder(len(pictures), config.seed, config.batch_size, replicas),
+        sampler=EpochOrder(len(files), config.seed, config.batch_size, replicas),
         last_batch="keep",
         num_workers=config.loader_workers,
         pin_memory=gpu is not None,
@@ -47,17 +47,17 @@ def _transforms(mx: Any, config: TrainConfig) -> Any:
 
 def _random_crop(mx: Any, size: int) -> Any:
     class RandomCrop(mx.gluon.Block):
-        """MXNet's RandomResizedCrop, but for pictures that no crop drawn fits into: of wide ones MXNet then takes the
+        """MXNet's RandomResizedCrop, but for images that no crop drawn fits into: of wide ones MXNet then takes the
         middle `size` x `size` pixels (1.9.1), the protocol all of their height."""
 
         def __init__(self) -> None:
             super().__init__()
             self._state = np.random.RandomState()
 
-        def forward(self, picture: Any) -> Any:
+        def forward(self, image: Any) -> Any:
             self._state.seed(random.getrandbits(32))  # numpy's state is the same in all forked processes, this is not
-            crop = draw_crop(self._state, picture.shape[1], picture.shape[0], flip="none")
+            crop = draw_crop(self._state, image.shape[1], image.shape[0], flip="none")
             bilinear = 1
-            return mx.image.fixed_crop(picture, crop.left, crop.top, crop.width, crop.height, (size, size), bilinear)
+            return mx.image.fixed_crop(image, crop.left, crop.top, crop.width, crop.height, (size, size), bilinear)
 
     return RandomCrop()

@@ -17,7 +17,7 @@ from framework_compare.adapters.mxnet.tasks import LOSSES, NAMES, clip, forget, 
 from framework_compare.errors import Unsupported
 from framework_compare.graph import Graph
 from framework_compare.graph.optimizer import DECAYED
-from framework_compare.protocol import UPDATES, Batch, Declared, Pictures, ProfileRow, Replicas, TrainConfig
+from framework_compare.protocol import UPDATES, Batch, Declared, ImageFiles, ProfileRow, Replicas, TrainConfig
 
 # From so many numbers on OpenMP copies arrays that Python hands over, on the calling thread: its pool beside the
 # engine's makes more threads than cores, for which GNU OpenMP spins far less before it sleeps, at each of an operator's
@@ -53,7 +53,7 @@ class MXNetTrainer(common.TrainerDefaults):
             "OPENBLAS_NUM_THREADS": threads,
             "MXNET_CPU_WORKER_NTHREADS": "1",
             "MXNET_CPU_PRIORITY_NTHREADS": "1",
-            # idle threads of the wheel's GNU OpenMP spin on cores that the loader's processes need: 2,580 small pictures
+            # idle threads of the wheel's GNU OpenMP spin on cores that the loader's processes need: 2,580 small images
             # took 45 s with two of them, 6 s so; training steps were as fast (1.9.1)
             **({"GOMP_SPINCOUNT": "10000"} if config.tuning == "recommended" else {}),
             **(_ONE_POOL if config.tuning == "recommended" and config.device == "cpu" else {}),
@@ -189,9 +189,9 @@ class MXNetTrainer(common.TrainerDefaults):
         several = [data_parallel.whole(arrays) for arrays in zip(*map(common.arguments, parts))]
         return tuple(several) if isinstance(parts[0], tuple) else several[0], labels
 
-    def open_pipeline(self, pictures: Pictures) -> Any:
+    def open_pipeline(self, files: ImageFiles) -> Any:
         gpu = self._index if self._on_gpu else None
-        return open_loader(self.mx, pictures, self.config, gpu=gpu, replicas=self._replicas)
+        return open_loader(self.mx, files, self.config, gpu=gpu, replicas=self._replicas)
 
     def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
         context = self._context
@@ -226,7 +226,7 @@ class MXNetTrainer(common.TrainerDefaults):
                 parameter.zero_grad()
 
     def _backward(self, batch: Batch) -> Any:
-        """Loss of each picture; the gradients held are of their sum, which `step` divides by their number."""
+        """Loss of each image; the gradients held are of their sum, which `step` divides by their number."""
         with self.mx.autograd.record():
             loss = self._losses(batch)
             if self.config.accumulation > 1:  # of batches that may differ in size the means are added
@@ -240,7 +240,7 @@ class MXNetTrainer(common.TrainerDefaults):
         return loss
 
     def _losses(self, batch: Batch) -> Any:
-        """Of each picture; of replicas a list, those of each."""
+        """Of each image; of replicas a list, those of each."""
         if not self._replicas:
             return self._loss(self._network(*common.arguments(batch.images)), batch.labels)
         pairs = zip(batch.images, batch.labels)

@@ -6,15 +6,15 @@ from typing import Any, Optional
 
 import numpy as np
 
-from framework_compare.adapters.common.pipeline import MEAN, STD, PictureDataset, vision_transforms
+from framework_compare.adapters.common.pipeline import MEAN, STD, ImageDataset, vision_transforms
 from framework_compare.batches.order import EpochOrder, start_loader
-from framework_compare.protocol import Pictures, Replicas, TrainConfig
+from framework_compare.protocol import ImageFiles, Replicas, TrainConfig
 
 
-def open_loader(paddle: Any, pictures: Pictures, config: TrainConfig, replicas: Optional[Replicas] = None) -> Any:
-    io, order = paddle.io, EpochOrder(len(pictures), config.seed, config.batch_size, replicas)
+def open_loader(paddle: Any, files: ImageFiles, config: TrainConfig, replicas: Optional[Replicas] = None) -> Any:
+    io, order = paddle.io, EpochOrder(len(files), config.seed, config.batch_size, replicas)
     loader = io.DataLoader(
-        PictureDataset(pictures, _transforms(paddle.vision.transforms, config), np.int64),
+        ImageDataset(files, _transforms(paddle.vision.transforms, config), np.int64),
         batch_sampler=io.BatchSampler(sampler=order, batch_size=config.batch_size, drop_last=False),
         num_workers=config.loader_workers,
         persistent_workers=config.loader_workers > 0,

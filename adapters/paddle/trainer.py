@@ -14,7 +14,16 @@ from framework_compare.adapters.paddle import replicas as data_parallel
 from framework_compare.adapters.paddle.pipeline import open_loader
 from framework_compare.adapters.paddle.tasks import LOSSES, NAMES, forget, make_optimizer, optimizer_name
 from framework_compare.graph import Graph
-from framework_compare.protocol import PRECISIONS, UPDATES, Batch, Declared, Pictures, ProfileRow, Replicas, TrainConfig
+from framework_compare.protocol import (
+    PRECISIONS,
+    UPDATES,
+    Batch,
+    Declared,
+    ImageFiles,
+    ProfileRow,
+    Replicas,
+    TrainConfig,
+)
 from framework_compare.worker.allocator import keep_freed_memory
 
 
@@ -150,8 +159,8 @@ class PaddleTrainer(common.TrainerDefaults):
     def read_batch(self, batch: Batch) -> Any:
         return common.each(lambda tensor: tensor.numpy(), batch.images), batch.labels.numpy()
 
-    def open_pipeline(self, pictures: Pictures) -> Any:
-        self._loaders.append(open_loader(self.paddle, pictures, self.config, self._replicas))
+    def open_pipeline(self, files: ImageFiles) -> Any:
+        self._loaders.append(open_loader(self.paddle, files, self.config, self._replicas))
         return self._loaders[-1]
 
     def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:

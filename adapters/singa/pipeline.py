@@ -14,9 +14,9 @@ from typing import Any, Deque, Iterator, List, Optional, Tuple
 import numpy as np
 
 from framework_compare.adapters.common.pipeline import read_normalised
-from framework_compare.batches.pictures import epoch_order
-from framework_compare.batches.preprocess import picture_state
-from framework_compare.protocol import Pictures, TrainConfig
+from framework_compare.batches.images import epoch_order
+from framework_compare.batches.preprocess import image_state
+from framework_compare.protocol import ImageFiles, TrainConfig
 
 Arrays = Tuple[np.ndarray, np.ndarray]
 _reader: Optional["Reader"] = None  # of a process
@@ -25,24 +25,24 @@ _reader: Optional["Reader"] = None  # of a process
 class Reader:
     """Makes batches, images float32 (N, 3, S, S) and labels int64 (N,), from the numbers of their images."""
 
-    def __init__(self, pictures: Pictures, config: TrainConfig) -> None:
-        self._pictures, self._config = pictures, config
+    def __init__(self, files: ImageFiles, config: TrainConfig) -> None:
+        self._files, self._config = files, config
 
     def read(self, epoch: int, numbers: List[int]) -> Arrays:
-        config, pictures = self._config, self._pictures
+        config, files = self._config, self._files
         images = np.empty((len(numbers), 3, config.image_size, config.image_size), np.float32)
         for image, number in zip(images, numbers):
-            state = picture_state(config.seed, epoch, number)
-            read_normalised(image, pictures.paths[number], state, config, "NCHW")
-        return images, np.array([pictures.labels[number] for number in numbers], np.int64)
+            state = image_state(config.seed, epoch, number)
+            read_normalised(image, files.paths[number], state, config, "NCHW")
+        return images, np.array([files.labels[number] for number in numbers], np.int64)
 
 
 class NativePipeline:
     """Batches of all epochs; its processes start with it and read no epoch before it has begun."""
 
-    def __init__(self, pictures: Pictures, config: TrainConfig) -> None:
-        self._count, self._config = len(pictures), config
-        self._reader = Reader(pictures, config)
+    def __init__(self, files: ImageFiles, config: TrainConfig) -> None:
+        self._count, self._config = len(files), config
+        self._reader = Reader(files, config)
         self._pool: Any = None
         if config.loader_workers:
             self._pool = concurrent.futures.ProcessPoolExecutor(

@@ -12,7 +12,7 @@ from framework_compare.adapters.singa.network import OPS, Network, as_stored
 from framework_compare.adapters.singa.operators import Operators
 from framework_compare.adapters.singa.pipeline import NativePipeline
 from framework_compare.graph import Graph, trainable_names
-from framework_compare.protocol import UPDATES, Batch, Declared, Pictures, ProfileRow, TrainConfig
+from framework_compare.protocol import UPDATES, Batch, Declared, ImageFiles, ProfileRow, TrainConfig
 
 
 class SingaTrainer(TrainerDefaults):
@@ -106,8 +106,8 @@ class SingaTrainer(TrainerDefaults):
     def read_batch(self, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
         return self._read(batch.images), self._read(batch.labels).astype(np.int64)
 
-    def open_pipeline(self, pictures: Pictures) -> NativePipeline:
-        self._pipeline = NativePipeline(pictures, self.config)
+    def open_pipeline(self, files: ImageFiles) -> NativePipeline:
+        self._pipeline = NativePipeline(files, self.config)
         return self._pipeline
 
     def epoch(self, pipeline: NativePipeline, number: int) -> Iterator[Batch]:

@@ -9,18 +9,18 @@ from typing import Any, Iterable, Iterator
 import numpy as np
 
 from framework_compare.adapters.common.pipeline import MEAN, STD, read_rgb
-from framework_compare.protocol import Pictures, TrainConfig
+from framework_compare.protocol import ImageFiles, TrainConfig
 
 
-def make_dataset(tf: Any, pictures: Pictures, config: TrainConfig) -> Any:
+def make_dataset(tf: Any, files: ImageFiles, config: TrainConfig) -> Any:
     """tf.data as its performance guide has it: shuffled file names, parallel map, batch, prefetch."""
     options = tf.data.Options()
     options.threading.private_threadpool_size = max(1, config.loader_workers)
     options.threading.max_intra_op_parallelism = 1
-    is_jpeg = [kind == "JPEG" for kind in pictures.formats]
-    columns = (list(pictures.paths), is_jpeg, np.array(pictures.labels, np.int64))
+    is_jpeg = [kind == "JPEG" for kind in files.formats]
+    columns = (list(files.paths), is_jpeg, np.array(files.labels, np.int64))
     dataset = tf.data.Dataset.from_tensor_slices(columns)
-    dataset = dataset.shuffle(len(pictures), seed=config.seed, reshuffle_each_iteration=True)
+    dataset = dataset.shuffle(len(files), seed=config.seed, reshuffle_each_iteration=True)
 
     # random ops with a state would draw the same crops again in every epoch: tf.data starts them anew with each
     seeds = tf.data.Dataset.random(seed=config.seed, rerandomize_each_iteration=True).batch(2)
@@ -29,7 +29,7 @@ def make_dataset(tf: Any, pictures: Pictures, config: TrainConfig) -> Any:
     def read(row: Any, seed: Any) -> Any:
         path, jpeg, label = row
         draws = tf.random.stateless_uniform([DRAWS], seed)
-        return _read_picture(tf, path, jpeg, draws, config), label
+        return _read_image(tf, path, jpeg, draws, config), label
 
     dataset = tf.data.Dataset.zip(dataset, seeds)
 
@@ -56,7 +56,7 @@ TRIES = 10
 DRAWS = 2 * TRIES + 3  # areas, ratios, place in two directions, flip
 
 
-def _read_picture(tf: Any, path: Any, jpeg: Any, draws: Any, config: TrainConfig) -> Any:
+def _read_image(tf: Any, path: Any, jpeg: Any, draws: Any, config: TrainConfig) -> Any:
     data = tf.io.read_file(path)
     crop = tf.cond(jpeg, lambda: _crop_jpeg(tf, data, draws, config), lambda: _crop_other(tf, path, draws, config))
     size = config.image_size
@@ -82,7 +82,7 @@ def _crop_other(tf: Any, path: Any, draws: Any, config: TrainConfig) -> Any:
 
 
 def _crop_window(tf: Any, shape: Any, draws: Any, config: TrainConfig) -> Any:
-    """(top, left, height, width) of the part of a picture that is used."""
+    """(top, left, height, width) of the part of an image that is used."""
     if config.crop == "none":
         return tf.stack([0, 0, shape[0], shape[1]])
     return _random_crop(tf, shape[0], shape[1], draws)

@@ -16,7 +16,16 @@ from framework_compare.adapters.tensorflow.recurrent import kernels
 from framework_compare.adapters.tensorflow.replicas import Mirrored, open_cpus
 from framework_compare.adapters.tensorflow.tasks import LOSSES, OPTIMIZERS, make_optimizer, optimizer_name
 from framework_compare.graph import Graph, trainable_names
-from framework_compare.protocol import PRECISIONS, UPDATES, Batch, Declared, Pictures, ProfileRow, Replicas, TrainConfig
+from framework_compare.protocol import (
+    PRECISIONS,
+    UPDATES,
+    Batch,
+    Declared,
+    ImageFiles,
+    ProfileRow,
+    Replicas,
+    TrainConfig,
+)
 
 # Steps whose losses are kept to be read together; the runner asks for each eight steps late.
 MOST_UNREAD = 64
@@ -189,8 +198,8 @@ class TensorFlowTrainer(common.TrainerDefaults):
             return common.each(self._mirrored.whole, batch.images), self._mirrored.whole(batch.labels)
         return common.each(lambda tensor: tensor.numpy(), batch.images), batch.labels.numpy()
 
-    def open_pipeline(self, pictures: Pictures) -> Any:
-        dataset = make_dataset(self.tf, pictures, self.config)
+    def open_pipeline(self, files: ImageFiles) -> Any:
+        dataset = make_dataset(self.tf, files, self.config)
         if not self._on_gpu or self._mirrored:
             return dataset
         return dataset.apply(self.tf.data.experimental.prefetch_to_device(self._place))

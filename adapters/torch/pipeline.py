@@ -5,22 +5,22 @@ from __future__ import annotations
 import sys
 from typing import Any, List, Optional
 
-from framework_compare.adapters.common.pipeline import MEAN, STD, PictureDataset, vision_transforms
+from framework_compare.adapters.common.pipeline import MEAN, STD, ImageDataset, vision_transforms
 from framework_compare.batches.order import EpochOrder, start_loader
 from framework_compare.errors import Unsupported
-from framework_compare.protocol import Pictures, Replicas, TrainConfig
+from framework_compare.protocol import ImageFiles, Replicas, TrainConfig
 
 
 def open_loader(
-    torch: Any, pictures: Pictures, config: TrainConfig, *, pin_memory: bool, replicas: Optional[Replicas] = None
+    torch: Any, files: ImageFiles, config: TrainConfig, *, pin_memory: bool, replicas: Optional[Replicas] = None
 ) -> Any:
     transforms = import_torchvision(torch).transforms
     rest = transforms.ToTensor(), transforms.Normalize(MEAN, STD)
     transform = vision_transforms(transforms, config, *rest, random_crop=transforms.RandomResizedCrop)
     loader = torch.utils.data.DataLoader(
-        PictureDataset(pictures, transform, int),
+        ImageDataset(files, transform, int),
         batch_size=config.batch_size,
-        sampler=EpochOrder(len(pictures), config.seed, config.batch_size, replicas),
+        sampler=EpochOrder(len(files), config.seed, config.batch_size, replicas),
         num_workers=config.loader_workers,
         persistent_workers=config.loader_workers > 0,
         pin_memory=pin_memory,

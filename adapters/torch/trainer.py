@@ -21,7 +21,7 @@ from framework_compare.protocol import (
     Batch,
     Declared,
     DeviceTimes,
-    Pictures,
+    ImageFiles,
     ProfileRow,
     Replicas,
     TrainConfig,
@@ -243,8 +243,8 @@ class TorchTrainer(common.TrainerDefaults):
 
         return common.each(array, batch.images), batch.labels.cpu().numpy()
 
-    def open_pipeline(self, pictures: Pictures) -> Any:
-        return open_loader(self.torch, pictures, self.config, pin_memory=self._on_gpu, replicas=self._replicas)
+    def open_pipeline(self, files: ImageFiles) -> Any:
+        return open_loader(self.torch, files, self.config, pin_memory=self._on_gpu, replicas=self._replicas)
 
     def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
         return (self._batch(images, labels) for images, labels in pipeline)

@@ -13,7 +13,7 @@ from typing import Callable, Dict, Iterator, NamedTuple, Optional, Tuple, Type, 
 
 import numpy as np
 
-from framework_compare.batches.pictures import epoch_order
+from framework_compare.batches.images import epoch_order
 from framework_compare.batches.shares import share_of
 from framework_compare.batches.sizes import epoch_sizes
 from framework_compare.errors import DataError, UsageError, check_count

@@ -53,7 +53,7 @@ class _Decoder:
     """One process and the memory it shares with this one."""
 
     def __init__(self, most: int, reading: Fields, shape: Sequence[int]) -> None:
-        descriptor = os.memfd_create("pictures", 0)  # memory that two processes can map
+        descriptor = os.memfd_create("images", 0)  # memory that two processes can map
         size = most * 4 * int(np.prod(shape))
         os.ftruncate(descriptor, size)
         self._pixels = np.frombuffer(mmap.mmap(descriptor, size), np.float32).reshape(most, *shape)

@@ -2,7 +2,7 @@
 
 from typing import Any, Iterator, Optional
 
-from framework_compare.batches.pictures import epoch_order
+from framework_compare.batches.images import epoch_order
 from framework_compare.batches.shares import share_of, share_size
 from framework_compare.protocol import Replicas
 

@@ -47,7 +47,7 @@ def seed_words(seed: int, *more: int) -> "list[int]":
     return [word & _WORD for word in (seed, seed >> 32, *more)]
 
 
-def picture_state(seed: int, epoch: int, index: int) -> np.random.RandomState:
+def image_state(seed: int, epoch: int, index: int) -> np.random.RandomState:
     """The random state of one image in one epoch; valid until this thread asks for the next."""
     # NEP 19 freezes RandomState's stream, so that numpy 1.23 and numpy 2 draw the same crops. Making one takes
     # ten times as long as seeding one.
@@ -94,7 +94,7 @@ def whole(width: int, height: int) -> Crop:
     return Crop(0, 0, width, height)
 
 
-def picture_size(data: bytes) -> Tuple[int, int]:
+def encoded_size(data: bytes) -> Tuple[int, int]:
     """(width, height) in pixels of an encoded image, from its header; OSError if it is not an image."""
     if simplejpeg is not None and data[:3] == _JPEG:
         try:

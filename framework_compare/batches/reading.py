@@ -30,8 +30,8 @@ class Reading(NamedTuple):
         try:
             with open(path, "rb") as file:
                 data = file.read()
-            state = preprocess.picture_state(self.seed, epoch, index)
-            size = preprocess.picture_size(data)
+            state = preprocess.image_state(self.seed, epoch, index)
+            size = preprocess.encoded_size(data)
             crop = preprocess.draw_crop(state, *size, flip=self.flip)
             if self.crop == "none":
                 crop = preprocess.whole(*size)._replace(flip=crop.flip)

@@ -19,7 +19,6 @@ FORMER = {
     "--framework": "--frameworks",
     "--loss": "--loss-function",
     "--model": "--models",
-    "--on-bad-picture": "--on-bad-image",
 }
 
 

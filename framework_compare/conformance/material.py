@@ -12,10 +12,10 @@ import numpy as np
 from framework_compare.conformance import graphs
 from framework_compare.graph import Graph, initial_weights, weights_size
 from framework_compare.parity.network.surgery import without_dropout
-from framework_compare.parity.pipeline import pictures
+from framework_compare.parity.pipeline import scenes
 from framework_compare.protocol import Fields, TrainConfig
 
-CLASSES = len(pictures.KINDS)  # each image is a class of its own, to know it by
+CLASSES = len(scenes.KINDS)  # each image is a class of its own, to know it by
 EVEN, FEW = 8, 3  # images: whole batches of 4; fewer than one
 STEPS = 4
 THREADS_S = 1.0  # of steps over which threads are watched
@@ -24,15 +24,15 @@ STRANGE = "no-such-thing"
 
 @dataclasses.dataclass(frozen=True)
 class Material:
-    """Paths of the files written. `pictures` has 11 images: two batches of 4 and one of 3."""
+    """Paths of the files written. `images` has 11 images: two batches of 4 and one of 3."""
 
     folder: Path
     graph: Graph  # with dropout
     config: TrainConfig
 
     @property
-    def pictures(self) -> Path:
-        return self.folder / "all" / "pictures.json"
+    def images(self) -> Path:
+        return self.folder / "all" / "images.json"
 
     @property
     def weights(self) -> Path:
@@ -60,14 +60,14 @@ class Material:
             self._source("few", "native", "few"),
             self._source("shared"),
             self._source("memory"),
-            {"ask": "release", "pictures": str(self.pictures)},
+            {"ask": "release", "images": str(self.images)},
         ]
 
     def repeated_tasks(self) -> List[Fields]:
         """The questions repeated to a fresh worker with the same seed."""
         return [
             self._build("build", self.graph),
-            {"ask": "shared", "name": "losses", "pictures": str(self.pictures), "steps": 6},
+            {"ask": "shared", "name": "losses", "images": str(self.images), "steps": 6},
             self._source("native"),
         ]
 
@@ -83,14 +83,14 @@ class Material:
         document["nodes"][1]["op"] = STRANGE
         return document
 
-    def unreadable_pictures(self) -> Path:
+    def unreadable_images(self) -> Path:
         """The list with one file in it that is not an image."""
-        path = self.folder / "unreadable" / "pictures.json"
+        path = self.folder / "unreadable" / "images.json"
         if not path.exists():
             path.parent.mkdir()
             broken = path.with_name("broken.jpeg")
             broken.write_bytes(b"this is not an image\n" * 100)
-            document = json.loads(self.pictures.read_text(encoding="utf-8"))
+            document = json.loads(self.images.read_text(encoding="utf-8"))
             document["paths"][-1], document["formats"][-1] = str(broken), "JPEG"
             path.write_text(json.dumps(document), encoding="utf-8")
         return path
@@ -102,16 +102,16 @@ class Material:
         return {"ask": "build", "name": name, "graph": graph.to_dict(), "weights": str(path)}
 
     def _source(self, name: str, pipeline: str = "", listed: str = "all") -> Fields:
-        path = self.folder / listed / "pictures.json"
-        return {"ask": "source", "name": name, "pipeline": pipeline or name, "pictures": str(path)}
+        path = self.folder / listed / "images.json"
+        return {"ask": "source", "name": name, "pipeline": pipeline or name, "images": str(path)}
 
 
 def write(folder: Path, config: TrainConfig) -> Material:
     """All files of the suite but the ladder's own."""
-    every = pictures.write_scenes(folder / "all")
+    every = scenes.write_scenes(folder / "all")
     for name, count in (("even", EVEN), ("few", FEW)):
         (folder / name).mkdir()
-        pictures.listed(folder / name, [Path(path) for path in every.paths[:count]], every.formats[:count])
+        scenes.listed(folder / name, [Path(path) for path in every.paths[:count]], every.formats[:count])
     graph = graphs.branched(config.num_classes, config.image_size)
     _save_weights(folder / "weights.npy", graph, config.seed)
     rng = np.random.default_rng(0)

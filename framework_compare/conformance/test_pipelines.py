@@ -10,11 +10,11 @@ from framework_compare.conformance.material import CLASSES, EVEN, FEW
     [("native", CLASSES), ("even", EVEN), ("few", FEW)],
     ids=["rest-of-3", "no-rest", "less-than-a-batch"],
 )
-def test_native_has_every_picture_once(ready, name, count):
+def test_native_has_every_image_once(ready, name, count):
     _check_coverage(ready.conduct[name], count, ready.config.batch_size, "with 2 loader workers")
 
 
-def test_native_has_every_picture_once_without_loader_workers(ready):
+def test_native_has_every_image_once_without_loader_workers(ready):
     _check_coverage(ready.again["native"], CLASSES, ready.config.batch_size, "with loader_workers=0")
 
 

@@ -52,8 +52,8 @@ def test_a_network_that_cannot_be_built_is_a_row(ready):
     )
 
 
-def test_a_picture_that_cannot_be_read_is_a_row(ready):
-    run = ready.row("picture", pipeline="native", listed=str(ready.material.unreadable_pictures()))
+def test_an_image_that_cannot_be_read_is_a_row(ready):
+    run = ready.row("image", pipeline="native", listed=str(ready.material.unreadable_images()))
     assert run.status == "failed", (
         f"an epoch of the native pipeline with a file in it that is not an image ended as {run.status}"
         f" ({run.reason or 'no reason'}), expected failed: the loader's error must reach epoch()"

@@ -133,7 +133,7 @@ class Trial:
             job = Job(
                 config,
                 graph=graph or material.graph.to_dict(),
-                pictures=listed or str(material.pictures),
+                images=listed or str(material.images),
                 weights=str(material.weights),
             )
             self._rows[name] = run_job(

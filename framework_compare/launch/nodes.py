@@ -16,7 +16,7 @@ from framework_compare.errors import UsageError
 from framework_compare.paths import cache_dir
 
 HOW = "add --on slurm, or call it in a job of as many nodes, on the first of them"
-FILES = ("pictures", "data", "weights", "tasks")  # fields of a job that name files
+FILES = ("images", "data", "weights", "tasks")  # fields of a job that name files
 
 
 def check(count: int) -> None:

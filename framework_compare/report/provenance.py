@@ -91,7 +91,7 @@ def gpu_names(machine: Document) -> list[str]:
 
 def _dataset(name: str, facts: Any, cells: Any) -> str:
     """A data set with its number of images, or of what else its cells train on."""
-    samples = facts.get("pictures") if isinstance(facts, dict) else None
+    samples = facts.get("images") if isinstance(facts, dict) else None
     unit = unit_of([cell for cell in cells.itertuples() if cell.dataset == name])
     return f"{name} ({samples} {unit}s)" if isinstance(samples, int) else str(name)
 

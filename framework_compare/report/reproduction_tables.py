@@ -40,7 +40,7 @@ def ratios(part: Part, cells: "pd.DataFrame", blocks: BlockTimes, caption: str) 
         return number(own / base if own and base else None)
 
     def our_ms(cell: Record) -> Value:
-        return epoch_value(cell, 1000 / cell.pictures) if cell.status == "ok" else status_value(cell)
+        return epoch_value(cell, 1000 / cell.images) if cell.status == "ok" else status_value(cell)
 
     def our_ratio(cell: Record) -> str:
         base = torch.get((cell.model, cell.dataset), -1)

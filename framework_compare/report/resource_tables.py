@@ -93,7 +93,7 @@ def _sweeps(sheet: Sheet) -> dict[tuple[str, ...], list[Record]]:
 
 def _step_size(cell: Record) -> int:
     """Samples of the largest step: a batch is never larger than the data set."""
-    return cell.batch_size if math.isnan(cell.pictures) else max(batch_sizes(cell))
+    return cell.batch_size if math.isnan(cell.images) else max(batch_sizes(cell))
 
 
 def _size(cell: Record) -> str:
@@ -121,7 +121,7 @@ def _largest(sheet: Sheet) -> Iterable[str]:
 SCALING = TableSpec(
     lambda sheet: f"{{Unit}}s/s and peak {'GPU memory' if _on_gpu(sheet) else 'PSS and RSS'} at each batch size.",
     lambda sheet: (Column("{unit}s/s", "images_per_s"), *_peaks(sheet)),
-    ("pictures", "images_per_s", "epoch_s_median", memory.OWN, memory.WHOLE, memory.PSS, memory.RSS),
+    ("images", "images_per_s", "epoch_s_median", memory.OWN, memory.WHOLE, memory.PSS, memory.RSS),
     names=(*NAMES, Column("batch_size", _size)),
     rows=lambda sheet: [cell for sweep in _sweeps(sheet).values() for cell in sweep],
     remarks=_largest,

@@ -161,12 +161,12 @@ def setting_words(name: str, value: Any) -> str:
 
 def _samples(cell: Record, unit: str) -> str:
     """A data set and the number of its samples; `unit` is what the figures call a sample."""
-    if math.isnan(cell.pictures):
+    if math.isnan(cell.images):
         return str(cell.dataset)
     own = registry.unit(cell.model)
-    skipped = f", {cell.skipped_pictures:.0f} skipped" if own == "image" and cell.skipped_pictures > 0 else ""
+    skipped = f", {cell.skipped_images:.0f} skipped" if own == "image" and cell.skipped_images > 0 else ""
     renamed = "" if own == unit else f"; {unit}s/s are {own}s/s"
-    return f"{cell.dataset}: {plural(int(cell.pictures), own)}{skipped}{renamed}"
+    return f"{cell.dataset}: {plural(int(cell.images), own)}{skipped}{renamed}"
 
 
 def varies(cells: Sequence[Record], name: str) -> bool:
@@ -290,7 +290,8 @@ def rebuild_slowdown_warnings(cells: Sequence[Record]) -> list[str]:
 
 def unverified_winner_note(fastest: Sequence[Record]) -> list[str]:
     """The cells among the marked ones that are not proved equal."""
-    names = ", ".join(dict.fromkeys(title(cell.framework) for cell in fastest if unproved(cell.parity)))
+    doubtful = [cell for cell in fastest if unproved(cell.parity) or cell.parity is None]
+    names = ", ".join(dict.fromkeys(title(cell.framework) for cell in doubtful))
     return [f"Marked as fastest, but not verified to train the same function: {names}."] if names else []
 
 

@@ -175,13 +175,13 @@ def steps_until_paid(start_s: float, step_s: float, base_start_s: float, base_st
 
 def _step_s(cell: Record) -> float:
     """Seconds of a step: an epoch over its steps."""
-    return float(epoch_seconds(cell) / len(batch_sizes(cell))) if cell.pictures > 0 else math.nan
+    return float(epoch_seconds(cell) / len(batch_sizes(cell))) if cell.images > 0 else math.nan
 
 
 STARTUP = TableSpec(
     "Start-up: from process start to the first measured epoch, mean over runs.",
     _startup_columns,
-    ("startup_s", "first_step_s", "epoch_s_median", "epoch_estimate_s", "images_per_s", "pictures"),
+    ("startup_s", "first_step_s", "epoch_s_median", "epoch_estimate_s", "images_per_s", "images"),
     names=(*NAMES, named("execution")),
     remarks=lambda sheet: (
         "Pays after: measured steps until start-up and steps together take no longer than those of the same framework "

@@ -30,8 +30,8 @@ _EVIDENCE = (
     "schedule",
     "alone_why",
     "warnings",
-    "pictures",
-    "skipped_pictures",
+    "images",
+    "skipped_images",
     "trace_path",
     "log_path",
 )
@@ -67,5 +67,5 @@ def values_of(*names: str) -> Callable[[Record], tuple[Any, ...]]:
 
 
 def batch_sizes(cell: Record) -> list[int]:
-    """Samples of each batch of an epoch, of a cell whose `pictures` are known."""
-    return epoch_sizes(int(cell.pictures), cell.batch_size, cell.batch_growth, cell.batch_size_limit)
+    """Samples of each batch of an epoch, of a cell whose `images` are known."""
+    return epoch_sizes(int(cell.images), cell.batch_size, cell.batch_growth, cell.batch_size_limit)

@@ -17,7 +17,7 @@ LEAST_S = 1.0
 LEAST_INTEGRAL_S = 10.0
 
 
-def joules_a_picture(runs: Sequence[Measured], devices: str) -> float | None:
+def joules_per_image(runs: Sequence[Measured], devices: str) -> float | None:
     """Energy of all devices whose name begins so, over all measured epochs, by the images trained on in them.
 
     None where no run has readings before and after its epochs, or these last less than LEAST_S; LEAST_INTEGRAL_S where
@@ -27,7 +27,7 @@ def joules_a_picture(runs: Sequence[Measured], devices: str) -> float | None:
 
 
 def counted_power_w(runs: Sequence[Measured], devices: str) -> float | None:
-    """Joules by counters over the seconds of the same interval; None where joules_a_picture is, or is not by counters.
+    """Joules by counters over the seconds of the same interval; None where joules_per_image is, or is not by counters.
 
     Unlike NVML's power it is no average over the second before.
     """
@@ -58,7 +58,7 @@ def joules(run: Measured, devices: str) -> float | None:
 
 
 def above_idle(runs: Sequence[Measured], devices: str) -> float | None:
-    """`joules_a_picture` without what the devices take when idle; of runs that know it."""
+    """`joules_per_image` without what the devices take when idle; of runs that know it."""
     parts: list[tuple[float | None, float]] = []
     for run in runs:
         energy_j, idle = joules(run, devices), _idle_w(run, devices)

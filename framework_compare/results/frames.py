@@ -75,7 +75,7 @@ def cell_frame(store: Store) -> pd.DataFrame:
 
 
 _NUMBERS = frozenset(
-    (*METRICS, *reading_sources.NUMBERS, *repeats.COLUMNS, *steadiness.COLUMNS, *BUDGET, "pictures", "skipped_pictures")
+    (*METRICS, *reading_sources.NUMBERS, *repeats.COLUMNS, *steadiness.COLUMNS, *BUDGET, "images", "skipped_images")
 )
 _EMPTY = dict.fromkeys(CELL_COLUMNS)
 
@@ -92,12 +92,12 @@ def _cell_row(store: Store, all_runs: list[Row], datasets: Mapping[str, Any], ke
         figures = figures_of([read_measured(store, run) for run in runs])
     worst = min(runs, key=lambda run: WORST_FIRST.index(run["status"]))
     ok = [run for run in runs if run["status"] == "ok"]
-    pictures = datasets.get(worst["dataset"]) or {}
+    facts = datasets.get(worst["dataset"]) or {}
     warnings = [
         *repeats.warnings(runs),
         *steadiness.sentences(runs),
         *repeats.sentences(all_runs),
-        _oversize(worst, pictures),
+        _oversize(worst, facts),
     ]
     return {
         **worst,
@@ -114,16 +114,16 @@ def _cell_row(store: Store, all_runs: list[Row], datasets: Mapping[str, Any], ke
         "reason": _reason(worst, len(runs)),
         "runs": len(runs),
         "runs_ok": len(ok),
-        "pictures": _count(pictures.get("pictures")),
-        "skipped_pictures": _count(pictures.get("skipped")),
+        "images": _count(facts.get("images")),
+        "skipped_images": _count(facts.get("skipped")),
     }
 
 
 def _oversize(cell: Row, dataset: Mapping[str, Any]) -> str:
-    pictures = _count(dataset.get("pictures"))
-    if not isinstance(pictures, int):
+    images = _count(dataset.get("images"))
+    if not isinstance(images, int):
         return ""
-    return oversize(cell["batch_size"], pictures, cell["dataset"], registry.unit(cell["model"]))
+    return oversize(cell["batch_size"], images, cell["dataset"], registry.unit(cell["model"]))
 
 
 def _reason(run: Row, runs: int) -> str:

@@ -20,7 +20,7 @@ from framework_compare.results.energy import (
     above_idle,
     counted_power_w,
     idle_power_w,
-    joules_a_picture,
+    joules_per_image,
     whole_j_per_image,
 )
 from framework_compare.results.measured import Measured, Pool, floats, present
@@ -178,12 +178,12 @@ METRICS: dict[str, Metric] = {
     "gpu_throttle_reasons": Metric(
         "clocks limited by", "", "", lambda p: _all_bits(p.measured("gpu_throttle")[0]), words=throttle.words
     ),
-    "gpu_j_per_image": Metric("GPU energy per image", "J", "lower", lambda p: joules_a_picture(p.ok, "gpu")),
+    "gpu_j_per_image": Metric("GPU energy per image", "J", "lower", lambda p: joules_per_image(p.ok, "gpu")),
     "gpu_above_idle_j_per_image": Metric(
         "GPU energy per image above idle", "J", "lower", lambda p: above_idle(p.ok, "gpu")
     ),
     "gpu_idle_w": Metric("idle GPU power", "W", "", lambda p: idle_power_w(p.ok, "gpu")),
-    "host_j_per_image": Metric("host energy per image", "J", "lower", lambda p: joules_a_picture(p.ok, "host-")),
+    "host_j_per_image": Metric("host energy per image", "J", "lower", lambda p: joules_per_image(p.ok, "host-")),
     "host_above_idle_j_per_image": Metric(
         "host energy per image above idle", "J", "lower", lambda p: above_idle(p.ok, "host-")
     ),

@@ -85,11 +85,11 @@ def _row(cell: Record, dataset: Document, peak_of: PeakOf) -> dict[str, float]:
 
 def _batch_size(cell: Record) -> float:
     """Samples of a batch, the mean where batches grow."""
-    if math.isnan(cell.pictures):
+    if math.isnan(cell.images):
         return float(cell.batch_size)
     if cell.batch_growth == 1:
-        return float(min(cell.batch_size, cell.pictures))
-    return float(cell.pictures / len(batch_sizes(cell)))
+        return float(min(cell.batch_size, cell.images))
+    return float(cell.images / len(batch_sizes(cell)))
 
 
 def states(optimizer: str, momentum: float) -> int:

@@ -14,7 +14,7 @@ from framework_compare.store import schema
 
 FILE = "study.sqlite"
 LOCK = "study.lock"
-PICTURES = "pictures"
+IMAGES = "images"
 MODELS = "models"
 STEPS = "steps.i64"  # in a run's folder: the time of each step
 # Made under this name and renamed when complete, so that a study is there whole or not at all.
@@ -26,7 +26,7 @@ def check_vacant(folder: Path) -> None:
     """StudyError where a folder holds anything but what a creation that was cut short has left."""
     with schema.study_errors(folder):
         entries = sorted({entry.name for entry in folder.iterdir()} - {LOCK, *CUT_SHORT}) if folder.exists() else []
-        if (folder / LOCK).exists() and set(entries) <= {MODELS, PICTURES}:  # a creation cut short
+        if (folder / LOCK).exists() and set(entries) <= {MODELS, IMAGES}:  # a creation cut short
             entries = []
     if FILE in entries:
         raise StudyError(f"{folder} already holds a study; resume it or name another folder")

@@ -13,7 +13,7 @@ from framework_compare.results import verdicts
 from framework_compare.results.runs import refresh_figures
 from framework_compare.store import schema
 from framework_compare.store.absorption import Part
-from framework_compare.store.folder import FILE, PICTURES, read_json
+from framework_compare.store.folder import FILE, IMAGES, read_json
 from framework_compare.store.study_file import Store
 from framework_compare.study import parts
 from framework_compare.study.parts import PartPlan, result_path
@@ -95,8 +95,8 @@ def _merged(store: Store, label: str, document: dict[str, Any]) -> dict[str, Any
 
 def _check_images(folder: Path, place: Path) -> None:
     """StudyError where a part read other images than the parts before it; the first one's checksums become the study's."""
-    for path in (place / PICTURES).glob("*.checksums"):
-        ours, theirs = folder / PICTURES / path.name, read_json(path)
+    for path in (place / IMAGES).glob("*.checksums"):
+        ours, theirs = folder / IMAGES / path.name, read_json(path)
         with schema.study_errors(ours):
             if not ours.exists():
                 shutil.copy(path, ours)

@@ -16,7 +16,7 @@ from framework_compare.paths import file_name
 from framework_compare.protocol import Document
 from framework_compare.records import Cell
 from framework_compare.store import schema
-from framework_compare.store.folder import PICTURES, write_json
+from framework_compare.store.folder import IMAGES, write_json
 from framework_compare.store.study_file import Store
 
 SUM_BYTES = 8
@@ -29,7 +29,7 @@ def images_path(folder: Path, dataset: str) -> Path:
     if plain != dataset or dataset != dataset.lower():  # some file systems tell no A from an a
         # No plain name has a plus sign in it.
         plain = f"{plain[:60]}+{hashlib.sha256(dataset.encode()).hexdigest()[:12]}"
-    return folder / PICTURES / f"{plain}.json"
+    return folder / IMAGES / f"{plain}.json"
 
 
 def arrays_path(folder: Path, dataset: str) -> Path:

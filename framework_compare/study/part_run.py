@@ -16,15 +16,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from framework_compare.errors import StudyError
-from framework_compare.launch import nodes, one_timing
+from framework_compare.launch import disturbances, nodes, one_timing
 from framework_compare.launch.limits import Limits
 from framework_compare.paths import own_name, private_folder
 from framework_compare.protocol import Document, Fields
 from framework_compare.samplers import host
 from framework_compare.store import schema
-from framework_compare.store.folder import FILE, LOCK, PICTURES, read_json
-from framework_compare.store.study_file import Store
-from framework_compare.study import parts
+from framework_compare.store.folder import FILE, IMAGES, LOCK, read_json
+from framework_compare.store.study_file import REQUEST, Store
+from framework_compare.study import parts, strategies
 from framework_compare.study.data_files import arrays_path, images_path
 from framework_compare.study.imported_models import register_models
 from framework_compare.study.parts import PartPlan, plan_path, result_path
@@ -55,13 +55,18 @@ def run_part(folder: Path, number: int, watcher: Watcher, trust: bool = False) -
     options = dataclasses.replace(
         as_planned(plan.settings, plan_path(folder, number), Limits()), makes_environments=False
     )
+    if (plan.settings.get(REQUEST) or {}).get(
+        "disturbance_threshold"
+    ) is None:  # that of the planning host is not this node's
+        options = dataclasses.replace(options, disturbance_threshold=disturbances.threshold())
     check(folder, programs(plan.cells, options.python), trust)
     machine = {**host.describe(), "node": _node(plan), "allocated_cores": os.environ.get("SLURM_CPUS_ON_NODE")}
     _check_kind(folder, plan, machine)
     _remove_done(folder, plan)
     place = _place(plan)
+    strategy = strategies.of_settings(plan.settings, plan_path(folder, number))
     with _open(place, folder, plan, machine, watcher.say) as store, watcher:
-        Study(store, options, watcher).run()
+        Study(store, options, watcher, strategy).run()
     _publish(place, result_path(folder, number))
 
 
@@ -115,12 +120,12 @@ def _open(place: Path, folder: Path, plan: PartPlan, machine: Fields, say: Say) 
         place.mkdir(mode=0o700, exist_ok=True)
 
     def copy_lists(made: Path) -> None:
-        (made / PICTURES).mkdir(exist_ok=True)
+        (made / IMAGES).mkdir(exist_ok=True)
         for dataset in {cell.dataset for cell in plan.cells}:
             listed = images_path(folder, dataset)
             for path in (listed, listed.with_suffix(SUMS), arrays_path(folder, dataset)):
                 if path.is_file():
-                    shutil.copy(path, made / PICTURES)
+                    shutil.copy(path, made / IMAGES)
 
     settings = {**plan.settings, parts.PART_OF: plan.identity}
     return Store.create(place, settings=settings, machine=machine, cells=plan.cells, repeats=1, prepare=copy_lists)
@@ -145,6 +150,6 @@ def _publish(place: Path, result: Path) -> None:
 
 def _not_needed(folder: str, names: list[str]) -> set[str]:
     """Return those of a part's files that the study has itself."""
-    if Path(folder).name == PICTURES:
+    if Path(folder).name == IMAGES:
         return {name for name in names if not name.endswith(SUMS)}
     return {LOCK} & set(names)

@@ -32,7 +32,7 @@ from framework_compare.study.run_options import (
 from framework_compare.study.strategies import Budget, Product, Strategy
 
 # Keywords before version 0.1; they go with version 0.2.
-FORMER = {"loss": "loss_function", "on_bad_picture": "on_bad_image"}
+FORMER = {"loss": "loss_function"}
 
 
 class LimitOptions(TypedDict, total=False):

@@ -117,10 +117,10 @@ def _shown(values: object) -> str:
 def _different_datasets(before: Document, now: Document) -> list[str]:
     """Data sets of one name whose images are not the same ones."""
     return [
-        f"images of {name}: {before[name].get('pictures')} in the study, {now[name].get('pictures')} now"
-        + ("" if before[name].get("pictures") != now[name].get("pictures") else ", but not the same files")
+        f"images of {name}: {before[name].get('images')} in the study, {now[name].get('images')} now"
+        + ("" if before[name].get("images") != now[name].get("images") else ", but not the same files")
         for name in before
-        if name in now and any(before[name].get(k) != now[name].get(k) for k in ("pictures", "classes", "checksum"))
+        if name in now and any(before[name].get(k) != now[name].get(k) for k in ("images", "classes", "checksum"))
     ]
 
 

@@ -20,7 +20,7 @@ from framework_compare.worker import processes
 from framework_compare.worker.parity_answers import ParityAnswers
 from framework_compare.worker.refusal import BY_DEVICE, fault_of
 from framework_compare.worker.signatures import METHODS, array_of, fault, value_of
-from framework_compare.worker.sources import Source, open_source, read_pictures, shared_pipeline
+from framework_compare.worker.sources import Source, open_source, read_image_files, shared_pipeline
 
 Arrays = Mapping[str, np.ndarray]
 RELEASE_S = 5.0  # that processes have to end after `release`
@@ -145,10 +145,10 @@ class ConformanceAnswers(ParityAnswers):
 
     def source(self, task: Fields) -> Fields:
         """Two epochs of a pipeline, trained on: their labels and batch sizes; kinds of arrays; what was changed."""
-        pictures = read_pictures(task["pictures"])
+        files = read_image_files(task["images"])
         config = dataclasses.replace(self.config, pipeline=task["pipeline"])
         self._before = processes.others()
-        with contextlib.closing(open_source(self.trainer, pictures, config)) as source:
+        with contextlib.closing(open_source(self.trainer, files, config)) as source:
             epochs = [self._train_on(source, number) for number in (1, 2)]
         batches = [found for epoch in epochs for found in epoch]
         answer = {
@@ -158,7 +158,7 @@ class ConformanceAnswers(ParityAnswers):
             "label arrays": [array_of(labels) for _, labels, _ in batches],
         }
         if task["pipeline"] == "shared":
-            answer["exact"] = self._is_shared(pictures, epochs[0])
+            answer["exact"] = self._is_shared(files, epochs[0])
         if task["pipeline"] == "memory":
             first = {found[2]: found for found in reversed(batches)}  # of each size
             answer["unlike"] = [i for i, found in enumerate(batches) if not _same(found, first[found[2]])]
@@ -174,8 +174,8 @@ class ConformanceAnswers(ParityAnswers):
             found.append((np.array(images), np.array(labels), int(batch.size)))
         return found
 
-    def _is_shared(self, pictures: Any, epoch: Sequence[Tuple[np.ndarray, np.ndarray, int]]) -> bool:
-        with shared_pipeline(self.trainer, pictures, self.config) as pipeline:
+    def _is_shared(self, files: Any, epoch: Sequence[Tuple[np.ndarray, np.ndarray, int]]) -> bool:
+        with shared_pipeline(self.trainer, files, self.config) as pipeline:
             wanted = [(images.copy(), labels.copy()) for images, labels in pipeline.epoch(1)]
         return len(wanted) == len(epoch) and all(_same(ours, theirs) for ours, theirs in zip(wanted, epoch))
 
@@ -216,7 +216,7 @@ class ConformanceAnswers(ParityAnswers):
 
     def _train_an_epoch(self, task: Fields) -> None:
         """As in the runner, nothing but the trainer holds the pipeline when this returns."""
-        pipeline = self.trainer.open_pipeline(read_pictures(task["pictures"]))
+        pipeline = self.trainer.open_pipeline(read_image_files(task["images"]))
         for batch in self.trainer.epoch(pipeline, 1):
             self.trainer.read_losses([self.trainer.train_step(batch)])
             self._note_loaders()

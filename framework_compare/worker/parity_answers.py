@@ -21,7 +21,7 @@ from framework_compare.graph import Graph, weight_views
 from framework_compare.protocol import Batch, Fields, Job, Replicas
 from framework_compare.worker.placement import make_trainer
 from framework_compare.worker.refusal import refuse_undeclared
-from framework_compare.worker.sources import read_pictures, shared_pipeline
+from framework_compare.worker.sources import read_image_files, shared_pipeline
 
 ANSWERS = "answers.json"
 QUESTIONS = ("build", "weights", "forward", "gradients", "steps", "again", "train", "shared", "native")
@@ -160,12 +160,12 @@ class ParityAnswers:
             yield from (held[number] for number in task.get("order", range(len(held))))
             return
         if "shared" in task:
-            with shared_pipeline(self.trainer, read_pictures(task["shared"]), self.config, self.replicas) as shared:
+            with shared_pipeline(self.trainer, read_image_files(task["shared"]), self.config, self.replicas) as shared:
                 for number in range(1, self.config.epochs + 1):
                     # all of an epoch before its first step: read ahead, as a cell's are, but not by chance
                     yield from [self.trainer.adopt(*batch) for batch in shared.epoch(number)]
             return
-        pipeline = self.trainer.open_pipeline(read_pictures(task["pictures"]))
+        pipeline = self.trainer.open_pipeline(read_image_files(task["images"]))
         for number in range(1, self.config.epochs + 1):
             yield from self.trainer.epoch(pipeline, number)
 
@@ -185,7 +185,7 @@ class ParityAnswers:
     def _shared_pipeline(self, task: Fields) -> Any:
         """Over images, or over the arrays of task["data"]."""
         if "data" not in task:
-            return shared_pipeline(self.trainer, read_pictures(task["pictures"]), self.config, self.replicas)
+            return shared_pipeline(self.trainer, read_image_files(task["images"]), self.config, self.replicas)
         from framework_compare.batches.arrays import ArrayPipeline, read_split
 
         reading: Fields = {"batch_size": self.config.batch_size, "seed": self.config.seed}
@@ -193,7 +193,7 @@ class ParityAnswers:
 
     def native(self, task: Fields) -> Fields:
         """All batches of the native pipeline's first epochs: images (NCHW), labels, and each epoch's batch sizes."""
-        pipeline = self.trainer.open_pipeline(read_pictures(task["pictures"]))
+        pipeline = self.trainer.open_pipeline(read_image_files(task["images"]))
         sizes, images, labels = [], [], []
         for number in range(1, task["epochs"] + 1):
             # copies: a loader may use its memory again

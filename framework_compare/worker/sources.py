@@ -7,25 +7,25 @@ from typing import TYPE_CHECKING, Any, Iterator, List, Optional, Protocol, Union
 
 from framework_compare.batches.shares import share_size
 from framework_compare.batches.sizes import distinct, epoch_sizes
-from framework_compare.protocol import Batch, Fields, Job, Pictures, Replicas, TrainConfig, Trainer
+from framework_compare.protocol import Batch, Fields, ImageFiles, Job, Replicas, TrainConfig, Trainer
 
 if TYPE_CHECKING:
     from framework_compare.batches.arrays import SplitArrays
 
-    Data = Union[Pictures, SplitArrays]
+    Data = Union[ImageFiles, SplitArrays]
 
 
-def read_pictures(path: str) -> Pictures:
+def read_image_files(path: str) -> ImageFiles:
     """The list the planner wrote for this data set."""
     with open(path, encoding="utf-8") as file:
         document = json.load(file)
-    return Pictures(**{name: tuple(document[name]) for name in ("classes", "paths", "labels", "formats")})
+    return ImageFiles(**{name: tuple(document[name]) for name in ("classes", "paths", "labels", "formats")})
 
 
 def read_data(job: Job) -> Data:
     """What a cell is trained on."""
     if job.data is None:
-        return read_pictures(job.pictures)
+        return read_image_files(job.images)
     from framework_compare.batches.arrays import read_split
 
     return read_split(job.data["path"], "train")
@@ -44,10 +44,10 @@ class Source(Protocol):
 
 
 class NativeSource:
-    def __init__(self, trainer: Trainer, pictures: Pictures, held: List[Batch]) -> None:
+    def __init__(self, trainer: Trainer, files: ImageFiles, held: List[Batch]) -> None:
         self.held = held
         self._trainer = trainer
-        self._pipeline = trainer.open_pipeline(pictures)
+        self._pipeline = trainer.open_pipeline(files)
 
     def epoch(self, number: int) -> Iterator[Batch]:
         return self._trainer.epoch(self._pipeline, number)
@@ -85,7 +85,7 @@ class MemorySource:
 
 def open_source(trainer: Trainer, data: Data, config: TrainConfig, replicas: Optional[Replicas] = None) -> Source:
     """The input pipeline that the config names, with its held batch decoded."""
-    if not isinstance(data, Pictures):
+    if not isinstance(data, ImageFiles):
         return _open_arrays(trainer, data, config, replicas)
     held = _held_batches(trainer, data, config, replicas)
     if config.pipeline == "native":
@@ -120,13 +120,13 @@ def _epoch_sizes(data: Data, config: TrainConfig, replicas: Optional[Replicas]) 
 
 
 def shared_pipeline(
-    trainer: Trainer, pictures: Pictures, config: TrainConfig, replicas: Optional[Replicas] = None
+    trainer: Trainer, files: ImageFiles, config: TrainConfig, replicas: Optional[Replicas] = None
 ) -> Any:
     """Our own input pipeline in the layout that the trainer adopts without a copy."""
-    from framework_compare.batches.pictures import SharedPipeline
+    from framework_compare.batches.images import SharedPipeline
 
     return SharedPipeline(
-        pictures,
+        files,
         batch_size=config.batch_size,
         workers=config.loader_workers,
         processes=config.device != "cpu",
@@ -142,11 +142,11 @@ def _reading(trainer: Trainer, config: TrainConfig) -> Fields:
 
 
 def _held_batches(
-    trainer: Trainer, pictures: Pictures, config: TrainConfig, replicas: Optional[Replicas]
+    trainer: Trainer, files: ImageFiles, config: TrainConfig, replicas: Optional[Replicas]
 ) -> List[Batch]:
-    from framework_compare.batches.pictures import memory_batch
+    from framework_compare.batches.images import memory_batch
 
     reading = _reading(trainer, config)
-    images, labels = memory_batch(pictures, batch_size=config.batch_size, replicas=replicas, **reading)
-    sizes = distinct(_epoch_sizes(pictures, config, replicas))
+    images, labels = memory_batch(files, batch_size=config.batch_size, replicas=replicas, **reading)
+    sizes = distinct(_epoch_sizes(files, config, replicas))
     return [trainer.adopt(images[:size], labels[:size]) for size in sizes]

@@ -115,11 +115,11 @@ def one(frame, **wanted):
 
 
 @pytest.mark.parametrize("framework, execution", [(name, how) for name in FRAMEWORKS for how in EXECUTIONS[name]])
-def test_every_execution_trains_in_every_precision(framework, execution, python_of, lacking, pictures, tmp_path):
+def test_every_execution_trains_in_every_precision(framework, execution, python_of, lacking, images, tmp_path):
     precisions = [precision for precision in PRECISIONS[framework] if not lacking(precision)]
     settings = {**SMALL, "epochs": 12, "pipeline": "memory", "learning_rate": 0.003}
     frame = compare(
-        framework, "alexnet", "cuda", dataset=pictures, out=tmp_path / "s", python=python_of(framework),
+        framework, "alexnet", "cuda", dataset=images, out=tmp_path / "s", python=python_of(framework),
         execution=execution, precision=precisions, **settings,
     ).frame  # fmt: skip
     assert len(frame) == len(precisions)
@@ -130,9 +130,9 @@ def test_every_execution_trains_in_every_precision(framework, execution, python_
 
 
 @pytest.mark.parametrize("framework, setting, value", UNSUPPORTED)
-def test_what_a_framework_has_not_is_unsupported(framework, setting, value, python_of, pictures, tmp_path):
+def test_what_a_framework_has_not_is_unsupported(framework, setting, value, python_of, images, tmp_path):
     frame = compare(
-        framework, "alexnet", "cuda", dataset=pictures, out=tmp_path / "s", python=python_of(framework),
+        framework, "alexnet", "cuda", dataset=images, out=tmp_path / "s", python=python_of(framework),
         pipeline="memory", epochs=1, **{setting: value}, **SMALL,
     ).frame  # fmt: skip
     assert frame.status[0] == "unsupported" and f"{setting} {value!r}" in frame.reason[0]
@@ -140,11 +140,9 @@ def test_what_a_framework_has_not_is_unsupported(framework, setting, value, pyth
 
 @pytest.mark.parametrize("framework, execution", PLAIN)
 @pytest.mark.parametrize("pipeline", ["native", "shared"])
-def test_copying_and_computing_of_pictures_are_told_apart(
-    pipeline, framework, execution, python_of, pictures, tmp_path
-):
+def test_copying_and_computing_of_images_are_told_apart(pipeline, framework, execution, python_of, images, tmp_path):
     result = compare(
-        framework, "alexnet", "cuda", dataset=pictures, out=tmp_path / "s", python=python_of(framework),
+        framework, "alexnet", "cuda", dataset=images, out=tmp_path / "s", python=python_of(framework),
         pipeline=pipeline, execution=execution, epochs=3, loader_workers=2, **SMALL,
     )  # fmt: skip
     assert result.frame.status[0] == "ok", result.frame.reason[0]
@@ -173,10 +171,10 @@ def test_losses_that_are_read_late_are_those_of_their_steps(framework, execution
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_running_out_of_the_gpus_memory_is_a_status(framework, python_of, pictures, tmp_path):
+def test_running_out_of_the_gpus_memory_is_a_status(framework, python_of, images, tmp_path):
     with another_program(left_gib=6):
         frame = compare(
-            framework, "vgg16", "cuda", dataset=pictures, out=tmp_path / "s", python=python_of(framework),
+            framework, "vgg16", "cuda", dataset=images, out=tmp_path / "s", python=python_of(framework),
             pipeline="memory", epochs=1, batch_size=[1, 13], image_size=448, timeout_s=200,
         ).frame.set_index("batch_size")  # fmt: skip
     assert frame.status[1] == "ok", frame.reason[1]
@@ -186,9 +184,9 @@ def test_running_out_of_the_gpus_memory_is_a_status(framework, python_of, pictur
 
 # MXNet's profiler tells the operators of its engine only.
 @pytest.mark.parametrize("framework", [name for name in FRAMEWORKS if name != "mxnet"])
-def test_a_profile_tells_kernels_and_functions_of_cuda(framework, python_of, pictures, tmp_path):
+def test_a_profile_tells_kernels_and_functions_of_cuda(framework, python_of, images, tmp_path):
     result = compare(
-        framework, "alexnet", "cuda", dataset=pictures, out=tmp_path / "s", python=python_of(framework),
+        framework, "alexnet", "cuda", dataset=images, out=tmp_path / "s", python=python_of(framework),
         pipeline="memory", epochs=1, profile=True, **SMALL,
     )  # fmt: skip
     assert result.frame.status[0] == "ok", result.frame.reason[0]
@@ -200,29 +198,29 @@ def test_a_profile_tells_kernels_and_functions_of_cuda(framework, python_of, pic
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_hidden_gpu_is_unsupported(framework, python_of, pictures, tmp_path, monkeypatch):
+def test_a_hidden_gpu_is_unsupported(framework, python_of, images, tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     frame = compare(
-        framework, "alexnet", "cuda", dataset=pictures, out=tmp_path / "s", python=python_of(framework), epochs=1,
+        framework, "alexnet", "cuda", dataset=images, out=tmp_path / "s", python=python_of(framework), epochs=1,
         **SMALL,
     ).frame  # fmt: skip
     assert frame.status[0] == "unsupported" and "cuda" in frame.reason[0]
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_gpu_that_is_not_there_is_unsupported(framework, python_of, pictures, tmp_path):
+def test_a_gpu_that_is_not_there_is_unsupported(framework, python_of, images, tmp_path):
     frame = compare(
-        framework, "alexnet", "cuda:99", dataset=pictures, out=tmp_path / "s", python=python_of(framework), epochs=1,
+        framework, "alexnet", "cuda:99", dataset=images, out=tmp_path / "s", python=python_of(framework), epochs=1,
         **SMALL,
     ).frame  # fmt: skip
     assert frame.status[0] == "unsupported" and "cuda:99" in frame.reason[0]
 
 
-def test_another_program_on_the_gpu_is_reported(python_of, pictures, tmp_path):
+def test_another_program_on_the_gpu_is_reported(python_of, images, tmp_path):
     python = python_of("torch")
     with another_program(left_gib=0):
         result = compare(
-            "torch", "alexnet", "cuda", dataset=pictures, out=tmp_path / "s", python=python, pipeline="memory",
+            "torch", "alexnet", "cuda", dataset=images, out=tmp_path / "s", python=python, pipeline="memory",
             epochs=20, **SMALL,
         )  # fmt: skip
     assert any("GiB" in warning for warning in result.warnings), result.warnings

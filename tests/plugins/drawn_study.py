@@ -15,7 +15,7 @@ SECOND = 1_000_000_000
 SPREAD = 0.01  # of an epoch's length
 MIB = 2**20
 STARTING = (("spawn", 0.2), ("import", 1.0), ("build", 0.3), ("first-step", 0.5), ("warm-up", 0.4))
-SETTINGS = {"datasets": {"fire-smoke-small": {"pictures": 791, "skipped": 0}}, "framework_compare": "0.1.0"}
+SETTINGS = {"datasets": {"fire-smoke-small": {"images": 791, "skipped": 0}}, "framework_compare": "0.1.0"}
 MACHINE = {"cpu": "A processor", "available_cores": 8, "memory_bytes": 32_000_000_000, "os": "Debian", "gpus": []}
 
 
@@ -69,7 +69,7 @@ def study(
 ) -> Comparison:
     """A finished study in `folder`; the first framework is the fastest, the second was disturbed in its first run."""
     cells = [Cell(f, m, dataset, c.device, c) for c in configs for m in models for f in frameworks]
-    settings = {**SETTINGS, "datasets": {dataset: {"pictures": 791, "skipped": 0}}}
+    settings = {**SETTINGS, "datasets": {dataset: {"images": 791, "skipped": 0}}}
     with Store.create(folder, settings=settings, machine=MACHINE, cells=cells, repeats=repeats) as store:
         at = 0.0
         for number, (run_id, cell, repeat) in enumerate(store.plan()):

@@ -23,7 +23,7 @@ from framework_compare.protocol import (
     Batch,
     Declared,
     DeviceTimes,
-    Pictures,
+    ImageFiles,
     ProfileRow,
     TrainConfig,
 )
@@ -307,8 +307,8 @@ class FaultyTrainer:
     def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
         return Batch(images, labels, len(labels))
 
-    def open_pipeline(self, pictures: Pictures) -> Any:
-        return len(pictures)
+    def open_pipeline(self, files: ImageFiles) -> Any:
+        return len(files)
 
     def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
         self.number = number

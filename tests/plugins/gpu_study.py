@@ -23,11 +23,11 @@ def ok(*seconds, joules=None, power_w=None, own=None, host=None, source="counter
     return Run("ok", epochs=made, samples=(sample,), energy=tuple(energy), gauges=gauges, **fields)
 
 
-def study(folder, outcomes, pictures=None, repeats=1):
+def study(folder, outcomes, images=None, repeats=1):
     """`outcomes` are (framework, settings, Run or None), all of AlexNet on one data set of so many images.
 
     Each repeat of a cell has the same outcome.
     """
     cells = [Cell(f, "alexnet", "small", c.get("device", "cpu"), TrainConfig(**c)) for f, c, _ in outcomes]
-    settings = {"datasets": {"small": {"pictures": pictures}}} if pictures else {}
+    settings = {"datasets": {"small": {"images": images}}} if images else {}
     return recorded(folder, cells, [run for _, _, run in repeats * outcomes], repeats, settings=settings)

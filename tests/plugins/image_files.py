@@ -12,15 +12,15 @@ from PIL import Image
 from framework_compare.datasets import folder
 
 
-def picture(form: str = "JPEG", mode: str = "RGB", size: tuple[int, int] = (24, 16), **options: object) -> bytes:
+def image_bytes(form: str = "JPEG", mode: str = "RGB", size: tuple[int, int] = (24, 16), **options: object) -> bytes:
     noise = np.random.RandomState(0).randint(0, 256, (size[1], size[0], 3)).astype(np.uint8)
     file = io.BytesIO()
     Image.fromarray(noise).convert(mode).save(file, form, **options)
     return file.getvalue()
 
 
-JPEG = picture()
-PNG = picture("PNG")
+JPEG = image_bytes()
+PNG = image_bytes("PNG")
 
 
 def make(root: Path, files: dict[str, bytes]) -> Path:
@@ -31,4 +31,4 @@ def make(root: Path, files: dict[str, bytes]) -> Path:
 
 
 def names(index: folder.ImageFolder) -> list[str]:
-    return [os.path.basename(path) for path in index.pictures.paths]
+    return [os.path.basename(path) for path in index.files.paths]

@@ -129,7 +129,7 @@ DECAYED = """
         super().__init__(dataclasses.replace(config, weight_decay=config.weight_decay or 1e-3))
 """
 NO_LOADER = """
-    def open_pipeline(self, pictures):
+    def open_pipeline(self, images):
         from framework_compare.errors import Unsupported
         raise Unsupported("its loader is not installed")
 """

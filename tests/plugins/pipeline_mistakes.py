@@ -18,14 +18,14 @@ EPOCH = """
             yield self.adopt(images, labels)
 """
 OPENED = """
-    def open_pipeline(self, pictures):
+    def open_pipeline(self, images):
         from framework_compare.batches import preprocess
         if self.random_crops:
             {change}
-        return super().open_pipeline(pictures)
+        return super().open_pipeline(images)
 """
 RARELY_FLIPPED = """
-    def open_pipeline(self, pictures):
+    def open_pipeline(self, images):
         from framework_compare.batches import preprocess
         draw, chance = preprocess.draw_crop, numpy.random.RandomState(1)
 
@@ -34,7 +34,7 @@ RARELY_FLIPPED = """
             return crop if chance.random_sample() < 0.86 else crop._replace(flip="none")
 
         preprocess.draw_crop = draw_fewer
-        return super().open_pipeline(pictures)
+        return super().open_pipeline(images)
 """
 ALWAYS_HORIZONTAL = """
     def __init__(self, config):
@@ -62,7 +62,7 @@ LATE_LABELS = """
 """
 ORDERED = """
     def epoch(self, pipeline, number):
-        from framework_compare.batches import pictures as shared
+        from framework_compare.batches import images as shared
         size = self.config.batch_size
 
         def epoch_order(seed, number, count):
@@ -83,7 +83,7 @@ SECOND_HALF = (
 )
 SHUFFLED_BATCHES = """
     def epoch(self, pipeline, number):
-        from framework_compare.batches import pictures as shared
+        from framework_compare.batches import images as shared
         size = self.config.batch_size
         real = self.__dict__.setdefault("real", shared.epoch_order)
 
@@ -99,11 +99,11 @@ REPEATED = """
         return super().epoch(pipeline, {change})
 """
 DRAWN = """
-    def open_pipeline(self, pictures):
+    def open_pipeline(self, images):
         from framework_compare.batches import preprocess
-        draw, now, seeded, flips = preprocess.draw_crop, [], preprocess.picture_state, ("horizontal", "none")
+        draw, now, seeded, flips = preprocess.draw_crop, [], preprocess.image_state, ("horizontal", "none")
 
-        def picture_state(*which):
+        def image_state(*which):
             now[:] = which
             return seeded(*which)
 
@@ -114,11 +114,11 @@ DRAWN = """
             return {change}
 
         if self.random_crops:
-            preprocess.picture_state, preprocess.draw_crop = picture_state, draw_crop
-        return super().open_pipeline(pictures)
+            preprocess.image_state, preprocess.draw_crop = image_state, draw_crop
+        return super().open_pipeline(images)
 """
 RESIZED = """
-    def open_pipeline(self, pictures):
+    def open_pipeline(self, images):
         from framework_compare.batches import preprocess
         from PIL import Image, ImageFilter
         import functools, io
@@ -136,7 +136,7 @@ RESIZED = """
 
         if self.random_crops:
             preprocess.decode_crop_resize = resize
-        return super().open_pipeline(pictures)
+        return super().open_pipeline(images)
 """
 FLIPPED_BATCHES = """
     def epoch(self, pipeline, number):
@@ -145,11 +145,11 @@ FLIPPED_BATCHES = """
                 images = numpy.ascontiguousarray(images[:, :, :, ::-1])
             yield self.adopt(images, labels)
 
-    def open_pipeline(self, pictures):
+    def open_pipeline(self, images):
         import dataclasses
         if self.random_crops:
             self.config = dataclasses.replace(self.config, flip="none")
-        return super().open_pipeline(pictures)
+        return super().open_pipeline(images)
 """
 MISTAKES = {
     "two neighbours exchanged": (ORDERED.format(change=EXCHANGED), "over the whole set: positions in the list"),
@@ -260,9 +260,9 @@ MISTAKES = {
     ),
     "nothing of a set smaller than a batch": (
         """
-    def open_pipeline(self, pictures):
-        self.few = len(pictures) < self.config.batch_size
-        return super().open_pipeline(pictures)
+    def open_pipeline(self, images):
+        self.few = len(images) < self.config.batch_size
+        return super().open_pipeline(images)
 
     def epoch(self, pipeline, number):
         return iter(()) if self.few else super().epoch(pipeline, number)

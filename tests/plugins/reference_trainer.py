@@ -10,7 +10,7 @@ import numpy
 from PIL import Image
 
 from framework_compare.batches import preprocess
-from framework_compare.batches.pictures import SharedPipeline
+from framework_compare.batches.images import SharedPipeline
 from framework_compare.parity.network.oracle import LOSSES, OPS, Oracle
 from framework_compare.protocol import Batch, Declared
 
@@ -100,10 +100,10 @@ class ReferenceTrainer:
     def read_batch(self, batch):
         return batch.images, batch.labels
 
-    def open_pipeline(self, pictures):
+    def open_pipeline(self, files):
         config = self.config
         return SharedPipeline(
-            pictures,
+            files,
             batch_size=config.batch_size,
             image_size=config.image_size,
             seed=config.seed,

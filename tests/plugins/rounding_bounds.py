@@ -15,7 +15,7 @@ from framework_compare.parity.network.ladder import TOLERANCE
 from framework_compare.parity.network.oracle import Oracle
 from framework_compare.parity.network.reference import moved
 from framework_compare.parity.network.surgery import without_dropout
-from framework_compare.parity.pipeline.pictures import shared_batches
+from framework_compare.parity.pipeline.scenes import shared_batches
 from framework_compare.parity.training.curves import DRAWS, oracle_curve
 from framework_compare.parity.training.training_batches import of_arrays
 from framework_compare.parity.training.yardstick import yardstick
@@ -46,7 +46,7 @@ def of_epochs(model: str, dataset: Any, settings: Mapping[str, Any], steps: int,
     plan = planning.plan("torch", model, "cpu", dataset, settings, **data)
     (cell,), (found,) = plan.cells, plan.datasets.values()
     epochs = cell.config.epochs
-    batches: List[Any] = list(shared_batches(found.pictures, cell.config, epochs * steps))
+    batches: List[Any] = list(shared_batches(found.files, cell.config, epochs * steps))
     each = of_steps(planning.build_graph(model, cell.config), batches, cell.config)
     exact, allowed = (np.reshape(one, (epochs, steps)).mean(axis=1) for one in each)
     return exact, allowed

@@ -19,11 +19,11 @@ def ok(*seconds):
     return Run("ok", epochs=made, samples=samples, disturbed_epochs=0)
 
 
-def study(folder, outcomes, *, datasets=("small",), configs=(TrainConfig(),), pictures=None, repeats=1):
+def study(folder, outcomes, *, datasets=("small",), configs=(TrainConfig(),), images=None, repeats=1):
     """`outcomes` maps (framework, model) to a Run, or to one per repeat; None stays planned."""
     keys = [(f, m, d, c) for c in configs for d in datasets for m in MODELS for f in ALL if (f, m) in outcomes]
     cells = [Cell(f, m, d, c.device, c) for f, m, d, c in keys]
-    settings = {"datasets": {name: pictures or {"pictures": 791, "skipped": 2} for name in datasets}}
+    settings = {"datasets": {name: images or {"images": 791, "skipped": 2} for name in datasets}}
 
     def run_of(cell, repeat):
         outcome = outcomes[cell.framework, cell.model]

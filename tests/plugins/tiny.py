@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 import numpy as np
 
 from framework_compare.graph import Graph, trainable_names
-from framework_compare.protocol import EXECUTIONS, Batch, Declared, DeviceTimes, Pictures, ProfileRow, TrainConfig
+from framework_compare.protocol import EXECUTIONS, Batch, Declared, DeviceTimes, ImageFiles, ProfileRow, TrainConfig
 
 
 class TinyTrainer:
@@ -57,12 +57,12 @@ class TinyTrainer:
     def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
         return Batch(images, labels, len(labels))
 
-    def open_pipeline(self, pictures: Pictures) -> Any:
-        from framework_compare.batches.pictures import SharedPipeline
+    def open_pipeline(self, files: ImageFiles) -> Any:
+        from framework_compare.batches.images import SharedPipeline
 
         config = self.config
         return SharedPipeline(
-            pictures, batch_size=config.batch_size, image_size=config.image_size, seed=config.seed, workers=0
+            files, batch_size=config.batch_size, image_size=config.image_size, seed=config.seed, workers=0
         )
 
     def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:

@@ -62,7 +62,7 @@ def together(tracing_workers: tracing_together.Workers, monkeypatch: pytest.Monk
 def trainer_script(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Any]]:
     """Runs the body of a script in a framework's environment with a Trainer ready; what it returns is JSON.
 
-    The body sees `trainer`, `graph`, `weights` (views by name), `config`, `pictures`, `np`, and sets `answer`. One
+    The body sees `trainer`, `graph`, `weights` (views by name), `config`, `images`, `np`, and sets `answer`. One
     process of a framework answers one script after the other, each with a network of its own; with `build=False`
     without one.
     """
@@ -74,7 +74,7 @@ def trainer_script(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callabl
         model: str,
         body: str,
         *,
-        pictures: Path,
+        images: Path,
         build: bool = True,
         timeout_s: float = 300,
         **config: Any,
@@ -85,7 +85,7 @@ def trainer_script(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callabl
         folder = scripts.folder / f"{next(numbers)}-{model}"
         folder.mkdir()
         settings = TrainConfig(**{"threads": THREADS, "image_size": 64, **config})
-        job = write_job(folder, framework, model, pictures, settings, build)
+        job = write_job(folder, framework, model, images, settings, build)
         try:
             return scripts.run(folder, job, body, timeout_s)
         except BaseException:
@@ -140,7 +140,7 @@ class Scripts:
         os.close(self._answered)
 
 
-def write_job(folder: Path, framework: str, model: str, pictures: Path, config: TrainConfig, build: bool) -> Path:
+def write_job(folder: Path, framework: str, model: str, images: Path, config: TrainConfig, build: bool) -> Path:
     graph = build_graph(model, config)
     if build:
         flat = np.empty(weights_size(graph), np.float32)
@@ -149,7 +149,7 @@ def write_job(folder: Path, framework: str, model: str, pictures: Path, config: 
     document = {
         "config": config.to_dict(),
         "graph": graph.to_dict(),
-        "pictures": read_folder(pictures).pictures.__dict__,
+        "images": read_folder(images).files.__dict__,
         "weights": str(folder / "weights.npy") if build else None,
     }
     path = folder / "job.json"
@@ -184,14 +184,14 @@ def main():
 def run(trainer_class, path):
     import numpy as np
     from framework_compare.graph import Graph, weight_views
-    from framework_compare.protocol import Pictures, TrainConfig
+    from framework_compare.protocol import ImageFiles, TrainConfig
     with open(path) as file:
         job = json.load(file)
     config = TrainConfig.from_dict(job["config"])
     trainer = trainer_class(config)
     graph = Graph.from_dict(job["graph"])
-    pictures = Pictures(**{key: tuple(value) for key, value in job["pictures"].items()})
-    names = dict(np=np, trainer=trainer, graph=graph, pictures=pictures, config=config)
+    images = ImageFiles(**{key: tuple(value) for key, value in job["images"].items()})
+    names = dict(np=np, trainer=trainer, graph=graph, images=images, config=config)
     if job["weights"]:
         names["weights"] = weight_views(graph, np.load(job["weights"]))
         trainer.build(graph)

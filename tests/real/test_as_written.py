@@ -28,22 +28,22 @@ SMALL = dict(**TRAINED, limit=LIMIT, warmup_steps=0, repeats=1, retries_when_dis
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory, real_pictures) -> Comparison:
+def study(tmp_path_factory, real_images) -> Comparison:
     """Without dropout: the two rows draw masks of their own, whose losses differ by more than rounding."""
     place = tmp_path_factory.mktemp("written")
     source = NET.read_text(encoding="utf-8")
     assert DROPOUT in source
     (place / "user_net.py").write_text(source.replace(DROPOUT, ""), encoding="utf-8")
     return compare(
-        ["torch", "jax"], f"{place / 'user_net.py'}:build", dataset=real_pictures, out=place / "study", **SMALL
+        ["torch", "jax"], f"{place / 'user_net.py'}:build", dataset=real_images, out=place / "study", **SMALL
     )
 
 
 @pytest.fixture
-def float64(study: Comparison, real_pictures) -> Tuple[np.ndarray, np.ndarray]:
+def float64(study: Comparison, real_images) -> Tuple[np.ndarray, np.ndarray]:
     """The loss of each epoch in float64, and how far float32's rounding may move it."""
     (model,) = set(study.frame["model"])
-    return rounding_bounds.of_epochs(model, real_pictures, TRAINED, STEPS, limit=LIMIT)
+    return rounding_bounds.of_epochs(model, real_images, TRAINED, STEPS, limit=LIMIT)
 
 
 def test_it_is_a_row_that_learns_the_same(study: Comparison, float64: Tuple[np.ndarray, np.ndarray]) -> None:
@@ -66,22 +66,22 @@ def test_it_is_a_row_that_learns_the_same(study: Comparison, float64: Tuple[np.n
     assert "is replaced by one for" in " ".join(shown.split())
 
 
-def test_a_file_that_has_changed_is_not_measured(tmp_path: Path, real_pictures) -> None:
+def test_a_file_that_has_changed_is_not_measured(tmp_path: Path, real_images) -> None:
     path = shutil.copy(NET, tmp_path / "user_net.py")
     _, (model,) = resolve(f"{path}:build", 32)
     path.write_text(path.read_text(encoding="utf-8").replace("F.silu(", "F.gelu("), encoding="utf-8")
-    rows = compare("torch", model, dataset=real_pictures, out=tmp_path / "study", **SMALL).frame.set_index("framework")
+    rows = compare("torch", model, dataset=real_images, out=tmp_path / "study", **SMALL).frame.set_index("framework")
     assert rows.loc["torch", "status"] == "ok"  # what is rebuilt needs nothing of the user's
     assert rows.loc["torch-as-written", "status"] == "unsupported"
     assert "is no longer the model that was imported" in rows.loc["torch-as-written", "reason"]
 
 
 @pytest.mark.nightly  # as a file that has changed
-def test_a_file_that_is_gone_is_not_measured(tmp_path: Path, real_pictures) -> None:
+def test_a_file_that_is_gone_is_not_measured(tmp_path: Path, real_images) -> None:
     path = shutil.copy(NET, tmp_path / "user_net.py")
     _, (model,) = resolve(f"{path}:build", 32)
     path.unlink()
-    rows = compare("torch", model, dataset=real_pictures, out=tmp_path / "gone", **SMALL).frame.set_index("framework")
+    rows = compare("torch", model, dataset=real_images, out=tmp_path / "gone", **SMALL).frame.set_index("framework")
     assert list(rows["status"]) == ["ok", "unsupported"]
     assert "is no longer there" in rows.loc["torch-as-written", "reason"]
 

@@ -26,11 +26,11 @@ PAIRS = list(itertools.product(FRAMEWORKS, MODELS))
 
 
 @pytest.fixture
-def train(tmp_path, real_pictures, small):
+def train(tmp_path, real_images, small):
     """Trains one cell through compare(); its row, and the study."""
 
     def run(framework, model, *device, **settings):
-        settings = {**SMALL, "dataset": real_pictures, "out": tmp_path / "study", **settings}
+        settings = {**SMALL, "dataset": real_images, "out": tmp_path / "study", **settings}
         study = compare(framework, model, *device, **settings)
         assert len(study.frame) == 1
         return study.frame.iloc[0], study
@@ -58,12 +58,12 @@ NATIVE_NIGHTLY = [(framework, "native") for framework in ("jax", "paddle")]
 
 
 @pytest.mark.parametrize("feed", some_nightly(FEEDS, SHARED_NIGHTLY + NATIVE_NIGHTLY), ids="-".join)
-def test_pipeline_reads_every_kind_of_picture(train, mixed_pictures, feed):
+def test_pipeline_reads_every_kind_of_image(train, mixed_images, feed):
     framework, pipeline = feed
-    settings = dict(dataset=mixed_pictures, limit=None, pipeline=pipeline, epochs=2, batch_size=4, loader_workers=2)
+    settings = dict(dataset=mixed_images, limit=None, pipeline=pipeline, epochs=2, batch_size=4, loader_workers=2)
     row, study = train(framework, "small", **settings)
     assert row.status == "ok", f"{row.reason}\n{(study.folder / row.log_path).read_text()[-3000:]}"
-    assert list(study.epochs.images) == [row.pictures] * 2
+    assert list(study.epochs.images) == [row.images] * 2
 
 
 WORKS = {
@@ -107,10 +107,10 @@ def test_threads_limit_what_a_framework_uses(train, monkeypatch, framework, mode
 
 
 @pytest.mark.nightly  # that MXNet keeps to its threads is tested above
-def test_mxnet_has_no_second_pool_of_threads_for_what_python_hands_over(real_pictures, tmp_path):
+def test_mxnet_has_no_second_pool_of_threads_for_what_python_hands_over(real_images, tmp_path):
     settings = {**SMALL, "pipeline": "memory", "limit": 8, "epochs": 1, "threads": 2}
     found = compare(
-        "mxnet", "alexnet", dataset=real_pictures, tuning=["recommended", "none"], out=tmp_path / "s", **settings
+        "mxnet", "alexnet", dataset=real_images, tuning=["recommended", "none"], out=tmp_path / "s", **settings
     )
     threads = found.frame.set_index("tuning").threads_max
     # both hand over AlexNet's weights, which OpenMP copies with as many threads of its own where it may
@@ -149,9 +149,9 @@ def test_precision_trains_on_a_cpu_or_says_why_not(train, pair):
         assert row.status == "unsupported" and precision in row.reason
 
 
-def test_several_frameworks_and_precisions_are_rows_of_one_study(real_pictures, tmp_path, small):
+def test_several_frameworks_and_precisions_are_rows_of_one_study(real_images, tmp_path, small):
     settings = {**SMALL, "epochs": 2, "pipeline": "memory", "precision": ["fp32", "fp16"], "out": tmp_path / "study"}
-    frame = compare(["torch", "mxnet"], small, dataset=real_pictures, **settings).frame
+    frame = compare(["torch", "mxnet"], small, dataset=real_images, **settings).frame
     statuses = dict(zip(zip(frame.framework, frame.precision), frame.status))
     assert statuses == {
         ("torch", "fp32"): "ok",

@@ -49,9 +49,9 @@ STATISTICS = ["bn1.running_mean", "bn1.running_var", "bn2.running_mean", "bn2.ru
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_what_is_frozen_stays_and_the_rest_is_trained(framework, trainer_script, pictures):
+def test_what_is_frozen_stays_and_the_rest_is_trained(framework, trainer_script, images):
     body = BODY.replace("{frozen}", str(FROZEN)) + STEPS
-    found = trainer_script(framework, "mobilenet_v2", body, pictures=pictures, build=False, weight_decay=0.01)
+    found = trainer_script(framework, "mobilenet_v2", body, images=images, build=False, weight_decay=0.01)
     assert found["still"] == FROZEN
     assert found["without gradient"] == sorted(FROZEN + STATISTICS)
 
@@ -73,8 +73,8 @@ OTHERS = ["keras-tensorflow", "keras-jax", "keras-torch"]
 
 
 @pytest.mark.parametrize("framework", [*(name for name in FRAMEWORKS if name != "singa"), *OTHERS])
-def test_a_frozen_part_and_a_constant_stay(framework, trainer_script, pictures):
-    found = trainer_script(framework, "mobilenet_v2", PARTS + STEPS, pictures=pictures, build=False)
+def test_a_frozen_part_and_a_constant_stay(framework, trainer_script, images):
+    found = trainer_script(framework, "mobilenet_v2", PARTS + STEPS, images=images, build=False)
     assert found["still"] == found["without gradient"] == ["base.conv.bias", "base.conv.weight", "scale.value"]
 
 
@@ -87,8 +87,8 @@ except Unsupported as error:
 """
 
 
-def test_mxnet_refuses_to_train_half_a_layer(trainer_script, pictures):
+def test_mxnet_refuses_to_train_half_a_layer(trainer_script, images):
     """Without its weight's, oneDNN gives a bias no gradient: it would stay as it is, and nobody be told."""
     made = BODY.replace("{frozen}", "['fc1.weight']")
-    found = trainer_script("mxnet", "mobilenet_v2", made + REFUSED, pictures=pictures, build=False)
+    found = trainer_script("mxnet", "mobilenet_v2", made + REFUSED, images=images, build=False)
     assert found == "layer fc1: MXNet trains all arrays of a layer or none"

@@ -72,7 +72,7 @@ BF16 = 2.0**-8  # what one rounding may be off by
 
 
 @pytest.mark.parametrize("framework", ["torch", "jax"])
-def test_thousands_of_gradients_of_one_token_are_not_summed_in_bf16(framework, trainer_script, pictures):
+def test_thousands_of_gradients_of_one_token_are_not_summed_in_bf16(framework, trainer_script, images):
     """Of 4,096 equal numbers a sum in bf16 stays at the 256th."""
-    found = trainer_script(framework, "gpt_nano", REPEATED, pictures=pictures, build=False, precision="bf16")
+    found = trainer_script(framework, "gpt_nano", REPEATED, images=images, build=False, precision="bf16")
     assert found < 4 * BF16

@@ -70,10 +70,10 @@ DAILY = [("torch", "resnet50_v1_5"), ("paddle", "mobilenet_v2"), ("mxnet", "mobi
 
 
 @pytest.mark.parametrize("key", some_nightly(ZOOS, [key for key in ZOOS if key not in DAILY]), ids="-".join)
-def test_parameters_are_those_of_the_frameworks_own_network(trainer_script, pictures, key):
+def test_parameters_are_those_of_the_frameworks_own_network(trainer_script, images, key):
     body, name = ZOOS[key]
     code = body.format(name=name) + COUNT
-    ours, theirs = trainer_script(*key, code, pictures=pictures, image_size=224, build=False)
+    ours, theirs = trainer_script(*key, code, images=images, image_size=224, build=False)
     assert theirs - ours == MORE.get(key, 0)
 
 
@@ -85,9 +85,9 @@ OURS = "[node.attrs['stride'] for node in graph.nodes if 'layer2.0.conv' in node
 
 
 @pytest.mark.parametrize("framework", STRIDES)
-def test_the_resnet50_of_torchvision_and_paddle_is_v1_5(trainer_script, pictures, framework):
+def test_the_resnet50_of_torchvision_and_paddle_is_v1_5(trainer_script, images, framework):
     """Counts do not tell v1 from v1.5: the stride is on the first 1x1 convolution in one, on the 3x3 in the other."""
     make = ZOOS[framework, "resnet50_v1_5"][0].format(name="resnet50")
     body = f"{make}\nanswer = [{OURS}, {STRIDES[framework]}]\n"
-    ours, theirs = trainer_script(framework, "resnet50_v1_5", body, pictures=pictures, build=False)
+    ours, theirs = trainer_script(framework, "resnet50_v1_5", body, images=images, build=False)
     assert ours == theirs == [1, 2, 1]

@@ -15,7 +15,7 @@ TORCHVISION = {"alexnet": "alexnet", "mobilenet_v2": "mobilenet_v2", "resnet50_v
 
 
 @pytest.mark.parametrize("model", some_nightly(TORCHVISION, nightly=["alexnet", "vgg16"]))
-def test_logits_are_torchvisions(trainer_script, pictures, model):
+def test_logits_are_torchvisions(trainer_script, images, model):
     body = f"""
 import torch
 from framework_compare.adapters.torch.pipeline import import_torchvision
@@ -30,11 +30,11 @@ with torch.no_grad():
     theirs = theirs.eval()(torch.from_numpy(images.transpose(0, 3, 1, 2).copy())).numpy()
 answer = float(np.abs(ours - theirs).max() / np.abs(theirs).max())
 """
-    found = trainer_script("torch", model, body, pictures=pictures, image_size=224)
+    found = trainer_script("torch", model, body, images=images, image_size=224)
     graph = planning.build_graph(model, TrainConfig())
     flat = np.empty(weights_size(graph), np.float32)
-    images = np.random.default_rng(0).standard_normal((2, 224, 224, 3), dtype=np.float32).transpose(0, 3, 1, 2)
-    assert found <= rounding_bounds.of_logits(graph, initial_weights(graph, 0, flat), images)
+    inputs = np.random.default_rng(0).standard_normal((2, 224, 224, 3), dtype=np.float32).transpose(0, 3, 1, 2)
+    assert found <= rounding_bounds.of_logits(graph, initial_weights(graph, 0, flat), inputs)
 
 
 ROUND_TRIP = """
@@ -49,8 +49,8 @@ LARGE = ["mobilenet_v2", "alexnet", "vgg16"]  # no layer of theirs is of another
 
 @pytest.mark.parametrize("model", some_nightly(["small", *LARGE], nightly=LARGE))
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_weights_come_back_as_they_went_in(trainer_script, pictures, small, framework, model):
-    assert trainer_script(framework, model, ROUND_TRIP, pictures=pictures) == {"names": True, "differing": []}
+def test_weights_come_back_as_they_went_in(trainer_script, images, small, framework, model):
+    assert trainer_script(framework, model, ROUND_TRIP, images=images) == {"names": True, "differing": []}
 
 
 STEP = """
@@ -68,14 +68,14 @@ answer = {"losses": losses, "again": again}
 
 
 @pytest.fixture(scope="module", params=some_nightly(["without_dropout", "resnet50"], nightly=["resnet50"]))
-def first_losses(request, trainer_script, pictures):
+def first_losses(request, trainer_script, images):
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(registry.MODELS, "without_dropout", registry.Model("small:without_dropout"))
-        found = {f: trainer_script(f, request.param, STEP, pictures=pictures) for f in FRAMEWORKS}
+        found = {f: trainer_script(f, request.param, STEP, images=images) for f in FRAMEWORKS}
         config = TrainConfig(image_size=64)
-        images = np.random.default_rng(0).standard_normal((4, 3, 64, 64), dtype=np.float32)
+        inputs = np.random.default_rng(0).standard_normal((4, 3, 64, 64), dtype=np.float32)
         graph = planning.build_graph(request.param, config)
-        return found, *rounding_bounds.of_steps(graph, [(images, np.array([0, 1, 2, 0]))] * 3, config)
+        return found, *rounding_bounds.of_steps(graph, [(inputs, np.array([0, 1, 2, 0]))] * 3, config)
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
@@ -116,8 +116,8 @@ answer["after others began"] = trainer.read_losses(pending)
 
 
 @pytest.mark.parametrize("model", some_nightly(["small", "alexnet"], nightly=["alexnet"]))
-def test_losses_that_jax_reads_together_are_those_of_their_steps(trainer_script, pictures, small, model):
-    found = trainer_script("jax", model, LATE, pictures=pictures)
+def test_losses_that_jax_reads_together_are_those_of_their_steps(trainer_script, images, small, model):
+    found = trainer_script("jax", model, LATE, images=images)
     plain = found.pop("plain")
     assert len(found) == 5 and len(set(plain)) == 11
     rng, labels, config = np.random.default_rng(0), np.array([0, 1, 2, 0]), TrainConfig(image_size=64)

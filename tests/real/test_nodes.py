@@ -62,11 +62,11 @@ def command(cluster, plugin, tmp_path):
     return start_command(cluster, plugin, tmp_path)
 
 
-def request(pictures, out, framework, **given):
+def request(images, out, framework, **given):
     options = {
         "frameworks": framework,
         "models": "plain",
-        "dataset": pictures,
+        "dataset": images,
         "batch-size": 2,
         "epochs": 2,
         "out": out,
@@ -86,16 +86,16 @@ def ranks():
 
 
 @pytest.mark.parametrize("framework", some_nightly(FRAMEWORKS, nightly=["jax"]))
-def test_two_nodes_train_what_two_devices_of_one_do(cluster, command, pictures, tmp_path, framework):
+def test_two_nodes_train_what_two_devices_of_one_do(cluster, command, images, tmp_path, framework):
     """12 of 13 images, six a replica. Sums over ranks may be taken in another order, which float32 rounds."""
-    run(command, *request(pictures, tmp_path / "there", framework, nodes=2), "--on", "slurm")
-    run(command, *request(pictures, tmp_path / "here", framework, device="cpu:0,1"))
+    run(command, *request(images, tmp_path / "there", framework, nodes=2), "--on", "slurm")
+    run(command, *request(images, tmp_path / "here", framework, device="cpu:0,1"))
     there, here = (Comparison.load(tmp_path / name) for name in ("there", "here"))
     assert list(there.frame.status) == list(here.frame.status) == ["ok"], [*there.frame.reason, *here.frame.reason]
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(registry.MODELS, "plain", registry.Model("small:without_dropout"))
         settings = {"image_size": 32, "batch_size": 4, "epochs": 2, "pipeline": "shared"}  # of both replicas
-        _, allowed = rounding_bounds.of_epochs("plain", pictures, settings, 3, limit=12)
+        _, allowed = rounding_bounds.of_epochs("plain", images, settings, 3, limit=12)
     assert (np.abs(there.epochs.loss - here.epochs.loss) <= allowed).all(), allowed
     assert list(there.epochs.images) == list(here.epochs.images) == [12, 12]
     assert wait_for(lambda: not naming(tmp_path), 15), naming(tmp_path)
@@ -105,7 +105,7 @@ def test_two_nodes_train_what_two_devices_of_one_do(cluster, command, pictures, 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_validation_on_two_nodes_is_that_of_two_devices_of_one(cluster, command, tmp_path, framework):
     """Rank 0 alone validates, while the others wait for the next epoch; its last batch is a part of one."""
-    given = {"framework": framework, "models": "diabetes_ann", "batch-size": 32, "pictures": "(none)"}
+    given = {"framework": framework, "models": "diabetes_ann", "batch-size": 32, "images": "(none)"}
     asked = [option for option in request(**given, out=tmp_path / "there", nodes=2) if not_of_images(option)]
     run(command, *asked, "--on", "slurm")
     asked = [option for option in request(**given, out=tmp_path / "here", device="cpu:0,1") if not_of_images(option)]
@@ -128,26 +128,26 @@ def not_of_images(option):
 @pytest.mark.nightly
 @pytest.mark.parametrize("device", ["cpu", "cpu:0,1"])
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_ranks_of_two_nodes_are_proved(cluster, command, pictures, tmp_path, framework, device):
+def test_ranks_of_two_nodes_are_proved(cluster, command, images, tmp_path, framework, device):
     """Levels 0 to 3 and 5 by the oracle's replicas, and what the ranks trained is the same bit for bit."""
-    run(command, *request(pictures, tmp_path / "study", framework, **PROVED, device=device), "--on", "slurm")
+    run(command, *request(images, tmp_path / "study", framework, **PROVED, device=device), "--on", "slurm")
     row = Comparison.load(tmp_path / "study").frame.iloc[0]
     assert (row.status, row.parity) == ("ok", "0-3, 5"), row.reason
 
 
 @pytest.mark.nightly
-def test_a_mistake_is_caught_over_nodes(unaveraged, cluster, command, pictures, tmp_path):
-    run(command, *request(pictures, tmp_path / "study", "torch", **PROVED), "--on", "slurm")
+def test_a_mistake_is_caught_over_nodes(unaveraged, cluster, command, images, tmp_path):
+    run(command, *request(images, tmp_path / "study", "torch", **PROVED), "--on", "slurm")
     row = Comparison.load(tmp_path / "study").frame.iloc[0]
     assert row.status == "failed" and row.reason.startswith("parity is required: 0-1, not 2"), row.reason
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_the_frameworks_own_loader_is_shared_out(cluster, command, pictures, tmp_path, framework):
+def test_the_frameworks_own_loader_is_shared_out(cluster, command, images, tmp_path, framework):
     """With 0 loader workers and with as many as make Grain start processes."""
     workers = {"loader-workers": "0,3", "pipeline": "native", "nodes": 2}
-    run(command, *request(pictures, tmp_path / "study", framework, **workers), "--on", "slurm")
+    run(command, *request(images, tmp_path / "study", framework, **workers), "--on", "slurm")
     study = Comparison.load(tmp_path / "study")
     assert set(study.frame.status) == {"ok"}, list(study.frame.reason)
     assert set(study.epochs.images) == {12} and set(study.epochs.steps) == {3}
@@ -155,10 +155,10 @@ def test_the_frameworks_own_loader_is_shared_out(cluster, command, pictures, tmp
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_rank_that_is_killed_is_told_with_its_node(cluster, command, pictures, tmp_path, framework):
+def test_a_rank_that_is_killed_is_told_with_its_node(cluster, command, images, tmp_path, framework):
     """Rank 0 then fails, too, as its connection is gone: that is not what is told."""
     endless = {"nodes": 2, "epochs": 100000, "pipeline": "memory"}
-    study = command(*request(pictures, tmp_path / "study", framework, **endless), "--on", "slurm")
+    study = command(*request(images, tmp_path / "study", framework, **endless), "--on", "slurm")
     assert wait_for(lambda: trains(tmp_path), 90)
     ranks()["1"].kill()
     text = study.communicate(timeout=120)[0]
@@ -170,9 +170,9 @@ def test_a_rank_that_is_killed_is_told_with_its_node(cluster, command, pictures,
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_scancel_leaves_no_process(cluster, command, pictures, tmp_path, framework):
+def test_scancel_leaves_no_process(cluster, command, images, tmp_path, framework):
     endless = {"nodes": 2, "epochs": 100000, "pipeline": "memory"}
-    study = command(*request(pictures, tmp_path / "study", framework, **endless), "--on", "slurm")
+    study = command(*request(images, tmp_path / "study", framework, **endless), "--on", "slurm")
     assert wait_for(lambda: trains(tmp_path), 90)
     assert set(ranks()) == {"0", "1"}
     cluster.ask("scancel", *cluster.jobs())

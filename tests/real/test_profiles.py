@@ -15,9 +15,9 @@ SMALL = dict(image_size=64, batch_size=4, limit=8, epochs=2, warmup_steps=0, pip
 
 # By day PyTorch's, MXNet's and XLA's, which TensorFlow shares with JAX.
 @pytest.fixture(scope="module", params=some_nightly(FRAMEWORKS, ["tensorflow", "paddle", "singa"]))
-def study(request, real_pictures, tmp_path_factory, small):
+def study(request, real_images, tmp_path_factory, small):
     out = tmp_path_factory.mktemp("profiles") / "study"
-    return compare(request.param, small, dataset=real_pictures, out=out, profile=True, **SMALL)
+    return compare(request.param, small, dataset=real_images, out=out, profile=True, **SMALL)
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_the_profiler_starts_when_the_epochs_have_ended(cell, study):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("framework, execution", [("tensorflow", "eager"), ("paddle", "graph")])
-def test_operators_have_names_in_the_other_execution(framework, execution, real_pictures, tmp_path):
+def test_operators_have_names_in_the_other_execution(framework, execution, real_images, tmp_path):
     settings = {**SMALL, "execution": execution, "profile": True}
-    rows = compare(framework, "alexnet", dataset=real_pictures, out=tmp_path / "study", **settings).profile
+    rows = compare(framework, "alexnet", dataset=real_images, out=tmp_path / "study", **settings).profile
     assert rows.name.str.lower().str.contains("conv").sum() >= 2, rows.to_string()

@@ -15,11 +15,11 @@ import time
 from PIL import Image
 
 def replace(level):
-    for path in pictures.paths:
+    for path in images.paths:
         Image.fromarray(np.full((64, 64, 3), level, np.uint8)).save(path)
 
 answer = []
-pipeline = trainer.open_pipeline(pictures)
+pipeline = trainer.open_pipeline(images)
 for number, level in ((1, 40), (2, 120), (3, 200)):
     time.sleep(0.5)
     replace(level)
@@ -36,11 +36,11 @@ DAILY = (("torch", 2), ("tensorflow", 2), ("jax", 2))
 def test_no_epoch_is_read_before_it_has_begun(pipeline, trainer_script, tmp_path):
     framework, workers = pipeline
     for number in range(12):
-        path = tmp_path / "pictures" / "ab"[number % 2] / f"{number}.png"
+        path = tmp_path / "images" / "ab"[number % 2] / f"{number}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(np.zeros((64, 64, 3), np.uint8)).save(path)
     epochs = trainer_script(
-        framework, "alexnet", BODY, pictures=tmp_path / "pictures", pipeline="native", loader_workers=workers, batch_size=4,
+        framework, "alexnet", BODY, images=tmp_path / "images", pipeline="native", loader_workers=workers, batch_size=4,
         build=False,
     )  # fmt: skip
     # Of the levels on the disk before and after, each batch is nearest to that of its own epoch.
@@ -52,7 +52,7 @@ def test_no_epoch_is_read_before_it_has_begun(pipeline, trainer_script, tmp_path
 
 
 ANY_EPOCH = """
-pipeline = trainer.open_pipeline(pictures)
+pipeline = trainer.open_pipeline(images)
 
 def read(number, batches=None):
     found = trainer.epoch(pipeline, number)
@@ -63,8 +63,8 @@ trainer.release()
 """
 
 
-def test_grains_threads_and_processes_read_the_same_in_any_epoch_that_is_asked_for(trainer_script, pictures):
-    settings = dict(pictures=pictures, pipeline="native", batch_size=4, build=False)
+def test_grains_threads_and_processes_read_the_same_in_any_epoch_that_is_asked_for(trainer_script, images):
+    settings = dict(images=images, pipeline="native", batch_size=4, build=False)
     by_threads, by_processes = (
         trainer_script("jax", "alexnet", ANY_EPOCH, loader_workers=workers, **settings) for workers in (2, 3)
     )
@@ -74,13 +74,13 @@ def test_grains_threads_and_processes_read_the_same_in_any_epoch_that_is_asked_f
     assert len(set(first) | set(third)) == 2 * len(first)
 
 
-def test_a_loader_of_paddle_hands_over_arrays(trainer_script, some_pictures):
+def test_a_loader_of_paddle_hands_over_arrays(trainer_script, some_images):
     """Batches of tensors stopped or crashed its processes in about one of a hundred epochs (3.3.1)."""
     kinds = trainer_script(
         "paddle", "alexnet", """
-loader = trainer.open_pipeline(pictures)
+loader = trainer.open_pipeline(images)
 answer = [type(part).__module__ for part in loader.dataset[0]]
 trainer.release()
-""", pictures=some_pictures, pipeline="native", loader_workers=1, build=False,
+""", images=some_images, pipeline="native", loader_workers=1, build=False,
     )  # fmt: skip
     assert kinds == ["numpy", "numpy"]

@@ -104,17 +104,17 @@ def test_a_mistake_in_an_adapter_is_caught(climb, mistake):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_cell_counts_the_images_of_both(framework, pictures, small):
+def test_a_cell_counts_the_images_of_both(framework, images, small):
     """13 images: one global batch of 12 is three of 4; the last image cannot be shared."""
-    study = compare(framework, small, "cpu:0,1", dataset=pictures, epochs=2, pipeline="native", **SMALL)
+    study = compare(framework, small, "cpu:0,1", dataset=images, epochs=2, pipeline="native", **SMALL)
     row = study.frame.iloc[0]
     assert row.status == "ok", row.reason
     assert list(study.epochs.images)[:2] == [12, 12]
     assert row.threads_max >= 2 and row.threads == 1
 
 
-def test_singa_says_why_it_has_no_replicas(pictures, small):
-    row = compare("singa", small, "cpu:0,1", dataset=pictures, **SMALL).frame.iloc[0]
+def test_singa_says_why_it_has_no_replicas(images, small):
+    row = compare("singa", small, "cpu:0,1", dataset=images, **SMALL).frame.iloc[0]
     assert row.status == "unsupported" and "its DistOpt needs a build with CUDA and NCCL" in row.reason
 
 
@@ -125,7 +125,7 @@ def kill_rank(number: int) -> None:
 
 
 @pytest.mark.parametrize("framework", some_nightly(["torch", "paddle"], nightly=["paddle"]))
-def test_a_rank_that_is_killed_is_told_by_its_number(framework, pictures, small):
+def test_a_rank_that_is_killed_is_told_by_its_number(framework, images, small):
     """Rank 0 then fails, too, as its connection is gone: that is not what is told."""
     killed = []
 
@@ -145,7 +145,7 @@ def test_a_rank_that_is_killed_is_told_by_its_number(framework, pictures, small)
             return lambda *given, **named: kill_in_epoch(given[1]) if name == "event" else None
 
     settings = {**SMALL, "epochs": 2000, "pipeline": "memory"}
-    study = compare(framework, small, "cpu:0,1", dataset=pictures, watcher=Watch(), **settings)
+    study = compare(framework, small, "cpu:0,1", dataset=images, watcher=Watch(), **settings)
     row = study.frame.iloc[0]
     assert killed and row.status == "crashed"
     assert row.reason.startswith("rank 1: killed by SIGKILL in phase epochs"), row.reason

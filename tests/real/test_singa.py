@@ -17,15 +17,15 @@ SMALL = dict(image_size=64, batch_size=4, limit=8, epochs=2, warmup_steps=0, pip
 
 
 @pytest.fixture(scope="module", params=some_nightly(["branched", "mobilenet_v2"], nightly=["mobilenet_v2"]))
-def study(request, real_pictures, tmp_path_factory):
+def study(request, real_images, tmp_path_factory):
     out, forms = tmp_path_factory.mktemp("singa") / "study", ["public", "private"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(registry.MODELS, "branched", registry.Model("framework_compare.conformance.graphs:branched"))
         settings = {**SMALL, "pipeline": "shared"}
         limit, size = settings["limit"], settings["batch_size"]
-        study = compare("singa", request.param, dataset=real_pictures, out=out, internals=forms, **settings)
+        study = compare("singa", request.param, dataset=real_images, out=out, internals=forms, **settings)
         own = {name: settings[name] for name in ("image_size", "batch_size", "epochs", "pipeline")}
-        _, allowed = rounding_bounds.of_epochs(request.param, real_pictures, own, limit // size, limit=limit)
+        _, allowed = rounding_bounds.of_epochs(request.param, real_images, own, limit // size, limit=limit)
         yield study, allowed
 
 
@@ -47,7 +47,7 @@ def test_tables_have_the_label(study, style):
     assert f"singa is SINGA {LABEL}" in " ".join(study[0].table(style=style).split())
 
 
-def test_a_failed_check_of_its_library_is_a_crashed_cell(real_pictures, tmp_path, monkeypatch, small):
+def test_a_failed_check_of_its_library_is_a_crashed_cell(real_images, tmp_path, monkeypatch, small):
     """An adapter whose step reads what was never written, which SINGA ends the process for."""
     own = tmp_path / "singa"
     shutil.copytree(registry.adapter_path(registry.framework("singa")), own)
@@ -59,7 +59,7 @@ def test_a_failed_check_of_its_library_is_a_crashed_cell(real_pictures, tmp_path
     python = managed.ensure("singa").python
     entry = registry.Framework("singa", f"{own}:SingaTrainer", "", "singa", ((3, 8), (3, 12)))
     monkeypatch.setitem(registry.FRAMEWORKS, "singa", entry)
-    settings = {**SMALL, "dataset": real_pictures, "out": tmp_path / "study", "python": {"singa": str(python)}}
+    settings = {**SMALL, "dataset": real_images, "out": tmp_path / "study", "python": {"singa": str(python)}}
     row = compare("singa", small, **settings).frame.iloc[0]
     assert row.status == "crashed"
     assert "SIGABRT" in row.reason and "Check failed: initialized_ Must initialize data before reading it" in row.reason
@@ -104,17 +104,17 @@ MIB = 1 << 20
 
 
 @pytest.mark.parametrize("steps", some_nightly([300, 1000], nightly=[1000]))
-def test_steps_leave_no_memory_behind(trainer_script, pictures, steps):
+def test_steps_leave_no_memory_behind(trainer_script, images, steps):
     """In two batch sizes. A step's gradients alone take 4 MiB."""
     body = f"BUILD, EVERY = True, {steps // 10}\n" + STEPS
-    readings = trainer_script("singa", "alexnet", body, pictures=pictures, build=False)
+    readings = trainer_script("singa", "alexnet", body, images=images, build=False)
     assert max(readings[3:]) - readings[2] < 2 * MIB, readings
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("model", ["alexnet", "resnet50", "mobilenet_v2"])
-def test_a_thousand_steps_of_a_model_leave_no_memory_behind(trainer_script, pictures, model):
-    settings = dict(pictures=pictures, timeout_s=3600, internals="private")
+def test_a_thousand_steps_of_a_model_leave_no_memory_behind(trainer_script, images, model):
+    settings = dict(images=images, timeout_s=3600, internals="private")
     readings = trainer_script("singa", model, "BUILD, EVERY = False, 100\n" + STEPS, **settings)
     assert max(readings[3:]) - readings[2] < 8 * MIB, readings
 
@@ -134,21 +134,21 @@ except Unsupported as error:
 """
 
 
-def test_a_frozen_batchnorm_behind_trained_layers_is_refused(trainer_script, pictures):
-    assert trainer_script("singa", "alexnet", HALF, pictures=pictures, build=False) == (
+def test_a_frozen_batchnorm_behind_trained_layers_is_refused(trainer_script, images):
+    assert trainer_script("singa", "alexnet", HALF, images=images, build=False) == (
         "layer norm: SINGA has no gradient of a frozen BatchNorm2d behind trained layers"
     )
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("python", ["3.8", "3.9", "3.10", "3.12"])
-def test_other_pythons_train(real_pictures, tmp_path, monkeypatch, python, own_cache):
+def test_other_pythons_train(real_images, tmp_path, monkeypatch, python, own_cache):
     major, minor = map(int, python.split("."))
     name = f"singa{minor}"
     entry = registry.FRAMEWORKS["singa"]
     pinned = registry.dataclasses.replace(entry, name=name, python=((major, minor), (major, minor)))
     monkeypatch.setitem(registry.FRAMEWORKS, name, pinned)
-    study = compare(name, "alexnet", dataset=real_pictures, out=tmp_path / "study", **SMALL)
+    study = compare(name, "alexnet", dataset=real_images, out=tmp_path / "study", **SMALL)
     row = study.frame.iloc[0]
     if row.status == "not-installed" and "needs Python" in row.reason:
         pytest.skip(f"there is no Python {python} here: {row.reason}")

@@ -7,7 +7,7 @@ import numpy as np
 
 from framework_compare.adapters.common.network import FUNCTIONS, adaptive_matrix
 from framework_compare.adapters.common.trainer import TrainerDefaults
-from framework_compare.batches.pictures import SharedPipeline
+from framework_compare.batches.images import SharedPipeline
 from framework_compare.graph import OPS, evaluate, trainable_names
 from framework_compare.graph.image_ops import adaptive_size
 from framework_compare.graph.lowering import graph_ops, lowered
@@ -142,10 +142,10 @@ class TinygradTrainer(TrainerDefaults):
     def read_batch(self, batch):
         return batch.images.numpy(), batch.labels.numpy().astype(np.int64)
 
-    def open_pipeline(self, pictures):
+    def open_pipeline(self, files):
         c = self.config
         how = {"seed": c.seed, "flip": c.flip, "crop": c.crop, "workers": c.loader_workers}
-        self.pipeline = SharedPipeline(pictures, batch_size=c.batch_size, image_size=c.image_size, **how)
+        self.pipeline = SharedPipeline(files, batch_size=c.batch_size, image_size=c.image_size, **how)
         return self.pipeline
 
     def epoch(self, pipeline, number):

@@ -147,7 +147,7 @@ def _scale(node: Node, views: Dict[str, Array], factor: Array) -> None:
 def _spread(value: Array) -> Tuple[Array, Array]:
     """Middle and largest deviation of each channel; a channel is never narrower than a tenth of the widest.
 
-    Of a vector, with a value a picture, the deviation between pictures says little: the features' own scatter counts.
+    Of a vector, with one value per image, the deviation between images says little: the features' own scatter counts.
     """
     axes = tuple(axis for axis in range(value.ndim) if axis != _channel_axis(value))
     high, low = value.max(axis=axes), value.min(axis=axes)

@@ -175,10 +175,10 @@ def describe(name: str, graph: Graph, watched: Watched, values: Optional[np.ndar
     excess = _distance(values, watched.exact) / watched.allowed
     single = excess[:, : -surgery.SUMS]
     if single.max() <= 1:
-        picture, column = np.unravel_index(np.argmax(excess), excess.shape)
+        image, column = np.unravel_index(np.argmax(excess), excess.shape)
         where = f"in a signed sum of all its values (no single one of {len(watched.places)} shows it)"
     else:
-        picture, column = np.unravel_index(np.argmax(single), single.shape)
-        where = f"at {(int(picture), *watched.places[column])}"
-    got, expected = values[picture, column], watched.exact[picture, column]
+        image, column = np.unravel_index(np.argmax(single), single.shape)
+        where = f"at {(int(image), *watched.places[column])}"
+    got, expected = values[image, column], watched.exact[image, column]
     return f"first layer that differs: {name} ({op}), {where} {got:.9g}, expected {expected:.9g}"

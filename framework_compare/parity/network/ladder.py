@@ -39,7 +39,7 @@ DEPTH_MOVES = 0.01  # relative; a branch is a part of the whole
 # rounded to fewer bits, equal is all that passes.
 OFF = 64 * float(np.finfo(np.float32).eps)
 KEPT = 1e-4  # relative, beside a unit: how far a value that dropout keeps may be from its scale
-FEW = 40  # values: so many are not dropped alike in two pictures by chance
+FEW = 40  # values: so many are not dropped alike in two images by chance
 # An adapter whose framework keeps the biased running variance says so in its settings under this name, with "biased":
 # then that is what it is held to. Training is the same; evaluation differs by n / (n - 1) in each variance.
 RUNNING_VARIANCE = "running_variance"

@@ -231,7 +231,7 @@ def make_batches(graph: Graph, questions: Questions) -> List[Tuple[Inputs, Array
 
 
 def _noise(rng: np.random.Generator, shape: Tuple[int, ...]) -> Array:
-    """Coarse and fine noise for pictures, fine noise for all else; float32."""
+    """Coarse and fine noise for images, fine noise for all else; float32."""
     if len(shape) != 4:
         return rng.standard_normal(shape).astype(np.float32)
     coarse = rng.standard_normal((*shape[:2], -(-shape[2] // 8), -(-shape[3] // 8)))
@@ -299,7 +299,7 @@ def _move_statistics(graph: Graph, views: Dict[str, Array], images: Inputs, rng:
 def moved(images: Inputs, draw: int, precision: str = "fp32") -> Inputs:
     """Each number moved by chance, the same for the same draw; draw 0 moves none, and tokens stay.
 
-    In float32, where pictures are not rounded, by one unit in the last place; below it by up to half a unit, so that
+    In float32, where images are not rounded, by one unit in the last place; below it by up to half a unit, so that
     about half of the numbers round to the other neighbour.
     """
     if isinstance(images, tuple):

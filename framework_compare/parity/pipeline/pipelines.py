@@ -10,8 +10,8 @@ from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 
 from framework_compare.parity.network.ladder import LevelFailed, WorkerEndedEarly
-from framework_compare.parity.pipeline import crops, independence, orders, pictures, ramps, textures
-from framework_compare.protocol import Fields, Pictures, TrainConfig
+from framework_compare.parity.pipeline import crops, independence, orders, ramps, scenes, textures
+from framework_compare.protocol import Fields, ImageFiles, TrainConfig
 from framework_compare.results.parity import Level
 
 Array = np.ndarray
@@ -36,9 +36,9 @@ class Part(NamedTuple):
     """What is asked for with some settings; `check` raises LevelFailed, or gives what there is to show of what was drawn."""
 
     name: str
-    write: Callable[[Path], Pictures]
+    write: Callable[[Path], ImageFiles]
     settings: Fields
-    check: Callable[[Pictures, Drawn], Optional[Tuple[str, float, float]]]
+    check: Callable[[ImageFiles, Drawn], Optional[Tuple[str, float, float]]]
     optional: bool = False  # left out, and said so, where a framework does not support such settings
 
 
@@ -47,7 +47,7 @@ def judge(run_tasks: Any, config: TrainConfig, only: Sequence[str] = ()) -> Leve
 
     only: names of PARTS, all if there are none.
     """
-    folder = run_tasks.folder / "pictures"
+    folder = run_tasks.folder / "images"
     shutil.rmtree(folder, ignore_errors=True)
     try:
         known, left_out = _judge_all(run_tasks, folder, [part for part in PARTS if not only or part.name in only])
@@ -80,10 +80,10 @@ def _judge(run_tasks: Any, folder: Path, part: Part) -> Any:
     return part.check(listed, _ask(run_tasks, listed, part.name, **part.settings))
 
 
-def _ask(run_tasks: Any, listed: Pictures, name: str, **settings: Any) -> Drawn:
+def _ask(run_tasks: Any, listed: ImageFiles, name: str, **settings: Any) -> Drawn:
     """Images and labels of EPOCHS epochs of the native pipeline, its coverage checked."""
-    place = run_tasks.folder / "pictures" / name / "pictures.json"
-    task = {"ask": "native", "name": "native", "pictures": str(place), "epochs": EPOCHS}
+    place = run_tasks.folder / "images" / name / "images.json"
+    task = {"ask": "native", "name": "native", "images": str(place), "epochs": EPOCHS}
     changed = {**settings, "num_classes": len(listed), "pipeline": "native"}
     run, said, folder = run_tasks([task], f"native-{name}", **changed)
     if run.status == "unsupported":
@@ -125,14 +125,14 @@ def check_coverage(labels: Array, sizes: Sequence[Sequence[int]], count: int, ba
             raise LevelFailed(f"epoch {number} has batches of {list(batches)}, expected {expected}")
 
 
-def check_pixels(listed: Pictures, still: Drawn) -> Tuple[str, float, float]:
+def check_pixels(listed: ImageFiles, still: Drawn) -> Tuple[str, float, float]:
     """The resampler's name, worst mean error in levels of 255, and that in units of its tolerance; else LevelFailed."""
     images, labels = still
     if images.shape[1:] != (3, SIZE, SIZE):
         raise LevelFailed(f"images have the shape {images.shape[1:]}, expected {(3, SIZE, SIZE)}")
-    found = pictures.levels_of(images)
-    known = [pictures.expected(path, SIZE) for path in listed.paths]
-    verdicts = {name: _worst(name, found, labels, known, listed) for name in pictures.RESAMPLERS}
+    found = scenes.levels_of(images)
+    known = [scenes.expected(path, SIZE) for path in listed.paths]
+    verdicts = {name: _worst(name, found, labels, known, listed) for name in scenes.RESAMPLERS}
     name = min(verdicts, key=lambda key: verdicts[key][1])
     path, ratio, mean = verdicts[name]
     if ratio > 1:
@@ -142,7 +142,7 @@ def check_pixels(listed: Pictures, still: Drawn) -> Tuple[str, float, float]:
 
 
 def _worst(
-    name: str, found: Array, labels: Array, known: Sequence[pictures.Expected], listed: Pictures
+    name: str, found: Array, labels: Array, known: Sequence[scenes.Expected], listed: ImageFiles
 ) -> Tuple[str, float, float]:
     """(image, error in units of the tolerance, mean error) of the image that is furthest off."""
     worst = ("", -1.0, 0.0)
@@ -157,7 +157,7 @@ def _worst(
     return worst
 
 
-def check_crops(listed: Pictures, drawn: Drawn) -> Tuple[str, float, float]:
+def check_crops(listed: ImageFiles, drawn: Drawn) -> Tuple[str, float, float]:
     """LevelFailed unless order, colours, labels, crops and flips of images asked for AS_TRAINED are as the protocol's."""
     images, labels = drawn
     batch_size, wanted = AS_TRAINED["batch_size"], EPOCHS * len(listed)
@@ -175,7 +175,7 @@ def check_crops(listed: Pictures, drawn: Drawn) -> Tuple[str, float, float]:
     return textures.check(name, fits[name], listed, labels, cut[:, 2:4].min(axis=1), RAMP_SIDE)
 
 
-def check_vertical(listed: Pictures, drawn: Drawn) -> None:
+def check_vertical(listed: ImageFiles, drawn: Drawn) -> None:
     """LevelFailed unless about half of whole images come upside down and none mirrored."""
     mirrored, upside_down = _turned(listed, drawn)
     if mirrored.any():
@@ -185,7 +185,7 @@ def check_vertical(listed: Pictures, drawn: Drawn) -> None:
     crops.check_flips(upside_down)
 
 
-def check_not_flipped(listed: Pictures, drawn: Drawn) -> None:
+def check_not_flipped(listed: ImageFiles, drawn: Drawn) -> None:
     """LevelFailed if an image is mirrored or upside down, or all of them are whole."""
     for turned, how in zip(_turned(listed, drawn), ("mirrored left to right", "upside down")):
         if turned.any():
@@ -193,14 +193,14 @@ def check_not_flipped(listed: Pictures, drawn: Drawn) -> None:
     crops.check_cut(ramps.crops_of(ramps.read(drawn[0])))
 
 
-def check_narrow(listed: Pictures, drawn: Drawn, size: Tuple[int, int]) -> None:
+def check_narrow(listed: ImageFiles, drawn: Drawn, size: Tuple[int, int]) -> None:
     """LevelFailed unless random crops of images of a size are as the protocol's."""
     found = ramps.read(drawn[0])
     ramps.check_channels(found)
     crops.check_narrow(ramps.crops_of(found, size), size)
 
 
-def _turned(listed: Pictures, drawn: Drawn) -> Tuple[Array, Array]:
+def _turned(listed: ImageFiles, drawn: Drawn) -> Tuple[Array, Array]:
     """Which images are mirrored left to right, and which are upside down; their colours and labels are checked."""
     images, labels = drawn
     found = ramps.read(images)
@@ -216,7 +216,7 @@ def _narrow(name: str, size: Tuple[int, int]) -> Part:
 
 
 PARTS = (
-    Part("still", pictures.write_scenes, STILL, check_pixels),
+    Part("still", scenes.write_scenes, STILL, check_pixels),
     Part("as trained", functools.partial(ramps.write, count=RAMPS), AS_TRAINED, check_crops),
     _narrow("wide", ramps.WIDE),
     _narrow("tall", ramps.TALL),

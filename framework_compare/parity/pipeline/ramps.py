@@ -1,4 +1,4 @@
-"""Pictures that say which crop of which of them was taken: red rises with x, green with y, blue is code and texture."""
+"""Images that say which crop of which of them was taken: red rises with x, green with y, blue is code and texture."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from PIL import Image
 
 from framework_compare.batches import preprocess
 from framework_compare.parity.network.ladder import LevelFailed
-from framework_compare.parity.pipeline import pictures, textures
-from framework_compare.protocol import Pictures
+from framework_compare.parity.pipeline import scenes, textures
+from framework_compare.protocol import ImageFiles
 
 Array = np.ndarray
 SIZE = (240, 180)  # width, height
@@ -34,7 +34,7 @@ class Ramps(NamedTuple):
     down: Array
 
 
-def write(folder: Path, count: int, size: Tuple[int, int] = SIZE) -> Pictures:
+def write(folder: Path, count: int, size: Tuple[int, int] = SIZE) -> ImageFiles:
     """`count` entries of FILES files, every other one a PNG; the label of each entry is its own number."""
     folder.mkdir(parents=True)
     width, height = size
@@ -50,7 +50,7 @@ def write(folder: Path, count: int, size: Tuple[int, int] = SIZE) -> Pictures:
         image.save(files[-1], quality=98, subsampling=0, compress_level=1)
     # names of their own: a loader may look labels up by them
     entries = [_linked(files[i % FILES], f"{i:04d}-") for i in range(count)]
-    return pictures.listed(folder, entries, [file.suffix[1:].upper() for file in entries])
+    return scenes.listed(folder, entries, [file.suffix[1:].upper() for file in entries])
 
 
 def _linked(file: Path, prefix: str) -> Path:
@@ -113,7 +113,7 @@ def _line(ramp: Array) -> Array:
     return offset[:, None] + slope[:, None] * (np.arange(ramp.shape[1]) + 0.5)
 
 
-def check_labels(blues: Array, labels: Array, listed: Pictures) -> None:
+def check_labels(blues: Array, labels: Array, listed: ImageFiles) -> None:
     """LevelFailed unless every image's blue without its texture is that of the image whose label it comes with."""
     seen = np.clip(np.round((blues - BLUE_LEAST) / BLUE_STEP).astype(int), 0, FILES - 1)
     off = np.abs(blues - blue_of(seen))

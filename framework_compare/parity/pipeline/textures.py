@@ -11,7 +11,7 @@ from typing import Callable, Dict, List, NamedTuple, Tuple
 import numpy as np
 
 from framework_compare.parity.network.ladder import LevelFailed
-from framework_compare.protocol import Pictures
+from framework_compare.protocol import ImageFiles
 
 Array = np.ndarray
 HEIGHT = 10  # levels up or down: with those of the other axis, 20
@@ -82,13 +82,13 @@ def _nearest(sample: Sampler, texture: Array, seen: Array, edges: Tuple[Array, A
 
 
 def point_sampled(texture: Array, first: Array, last: Array, size: int) -> Array:
-    """Bilinear between the two nearest pixels of a crop, as `pictures.point_sampled`; (N, size) of N crops."""
+    """Bilinear between the two nearest pixels of a crop, as `scenes.point_sampled`; (N, size) of N crops."""
     place = first[:, None] + (np.arange(size) + 0.5) * ((last - first) / size)[:, None] - 0.5
     return np.interp(place, np.arange(len(texture)), texture)
 
 
 def antialiased(texture: Array, first: Array, last: Array, size: int) -> Array:
-    """By a triangle filter as wide as the scale, as `pictures.antialiased`; (N, size) of N crops.
+    """By a triangle filter as wide as the scale, as `scenes.antialiased`; (N, size) of N crops.
 
     The triangle is a second difference of max(0, t - k - 1/2), and so is the sum of the pixels k under it.
     """
@@ -113,7 +113,7 @@ def nearest(found: Dict[str, Fit]) -> str:
     return min(found, key=lambda name: float(np.median(found[name].mean)))
 
 
-def check(name: str, fit: Fit, listed: Pictures, labels: Array, sides: Array, size: int) -> Tuple[str, float, float]:
+def check(name: str, fit: Fit, listed: ImageFiles, labels: Array, sides: Array, size: int) -> Tuple[str, float, float]:
     """LevelFailed unless a resampler explains the texture of every crop, of which `sides` are the smaller ones, in pixels."""
     jpeg = (np.array(listed.formats) == "JPEG")[labels]
     judged = np.flatnonzero(~jpeg | (sides < LEAST_SHRUNK * size - OFF))

@@ -100,10 +100,10 @@ def train_curves(
     _, chosen, configs = _checked(frameworks, models, steps, settings, say)
     names, where = where.named(frameworks, configs[0].device, say)
     index = resolve(dataset, seed=configs[0].seed)
-    configs = [dataclasses.replace(config, num_classes=len(index.pictures.classes)) for config in configs]
+    configs = [dataclasses.replace(config, num_classes=len(index.files.classes)) for config in configs]
     with scratch() as place:
         ready = {name: where.environment(name, say, configs[0].device) for name in names}
-        given = training_batches.of_images(place, index.name, index.pictures, steps, configs[0])
+        given = training_batches.of_images(place, index.name, index.files, steps, configs[0])
         run = CurveRun(place, given, configs[0], say)
         return [run.curves(model, planning.build_graph(model, configs[0]), configs, ready) for model in chosen]
 

@@ -11,25 +11,25 @@ import numpy as np
 
 from framework_compare.batches.arrays import ArrayPipeline, Inputs, read_split
 from framework_compare.datasets.arrays import ArrayData
-from framework_compare.parity.pipeline.pictures import shared_batches
-from framework_compare.protocol import Pictures, TrainConfig
+from framework_compare.parity.pipeline.scenes import shared_batches
+from framework_compare.protocol import ImageFiles, TrainConfig
 
 Array = np.ndarray
 Batches = Sequence[Tuple[Inputs, Array]]
 
 
 class TrainingBatches(NamedTuple):
-    """The batches as the reference trains on them, and how a worker is to open the same: {"pictures": file}."""
+    """The batches as the reference trains on them, and how a worker is to open the same: {"images": file}."""
 
     dataset: str
     batches: Batches
     opened_by: Dict[str, str]
 
 
-def of_images(folder: Path, name: str, pictures: Pictures, steps: int, config: TrainConfig) -> TrainingBatches:
-    path = folder / "pictures.json"
-    path.write_text(json.dumps(dataclasses.asdict(pictures)), encoding="utf-8")
-    return TrainingBatches(name, shared_batches(pictures, config, steps), {"pictures": str(path)})
+def of_images(folder: Path, name: str, files: ImageFiles, steps: int, config: TrainConfig) -> TrainingBatches:
+    path = folder / "images.json"
+    path.write_text(json.dumps(dataclasses.asdict(files)), encoding="utf-8")
+    return TrainingBatches(name, shared_batches(files, config, steps), {"images": str(path)})
 
 
 def of_arrays(folder: Path, data: ArrayData, steps: int, config: TrainConfig) -> TrainingBatches:

@@ -24,8 +24,8 @@ from framework_compare.parity.network.ladder import SIGMAS, TOLERANCE, LevelFail
 from framework_compare.parity.network.oracle import Oracle
 from framework_compare.parity.network.reference import moved
 from framework_compare.parity.network.rounding import rounding_of, unit
-from framework_compare.parity.pipeline import pictures, ramps
-from framework_compare.protocol import Document, Fields, Pictures, TrainConfig
+from framework_compare.parity.pipeline import ramps, scenes
+from framework_compare.protocol import Document, Fields, ImageFiles, TrainConfig
 from framework_compare.results.parity import Level
 
 Array = np.ndarray
@@ -78,15 +78,15 @@ def _train(run_tasks: Callable[..., Any], config: TrainConfig, folder: Path) -> 
     graph = network()
     build = _build(graph, folder, _weights(graph))
     held = _held_batches(graph)
-    ramps.write(folder / "pictures", CLASSES)
-    listed = str(folder / "pictures" / "pictures.json")
+    ramps.write(folder / "images", CLASSES)
+    listed = str(folder / "images" / "images.json")
     task = {"ask": "train", "name": "train"}
     plain = {**task, "batches": str(_save(held, folder / "held.npz")), "order": ORDER}
     given = [held[number] for number in ORDER]
     found = [_steps(run_tasks, [build, plain], graph, config, "held batches", DECAYING, given)]
     if config.pipeline == "native":
         found.append(
-            _steps(run_tasks, [build, {**task, "pictures": listed}], graph, config, "the native pipeline", MOVING)
+            _steps(run_tasks, [build, {**task, "images": listed}], graph, config, "the native pipeline", MOVING)
         )
     elif config.pipeline == "shared":
         given = _shared_batches(Path(listed), config)
@@ -98,9 +98,9 @@ def _train(run_tasks: Callable[..., Any], config: TrainConfig, folder: Path) -> 
 
 
 def _shared_batches(listed: Path, config: TrainConfig) -> Batches:
-    found = Pictures(**json.loads(listed.read_text(encoding="utf-8")))
+    found = ImageFiles(**json.loads(listed.read_text(encoding="utf-8")))
     config = dataclasses.replace(config, **dict[str, Any](COMMON))
-    return pictures.shared_batches(found, config, config.epochs * math.ceil(len(found) / config.batch_size))
+    return scenes.shared_batches(found, config, config.epochs * math.ceil(len(found) / config.batch_size))
 
 
 def _drop(run_tasks: Callable[..., Any], config: TrainConfig, folder: Path) -> Tuple[str, float, float]:
@@ -147,7 +147,7 @@ def _masks(
     moves = np.subtract(after["fc.weight"], before["fc.weight"], dtype=np.float64)[labels]
     slopes = 1 / CLASSES - np.eye(len(labels))
     left = np.linalg.solve(slopes, moves) * -len(labels) / FAINT["learning_rate"]
-    return [_mask(ours, picture, precision) for ours, picture in zip(left, inputs)]
+    return [_mask(ours, image, precision) for ours, image in zip(left, inputs)]
 
 
 def _inputs(graph: Graph, weights: Mapping[str, Array], images: Array) -> Array:

@@ -10,6 +10,7 @@ from framework_compare.report.names import listed
 from framework_compare.report.tables import known
 from framework_compare.results import memory, ratios
 from framework_compare.results.metrics import digits
+from framework_compare.results.parity import FAILED, PROVED
 from framework_compare.results.ratios import Ratio
 
 SAME = 1.005  # the ratio of two figures that are equal to three digits
@@ -29,7 +30,9 @@ def overview(subject: Subject) -> str:
         return f"No framework is significantly faster than all others; {most}."
     counted = [f"{name}{f' ({count} of {cases})' if cases > 1 else ''}" for name, count in won.items()]
     are = "are" if len(counted) > 1 else "is"
-    return f"{listed(counted)} {are} significantly faster than all others; {most}."
+    decided = cells[cells.groupby("condition_label")["fastest"].transform("any") & cells["parity_status"].ne(FAILED)]
+    doubt = "" if decided["parity"].isin(PROVED).all() else " (not verified)"
+    return f"{listed(counted)} {are} significantly faster than all others{doubt}; {most}."
 
 
 def epoch_time(subject: Subject) -> str:

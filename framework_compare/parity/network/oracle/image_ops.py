@@ -15,29 +15,29 @@ from framework_compare.parity.network.oracle.window import columns, fold, places
 
 
 def conv2d(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    """Cross-correlation with groups, one picture at a time, so that the columns of one fit in memory."""
+    """Cross-correlation with groups, one image at a time, so that the columns of one fit in memory."""
     (x,), a, groups = inputs, node.attrs, node.attrs["groups"]
     window = Window.of(a)
     kernel = weights["weight"].reshape(groups, a["out_channels"] // groups, -1)
     side = window.output(x.shape[2:])
 
-    def grouped(picture: Array) -> Array:
-        return columns(picture, window).reshape(groups, kernel.shape[2], -1)
+    def grouped(image: Array) -> Array:
+        return columns(image, window).reshape(groups, kernel.shape[2], -1)
 
-    y = np.stack([(kernel @ grouped(picture)).reshape(a["out_channels"], *side) for picture in x])
+    y = np.stack([(kernel @ grouped(image)).reshape(a["out_channels"], *side) for image in x])
     if a["bias"]:
         y += weights["bias"][:, None, None]
 
     def backward(dy: Array) -> Gradients:
         dkernel = np.zeros_like(kernel)
         dx = np.empty_like(x)
-        for n, picture in enumerate(x):
+        for n, image in enumerate(x):
             dout = dy[n].reshape(groups, kernel.shape[1], -1)
             if mode.plain_sums and groups == a["in_channels"]:
-                dkernel += _plain_products(dout, grouped(picture))
+                dkernel += _plain_products(dout, grouped(image))
             else:
-                dkernel += dout @ grouped(picture).transpose(0, 2, 1)
-            dcols = (kernel.transpose(0, 2, 1) @ dout).reshape(len(picture), math.prod(window.kernel), -1)
+                dkernel += dout @ grouped(image).transpose(0, 2, 1)
+            dcols = (kernel.transpose(0, 2, 1) @ dout).reshape(len(image), math.prod(window.kernel), -1)
             dx[n] = fold(dcols, x.shape[2:], window)
         gradients = {"weight": dkernel.reshape(weights["weight"].shape)}
         return (dx,), {**gradients, "bias": mode.total(dy)} if a["bias"] else gradients
@@ -110,7 +110,7 @@ def avgpool2d(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mod
     size = window.output(x.shape[2:])
     down, across = (_window_lengths(window, axis, x.shape[2 + axis], size[axis], pads) for axis in (0, 1))
     count = (down[:, None] * across).astype(x.dtype)
-    y = np.stack([columns(picture, window).sum(axis=1).reshape(-1, *size) for picture in x]) / count
+    y = np.stack([columns(image, window).sum(axis=1).reshape(-1, *size) for image in x]) / count
 
     def backward(dy: Array) -> Gradients:
         shares = (dy / count).reshape(*x.shape[:2], 1, -1)

@@ -27,7 +27,7 @@ Op = Callable[[Node, Weights, Tuple[Array, ...], "Mode"], Result]
 class Mode:
     """How a pass is run; `statistics` takes the running statistics that BatchNorm leaves after a training pass.
 
-    plain_sums: add one by one over pictures and places, as channels-last kernels do, where numpy and BLAS add in
+    plain_sums: add one by one over images and places, as channels-last kernels do, where numpy and BLAS add in
     blocks and so round less. operand and operand_gradient: what a precision makes of a recurrent layer's state, and of
     its gradient, before each product. copies: numbers of the samples that make up the batch, each any number of times;
     None where each is in it once. A sample's copies have the same values, so that only batch statistics count them.

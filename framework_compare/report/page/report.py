@@ -203,6 +203,7 @@ SHOWN = (
     "gains",
     "search",
     "inference",
+    "generation",
     "energy",
 )
 

@@ -144,7 +144,7 @@ def stacks(cells: Sequence[Record], blocks: BlockTimes) -> dict[int, Ratio]:
         if known is None or not known.backend:
             return None
         settings = _key(cell, "framework", "execution")
-        found = (plain.get((settings, known.backend, execution), ()) for execution in (cell.execution, "default"))
+        found = (plain.get((settings, known.backend, execution), []) for execution in (cell.execution, "default"))
         return next((bases[0] for bases in found if len(bases) == 1), None)
 
     return _against(base_of, cells, blocks)

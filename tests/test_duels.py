@@ -123,6 +123,14 @@ def test_a_worker_that_hangs_in_its_turn_is_ended_and_the_others_go_on(paced, as
     assert "its turn did not end within" in study.frame.reason[1]
 
 
+def test_a_worker_that_hangs_once_it_is_told_to_stop_is_ended_and_said_so(paced, ask, monkeypatch):
+    monkeypatch.setattr(duel_module, "LEAST_TURN_S", 2.0)
+    hanging = paced("hanging", "def release(self):\n    time.sleep(1000)")
+    study = ask([paced("one"), hanging], epochs=1000, sample=0.3)
+    assert study.frame.status.tolist() == ["ok", "timed-out"]
+    assert study.frame.reason[1].startswith("it did not end within 2 s of its last turn; it was ")
+
+
 def test_limits_do_not_count_the_time_in_which_a_worker_waits(paced, ask):
     study = ask(
         [paced("quick", pace_s=0.001), paced("slow", pace_s=0.02)], silence_timeout_s=30, phase_timeout_s={"epochs": 2}
@@ -338,11 +346,32 @@ def test_cells_of_other_samples_do_not_compete(tiny):
     assert len(groups(planned, "sequential")) == 6
 
 
+ON_GPU = {"device": "cuda", "pipeline": "memory"}
+ALONE = [
+    ("cpu", {"batch_growth": 1.5}),
+    ("cuda:0,1", {**ON_GPU, "device": "cuda:0,1"}),
+    ("cuda", {**ON_GPU, "pipeline": "native", "loader_workers": 0}),
+    ("cuda", {**ON_GPU, "pipeline": "shared", "loader_workers": 2}),
+]
+
+
 def test_what_cannot_take_turns_says_why():
-    for device, settings in (("cpu", {"batch_growth": 1.5}), ("cuda:0,1", {"device": "cuda:0,1"})):
+    for device, settings in ALONE:
         cells = [Cell(name, "alexnet", "small", device, TrainConfig(**settings)) for name in ("a", "b")]
         assert why_alone(cells[0])
         assert len(groups([(number, cell, 1) for number, cell in enumerate(cells)], "interleaved")) == 2
+
+
+@pytest.mark.parametrize(
+    ("device", "settings"),
+    [
+        ("cpu", {"pipeline": "native"}),
+        ("cuda", {"pipeline": "memory", "loader_workers": 2}),
+        ("cuda", {"pipeline": "shared", "loader_workers": 0}),
+    ],
+)
+def test_turns_are_for_pipelines_that_are_known_to_stand_still_between_them(device, settings):
+    assert why_alone(Cell("a", "alexnet", "small", device, TrainConfig(device=device, **settings))) is None
 
 
 def test_a_duel_gives_one_verdict_and_an_outcome(paced, images, own_cache, tmp_path):

@@ -319,8 +319,8 @@ class _Duel:
             return
         rival.wake()
         steps = lengths.steps
-        within_s = max(LEAST_TURN_S, TURN_FACTOR * (steps + lengths.rewarm) * _step_s(rival))
-        rival.run.grant(self._number, steps, lengths.rewarm, math.inf if endless or not steps else within_s)
+        within_s = max(LEAST_TURN_S, TURN_FACTOR * max(steps + lengths.rewarm, 1) * _step_s(rival))
+        rival.run.grant(self._number, steps, lengths.rewarm, math.inf if endless else within_s)
         transcript = rival.transcript
         listen(self._live(), lambda: rival.run.over or (steps > 0 and transcript.grant is None and not transcript.last))
         if not rival.run.over:

@@ -285,7 +285,7 @@ class WorkerRun:
         if self._rested is not None:
             self._waited_s += time.monotonic() - self._rested
             self._rested = None
-        self.clock.go_on(within_s)
+        self.clock.go_on(within_s, last=not steps)
         if self.recorder:
             self.recorder.go_on()
         self.transcript.grant = Grant(number, steps, time.monotonic_ns()) if steps else None

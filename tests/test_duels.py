@@ -211,6 +211,40 @@ def test_a_forged_slice_ends_its_worker_and_nobody_else(paced, ask):
     assert study.frame.status.tolist() == ["ok", "failed"] and "malformed slice" in study.frame.reason[1]
 
 
+FORGED = """
+    def build(self, graph):
+        super().build(graph)
+        import framework_compare.worker.turns as turns
+        honest = turns._Slice.fields
+        def forged(part):
+            told = honest(part)
+            return {{**told, {}}}
+        turns._Slice.fields = forged
+"""
+
+
+@pytest.mark.parametrize(
+    ("forged", "pace_s", "said"),
+    [
+        ('"measured_ns": told["measured_ns"] // 2', 0.004, "less time than its turn took"),
+        ('"measured_ns": told["end_ns"] - told["start_ns"]', 0.1, "more time than its turn left for the slice"),
+    ],
+)
+def test_a_time_that_is_not_that_of_its_turn_does_not_count_and_ends_its_worker(paced, ask, forged, pace_s, said):
+    one, two = paced("one", pace_s=pace_s), paced("two", pace_s=pace_s)
+    study = ask([one, paced("forging", FORGED.format(forged), pace_s=pace_s), two], epochs=200, sample=3)
+    assert study.frame.status.tolist() == ["ok", "failed", "ok"]
+    assert f"rounds it reported {said}; in the last it reported 0." in study.frame.reason[1]
+    slices = study.slices[study.slices.cell == 0]
+    assert slices.void.str.contains(said).sum() >= rounds.MOST_CLAIMS
+    assert (slices.void == "").sum() >= rounds.LEAST_ROUNDS, "the others go on"
+
+
+def test_a_worker_that_reports_other_samples_than_its_rivals_voids_their_rounds_and_says_so(paced, ask):
+    study = ask([paced("one"), paced("forging", FORGED.format('"samples": 2 * told["samples"]'))])
+    assert rounds.UNEQUAL in study.frame.warnings[0] and not (study.slices.void == "").any()
+
+
 def test_rivals_that_memory_does_not_hold_together_run_by_themselves_and_say_so(paced, ask, monkeypatch):
     monkeypatch.setattr(duel_module.memory_limit, "free_bytes", lambda: 50 << 20)
     study = ask([paced("one"), paced("two")], sampling_hz=20, repeats=2)

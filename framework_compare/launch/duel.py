@@ -21,6 +21,7 @@ from typing import Callable, Collection, Dict, List, NamedTuple, Optional, Seque
 from framework_compare.launch import memory_limit, rounds
 from framework_compare.launch.launcher import INTERRUPTED, OnEvent, WorkerRun, WorkerSpec, listen, prepare_folder
 from framework_compare.launch.rounds import Lengths
+from framework_compare.launch.statuses import Verdict
 from framework_compare.launch.scratch import scratch
 from framework_compare.records import Run, Slice
 from framework_compare.samplers.disturbance import (
@@ -85,6 +86,7 @@ class _Rival:
         self._rested_at = 0.0
         self.idle_cpu_s = self.idle_s = 0.0  # since the round began
         self.accompanied = False  # whether a rival lived beside it, and took memory
+        self._claims, self._false = 0, 0  # slices that were compared with their turns
 
     @property
     def takes_turns(self) -> bool:
@@ -109,6 +111,19 @@ class _Rival:
         self.idle_cpu_s += max(0, spent_ns - self._rested_ns) / 1e9
         self.idle_s += now - self._rested_at
         self._rested_ns, self._rested_at = spent_ns, now
+
+    def false_claim(self) -> str:
+        """Whether the time it reported is not that of its turn; "" if it is. One that goes on doing so is ended."""
+        turn, part, config = self.transcript.turn, self.transcript.slices[-1], self.spec.job.config
+        assert turn
+        full_step_s = part.measured_s / part.samples * config.batch_size
+        found = rounds.claim_fault(turn, part.measured_s / part.steps, full_step_s, config.pipeline != "memory")
+        self._claims, self._false = self._claims + 1, self._false + bool(found)
+        if found and rounds.MOST_CLAIMS <= self._false and self._claims <= 2 * self._false:
+            last = f"in the last it reported {part.measured_s:.3f} s of a turn of {turn.seconds:.3f} s"
+            self.run.verdict = Verdict("failed", f"in {self._false} of {self._claims} rounds it reported {found}; {last}")
+            self.run.close()
+        return found and f"{self.name} reported {found}"
 
     def close(self) -> None:
         """Let go of what its CPU is read from."""
@@ -300,8 +315,10 @@ class _Duel:
         whole = [one[0] for one in of_round.values() if one and one[0].round == self._number]
         if len(whole) < len(order) or any(rival.run.over and not rival.transcript.last for rival in order):
             return rounds.ENDED
-        if len({one.samples for one in whole}) > 1 or not whole[0].steps:  # the last round may be of few steps, or none
+        if len({one.steps for one in whole}) > 1 or not whole[0].steps:  # the last round may be of few steps, or none
             return rounds.ENDED
+        if len({one.samples for one in whole}) > 1:
+            return rounds.UNEQUAL
         lost = self._log.shares(*span, (0, span[1]))
         share, threshold = (lost.disturbed if lost else 0.0), order[0].spec.disturbance_threshold
         others = rounds.others_fault(share, threshold)
@@ -311,6 +328,7 @@ class _Duel:
             others
             or rounds.idle_fault({one.name: one.idle_cpu_s for one in order}, {one.name: one.idle_s for one in order})
             or rounds.faults_fault({one.name: one.transcript.slices[-1].major_faults for one in order})
+            or "; ".join(filter(None, [one.false_claim() for one in order]))
         )
 
     def _turn(self, rival: _Rival, lengths: Lengths, endless: bool = False) -> None:

@@ -21,8 +21,8 @@ from typing import Callable, Collection, Dict, List, NamedTuple, Optional, Seque
 from framework_compare.launch import memory_limit, rounds
 from framework_compare.launch.launcher import INTERRUPTED, OnEvent, WorkerRun, WorkerSpec, listen, prepare_folder
 from framework_compare.launch.rounds import Lengths
-from framework_compare.launch.statuses import Verdict
 from framework_compare.launch.scratch import scratch
+from framework_compare.launch.statuses import Verdict
 from framework_compare.records import Run, Slice
 from framework_compare.samplers.disturbance import (
     TICK_NS,
@@ -121,7 +121,9 @@ class _Rival:
         self._claims, self._false = self._claims + 1, self._false + bool(found)
         if found and rounds.MOST_CLAIMS <= self._false and self._claims <= 2 * self._false:
             last = f"in the last it reported {part.measured_s:.3f} s of a turn of {turn.seconds:.3f} s"
-            self.run.verdict = Verdict("failed", f"in {self._false} of {self._claims} rounds it reported {found}; {last}")
+            self.run.verdict = Verdict(
+                "failed", f"in {self._false} of {self._claims} rounds it reported {found}; {last}"
+            )
             self.run.close()
         return found and f"{self.name} reported {found}"
 

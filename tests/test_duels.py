@@ -204,17 +204,20 @@ def test_a_part_on_a_cluster_node_is_one_block_of_rivals_in_turns(paced, ask, tm
     assert verdict.faster == "one" and verdict.blocks == 2
 
 
-def test_a_stop_ends_all_rivals_and_keeps_their_runs_to_be_run(paced, ask):
-    class Stopping(Watcher):
-        """Stops the study in the third epoch of any rival."""
+STOPS = [lambda event: event["event"] == "epoch" and event["number"] == 3, lambda event: event["event"] == "hello"]
 
+
+@pytest.mark.parametrize("stops", STOPS, ids=["in-a-turn", "while-the-first-starts"])
+def test_a_stop_ends_all_rivals_and_keeps_their_runs_to_be_run(paced, ask, tmp_path, stops):
+    class Stopping(Watcher):
         def event(self, cell, event):
-            if event["event"] == "epoch" and event["number"] == 3:
+            if stops(event):
                 raise KeyboardInterrupt
 
     names = [paced("one"), paced("two")]
     with pytest.raises(KeyboardInterrupt):
         ask(names, watcher=Stopping())
+    assert statuses(tmp_path / "s") == {"interrupted": 2}
     study = ask(names)
     assert study.frame.status.tolist() == ["ok", "ok"]
 

@@ -24,14 +24,7 @@ from framework_compare.launch.rounds import Lengths
 from framework_compare.launch.scratch import scratch
 from framework_compare.launch.statuses import Verdict
 from framework_compare.records import Run, Slice
-from framework_compare.samplers.disturbance import (
-    TICK_NS,
-    CoreCounter,
-    Counters,
-    DisturbanceLog,
-    Shares,
-    others_ns,
-)
+from framework_compare.samplers.disturbance import TICK_NS, CoreCounter, Counters, DisturbanceLog, Shares, others_ns
 from framework_compare.samplers.process import ProcessTreeSampler
 
 MEMORY_SHARE = 0.8  # of what is free before a duel: more is not taken by all its workers together
@@ -50,7 +43,7 @@ class Member(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """run: None of a worker that was not started, as memory would not hold it. rivals: whether any lived beside it."""
+    """run: None of a worker that memory would not hold. rivals: whether any lived beside it."""
 
     run: Optional[Run]
     rivals: bool
@@ -162,6 +155,7 @@ class _Duel:
         self._voids: Dict[int, str] = {}
         self._taken: Dict[int, "tuple[float, float]"] = {}  # of a round that others disturbed: seconds, share of a core
         self._number = 0
+        self._stopped: Optional[Run] = None  # the record of a worker that was not started before the user stopped all
 
     def run(self) -> None:
         free = memory_limit.free_bytes()
@@ -190,6 +184,7 @@ class _Duel:
             self._number += 1
 
     def interrupt(self) -> None:
+        self._stopped = Run(INTERRUPTED.status, INTERRUPTED.reason)
         for run in self._runs.values():
             run.verdict = INTERRUPTED
 
@@ -216,7 +211,7 @@ class _Duel:
 
     def _record(self, run: Optional[WorkerRun]) -> Optional[Run]:
         if run is None:
-            return None
+            return self._stopped
         return self._marked(run.run()) if run.by_rounds else dataclasses.replace(run.run(), slices=())
 
     def _marked(self, run: Run) -> Run:

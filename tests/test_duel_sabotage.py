@@ -131,7 +131,7 @@ def test_a_time_that_is_not_that_of_its_turn_does_not_count_and_ends_its_worker(
     one, two = paced("one", pace_s=pace_s), paced("two", pace_s=pace_s)
     study = ask([one, paced("forging", FORGED.format(forged), pace_s=pace_s), two], epochs=200, sample=3)
     assert study.frame.status.tolist() == ["ok", "failed", "ok"]
-    assert f"rounds it reported {said}; in the last it reported 0." in study.frame.reason[1]
+    assert f"rounds it reported {said}: in the last 0." in study.frame.reason[1]
     slices = study.slices[study.slices.cell == 0]
     assert slices.void.str.contains(said).sum() >= rounds.MOST_CLAIMS
     assert (slices.void == "").sum() >= rounds.LEAST_ROUNDS, "the others go on"

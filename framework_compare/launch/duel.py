@@ -113,9 +113,9 @@ class _Rival:
         found = rounds.claim_fault(turn, part.measured_s / part.steps, full_step_s, config.pipeline != "memory")
         self._claims, self._false = self._claims + 1, self._false + bool(found)
         if found and rounds.MOST_CLAIMS <= self._false and self._claims <= 2 * self._false:
-            last = f"in the last it reported {part.measured_s:.3f} s of a turn of {turn.seconds:.3f} s"
+            last = f"in the last {part.measured_s:.3f} s of a turn of {turn.seconds:.3f} s"
             self.run.verdict = Verdict(
-                "failed", f"in {self._false} of {self._claims} rounds it reported {found}; {last}"
+                "failed", f"in {self._false} of {self._claims} rounds it reported {found}: {last}"
             )
             self.run.close()
         return found and f"{self.name} reported {found}"
@@ -325,7 +325,7 @@ class _Duel:
             others
             or rounds.idle_fault({one.name: one.idle_cpu_s for one in order}, {one.name: one.idle_s for one in order})
             or rounds.faults_fault({one.name: one.transcript.slices[-1].major_faults for one in order})
-            or "; ".join(filter(None, [one.false_claim() for one in order]))
+            or "; ".join(filter(None, [one.false_claim() for one in order if lost]))
         )
 
     def _turn(self, rival: _Rival, lengths: Lengths, endless: bool = False) -> None:

@@ -19,12 +19,8 @@ FEWEST_ROUNDS = 2  # of steps so long that more do not fit into a sample
 JITTER = 0.25  # so that slices do not always begin at the same batch of an epoch
 PATIENCE = 3.0  # times the length of a sample: where others void its rounds, it ends then
 MOST_FAULTS = 20  # pages read from disk in a slice
-UNCOUNTED_S = (
-    0.1  # of a turn, beside its uncounted steps: until the worker is awake, and the parent has heard of its end
-)
-MOST_CLAIMS = (
-    3  # slices whose time is not that of their turn: a worker is ended that reports so many, of at most twice as many
-)
+UNCOUNTED_S = 0.1  # of a turn, beside its uncounted steps: waking the worker, hearing of its end
+MOST_CLAIMS = 3  # slices that do not fit their turns, at least half of all: their worker is ended
 REHEARSAL = "first round: not counted"
 ENDED = "a competitor ended during it"
 UNEQUAL = "competitors reported different numbers of samples"

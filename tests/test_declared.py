@@ -195,7 +195,7 @@ def test_updates_that_an_adapter_does_not_know_are_refused(settings, names, adap
 
 def test_generation_is_refused_where_it_is_not_declared():
     asked, words = TrainConfig(mode="generation"), "declares no generation with cached keys and values in execution"
-    generating = (TorchTrainer, JaxTrainer, LightningTrainer)
+    generating = (TorchTrainer, JaxTrainer, LightningTrainer, PaddleTrainer, TensorFlowTrainer)
     for trainer in {*TRAINERS, FlaxTrainer} - {*generating}:
         with pytest.raises(Unsupported, match=f"{trainer.name} {words} 'default'; declared: none"):
             refuse_undeclared(trainer, asked, [])

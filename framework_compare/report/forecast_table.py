@@ -87,8 +87,8 @@ def _remarks(
     assumed = [one.cell for one in cells if one.basis == timing_history.ASSUMPTION]
     if assumed:
         (low_cpu, _, high_cpu), (low_gpu, _, high_gpu) = timing_history.ASSUMED_CPU, timing_history.ASSUMED_GPU
-        start, (low, _, high) = timing_history.ASSUMED_START_S, timing_history.ASSUMED_TOKEN_S
-        steps = f", {low * 1e3:.1f} to {high * 1e3:.0f} ms per step of generation"
+        start, token = timing_history.ASSUMED_START_S, timing_history.ASSUMED_TOKEN_S
+        steps = f", {token[0] * 1e3:.1f} to {token[2] * 1e3:.0f} ms per step of generation"
         yield (
             f"By {timing_history.ASSUMPTION}: {low_cpu / 1e9:.0f} to {high_cpu / 1e9:.0f} G multiply-accumulates per second and "
             f"thread, {low_gpu / 1e12:.1f} to {high_gpu / 1e12:.0f} T on a GPU, {start[0]:.0f} to {start[2]:.0f} s to start"

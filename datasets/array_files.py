@@ -13,6 +13,7 @@ import numpy as np
 from framework_compare.datasets.columns import Arrays, Source, check_lengths, check_memory, names_of
 from framework_compare.datasets.source_files import source
 from framework_compare.errors import DataError
+from framework_compare.protocol import Fields
 
 SPLITS = {
     **dict.fromkeys(("train", "training"), "train"),
@@ -104,7 +105,7 @@ def _array(file: Any, size: int, where: str) -> np.ndarray:
     return (array if dtype.kind == "U" else np.char.decode(array)).astype(object)
 
 
-def of_arrays(name: str, where: str, arrays: Arrays, facts: dict[str, Any]) -> Source:
+def of_arrays(name: str, where: str, arrays: Arrays, facts: Fields) -> Source:
     """Arrays whose names may say their part: x_train and x_test, or train_x; others have one part."""
     parts: dict[str, dict[str, np.ndarray]] = {"train": {}, "validation": {}, "test": {}}
     plain = {}

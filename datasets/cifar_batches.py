@@ -13,6 +13,7 @@ import numpy as np
 from framework_compare.datasets.labelled_images import Labelled
 from framework_compare.datasets.source_files import read_bytes, source
 from framework_compare.errors import DataError
+from framework_compare.protocol import Fields
 
 SIZE = 32
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -32,7 +33,7 @@ def is_batches(path: Path) -> bool:
     return (path / TEST).is_file() or any(path.glob("data_batch_*"))
 
 
-def read(path: Path) -> tuple[Labelled, Labelled, tuple[str, ...], dict[str, Any]]:
+def read(path: Path) -> tuple[Labelled, Labelled, tuple[str, ...], Fields]:
     """Train and test split, classes, facts, of the folder of batches; as many data_batch files as there are train."""
     train = sorted(path.glob("data_batch_[0-9]*"))
     if not train or not (path / TEST).is_file():

@@ -14,6 +14,7 @@ import psutil
 
 from framework_compare.errors import DataError
 from framework_compare.graph.node import feature_axis
+from framework_compare.protocol import Document
 
 MEMORY_SHARE = 0.5  # of what is free: more is refused before it is read
 Arrays = Mapping[str, np.ndarray]  # by name; the first axis is the samples. Text is an object array of str
@@ -32,7 +33,7 @@ class Source:
     where: str
     train: Arrays
     validation: Arrays | None = None
-    facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    facts: Document = dataclasses.field(default_factory=dict)
     lines: Sequence[int] = ()
     classes: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     vocabulary: Mapping[str, int] = dataclasses.field(default_factory=dict)

@@ -17,7 +17,7 @@ import numpy as np
 from framework_compare.datasets import image_check
 from framework_compare.errors import DataError
 from framework_compare.paths import write_whole
-from framework_compare.protocol import ImageFiles, TrainConfig
+from framework_compare.protocol import Fields, ImageFiles, TrainConfig
 
 SPLITS = frozenset({"train", "training", "val", "valid", "validation", "test", "testing"})
 ON_BAD_IMAGE = ("fail", "skip")  # what to do about one that does not decode
@@ -48,7 +48,7 @@ class ImageFolder:
         """Return the config with as many classes as there are."""
         return dataclasses.replace(config, num_classes=len(self.files.classes))
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Fields:
         """Return counts, classes and the checksum of the list of images, not of their bytes."""
         return {
             "images": len(self),

@@ -12,6 +12,7 @@ import numpy as np
 from framework_compare.datasets.array_files import of_arrays
 from framework_compare.datasets.columns import Source, check_memory, free_bytes, names_of, stacked, text_array
 from framework_compare.errors import DataError
+from framework_compare.protocol import Fields
 
 CHECKED_EVERY = 1024  # samples of an iterable, which may have no end
 
@@ -103,7 +104,7 @@ def _iterator(given: Any) -> Any:
     return (given[number] for number in range(len(given)))  # a map-style data set
 
 
-def _named(row: Any, where: str, number: int) -> dict[str, Any]:
+def _named(row: Any, where: str, number: int) -> Fields:
     if isinstance(row, Mapping):
         return {str(name): _plain(value) for name, value in row.items()}
     if isinstance(row, (tuple, list)) and len(row) >= 2:

@@ -11,6 +11,7 @@ import numpy as np
 from framework_compare.datasets.columns import Arrays, Source, check_memory, column_of, stacked, text_array
 from framework_compare.datasets.source_files import check_once, read_table, source
 from framework_compare.errors import DataError
+from framework_compare.protocol import Fields
 
 PARQUET = "pip install 'framework-compare[parquet]'"
 STATE, SPLIT_LIST = "state.json", "dataset_dict.json"  # of a saved data set, and of one with splits
@@ -97,7 +98,7 @@ def _read_split(ipc: Any, folder: Path) -> tuple[Arrays, list[Path], dict[str, S
     return _columns(table, where), files, classes
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _json(path: Path) -> Fields:
     try:
         document = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:

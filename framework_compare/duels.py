@@ -12,6 +12,7 @@ from framework_compare.errors import UsageError, check_count
 from framework_compare.forecast import Forecast
 from framework_compare.plan import competitors
 from framework_compare.plan.values import share
+from framework_compare.protocol import Fields
 from framework_compare.results import speed_verdicts
 from framework_compare.results.intervals import Interval
 from framework_compare.results.speed_verdicts import Bar, Verdict, blocking_reason, verified
@@ -100,8 +101,8 @@ def dry_run(a: str, b: str, model: str, dataset: Any = None, **request: Any) -> 
 
 
 def _request(
-    a: str, b: str, model: str, dataset: Any, device: str, blocks: int, sample: Any, request: dict[str, Any]
-) -> dict[str, Any]:
+    a: str, b: str, model: str, dataset: Any, device: str, blocks: int, sample: Any, request: Fields
+) -> Fields:
     """The arguments of `compare`."""
     check_count("blocks", blocks, 1, most=MOST_REPEATS)
     frameworks, models = _competitors(a, b, model)

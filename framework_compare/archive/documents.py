@@ -14,6 +14,7 @@ from typing import Any
 
 from framework_compare import registry
 from framework_compare.errors import FrameworkCompareError
+from framework_compare.protocol import Fields
 
 MANIFEST, STUDY, RECORDS, PARITY, REQUEST = "manifest.json", "study.json", "records.json", "parity.json", "study.toml"
 LOCKS = "locks"
@@ -197,7 +198,7 @@ def _check(name: str, value: Any, where: str, depth: int) -> None:
                 _check(name, one, where, depth + 1)
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, Any]]) -> Fields:
     found = dict(pairs)
     if len(found) != len(pairs):
         seen: set[str] = set()

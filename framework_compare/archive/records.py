@@ -10,7 +10,7 @@ from typing import Any
 
 from framework_compare.archive.documents import Refused, shown
 from framework_compare.errors import StudyError
-from framework_compare.protocol import Document
+from framework_compare.protocol import Document, Fields
 from framework_compare.results import verdicts
 from framework_compare.store import row_checks, schema
 from framework_compare.store.folder import FILE
@@ -31,7 +31,7 @@ TABLES = (*_ORDER, *CHILDREN)
 _PRIVATE = (REQUEST, "python")  # of the settings: paths; the request is a file of its own
 
 
-def of_study(folder: Path) -> dict[str, Any]:
+def of_study(folder: Path) -> Fields:
     """Every table of a study by column; columns without a value are left out. StudyError for a damaged study."""
     with Store.open(folder, checked=True) as store:
         return {

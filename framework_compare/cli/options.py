@@ -19,6 +19,7 @@ from framework_compare.cli.command import SHOWS_ALL
 from framework_compare.errors import UsageError
 from framework_compare.plan.settings import DEFAULTS, OF_DATASET, SETTINGS, column, of_role
 from framework_compare.plan.values import by_framework, check_indexes, pairs, split, split_devices
+from framework_compare.protocol import Fields
 from framework_compare.study.blocks import REPEATS
 
 Command = Callable[..., None]
@@ -347,13 +348,13 @@ def takes(*names: str, by_place: Sequence[str] = (), **defaults: Any) -> Callabl
     return wrap
 
 
-def stated(context: typer.Context, request: dict[str, Any]) -> dict[str, Any]:
+def stated(context: typer.Context, request: Fields) -> Fields:
     """A request without the settings that nobody asked for: a workload has its own."""
     own = {column(name) for name in SETTINGS}
     return {name: value for name, value in request.items() if name not in own or asked(context, name)}
 
 
-def _placed(context: Any, given: list[str] | None, by_place: Sequence[str]) -> dict[str, Any]:
+def _placed(context: Any, given: list[str] | None, by_place: Sequence[str]) -> Fields:
     """The arguments that words give, from now on as asked for as those of options."""
     placed = words.read(given or [], {name for name in by_place if asked(context, name)}, by_place)
     for name in placed:

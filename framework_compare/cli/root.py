@@ -45,6 +45,7 @@ from framework_compare.cli.options import (
     takes,
 )
 from framework_compare.errors import FrameworkCompareError, UsageError
+from framework_compare.protocol import Fields
 from framework_compare.samplers import busy
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ app = typer.Typer(
 )
 
 # Without dropout, and with one loader for all, the losses of all frameworks are the same numbers: proof that can be seen.
-QUICK: dict[str, Any] = {
+QUICK: Fields = {
     "models": ["cifar_cnn"],
     "pipeline": "shared",
     "epochs": 2,  # of 50 steps
@@ -343,7 +344,7 @@ COMMANDS: dict[str, dict[str, Callable[..., Any]]] = {
 }
 for _panel, _commands in COMMANDS.items():
     for _name, _command in _commands.items():
-        _shown: dict[str, Any] = {"help": _help(_command), "rich_help_panel": _panel, "epilog": examples.below(_name)}
+        _shown: Fields = {"help": _help(_command), "rich_help_panel": _panel, "epilog": examples.below(_name)}
         app.command(_name, cls=Command, **_shown)(_command)
 app.add_typer(environments.app, name="env", rich_help_panel="Start")
 

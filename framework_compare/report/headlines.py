@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from framework_compare.protocol import Fields
 from framework_compare.report.names import listed, title
 from framework_compare.results import speed_verdicts
 from framework_compare.results.columns import Record, values
@@ -39,7 +40,7 @@ def verdicts_for(cells: Sequence[Record], verdicts: Mapping[tuple[Any, ...], Seq
 
 def with_display_names(verdict: Verdict) -> Verdict:
     """A verdict with the names that people write."""
-    changed: dict[str, Any] = {field: title(getattr(verdict, field)) for field in ("model", "faster", "slower")}
+    changed: Fields = {field: title(getattr(verdict, field)) for field in ("model", "faster", "slower")}
     names = {name: title(name) for name in (verdict.faster, verdict.slower, *verdict.models)}
     known = re.compile(rf"(?<![\w-])(?:{_any_of(names)})(?![\w@-])")
     for field in ("reason", "disturbed"):

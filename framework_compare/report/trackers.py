@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from framework_compare.errors import UsageError
+from framework_compare.protocol import Fields
 from framework_compare.report import pytest_benchmark
 from framework_compare.report.study import plain
 from framework_compare.results.columns import Record
@@ -32,7 +33,7 @@ MEASURES = {
 EXPERIMENT = "framework_compare"
 
 
-def bencher(cells: "pd.DataFrame") -> dict[str, Any]:
+def bencher(cells: "pd.DataFrame") -> Fields:
     """Bencher Metric Format: by benchmark, by measure the value and its 95 % interval."""
     return {name: _measures(cell) for name, cell in _named(cells)}
 
@@ -50,7 +51,7 @@ def _measures(cell: Record) -> dict[str, dict[str, float]]:
     return found
 
 
-def action_benchmark(cells: "pd.DataFrame") -> list[dict[str, Any]]:
+def action_benchmark(cells: "pd.DataFrame") -> list[Fields]:
     """The list that github-action-benchmark reads as customSmallerIsBetter: seconds per epoch."""
     return [
         {

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from framework_compare import registry
+from framework_compare.protocol import Document
 from framework_compare.records import Epoch, oversize
 from framework_compare.results import metrics, precision, reading_sources, repeats, steadiness, verdicts
 from framework_compare.results.block_times import BlockTimes, block_seconds
@@ -85,7 +86,7 @@ def looked_blocks(store: Store) -> BlockTimes:
     return block_seconds(epoch_frame(store), looked=True)
 
 
-def _cell_row(store: Store, all_runs: list[Row], datasets: Mapping[str, Any], kept: Mapping[int, Row]) -> Row:
+def _cell_row(store: Store, all_runs: list[Row], datasets: Document, kept: Mapping[int, Row]) -> Row:
     runs = [run for run in all_runs if run["counts"]]
     figures = row_checks.numbers(kept.get(runs[0]["cell_id"]), (*METRICS, EPOCHS))
     if figures is None:
@@ -119,7 +120,7 @@ def _cell_row(store: Store, all_runs: list[Row], datasets: Mapping[str, Any], ke
     }
 
 
-def _oversize(cell: Row, dataset: Mapping[str, Any]) -> str:
+def _oversize(cell: Row, dataset: Document) -> str:
     images = _count(dataset.get("images"))
     if not isinstance(images, int):
         return ""

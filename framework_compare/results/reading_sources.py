@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from framework_compare.protocol import Fields
 from framework_compare.samplers.energy import COUNTER
 
 SAMPLES = "samples"
@@ -25,7 +26,7 @@ COLUMNS = (
 )
 NUMBERS = ("gpu_utilization_period_s", "load_before", "parent_cpu_percent", "parent_peak_rss_bytes")
 _UNKNOWN = dict.fromkeys(COLUMNS)
-Row = dict[str, Any]
+Row = Fields
 
 
 def of_cell(runs: Sequence[Row], figures: Mapping[str, float | None]) -> Row:

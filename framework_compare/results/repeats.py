@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from framework_compare.plan.settings import COMPARED, SETTINGS, column
+from framework_compare.protocol import Document
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 # Columns of the cell frame; load_before is of `reading_sources`.
 COLUMNS = ("epochs_disturbed", "disturbed_s", "disturbed_share", "runs_set_aside")
-Row = Mapping[str, Any]
+Row = Document
 _UNFINISHED = ("planned", "running", "interrupted")
 
 

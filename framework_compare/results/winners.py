@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from framework_compare.protocol import Document
 from framework_compare.results import repeats, speed_verdicts
 from framework_compare.results.columns import Record, values
 from framework_compare.results.intervals import MIN_RUNS
@@ -23,7 +24,7 @@ class Winner(NamedTuple):
     """
 
     model: str
-    condition: Mapping[str, Any]
+    condition: Document
     framework: str | None = None
     excluded: tuple[str, ...] = ()
     reason: str = ""

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from framework_compare.errors import StudyError, UsageError, check_name
+from framework_compare.protocol import Document
 from framework_compare.store import schema
 from framework_compare.store.folder import read_json, write_json
 from framework_compare.study.parts import PARTS, PartPlan, numbers
@@ -124,7 +125,7 @@ def _chunks(folder: Path, parts: Sequence[int], most: int) -> Iterator[tuple[int
             yield nodes, listed[first : first + most]
 
 
-def _options(folder: Path, given: Mapping[str, Any], jobs: int, nodes: int) -> list[str]:
+def _options(folder: Path, given: Document, jobs: int, nodes: int) -> list[str]:
     """Options as sbatch takes them; False and None leave one out."""
     log = str(folder / PARTS / SLURM).replace("%", "%%")
     ours = {

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from framework_compare.protocol import Document
 from framework_compare.report.figures import look
 from framework_compare.report.figures.files import Drawn
 
-Row = Mapping[str, Any]
+Row = Document
 # What a mark means, and whether a row of data has it.
 MARKS: tuple[tuple[str, Callable[[Row], Any]], ...] = (
     (

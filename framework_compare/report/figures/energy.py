@@ -7,6 +7,7 @@ from typing import Any
 
 import altair as alt
 
+from framework_compare.protocol import Fields
 from framework_compare.report.figures import marks
 from framework_compare.report.figures.subject import Subject
 from framework_compare.report.study import plain
@@ -17,7 +18,7 @@ PARTS = ("GPU", "GPU, idle", "host", "host, idle")
 WH = 3600.0  # joules
 
 
-def energy(subject: Subject, width: float, columns: int) -> dict[str, Any]:
+def energy(subject: Subject, width: float, columns: int) -> Fields:
     """F9: joules per image of GPU and host, idle power apart, with the interval of all together over runs."""
     cells = _with_energy(subject)
     cells = marks.cut(cells.assign(whole=_joules(cells)), "whole", "j_low", "j_high")

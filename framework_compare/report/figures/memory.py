@@ -6,6 +6,7 @@ from typing import Any
 
 import altair as alt
 
+from framework_compare.protocol import Fields
 from framework_compare.registry import device_kind
 from framework_compare.report.figures import marks
 from framework_compare.report.figures.subject import LABELS, Subject, speeds
@@ -15,7 +16,7 @@ LABEL_WIDTH, LABEL_HEIGHT = 0.12, 0.12  # shares of a panel that the label of a 
 _DRAWN = LABELS + "batch_size gib least most images_per_s slow fast fast_cut disturbed".split()
 
 
-def throughput_memory(subject: Subject, width: float, columns: int) -> dict[str, Any]:
+def throughput_memory(subject: Subject, width: float, columns: int) -> Fields:
     """F3: images per second over peak memory; a line joins the batch sizes of a framework."""
     cells = speeds(subject.worked)
     several = cells["batch_size"].nunique() > 1

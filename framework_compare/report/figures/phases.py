@@ -6,6 +6,7 @@ from typing import Any
 
 import altair as alt
 
+from framework_compare.protocol import Fields
 from framework_compare.report.figures import marks
 from framework_compare.report.figures.subject import LABELS, Subject
 from framework_compare.report.tables import known
@@ -17,7 +18,7 @@ LEAST_GAP = 1e-3  # seconds
 COMPUTING, HANDING, WAITING = PARTS = ("computing", "handing work to the device", "waiting for data")
 
 
-def phases(subject: Subject, width: float, columns: int) -> dict[str, Any]:
+def phases(subject: Subject, width: float, columns: int) -> Fields:
     """F5: the seconds of each phase of a run, mean over runs, on a logarithmic axis; START is all before the epochs."""
     import pandas as pd
 
@@ -54,7 +55,7 @@ def _with_gaps(phases: Any) -> Any:
     return pd.concat([rows, gaps]) if len(gaps) else rows
 
 
-def waiting(subject: Subject, width: float, columns: int) -> dict[str, Any]:
+def waiting(subject: Subject, width: float, columns: int) -> Fields:
     """F6: the milliseconds of an image, computing and waiting for data, with the interval of both together."""
     import pandas as pd
 

@@ -17,6 +17,7 @@ from markupsafe import Markup
 from framework_compare import __version__, registry
 from framework_compare.errors import UsageError
 from framework_compare.plan import settings
+from framework_compare.protocol import Document, Fields
 from framework_compare.report import headlines, kinds, provenance, renderers
 from framework_compare.report.figures import files
 from framework_compare.report.figures.captions import caption
@@ -59,7 +60,7 @@ class Part(NamedTuple):
     """A part of a figure: its still, which the usual view alone has, and a specification for each of WIDTHS."""
 
     still: Drawn
-    specs: Mapping[str, Any]
+    specs: Document
 
 
 class Section(NamedTuple):
@@ -92,7 +93,7 @@ def render(study: Study, more: Sequence[Table] = ()) -> str:
     return page.get_template("report.html").render(**_content(study, more))
 
 
-def _content(study: Study, more: Sequence[Table]) -> dict[str, Any]:
+def _content(study: Study, more: Sequence[Table]) -> Fields:
     cells = study.frame
     subject = Subject(study)
     sections, absent, left = _sections(subject)

@@ -14,9 +14,10 @@ import json
 import os
 import select
 import time
-from typing import Any, Dict, Iterator, Optional
+from typing import Any, Iterator, Optional
 
 from framework_compare.errors import ProtocolError
+from framework_compare.json_types import Fields
 
 VERSION = 4
 KINDS = (
@@ -69,11 +70,11 @@ class EventWriter:
             line = line[os.write(self._descriptor, line) :]
 
 
-def _line(event: Dict[str, Any]) -> bytes:
+def _line(event: Fields) -> bytes:
     return json.dumps(event, allow_nan=False).encode() + b"\n"
 
 
-def _short_line(event: Dict[str, Any]) -> bytes:
+def _short_line(event: Fields) -> bytes:
     """A line of at most PIPE_BUF bytes: texts are cut, the end of a traceback stays."""
     longest = MAX_TEXT
     while len(line := _line(event)) > select.PIPE_BUF and longest > 1:
@@ -100,7 +101,7 @@ class EventReader:
     def __init__(self) -> None:
         self._rest = b""
 
-    def feed(self, chunk: bytes) -> Iterator[Dict[str, Any]]:
+    def feed(self, chunk: bytes) -> Iterator[Fields]:
         """Events completed by `chunk`; a line may arrive in any number of pieces."""
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         if len(self._rest) > MAX_LINE_BYTES:
@@ -124,7 +125,7 @@ def _whole_text(value: Any) -> Any:
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
-def _parse(line: bytes) -> Dict[str, Any]:
+def _parse(line: bytes) -> Fields:
     try:
         event = parse(line.decode("utf-8", "replace"))
     except (ValueError, RecursionError):

@@ -22,6 +22,9 @@ from typing import (
     Union,
 )
 
+from framework_compare.json_types import Document as Document
+from framework_compare.json_types import Fields as Fields
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -29,8 +32,6 @@ if TYPE_CHECKING:
 
     Inputs = Union[np.ndarray, Tuple[np.ndarray, ...]]  # an only input of a network, or several in the task's order
 
-Document = Mapping[str, Any]  # an object of JSON, or settings by name, as they are read
-Fields = Dict[str, Any]  # one that is made
 EXECUTIONS = ("default", "eager", "graph", "compiled", "max-autotune", "fast-math", "fit")
 PIPELINES = ("native", "shared", "memory")
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")

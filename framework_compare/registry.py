@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, TypeVar
 
 from framework_compare.errors import UnknownNameError, UsageError
+from framework_compare.json_types import Document, Fields
 
 
 class ForeignWheels(NamedTuple):
@@ -59,7 +60,7 @@ def device_kind(device: str) -> str:
 _A = "framework_compare.adapters."
 _PYTHONS = ((3, 11), (3, 13))
 _PINS, _CUDA_PINS = "requirements.txt", "requirements-cuda.txt"
-_CPU_BUILDS: dict[str, Any] = {"cpu_index": "https://download.pytorch.org/whl/cpu", "companions": ("torchvision",)}
+_CPU_BUILDS: Fields = {"cpu_index": "https://download.pytorch.org/whl/cpu", "companions": ("torchvision",)}
 
 
 def _plain(name: str, trainer: str, **more: Any) -> Framework:
@@ -72,7 +73,7 @@ def _above(name: str, trainer: str, backend: str, **more: Any) -> Framework:
 
 
 def _of_keras(backend: str, trainer: str, requirements: str, **more: Any) -> Framework:
-    known: dict[str, Any] = {"imports": "keras", "python": _PYTHONS, "library": "keras", "backend": backend}
+    known: Fields = {"imports": "keras", "python": _PYTHONS, "library": "keras", "backend": backend}
     return Framework(f"keras-{backend}", f"{_A}keras:{trainer}", requirements, **known, **more)
 
 
@@ -168,9 +169,9 @@ class Model:
 
     build: str | Callable[..., Any]
     dataset: str = "fire-smoke-small"
-    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of TrainConfig
-    size: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of the data set
+    settings: Document = dataclasses.field(default_factory=dict)  # of TrainConfig
+    size: Document = dataclasses.field(default_factory=dict)
+    options: Document = dataclasses.field(default_factory=dict)  # of the data set
     # Of a grid search: what its candidates are the product of, by setting of TrainConfig or argument of the model.
     search: Mapping[str, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
     unit: str = "image"  # what the task calls a sample
@@ -195,8 +196,8 @@ _NANO = {
 }
 _SMALL = {**_NANO, "learning_rate": 6e-4, "ramp_updates": 100}
 _QUANV = {**_ADAM, "batch_size": 4, "epochs": 30}
-_SERIES: dict[str, Any] = {"unit": "sequence", "kind": RECURRENT}
-_TEXT: dict[str, Any] = {"unit": "sequence", "kind": TRANSFORMER}
+_SERIES: Fields = {"unit": "sequence", "kind": RECURRENT}
+_TEXT: Fields = {"unit": "sequence", "kind": TRANSFORMER}
 MODELS: dict[str, Model] = {
     "alexnet": Model(_M + "alexnet:build"),
     "mobilenet_v2": Model(_M + "mobilenet_v2:build"),

@@ -14,6 +14,7 @@ from framework_compare.graph.ops import OPS
 from framework_compare.graph.primitives import constant_attrs
 from framework_compare.graph.task import Task, image_classification
 from framework_compare.graph.window import Numbers, plain
+from framework_compare.json_types import Fields
 
 
 class GraphBuilder:
@@ -91,7 +92,7 @@ class GraphBuilder:
         source: str = "",
     ) -> str:
         """Conv2d, cross-correlation, zero padding; `graph.window` says how many numbers each of the window's may be."""
-        steps: Dict[str, Any] = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+        steps: Fields = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
         attrs = conv_attrs(self.shape(source)[0], out, kernel, bias=bias, init=init, **steps)
         return self._add(name, "Conv2d", source, **attrs)
 
@@ -291,7 +292,7 @@ class GraphBuilder:
         """
         inputs = sources or (self.last,)
         width = self.shape(inputs[0])[-1] // (3 if len(inputs) == 1 else 1)
-        attrs: Dict[str, Any] = {"heads": heads, "scale": (width // heads) ** -0.5 if scale is None else scale}
+        attrs: Fields = {"heads": heads, "scale": (width // heads) ** -0.5 if scale is None else scale}
         if shifted is not None:
             attrs.update(window=list(shifted[0]), mask_shift=list(shifted[1]))
         attrs.update(unless(heads, kv_heads=kv_heads or heads))

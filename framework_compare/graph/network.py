@@ -7,12 +7,13 @@ vectors are (features,).
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, Sequence, Set, Tuple
 
 from framework_compare.errors import UsageError
 from framework_compare.graph.node import Node, Parameter, Shape
 from framework_compare.graph.ops import OPS
 from framework_compare.graph.task import Field, Task, image_classification
+from framework_compare.json_types import Document, Fields
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +120,7 @@ class Graph:
             totals[node.name] = 2 * macs - input_macs * (not needs_input) - macs * (not needs_weights)
         return totals
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> Fields:
         nodes = [{"name": n.name, "op": n.op, "inputs": list(n.inputs), "attrs": dict(n.attrs)} for n in self.nodes]
         if self.task == image_classification(self.num_classes, self.image_size) and not self.frozen_prefixes:
             return {"name": self.name, "num_classes": self.num_classes, "image_size": self.image_size, "nodes": nodes}
@@ -127,7 +128,7 @@ class Graph:
         return {"name": self.name, "task": self.task.to_dict(), "nodes": nodes, **frozen}
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> "Graph":
+    def from_dict(cls, document: Document) -> "Graph":
         nodes = tuple(Node(n["name"], n["op"], tuple(n["inputs"]), n["attrs"]) for n in document["nodes"])
         if "task" in document:
             task = Task.from_dict(document["task"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import math
 import zlib
-from typing import Any, Dict, Mapping, Sequence, Tuple
+from typing import Any, Sequence, Tuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from framework_compare.errors import UsageError
 from framework_compare.graph.image_ops import conv2d_shape, image
 from framework_compare.graph.node import Node, Shape
 from framework_compare.graph.window import Window, pair
+from framework_compare.json_types import Document, Fields
 
 UNARY = ("Exp", "Log", "Sqrt", "Power", "Abs", "Sign", "Sin", "Cos", "Erf", "LeakyReLU", "Cast", "Detach")
 BINARY = ("Add", "Mul", "Sub", "Div", "Maximum", "Minimum")
@@ -32,7 +33,7 @@ OTHERS = (
 FEW = 64  # numbers of a constant that are written one by one
 
 
-def constant_attrs(array: np.ndarray) -> Dict[str, Any]:
+def constant_attrs(array: np.ndarray) -> Fields:
     """A constant as attributes: its shape, and its numbers as a list, as one where all are the same, or as text."""
     array = np.asarray(array, np.float64)
     values: Any = array.ravel().tolist()
@@ -43,7 +44,7 @@ def constant_attrs(array: np.ndarray) -> Dict[str, Any]:
     return {"shape": list(array.shape), "values": values}
 
 
-def constant_array(attrs: Mapping[str, Any]) -> np.ndarray:
+def constant_array(attrs: Document) -> np.ndarray:
     """float64."""
     shape, values = tuple(attrs["shape"]), attrs["values"]
     if isinstance(values, str):

@@ -9,6 +9,7 @@ from typing import Any, Callable, Collection, Dict, List, NamedTuple, Optional, 
 import pynvml
 
 from framework_compare.errors import UsageError
+from framework_compare.json_types import Fields
 from framework_compare.samplers.gpu_users import GpuProcess, GpuUsers
 from framework_compare.samplers.visible import visible_handle
 
@@ -106,7 +107,7 @@ class NvmlSampler:
             self._users.look_for_others(self._processes("Graphics"))
         return self._users.warnings()
 
-    def facts(self) -> Dict[str, Any]:
+    def facts(self) -> Fields:
         """Which GPU it is, and the sources of its readings; takes milliseconds."""
         if self._handle is None:
             return {"reason": self.reason or "the readings are closed"}
@@ -183,7 +184,7 @@ def find_handle(index: int, *, nvml: Any = pynvml, visible: Optional[str] = None
     return visible_handle(index, visible, nvml=nvml)
 
 
-def describe_gpus(*, nvml: Any = pynvml) -> Optional[Dict[str, Any]]:
+def describe_gpus(*, nvml: Any = pynvml) -> Optional[Fields]:
     """Driver version, and name, memory in bytes and compute capability ("9.0") of every GPU; None without a driver."""
     try:
         nvml.nvmlInit()
@@ -198,7 +199,7 @@ def describe_gpus(*, nvml: Any = pynvml) -> Optional[Dict[str, Any]]:
         ask(nvml, "nvmlShutdown")
 
 
-def _describe_gpu(nvml: Any, number: int) -> Dict[str, Any]:
+def _describe_gpu(nvml: Any, number: int) -> Fields:
     handle = nvml.nvmlDeviceGetHandleByIndex(number)
     memory = ask(nvml, "nvmlDeviceGetMemoryInfo", handle)
     capability = ask(nvml, "nvmlDeviceGetCudaComputeCapability", handle)

@@ -10,6 +10,7 @@ from typing import Any, List, Mapping, Sequence, Tuple
 
 from framework_compare.importers.common.graph_reader import GraphReader
 from framework_compare.importers.common.views import BATCH, NotExpressible, Value, View, reshaped, whole
+from framework_compare.json_types import Document
 
 
 def left_out(sizes: Mapping[str, int], separator: str) -> List[str]:
@@ -31,18 +32,18 @@ class ProgramReading(abc.ABC):
     reader: GraphReader
 
     @abc.abstractmethod
-    def node(self, at: Any, op: str, sources: Sequence[str], attrs: Mapping[str, Any], **arrays: Any) -> str:
+    def node(self, at: Any, op: str, sources: Sequence[str], attrs: Document, **arrays: Any) -> str:
         """A node of the graph, and its arrays as the program has them."""
 
     def beside(self, at: Any, like: Value, array: Any, axis: int) -> str:
         """The node of an array of the program that joins values along an axis."""
         raise NotExpressible("Concat of what is not a value")
 
-    def elementwise(self, at: Any, op: str, value: Value, attrs: Mapping[str, Any]) -> Value:
+    def elementwise(self, at: Any, op: str, value: Value, attrs: Document) -> Value:
         """An op to which it does not matter how axes are folded."""
         return Value(self.node(at, op, [value.node], attrs), value.view)
 
-    def on_features(self, at: Any, op: str, value: Value, attrs: Mapping[str, Any], **arrays: Any) -> Value:
+    def on_features(self, at: Any, op: str, value: Value, attrs: Document, **arrays: Any) -> Value:
         """An op on the last axis, which must be all features of a value; the other axes stay as they are."""
         name, view = self.reader.features_last(value)
         return self.with_features(self.node(at, op, [name], attrs, **arrays), view)

@@ -14,6 +14,7 @@ from framework_compare.graph import window
 from framework_compare.graph.attrs import conv_attrs, linear_attrs, window_attrs
 from framework_compare.importers.common.graph_reader import GraphReader
 from framework_compare.importers.common.views import NotExpressible, Value, View, plain, reshaped, whole
+from framework_compare.json_types import Fields
 
 Handler = Callable[[Any, Any, Sequence[Value]], Value]
 LAST, FIRST = (0, 2, 3, 1), (0, 3, 1, 2)  # channels
@@ -105,7 +106,7 @@ def _convolved(
     return as_keras(reading.reader, reading.node(name, "Conv2d", [source], attrs, **arrays))
 
 
-def _steps(reading: Any, layer: Any, x: Value) -> Dict[str, Any]:
+def _steps(reading: Any, layer: Any, x: Value) -> Fields:
     refuse_unless("a convolution", data_format=(layer.data_format, "channels_last"))
     dilation = list(layer.dilation_rate)
     padding = _pads(layer, reading.reader.shapes[image(reading.reader, x)][1:], layer.kernel_size, dilation)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from framework_compare.importers.common.graph_reader import GraphReader
 from framework_compare.importers.common.reading import ProgramReading
 from framework_compare.importers.common.views import NotExpressible, Value
 from framework_compare.importers.keras.layers import FIRST, HANDLERS, LAST, swapped
+from framework_compare.json_types import Document
 
 OPERATIONS = ("Add", "Multiply")  # that are also spelled + and *
 Form = Optional[Callable[[np.ndarray], np.ndarray]]  # from an array of Keras's to the graph's
@@ -65,9 +66,7 @@ class Reading(ProgramReading):
 
     # -- what handlers use ------------------------------------------------------------------------------------------
 
-    def node(
-        self, at: str, op: str, sources: Sequence[str], attrs: Mapping[str, Any], **arrays: Tuple[Any, Form]
-    ) -> str:
+    def node(self, at: str, op: str, sources: Sequence[str], attrs: Document, **arrays: Tuple[Any, Form]) -> str:
         """A node of the graph; arrays are Keras's variables, each with what makes the graph's array of it."""
         for part, (variable, _) in arrays.items():
             if variable.path in self.reader.origin.values():

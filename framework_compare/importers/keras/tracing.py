@@ -21,6 +21,7 @@ from framework_compare.importers.common.judging import SEED, moved
 from framework_compare.importers.common.reading import left_out
 from framework_compare.importers.common.user_file import made_by, one_line
 from framework_compare.importers.keras.reading import Reading
+from framework_compare.json_types import Fields
 from framework_compare.protocol import Job
 
 OF_ARRAYS = "for arrays give an nn.Module"
@@ -164,7 +165,7 @@ def judge(keras: Any, model: Any, reading: Reading, size: int) -> Dict[str, np.n
     return exact
 
 
-def _double(keras: Any, model: Any, reading: Reading) -> Tuple[Any, Dict[str, Any], Dict[str, np.ndarray]]:
+def _double(keras: Any, model: Any, reading: Reading) -> Tuple[Any, Fields, Dict[str, np.ndarray]]:
     """The same model in float64 without dropout and last softmax; its arrays, and what they are moved to, by path."""
     kind = keras.Sequential if isinstance(model, keras.Sequential) else keras.Model
     double = kind.from_config(_in_double(model.get_config(), reading.last.name))

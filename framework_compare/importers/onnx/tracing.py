@@ -17,6 +17,7 @@ from framework_compare.errors import UsageError
 from framework_compare.importers.common.onnx_program import OnnxNode, OnnxProgram, decimal
 from framework_compare.importers.common.user_file import one_line
 from framework_compare.importers.onnx.evaluation import reference
+from framework_compare.json_types import Document
 from framework_compare.protocol import Job, TrainConfig
 
 MOST_BYTES = 2**31  # of a file, which protobuf reads at most, and of the weights beside it
@@ -196,7 +197,7 @@ def _layout(onnx: Any, source: Any, sizes: Sequence[int]) -> Tuple[bool, int]:
     return channels_last, dims[0]
 
 
-def _logits(name: str, made: Mapping[str, Any]) -> Tuple[str, Tuple[str, ...]]:
+def _logits(name: str, made: Document) -> Tuple[str, Tuple[str, ...]]:
     """The first output, in front of a last softmax: losses take logits."""
     node = made.get(name)
     if node is None:
@@ -206,7 +207,7 @@ def _logits(name: str, made: Mapping[str, Any]) -> Tuple[str, Tuple[str, ...]]:
     return name, ()
 
 
-def _live(nodes: Sequence[Any], output: str, made: Mapping[str, Any]) -> List[Any]:
+def _live(nodes: Sequence[Any], output: str, made: Document) -> List[Any]:
     """The nodes that the output needs, in their order."""
     needed, waiting = set(), [output]
     while waiting:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import os
-from typing import Any, Dict, Mapping
+from typing import Any, Mapping
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from framework_compare.graph import Graph, Task, trainable_names
 from framework_compare.graph.head import head_of
 from framework_compare.importers.torch.calls import chosen_output
 from framework_compare.importers.torch.tracing import load, read
+from framework_compare.json_types import Document, Fields
 
 ANY_WIDTH = ("cross_entropy", "token_cross_entropy")  # losses for which a module may have other classes than the data
 
@@ -26,7 +27,7 @@ class WrittenTrainer(TorchTrainer):
     declared = TorchTrainer.declared._replace(replicas={}, why={"replicas": "as written, it trains on one device"})
     written: Mapping[str, str] = {}  # where the module is, as a job of kind "trace" names it; the runner sets it
 
-    def settings(self) -> Dict[str, Any]:
+    def settings(self) -> Fields:
         return {**super().settings(), "model": f"{self.written['text']} as written"}
 
     def _make_network(self, graph: Graph) -> Any:
@@ -63,7 +64,7 @@ class WrittenTrainer(TorchTrainer):
         for name in trainable_names(graph):
             own[self._reading.origin[name]].requires_grad_(True)
 
-    def _copy_in(self, weights: Mapping[str, Any]) -> None:
+    def _copy_in(self, weights: Document) -> None:
         torch, own, origin = self.torch, _arrays(self._network.module), self._reading.origin
         held = {target: own[target].detach().cpu().contiguous().numpy().ravel().copy() for target in origin.values()}
         for name, array in weights.items():
@@ -72,7 +73,7 @@ class WrittenTrainer(TorchTrainer):
         for target, flat in held.items():
             own[target].copy_(torch.from_numpy(flat.reshape(own[target].shape)))
 
-    def weights(self) -> Dict[str, Any]:
+    def weights(self) -> Fields:
         own = _arrays(self._network.module)
         return {
             name: self._reading.as_graph(name, own[self._reading.origin[name]])
@@ -81,7 +82,7 @@ class WrittenTrainer(TorchTrainer):
             for name, array in self._reading.arrays.items()
         }
 
-    def _held_gradients(self) -> Dict[str, Any]:
+    def _held_gradients(self) -> Fields:
         own = _arrays(self._network.module)
         return {
             name: self._reading.as_graph(name, own[target].grad)
@@ -90,7 +91,7 @@ class WrittenTrainer(TorchTrainer):
         }
 
 
-def _arrays(module: Any) -> Dict[str, Any]:
+def _arrays(module: Any) -> Fields:
     parameters, buffers = module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False)
     return {**dict(parameters), **dict(buffers)}
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, List, Mapping
+from typing import Any, List
 
 from framework_compare.importers.common.views import NotExpressible, Value
 from framework_compare.importers.torch import attention, elementwise, moves, products
 from framework_compare.importers.torch.operands import Arguments, At
 from framework_compare.importers.torch.operators import HANDLERS as LAYERS
 from framework_compare.importers.torch.operators import operator_name
+from framework_compare.json_types import Document
 
 PRIMITIVES = {**elementwise.HANDLERS, **moves.HANDLERS, **products.HANDLERS}
 LACKS = (NotExpressible, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
@@ -105,7 +106,7 @@ def _read_graph(reading: Any, node: Any, graph: Any, inner: List[Any]) -> Any:
         reading.values = outer
 
 
-def _mapped(returned: Any, values: Mapping[str, Any]) -> Any:
+def _mapped(returned: Any, values: Document) -> Any:
     if isinstance(returned, (list, tuple)):
         return [_mapped(one, values) for one in returned]
     return None if returned is None else values[returned.name]

@@ -10,6 +10,7 @@ import numpy as np
 from framework_compare.graph.primitives import constant_attrs
 from framework_compare.importers.common.graph_reader import GraphReader
 from framework_compare.importers.common.views import Value
+from framework_compare.json_types import Fields
 
 
 class Learned(NamedTuple):
@@ -76,7 +77,7 @@ class Arrays(abc.ABC):
     def constant_node(self, node: Any, array: np.ndarray) -> str:
         return self.reader.once(f"{self.stem(node)}.constant", "Constant", [], constant_attrs(array))
 
-    def embedding_with(self, weight: Any) -> Optional[Dict[str, Any]]:
+    def embedding_with(self, weight: Any) -> Optional[Fields]:
         """Attributes of a head that has the array of an embedding; None where there is none with it."""
         for node in self.reader.nodes.values():
             if node.op == "Embedding" and self.reader.origin.get(f"{node.arrays}.weight") == getattr(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from typing import Any, Dict, List, Mapping, Sequence, Set, Tuple
+from typing import Any, Dict, List, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from framework_compare.errors import UsageError
 from framework_compare.importers.common.onnx_program import OnnxNode, OnnxProgram
 from framework_compare.importers.torch.onnx_ops import OPERATORS, PARTS, Call
 from framework_compare.importers.torch.onnx_patterns import simplified
+from framework_compare.json_types import Document, Fields
 
 NAMES = re.compile(r"[A-Za-z_]\w*(\.\w+)+")  # of arrays that have kept those of a module
 UNSIGNED = ("Relu", "Sigmoid", "HardSigmoid", "Softmax")  # never below zero
@@ -61,7 +62,7 @@ def module_of(program: OnnxProgram) -> Any:
                 self.paths[name] = _keep(torch, self, place, array)
 
         def forward(self, images: Any) -> Any:
-            values: Dict[str, Any] = {name: program.arrays[name] for name in program.arrays if name not in self.paths}
+            values: Fields = {name: program.arrays[name] for name in program.arrays if name not in self.paths}
             values[program.input] = images.permute(0, 2, 3, 1) if program.channels_last else images
             exporting = torch.compiler.is_exporting()
             for node, name in self.steps:
@@ -75,7 +76,7 @@ def module_of(program: OnnxProgram) -> Any:
                 values.update(zip(node.outputs, results))
             return values[program.output]
 
-        def _run(self, node: OnnxNode, step: Any, values: Mapping[str, Any]) -> Sequence[Any]:
+        def _run(self, node: OnnxNode, step: Any, values: Document) -> Sequence[Any]:
             own = ((name, self.paths.get(name)) for name in node.inputs)
             given = (operator.attrgetter(path)(self) if path else values[name] if name else None for name, path in own)
             try:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from framework_compare.errors import UsageError
 from framework_compare.graph.window import same_padding
+from framework_compare.json_types import Document
 
 # What arrays are called in the layers that have them, by their position among the inputs.
 _WEIGHT = {1: "weight", 2: "bias"}
@@ -27,7 +28,7 @@ class Call(NamedTuple):
     """One node that runs: torch, its attributes, how many outputs it has, and what is known beside it."""
 
     torch: Any
-    attrs: Mapping[str, Any]
+    attrs: Document
     outputs: int
     signless: bool  # its first input is never below zero
     batch: int  # images that the file is fixed to, 0 for any

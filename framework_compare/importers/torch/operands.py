@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
@@ -20,8 +20,9 @@ from framework_compare.importers.common.axes import (
 )
 from framework_compare.importers.common.graph_reader import GraphReader
 from framework_compare.importers.common.views import BATCH, NotExpressible, Value, View
+from framework_compare.json_types import Document
 
-Arguments = Mapping[str, Any]
+Arguments = Document
 LARGE = 1e30  # in place of infinity, which no gradient passes
 
 

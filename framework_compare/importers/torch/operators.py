@@ -13,6 +13,7 @@ from framework_compare.graph.attrs import conv_attrs, linear_attrs, window_attrs
 from framework_compare.importers.common.graph_reader import GraphReader
 from framework_compare.importers.common.views import BATCH, Atom, NotExpressible, Value, View, moved, whole
 from framework_compare.importers.torch.operands import Arguments, At, Handler
+from framework_compare.json_types import Fields
 
 
 class Mask(NamedTuple):
@@ -124,7 +125,7 @@ def avg_pool2d(at: At, a: Arguments) -> Value:
     return at.layer("AvgPool2d", [at.reader.image(a["self"])], attrs)
 
 
-def _pooling(a: Arguments) -> Dict[str, Any]:
+def _pooling(a: Arguments) -> Fields:
     """ceil_mode is left out where it makes no other size."""
     kernel = pair(a["kernel_size"])
     stride, padding = pair(a["stride"], kernel), pair(a["padding"], 0)

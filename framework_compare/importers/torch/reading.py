@@ -18,6 +18,7 @@ from framework_compare.importers.torch.exact import exact, exact_derivatives
 from framework_compare.importers.torch.learned import Arrays, Learned, flat, form, owner, taken
 from framework_compare.importers.torch.operands import At
 from framework_compare.importers.torch.operators import HANDLERS, Mask
+from framework_compare.json_types import Document, Fields
 
 # What they give depends on the shape of their input alone.
 SHAPE_ONLY = ("new_zeros", "new_ones", "new_empty", "new_full", "zeros_like", "ones_like", "empty_like", "full_like")
@@ -49,7 +50,7 @@ class Reading(Arrays, ProgramReading):
         self.reader.lifts = NO_LIFTS not in self.apart
         self.whole_numbers = {name for name, field in fields.items() if field.dtype != "float32"}
         # A Value, a Mask, a Learned, Scores, a list of them, or a tensor: what depends on nothing learned or fed
-        self.values: Dict[str, Any] = dict(zip(signature.user_inputs, self.reader.inputs.values()))
+        self.values: Fields = dict(zip(signature.user_inputs, self.reader.inputs.values()))
         self.learned: Dict[str, Learned] = {}  # by placeholder
         self.forms: Dict[str, Callable[[Any], Any]] = {}  # from an array of the module to the graph's, by its name
         self._trained = set(signature.inputs_to_parameters)
@@ -165,7 +166,7 @@ class Reading(Arrays, ProgramReading):
             return [self.reader.missing(kind, self._path(node), sources, one.shape, where) for one in val]
         return self.reader.missing(kind, self._path(node), sources, getattr(val, "shape", ()), where)
 
-    def _arguments(self, node: Any, kind: str) -> Dict[str, Any]:
+    def _arguments(self, node: Any, kind: str) -> Fields:
         schema = node.target._schema.arguments
         given = {**dict(zip((argument.name for argument in schema), node.args)), **node.kwargs}
         return {one.name: self._value(given.get(one.name, one.default_value), kind) for one in schema}
@@ -212,9 +213,7 @@ class Reading(Arrays, ProgramReading):
             raise NotExpressible(f"{op} with a computed {part}")
         return array
 
-    def node(
-        self, node: Any, op: str, sources: Sequence[str], attrs: Mapping[str, Any], **arrays: Optional[Learned]
-    ) -> str:
+    def node(self, node: Any, op: str, sources: Sequence[str], attrs: Document, **arrays: Optional[Learned]) -> str:
         """A node of the graph, named after its arrays where it has any; an array that is None is left out."""
         own = {part: self.own(op, part, array) for part, array in arrays.items() if array is not None}
         first = self._first_with(op, sources, attrs, own)
@@ -228,7 +227,7 @@ class Reading(Arrays, ProgramReading):
         self.forms.update({array.target: array.form for array in own.values()})
         return made
 
-    def _first_with(self, op: str, sources: Sequence[str], attrs: Mapping[str, Any], own: Mapping[str, Learned]) -> str:
+    def _first_with(self, op: str, sources: Sequence[str], attrs: Document, own: Mapping[str, Learned]) -> str:
         """The layer that has these arrays already: a module is called again; "" where none has.
 
         NotExpressible where it is another layer, or one whose running statistics two calls would move.
@@ -246,9 +245,7 @@ class Reading(Arrays, ProgramReading):
             raise NotExpressible(f"{op} that shares its {' and '.join(taken)} with another layer")
         return first.name
 
-    def layer(
-        self, node: Any, op: str, sources: Sequence[str], attrs: Mapping[str, Any], **arrays: Optional[Learned]
-    ) -> Value:
+    def layer(self, node: Any, op: str, sources: Sequence[str], attrs: Document, **arrays: Optional[Learned]) -> Value:
         """A node whose output is the operator's as it stands."""
         value = self.reader.plain(self.node(node, op, sources, attrs, **arrays))
         if value.shape != tuple(node.meta["val"].shape):
@@ -367,7 +364,7 @@ class Reading(Arrays, ProgramReading):
             sizes[group[0].axis] = size
         order = [axis for _, axis in sorted(kept)]
         squeezed = tensor.through(lambda one: taken(one, order, sizes))
-        attrs: Dict[str, Any] = {"shape": sizes, "init": "normal_0.02"}
+        attrs: Fields = {"shape": sizes, "init": "normal_0.02"}
         if not tensor.target:
             return self.constant_node(node, squeezed.tensor.double().numpy())
         return self.node(node, "Parameter", [], attrs, value=squeezed)

@@ -13,6 +13,7 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
 from framework_compare.graph.attrs import linear_attrs
 from framework_compare.importers.common.views import BATCH, NotExpressible, Value, whole
 from framework_compare.importers.torch.operators import operator_name
+from framework_compare.json_types import Fields
 
 MODULE = "torchvision.models.swin_transformer.ShiftedWindowAttention"
 TABLE_INIT = "normal_0.02"
@@ -67,7 +68,7 @@ def read(reading: Any, call: Call, inputs: List[Value]) -> Value:
     window, heads = _window(table.shape[0]), table.shape[1]
     _check(call, shape, window)
     features = shape[0]
-    attention: Dict[str, Any] = {"heads": heads, "scale": (features // heads) ** -0.5, "bias": True}
+    attention: Fields = {"heads": heads, "scale": (features // heads) ** -0.5, "bias": True}
     rolls = call.of_kind("roll")
     if rolls:
         name = reading.node(rolls[0], "Roll", [name], {"shifts": list(rolls[0].args[1])})

@@ -12,10 +12,11 @@ import difflib
 import importlib
 import re
 import sys
-from typing import Any, Dict, Tuple
+from typing import Any, Tuple
 
 from framework_compare.errors import UsageError
 from framework_compare.importers.common.user_file import one_line
+from framework_compare.json_types import Fields
 
 # From the word for what is on top to the class that makes it of a configuration, in the order in which they are tried.
 HEADS = {
@@ -26,10 +27,10 @@ HEADS = {
 }
 
 
-def split(text: str) -> Tuple[str, Dict[str, Any]]:
+def split(text: str) -> Tuple[str, Fields]:
     """Name and keywords of "gpt2:n_layer=2"; a value is a Python literal, else a word."""
     name, _, rest = text.partition(":")
-    found: Dict[str, Any] = {}
+    found: Fields = {}
     for part in filter(None, re.split(r",(?![^\[]*\])", rest)):  # not at a comma of a list
         key, equals, value = part.partition("=")
         if not equals:

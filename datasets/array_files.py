@@ -6,7 +6,7 @@ import io
 import math
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 import numpy as np
 
@@ -76,7 +76,7 @@ def _read_npy(path: Path) -> np.ndarray:
         raise DataError(f"{where} cannot be read: {error}") from None
 
 
-def _array(file: Any, size: int, where: str) -> np.ndarray:
+def _array(file: IO[bytes], size: int, where: str) -> np.ndarray:
     """An array, once its header is known to ask for numbers, and for as many as there are."""
     head = io.BytesIO(file.read(min(size, 1 << 16)))
     try:

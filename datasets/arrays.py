@@ -17,7 +17,7 @@ import os
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import Any, Callable, ClassVar, Iterator, Mapping
+from typing import Callable, ClassVar, Iterator, Mapping
 
 import numpy as np
 
@@ -204,7 +204,7 @@ class ArrayData:
                 raise DataError(f"{where}: extra {name!r} has {len(extra)} samples, must be {len(arrays)}")
 
 
-def load(name: str, path: str | os.PathLike[str] | None = None, **options: Any) -> ArrayData:
+def load(name: str, path: str | os.PathLike[str] | None = None, **options: object) -> ArrayData:
     """A data set of registry.DATASETS that is arrays: from the user's file or folder, or generated where no path is given.
 
     UsageError for an unknown name or option, DataError for a path that is missing or cannot be read as asked.

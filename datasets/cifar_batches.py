@@ -6,7 +6,6 @@ import codecs
 import io
 import pickle
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from framework_compare.protocol import Fields
 SIZE = 32
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 TEST = "test_batch"
-_RECONSTRUCT: Any = np.zeros(1).__reduce__()[0]  # what an array is pickled by; private, and moved in numpy 2
+_RECONSTRUCT: object = np.zeros(1).__reduce__()[0]  # what an array is pickled by; private, and moved in numpy 2
 _ALLOWED = {
     ("numpy.core.multiarray", "_reconstruct"): _RECONSTRUCT,
     ("numpy._core.multiarray", "_reconstruct"): _RECONSTRUCT,
@@ -60,14 +59,14 @@ def read_batch(path: Path) -> Labelled:
 class _Arrays(pickle.Unpickler):
     """Makes arrays and plain values only: a pickle can name any function and have it called."""
 
-    def find_class(self, module: str, name: str) -> Any:
+    def find_class(self, module: str, name: str) -> object:
         try:
             return _ALLOWED[module, name]
         except KeyError:
             raise pickle.UnpicklingError(f"it names {module}.{name}, which a batch does not need") from None
 
 
-def _load(path: Path) -> dict[bytes, Any]:
+def _load(path: Path) -> dict[bytes, object]:
     try:
         content = _Arrays(io.BytesIO(read_bytes(path)), encoding="bytes").load()
     except DataError:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from typing import Any, Mapping, Sequence
+from typing import Any, Iterable, Mapping, Sequence
 
 import numpy as np
 import psutil
@@ -153,7 +153,7 @@ def check_memory(needed: float, where: str) -> None:
         )
 
 
-def names_of(names: Any) -> str:
+def names_of(names: Iterable[object]) -> str:
     """The first twenty names, in words."""
     listed = [str(name)[:30] for name in names]
     more = f" and {len(listed) - 20} more" if len(listed) > 20 else ""
@@ -173,7 +173,9 @@ def to_float32(source: Source, name: str, array: np.ndarray) -> np.ndarray:
     return found
 
 
-def scaling_of(source: Source, name: str, train: np.ndarray, normalize: str) -> tuple[Any, Any]:
+def scaling_of(
+    source: Source, name: str, train: np.ndarray, normalize: str
+) -> tuple[np.ndarray | float, np.ndarray | float]:
     """What is subtracted from each feature and what it is divided by, by the training part."""
     if normalize == "none":
         return 0.0, 1.0

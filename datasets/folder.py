@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Any, Callable, ClassVar, Iterator, Mapping, Sequence
+from typing import Callable, ClassVar, Iterator, Mapping, Sequence, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,7 @@ SPLITS = frozenset({"train", "training", "val", "valid", "validation", "test", "
 ON_BAD_IMAGE = ("fail", "skip")  # what to do about one that does not decode
 FIRE_SMOKE = ("fire", "smoke", "no_fire")
 Progress = Callable[[int, int], None]
+_T = TypeVar("_T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,7 +144,7 @@ def _shares(counts: np.ndarray, n: int) -> list[int]:
 
 
 def _select(files: ImageFiles, keep: Sequence[int]) -> ImageFiles:
-    def take(column: tuple[Any, ...]) -> tuple[Any, ...]:
+    def take(column: tuple[_T, ...]) -> tuple[_T, ...]:
         return tuple(column[i] for i in keep)
 
     return ImageFiles(files.classes, take(files.paths), take(files.labels), take(files.formats))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -69,7 +68,7 @@ def read_idx(path: Path, axes: int) -> np.ndarray:
     return np.frombuffer(data, np.uint8, offset=head).reshape(shape)
 
 
-def _read_folder(path: Path, train: int | None, validation: int | None, seed: int) -> tuple[Any, Fields]:
+def _read_folder(path: Path, train: int | None, validation: int | None, seed: int) -> tuple[list[Labelled], Fields]:
     if not path.is_dir():
         raise DataError(f"{str(path)!r} is a file; the folder with the IDX files of images and labels is needed")
     files = [tuple(one_file(path, pattern, "IDX") for pattern in FILES["test"])]

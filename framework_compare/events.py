@@ -14,10 +14,10 @@ import json
 import os
 import select
 import time
-from typing import Any, Iterator, Optional
+from typing import Iterator, Optional
 
 from framework_compare.errors import ProtocolError
-from framework_compare.json_types import Fields
+from framework_compare.json_types import JSON, Fields
 
 VERSION = 4
 KINDS = (
@@ -58,11 +58,11 @@ class EventWriter:
         self._descriptor = descriptor
         self._rank = rank
 
-    def send(self, kind: str, **fields: Any) -> None:
+    def send(self, kind: str, **fields: object) -> None:
         """Write an event stamped with CLOCK_MONOTONIC nanoseconds; floats that are not finite become null."""
         if self._rank and kind not in OF_RANKS:
             return
-        event = {"event": kind, "t_ns": time.monotonic_ns(), **_finite(fields)}
+        event = {"event": kind, "t_ns": time.monotonic_ns(), **{name: _finite(value) for name, value in fields.items()}}
         if self._rank:
             event["rank"] = self._rank
         line = memoryview(_line(event) if self._rank is None else _short_line(event))
@@ -85,7 +85,7 @@ def _short_line(event: Fields) -> bytes:
     return line
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: JSON) -> JSON:
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -111,13 +111,13 @@ class EventReader:
             yield _parse(line)
 
 
-def parse(text: str) -> Any:
+def parse(text: str) -> JSON:
     """A JSON document with text only that can be written down: JSON may name one half of a surrogate pair alone."""
     document = json.loads(text)
     return _whole_text(document) if "\\u" in text else document
 
 
-def _whole_text(value: Any) -> Any:
+def _whole_text(value: JSON) -> JSON:
     if isinstance(value, dict):
         return {_whole_text(key): _whole_text(item) for key, item in value.items()}
     if isinstance(value, list):

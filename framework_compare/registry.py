@@ -9,10 +9,13 @@ import importlib
 import importlib.metadata
 import importlib.util
 from pathlib import Path
-from typing import Any, Callable, Iterable, Mapping, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NamedTuple, TypeVar
 
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.json_types import Document, Fields
+
+if TYPE_CHECKING:
+    from framework_compare.graph import Graph
 
 
 class ForeignWheels(NamedTuple):
@@ -58,6 +61,7 @@ def device_kind(device: str) -> str:
 
 
 _A = "framework_compare.adapters."
+Builder = Callable[..., "Graph"]  # of a model: from num_classes and image_size, or from a graph.Task and sizes
 _PYTHONS = ((3, 11), (3, 13))
 _PINS, _CUDA_PINS = "requirements.txt", "requirements-cuda.txt"
 _CPU_BUILDS: Fields = {"cpu_index": "https://download.pytorch.org/whl/cpu", "companions": ("torchvision",)}
@@ -167,13 +171,13 @@ class Model:
     whose data set is arrays, from a graph.Task and `size`.
     """
 
-    build: str | Callable[..., Any]
+    build: str | Builder
     dataset: str = "fire-smoke-small"
     settings: Document = dataclasses.field(default_factory=dict)  # of TrainConfig
     size: Document = dataclasses.field(default_factory=dict)
     options: Document = dataclasses.field(default_factory=dict)  # of the data set
     # Of a grid search: what its candidates are the product of, by setting of TrainConfig or argument of the model.
-    search: Mapping[str, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
+    search: Mapping[str, tuple[object, ...]] = dataclasses.field(default_factory=dict)
     unit: str = "image"  # what the task calls a sample
     kind: str = CONVOLUTIONAL  # of network: an archive's first page has an answer for each
 
@@ -295,7 +299,7 @@ def image_datasets() -> list[str]:
     return [name for name, source in DATASETS.items() if not source.arrays]
 
 
-def builder(model: str) -> None | str | Callable[..., Any]:
+def builder(model: str) -> None | str | Builder:
     """What builds the graph of a model; None of one that is not registered."""
     return MODELS[model].build if model in MODELS else None
 
@@ -380,7 +384,7 @@ def register_model(name: str, target: str, **more: Any) -> None:
     MODELS[name] = Model(target, **more)
 
 
-def register_imported(name: str, build: Callable[..., Any], *, of_arrays: bool, unit: str) -> None:
+def register_imported(name: str, build: Builder, *, of_arrays: bool, unit: str) -> None:
     """Add a model that was imported: for folders of images, or for a user's arrays."""
     MODELS[name] = Model(build, OWN, unit=unit) if of_arrays else Model(build)
 

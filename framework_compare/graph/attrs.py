@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from framework_compare.graph.window import Numbers, plain
 from framework_compare.json_types import Fields
 
 
-def unless(default: Any, **attr: Any) -> Fields:
+def unless(default: object, **attr: object) -> Fields:
     """The attribute where it is not the default: a graph without it is the same, and so is its checksum."""
     return {name: value for name, value in attr.items() if value != default}
 

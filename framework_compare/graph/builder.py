@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, List, Optional, Sequence, Tuple
 
 from framework_compare.errors import UsageError
 from framework_compare.graph.attrs import conv_attrs, linear_attrs, unless, window_attrs
@@ -15,6 +15,9 @@ from framework_compare.graph.primitives import constant_attrs
 from framework_compare.graph.task import Task, image_classification
 from framework_compare.graph.window import Numbers, plain
 from framework_compare.json_types import Fields
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 
 class GraphBuilder:
@@ -41,10 +44,10 @@ class GraphBuilder:
         self._shapes: Dict[str, Shape] = {source: field.shape for source, field in self._graph.inputs.items()}
         self.last = next(iter(self._shapes))
 
-    def _add(self, name: str, op: str, *sources: str, **attrs: Any) -> str:
+    def _add(self, name: str, op: str, *sources: str, **attrs: object) -> str:
         return self._append(Node(name, op, tuple(filter(None, sources)) or (self.last,), attrs))
 
-    def _source(self, name: str, op: str, **attrs: Any) -> str:
+    def _source(self, name: str, op: str, **attrs: object) -> str:
         """A node without inputs."""
         return self._append(Node(name, op, (), attrs))
 
@@ -260,11 +263,11 @@ class GraphBuilder:
         """
         return self._source(name, "Parameter", shape=list(shape), init=init, **unless(True, trained=trained))
 
-    def constant(self, name: str, array: Any) -> str:
+    def constant(self, name: str, array: "ArrayLike") -> str:
         """An array of constants, the same for each sample."""
         return self._source(name, "Constant", **constant_attrs(array))
 
-    def op(self, name: str, op: str, *sources: str, **attrs: Any) -> str:
+    def op(self, name: str, op: str, *sources: str, **attrs: object) -> str:
         """A primitive, or any op without a method of its own; see `graph.primitives`."""
         return self._add(name, op, *(sources or (self.last,)), **attrs)
 

@@ -7,13 +7,15 @@ vectors are (features,).
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, Dict, FrozenSet, List, Sequence, Set, Tuple
+from typing import Callable, Dict, FrozenSet, List, Sequence, Set, Tuple, TypeVar, Union
 
 from framework_compare.errors import UsageError
 from framework_compare.graph.node import Node, Parameter, Shape
 from framework_compare.graph.ops import OPS
 from framework_compare.graph.task import Field, Task, image_classification
 from framework_compare.json_types import Document, Fields
+
+_Value = TypeVar("_Value")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,7 +144,7 @@ def trainable_names(graph: Graph) -> Sequence[str]:
     return [parameter.name for parameter in graph.parameters() if parameter.trainable]
 
 
-def evaluate(graph: Graph, apply: Callable[..., Any], source: Any) -> Any:
+def evaluate(graph: Graph, apply: Callable[..., _Value], source: Union[_Value, Tuple[_Value, ...]]) -> _Value:
     """Run the nodes in order through `apply(node, *inputs)` and return the last one's value.
 
     source: the value of the only input, or a tuple with one value for each input in the task's order. A value is

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Sequence, Set, Tuple, TypeVar
+from typing import Dict, FrozenSet, List, Mapping, NamedTuple, Sequence, Set, Tuple, TypeVar
 
 from framework_compare.graph.network import Graph
 from framework_compare.graph.node import IMAGE, Node, Shape
@@ -109,7 +109,7 @@ class Lowering:
             attrs = {**step.attrs, "arrays": node.arrays} if own else step.attrs
             inputs = [self.append(name, step.op, inputs, attrs, step.shape)]
 
-    def one(self, node: Node, op: str = "", **changed: Any) -> None:
+    def one(self, node: Node, op: str = "", **changed: object) -> None:
         """The node itself, perhaps of another op, with its attributes, of which some are changed."""
         shape = self.own(self.given[node.name])
         self.append(node.name, op or node.op, node.inputs, {**node.attrs, **changed}, shape)

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import os
 from pathlib import Path
-from typing import Any, Callable, Iterable, Sequence, Union
+from typing import Callable, Iterable, Sequence, Union
 
 from framework_compare import registry
 from framework_compare.datasets import arrays
@@ -22,7 +22,7 @@ from framework_compare.protocol import Document
 
 Place = str | os.PathLike[str]
 DataSet = Union[Place, OwnData]
-DataSets = Union[DataSet, Sequence[DataSet], Document, Iterable[Any]]  # the last two: arrays, samples
+DataSets = Union[DataSet, Sequence[DataSet], Document, Iterable[object]]  # the last two: arrays, samples
 CountProgress = Callable[[str, int, int], None]
 
 
@@ -64,7 +64,7 @@ def _can_read(model: registry.Model, dataset: DataSet) -> bool:
 def read(
     dataset: DataSet,
     own: str,
-    options: tuple[tuple[str, Any], ...],
+    options: tuple[tuple[str, object], ...],
     seed: int,
     limit: int | None,
     images: Document,
@@ -99,12 +99,12 @@ def _arrays_of(data: OwnData, task: Task, limit: int | None) -> Dataset:
 
 
 @functools.lru_cache(maxsize=8)
-def _generated(dataset: str, **options: Any) -> ArrayData:
+def _generated(dataset: str, **options: object) -> ArrayData:
     return dataclasses.replace(arrays.load(dataset, **options), name="-".join([dataset, *map(str, options.values())]))
 
 
 @functools.lru_cache(maxsize=None)
-def generated_task(dataset: str, **options: Any) -> Task:
+def generated_task(dataset: str, **options: object) -> Task:
     """Kept when the arrays, which are large and take seconds, no longer are."""
     task: Task = _generated(dataset, **options).task
     return task

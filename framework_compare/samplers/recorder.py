@@ -8,7 +8,7 @@ import threading
 import time
 from array import array
 from contextlib import ExitStack, contextmanager
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 from framework_compare.errors import UsageError
 from framework_compare.json_types import Document, Fields
@@ -340,7 +340,7 @@ class SampleLog:
         for column in self._columns.values():
             del column[every_other]
 
-    def _value(self, name: str, reading: float) -> Any:
+    def _value(self, name: str, reading: float) -> Union[int, float, None]:
         if math.isnan(reading):
             return None
         return int(reading) if COLUMNS[name].whole else reading

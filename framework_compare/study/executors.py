@@ -13,7 +13,6 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from framework_compare.errors import StudyError, UsageError, check_name
 from framework_compare.protocol import Document
@@ -63,7 +62,7 @@ class Slurm(Executor):
 
     waits = True
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, **options: object) -> None:
         self.options = options
 
     def check(self) -> None:
@@ -110,7 +109,7 @@ def of(name: str, options: Mapping[str, str] | None = None) -> Executor | None:
     return Executor() if name == ONLY_PARTS else None
 
 
-def _value(text: str) -> Any:
+def _value(text: str) -> bool | int | str | None:
     words = {"true": True, "false": False, "none": None}
     return words.get(text.lower(), int(text) if text.isdecimal() else text)
 

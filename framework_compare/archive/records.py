@@ -6,10 +6,10 @@ import contextlib
 import os
 import sqlite3
 from pathlib import Path
-from typing import Any
 
 from framework_compare.archive.documents import Refused, shown
 from framework_compare.errors import StudyError
+from framework_compare.json_types import JSON
 from framework_compare.protocol import Document, Fields
 from framework_compare.results import verdicts
 from framework_compare.store import row_checks, schema
@@ -43,7 +43,7 @@ def of_study(folder: Path) -> Fields:
         }
 
 
-def _table(store: Store, name: str) -> dict[str, list[Any]]:
+def _table(store: Store, name: str) -> dict[str, list[JSON]]:
     names, rows = store.select(f"SELECT * FROM {name} ORDER BY {_ORDER.get(name, 'rowid')}")
     columns = {column: list(values) for column, values in zip(names, zip(*rows))}
     for column in _DOCUMENTS.get(name, ()):
@@ -94,7 +94,7 @@ def _fill(connection: sqlite3.Connection, parts: Document) -> None:
         _insert(connection, name, parts["tables"].get(name, {}))
 
 
-def _insert(connection: sqlite3.Connection, name: str, columns: Any) -> None:
+def _insert(connection: sqlite3.Connection, name: str, columns: JSON) -> None:
     known = [row[1] for row in connection.execute(f"PRAGMA table_info({name})")]
     if not isinstance(columns, dict) or not all(isinstance(values, list) for values in columns.values()):
         raise Refused(f"table {name} of records.json is not columns of values")

@@ -44,7 +44,7 @@ class Option:
     words: tuple[str, ...] = ()
     hidden: bool = False
 
-    def parameter(self, name: str, default: Any) -> inspect.Parameter:
+    def parameter(self, name: str, default: object) -> inspect.Parameter:
         """The parameter of a command's function that typer makes the option of."""
         flags = filter(None, [self.flag])
         complete = completions(self.words) if self.words else None
@@ -97,7 +97,7 @@ def _of_setting(name: str) -> Option:
     )
 
 
-def _values(parts: Callable[[str], list[Any]], text: str | None) -> Any:
+def _values(parts: Callable[[str], list[object]], text: str | None) -> Any:
     """The one value of a comma-separated text, or a list of several."""
     values = None if text is None else parts(text)
     return values[0] if values is not None and len(values) == 1 else values
@@ -284,7 +284,7 @@ _PLACE = {name: place for place, names in enumerate(PANELS.values()) for name in
 SETTINGS_OF_CELLS = tuple(column(name) for name in SETTINGS if name not in of_role(OF_DATASET))
 
 
-def _read(name: str, text: Any) -> Any:
+def _read(name: str, text: object) -> object:
     """The library's argument from an option's text; UsageError that names the option."""
     flag = OPTIONS[name].flag or f"--{name.replace('_', '-')}"
     try:
@@ -354,7 +354,7 @@ def stated(context: typer.Context, request: Fields) -> Fields:
     return {name: value for name, value in request.items() if name not in own or asked(context, name)}
 
 
-def _placed(context: Any, given: list[str] | None, by_place: Sequence[str]) -> Fields:
+def _placed(context: typer.Context, given: list[str] | None, by_place: Sequence[str]) -> Fields:
     """The arguments that words give, from now on as asked for as those of options."""
     placed = words.read(given or [], {name for name in by_place if asked(context, name)}, by_place)
     for name in placed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 from pathlib import Path
-from typing import Any, Callable, Mapping, Optional, Sequence
+from typing import Callable, Mapping, Optional, Sequence
 
 import numpy as np
 import psutil
@@ -115,7 +115,7 @@ def read_answer(folder: Path, judge: str) -> Traced:
     return Traced(answer.graphs, flat, level, answer.notes)
 
 
-def trace_in_hand(module: Any, asked: Asked) -> Traced:
+def trace_in_hand(module: object, asked: Asked) -> Traced:
     """An nn.Module that this process holds; torch is loaded here already."""
     tracing = importlib.import_module("framework_compare.importers.torch.tracing")
     try:
@@ -129,7 +129,7 @@ def trace_in_hand(module: Any, asked: Asked) -> Traced:
         return read_answer(place, f"{FRAMEWORK} {traced.version}")
 
 
-def trace_keras(model: Any, asked: Asked, tracer: Tracer) -> Traced:
+def trace_keras(model: object, asked: Asked, tracer: Tracer) -> Traced:
     """A keras.Model that this process holds, whatever its backend: saved, and traced as a file."""
     name = type(model).__name__
     with scratch() as place:

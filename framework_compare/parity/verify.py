@@ -15,6 +15,7 @@ from framework_compare.environments import managed, support
 from framework_compare.environments.managed import Environment
 from framework_compare.errors import EnvironmentUnavailable
 from framework_compare.graph import Graph, Schedule, Task
+from framework_compare.json_types import JSON
 from framework_compare.launch.scratch import scratch
 from framework_compare.parity import asked, cache
 from framework_compare.parity.asked import CheckForecast
@@ -172,7 +173,7 @@ class ParityChecker:
             tuple[str, int], Reference
         ] = {}  # to that, by precision and batch size; 0: the small one
         self._checked: Fields = {}  # verdicts of this checker by key
-        self._states: dict[tuple[str, str], Any] = {}  # by framework and device
+        self._states: dict[tuple[str, str], JSON] = {}  # by framework and device
         self._lacks: dict[tuple[str, TrainConfig], str | None] = {}  # why a framework cannot run such a cell
 
     def parity(self, framework: str, model: str, config: TrainConfig, task: Task | None = None) -> Parity:
@@ -303,7 +304,7 @@ class ParityChecker:
                     cache.save(key, {"levels": [dataclasses.asdict(level) for level in found]})
         return found
 
-    def _key(self, make: Callable[..., str], subject: Subject, *asked: Any) -> str:
+    def _key(self, make: Callable[..., str], subject: Subject, *asked: object) -> str:
         entry, device = registry.framework(subject.framework), subject.config.device
         name = (subject.framework, device)
         if name not in self._states:
@@ -382,7 +383,7 @@ class ParityChecker:
             self._references[precision, size] = found.full(size, questions.draws)
         return place, found, self._references[precision, size]
 
-    def _worker(self, subject: Subject, **changed: Any) -> RunTasks:
+    def _worker(self, subject: Subject, **changed: object) -> RunTasks:
         config = dataclasses.replace(subject.config, **changed)
         return RunTasks(self.folder, subject.framework, config, subject.environment)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from framework_compare.protocol import Fields
 from framework_compare.report.names import listed, title
@@ -20,15 +19,15 @@ MAX_LINES, MIN_LINES = 8, 2
 _ONE_RUN = f"No verdict: an interval needs at least {MIN_RUNS} runs per cell (`repeats`)."
 
 
-def by_condition(verdicts: Sequence[Verdict]) -> dict[tuple[Any, ...], list[Verdict]]:
+def by_condition(verdicts: Sequence[Verdict]) -> dict[tuple[object, ...], list[Verdict]]:
     """Verdicts under each condition, for `verdicts_for`: a study may have thousands of tables."""
-    groups: dict[tuple[Any, ...], list[Verdict]] = {}
+    groups: dict[tuple[object, ...], list[Verdict]] = {}
     for one in verdicts:
         groups.setdefault(values(one.condition), []).append(one)
     return groups
 
 
-def verdicts_for(cells: Sequence[Record], verdicts: Mapping[tuple[Any, ...], Sequence[Verdict]]) -> list[Verdict]:
+def verdicts_for(cells: Sequence[Record], verdicts: Mapping[tuple[object, ...], Sequence[Verdict]]) -> list[Verdict]:
     """The verdicts on cells of one table; geometric means only where the table has all their models."""
     if not verdicts:
         return []
@@ -62,7 +61,7 @@ def answers(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> list[str]:
     fastest = {one.key: one.framework for one in winners(cells, verdicts)}
     conditions = [one.condition for one in verdicts]
     varied = [name for name in conditions[0] if len({str(one[name]) for one in conditions}) > 1]
-    groups: dict[tuple[Any, ...], list[Verdict]] = {}
+    groups: dict[tuple[object, ...], list[Verdict]] = {}
     for one in verdicts:
         groups.setdefault((one.models, *key(one)), []).append(one)
     lines = {names: _line(group, varied, fastest.get(key(group[0]))) for names, group in groups.items()}

@@ -6,9 +6,9 @@ import dataclasses
 import json
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from framework_compare import registry
+from framework_compare.json_types import JSON
 from framework_compare.protocol import Fields
 from framework_compare.report.renderers import DIGITS
 from framework_compare.report.study import Study, plain, rounded
@@ -62,7 +62,7 @@ def schema() -> Fields:
     return json.loads(file.read_text(encoding="utf-8"))
 
 
-def _values(value: Any) -> Any:
+def _values(value: object) -> JSON:
     """Any value as JSON has it: no NaN, no infinity, no types of numpy."""
     if isinstance(value, dict):
         return {str(key): _values(one) for key, one in value.items()}

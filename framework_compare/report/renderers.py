@@ -11,14 +11,16 @@ import io
 import itertools
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from framework_compare.report.latex import escape_latex, latex
 from framework_compare.report.tables import Row, Table, clean
 from framework_compare.report.terminal import render as terminal
 
 if TYPE_CHECKING:
+    import jinja2
     import pandas as pd
+    from markupsafe import Markup
 
 DIGITS = 9  # of numbers in CSV and JSON: more than any clock or counter is good for, and all that a float32 has
 _CODE = re.compile(r"(`[^`\\]+`)")
@@ -68,7 +70,7 @@ def github(table: Table) -> str:
     return "\n\n".join(filter(None, [verdicts, caption, _pipe_table(table), folded])) + "\n"
 
 
-def environment(*more: str) -> Any:
+def environment(*more: str) -> jinja2.Environment:
     """Return Jinja with the templates and filters of this package, and the templates of more packages."""
     import jinja2
 
@@ -85,7 +87,7 @@ def environment(*more: str) -> Any:
     return made
 
 
-def code(text: str) -> Any:
+def code(text: str) -> Markup:
     """Escaped text in which what stands between backticks is code."""
     from markupsafe import Markup, escape
 
@@ -107,7 +109,7 @@ def csv(frame: "pd.DataFrame") -> str:
     return file.getvalue()
 
 
-def _csv_field(value: Any) -> str:
+def _csv_field(value: object) -> str:
     if value is None or value != value:
         return ""
     if isinstance(value, float):

@@ -11,11 +11,12 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from framework_compare.errors import UsageError
+from framework_compare.json_types import JSON
 from framework_compare.protocol import Fields
 from framework_compare.report import pytest_benchmark
 from framework_compare.report.study import plain
@@ -73,7 +74,7 @@ def _named(cells: "pd.DataFrame") -> Iterator[tuple[str, Record]]:
     return zip(pytest_benchmark.names(timed), timed)
 
 
-def _finite(value: Any) -> bool:
+def _finite(value: object) -> bool:
     return isinstance(value, (int, float, np.number)) and math.isfinite(value)
 
 
@@ -163,7 +164,7 @@ def _needs(module: str, package: str) -> None:
         raise UsageError(f"format {module} needs {package}: pip install {package}, or choose another format")
 
 
-DOCUMENTS: Mapping[str, Callable[["pd.DataFrame"], Any]] = {
+DOCUMENTS: Mapping[str, Callable[["pd.DataFrame"], JSON]] = {
     "bencher": bencher,
     "github-action-benchmark": action_benchmark,
 }

@@ -54,12 +54,12 @@ def records(frame: pd.DataFrame) -> list[Record]:
     return list(map(row._make, zip(frame.index.tolist(), *columns)))
 
 
-def values(condition: Document) -> tuple[Any, ...]:
+def values(condition: Document) -> tuple[object, ...]:
     """Return the values of a condition, None for NaN."""
     return tuple(None if value != value else value for value in condition.values())
 
 
-def values_of(*names: str) -> Callable[[Record], tuple[Any, ...]]:
+def values_of(*names: str) -> Callable[[Record], tuple[object, ...]]:
     """Return a function from a record to these columns, None for NaN: what cells are grouped by."""
     if len(names) < 2:  # of which attrgetter makes no tuple
         return lambda cell: tuple(getattr(cell, name) for name in names)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -59,7 +59,7 @@ def blocks(runs: Sequence[Row]) -> dict[int, int]:
     turns = {
         run["run_id"]: planned[run["run_id"] if run["retry_of"] not in planned else run["retry_of"]] for run in runs
     }
-    counts: dict[tuple[Any, ...], collections.Counter[Any]] = {}
+    counts: dict[tuple[object, ...], collections.Counter[tuple[object, object]]] = {}
     for run in runs:
         if run["node_id"] is not None or run["duel"] is not None:
             counts.setdefault(_turn(run, turns), collections.Counter())[run["node_id"], run["duel"]] += 1
@@ -74,7 +74,7 @@ def blocks(runs: Sequence[Row]) -> dict[int, int]:
     }
 
 
-def _turn(run: Row, turns: Mapping[int, int]) -> tuple[Any, ...]:
+def _turn(run: Row, turns: Mapping[int, int]) -> tuple[object, ...]:
     return turns[run["run_id"]], run["model"], run["dataset"], *(run[name] for name in _SHARED)
 
 

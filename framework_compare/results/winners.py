@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from framework_compare.protocol import Document
 from framework_compare.results import repeats, speed_verdicts
@@ -13,7 +13,7 @@ from framework_compare.results.parity import FAILED
 from framework_compare.results.ratios import epoch_seconds
 from framework_compare.results.speed_verdicts import Verdict
 
-Key = tuple[str, tuple[Any, ...]]  # model, values of the condition
+Key = tuple[str, tuple[object, ...]]  # model, values of the condition
 
 
 class Winner(NamedTuple):
@@ -39,7 +39,7 @@ class Winner(NamedTuple):
         return self.reason.format(", ".join(map(named, self.whose)))
 
 
-def key(one: Any) -> Key:
+def key(one: Record | Verdict | Winner) -> Key:
     """Return what rivals share, from a cell, a verdict or a winner."""
     if hasattr(one, "condition"):
         return one.model, values(one.condition)

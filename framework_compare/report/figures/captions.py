@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from framework_compare.protocol import Document
 from framework_compare.report.figures import look
@@ -11,7 +10,7 @@ from framework_compare.report.figures.files import Drawn
 
 Row = Document
 # What a mark means, and whether a row of data has it.
-MARKS: tuple[tuple[str, Callable[[Row], Any]], ...] = (
+MARKS: tuple[tuple[str, Callable[[Row], object]], ...] = (
     (
         "Bold: significantly faster than every other framework that does not fail parity.",
         lambda row: row.get("fastest"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import altair as alt
 
@@ -10,6 +10,9 @@ from framework_compare.protocol import Fields
 from framework_compare.report.figures import marks
 from framework_compare.report.figures.subject import LABELS, Subject
 from framework_compare.report.tables import known
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 EPOCHS = "epochs"  # the phase of a run that is measured
 BETWEEN = "between phases"
@@ -43,7 +46,7 @@ def phases(subject: Subject, width: float, columns: int) -> Fields:
     return {"": marks.dot_rows(mean[mean["seconds"] > 0], subject, x, order, width, columns, *tips)}
 
 
-def _with_gaps(phases: Any) -> Any:
+def _with_gaps(phases: pd.DataFrame) -> pd.DataFrame:
     """Phases of runs with a row more for each time between two of them before the epochs, so that all add up to the start."""
     import pandas as pd
 

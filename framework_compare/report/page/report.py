@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from markupsafe import Markup
@@ -217,7 +217,7 @@ def _tables(study: Study) -> list[Table]:
     return [table for kind, frame in frames.items() for table in kinds.build(frame, kind, blocks)[:12]]
 
 
-def _log(text: Any) -> str:
+def _log(text: object) -> str:
     """The last lines of a log, printable, with their indents."""
     if not isinstance(text, str):
         return ""
@@ -280,5 +280,5 @@ def _values(column: "pd.Series") -> list[str]:
     return list(dict.fromkeys(clean(_number(value)) for value in column.dropna()))
 
 
-def _number(value: Any) -> Any:
+def _number(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value

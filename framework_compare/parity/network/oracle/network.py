@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Callable, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from framework_compare.graph import Graph, Node, Optimizer, trainable_names
 from framework_compare.parity.network.oracle.losses import LOSSES
 from framework_compare.parity.network.oracle.op import Array, Backward, Inputs, Mode
 from framework_compare.parity.network.oracle.ops import OPS
 from framework_compare.parity.network.oracle.optimizers import OPTIMIZERS, Slots, clipped
+from framework_compare.parity.network.rounding import Rounding
 
 
 class Oracle:
@@ -26,10 +28,10 @@ class Oracle:
         self,
         graph: Graph,
         weights: Mapping[str, Array],
-        dtype: Any = np.float64,
+        dtype: DTypeLike = np.float64,
         *,
         plain_sums: bool = False,
-        rounding: Any = None,
+        rounding: Optional[Rounding] = None,
         replicas: int = 1,
     ) -> None:
         self.graph = graph
@@ -183,7 +185,9 @@ class Oracle:
         return {name: np.asarray(array, kinds[name]) for name, array in zip(kinds, arrays)}
 
 
-def _backward(tape: List[Tuple[Node, Backward]], waiting: Dict[str, Array], rounding: Any) -> Dict[str, Array]:
+def _backward(
+    tape: List[Tuple[Node, Backward]], waiting: Dict[str, Array], rounding: Optional[Rounding]
+) -> Dict[str, Array]:
     """Gradients by parameter name, from those of the outputs in `waiting`; the tape is used up."""
 
     def add(first: Array, second: Array) -> Array:

@@ -9,13 +9,10 @@ import importlib
 import importlib.metadata
 import importlib.util
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NamedTuple, TypeVar
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, TypeVar
 
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.json_types import Document, Fields
-
-if TYPE_CHECKING:
-    from framework_compare.graph import Graph
 
 
 class ForeignWheels(NamedTuple):
@@ -61,7 +58,7 @@ def device_kind(device: str) -> str:
 
 
 _A = "framework_compare.adapters."
-Builder = Callable[..., "Graph"]  # of a model: from num_classes and image_size, or from a graph.Task and sizes
+Builder = Callable[..., Any]  # of a Graph: from num_classes and image_size, or from a graph.Task and sizes
 _PYTHONS = ((3, 11), (3, 13))
 _PINS, _CUDA_PINS = "requirements.txt", "requirements-cuda.txt"
 _CPU_BUILDS: Fields = {"cpu_index": "https://download.pytorch.org/whl/cpu", "companions": ("torchvision",)}
@@ -357,8 +354,7 @@ def load(target: str | Callable[..., Any]) -> Callable[..., Any]:
     if not isinstance(target, str):
         return target
     module, _, attribute = target.partition(":")
-    found: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
-    return found
+    return getattr(importlib.import_module(module), attribute)  # type: ignore[no-any-return]
 
 
 @functools.lru_cache(maxsize=1)

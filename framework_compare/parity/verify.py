@@ -15,7 +15,6 @@ from framework_compare.environments import managed, support
 from framework_compare.environments.managed import Environment
 from framework_compare.errors import EnvironmentUnavailable
 from framework_compare.graph import Graph, Schedule, Task
-from framework_compare.json_types import JSON
 from framework_compare.launch.scratch import scratch
 from framework_compare.parity import asked, cache
 from framework_compare.parity.asked import CheckForecast
@@ -173,7 +172,7 @@ class ParityChecker:
             tuple[str, int], Reference
         ] = {}  # to that, by precision and batch size; 0: the small one
         self._checked: Fields = {}  # verdicts of this checker by key
-        self._states: dict[tuple[str, str], JSON] = {}  # by framework and device
+        self._states: dict[tuple[str, str], object] = {}  # by framework and device
         self._lacks: dict[tuple[str, TrainConfig], str | None] = {}  # why a framework cannot run such a cell
 
     def parity(self, framework: str, model: str, config: TrainConfig, task: Task | None = None) -> Parity:

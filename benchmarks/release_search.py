@@ -2,12 +2,15 @@
 
     python benchmarks/release_search.py --searches 10 --plant 0.9.2 --save FILE --work FOLDER
     python benchmarks/release_search.py --searches 20 --save FILE --work FOLDER
+    python benchmarks/release_search.py --searches 10 --plant 0.9.2 --python PATH --save FILE --work FOLDER
+    python benchmarks/release_search.py --join FILE,FILE --save FILE
     python benchmarks/release_search.py --table --save FILE
     python benchmarks/release_search.py --simulate
 
 JAX in the real environments of its releases. From the planted release on, an environment variable of the worker makes each
 step wait for a share of the time that it took. Without --plant all releases run in the environment of the newest, so that
-nothing can have changed. --minutes ends early, in the middle of a search, too; the same command continues it.
+nothing can have changed. With --python they all run in that interpreter's JAX, and a variable of the environment names the
+release, for machines without an index. --minutes ends early, in the middle of a search, too; the same command continues it.
 """
 
 from __future__ import annotations
@@ -48,8 +51,8 @@ class Planted(JaxTrainer):
     def __init__(self, config):
         super().__init__(config)
         numbers = lambda text: [int(part) for part in text.split(".")]
-        since = os.environ["PLANTED_SINCE"]
-        slow = since and numbers(self.version()) >= numbers(since)
+        since, release = os.environ["PLANTED_SINCE"], os.environ.get("PLANTED_RELEASE") or self.version()
+        slow = since and numbers(release) >= numbers(since)
         self.wait_share = float(os.environ["PLANTED_SHARE"]) if slow else 0.0
 
     def train_step(self, batch):
@@ -75,12 +78,23 @@ def plant(folder: Path, since: str, share: float) -> None:
     registry.FRAMEWORKS["jax"] = dataclasses.replace(entry, trainer=f"{package}:Planted", requirements=pins)
 
 
+def wrapper(folder: Path, release: str, python: str) -> Path:
+    """An interpreter that says which release it stands for."""
+    path = folder / f"python-{release}"
+    path.write_text(f'#!/bin/sh\nexport PLANTED_RELEASE={release}\nexec {python} "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
 def one(options: argparse.Namespace, folder: Path) -> dict:
     began = time.monotonic()
+    releases = options.same.split(",")
     python = {}
-    if not options.plant:
-        newest = str(managed.ensure("jax").python)
-        python = {f"jax@{version}": newest for version in options.same.split(",")}
+    if options.python:
+        python = {f"jax@{release}": str(wrapper(options.work, release, options.python)) for release in releases}
+        bisection._between = lambda *_: tuple(releases)  # no index is asked
+    elif not options.plant:
+        python = dict.fromkeys([f"jax@{release}" for release in releases], str(managed.ensure("jax").python))
     found = bisection.bisect(
         "jax", options.versions, options.model, None, threshold=options.threshold, sample=options.sample, out=folder,
         threads=1, loader_workers=0, pipeline="memory", batch_size=options.batch_size, verify="off", sampling_hz=0,
@@ -159,12 +173,19 @@ def main() -> None:
     parser.add_argument("--sample", default="1s")
     parser.add_argument("--minutes", type=float, default=1e6)
     parser.add_argument("--work", type=Path, help="where the duels of unfinished searches stay")
+    parser.add_argument("--python", help="an interpreter with JAX that all releases run in")
+    parser.add_argument("--join", help="files of several processes, with commas between; no search is run")
     parser.add_argument("--save", type=Path)
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--simulate", action="store_true")
     options = parser.parse_args()
     if options.simulate:
         print(simulate())
+        return
+    if options.join:
+        reports = [json.loads(Path(name).read_text()) for name in options.join.split(",")]
+        every = [found for report in reports for found in report["each"]]
+        options.save.write_text(json.dumps({**reports[0], "each": every}, indent=1) + "\n", encoding="utf-8")
         return
     kept = json.loads(options.save.read_text()) if options.save.exists() else {"each": []}
     if options.table:
@@ -179,7 +200,9 @@ def main() -> None:
             folder = options.work / f"search-{len(kept['each'])}"
             kept["each"].append(one(options, folder))
             asked = {
-                name: value for name, value in vars(options).items() if name not in ("save", "work", "minutes", "table")
+                name: value
+                for name, value in vars(options).items()
+                if name not in ("save", "work", "minutes", "python", "join", "table")
             }
             kept.update({"date": datetime.date.today().isoformat(), "machine": host.describe(), "settings": asked})
             options.save.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")

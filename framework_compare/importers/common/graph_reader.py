@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -43,7 +43,7 @@ class GraphReader:
         self.nodes: Dict[str, Node] = {}
         self.shapes: Dict[str, Shape] = dict(inputs)
         self.lifts = True  # whether a vector may become an image of one pixel, with all that it is made of
-        self._once: Dict[Any, str] = {}
+        self._once: Dict[object, str] = {}
         self._where: Dict[str, str] = {}  # of missing layers
         self._behind: Set[str] = set()  # missing layers, and what reads them
         self.inputs = {name: self.plain(name) for name in inputs}
@@ -81,7 +81,7 @@ class GraphReader:
             self._once[key] = self.add(stem, op, sources, attrs)
         return self._once[key]
 
-    def is_fed(self, value: Any) -> bool:
+    def is_fed(self, value: object) -> bool:
         """Whether it is an input as it is fed."""
         return isinstance(value, Value) and value.node not in self.nodes and value == self.plain(value.node)
 

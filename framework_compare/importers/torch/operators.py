@@ -6,7 +6,7 @@ Operators that only fold and permute axes make no node: see `common.views`.
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, NoReturn, Sequence, Tuple
 
 from framework_compare.graph import window
 from framework_compare.graph.attrs import conv_attrs, linear_attrs, window_attrs
@@ -24,11 +24,11 @@ class Mask(NamedTuple):
     divided: bool = False
 
 
-def refuse(kind: str, why: str) -> Any:
+def refuse(kind: str, why: str) -> NoReturn:
     raise NotExpressible(f"{kind} {why}")
 
 
-def pair(value: Any, default: Any = None) -> List[int]:
+def pair(value: object, default: object = None) -> List[int]:
     value = default if value in (None, []) else value
     listed = list(value) if isinstance(value, (list, tuple)) else [value, value]
     return [int(one) for one in (listed * 2 if len(listed) == 1 else listed)]
@@ -277,7 +277,7 @@ BROADCASTS = (
 )
 
 
-def operator_name(target: Any) -> str:
+def operator_name(target: object) -> str:
     """The name of what a node calls, "add" of aten::add_.Tensor."""
     schema = getattr(target, "_schema", None)
     return schema.name.partition("::")[2].rstrip("_") if schema is not None else str(getattr(target, "__name__", ""))

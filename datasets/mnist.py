@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Sequence
 
 import numpy as np
 
@@ -33,7 +34,10 @@ def mnist(
         if value is not None:
             check_count(name, value)
     if path is None:
-        parts = generate(10, 400, (1, 28, 28), seed, "train"), generate(10, 100, (1, 28, 28), seed, "validation")
+        parts: Sequence[Labelled] = (
+            generate(10, 400, (1, 28, 28), seed, "train"),
+            generate(10, 100, (1, 28, 28), seed, "validation"),
+        )
         facts: Fields = {"generated": True, "source": [], "seed": seed}
     else:
         parts, facts = _read_folder(path, train, validation, seed)
@@ -68,7 +72,7 @@ def read_idx(path: Path, axes: int) -> np.ndarray:
     return np.frombuffer(data, np.uint8, offset=head).reshape(shape)
 
 
-def _read_folder(path: Path, train: int | None, validation: int | None, seed: int) -> tuple[list[Labelled], Fields]:
+def _read_folder(path: Path, train: int | None, validation: int | None, seed: int) -> tuple[Sequence[Labelled], Fields]:
     if not path.is_dir():
         raise DataError(f"{str(path)!r} is a file; the folder with the IDX files of images and labels is needed")
     files = [tuple(one_file(path, pattern, "IDX") for pattern in FILES["test"])]

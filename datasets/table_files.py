@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 from types import ModuleType
@@ -134,11 +135,9 @@ def _column(column: "pyarrow.ChunkedArray", name: str, where: str) -> np.ndarray
 
 def _pyarrow(where: str, module: str) -> ModuleType:
     try:
-        import pyarrow.ipc
-        import pyarrow.parquet
+        return importlib.import_module(f"pyarrow.{module}")
     except ImportError:
         raise DataError(f"{where} needs pyarrow to be read: {PARQUET}") from None
-    return getattr(pyarrow, module)
 
 
 def _line(error: object) -> str:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, List
+from typing import Any, List
 
 from typer.core import TyperCommand
-
-if TYPE_CHECKING:
-    from click import Context, HelpFormatter, Parameter
 
 SHOWS_ALL = "help_all"  # the option of commands whose help is short
 # What the help shows of the options that several commands share where it is short.
@@ -28,7 +25,7 @@ FORMER = {
 class Command(TyperCommand):
     """Class of every command."""
 
-    def parse_args(self, ctx: Context, args: List[str]) -> List[str]:
+    def parse_args(self, ctx: Any, args: List[str]) -> List[str]:
         return super().parse_args(ctx, [self._by_its_name(word) for word in args])
 
     def _by_its_name(self, word: str) -> str:
@@ -42,10 +39,10 @@ class Command(TyperCommand):
         )
         return f"{new}{equals}{value}"
 
-    def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
+    def format_help(self, ctx: Any, formatter: Any) -> None:
         shared = [one for one in self.params if getattr(one, "rich_help_panel", None) and not one.hidden]  # type: ignore[attr-defined]
         short = any(one.name == SHOWS_ALL for one in self.params) and not ctx.meta.get(SHOWS_ALL)
-        left_out: List[Parameter] = [one for one in shared if short and one.name not in MATTER]
+        left_out: List[Any] = [one for one in shared if short and one.name not in MATTER]
         for one in left_out:
             one.hidden = True
         try:

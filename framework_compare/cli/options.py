@@ -97,7 +97,7 @@ def _of_setting(name: str) -> Option:
     )
 
 
-def _values(parts: Callable[[str], list[object]], text: str | None) -> Any:
+def _values(parts: Callable[[str], list[Any]], text: str | None) -> Any:
     """The one value of a comma-separated text, or a list of several."""
     values = None if text is None else parts(text)
     return values[0] if values is not None and len(values) == 1 else values
@@ -354,7 +354,7 @@ def stated(context: typer.Context, request: Fields) -> Fields:
     return {name: value for name, value in request.items() if name not in own or asked(context, name)}
 
 
-def _placed(context: typer.Context, given: list[str] | None, by_place: Sequence[str]) -> Fields:
+def _placed(context: Any, given: list[str] | None, by_place: Sequence[str]) -> Fields:
     """The arguments that words give, from now on as asked for as those of options."""
     placed = words.read(given or [], {name for name in by_place if asked(context, name)}, by_place)
     for name in placed:

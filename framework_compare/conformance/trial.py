@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from pathlib import Path
-from typing import Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 import pytest
 
@@ -126,7 +126,7 @@ class Trial:
             self._drawn[part] = pipelines.judge(self._worker(), self.config, only=[part])
         return self._drawn[part]
 
-    def row(self, name: str, *, graph: Optional[Fields] = None, listed: str = "", **changed: object) -> Run:
+    def row(self, name: str, *, graph: Optional[Fields] = None, listed: str = "", **changed: Any) -> Run:
         """The outcome of a cell run as `compare` runs it, with its own model, images and settings."""
         if name not in self._rows:
             config = dataclasses.replace(self.config, **changed)

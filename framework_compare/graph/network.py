@@ -151,7 +151,7 @@ def evaluate(graph: Graph, apply: Callable[..., _Value], source: Union[_Value, T
     dropped after its last reader, so that a framework that runs op by op can free it.
     """
     last_reader = {name: node.name for node in graph.nodes for name in node.inputs}
-    values = dict(zip(graph.inputs, source if isinstance(source, tuple) else (source,)))
+    values: Dict[str, _Value] = dict(zip(graph.inputs, source if isinstance(source, tuple) else (source,)))
     for node in graph.nodes:
         values[node.name] = apply(node, *(values[name] for name in node.inputs))
         for name in set(node.inputs):

@@ -76,7 +76,7 @@ def _sizes(sizes: object) -> list[int]:
     return list(listed)
 
 
-def _imported(model: object, asked: Asked, weights: str | None, tracer: Tracer) -> ImportedModel | None:
+def _imported(model: Any, asked: Asked, weights: str | None, tracer: Tracer) -> ImportedModel | None:
     """None for what the registry knows, or may know."""
     if isinstance(model, ImportedModel):
         return model

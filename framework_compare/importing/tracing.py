@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 from pathlib import Path
-from typing import Callable, Mapping, Optional, Sequence
+from typing import Any, Callable, Mapping, Optional, Sequence
 
 import numpy as np
 import psutil
@@ -129,7 +129,7 @@ def trace_in_hand(module: object, asked: Asked) -> Traced:
         return read_answer(place, f"{FRAMEWORK} {traced.version}")
 
 
-def trace_keras(model: object, asked: Asked, tracer: Tracer) -> Traced:
+def trace_keras(model: Any, asked: Asked, tracer: Tracer) -> Traced:
     """A keras.Model that this process holds, whatever its backend: saved, and traced as a file."""
     name = type(model).__name__
     with scratch() as place:

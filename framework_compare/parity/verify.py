@@ -382,7 +382,7 @@ class ParityChecker:
             self._references[precision, size] = found.full(size, questions.draws)
         return place, found, self._references[precision, size]
 
-    def _worker(self, subject: Subject, **changed: object) -> RunTasks:
+    def _worker(self, subject: Subject, **changed: Any) -> RunTasks:
         config = dataclasses.replace(subject.config, **changed)
         return RunTasks(self.folder, subject.framework, config, subject.environment)
 

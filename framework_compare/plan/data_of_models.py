@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import os
 from pathlib import Path
-from typing import Callable, Iterable, Sequence, Union
+from typing import Any, Callable, Iterable, Sequence, Union
 
 from framework_compare import registry
 from framework_compare.datasets import arrays
@@ -99,7 +99,7 @@ def _arrays_of(data: OwnData, task: Task, limit: int | None) -> Dataset:
 
 
 @functools.lru_cache(maxsize=8)
-def _generated(dataset: str, **options: object) -> ArrayData:
+def _generated(dataset: str, **options: Any) -> ArrayData:
     return dataclasses.replace(arrays.load(dataset, **options), name="-".join([dataset, *map(str, options.values())]))
 
 

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from typing import Callable, Iterable, Mapping, Sequence, Union
+from typing import Any, Callable, Iterable, Mapping, Sequence, Union
 
 from framework_compare import registry
 from framework_compare.datasets import arrays
@@ -281,7 +281,7 @@ def _check_patience(config: TrainConfig) -> None:
         raise UsageError(f"patience is {config.patience}; mode {config.mode!r} trains nothing that could stop early")
 
 
-def _axis(name: str, value: object) -> list[object]:
+def _axis(name: str, value: object) -> list[Any]:
     if not isinstance(value, (list, tuple)):
         return [value]
     if not SETTINGS[name].may_be_list:

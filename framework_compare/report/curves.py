@@ -13,7 +13,7 @@ from pathlib import Path
 import altair as alt
 
 from framework_compare.parity.training.curves import Curves
-from framework_compare.protocol import Fields
+from framework_compare.protocol import Document
 from framework_compare.report import renderers
 from framework_compare.report.figures import files, look
 from framework_compare.report.names import in_order, title
@@ -52,7 +52,7 @@ def _column(one: Curves, names: Sequence[str]) -> alt.VConcatChart:
     return alt.vconcat(above, below)
 
 
-def _rows(series: Mapping[str, Sequence[float]]) -> list[Fields]:
+def _rows(series: Mapping[str, Sequence[float]]) -> list[Document]:
     """A row for each framework and step, with the size of its mark; a value that is not a number will have none."""
     import pandas as pd
 
@@ -64,7 +64,7 @@ def _rows(series: Mapping[str, Sequence[float]]) -> list[Fields]:
     return rounded(pd.DataFrame(steps, columns=["framework_label", "step", "value", "size"]))
 
 
-def _points(rows: list[Fields], of: str, names: Sequence[str]) -> alt.Chart:
+def _points(rows: list[Document], of: str, names: Sequence[str]) -> alt.Chart:
     labels, places = [title(name) for name in names], [look.place(name, names) for name in names]
     colours, shapes = ([marks[place] for place in places] for marks in (look.COLOURS, look.SHAPES))
     return (

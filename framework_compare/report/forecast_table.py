@@ -37,7 +37,7 @@ class CellForecast(Protocol):
 
 def table(
     cells: Sequence[CellForecast],
-    seconds: Sequence[float],
+    seconds: timing_history.Range,
     disk_bytes: Mapping[str, float],
     budget_s: float | None,
     note: str = "",
@@ -95,7 +95,10 @@ def _under_a_budget(least_s: float, budget_s: float) -> str:
 
 
 def _remarks(
-    cells: Sequence[CellForecast], seconds: Sequence[float], disk_bytes: Mapping[str, float], budget_s: float | None
+    cells: Sequence[CellForecast],
+    seconds: timing_history.Range,
+    disk_bytes: Mapping[str, float],
+    budget_s: float | None,
 ) -> Iterable[str]:
     low, middle, high = (digits(value / 60) for value in seconds)
     bound = "" if budget_s is None else f", at most the budget of {budget_s / 60:.3g} minutes"

@@ -11,14 +11,13 @@ import io
 import itertools
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from framework_compare.report.latex import escape_latex, latex
 from framework_compare.report.tables import Row, Table, clean
 from framework_compare.report.terminal import render as terminal
 
 if TYPE_CHECKING:
-    import jinja2
     import pandas as pd
     from markupsafe import Markup
 
@@ -70,7 +69,7 @@ def github(table: Table) -> str:
     return "\n\n".join(filter(None, [verdicts, caption, _pipe_table(table), folded])) + "\n"
 
 
-def environment(*more: str) -> jinja2.Environment:
+def environment(*more: str) -> Any:
     """Return Jinja with the templates and filters of this package, and the templates of more packages."""
     import jinja2
 

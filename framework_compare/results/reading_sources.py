@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
+from framework_compare.json_types import JSON
 from framework_compare.protocol import Fields
 from framework_compare.samplers.energy import COUNTER
 
@@ -72,5 +73,5 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _seconds(value: object) -> float | None:
+def _seconds(value: JSON) -> float | None:
     return float(value) if type(value) in (int, float) and 0 < value < math.inf else None

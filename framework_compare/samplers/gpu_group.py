@@ -75,7 +75,7 @@ def _any_reason(masks: Sequence[int]) -> int:
 
 
 # By field of GpuReading: how the readings of several devices become one.
-_TOGETHER: Dict[str, Callable[[Sequence[float]], float]] = {
+_TOGETHER: Dict[str, Callable[[Any], Any]] = {
     "percent": lambda values: sum(values) / len(values),
     "memory_bytes": sum,
     "power_w": sum,

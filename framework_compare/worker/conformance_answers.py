@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from typing import Dict, List, Mapping, Sequence, Tuple, Type, Union
+from typing import Any, Dict, List, Mapping, Sequence, Tuple, Type, Union
 
 import numpy as np
 
@@ -244,5 +244,5 @@ def _apart(once: Arrays, twice: Arrays, start: Arrays) -> List[Union[str, float]
     return [name, shares[name]]
 
 
-def _same(one: Sequence[object], other: Sequence[object]) -> bool:
+def _same(one: Sequence[Any], other: Sequence[Any]) -> bool:
     return bool(np.array_equal(one[0], other[0]) and np.array_equal(one[1], other[1]))

@@ -11,7 +11,7 @@ import contextlib
 import json
 import traceback
 import zlib
-from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Optional, Tuple, Type
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Tuple, Type
 
 import numpy as np
 
@@ -257,13 +257,13 @@ class ParityAnswers:
         return self.trainer.layout == "NHWC" and images.ndim == 4
 
 
-def _endless(pipeline: "Pipeline") -> Iterator[Tuple[np.ndarray, np.ndarray]]:
+def _endless(pipeline: "Pipeline") -> Iterator[Tuple[Inputs, np.ndarray]]:
     number = 0
     while True:
         number += 1
         yield from pipeline.epoch(number)
 
 
-def _save(task: Fields, **arrays: np.ndarray) -> Fields:
+def _save(task: Fields, **arrays: Any) -> Fields:
     np.savez(f"{task['name']}.npz", **arrays)
     return {}

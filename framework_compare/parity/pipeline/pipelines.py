@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import shutil
 from pathlib import Path
-from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -83,7 +83,7 @@ def _judge(run_tasks: RunTasks, folder: Path, part: Part) -> Optional[Tuple[str,
     return part.check(listed, _ask(run_tasks, listed, part.name, **part.settings))
 
 
-def _ask(run_tasks: RunTasks, listed: ImageFiles, name: str, **settings: object) -> Drawn:
+def _ask(run_tasks: RunTasks, listed: ImageFiles, name: str, **settings: Any) -> Drawn:
     """Images and labels of EPOCHS epochs of the native pipeline, its coverage checked."""
     place = run_tasks.folder / "images" / name / "images.json"
     task = {"ask": "native", "name": "native", "images": str(place), "epochs": EPOCHS}

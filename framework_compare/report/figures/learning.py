@@ -136,7 +136,7 @@ def batch_sizes(subject: Subject, width: float, columns: int) -> Fields:
     return {"": alt.vconcat(*parts).resolve_scale(color="independent", shape="independent")}
 
 
-def _tiles(subject: Subject, base: alt.Chart, width: float, columns: int) -> alt.FacetChart:
+def _tiles(subject: Subject, base: alt.Chart, width: float, columns: int) -> marks.Layers:
     """One tile per framework and batch size: its peak memory in GiB, or its status."""
     base = base.encode(
         x=alt.X("batch_size:O", title="batch size", axis=alt.Axis(labelAngle=0)), y=marks.framework_axis(subject)

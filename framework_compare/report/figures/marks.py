@@ -19,7 +19,7 @@ CLIP = 1.5  # an interval longer than this times the largest figure of its panel
 LETTER = 6.0  # points of width that a letter of a label takes at most
 GIB = 2**30
 ENDS = "#444444"
-Layered = Union[alt.Chart, alt.LayerChart]
+Layers = Union[alt.LayerChart, alt.FacetChart]  # what alt.layer gives
 
 
 def chart(rows: pd.DataFrame | list[Fields]) -> alt.Chart:
@@ -120,7 +120,7 @@ def panel_width(width: float, columns: int, left: float) -> float:
     return max(70.0, (width - left - 16 * (columns - 1)) / columns)
 
 
-def bar_panels(layers: Iterable[Layered], subject: Subject, width: float, columns: int) -> alt.FacetChart:
+def bar_panels(layers: Iterable[alt.Chart], subject: Subject, width: float, columns: int) -> alt.FacetChart:
     """Horizontal bars, one per framework, in panels with x axes of their own."""
     sized = alt.layer(*layers).properties(
         width=panel_width(width, columns, 90), height=20 * len(subject.frameworks) + 6
@@ -128,12 +128,12 @@ def bar_panels(layers: Iterable[Layered], subject: Subject, width: float, column
     return panels(sized, subject, columns, x="independent")
 
 
-def panels(layered: Layered, subject: Subject, columns: int, **independent: Any) -> alt.FacetChart:
+def panels(layered: Any, subject: Subject, columns: int, **independent: Any) -> alt.FacetChart:
     """One panel for each condition, in the study's order."""
     return panels_of(layered, subject.conditions, columns, **independent)
 
 
-def panels_of(layered: Layered, conditions: Iterable[str], columns: int, **independent: Any) -> alt.FacetChart:
+def panels_of(layered: Any, conditions: Iterable[str], columns: int, **independent: Any) -> alt.FacetChart:
     header = alt.Facet("condition_label:N", sort=list(conditions), title=None)
     faceted = layered.facet(facet=header, columns=columns, spacing={"row": 16, "column": 16})
     return faceted.resolve_scale(**independent) if independent else faceted

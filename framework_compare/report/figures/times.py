@@ -71,7 +71,7 @@ def _stacked_overview(subject: Subject, rows: pd.DataFrame, conditions: list[str
     return {"": marks.panels_of(tiles, conditions, columns)}
 
 
-def _tiles(base: alt.Chart) -> alt.LayerChart:
+def _tiles(base: alt.Chart) -> marks.Layers:
     """A tile for each row: its ratio with its interval, on a grey that is darker for a slower cell."""
     shades = alt.Scale(type="log", domain=[1, 4], range=list(look.TILES), clamp=True)
     named = "datum.value == 4 ? '≥ 4x' : datum.value + 'x'"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -38,7 +38,7 @@ class Oracle:
         self.replicas = replicas
         self.plain_sums = plain_sums
         self.rounding = rounding
-        self.dtype = np.dtype(dtype)
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
         self.weights = {name: np.array(array, dtype=dtype) for name, array in weights.items()}
         self._by_node = {n.name: [k for k in self.weights if k.rpartition(".")[0] == n.arrays] for n in graph.nodes}
         self.steps = 0  # updates so far

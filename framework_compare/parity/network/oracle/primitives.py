@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from types import EllipsisType
 from typing import Callable, Dict, List, Tuple
 
 import numpy as np
@@ -185,7 +186,7 @@ def conv_transpose(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> 
     grouped = x.reshape(len(x), groups, -1, height, width)
     kernels = weight.reshape(groups, -1, *weight.shape[1:])  # groups, in, out, rows, columns
     whole = np.zeros((len(x), groups, kernels.shape[2], out[0] + top + bottom, out[1] + left + right), x.dtype)
-    taps: List[Tuple[slice, ...]] = []
+    taps: List[Tuple[int, int, Tuple[EllipsisType, slice, slice]]] = []
     for i, j in itertools.product(*map(range, window.kernel)):
         down, across = i * window.dilation[0], j * window.dilation[1]
         (step, stride) = window.stride

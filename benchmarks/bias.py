@@ -3,12 +3,14 @@
     python benchmarks/bias.py --frameworks torch,jax --pairs 20 --save FILE
     python benchmarks/bias.py --frameworks torch,jax --device cuda --precision bf16 --batch-size 100 --image-size 224 \
         --python torch=PATH --python jax=PATH --save FILE
+    python benchmarks/bias.py --whole --limit 600 --data fire-smoke-small --image-size 224 --pipeline native --save FILE
     python benchmarks/bias.py --join FILE,FILE --save FILE
 
 For each pair every framework runs alone once, and all of them once in turns, in an order drawn anew; each run is a fresh
 process, and measures as long. `ratio` is interleaved over solo, the geometric mean of pairs with its 95 % interval. From
 the rounds of the interleaved runs: `position` is the time of a slice by its place in the round, `after` by whose turn came
-before, over the mean of the cell in that block. Sequential runs scatter; use enough pairs. Several processes, each on cores
+before, over the mean of the cell in that block. With --whole a solo run trains a whole epoch of --limit images, so that the
+ratio is that of an estimate to what it estimates. Sequential runs scatter; use enough pairs. Several processes, each on cores
 of its own (taskset), may share the pairs, from a --seed of their own; --join makes one file of theirs.
 """
 
@@ -19,6 +21,7 @@ import datetime
 import json
 import random
 import shutil
+import sqlite3
 import sys
 import tempfile
 from pathlib import Path
@@ -33,22 +36,25 @@ RAW = ("seconds of an epoch", "slices")
 
 
 def measured(names, folder, options, schedule):
+    whole = options.whole and schedule == "sequential"
     return compare(
-        names, options.model, options.device, out=folder, dataset=options.data or "fire-smoke-tiny", repeats=1,
-        schedule=schedule, sample=options.seconds, epochs=1000, batch_size=options.batch_size, pipeline=options.pipeline,
-        image_size=options.image_size, threads=options.threads, loader_workers=options.loader_workers, verify="off",
-        precision=options.precision, execution=options.execution, retries_when_disturbed=0,
-        python=dict(one.split("=", 1) for one in options.python),
+        names, options.model, options.device, out=folder, dataset=options.data, limit=options.limit, repeats=1,
+        schedule=schedule, sample=None if whole else options.seconds, epochs=1 if options.whole else 1000, verify="off",
+        batch_size=options.batch_size, pipeline=options.pipeline, image_size=options.image_size, threads=options.threads,
+        loader_workers=options.loader_workers, precision=options.precision, execution=options.execution,
+        retries_when_disturbed=0, python=dict(one.split("=", 1) for one in options.python),
     )  # fmt: skip
 
 
 def seconds(study):
     """Of an epoch of each framework, by turns where it took them; of a run alone the mean, as rounds are means, too."""
+    for row in study.frame[study.frame.status != "ok"].itertuples():
+        print(row.framework, row.status, row.reason, flush=True)
     times = study.block_times
     if study.slices.empty:
-        epochs = study.epochs
-        whole = epochs.epoch_s.groupby(epochs.framework).sum() / epochs.images.groupby(epochs.framework).sum()
-        return (whole * epochs.whole_images.fillna(epochs.images).max()).to_dict()
+        epochs = study.epochs[study.epochs.disturbed == 0]  # as disturbed slices do not count either
+        one = epochs.epoch_s.groupby(epochs.framework).sum() / epochs.images.groupby(epochs.framework).sum()
+        return (one * epochs.whole_images.fillna(epochs.images).max()).to_dict()
     return {
         row.framework: times[row.Index][1]
         for row in study.frame.itertuples()
@@ -62,8 +68,6 @@ def rounds_of(study):
     if slices.empty:
         return []
     starts = {}
-    import sqlite3
-
     with sqlite3.connect(study.folder / "study.sqlite") as file:
         query = "SELECT run_id, round, start_ns FROM slice ORDER BY round, start_ns"
         order = {}
@@ -116,7 +120,9 @@ def main():
     parser.add_argument("--pipeline", default="memory")
     parser.add_argument("--precision", default="fp32")
     parser.add_argument("--execution", default="default")
-    parser.add_argument("--data", help="a folder of images")
+    parser.add_argument("--data", default="fire-smoke-tiny", help="a name, or a folder of images")
+    parser.add_argument("--limit", type=int, help="images of an epoch")
+    parser.add_argument("--whole", action="store_true", help="solo runs train a whole epoch")
     parser.add_argument("--python", action="append", default=[])
     parser.add_argument("--seed", type=int, default=0, help="of the orders")
     parser.add_argument("--join", help="files of several processes, with commas between; nothing is measured")

@@ -170,7 +170,7 @@ def main() -> None:
     parser.add_argument("--model", default="mnist_cnn")
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--threshold", default="5%")
-    parser.add_argument("--sample", default="1s")
+    parser.add_argument("--sample", default="4s")
     parser.add_argument("--minutes", type=float, default=1e6)
     parser.add_argument("--work", type=Path, help="where the duels of unfinished searches stay")
     parser.add_argument("--python", help="an interpreter with JAX that all releases run in")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import itertools
+import json
 import os
 import random
 import signal
@@ -20,6 +21,7 @@ from stored_study import selected
 
 from framework_compare import Comparison, api, compare, duel, resume
 from framework_compare.errors import UsageError
+from framework_compare.events import EventWriter
 from framework_compare.launch import duel as duel_module
 from framework_compare.launch import rounds
 from framework_compare.launch.rounds import Lengths
@@ -30,6 +32,7 @@ from framework_compare.study.executors import Executor
 from framework_compare.study.part_run import run_part
 from framework_compare.study.progress import Watcher
 from framework_compare.study.schedules import groups, why_alone
+from framework_compare.worker.turns import Stopped, Turns
 
 HERE = Path(__file__).parent
 QUICK = {
@@ -321,6 +324,22 @@ def test_slices_are_as_long_as_steps_allow():
     assert (rounds.least(20, 10), rounds.least(20, 0.4), rounds.least(0, 9)) == (2, 6, 6)
     short = Lengths.of([0.01, 0.01], 30, False)
     assert 30 // (short.steps + short.rewarm) > rounds.LEAST_ROUNDS
+
+
+def test_a_stop_at_the_last_step_of_an_epoch_holds_in_the_next(tmp_path):
+    read, write = os.pipe()
+    os.write(write, b"turn 0 1 0\nstop\n")
+    path = tmp_path / "events"
+    with open(path, "wb") as file:
+        turns = Turns(read, EventWriter(file.fileno()), lambda: None)
+        turns.take()
+        turns.done(1)
+        for _ in range(2):
+            with pytest.raises(Stopped):
+                turns.take()
+        turns.finish()
+    os.close(write)
+    assert [json.loads(line)["event"] for line in path.read_text().splitlines()] == ["ready", "slice"]
 
 
 def test_cells_of_other_samples_do_not_compete(tiny):

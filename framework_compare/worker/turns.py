@@ -55,15 +55,19 @@ class Turns(NoTurns):
         self.step_ns: Optional[int] = None  # of a step of the warm-up
         self.steps = 0  # of all epochs
         self._slice: Optional[_Slice] = None
+        self._stopped = False
 
     def take(self) -> int:
         """Before each step: wait for a turn if there is none; nanoseconds waited. Stopped where none will come."""
+        if self._stopped:
+            raise Stopped(0)
         if self._slice and self._slice.left > 0:
             return 0
         began = time.monotonic_ns()
         self._hand_over()
         word, *numbers = self._lines.readline().split() or ["stop"]
         if word == "stop":
+            self._stopped = True  # the last slice may end with an epoch, and another one begin
             raise Stopped(time.monotonic_ns() - began)
         self._slice = _Slice(*map(int, numbers))
         if not self._slice.rewarm:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from framework_compare.protocol import Document, Fields
 from framework_compare.results import repeats
-from framework_compare.results.block_times import block_seconds
+from framework_compare.results.block_times import BlockTimes, block_seconds
 from framework_compare.results.columns import IDENTITY
 from framework_compare.results.intervals import SESSION_SD, UNKNOWN, unpaired_ratio
 
@@ -61,7 +61,7 @@ def _cells(frame: pd.DataFrame) -> dict[tuple[object, ...], Fields]:
     return {tuple(record[name] for name in IDENTITY): {**record, "number": n} for n, record in enumerate(records)}
 
 
-def _row(key: tuple[object, ...], a: Fields, b: Fields, seconds: Any) -> Fields:
+def _row(key: tuple[object, ...], a: Fields, b: Fields, seconds: tuple[BlockTimes, BlockTimes]) -> Fields:
     runs = [list(side.get(cell["number"], {}).values()) for side, cell in zip(seconds, (a, b))]
     ratio = unpaired_ratio(runs[1], runs[0], SESSION_SD) or UNKNOWN
     low, high = ratio.ends

@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import abc
-from typing import Any, List, Mapping, Sequence, Tuple, TypeVar
+from typing import TYPE_CHECKING, Any, List, Mapping, Sequence, Tuple, TypeVar
 
 from framework_compare.importers.common.graph_reader import GraphReader
 from framework_compare.importers.common.views import BATCH, NotExpressible, Value, View, reshaped, whole
 from framework_compare.json_types import Document
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _T = TypeVar("_T")
 
@@ -37,7 +40,7 @@ class ProgramReading(abc.ABC):
     def node(self, at: object, op: str, sources: Sequence[str], attrs: Document, **arrays: object) -> str:
         """A node of the graph, and its arrays as the program has them."""
 
-    def beside(self, at: object, like: Value, array: Any, axis: int) -> str:
+    def beside(self, at: object, like: Value, array: np.ndarray, axis: int) -> str:
         """The node of an array of the program that joins values along an axis."""
         raise NotExpressible("Concat of what is not a value")
 

@@ -35,6 +35,7 @@ from framework_compare.parity.training.yardstick import yardstick
 from framework_compare.parity.verify import RunTasks, Say, Where
 from framework_compare.plan import planning
 from framework_compare.plan.competitors import find_frameworks
+from framework_compare.plan.data_of_models import DataSets
 from framework_compare.plan.planning import Names
 from framework_compare.protocol import Document, Fields, TrainConfig
 from framework_compare.records import Run
@@ -89,7 +90,7 @@ def _distance(first: float, second: float) -> float:
 def train_curves(
     frameworks: Names,
     models: Names,
-    dataset: Any,
+    dataset: DataSets | None,
     *,
     steps: int = 20,
     where: Where = Where(),
@@ -140,7 +141,7 @@ def _checked(
 def train_workload_curves(
     frameworks: Names,
     workload: str,
-    dataset: Any = None,
+    dataset: DataSets | None = None,
     *,
     steps: int = 20,
     where: Where = Where(),

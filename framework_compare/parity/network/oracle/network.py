@@ -13,7 +13,6 @@ from framework_compare.parity.network.oracle.losses import LOSSES
 from framework_compare.parity.network.oracle.op import Array, Backward, Inputs, Mode
 from framework_compare.parity.network.oracle.ops import OPS
 from framework_compare.parity.network.oracle.optimizers import OPTIMIZERS, Slots, clipped
-from framework_compare.parity.network.rounding import Rounding
 
 
 class Oracle:
@@ -31,7 +30,7 @@ class Oracle:
         dtype: DTypeLike = np.float64,
         *,
         plain_sums: bool = False,
-        rounding: Optional[Rounding] = None,
+        rounding: Any = None,
         replicas: int = 1,
     ) -> None:
         self.graph = graph
@@ -185,9 +184,7 @@ class Oracle:
         return {name: np.asarray(array, kinds[name]) for name, array in zip(kinds, arrays)}
 
 
-def _backward(
-    tape: List[Tuple[Node, Backward]], waiting: Dict[str, Array], rounding: Optional[Rounding]
-) -> Dict[str, Array]:
+def _backward(tape: List[Tuple[Node, Backward]], waiting: Dict[str, Array], rounding: Any) -> Dict[str, Array]:
     """Gradients by parameter name, from those of the outputs in `waiting`; the tape is used up."""
 
     def add(first: Array, second: Array) -> Array:

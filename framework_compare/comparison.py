@@ -227,9 +227,9 @@ class Comparison:
         kind: "time", "resources", "speedup" (devices over the CPU), "stack" (a library over the framework below it),
         "modes" (each framework in its fastest execution mode), "devices" (several over one), "precision" (and execution
         mode, over fp32 eager), "scaling" (by batch size), "startup" (and when it pays off), "energy", "quality" (metrics
-        of workloads), "gains" (rungs of a ladder), "inference" (latency), "roofline" (over the machine's peaks) or
-        "profile" (shares of time, for studies with profile=True). The first lines are verdicts, the last ones warnings;
-        verdicts=False omits both.
+        of workloads), "gains" (rungs of a ladder), "inference" (latency), "generation" (of tokens), "roofline" (over the
+        machine's peaks) or "profile" (shares of time, for studies with profile=True). The first lines are verdicts, the
+        last ones warnings; verdicts=False omits both.
 
         With a style ("terminal", "markdown", "github", "html", "latex", "csv"), or with the terminal's width or bold,
         return the text instead. Raises UsageError for an unknown kind or style.
@@ -292,7 +292,7 @@ class Comparison:
         return report.write(self, path, self.cost(**prices).parts if prices else ())
 
     def plot(self, name: str, **only: Any) -> Plot:
-        """Return a figure by name ("overview", "epoch-time", ...) or number ("F1" to "F12"); frameworks and models select
+        """Return a figure by name ("overview", "epoch-time", ...) or number ("F2"); frameworks and models select
         what is drawn, view="images per second" selects another view.
 
         Jupyter displays it; `save` writes it. Raises UnknownNameError for an unknown name, UsageError without data for it.

@@ -6,17 +6,18 @@ import dataclasses
 import math
 from typing import Any
 
-from framework_compare import api
+from framework_compare import api, registry
 from framework_compare.comparison import Comparison
 from framework_compare.errors import UsageError, check_count
 from framework_compare.forecast import Forecast
 from framework_compare.plan import competitors
 from framework_compare.plan.data_of_models import DataSets
-from framework_compare.plan.values import share
+from framework_compare.plan.values import slowdown
 from framework_compare.protocol import Fields
 from framework_compare.results import speed_verdicts
 from framework_compare.results.intervals import Interval
 from framework_compare.results.speed_verdicts import Bar, Verdict, blocking_reason, verified
+from framework_compare.study import schedules
 from framework_compare.study.blocks import MOST_REPEATS
 
 NOT_SLOWER, SLOWER, INCONCLUSIVE, FAILED = "not slower", "slower", "inconclusive", "failed"
@@ -31,7 +32,8 @@ class Duel:
 
     ratio: seconds of B over seconds of A, with its 95 % interval; NaN if there is none. max_slowdown: how much longer B
     may take, as a share. outcome: NOT_SLOWER if the whole interval is within the limit, SLOWER if all of it is beyond,
-    INCONCLUSIVE otherwise, FAILED if a competitor did not work; "" if there is no limit and both worked.
+    INCONCLUSIVE otherwise, FAILED if a competitor did not work; "" if there is no limit and both worked. alone_why: why
+    the two did not take turns; "" if they did.
     """
 
     verdict: Verdict
@@ -40,6 +42,7 @@ class Duel:
     outcome: str
     reason: str
     comparison: Comparison
+    alone_why: str = ""
 
     @property
     def passed(self) -> bool:
@@ -50,13 +53,14 @@ class Duel:
     def sentence(self) -> str:
         if self.outcome == FAILED:
             return f"No verdict: {self.reason}."
+        apart = f" They did not take turns: {self.alone_why}." if self.alone_why else ""
         said = speed_verdicts.statement(self.verdict)
         if not self.outcome:
-            return f"{said}."
+            return f"{said}.{apart}"
         words = (
             f"{self.outcome} within a limit of {self.max_slowdown:.3g}" if self.outcome == NOT_SLOWER else self.outcome
         )
-        return f"{said}; {self._names[1]} takes {_times(self.ratio)} as long as {self._names[0]}: {words}."
+        return f"{said}; {self._names[1]} takes {_times(self.ratio)} as long as {self._names[0]}: {words}.{apart}"
 
     @property
     def _names(self) -> tuple[str, str]:
@@ -90,7 +94,7 @@ def duel(
 
 
 def _limit(max_slowdown: None | str | float) -> float | None:
-    return None if max_slowdown is None else share("max_slowdown", max_slowdown)
+    return None if max_slowdown is None else slowdown("max_slowdown", max_slowdown)
 
 
 def dry_run(a: str, b: str, model: str, dataset: DataSets | None = None, **request: Any) -> Forecast:
@@ -107,6 +111,8 @@ def _request(
     """The arguments of `compare`."""
     check_count("blocks", blocks, 1, most=MOST_REPEATS)
     frameworks, models = _competitors(a, b, model)
+    if dataset is None:
+        _check_same_data(models)
     request = {"epochs": MANY_EPOCHS, "as_written": False, **request}
     if dataset is not None:
         request["dataset"] = dataset
@@ -114,6 +120,14 @@ def _request(
         **{"frameworks": frameworks, "models": models, "device": device, "repeats": blocks, "sample": sample},
         **{**request, "across_models": len(models) > 1},
     }
+
+
+def _check_same_data(models: list[str]) -> None:
+    """UsageError for models whose own data sets differ: an epoch of one is not an epoch of the other."""
+    own = {name: registry.MODELS[name].dataset for name in models if name in registry.MODELS}
+    if len(set(own.values())) > 1:
+        each = " and ".join(f"{name} on {data}" for name, data in own.items())
+        raise UsageError(f"by default {each} are trained; allowed: two models on one data set, which DATA names")
 
 
 def judge(result: Comparison, limit: float | None) -> Duel:
@@ -138,7 +152,16 @@ def judge(result: Comparison, limit: float | None) -> Duel:
         )
     ratio = result.block_times.ratio(second.Index, first.Index) or Interval(math.nan)
     verdict = speed_verdicts.of_two(subject, names, ratio, blocking_reason(first, second), verified(first, second))
-    return Duel(verdict, ratio, limit, _outcome(ratio, verdict, limit), verdict.reason, result)
+    return Duel(verdict, ratio, limit, _outcome(ratio, verdict, limit), verdict.reason, result, _alone_why(result))
+
+
+def _alone_why(result: Comparison) -> str:
+    """Why the runs of both, or some of them, had the machine to themselves."""
+    if set(result.frame["schedule"]) == {schedules.INTERLEAVED}:
+        return ""
+    if result.settings.get("schedule") == schedules.SEQUENTIAL:
+        return "the schedule asked for is sequential"
+    return next((why for why in result.frame["alone_why"] if isinstance(why, str) and why), "their settings differ")
 
 
 def _outcome(ratio: Interval, verdict: Verdict, limit: float | None) -> str:

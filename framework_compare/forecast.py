@@ -178,8 +178,9 @@ def _cell(cell: Cell, data: _Data, known: Sequence[Known], runs: int, sample_s: 
     epochs_s = epoch_s.times(cell.config.epochs)
     if searches.is_search(cell.model):  # the whole of which is one epoch
         epoch_s = epochs_s = epochs_s.times(len(searches.candidates(cell.model)))
-    if sample_s:  # an epoch that takes longer is the only one, and not whole
-        epochs_s = Range(*sorted(sample_s if one > sample_s else all_s for one, all_s in zip(epoch_s, epochs_s)))
+    if sample_s:  # an epoch that takes longer is the only one, and not whole; else training ends with an epoch
+        parts = (sample_s if one > sample_s else sample_s + one for one in epoch_s)
+        epochs_s = Range(*sorted(min(part_s, all_s) for part_s, all_s in zip(parts, epochs_s)))
     run_s = timing_history.startup_s(cell, known).plus(epochs_s)
     return CellForecast(cell, runs, epoch_s, run_s.times(runs), basis)
 

@@ -39,7 +39,7 @@ PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 TUNINGS = ("recommended", "none")
 FLIPS = ("horizontal", "vertical", "none")
 CROPS = ("random", "none")
-MODES = ("train", "inference")
+MODES = ("train", "inference", "generation")
 INTERNALS = ("public", "private")
 OPTIMIZER_VARIANTS = ("equal", "native")
 GPU_THREADS = ("shared", "private")
@@ -70,7 +70,7 @@ class TrainConfig:
     crop: str = "random"  # "none": the whole image, stretched to image_size x image_size
     optimizer: str = "sgd"
     loss: str = "cross_entropy"  # that of the task
-    mode: str = "train"  # "inference": epochs of forward passes alone, with the initial weights
+    mode: str = "train"  # others: epochs of forward passes alone, with the initial weights
     patience: int = 0  # epochs without a lower validation loss after which training stops; 0: it never does
     epsilon: float = 1e-7  # of adam, adamw, rmsprop and nadam; graph/optimizer.py says where each adds it
     internals: str = "public"  # "private": fields that a framework keeps to itself may be corrected
@@ -86,6 +86,7 @@ class TrainConfig:
     final_rate: float = 0.1
     accumulation: int = 1  # batches whose mean gradient makes one update
     label_smoothing: float = 0.0  # of the task that is trained; graph.Task has the rule
+    new_tokens: int = 32  # of mode "generation": behind a prompt that has the rest of a window
 
     def to_dict(self) -> Fields:
         return dataclasses.asdict(self)
@@ -236,6 +237,7 @@ class Declared(NamedTuple):
     internals: FrozenSet[str] = frozenset({"public"})  # "private" for one that corrects private fields where asked
     updates: FrozenSet[str] = frozenset()  # of UPDATES, what may come in front of an optimizer's step
     gpu_threads: FrozenSet[str] = frozenset({"shared"})  # "private" for one that can keep threads for each GPU alone
+    generation: FrozenSet[str] = frozenset()  # executions in which it has `generate` and `read_generated`
     why: Mapping[str, str] = {}  # why something is not declared: by its name, "graph", "bf16", "replicas"
 
 
@@ -311,6 +313,16 @@ class Trainer(Protocol):
 
         In mode "inference" it uses the config's execution mode. `forward` returns the same outputs.
         """
+
+    def generate(self, batch: Batch) -> Iterator[Any]:
+        """Tokens behind the prompts (N, steps) of a batch, up to the window's end, each the likeliest, and one at a time.
+
+        Each item has the tokens (N, 1) and their logits (N, vocabulary), left on the device. Keys and values of earlier
+        steps come from a cache; weights are those that are held. Only for those who declare `generation`.
+        """
+
+    def read_generated(self, steps: List[Any]) -> Tuple["np.ndarray", "np.ndarray"]:
+        """Tokens (N, steps) and float32 logits (N, steps, vocabulary) of what `generate` gave."""
 
     def gradients(self, batch: Batch) -> Dict[str, "np.ndarray"]:
         """Return the gradient of the mean loss for every trainable parameter, as in `train_step`, without an update."""

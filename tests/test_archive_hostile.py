@@ -11,8 +11,9 @@ from published_study import CLEAN, PROVED, Hostile, study, submission
 from tampering import SCRIPT, again, change, of_machine, other_code, recomputed, shorten_turns, void_for_all
 from tamperings import TAMPERINGS as OTHERS
 
-from framework_compare.archive import documents, entries, publish, scrub, site, validate
+from framework_compare.archive import documents, entries, plausibility, publish, scrub, site, validate
 from framework_compare.archive.documents import MANIFEST, PARITY, RECORDS, STUDY
+from framework_compare.archive.tables import Tables
 
 TAMPERINGS = {**OTHERS, **CONTRADICTIONS}
 GUIDE = Path(__file__).parent.parent / "docs" / "archive.md"
@@ -251,3 +252,18 @@ def test_long_texts_make_no_large_page(hostile, second, tmp_path, changes):
 def test_an_honest_study_of_a_node_is_valid(hostile):
     again(on_a_node(lambda tables: None))(hostile)
     assert only_result(hostile.folder).refused == ""
+
+
+@pytest.mark.parametrize(("why", "found"), [("memory", {1, 2}), (None, {1, 2, 3, 4})])
+def test_runs_that_had_no_rival_or_say_why_they_ran_alone_need_no_rounds(why, found):
+    run = {"run_id": [1, 2, 3, 4, 5], "cell_id": [1, 2, 1, 2, 3], "repeat": [1, 1, 2, 2, 1], "status": ["ok"] * 5}
+    run.update(duel=[1, 1, None, None, None], alone_why=[None, None, why, why, None])
+    cell = {"cell_id": [1, 2, 3], "framework": ["torch", "jax", "torch"], "model": ["alexnet", "alexnet", "vgg16"]}
+    cell.update(dataset=["small"] * 3, device=["cpu"] * 3, config=[{}] * 3)
+    records = {
+        "settings": {"schedule": "interleaved"},
+        "environments": {},
+        "machine": {},
+        "tables": {"run": run, "cell": cell},
+    }
+    assert plausibility._in_turns(Tables(records)) == found

@@ -14,8 +14,10 @@ import pytest
 from reference_adapter import write_adapter
 
 from framework_compare import registry
+from framework_compare.adapters.flax import FlaxTrainer
 from framework_compare.adapters.jax import JaxTrainer
 from framework_compare.adapters.keras import KerasJaxTrainer, KerasTensorFlowTrainer, KerasTorchTrainer
+from framework_compare.adapters.lightning import LightningTrainer
 from framework_compare.adapters.mxnet import MXNetTrainer
 from framework_compare.adapters.paddle import PaddleTrainer
 from framework_compare.adapters.singa import SingaTrainer
@@ -163,7 +165,7 @@ def test_a_refused_cell_is_unsupported(name, adapters, work):
 def test_every_field_that_an_adapter_fills_can_be_refused():
     filled = {field for trainer in OURS.values() for field in Declared._fields if getattr(trainer.declared, field)}
     apart = {"replicas", "several_nodes", "several_inputs", "why"}  # tests/test_replicas.py, and below
-    assert filled - apart - {"untested"} <= set(ASKS) and set(ASKS) == {*UNDECLARED, "updates"}
+    assert filled - apart - {"untested"} <= set(ASKS) and set(ASKS) == {*UNDECLARED, "updates", "generation"}
 
 
 def test_several_inputs_are_refused_where_they_are_not_declared():
@@ -191,11 +193,23 @@ def test_updates_that_an_adapter_does_not_know_are_refused(settings, names, adap
         assert events == []
 
 
+def test_generation_is_refused_where_it_is_not_declared():
+    asked, words = TrainConfig(mode="generation"), "declares no generation with cached keys and values in execution"
+    generating = (TorchTrainer, JaxTrainer, LightningTrainer)
+    for trainer in {*TRAINERS, FlaxTrainer} - {*generating}:
+        with pytest.raises(Unsupported, match=f"{trainer.name} {words} 'default'; declared: none"):
+            refuse_undeclared(trainer, asked, [])
+    for trainer in generating:
+        refuse_undeclared(trainer, asked, [])
+    with pytest.raises(Unsupported, match=f"torch {words} 'compiled'; declared: default, eager"):
+        refuse_undeclared(TorchTrainer, TrainConfig(mode="generation", execution="compiled"), [])
+
+
 def test_smoothed_labels_are_a_loss_that_is_declared_separately():
     smoothed = build_graph("alexnet", TrainConfig(label_smoothing=0.1))
     with pytest.raises(Unsupported, match="singa declares no loss 'smoothed cross_entropy'; declared: cross_entropy"):
         refuse_undeclared(OURS["singa"], TrainConfig(), [smoothed])
-    for name in ("torch", "jax", "tensorflow", "paddle"):
+    for name in set(OURS) - {"singa"}:
         assert {"smoothed cross_entropy", "smoothed token_cross_entropy"} <= OURS[name].declared.losses
 
 

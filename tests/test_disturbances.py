@@ -19,6 +19,9 @@ from framework_compare.samplers import busy
 from framework_compare.samplers.cpu_clock import CpuClockSampler
 from framework_compare.samplers.disturbance import Counters, DisturbanceLog, Shares, SlowCounters, parse_cores
 from framework_compare.store.study_file import Store
+from framework_compare.study import part_run
+from framework_compare.study.executors import Executor
+from framework_compare.study.progress import Watcher
 
 S = 1_000_000_000
 
@@ -249,3 +252,24 @@ def test_rounds_of_several_runs_that_do_not_count_are_one_warning():
     ]
     for odd in ({}, {"void_rounds": {}}, {"void_rounds": 3}, {"void_rounds": {"paging": "many"}}):
         assert repeats.warnings([{"warnings": [], "gauges": odd}]) == []
+
+
+@pytest.mark.parametrize(("asked", "used"), [(None, 6.4), (0.3, 0.3)])
+def test_a_node_of_a_cluster_has_the_threshold_of_its_own_cores(
+    tiny, images, own_cache, tmp_path, monkeypatch, asked, used
+):
+    small = {"batch_size": 4, "epochs": 1, "threads": 1, "loader_workers": 0, "image_size": 32}
+    request = {"dataset": images, "out": tmp_path / "s", "executor": Executor(), "disturbance_threshold": asked}
+    folder = compare(tiny, "linear", **small, **request).folder
+    monkeypatch.setenv("SLURM_TMPDIR", str(tmp_path))
+    monkeypatch.setattr(part_run.disturbances, "threshold", lambda: 6.4)  # of 128 cores
+    found = []
+
+    class Seen(part_run.Study):
+        def run(self, retry=()):
+            found.append(self.options.disturbance_threshold)
+            super().run(retry)
+
+    monkeypatch.setattr(part_run, "Study", Seen)
+    part_run.run_part(folder, 1, Watcher())
+    assert found == [used]

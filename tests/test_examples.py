@@ -54,10 +54,10 @@ def test_the_notebook_runs_and_each_of_its_results_is_shown(monkeypatch, capsys)
 
 
 def test_the_commands_of_the_workflow_parse():
-    """`run` with the study file, `check` against a baseline: options that the command line has."""
+    """`run` with the study file, `duel` of two environments: options that the command line has."""
     commands = typer.main.get_command(root.app).commands
     lines = re.findall(r"\.venv/bin/framework-compare (.+)", (EXAMPLES / "github-workflow.yml").read_text())
-    assert [line.split()[0] for line in lines] == ["doctor", "run", "show", "report", "check"]
+    assert [line.split()[0] for line in lines] == ["doctor", "run", "show", "report", "duel"]
     for line in lines:
         name, *arguments = shlex.split(line, comments=True)
         commands[name].make_context(name, arguments)

@@ -350,7 +350,7 @@ def test_findings_follow_the_data(comparison, tmp_path):
     assert (
         FIGURES["overview"]
         .finding(Subject(comparison))
-        .startswith("PyTorch (2 of 2) is significantly faster than all others; ")
+        .startswith("PyTorch (2 of 2) is significantly faster than all others (not verified); ")
     )
     assert FIGURES["machine"].finding(Subject(comparison)).startswith("2 of 45 epochs were disturbed")
 

@@ -88,6 +88,16 @@ def test_a_budget_bounds_the_time_and_samples_bound_the_runs(tiny, own_cache, tm
     assert "more than the budget of 0.333. Some cells will lack runs" in " ".join(short.split())
 
 
+def test_a_sample_of_short_epochs_bounds_the_runs_too(tiny, images, own_cache, tmp_path):
+    out = own_cache / "studies" / "before"
+    compare(tiny, "linear", dataset=images, out=out, repeats=1, **QUICK)
+    many = {**QUICK, "epochs": 100_000, "sample": 3.0}
+    (cell,) = dry_run(tiny, "linear", dataset=images, repeats=1, **many).cells
+    assert cell.epoch_s.high < 3.0 < cell.total_s.middle
+    (whole,) = dry_run(tiny, "linear", dataset=images, repeats=1, **{**QUICK, "epochs": 1}).cells
+    assert cell.total_s.high <= whole.total_s.high + 3.0
+
+
 def test_the_command_prints_it_and_exits_well(tiny, images, own_cache, tmp_path):
     done = run("run", tiny, "linear", images, "--dry-run", "--out", tmp_path / "s", "--budget", "1min")
     assert "Nothing was started" in done.stdout

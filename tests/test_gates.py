@@ -8,8 +8,8 @@ import pytest
 from command_line import run
 from drawn_study import study
 
-from framework_compare.cli.check import share
 from framework_compare.errors import UsageError
+from framework_compare.plan.values import slowdown
 from framework_compare.results import regression_gate as gate
 
 NONE = float("nan")
@@ -69,6 +69,19 @@ def test_an_outcome_is_that_of_the_whole_interval(baseline, ratio, low, high, ou
     assert disturbed.outcome == gate.UNJUDGED
 
 
+@pytest.mark.parametrize(
+    ("column", "value", "reason"),
+    [("epochs_disturbed", NONE, "is unknown for torch"), ("parity_status", "failed", "torch fails parity")],
+)
+def test_what_bars_a_verdict_within_a_study_bars_one_between_two(baseline, tmp_path, column, value, reason):
+    other = study(tmp_path / "other", faster=0.5)
+    other.frame.loc[0, column] = value
+    beside = baseline.beside(other)
+    first, *others = gate.judge(beside, 0.05)
+    assert first.outcome == gate.UNJUDGED and reason in first.reason and beside.verdict[0] == ""
+    assert others[0].outcome == gate.FASTER
+
+
 def test_missing_and_unsure_cells_are_told_and_fail_where_strict(baseline, tmp_path):
     few = study(tmp_path / "few", ("torch",), faster=1.01)
     words = ["check", few.folder, "--baseline", baseline.folder, "--max-slowdown", "20%"]
@@ -106,12 +119,15 @@ def test_nothing_judged_is_no_success(tmp_path):
     assert "no cell could be judged" in run("check", after, "--baseline", before, check=1).stderr
 
 
-@pytest.mark.parametrize(("text", "value"), [("5%", 0.05), ("0.1", 0.1), (".05", 0.05), (" 12.5 % ", 0.125)])
-def test_a_share_is_read(text, value):
-    assert share(text) == pytest.approx(value)
+LIMITS = [("5%", 0.05), ("0.1", 0.1), (".05", 0.05), (" 12.5 % ", 0.125), ("0%", 0), (0, 0), ("150%", 1.5)]
 
 
-@pytest.mark.parametrize("text", ["", "five", "-1", "5%%", "5", "1.0"])
-def test_another_text_is_refused(text):
+@pytest.mark.parametrize(("given", "value"), LIMITS)
+def test_a_limit_is_read(given, value):
+    assert slowdown("max_slowdown", given) == pytest.approx(value)
+
+
+@pytest.mark.parametrize("given", ["", "five", "-1", "-5%", "5%%", "5", 5, "1.0", "nan", "inf%", True, None])
+def test_another_limit_is_refused(given):
     with pytest.raises(UsageError, match="allowed"):
-        share(text)
+        slowdown("max_slowdown", given)

@@ -108,6 +108,7 @@ def comparison(tmp_path_factory) -> Comparison:
         {"device": "cuda:0,1"},
         {"batch_size": 4},
         {"mode": "inference"},
+        {"mode": "generation"},
         {"learning_rate": 0.1},
     ]
     cells = [

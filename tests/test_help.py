@@ -127,7 +127,7 @@ def test_the_help_of_many_options_is_short_and_all_of_them_are_a_word_away(name)
     given = {parameter.opts[0] for parameter in COMMANDS[name].params if parameter.param_type_name == "option"}
     few = {"--internals", "--gpu-threads", "--batch-growth", "--batch-size-limit", "--epsilon"}
     few |= {"--beta2", "--clip-norm", "--ramp-updates", "--decay-updates", "--final-rate", "--accumulation"}
-    few |= {"--label-smoothing"}
+    few |= {"--label-smoothing", "--new-tokens"}
     assert given & few == few and whole == (given | {"--help"}) - few
     assert flags(name, "--help") == short, "a help shows the same twice"
 

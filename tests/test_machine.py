@@ -109,6 +109,38 @@ def test_memory_limit(tmp_path, membership, files, limit):
     assert cgroup.memory_limit_bytes(mount=tmp_path / "mount", membership=tmp_path / "membership") == limit
 
 
+@pytest.mark.parametrize(
+    ("membership", "files", "left"),
+    [
+        (
+            "0::/a/b\n",
+            {
+                **{
+                    "a/memory.max": "1000",
+                    "a/memory.current": "700",
+                    "a/memory.stat": "active_file 40\ninactive_file 60",
+                },
+                **{"a/b/memory.max": "max", "a/b/memory.current": "300"},
+            },
+            400,
+        ),
+        (
+            "4:memory:/a\n",
+            {
+                **{"memory/a/memory.limit_in_bytes": "1000", "memory/a/memory.usage_in_bytes": "1000"},
+                "memory/a/memory.stat": "inactive_file 0\ntotal_active_file 0\ntotal_inactive_file 90",
+            },
+            90,
+        ),
+        ("0::/a\n", {"a/memory.max": "1000", "a/memory.current": "1200"}, 0),
+        ("0::/a\n", {"a/memory.max": "max", "a/memory.current": "1200"}, None),
+    ],
+)
+def test_memory_left(tmp_path, membership, files, left):
+    write(tmp_path, {"membership": membership, **{f"mount/{path}": text for path, text in files.items()}})
+    assert cgroup.memory_left_bytes(mount=tmp_path / "mount", membership=tmp_path / "membership") == left
+
+
 def test_no_control_groups_at_all(tmp_path):
     assert cgroup.quota_cores(mount=tmp_path, membership=tmp_path / "missing") is None
     assert cgroup.memory_limit_bytes(mount=tmp_path, membership=tmp_path / "missing") is None

@@ -100,7 +100,8 @@ def test_columns_of_the_cell_frame_stay_as_they_are():
         *("epochs", "learning_rate", "momentum", "weight_decay", "warmup_steps", "seed", "image_size", "num_classes"),
         *("flip", "crop", "optimizer", "loss_function", "patience", "epsilon", "internals"),
         *("optimizer_variant", "gpu_threads", "batch_growth", "batch_size_limit"),
-        *("beta2", "clip_norm", "ramp_updates", "decay_updates", "final_rate", "accumulation", "label_smoothing"),
+        *("beta2", "clip_norm", "ramp_updates", "decay_updates", "final_rate", "accumulation"),
+        *("new_tokens", "label_smoothing"),
     )
     assert set(columns.SHARED) == {*columns.SETTINGS, *columns.OTHER_SETTINGS} - set(of_role(OF_DATASET))
 

@@ -13,6 +13,7 @@ from framework_compare.parity import in_study
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Run
 from framework_compare.report.figures import files
+from framework_compare.report.figures.catalogue import FIGURES
 from framework_compare.report.figures.subject import Subject
 from framework_compare.report.names import title
 from framework_compare.results import verdicts
@@ -71,6 +72,9 @@ def test_sentence_table_figure_and_json_name_the_same_winner(tmp_path, entries, 
     assert marked_in_table(comparison) == bold_in_overview(comparison) == named
     sentence, table = comparison.table().parts[0].verdicts[0], str(comparison.table())
     assert not named or sentence.startswith(f"AlexNet: {named[0]} is ")
+    finding = FIGURES["overview"].finding(Subject(comparison))
+    assert not named or finding.startswith(f"{named[0]} is significantly faster than all others")
+    assert ("(not verified)" in finding) == ("(not verified)" in sentence) == ("jax" == winner)
     (answer,) = json.loads(comparison.to_json())["winners"]
     assert (answer["framework"], answer["reason"]) == (winner, reason)
     assert ("Marked: significantly faster" in table) == bool(winner)

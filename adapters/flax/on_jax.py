@@ -187,6 +187,7 @@ class FlaxTrainer(JaxTrainer):
         precisions={"cpu": frozenset({"fp32"})},
         replicas={},
         several_nodes=False,
+        generation=frozenset(),
         why={"cuda": "no environment for Flax on a GPU is pinned"},
     )
 

@@ -230,16 +230,20 @@ class Network:
         width = q.shape[-1] // a["heads"]
         q, k, v = (x.reshape(*x.shape[:-1], -1, width) for x in (q, k, v))  # (N, ..., steps, heads, features)
         if q.ndim == 4:
-            how = {"scale": a["scale"], "is_causal": a.get("causal", False)}
-            if self.flash and how["is_causal"] and bias is None and fits_flash(q.shape):
-                how["implementation"] = "cudnn"
-            y = self.jax.nn.dot_product_attention(q, k, v, bias, **how)
+            y = self.attend(node, q, k, v, bias)
         else:
             scores = a["scale"] * jnp.einsum("nrcqhf,nrckhf->nrchqk", q, k).astype("float32")
             scores = scores if bias is None else scores + bias[:, None, None]
             shares = self.jax.nn.softmax(scores if a["mask"] is None else scores + a["mask"]).astype(self.dtype)
             y = jnp.einsum("nrchqk,nrckhf->nrcqhf", shares, v)
         return y.reshape(*y.shape[:-2], -1)
+
+    def attend(self, node: Node, q: Any, k: Any, v: Any, bias: Any) -> Any:
+        """Attention of sequences: (N, steps, heads, features) each."""
+        how = {"scale": node.attrs["scale"], "is_causal": node.attrs.get("causal", False)}
+        if self.flash and how["is_causal"] and bias is None and fits_flash(q.shape):
+            how["implementation"] = "cudnn"
+        return self.jax.nn.dot_product_attention(q, k, v, bias, **how)
 
     def relative_bias(self, node: Node, own: Mapping[str, Any], **_: Any) -> Any:
         return own["weight"].astype(self.dtype)[node.attrs["index"]].transpose(2, 0, 1)[None]

@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Opt
 import numpy as np
 
 from framework_compare.adapters.common import trainer as common
+from framework_compare.adapters.jax.generation import Generates
 from framework_compare.adapters.jax.network import OPS, Network, has_flash
 from framework_compare.adapters.jax.pipeline import PROCESSES_FROM, Processes, Threads, import_part
 from framework_compare.adapters.jax.replicas import Mesh, join, stacked, unstacked
@@ -55,7 +56,7 @@ class LossBlock:
         self.values: List[float] = []  # of the copy, once one of them was read
 
 
-class JaxTrainer(common.TrainerDefaults):
+class JaxTrainer(Generates, common.TrainerDefaults):
     name = "jax"
     declared = Declared(
         ops=OPS,
@@ -67,6 +68,7 @@ class JaxTrainer(common.TrainerDefaults):
         several_nodes=True,
         several_inputs=True,
         updates=frozenset(UPDATES),
+        generation=common.STEPS,
     )
 
     @staticmethod
@@ -369,6 +371,7 @@ class JaxTrainer(common.TrainerDefaults):
             # waits for all: one that is gone without it would be taken for dead, and the others ended
             self.jax.distributed.shutdown()
         self._network = self._leaves = self._loss_seen = None
+        self._prepared = (None, 0)
         self._block = self._step = self._differentiate = self._evaluate = self._train = self._copy = None
 
 

@@ -9,7 +9,21 @@ import numpy as np
 from framework_compare.adapters.common.trainer import is_native, optimizer_settings, rates
 from framework_compare.protocol import TrainConfig
 
-LOSSES: Dict[str, Callable[[Any], Any]] = {
+
+def smoothed(keras: Any, smoothing: float) -> Callable[[Any, Any], Any]:
+    """Over the labels other than -1; Keras smooths only labels that are spread over all classes."""
+    ops, plain = keras.ops, LOSSES["token_cross_entropy"](keras)
+
+    def loss(labels: Any, logits: Any) -> Any:
+        counts = ops.cast(labels >= 0, logits.dtype)
+        even = ops.logsumexp(logits, axis=-1) - ops.mean(logits, axis=-1)
+        return (1 - smoothing) * plain(labels, logits) + smoothing * ops.sum(even * counts) / ops.sum(counts)
+
+    return loss
+
+
+LOSSES: Dict[str, Callable[..., Any]] = {
+    **dict.fromkeys(("smoothed cross_entropy", "smoothed token_cross_entropy"), smoothed),
     "cross_entropy": lambda keras: keras.losses.SparseCategoricalCrossentropy(from_logits=True),
     "token_cross_entropy": lambda keras: keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1),
     "mse": lambda keras: keras.losses.MeanSquaredError(),

@@ -75,7 +75,7 @@ class KerasTrainer(abc.ABC):
         keras = self.keras
         self._graphed = Network(keras, graph)
         self._model, self._arrays = self._graphed.model, self._graphed.arrays
-        self._objective = LOSSES[graph.task.loss](keras)
+        self._objective = LOSSES[graph.task.named_loss](keras, **graph.task.loss_options)
         self._optimizer = make_optimizer(keras, self.config)
         if self.config.optimizer == "adamw" and not is_native(self.config):
             axes = {parameter.name: len(parameter.shape) for parameter in graph.parameters()}

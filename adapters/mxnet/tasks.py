@@ -15,7 +15,13 @@ def cross_entropy(mx: Any) -> Callable[[Any, Any], Any]:
     return lambda logits, labels: loss(logits.expand_dims(2), labels.expand_dims(1))
 
 
-def token_cross_entropy(mx: Any) -> Callable[[Any, Any], Any]:
+def smoothed_cross_entropy(mx: Any, smoothing: float) -> Callable[[Any, Any], Any]:
+    """That of a sequence of one token: gluon's loss smooths no labels."""
+    loss = token_cross_entropy(mx, smoothing)
+    return lambda logits, labels: loss(logits.expand_dims(1), labels.expand_dims(1))
+
+
+def token_cross_entropy(mx: Any, smoothing: float = 0.0) -> Callable[[Any, Any], Any]:
     """Mean over the tokens whose label is not -1: the losses of samples have it as their mean."""
 
     class TokenCrossEntropy(mx.gluon.HybridBlock):  # type: ignore[misc]
@@ -23,8 +29,12 @@ def token_cross_entropy(mx: Any) -> Callable[[Any, Any], Any]:
             counts = F.cast(labels >= 0, "float32")
             # over an axis other than the last, as in `cross_entropy`
             likelihoods = F.log_softmax(F.transpose(logits, (0, 2, 1)), axis=1)
-            losses = -F.pick(likelihoods, F.maximum(labels, 0), axis=1) * counts
-            of_samples, tokens = F.sum(losses, axis=1), F.sum(counts, axis=1)
+            chosen = F.maximum(labels, 0)
+            wanted = F.pick(likelihoods, chosen, axis=1)
+            # by logits: log_softmax's gradient adds up what all classes have, which sets it 1e-5 off
+            if smoothing:
+                wanted = wanted - smoothing * (F.pick(logits, chosen, axis=2) - F.mean(logits, axis=2))
+            of_samples, tokens = F.sum(-wanted * counts, axis=1), F.sum(counts, axis=1)
             return F.broadcast_div(of_samples, F.mean(tokens, axis=0, keepdims=True))
 
     return _hybridised(TokenCrossEntropy())
@@ -36,9 +46,10 @@ def _hybridised(loss: Any) -> Callable[[Any, Any], Any]:
 
 
 # From outputs and target to the loss of each sample.
-LOSSES: Dict[str, Callable[[Any], Callable[[Any, Any], Any]]] = {
+LOSSES: Dict[str, Callable[..., Callable[[Any, Any], Any]]] = {
     "cross_entropy": cross_entropy,
-    "token_cross_entropy": token_cross_entropy,
+    "smoothed cross_entropy": smoothed_cross_entropy,
+    **dict.fromkeys(("token_cross_entropy", "smoothed token_cross_entropy"), token_cross_entropy),
     "mean_output": lambda mx: lambda outputs, target: outputs.mean(axis=0, exclude=True),
     "mse": lambda mx: _hybridised(mx.gluon.loss.L2Loss(weight=2.0)),  # which is half the square
     "binary_cross_entropy": lambda mx: _hybridised(mx.gluon.loss.SigmoidBinaryCrossEntropyLoss()),  # of logits

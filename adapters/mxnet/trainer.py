@@ -128,7 +128,7 @@ class MXNetTrainer(common.TrainerDefaults):
         self._parameters = parameters_of(self._network)
         freeze(self._parameters, graph)
         self._reordered = False
-        self._loss = LOSSES[graph.task.loss](mx)
+        self._loss = LOSSES[graph.task.named_loss](mx, **graph.task.loss_options)
         self._target_type = "int32" if graph.task.target.dtype.startswith("int") else "float32"
         given = (self._network.collect_params(), make_optimizer(mx, config))
         self._optimizer = data_parallel.make_trainer(mx, *given) if self._replicas else mx.gluon.Trainer(*given)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from typing import Any, Callable, Dict, Mapping, Sequence, Set
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Set
 
 from framework_compare.adapters.common import network, quanv
 from framework_compare.graph import INPUT, Graph
@@ -24,13 +24,14 @@ IN_PLACE = ("ReLU", "ReLU6")
 OVERWRITABLE = ("Conv2d", "BatchNorm2d", "Linear", "Conv1d", "Add")
 
 
-def make_network(torch: Any, graph: Graph) -> Any:
-    spare, program = _spare_values(graph), lowered(graph, HAS, views=True)
-    modules = {}
+def make_network(torch: Any, graph: Graph, layers: Any = None, made: Optional[Mapping[str, Any]] = None) -> Any:
+    """layers: in place of LAYERS. made: modules that exist already, by the names of their arrays."""
+    spare, program, layers = _spare_values(graph), lowered(graph, HAS, views=True), layers or LAYERS
+    modules = dict(made or {})
     for node in program.nodes:
         if node.op in LAYERS and node.arrays not in modules:
             in_place = {"in_place": True} if node.op in IN_PLACE and node.inputs[0] in spare else {}
-            modules[node.arrays] = LAYERS[node.op](torch.nn, {**node.attrs, **in_place})
+            modules[node.arrays] = layers[node.op](torch.nn, {**node.attrs, **in_place})
     code = torch.fx.Graph()
     tracer = torch.fx.proxy.GraphAppendingTracer(code)
     values = {
@@ -189,8 +190,12 @@ def _conv2d(nn: Any, a: Mapping[str, Any]) -> Any:
     )
 
 
-def _attention(nn: Any, a: Mapping[str, Any]) -> Any:
-    """scaled_dot_product_attention, which picks torch's own fused kernel; products around it are Linear layers."""
+def attention(nn: Any, a: Mapping[str, Any], attend: Any = None) -> Any:
+    """scaled_dot_product_attention, which picks torch's own fused kernel, or `attend` in its place.
+
+    Products around it are Linear layers.
+    """
+    attend = attend or nn.functional.scaled_dot_product_attention
     shape = None if a["mask"] is None else a["mask"].shape
     kv_heads = a.get("kv_heads", a["heads"])
     how = {"scale": a["scale"], "is_causal": a.get("causal", False), "enable_gqa": kv_heads != a["heads"]}
@@ -203,8 +208,7 @@ def _attention(nn: Any, a: Mapping[str, Any]) -> Any:
         q, k, v = (x.transpose(-2, -3) for x in (q, k, v))
         mask = None if shape is None else self.mask.view(shape)
         added = _sum(mask, *inputs[a["operands"] :], windows=q.dim() == 6)
-        y = nn.functional.scaled_dot_product_attention(q, k, v, added, **how)
-        return y.transpose(-2, -3).flatten(-2)
+        return attend(q, k, v, added, **how).transpose(-2, -3).flatten(-2)
 
     return _layer(nn, forward, **({} if shape is None else {"mask": _flat(a["mask"])}))
 
@@ -302,7 +306,7 @@ LAYERS = {
     "RMSNorm": lambda nn, a: nn.RMSNorm(a["features"], eps=a["eps"]),
     "Constant": _constant,
     "Quanv2d": _quanv2d,
-    "Attention": _attention,
+    "Attention": attention,
     "Parameter": _parameter,
     "RelativeBias": _relative_bias,
     "GroupNorm": lambda nn, a: nn.GroupNorm(a["groups"], a["channels"], eps=a["eps"]),

@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from framework_compare.adapters.common import trainer as common
 from framework_compare.adapters.torch import replicas as data_parallel
+from framework_compare.adapters.torch.generation import Generates
 from framework_compare.adapters.torch.gpu import CapturedStep, Gpu
 from framework_compare.adapters.torch.network import OPS, by_graph_name, make_network
 from framework_compare.adapters.torch.pipeline import open_loader
@@ -31,7 +32,7 @@ from framework_compare.worker.allocator import keep_freed_memory
 COMPILED = {"compiled": None, "max-autotune": "max-autotune"}  # the mode of torch.compile
 
 
-class TorchTrainer(common.TrainerDefaults):
+class TorchTrainer(Generates, common.TrainerDefaults):
     name = "torch"
     declared = Declared(
         ops=OPS,
@@ -44,6 +45,7 @@ class TorchTrainer(common.TrainerDefaults):
         several_nodes=True,
         several_inputs=True,
         updates=frozenset(UPDATES),
+        generation=frozenset({"default", "eager"}),
     )
 
     @staticmethod
@@ -93,7 +95,7 @@ class TorchTrainer(common.TrainerDefaults):
     def settings(self) -> Dict[str, Any]:
         config, torch = self.config, self.torch
         execution = "eager" if config.execution == "default" else config.execution
-        common = {
+        found = {
             "execution": execution + (" in a CUDA graph" if self._captures and execution == "compiled" else ""),
             "memory_format": "channels_last" if self._channels_last else "contiguous",
             "optimizer": self._optimizer_name,
@@ -102,9 +104,9 @@ class TorchTrainer(common.TrainerDefaults):
             **self._replica_settings,
         }
         if not self._on_gpu:
-            return {**common, "allocator": "keeps freed memory" if self._keeps_memory else "system default"}
+            return {**found, "allocator": "keeps freed memory" if self._keeps_memory else "system default"}
         return {
-            **common,
+            **found,
             "gpu": torch.cuda.get_device_name(self._device),
             "cuda": torch.version.cuda,
             "cudnn": torch.backends.cudnn.version(),
@@ -346,6 +348,7 @@ class TorchTrainer(common.TrainerDefaults):
 
     def release(self) -> None:
         self._network = self._trained = self._optimizer = self._call = self._loss_of = self._step = self._gpu = None
+        self._prepared = (None, 0)
 
 
 def _no_device(torch: Any, device: str) -> Optional[str]:

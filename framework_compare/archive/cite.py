@@ -12,6 +12,7 @@ from framework_compare import registry
 from framework_compare.archive.conditions import of_figures
 from framework_compare.comparison import Comparison
 from framework_compare.errors import check_name
+from framework_compare.protocol import MODES
 from framework_compare.report import headlines, provenance
 from framework_compare.report.latex import escape_latex
 from framework_compare.report.names import in_order, listed, title
@@ -104,8 +105,8 @@ def paragraph(study: Comparison, reservations: Iterable[str]) -> str:
 
 
 def _timed(cells: Any) -> str:
-    modes = set(cells["mode"])
-    return "inference" if modes == {"inference"} else "training" if modes == {"train"} else "training and inference"
+    named = ("training" if mode == "train" else mode for mode in MODES if mode in set(cells["mode"]))
+    return " and ".join(named)
 
 
 def _sized(cells: Any) -> str:

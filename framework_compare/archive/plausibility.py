@@ -15,6 +15,8 @@ from framework_compare.archive.tables import SECOND, Row, Tables, awake_s, in_or
 from framework_compare.plan.planning import build_graph
 from framework_compare.plan.searches import is_search
 from framework_compare.protocol import Document, TrainConfig, replicas_of
+from framework_compare.records import Cell
+from framework_compare.study import schedules
 
 FIRST = datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone.utc)  # SINGA's release, the oldest that is compared
 AHEAD_S = 86_400  # that the clock of another machine may be ahead
@@ -115,12 +117,29 @@ def _rounds(study: Tables) -> Iterator[str]:
     apart = [phases[n] for n, run in study.runs.items() if n in {*phases} - {*rounds} and run.get("node_id") is None]
     for before, after in overlaps(in_order(apart)):
         yield f"runs {before['run_id']} and {after['run_id']} trained at the same time and took no turns"
-    interleaved = study.settings.get("schedule") == "interleaved"
+    in_turns = _in_turns(study)
     for number, run in study.runs.items():
         if run["status"] == "ok" and number not in phases:
             yield f"run {number} is ok but has no epoch phase"
-        if run["status"] == "ok" and (interleaved or run.get("duel") is not None) and number not in rounds:
+        if run["status"] == "ok" and number in in_turns and number not in rounds:
             yield f"run {number} is ok and took turns, but has no round"
+
+
+def _in_turns(study: Tables) -> set[int]:
+    """The runs that say so, and those of an interleaved study that had a rival and give no reason why they ran alone."""
+    rivals: dict[Any, list[int]] = {}
+    for number, run in study.runs.items():
+        cell = study.cell_of(number)
+        config = TrainConfig.from_dict(cell["config"])
+        whole = Cell(cell["framework"], cell["model"], cell["dataset"], cell["device"], config)
+        if run["status"] == "ok" and not schedules.why_alone(whole):
+            across = bool(study.settings.get("across_models"))
+            rivals.setdefault((run["repeat"], schedules.shared(whole, across)), []).append(number)
+    found = {number for number, run in study.runs.items() if run.get("duel") is not None}
+    if study.settings.get("schedule") == schedules.INTERLEAVED:
+        several = [numbers for numbers in rivals.values() if len(numbers) > 1]
+        found |= {number for numbers in several for number in numbers if not study.runs[number].get("alone_why")}
+    return found
 
 
 def _sizes(study: Tables) -> Iterator[str]:

@@ -53,6 +53,10 @@ class SplitArrays(NamedTuple):
     def __len__(self) -> int:
         return len(self.target)
 
+    def prompts(self, new_tokens: int) -> "SplitArrays":
+        """Sequences without as many tokens at their end, and all targets."""
+        return SplitArrays(self.task, tuple(tokens[:, :-new_tokens] for tokens in self.inputs), *self[2:])
+
 
 def read_split(path: "str | os.PathLike[str]", split: str) -> SplitArrays:
     """Read "train" or "validation" of a file that the parent wrote; DataError names a missing or damaged file."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Annotated, Any, List
 
 import typer
@@ -36,10 +35,11 @@ def check(
     `duel`, which measures both now, in turns.
     """
     from framework_compare.comparison import Comparison
+    from framework_compare.plan.values import slowdown
     from framework_compare.results import regression_gate
     from framework_compare.study import names
 
-    limit = share(max_slowdown)
+    limit = slowdown("--max-slowdown", max_slowdown)
     before, after = map(Comparison.load, names.find_two(baseline, study))
     beside = before.beside(after)
     if beside.empty:
@@ -60,14 +60,6 @@ def check(
     unsure = sum(not one.proved for one in judged)
     if unsure and not allow_inconclusive:
         console.fail(f"{unsure} of {len(judged)} cells are inconclusive; `framework-compare duel` is more precise", 3)
-
-
-def share(text: str) -> float:
-    """0.05 from "5%" or "0.05"; UsageError for another text."""
-    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*(%?)\s*", text)
-    if not match or not match[2] and float(match[1]) >= 1:
-        raise UsageError(f"--max-slowdown is {text!r}; allowed: a share such as 5% or 0.05")
-    return float(match[1]) / (100 if match[2] else 1)
 
 
 def _print(beside: Any, judged: List[Judgement], headings: List[str], limit: float, missing: Any) -> None:

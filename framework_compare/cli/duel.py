@@ -87,5 +87,6 @@ def _document(result: Duel) -> dict[str, object]:
         "ratio_ci_low": ratio.low,
         "ratio_ci_high": ratio.high,
         "blocks": ratio.runs,
+        "alone_why": result.alone_why,
         "study": str(result.comparison.folder),
     }

@@ -75,6 +75,7 @@ def completions(words: Sequence[str]) -> Callable[[str], list[str]]:
 OF_FEW = (
     *("internals", "gpu_threads", "batch_growth", "batch_size_limit", "epsilon"),
     *("beta2", "clip_norm", "ramp_updates", "decay_updates", "final_rate", "accumulation", "label_smoothing"),
+    "new_tokens",
 )
 
 
@@ -247,7 +248,17 @@ OF_DATA = ("inputs", "target", "validation", "normalize", "window", "tokenizer",
 LIMITS = ("timeout_s", "phase_timeout_s", "silence_timeout_s", "memory_limit")
 # Panels of `--help`, in this order.
 PANELS: dict[str, tuple[str, ...]] = {
-    "What to compare": ("frameworks", "models", "weights", "as_written", "dataset", "batch_sizes", "search", "mode"),
+    "What to compare": (
+        "frameworks",
+        "models",
+        "weights",
+        "as_written",
+        "dataset",
+        "batch_sizes",
+        "search",
+        "mode",
+        "new_tokens",
+    ),
     "Device, arithmetic, execution": (
         *("device", "devices", "nodes", "precision", "execution", "tuning", "threads", "internals", "gpu_threads"),
     ),

@@ -79,7 +79,7 @@ def report(
 def figure(
     name: Annotated[
         str,
-        typer.Argument(help="The figure: overview, epoch-time, ... or its number, F1 to F12.", autocompletion=_figures),
+        typer.Argument(help="The figure: overview, epoch-time, ... or its number (F2).", autocompletion=_figures),
     ],
     study: Annotated[str, STUDY] = "latest",
     out: Annotated[Path, typer.Option(help="The file; its suffix is .svg, .pdf or .png.")] = Path("figure.pdf"),

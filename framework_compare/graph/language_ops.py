@@ -11,7 +11,7 @@ from framework_compare.errors import UsageError
 from framework_compare.graph.node import Node, Shape
 
 
-def rotary_shape(node: Node, shape: Shape) -> Shape:
+def rotary_shape(node: Node, shape: Shape, *positions: Shape) -> Shape:
     heads = node.attrs["heads"]
     if len(shape) != 2 or shape[1] % (2 * heads):
         raise UsageError(f"layer {node.name}: expects (steps, {heads} heads of an even width), gets shape {shape}")

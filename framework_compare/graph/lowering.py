@@ -253,20 +253,29 @@ def _attention(to: Lowering, node: Node, shape: Shape) -> None:
 
 
 def _rotary(to: Lowering, node: Node, shape: Shape) -> None:
-    """Each head's features times cosines, and with its halves swapped times signed sines."""
+    """Each head's features times cosines, and with its halves swapped times signed sines.
+
+    A second input (graph.generation) has the positions of the steps, which else stand one after the other.
+    """
     steps, heads = shape[0], node.attrs["heads"]
     cut = (steps, heads, shape[1] // heads)
     half, width, name = cut[2] // 2, cut[2], node.name
-    x = to.append(f"{name}.heads", "Reshape", node.inputs, {"shape": (-1, *cut)}, cut)
+    x = to.append(f"{name}.heads", "Reshape", node.inputs[:1], {"shape": (-1, *cut)}, cut)
     parts = [to.cut(cut, 3, half, width), to.cut(cut, 3, 0, half)]
     halves = [to.append(f"{name}.half{n}", one.op, [x], one.attrs, one.shape) for n, one in enumerate(parts)]
     swapped = to.append(f"{name}.swapped", "Concat", halves, {"axis": 3}, cut)
     products = []
-    tables = rotary_tables(steps, width, node.attrs["theta"])
+    window = node.attrs.get("window", steps)
+    tables = rotary_tables(window, width, node.attrs["theta"])
     for kind, value, table in zip(("cosines", "sines"), (x, swapped), tables):
-        constant = f"rotary_{kind}_{steps}_{width}_{node.attrs['theta']:g}".replace(".", "_")
+        constant = f"rotary_{kind}_{window}_{width}_{node.attrs['theta']:g}".replace(".", "_")
+        placed = node.inputs[1:]
         if constant not in to.shapes:  # one for all layers
+            table = table[:, 0] if placed else table
             to.append(constant, "Constant", (), {"value": table[None]}, table.shape)
+        if placed:
+            rows = to.append(f"{name}.{kind}_rows", "Gather", [constant, *placed], {}, (steps, width))
+            constant = to.append(f"{rows}_cut", "Reshape", [rows], {"shape": (-1, steps, 1, width)}, (steps, 1, width))
         products.append(to.append(f"{name}.{kind}", "Mul", [value, constant], {}, cut))
     turned = to.append(f"{name}.turned", "Add", products, {}, cut)
     to.append(name, "Reshape", [turned], {"shape": (-1, *shape)}, shape)

@@ -11,13 +11,12 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import math
 import os
 import random
 import signal
 import time
 from typing import Callable, Collection, Dict, List, NamedTuple, Optional, Sequence
-
-import psutil
 
 from framework_compare.launch import memory_limit, rounds
 from framework_compare.launch.launcher import INTERRUPTED, OnEvent, WorkerRun, WorkerSpec, listen, prepare_folder
@@ -50,7 +49,7 @@ class Member(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """run: None of a worker that was not started, as memory would not hold it. rivals: whether any waited beside it."""
+    """run: None of a worker that was not started, as memory would not hold it. rivals: whether any lived beside it."""
 
     run: Optional[Run]
     rivals: bool
@@ -85,7 +84,7 @@ class _Rival:
         self._rested_ns = 0
         self._rested_at = 0.0
         self.idle_cpu_s = self.idle_s = 0.0  # since the round began
-        self.met = False  # whether a rival was live beside it in a round
+        self.accompanied = False  # whether a rival lived beside it, and took memory
 
     @property
     def takes_turns(self) -> bool:
@@ -148,16 +147,30 @@ class _Duel:
         self._number = 0
 
     def run(self) -> None:
-        free = psutil.virtual_memory().available
+        free = memory_limit.free_bytes()
         for member in self._members:
             if self._fits(member, free):
                 self._start(member)
+        if len(self._runs) == 1 < len(self._members):
+            self._discard(self._rivals[0])
         self._compete()
-        for rival in self._rivals:  # without a rival, to the end
-            while rival.takes_turns:
-                self._void(rounds.ALONE)
-                self._turn(rival, Lengths(10**9, 0), alone=True)
-                self._number += 1
+        for rival in self._rivals:
+            self._finish_alone(rival)
+
+    def _discard(self, rival: _Rival) -> None:
+        """End the only worker that memory holds: it is to be measured the way the others are, alone from the start."""
+        if not rival.run.over:
+            self._runs.pop(rival.name).close()
+
+    def _finish_alone(self, rival: _Rival) -> None:
+        """Let a worker that no rival is left for train to its end, or as long as a sample is."""
+        sample_s = rival.spec.job.sample_s
+        while rival.takes_turns:
+            left_s = sample_s - sum(one.measured_s for one in rival.transcript.slices)
+            steps = max(0, math.ceil(left_s / _step_s(rival))) if sample_s else 10**9
+            self._void(rounds.ALONE)
+            self._turn(rival, Lengths(steps, 0), endless=not sample_s)
+            self._number += 1
 
     def interrupt(self) -> None:
         for run in self._runs.values():
@@ -172,13 +185,22 @@ class _Duel:
             rival.close()
 
     def outcomes(self) -> List[Outcome]:
-        met = {rival.name: rival.met for rival in self._rivals}
-        return [self._outcome(self._runs.get(member.name), met.get(member.name, False)) for member in self._members]
+        self._void_later_rounds()
+        accompanied = {rival.name for rival in self._rivals if rival.accompanied}
+        return [Outcome(self._record(self._runs.get(one.name)), one.name in accompanied) for one in self._members]
 
-    def _outcome(self, run: Optional[WorkerRun], met: bool) -> Outcome:
+    def _void_later_rounds(self) -> None:
+        """Void the rounds after a rival had finished, as with patience: its own time is of the rounds before."""
+        finished = [rival.transcript.slices[-1].round for rival in self._rivals if rival.transcript.last]
+        last = min(finished, default=self._number)
+        if sum(number not in self._voids for number in range(last)) >= rounds.LEAST_ROUNDS:
+            for number in range(last + 1, self._number):
+                self._voids.setdefault(number, rounds.FEWER)
+
+    def _record(self, run: Optional[WorkerRun]) -> Optional[Run]:
         if run is None:
-            return Outcome(None, met)
-        return Outcome(self._marked(run.run()) if met else dataclasses.replace(run.run(), slices=()), met)
+            return None
+        return self._marked(run.run()) if run.by_rounds else dataclasses.replace(run.run(), slices=())
 
     def _marked(self, run: Run) -> Run:
         """The run with what became of its rounds, which count instead of its epochs and are the same for all rivals."""
@@ -186,15 +208,16 @@ class _Duel:
         voids = collections.Counter(one.void for one in slices if one.void not in rounds.EXPECTED)
         void, counted = sum(voids.values()), sum(not one.void for one in slices)
         disturbed = void > counted and counted < rounds.LEAST_ROUNDS
+        known = bool(self._log.last_ns())  # whether the kernel says what others use
         taken = [self._taken[number] for number in {one.round for one in slices} & self._taken.keys()]
         seconds = sum(lasted_s for lasted_s, _ in taken)
         return dataclasses.replace(
             run,
             slices=slices,
-            epochs=tuple(dataclasses.replace(epoch, disturbed=int(disturbed)) for epoch in run.epochs),
+            epochs=tuple(dataclasses.replace(one, disturbed=int(disturbed) if known else None) for one in run.epochs),
             gauges={**run.gauges, "void_rounds": dict(voids)},
-            disturbed_epochs=len(run.epochs) if disturbed else 0,
-            disturbed_s=seconds,
+            disturbed_epochs=(len(run.epochs) if disturbed else 0) if known else None,
+            disturbed_s=seconds if known else None,
             disturbed_share=sum(lasted_s * share for lasted_s, share in taken) / seconds if taken else None,
         )
 
@@ -212,10 +235,12 @@ class _Duel:
         run = self._runs[member.name] = WorkerRun(member.spec, holder, temporary, member.on_event)
         run.start(job)
         rival = _Rival(member, run)
+        beside = [one for one in self._rivals if not one.run.over]
+        for one in (rival, *beside) if beside else ():
+            one.accompanied, one.run.shares = True, self._shares  # unknown unless rounds follow
         self._rivals.append(rival)
         if run.over:
             return
-        run.shares = self._shares
         listen(self._live(), lambda: run.over or rival.transcript.ready)
         if not run.over:
             rival.rest()
@@ -232,7 +257,7 @@ class _Duel:
         order: Callable[[], List[_Rival]] = _by(rivals, self._random)
         while len(rivals) > 1:
             for rival in rivals:
-                rival.met = True
+                rival.run.by_rounds = True
             if self._number == 1:  # the first round told how long steps are
                 lengths = self._lengths(rivals)
             self._round(order(), lengths.drawn(self._random))
@@ -288,14 +313,14 @@ class _Duel:
             or rounds.faults_fault({one.name: one.transcript.slices[-1].major_faults for one in order})
         )
 
-    def _turn(self, rival: _Rival, lengths: Lengths, alone: bool = False) -> None:
+    def _turn(self, rival: _Rival, lengths: Lengths, endless: bool = False) -> None:
         """Let one worker train while the others wait, until it gives the turn back or has ended."""
         if rival.run.over:
             return
         rival.wake()
         steps = lengths.steps
         within_s = max(LEAST_TURN_S, TURN_FACTOR * (steps + lengths.rewarm) * _step_s(rival))
-        rival.run.grant(self._number, steps, lengths.rewarm, float("inf") if alone or not steps else within_s)
+        rival.run.grant(self._number, steps, lengths.rewarm, math.inf if endless or not steps else within_s)
         transcript = rival.transcript
         listen(self._live(), lambda: rival.run.over or (steps > 0 and transcript.grant is None and not transcript.last))
         if not rival.run.over:

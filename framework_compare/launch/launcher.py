@@ -155,6 +155,7 @@ class WorkerRun:
         self.over = False
         self.wall_s = 0.0  # once it is over, without the time in which it waited for turns
         self.shares: Callable[[Span, Span], Optional[Shares]] = lambda *spans: None  # what an epoch lost to others
+        self.by_rounds = False  # whether rounds are judged, not epochs, in which its rivals had turns too
         self._stack, self._reader = contextlib.ExitStack(), EventReader()
         self._turns = -1  # descriptor that turns are written to
         self._rested: Optional[float] = None
@@ -308,8 +309,7 @@ class WorkerRun:
         final = self._judge(seen)
         code = seen.returncode
         gauges = {"load": {"before": self.load}, "parent": self._parent()}
-        # Of a worker that takes turns rounds are judged, not epochs, in which its rivals had turns too.
-        threshold = math.inf if transcript.slices else self.spec.disturbance_threshold
+        threshold = math.inf if self.by_rounds else self.spec.disturbance_threshold
         epochs = marked(transcript.epochs, self.shares, threshold)
         return Run(
             status=final.status,

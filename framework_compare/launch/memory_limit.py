@@ -198,6 +198,13 @@ def machine_bytes() -> int:
     return min(int(psutil.virtual_memory().total), cgroup.memory_limit_bytes() or 1 << 62)
 
 
+def free_bytes() -> int:
+    """Memory that programs may still take: the machine's, or its container's, where that is less."""
+    left = cgroup.memory_left_bytes()
+    available = int(psutil.virtual_memory().available)
+    return available if left is None else min(available, left)
+
+
 def _put_if_there(path: Path, text: str) -> None:
     if path.exists():
         path.write_text(text)

@@ -20,7 +20,8 @@ MOST_FAULTS = 20  # pages read from disk in a slice
 REHEARSAL = "first round: not counted"
 ENDED = "a competitor ended during it"
 ALONE = "no competitor was left"
-EXPECTED = ("", REHEARSAL, ENDED, ALONE)
+FEWER = "a competitor had finished before it"
+EXPECTED = ("", REHEARSAL, ENDED, ALONE, FEWER)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -36,6 +36,7 @@ Made = TypeVar("Made")
 def network_key(framework: Framework, state: JSON, graph: Graph, config: TrainConfig, questions: Questions) -> str:
     """Return the name of the verdict on levels 0 to 3 and 5; `questions` is a dataclass."""
     sizes = {name: getattr(config, name) for name in of_verdict(SIZES)}
+    sizes.update({"new_tokens": config.new_tokens} if config.mode == "generation" else {})
     asked = {"graph": graph.to_dict(), "questions": dataclasses.asdict(questions), **sizes}
     return _digest(framework, state, config, asked)
 

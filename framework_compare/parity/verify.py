@@ -22,7 +22,7 @@ from framework_compare.parity.network.divergence import first_divergence
 from framework_compare.parity.network.ladder import Judge, remark
 from framework_compare.parity.network.questions import Questions
 from framework_compare.parity.network.reference import Reference, least_batch, make_reference
-from framework_compare.parity.network.tasks import dropout_tasks, network_tasks
+from framework_compare.parity.network.tasks import dropout_tasks, generation_tasks, network_tasks
 from framework_compare.parity.pipeline import pipelines
 from framework_compare.parity.training import training_check
 from framework_compare.parity.workers import RunTasks
@@ -322,10 +322,10 @@ class ParityChecker:
         # Small batches are asked about, too: as the last one of an epoch is, and must be averaged by its own size.
         run_tasks = self._worker(subject, **found.optimiser, **found.recipe)
         tasks = [*network_tasks(found, full, place), *dropout_tasks(graph, found, place)]
-        run, said, answers = run_tasks(tasks, name)
+        run, said, answers = run_tasks([*tasks, *generation_tasks(config, found, place)], name)
         if run.status == "unsupported":
             return _lacking(framework, run, model, config)
-        judge = Judge(graph, found, full, answers, said, run)
+        judge = Judge(graph, found, full, answers, said, run, config.mode == "generation")
         levels = tuple(judge.levels())
         failed = [level for level in levels if not level.passed]
         seeks = failed and found.replicas == 1  # layers are asked about on one device

@@ -14,7 +14,7 @@ from framework_compare.datasets.dataset import Dataset
 from framework_compare.datasets.folder import ON_BAD_IMAGE
 from framework_compare.datasets.own import OwnData
 from framework_compare.errors import MOST, UnknownNameError, UsageError, check_count, check_name
-from framework_compare.graph import OPTIMIZERS, Graph, Task
+from framework_compare.graph import OPTIMIZERS, Graph, Task, generation
 from framework_compare.graph.imported_model import ImportedModel
 from framework_compare.plan import data_of_models, searches
 from framework_compare.plan.competitors import find_frameworks
@@ -74,6 +74,7 @@ def plan(
     _check_cells(sum(map(len, configs.values())) * len(places) * len(frameworks))
     for model in models:
         check_of_sgd(settings, configs[model])
+        check_new_tokens(settings, configs[model])
     chosen = data_of_models.by_model(models, dataset)
     images = {"classes": classes, "limit": limit, "on_bad_image": on_bad_image, "make": make}
     read: Callable[..., Dataset] = functools.cache(
@@ -122,6 +123,12 @@ def check_of_sgd(given: Mapping[str, object], configs: Iterable[TrainConfig]) ->
                 f"{name} is {given[name]!r}; only {' and '.join(users)} {verb} it, but the optimizer is {others}:"
                 " leave it out"
             )
+
+
+def check_new_tokens(given: Mapping[str, object], configs: Iterable[TrainConfig]) -> None:
+    """UsageError where a number of new tokens is given and no cell generates any."""
+    if "new_tokens" in given and not any(config.mode == "generation" for config in configs):
+        raise UsageError(f"new_tokens is {given['new_tokens']!r}; only mode 'generation' uses it: leave it out")
 
 
 def check_useful(models: Sequence[str], given: Mapping[str, object]) -> None:
@@ -323,6 +330,8 @@ def build_graph(model: str, config: TrainConfig, task: Task | None = None) -> Gr
     A workload's is for a task, by default that of its generated data. Labels are smoothed as the config says.
     """
     graph = _plain_graph(model, config, task)
+    if config.mode == "generation" and (why := generation.refusal(graph, config.new_tokens)):
+        raise UsageError(f"mode is 'generation'; {model} {why}")
     if not config.label_smoothing:
         return graph
     return dataclasses.replace(graph, task=dataclasses.replace(graph.task, smoothing=config.label_smoothing))

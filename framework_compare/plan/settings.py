@@ -89,7 +89,10 @@ _PIPELINE = (
 _TUNING = "recommended: the settings of the framework's own performance guide; none: its defaults"
 _THREADS = "number of threads in each compute pool"
 _WORKERS = "processes (or threads) that only read images"
-_MODE = "train: forward, backward and update; inference: forward only, with the latency of single steps"
+_MODE = (
+    "train: forward, backward and update; inference: forward only, with the latency of single steps; generation:"
+    " tokens one by one"
+)
 _PATIENCE = "epochs without a lower validation loss after which training stops, as in Keras; 0: never"
 _EPOCHS = "measured epochs (100 in the published study)"
 _SIZE = "height and width in pixels; each model has a smallest size"
@@ -147,6 +150,7 @@ SETTINGS: dict[str, Setting] = {
     "decay_updates": Setting("update by which a cosine has lowered the learning rate to final_rate; 0: no decay"),
     "final_rate": Setting("share of the learning rate that remains after the decay", below=1),
     "accumulation": Setting("batches whose mean gradient makes one update", least=1),
+    "new_tokens": Setting("tokens after a prompt in mode generation", least=1),
     "label_smoothing": Setting("share of a label that all classes get", below=1),
 }
 
@@ -193,6 +197,7 @@ class Settings(TypedDict, total=False):
     final_rate: Numbers
     accumulation: Counts
     label_smoothing: Numbers
+    new_tokens: Counts
 
 
 # What cells may differ in whose workers take turns: all train on the same samples, and end together.

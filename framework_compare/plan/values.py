@@ -101,11 +101,27 @@ def seconds(name: str, value: object) -> float:
 
 def share(name: str, value: Any) -> float:
     """A share of 1, from 0.05 or "5%"; UsageError for anything else."""
-    try:
-        text = value.strip() if isinstance(value, str) else value
-        given = float(text[:-1]) / 100 if isinstance(text, str) and text.endswith("%") else float(text)
-    except (TypeError, ValueError):
-        given = math.nan
-    if isinstance(value, bool) or not 0 < given < 1:
+    given, _ = _share(value)
+    if not 0 < given < 1:
         raise UsageError(f"{name} is {value!r}; allowed: a share above 0 and below 1, such as 0.05 or 5%")
     return given
+
+
+def slowdown(name: str, value: Any) -> float:
+    """How much longer something may take, from 0, 0.05, "5%" or "150%"; UsageError for anything else."""
+    given, percent = _share(value)
+    if not (0 <= given < 1 or percent and 0 <= given < math.inf):
+        raise UsageError(
+            f"{name} is {value!r}; allowed: a share from 0 to below 1, such as 0.05, or percent, such as 5%"
+        )
+    return given
+
+
+def _share(value: Any) -> tuple[float, bool]:
+    """A share, NaN for what is none, and whether it was given in percent."""
+    text = value.strip() if isinstance(value, str) else value
+    percent = isinstance(text, str) and text.endswith("%")
+    try:
+        return (math.nan if isinstance(value, bool) else float(text[:-1]) / 100 if percent else float(text)), percent
+    except (TypeError, ValueError):
+        return math.nan, percent

@@ -46,10 +46,11 @@ KINDS: dict[str, TableSpec] = {
     "gains": task_tables.GAINS,
     "search": task_tables.SEARCH,
     "inference": task_tables.INFERENCE,
+    "generation": task_tables.GENERATION,
     "roofline": machine_tables.ROOFLINE,
     "profile": PROFILE,
 }
-OF_TASKS = ("quality", "gains", "search", "inference")  # other studies have none of them
+OF_TASKS = ("quality", "gains", "search", "inference", "generation")  # other studies have none of them
 
 
 def find(kind: str) -> TableSpec:

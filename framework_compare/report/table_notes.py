@@ -289,7 +289,8 @@ def rebuild_slowdown_warnings(cells: Sequence[Record]) -> list[str]:
 
 def unverified_winner_note(fastest: Sequence[Record]) -> list[str]:
     """The cells among the marked ones that are not proved equal."""
-    names = ", ".join(dict.fromkeys(title(cell.framework) for cell in fastest if unproved(cell.parity)))
+    doubtful = [cell for cell in fastest if unproved(cell.parity) or cell.parity is None]
+    names = ", ".join(dict.fromkeys(title(cell.framework) for cell in doubtful))
     return [f"Marked as fastest, but not verified to train the same function: {names}."] if names else []
 
 

@@ -170,3 +170,28 @@ INFERENCE = TableSpec(
     across=("batch_size",),
     absent="No cell in this study has mode inference.",
 )
+
+
+def _generated(sheet: Sheet) -> list[Record]:
+    return [cell for cell in sheet.cells if cell.mode == "generation"]
+
+
+GENERATION = TableSpec(
+    "Generation with cached keys and values: milliseconds to the first token, median and 95th percentile, and new tokens per"
+    " second of whole sequences, prompts included.",
+    lambda sheet: [
+        Column(heading, value, f"batch {size}", size)
+        for size in sorted({cell.batch_size for cell in _generated(sheet)})
+        for heading, value in (
+            ("first ms", "step_s_median"),
+            ("p95 ms", "step_s_p95"),
+            ("tokens/s", _of("tokens_per_s")),
+        )
+    ],
+    ("step_s_median", "step_s_p95", "tokens_per_s"),
+    rows=_generated,
+    spread=lambda cell: cell.batch_size,
+    across=("batch_size",),
+    frame="quality",
+    absent="No cell in this study has mode generation.",
+)

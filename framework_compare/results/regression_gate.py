@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from framework_compare.protocol import Document, Fields
-from framework_compare.results import repeats
+from framework_compare.results import repeats, speed_verdicts
 from framework_compare.results.block_times import BlockTimes, block_seconds
 from framework_compare.results.columns import IDENTITY
 from framework_compare.results.intervals import SESSION_SD, UNKNOWN, unpaired_ratio
@@ -36,6 +37,7 @@ COLUMNS = (
     "disturbed_share_a",
     "disturbed_share_b",
     "disturbed_throughout",
+    "barred",
     "verdict",
 )
 
@@ -45,8 +47,8 @@ def side_by_side(a: Sides, b: Sides) -> pd.DataFrame:
 
     ratio is the median epoch time of B over that of A. Where both have 2 runs or more it has a 95 % interval: Welch's, as
     runs of two studies share no block, with what two sessions differ by though nothing changed. verdict is "faster" or
-    "slower" (B) where that excludes 1, "not_shown" where it does not, "" where there is none. Verdicts are not corrected
-    for their number.
+    "slower" (B) where that excludes 1, "not_shown" where it does not, "" where there is none. barred: why no verdict can
+    stand on either cell, "" if one can. Verdicts are not corrected for their number.
     """
     import pandas as pd
 
@@ -66,6 +68,7 @@ def _row(key: tuple[object, ...], a: Fields, b: Fields, seconds: tuple[BlockTime
     ratio = unpaired_ratio(runs[1], runs[0], SESSION_SD) or UNKNOWN
     low, high = ratio.ends
     throughout = _throughout(a) or _throughout(b)
+    barred = next(filter(None, (speed_verdicts.blocking_reason(SimpleNamespace(**one)).reason for one in (a, b))), "")
     beside = {name: (a[name], b[name]) for name in ("status", "parity", "epoch_s_median", "disturbed_share")}
     return {
         **dict(zip(IDENTITY, key)),
@@ -74,7 +77,8 @@ def _row(key: tuple[object, ...], a: Fields, b: Fields, seconds: tuple[BlockTime
         "ratio_ci_low": low,
         "ratio_ci_high": high,
         "disturbed_throughout": throughout,
-        "verdict": "" if throughout else _verdict(low, high),
+        "barred": barred,
+        "verdict": "" if barred else _verdict(low, high),
     }
 
 
@@ -126,6 +130,8 @@ def _outcome(row: Fields, most: float) -> tuple[str, str]:
         return UNJUDGED, "no epoch time"
     if row["disturbed_throughout"]:
         return UNJUDGED, "others took CPU time in every epoch"
+    if row["barred"]:
+        return UNJUDGED, row["barred"]
     if math.isnan(low):
         return UNSURE, ONE_RUN
     if low > most:

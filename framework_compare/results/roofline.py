@@ -63,6 +63,8 @@ def roofline_frame(frame: pd.DataFrame, settings: Document, peak_of: PeakOf) -> 
 def _row(cell: Record, dataset: Document, peak_of: PeakOf) -> dict[str, float]:
     if cell.status != "ok" or not cell.images_per_s > 0 or is_search(cell.model):  # which has many graphs
         return {}
+    if cell.mode == "generation":  # its passes read the weights once a token
+        return {}
     try:
         task = Task.from_dict(dataset["task"]) if registry.of_arrays(cell.model) else None
         graph = _graph(cell.model, int(cell.num_classes), int(cell.image_size), task)

@@ -22,6 +22,7 @@ from framework_compare.results.ratios import epoch_seconds
 GEOMETRIC_MEAN = "geometric mean"
 THROUGHOUT = "other programs took CPU time in every epoch of "
 UNKNOWN = "the CPU time of other programs is unknown for "
+VOID = "most rounds do not count for "
 # What competitors may differ in.
 SUBJECTS = ("framework", *settings.of_role(settings.IDENTITY))
 
@@ -107,6 +108,8 @@ def blocking_reason(*cells: Record) -> Bar:
     """Return why no verdict can stand on these cells."""
     for cell in cells:
         if repeats.disturbed_throughout(cell.epochs_disturbed, cell.epochs_measured):
+            if not cell.disturbed_share > 0:  # rounds may be void for what a rival did
+                return Bar(f"{VOID}{cell.framework}")
             return Bar(f"{THROUGHOUT}{cell.framework}", cell.framework)
         if cell.epochs_disturbed != cell.epochs_disturbed:
             return Bar(f"{UNKNOWN}{cell.framework}")

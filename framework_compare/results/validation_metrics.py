@@ -41,7 +41,9 @@ def with_quality(frame: pd.DataFrame, epochs: pd.DataFrame, settings: Document) 
     told = [datasets.get(name) or {} for name in frame["dataset"]]
     columns["baseline"] = [one.get("baseline") for one in told]
     columns["data_unit"] = [((one.get("facts") or {}).get("scaling") or {}).get("unit") or "" for one in told]
-    columns["tokens_per_s"] = frame["images_per_s"].to_numpy(dtype=float) * [_tokens(one.get("task")) for one in told]
+    tokens = np.array([_tokens(one.get("task")) for one in told])
+    tokens = np.where(frame["mode"] == "generation", frame["new_tokens"], tokens)
+    columns["tokens_per_s"] = frame["images_per_s"].to_numpy(dtype=float) * tokens
     columns["metrics"] = [tuple((one.get("task") or {}).get("metrics") or ()) for one in told]
     for name in names:
         metric = name[len(PREFIX) :]

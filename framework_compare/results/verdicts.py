@@ -28,7 +28,8 @@ def check_mode(mode: str) -> str:
 def key(row: Document) -> str:
     """Return what a verdict depends on, as one text."""
     task = [row["dataset"]] if registry.of_arrays(row["model"]) else []  # which is its data set's
-    return "|".join(str(value) for value in (*(row[name] for name in _KEY), *task))
+    tokens = [row["new_tokens"]] if row["mode"] == "generation" else []
+    return "|".join(str(value) for value in (*(row[name] for name in _KEY), *task, *tokens))
 
 
 def write(folder: Path, known: Document) -> None:

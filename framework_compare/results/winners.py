@@ -68,7 +68,9 @@ def _winner(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> Winner:
     if len(rivals) < 2:
         return none._replace(reason="{}: parity fails", whose=failing)
     disturbed = [
-        cell.framework for cell in rivals if repeats.disturbed_throughout(cell.epochs_disturbed, cell.epochs_measured)
+        cell.framework
+        for cell in rivals
+        if repeats.disturbed_throughout(cell.epochs_disturbed, cell.epochs_measured) and cell.disturbed_share > 0
     ]
     if disturbed:
         return none._replace(reason=f"{speed_verdicts.THROUGHOUT}{{}}", whose=tuple(disturbed))

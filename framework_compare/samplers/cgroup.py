@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Iterator, List, Optional
+from typing import Iterator, List, Optional, Tuple
 
 MOUNT = Path("/sys/fs/cgroup")
 MEMBERSHIP = Path("/proc/self/cgroup")
@@ -23,12 +23,34 @@ def quota_cores(*, mount: Path = MOUNT, membership: Path = MEMBERSHIP) -> Option
 
 def memory_limit_bytes(*, mount: Path = MOUNT, membership: Path = MEMBERSHIP) -> Optional[int]:
     """Memory allowed, the smallest limit up the hierarchy; None when there is none."""
-    limits: List[int] = []
+    return min((limit for _, limit in _memory_limits(mount, membership)), default=None)
+
+
+def memory_left_bytes(*, mount: Path = MOUNT, membership: Path = MEMBERSHIP) -> Optional[int]:
+    """Memory that may still be taken under the limits up the hierarchy; None when there is none.
+
+    Cached files count as free, as the kernel drops them first.
+    """
+    left: List[int] = []
+    for folder, limit in _memory_limits(mount, membership):
+        used = read(folder / "memory.current") or read(folder / "memory.usage_in_bytes")
+        if used.isdecimal():
+            left.append(max(0, limit - int(used) + _cached_bytes(folder)))
+    return min(left, default=None)
+
+
+def _memory_limits(mount: Path, membership: Path) -> Iterator[Tuple[Path, int]]:
     for folder in _folders("memory", mount, membership):
         text = read(folder / "memory.max") or read(folder / "memory.limit_in_bytes")
         if text.isdecimal() and int(text) < UNLIMITED_BYTES:
-            limits.append(int(text))
-    return min(limits, default=None)
+            yield folder, int(text)
+
+
+def _cached_bytes(folder: Path) -> int:
+    """Files that a group has in memory; in version 1 those of the groups below it, too."""
+    found = dict(line.split() for line in read(folder / "memory.stat").splitlines() if line.count(" ") == 1)
+    whole = "total_" if "total_active_file" in found else ""
+    return sum(int(found.get(f"{whole}{name}_file", 0)) for name in ("active", "inactive"))
 
 
 def _folders(controller: str, mount: Path, membership: Path) -> Iterator[Path]:

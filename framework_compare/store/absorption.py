@@ -78,9 +78,10 @@ def _match(connection: sqlite3.Connection, part: Part) -> None:
         "INSERT INTO temp.match SELECT source.run.run_id, main.run.run_id FROM source.run"
         " JOIN source.cell theirs ON theirs.cell_id = source.run.cell_id"
         f" JOIN main.cell ours ON {same_cell} JOIN main.run ON main.run.cell_id = ours.cell_id AND main.run.repeat = ?"
-        f" WHERE source.run.retry_of IS NULL AND main.run.status IN ({marks})",
+        f" WHERE source.run.retry_of IS NULL AND source.run.repeat = 1 AND main.run.status IN ({marks})",
         (part.turn, *part.replaces),
     )
+    _match_moved(connection, part)
     again = "SELECT run_id, ours FROM source.run JOIN temp.match ON theirs = retry_of ORDER BY run_id"
     for theirs, first in connection.execute(again).fetchall():
         ours = connection.execute(
@@ -89,6 +90,33 @@ def _match(connection: sqlite3.Connection, part: Part) -> None:
             (first, first),
         ).lastrowid
         connection.execute("INSERT INTO temp.match VALUES (?, ?)", (theirs, ours))
+
+
+def _match_moved(connection: sqlite3.Connection, part: Part) -> None:
+    """Give runs that memory did not hold beside the others, and their anchor's, blocks of their own here, too."""
+    same_cell = " AND ".join(f"ours.{name} = theirs.{name}" for name in _CELL)
+    moved = (
+        "SELECT source.run.run_id, source.run.repeat, ours.cell_id FROM source.run"
+        f" JOIN source.cell theirs USING (cell_id) JOIN main.cell ours ON {same_cell}"
+        " WHERE source.run.retry_of IS NULL AND source.run.repeat > 1 ORDER BY source.run.run_id"
+    )
+    marks = ", ".join("?" * len(part.replaces))
+    planned = (
+        f"SELECT run_id FROM main.run WHERE cell_id = ? AND repeat = ? AND status IN ({marks})"
+        " AND run_id NOT IN (SELECT ours FROM temp.match)"
+    )
+    (last,) = connection.execute("SELECT max(repeat) FROM main.run").fetchone()
+    places: dict[int, int] = {}
+    for theirs, repeat, cell_id in connection.execute(moved).fetchall():
+        block = places.setdefault(repeat, last + 1 + len(places))
+        found = connection.execute(planned, (cell_id, part.turn, *part.replaces)).fetchone()
+        if found:
+            connection.execute("UPDATE main.run SET repeat = ? WHERE run_id = ?", (block, *found))
+        ours = found[0] if found else connection.execute(_ONE_MORE, (cell_id, block)).lastrowid
+        connection.execute("INSERT INTO temp.match VALUES (?, ?)", (theirs, ours))
+
+
+_ONE_MORE = "INSERT INTO main.run (cell_id, repeat) VALUES (?, ?)"
 
 
 def _copy(connection: sqlite3.Connection, part: Part) -> None:

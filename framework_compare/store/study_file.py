@@ -144,8 +144,17 @@ class Store:
             block = connection.execute("SELECT max(repeat) + 1 FROM run").fetchone()[0]
             connection.executemany(insert, [(known[cell], block) for cell in cells])
 
+    def paces(self, block: int) -> dict[Cell, float]:
+        """By cell the mean seconds per sample of its runs of a block that are ok, without those in which it waited."""
+        seconds = "sum((end_ns - start_ns) / 1e9 - coalesce(waited_s, 0)) / sum(images)"
+        query = (
+            f"SELECT {seconds}, framework, model, dataset, device, config FROM run JOIN cell USING (cell_id)"
+            " JOIN epoch USING (run_id) WHERE repeat = ? AND status = 'ok' GROUP BY cell_id"
+        )
+        return {self._cell(*cell): pace for pace, *cell in self.select(query, (block,))[1]}
+
     def beside_anchor(self, run_ids: Sequence[int], cell: Cell) -> list[tuple[int, Cell, int]]:
-        """Move runs that have not ended into a block of their own, behind one more of this cell; as `plan` has them.
+        """Move runs that are still to do into a block of their own, behind one more of this cell; as `plan` has them.
 
         None are moved where one of them repeats a disturbed run, whose block is that of the other.
         """
@@ -159,7 +168,7 @@ class Store:
             added = connection.execute(
                 "INSERT INTO run (cell_id, repeat) VALUES (?, ?)", (known[cell], block)
             ).lastrowid
-        rows = {run_id: (run_id, one, place) for run_id, one, place in self.plan()}
+        rows = {run_id: (run_id, one, place) for run_id, one, place in self.plan(STATUSES)}
         return [rows[run_id] for run_id in (added, *run_ids) if run_id in rows]
 
     def repeat_disturbed(self, most: int, left_s: float = math.inf, costs_s: Mapping[int, float] | None = None) -> int:

@@ -16,15 +16,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from framework_compare.errors import StudyError
-from framework_compare.launch import nodes, one_timing
+from framework_compare.launch import disturbances, nodes, one_timing
 from framework_compare.launch.limits import Limits
 from framework_compare.paths import own_name, private_folder
 from framework_compare.protocol import Document, Fields
 from framework_compare.samplers import host
 from framework_compare.store import schema
 from framework_compare.store.folder import FILE, IMAGES, LOCK, read_json
-from framework_compare.store.study_file import Store
-from framework_compare.study import parts
+from framework_compare.store.study_file import REQUEST, Store
+from framework_compare.study import parts, strategies
 from framework_compare.study.data_files import arrays_path, images_path
 from framework_compare.study.imported_models import register_models
 from framework_compare.study.parts import PartPlan, plan_path, result_path
@@ -55,13 +55,18 @@ def run_part(folder: Path, number: int, watcher: Watcher, trust: bool = False) -
     options = dataclasses.replace(
         as_planned(plan.settings, plan_path(folder, number), Limits()), makes_environments=False
     )
+    if (plan.settings.get(REQUEST) or {}).get(
+        "disturbance_threshold"
+    ) is None:  # that of the planning host is not this node's
+        options = dataclasses.replace(options, disturbance_threshold=disturbances.threshold())
     check(folder, programs(plan.cells, options.python), trust)
     machine = {**host.describe(), "node": _node(plan), "allocated_cores": os.environ.get("SLURM_CPUS_ON_NODE")}
     _check_kind(folder, plan, machine)
     _remove_done(folder, plan)
     place = _place(plan)
+    strategy = strategies.of_settings(plan.settings, plan_path(folder, number))
     with _open(place, folder, plan, machine, watcher.say) as store, watcher:
-        Study(store, options, watcher).run()
+        Study(store, options, watcher, strategy).run()
     _publish(place, result_path(folder, number))
 
 

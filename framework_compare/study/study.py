@@ -43,6 +43,7 @@ from framework_compare.study.schedules import Planned
 from framework_compare.study.strategies import Product, Progress, Strategy, half_width, run_s
 
 NO_ROOM = "memory cannot hold it together with its rivals"
+NO_RIVAL = "its rivals ended before the first turn"
 
 
 class Study:
@@ -144,10 +145,28 @@ class Study:
             for group in schedules.groups(planned, self.options.schedule, self.options.across_models):
                 if group[0][2] == 1 and self._spent_s() >= self.strategy.seconds:
                     return  # later blocks were planned as they fit
+                group = self._with_anchor(group)
                 while group:  # those that memory did not hold beside the others follow beside the fastest
                     group = self._run_group(group, len(planned) - len(self._waiting), len(planned))
         finally:
             shutil.rmtree(self.folder / "weights", ignore_errors=True)
+
+    def _with_anchor(self, group: list[Planned]) -> list[Planned]:
+        """A run that is alone, as its rivals of the block have run before, with the fastest of them once more."""
+        (run_id, cell, block), *others = group
+        alone = self.options.schedule != schedules.INTERLEAVED or schedules.why_alone(cell)
+        if others or alone or self.strategy.limits_decide:
+            return group
+        shared = schedules.shared(cell, self.options.across_models)
+        ran = self.store.paces(block)
+        rivals = [one for one in ran if one != cell and schedules.shared(one, self.options.across_models) == shared]
+        if not rivals:
+            return group
+        anchor = min(rivals, key=lambda one: ran[one])
+        found = self.store.beside_anchor([run_id], anchor)
+        if found:
+            self.watcher.say(f"{anchor.label} runs once more, so that {cell.label} can take turns with it")
+        return found or group
 
     def _tell_what_is_left(self, cells: Sequence[Cell]) -> None:
         """Seconds until these cells have run, by those that have; under a budget what is left of that."""
@@ -190,7 +209,7 @@ class Study:
         with self._begun([(run_id, cell) for run_id, cell, *_ in able]):
             members = [
                 Member(
-                    f"run {run_id}",
+                    f"run {run_id} ({cell.framework})",
                     self._spec(run_id, cell, environment, turns=True),
                     functools.partial(self.watcher.event, cell),
                     self._peak_bytes.get(cell, 0),
@@ -207,7 +226,8 @@ class Study:
                 again.append((run_id, cell, environment))
             else:
                 turned = bool(run.slices)
-                ended[run_id] = cell, dataclasses.replace(run, duel=duel if turned else None)
+                why = None if turned or run.status != "ok" else NO_RIVAL
+                ended[run_id] = cell, dataclasses.replace(run, duel=duel if turned else None, alone_why=why)
         self._end(ended)
         for run_id, cell, environment in again:
             run = dataclasses.replace(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from framework_compare.worker.sources import Pipeline
 
 ANSWERS = "answers.json"
-QUESTIONS = ("build", "weights", "forward", "gradients", "steps", "again", "train", "shared", "native")
+QUESTIONS = ("build", "weights", "forward", "generate", "gradients", "steps", "again", "train", "shared", "native")
 Question = Callable[[Fields], Fields]
 
 
@@ -117,6 +117,12 @@ class ParityAnswers:
         passes = [self.trainer.forward(batch, training=task["training"]) for _ in range(task.get("times", 1))]
         self.trainer.load_weights(self.held)
         return _save(task, values=np.stack(passes))
+
+    def generate(self, task: Fields) -> Fields:
+        """Tokens behind the first "prompt" ones of each sequence of batch 0, and the logits of each."""
+        steps = list(self.trainer.generate(self._batch(task, 0)))
+        tokens, logits = self.trainer.read_generated(steps)
+        return _save(task, tokens=tokens, logits=logits)
 
     def gradients(self, task: Fields) -> Fields:
         """Of the mean loss of batch 0, or of its "samples"."""
@@ -234,6 +240,8 @@ class ParityAnswers:
         arrays = [held[name] for name in (*(sorted(several) or [f"images{number}"]), f"labels{number}")]
         if "samples" in task:
             arrays = [array[task["samples"]] for array in arrays]
+        if "prompt" in task:
+            arrays[0] = arrays[0][:, : task["prompt"]]
         *inputs, labels = map(self._part, arrays)
         return self._adopt(inputs[0] if len(inputs) == 1 else tuple(inputs), labels)
 

@@ -39,6 +39,10 @@ ASKS: Dict[str, Ask] = {
     "internals": Ask("internals", lambda config, graphs: [config.internals]),
     "updates": Ask("update setting", lambda config, graphs: _updates(config)),
     "gpu_threads": Ask("gpu_threads", lambda config, graphs: [config.gpu_threads]),
+    "generation": Ask(
+        "generation with cached keys and values in execution",
+        lambda config, graphs: [config.execution] if config.mode == "generation" else [],
+    ),
 }
 BY_DEVICE = ("executions", "precisions", "replicas", "untested")
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import itertools
 import math
 import time
 from array import array
 from pathlib import Path
-from typing import TYPE_CHECKING, Dict, Iterator, List, Optional, Tuple, Type
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple, Type
 
 import numpy as np
 
@@ -15,7 +17,7 @@ from framework_compare.batches.sizes import distinct, epoch_sizes
 from framework_compare.errors import FrameworkCompareError, Unsupported
 from framework_compare.events import EventWriter
 from framework_compare.graph import Graph, weight_views
-from framework_compare.protocol import Batch, Fields, Job, Replicas, Trainer
+from framework_compare.protocol import Batch, Fields, ImageFiles, Job, Replicas, Trainer
 from framework_compare.worker import sampling
 from framework_compare.worker.isolated_times import IsolatedTimes
 from framework_compare.worker.losses import EarlyStopping, LossSum, Outputs
@@ -66,6 +68,8 @@ class Runner:
         self.trainer_class = trainer
         self.graph = Graph.from_dict(job.graph or {})
         self.data = read_data(job)
+        if self.config.mode == "generation" and not isinstance(self.data, ImageFiles):
+            self.data = self.data.prompts(self.config.new_tokens)
         self._validation: Optional[Validation] = None
         self._alone: Optional[IsolatedTimes] = None
 
@@ -131,13 +135,15 @@ class Runner:
             with self.phase("epochs"):
                 self._epochs(source)
             self.turns.finish()
-            if self.job.profile and self.ranks > 1:
-                self.events.send("warning", message="no profile: only cells that train in one process have one")
+            if self.job.profile and (self.ranks > 1 or self.config.mode == "generation"):
+                self.events.send(
+                    "warning", message="no profile: cells of several processes and of mode generation have none"
+                )
             elif self.job.profile:
                 self._profile(source.held[0])
 
     def _epochs(self, source: Source) -> None:
-        infers, stopping, took_ns = self.config.mode == "inference", EarlyStopping(self.config.patience), 0
+        infers, stopping, took_ns = self.config.mode != "train", EarlyStopping(self.config.patience), 0
         for number in range(1, self.config.epochs + 1):
             event = self.run_epoch(source.epoch(number), number)
             if event is None:
@@ -198,18 +204,27 @@ class Runner:
 
     def _steps(self, batches: List[Batch]) -> None:
         for batch in batches:
-            if self.config.mode == "inference":
-                self.trainer.infer(batch)
+            if self.config.mode != "train":
+                self._answer(batch)
             else:
                 self.trainer.read_losses([self.trainer.train_step(batch)])
         self.trainer.synchronize()
 
+    def _answer(self, batch: Batch, tokens: Optional[int] = None) -> Any:
+        """Outputs of a batch; in mode "generation" its last new token, or that after so many."""
+        if self.config.mode == "inference":
+            return self.trainer.infer(batch)
+        return collections.deque(itertools.islice(self.trainer.generate(batch), tokens), maxlen=1).pop()
+
     def _latencies(self, batch: Batch) -> List[int]:
-        """Percentiles 5, 50 and 95 of the nanoseconds of one step, each waited for, of a batch that is on the device."""
+        """Percentiles 5, 50 and 95 of the nanoseconds of one step, each waited for, of a batch that is on the device.
+
+        In mode "generation" that is the time to the first token.
+        """
         trainer, now, times = self.trainer, time.monotonic_ns, []
         for _ in range(LATENCY_STEPS):
             start = now()
-            trainer.infer(batch)
+            self._answer(batch, 1)
             trainer.synchronize()
             times.append(now() - start)
             if sum(times) > LATENCY_NS and len(times) >= LEAST_LATENCY_STEPS:
@@ -230,9 +245,9 @@ class Runner:
         """
         trainer, now = self.trainer, time.monotonic_ns
         lag = LOSSES_IN_FLIGHT if self.config.device == "cpu" else LOSSES_IN_FLIGHT_ON_DEVICE
-        infers = self.config.mode == "inference"
+        infers = self.config.mode != "train"
         losses = Outputs(trainer, lag) if infers else LossSum(trainer, lag)
-        step = trainer.infer if infers else trainer.train_step
+        step = self._answer if infers else trainer.train_step
         waits, ends, sizes = array("q"), array("q"), array("q")
         trainer.synchronize()
         trainer.device_times()  # what came before this epoch is not its own

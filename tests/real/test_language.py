@@ -34,7 +34,7 @@ def test_an_update_of_several_batches_is_that_of_their_mean(framework):
 @pytest.mark.nightly
 @pytest.mark.usefixtures("references")
 @pytest.mark.parametrize("model", ["gpt_nano", "mnist_cnn"])
-@pytest.mark.parametrize("framework", ["torch", "tensorflow", "paddle", "jax"])
+@pytest.mark.parametrize("framework", [*FRAMEWORKS, "keras-tensorflow", "keras-jax", "keras-torch"])
 def test_labels_are_smoothed_as_the_oracle_smooths_them(framework, model):
     (found,) = verify(framework, model, batch_size=2, threads=1, fresh=True, label_smoothing=0.1)
     assert found.proves(), (found.reason, found.levels)

@@ -1,4 +1,7 @@
-"""Twenty networks as users write them, drawn before the importer could read them: each is the same function."""
+"""Twenty networks as users write them, drawn before the importer could read them: each is the same function.
+
+The first ten pass parity in five frameworks.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,23 @@ import ast
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from nightly import some_nightly
 
+from framework_compare import api
 from framework_compare.graph import Field, Task
 from framework_compare.importing.import_level import TOLERANCE
 from framework_compare.importing.sources import MODULE_FILE, Source
 from framework_compare.importing.tracing import Asked, Tracer
+from framework_compare.parity.verify import verify
+from framework_compare.results.parity import Parity
+from framework_compare.study.request import Request
 
 FILE = Path(__file__).parents[2] / "benchmarks" / "twenty_networks.py"
 ENTRY = re.compile(r'"(\w+)": \((\w+), (IMAGE|\([\d, ]+\)), "(\w+)", (\d+)\)')
 NETWORKS = {name: entry for name, *entry in ENTRY.findall(FILE.read_text())}
+FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle", "jax"]
 OFTEN = ("unet_encoder", "patch_transformer", "tiny_gpt", "linear_attention")
 
 
@@ -44,3 +53,24 @@ def asked(shape: str, dtype: str, vocabulary: int) -> Asked:
             Task(inputs, labels, 0, "token_cross_entropy", ("accuracy",), "sequence"),
         ]
     )
+
+
+def verdicts(name: str, **how: object) -> "list[Parity]":
+    """Of five frameworks on one network, for images of three classes, or for arrays of its shape."""
+    made, shape, dtype, vocabulary = NETWORKS[name]
+    rng, count, data, settings = np.random.default_rng(0), 24, None, {"image_size": 32}
+    if shape != "IMAGE":
+        size = (count, *ast.literal_eval(shape))
+        inputs = rng.integers(0, int(vocabulary), size) if int(vocabulary) else rng.standard_normal(size).astype(dtype)
+        target = rng.integers(0, 50, size) if name == "tiny_gpt" else np.arange(count) % 2
+        data, settings = {"x": inputs, "y": target}, {}
+    request = Request.of([], f"{FILE}:{made}", dataset=data, **settings)
+    _, _, (model,) = api.with_own(request, Tracer())
+    return verify(FRAMEWORKS, model.name, threads=1, batch_size=8, **settings, **how)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", list(NETWORKS)[:10])
+def test_five_frameworks_compute_the_same(name):
+    for found in verdicts(name, fresh=True):
+        assert found.proves(), (found.framework, found.reason, found.levels)

@@ -29,7 +29,9 @@ ANY_WIDTH = ("cross_entropy", "token_cross_entropy")  # losses for which a modul
 
 
 class WrittenTrainer(TorchTrainer):
-    declared = TorchTrainer.declared._replace(replicas={}, why={"replicas": "as written, it trains on one device"})
+    declared = TorchTrainer.declared._replace(
+        replicas={}, generation=frozenset(), why={"replicas": "as written, it trains on one device"}
+    )
     written: Mapping[str, str] = {}  # where the module is, as a job of kind "trace" names it; the runner sets it
 
     def settings(self) -> Fields:

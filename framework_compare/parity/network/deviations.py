@@ -12,6 +12,7 @@ from framework_compare.parity.network.rounding import unit
 Array = np.ndarray
 Errors = Dict[int, Dict[str, float]]  # level -> where -> relative error
 EVALUATION, TRAINING = "logits, BatchNorm in evaluation mode", "logits, BatchNorm in training mode"
+GENERATED = "logits of generated tokens"
 # Rounding scatters the numbers of an array and leaves little in such a sum of all; a wrong momentum or decay does not.
 ALONG = {"way": " along its way", "start": " along its start"}
 TINY = 1e-300

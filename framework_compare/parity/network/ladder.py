@@ -85,7 +85,17 @@ def checked(number: int, check: Callable[[], Level], when: str = "") -> Level:
 class Judge:
     """A worker's answers, read from its folder, against the reference, and that in a batch of the cell's own size."""
 
-    def __init__(self, graph: Graph, found: Reference, full: Reference, folder: Path, said: Document, run: Run) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        found: Reference,
+        full: Reference,
+        folder: Path,
+        said: Document,
+        run: Run,
+        generates: bool = False,
+    ) -> None:
+        self.generates = generates
         self.settings = run.settings
         self.end = "" if run.status == "ok" else f" ({run.status}: {run.reason})"  # of the worker
         self.graph = graph
@@ -127,6 +137,10 @@ class Judge:
                 if asked.replicas > 1:  # of several processes rank 0 answers for its own part
                     exact = exact[: len(found)]
                 errors[where + where_end] = deviations.relative(_shaped(found, exact, where), exact)
+        if self.generates:
+            self._said("build to generate")
+            answer = self._array("generated")
+            errors[deviations.GENERATED] = generation_error(self.reference, answer["tokens"], answer["logits"])
         return self._level(1, errors)
 
     def gradients(self) -> Level:
@@ -238,6 +252,8 @@ class Judge:
 
     def _level(self, number: int, errors: Mapping[str, float]) -> Level:
         yardstick = self.reference.yardstick[number]
+        if deviations.GENERATED in errors:
+            yardstick = {**yardstick, deviations.GENERATED: yardstick[deviations.EVALUATION]}
         if number < 3:
             yardstick = {
                 **yardstick,
@@ -304,6 +320,19 @@ def _shaped(found: np.ndarray, exact: np.ndarray, where: str) -> np.ndarray:
     if found.shape != exact.shape:
         raise LevelFailed(f"{where}: shape {found.shape}, expected {exact.shape}")
     return found
+
+
+def generation_error(asked: Reference, tokens: np.ndarray, logits: np.ndarray) -> float:
+    """Relative error of the logits (N, new, vocabulary) of tokens (N, new), against the whole prefix of each in float64.
+
+    The prefix has the tokens that were given: one that differs where two logits are the same but for rounding is no fault.
+    """
+    window, count = np.asarray(asked.batches[0][0]), tokens.shape[1]
+    if not np.array_equal(tokens, logits.argmax(axis=-1)):
+        raise LevelFailed(f"{deviations.GENERATED}: a token does not have the largest of its logits")
+    whole = np.concatenate([window[:, :-count], tokens], axis=1).astype(window.dtype)
+    exact = Oracle(asked.graph, weight_views(asked.graph, asked.flat)).forward(whole)[:, -count - 1 : -1]
+    return deviations.relative(_shaped(logits, exact, deviations.GENERATED), exact)
 
 
 def check_off(with_it: np.ndarray, without: np.ndarray) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from framework_compare.graph import Graph, weight_views
 from framework_compare.parity.network import surgery
 from framework_compare.parity.network.reference import Reference
-from framework_compare.protocol import Fields
+from framework_compare.protocol import Fields, TrainConfig
 
 PASSES = {"Dropout": 4, "StochasticDepth": 32}  # one number a value says more than one a sample
 
@@ -40,6 +40,22 @@ def network_tasks(found: Reference, full: Reference, folder: Path) -> List[Field
         *(gradients, at_full_size(gradients)),
         {"ask": "steps", "name": "steps", "batches": batches},
         {"ask": "again", "name": "again", "batches": batches},
+    ]
+
+
+def generation_tasks(config: TrainConfig, found: Reference, folder: Path) -> List[Fields]:
+    """What a cell generates behind the prompts of the first batch, at the weights of level 1; else none."""
+    if config.mode != "generation":
+        return []
+    prompt = found.graph.input_shape[0] - config.new_tokens
+    return [
+        {
+            "ask": "build",
+            "name": "build to generate",
+            "graph": found.graph.to_dict(),
+            "weights": str(folder / "weights.npy"),
+        },
+        {"ask": "generate", "name": "generated", "batches": str(folder / "batches.npz"), "prompt": prompt},
     ]
 
 

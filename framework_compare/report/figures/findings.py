@@ -10,6 +10,7 @@ from framework_compare.report.tables import known
 from framework_compare.results import memory
 from framework_compare.results.columns import Record
 from framework_compare.results.metrics import digits
+from framework_compare.results.parity import FAILED, PROVED
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +32,9 @@ def overview(subject: Subject) -> str:
         return f"No framework is significantly faster than all others; {most}."
     counted = [f"{name}{f' ({count} of {cases})' if cases > 1 else ''}" for name, count in won.items()]
     are = "are" if len(counted) > 1 else "is"
-    return f"{listed(counted)} {are} significantly faster than all others; {most}."
+    decided = cells[cells.groupby("condition_label")["fastest"].transform("any") & cells["parity_status"].ne(FAILED)]
+    doubt = "" if decided["parity"].isin(PROVED).all() else " (not verified)"
+    return f"{listed(counted)} {are} significantly faster than all others{doubt}; {most}."
 
 
 def epoch_time(subject: Subject) -> str:

@@ -204,6 +204,7 @@ SHOWN = (
     "gains",
     "search",
     "inference",
+    "generation",
     "energy",
 )
 

@@ -1,0 +1,156 @@
+"""What becomes of workers that should take turns and cannot: each is measured as far as it was asked, and says why."""
+
+from __future__ import annotations
+
+import collections
+from types import SimpleNamespace
+
+import pytest
+from stored_study import selected
+
+from framework_compare import api, compare, duel
+from framework_compare.launch import duel as duel_module
+from framework_compare.launch import rounds
+from framework_compare.study import schedules
+from framework_compare.study.executors import Executor
+from framework_compare.study.part_run import run_part
+from framework_compare.study.progress import Watcher
+
+QUICK = {
+    **{"batch_size": 1, "epochs": 4, "threads": 1, "loader_workers": 0, "image_size": 32, "pipeline": "memory"},
+    **{"verify": "off", "retries_when_disturbed": 0, "sampling_hz": 0},
+}
+MANY = 1000  # epochs, of which a sample is a small part
+NO_ROOM = "memory cannot hold it together with its rivals"
+ENDED = "its rivals ended before the first turn"
+GONE = {
+    "in its turn": "def on_step(self):\n    if self.steps == 30:\n        os.kill(os.getpid(), 9)",
+    "before its first turn": "def build(self, graph):\n    raise ValueError('not today')",
+}
+
+
+@pytest.fixture
+def ask(images, own_cache, tmp_path):
+    def run(names, out="s", **settings):
+        return compare(names, "linear", dataset=images, out=tmp_path / out, **{**QUICK, **settings})
+
+    return run
+
+
+@pytest.fixture
+def crowded(monkeypatch):
+    """Memory holds one worker."""
+    monkeypatch.setattr(duel_module.memory_limit, "free_bytes", lambda: 50 << 20)
+
+
+@pytest.mark.parametrize("method", GONE.values(), ids=GONE)
+def test_the_sample_of_a_worker_whose_rival_is_gone_ends_like_any_other(paced, ask, method):
+    study = ask([paced("one"), paced("gone", method)], sample=0.3, epochs=MANY)
+    assert study.frame.status[0] == "ok" and study.frame.status[1] != "ok"
+    assert study.epochs.epoch.max() < MANY / 10
+
+
+def test_a_worker_whose_rival_did_not_start_says_why_it_ran_alone(paced, ask):
+    study = ask([paced("one"), paced("gone", GONE["before its first turn"])])
+    assert study.frame.alone_why[0] == ENDED and f"({ENDED})" in str(study.table(width=300))
+
+
+def test_samples_of_workers_that_memory_holds_one_at_a_time_end_and_disturbances_are_known(paced, ask, crowded, told):
+    study = ask([paced("one"), paced("two")], sample=1.5, epochs=MANY, sampling_hz=20, repeats=2)
+    assert set(selected(study.folder, "SELECT alone_why FROM run")) == {(NO_ROOM,)}
+    assert study.epochs.epoch.max() < MANY / 10
+    assert study.epochs.disturbed.notna().all(), "also of the run that was the first of its block"
+
+
+def test_memory_that_a_rival_holds_is_not_the_fault_of_a_worker_that_starts_beside_it(paced, ask, tmp_path):
+    place = tmp_path / "first.pid"
+    tells = f"def build(self, graph):\n    super().build(graph)\n    open({str(place)!r}, 'w').write(str(os.getpid()))"
+    lacks = (
+        f"def build(self, graph):\n    super().build(graph)\n    if os.path.exists('/proc/' + open({str(place)!r}).read()):\n"
+        "        raise MemoryError('no room')"
+    )
+    study = ask([paced("one", tells), paced("two", lacks)])
+    assert study.frame.status.tolist() == ["ok", "ok"]
+    assert study.frame.alone_why.tolist() == [ENDED, "out of memory together with its rivals"]
+
+
+def test_what_others_took_is_unknown_where_the_kernel_does_not_say(paced, ask, monkeypatch):
+    def absent():
+        raise OSError("no /proc/stat")
+
+    monkeypatch.setattr(duel_module, "CoreCounter", absent)
+    study = ask([paced("fast", pace_s=0.002), paced("slow", pace_s=0.02)], repeats=3)
+    assert study.frame.epochs_disturbed.isna().all() and study.epochs.disturbed.isna().all()
+    (verdict,) = study.verdicts()
+    assert verdict.reason.startswith("the CPU time of other programs is unknown") and not verdict.shown
+
+
+def test_a_duel_without_turns_says_so(paced, images, own_cache, tmp_path, crowded):
+    names = paced("one", pace_s=0.01), paced("two", pace_s=0.02)
+    sampled = {"blocks": 2, "sample": 0.5, **{name: value for name, value in QUICK.items() if name != "epochs"}}
+    sampled["sampling_hz"] = 20  # else no peak is known
+    found = duel(*names, "linear", images, max_slowdown=0, out=tmp_path / "a", **sampled)
+    assert found.alone_why == NO_ROOM and found.sentence.endswith(f"They did not take turns: {NO_ROOM}.")
+    found = duel(*names, "linear", images, out=tmp_path / "b", schedule="sequential", **sampled)
+    assert found.sentence.endswith("They did not take turns: the schedule asked for is sequential.")
+
+
+def test_a_run_that_is_made_up_for_later_takes_turns_with_the_fastest_of_its_rivals(paced, ask, tmp_path):
+    first = tmp_path / "once"
+    fails = f"def on_step(self):\n    if not os.path.exists({str(first)!r}):\n        raise ValueError"
+    names = [paced("one", pace_s=0.01), paced("failing", fails, pace_s=0.005), paced("two", pace_s=0.002)]
+    study = ask(names, repeats=2)
+    assert study.frame.status.tolist() == ["ok", "failed", "ok"]
+    first.touch()
+    study = ask(names, repeats=2, retry=["failed"])
+    assert study.frame.status.tolist() == ["ok", "ok", "ok"]
+    assert dict(zip(study.frame.framework, study.frame.runs_ok)) == {"one": 2, "failing": 2, "two": 4}
+    assert set(study.frame.schedule) == {"interleaved"}
+    blocks = {frozenset((one.faster, one.slower)): one.blocks for one in study.verdicts()}
+    assert blocks == {
+        frozenset(pair): n for pair, n in ((("one", "two"), 2), (("failing", "two"), 2), (("one", "failing"), 0))
+    }
+
+
+def test_a_rival_too_many_for_one_duel_takes_turns_with_the_fastest(paced, ask, monkeypatch):
+    monkeypatch.setattr(schedules, "MOST_RIVALS", 2)
+    study = ask([paced("one", pace_s=0.002), paced("two", pace_s=0.02), paced("three", pace_s=0.01)])
+    assert set(study.frame.schedule) == {"interleaved"} and study.frame.runs_ok.tolist() == [2, 1, 1]
+
+
+def test_a_part_in_which_memory_does_not_hold_all_rivals_is_taken_over(paced, ask, tmp_path, monkeypatch):
+    monkeypatch.setattr(duel_module._Duel, "_fits", lambda self, member, free: len(self._rivals) < 2)
+    names = [paced("one", pace_s=0.002), paced("two", pace_s=0.02), paced("three", pace_s=0.01)]
+    study = ask(names, repeats=2, executor=Executor())
+    monkeypatch.setenv("SLURM_TMPDIR", str(tmp_path))
+    for number in (1, 2):
+        run_part(study.folder, number, Watcher())
+    _, refused = api.absorb(study.folder, say=lambda line: None)
+    assert not refused
+    held = collections.Counter(selected(study.folder, "SELECT framework FROM run JOIN cell USING (cell_id)"))
+    assert sum(held.values()) == 8 and min(held.values()) == 2, "one ran once more in each block"
+    pairs = selected(study.folder, "SELECT count(*), count(DISTINCT duel) FROM run WHERE status = 'ok' GROUP BY repeat")
+    assert sorted(pairs) == [(2, 1)] * 4
+
+
+def test_a_part_measures_as_little_of_each_run_as_the_study_was_asked_for(paced, ask, tmp_path, monkeypatch):
+    study = ask([paced("one"), paced("two")], sample=0.3, epochs=MANY, executor=Executor())
+    monkeypatch.setenv("SLURM_TMPDIR", str(tmp_path))
+    run_part(study.folder, 1, Watcher())
+    study, refused = api.absorb(study.folder, say=lambda line: None)
+    assert not refused and study.frame.status.tolist() == ["ok", "ok"]
+    assert study.epochs.epoch.max() < MANY / 10
+
+
+def test_rounds_after_a_rival_has_finished_are_void_where_enough_are_left():
+    def rival(last, number):
+        return SimpleNamespace(transcript=SimpleNamespace(last=last, slices=[SimpleNamespace(round=number)]))
+
+    def voids(first_end):
+        one = object.__new__(duel_module._Duel)
+        one._rivals, one._number = [rival(True, first_end), rival(True, 11), rival(False, 3)], 12
+        one._voids = {0: rounds.REHEARSAL, 9: "others took CPU time"}
+        one._void_later_rounds()
+        return {number for number, void in one._voids.items() if void == rounds.FEWER}
+
+    assert voids(8) == {10, 11} and voids(11) == set() and voids(5) == set()

@@ -127,7 +127,7 @@ def _rounds(study: Tables) -> Iterator[str]:
 
 def _in_turns(study: Tables) -> set[int]:
     """The runs that say so, and those of an interleaved study that had a rival and give no reason why they ran alone."""
-    rivals: dict[Any, list[int]] = {}
+    rivals: dict[object, list[int]] = {}
     for number, run in study.runs.items():
         cell = study.cell_of(number)
         config = TrainConfig.from_dict(cell["config"])

@@ -35,7 +35,7 @@ GPU = "torch-jax-gpt_nano-7f3132c64306"
 
 
 class Shown(NamedTuple):
-    """An image of the gallery: a figure of a submission. width: of the image, with its unit."""
+    """An image of the gallery: a figure of a submission. width: of the image, with its unit; needs: what few machines have."""
 
     question: str
     figure: str
@@ -43,6 +43,7 @@ class Shown(NamedTuple):
     width: str = "150mm"
     view: str = ""
     frameworks: tuple[str, ...] = ()
+    needs: str = ""
 
     @property
     def file(self) -> str:
@@ -67,7 +68,7 @@ SHOWN = (
     Shown("Do all frameworks learn the same?", "F8", GPT),
     Shown("Which learns faster per second?", "F8", CIFAR, view="by seconds of training"),
     Shown("How good is the model after each epoch?", "F8", LSTM, view="by epoch"),
-    Shown("How much energy does a sample take on a GPU?", "F9", GPU),
+    Shown("How much energy does a sample take on a GPU?", "F9", GPU, needs="an energy counter"),
 )
 STUDIES = {CIFAR: "a CNN", GPT: "a language model", LSTM: "an LSTM", GPU: "a language model on an H100"}
 LINKS = ",\n".join(f"[{name}](../archive/submissions/{one}/study.toml)" for one, name in STUDIES.items())
@@ -90,15 +91,16 @@ def opened(folder: Path) -> Iterator[Comparison]:
         yield Comparison(records.restore(read["records"], read["parity"], Path(place) / folder.name))
 
 
-def gallery(archive: Path = ARCHIVE) -> str:
-    """Draw all images and return the page; studies are opened once."""
+def gallery(archive: Path = ARCHIVE, *, draw: bool = True) -> str:
+    """Return the page, and draw all its images unless `draw` is False; studies are opened once."""
     parts = {}
     for submission in dict.fromkeys(one.submission for one in SHOWN):
         with opened(archive / submission) as study:
             for one in (one for one in SHOWN if one.submission == submission):
                 plot = study.plot(one.figure, view=one.view, frameworks=list(one.frameworks) or None)
-                path = plot.save(ROOT / "docs" / "gallery" / one.file, one.width)
-                path.with_suffix(".txt").unlink()
+                if draw:
+                    path = plot.save(ROOT / "docs" / "gallery" / one.file, one.width)
+                    path.with_suffix(".txt").unlink()
                 parts[one] = _part(one, study, plot.caption)
     return "\n".join([HEAD, *(parts[one] for one in SHOWN)])
 
@@ -108,7 +110,9 @@ def _part(one: Shown, study: Comparison, caption: str) -> str:
     name = subject.worded(f"{figure.title}, {one.view}" if one.view else figure.title)
     finding = textwrap.fill(subject.worded(figure.finding(subject)), 120)
     how = textwrap.fill(caption.partition(". ")[2].partition(" Settings: ")[0], 120)
-    return f"## {one.question}\n\n{finding}\n\n![{name}](gallery/{one.file})\n\n{how}\n\n```bash\n{one.command}\n```\n"
+    example = f"<!-- example: needs {one.needs} -->\n" if one.needs else ""
+    image = f"![{name}](gallery/{one.file})"
+    return f"## {one.question}\n\n{finding}\n\n{image}\n\n{how}\n\n{example}```bash\n{one.command}\n```\n"
 
 
 def readme(folder: Path) -> None:
@@ -143,9 +147,11 @@ def _sentence(study: Comparison, folder: Path) -> str:
     answers = answers[:1] if len(models) > 1 else answers  # the mean over all models
     answers = [textwrap.fill(re.split(r"; (?:no verdict|ranks) ", one)[0], 110) for one in answers]
     fill = textwrap.fill(line, 120, break_long_words=False, break_on_hyphens=False)
-    return "\n".join(
-        [fill, "", "```text", *answers, "```", "", "`~`: not significant or not tested; `!`: disturbed.", "", ""]
-    )
+    once = cells.groupby("framework", sort=False)["runs_ok"].min() < 2
+    names = ", ".join(title(name) for name, alone in once.items() if alone)
+    untested = f" ({names}: one run of some models)" if names else ""
+    marks = f"`~`: not significant, or not tested{untested}; `!`: disturbed."
+    return "\n".join([fill, "", "```text", *answers, "```", "", marks, "", ""])
 
 
 def _command(study: Comparison, frameworks: list[str], models: list[str]) -> str:

@@ -22,7 +22,7 @@ DOCS = Path(__file__).parent
 PUBLISHED = DOCS.parent / "framework_compare" / "report" / "published"
 WIDTH = 560.0
 OURS, THEIRS = "here", "published"
-LERAT = ["TensorFlow", "MXNet", "PaddlePaddle"]
+LERAT = [title(name) for name in ("tensorflow", "mxnet", "paddle", "singa")]
 Rows = list[dict[str, Any]]
 
 
@@ -43,8 +43,13 @@ def number(text: str) -> float:
     return float(found[0].replace(",", "")) if found else math.nan
 
 
-def dots(rows: Rows, x: str, panel: str, y: str, order: list[str], *, columns: int, log: bool = False) -> Any:
-    """A line for each `y`, with the published figure hollow and ours filled with its interval, in panels."""
+def dots(
+    rows: Rows, x: str, panel: str, y: str, order: list[str], *, columns: int, log: bool = False, same: bool = False
+) -> Any:
+    """A line for each `y`, with the published figure hollow and ours filled with its interval, in panels.
+
+    same: all panels have the same lines.
+    """
     scale = alt.Scale(type="log", nice=False, padding=12) if log else alt.Scale(zero=True)
     names = [title(name) for name in registry.PLAIN]
     shown = sorted({row["framework"] for row in rows}, key=names.index)
@@ -69,23 +74,27 @@ def dots(rows: Rows, x: str, panel: str, y: str, order: list[str], *, columns: i
     sized = layers.properties(width=wide, height=alt.Step(24))
     panels = alt.Facet(f"{panel}:N", title=None, sort=list(dict.fromkeys(row[panel] for row in rows)))
     return sized.facet(facet=panels, columns=columns).resolve_scale(
-        x="shared" if log else "independent", y="independent"
+        x="shared" if log else "independent", y="shared" if same else "independent"
     )
 
 
 def lerat() -> Any:
     """Epoch time over PyTorch's on a CPU: published and here, by model and data set."""
+    with (PUBLISHED / "lerat_table1_cpu.csv").open(encoding="utf-8") as file:
+        seconds = {
+            (title(row["framework"]), title(row["model"]), row["dataset"]): float(row["mean_epoch_s"])
+            for row in csv.DictReader(file)
+        }
     rows: Rows = []
-    for model, dataset, _, _, _, _, *ratios in table("lerat2021.md", "| model | data set | PyTorch, ms"):
+    for model, dataset, _, *ratios in table("lerat2021.md", "| model | data set | PyTorch, ms | TensorFlow |"):
         for framework, text in zip(LERAT, ratios):
-            ours, theirs = text.split(";")
-            value, arm = number(ours), number(ours.partition("±")[2])
             row = {"framework": framework, "model": f"{model}, {dataset} data set"}
-            rows += [
-                {**row, "by": OURS, "value": value, "low": value - arm, "high": value + arm},
-                {**row, "by": THEIRS, "value": number(theirs)},
-            ]
-    return dots(rows, "times PyTorch's; hollow: published", "model", "framework", LERAT, columns=2)
+            value, *ends = map(float, re.findall(r"[\d.]+", text) or ["nan"])
+            if ends:
+                row |= {"low": ends[0], "high": ends[1]}
+            theirs = seconds.get((framework, model, dataset), math.nan) / seconds["PyTorch", model, dataset]
+            rows += [{**row, "by": by, "value": one} for by, one in ((OURS, value), (THEIRS, theirs)) if one == one]
+    return dots(rows, "times PyTorch's; hollow: published", "model", "framework", LERAT, columns=2, log=True, same=True)
 
 
 # Of each ladder: where the table of ours begins, the column of JAX, a line above it, and the published step beside a rung.

@@ -59,7 +59,6 @@ __all__ = [
     "measure_peaks",
     "reproduce",
     "resume",
-    "stability",
     "sweep",
 ]
 

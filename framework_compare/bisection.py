@@ -100,7 +100,7 @@ class Plan:
         return (
             f"{len(self.versions)} releases: {', '.join(self.versions)}\n"
             f"at most {self.duels} duels of {LOOKS[0]} to {LOOKS[-1]} blocks: about {least:.0f} to {most:.0f} minutes\n"
-            f"environments to be made: {new}"
+            f"environments to install: {new}"
         )
 
 

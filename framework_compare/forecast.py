@@ -66,7 +66,7 @@ class Forecast:
 
     @property
     def runs(self) -> int:
-        """Runs of all cells; under a budget the least that a verdict needs."""
+        """Runs of all cells; under a budget the minimum that a verdict needs."""
         return sum(one.runs for one in self.cells)
 
     @property

@@ -44,7 +44,7 @@ def test_machines_have_prices_of_their_own(tmp_path):
 
 def test_the_table_says_its_prices_and_what_it_leaves_out(comparison):
     text = comparison.cost(2.5, 0.25, 300, epochs=90).to_markdown()
-    assert "Cost of 90 epochs, in the currency of your prices (2.5 an hour, 0.25 a kWh, 300 g CO2 a kWh)" in text
+    assert "Cost of 90 epochs, in the currency of your prices (2.5 per hour, 0.25 per kWh, 300 g CO2 per kWh)" in text
     assert "start-up, validation and idle time" in text and "crashed" in text
     assert "±" in text and text.count("g CO2") == 2
 

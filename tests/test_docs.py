@@ -12,6 +12,7 @@ import pytest
 import typer
 from faulty import FAULTS
 
+import framework_compare
 from framework_compare import registry, resume
 from framework_compare.archive import cite
 from framework_compare.cli.root import app
@@ -226,6 +227,13 @@ def test_the_page_on_studies_names_what_a_resume_may_change():
     text = " ".join((ROOT / "docs" / "environments.md").read_text().split())
     named = set(re.findall(r"`(\w+)`", re.search(r"It takes other limits, (.*?)\.", text)[1]))
     assert named == set(inspect.signature(resume).parameters) - {"study", "retry", "executor", "watcher", "limits"}
+
+
+def test_the_page_of_the_api_has_every_public_name():
+    page = (ROOT / "docs" / "api.md").read_text()
+    for name in set(framework_compare.__all__) - {"__version__"}:
+        named = f"{getattr(framework_compare, name).__module__}.{name}"
+        assert f" framework_compare.{name}\n" in page or f" {named}\n" in page, f"docs/api.md lacks {name}"
 
 
 def section(page: str, heading: str) -> str:

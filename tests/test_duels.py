@@ -103,6 +103,7 @@ def test_a_rival_that_dies_in_its_turn_leaves_the_others_their_rounds(paced, ask
     slices = study.slices[study.slices.cell == 0]
     assert rounds.ENDED in slices.void.tolist() and (slices.void == "").sum() >= 3
     assert study.epochs[study.epochs.framework == "two"].epoch.tolist() == [1, 2, 3, 4]
+    assert "1 run per cell, interleaved" in str(study.table(width=300)), "the one that failed took no turns to the end"
 
 
 def test_a_rival_that_is_killed_while_it_waits_is_told_at_once(paced, ask, tmp_path):

@@ -81,7 +81,7 @@ def test_a_width_that_makes_text_too_small_is_refused(comparison, tmp_path):
         (["F2", "--width", "9"], "the width is '9'; allowed"),
         (["F2", "--out", "figure.doc"], "unknown kind of file '.doc'; allowed: .svg, .pdf, .png"),
         (["F2", "--models", "resnet50"], "the study has no model 'resnet50'; allowed: alexnet, vgg16"),
-        (["F2", "--frameworks", ""], "no framework is named to draw; allowed: torch, mxnet, jax"),
+        (["F2", "--frameworks", ""], "no framework to draw is named; allowed: torch, mxnet, jax"),
     ],
     ids=["name", "width", "suffix", "model", "nobody"],
 )

@@ -55,7 +55,7 @@ HOSTILE = {
     "net.onnx": "is not an onnx file, or truncated",
     "net.keras": "is not a .keras file",
     "other.py:build": "no 'build'; it has no function or class",
-    "torchvision:": "name the model behind the colon",
+    "torchvision:": "name the model after the colon",
     "torchvison:resnet18": "allowed: a name that `list` shows, .*torchvision:name",
     "net.h5": "not read",
     "net.tflite": "not read",

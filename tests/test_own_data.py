@@ -316,7 +316,7 @@ def test_a_parquet_file_that_is_none_or_has_dates(tmp_path: Path) -> None:
 
 
 BAD_REQUESTS = [
-    (["alexnet", "d.csv", "--inputs", "a,b"], "alexnet is for folders of images"),
+    (["alexnet", "d.csv", "--inputs", "a,b"], "alexnet takes folders of images"),
     (["alexnet", "--target", "y"], "target applies to arrays and tables, but no data are given"),
     (["net.py:build", "d.csv", "e.csv"], "is a second data set"),
     (["net.py:build", "d.csv", "--target", "yy"], "has no target 'yy'"),

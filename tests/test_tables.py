@@ -147,9 +147,9 @@ def test_a_combination_that_was_not_planned_is_a_dash(tmp_path):
         (
             {"torch": (1, 1.5, 2), "paddle": (1.1, 1.4, 2.1)},
             None,
-            "No fastest framework is marked (no difference shown)",
+            "No framework is marked as fastest (no difference shown)",
         ),
-        ({"torch": (1,), "paddle": (2,)}, None, "No fastest framework is marked (fewer than 2 runs)"),
+        ({"torch": (1,), "paddle": (2,)}, None, "No framework is marked as fastest (fewer than 2 runs)"),
         ({"torch": (1, 1.01, 1.02)}, None, ""),
     ],
     ids=["apart", "overlapping", "one-run", "alone"],

@@ -70,7 +70,7 @@ def test_every_table_of_times_begins_with_verdicts_and_ranks_with_ties(tmp_path)
             r"ResNet-50: JAX is 1.42x \[1.39, 1.46\] faster than MXNet (not verified); no difference shown between"
         )
         assert first.endswith("ranks 1 PyTorch = JAX, 3 MXNet") and "Holm-corrected for 3 comparisons" in second
-    assert "No fastest framework is marked (no difference shown)" in str(comparison.table())
+    assert "No framework is marked as fastest (no difference shown)" in str(comparison.table())
 
 
 def test_a_framework_without_an_interval_has_no_rank_and_is_named_as_the_one_that_lacks_runs(tmp_path):
@@ -79,7 +79,7 @@ def test_a_framework_without_an_interval_has_no_rank_and_is_named_as_the_one_tha
     comparison = study(tmp_path, {**cells, **slow})
     text = comparison.table(style="markdown")
     assert "; ranks 1 PyTorch = JAX, 3 PaddlePaddle" in text.replace("\n", " ")
-    assert "No fastest framework is marked (MXNet: fewer than 2 runs)" in text
+    assert "No framework is marked as fastest (MXNet: fewer than 2 runs)" in text
 
 
 def test_runs_are_compared_with_those_of_their_own_block(tmp_path):

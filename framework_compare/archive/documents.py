@@ -209,7 +209,7 @@ def _unique(pairs: list[tuple[str, JSON]]) -> Fields:
 
 
 def _no_constant(word: str) -> NoReturn:
-    raise ValueError(f"{word} is not a number of JSON")
+    raise ValueError(f"{word} is not a JSON number")
 
 
 def _finite(digits: str) -> float:

@@ -40,13 +40,13 @@ class Command(TyperCommand):
         return f"{new}{equals}{value}"
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        shared = [one for one in self.params if getattr(one, "rich_help_panel", None) and not one.hidden]  # type: ignore[attr-defined]
-        short = any(one.name == SHOWS_ALL for one in self.params) and not ctx.meta.get(SHOWS_ALL)
-        left_out: List[Any] = [one for one in shared if short and one.name not in MATTER]
-        for one in left_out:
-            one.hidden = True
+        shared: List[Any] = [one for one in self.params if getattr(one, "rich_help_panel", None)]
+        before = [one.hidden for one in shared]
+        if ctx.meta.get(SHOWS_ALL) or any(one.name == SHOWS_ALL for one in self.params):
+            for one in shared:
+                one.hidden = not ctx.meta.get(SHOWS_ALL) and one.name not in MATTER
         try:
             super().format_help(ctx, formatter)
         finally:
-            for one in left_out:
-                one.hidden = False
+            for one, hidden in zip(shared, before):
+                one.hidden = hidden

@@ -19,7 +19,8 @@ def inspect(
     model: Annotated[
         str,
         typer.Argument(
-            help="FILE.py:FUNCTION, FILE.onnx, FILE.keras, torchvision:NAME, timm:NAME, or a registered name."
+            help="FILE.py:FUNCTION, FILE.onnx, FILE.keras, torchvision:NAME, timm:NAME, transformers:NAME:KEY=VALUE,..., "
+            "or a registered name."
         ),
     ],
     data: Annotated[

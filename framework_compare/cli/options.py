@@ -32,7 +32,7 @@ class Option:
 
     default: Parameter.empty where the option is required. read: turns the option's text into the library's argument.
     flag: for an option whose flag is not its name with dashes, or that has no `--no-` form. words: what the shell offers
-    to complete a value with; after a comma, too. hidden: no help shows it; docs/running.md does.
+    to complete a value with; after a comma, too. hidden: only `--help-all` shows it.
     """
 
     type: Any

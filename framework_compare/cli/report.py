@@ -55,9 +55,9 @@ _ONLY = "Only these, comma-separated."
 
 def report(
     study: Annotated[str, STUDY] = "latest",
-    out: Annotated[Path, typer.Option(help="The HTML file; its folder is made, an existing file replaced.")] = Path(
-        "report.html"
-    ),
+    out: Annotated[
+        Path, typer.Option(help="The HTML file. Its folder is created if needed; an existing file is replaced.")
+    ] = Path("report.html"),
     per_hour: Annotated[Optional[str], PER_HOUR] = None,
     per_kwh: Annotated[Optional[float], PER_KWH] = None,
     co2_g_per_kwh: Annotated[Optional[float], CO2] = None,

@@ -172,7 +172,7 @@ def show(
         bool, typer.Option("--changed", help="With two studies: only the cells that became slower, faster or failed.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the study as one JSON document.")] = False,
-    toml: Annotated[bool, typer.Option("--toml", help="Print its request as a file for `run --from`.")] = False,
+    toml: Annotated[bool, typer.Option("--toml", help="Print the study's request as a file for `run --from`.")] = False,
 ) -> None:
     """Print the tables of a study or a sweep. With two studies, print the ratios of the cells that both have.
 

@@ -54,7 +54,7 @@ def source_of(model: object) -> Optional[Source]:
     zoo, colon, name = text.partition(":")
     if colon and zoo in ZOOS:
         if not name:
-            raise UsageError(f"model is {text!r}; name the model behind the colon")
+            raise UsageError(f"model is {text!r}; name the model after the colon")
         return Source(zoo, text, name.partition(":")[0], name)
     path, colon, name = text.rpartition(":")
     if colon and path.endswith(".py"):

@@ -243,11 +243,11 @@ def _bill_columns(prices: Prices) -> list[Column]:
 def _given(prices: Prices) -> str:
     parts = []
     if isinstance(prices.per_hour, dict):
-        parts += [f"{value:g} an hour on {title(name)}" for name, value in prices.per_hour.items()]
+        parts += [f"{value:g} per hour on {title(name)}" for name, value in prices.per_hour.items()]
     elif prices.per_hour is not None:
-        parts.append(f"{prices.per_hour:g} an hour")
-    parts += [f"{prices.per_kwh:g} a kWh"] if prices.per_kwh is not None else []
-    parts += [f"{prices.co2_g_per_kwh:g} g CO2 a kWh"] if prices.co2_g_per_kwh is not None else []
+        parts.append(f"{prices.per_hour:g} per hour")
+    parts += [f"{prices.per_kwh:g} per kWh"] if prices.per_kwh is not None else []
+    parts += [f"{prices.co2_g_per_kwh:g} g CO2 per kWh"] if prices.co2_g_per_kwh is not None else []
     return f" ({', '.join(parts)})"
 
 
@@ -255,7 +255,7 @@ def _bill_remarks(cells: Sequence[Record]) -> Iterable[str]:
     yield "Measured epochs only; start-up, validation and idle time are not included."
     if any(cell.bill_wh > 0 for cell in cells):
         yield (
-            "Energy of the GPU and the processor packages, where they have counters; memory, fans, power supply and "
+            "Energy of the GPU, the processor packages and their memory, as far as it is measured; fans, power supply and "
             "cooling are not included."
         )
     elif any(cell.status == "ok" for cell in cells):

@@ -124,7 +124,8 @@ def caption(cells: Sequence[Record], varied: Sequence[str], unit: str = "image")
     if not getattr(cells[0], "image_size", 1):  # none of rows and series
         names = [name for name in names if name != "image_size"]
     values = [setting_words(column(name), getattr(cells[0], column(name))) for name in names]
-    turns = ", interleaved" if all(cell.schedule == "interleaved" for cell in cells) else ""
+    schedules = {cell.schedule for cell in cells if isinstance(cell.schedule, str)}  # of those with a run that is ok
+    turns = ", interleaved" if schedules == {"interleaved"} else ""
     runs = [] if varies(cells, "runs") else [f"{plural(cells[0].runs, 'run')} per cell{turns}"]
     datasets: dict[str, Record] = {}
     for one in cells:

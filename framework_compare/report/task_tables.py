@@ -135,7 +135,7 @@ def _search_columns(sheet: Sheet) -> tuple[Column, ...]:
         Column("building", _of("candidates_build_s"), "seconds of"),
         Column("steps", steps, "seconds of"),
         Column("first steps", _of("candidates_first_step_s"), "seconds of"),
-        Column("judging", _of("candidates_validation_s"), "seconds of"),
+        Column("evaluation", _of("candidates_validation_s"), "seconds of"),
         Column("candidate", lambda cell: cell.best if isinstance(cell.best, str) and cell.best else NOTHING, "best"),
         Column(metric.replace("_", " ") or "metric", _of("best_value"), "best"),
     )
@@ -143,7 +143,7 @@ def _search_columns(sheet: Sheet) -> tuple[Column, ...]:
 
 SEARCH = TableSpec(
     "Seconds of the whole grid search, with all candidates in one process, and of its parts: building, steps (including"
-    " first steps, which may compile) and judging. Best: mean over folds.",
+    " first steps, which may compile) and evaluation. Best: mean over folds.",
     _search_columns,
     (*searches.COLUMNS, "epoch_s_median", "epoch_s_ci_low", "epoch_s_ci_high"),
     frame="searches",

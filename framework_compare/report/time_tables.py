@@ -98,7 +98,7 @@ def _remarks(sheet: Sheet) -> Iterable[str]:
     reasons = {heading: found[key].why(title) for key, heading in headings.items()}
     for why in dict.fromkeys(filter(None, reasons.values())):
         same = [heading for heading, reason in reasons.items() if reason == why]
-        yield f"No fastest framework is marked ({why}): {', '.join(same) if len(same) < len(keys) else 'all models'}."
+        yield f"No framework is marked as fastest ({why}): {', '.join(same) if len(same) < len(keys) else 'all models'}."
     if _compared(sheet):
         mean = "; rows are sorted by its geometric mean" if len(keys) > 1 else ""
         yield f"{RATIO.capitalize()}: slowdown relative to the fastest framework for the model{mean}."

@@ -120,8 +120,8 @@ def check_whole_runs(cells: Sequence[Cell], what: str = "a budget") -> None:
             raise UsageError(f"{cell.model} is a search, and {what} cannot measure a part of it; leave it out")
         if cell.config.nodes > 1:
             raise UsageError(
-                f"nodes is {cell.config.nodes} under {what}, which may end an epoch when one node's clock says so; leave one "
-                "of the two out"
+                f"nodes is {cell.config.nodes} under {what}, which may end an epoch by the clock of one node; leave one of "
+                "the two out"
             )
         if cell.config.batch_growth != 1:
             raise UsageError(

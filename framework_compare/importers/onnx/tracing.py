@@ -138,7 +138,7 @@ def _check_layers(graph: GraphProto) -> None:
     if FOLDED_RULE in rules or anonymous or any(map(FOLDED_NAME.search, weights)):
         raise UsageError(f"its exporter folded BatchNorm into Conv, so it cannot be trained; {EXPORT}")
     if BIAS_RULE in rules:
-        raise UsageError(f"its exporter left out biases that were zero, which would not be trained; {EXPORT}")
+        raise UsageError(f"its exporter left out biases that were zero, so they would not be trained; {EXPORT}")
     quantised = sorted(op for op in ops if op.startswith(("QLinear", "Quantize", "Dequantize", "DynamicQuantize")))
     if quantised:
         raise UsageError(f"it is quantised ({', '.join(quantised)}), so it cannot be trained; export it in float32")

@@ -114,7 +114,7 @@ def max_pool(c: Call, x: Given) -> Given:
 def average_pool(c: Call, x: Given) -> Given:
     kernel, counted = c.numbers("kernel_shape") or [], bool(c.attrs.get("count_include_pad"))
     if not counted and any(first != last for first, last in _pads(c, x, kernel)):
-        raise UsageError("an AveragePool with unequal padding that it does not count cannot be expressed")
+        raise UsageError("an AveragePool with unequal padding and count_include_pad=0 cannot be expressed")
     x, padding = _padded(c, x, kernel, 0.0)
     pool = getattr(c.functional, f"avg_pool{len(kernel)}d")
     return pool(x, kernel, _pair(c, "strides", kernel), padding, bool(c.attrs.get("ceil_mode")), counted)

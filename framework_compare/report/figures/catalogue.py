@@ -177,7 +177,7 @@ FIGURES = {
         findings.energy,
         _one(
             energy.energy,
-            "Joules per image during the measured epochs, from the counters of the machine. Line: 95 % confidence "
+            "Joules per image during the measured epochs; the table `energy` names the sources. Line: 95 % confidence "
             "interval of the whole bar over runs.",
         ),
     ),
@@ -201,8 +201,8 @@ FIGURES = {
         findings.functions,
         _one(
             learning.functions,
-            "Shares of the time of a few steps under the framework's own profiler; one profile, so no interval. Waiting "
-            "calls (Synchronize) block the host until the GPU is done.",
+            "Share of time by function, in a few steps under the framework's own profiler; one profile, so no interval. "
+            "Waiting calls (Synchronize) block the host until the GPU is done.",
         ),
     ),
     "batch-sizes": Figure(

@@ -172,7 +172,7 @@ def _with_estimates(cells: "pd.DataFrame") -> "pd.DataFrame":
 def _check_names(column: str, names: Sequence[str] | None, known: "pd.Series") -> None:
     allowed = list(dict.fromkeys(map(str, known)))
     if names is not None and not names:
-        raise UsageError(f"no {column} is named to draw; allowed: {', '.join(allowed)}")
+        raise UsageError(f"no {column} to draw is named; allowed: {', '.join(allowed)}")
     for name in names or ():
         if name not in allowed:
             raise UsageError(f"the study has no {column} {name!r}; allowed: {', '.join(allowed)}")

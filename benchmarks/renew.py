@@ -47,7 +47,7 @@ def look(name: str, models: tuple[str, ...], blocks: int) -> dict[str, Any]:
     """What is known of the newest release of a framework."""
     spec = registry.framework(name)
     pinned = locks.pinned(spec)
-    listed = [one for one in locks.listed(spec, "cpu") if not one.is_prerelease]
+    listed = [one for one in locks.listed(spec, "cpu", say) if not one.is_prerelease]
     newest = Version(max(listed).public) if listed else Version(pinned)
     row: dict[str, Any] = {"framework": name, "pinned": pinned, "newest": str(newest), "newer": elsewhere(spec, newest)}
     if newest <= Version(pinned):

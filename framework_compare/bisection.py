@@ -204,7 +204,7 @@ def _between(framework: str, versions: str, say: Callable[[str], None]) -> tuple
         return first <= version and upper and not version.is_prerelease
 
     package = locks.package(spec)
-    found = [one for one in releases.released(package, minor) if inside(one)]
+    found = [one for one in releases.released(package, minor, say) if inside(one)]
     listed = tuple(dict.fromkeys(str(one.public) for one in found))
     for other in interpreters.minors(spec.python):
         more = {str(one.public) for one in releases.released(package, other) if inside(one)} - {*listed}

@@ -36,6 +36,24 @@ def test_the_script_prints_verdicts_a_table_and_a_report(monkeypatch, tmp_path, 
     assert requests[0]["limit"] == 24
 
 
+def test_the_package_of_an_adapter_trains_in_less_than_150_lines():
+    """Without what only the parity checks call, and without comments."""
+    package = EXAMPLES / "adapter_package" / "fc_tinygrad"
+    checks = {"gradients", "forward", "weights", "read_batch"}  # the package's README names them
+    count = 0
+    for path in package.glob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        left_out = {
+            number
+            for node in ast.walk(ast.parse(text))
+            if isinstance(node, ast.FunctionDef) and node.name in checks
+            for number in range(node.lineno, node.end_lineno + 1)
+        }
+        lines = enumerate(text.splitlines(), 1)
+        count += sum(bool(line.split("#")[0].strip()) and number not in left_out for number, line in lines)
+    assert 0 < count < 150
+
+
 def test_the_notebook_runs_and_each_of_its_results_is_shown(monkeypatch, capsys):
     """Its cells in order, as Jupyter runs them: the value of a cell's last expression has a rich display, or text."""
     notebook = EXAMPLES.parent / "docs" / "compare.ipynb"

@@ -118,6 +118,18 @@ def test_gains_have_an_upright_line_where_nothing_is_gained(varied):
         assert "y" not in line["encoding"], "with a place on the other axis it would lie along the bar"
 
 
+def test_a_library_has_its_time_beside_that_of_the_plain_framework(tmp_path):
+    both = study(tmp_path / "study", ("torch", "keras-torch", "jax"), ("alexnet",), failing=(), faster=2.0)
+    parts = files.draw(Subject(both), "gains")
+    (row,) = (row for row in values(parts["time relative to the plain framework"].spec) if "ratio" in row)
+    (speed,) = both.table("stack").frame["ratio"].dropna()
+    assert len(parts) == 1 and row["framework_label"] == "Keras (PyTorch)"
+    assert row["ratio"] == pytest.approx(1 / speed, rel=DRAWN) and row["low"] <= row["ratio"] <= row["high"]
+    assert FIGURES["gains"].finding(Subject(both)) == (
+        f"The slowest library takes {row['ratio']:.2f} times as long as its plain framework (Keras (PyTorch))."
+    )
+
+
 def test_functions_of_two_executions_are_shares_of_their_own(varied):
     for part in files.draw(Subject(varied), "functions").values():
         shares = {}

@@ -1,6 +1,7 @@
 """The pytest plug-in, in a user's own suite."""
 
 import json
+import sys
 from pathlib import Path
 
 from framework_compare.comparison import Comparison
@@ -31,6 +32,16 @@ def collected(pytester, *options):
 def test_a_sweep_is_three_lines_with_readable_ids(pytester, images):
     pytester.makepyfile(SUITE + TEST.format(images=str(images)))
     assert collected(pytester) == ["tiny-linear-cpu", "tiny-alexnet-cpu", "torch-linear-cpu", "torch-alexnet-cpu"]
+
+
+def test_versions_compete_by_their_names(pytester, images, own_cache):
+    both = f'["tiny", "tiny={sys.executable}"]'
+    pytester.makepyfile(SUITE + TEST.format(images=str(images)).replace('["tiny", "torch"]', both))
+    ids = collected(pytester)
+    assert ids[:2] == ["tiny-linear-cpu", "tiny-alexnet-cpu"] and ids[2].startswith("tiny@") and len(ids) == 4
+    result = pytester.runpytest_subprocess("--fc-models", "linear", "--fc-out", "study")
+    result.assert_outcomes(passed=2)
+    assert Comparison.load(pytester.path / "study").frame.framework.tolist() == ["tiny", ids[2].partition("-")[0]]
 
 
 def test_options_choose_frameworks_models_and_device(pytester, images):

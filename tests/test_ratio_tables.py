@@ -266,6 +266,7 @@ def test_a_library_is_compared_with_the_framework_below_it(tmp_path):
         ("torch", {}, ok(2, 2)),
         ("keras-torch", {}, ok(5, 5)),
         ("keras-torch", {"execution": "fit"}, ok(4, 4)),
+        ("keras-torch@3.14.0", {}, ok(8, 8)),
         ("keras-jax", {}, ok(9, 9)),
     ]
     text = study(tmp_path, outcomes, repeats=2).table("stack", "csv")
@@ -273,6 +274,7 @@ def test_a_library_is_compared_with_the_framework_below_it(tmp_path):
     ratios = {(row["framework"], row["execution"]): row["ratio"] for row in rows}
     # speed relative to PyTorch's 2 s; no JAX below Keras on JAX
     assert ratios["keras-torch", "default"] == "0.4" and ratios["keras-torch", "fit"] == "0.5", text
+    assert ratios["keras-torch@3.14.0", "default"] == "0.25", text
     assert ratios["torch", "default"] == ratios["keras-jax", "default"] == "", text
 
 

@@ -49,6 +49,16 @@ def test_the_file_has_what_is_not_the_default_and_no_index(study, images):
     assert "secret" not in "".join(lines)
 
 
+def test_the_file_names_the_versions_that_competed(tiny, images, own_cache, tmp_path):
+    asked = {**QUICK, "dataset": images, "repeats": 1, "verify": "off"}
+    first = compare([tiny, f"{tiny}={sys.executable}"], "linear", out=tmp_path / "study", **asked)
+    names = first.frame.framework.tolist()
+    assert names[0] == tiny and names[1].startswith(f"{tiny}@") and set(first.frame.status) == {"ok"}
+    (tmp_path / "study.toml").write_text(first.to_toml())
+    second = compare_file(tmp_path / "study.toml", out=tmp_path / "second")
+    assert cells(second) == cells(first) and second.to_toml() == first.to_toml()
+
+
 def test_the_command_line_comes_before_the_file(study, tmp_path, monkeypatch, capsys):
     study()
     monkeypatch.setattr(sys, "argv", ["framework-compare", "show", str(tmp_path / "study"), "--toml"])

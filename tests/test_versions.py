@@ -10,6 +10,7 @@ import time
 import pytest
 from command_line import run
 from environment_fixtures import ANY_PYTHON
+from packaging.version import Version
 from wheels import write_wheel
 
 from framework_compare import registry
@@ -142,6 +143,42 @@ def test_what_is_there_serves_without_a_network(links, monkeypatch):
     assert competitors.read(["tiny@2.0"], say=said.append).names == ["tiny@2.0"], "its cells say why they did not run"
     with pytest.raises(EnvironmentUnavailable, match="no index answers"):
         managed.ensure("tiny@2.0")
+    write_wheel(links, version="1.0")
+    assert competitors.read(["tiny@latest"], say=said.append).names == ["tiny@1.0"]
+    assert re.search(
+        r"an index does not answer \(https://nowhere.invalid/simple/tinyfw/: .*only releases from", said[-1]
+    )
+
+
+def test_a_version_that_was_pinned_stays_as_it_was_when_the_pin_moves(framework, links):
+    before = managed.ensure("tiny")
+    for wheel in links.iterdir():
+        wheel.unlink()
+    framework("tinyfw==2.0\n")
+    assert competitors.read(["tiny@1.0", "tiny"]).names == ["tiny@1.0", "tiny@2.0"]
+    after = managed.ensure("tiny@1.0")
+    assert (after.framework, after.version, after.folder) == ("tiny@1.0", "1.0", before.folder)
+    assert managed.versions_here("tiny") == [Version("1.0")]
+    with pytest.raises(EnvironmentUnavailable):
+        managed.ensure("tiny")
+
+
+@pytest.mark.parametrize("shared", ["", "tiny"])
+def test_a_version_of_a_library_is_not_that_of_the_framework_below_it(shared, links, monkeypatch, tmp_path):
+    for version in ("1.0", "1.1", "1.2"):
+        write_wheel(links, version=version, name="tinylib")
+    pins = tmp_path / "tiny.txt"
+    pins.write_text("tinyfw==1.0\ntinylib==1.1\n")
+    more = {"library": "tinylib", "backend": "tiny", "environment": shared}
+    monkeypatch.setitem(registry.FRAMEWORKS, "top", Framework("top", "top:T", str(pins), "tinylib", ANY_PYTHON, **more))
+    assert competitors.read(["top", "top@1.2"]).names == ["top@1.1", "top@1.2"]
+    assert competitors.read("top@latest").names == ["top@1.2"]
+    with pytest.raises(UsageError, match=r"top has no release 2\.0 .*the nearest are 1\.1, 1\.2$"):
+        competitors.read("top@2.0")
+    old, new = managed.ensure("top@1.1"), managed.ensure("top@1.2")
+    for made, version in ((old, "1.1"), (new, "1.2")):
+        assert made.version == made.packages["tinylib"] == version and made.packages["tinyfw"] == "1.0"
+    assert managed.read(new.folder).version == "1.2"
 
 
 def test_constraints_of_pip_bound_what_is_newest(monkeypatch, tmp_path):

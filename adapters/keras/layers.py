@@ -99,11 +99,12 @@ def _batchnorm(keras: Any) -> Any:
         def call(self, x: Any, training: Any = None, mask: Any = None) -> Any:
             if not (training and self.trainable):
                 return super().call(x, training=training, mask=mask)
-            share = self._share(x)
-            less = ops.multiply(self.moving_variance, self.momentum * (share - 1))  # of what is carried over
-            y = super().call(x, training=training, mask=mask)
-            self.moving_variance.assign(self.moving_variance * share - less)
-            return y
+            mean, variance = self._moments(x, mask)
+            carried, new = self.momentum, 1 - self.momentum
+            self.moving_mean.assign(self.moving_mean * carried + mean * new)
+            self.moving_variance.assign(self.moving_variance * carried + variance * (new * self._share(x)))
+            how = {"axis": self.axis, "offset": self.beta, "scale": self.gamma, "epsilon": self.epsilon}
+            return ops.batch_normalization(x, mean, variance, **how)
 
         def _share(self, x: Any) -> Any:
             """n / (n - 1): a number where shapes are known, as each operation takes time in PyTorch."""
@@ -118,6 +119,8 @@ def _batchnorm(keras: Any) -> Any:
             if keras.backend.backend() != "torch":
                 return super()._moments(inputs, mask)
             mean = ops.mean(inputs, self._reduction_axes)
-            return mean, ops.mean(ops.square(inputs - mean), self._reduction_axes)
+            # The variance does not depend on small changes of the mean, so nothing is summed up for its gradient.
+            centred = inputs - ops.stop_gradient(mean)
+            return mean, ops.mean(ops.square(centred), self._reduction_axes)
 
     return BatchNorm

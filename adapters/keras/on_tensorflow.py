@@ -38,10 +38,10 @@ class KerasTensorFlowTrainer(KerasTrainer, TensorFlowTrainer):
         with self.tf.GradientTape() as tape:
             loss = self._objective(labels, self._model(images, training=True))
         # dense, an embedding's too: of a sparse one Keras would clip by the norm of each token's part
-        found = tape.gradient(loss, self._model.trainable_weights)
+        found = tape.gradient(loss, self._updated)
         return loss, [self.tf.convert_to_tensor(gradient) for gradient in found]
 
     def _step_once(self, images: Any, labels: Any) -> Any:
         loss, gradients = self._value_and_gradients(images, labels)
-        self._optimizer.apply(gradients, self._model.trainable_weights)
+        self._optimizer.apply(gradients, self._updated)
         return loss

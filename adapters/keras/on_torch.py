@@ -37,14 +37,14 @@ class KerasTorchTrainer(KerasTrainer, TorchTrainer):
     def _take_step(self, images: Any, labels: Any) -> Any:
         loss, gradients = self._differentiate(images, labels)
         with self.torch.no_grad():
-            self._optimizer.apply(gradients, self._model.trainable_weights)
+            self._optimizer.apply(gradients, self._updated)
         return loss.detach()
 
     def _differentiate(self, images: Any, labels: Any) -> Any:
         loss = self._objective(labels, self._model(images, training=True))
         self._model.zero_grad()
         loss.backward()
-        return loss, [variable.value.grad for variable in self._model.trainable_weights]
+        return loss, [variable.value.grad for variable in self._updated]
 
     def _outputs_of(self, images: Any) -> Any:
         with self.torch.no_grad():

@@ -81,7 +81,8 @@ class KerasTrainer(abc.ABC):
             axes = {parameter.name: len(parameter.shape) for parameter in graph.parameters()}
             kept = [array.variable for name, array in self._arrays.items() if axes[name] < DECAYED]
             self._optimizer.exclude_from_weight_decay(var_list=kept)
-        self._optimizer.build(self._model.trainable_variables)
+        self._updated = list(self._model.trainable_variables)  # a model looks for them in its layers each time
+        self._optimizer.build(self._updated)
         # slots are zeros; what else an optimiser starts from is one number a variable
         self._scalars = {id(v): keras.ops.convert_to_numpy(v) for v in self._optimizer.variables if len(v.shape) == 0}
         trained = set(trainable_names(graph))
@@ -123,7 +124,7 @@ class KerasTrainer(abc.ABC):
 
     def gradients(self, batch: Batch) -> Dict[str, np.ndarray]:
         numpy_of = self.keras.ops.convert_to_numpy
-        found = zip(self._model.trainable_variables, self._differentiate(batch.images, batch.labels)[1])
+        found = zip(self._updated, self._differentiate(batch.images, batch.labels)[1])
         by_variable = {id(variable): numpy_of(gradient) for variable, gradient in found}
         return {name: array.from_native(by_variable[id(array.variable)]) for name, array in self._trained.items()}
 
@@ -138,4 +139,4 @@ class KerasTrainer(abc.ABC):
 
     def release(self) -> None:
         super().release()  # type: ignore[misc]
-        self._graphed = self._model = self._arrays = self._trained = self._optimizer = None
+        self._graphed = self._model = self._arrays = self._trained = self._updated = self._optimizer = None

@@ -20,6 +20,7 @@ from framework_compare.environments import interpreters, releases, venvs
 from framework_compare.environments.installer import NO_INDEX
 from framework_compare.environments.interpreters import Minor, Unavailable
 from framework_compare.environments.uv_command import Failed, Uv, public_url
+from framework_compare.paths import write_whole
 from framework_compare.registry import Framework, device_kind
 
 AGAIN = "-b"  # behind a version: the same one a second time, as a competitor of its own
@@ -38,15 +39,16 @@ def pinned(spec: Framework, device: str = "cpu") -> str:
     if not spec.requirements_on(device):
         return ""
     try:
-        version = venvs.pins_of(spec, device)[0].partition(" ")[0].rpartition("=")[2]
-        return str(Version(version).public)
-    except (OSError, IndexError, InvalidVersion):
+        pins = venvs.pins_of(spec, device)
+        pin = next(pin for pin in pins if _is(pin, spec.library or pins[0]))
+        return str(Version(pin.partition(" ")[0].rpartition("=")[2]).public)
+    except (OSError, IndexError, StopIteration, InvalidVersion):
         return ""
 
 
 def package(spec: Framework, device: str = "cpu") -> str:
-    """The package of a framework on a device: by convention the first of its requirements."""
-    return venvs.read_pins(venvs.requirements_path(spec, device))[0].partition("=")[0]
+    """The package of a framework on a device: its library, or by convention the first of its requirements."""
+    return spec.library or venvs.read_pins(venvs.requirements_path(spec, device))[0].partition("=")[0]
 
 
 def has_versions(spec: Framework, device: str = "cpu") -> bool:
@@ -89,17 +91,28 @@ def known(root: Path, base: str, device: str) -> list[Version]:
     return sorted({Version(found["version"]) for found in files if found["base"] == base})
 
 
+def keep(root: Path, spec: Framework, python: Minor, device: str) -> None:
+    """Copy the requirements of the pinned version among the locks, where it stays when the pin moves."""
+    version, kind = pinned(spec, device), device_kind(device)
+    if not has_versions(spec, device):
+        return
+    path = root / f"{spec.name}-{version}-{kind}-cp{python[0]}{python[1]}.txt"
+    text = venvs.requirements_path(spec, kind).read_text(encoding="utf-8")
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        write_whole(path, text)
+
+
 def requirements(spec: Framework, lock: Lock, name: str, device: str) -> Framework:
     """The framework with the requirements of a lock in place of its own."""
-    spec = dataclasses.replace(spec, name=name, python=(lock.python, lock.python))
+    spec = dataclasses.replace(spec, name=name, python=(lock.python, lock.python), environment="")
     if device_kind(device) == "cuda":
         return dataclasses.replace(spec, cuda_requirements=str(lock.path))
     return dataclasses.replace(spec, requirements=str(lock.path), cuda_requirements="")  # no other build in its place
 
 
-def listed(spec: Framework, device: str) -> list[Version]:
+def listed(spec: Framework, device: str, say: Callable[[str], None] = lambda message: None) -> list[Version]:
     """Releases of a framework for the Python of this machine that is taken first, oldest first. Raises Unavailable."""
-    return releases.released(package(spec, device), interpreters.choose(spec.python, framework=spec.name).minor)
+    return releases.released(package(spec, device), interpreters.choose(spec.python, framework=spec.name).minor, say)
 
 
 def release(spec: Framework, asked: Version, device: str) -> str:
@@ -141,7 +154,8 @@ def make(root: Path, spec: Framework, version: str, device: str, index: str | No
     root.mkdir(parents=True, exist_ok=True)
     pins = venvs.read_pins(venvs.requirements_path(spec, kind))
     asked, half, log = (path.with_suffix(end) for end in (".in", ".part", ".log"))
-    asked.write_text("\n".join(_asked(pins, version, spec.cuda_extra if kind == "cuda" else "")), encoding="utf-8")
+    extra = f"[{spec.cuda_extra}]" if kind == "cuda" and spec.cuda_extra else ""
+    asked.write_text("\n".join(_asked(package(spec, kind), version, extra, pins)), encoding="utf-8")
     say(f"{spec.name}@{version}: resolving what it needs for Python {interpreter.version}")
     default = spec.cpu_index if kind == "cpu" and index is None else ""
     with log.open("w", encoding="utf-8") as output:
@@ -183,12 +197,12 @@ def make(root: Path, spec: Framework, version: str, device: str, index: str | No
     return Lock(path, python)
 
 
-def _asked(pins: Sequence[str], version: str, extra: str) -> list[str]:
+def _asked(package: str, version: str, extra: str, pins: Sequence[str]) -> list[str]:
     """The framework at a version, and what its adapter imports at any."""
     names = [pin.partition("=")[0] for pin in pins]
     last = names.index(_LAST_DIRECT) + 1 if _LAST_DIRECT in names else len(names)
-    framework = f"{names[0]}[{extra}]" if extra else names[0]
-    return [f"{framework}=={version}", *dict.fromkeys(names[1:last])]
+    others = (name for name in dict.fromkeys(names[:last]) if not _is(name, package))
+    return [f"{package}{extra}=={version}", *others]
 
 
 def _is(line: str, pin: str) -> bool:

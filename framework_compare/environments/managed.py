@@ -81,6 +81,7 @@ def ensure(
             why = venvs.fault(plan, index=wanted)  # the process waited for may have mended it
             if why:
                 _make(plan, why, index, say)
+    _keep_lock(spec, plan, device)
     return _used(plan, spec)
 
 
@@ -95,6 +96,14 @@ def _lock(framework: str, device: str, index: str | None, say: Report) -> None:
     ):
         if not locks.find(locks_dir(), framework, device):
             locks.make(locks_dir(), spec, version, device, index, say)
+
+
+def _keep_lock(spec: registry.Framework, plan: venvs.Plan, device: str) -> None:
+    """Let the pinned version be had by its number from now on, offline, too, whatever is pinned later."""
+    base, version = other_version(spec.name, device)
+    if not version:
+        with contextlib.suppress(OSError):  # a cache that others keep
+            locks.keep(locks_dir(), base, plan.interpreter.minor, device)
 
 
 def _used(plan: venvs.Plan, spec: registry.Framework) -> Environment:
@@ -179,7 +188,10 @@ def plan_for(framework: str, device: str = "cpu") -> venvs.Plan:
         lock = locks.find(locks_dir(), name, device)
         if lock is None:
             raise NotResolved(f"{name} is not installed here yet", f"run `framework-compare env create {name}`")
-        spec = locks.requirements(spec, lock, name, device)
+        made = venvs.plan(locks.requirements(spec, lock, name, device), _root(), device)
+        pinned_then = _root() / f"{spec.environment or spec.name}-{made.checksum[:12]}"
+        there = venvs.marker(pinned_then) and not made.folder.exists()
+        return dataclasses.replace(made, folder=pinned_then) if there else made
     return venvs.plan(registry.framework(spec.environment) if spec.environment else spec, _root(), device)
 
 
@@ -241,11 +253,13 @@ def read(folder: Path) -> Environment:
     if marker is None:
         raise Unavailable(f"the environment {folder} was removed while it was being read", "run again")
     packages = venvs.packages_in([str(venvs.site_packages(folder))])
-    first_pin = marker["pins"][0].partition("=")[0]  # by convention the framework itself
+    known = registry.FRAMEWORKS.get(locks.split(marker["framework"])[0])
+    library = known.library if known else ""
+    package = library or marker["pins"][0].partition("=")[0]  # by convention the framework itself
     return Environment(
         framework=marker["framework"],
         python=venvs.python_in(folder),
-        version=packages.get(venvs.normal_name(first_pin)),
+        version=packages.get(venvs.normal_name(package)),
         managed=True,
         interpreter=marker["interpreter"],
         packages=packages,

@@ -10,7 +10,7 @@ import ssl
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -36,11 +36,11 @@ class File:
     yanked: bool = False
 
 
-def released(package: str, python: Minor) -> list[Version]:
+def released(package: str, python: Minor, say: Callable[[str], None] = lambda message: None) -> list[Version]:
     """Versions of a package that have a wheel for a Python here and that pip's constraints allow, oldest first.
 
     Pre-releases are among them, yanked ones are not. Raises Unavailable where an index cannot be read and no other has
-    the package.
+    the package; where another has it, `say` gets a message, as there may be newer releases.
     """
     environment = pip_settings.read().environment()
     found: set[Version] = set()
@@ -55,6 +55,8 @@ def released(package: str, python: Minor) -> list[Version]:
         raise Unavailable(
             f"the releases of {package} are unknown, as no index answers ({failures[0]})", "check the network"
         )
+    if failures:
+        say(f"{package}: an index does not answer ({failures[0]}), so only releases from other indexes are known")
     allowed = _constraint(package)
     return sorted(version for version in found if allowed.contains(version, prereleases=True))
 

@@ -155,7 +155,7 @@ def _version(key: str, entry: registry.Framework, version: str, device: str, say
 def _latest(key: str, entry: registry.Framework, pinned: str, device: str, say: Say) -> str:
     """The newest stable release for the Python that is taken first; without a network the newest that is here."""
     try:
-        listed = [one for one in locks.listed(entry, device) if not one.is_prerelease]
+        listed = [one for one in locks.listed(entry, device, say) if not one.is_prerelease]
         return str(max(listed).public) if listed else pinned
     except Unavailable as error:
         here = managed.versions_here(key, device)

@@ -131,17 +131,21 @@ def modes(cells: Sequence[Record], blocks: BlockTimes) -> dict[int, Ratio]:
 def stacks(cells: Sequence[Record], blocks: BlockTimes) -> dict[int, Ratio]:
     """Each cell of a library against the plain framework below it, other settings equal, by its place.
 
-    In the same execution where that has been measured, else in the plain framework's default.
+    In the same execution where that has been measured, else in the plain framework's default. Of a framework that several
+    versions compete of, none is known to be the one below.
     """
-    plain = {(_key(cell, "framework", "execution"), cell.framework, cell.execution): cell for cell in cells}
+    plain: dict[tuple[object, ...], list[Record]] = {}
+    for cell in cells:
+        key = _key(cell, "framework", "execution"), cell.framework.partition("@")[0], cell.execution
+        plain.setdefault(key, []).append(cell)
 
     def base_of(cell: Record) -> Record | None:
-        known = FRAMEWORKS.get(cell.framework)
+        known = FRAMEWORKS.get(cell.framework.partition("@")[0])
         if known is None or not known.backend:
             return None
         settings = _key(cell, "framework", "execution")
-        found = (plain.get((settings, known.backend, execution)) for execution in (cell.execution, "default"))
-        return next((base for base in found if base is not None), None)
+        found = (plain.get((settings, known.backend, execution), []) for execution in (cell.execution, "default"))
+        return next((bases[0] for bases in found if len(bases) == 1), None)
 
     return _against(base_of, cells, blocks)
 

@@ -128,7 +128,7 @@ class Store:
         with self._transaction() as connection:
             ids = [connection.execute(_NEW_CELL, _cell_values(cell)).lastrowid for cell in cells]
             runs = [(ids[place], block) for block, order in enumerate(orders, first) for place in order]
-            connection.executemany("INSERT INTO run (cell_id, repeat) VALUES (?, ?)", runs)
+            connection.executemany(_NEW_RUN, runs)
 
     def extend(self, cell: Cell) -> int:
         """Add a cell with one run to the plan; its run_id. StudyError where it is there already."""
@@ -139,25 +139,18 @@ class Store:
     def add_block(self, cells: Sequence[Cell]) -> None:
         """Plan one more run of each of these cells, in this order; the block's number is the same for all of them."""
         known = {cell: cell_id for cell_id, cell in self.cells()}
-        insert = "INSERT INTO run (cell_id, repeat) VALUES (?, ?)"
         with self._transaction() as connection:
             block = connection.execute("SELECT max(repeat) + 1 FROM run").fetchone()[0]
-            connection.executemany(insert, [(known[cell], block) for cell in cells])
+            connection.executemany(_NEW_RUN, [(known[cell], block) for cell in cells])
 
     def paces(self, block: int) -> dict[Cell, float]:
         """By cell the mean seconds per sample of its runs of a block that are ok, without those in which it waited."""
         seconds = "sum((end_ns - start_ns) / 1e9 - coalesce(waited_s, 0)) / sum(images)"
-        query = (
-            f"SELECT {seconds}, framework, model, dataset, device, config FROM run JOIN cell USING (cell_id)"
-            " JOIN epoch USING (run_id) WHERE repeat = ? AND status = 'ok' GROUP BY cell_id"
-        )
-        return {self._cell(*cell): pace for pace, *cell in self.select(query, (block,))[1]}
+        which = "JOIN epoch USING (run_id) WHERE repeat = ? AND status = 'ok' GROUP BY cell_id"
+        return {cell: pace for cell, (pace,) in self._by_cell(seconds, which, (block,)).items()}
 
     def beside_anchor(self, run_ids: Sequence[int], cell: Cell) -> list[tuple[int, Cell, int]]:
-        """Move runs that are still to do into a block of their own, behind one more of this cell; as `plan` has them.
-
-        None are moved where one of them repeats a disturbed run, whose block is that of the other.
-        """
+        """Move runs into a block of their own behind one more of this cell, unless one is a repeat; returned as by `plan`."""
         marks, values = ", ".join("?" * len(run_ids)), tuple(run_ids)
         if self.select(f"SELECT 1 FROM run WHERE run_id IN ({marks}) AND retry_of IS NOT NULL", values)[1]:
             return []
@@ -165,9 +158,7 @@ class Store:
         with self._transaction() as connection:
             block = connection.execute("SELECT max(repeat) + 1 FROM run").fetchone()[0]
             connection.execute(f"UPDATE run SET repeat = ? WHERE run_id IN ({marks})", (block, *values))
-            added = connection.execute(
-                "INSERT INTO run (cell_id, repeat) VALUES (?, ?)", (known[cell], block)
-            ).lastrowid
+            added = connection.execute(_NEW_RUN, (known[cell], block)).lastrowid
         rows = {run_id: (run_id, one, place) for run_id, one, place in self.plan(STATUSES)}
         return [rows[run_id] for run_id in (added, *run_ids) if run_id in rows]
 
@@ -204,11 +195,11 @@ class Store:
         """By cell the wall seconds of its runs that have ended."""
         return self._by_cell("wall_s", "WHERE typeof(wall_s) = 'real' ORDER BY run_id")
 
-    def _by_cell(self, name: str, which: str) -> dict[Cell, list[Any]]:
+    def _by_cell(self, name: str, which: str, values: tuple[Any, ...] = ()) -> dict[Cell, list[Any]]:
         """A column of runs by their cell."""
         found: dict[Cell, list[Any]] = {}
         query = f"SELECT {name}, framework, model, dataset, device, config FROM run JOIN cell USING (cell_id) {which}"
-        for value, *cell in self.select(query)[1]:
+        for value, *cell in self.select(query, values)[1]:
             found.setdefault(self._cell(*cell), []).append(value)
         return found
 
@@ -366,6 +357,7 @@ class Store:
 
 
 _NEW_CELL = "INSERT INTO cell (framework, model, dataset, device, config) VALUES (?, ?, ?, ?, ?)"
+_NEW_RUN = "INSERT INTO run (cell_id, repeat) VALUES (?, ?)"
 
 
 def _cell_values(cell: Cell) -> tuple[str, ...]:
@@ -402,6 +394,6 @@ def _write_new(
         connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
         connection.executemany("INSERT INTO machine VALUES (?, ?)", [(k, as_json(v)) for k, v in machine.items()])
         connection.executemany("INSERT INTO cell VALUES (?, ?, ?, ?, ?, ?)", planned)
-        connection.executemany("INSERT INTO run (cell_id, repeat) VALUES (?, ?)", runs)
+        connection.executemany(_NEW_RUN, runs)
         connection.commit()
     os.replace(folder / NEW, folder / FILE)

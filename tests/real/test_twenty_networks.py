@@ -55,8 +55,8 @@ def asked(shape: str, dtype: str, vocabulary: int) -> Asked:
     )
 
 
-def verdicts(name: str, **how: object) -> "list[Parity]":
-    """Of five frameworks on one network, for images of three classes, or for arrays of its shape."""
+def verdicts(name: str) -> "list[Parity]":
+    """Of five frameworks on one network, for images or for arrays of its shape."""
     made, shape, dtype, vocabulary = NETWORKS[name]
     rng, count, data, settings = np.random.default_rng(0), 24, None, {"image_size": 32}
     if shape != "IMAGE":
@@ -66,11 +66,11 @@ def verdicts(name: str, **how: object) -> "list[Parity]":
         data, settings = {"x": inputs, "y": target}, {}
     request = Request.of([], f"{FILE}:{made}", dataset=data, **settings)
     _, _, (model,) = api.with_own(request, Tracer())
-    return verify(FRAMEWORKS, model.name, threads=1, batch_size=8, **settings, **how)
+    return verify(FRAMEWORKS, model.name, threads=1, batch_size=8, **settings)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", list(NETWORKS)[:10])
 def test_five_frameworks_compute_the_same(name):
-    for found in verdicts(name, fresh=True):
+    for found in verdicts(name):
         assert found.proves(), (found.framework, found.reason, found.levels)

@@ -93,12 +93,8 @@ class TinygradTrainer(TrainerDefaults):
 
     @staticmethod
     def environment(config):
-        return {
-            "DEV": "CPU",
-            "CC": CLANG,
-            "CPU_COUNT": str(config.threads),
-            "THREADS": str(int(config.threads > 1)),
-        }
+        threads = config.threads
+        return {"DEV": "CPU", "CC": CLANG, "CPU_COUNT": str(threads), "THREADS": str(int(threads > 1))}
 
     def __init__(self, config):
         import tinygrad

@@ -183,14 +183,16 @@ FIGURES = {
     ),
     "gains": Figure(
         "F10",
-        "Speed-ups",
+        "Speed-ups and libraries",
         HOW_FAST,
-        "no two cells differ only in device, precision or execution, and the study is not a ladder",
+        "no two cells differ only in device, precision or execution, no library ran beside its plain framework, and the "
+        "study is not a ladder",
         findings.gains,
         _one(
             learning.gains,
-            "Speed-up over the baseline or, in a ladder, over the previous rung, with its 95 % confidence interval over "
-            "paired runs; so far: speed-up over the first rung.",
+            "Speed-up over the baseline or, in a ladder, over the previous rung; of a library, its epoch time relative to that "
+            "of the plain framework below it; each with its 95 % confidence interval over paired runs. So far: speed-up over "
+            "the first rung.",
         ),
     ),
     "functions": Figure(

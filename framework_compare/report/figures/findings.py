@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from framework_compare.report.figures.subject import Subject
 from framework_compare.report.names import listed
 from framework_compare.report.tables import known
-from framework_compare.results import memory
+from framework_compare.results import memory, ratios
 from framework_compare.results.columns import Record
 from framework_compare.results.metrics import digits
 from framework_compare.results.parity import FAILED, PROVED
+from framework_compare.results.ratios import Ratio
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -102,24 +104,33 @@ def energy(subject: Subject) -> str:
 
 
 def gains(subject: Subject) -> str:
-    from framework_compare.results import ratios
-
-    cells = list(subject.study.frame.itertuples())
-    found = [
-        (ratio.ratio, place)
-        for compute in (ratios.speedups, ratios.ladder)
-        for place, ratio in compute(cells, subject.study.block_times).items()
-        if ratio.base.Index != place and known(ratio.ratio) and place in subject.cells.index
-    ]
+    found = _beside(subject, ratios.speedups, ratios.ladder)
     if found:
         most, place = max(found)
         return f"The largest speed-up over a baseline is {most:.2f}x ({_who(subject, subject.cells.loc[place])})."
+    if found := _beside(subject, ratios.stacks):
+        least, place = min(found)
+        cell = subject.cells.loc[place]
+        return (
+            f"The slowest library takes {1 / least:.2f} times as long as its plain framework ({_who(subject, cell)})."
+        )
     gained = subject.study.gains
     gained = gained if gained.empty else gained[gained["gain"].notna()]
     if gained.empty:
         return ""
     most_gained = gained.loc[gained["gain"].idxmax()]
     return f"The rung with the largest speed-up is {most_gained['rung']}, at {most_gained['gain']:.2f}x."
+
+
+def _beside(subject: Subject, *computes: Callable[..., Mapping[int, Ratio]]) -> list[tuple[float, int]]:
+    """Ratios of speeds to other cells, each with the place of its cell."""
+    cells = list(subject.study.frame.itertuples())
+    return [
+        (ratio.ratio, place)
+        for compute in computes
+        for place, ratio in compute(cells, subject.study.block_times).items()
+        if ratio.base.Index != place and known(ratio.ratio) and place in subject.cells.index
+    ]
 
 
 def functions(subject: Subject) -> str:

@@ -25,7 +25,9 @@ LEAST = 0.01  # of the time, for a function to have a name in the figure
 MOST_NAMES = 9
 WAITING = "Synchronize"  # CUDA functions that hold up the host until the GPU is done
 QUALITIES = ("train_", "validation_", "test_")
-BASELINES = {"the CPU": ratios.speedups, "fp32 eager": ratios.ladder}
+# The ratios of each part to a baseline: of speeds, or inverted, of times.
+SPEEDUPS = {"speed-up over the CPU": ratios.speedups, "speed-up over fp32 eager": ratios.ladder}
+SLOWDOWNS = {"time relative to the plain framework": ratios.stacks}
 
 
 def learning(subject: Subject, width: float, columns: int, *, timed: bool = False) -> Fields:
@@ -183,23 +185,27 @@ def _shares(subject: Subject, rows: pd.DataFrame, kind: str, width: float, colum
 
 
 def gains(subject: Subject, width: float, columns: int) -> Fields:
-    """F10: the speed-up of a device over the CPU, of a precision or execution over fp32 eager; grey: not significant."""
+    """F10: the speed-up of a device over the CPU, of a precision or execution over fp32 eager; the time of a library over
+    that of the plain framework; grey: not significant."""
     cells = list(subject.study.frame.itertuples())
     blocks = subject.study.block_times
     names = subject.cells.set_index("cell")[LABELS]
     parts = {}
-    for base, compute in BASELINES.items():
+    for name, compute in (SPEEDUPS | SLOWDOWNS).items():
         rows = []
         for place, ratio in compute(cells, blocks).items():
             if ratio.base.Index == place or not known(ratio.ratio) or place not in names.index:
                 continue
-            low, high = (end if known(end) else None for end in (ratio.ratio_ci_low, ratio.ratio_ci_high))
-            labels = dict(names.loc[place])
+            ends = [end if known(end) else None for end in (ratio.ratio_ci_low, ratio.ratio_ci_high)]
+            value = ratio.ratio
+            if name in SLOWDOWNS:
+                value, ends = 1 / value, [end and 1 / end for end in reversed(ends)]
+            low, high = ends
             shown = low is not None and high is not None and (low > 1 or high < 1)
-            row = {"ratio": ratio.ratio, "low": low, "high": high, "shown": shown, "worse": False}
-            rows.append({**labels, **row, "label": f"{ratio.ratio:.2f}x"})
+            row = {"ratio": value, "low": low, "high": high, "shown": shown, "worse": False}
+            rows.append({**dict(names.loc[place]), **row, "label": f"{value:.2f}x"})
         if rows:
-            name, panel = f"speed-up over {base}", marks.panel_width(width, columns, 90)
+            panel = marks.panel_width(width, columns, 90)
             layers = _bars(subject, rows, marks.framework_axis(subject), name, panel, "condition_label")
             parts[name] = marks.bar_panels(layers, subject, width, columns)
     gained = subject.study.gains

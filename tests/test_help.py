@@ -62,10 +62,12 @@ def test_examples_parse():
 @pytest.fixture
 def studies(own_cache, tmp_path, monkeypatch) -> None:
     """The studies that examples name, in the cache; the current folder is empty."""
-    epochs = tuple(Epoch(n, n * SECOND, (n + 1) * SECOND, 0.1, 8, 2, 1.0, 0.1, 0.1, 0.1) for n in (1, 2, 3))
+    epochs = tuple(
+        Epoch(n, n * SECOND, (n + 1) * SECOND, 0.1, 8, 2, 1.0, 0.1, 0.1, 0.1, disturbed=0) for n in (1, 2, 3)
+    )
     for study in ("STUDY", "STUDY_A", "STUDY_B"):
         cells = [Cell(name, "alexnet", "small", "cpu", TrainConfig()) for name in ("torch", "jax")]
-        recorded(studies_dir() / study, cells, lambda *_: Run("ok", epochs=epochs))
+        recorded(studies_dir() / study, cells, lambda *_: Run("ok", epochs=epochs, disturbed_epochs=0))
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
 

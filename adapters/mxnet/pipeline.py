@@ -47,7 +47,7 @@ def _transforms(mx: Any, config: TrainConfig) -> Any:
 
 def _random_crop(mx: Any, size: int) -> Any:
     class RandomCrop(mx.gluon.Block):
-        """MXNet's RandomResizedCrop, but for images that no crop drawn fits into: of wide ones MXNet then takes the
+        """MXNet's RandomResizedCrop, except for images that no crop drawn fits into: of wide ones MXNet then takes the
         middle `size` x `size` pixels (1.9.1), the protocol all of their height."""
 
         def __init__(self) -> None:

@@ -226,7 +226,7 @@ class MXNetTrainer(common.TrainerDefaults):
                 parameter.zero_grad()
 
     def _backward(self, batch: Batch) -> Any:
-        """Loss of each image; the gradients held are of their sum, which `step` divides by their number."""
+        """Loss of each image; the gradients held belong to their sum; `step` divides them by the number of images."""
         with self.mx.autograd.record():
             loss = self._losses(batch)
             if self.config.accumulation > 1:  # of batches that may differ in size the means are added

@@ -13,7 +13,7 @@ from framework_compare.graph.node import Node
 from framework_compare.graph.task import INPUT, Field
 
 POSITIONS = "positions in the window"  # the second input: (1, steps) int32, for all sequences alike
-# Ops that compute each step by itself, and those that are given its position. Attention must be causal.
+# Ops that compute each step separately, and those that are given its position. Attention must be causal.
 BY_STEP = (
     *("Embedding", "Unembedding", "Linear", "LayerNorm", "RMSNorm", "Dropout", "Add", "Mul"),
     *("GELU", "SiLU", "ReLU", "Sigmoid", "Tanh"),

@@ -190,7 +190,7 @@ class _Duel:
         return [Outcome(self._record(self._runs.get(one.name)), one.name in accompanied) for one in self._members]
 
     def _void_later_rounds(self) -> None:
-        """Void the rounds after a rival had finished, as with patience: its own time is of the rounds before."""
+        """Void the rounds after a rival had finished, as with patience: its own time covers only the rounds before."""
         finished = [rival.transcript.slices[-1].round for rival in self._rivals if rival.transcript.last]
         last = min(finished, default=self._number)
         if sum(number not in self._voids for number in range(last)) >= rounds.LEAST_ROUNDS:

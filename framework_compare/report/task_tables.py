@@ -151,45 +151,41 @@ SEARCH = TableSpec(
 )
 
 
-def _answered(sheet: Sheet) -> list[Record]:
-    return [cell for cell in sheet.cells if cell.mode == "inference"]
+def _of_mode(mode: str) -> Callable[[Sheet], list[Record]]:
+    return lambda sheet: [cell for cell in sheet.cells if cell.mode == mode]
+
+
+def _by_batch_size(mode: str, values: Iterable[tuple[str, Any]]) -> Callable[[Sheet], list[Column]]:
+    """These columns, each a heading and a value, once for each batch size of the cells of a mode."""
+    return lambda sheet: [
+        Column(heading, value, f"batch {size}", size)
+        for size in sorted({cell.batch_size for cell in _of_mode(mode)(sheet)})
+        for heading, value in values
+    ]
 
 
 _LATENCY = (("median ms", "step_s_median"), ("p95 ms", "step_s_p95"), ("{unit}s/s", "images_per_s"))
 INFERENCE = TableSpec(
     "Inference: latency of one step in milliseconds, median and 95th percentile, and {unit}s per second where steps"
     " follow without waiting; outputs stay on the device.",
-    lambda sheet: [
-        Column(heading, name, f"batch {size}", size)
-        for size in sorted({cell.batch_size for cell in _answered(sheet)})
-        for heading, name in _LATENCY
-    ],
+    _by_batch_size("inference", _LATENCY),
     tuple(name for _, name in _LATENCY),
-    rows=_answered,
+    rows=_of_mode("inference"),
     spread=lambda cell: cell.batch_size,
     across=("batch_size",),
     absent="No cell in this study has mode inference.",
 )
 
 
-def _generated(sheet: Sheet) -> list[Record]:
-    return [cell for cell in sheet.cells if cell.mode == "generation"]
-
-
 GENERATION = TableSpec(
     "Generation with cached keys and values: milliseconds to the first token, median and 95th percentile, and new tokens per"
     " second of whole sequences, prompts included.",
-    lambda sheet: [
-        Column(heading, value, f"batch {size}", size)
-        for size in sorted({cell.batch_size for cell in _generated(sheet)})
-        for heading, value in (
-            ("first ms", "step_s_median"),
-            ("p95 ms", "step_s_p95"),
-            ("tokens/s", _of("tokens_per_s")),
-        )
-    ],
+    _by_batch_size(
+        "generation",
+        (("first ms", "step_s_median"), ("p95 ms", "step_s_p95"), ("tokens/s", _of("tokens_per_s"))),
+    ),
     ("step_s_median", "step_s_p95", "tokens_per_s"),
-    rows=_generated,
+    rows=_of_mode("generation"),
     spread=lambda cell: cell.batch_size,
     across=("batch_size",),
     frame="quality",

@@ -70,7 +70,7 @@ answer = [array.tolist() for array in trainer.read_generated(steps)]
 @pytest.mark.nightly
 @pytest.mark.parametrize("model", ["gpt_nano", "llama_nano"])
 def test_frameworks_generate_the_same_tokens(model, trainer_script, images):
-    """Until a sequence's two largest logits are the same but for rounding; from there on its prefixes differ."""
+    """Until a sequence's two largest logits are the same up to rounding; from there on its prefixes differ."""
     answers = [trainer_script(framework, model, GREEDY, images=images) for framework in FRAMEWORKS]
     (first, logits), (second, _) = [tuple(map(np.array, answer)) for answer in answers]
     assert first.shape == (4, 32) and len(np.unique(first)) > 1

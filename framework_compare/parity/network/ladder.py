@@ -325,7 +325,7 @@ def _shaped(found: np.ndarray, exact: np.ndarray, where: str) -> np.ndarray:
 def generation_error(asked: Reference, tokens: np.ndarray, logits: np.ndarray) -> float:
     """Relative error of the logits (N, new, vocabulary) of tokens (N, new), against the whole prefix of each in float64.
 
-    The prefix has the tokens that were given: one that differs where two logits are the same but for rounding is no fault.
+    The prefix has the tokens that were given: one that differs where two logits are the same up to rounding is no fault.
     """
     window, count = np.asarray(asked.batches[0][0]), tokens.shape[1]
     if not np.array_equal(tokens, logits.argmax(axis=-1)):

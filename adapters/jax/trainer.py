@@ -1,4 +1,4 @@
-"""One network in JAX: a step that is one program, its state donated, losses that leave a GPU several at a time."""
+"""One model in JAX: a step that is one program, its state donated, losses that leave a GPU several at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One network in PaddlePaddle: devices and precisions, the step and its optimizer, arrays in and out."""
+"""One model in PaddlePaddle: devices and precisions, the step and its optimizer, arrays in and out."""
 
 from __future__ import annotations
 

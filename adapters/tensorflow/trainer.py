@@ -1,4 +1,4 @@
-"""One network in TensorFlow: devices and precisions, the step as a tf.function, arrays in and out."""
+"""One model in TensorFlow: devices and precisions, the step as a tf.function, arrays in and out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builds a network layer by layer; each layer's shape is checked as it is added."""
+"""Builds a model layer by layer; each layer's shape is checked as it is added."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class GraphBuilder:
         return f"{self._graph.name} does not accept image_size {self._graph.image_size}: {error}; use a larger one"
 
     def again(self, name: str, layer: str, source: str = "") -> str:
-        """Apply a layer of this network again, with the same arrays, to another value."""
+        """Apply a layer of this model again, with the same arrays, to another value."""
         node = next(node for node in self._nodes if node.name == layer)
         return self._add(name, node.op, source, **{**node.attrs, "arrays": layer})
 
@@ -257,7 +257,7 @@ class GraphBuilder:
         return self._add(name, "ChannelShuffle", source, groups=groups)
 
     def parameter(self, name: str, shape: Sequence[int], *, init: str = "normal_0.02", trained: bool = True) -> str:
-        """An array of the network itself, the same for each sample: a class token, positions, a scale of each channel.
+        """An array of the model itself, the same for each sample: a class token, positions, a scale of each channel.
 
         `add`, `mul` and `concat` combine it with other values. A constant is not trained.
         """

@@ -112,7 +112,7 @@ def _undecided(leader: str, several: Sequence[Verdict]) -> str:
 
 
 def _reason(several: Sequence[Verdict]) -> str:
-    """The reason that several share, but for the cells that others disturbed, which are listed."""
+    """Return the reason that several share; cells that other programs disturbed are listed."""
     if not several[0].disturbed:
         return several[0].reason
     return speed_verdicts.THROUGHOUT + ", ".join(dict.fromkeys(one.disturbed for one in several))

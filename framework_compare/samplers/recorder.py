@@ -347,7 +347,7 @@ class SampleLog:
 
 
 def next_tick_ns(start_ns: int, now_ns: int, period_ns: int) -> int:
-    """The next point of the grid from `start_ns`, but for one less than half a period away.
+    """Return the next point of the grid from `start_ns`; one less than half a period away is skipped.
 
     CPU time comes in ticks of 10 ms: over a stretch much shorter than the period a share of it means little.
     """

@@ -194,7 +194,7 @@ class Judge:
     def dropout(self) -> Level:
         nodes = surgery.dropout_nodes(surgery.asked_dropout(self.graph))
         if not nodes:
-            return Level(5, True, "the network has none")
+            return Level(5, True, "the model has none")
         for number, node in enumerate(nodes):
             with_it, without = self._pair(f"dropout {number}")
             CHECKS[node.op](node.name, node.attrs["p"], with_it, without[0], self.reference.precision)
@@ -233,7 +233,7 @@ class Judge:
         both = (np.concatenate([part[name].ravel() for name in without]) for part in (with_it, without))
         moved = deviations.relative(*both)
         if moved < least and moved < 0.5 * self._dropout_moves():
-            raise LevelFailed("dropout is off in training steps: their gradients are those of the network without it")
+            raise LevelFailed("dropout is off in training steps: their gradients are those of the model without it")
 
     def _dropout_moves(self) -> float:
         """By what share of itself dropout moves the reference's gradient of the first batch."""

@@ -112,7 +112,7 @@ class Subject:
         return narrowed
 
     def without(self, setting: str) -> list[str]:
-        """The condition of each cell, but for a setting that a figure shows by itself."""
+        """Return the condition of each cell without a setting that the figure already shows."""
         varied = [name for name in self._varied() if name != setting]
         return [_condition(cell, varied) for cell in self.cells.itertuples()]
 

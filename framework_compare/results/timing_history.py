@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from framework_compare.errors import StudyError
 from framework_compare.protocol import Document, TrainConfig
@@ -120,7 +120,7 @@ def startup_s(cell: Cell, known: Sequence[Known]) -> Range:
     return Range(min(seconds), sum(seconds) / len(seconds), max(seconds))
 
 
-def _value(cell: Cell, name: str) -> Any:
+def _value(cell: Cell, name: str) -> object:
     if name == "framework":
         return _base(cell)
     return getattr(cell, name) if name in ("model", "dataset", "device") else getattr(cell.config, name)

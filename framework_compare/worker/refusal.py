@@ -5,11 +5,11 @@ An adapter that does not know a setting would train with another one, and its ti
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional
+from typing import Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Type
 
 from framework_compare.errors import ProtocolError, Unsupported
 from framework_compare.graph import Graph
-from framework_compare.protocol import UPDATES, Declared, Replicas, TrainConfig
+from framework_compare.protocol import UPDATES, Declared, Replicas, TrainConfig, Trainer
 
 
 class Ask(NamedTuple):
@@ -50,7 +50,7 @@ BY_DEVICE = ("executions", "precisions", "replicas", "untested")
 
 
 def refuse_undeclared(
-    trainer: Any, config: TrainConfig, graphs: Iterable[Graph], replicas: Optional[Replicas] = None
+    trainer: Type[Trainer], config: TrainConfig, graphs: Iterable[Graph], replicas: Optional[Replicas] = None
 ) -> None:
     """Raise Unsupported for all that a trainer's class does not declare; the reason says why, and lists what it does.
 
@@ -89,7 +89,7 @@ def refuse_undeclared(
             )
 
 
-def _refuse_replicas(trainer: Any, config: TrainConfig, kind: str, count: int) -> None:
+def _refuse_replicas(trainer: Type[Trainer], config: TrainConfig, kind: str, count: int) -> None:
     declared, where = trainer.declared.replicas.get(kind, frozenset()), f"{count} devices of kind {kind!r}"
     if not declared:
         why = _why(trainer, ["replicas"]) or "; use one device"
@@ -101,12 +101,12 @@ def _refuse_replicas(trainer: Any, config: TrainConfig, kind: str, count: int) -
         raise Unsupported(f"mode {config.mode!r} runs on one device; {where} are for mode 'train'")
 
 
-def _lack(trainer: Any, what: str, declared: Iterable[str], missing: Iterable[str]) -> str:
+def _lack(trainer: Type[Trainer], what: str, declared: Iterable[str], missing: Iterable[str]) -> str:
     name = getattr(trainer, "name", trainer.__name__)
     return f"{name} declares no {what}{_why(trainer, missing)}; declared: {', '.join(sorted(declared)) or 'none'}"
 
 
-def _why(trainer: Any, missing: Iterable[str]) -> str:
+def _why(trainer: Type[Trainer], missing: Iterable[str]) -> str:
     """What the class says of what is missing, once each, in words that follow it."""
     reasons = dict.fromkeys(trainer.declared.why[name] for name in missing if name in trainer.declared.why)
     return f": {', and '.join(reasons)}" if reasons else ""
@@ -120,7 +120,7 @@ def untested(declared: Declared, device: str, precisions: Iterable[str]) -> str:
     return f"{', '.join(names)} on {what}: untested, because this adapter has not run like this yet" if names else ""
 
 
-def fault_of(declared: Any) -> str:
+def fault_of(declared: object) -> str:
     """What is wrong with the attribute `declared` of a trainer's class, in words that follow its name; "" if nothing."""
     if not isinstance(declared, Declared):
         fields = ", ".join(Declared._fields)

@@ -109,10 +109,13 @@ def _remarks(
     yield f"Disk: about {sum(disk_bytes.values()) / 1e9:.2g} GB ({parts})."
     yield from (f"Cannot run here: {lack}." for lack in dict.fromkeys(one.lack for one in cells) if lack)
     yield from registry.labels(one.cell.framework for one in cells)
-    if any(one.basis == timing_history.ASSUMPTION for one in cells):
+    assumed = [one.cell for one in cells if one.basis == timing_history.ASSUMPTION]
+    if assumed:
         (low_cpu, _, high_cpu), (low_gpu, _, high_gpu) = timing_history.ASSUMED_CPU, timing_history.ASSUMED_GPU
-        start = timing_history.ASSUMED_START_S
+        start, token = timing_history.ASSUMED_START_S, timing_history.ASSUMED_TOKEN_S
+        steps = f", {token[0] * 1e3:.1f} to {token[2] * 1e3:.0f} ms per step of generation"
         yield (
             f"By {timing_history.ASSUMPTION}: {low_cpu / 1e9:.0f} to {high_cpu / 1e9:.0f} G multiply-accumulates per second and "
-            f"thread, {low_gpu / 1e12:.1f} to {high_gpu / 1e12:.0f} T on a GPU, {start[0]:.0f} to {start[2]:.0f} s to start."
+            f"thread, {low_gpu / 1e12:.1f} to {high_gpu / 1e12:.0f} T on a GPU, {start[0]:.0f} to {start[2]:.0f} s to start"
+            f"{steps if any(cell.config.mode == 'generation' for cell in assumed) else ''}."
         )

@@ -17,6 +17,7 @@ class Ask(NamedTuple):
 
     noun: str
     names: Callable[[TrainConfig, Iterable[Graph]], Iterable[str]]
+    advice: str = ""  # what to do where a class declares none of it
 
 
 def _optimizer(config: TrainConfig) -> str:
@@ -40,8 +41,9 @@ ASKS: Dict[str, Ask] = {
     "updates": Ask("update setting", lambda config, graphs: _updates(config)),
     "gpu_threads": Ask("gpu_threads", lambda config, graphs: [config.gpu_threads]),
     "generation": Ask(
-        "generation with cached keys and values in execution",
+        "mode 'generation' in execution",
         lambda config, graphs: [config.execution] if config.mode == "generation" else [],
+        "; choose torch, lightning, jax, tensorflow or paddle, which cache keys and values",
     ),
 }
 BY_DEVICE = ("executions", "precisions", "replicas", "untested")
@@ -68,7 +70,8 @@ def refuse_undeclared(
         missing = [name for name in dict.fromkeys(ask.names(config, graphs)) if name not in declared]
         if missing:
             nouns = ask.noun if len(missing) == 1 else f"{ask.noun}s"
-            lacks.append(_lack(trainer, f"{nouns} {', '.join(map(repr, missing))}{on}", declared, missing))
+            advice = "" if declared else ask.advice
+            lacks.append(_lack(trainer, f"{nouns} {', '.join(map(repr, missing))}{on}", declared, missing) + advice)
     if config.mode == "inference" and not hasattr(trainer, "infer"):
         why = _why(trainer, ["inference"])
         lacks.append(f"the adapter of {trainer.name} has no inference{why}; allowed: mode 'train'")

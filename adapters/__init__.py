@@ -1,1 +1,1 @@
-"""One folder a framework: trainer, network, pipeline, profile, and its pinned requirements. `common` has what all repeat."""
+"""One folder per framework: trainer, network, pipeline, profile, and its pinned requirements. `common` has what all repeat."""

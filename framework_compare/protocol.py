@@ -22,15 +22,17 @@ from typing import (
     Union,
 )
 
+from framework_compare.json_types import Document as Document
+from framework_compare.json_types import Fields as Fields
+
 if TYPE_CHECKING:
     import numpy as np
 
     from framework_compare.graph import Graph
 
-    Inputs = Union[np.ndarray, Tuple[np.ndarray, ...]]  # an only input of a network, or several in the task's order
+    Inputs = Union[np.ndarray, Tuple[np.ndarray, ...]]  # the only input of a model, or several in the task's order
 
-Document = Mapping[str, Any]  # an object of JSON, or settings by name, as they are read
-Fields = Dict[str, Any]  # one that is made
+Loss = Any  # of a step, in the framework's own form: perhaps not computed yet
 EXECUTIONS = ("default", "eager", "graph", "compiled", "max-autotune", "fast-math", "fit")
 PIPELINES = ("native", "shared", "memory")
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
@@ -72,7 +74,7 @@ class TrainConfig:
     patience: int = 0  # epochs without a lower validation loss after which training stops; 0: it never does
     epsilon: float = 1e-7  # of adam, adamw, rmsprop and nadam; graph/optimizer.py says where each adds it
     internals: str = "public"  # "private": fields that a framework keeps to itself may be corrected
-    optimizer_variant: str = "equal"  # "native": the framework's own optimizer with its own defaults, but for the rate
+    optimizer_variant: str = "equal"  # "native": the framework's own optimizer with its own defaults, except the rate
     batch_growth: float = 1.0  # batches/sizes.py has the rule
     batch_size_limit: int = 500  # of batches that grow
     gpu_threads: str = "shared"  # "private": of each GPU alone, to launch its kernels
@@ -176,7 +178,7 @@ class Batch(NamedTuple):
 
 
 class Replicas(NamedTuple):
-    """The replicas of a network that a cell on several devices trains, one a device; a process trains one, or all.
+    """The replicas of a model that a cell on several devices trains, one per device; a process trains one, or all.
 
     Over several nodes a process trains one replica, or all of its node.
 
@@ -231,7 +233,7 @@ class Declared(NamedTuple):
     replicas: Mapping[str, FrozenSet[str]] = {}  # executions in which it trains replicas on several devices
     untested: Mapping[str, FrozenSet[str]] = {}  # precisions that no such device has run: tables and doctor say so
     several_nodes: bool = False  # whether replicas may be on several nodes
-    several_inputs: bool = False  # whether networks may have several; batches hold a tuple of them then
+    several_inputs: bool = False  # whether models may have several; batches hold a tuple of them then
     internals: FrozenSet[str] = frozenset({"public"})  # "private" for one that corrects private fields where asked
     updates: FrozenSet[str] = frozenset()  # of UPDATES, what may come in front of an optimizer's step
     gpu_threads: FrozenSet[str] = frozenset({"shared"})  # "private" for one that can keep threads for each GPU alone
@@ -240,10 +242,10 @@ class Declared(NamedTuple):
 
 
 class Trainer(Protocol):
-    """A framework that trains one network. The runner is responsible for timing, warm-up and the epoch loop.
+    """A framework that trains one model. The runner is responsible for timing, warm-up and the epoch loop.
 
     Arrays that cross this interface are numpy float32 arrays in the layout of `torch.nn`: images (N, C, H, W),
-    Conv2d weights (out, in / groups, kH, kW), Linear weights (out, in). The task of the network built last determines what
+    Conv2d weights (out, in / groups, kH, kW), Linear weights (out, in). The task of the model built last determines what
     `adopt` receives: the only input (N, ...), or a tuple of inputs in the task's order, and the target; see graph.Task.
     """
 
@@ -274,13 +276,13 @@ class Trainer(Protocol):
         """Return what `default` and `recommended` mean here (layout, allocator, flags), to be stored with the result."""
 
     def build(self, graph: "Graph") -> None:
-        """Build the network from native layers, the optimiser and the training step; a second call replaces them.
+        """Build the model from native layers, the optimizer and the training step; a second call replaces them.
 
         A parameter whose `trainable` is False is neither differentiated nor updated.
         """
 
     def load_weights(self, weights: Mapping[str, "np.ndarray"]) -> None:
-        """Copy in parameters and running statistics by their names in the graph, and reset the optimiser's state."""
+        """Copy in parameters and running statistics by their names in the graph, and reset the optimizer's state."""
 
     def weights(self) -> Dict[str, "np.ndarray"]:
         """Return copies of all parameters and running statistics, by graph name, in the graph's shapes."""
@@ -303,29 +305,29 @@ class Trainer(Protocol):
     def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
         """Yield the batches of one epoch: every image once, in a new order; the last batch may be shorter."""
 
-    def train_step(self, batch: Batch) -> Any:
+    def train_step(self, batch: Batch) -> Loss:
         """Forward, loss, backward, update; return the loss without reading it, possibly before the device is done."""
 
-    def infer(self, batch: Batch) -> Any:
+    def infer(self, batch: Batch) -> object:
         """Compute outputs in evaluation mode and leave them on the device; `synchronize` waits until they are there.
 
         In mode "inference" it uses the config's execution mode. `forward` returns the same outputs.
         """
 
     def generate(self, batch: Batch) -> Iterator[Any]:
-        """Tokens behind the prompts (N, steps) of a batch, up to the window's end, each the likeliest, and one at a time.
+        """Yield the likeliest token after the prompts (N, steps) of a batch, one at a time, up to the end of the window.
 
         Each item has the tokens (N, 1) and their logits (N, vocabulary), left on the device. Keys and values of earlier
-        steps come from a cache; weights are those that are held. Only for those who declare `generation`.
+        steps come from a cache; the weights are the present ones. Only for adapters that declare `generation`.
         """
 
     def read_generated(self, steps: List[Any]) -> Tuple["np.ndarray", "np.ndarray"]:
-        """Tokens (N, steps) and float32 logits (N, steps, vocabulary) of what `generate` gave."""
+        """Return the tokens (N, steps) and the float32 logits (N, steps, vocabulary) that `generate` yielded."""
 
     def gradients(self, batch: Batch) -> Dict[str, "np.ndarray"]:
         """Return the gradient of the mean loss for every trainable parameter, as in `train_step`, without an update."""
 
-    def read_losses(self, losses: List[Any]) -> List[float]:
+    def read_losses(self, losses: List[Loss]) -> List[float]:
         """Wait for the mean losses per sample of these steps and return them as Python floats."""
 
     def forward(self, batch: Batch, *, training: bool = False) -> "np.ndarray":

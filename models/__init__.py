@@ -1,1 +1,1 @@
-"""One file a network: a framework-neutral layer graph."""
+"""One file per model: a framework-neutral layer graph."""

@@ -86,7 +86,7 @@ def make_optimizer(mx: Any, config: TrainConfig) -> Any:
 
 
 def forget(optimizer: Any) -> None:
-    """As before the first step, but for the arrays of its updaters."""
+    """Set the optimizer back to before its first step; only the arrays of its updaters stay."""
     optimizer._index_update_count.clear()
     optimizer.num_update = optimizer.begin_num_update
     optimizer.m_schedule = 1.0  # of Nadam

@@ -1,4 +1,4 @@
-"""One network in MXNet: devices and precisions, gluon.Trainer's step, arrays in and out."""
+"""One model in MXNet: devices and precisions, gluon.Trainer's step, arrays in and out."""
 
 from __future__ import annotations
 

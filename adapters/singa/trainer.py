@@ -1,4 +1,4 @@
-"""One network in SINGA: steps by its autograd and opt.SGD, arrays in and out. One device, one precision, eager only."""
+"""One model in SINGA: steps by its autograd and opt.SGD, arrays in and out. One device, one precision, eager only."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ class NAdam(Moments):
 
 
 class Keras:
-    """Keras' own optimizer, with its own defaults but for the rate."""
+    """Keras' own optimizer, with its own defaults except the rate."""
 
     def __init__(self, tf: Any, config: TrainConfig, variables: Sequence[Any]) -> None:
         self._optimizer = getattr(tf.keras.optimizers, KERAS[config.optimizer])(config.learning_rate)

@@ -1,4 +1,4 @@
-"""One network in PyTorch: devices and precisions, the step and its optimizer, arrays in and out."""
+"""One model in PyTorch: devices and precisions, the step and its optimizer, arrays in and out."""
 
 from __future__ import annotations
 

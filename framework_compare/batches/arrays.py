@@ -39,8 +39,8 @@ class Pixels(NamedTuple):
 class SplitArrays(NamedTuple):
     """One split of a data set; all arrays have the same first axis, the samples.
 
-    inputs and target are as the task's fields say, but for images that `pixels` names: those are uint8.
-    extras are for metrics only and never reach a network; facts are what metrics need beside (scaling, tags, groups).
+    inputs and target are as the fields of the task say; images that `pixels` names are uint8 instead.
+    extras are for metrics only and never reach a model; facts are what metrics need beside (scaling, tags, groups).
     """
 
     task: Task

@@ -6,11 +6,11 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from framework_compare.protocol import Document, Fields
 from framework_compare.results import repeats, speed_verdicts
-from framework_compare.results.block_times import block_seconds
+from framework_compare.results.block_times import BlockTimes, block_seconds
 from framework_compare.results.columns import IDENTITY
 from framework_compare.results.intervals import UNKNOWN, SessionVariance, session_variance, unpaired_ratio
 
@@ -65,14 +65,14 @@ def side_by_side(a: Sides, b: Sides, history: Sequence[Sides] = ()) -> pd.DataFr
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def _cells(frame: pd.DataFrame) -> dict[tuple[Any, ...], Fields]:
+def _cells(frame: pd.DataFrame) -> dict[tuple[object, ...], Fields]:
     records: list[Fields] = frame.to_dict("records")
     return {tuple(record[name] for name in IDENTITY): {**record, "number": n} for n, record in enumerate(records)}
 
 
 def _between(sides: Sequence[Sides]) -> SessionVariance:
     """What sessions of the same cells differ by."""
-    by_cell: dict[tuple[Any, ...], list[list[float]]] = {}
+    by_cell: dict[tuple[object, ...], list[list[float]]] = {}
     for side in sides:
         seconds = block_seconds(side[1])
         for key, cell in _cells(side[0]).items():
@@ -85,7 +85,9 @@ def variance(beside: pd.DataFrame) -> SessionVariance:
     return SessionVariance(float(beside["session_sd"].iloc[0]), int(beside["sessions"].iloc[0]))
 
 
-def _row(key: tuple[Any, ...], a: Fields, b: Fields, seconds: Any, between: SessionVariance) -> Fields:
+def _row(
+    key: tuple[object, ...], a: Fields, b: Fields, seconds: tuple[BlockTimes, BlockTimes], between: SessionVariance
+) -> Fields:
     runs = [list(side.get(cell["number"], {}).values()) for side, cell in zip(seconds, (a, b))]
     ratio = unpaired_ratio(runs[1], runs[0], between) or UNKNOWN
     low, high = ratio.ends
@@ -143,7 +145,7 @@ def judge(beside: pd.DataFrame, max_slowdown: float) -> list[Judgement]:
     return [Judgement(place, *_outcome(row, 1 + max_slowdown)) for place, row in enumerate(beside.to_dict("records"))]
 
 
-def _outcome(row: Any, most: float) -> tuple[str, str]:
+def _outcome(row: Fields, most: float) -> tuple[str, str]:
     if row["status_a"] != "ok":
         return UNJUDGED, f"the baseline is {row['status_a']}"
     if row["status_b"] != "ok":

@@ -51,7 +51,7 @@ class SearchRunner(runner.Runner):
 
     def run(self) -> None:
         if self.replicas:
-            raise Unsupported("a search trains one small network after another, so it runs on one device")
+            raise Unsupported("a search trains one small model after another, so it runs on one device")
         refuse_undeclared(self.trainer_class, self.config, self.graphs)
         super().run()
 

@@ -93,7 +93,7 @@ def relative(found: Array, exact: Array) -> float:
 def gradient_errors(
     found: Mapping[str, Array], exact: Mapping[str, Array], precision: str = "fp32"
 ) -> Dict[str, float]:
-    """Relative error of each gradient; of one that is zero but for rounding, relative to the largest of all.
+    """Relative error of each gradient; if only rounding keeps one from zero, relative to the largest of all.
 
     A bias whose effect the next BatchNorm takes out has such a gradient: what is left of it is rounding of others.
     """

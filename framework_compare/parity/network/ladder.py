@@ -10,11 +10,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
+from typing import Callable, Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
 
 from framework_compare.graph import Graph, Node, weight_views
+from framework_compare.json_types import JSON
 from framework_compare.parity.network import deviations, surgery
 from framework_compare.parity.network.oracle import Oracle
 from framework_compare.parity.network.reference import Reference
@@ -193,7 +194,7 @@ class Judge:
     def dropout(self) -> Level:
         nodes = surgery.dropout_nodes(surgery.asked_dropout(self.graph))
         if not nodes:
-            return Level(5, True, "the network has none")
+            return Level(5, True, "the model has none")
         for number, node in enumerate(nodes):
             with_it, without = self._pair(f"dropout {number}")
             CHECKS[node.op](node.name, node.attrs["p"], with_it, without[0], self.reference.precision)
@@ -232,7 +233,7 @@ class Judge:
         both = (np.concatenate([part[name].ravel() for name in without]) for part in (with_it, without))
         moved = deviations.relative(*both)
         if moved < least and moved < 0.5 * self._dropout_moves():
-            raise LevelFailed("dropout is off in training steps: their gradients are those of the network without it")
+            raise LevelFailed("dropout is off in training steps: their gradients are those of the model without it")
 
     def _dropout_moves(self) -> float:
         """By what share of itself dropout moves the reference's gradient of the first batch."""
@@ -269,7 +270,7 @@ class Judge:
             where = [name for name, ratio in ratios.items() if ratio > TOLERANCE][-1]
         return Level(number, ratios[where] <= TOLERANCE, where, errors[where], ratios[where])
 
-    def _said(self, name: str) -> Any:
+    def _said(self, name: str) -> JSON:
         if name not in self.said:
             raise WorkerEndedEarly(f"{name}: the worker ended before it was asked{self.end}")
         if "error" in self.said[name]:

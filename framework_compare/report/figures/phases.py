@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import altair as alt
 
+from framework_compare.protocol import Fields
 from framework_compare.report.figures import marks
 from framework_compare.report.figures.subject import LABELS, Subject
 from framework_compare.report.tables import known
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 EPOCHS = "epochs"  # the phase of a run that is measured
 BETWEEN = "between phases"
@@ -17,7 +21,7 @@ LEAST_GAP = 1e-3  # seconds
 COMPUTING, HANDING, WAITING = PARTS = ("computing", "handing work to the device", "waiting for data")
 
 
-def phases(subject: Subject, width: float, columns: int) -> dict[str, Any]:
+def phases(subject: Subject, width: float, columns: int) -> Fields:
     """F5: the seconds of each phase of a run, mean over runs, on a logarithmic axis; START is all before the epochs."""
     import pandas as pd
 
@@ -42,7 +46,7 @@ def phases(subject: Subject, width: float, columns: int) -> dict[str, Any]:
     return {"": marks.dot_rows(mean[mean["seconds"] > 0], subject, x, order, width, columns, *tips)}
 
 
-def _with_gaps(phases: Any) -> Any:
+def _with_gaps(phases: pd.DataFrame) -> pd.DataFrame:
     """Phases of runs with a row more for each time between two of them before the epochs, so that all add up to the start."""
     import pandas as pd
 
@@ -54,7 +58,7 @@ def _with_gaps(phases: Any) -> Any:
     return pd.concat([rows, gaps]) if len(gaps) else rows
 
 
-def waiting(subject: Subject, width: float, columns: int) -> dict[str, Any]:
+def waiting(subject: Subject, width: float, columns: int) -> Fields:
     """F6: the milliseconds of an image, computing and waiting for data, with the interval of both together."""
     import pandas as pd
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import shutil
 
-import numpy as np
 import pytest
 from command_line import run
 from drawn_study import study
@@ -56,8 +55,11 @@ def test_other_sessions_of_the_baseline_tell_how_much_sessions_differ(tmp_path, 
     changed = study(tmp_path / "changed", faster=1.2)
     beside = sessions[0].beside(changed, sessions[1:])
     assert gate.judge(beside, 0.05)[0].outcome == outcome
-    expected = np.log(1 + apart) * np.sqrt(0.3) if apart else LEAST_SESSION_SD  # 3 and 2 of 5: 5/4 x 2/5 x 3/5
-    assert beside.session_sd[0] == pytest.approx(expected, rel=0.03) and set(beside.sessions) == {5}
+    seconds = [[list(one.block_times.get(cell, {}).values()) for one in sessions] for cell in beside.index]
+    expected = session_variance(seconds)
+    assert (beside.session_sd[0], beside.sessions[0]) == expected and (expected.sd == LEAST_SESSION_SD) is not bool(
+        apart
+    )
     words = ["check", changed.folder, "--baseline", sessions[0].folder]
     history = [word for one in sessions[1:] for word in ("--history", one.folder)]
     said = run(*words, *history, check=1 if outcome == gate.SLOWER else 3).stdout
@@ -69,6 +71,13 @@ def test_too_few_sessions_and_runs_tell_nothing_of_their_variance():
     two = [[1.0, 1.1], [1.2, 1.3]]
     assert session_variance([two]) == session_variance([[*two, [1.0]]]) == SessionVariance(SESSION_SD, 0)
     assert session_variance([[*two, [1.0, 1.0]], two]).sessions == 3
+
+
+def test_what_runs_of_a_session_differ_by_is_no_part_of_what_sessions_do():
+    steady = [[math.exp(place)] * 2 for place in (0.0, 0.1, 0.2)]
+    assert session_variance([steady]) == (pytest.approx(0.1), 3)
+    noisy = [[math.exp(place - 0.09), math.exp(place + 0.09)] for place in (0.0, 0.1, 0.2)]
+    assert session_variance([noisy, noisy]) == (pytest.approx(math.sqrt(0.1**2 - 0.09**2)), 3)
 
 
 def test_an_interval_is_as_wide_as_few_sessions_leave_it():

@@ -128,7 +128,7 @@ FORGED = """
         ('"measured_ns": told["end_ns"] - told["start_ns"]', 0.3, "more time than its turn left for the slice"),
     ],
 )
-def test_a_time_that_is_not_that_of_its_turn_does_not_count_and_ends_its_worker(paced, ask, forged, pace_s, said):
+def test_a_time_that_is_not_that_of_its_turn_does_not_count_and_ends_its_worker(paced, ask, told, forged, pace_s, said):
     one, two = paced("one", pace_s=pace_s), paced("two", pace_s=pace_s)
     study = ask(
         [one, paced("forging", FORGED.format(forged), pace_s=pace_s), two],

@@ -25,6 +25,8 @@ Layers = Union[alt.LayerChart, alt.FacetChart]  # what alt.layer gives
 class Rows(alt.InlineData):
     """Rows that all copies of a chart share: Altair copies charts at each step, and their rows are most of them."""
 
+    _class_is_valid_at_instantiation = False  # tests hold whole figures to the schema; here each row would be
+
     def __deepcopy__(self, memo: object) -> Rows:
         return self
 
@@ -36,7 +38,9 @@ def chart(rows: pd.DataFrame | list[Fields]) -> alt.Chart:
 
 def settled(made: alt.Chart) -> alt.Chart:
     """The chart with its parts as dictionaries, which Altair copies many times faster than its own objects."""
-    parts = made.to_dict(validate=False, context={"top_level": False})
+    bare = made.copy(deep=False)
+    bare.data = alt.Undefined  # else its rows would be written for a name
+    parts = bare.to_dict(validate=False, context={"top_level": False})
     return alt.Chart(**{**parts, "data": made.data, "encoding": alt.FacetedEncoding(**parts["encoding"])})
 
 

@@ -75,7 +75,13 @@ def stacked_bars(base: alt.Chart, subject: Subject, parts: Sequence[str], **enco
 
 
 def dot_rows(
-    rows: pd.DataFrame, subject: Subject, x: alt.X, order: Sequence[str], width: float, columns: int, *tips: Any
+    rows: pd.DataFrame,
+    subject: Subject,
+    x: alt.X,
+    order: Sequence[str],
+    width: float,
+    columns: int,
+    *tips: str | alt.Tooltip,
 ) -> alt.FacetChart:
     """A line for each `name` of the rows, in an order, with a point of each framework's on it; a panel per condition."""
     left = min(LETTER * max(map(len, order)), 0.34 * width) + 12
@@ -88,7 +94,7 @@ def dot_rows(
 
 
 def points(
-    base: alt.Chart, subject: Subject, size: int, legend: alt.Legend | None, *tooltip: Any, **places: Any
+    base: alt.Chart, subject: Subject, size: int, legend: alt.Legend | None, *tooltip: str | alt.Tooltip, **places: Any
 ) -> alt.Chart:
     """A filled mark per row in the colour and shape of its framework."""
     tint, form = colour(subject, legend), shape(subject, legend)

@@ -6,7 +6,7 @@ import datetime
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from framework_compare import registry
 from framework_compare.archive.conditions import of_figures
@@ -20,9 +20,6 @@ from framework_compare.report.table_notes import setting_words
 from framework_compare.report.tables import known
 from framework_compare.results.parity import PROVED
 from framework_compare.results.speed_verdicts import Verdict
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 REPOSITORY = "https://example.org/framework_compare"  # a placeholder: the project has no public address yet
 AUTHORS = "framework_compare contributors"
@@ -107,18 +104,18 @@ def paragraph(study: Comparison, reservations: Iterable[str]) -> str:
     return " ".join(sentences) + "\n"
 
 
-def _timed(cells: pd.DataFrame) -> str:
+def _timed(cells: Any) -> str:
     named = ("training" if mode == "train" else mode for mode in MODES if mode in set(cells["mode"]))
     return " and ".join(named)
 
 
-def _sized(cells: pd.DataFrame) -> str:
+def _sized(cells: Any) -> str:
     """Models with the numbers of their parameters."""
     sizes = {title(row.model): row.parameters for row in cells.itertuples()}
     return listed(f"{name} ({size:,.0f} parameters)" if known(size) else name for name, size in sizes.items())
 
 
-def _settings(cells: pd.DataFrame) -> str:
+def _settings(cells: Any) -> str:
     words = []
     for name in _SETTINGS:
         rows = cells[[registry.unit(model) == "image" for model in cells["model"]]] if name == "image_size" else cells
@@ -128,7 +125,7 @@ def _settings(cells: pd.DataFrame) -> str:
     return ", ".join(words)
 
 
-def _design(cells: pd.DataFrame) -> str:
+def _design(cells: Any) -> str:
     fewest, most = int(cells["runs_ok"].min()), int(cells["runs_ok"].max())
     runs = f"{fewest} times" if fewest == most else f"{fewest} to {most} times"
     turns = {str(one) for one in cells["schedule"].dropna()}
@@ -142,7 +139,7 @@ def _design(cells: pd.DataFrame) -> str:
     return order.format(runs, interleaved)
 
 
-def _parity(cells: pd.DataFrame) -> str:
+def _parity(cells: Any) -> str:
     proved = sum(parity in PROVED for parity in cells["parity"])
     if proved == len(cells):
         return "All implementations were verified against a float64 reference to compute the same function."

@@ -92,7 +92,7 @@ def disturbance(cell: Record) -> str:
         return ""
     lost = "most rounds do not count"
     if cell.disturbed_share > 0:
-        lost = f"other programs took {cell.disturbed_share:.0%} of a core for {cell.disturbed_s:.1f} s"
+        lost = f"other programs took {100 * cell.disturbed_share:.0f} % of a core for {cell.disturbed_s:.1f} s"
     if cell.epochs_disturbed < cell.epochs_measured:
         return f"{lost}: {cell.epochs_disturbed:.0f} of {cell.epochs_measured} epochs, which are excluded"
     whole = "all" if cell.epochs_measured > 1 else "the only one of"

@@ -106,7 +106,11 @@ def sentences(cells: Sequence[Record]) -> list[str]:
     ok = [cell for cell in cells if cell.status == "ok"]
     if len(unsure) == len(ok) > MOST_NAMED:
         half_widths = [cell.ratio_half_width for cell in ok if cell.ratio_half_width > 0]
-        known = f"; their intervals are ±{min(half_widths):.1%} to ±{max(half_widths):.1%}" if half_widths else ""
+        known = (
+            f"; their intervals are ±{100 * min(half_widths):.1f} % to ±{100 * max(half_widths):.1f} %"
+            if half_widths
+            else ""
+        )
         none = len(ok) - len(half_widths)
         alone = f"; {none} of them {'has' if none == 1 else 'have'} no interval" if none else ""
         texts.append(f"No ratio of {len(ok)} cells is within {target} under the budget of {minutes}{known}{alone}.")

@@ -172,10 +172,10 @@ def _shares(subject: Subject, rows: Any, kind: str, width: float, columns: int) 
     largest = shares.groupby("name")["share"].max()
     names = list(largest[largest >= LEAST].sort_values(ascending=False).index[:MOST_NAMES])
     shares["name"] = shares["name"].where(shares["name"].isin(names), "other")
-    shares = shares.groupby([*LABELS, "name"], sort=False)["share"].sum().reset_index()
+    shares = shares.groupby([*LABELS, "name"], sort=False)["share"].sum().mul(100).reset_index()
     order = [*names, *(["other"] if (shares["name"] == "other").any() else [])]
-    x = alt.X("share:Q", title="share of time", axis=alt.Axis(format="%", tickCount=5), scale=alt.Scale(zero=True))
-    tips = "framework_label:N", "name:N", alt.Tooltip("share:Q", format=".1%")
+    x = alt.X("share:Q", title="share of time, %", axis=alt.Axis(tickCount=5), scale=alt.Scale(zero=True))
+    tips = "framework_label:N", "name:N", alt.Tooltip("share:Q", title="%", format=".1f")
     return marks.dot_rows(shares, subject, x, order, width, columns, *tips)
 
 

@@ -131,6 +131,12 @@ def test_the_help_of_many_options_is_short_and_all_of_them_are_a_word_away(name)
     assert flags(name, "--help") == short, "a help shows the same twice"
 
 
+@pytest.mark.parametrize("name", ["verify", "duel", "bisect", "report"])
+def test_a_short_list_of_options_hides_none(name):
+    given = {parameter.opts[0] for parameter in COMMANDS[name].params if parameter.param_type_name == "option"}
+    assert flags(name, "--help") == given | {"--help"}
+
+
 def test_the_help_of_run_has_a_dozen_options_of_a_request():
     assert len(flags("run", "--help") - {"--help", "--help-all", "--from"}) == 12
 

@@ -248,6 +248,14 @@ def test_an_awkward_phrase_is_seen(text):
     assert len(awkward(text)) == 1
 
 
+def test_percent_is_written_one_way():
+    """A number, a space, %: Python's own format for shares leaves the space out."""
+    folders = (ROOT / "framework_compare", ROOT / "adapters")
+    files = [path for folder in folders for path in folder.rglob("*.py")]
+    assert len(files) > 300
+    assert [path.name for path in files if re.search(r":[^{}\n]*\.\d%\}", path.read_text(encoding="utf-8"))] == []
+
+
 def test_the_code_speaks_of_images_too():
     named = [
         path.relative_to(ROOT).as_posix()

@@ -42,9 +42,9 @@ class Command(TyperCommand):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         shared: List[Any] = [one for one in self.params if getattr(one, "rich_help_panel", None)]
         before = [one.hidden for one in shared]
-        short = any(one.name == SHOWS_ALL for one in self.params) and not ctx.meta.get(SHOWS_ALL)
-        for one in shared:
-            one.hidden = short and one.name not in MATTER
+        if ctx.meta.get(SHOWS_ALL) or any(one.name == SHOWS_ALL for one in self.params):
+            for one in shared:
+                one.hidden = not ctx.meta.get(SHOWS_ALL) and one.name not in MATTER
         try:
             super().format_help(ctx, formatter)
         finally:

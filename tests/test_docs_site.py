@@ -31,8 +31,8 @@ def test_the_notebook_shows_what_its_cells_give(site):
 
 def test_the_page_of_commands_has_the_options_that_only_the_whole_help_shows(site):
     page = (site / "generated" / "cli.html").read_text(encoding="utf-8")
-    assert page.count("--clip-norm") == 3 and page.count("--help-all") == 3 and "--internals" in page
-    assert "..." not in page.partition("<strong>Commands</strong>")[2].partition("<h2>")[0].partition("quickstart --")[0]
+    assert min(map(page.count, ("--help-all", "--clip-norm", "--internals"))) > 3
+    assert "one verified verdict, and the report." in page, "typer cuts what a command does"
 
 
 def test_no_link_leads_nowhere(tmp_path):
@@ -44,7 +44,7 @@ def test_no_link_leads_nowhere(tmp_path):
     broken = [(one["filename"], one["uri"], one["info"]) for one in found if one["status"] in ("broken", "timeout")]
     elsewhere = {one["uri"] for one in found if one["uri"].startswith("http")}
     assert [link for link in broken if link[1] not in elsewhere] == []
-    assert len(elsewhere) > 10
+    assert len(elsewhere) > 5
     if {uri for _, uri, _ in broken} >= elsewhere:
         pytest.skip("no other site answered: links to them can be checked with internet access only (nox -s links)")
     assert broken == []

@@ -307,4 +307,4 @@ def unit_of(cells: Sequence[Record]) -> str:
 
 
 def plural(count: Any, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    return f"{count} {noun}" if count == 1 else f"{count:,} {noun}s"

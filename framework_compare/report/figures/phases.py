@@ -15,7 +15,11 @@ EPOCHS = "epochs"  # the phase of a run that is measured
 BETWEEN = "between phases"
 START = "total start-up"
 LEAST_GAP = 1e-3  # seconds
-LABEL = 45  # points of width that "0.00001" takes with the space around it
+LABEL = 45  # points of width that "100 ms" takes with the space around it
+DURATION = (
+    "datum.value < 0.001 ? format(1e6 * datum.value, '~g') + ' µs' : datum.value < 1 ? "
+    "format(1000 * datum.value, '~g') + ' ms' : format(datum.value, '~g') + ' s'"
+)
 COMPUTING, HANDING, WAITING = PARTS = ("computing", "handing work to the device", "waiting for data")
 
 
@@ -39,8 +43,9 @@ def phases(subject: Subject, width: float, columns: int) -> dict[str, Any]:
     mean = pd.concat(list(every)).join(runs, on=LABELS)
     mean = mean.assign(seconds=mean["seconds"] / mean["runs"])[[*LABELS, "name", "seconds"]]
     mean = mean[mean["seconds"] > 0]
-    tens = alt.Axis(values=_tens(mean["seconds"], marks.row_width(order, width, columns)), format="~g", labelFlush=True)
-    x = alt.X("seconds:Q", title="seconds", scale=alt.Scale(type="log"), axis=tens)
+    powers = _tens(mean["seconds"], marks.row_width(order, width, columns))
+    tens = alt.Axis(values=powers, labelExpr=DURATION, labelFlush=True)
+    x = alt.X("seconds:Q", title="duration", scale=alt.Scale(type="log"), axis=tens)
     tips = "framework_label:N", "name:N", alt.Tooltip("seconds:Q", format=".3~g")
     return {"": marks.dot_rows(mean, subject, x, order, width, columns, *tips)}
 

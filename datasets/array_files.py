@@ -6,13 +6,14 @@ import io
 import math
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 import numpy as np
 
 from framework_compare.datasets.columns import Arrays, Source, check_lengths, check_memory, names_of
 from framework_compare.datasets.source_files import source
 from framework_compare.errors import DataError
+from framework_compare.protocol import Fields
 
 SPLITS = {
     **dict.fromkeys(("train", "training"), "train"),
@@ -75,7 +76,7 @@ def _read_npy(path: Path) -> np.ndarray:
         raise DataError(f"{where} cannot be read: {error}") from None
 
 
-def _array(file: Any, size: int, where: str) -> np.ndarray:
+def _array(file: IO[bytes], size: int, where: str) -> np.ndarray:
     """An array, once its header is known to ask for numbers, and for as many as there are."""
     head = io.BytesIO(file.read(min(size, 1 << 16)))
     try:
@@ -104,7 +105,7 @@ def _array(file: Any, size: int, where: str) -> np.ndarray:
     return (array if dtype.kind == "U" else np.char.decode(array)).astype(object)
 
 
-def of_arrays(name: str, where: str, arrays: Arrays, facts: dict[str, Any]) -> Source:
+def of_arrays(name: str, where: str, arrays: Arrays, facts: Fields) -> Source:
     """Arrays whose names may say their part: x_train and x_test, or train_x; others have one part."""
     parts: dict[str, dict[str, np.ndarray]] = {"train": {}, "validation": {}, "test": {}}
     plain = {}

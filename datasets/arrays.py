@@ -17,7 +17,7 @@ import os
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import Any, Callable, ClassVar, Iterator, Mapping
+from typing import Callable, ClassVar, Iterator, Mapping
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from framework_compare.batches import quality
 from framework_compare.batches.arrays import DOCUMENT, SPLITS, VERSION, Pixels
 from framework_compare.errors import DataError, UnknownNameError, UsageError
 from framework_compare.graph import Field, Task
-from framework_compare.protocol import TrainConfig
+from framework_compare.protocol import Document, Fields, TrainConfig
 
 _NAMED = (1980, 1, 1, 0, 0, 0)  # the earliest time a zip file can state: bytes depend on the data only
 
@@ -68,7 +68,7 @@ class ArrayData:
     task: Task
     train: Split
     validation: Split
-    facts: Mapping[str, Any]
+    facts: Document
     baseline: Baseline
     pixels: Mapping[str, Pixels] = dataclasses.field(default_factory=dict)
 
@@ -100,7 +100,7 @@ class ArrayData:
             pipeline="memory" if config.pipeline == "memory" else "shared",
         )
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Fields:
         """Return name, task, counts, facts, checksum and what the baseline reaches."""
         return {
             "name": self.name,
@@ -204,7 +204,7 @@ class ArrayData:
                 raise DataError(f"{where}: extra {name!r} has {len(extra)} samples, must be {len(arrays)}")
 
 
-def load(name: str, path: str | os.PathLike[str] | None = None, **options: Any) -> ArrayData:
+def load(name: str, path: str | os.PathLike[str] | None = None, **options: object) -> ArrayData:
     """A data set of registry.DATASETS that is arrays: from the user's file or folder, or generated where no path is given.
 
     UsageError for an unknown name or option, DataError for a path that is missing or cannot be read as asked.

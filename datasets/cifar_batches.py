@@ -6,18 +6,18 @@ import codecs
 import io
 import pickle
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from framework_compare.datasets.labelled_images import Labelled
 from framework_compare.datasets.source_files import read_bytes, source
 from framework_compare.errors import DataError
+from framework_compare.protocol import Fields
 
 SIZE = 32
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 TEST = "test_batch"
-_RECONSTRUCT: Any = np.zeros(1).__reduce__()[0]  # what an array is pickled by; private, and moved in numpy 2
+_RECONSTRUCT: object = np.zeros(1).__reduce__()[0]  # what an array is pickled by; private, and moved in numpy 2
 _ALLOWED = {
     ("numpy.core.multiarray", "_reconstruct"): _RECONSTRUCT,
     ("numpy._core.multiarray", "_reconstruct"): _RECONSTRUCT,
@@ -32,7 +32,7 @@ def is_batches(path: Path) -> bool:
     return (path / TEST).is_file() or any(path.glob("data_batch_*"))
 
 
-def read(path: Path) -> tuple[Labelled, Labelled, tuple[str, ...], dict[str, Any]]:
+def read(path: Path) -> tuple[Labelled, Labelled, tuple[str, ...], Fields]:
     """Train and test split, classes, facts, of the folder of batches; as many data_batch files as there are train."""
     train = sorted(path.glob("data_batch_[0-9]*"))
     if not train or not (path / TEST).is_file():
@@ -59,14 +59,14 @@ def read_batch(path: Path) -> Labelled:
 class _Arrays(pickle.Unpickler):
     """Makes arrays and plain values only: a pickle can name any function and have it called."""
 
-    def find_class(self, module: str, name: str) -> Any:
+    def find_class(self, module: str, name: str) -> object:
         try:
             return _ALLOWED[module, name]
         except KeyError:
             raise pickle.UnpicklingError(f"it names {module}.{name}, which a batch does not need") from None
 
 
-def _load(path: Path) -> dict[bytes, Any]:
+def _load(path: Path) -> dict[bytes, object]:
     try:
         content = _Arrays(io.BytesIO(read_bytes(path)), encoding="bytes").load()
     except DataError:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from typing import Any, Mapping, Sequence
+from typing import Any, Iterable, Mapping, Sequence
 
 import numpy as np
 import psutil
 
 from framework_compare.errors import DataError
 from framework_compare.graph.node import feature_axis
+from framework_compare.protocol import Document
 
 MEMORY_SHARE = 0.5  # of what is free: more is refused before it is read
 Arrays = Mapping[str, np.ndarray]  # by name; the first axis is the samples. Text is an object array of str
@@ -32,7 +33,7 @@ class Source:
     where: str
     train: Arrays
     validation: Arrays | None = None
-    facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    facts: Document = dataclasses.field(default_factory=dict)
     lines: Sequence[int] = ()
     classes: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     vocabulary: Mapping[str, int] = dataclasses.field(default_factory=dict)
@@ -152,7 +153,7 @@ def check_memory(needed: float, where: str) -> None:
         )
 
 
-def names_of(names: Any) -> str:
+def names_of(names: Iterable[object]) -> str:
     """The first twenty names, in words."""
     listed = [str(name)[:30] for name in names]
     more = f" and {len(listed) - 20} more" if len(listed) > 20 else ""
@@ -172,7 +173,9 @@ def to_float32(source: Source, name: str, array: np.ndarray) -> np.ndarray:
     return found
 
 
-def scaling_of(source: Source, name: str, train: np.ndarray, normalize: str) -> tuple[Any, Any]:
+def scaling_of(
+    source: Source, name: str, train: np.ndarray, normalize: str
+) -> tuple[np.ndarray | float, np.ndarray | float]:
     """What is subtracted from each feature and what it is divided by, by the training part."""
     if normalize == "none":
         return 0.0, 1.0

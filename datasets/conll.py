@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Sequence
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from framework_compare.datasets.source_files import one_file, read_lines, source
 from framework_compare.datasets.vocabulary import encode, make_vocabulary, pad
 from framework_compare.errors import DataError
 from framework_compare.graph import Field, Task
+from framework_compare.protocol import Fields
 
 LONGEST = 57  # of the Broad Twitter Corpus: generated sentences get its shape
 _TAG = re.compile(r"O|[BI]-[A-Za-z_]{1,30}")
@@ -45,7 +46,7 @@ def conll(path: Path | None = None, *, vocabulary: int = 8000, seed: int = 0) ->
     """
     if path is None:
         sentences = generate(seed)
-        facts: dict[str, Any] = {"generated": True, "source": [], "seed": seed}
+        facts: Fields = {"generated": True, "source": [], "seed": seed}
     else:
         files = _files(path)
         sentences = {split: read(file) for split, file in files.items()}
@@ -83,9 +84,7 @@ def generate(seed: int) -> dict[str, list[Sentence]]:
     }
 
 
-def prepare(
-    sentences: dict[str, list[Sentence]], vocabulary: int, length: int | None, facts: dict[str, Any]
-) -> ArrayData:
+def prepare(sentences: dict[str, list[Sentence]], vocabulary: int, length: int | None, facts: Fields) -> ArrayData:
     """Arrays of the sentences of splits train and validation; DataError names a tag outside the tag set."""
     train, held = sentences["train"], sentences["validation"]
     tags = _tag_set(train)

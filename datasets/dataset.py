@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import Any, ClassVar, Iterator, Protocol
+from typing import ClassVar, Iterator, Protocol
 
 from framework_compare.graph import Task
-from framework_compare.protocol import TrainConfig
+from framework_compare.protocol import Fields, TrainConfig
 
 
 class Dataset(Protocol):
@@ -31,7 +31,7 @@ class Dataset(Protocol):
     def configured(self, config: TrainConfig) -> TrainConfig:
         """Return the config with what the data decide."""
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Fields:
         """Return what a study keeps of the data, as JSON; no samples."""
 
     def remarks(self) -> Iterator[str]:

@@ -6,7 +6,6 @@ Zeros that mean a missing value become the median of the training part; columns 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from framework_compare.datasets.arrays import ArrayData, Baseline, Split, split_
 from framework_compare.datasets.source_files import number, one_file, read_rows, source
 from framework_compare.errors import DataError, UsageError
 from framework_compare.graph import Field, Task
+from framework_compare.protocol import Fields
 
 COLUMNS = (
     "Pregnancies",
@@ -62,7 +62,7 @@ def diabetes_folds(path: Path | None = None, *, folds: int = 3, seed: int = 0) -
     )
 
 
-def _rows(path: Path | None, seed: int) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+def _rows(path: Path | None, seed: int) -> tuple[np.ndarray, np.ndarray, Fields]:
     """Table float64 (N, 8), outcomes int64 (N,) and where both are from; without a path they are generated."""
     if path is None:
         return *generate(768, seed), {"generated": True, "source": [], "seed": seed}
@@ -101,7 +101,7 @@ def generate(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def prepare(
-    table: np.ndarray, outcome: np.ndarray, train: np.ndarray, validation: np.ndarray, *, facts: dict[str, Any]
+    table: np.ndarray, outcome: np.ndarray, train: np.ndarray, validation: np.ndarray, *, facts: Fields
 ) -> ArrayData:
     """A data set of given rows, such as a fold: medians, means and deviations are of the rows `train`."""
     filled, medians = _fill_missing(table, train)

@@ -10,19 +10,20 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Any, Callable, ClassVar, Iterator, Mapping, Sequence
+from typing import Callable, ClassVar, Iterator, Mapping, Sequence, TypeVar
 
 import numpy as np
 
 from framework_compare.datasets import image_check
 from framework_compare.errors import DataError
 from framework_compare.paths import write_whole
-from framework_compare.protocol import ImageFiles, TrainConfig
+from framework_compare.protocol import Fields, ImageFiles, TrainConfig
 
 SPLITS = frozenset({"train", "training", "val", "valid", "validation", "test", "testing"})
 ON_BAD_IMAGE = ("fail", "skip")  # what to do about one that does not decode
 FIRE_SMOKE = ("fire", "smoke", "no_fire")
 Progress = Callable[[int, int], None]
+_T = TypeVar("_T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +49,7 @@ class ImageFolder:
         """Return the config with as many classes as there are."""
         return dataclasses.replace(config, num_classes=len(self.files.classes))
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Fields:
         """Return counts, classes and the checksum of the list of images, not of their bytes."""
         return {
             "images": len(self),
@@ -143,7 +144,7 @@ def _shares(counts: np.ndarray, n: int) -> list[int]:
 
 
 def _select(files: ImageFiles, keep: Sequence[int]) -> ImageFiles:
-    def take(column: tuple[Any, ...]) -> tuple[Any, ...]:
+    def take(column: tuple[_T, ...]) -> tuple[_T, ...]:
         return tuple(column[i] for i in keep)
 
     return ImageFiles(files.classes, take(files.paths), take(files.labels), take(files.formats))

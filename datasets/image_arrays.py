@@ -5,7 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import os
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Sequence
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from framework_compare.datasets.image_check import is_folder, scan, sniff
 from framework_compare.datasets.labelled_images import Labelled, generate, image_data
 from framework_compare.datasets.source_files import read_lines
 from framework_compare.errors import DataError, UsageError, check_count
+from framework_compare.protocol import Fields
 
 SPLITS = {"train": ("train", "training"), "validation": ("val", "valid", "validation", "test", "testing")}
 ANNOTATIONS = "val_annotations.txt"
@@ -70,7 +71,7 @@ def from_folders(name: str, path: Path, image_size: int) -> ArrayData:
         else _rows_by_class(folders["validation"], classes)
     )
     train, validation = (_read_all(rows[split], image_size) for split in SPLITS)
-    facts: dict[str, Any] = {"generated": False, "source": [{"folder": path.name}]}
+    facts: Fields = {"generated": False, "source": [{"folder": path.name}]}
     return _with_groups(name, train, validation, classes, facts)
 
 
@@ -84,9 +85,7 @@ def _generated(
     return _with_groups(name, train, validation, names, {"generated": True, "source": [], "seed": seed})
 
 
-def _with_groups(
-    name: str, train: Labelled, validation: Labelled, classes: Sequence[str], facts: dict[str, Any]
-) -> ArrayData:
+def _with_groups(name: str, train: Labelled, validation: Labelled, classes: Sequence[str], facts: Fields) -> ArrayData:
     """Where one class is called healthy, the accuracy of healthy against all others is a metric too."""
     if "healthy" not in classes:
         return image_data(name, train, validation, classes, facts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Sequence
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from framework_compare.batches import preprocess
 from framework_compare.batches.arrays import Pixels
 from framework_compare.datasets.arrays import ArrayData, Baseline, Split, majority_outputs
 from framework_compare.graph import Field, Task
+from framework_compare.protocol import Fields
 
 Labelled = tuple[np.ndarray, np.ndarray]  # uint8 (N, C, S, S), int64 (N,)
 
@@ -25,7 +26,7 @@ def image_data(
     train: Labelled,
     validation: Labelled,
     classes: Sequence[str],
-    facts: dict[str, Any],
+    facts: Fields,
     *,
     metrics: tuple[str, ...] = ("accuracy",),
 ) -> ArrayData:

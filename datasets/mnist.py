@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Sequence
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from framework_compare.datasets.arrays import ArrayData
 from framework_compare.datasets.labelled_images import Labelled, generate, image_data
 from framework_compare.datasets.source_files import one_file, read_bytes, source
 from framework_compare.errors import DataError, check_count
+from framework_compare.protocol import Fields
 
 FILES = {
     "train": (("train-images*idx3*",), ("train-labels*idx1*",)),
@@ -33,8 +34,11 @@ def mnist(
         if value is not None:
             check_count(name, value)
     if path is None:
-        parts = generate(10, 400, (1, 28, 28), seed, "train"), generate(10, 100, (1, 28, 28), seed, "validation")
-        facts: dict[str, Any] = {"generated": True, "source": [], "seed": seed}
+        parts: Sequence[Labelled] = (
+            generate(10, 400, (1, 28, 28), seed, "train"),
+            generate(10, 100, (1, 28, 28), seed, "validation"),
+        )
+        facts: Fields = {"generated": True, "source": [], "seed": seed}
     else:
         parts, facts = _read_folder(path, train, validation, seed)
     train_part, validation_part = (_draw(part, count, seed) for part, count in zip(parts, (train, validation)))
@@ -68,7 +72,7 @@ def read_idx(path: Path, axes: int) -> np.ndarray:
     return np.frombuffer(data, np.uint8, offset=head).reshape(shape)
 
 
-def _read_folder(path: Path, train: int | None, validation: int | None, seed: int) -> tuple[Any, dict[str, Any]]:
+def _read_folder(path: Path, train: int | None, validation: int | None, seed: int) -> tuple[Sequence[Labelled], Fields]:
     if not path.is_dir():
         raise DataError(f"{str(path)!r} is a file; the folder with the IDX files of images and labels is needed")
     files = [tuple(one_file(path, pattern, "IDX") for pattern in FILES["test"])]

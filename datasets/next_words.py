@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Sequence
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from framework_compare.datasets.source_files import one_file, read_lines, read_r
 from framework_compare.datasets.vocabulary import RESERVED, encode, make_vocabulary, words_of
 from framework_compare.errors import DataError, check_count
 from framework_compare.graph import Field, Task
+from framework_compare.protocol import Fields
 
 END = ""  # between two texts; no word is spelt so
 HELD_SHARE = 0.1
@@ -74,7 +75,7 @@ def _prepare(
     vocabulary: int,
     window: int,
     stride: int,
-    facts: dict[str, Any],
+    facts: Fields,
 ) -> ArrayData:
     numbers = make_vocabulary(([*words, END] for words in train), vocabulary)
     first, second = (_windows(part, numbers, window, stride) for part in (train, held))

@@ -5,25 +5,26 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-from typing import Any, Iterable, Mapping
+from typing import Any, Iterable, Iterator, Mapping
 
 import numpy as np
 
 from framework_compare.datasets.array_files import of_arrays
 from framework_compare.datasets.columns import Source, check_memory, free_bytes, names_of, stacked, text_array
 from framework_compare.errors import DataError
+from framework_compare.protocol import Fields
 
 CHECKED_EVERY = 1024  # samples of an iterable, which may have no end
 
 
-def is_data(given: Any) -> bool:
+def is_data(given: object) -> bool:
     """Whether an object is data, not the name or the path of some, nor a list of these."""
     if given is None or isinstance(given, (str, os.PathLike)):
         return False
     return not isinstance(given, (list, tuple)) or any(not isinstance(one, (str, os.PathLike)) for one in given)
 
 
-def read(given: Any) -> Source:
+def read(given: object) -> Source:
     """The arrays of an object; DataError where it is none of what is read."""
     where = f"the {type(given).__name__} given as data"
     arrays = _arrays(given, where)
@@ -52,7 +53,7 @@ def _arrays(given: Any, where: str) -> dict[str, np.ndarray]:
     raise DataError(f"data set is {type(given).__name__}; allowed: a path, arrays by name, a pair of arrays, samples")
 
 
-def _is_array(given: Any) -> bool:
+def _is_array(given: object) -> bool:
     return hasattr(given, "shape") and len(given.shape) > 0
 
 
@@ -71,7 +72,7 @@ def _array(given: Any, name: str, where: str) -> np.ndarray:
 
 def _samples(given: Any, where: str) -> dict[str, np.ndarray]:
     """Samples that are pairs (x, y), longer tuples with the target last, or arrays by name."""
-    rows: list[Any] = []
+    rows: list[object] = []
     first_bytes, most = 0, free_bytes()
     iterator = _iterator(given)
     for number in itertools.count():
@@ -97,13 +98,13 @@ def _samples(given: Any, where: str) -> dict[str, np.ndarray]:
     return {name: stacked([one[name] for one in named], name, where) for name in named[0]}
 
 
-def _iterator(given: Any) -> Any:
+def _iterator(given: Any) -> Iterator[object]:
     if isinstance(given, Iterable):
         return iter(given)
     return (given[number] for number in range(len(given)))  # a map-style data set
 
 
-def _named(row: Any, where: str, number: int) -> dict[str, Any]:
+def _named(row: object, where: str, number: int) -> Fields:
     if isinstance(row, Mapping):
         return {str(name): _plain(value) for name, value in row.items()}
     if isinstance(row, (tuple, list)) and len(row) >= 2:
@@ -112,5 +113,5 @@ def _named(row: Any, where: str, number: int) -> dict[str, Any]:
     raise DataError(f"{where}, sample {number} is {type(row).__name__}; allowed: (x, y), or arrays by name")
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     return value.detach().cpu().numpy() if hasattr(value, "detach") else value

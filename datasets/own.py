@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Any, Mapping, Sequence
+from typing import Mapping, Sequence
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from framework_compare.datasets.columns import Arrays, Source, names_of, scaling
 from framework_compare.datasets.targets import Target, baseline_of, is_text
 from framework_compare.errors import DataError, UsageError
 from framework_compare.graph import Field, Task
+from framework_compare.protocol import Document
 
 Inputs = None | str | Sequence[str] | Mapping[str, str | Sequence[str]]
 TARGETS = ("y", "next_tokens", "target", "targets", "label", "labels", "class", "classes")
@@ -68,7 +69,7 @@ class OwnData:
     tasks: tuple[Task, ...]
     inputs: Mapping[str, tuple[np.ndarray, np.ndarray]]  # of both parts
     target: tuple[np.ndarray, np.ndarray]  # labels, or numbers
-    facts: Mapping[str, Any]
+    facts: Document
     pixels: Mapping[str, Pixels]
 
     def settled(self, task: Task) -> Task:

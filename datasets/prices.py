@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from framework_compare.datasets.arrays import ArrayData, Baseline, Split
 from framework_compare.datasets.source_files import Row, number, one_file, read_rows, source
 from framework_compare.errors import DataError, UsageError, check_count
 from framework_compare.graph import Field, Task
+from framework_compare.protocol import Fields
 
 NAME_COLUMNS = ("Name", "Ticker")
 
@@ -97,7 +97,7 @@ def generate(days: int, seed: int) -> Series:
     return Series(dates, np.round(values, 2), "the generated series")
 
 
-def prepare(series: Series, *, column: str, window: int, validation: int | float, facts: dict[str, Any]) -> ArrayData:
+def prepare(series: Series, *, column: str, window: int, validation: int | float, facts: Fields) -> ArrayData:
     """Windows of a series, scaled by the minimum and maximum of its training days."""
     check_count("window", window)
     total = len(series.values)

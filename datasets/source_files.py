@@ -11,10 +11,11 @@ import hashlib
 import math
 import zlib
 from pathlib import Path
-from typing import Any, Iterable, Mapping, NamedTuple, Sequence
+from typing import Iterable, Mapping, NamedTuple, Sequence
 
 from framework_compare.datasets import image_check
 from framework_compare.errors import DataError
+from framework_compare.protocol import Fields
 
 csv.field_size_limit(1 << 24)
 MOST_BYTES = 1 << 31  # of a packed file, unpacked
@@ -130,7 +131,7 @@ def number(row: Row, column: str) -> float:
     return value
 
 
-def source(paths: Iterable[Path]) -> list[dict[str, Any]]:
+def source(paths: Iterable[Path]) -> list[Fields]:
     """Name, sha256 and, where it is a public file, its description, for a data set's facts."""
     described = []
     for path in paths:

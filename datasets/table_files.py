@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
-from typing import Any, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Sequence
 
 import numpy as np
 
 from framework_compare.datasets.columns import Arrays, Source, check_memory, column_of, stacked, text_array
 from framework_compare.datasets.source_files import check_once, read_table, source
 from framework_compare.errors import DataError
+from framework_compare.protocol import Fields
+
+if TYPE_CHECKING:
+    import pyarrow
 
 PARQUET = "pip install 'framework-compare[parquet]'"
 STATE, SPLIT_LIST = "state.json", "dataset_dict.json"  # of a saved data set, and of one with splits
@@ -71,7 +77,7 @@ def read_saved(path: Path) -> Source:
     return Source(path.name, where, train, validation, facts, classes=classes)
 
 
-def _read_split(ipc: Any, folder: Path) -> tuple[Arrays, list[Path], dict[str, Sequence[str]]]:
+def _read_split(ipc: ModuleType, folder: Path) -> tuple[Arrays, list[Path], dict[str, Sequence[str]]]:
     """Columns, files and names of classes of one split."""
     where = f"folder {str(folder)!r}"
     listed = [entry.get("filename", "") for entry in _json(folder / STATE).get("_data_files", [])]
@@ -97,7 +103,7 @@ def _read_split(ipc: Any, folder: Path) -> tuple[Arrays, list[Path], dict[str, S
     return _columns(table, where), files, classes
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _json(path: Path) -> Fields:
     try:
         document = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
@@ -105,14 +111,14 @@ def _json(path: Path) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def _columns(table: Any, where: str) -> Arrays:
+def _columns(table: "pyarrow.Table", where: str) -> Arrays:
     """Arrow columns as arrays; gaps in numbers are NaN, which is refused where the column is chosen."""
     if not table.num_rows:
         raise DataError(f"{where} has no rows; give one with data")
     return {name: _column(table.column(name), name, where) for name in table.column_names}
 
 
-def _column(column: Any, name: str, where: str) -> np.ndarray:
+def _column(column: "pyarrow.ChunkedArray", name: str, where: str) -> np.ndarray:
     import pyarrow.types as kinds
 
     kind = column.type
@@ -127,13 +133,11 @@ def _column(column: Any, name: str, where: str) -> np.ndarray:
     return text_array([str(kind)] * len(column))  # dates and such, which no input may be
 
 
-def _pyarrow(where: str, module: str) -> Any:
+def _pyarrow(where: str, module: str) -> ModuleType:
     try:
-        import pyarrow.ipc
-        import pyarrow.parquet
+        return importlib.import_module(f"pyarrow.{module}")
     except ImportError:
         raise DataError(f"{where} needs pyarrow to be read: {PARQUET}") from None
-    return getattr(pyarrow, module)
 
 
 def _line(error: object) -> str:

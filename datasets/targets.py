@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Sequence
+from typing import Sequence
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from framework_compare.datasets.arrays import Baseline, majority_outputs
 from framework_compare.datasets.columns import Source, is_number, scaling_of, to_float32
 from framework_compare.errors import DataError, UsageError
 from framework_compare.graph import Field, Task
+from framework_compare.protocol import Fields
 
 MOST_CLASSES = 1000  # of whole numbers that are taken for labels
 
@@ -29,7 +30,7 @@ class Target:
         """arrays: of both parts. loss: that the user names, None for the one that the values suggest."""
         self._source, self._names, self._normalize = source, names, normalize
         self._loss = loss = None if loss == "mean_output" else loss
-        self.facts: dict[str, Any] = {}
+        self.facts: Fields = {}
         self.tasks: Sequence[Task] = ()
         self.values: tuple[np.ndarray, np.ndarray]
         train, held = arrays

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from framework_compare.datasets.columns import Source
 from framework_compare.datasets.source_files import read_text, source
 from framework_compare.errors import DataError, check_count
+from framework_compare.protocol import Fields
 
 WINDOW = 128  # tokens
 HELD_SHARE = 0.1  # of the text, its end
@@ -34,7 +34,7 @@ def read_windows(path: Path, window: int | None, tokenizer: str | None, validati
             " shorter window"
         )
     most = max(1, HELD_NUMBERS // (vocabulary * window))
-    facts: dict[str, Any] = {"source": source(files), "tokens": len(tokens), "window": window, "vocabulary": vocabulary}
+    facts: Fields = {"source": source(files), "tokens": len(tokens), "window": window, "vocabulary": vocabulary}
     facts["tokenizer"] = source([Path(tokenizer).expanduser()]) if tokenizer else "bytes"
     parts = windows(tokens[:-held], window), (array[:most] for array in windows(tokens[-held:], window))
     train, held_out = (dict(zip((TOKENS, NEXT), part)) for part in parts)

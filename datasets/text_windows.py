@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Mapping
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from framework_compare.datasets.source_files import one_file, read_text, source
 from framework_compare.datasets.text_files import BYTES, HELD_SHARE, WINDOW, windows
 from framework_compare.errors import DataError, check_count
 from framework_compare.graph import Field, Task
+from framework_compare.protocol import Document
 
 GENERATED = 400_000  # bytes of the stand-in
 
@@ -38,7 +38,7 @@ def text_bytes(
     return token_windows("text-bytes", np.frombuffer(text, np.uint8), vocabulary, window, facts)
 
 
-def token_windows(name: str, tokens: np.ndarray, vocabulary: int, window: int, facts: Mapping[str, Any]) -> ArrayData:
+def token_windows(name: str, tokens: np.ndarray, vocabulary: int, window: int, facts: Document) -> ArrayData:
     """Return a running text's windows, side by side, each with the tokens that follow it one by one as its target.
 
     tokens: (count,) whole numbers below `vocabulary`. The last tenth of them is the validation split.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Sequence
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from framework_compare.datasets.source_files import Row, one_file, read_rows, so
 from framework_compare.datasets.vocabulary import encode, exact_words, make_vocabulary, pad, words_of
 from framework_compare.errors import DataError
 from framework_compare.graph import Field, Task
+from framework_compare.protocol import Fields
 
 SENTIMENTS = ("positive", "negative", "neutral")
 LONGEST = 33  # words of a tweet of train.csv
@@ -52,7 +53,7 @@ def tweet_span(
     return prepare(tweets, vocabulary, steps, seed, {**facts, "sentiment": SENTIMENTS[0]})
 
 
-def read(path: Path) -> tuple[list[Tweet], dict[str, Any]]:
+def read(path: Path) -> tuple[list[Tweet], Fields]:
     """Positive tweets with 3 words or more, and counts of all rows by sentiment."""
     rows = read_rows(path, ("text", "selected_text", "sentiment"))
     counts = dict.fromkeys(SENTIMENTS, 0)
@@ -73,7 +74,7 @@ def generate(seed: int) -> list[Tweet]:
     return [_generated_tweet(state) for _ in range(8375)]
 
 
-def prepare(tweets: Sequence[Tweet], vocabulary: int, steps: int, seed: int, facts: dict[str, Any]) -> ArrayData:
+def prepare(tweets: Sequence[Tweet], vocabulary: int, steps: int, seed: int, facts: Fields) -> ArrayData:
     """Arrays of tweets; the vocabulary is of the training part."""
     parts = split_indices(len(tweets), max(1, round(0.1 * len(tweets))), seed, name="tweets")
     train, held = ([tweets[i] for i in part] for part in parts)

@@ -25,6 +25,7 @@ from framework_compare.plan import planning
 from framework_compare.plan.data_of_models import DataSets
 from framework_compare.plan.ladders import LADDERS, Rungs, plan_ladder, read_rungs
 from framework_compare.plan.planning import Models, Names, Plan
+from framework_compare.protocol import Fields
 from framework_compare.results.verdicts import check_mode
 from framework_compare.store.folder import FILE
 from framework_compare.store.study_file import REQUEST, Store
@@ -136,7 +137,7 @@ def ladder(
     one_at_a_time: each rung changes only the base.
     options: as for `compare`. A rung that a framework does not support is a row with the reason.
     """
-    given: dict[str, Any] = {**options}
+    given: Fields = {**options}
     if isinstance(model, str) and model in LADDERS:
         published = LADDERS[model]
         model, rungs, given = published.model, rungs or published.rungs, {**published.base, **given}

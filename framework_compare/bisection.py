@@ -22,6 +22,7 @@ from framework_compare.forecast import ENVIRONMENT_BYTES, ENVIRONMENT_BYTES_OTHE
 from framework_compare.parity import verify
 from framework_compare.paths import write_whole
 from framework_compare.plan import competitors
+from framework_compare.plan.data_of_models import DataSets
 from framework_compare.plan.values import share
 from framework_compare.protocol import Fields
 from framework_compare.report import bisection_report
@@ -107,7 +108,7 @@ def bisect(
     framework: str,
     versions: str,
     model: str,
-    dataset: Any = None,
+    dataset: DataSets | None = None,
     *,
     threshold: str | float = 0.05,
     metric: str = "time",
@@ -133,7 +134,7 @@ def bisect(
     return result
 
 
-def dry_run(framework: str, versions: str, model: str, dataset: Any = None, **request: Any) -> Plan:
+def dry_run(framework: str, versions: str, model: str, dataset: DataSets | None = None, **request: Any) -> Plan:
     """Return a forecast for `bisect`; nothing is started. Releases are looked up unless a search in `out` has them."""
     watcher, out = request.get("watcher") or default_watcher(), request.pop("out", None)
     asked = _asked(
@@ -156,7 +157,13 @@ def dry_run(framework: str, versions: str, model: str, dataset: Any = None, **re
 
 
 def _asked(
-    framework: str, versions: str, model: str, dataset: Any, threshold: Any, metric: str, request: Fields
+    framework: str,
+    versions: str,
+    model: str,
+    dataset: DataSets | None,
+    threshold: str | float,
+    metric: str,
+    request: Fields,
 ) -> Fields:
     """A search as it is stored, checked."""
     check_name("metric", metric, METRICS)
@@ -246,7 +253,7 @@ class _Search:
         self,
         asked: Fields,
         versions: Sequence[str],
-        dataset: Any,
+        dataset: DataSets | None,
         folder: Path,
         watcher: Watcher,
         request: Fields,

@@ -11,7 +11,9 @@ from framework_compare.comparison import Comparison
 from framework_compare.errors import UsageError, check_count
 from framework_compare.forecast import Forecast
 from framework_compare.plan import competitors
+from framework_compare.plan.data_of_models import DataSets
 from framework_compare.plan.values import slowdown
+from framework_compare.protocol import Fields
 from framework_compare.results import speed_verdicts
 from framework_compare.results.intervals import Interval
 from framework_compare.results.speed_verdicts import Bar, Verdict, blocking_reason, verified
@@ -71,7 +73,7 @@ def duel(
     a: str,
     b: str,
     model: str,
-    dataset: Any = None,
+    dataset: DataSets | None = None,
     *,
     device: str = "cpu",
     max_slowdown: None | str | float = None,
@@ -95,7 +97,7 @@ def _limit(max_slowdown: None | str | float) -> float | None:
     return None if max_slowdown is None else slowdown("max_slowdown", max_slowdown)
 
 
-def dry_run(a: str, b: str, model: str, dataset: Any = None, **request: Any) -> Forecast:
+def dry_run(a: str, b: str, model: str, dataset: DataSets | None = None, **request: Any) -> Forecast:
     """Return a forecast for `duel`; nothing is started."""
     given = {"device": "cpu", "blocks": BLOCKS, "sample": SAMPLE_S, "max_slowdown": None, **request}
     device, blocks, sample, limit = (given.pop(name) for name in ("device", "blocks", "sample", "max_slowdown"))
@@ -104,8 +106,8 @@ def dry_run(a: str, b: str, model: str, dataset: Any = None, **request: Any) -> 
 
 
 def _request(
-    a: str, b: str, model: str, dataset: Any, device: str, blocks: int, sample: Any, request: dict[str, Any]
-) -> dict[str, Any]:
+    a: str, b: str, model: str, dataset: DataSets | None, device: str, blocks: int, sample: str | float, request: Fields
+) -> Fields:
     """The arguments of `compare`."""
     check_count("blocks", blocks, 1, most=MOST_REPEATS)
     frameworks, models = _competitors(a, b, model)

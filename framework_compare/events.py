@@ -14,9 +14,10 @@ import json
 import os
 import select
 import time
-from typing import Any, Dict, Iterator, Optional
+from typing import Iterator, Optional
 
 from framework_compare.errors import ProtocolError
+from framework_compare.json_types import JSON, Fields
 
 VERSION = 4
 KINDS = (
@@ -57,11 +58,11 @@ class EventWriter:
         self._descriptor = descriptor
         self._rank = rank
 
-    def send(self, kind: str, **fields: Any) -> None:
+    def send(self, kind: str, **fields: object) -> None:
         """Write an event stamped with CLOCK_MONOTONIC nanoseconds; floats that are not finite become null."""
         if self._rank and kind not in OF_RANKS:
             return
-        event = {"event": kind, "t_ns": time.monotonic_ns(), **_finite(fields)}
+        event = {"event": kind, "t_ns": time.monotonic_ns(), **{name: _finite(value) for name, value in fields.items()}}
         if self._rank:
             event["rank"] = self._rank
         line = memoryview(_line(event) if self._rank is None else _short_line(event))
@@ -69,11 +70,11 @@ class EventWriter:
             line = line[os.write(self._descriptor, line) :]
 
 
-def _line(event: Dict[str, Any]) -> bytes:
+def _line(event: Fields) -> bytes:
     return json.dumps(event, allow_nan=False).encode() + b"\n"
 
 
-def _short_line(event: Dict[str, Any]) -> bytes:
+def _short_line(event: Fields) -> bytes:
     """A line of at most PIPE_BUF bytes: texts are cut, the end of a traceback stays."""
     longest = MAX_TEXT
     while len(line := _line(event)) > select.PIPE_BUF and longest > 1:
@@ -84,7 +85,7 @@ def _short_line(event: Dict[str, Any]) -> bytes:
     return line
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: JSON) -> JSON:
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -100,7 +101,7 @@ class EventReader:
     def __init__(self) -> None:
         self._rest = b""
 
-    def feed(self, chunk: bytes) -> Iterator[Dict[str, Any]]:
+    def feed(self, chunk: bytes) -> Iterator[Fields]:
         """Events completed by `chunk`; a line may arrive in any number of pieces."""
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         if len(self._rest) > MAX_LINE_BYTES:
@@ -110,13 +111,13 @@ class EventReader:
             yield _parse(line)
 
 
-def parse(text: str) -> Any:
+def parse(text: str) -> JSON:
     """A JSON document with text only that can be written down: JSON may name one half of a surrogate pair alone."""
     document = json.loads(text)
     return _whole_text(document) if "\\u" in text else document
 
 
-def _whole_text(value: Any) -> Any:
+def _whole_text(value: JSON) -> JSON:
     if isinstance(value, dict):
         return {_whole_text(key): _whole_text(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -124,7 +125,7 @@ def _whole_text(value: Any) -> Any:
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
-def _parse(line: bytes) -> Dict[str, Any]:
+def _parse(line: bytes) -> Fields:
     try:
         event = parse(line.decode("utf-8", "replace"))
     except (ValueError, RecursionError):

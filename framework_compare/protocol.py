@@ -22,6 +22,9 @@ from typing import (
     Union,
 )
 
+from framework_compare.json_types import Document as Document
+from framework_compare.json_types import Fields as Fields
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -29,8 +32,7 @@ if TYPE_CHECKING:
 
     Inputs = Union[np.ndarray, Tuple[np.ndarray, ...]]  # the only input of a model, or several in the task's order
 
-Document = Mapping[str, Any]  # an object of JSON, or settings by name, as they are read
-Fields = Dict[str, Any]  # one that is made
+Loss = Any  # of a step, in the framework's own form: perhaps not computed yet
 EXECUTIONS = ("default", "eager", "graph", "compiled", "max-autotune", "fast-math", "fit")
 PIPELINES = ("native", "shared", "memory")
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
@@ -303,10 +305,10 @@ class Trainer(Protocol):
     def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
         """Yield the batches of one epoch: every image once, in a new order; the last batch may be shorter."""
 
-    def train_step(self, batch: Batch) -> Any:
+    def train_step(self, batch: Batch) -> Loss:
         """Forward, loss, backward, update; return the loss without reading it, possibly before the device is done."""
 
-    def infer(self, batch: Batch) -> Any:
+    def infer(self, batch: Batch) -> object:
         """Compute outputs in evaluation mode and leave them on the device; `synchronize` waits until they are there.
 
         In mode "inference" it uses the config's execution mode. `forward` returns the same outputs.
@@ -325,7 +327,7 @@ class Trainer(Protocol):
     def gradients(self, batch: Batch) -> Dict[str, "np.ndarray"]:
         """Return the gradient of the mean loss for every trainable parameter, as in `train_step`, without an update."""
 
-    def read_losses(self, losses: List[Any]) -> List[float]:
+    def read_losses(self, losses: List[Loss]) -> List[float]:
         """Wait for the mean losses per sample of these steps and return them as Python floats."""
 
     def forward(self, batch: Batch, *, training: bool = False) -> "np.ndarray":

@@ -24,6 +24,7 @@ from framework_compare.protocol import Fields
 
 # pytest loads this module at every start, in every project of the environment: nothing heavy is imported here
 if TYPE_CHECKING:
+    from framework_compare.comparison import Comparison
     from framework_compare.plan.planning import Names
 
 SUITE = "framework_compare.conformance"
@@ -44,7 +45,9 @@ class SweepCell:
         return f"{self.framework}-{self.model}-{self.device}"
 
 
-def sweep(frameworks: Optional["Names"] = None, models: Optional["Names"] = None, device: "Names" = "cpu") -> Any:
+def sweep(
+    frameworks: Optional["Names"] = None, models: Optional["Names"] = None, device: "Names" = "cpu"
+) -> pytest.MarkDecorator:
     """Decorator that parametrises a test's `cell` over frameworks x models x devices; None is all there are."""
     return pytest.mark.framework_compare_sweep(frameworks=frameworks, models=models, device=device)
 
@@ -226,7 +229,7 @@ def _of_study(file: str, number: int) -> Path:
     return path.with_stem(f"{path.stem}-{number}") if number else path
 
 
-def _write_json(study: Any, path: Path) -> Path:
+def _write_json(study: "Comparison", path: Path) -> Path:
     from framework_compare.report import pytest_benchmark
     from framework_compare.store import schema
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Dict, Optional, Tuple
+from typing import Optional, Tuple
 
-from framework_compare.protocol import TrainConfig
+from framework_compare.protocol import Fields, TrainConfig
 from framework_compare.samplers.energy import Energy
 from framework_compare.samplers.samplers import Sample
 
@@ -172,13 +172,13 @@ class Run:
     traceback: Optional[str] = None
     framework_version: Optional[str] = None
     interpreter: Optional[str] = None
-    settings: Dict[str, Any] = dataclasses.field(default_factory=dict)  # what `default` and `recommended` came to
+    settings: Fields = dataclasses.field(default_factory=dict)  # what `default` and `recommended` came to
     parameters: Optional[int] = None
     peak_rss_bytes: Optional[int] = None
     warnings: Tuple[str, ...] = ()
-    limits: Dict[str, Any] = dataclasses.field(default_factory=dict)  # it ran under, and what held its memory
+    limits: Fields = dataclasses.field(default_factory=dict)  # it ran under, and what held its memory
     log_tail: Optional[str] = None  # the last lines of the log, None when it ended well
-    gauges: Dict[str, Any] = dataclasses.field(default_factory=dict)  # how the samplers got their readings
+    gauges: Fields = dataclasses.field(default_factory=dict)  # how the samplers got their readings
     disturbed_epochs: Optional[int] = None  # None where nobody knows
     disturbed_s: Optional[float] = None  # their seconds, and the mean of what others took of a core in them
     disturbed_share: Optional[float] = None

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, TypeVar
 
 from framework_compare.errors import UnknownNameError, UsageError
+from framework_compare.json_types import Document, Fields
 
 
 class ForeignWheels(NamedTuple):
@@ -57,9 +58,10 @@ def device_kind(device: str) -> str:
 
 
 _A = "framework_compare.adapters."
+Builder = Callable[..., Any]  # of a Graph: from num_classes and image_size, or from a graph.Task and sizes
 _PYTHONS = ((3, 11), (3, 13))
 _PINS, _CUDA_PINS = "requirements.txt", "requirements-cuda.txt"
-_CPU_BUILDS: dict[str, Any] = {"cpu_index": "https://download.pytorch.org/whl/cpu", "companions": ("torchvision",)}
+_CPU_BUILDS: Fields = {"cpu_index": "https://download.pytorch.org/whl/cpu", "companions": ("torchvision",)}
 
 
 def _plain(name: str, trainer: str, **more: Any) -> Framework:
@@ -72,7 +74,7 @@ def _above(name: str, trainer: str, backend: str, **more: Any) -> Framework:
 
 
 def _of_keras(backend: str, trainer: str, requirements: str, **more: Any) -> Framework:
-    known: dict[str, Any] = {"imports": "keras", "python": _PYTHONS, "library": "keras", "backend": backend}
+    known: Fields = {"imports": "keras", "python": _PYTHONS, "library": "keras", "backend": backend}
     return Framework(f"keras-{backend}", f"{_A}keras:{trainer}", requirements, **known, **more)
 
 
@@ -166,13 +168,13 @@ class Model:
     whose data set is arrays, from a graph.Task and `size`.
     """
 
-    build: str | Callable[..., Any]
+    build: str | Builder
     dataset: str = "fire-smoke-small"
-    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of TrainConfig
-    size: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of the data set
+    settings: Document = dataclasses.field(default_factory=dict)  # of TrainConfig
+    size: Document = dataclasses.field(default_factory=dict)
+    options: Document = dataclasses.field(default_factory=dict)  # of the data set
     # Of a grid search: what its candidates are the product of, by setting of TrainConfig or argument of the model.
-    search: Mapping[str, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
+    search: Mapping[str, tuple[object, ...]] = dataclasses.field(default_factory=dict)
     unit: str = "image"  # what the task calls a sample
     kind: str = CONVOLUTIONAL  # of network: an archive's first page has an answer for each
 
@@ -195,8 +197,8 @@ _NANO = {
 }
 _SMALL = {**_NANO, "learning_rate": 6e-4, "ramp_updates": 100}
 _QUANV = {**_ADAM, "batch_size": 4, "epochs": 30}
-_SERIES: dict[str, Any] = {"unit": "sequence", "kind": RECURRENT}
-_TEXT: dict[str, Any] = {"unit": "sequence", "kind": TRANSFORMER}
+_SERIES: Fields = {"unit": "sequence", "kind": RECURRENT}
+_TEXT: Fields = {"unit": "sequence", "kind": TRANSFORMER}
 MODELS: dict[str, Model] = {
     "alexnet": Model(_M + "alexnet:build"),
     "mobilenet_v2": Model(_M + "mobilenet_v2:build"),
@@ -294,7 +296,7 @@ def image_datasets() -> list[str]:
     return [name for name, source in DATASETS.items() if not source.arrays]
 
 
-def builder(model: str) -> None | str | Callable[..., Any]:
+def builder(model: str) -> None | str | Builder:
     """What builds the graph of a model; None of one that is not registered."""
     return MODELS[model].build if model in MODELS else None
 
@@ -352,8 +354,7 @@ def load(target: str | Callable[..., Any]) -> Callable[..., Any]:
     if not isinstance(target, str):
         return target
     module, _, attribute = target.partition(":")
-    found: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
-    return found
+    return getattr(importlib.import_module(module), attribute)  # type: ignore[no-any-return]
 
 
 @functools.lru_cache(maxsize=1)
@@ -379,7 +380,7 @@ def register_model(name: str, target: str, **more: Any) -> None:
     MODELS[name] = Model(target, **more)
 
 
-def register_imported(name: str, build: Callable[..., Any], *, of_arrays: bool, unit: str) -> None:
+def register_imported(name: str, build: Builder, *, of_arrays: bool, unit: str) -> None:
     """Add a model that was imported: for folders of images, or for a user's arrays."""
     MODELS[name] = Model(build, OWN, unit=unit) if of_arrays else Model(build)
 

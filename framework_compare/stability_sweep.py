@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Iterable, Sequence
+from typing import TYPE_CHECKING, Iterable, Sequence
 
 from framework_compare import api
 from framework_compare.comparison import Comparison
@@ -14,6 +14,7 @@ from framework_compare.forecast import Forecast
 from framework_compare.plan import planning
 from framework_compare.plan.data_of_models import DataSets
 from framework_compare.plan.planning import Models, Names
+from framework_compare.protocol import Fields
 from framework_compare.results.columns import NAMES, SHARED
 from framework_compare.store.study_file import TO_RUN
 from framework_compare.study import schedules, strategies
@@ -105,7 +106,7 @@ class Stability:
         return self.table()
 
 
-def _summary(probes: Sequence[dict[str, Any]], keys: Sequence[str]) -> dict[str, Any]:
+def _summary(probes: Sequence[Fields], keys: Sequence[str]) -> Fields:
     worked = [probe for probe in probes if probe["status"] == "ok"]
     failed = [probe for probe in probes if probe["status"] not in ("ok", *TO_RUN)]
     best = max(worked, key=lambda probe: probe["batch_size"], default={})

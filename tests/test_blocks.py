@@ -85,7 +85,8 @@ def blocks_default():
     import inspect
 
     tree = ast.parse(inspect.getsource(blocks))
-    return next(node.value.value for node in tree.body if isinstance(node, ast.Assign))
+    assigned = [node for node in tree.body if isinstance(node, ast.Assign)]
+    return next(ast.literal_eval(node.value) for node in assigned if ast.unparse(node.targets[0]) == "REPEATS")
 
 
 @pytest.mark.parametrize("repeats", [0, "2", True])

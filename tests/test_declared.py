@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any, Dict
@@ -194,14 +195,16 @@ def test_updates_that_an_adapter_does_not_know_are_refused(settings, names, adap
 
 
 def test_generation_is_refused_where_it_is_not_declared():
-    asked, words = TrainConfig(mode="generation"), "declares no generation with cached keys and values in execution"
-    generating = (TorchTrainer, JaxTrainer, LightningTrainer)
+    asked, words = TrainConfig(mode="generation"), "declares no mode 'generation' in execution"
+    generating = [one for one in (*TRAINERS, FlaxTrainer, LightningTrainer) if one.declared.generation]
     for trainer in {*TRAINERS, FlaxTrainer} - {*generating}:
-        with pytest.raises(Unsupported, match=f"{trainer.name} {words} 'default'; declared: none"):
+        with pytest.raises(Unsupported, match=f"{trainer.name} {words} 'default'; declared: none; choose ") as refusal:
             refuse_undeclared(trainer, asked, [])
+        advised = str(refusal.value).partition("; choose ")[2].partition(", which")[0]
+        assert set(re.split(", | or ", advised)) == {one.name for one in generating}
     for trainer in generating:
         refuse_undeclared(trainer, asked, [])
-    with pytest.raises(Unsupported, match=f"torch {words} 'compiled'; declared: default, eager"):
+    with pytest.raises(Unsupported, match=f"torch {words} 'compiled'; declared: default, eager$"):
         refuse_undeclared(TorchTrainer, TrainConfig(mode="generation", execution="compiled"), [])
 
 

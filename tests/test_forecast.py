@@ -70,6 +70,26 @@ def test_the_nearest_of_what_is_known_is_taken():
         assert seconds.low < seconds.middle < seconds.high
 
 
+def test_a_batch_shares_the_steps_of_generation():
+    def seconds(known=(), **config):
+        return timing_history.seconds_per_sample(planned(mode="generation", **config), known, macs)
+
+    (one, basis), (many, _), (longer, _) = (
+        seconds(batch_size=1),
+        seconds(batch_size=64),
+        seconds(batch_size=1, new_tokens=64),
+    )
+    assert basis == ASSUMPTION
+    steps = 32 * timing_history.ASSUMED_TOKEN_S[1]
+    assert one.middle - many.middle == pytest.approx(steps * 63 / 64) and longer.middle - one.middle == pytest.approx(
+        steps
+    )
+    measured = [Known(planned(mode="generation", batch_size=64), 500.0, 2.0)]
+    found, basis = seconds(measured, batch_size=64)
+    assert (found.middle, basis) == (pytest.approx(1 / 500), "measured before")
+    assert seconds(measured, batch_size=1)[1] == ASSUMPTION, "steps of another size of batch tell nothing of its time"
+
+
 def test_studies_of_another_machine_tell_nothing(tiny, images, own_cache, tmp_path):
     compare(tiny, "linear", dataset=images, out=tmp_path / "s", repeats=1, **QUICK)
     assert timing_history.measured([tmp_path / "s"], {"cpu": "another"}) == []

@@ -132,7 +132,9 @@ def test_the_help_of_many_options_is_short_and_all_of_them_are_a_word_away(name)
 
 
 def test_only_commands_with_a_whole_help_hide_options():
-    hiding = {name for name, command in COMMANDS.items() if any(getattr(one, "hidden", False) for one in command.params)}
+    hiding = {
+        name for name, command in COMMANDS.items() if any(getattr(one, "hidden", False) for one in command.params)
+    }
     assert {"run", "verify"} <= hiding
     assert {name for name in hiding if "help_all" not in {one.name for one in COMMANDS[name].params}} == set()
 

@@ -36,10 +36,10 @@ FLOORS: Tuple[Tuple[str, ...], ...] = (
     ("records", "batches", "models"),
     ("protocol", "events", "registry", "samplers"),
     ("graph", "paths"),
-    ("errors",),
+    ("errors", "json_types"),
 )
 # What is copied into a worker: it imports nothing else of ours, and of others only what every environment has.
-WORKER_SIDE = {"errors", "events", "graph", "protocol", "batches", "worker", "adapters", "importers"}
+WORKER_SIDE = {"errors", "events", "graph", "json_types", "protocol", "batches", "worker", "adapters", "importers"}
 WITH_FRAMEWORKS = {"adapters", "importers"}
 WORKER_LIBRARIES = {"numpy", "PIL", "simplejpeg"}
 # Which packages may import a library that takes long to load or that not every user has.

@@ -26,7 +26,7 @@ def has_flash(config: TrainConfig, device: Any) -> bool:
 
 def fits_flash(shape: Tuple[int, ...]) -> bool:
     """Whether cuDNN trains with queries of this shape: (N, steps, heads, features)."""
-    return shape[1] % 2 == 0 and shape[3] <= 128 and shape[3] % 8 == 0
+    return shape[3] <= 128 and shape[3] % 8 == 0
 
 
 class Network:
@@ -241,9 +241,17 @@ class Network:
     def attend(self, node: Node, q: Any, k: Any, v: Any, bias: Any) -> Any:
         """Attention of sequences: (N, steps, heads, features) each."""
         how = {"scale": node.attrs["scale"], "is_causal": node.attrs.get("causal", False)}
-        if self.flash and how["is_causal"] and bias is None and fits_flash(q.shape):
-            how["implementation"] = "cudnn"
-        return self.jax.nn.dot_product_attention(q, k, v, bias, **how)
+        attention, (queries, keys) = self.jax.nn.dot_product_attention, (q.shape[1], k.shape[1])
+        if not self.flash or bias is not None or not fits_flash(q.shape):
+            return attention(q, k, v, bias, **how)
+        if queries % 2 or keys % 2:  # cuDNN has no gradient for an odd number of steps
+            (q, k, v), numbers = map(self._even, (q, k, v)), self.jax.numpy
+            how["query_seq_lengths"] = numbers.full(len(q), queries, "int32")
+            how["key_value_seq_lengths"] = numbers.full(len(q), keys, "int32")
+        return attention(q, k, v, implementation="cudnn", **how)[:, :queries]
+
+    def _even(self, x: Any) -> Any:
+        return self.jax.numpy.pad(x, ((0, 0), (0, x.shape[1] % 2), (0, 0), (0, 0)))
 
     def relative_bias(self, node: Node, own: Mapping[str, Any], **_: Any) -> Any:
         return own["weight"].astype(self.dtype)[node.attrs["index"]].transpose(2, 0, 1)[None]

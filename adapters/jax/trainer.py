@@ -32,6 +32,7 @@ from framework_compare.protocol import (
 # host's memory: handed over by `copy_to_host_async` they take about 50 us more of a step (AlexNet, batch 1, H200).
 LOSSES_TOGETHER = 4
 MEMORY_FRACTION = "0.95"  # of the GPU's: CUDA's own context and libraries need some beside XLA's allocator
+CUDNN = "cuDNN; by XLA with a bias, with a cache and with heads that cuDNN does not take"
 MATMUL_PRECISION = {"fp32": "highest", "tf32": "tensorfloat32", "bf16": "default", "fp16": "default"}
 
 
@@ -136,7 +137,7 @@ class JaxTrainer(Generates, common.TrainerDefaults):
             "windows": "1x1 as products, depthwise and pooling shifted" if self._shifts else "XLA's",
             "matmul_precision": MATMUL_PRECISION[config.precision],
             "optimizer": optimizer_name(config),
-            "attention": "jax.nn.dot_product_attention by XLA" + (", causal ones by cuDNN" if self._flash else ""),
+            "attention": "jax.nn.dot_product_attention by " + (CUDNN if self._flash else "XLA"),
             "threads": config.threads,
             "loader_workers": "threads" if config.loader_workers < PROCESSES_FROM else "processes",
             **({"gpu": self._device.device_kind, "preallocate": False} if self._on_gpu else {}),

@@ -20,12 +20,12 @@ def make_program(graph: Graph) -> Program:
     return turned(lowered(graph, HAS))
 
 
-def make_layers(paddle: Any, program: Program) -> Dict[str, Any]:
-    """What computes the nodes of a program, by the names of their arrays."""
-    layers: Dict[str, Any] = {}
+def make_layers(paddle: Any, program: Program, kinds: Any = None, made: Mapping[str, Any] = {}) -> Dict[str, Any]:
+    """What computes the nodes of a program, by the names of their arrays. kinds: in place of LAYERS. made: what exists."""
+    layers, kinds = dict(made), kinds or LAYERS
     for node in program.nodes:
         if node.op in LAYERS and node.arrays not in layers:
-            layers[node.arrays] = LAYERS[node.op](paddle.nn, {**node.attrs, "input": program.input_shape(node)})
+            layers[node.arrays] = kinds[node.op](paddle.nn, {**node.attrs, "input": program.input_shape(node)})
     return layers
 
 
@@ -142,8 +142,11 @@ def _pads_behind(nn: Any, a: Mapping[str, Any], value: float) -> Any:
     return None if pads == window.pads else nn.Pad2D([*pads[1], *pads[0]], value=value)
 
 
-def _attention(nn: Any, a: Mapping[str, Any]) -> Any:
+def attention(nn: Any, a: Mapping[str, Any], attend: Any = None) -> Any:
+    """attend: in place of scaled_dot_product_attention."""
     import paddle
+
+    attend = attend or nn.functional.scaled_dot_product_attention
 
     def forward(self: Any, *inputs: Any) -> Any:
         bias = inputs[-1] if a.get("bias") else None
@@ -155,7 +158,7 @@ def _attention(nn: Any, a: Mapping[str, Any]) -> Any:
             factor = a["scale"] * math.sqrt(width)
             q = q if math.isclose(factor, 1) else q * factor
             how = {"is_causal": a.get("causal", False), "training": self.training}
-            y = nn.functional.scaled_dot_product_attention(q, k, v, **how)
+            y = attend(q, k, v, **how)
         else:
             y = products(q, k, v, bias)
         return y.reshape([*y.shape[:-2], y.shape[-2] * y.shape[-1]])
@@ -293,7 +296,7 @@ LAYERS: Dict[str, Callable[..., Any]] = {
     "LayerNorm": lambda nn, a: nn.LayerNorm(a["features"], epsilon=a["eps"]),
     "RMSNorm": _rmsnorm,
     "Constant": _constant,
-    "Attention": _attention,
+    "Attention": attention,
     "RelativeBias": _relative_bias,
     "Parameter": _parameter,
     "GroupNorm": lambda nn, a: nn.GroupNorm(a["groups"], a["channels"], epsilon=a["eps"]),

@@ -11,6 +11,7 @@ import numpy as np
 from framework_compare.adapters.common import trainer as common
 from framework_compare.adapters.paddle import network
 from framework_compare.adapters.paddle import replicas as data_parallel
+from framework_compare.adapters.paddle.generation import Generates
 from framework_compare.adapters.paddle.pipeline import open_loader
 from framework_compare.adapters.paddle.tasks import LOSSES, NAMES, forget, make_optimizer, optimizer_name
 from framework_compare.graph import Graph
@@ -27,7 +28,7 @@ from framework_compare.protocol import (
 from framework_compare.worker.allocator import keep_freed_memory
 
 
-class PaddleTrainer(common.TrainerDefaults):
+class PaddleTrainer(Generates, common.TrainerDefaults):
     name = "paddle"
     layout = "NCHW"
     declared = Declared(
@@ -42,6 +43,7 @@ class PaddleTrainer(common.TrainerDefaults):
         replicas=dict.fromkeys(("cpu", "cuda"), frozenset({"default", "eager", "graph"})),
         several_inputs=True,
         updates=frozenset(UPDATES),
+        generation=frozenset({"default", "eager"}),
     )
 
     @staticmethod
@@ -120,7 +122,7 @@ class PaddleTrainer(common.TrainerDefaults):
         for parameter in graph.parameters():
             if not parameter.trainable:
                 self._arrays[parameter.name].stop_gradient = True
-        self._network = network.make_network(paddle, program, layers)
+        self._network, self._built = network.make_network(paddle, program, layers), (graph, layers)
         # full_graph: the bytecode translator that is otherwise used fails on the loop over the graph (3.3.1)
         graphed = config.execution == "graph"
         self._call = paddle.jit.to_static(self._network, full_graph=True) if graphed else self._network
@@ -246,7 +248,8 @@ class PaddleTrainer(common.TrainerDefaults):
         return [row for tree in trees for row in profile_rows(tree)[0]]
 
     def release(self) -> None:
-        self._network = self._optimizer = self._call = self._clear = None
+        self._network = self._optimizer = self._call = self._clear = self._built = None
+        self._prepared = (None, 0)
         while self._loaders:
             # a thread of the loader's own holds its iterator, so that persistent workers outlive the loader (3.3.1)
             iterator = self._loaders.pop()._iterator

@@ -160,6 +160,7 @@ def attention(net: Any, node: Node, *inputs: Any, **_: Any) -> Any:
     operands = tf.split(inputs[0], 3, -1) if a["operands"] == 1 else inputs[:3]
     kv_heads = a.get("kv_heads", a["heads"])
     q, k, v = (_heads(tf, x, n) for x, n in zip(operands, (a["heads"], kv_heads, kv_heads)))
+    k, v = net.keys_and_values(node, k, v)
     if kv_heads != a["heads"]:
         k, v = (tf.repeat(x, a["heads"] // kv_heads, axis=1) for x in (k, v))
     scores = tf.matmul(q * tf.cast(a["scale"], q.dtype), k, transpose_b=True)
@@ -167,7 +168,7 @@ def attention(net: Any, node: Node, *inputs: Any, **_: Any) -> Any:
         scores += inputs[-1] if len(q.shape) == 4 else inputs[-1][:, None, None]
     if a["mask"] is not None:
         scores += tf.cast(a["mask"], scores.dtype)
-    if a.get("causal"):
+    if a.get("causal") and scores.shape[-2] > 1:  # a single step attends to all that there is
         steps = scores.shape[-1]
         scores += tf.constant(np.where(np.tri(steps, dtype=bool), 0, -np.inf), scores.dtype)
     y = _swapped(tf, tf.matmul(_softmax(tf, scores), v))

@@ -106,6 +106,10 @@ class Network:
         images = each(lambda one: self.tf.cast(one, self.dtype) if one.dtype.is_floating else one, images)
         return self.tf.cast(evaluate(self.program, apply, images), "float32")
 
+    def keys_and_values(self, node: Node, keys: Any, values: Any) -> Any:
+        """What a layer of attention attends to: its own, or those of earlier steps, too."""
+        return keys, values
+
     def of(self, node: Node, parameter: str) -> Any:
         return self.variables[f"{node.arrays}.{parameter}"]
 

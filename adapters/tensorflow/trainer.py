@@ -10,6 +10,7 @@ from typing import Any, Callable, Deque, Dict, Iterator, List, Mapping, Optional
 import numpy as np
 
 from framework_compare.adapters.common import trainer as common
+from framework_compare.adapters.tensorflow.generation import Generates
 from framework_compare.adapters.tensorflow.network import OPS, Network
 from framework_compare.adapters.tensorflow.pipeline import make_dataset, one_pass
 from framework_compare.adapters.tensorflow.recurrent import kernels
@@ -39,7 +40,7 @@ class StepLoss:
         self.value: Optional[float] = None
 
 
-class TensorFlowTrainer(common.TrainerDefaults):
+class TensorFlowTrainer(Generates, common.TrainerDefaults):
     name = "tensorflow"
     layout = "NHWC"
     declared = Declared(
@@ -52,6 +53,7 @@ class TensorFlowTrainer(common.TrainerDefaults):
         gpu_threads=frozenset({"shared", "private"}),
         replicas=dict.fromkeys(("cpu", "cuda"), common.STEPS - {"eager"}),
         several_inputs=True,
+        generation=frozenset({"default", "eager", "graph"}),
     )
 
     @staticmethod
@@ -313,6 +315,7 @@ class TensorFlowTrainer(common.TrainerDefaults):
 
     def release(self) -> None:
         self._network = self._step = self._trainable = self._optimizer = None
+        self._prepared = (None, 0)
 
 
 class LossScale:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from framework_compare import registry
 from framework_compare.archive.tables import SECOND, Row, Tables, awake_s, in_order, length_s, overlaps
@@ -76,8 +75,8 @@ def public(version: object) -> str:
 
 def _turns(study: Tables) -> Iterator[str]:
     """Rivals take turns one after the other, in one block, in rounds numbered from 0."""
-    together: dict[tuple[Any, Any], list[Row]] = {}
-    blocks: dict[Any, int] = {}
+    together: dict[tuple[object, object], list[Row]] = {}
+    blocks: dict[object, int] = {}
     for number, turns in study.by_run("slice").items():
         run = study.runs[number]
         if [row["round"] for row in in_order(turns)] != list(range(len(turns))):
@@ -163,7 +162,7 @@ def _readings(study: Tables) -> Iterator[str]:
             yield f"a reading of run {number} shows more memory than its peak"
         if (used or 0.0) > 100 * BURST * cores_of(study.machine_of(number)):
             yield f"a reading of run {number} shows {used:.0f} % of a core, more than the machine has"
-    counters: dict[tuple[Any, Any], tuple[int, float]] = {}
+    counters: dict[tuple[object, object], tuple[int, float]] = {}
     for row in study.rows("energy"):
         key = row["run_id"], row.get("device")
         before, joules = counters.get(key, (row["t_ns"], row["energy_j"]))

@@ -19,6 +19,7 @@ from framework_compare.report.names import in_order, listed, title
 from framework_compare.report.table_notes import setting_words
 from framework_compare.report.tables import known
 from framework_compare.results.parity import PROVED
+from framework_compare.results.speed_verdicts import Verdict
 
 REPOSITORY = "https://example.org/framework_compare"  # a placeholder: the project has no public address yet
 AUTHORS = "framework_compare contributors"
@@ -145,7 +146,7 @@ def _parity(cells: Any) -> str:
     return f"{proved} of {len(cells)} implementations were verified against a float64 reference to compute the same function."
 
 
-def _corrected(verdicts: Any) -> str:
+def _corrected(verdicts: Iterable[Verdict]) -> str:
     counts = sorted({one.comparisons for one in verdicts if one.corrected})
     return f"; significance is Holm-corrected for {' and '.join(map(str, counts))} comparisons" if counts else ""
 

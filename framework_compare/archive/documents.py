@@ -10,10 +10,12 @@ import re
 import stat
 import unicodedata
 from pathlib import Path
-from typing import Any
+from typing import NoReturn
 
 from framework_compare import registry
 from framework_compare.errors import FrameworkCompareError
+from framework_compare.json_types import JSON
+from framework_compare.protocol import Fields
 
 MANIFEST, STUDY, RECORDS, PARITY, REQUEST = "manifest.json", "study.json", "records.json", "parity.json", "study.toml"
 LOCKS = "locks"
@@ -52,12 +54,12 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def written(document: Any) -> bytes:
+def written(document: JSON) -> bytes:
     """A document as the file of a submission; ValueError for NaN and infinity."""
     return (json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n").encode("utf-8")
 
 
-def packed(document: Any) -> bytes:
+def packed(document: JSON) -> bytes:
     """A document without indents: that of the records, which are long."""
     return (json.dumps(document, separators=(",", ":"), allow_nan=False, ensure_ascii=False) + "\n").encode("utf-8")
 
@@ -119,7 +121,7 @@ def text(name: str, content: bytes) -> str:
     return decoded
 
 
-def parse(name: str, content: bytes) -> Any:
+def parse(name: str, content: bytes) -> JSON:
     """A JSON document whose strings are plain text; Refused for whatever readers could disagree on."""
     try:
         document = json.loads(
@@ -178,7 +180,7 @@ def shown(value: object) -> str:
     return printed if len(printed) <= 60 else printed[:57] + "..."
 
 
-def _check(name: str, value: Any, where: str, depth: int) -> None:
+def _check(name: str, value: JSON, where: str, depth: int) -> None:
     if depth > MAX_DEPTH:
         raise Refused(f"{name} is nested more than {MAX_DEPTH} deep")
     if isinstance(value, str):
@@ -197,7 +199,7 @@ def _check(name: str, value: Any, where: str, depth: int) -> None:
                 _check(name, one, where, depth + 1)
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, JSON]]) -> Fields:
     found = dict(pairs)
     if len(found) != len(pairs):
         seen: set[str] = set()
@@ -206,7 +208,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _no_constant(word: str) -> Any:
+def _no_constant(word: str) -> NoReturn:
     raise ValueError(f"{word} is not a JSON number")
 
 

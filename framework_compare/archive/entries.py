@@ -6,7 +6,7 @@ import hashlib
 import re
 import statistics
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from framework_compare import registry
 from framework_compare.archive.conditions import worked
@@ -114,7 +114,7 @@ class Spread(NamedTuple):
         return f"{title(name)} faster: {where}" + (f", the opposite on {other}" if other else "")
 
 
-def _name(value: Any) -> str:
+def _name(value: object) -> str:
     """A name as pages show it: one printable line, not long."""
     return clean(value)[:MAX_NAME]
 

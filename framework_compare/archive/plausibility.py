@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from framework_compare import registry
 from framework_compare.archive import agreement
@@ -78,7 +77,7 @@ def _sampled(study: Tables) -> Iterator[str]:
 
 def _labels(study: Tables) -> Iterator[str]:
     """No run has the version of another framework's environment, and no block is left out."""
-    versions: dict[str, set[Any]] = {}
+    versions: dict[str, set[object]] = {}
     for label, facts in study.environments.items():
         versions.setdefault(label.partition(" ")[0], set()).add(facts.get("version"))
     for cell in study.cells.values():
@@ -103,7 +102,7 @@ def _rounds(study: Tables) -> Iterator[str]:
     rounds last as long as those of epochs, and runs that took no turns ran one after the other.
     """
     phases, rounds = _trainings(study), study.by_run("slice")
-    voids: dict[Any, str] = {}
+    voids: dict[object, str] = {}
     for row in study.rows("slice"):
         key = study.runs[row["run_id"]].get("duel"), row["round"]
         if voids.setdefault(key, row["void"]) != row["void"]:
@@ -128,7 +127,7 @@ def _rounds(study: Tables) -> Iterator[str]:
 
 def _in_turns(study: Tables) -> set[int]:
     """The runs that say so, and those of an interleaved study that had a rival and give no reason why they ran alone."""
-    rivals: dict[Any, list[int]] = {}
+    rivals: dict[object, list[int]] = {}
     for number, run in study.runs.items():
         cell = study.cell_of(number)
         config = TrainConfig.from_dict(cell["config"])
@@ -213,7 +212,7 @@ def _times(study: Tables, now: datetime.datetime) -> Iterator[str]:
 
 def _clocks(study: Tables) -> Iterator[str]:
     """The time of day and the monotonic clock advance together, where neither was set back in between."""
-    by_node: dict[Any, list[tuple[datetime.datetime, int, int]]] = {}
+    by_node: dict[object, list[tuple[datetime.datetime, int, int]]] = {}
     for number, phases in study.by_run("phase").items():
         started = time_of(study.runs[number]["started_at"])
         if started is not None:
@@ -249,7 +248,7 @@ def _memory(study: Tables) -> Iterator[str]:
             yield f"{name} of table {table} is {most / 1e9:.1f} GB of {least / 1e9:.1f} GB of memory"
 
 
-def _most(study: Tables, table: str, name: str) -> Any:
+def _most(study: Tables, table: str, name: str) -> float:
     return max((value or 0 for value in study.column(table, name)), default=0)
 
 

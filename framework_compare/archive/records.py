@@ -6,11 +6,11 @@ import contextlib
 import os
 import sqlite3
 from pathlib import Path
-from typing import Any
 
 from framework_compare.archive.documents import Refused, shown
 from framework_compare.errors import StudyError
-from framework_compare.protocol import Document
+from framework_compare.json_types import JSON
+from framework_compare.protocol import Document, Fields
 from framework_compare.results import verdicts
 from framework_compare.store import row_checks, schema
 from framework_compare.store.folder import FILE
@@ -31,7 +31,7 @@ TABLES = (*_ORDER, *CHILDREN)
 _PRIVATE = (REQUEST, "python")  # of the settings: paths; the request is a file of its own
 
 
-def of_study(folder: Path) -> dict[str, Any]:
+def of_study(folder: Path) -> Fields:
     """Every table of a study by column; columns without a value are left out. StudyError for a damaged study."""
     with Store.open(folder, checked=True) as store:
         return {
@@ -43,7 +43,7 @@ def of_study(folder: Path) -> dict[str, Any]:
         }
 
 
-def _table(store: Store, name: str) -> dict[str, list[Any]]:
+def _table(store: Store, name: str) -> dict[str, list[JSON]]:
     names, rows = store.select(f"SELECT * FROM {name} ORDER BY {_ORDER.get(name, 'rowid')}")
     columns = {column: list(values) for column, values in zip(names, zip(*rows))}
     for column in _DOCUMENTS.get(name, ()):
@@ -94,7 +94,7 @@ def _fill(connection: sqlite3.Connection, parts: Document) -> None:
         _insert(connection, name, parts["tables"].get(name, {}))
 
 
-def _insert(connection: sqlite3.Connection, name: str, columns: Any) -> None:
+def _insert(connection: sqlite3.Connection, name: str, columns: JSON) -> None:
     known = [row[1] for row in connection.execute(f"PRAGMA table_info({name})")]
     if not isinstance(columns, dict) or not all(isinstance(values, list) for values in columns.values()):
         raise Refused(f"table {name} of records.json is not columns of values")

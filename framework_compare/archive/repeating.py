@@ -10,7 +10,6 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from framework_compare import registry
 from framework_compare.archive import documents
@@ -18,6 +17,7 @@ from framework_compare.archive.agreement import public
 from framework_compare.archive.documents import LOCKS, REQUEST, Refused, shown
 from framework_compare.environments import venvs
 from framework_compare.errors import FrameworkCompareError
+from framework_compare.json_types import JSON
 from framework_compare.plan.planning import expand_configs
 from framework_compare.plan.settings import BY_ARRAYS, SETTINGS, column
 from framework_compare.protocol import Document, Fields
@@ -99,7 +99,7 @@ def _of_command(command: str) -> Fields:
     return request
 
 
-def _number(text: str) -> Any:
+def _number(text: str) -> JSON:
     try:
         return json.loads(text)
     except ValueError:
@@ -141,7 +141,9 @@ def _check_names(source: str, asked: set[str], measured: set[str]) -> None:
         raise Refused(f"{source} asks for {shown(min(asked - measured))}, which its records do not have")
 
 
-def _check_data(source: str, request: Document, cells: Sequence[Document], epochs: Mapping[str, Sequence[Any]]) -> None:
+def _check_data(
+    source: str, request: Document, cells: Sequence[Document], epochs: Mapping[str, Sequence[JSON]]
+) -> None:
     """Refused for a data set of a cell that the request does not name, and for epochs of more samples than it asks for."""
     asked = [re.split(r"[/\\]", str(one).rstrip("/\\"))[-1] for one in _listed(request.get("dataset", []))]
     named = {_known(name) for one in asked for name in (one, one.partition(".")[0], one.rpartition(".")[0])}
@@ -169,7 +171,7 @@ def _check_options(source: str, request: Document, settings: Document) -> None:
         raise Refused(f"{source} asks for samples of {asked:g} s, but its records have {had:g} s")
 
 
-def _single(value: Any) -> Any:
+def _single(value: JSON) -> JSON:
     """The value of a list of one, as options of commands are."""
     return value[0] if isinstance(value, list) and len(value) == 1 else value
 
@@ -198,7 +200,7 @@ def _check_settings(source: str, request: Document, cells: Sequence[Document]) -
             raise Refused(f"{source} asks for {', '.join(sorted(kinds))}, but a cell ran on {shown(cell['device'])}")
 
 
-def _check_repeats(request: Document, runs: Mapping[str, Sequence[Any]]) -> None:
+def _check_repeats(request: Document, runs: Mapping[str, Sequence[JSON]]) -> None:
     """Refused where a block is missing, or there are more than were asked for."""
     again = runs.get("retry_of") or [None] * len(runs["cell_id"])
     counts = set(Counter(cell for cell, other in zip(runs["cell_id"], again) if other is None).values())
@@ -212,7 +214,7 @@ def _known(name: object) -> str:
     return registry.ALIASES.get(key, key)
 
 
-def _listed(value: Any) -> Sequence[Any]:
+def _listed(value: JSON) -> Sequence[JSON]:
     return value if isinstance(value, list) else [value]
 
 

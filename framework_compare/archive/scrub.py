@@ -8,10 +8,10 @@ import os
 import platform
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from framework_compare import registry
 from framework_compare.archive.documents import MAIL, MAX_TEXT, PATH, PUBLIC_HOSTS, PUBLIC_URL, URL
+from framework_compare.json_types import JSON
 
 KINDS = ("paths", "user names", "host names", "addresses")  # of what is replaced
 # What names users and hosts: paths, and what an environment says.
@@ -50,7 +50,7 @@ class Scrubber:
         self._hosts = _pattern([*hosts, here, here.partition(".")[0]])
         self._users = _pattern([*users, *_own_names()])
 
-    def document(self, value: Any, name: str = "") -> Any:
+    def document(self, value: JSON, name: str = "") -> JSON:
         """A document with every string replaced, those of names too."""
         if isinstance(value, str):
             return self.text(value, name == _VERSIONS)
@@ -96,7 +96,7 @@ class Scrubber:
         return replacement
 
 
-def names_in(value: Any, patterns: Iterable[re.Pattern[str]]) -> set[str]:
+def names_in(value: JSON, patterns: Iterable[re.Pattern[str]]) -> set[str]:
     """What the patterns find in the strings of a document: of USERS or HOSTS."""
     if isinstance(value, str):
         return {name for pattern in patterns for name in pattern.findall(value)}

@@ -20,6 +20,7 @@ from framework_compare.archive import answers, conditions, entries, publish, val
 from framework_compare.archive.documents import REQUEST, Refused
 from framework_compare.archive.entries import Entry, Pair, Spread, base, interval, release, slug
 from framework_compare.errors import StudyError, UsageError
+from framework_compare.json_types import JSON
 from framework_compare.protocol import Document, Fields
 from framework_compare.registry import device_kind
 from framework_compare.report.figures import spread
@@ -171,7 +172,7 @@ class _Site:
             f"spec-{number}", packed(made), f"{len(rows)} ratios of epoch times; the table has the same figures"
         )
 
-    def _page(self, name: str, template: str, context: Document, data: Any) -> None:
+    def _page(self, name: str, template: str, context: Document, data: JSON) -> None:
         """A page and the JSON beside it."""
         root = "../" if "/" in name else ""
         text = self._templates.get_template(template).render(root=root, page=name.rpartition("/")[2], **context)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
+from framework_compare.json_types import JSON
 from framework_compare.protocol import Document, Fields
 
 SECOND = 1_000_000_000
 Row = Document
 
 
-def rows_of(table: Mapping[str, Sequence[Any]]) -> list[Fields]:
+def rows_of(table: Mapping[str, Sequence[JSON]]) -> list[Fields]:
     names = list(table)
     return [dict(zip(names, values)) for values in zip(*table.values())]
 
@@ -38,9 +38,9 @@ class Tables:
             found.setdefault(row["run_id"], []).append(row)
         return found
 
-    def column(self, table: str, name: str) -> Sequence[Any]:
+    def column(self, table: str, name: str) -> Sequence[JSON]:
         """The values of a column; nothing where no row has any."""
-        values: Sequence[Any] = self._columns.get(table, {}).get(name, ())
+        values: Sequence[JSON] = self._columns.get(table, {}).get(name, ())
         return values
 
     def cell_of(self, run: int) -> Row:

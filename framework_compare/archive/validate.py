@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from framework_compare.archive import conditions, documents, plausibility, publish, repeating
 from framework_compare.archive.documents import MANIFEST, PARITY, RECORDS, STUDY, Refused, shown
@@ -21,6 +21,7 @@ from framework_compare.archive.scrub import KINDS
 from framework_compare.archive.tables import rows_of
 from framework_compare.comparison import Comparison
 from framework_compare.errors import FrameworkCompareError, UsageError
+from framework_compare.json_types import JSON
 from framework_compare.protocol import Document, TrainConfig
 from framework_compare.results import verdicts
 from framework_compare.results.parity import FAILED, PASSED, PROVED
@@ -43,7 +44,7 @@ class Checked(NamedTuple):
     folder: Path
     manifest: Document
     document: Document
-    run_ids: frozenset[tuple[Any, ...]] = frozenset()
+    run_ids: frozenset[tuple[object, ...]] = frozenset()
 
 
 class Result(NamedTuple):
@@ -74,7 +75,7 @@ def validate(archive: Path, *, recompute: bool = True) -> Iterator[Result]:
     recompute: as `check` has it.
     """
     ids: dict[str, str] = {}
-    runs: dict[tuple[Any, ...], str] = {}
+    runs: dict[tuple[object, ...], str] = {}
     for folder in submissions(archive):
         try:
             checked = check(folder, recompute=recompute)
@@ -203,7 +204,7 @@ def _check_code(manifest: Document, records: Document) -> None:
             raise Refused(f"the code that its manifest names has another adapter of {shown(label)}")
 
 
-def _run_ids(tables: Document) -> Iterator[tuple[Any, ...]]:
+def _run_ids(tables: Document) -> Iterator[tuple[object, ...]]:
     """What tells each run from all others: when it began, and how long its epochs lasted, in nanoseconds.
 
     The second finds a run whose clock or date was changed.
@@ -220,7 +221,7 @@ def _run_ids(tables: Document) -> Iterator[tuple[Any, ...]]:
             yield "lengths", hash(tuple(lengths[number]))
 
 
-def _check_manifest(manifest: Any, folder: str) -> None:
+def _check_manifest(manifest: JSON, folder: str) -> None:
     if not isinstance(manifest, dict) or set(manifest) != _FIELDS:
         raise Refused(f"{MANIFEST} must have exactly {', '.join(sorted(_FIELDS))}")
     if manifest["schema_version"] != publish.VERSION or type(manifest["schema_version"]) is not int:
@@ -261,13 +262,13 @@ def _check_manifest(manifest: Any, folder: str) -> None:
         raise Refused(f"files of {MANIFEST} must have the sha256 and the bytes of each file, {STUDY} among them")
 
 
-def _is_entry(entry: Any) -> bool:
+def _is_entry(entry: JSON) -> bool:
     if not isinstance(entry, dict) or set(entry) != {"sha256", "bytes"}:
         return False
     return isinstance(entry["sha256"], str) and bool(_SHA.fullmatch(entry["sha256"])) and type(entry["bytes"]) is int
 
 
-def _parity(known: Any) -> Document:
+def _parity(known: JSON) -> Document:
     """Verdicts on parity whose text and status say the same."""
     if not isinstance(known, dict):
         raise Refused(f"{PARITY} is not an object")
@@ -287,14 +288,14 @@ def _parity(known: Any) -> Document:
     return known
 
 
-def _check_same(published: Any, made: Any, same_code: bool) -> None:
+def _check_same(published: JSON, made: JSON, same_code: bool) -> None:
     """Refused for the first figure that is not what the stored rounds give."""
     difference = next(_differences(published, made, "", same_code), "")
     if difference:
         raise Refused(f"{STUDY} does not follow from its stored rounds: {difference}")
 
 
-def _differences(published: Any, made: Any, where: str, same_code: bool) -> Iterator[str]:
+def _differences(published: JSON, made: JSON, where: str, same_code: bool) -> Iterator[str]:
     if isinstance(made, dict) and isinstance(published, dict):
         unknown, lacking = set(published) - set(made), set(made) - set(published)
         if unknown:
@@ -315,7 +316,7 @@ def _differences(published: Any, made: Any, where: str, same_code: bool) -> Iter
         yield f"{where} is {shown(published)} instead of {shown(made)}"
 
 
-def _alike(one: Any, other: Any) -> bool:
+def _alike(one: JSON, other: JSON) -> bool:
     numbers = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in (one, other))
     if numbers:
         return math.isclose(one, other, rel_tol=_KEEP, abs_tol=1e-12)

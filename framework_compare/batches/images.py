@@ -6,7 +6,7 @@ Worker side: standard library, numpy, Pillow and simplejpeg.
 import collections
 import concurrent.futures
 from types import TracebackType
-from typing import Any, Callable, Deque, Iterator, List, Optional, Tuple, Type
+from typing import TYPE_CHECKING, Callable, Deque, Iterator, List, Optional, Tuple, Type
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from framework_compare.batches.reading import Reading
 from framework_compare.batches.shares import share_of
 from framework_compare.errors import UsageError, check_count
 from framework_compare.protocol import CROPS, FLIPS, ImageFiles, Replicas
+
+if TYPE_CHECKING:
+    from framework_compare.batches.decoders import Decoders
 
 LAYOUTS = ("NCHW", "NHWC")
 Arrays = Tuple[np.ndarray, np.ndarray]
@@ -140,7 +143,7 @@ class SharedPipeline:
                 return
             self._reading.fill(image, **task)
 
-    def _start_decoders(self) -> Any:
+    def _start_decoders(self) -> "Decoders":
         from framework_compare.batches.decoders import Decoders
 
         return Decoders(self._workers, MOST_PER_TASK, self._reading._asdict(), self._reading.shape)
@@ -190,6 +193,6 @@ def memory_batch(
         return next(pipeline.epoch(0))
 
 
-def _check_one_of(name: str, value: Any, allowed: Tuple[str, ...]) -> None:
+def _check_one_of(name: str, value: object, allowed: Tuple[str, ...]) -> None:
     if value not in allowed:
         raise UsageError(f"unknown {name} {value!r}; allowed: {', '.join(allowed)}")

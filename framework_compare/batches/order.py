@@ -1,6 +1,6 @@
 """The order of images as a sampler, for loaders that bring processes of their own. Worker side."""
 
-from typing import Any, Iterator, Optional
+from typing import Iterable, Iterator, Optional
 
 from framework_compare.batches.images import epoch_order
 from framework_compare.batches.shares import share_of, share_size
@@ -32,7 +32,7 @@ class EpochOrder:
         return iter(share_of(order, self._batch_size, self._replicas).tolist() if number else [])
 
 
-def start_loader(loader: Any) -> None:
+def start_loader(loader: Iterable[object]) -> None:
     """Go through the empty first pass of a loader over an EpochOrder, so that its processes are there."""
     for _ in loader:
         raise RuntimeError("the first pass over an EpochOrder is empty, but the loader found a batch in it")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, List
+from typing import TYPE_CHECKING, Annotated, Any, List
 
 import typer
 
 from framework_compare.cli import console
 from framework_compare.cli.report import STUDY
 from framework_compare.errors import UsageError
+
+if TYPE_CHECKING:
+    from framework_compare.results.columns import Record
+    from framework_compare.results.regression_gate import Judgement
 
 MAX_NAMED = 12  # cells of the baseline that are missing
 
@@ -58,20 +62,20 @@ def check(
         console.fail(f"{unsure} of {len(judged)} cells are inconclusive; `framework-compare duel` is more precise", 3)
 
 
-def _print(beside: Any, judged: List[Any], headings: List[str], limit: float, missing: Any) -> None:
+def _print(beside: Any, judged: List[Judgement], headings: List[str], limit: float, missing: Any) -> None:
     from framework_compare import registry
     from framework_compare.report import renderers
     from framework_compare.report.table_notes import row_name
     from framework_compare.report.table_spec import Column, named, tabulate
 
-    def ratio(row: Any) -> str:
+    def ratio(row: Record) -> str:
         return "-" if row.ratio != row.ratio else f"{row.ratio:.3f}"
 
-    def interval(row: Any) -> str:
+    def interval(row: Record) -> str:
         known = row.ratio_ci_low == row.ratio_ci_low
         return f"{row.ratio_ci_low:.3f} to {row.ratio_ci_high:.3f}" if known else "-"
 
-    def outcome(row: Any) -> str:
+    def outcome(row: Record) -> str:
         one = judged[row.Index]
         return str(one.outcome) + (f" ({one.reason})" if one.reason else "")
 

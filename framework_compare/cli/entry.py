@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import sys
-from typing import Any
 
 
 def main() -> None:
@@ -23,5 +22,5 @@ def main() -> None:
             signal.signal(number, signal.SIG_IGN)
 
 
-def _interrupt(*_: Any) -> None:
+def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt

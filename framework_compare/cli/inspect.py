@@ -8,6 +8,7 @@ import typer
 
 from framework_compare.cli import console
 from framework_compare.cli.options import LOSS, OF_DATA, of_loss, takes
+from framework_compare.json_types import Fields
 from framework_compare.plan.settings import DEFAULTS
 
 
@@ -50,7 +51,7 @@ def inspect(
             print("\n".join(arrays.remarks()))
         graph = planning.build_graph(name, DEFAULTS, arrays.task if arrays else None)
     else:
-        known: Any = {} if num_classes is None and imported else {"num_classes": num_classes or DEFAULTS.num_classes}
+        known: Fields = {} if num_classes is None and imported else {"num_classes": num_classes or DEFAULTS.num_classes}
         graph = registry.load(registry.MODELS[name].build)(image_size=image_size, **known)
     print("\n".join([name, *inspection.layer_lines(graph), inspection.summary(graph)]))
     for one in imported:

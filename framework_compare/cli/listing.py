@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json as json_files
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -63,7 +64,7 @@ def document(latest: int = 0) -> Fields:
     }
 
 
-def _study(folder: Any) -> Fields:
+def _study(folder: Path) -> Fields:
     from framework_compare.study import names
 
     try:

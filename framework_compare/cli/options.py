@@ -19,6 +19,7 @@ from framework_compare.cli.command import SHOWS_ALL
 from framework_compare.errors import UsageError
 from framework_compare.plan.settings import DEFAULTS, OF_DATASET, SETTINGS, column, of_role
 from framework_compare.plan.values import by_framework, check_indexes, pairs, split, split_devices
+from framework_compare.protocol import Fields
 from framework_compare.study.blocks import REPEATS
 
 Command = Callable[..., None]
@@ -43,7 +44,7 @@ class Option:
     words: tuple[str, ...] = ()
     hidden: bool = False
 
-    def parameter(self, name: str, default: Any) -> inspect.Parameter:
+    def parameter(self, name: str, default: object) -> inspect.Parameter:
         """The parameter of a command's function that typer makes the option of."""
         flags = filter(None, [self.flag])
         complete = completions(self.words) if self.words else None
@@ -294,7 +295,7 @@ _PLACE = {name: place for place, names in enumerate(PANELS.values()) for name in
 SETTINGS_OF_CELLS = tuple(column(name) for name in SETTINGS if name not in of_role(OF_DATASET))
 
 
-def _read(name: str, text: Any) -> Any:
+def _read(name: str, text: object) -> object:
     """The library's argument from an option's text; UsageError that names the option."""
     flag = OPTIONS[name].flag or f"--{name.replace('_', '-')}"
     try:
@@ -358,13 +359,13 @@ def takes(*names: str, by_place: Sequence[str] = (), **defaults: Any) -> Callabl
     return wrap
 
 
-def stated(context: typer.Context, request: dict[str, Any]) -> dict[str, Any]:
+def stated(context: typer.Context, request: Fields) -> Fields:
     """A request without the settings that nobody asked for: a workload has its own."""
     own = {column(name) for name in SETTINGS}
     return {name: value for name, value in request.items() if name not in own or asked(context, name)}
 
 
-def _placed(context: Any, given: list[str] | None, by_place: Sequence[str]) -> dict[str, Any]:
+def _placed(context: Any, given: list[str] | None, by_place: Sequence[str]) -> Fields:
     """The arguments that words give, from now on as asked for as those of options."""
     placed = words.read(given or [], {name for name in by_place if asked(context, name)}, by_place)
     for name in placed:

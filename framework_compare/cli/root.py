@@ -45,10 +45,12 @@ from framework_compare.cli.options import (
     takes,
 )
 from framework_compare.errors import FrameworkCompareError, UsageError
+from framework_compare.protocol import Fields
 from framework_compare.samplers import busy
 
 if TYPE_CHECKING:
     from framework_compare.comparison import Comparison
+    from framework_compare.plan.ladders import Rung
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -59,7 +61,7 @@ app = typer.Typer(
 )
 
 # Without dropout, and with one loader for all, the losses of all frameworks are the same numbers: proof that can be seen.
-QUICK: dict[str, Any] = {
+QUICK: Fields = {
     "models": ["cifar_cnn"],
     "pipeline": "shared",
     "epochs": 2,  # of 50 steps
@@ -233,7 +235,7 @@ def ladder(
     if len(request["models"]) != 1:
         raise UsageError(f"--models is {', '.join(request['models'])}; allowed: one model, or one published ladder")
     (name,) = request["models"]
-    rungs: Any = rungs_of_text(rung) if rung else None
+    rungs: Sequence[Rung] | None = rungs_of_text(rung) if rung else None
     if name in LADDERS:
         request = {**LADDERS[name].base, **request, "models": LADDERS[name].model}
         rungs = rungs or LADDERS[name].rungs
@@ -301,13 +303,13 @@ def _run_and_show(
     return result
 
 
-def _help(command: Callable[..., Any]) -> str:
+def _help(command: Callable[..., None]) -> str:
     """The docstring of a command with one line per paragraph, for the terminal to wrap."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in (command.__doc__ or "").split("\n\n"))
 
 
 # In the order in which a newcomer needs them; each heading is a panel of `--help`.
-COMMANDS: dict[str, dict[str, Callable[..., Any]]] = {
+COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     "Start": {
         "quickstart": quickstart,
         "doctor": doctor.doctor,
@@ -343,7 +345,7 @@ COMMANDS: dict[str, dict[str, Callable[..., Any]]] = {
 }
 for _panel, _commands in COMMANDS.items():
     for _name, _command in _commands.items():
-        _shown: dict[str, Any] = {"help": _help(_command), "rich_help_panel": _panel, "epilog": examples.below(_name)}
+        _shown: Fields = {"help": _help(_command), "rich_help_panel": _panel, "epilog": examples.below(_name)}
         app.command(_name, cls=Command, **_shown)(_command)
 app.add_typer(environments.app, name="env", rich_help_panel="Start")
 

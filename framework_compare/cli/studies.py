@@ -13,6 +13,7 @@ from framework_compare.cli.report import STUDY, starting
 from framework_compare.errors import UnknownNameError, UsageError, check_name
 from framework_compare.plan.reproductions import REPRODUCTIONS
 from framework_compare.plan.values import pairs, split
+from framework_compare.protocol import Fields
 from framework_compare.study.progress import Watcher
 
 FORMATS = (
@@ -110,7 +111,7 @@ def reproduce(
     folder, watcher = console.study_folder(out), console.watcher(yes=True)
     if repeats is not None:
         request["repeats"] = repeats
-    asked: dict[str, Any] = {
+    asked: Fields = {
         **{key: value for key, value in request.items() if value is not None},
         **{"full": full, "device": device, "data": pairs("--data", data), "parts": part or None},
         **{"frameworks": None if frameworks is None else split(frameworks)},

@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 import warnings
 from pathlib import Path
-from typing import AbstractSet, Any, Dict, Sequence
+from typing import AbstractSet, Sequence
 
 from framework_compare.errors import UsageError
 from framework_compare.plan.values import split
+from framework_compare.protocol import Fields
 from framework_compare.registry import FRAMEWORKS
 
 REQUEST = ("frameworks", "models", "dataset")
@@ -28,7 +29,7 @@ def _near_a_framework(word: str) -> bool:
     return bool(difflib.get_close_matches(word.partition(",")[0].partition("@")[0].lower(), FRAMEWORKS, cutoff=0.7))
 
 
-def read(words: Sequence[str], by_option: AbstractSet[str], names: Sequence[str] = REQUEST) -> Dict[str, Any]:
+def read(words: Sequence[str], by_option: AbstractSet[str], names: Sequence[str] = REQUEST) -> Fields:
     """Arguments by `names` from words, of which "dataset" takes all that are left.
 
     by_option: names that an option gives; UsageError where a word gives one again.

@@ -13,6 +13,7 @@ from framework_compare import registry
 from framework_compare.conformance import material
 from framework_compare.environments.managed import Environment
 from framework_compare.errors import EnvironmentUnavailable
+from framework_compare.json_types import JSON
 from framework_compare.launch.jobs import run_job
 from framework_compare.launch.limits import Limits
 from framework_compare.parity.pipeline import pipelines
@@ -44,7 +45,7 @@ class Answers:
     said: Fields
     folder: Path
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> JSON:
         """The answer to a question; fails the test where the adapter raised, skips it where it was not asked."""
         answer = self.said.get(name)
         if answer is None:
@@ -145,7 +146,7 @@ class Trial:
             )
         return self._rows[name]
 
-    def _ask(self, name: str, tasks: List[Fields], **changed: Any) -> Answers:
+    def _ask(self, name: str, tasks: List[Fields], **changed: object) -> Answers:
         self.say(f"{self.framework}: {name}")
         return Answers(*self._worker(kind="conformance")(tasks, name, **changed))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 
 import pynvml
 
@@ -79,12 +80,12 @@ class NoGpu(Exception):
         self.lack = Lack(why, remedy)
 
 
-def lack(framework: str, device: str, *, nvml: Any = pynvml) -> Lack | None:
+def lack(framework: str, device: str, *, nvml: ModuleType = pynvml) -> Lack | None:
     """Why a framework's pinned build cannot run on a device, or why no build can; None where nothing is against it."""
     return next(filter(None, (_lack_of(framework, device, index, nvml) for index in gpu_indices(device))), None)
 
 
-def _lack_of(framework: str, device: str, index: int, nvml: Any) -> Lack | None:
+def _lack_of(framework: str, device: str, index: int, nvml: ModuleType) -> Lack | None:
     try:
         shortfall = unfit(BUILDS.get(framework), look(f"cuda:{index}", nvml=nvml), framework)
     except NoGpu as error:
@@ -92,7 +93,7 @@ def _lack_of(framework: str, device: str, index: int, nvml: Any) -> Lack | None:
     return shortfall and shortfall._replace(why=f"device {device!r}: {shortfall.why}")
 
 
-def look(device: str, *, nvml: Any = pynvml) -> Gpu:
+def look(device: str, *, nvml: ModuleType = pynvml) -> Gpu:
     """The GPU that "cuda" or "cuda:1" names here, CUDA_VISIBLE_DEVICES followed; raises NoGpu."""
     try:
         nvml.nvmlInit()
@@ -115,7 +116,7 @@ def look(device: str, *, nvml: Any = pynvml) -> Gpu:
         ask(nvml, "nvmlShutdown")
 
 
-def _capability(nvml: Any, handle: Any) -> Capability | None:
+def _capability(nvml: ModuleType, handle: object) -> Capability | None:
     pair = ask(nvml, "nvmlDeviceGetCudaComputeCapability", handle)
     return None if pair is None else (pair[0], pair[1])
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from framework_compare import registry
 from framework_compare.environments import managed
 from framework_compare.errors import UsageError
+from framework_compare.json_types import JSON
 from framework_compare.paths import cache_dir, file_name
 from framework_compare.protocol import Document
 from framework_compare.samplers import host, peaks
@@ -76,7 +77,7 @@ def _source(request: Request) -> tuple[Path, tuple[str, ...]]:
     return path, (str(there.python), "-I", _program(), FRAMEWORK, kind, request.precision, str(request.threads))
 
 
-def _file(where: Any, threads: int, tool: str) -> Path:
+def _file(where: object, threads: int, tool: str) -> Path:
     return cache_dir() / "peaks" / f"{file_name(str(where))}-{threads}-{tool}.json"
 
 
@@ -85,6 +86,6 @@ def _program() -> str:
     return f"{importlib.import_module('framework_compare.adapters').__path__[0]}/torch/peaks.py"
 
 
-def _named(fact: Any) -> Any:
+def _named(fact: JSON) -> JSON:
     """GPUs by their names: their clocks and limits may differ from day to day."""
     return [str(one.get("name")) for one in fact] if isinstance(fact, list) else fact

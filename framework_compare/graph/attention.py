@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, List, Mapping, Optional, Sequence
+from typing import List, Optional, Sequence
 
 import numpy as np
 
 from framework_compare.errors import UsageError
 from framework_compare.graph.node import Node, Parameter, Shape, arrays
+from framework_compare.json_types import Document
 
 AWAY = -100.0  # added to the score of two places that a shifted window brings together, as in Swin
 
@@ -71,7 +72,7 @@ def relative_index(window: Sequence[int]) -> np.ndarray:
     return (apart_down * (2 * across - 1) + apart_across).astype(np.int32)
 
 
-def shift_mask(attrs: Mapping[str, Any], rows: int, across: int) -> Optional[np.ndarray]:
+def shift_mask(attrs: Document, rows: int, across: int) -> Optional[np.ndarray]:
     """What is added to the scores in windows of a map that was rolled back by `mask_shift`; None where it was not.
 
     float32 (rows, across, 1, places, places): AWAY for two places that lie on both sides of the map's edge.

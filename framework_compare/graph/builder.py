@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, List, Optional, Sequence, Tuple
 
 from framework_compare.errors import UsageError
 from framework_compare.graph.attrs import conv_attrs, linear_attrs, unless, window_attrs
@@ -14,6 +14,10 @@ from framework_compare.graph.ops import OPS
 from framework_compare.graph.primitives import constant_attrs
 from framework_compare.graph.task import Task, image_classification
 from framework_compare.graph.window import Numbers, plain
+from framework_compare.json_types import Fields
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 
 class GraphBuilder:
@@ -40,10 +44,10 @@ class GraphBuilder:
         self._shapes: Dict[str, Shape] = {source: field.shape for source, field in self._graph.inputs.items()}
         self.last = next(iter(self._shapes))
 
-    def _add(self, name: str, op: str, *sources: str, **attrs: Any) -> str:
+    def _add(self, name: str, op: str, *sources: str, **attrs: object) -> str:
         return self._append(Node(name, op, tuple(filter(None, sources)) or (self.last,), attrs))
 
-    def _source(self, name: str, op: str, **attrs: Any) -> str:
+    def _source(self, name: str, op: str, **attrs: object) -> str:
         """A node without inputs."""
         return self._append(Node(name, op, (), attrs))
 
@@ -91,7 +95,7 @@ class GraphBuilder:
         source: str = "",
     ) -> str:
         """Conv2d, cross-correlation, zero padding; `graph.window` says how many numbers each of the window's may be."""
-        steps: Dict[str, Any] = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+        steps: Fields = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
         attrs = conv_attrs(self.shape(source)[0], out, kernel, bias=bias, init=init, **steps)
         return self._add(name, "Conv2d", source, **attrs)
 
@@ -259,11 +263,11 @@ class GraphBuilder:
         """
         return self._source(name, "Parameter", shape=list(shape), init=init, **unless(True, trained=trained))
 
-    def constant(self, name: str, array: Any) -> str:
+    def constant(self, name: str, array: "ArrayLike") -> str:
         """An array of constants, the same for each sample."""
         return self._source(name, "Constant", **constant_attrs(array))
 
-    def op(self, name: str, op: str, *sources: str, **attrs: Any) -> str:
+    def op(self, name: str, op: str, *sources: str, **attrs: object) -> str:
         """A primitive, or any op without a method of its own; see `graph.primitives`."""
         return self._add(name, op, *(sources or (self.last,)), **attrs)
 
@@ -291,7 +295,7 @@ class GraphBuilder:
         """
         inputs = sources or (self.last,)
         width = self.shape(inputs[0])[-1] // (3 if len(inputs) == 1 else 1)
-        attrs: Dict[str, Any] = {"heads": heads, "scale": (width // heads) ** -0.5 if scale is None else scale}
+        attrs: Fields = {"heads": heads, "scale": (width // heads) ** -0.5 if scale is None else scale}
         if shifted is not None:
             attrs.update(window=list(shifted[0]), mask_shift=list(shifted[1]))
         attrs.update(unless(heads, kv_heads=kv_heads or heads))

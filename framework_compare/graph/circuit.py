@@ -24,7 +24,7 @@ PAULI = {
 
 # PennyLane's demo "Quanvolutional Neural Networks" (Mari 2020): RandomLayers with seed 42, angles of numpy's seed 0,
 # written out so that no random generator matters.
-DEMO: List[List[Any]] = [
+DEMO: List[Gate] = [
     ["RY", [1], 3.448296944257913],
     ["RX", [2], 4.493667318642264],
     ["CNOT", [1, 3], None],

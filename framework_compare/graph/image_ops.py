@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any, List, Mapping, Tuple
+from typing import List, Tuple
 
 from framework_compare.errors import UsageError
 from framework_compare.graph.node import IMAGE, Node, Parameter, Shape, arrays, weight_and_bias
 from framework_compare.graph.window import Window
+from framework_compare.json_types import Document
 
 
 def image(node: Node, shape: Shape) -> Shape:
@@ -49,7 +50,7 @@ def conv2d_parameters(node: Node) -> List[Parameter]:
     return weight_and_bias(node, a["out_channels"], a["in_channels"] // a["groups"], *Window.of(a).kernel)
 
 
-def adaptive_size(attrs: Mapping[str, Any]) -> Tuple[int, int]:
+def adaptive_size(attrs: Document) -> Tuple[int, int]:
     """Height and width of an adaptive pooling's output, which is one number or two."""
     output = attrs["output"]
     height, width = (output, output) if isinstance(output, int) else output

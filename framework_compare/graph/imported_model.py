@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import re
-from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
+from typing import Iterator, Mapping, Optional, Tuple
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from framework_compare.graph.head import head_of, with_head
 from framework_compare.graph.network import Graph
 from framework_compare.graph.task import Task
 from framework_compare.graph.weights import initial_values, pieces_of, weights_size
+from framework_compare.json_types import Fields
 
 GRAPH, WEIGHTS = "graph.json", "weights.npy"
 VERSION = 1  # of graph.json
@@ -166,7 +167,7 @@ class ImportedModel:
         path = os.path.join(folder, GRAPH)
         try:
             with open(path, encoding="utf-8") as file:
-                document: Dict[str, Any] = json.load(file)
+                document: Fields = json.load(file)
             graphs = {int(size): Graph.from_dict(graph) for size, graph in document["graphs"].items()}
             flat = np.load(os.path.join(folder, WEIGHTS), mmap_mode="r", allow_pickle=False)
             level = None if document["level"] is None else ImportLevel(**document["level"])

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, Callable, Collection, Dict, FrozenSet, List, Mapping, Sequence, Tuple
+from typing import Callable, Collection, FrozenSet, List, Mapping, Sequence, Tuple
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from framework_compare.graph.ops import OPS
 from framework_compare.graph.primitives import ALONG, REDUCTIONS, constant_array
 from framework_compare.graph.program import Lowering, Program, Step, permuted, reshaped
 from framework_compare.graph.window import Window
+from framework_compare.json_types import Fields
 
 # Axes of the input and of the output in a graph; those in brackets are one axis.
 PATTERNS = {
@@ -291,7 +292,7 @@ def _relative_bias(to: Lowering, node: Node, shape: Shape) -> None:
 def _along(to: Lowering, node: Node, shape: Shape) -> None:
     """Axes of an array in place of those of the graph."""
     a = node.attrs
-    changed: Dict[str, Any] = {"axis": to.axis(a["axis"], len(shape))} if "axis" in a else {}
+    changed: Fields = {"axis": to.axis(a["axis"], len(shape))} if "axis" in a else {}
     if "axes" in a:
         changed["axes"] = tuple(to.axis(axis, len(shape)) for axis in a["axes"])
     if "pads" in a:

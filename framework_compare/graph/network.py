@@ -7,12 +7,15 @@ vectors are (features,).
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Sequence, Set, Tuple
+from typing import Callable, Dict, FrozenSet, List, Sequence, Set, Tuple, TypeVar, Union
 
 from framework_compare.errors import UsageError
 from framework_compare.graph.node import Node, Parameter, Shape
 from framework_compare.graph.ops import OPS
 from framework_compare.graph.task import Field, Task, image_classification
+from framework_compare.json_types import Document, Fields
+
+_Value = TypeVar("_Value")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +122,7 @@ class Graph:
             totals[node.name] = 2 * macs - input_macs * (not needs_input) - macs * (not needs_weights)
         return totals
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> Fields:
         nodes = [{"name": n.name, "op": n.op, "inputs": list(n.inputs), "attrs": dict(n.attrs)} for n in self.nodes]
         if self.task == image_classification(self.num_classes, self.image_size) and not self.frozen_prefixes:
             return {"name": self.name, "num_classes": self.num_classes, "image_size": self.image_size, "nodes": nodes}
@@ -127,7 +130,7 @@ class Graph:
         return {"name": self.name, "task": self.task.to_dict(), "nodes": nodes, **frozen}
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> "Graph":
+    def from_dict(cls, document: Document) -> "Graph":
         nodes = tuple(Node(n["name"], n["op"], tuple(n["inputs"]), n["attrs"]) for n in document["nodes"])
         if "task" in document:
             task = Task.from_dict(document["task"])
@@ -141,14 +144,14 @@ def trainable_names(graph: Graph) -> Sequence[str]:
     return [parameter.name for parameter in graph.parameters() if parameter.trainable]
 
 
-def evaluate(graph: Graph, apply: Callable[..., Any], source: Any) -> Any:
+def evaluate(graph: Graph, apply: Callable[..., _Value], source: Union[_Value, Tuple[_Value, ...]]) -> _Value:
     """Run the nodes in order through `apply(node, *inputs)` and return the last one's value.
 
     source: the value of the only input, or a tuple with one value for each input in the task's order. A value is
     dropped after its last reader, so that a framework that runs op by op can free it.
     """
     last_reader = {name: node.name for node in graph.nodes for name in node.inputs}
-    values = dict(zip(graph.inputs, source if isinstance(source, tuple) else (source,)))
+    values: Dict[str, _Value] = dict(zip(graph.inputs, source if isinstance(source, tuple) else (source,)))
     for node in graph.nodes:
         values[node.name] = apply(node, *(values[name] for name in node.inputs))
         for name in set(node.inputs):

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, List, Mapping, Tuple
+from typing import List, Tuple
+
+from framework_compare.json_types import Document
 
 Shape = Tuple[int, ...]
 IMAGE = 3  # rank of an image
@@ -55,7 +57,7 @@ class Node:
     name: str
     op: str
     inputs: Tuple[str, ...]
-    attrs: Mapping[str, Any]
+    attrs: Document
 
     @property
     def arrays(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Callable, Dict, List, Mapping
+from typing import Callable, Dict, List, Mapping, Optional
 
 from framework_compare.errors import UsageError
 from framework_compare.graph import attention, image_ops, language_ops, primitives
@@ -172,7 +172,7 @@ class Op:
     shape: Callable[..., Shape]
     parameters: Callable[[Node], List[Parameter]] = lambda node: []
     macs: Callable[[Node, Shape], int] = lambda node, out: 0
-    input_macs: Any = None
+    input_macs: Optional[Callable[[Node, Shape], int]] = None
 
 
 def _same(node: Node, shape: Shape) -> Shape:

@@ -22,6 +22,7 @@ import math
 from typing import Any, Dict, List, Mapping
 
 from framework_compare.errors import UsageError
+from framework_compare.json_types import Document, Fields
 
 # Options of each with their defaults, those of Keras 3 (psi is fixed there); momentum and decay as in torch.
 OPTIMIZERS: Dict[str, Dict[str, float]] = {
@@ -106,9 +107,9 @@ class Optimizer:
         """Every option of the optimiser, defaults included, without the learning rate."""
         return {**OPTIMIZERS[self.name], **self.options}
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> Fields:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> "Optimizer":
+    def from_dict(cls, document: Document) -> "Optimizer":
         return cls(**{**document, "schedule": Schedule(**document["schedule"])})

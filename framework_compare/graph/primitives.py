@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import math
 import zlib
-from typing import Any, Dict, Mapping, Sequence, Tuple
+from typing import TYPE_CHECKING, List, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -17,6 +17,10 @@ from framework_compare.errors import UsageError
 from framework_compare.graph.image_ops import conv2d_shape, image
 from framework_compare.graph.node import Node, Shape
 from framework_compare.graph.window import Window, pair
+from framework_compare.json_types import Document, Fields
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 UNARY = ("Exp", "Log", "Sqrt", "Power", "Abs", "Sign", "Sin", "Cos", "Erf", "LeakyReLU", "Cast", "Detach")
 BINARY = ("Add", "Mul", "Sub", "Div", "Maximum", "Minimum")
@@ -32,10 +36,10 @@ OTHERS = (
 FEW = 64  # numbers of a constant that are written one by one
 
 
-def constant_attrs(array: np.ndarray) -> Dict[str, Any]:
+def constant_attrs(array: "ArrayLike") -> Fields:
     """A constant as attributes: its shape, and its numbers as a list, as one where all are the same, or as text."""
     array = np.asarray(array, np.float64)
-    values: Any = array.ravel().tolist()
+    values: Union[List[float], str] = array.ravel().tolist()
     if array.size and (array == array.flat[0]).all():
         values = values[:1]
     elif array.size > FEW:
@@ -43,7 +47,7 @@ def constant_attrs(array: np.ndarray) -> Dict[str, Any]:
     return {"shape": list(array.shape), "values": values}
 
 
-def constant_array(attrs: Mapping[str, Any]) -> np.ndarray:
+def constant_array(attrs: Document) -> np.ndarray:
     """float64."""
     shape, values = tuple(attrs["shape"]), attrs["values"]
     if isinstance(values, str):
@@ -161,7 +165,7 @@ def transposed_shape(node: Node, shape: Shape, weight: Shape) -> Shape:
     return (a["out_channels"], *transposed_size(a, shape[1:]))
 
 
-def transposed_size(attrs: Any, size: Sequence[int]) -> Tuple[int, ...]:
+def transposed_size(attrs: Document, size: Sequence[int]) -> Tuple[int, ...]:
     window, more = Window.of(attrs), pair(attrs.get("output_padding", 0))
     sides = zip(size, window.stride, window.pads, window.spans, more)
     return tuple((n - 1) * stride - sum(pads) + span + extra for n, stride, pads, span, extra in sides)

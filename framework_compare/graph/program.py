@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Sequence, Set, Tuple, TypeVar
+from typing import Dict, FrozenSet, List, Mapping, NamedTuple, Sequence, Set, Tuple, TypeVar
 
 from framework_compare.graph.network import Graph
 from framework_compare.graph.node import IMAGE, Node, Shape
 from framework_compare.graph.ops import OPS
 from framework_compare.graph.task import Field
+from framework_compare.json_types import Document
 
 _T = TypeVar("_T")
 MOVES = ("Reshape", "Permute", "Slice", "Pad")
@@ -40,7 +41,7 @@ class Step(NamedTuple):
     """An op that reads the one before it, its attributes, and the shape that it gives."""
 
     op: str
-    attrs: Mapping[str, Any]
+    attrs: Document
     shape: Shape
 
 
@@ -92,7 +93,7 @@ class Lowering:
         """Axis of an array, for one of a shape of the graph."""
         return 1 + ((axis - 1) % IMAGE if rank == IMAGE and self.channels_last else axis)
 
-    def append(self, name: str, op: str, inputs: Sequence[str], attrs: Mapping[str, Any], shape: Shape) -> str:
+    def append(self, name: str, op: str, inputs: Sequence[str], attrs: Document, shape: Shape) -> str:
         self.nodes.append(Node(name, op, tuple(inputs), attrs))
         self.shapes[name] = shape
         if self.shared.issuperset(inputs):
@@ -108,7 +109,7 @@ class Lowering:
             attrs = {**step.attrs, "arrays": node.arrays} if own else step.attrs
             inputs = [self.append(name, step.op, inputs, attrs, step.shape)]
 
-    def one(self, node: Node, op: str = "", **changed: Any) -> None:
+    def one(self, node: Node, op: str = "", **changed: object) -> None:
         """The node itself, perhaps of another op, with its attributes, of which some are changed."""
         shape = self.own(self.given[node.name])
         self.append(node.name, op or node.op, node.inputs, {**node.attrs, **changed}, shape)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, Mapping, Tuple
+from typing import Dict, Tuple
 
 from framework_compare.errors import UsageError
 from framework_compare.graph.node import Shape
+from framework_compare.json_types import Document, Fields
 
 # Each is a mean over samples, or over the tokens that count; half of nothing.
 LOSSES = ("cross_entropy", "token_cross_entropy", "mse", "binary_cross_entropy", "mean_output")
@@ -83,15 +84,15 @@ class Task:
         shape = self.inputs[0].shape
         return shape[-1] if len(shape) == 3 else 0
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> Fields:
         document = dataclasses.asdict(self)
         if not self.smoothing:  # documents of earlier versions have none
             del document["smoothing"]
         return document
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> "Task":
-        def field(given: Mapping[str, Any]) -> Field:
+    def from_dict(cls, document: Document) -> "Task":
+        def field(given: Document) -> Field:
             return Field(given["name"], tuple(given["shape"]), given["dtype"], given["vocabulary"])
 
         return cls(

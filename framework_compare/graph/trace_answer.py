@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Dict, Mapping, NamedTuple, Sequence
+from typing import Mapping, NamedTuple, Sequence
 
 import numpy as np
 
 from framework_compare.graph.network import Graph
+from framework_compare.json_types import Fields
 
 ANSWER, ARRAYS, EXACT = "trace.json", "weights.npz", "exact.npz"
 
@@ -37,7 +38,7 @@ class TraceAnswer(NamedTuple):
     def read(cls, folder: str) -> "TraceAnswer":
         """What `write` wrote; an array is read each time it is asked for."""
         with open(os.path.join(folder, ANSWER), encoding="utf-8") as file:
-            document: Dict[str, Any] = json.load(file)
+            document: Fields = json.load(file)
         graphs = {int(size): Graph.from_dict(graph) for size, graph in document["graphs"].items()}
         arrays, exact = (np.load(os.path.join(folder, name), allow_pickle=False) for name in (ARRAYS, EXACT))
         return cls(graphs, arrays, exact, document["notes"], document["version"])

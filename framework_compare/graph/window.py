@@ -7,9 +7,11 @@ for height and width, or four for top, bottom, left and right. `dilation` is 1 a
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, List, Mapping, Sequence, Tuple, Union
+from typing import List, Sequence, Tuple, Union
 
 import numpy as np
+
+from framework_compare.json_types import Document
 
 Pair = Tuple[int, int]  # of height and width
 Numbers = Union[int, Sequence[int]]
@@ -30,7 +32,7 @@ class Window:
     ceil_mode: bool = False
 
     @classmethod
-    def of(cls, attrs: Mapping[str, Any]) -> "Window":
+    def of(cls, attrs: Document) -> "Window":
         return cls(
             pair(attrs["kernel"]),
             pair(attrs["stride"]),

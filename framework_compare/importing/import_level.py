@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Callable, Dict, Mapping, Optional, Tuple
 
 import numpy as np
 
@@ -53,7 +53,7 @@ def _answers(graph: Graph, start: Arrays, inputs: Tuple[np.ndarray, ...], target
     }
 
 
-def _errors(found: Arrays, exact: Any) -> Dict[str, float]:
+def _errors(found: Arrays, exact: Callable[[str], Optional[np.ndarray]]) -> Dict[str, float]:
     """Relative errors; of small gradients relative to the largest. A gradient that is not there is zero."""
     pairs: Dict[str, Tuple[np.ndarray, Optional[np.ndarray]]] = {
         name: (value, exact(name)) for name, value in found.items()

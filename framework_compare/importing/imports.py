@@ -49,7 +49,7 @@ def resolve(
     imported: list[ImportedModel] = []
     function = loss_function(loss) if loss else ()
     asked = Asked([], tasks, output or "", function) if tasks else Asked(_sizes(sizes), output=output or "")
-    for model in [models] if alone else list(cast(Iterable[Any], models)):
+    for model in [models] if alone else list(cast(Iterable[object], models)):
         made = _imported(model, asked, weights, tracer)
         if made is not None:
             registry.register_imported(made.name, made, of_arrays=made.of_arrays, unit=made().task.unit)
@@ -63,7 +63,7 @@ def resolve(
 def are_own(models: Models) -> bool:
     """Whether one of the models is the user's, or of a zoo; UsageError for what cannot be imported."""
     alone = isinstance(models, (str, os.PathLike)) or not isinstance(models, Iterable) or is_module(models)
-    for model in [models] if alone else list(cast(Iterable[Any], models)):
+    for model in [models] if alone else list(cast(Iterable[object], models)):
         if not isinstance(model, (str, os.PathLike)) or source_of(model) is not None:
             return True
     return False

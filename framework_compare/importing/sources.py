@@ -7,7 +7,7 @@ import dataclasses
 import os
 import re
 from pathlib import Path
-from typing import Any, Dict, Optional, Sequence
+from typing import Dict, Optional, Sequence
 
 from framework_compare.errors import UsageError
 
@@ -43,7 +43,7 @@ class Source:
         return dataclasses.asdict(self)
 
 
-def source_of(model: Any) -> Optional[Source]:
+def source_of(model: object) -> Optional[Source]:
     """Where a model of the user's is; None for a name of the registry. UsageError for what cannot be imported.
 
     What can be told from the file as it lies there is told before an environment is made for it.
@@ -126,11 +126,11 @@ def _is_of_keras(path: str) -> bool:
     return bool(tops & {"keras", "tensorflow"}) and "torch" not in tops
 
 
-def is_module(model: Any) -> bool:
+def is_module(model: object) -> bool:
     """Whether this is an nn.Module in hand; torch is not imported to find out."""
     return any(base.__module__ == "torch.nn.modules.module" for base in type(model).__mro__)
 
 
-def is_keras_model(model: Any) -> bool:
+def is_keras_model(model: object) -> bool:
     """Whether this is a keras.Model in hand; Keras is not imported to find out."""
     return any(base.__module__ == "keras.src.models.model" and base.__name__ == "Model" for base in type(model).__mro__)

@@ -115,7 +115,7 @@ def read_answer(folder: Path, judge: str) -> Traced:
     return Traced(answer.graphs, flat, level, answer.notes)
 
 
-def trace_in_hand(module: Any, asked: Asked) -> Traced:
+def trace_in_hand(module: object, asked: Asked) -> Traced:
     """An nn.Module that this process holds; torch is loaded here already."""
     tracing = importlib.import_module("framework_compare.importers.torch.tracing")
     try:

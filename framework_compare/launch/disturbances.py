@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Callable, List, Optional, Sequence, Tuple
 
+from framework_compare.protocol import Fields
 from framework_compare.records import Epoch
 from framework_compare.samplers.disturbance import Shares, mean_share
 
@@ -46,7 +47,7 @@ def _marked(epoch: Epoch, lost: Optional[Shares], threshold: float) -> Epoch:
     )
 
 
-def summary(epochs: Sequence[Epoch]) -> Dict[str, Any]:
+def summary(epochs: Sequence[Epoch]) -> Fields:
     """The fields of a Run that tell of its marked epochs; {} where nobody knows of any."""
     if all(epoch.disturbed is None for epoch in epochs):
         return {}

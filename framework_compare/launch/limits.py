@@ -9,11 +9,12 @@ import os
 import re
 import time
 from pathlib import Path
-from typing import Any, BinaryIO, Dict, List, Mapping, Optional, Tuple, Union
+from typing import BinaryIO, List, Mapping, Optional, Tuple, Union
 
 from framework_compare.errors import UsageError, check_name
 from framework_compare.launch.regular_files import open_regular
 from framework_compare.launch.statuses import Verdict
+from framework_compare.protocol import Fields
 from framework_compare.records import PHASES
 
 PhaseTimeout = Union[None, float, Mapping[str, float]]
@@ -45,7 +46,7 @@ class Limits:
             return self.phase_timeout_s.get(phase)
         return None if phase == "epochs" else self.phase_timeout_s
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> Fields:
         """Those that are set, for the record of a run."""
         return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
 

@@ -10,9 +10,10 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Any, Dict, Iterator, List
+from typing import Dict, Iterator, List
 
 from framework_compare.errors import UsageError
+from framework_compare.json_types import JSON
 from framework_compare.paths import cache_dir
 
 HOW = "add --on slurm, or call it in a job of as many nodes, on the first of them"
@@ -76,7 +77,7 @@ def place(job: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _brought(value: Any, folder: Path) -> Any:
+def _brought(value: JSON, folder: Path) -> JSON:
     """A part of a job's document, the files that it names copied into a folder and named there."""
     if isinstance(value, dict):
         return {name: _brought(item, folder) for name, item in value.items()}

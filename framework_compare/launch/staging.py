@@ -21,7 +21,7 @@ from framework_compare.paths import cache_dir
 from framework_compare.registry import Framework
 
 # What a worker may import, and all that is copied for it: whole packages, so that nobody keeps a list of modules.
-WORKER_SIDE = ("errors", "events", "protocol", "graph", "batches", "worker")
+WORKER_SIDE = ("errors", "events", "json_types", "protocol", "graph", "batches", "worker")
 ADAPTERS, IMPORTERS = "framework_compare.adapters", "framework_compare.importers"
 ENTRY = """import sys
 

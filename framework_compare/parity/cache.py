@@ -9,14 +9,16 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from filelock import BaseFileLock, FileLock
 
 from framework_compare.environments import gpu_builds, venvs
 from framework_compare.environments.managed import Environment
 from framework_compare.graph import Graph
+from framework_compare.json_types import JSON
 from framework_compare.launch import staging
+from framework_compare.parity.network.questions import Questions
 from framework_compare.paths import cache_dir, write_whole
 from framework_compare.plan.settings import CODE_PATH, SIZES, of_verdict
 from framework_compare.protocol import Document, Fields, TrainConfig
@@ -31,7 +33,7 @@ COMMON = ("numpy", "pillow", "simplejpeg")
 Made = TypeVar("Made")
 
 
-def network_key(framework: Framework, state: Any, graph: Graph, config: TrainConfig, questions: Any) -> str:
+def network_key(framework: Framework, state: JSON, graph: Graph, config: TrainConfig, questions: Questions) -> str:
     """Return the name of the verdict on levels 0 to 3 and 5; `questions` is a dataclass."""
     sizes = {name: getattr(config, name) for name in of_verdict(SIZES)}
     sizes.update({"new_tokens": config.new_tokens} if config.mode == "generation" else {})
@@ -39,18 +41,18 @@ def network_key(framework: Framework, state: Any, graph: Graph, config: TrainCon
     return _digest(framework, state, config, asked)
 
 
-def pipeline_key(framework: Framework, state: Any, config: TrainConfig) -> str:
+def pipeline_key(framework: Framework, state: JSON, config: TrainConfig) -> str:
     """Return that of level 4, the same for all networks; the number of loader workers chooses a path, too."""
     return _digest(framework, state, config, {"pipeline": True, "loader_workers": config.loader_workers})
 
 
-def training_key(framework: Framework, state: Any, config: TrainConfig) -> str:
+def training_key(framework: Framework, state: JSON, config: TrainConfig) -> str:
     """Return that of the small network's training, the same for all networks."""
     fed = config.loader_workers if config.pipeline == "native" else config.pipeline
     return _digest(framework, state, config, {"training": True, "fed": fed})
 
 
-def _digest(framework: Framework, state: Any, config: TrainConfig, more: Document) -> str:
+def _digest(framework: Framework, state: JSON, config: TrainConfig, more: Document) -> str:
     paths = {name: getattr(config, name) for name in PATHS}
     document = {"ladder": ladder_checksum(), "framework": framework.name, "state": state, **paths, **more}
     return f"{framework.name}-{short_digest(document)}"
@@ -131,7 +133,7 @@ def load_curve(key: str) -> Document | None:
     return document if isinstance(document, dict) and "value" in document else None
 
 
-def _made(make: Callable[[Any], Made], document: Any) -> Made | None:
+def _made(make: Callable[[JSON], Made], document: JSON) -> Made | None:
     """Return what a document describes, None for one of another form: it is sought anew."""
     try:
         found = make(document)
@@ -140,7 +142,7 @@ def _made(make: Callable[[Any], Made], document: Any) -> Made | None:
     return found if _is_sound(found) else None
 
 
-def _is_sound(found: Any) -> bool:
+def _is_sound(found: JSON) -> bool:
     if isinstance(found, list):
         return bool(found) and all(map(_is_sound, found))
     if isinstance(found, Parity):
@@ -154,7 +156,7 @@ def _is_sound(found: Any) -> bool:
     )
 
 
-def load(key: str) -> Any:
+def load(key: str) -> JSON:
     """Return the document stored under a key; None if it is absent or cannot be read."""
     try:
         return json.loads(_path(key).read_text(encoding="utf-8"))

@@ -172,7 +172,7 @@ class ParityChecker:
             tuple[str, int], Reference
         ] = {}  # to that, by precision and batch size; 0: the small one
         self._checked: Fields = {}  # verdicts of this checker by key
-        self._states: dict[tuple[str, str], Any] = {}  # by framework and device
+        self._states: dict[tuple[str, str], object] = {}  # by framework and device
         self._lacks: dict[tuple[str, TrainConfig], str | None] = {}  # why a framework cannot run such a cell
 
     def parity(self, framework: str, model: str, config: TrainConfig, task: Task | None = None) -> Parity:
@@ -303,7 +303,7 @@ class ParityChecker:
                     cache.save(key, {"levels": [dataclasses.asdict(level) for level in found]})
         return found
 
-    def _key(self, make: Callable[..., str], subject: Subject, *asked: Any) -> str:
+    def _key(self, make: Callable[..., str], subject: Subject, *asked: object) -> str:
         entry, device = registry.framework(subject.framework), subject.config.device
         name = (subject.framework, device)
         if name not in self._states:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
@@ -44,7 +43,7 @@ class _Wish:
     python: str = ""
 
 
-def find_frameworks(names: Any) -> list[str]:
+def find_frameworks(names: object) -> list[str]:
     """Names that cells have, aliases of frameworks resolved; UsageError for one that is given twice."""
     found = []
     for name in map(str, listed("framework", names)):
@@ -69,7 +68,7 @@ def is_framework(name: object) -> bool:
 
 
 def read(
-    wanted: Any,
+    wanted: object,
     python: Mapping[str, str] | None = None,
     index: Mapping[str, str] | None = None,
     device: str = "cpu",
@@ -112,7 +111,7 @@ def _split(text: str) -> tuple[str, str, str]:
     return base, version, path
 
 
-def _wish(text: Any, python: Mapping[str, str], device: str, say: Say) -> _Wish:
+def _wish(text: object, python: Mapping[str, str], device: str, say: Say) -> _Wish:
     base, version, path = _split(str(text))
     key = _key(base)
     if ("=" in str(text) and not path) or ("@" in str(text).partition("=")[0] and not version) or (version and path):

@@ -22,7 +22,7 @@ from framework_compare.protocol import Document
 
 Place = str | os.PathLike[str]
 DataSet = Union[Place, OwnData]
-DataSets = Union[DataSet, Sequence[DataSet], Document, Iterable[Any]]  # the last two: arrays, samples
+DataSets = Union[DataSet, Sequence[DataSet], Document, Iterable[object]]  # the last two: arrays, samples
 CountProgress = Callable[[str, int, int], None]
 
 
@@ -64,7 +64,7 @@ def _can_read(model: registry.Model, dataset: DataSet) -> bool:
 def read(
     dataset: DataSet,
     own: str,
-    options: tuple[tuple[str, Any], ...],
+    options: tuple[tuple[str, object], ...],
     seed: int,
     limit: int | None,
     images: Document,
@@ -104,7 +104,7 @@ def _generated(dataset: str, **options: Any) -> ArrayData:
 
 
 @functools.lru_cache(maxsize=None)
-def generated_task(dataset: str, **options: Any) -> Task:
+def generated_task(dataset: str, **options: object) -> Task:
     """Kept when the arrays, which are large and take seconds, no longer are."""
     task: Task = _generated(dataset, **options).task
     return task

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Any, Mapping, NamedTuple, Sequence, Union
+from typing import Callable, Mapping, NamedTuple, Sequence, Union
 
 from framework_compare import registry
 from framework_compare.errors import UnknownNameError, UsageError
@@ -112,9 +112,9 @@ def rungs_of_text(texts: Sequence[str]) -> list[Rung]:
     return rungs
 
 
-def _typed(name: str, value: str) -> Any:
+def _typed(name: str, value: str) -> object:
     """A value as its setting has it; text that is not a number stays, and the setting's own check refuses it."""
-    kind: Any = type(getattr(DEFAULTS, name, ""))
+    kind: Callable[[str], object] = type(getattr(DEFAULTS, name, ""))
     try:
         return kind(value)
     except ValueError:

@@ -26,7 +26,7 @@ from framework_compare.records import Cell
 from framework_compare.samplers.host import available_cores
 
 Names = Union[str, Sequence[str]]
-Model = Union[Place, Graph, Callable[..., Any]]  # the last: an nn.Module or a keras.Model
+Model = Union[Place, Graph, Callable[..., object]]  # the last: an nn.Module or a keras.Model
 Models = Union[Model, Iterable[Model]]
 # No study ends with more; a slip of the hand is refused before it fills memory, or is forecast in millions of years.
 MOST_CELLS, MOST_SAMPLES = 10**5, 10**9  # of cells; of samples that a data set is cut to
@@ -143,7 +143,7 @@ def check_useful(models: Sequence[str], given: Mapping[str, object]) -> None:
         raise UsageError(f"image_size is {size!r}; {models[0]} does not use it: its data have one size")
 
 
-def _reader(model: str, settings: Document) -> tuple[str, tuple[tuple[str, Any], ...]]:
+def _reader(model: str, settings: Document) -> tuple[str, tuple[tuple[str, object], ...]]:
     """The data set of the registry as which a workload reads its data, and the options of that; "" for images."""
     entry = registry.MODELS[model]
     if not entry.of_arrays or entry.dataset == registry.OWN:
@@ -288,7 +288,7 @@ def _check_patience(config: TrainConfig) -> None:
         raise UsageError(f"patience is {config.patience}; mode {config.mode!r} trains nothing that could stop early")
 
 
-def _axis(name: str, value: Any) -> list[Any]:
+def _axis(name: str, value: object) -> list[Any]:
     if not isinstance(value, (list, tuple)):
         return [value]
     if not SETTINGS[name].may_be_list:
@@ -352,6 +352,6 @@ def _plain_graph(model: str, config: TrainConfig, task: Task | None) -> Graph:
 
 
 @functools.lru_cache(maxsize=256)
-def _built(build: Callable[..., Graph], *task: Task, **sizes: Any) -> Graph:
+def _built(build: Callable[..., Graph], *task: Task, **sizes: object) -> Graph:
     """A graph, built once: planning, forecasts and every run of a cell ask for it."""
     return build(*task, **sizes)

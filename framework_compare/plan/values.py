@@ -12,7 +12,7 @@ from framework_compare.environments.installer import NO_INDEX
 from framework_compare.errors import UsageError
 
 
-def listed(kind: str, wanted: Any) -> list[Any]:
+def listed(kind: str, wanted: object) -> list[Any]:
     """What a user lists, one name being a list of one; UsageError for nothing and for what is not a list."""
     if not isinstance(wanted, (str, os.PathLike, Iterable)):
         raise UsageError(f"{kind} is {wanted!r}; allowed: a name or a list of names")

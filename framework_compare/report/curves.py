@@ -9,11 +9,11 @@ import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import altair as alt
 
 from framework_compare.parity.training.curves import Curves
+from framework_compare.protocol import Document
 from framework_compare.report import renderers
 from framework_compare.report.figures import files, look
 from framework_compare.report.names import in_order, title
@@ -41,7 +41,7 @@ def draw(curves: Sequence[Curves], path: Path) -> None:
     path.write_text(files.render(chart, files.FONT).svg, encoding="utf-8")
 
 
-def _column(one: Curves, names: Sequence[str]) -> Any:
+def _column(one: Curves, names: Sequence[str]) -> alt.VConcatChart:
     losses = _points(_rows({name: one.losses[name] for name in names if name in one.losses}), "loss", names)
     exact = _line(one.exact, "loss").mark_line(color="black", strokeWidth=0.9)
     distances = {name: [max(value, SMALLEST) for value in one.off(name)] for name in names if name in one.losses}
@@ -52,7 +52,7 @@ def _column(one: Curves, names: Sequence[str]) -> Any:
     return alt.vconcat(above, below)
 
 
-def _rows(series: Mapping[str, Sequence[float]]) -> Any:
+def _rows(series: Mapping[str, Sequence[float]]) -> list[Document]:
     """A row for each framework and step, with the size of its mark; a value that is not a number will have none."""
     import pandas as pd
 
@@ -64,7 +64,7 @@ def _rows(series: Mapping[str, Sequence[float]]) -> Any:
     return rounded(pd.DataFrame(steps, columns=["framework_label", "step", "value", "size"]))
 
 
-def _points(rows: Any, of: str, names: Sequence[str]) -> Any:
+def _points(rows: list[Document], of: str, names: Sequence[str]) -> alt.Chart:
     labels, places = [title(name) for name in names], [look.place(name, names) for name in names]
     colours, shapes = ([marks[place] for place in places] for marks in (look.COLOURS, look.SHAPES))
     return (
@@ -84,7 +84,7 @@ def _points(rows: Any, of: str, names: Sequence[str]) -> Any:
     )
 
 
-def _line(values: Sequence[float], of: str) -> Any:
+def _line(values: Sequence[float], of: str) -> alt.Chart:
     return alt.Chart(alt.InlineData(values=_rows({"": values}))).encode(x="step:Q", y=_axis(of))
 
 

@@ -8,10 +8,11 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from framework_compare import registry
 from framework_compare.errors import StudyError, UsageError, check_name
+from framework_compare.json_types import JSON
 from framework_compare.paths import fault
 from framework_compare.protocol import Fields
 from framework_compare.report import pytest_benchmark, renderers, trackers
@@ -22,6 +23,7 @@ from framework_compare.store.study_file import Store
 
 if TYPE_CHECKING:
     import pandas as pd
+_Part = TypeVar("_Part")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +63,7 @@ def export(study: str | os.PathLike[str], out: str | os.PathLike[str], kind: str
     return Export(files, tuple(schema.damage_sentences(folder, damage)))
 
 
-def _read(folder: Path, reader: Callable[[Store], Any], damage: dict[str, tuple[int, str]]) -> Any:
+def _read(folder: Path, reader: Callable[[Store], _Part], damage: dict[str, tuple[int, str]]) -> _Part:
     with Store.open(folder) as store:
         part = reader(store)
     damage.update(store.damage)
@@ -94,12 +96,12 @@ def _logged(store: Store) -> list[trackers.LoggedRun]:
     return list(trackers.logged_runs(cells, runs, epochs))
 
 
-DOCUMENTS: dict[str, Callable[[Store], Any]] = {
+DOCUMENTS: dict[str, Callable[[Store], JSON]] = {
     "pytest-benchmark": _benchmarks,
     "bencher": lambda store: trackers.bencher(frames.cell_frame(store)),
     "github-action-benchmark": lambda store: trackers.action_benchmark(frames.cell_frame(store)),
 }
-PARTS: dict[str, Callable[[Store], Any]] = {
+PARTS: dict[str, Callable[[Store], pd.DataFrame]] = {
     "cells": frames.cell_frame,
     "epochs": frames.epoch_frame,
     "slices": frames.slice_frame,
@@ -144,7 +146,7 @@ def _one_kind_a_column(frame: "pd.DataFrame") -> "pd.DataFrame":
     return frame.assign(**{name: frame[name].map(str, na_action="ignore") for name in mixed})
 
 
-WRITERS: dict[str, Callable[["pd.DataFrame", Path], Any]] = {
+WRITERS: dict[str, Callable[["pd.DataFrame", Path], object]] = {
     "parquet": lambda frame, path: _one_kind_a_column(frame).to_parquet(path, engine="pyarrow", index=False),
     "csv": lambda frame, path: path.write_text(renderers.csv(frame), encoding="utf-8", newline=""),
     "json": lambda frame, path: frame.to_json(path, orient="records", indent=1),

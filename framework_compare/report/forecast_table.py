@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Protocol
 
 from framework_compare import registry
 from framework_compare.plan.settings import IDENTITY, SETTINGS, of_role
+from framework_compare.records import Cell
 from framework_compare.report.table_notes import plural
 from framework_compare.report.table_spec import Column, tabulate
 from framework_compare.report.tables import NOTHING, Table
@@ -17,10 +18,31 @@ _SETTINGS = (*of_role(IDENTITY), "epochs")
 _OTHERS = tuple(name for name in SETTINGS if name not in _SETTINGS)  # shown where two rows would be alike without
 
 
+class CellForecast(Protocol):
+    """The part of `forecast.CellForecast` that the table shows."""
+
+    @property
+    def cell(self) -> Cell: ...
+    @property
+    def runs(self) -> int: ...
+    @property
+    def epoch_s(self) -> timing_history.Range: ...
+    @property
+    def total_s(self) -> timing_history.Range: ...
+    @property
+    def basis(self) -> str: ...
+    @property
+    def lack(self) -> str: ...
+
+
 def table(
-    cells: Sequence[Any], seconds: Any, disk_bytes: Mapping[str, float], budget_s: float | None, note: str = ""
+    cells: Sequence[CellForecast],
+    seconds: timing_history.Range,
+    disk_bytes: Mapping[str, float],
+    budget_s: float | None,
+    note: str = "",
 ) -> Table:
-    """One row per cell; `cells` are `forecast.CellForecast`, `seconds` is the range of all runs."""
+    """One row per cell; `seconds` is the range of all runs."""
     varied = [name for name in ("dataset", *_SETTINGS) if len({_setting(name)(one) for one in cells}) > 1]
     varied += [name for name in _OTHERS if _tells_apart(name, cells)]
     runs = sum(one.runs for one in cells)
@@ -42,20 +64,20 @@ def table(
     )
 
 
-def _setting(name: str) -> Callable[[Any], str]:
+def _setting(name: str) -> Callable[[CellForecast], str]:
     return lambda one: str(one.cell.dataset if name == "dataset" else one.cell.config.to_dict()[name])
 
 
-def _range(group: str, ends: Callable[[Any], Sequence[float]]) -> list[Column]:
-    def end(place: int) -> Callable[[Any], str]:
+def _range(group: str, ends: Callable[[CellForecast], Sequence[float]]) -> list[Column]:
+    def end(place: int) -> Callable[[CellForecast], str]:
         return lambda one: NOTHING if one.lack else digits(ends(one)[place])
 
     return [Column(heading, end(place), group) for place, heading in enumerate(("from", "about", "to"))]
 
 
-def _tells_apart(setting: str, cells: Sequence[Any]) -> bool:
+def _tells_apart(setting: str, cells: Sequence[CellForecast]) -> bool:
     """Return whether a setting differs among cells of one framework, model and data set."""
-    values: dict[Any, set[Any]] = {}
+    values: dict[tuple[str, ...], set[object]] = {}
     for cell in (one.cell for one in cells):
         values.setdefault((cell.framework, cell.model, cell.dataset), set()).add(getattr(cell.config, setting))
     return any(len(found) > 1 for found in values.values())
@@ -73,7 +95,10 @@ def _under_a_budget(least_s: float, budget_s: float) -> str:
 
 
 def _remarks(
-    cells: Sequence[Any], seconds: Any, disk_bytes: Mapping[str, float], budget_s: float | None
+    cells: Sequence[CellForecast],
+    seconds: timing_history.Range,
+    disk_bytes: Mapping[str, float],
+    budget_s: float | None,
 ) -> Iterable[str]:
     low, middle, high = (digits(value / 60) for value in seconds)
     bound = "" if budget_s is None else f", at most the budget of {budget_s / 60:.3g} minutes"
@@ -84,10 +109,13 @@ def _remarks(
     yield f"Disk: about {sum(disk_bytes.values()) / 1e9:.2g} GB ({parts})."
     yield from (f"Cannot run here: {lack}." for lack in dict.fromkeys(one.lack for one in cells) if lack)
     yield from registry.labels(one.cell.framework for one in cells)
-    if any(one.basis == timing_history.ASSUMPTION for one in cells):
+    assumed = [one.cell for one in cells if one.basis == timing_history.ASSUMPTION]
+    if assumed:
         (low_cpu, _, high_cpu), (low_gpu, _, high_gpu) = timing_history.ASSUMED_CPU, timing_history.ASSUMED_GPU
-        start = timing_history.ASSUMED_START_S
+        start, token = timing_history.ASSUMED_START_S, timing_history.ASSUMED_TOKEN_S
+        steps = f", {token[0] * 1e3:.1f} to {token[2] * 1e3:.0f} ms per step of generation"
         yield (
             f"By {timing_history.ASSUMPTION}: {low_cpu / 1e9:.0f} to {high_cpu / 1e9:.0f} G multiply-accumulates per second and "
-            f"thread, {low_gpu / 1e12:.1f} to {high_gpu / 1e12:.0f} T on a GPU, {start[0]:.0f} to {start[2]:.0f} s to start."
+            f"thread, {low_gpu / 1e12:.1f} to {high_gpu / 1e12:.0f} T on a GPU, {start[0]:.0f} to {start[2]:.0f} s to start"
+            f"{steps if any(cell.config.mode == 'generation' for cell in assumed) else ''}."
         )

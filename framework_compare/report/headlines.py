@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
+from framework_compare.protocol import Fields
 from framework_compare.report.names import listed, title
 from framework_compare.results import speed_verdicts
 from framework_compare.results.columns import Record, values
@@ -19,15 +19,15 @@ MAX_LINES, MIN_LINES = 8, 2
 _ONE_RUN = f"No verdict: an interval needs at least {MIN_RUNS} runs per cell (`repeats`)."
 
 
-def by_condition(verdicts: Sequence[Verdict]) -> dict[tuple[Any, ...], list[Verdict]]:
+def by_condition(verdicts: Sequence[Verdict]) -> dict[tuple[object, ...], list[Verdict]]:
     """Verdicts under each condition, for `verdicts_for`: a study may have thousands of tables."""
-    groups: dict[tuple[Any, ...], list[Verdict]] = {}
+    groups: dict[tuple[object, ...], list[Verdict]] = {}
     for one in verdicts:
         groups.setdefault(values(one.condition), []).append(one)
     return groups
 
 
-def verdicts_for(cells: Sequence[Record], verdicts: Mapping[tuple[Any, ...], Sequence[Verdict]]) -> list[Verdict]:
+def verdicts_for(cells: Sequence[Record], verdicts: Mapping[tuple[object, ...], Sequence[Verdict]]) -> list[Verdict]:
     """The verdicts on cells of one table; geometric means only where the table has all their models."""
     if not verdicts:
         return []
@@ -39,7 +39,7 @@ def verdicts_for(cells: Sequence[Record], verdicts: Mapping[tuple[Any, ...], Seq
 
 def with_display_names(verdict: Verdict) -> Verdict:
     """A verdict with the names that people write."""
-    changed: dict[str, Any] = {field: title(getattr(verdict, field)) for field in ("model", "faster", "slower")}
+    changed: Fields = {field: title(getattr(verdict, field)) for field in ("model", "faster", "slower")}
     names = {name: title(name) for name in (verdict.faster, verdict.slower, *verdict.models)}
     known = re.compile(rf"(?<![\w-])(?:{_any_of(names)})(?![\w@-])")
     for field in ("reason", "disturbed"):
@@ -61,7 +61,7 @@ def answers(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> list[str]:
     fastest = {one.key: one.framework for one in winners(cells, verdicts)}
     conditions = [one.condition for one in verdicts]
     varied = [name for name in conditions[0] if len({str(one[name]) for one in conditions}) > 1]
-    groups: dict[tuple[Any, ...], list[Verdict]] = {}
+    groups: dict[tuple[object, ...], list[Verdict]] = {}
     for one in verdicts:
         groups.setdefault((one.models, *key(one)), []).append(one)
     lines = {names: _line(group, varied, fastest.get(key(group[0]))) for names, group in groups.items()}

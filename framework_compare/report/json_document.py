@@ -6,9 +6,10 @@ import dataclasses
 import json
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from framework_compare import registry
+from framework_compare.json_types import JSON
+from framework_compare.protocol import Fields
 from framework_compare.report.renderers import DIGITS
 from framework_compare.report.study import Study, plain, rounded
 from framework_compare.results import ratios
@@ -24,7 +25,7 @@ def text(study: Study) -> str:
     return json.dumps(document(study), indent=1, allow_nan=False) + "\n"
 
 
-def document(study: Study) -> dict[str, Any]:
+def document(study: Study) -> Fields:
     """Cells with every column of the frame in SI units, verdicts, machine and packages; what is missing is null."""
     runs = study.runs
     started = sorted(text for text in runs["started_at"] if text)
@@ -55,13 +56,13 @@ def document(study: Study) -> dict[str, Any]:
     }
 
 
-def schema() -> dict[str, Any]:
+def schema() -> Fields:
     """The JSON schema of the document (draft 2020-12)."""
     file = resources.files("framework_compare.report").joinpath("study.schema.json")
     return json.loads(file.read_text(encoding="utf-8"))
 
 
-def _values(value: Any) -> Any:
+def _values(value: object) -> JSON:
     """Any value as JSON has it: no NaN, no infinity, no types of numpy."""
     if isinstance(value, dict):
         return {str(key): _values(one) for key, one in value.items()}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from framework_compare import registry
 from framework_compare.errors import check_name
 from framework_compare.report import headlines, machine_tables, ratio_tables, resource_tables, task_tables
 from framework_compare.report.profile_table import PROFILE
+from framework_compare.report.study import Study
 from framework_compare.report.study_table import StudyTable
 from framework_compare.report.table_notes import (
     caption,
@@ -71,7 +72,7 @@ def build(frame: "pd.DataFrame", kind: str, blocks: Callable[[], BlockTimes] = B
     cells_of_all = records(frame)
     if not spec.there(cells_of_all):
         return []
-    groups: dict[Any, list[Record]] = {}
+    groups: dict[object, list[Record]] = {}
     for cell in cells_of_all:
         groups.setdefault(key(cell), []).append(cell)
     # Reading all epochs takes long, and of one run each there is no verdict.
@@ -125,7 +126,7 @@ def table(
     return StudyTable(kind, parts, absence, lambda: _long(frame, spec, blocks))
 
 
-def present(study: Any) -> list[str]:
+def present(study: Study) -> list[str]:
     """The kinds of table that a study has; `study` is a Comparison."""
     cells = records(study.frame)
     return [

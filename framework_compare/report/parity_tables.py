@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from framework_compare import registry
 from framework_compare.parity.network.ladder import TOLERANCE
+from framework_compare.protocol import Document
 from framework_compare.report.names import title
 from framework_compare.report.table_notes import cell_title
 from framework_compare.report.table_spec import FRAMEWORK, MODEL, Column, named, tabulate
@@ -91,7 +92,7 @@ def curves_table(curves: Sequence[Curves]) -> Table:
     )
 
 
-def _caption(setting: Any) -> str:
+def _caption(setting: Document) -> str:
     return (
         f"Losses of {setting['steps']} steps on {setting['dataset']}: batches of {setting['batch_size']}, "
         f"{setting['image_size']} x {setting['image_size']} pixels, learning rate {setting['learning_rate']:g}, "

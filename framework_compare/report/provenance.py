@@ -5,14 +5,18 @@ from __future__ import annotations
 import html as markup
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
+from framework_compare.json_types import JSON
 from framework_compare.protocol import Document, Fields
 from framework_compare.report import renderers, terminal
 from framework_compare.report.names import title as named
 from framework_compare.report.study import Study
 from framework_compare.report.table_notes import unit_of
 from framework_compare.report.tables import clean
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def line(study: Study) -> str:
@@ -66,7 +70,7 @@ def _text(machine: Fields, name: str) -> str:
     return str(machine[name]) if machine.get(name) else ""
 
 
-def _nodes(runs: Any) -> str:
+def _nodes(runs: pd.DataFrame) -> str:
     """The number of nodes of this kind that measured parts of the study, where some did."""
     count = runs["node_id"].nunique()
     return "" if not count else "1 node of a cluster: " if count == 1 else f"{count} nodes of a cluster, each "
@@ -90,7 +94,7 @@ def gpu_names(machine: Document) -> list[str]:
     return [str(gpu.get("name") or "GPU") if isinstance(gpu, Mapping) else str(gpu) for gpu in devices]
 
 
-def _dataset(name: str, facts: Any, cells: Any) -> str:
+def _dataset(name: str, facts: JSON, cells: pd.DataFrame) -> str:
     """A data set with its number of images, or of what else its cells train on."""
     samples = facts.get("images") if isinstance(facts, dict) else None
     unit = unit_of([cell for cell in cells.itertuples() if cell.dataset == name])

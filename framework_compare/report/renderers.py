@@ -19,6 +19,7 @@ from framework_compare.report.terminal import render as terminal
 
 if TYPE_CHECKING:
     import pandas as pd
+    from markupsafe import Markup
 
 DIGITS = 9  # of numbers in CSV and JSON: more than any clock or counter is good for, and all that a float32 has
 _CODE = re.compile(r"(`[^`\\]+`)")
@@ -85,7 +86,7 @@ def environment(*more: str) -> Any:
     return made
 
 
-def code(text: str) -> Any:
+def code(text: str) -> Markup:
     """Escaped text in which what stands between backticks is code."""
     from markupsafe import Markup, escape
 
@@ -107,7 +108,7 @@ def csv(frame: "pd.DataFrame") -> str:
     return file.getvalue()
 
 
-def _csv_field(value: Any) -> str:
+def _csv_field(value: object) -> str:
     if value is None or value != value:
         return ""
     if isinstance(value, float):

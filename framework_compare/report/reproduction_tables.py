@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from framework_compare import registry
 from framework_compare.plan.reproductions import Part
@@ -94,7 +94,7 @@ def sizes(part: Part, cells: "pd.DataFrame", caption: str) -> Table:
     """The largest batch that works and the one that fails, published and here; one row per framework and model."""
     published_sizes = published.largest_batches(part.published)
 
-    def theirs(place: int) -> Callable[[Any], str]:
+    def theirs(place: int) -> Callable[[Record], str]:
         return lambda cell: published_sizes.get(cell.framework, ("", ""))[place] or NOTHING
 
     columns = (

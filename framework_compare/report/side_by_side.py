@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,7 +26,9 @@ COUNTED = {
 }
 
 
-def table(frame: "pd.DataFrame", folders: tuple[Any, Any], cells: tuple[int, int], *, changed: bool = False) -> Table:
+def table(
+    frame: "pd.DataFrame", folders: tuple[object, object], cells: tuple[int, int], *, changed: bool = False
+) -> Table:
     """A frame of `regression_gate.side_by_side` to read; `folders` of the studies, and how many cells each has.
 
     changed: only the rows of cells that became slower or faster, or work in one study alone.
@@ -66,7 +68,7 @@ def summary(frame: "pd.DataFrame") -> str:
     return ", ".join([*counts, *failed]) + f"{mean}."
 
 
-def _changed(frame: "pd.DataFrame") -> Any:
+def _changed(frame: "pd.DataFrame") -> "pd.Series":
     """Return for each row whether the cell became slower or faster, or works in one study alone."""
     return frame["verdict"].isin(("slower", "faster")) | ((frame["status_a"] == "ok") != (frame["status_b"] == "ok"))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from framework_compare import registry
 from framework_compare.report.study_table import StudyTable
@@ -62,7 +62,7 @@ def _gib(name: str) -> Callable[[Record], str]:
 
 
 def _ending(row: Record) -> Value | str:
-    status: Any = row.next_failed_status
+    status: object = row.next_failed_status
     return Value(status, shorten(clean(row.next_failed_reason))) if isinstance(status, str) else "-"
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
+from framework_compare.json_types import JSON
 from framework_compare.protocol import Document, Fields
 from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.speed_verdicts import Verdict
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 class Study(Protocol):
     """The part of `Comparison` that figures and the report use."""
 
-    folder: Any
+    folder: Path
 
     @property
     def frame(self) -> "pd.DataFrame": ...
@@ -53,7 +55,7 @@ def rounded(frame: "pd.DataFrame", digits: int = 5) -> list[Document]:
     return [{name: plain(value, digits) for name, value in row.items()} for row in frame.to_dict("records")]
 
 
-def plain(value: Any, digits: int) -> Any:
+def plain(value: JSON, digits: int) -> JSON:
     """A value as JSON has it: a number to so many significant digits, None where there is none."""
     if isinstance(value, (bool, str)) or value is None:
         return value

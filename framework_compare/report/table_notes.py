@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from numbers import Number
 
 from framework_compare import registry
 from framework_compare.graph.imported_model import ImportedModel
@@ -57,7 +57,7 @@ def parity_note(cell: Record, base: Record | None = None, also: str = "") -> str
     return verdict_note(cell.parity, None if base is None else base.parity, "; ".join(filter(None, more)))
 
 
-def verdict_note(verdict: Any, other: Any = None, also: str = "") -> str:
+def verdict_note(verdict: object, other: object = None, also: str = "") -> str:
     """The same for verdicts as the frame's column `parity` has them."""
     own, other = unproved(verdict), unproved(other)
     parts = [f"parity {own}"] * bool(own) + [f"its baseline has parity {other}"] * bool(other)
@@ -65,7 +65,7 @@ def verdict_note(verdict: Any, other: Any = None, also: str = "") -> str:
     return clean("; ".join([*filter(None, [also]), *parts, *advice]))
 
 
-def unproved(verdict: Any) -> str:
+def unproved(verdict: object) -> str:
     """A verdict on parity that proves too little; "" for one that proves all, or if parity was not checked."""
     return verdict if isinstance(verdict, str) and verdict not in PROVED else ""
 
@@ -142,7 +142,7 @@ def _by_choice(cells: Iterable[Record], name: str) -> bool:
     return any(getattr(cell, column(name)) != _default(cell, name) for cell in cells)
 
 
-def _default(cell: Record, name: str) -> Any:
+def _default(cell: Record, name: str) -> object:
     """The value that a cell has where nobody asks for one."""
     arrays = registry.of_arrays(cell.model)
     if arrays and name in BY_ARRAYS:
@@ -153,7 +153,7 @@ def _default(cell: Record, name: str) -> Any:
     return registry.MODELS[cell.model].settings.get(name, default) if arrays else default
 
 
-def setting_words(name: str, value: Any) -> str:
+def setting_words(name: str, value: object) -> str:
     """A value of a setting in words; name: its column."""
     captions = {column(field): setting.caption for field, setting in SETTINGS.items()}
     form = captions.get(name) or f"{name.replace('_', ' ')} {{}}"
@@ -175,7 +175,7 @@ def varies(cells: Sequence[Record], name: str) -> bool:
     return len({getattr(cell, name) for cell in cells}) > 1
 
 
-def row_name(column: str, value: Any) -> str:
+def row_name(column: str, value: object) -> str:
     """A value that names a row; frameworks and models as people write them."""
     return title(value) if column in ("framework", "model") else str(value)
 
@@ -215,7 +215,7 @@ def texts_of(cells: Sequence[Record], name: str) -> list[str]:
     return [shorten(clean(text)) for text in dict.fromkeys(texts) if isinstance(text, str)]
 
 
-def cells_by(cells: Iterable[Record], text_of: Callable[[Record], Any]) -> dict[str, list[str]]:
+def cells_by(cells: Iterable[Record], text_of: Callable[[Record], object]) -> dict[str, list[str]]:
     """Each text that `text_of` finds in a cell, with the titles of its cells; others have none or ""."""
     titles: dict[str, list[str]] = {}
     for cell in cells:
@@ -267,7 +267,7 @@ def rebuild_slowdown_warnings(cells: Sequence[Record]) -> list[str]:
     """
     if not any(cell.framework in registry.AS_WRITTEN for cell in cells):
         return []
-    pairs: dict[Any, dict[str, Record]] = {}
+    pairs: dict[object, dict[str, Record]] = {}
     for cell in cells:
         if cell.status == "ok" and not math.isnan(ratios.epoch_seconds(cell)):
             key = tuple(getattr(cell, name, None) for name in ("model", "dataset", "device", *SETTINGS))
@@ -306,5 +306,7 @@ def unit_of(cells: Sequence[Record]) -> str:
     return units.pop() if len(units) == 1 else "image"
 
 
-def plural(count: Any, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count:,} {noun}s"
+def plural(count: object, noun: str) -> str:
+    if count == 1:
+        return f"{count} {noun}"
+    return f"{count:,} {noun}s" if isinstance(count, Number) else f"{count} {noun}s"

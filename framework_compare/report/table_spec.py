@@ -20,7 +20,7 @@ from framework_compare.results.speed_verdicts import Verdict
 from framework_compare.results.winners import Winner
 
 NO_CELLS = "No cells in this study."
-Predicate = Callable[[Sequence[Any]], bool]
+Predicate = Callable[[Sequence[Record]], bool]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,9 +34,9 @@ class Column:
     """
 
     heading: str
-    shown: str | tuple[str, ...] | Callable[[Any], str | Value]
+    shown: str | tuple[str, ...] | Callable[[Record], str | Value]
     group: str | None = ""
-    key: Any = None
+    key: object = None
     there: Predicate = lambda records: True
 
     @property
@@ -44,7 +44,7 @@ class Column:
         """The figures of METRICS that it shows."""
         return () if callable(self.shown) else (self.shown,) if isinstance(self.shown, str) else self.shown
 
-    def value(self, record: Any) -> str | Value:
+    def value(self, record: Record) -> str | Value:
         if callable(self.shown):
             return self.shown(record)
         return "-".join(dict.fromkeys(METRICS[name].show(getattr(record, name)) for name in self.metrics))
@@ -74,9 +74,9 @@ def tabulate(
     caption: str,
     names: Sequence[Column],
     columns: Sequence[Column],
-    records: Iterable[Any],
+    records: Iterable[Record],
     *,
-    spread: Callable[[Any], Any] | None = None,
+    spread: Callable[[Record], object] | None = None,
     noted: bool = False,
     unit: str = "image",
     **more: Any,
@@ -87,14 +87,14 @@ def tabulate(
     """
     records = list(records)
     names, columns = ([one for one in some if one.there(records)] for some in (names, columns))
-    rows: dict[Any, tuple[tuple[str, ...], dict[Any, Any]]] = {}
+    rows: dict[object, tuple[tuple[str, ...], dict[object, Record]]] = {}
     for place, record in enumerate(records):
         titles = tuple(str(name.value(record)) for name in names)
         _, row = rows.setdefault(titles if spread else place, (titles, {}))
         row[spread(record) if spread else None] = record
     first = {column.key: column for column in reversed(columns)}
 
-    def value(column: Column, row: Mapping[Any, Any]) -> Value:
+    def value(column: Column, row: Mapping[object, Record]) -> Value:
         record = next(iter(row.values())) if column.key is None else row.get(column.key)
         if record is None:
             return Value(NOTHING)
@@ -155,8 +155,8 @@ class TableSpec:
     columns: Sequence[Column] | Callable[[Sheet], Sequence[Column]]
     figures: tuple[str, ...]
     names: Sequence[Column] | Callable[[Sheet], Sequence[Column]] = NAMES
-    rows: Callable[[Sheet], Iterable[Any]] = lambda sheet: sheet.cells
-    spread: Callable[[Any], Any] | None = None
+    rows: Callable[[Sheet], Iterable[Record]] = lambda sheet: sheet.cells
+    spread: Callable[[Record], object] | None = None
     remarks: Callable[[Sheet], Iterable[str]] = lambda sheet: ()
     across: tuple[str, ...] = ()
     ratios: Callable[[Sequence[Record], BlockTimes], dict[int, Ratio]] | None = None

@@ -7,7 +7,7 @@ import functools
 import math
 import re
 import unicodedata
-from typing import Any
+from collections.abc import Callable
 
 from framework_compare.results.metrics import decimals, digits
 
@@ -96,7 +96,7 @@ def estimate(text: str, about: bool, note: str = "", best: bool = False) -> Valu
     return Value(ABOUT * about + text, note, best, about)
 
 
-def with_notes(rows: tuple[Row, ...], change: Any) -> tuple[Row, ...]:
+def with_notes(rows: tuple[Row, ...], change: Callable[[str], str]) -> tuple[Row, ...]:
     """The rows, each note as `change` makes it."""
     return tuple(
         Row(row.names, tuple(dataclasses.replace(value, note=change(value.note)) for value in row.values))
@@ -114,7 +114,7 @@ def clean(text: object) -> str:
     return " ".join("".join(printable).split())
 
 
-def known(value: Any) -> bool:
+def known(value: object) -> bool:
     """Return whether a figure is there: neither None nor NaN."""
     return value is not None and value == value
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from framework_compare.plan.settings import DEFAULTS
 from framework_compare.report.names import title
@@ -135,9 +134,9 @@ def _startup_columns(sheet: Sheet) -> tuple[Column, ...]:
     )
 
 
-def _pays_after(cells: Sequence[Record]) -> dict[Any, tuple[str, str]]:
+def _pays_after(cells: Sequence[Record]) -> dict[object, tuple[str, str]]:
     """By the Index of a cell after how many steps and epochs its start has paid."""
-    bases: dict[Any, Record] = {}
+    bases: dict[object, Record] = {}
     for execution in reversed(BASES):
         bases.update(
             {_without_execution(cell): cell for cell in cells if cell.execution == execution and cell.status == "ok"}

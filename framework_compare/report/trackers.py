@@ -11,11 +11,13 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from framework_compare.errors import UsageError
+from framework_compare.json_types import JSON
+from framework_compare.protocol import Fields
 from framework_compare.report import pytest_benchmark
 from framework_compare.report.study import plain
 from framework_compare.results.columns import Record
@@ -32,7 +34,7 @@ MEASURES = {
 EXPERIMENT = "framework_compare"
 
 
-def bencher(cells: "pd.DataFrame") -> dict[str, Any]:
+def bencher(cells: "pd.DataFrame") -> Fields:
     """Bencher Metric Format: by benchmark, by measure the value and its 95 % interval."""
     return {name: _measures(cell) for name, cell in _named(cells)}
 
@@ -50,7 +52,7 @@ def _measures(cell: Record) -> dict[str, dict[str, float]]:
     return found
 
 
-def action_benchmark(cells: "pd.DataFrame") -> list[dict[str, Any]]:
+def action_benchmark(cells: "pd.DataFrame") -> list[Fields]:
     """The list that github-action-benchmark reads as customSmallerIsBetter: seconds per epoch."""
     return [
         {
@@ -72,7 +74,7 @@ def _named(cells: "pd.DataFrame") -> Iterator[tuple[str, Record]]:
     return zip(pytest_benchmark.names(timed), timed)
 
 
-def _finite(value: Any) -> bool:
+def _finite(value: object) -> bool:
     return isinstance(value, (int, float, np.number)) and math.isfinite(value)
 
 
@@ -163,7 +165,7 @@ def _needs(module: str, package: str) -> None:
         raise UsageError(f"format {module} needs {package}: pip install {package}, or choose another format")
 
 
-DOCUMENTS: Mapping[str, Callable[["pd.DataFrame"], Any]] = {
+DOCUMENTS: Mapping[str, Callable[["pd.DataFrame"], JSON]] = {
     "bencher": bencher,
     "github-action-benchmark": action_benchmark,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from framework_compare.errors import UnknownNameError, UsageError, check_count
 from framework_compare.registry import device_kind
@@ -105,7 +105,7 @@ def read_per_hour(text: str | None) -> PerHour:
     try:
         if "=" not in text:
             return float(text)
-        pairs: list[Any] = [part.split("=", 1) for part in text.split(",")]
+        pairs: list[list[str]] = [part.split("=", 1) for part in text.split(",")]
         return {device_kind(name.strip()): float(price) for name, price in pairs}
     except ValueError:
         raise UsageError(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import collections
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from framework_compare.batches.sizes import epoch_sizes
 from framework_compare.plan import settings
+from framework_compare.protocol import Document
 from framework_compare.results import reading_sources, repeats, steadiness, verdicts
 from framework_compare.results.metrics import METRICS
 
@@ -53,12 +54,12 @@ def records(frame: pd.DataFrame) -> list[Record]:
     return list(map(row._make, zip(frame.index.tolist(), *columns)))
 
 
-def values(condition: Mapping[str, Any]) -> tuple[Any, ...]:
+def values(condition: Document) -> tuple[object, ...]:
     """Return the values of a condition, None for NaN."""
     return tuple(None if value != value else value for value in condition.values())
 
 
-def values_of(*names: str) -> Callable[[Record], tuple[Any, ...]]:
+def values_of(*names: str) -> Callable[[Record], tuple[object, ...]]:
     """Return a function from a record to these columns, None for NaN: what cells are grouped by."""
     if len(names) < 2:  # of which attrgetter makes no tuple
         return lambda cell: tuple(getattr(cell, name) for name in names)

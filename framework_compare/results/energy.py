@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from framework_compare.results.intervals import Interval, geometric_mean
-from framework_compare.results.measured import Measured, turn_spans
+from framework_compare.results.measured import Columns, Measured, turn_spans
 from framework_compare.samplers.energy import COUNTER
 
 # A counter is renewed every 20 to 100 ms: over less than this its difference is off by more than 10 %.
@@ -103,7 +102,7 @@ def _least_s(run: Measured, devices: str) -> float:
     return LEAST_S if all(source == COUNTER for source in sources) else LEAST_INTEGRAL_S
 
 
-def _between(readings: Mapping[str, Sequence[Any]], device: str, start_ns: int, end_ns: int) -> float | None:
+def _between(readings: Columns, device: str, start_ns: int, end_ns: int) -> float | None:
     places = [place for place, name in enumerate(readings["device"]) if name == device]
     # Subtracted as integers: a clock of many days in nanoseconds does not fit a float.
     at_s = np.array([readings["t_ns"][place] - start_ns for place in places]) / 1e9

@@ -8,18 +8,28 @@ import itertools
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from framework_compare import registry
+from framework_compare.protocol import Document
 from framework_compare.records import Epoch, oversize
 from framework_compare.results import metrics, precision, reading_sources, repeats, steadiness, verdicts
 from framework_compare.results.block_times import BlockTimes, block_seconds
 from framework_compare.results.columns import BUDGET, CELL_COLUMNS, RUN_KEYS
-from framework_compare.results.measured import epoch_seconds, span_seconds, turn_seconds
+from framework_compare.results.measured import Columns, epoch_seconds, span_seconds, turn_seconds
 from framework_compare.results.metrics import METRICS
-from framework_compare.results.runs import EPOCHS, Row, columns_of, figures_of, read_measured, read_runs, whole_table
+from framework_compare.results.runs import (
+    EPOCHS,
+    Lists,
+    Row,
+    columns_of,
+    figures_of,
+    read_measured,
+    read_runs,
+    whole_table,
+)
 from framework_compare.results.searches import OF_SEARCHES
 from framework_compare.store import row_checks
 from framework_compare.store.folder import STEPS
@@ -85,7 +95,7 @@ def looked_blocks(store: Store) -> BlockTimes:
     return block_seconds(epoch_frame(store), looked=True)
 
 
-def _cell_row(store: Store, all_runs: list[Row], datasets: Mapping[str, Any], kept: Mapping[int, Row]) -> Row:
+def _cell_row(store: Store, all_runs: list[Row], datasets: Document, kept: Mapping[int, Row]) -> Row:
     runs = [run for run in all_runs if run["counts"]]
     figures = row_checks.numbers(kept.get(runs[0]["cell_id"]), (*METRICS, EPOCHS))
     if figures is None:
@@ -119,7 +129,7 @@ def _cell_row(store: Store, all_runs: list[Row], datasets: Mapping[str, Any], ke
     }
 
 
-def _oversize(cell: Row, dataset: Mapping[str, Any]) -> str:
+def _oversize(cell: Row, dataset: Document) -> str:
     images = _count(dataset.get("images"))
     if not isinstance(images, int):
         return ""
@@ -132,7 +142,7 @@ def _reason(run: Row, runs: int) -> str:
     return f"run {run['repeat']} of {runs}: {reason}" if reason and runs > 1 else reason
 
 
-def _count(value: Any) -> Any:
+def _count(value: object) -> int | None:
     if isinstance(value, (list, tuple, dict)):
         return len(value)
     return value if type(value) is int else None
@@ -166,9 +176,9 @@ class _Records:
 
     def __init__(self, store: Store, run: Row) -> None:
         self._store, self.run, self.folder = store, run, store.folder
-        self._tables: dict[str, dict[str, list[Any]]] = {}
+        self._tables: dict[str, Lists] = {}
 
-    def __getitem__(self, table: str) -> dict[str, list[Any]]:
+    def __getitem__(self, table: str) -> Lists:
         if table not in self._tables:
             self._tables[table] = columns_of(self._store, table, self.run["run_id"])
         return self._tables[table]
@@ -225,7 +235,7 @@ def _epoch_frame(records: _Records) -> dict[str, np.ndarray]:
 
 def _with_quality(frame: pd.DataFrame, store: Store) -> pd.DataFrame:
     """A column a metric of the network after an epoch, such as `validation_accuracy`; none where nothing was measured."""
-    values: dict[str, dict[Any, Any]] = {}
+    values: dict[str, dict[tuple[int, int], float]] = {}
     for run_id, epoch, split, name, value in zip(*whole_table(store, "quality").values()):
         if not split.startswith(OF_SEARCHES):  # these are in candidate_frame
             values.setdefault(f"{split}_{name}", {})[run_id, epoch] = value
@@ -300,7 +310,7 @@ def energy_frame(records: _Records) -> dict[str, np.ndarray]:
     }
 
 
-def _phase_at(phases: Mapping[str, Sequence[Any]], times: np.ndarray) -> np.ndarray:
+def _phase_at(phases: Columns, times: np.ndarray) -> np.ndarray:
     order = np.argsort(_integers(phases["start_ns"]), kind="stable")
     starts, ends = _integers(phases["start_ns"])[order], _integers(phases["end_ns"])[order]
     names = np.array([*np.array(phases["name"], dtype=object)[order], None], dtype=object)
@@ -309,11 +319,11 @@ def _phase_at(phases: Mapping[str, Sequence[Any]], times: np.ndarray) -> np.ndar
     return names[np.where(inside, place, len(starts))]
 
 
-def _integers(values: Iterable[Any]) -> np.ndarray:
+def _integers(values: Iterable[object]) -> np.ndarray:
     return np.array(values, dtype=np.int64)
 
 
-def _numbers(values: Iterable[Any]) -> np.ndarray:
+def _numbers(values: Iterable[object]) -> np.ndarray:
     return np.array(list(values), dtype=float)
 
 

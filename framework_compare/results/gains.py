@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from framework_compare.errors import StudyError
 from framework_compare.protocol import Document
 from framework_compare.results import repeats, validation_metrics
 from framework_compare.results.block_times import BlockTimes, strata
+from framework_compare.results.columns import Record
 from framework_compare.results.intervals import UNKNOWN, geometric_mean
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def gain_frame(cells: pd.DataFrame, epochs: pd.DataFrame, phases: pd.DataFrame, 
     return rows.assign(**{name: [row[name] for row in found] for name in COLUMNS})
 
 
-def one_at_a_time(cells: Iterable[Any]) -> bool:
+def one_at_a_time(cells: Iterable[Record]) -> bool:
     """Return whether two rungs of a ladder change the same one, the base; rows of `gain_frame`."""
     pairs = {(cell.before, cell.rung) for cell in cells if cell.before}
     return len({before for before, _ in pairs}) < len(pairs)
@@ -78,7 +79,7 @@ def _totals(epochs: pd.DataFrame, phases: pd.DataFrame) -> BlockTimes:
     return BlockTimes(totals, strata(ok))
 
 
-def _value(row: Any, metric: str | None) -> float:
+def _value(row: Record, metric: str | None) -> float:
     return float(row.get(f"{validation_metrics.PREFIX}{metric}", np.nan)) if metric else np.nan
 
 

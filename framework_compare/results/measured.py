@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from framework_compare.protocol import Document
 from framework_compare.results.intervals import Interval, geometric_mean
 from framework_compare.results.repeats import undisturbed
 
@@ -22,7 +23,7 @@ Columns = Mapping[str, Sequence[Any]]
 class Measured:
     """The records of one run: its fields, and phases, epochs, samples, ... as columns by field name of `records`."""
 
-    run: Mapping[str, Any]
+    run: Document
     phases: Columns
     epochs: Columns
     samples: Columns

@@ -12,7 +12,6 @@ import hashlib
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -27,7 +26,7 @@ from framework_compare.results.measured import Measured, Pool, floats, present
 from framework_compare.samplers import throttle
 
 
-def _unless_empty(reduce: Callable[..., Any]) -> Callable[[np.ndarray], float | None]:
+def _unless_empty(reduce: Callable[..., float]) -> Callable[[np.ndarray], float | None]:
     return lambda values: float(reduce(values)) if len(values) else None
 
 

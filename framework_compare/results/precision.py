@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from framework_compare.plan.settings import COMPARED, column
 from framework_compare.protocol import Document, Fields
@@ -73,7 +72,7 @@ def slowness(cells: Sequence[Document], blocks: BlockTimes) -> dict[int, float]:
 
 def _competitions(cells: Sequence[Document], blocks: BlockTimes) -> list[dict[int, Interval]]:
     """For each condition the mean times of the cells that compete, the fastest first."""
-    groups: dict[tuple[Any, ...], dict[int, Interval]] = {}
+    groups: dict[tuple[object, ...], dict[int, Interval]] = {}
     for place, cell in enumerate(cells):
         if blocks.get(place):
             time = geometric_mean([*blocks[place].values()], looked=blocks.looked)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from framework_compare.plan.settings import DEFAULTS
 from framework_compare.protocol import replicas_of
@@ -44,7 +44,7 @@ def epoch_seconds(cell: Record) -> float:
 
 def to_best(cells: Sequence[Record]) -> dict[int, float]:
     """Each cell's median epoch time over the least of the same model, data set and settings, by its place."""
-    least: dict[Any, float] = {}
+    least: dict[object, float] = {}
     worked = {cell.Index: _key(cell, "framework") for cell in cells if cell.status == "ok" and epoch_seconds(cell) > 0}
     for cell in cells:
         if cell.Index in worked:
@@ -58,7 +58,7 @@ def speedups(cells: Sequence[Record], blocks: BlockTimes) -> dict[int, Ratio]:
 
     Where no cell on the CPU has as many threads, the one with the most is taken.
     """
-    bases: dict[Any, list[Record]] = {}
+    bases: dict[object, list[Record]] = {}
     for cell in cells:
         if cell.device == "cpu":
             bases.setdefault(_key(cell, "device", "threads"), []).append(cell)
@@ -76,11 +76,11 @@ def devices(cells: Sequence[Record], blocks: BlockTimes) -> dict[int, Ratio]:
     It is of images per second: several devices leave out of an epoch the images that they cannot share.
     """
 
-    def key(cell: Record, devices: int = 1) -> Any:
+    def key(cell: Record, devices: int = 1) -> tuple[object, ...]:
         settings = _key(cell, "device", "nodes", "batch_size")
         return device_kind(cell.device), settings, devices * cell.batch_size
 
-    bases: dict[Any, Record] = {}
+    bases: dict[object, Record] = {}
     for cell in cells:
         if len(replicas_of(cell)) == 1:
             bases.setdefault(key(cell), cell)
@@ -112,12 +112,12 @@ def ladder(cells: Sequence[Record], blocks: BlockTimes) -> dict[int, Ratio]:
 
 def modes(cells: Sequence[Record], blocks: BlockTimes) -> dict[int, Ratio]:
     """The fastest execution of each framework against its default one, other settings equal, by its place."""
-    groups: dict[Any, list[Record]] = {}
+    groups: dict[object, list[Record]] = {}
     for cell in cells:
         if cell.status == "ok" and epoch_seconds(cell) > 0:
             groups.setdefault(_key(cell, "execution"), []).append(cell)
     best = [min(several, key=epoch_seconds) for several in groups.values()]
-    fastest: dict[Any, Record] = {}
+    fastest: dict[object, Record] = {}
     for cell in sorted(best, key=epoch_seconds):
         fastest.setdefault(_key(cell, "execution", "framework"), cell)
     found = {}
@@ -134,7 +134,7 @@ def stacks(cells: Sequence[Record], blocks: BlockTimes) -> dict[int, Ratio]:
     In the same execution where that has been measured, else in the plain framework's default. Of a framework that several
     versions compete of, none is known to be the one below.
     """
-    plain: dict[Any, list[Record]] = {}
+    plain: dict[tuple[object, ...], list[Record]] = {}
     for cell in cells:
         key = _key(cell, "framework", "execution"), cell.framework.partition("@")[0], cell.execution
         plain.setdefault(key, []).append(cell)
@@ -157,12 +157,12 @@ def _against(
     return {cell.Index: _ratio(cell, base, blocks) for cell, base in pairs if base is not None}
 
 
-def _key(cell: Record, *without: str) -> tuple[Any, ...]:
+def _key(cell: Record, *without: str) -> tuple[object, ...]:
     return _keys(without)(cell)
 
 
 @functools.cache
-def _keys(without: tuple[str, ...]) -> Callable[[Record], tuple[Any, ...]]:
+def _keys(without: tuple[str, ...]) -> Callable[[Record], tuple[object, ...]]:
     return values_of(*(name for name in (*NAMES, *SHARED) if name not in without))
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
+from framework_compare.json_types import JSON
+from framework_compare.protocol import Fields
 from framework_compare.samplers.energy import COUNTER
 
 SAMPLES = "samples"
@@ -25,7 +27,8 @@ COLUMNS = (
 )
 NUMBERS = ("gpu_utilization_period_s", "load_before", "parent_cpu_percent", "parent_peak_rss_bytes")
 _UNKNOWN = dict.fromkeys(COLUMNS)
-Row = dict[str, Any]
+Row = Fields
+_T = TypeVar("_T")
 
 
 def of_cell(runs: Sequence[Row], figures: Mapping[str, float | None]) -> Row:
@@ -57,7 +60,7 @@ def _reports(runs: Sequence[Row], sampler: str) -> list[Row]:
     return [document for document in documents if isinstance(document, dict)]
 
 
-def _first(documents: Sequence[Row], name: str, sound: Any) -> Any:
+def _first(documents: Sequence[Row], name: str, sound: Callable[[object], _T | None]) -> _T | None:
     """The first sound value; stored values are checked, since any program may have written them."""
     return next(filter(None, (sound(document.get(name)) for document in documents)), None)
 
@@ -66,9 +69,9 @@ def _largest(documents: Sequence[Row], name: str) -> float | None:
     return max(filter(None, (_seconds(document.get(name)) for document in documents)), default=None)
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _seconds(value: Any) -> float | None:
+def _seconds(value: JSON) -> float | None:
     return float(value) if type(value) in (int, float) and 0 < value < math.inf else None

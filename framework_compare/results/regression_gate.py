@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from framework_compare.protocol import Document, Fields
 from framework_compare.results import repeats, speed_verdicts
-from framework_compare.results.block_times import block_seconds
+from framework_compare.results.block_times import BlockTimes, block_seconds
 from framework_compare.results.columns import IDENTITY
 from framework_compare.results.intervals import SESSION_SD, UNKNOWN, unpaired_ratio
 
@@ -58,12 +58,12 @@ def side_by_side(a: Sides, b: Sides) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def _cells(frame: pd.DataFrame) -> dict[tuple[Any, ...], Fields]:
+def _cells(frame: pd.DataFrame) -> dict[tuple[object, ...], Fields]:
     records: list[Fields] = frame.to_dict("records")
     return {tuple(record[name] for name in IDENTITY): {**record, "number": n} for n, record in enumerate(records)}
 
 
-def _row(key: tuple[Any, ...], a: Fields, b: Fields, seconds: Any) -> Fields:
+def _row(key: tuple[object, ...], a: Fields, b: Fields, seconds: tuple[BlockTimes, BlockTimes]) -> Fields:
     runs = [list(side.get(cell["number"], {}).values()) for side, cell in zip(seconds, (a, b))]
     ratio = unpaired_ratio(runs[1], runs[0], SESSION_SD) or UNKNOWN
     low, high = ratio.ends
@@ -120,7 +120,7 @@ def judge(beside: pd.DataFrame, max_slowdown: float) -> list[Judgement]:
     return [Judgement(place, *_outcome(row, 1 + max_slowdown)) for place, row in enumerate(beside.to_dict("records"))]
 
 
-def _outcome(row: Any, most: float) -> tuple[str, str]:
+def _outcome(row: Fields, most: float) -> tuple[str, str]:
     if row["status_a"] != "ok":
         return UNJUDGED, f"the baseline is {row['status_a']}"
     if row["status_b"] != "ok":

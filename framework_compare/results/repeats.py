@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from framework_compare.plan.settings import COMPARED, SETTINGS, column
+from framework_compare.protocol import Document
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 # Columns of the cell frame; load_before is of `reading_sources`.
 COLUMNS = ("epochs_disturbed", "disturbed_s", "disturbed_share", "runs_set_aside")
-Row = Mapping[str, Any]
+Row = Document
 _UNFINISHED = ("planned", "running", "interrupted")
 
 
@@ -58,7 +59,7 @@ def blocks(runs: Sequence[Row]) -> dict[int, int]:
     turns = {
         run["run_id"]: planned[run["run_id"] if run["retry_of"] not in planned else run["retry_of"]] for run in runs
     }
-    counts: dict[tuple[Any, ...], collections.Counter[Any]] = {}
+    counts: dict[tuple[object, ...], collections.Counter[tuple[object, object]]] = {}
     for run in runs:
         if run["node_id"] is not None or run["duel"] is not None:
             counts.setdefault(_turn(run, turns), collections.Counter())[run["node_id"], run["duel"]] += 1
@@ -73,7 +74,7 @@ def blocks(runs: Sequence[Row]) -> dict[int, int]:
     }
 
 
-def _turn(run: Row, turns: Mapping[int, int]) -> tuple[Any, ...]:
+def _turn(run: Row, turns: Mapping[int, int]) -> tuple[object, ...]:
     return turns[run["run_id"]], run["model"], run["dataset"], *(run[name] for name in _SHARED)
 
 

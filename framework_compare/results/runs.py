@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 EPOCHS = "epochs_measured"
 Row = Fields
+Lists = dict[str, list[Any]]  # stored rows by column
 _COLUMNS = {name: column(name) for name in TrainConfig().to_dict()}
 _MEASURED = ("phase", "epoch", "sample", "energy", "slice")
 
@@ -30,7 +31,7 @@ def read_runs(store: Store) -> list[Row]:
     return _runs(store, "ORDER BY cell_id, repeat")
 
 
-def _runs(store: Store, which: str, values: Sequence[Any] = ()) -> list[Row]:
+def _runs(store: Store, which: str, values: Sequence[object] = ()) -> list[Row]:
     names, rows = store.select(f"SELECT cell.*, run.* FROM run JOIN cell USING (cell_id) {which}", values)
     sound_rows = []
     for row in rows:
@@ -47,14 +48,14 @@ def _runs(store: Store, which: str, values: Sequence[Any] = ()) -> list[Row]:
     return sound_rows
 
 
-def columns_of(store: Store, table: str, run_id: int) -> dict[str, list[Any]]:
+def columns_of(store: Store, table: str, run_id: int) -> Lists:
     """The rows of a run in one table, by column."""
     names = fields_of(table)
     _, rows = store.select(f"SELECT {', '.join(names)} FROM {table} WHERE run_id = ? ORDER BY rowid", (run_id,))
     return _sound_columns(store, table, dict(zip(names, zip(*rows)))) if rows else {name: [] for name in names}
 
 
-def whole_table(store: Store, table: str, order: str = "rowid") -> dict[str, list[Any]]:
+def whole_table(store: Store, table: str, order: str = "rowid") -> Lists:
     """The rows of all runs in one table, by column, `run_id` first."""
     names = ["run_id", *fields_of(table)]
     query = f"SELECT {', '.join(names)} FROM {table} WHERE typeof(run_id) = 'integer' ORDER BY {order}"
@@ -62,7 +63,7 @@ def whole_table(store: Store, table: str, order: str = "rowid") -> dict[str, lis
     return _sound_columns(store, table, dict(zip(names, zip(*rows)))) if rows else {name: [] for name in names}
 
 
-def _sound_columns(store: Store, table: str, columns: row_checks.Columns) -> dict[str, list[Any]]:
+def _sound_columns(store: Store, table: str, columns: row_checks.Columns) -> Lists:
     """Stored columns of a record without unsound rows; the store counts those."""
     faulty, fault = row_checks.rows(CHILDREN[table], columns)
     if faulty:
@@ -87,7 +88,7 @@ def refresh_figures(store: Store) -> None:
     _keep_figures(store, lacking, (*TO_RUN, metrics.version()))
 
 
-def _keep_figures(store: Store, cells: str, values: Sequence[Any]) -> None:
+def _keep_figures(store: Store, cells: str, values: Sequence[object]) -> None:
     figures = {}
     for (cell_id,) in store.select(cells, values)[1]:
         rows = [row for row in _runs(store, "WHERE cell_id = ? ORDER BY repeat", (cell_id,)) if row["counts"]]

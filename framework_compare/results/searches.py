@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,7 +30,7 @@ def candidate_frame(store: Store) -> pd.DataFrame:
     """
     import pandas as pd
 
-    table: dict[Any, Fields] = {}
+    table: dict[object, Fields] = {}
     for run_id, _, split, name, value in zip(*whole_table(store, "quality").values()):
         kind, _, number = split.partition(" ")
         if kind == CANDIDATE and number.isdigit():

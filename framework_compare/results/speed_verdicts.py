@@ -7,7 +7,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from framework_compare.errors import check_name
 from framework_compare.plan import settings
@@ -73,7 +73,7 @@ def verdicts(cells: Sequence[Record], blocks: BlockTimes, of: str = "framework",
     Cells without any epoch are ignored. Raises UnknownNameError for a setting that cannot have competitors.
     """
     check_name("subject of verdicts", of, SUBJECTS)
-    conditions: dict[tuple[Any, ...], list[Record]] = {}
+    conditions: dict[tuple[object, ...], list[Record]] = {}
     for cell in cells:
         if cell.status == "ok" and blocks.get(cell.Index):
             conditions.setdefault(condition_of(of)(cell), []).append(cell)
@@ -85,7 +85,7 @@ def verdicts(cells: Sequence[Record], blocks: BlockTimes, of: str = "framework",
 
 
 @functools.cache
-def condition_of(of: str = "framework") -> Callable[[Record], tuple[Any, ...]]:
+def condition_of(of: str = "framework") -> Callable[[Record], tuple[object, ...]]:
     """Return a function from a cell to the values of its `condition`."""
     return values_of(*(name for name in ("framework", "dataset", *SHARED) if name != of))
 

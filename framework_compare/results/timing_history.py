@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from framework_compare.errors import StudyError
 from framework_compare.protocol import Document, TrainConfig
@@ -29,6 +29,8 @@ ASSUMPTION = "an assumption"
 ASSUMED_CPU, ASSUMED_GPU = (2e9, 20e9, 80e9), (2e11, 5e12, 1e14)
 # Seconds to read, decode and hand over a sample.
 ASSUMED_SAMPLE_S = (0.0001, 0.005, 0.03)
+# Seconds of one step of generation, which computes a token of each sequence of a batch and takes mostly calls.
+ASSUMED_TOKEN_S = (0.0005, 0.003, 0.02)
 ASSUMED_START_S = (3.0, 12.0, 60.0)
 _SPEEDS = """
 SELECT cell_id, sum(images) / sum((end_ns - start_ns) * 1e-9 - coalesce(waited_s, 0)) AS speed
@@ -88,15 +90,20 @@ def _of_study(folder: Path, machine: Document) -> Iterator[Known]:
 
 def seconds_per_sample(cell: Cell, known: Sequence[Known], macs: Macs) -> tuple[Range, str]:
     """Seconds that training on one sample takes, or answering it, and what this is taken from."""
+    config, by_token = cell.config, cell.config.mode == "generation"
+    shares = ("batch_size", "new_tokens") if by_token else ()  # the sequences of a batch share the steps
     for basis, names, apart in LIKENESS:
-        alike = [one for one in known if all(_value(one.cell, name) == _value(cell, name) for name in names)]
+        alike = [
+            one for one in known if all(_value(one.cell, name) == _value(cell, name) for name in (*names, *shares))
+        ]
         ratios = [(macs(cell) / macs(one.cell) if macs(cell) and macs(one.cell) else 1.0, one) for one in alike]
         seconds = [ratio / one.images_per_s for ratio, one in ratios if 1 / MOST_UNLIKE <= ratio <= MOST_UNLIKE]
         if seconds:
             middle = math.exp(sum(map(math.log, seconds)) / len(seconds))
             return Range(min(seconds) / apart, middle, max(seconds) * apart), basis
-    computing = Range(*(macs(cell) / speed for speed in reversed(assumed_speed(cell.config))))
-    return computing.plus(Range(*ASSUMED_SAMPLE_S)), ASSUMPTION
+    computing = Range(*(macs(cell) / speed for speed in reversed(assumed_speed(config))))
+    stepping = Range(*ASSUMED_TOKEN_S).times(by_token * config.new_tokens / config.batch_size)
+    return computing.plus(Range(*ASSUMED_SAMPLE_S)).plus(stepping), ASSUMPTION
 
 
 def assumed_speed(config: TrainConfig) -> tuple[float, ...]:
@@ -113,7 +120,7 @@ def startup_s(cell: Cell, known: Sequence[Known]) -> Range:
     return Range(min(seconds), sum(seconds) / len(seconds), max(seconds))
 
 
-def _value(cell: Cell, name: str) -> Any:
+def _value(cell: Cell, name: str) -> object:
     if name == "framework":
         return _base(cell)
     return getattr(cell, name) if name in ("model", "dataset", "device") else getattr(cell.config, name)

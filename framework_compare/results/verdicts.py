@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from framework_compare import registry
 from framework_compare.errors import check_name
@@ -76,7 +75,7 @@ def read(folder: Path) -> dict[str, Fields]:
     return {name: verdict for name, verdict in verdicts if _is_sound(verdict)}
 
 
-def _is_sound(verdict: Any) -> bool:
+def _is_sound(verdict: object) -> bool:
     if not isinstance(verdict, dict) or set(verdict) != set(COLUMNS):
         return False
     words = (str, type(None))

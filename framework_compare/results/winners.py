@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
+from framework_compare.protocol import Document
 from framework_compare.results import repeats, speed_verdicts
 from framework_compare.results.columns import Record, values
 from framework_compare.results.intervals import MIN_RUNS
@@ -12,7 +13,7 @@ from framework_compare.results.parity import FAILED
 from framework_compare.results.ratios import epoch_seconds
 from framework_compare.results.speed_verdicts import Verdict
 
-Key = tuple[str, tuple[Any, ...]]  # model, values of the condition
+Key = tuple[str, tuple[object, ...]]  # model, values of the condition
 
 
 class Winner(NamedTuple):
@@ -23,7 +24,7 @@ class Winner(NamedTuple):
     """
 
     model: str
-    condition: Mapping[str, Any]
+    condition: Document
     framework: str | None = None
     excluded: tuple[str, ...] = ()
     reason: str = ""
@@ -38,7 +39,7 @@ class Winner(NamedTuple):
         return self.reason.format(", ".join(map(named, self.whose)))
 
 
-def key(one: Any) -> Key:
+def key(one: Record | Verdict | Winner) -> Key:
     """Return what rivals share, from a cell, a verdict or a winner."""
     if hasattr(one, "condition"):
         return one.model, values(one.condition)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Protocol, Sequence
 
+from framework_compare.json_types import Fields
 from framework_compare.samplers.nvml import GpuReading, NvmlSampler
 
 
@@ -12,7 +13,7 @@ class GpuReadings(Protocol):
 
     reason: Optional[str]
 
-    def __enter__(self) -> Any: ...
+    def __enter__(self) -> "GpuReadings": ...
 
     def __exit__(self, *exc_info: object) -> None: ...
 
@@ -24,7 +25,7 @@ class GpuReadings(Protocol):
 
     def warnings(self) -> List[str]: ...
 
-    def facts(self) -> Dict[str, Any]: ...
+    def facts(self) -> Fields: ...
 
 
 class GpuGroup:
@@ -60,7 +61,7 @@ class GpuGroup:
     def warnings(self) -> List[str]:
         return [f"GPU {number}: {text}" for number, gpu in self._gpus.items() for text in gpu.warnings()]
 
-    def facts(self) -> Dict[str, Any]:
+    def facts(self) -> Fields:
         """Of the first, and what each of them is."""
         each = {str(number): gpu.facts() for number, gpu in self._gpus.items()}
         return {**next(iter(each.values())), "devices": each}

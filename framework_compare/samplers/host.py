@@ -6,10 +6,11 @@ import math
 import os
 import platform
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Dict, Optional
 
 import psutil
 
+from framework_compare.json_types import Fields
 from framework_compare.samplers import cgroup
 from framework_compare.samplers.nvml import describe_gpus
 
@@ -17,7 +18,7 @@ CPUS = "/sys/devices/system/cpu"
 VECTORS = {"amx_tile": "AMX", "avx512f": "AVX-512", "avx2": "AVX2", "avx": "AVX"}  # by flag, the widest first
 
 
-def describe() -> Dict[str, Any]:
+def describe() -> Fields:
     """What a reader of a result must know of the machine, ready for JSON; bytes and counts, None where unknown.
 
     The host's name, the user's and any path are left out: results are made to be passed on.

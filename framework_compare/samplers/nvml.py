@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import statistics
+from types import ModuleType
 from typing import Any, Callable, Collection, Dict, List, NamedTuple, Optional, Set, Tuple
 
 import pynvml
 
 from framework_compare.errors import UsageError
+from framework_compare.json_types import Fields
 from framework_compare.samplers.gpu_users import GpuProcess, GpuUsers
 from framework_compare.samplers.visible import visible_handle
 
@@ -38,9 +40,9 @@ class NvmlSampler:
     memory be told where the driver hides processes.
     """
 
-    def __init__(self, index: int = 0, *, nvml: Any = pynvml) -> None:
+    def __init__(self, index: int = 0, *, nvml: ModuleType = pynvml) -> None:
         self._nvml = nvml
-        self._handle: Any = None
+        self._handle: object = None
         self._refused: Set[str] = set()
         self._started = False
         self._users = GpuUsers()
@@ -106,7 +108,7 @@ class NvmlSampler:
             self._users.look_for_others(self._processes("Graphics"))
         return self._users.warnings()
 
-    def facts(self) -> Dict[str, Any]:
+    def facts(self) -> Fields:
         """Which GPU it is, and the sources of its readings; takes milliseconds."""
         if self._handle is None:
             return {"reason": self.reason or "the readings are closed"}
@@ -142,7 +144,7 @@ class NvmlSampler:
         gaps = [after - before for before, after in zip(times_us, times_us[1:])]
         return statistics.median(gaps) / 1e6 if gaps else None
 
-    def _ask(self, function: str, *arguments: Any) -> Any:
+    def _ask(self, function: str, *arguments: object) -> Any:
         # The same function refuses one question and answers another.
         question = f"{function}{arguments}" if arguments else function
         if question in self._refused:
@@ -172,7 +174,7 @@ def gpu_indices(device: str) -> Tuple[int, ...]:
     return tuple(map(int, listed))
 
 
-def find_handle(index: int, *, nvml: Any = pynvml, visible: Optional[str] = None) -> Any:
+def find_handle(index: int, *, nvml: ModuleType = pynvml, visible: Optional[str] = None) -> object:
     """NVML's handle of the GPU that CUDA calls `index` under CUDA_VISIBLE_DEVICES=`visible`.
 
     Holds when CUDA numbers the GPUs by bus, which it does when they are alike or CUDA_DEVICE_ORDER=PCI_BUS_ID.
@@ -183,7 +185,7 @@ def find_handle(index: int, *, nvml: Any = pynvml, visible: Optional[str] = None
     return visible_handle(index, visible, nvml=nvml)
 
 
-def describe_gpus(*, nvml: Any = pynvml) -> Optional[Dict[str, Any]]:
+def describe_gpus(*, nvml: ModuleType = pynvml) -> Optional[Fields]:
     """Driver version, and name, memory in bytes and compute capability ("9.0") of every GPU; None without a driver."""
     try:
         nvml.nvmlInit()
@@ -198,7 +200,7 @@ def describe_gpus(*, nvml: Any = pynvml) -> Optional[Dict[str, Any]]:
         ask(nvml, "nvmlShutdown")
 
 
-def _describe_gpu(nvml: Any, number: int) -> Dict[str, Any]:
+def _describe_gpu(nvml: ModuleType, number: int) -> Fields:
     handle = nvml.nvmlDeviceGetHandleByIndex(number)
     memory = ask(nvml, "nvmlDeviceGetMemoryInfo", handle)
     capability = ask(nvml, "nvmlDeviceGetCudaComputeCapability", handle)
@@ -209,7 +211,7 @@ def _describe_gpu(nvml: Any, number: int) -> Dict[str, Any]:
     }
 
 
-def ask(nvml: Any, function: str, *arguments: Any) -> Any:
+def ask(nvml: ModuleType, function: str, *arguments: object) -> Any:
     """What NVML answers; None where it cannot."""
     try:
         return getattr(nvml, function)(*arguments)

@@ -8,9 +8,10 @@ import threading
 import time
 from array import array
 from contextlib import ExitStack, contextmanager
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 from framework_compare.errors import UsageError
+from framework_compare.json_types import Document, Fields
 from framework_compare.samplers.disturbance import (
     SLOW_EVERY_NS,
     TICK_NS,
@@ -78,7 +79,7 @@ class Recorder:
         self._cpu_s = 0.0
         self._peak_rss_bytes: Optional[int] = None
         self._energy: Optional[EnergyRecorder] = None
-        self._gauges: Dict[str, Any] = {}
+        self._gauges: Fields = {}
         self._warnings: Tuple[str, ...] = ()
 
     def __enter__(self) -> "Recorder":
@@ -100,7 +101,7 @@ class Recorder:
         with self._lock:
             return tuple(self._log[number] for number in range(len(self._log)))
 
-    def note(self, event: Mapping[str, Any]) -> None:
+    def note(self, event: Document) -> None:
         """Have energy and counters read soon if the worker's event ends something that is measured. Returns at once."""
         if event["event"] not in NOTED:
             return
@@ -140,7 +141,7 @@ class Recorder:
             found += integrate_power(self.samples(), self._energy.times_ns)
         return tuple(sorted(found, key=lambda reading: reading.t_ns))
 
-    def gauges(self) -> Dict[str, Any]:
+    def gauges(self) -> Fields:
         """The sources of the readings, once they have ended; {} without readings."""
         source = next((reading.source for reading in self.energy() if reading.device.startswith(GPU)), None)
         gpu = self._gauges.get("gpu")
@@ -279,8 +280,8 @@ class Recorder:
             return True
 
 
-def _readings(samplers: Sequence[Sampler]) -> Dict[str, Any]:
-    found: Dict[str, Any] = {}
+def _readings(samplers: Sequence[Sampler]) -> Fields:
+    found: Fields = {}
     for sampler in samplers:
         with contextlib.suppress(OSError, ValueError):
             found.update(sampler.read())
@@ -339,7 +340,7 @@ class SampleLog:
         for column in self._columns.values():
             del column[every_other]
 
-    def _value(self, name: str, reading: float) -> Any:
+    def _value(self, name: str, reading: float) -> Union[int, float, None]:
         if math.isnan(reading):
             return None
         return int(reading) if COLUMNS[name].whole else reading

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Callable, List, Optional, Union
+from types import ModuleType
+from typing import Callable, Iterator, List, Optional, Tuple, Union
 
 # NVML's number of a GPU, or the UUID of a MIG instance.
 Gpu = Union[int, str]
 Reader = Callable[[str], Optional[Gpu]]
 
 
-def visible_handle(index: int, visible: str, *, nvml: Any) -> Any:
+def visible_handle(index: int, visible: str, *, nvml: ModuleType) -> object:
     """NVML's handle of the GPU that CUDA calls `index` under CUDA_VISIBLE_DEVICES=`visible`.
 
     Raises LookupError, with the reason, where CUDA does not show that many.
@@ -31,14 +32,14 @@ def visible_handle(index: int, visible: str, *, nvml: Any) -> Any:
     return nvml.nvmlDeviceGetHandleByUUID(gpu) if isinstance(gpu, str) else nvml.nvmlDeviceGetHandleByIndex(gpu)
 
 
-def _read(visible: str, nvml: Any) -> Any:
+def _read(visible: str, nvml: ModuleType) -> Iterator[Tuple[str, Optional[Gpu]]]:
     entries = visible.split(",")
     kind = entries[0][:4]  # the first entry's; one of another kind names nothing (seen of driver 580.159)
     read = {"GPU-": _uuids, "MIG-": _instances}.get(kind, _numbers)(nvml)
     return ((entry, read(entry)) for entry in entries)
 
 
-def _numbers(nvml: Any) -> Reader:
+def _numbers(nvml: ModuleType) -> Reader:
     count = nvml.nvmlDeviceGetCount()
 
     def read(entry: str) -> Optional[Gpu]:
@@ -48,7 +49,7 @@ def _numbers(nvml: Any) -> Reader:
     return read
 
 
-def _uuids(nvml: Any) -> Reader:
+def _uuids(nvml: ModuleType) -> Reader:
     handles = map(nvml.nvmlDeviceGetHandleByIndex, range(nvml.nvmlDeviceGetCount()))
     known = [nvml.nvmlDeviceGetUUID(handle) for handle in handles]
 
@@ -60,7 +61,7 @@ def _uuids(nvml: Any) -> Reader:
     return read
 
 
-def _instances(nvml: Any) -> Reader:
+def _instances(nvml: ModuleType) -> Reader:
     def read(entry: str) -> Optional[Gpu]:
         try:
             nvml.nvmlDeviceGetHandleByUUID(entry)

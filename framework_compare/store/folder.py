@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, Timeout
 
 from framework_compare.errors import StudyError
+from framework_compare.json_types import JSON
 from framework_compare.paths import write_whole
 from framework_compare.store import schema
 
@@ -51,13 +51,13 @@ def acquire_lock(folder: Path) -> FileLock:
     return lock
 
 
-def write_json(path: Path, document: Any) -> None:
+def write_json(path: Path, document: object) -> None:
     """Write a file of a study that is whole at any moment; its folder is made if absent."""
     with schema.study_errors(path):
         write_whole(path, json.dumps(document))
 
 
-def read_json(path: Path) -> Any:
+def read_json(path: Path) -> JSON:
     """Return what a JSON file of a study holds; StudyError where it is damaged."""
     with schema.study_errors(path):
         text = path.read_bytes()

@@ -81,7 +81,7 @@ def run_row(row: Document) -> Fields:
 
 
 @functools.lru_cache(maxsize=1024)  # cells of several frameworks and models share a text
-def config(text: Any) -> Document:
+def config(text: object) -> Document:
     """Return the stored fields of a TrainConfig; those that were not stored get their defaults."""
     stored = document(text, dict, "config")
     missing, unknown = _DEFAULTS.keys() - stored.keys(), stored.keys() - _DEFAULTS.keys()
@@ -107,7 +107,7 @@ def document(text: Any, kind: type, what: str) -> Any:
     return parsed
 
 
-def settings(text: Any) -> Fields:
+def settings(text: object) -> Fields:
     """Return what a study was created with; InvalidRow where a part of it is not of its kind."""
     parsed = document(text, dict, "settings")
     for name in ("datasets", "limits", "python", "strategy"):
@@ -179,5 +179,5 @@ def _unlike(names: tuple[str, ...], types: tuple[type, ...], kinds: Kinds) -> st
     return next((name for name, allowed in kinds.of.items() if type_of.get(name) not in allowed), None)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return repr(value)[:60]

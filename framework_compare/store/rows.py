@@ -7,7 +7,6 @@ import json
 import operator
 import sqlite3
 from collections.abc import Iterable
-from typing import Any
 
 from framework_compare.records import Epoch, Phase, ProfileRow, Quality, Run, Slice
 from framework_compare.samplers.energy import Energy
@@ -36,7 +35,7 @@ LISTS = {
 RUN_FIELDS = [f.name for f in dataclasses.fields(Run) if f.name not in LISTS]
 
 
-def insert(connection: sqlite3.Connection, table: str, run_id: int, items: Iterable[Any]) -> None:
+def insert(connection: sqlite3.Connection, table: str, run_id: int, items: Iterable[object]) -> None:
     """Add records to a table of CHILDREN; the transaction is the caller's."""
     names = fields_of(table)
     fields = operator.attrgetter(*names)
@@ -50,13 +49,13 @@ def fields_of(table: str) -> list[str]:
     return [field.name for field in dataclasses.fields(CHILDREN[table])]
 
 
-def column(value: Any) -> Any:
+def column(value: object) -> object:
     """A field of a Run as SQLite takes it; text of a worker may hold halves of surrogate pairs, which it does not."""
     if isinstance(value, (dict, list, tuple)):
         return as_json(value)
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
-def as_json(value: Any) -> str:
+def as_json(value: object) -> str:
     """A document of the file; what JSON does not know is stored as text."""
     return json.dumps(value, default=str)

@@ -18,6 +18,7 @@ from filelock import FileLock
 
 from framework_compare import __version__
 from framework_compare.errors import StudyError, UsageError, check_count
+from framework_compare.json_types import JSON
 from framework_compare.protocol import Document, Fields, TrainConfig
 from framework_compare.records import STATUSES, Cell, Run
 from framework_compare.store import absorption, open_readonly, row_checks, schema
@@ -295,7 +296,7 @@ class Store:
         with contextlib.suppress(sqlite3.Error):
             self._connection.execute("PRAGMA busy_timeout = 30000")
 
-    def select(self, query: str, values: Sequence[Any] = ()) -> tuple[list[str], list[tuple[Any, ...]]]:
+    def select(self, query: str, values: Sequence[object] = ()) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Column names and rows of a query."""
         with schema.study_errors(self.path):
             cursor = self._connection.execute(query, values)
@@ -315,7 +316,7 @@ class Store:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _parsed(self, document: str) -> Any:
+    def _parsed(self, document: str) -> JSON:
         with self._sound():
             return row_checks.document(document, object, "document")
 

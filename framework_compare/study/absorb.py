@@ -6,9 +6,10 @@ import json
 import shutil
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from framework_compare.errors import StudyError
+from framework_compare.protocol import Fields
 from framework_compare.results import verdicts
 from framework_compare.results.runs import refresh_figures
 from framework_compare.store import schema
@@ -86,7 +87,7 @@ def _absorb_one(store: Store, plan: PartPlan) -> str:
     return f"part {plan.number}: {counts}"
 
 
-def _merged(store: Store, label: str, document: dict[str, Any]) -> dict[str, Any]:
+def _merged(store: Store, label: str, document: Fields) -> Fields:
     """An environment of a part as the study stores it, with every state of the source that ran; StudyError for another."""
     check_same_environment(store, label.partition(" (")[0], document, label=label)
     before = (store.environments().get(label) or {}).get("sources") or []

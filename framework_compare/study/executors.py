@@ -13,9 +13,9 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from framework_compare.errors import StudyError, UsageError, check_name
+from framework_compare.protocol import Document
 from framework_compare.store import schema
 from framework_compare.store.folder import read_json, write_json
 from framework_compare.study.parts import PARTS, PartPlan, numbers
@@ -62,7 +62,7 @@ class Slurm(Executor):
 
     waits = True
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, **options: object) -> None:
         self.options = options
 
     def check(self) -> None:
@@ -109,7 +109,7 @@ def of(name: str, options: Mapping[str, str] | None = None) -> Executor | None:
     return Executor() if name == ONLY_PARTS else None
 
 
-def _value(text: str) -> Any:
+def _value(text: str) -> bool | int | str | None:
     words = {"true": True, "false": False, "none": None}
     return words.get(text.lower(), int(text) if text.isdecimal() else text)
 
@@ -124,7 +124,7 @@ def _chunks(folder: Path, parts: Sequence[int], most: int) -> Iterator[tuple[int
             yield nodes, listed[first : first + most]
 
 
-def _options(folder: Path, given: Mapping[str, Any], jobs: int, nodes: int) -> list[str]:
+def _options(folder: Path, given: Document, jobs: int, nodes: int) -> list[str]:
     """Options as sbatch takes them; False and None leave one out."""
     log = str(folder / PARTS / SLURM).replace("%", "%%")
     ours = {

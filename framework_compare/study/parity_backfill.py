@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from framework_compare.environments import managed, support
 from framework_compare.environments.managed import Environment
@@ -13,6 +13,7 @@ from framework_compare.errors import StudyError
 from framework_compare.launch import staging
 from framework_compare.parity import in_study, verify
 from framework_compare.parity.asked import CheckForecast
+from framework_compare.protocol import Fields
 from framework_compare.records import Cell, Run
 from framework_compare.registry import framework as find_framework
 from framework_compare.results import verdicts
@@ -91,7 +92,7 @@ def _same(store: Store, framework: str, device: str, options: RunOptions, say: S
     if isinstance(environment, Run):
         raise StudyError(environment.reason)
     check_same_environment(store, framework, describe(environment), label=label)
-    stored: dict[str, Any] = store.environments().get(label) or {}
+    stored: Fields = store.environments().get(label) or {}
     if stored.get("sources") != [staging.checksum(find_framework(framework))]:
         raise StudyError(
             f"the source that its cells ran has {'changed since' if stored.get('sources') else 'no checksum in the study'}"

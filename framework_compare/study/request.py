@@ -15,6 +15,7 @@ from framework_compare.plan.data_of_models import DataSets
 from framework_compare.plan.ladders import Rungs
 from framework_compare.plan.planning import Models, Names
 from framework_compare.plan.settings import Settings
+from framework_compare.protocol import Document
 from framework_compare.records import Cell
 from framework_compare.results.verdicts import check_mode
 from framework_compare.study import blocks, schedules
@@ -176,7 +177,7 @@ class Request:
     precision_target: str | float | None = None
     rungs: Rungs | None = None
     one_at_a_time: bool = False
-    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    settings: Document = dataclasses.field(default_factory=dict)
 
     @classmethod
     def of(cls, frameworks: Names, models: Models, device: Names = "cpu", **given: Any) -> Request:
@@ -197,7 +198,7 @@ class Request:
         return loss if isinstance(loss, str) and ":" in loss else ""
 
     @property
-    def cell_settings(self) -> Mapping[str, Any]:
+    def cell_settings(self) -> Document:
         """Return the settings of cells, where a loss function of the user's stands under the name that it gets there."""
         return {**self.settings, "loss_function": OWN_LOSS} if self.own_loss else self.settings
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from framework_compare.errors import StudyError, UsageError, check_name
 from framework_compare.protocol import Document, Fields
@@ -98,7 +97,7 @@ def _different_settings(planned: Sequence[Cell], asked: Sequence[Cell]) -> list[
     return _differences(before, now, {name: name for name in before if set(before[name]) != set(now[name])})
 
 
-def _values(cells: Sequence[Cell]) -> dict[str, list[Any]]:
+def _values(cells: Sequence[Cell]) -> dict[str, list[object]]:
     """The values of each setting among the cells, in order."""
     names = ["framework", "model", "dataset", "device"]
     values = {name: list(dict.fromkeys(getattr(cell, name) for cell in cells)) for name in names}

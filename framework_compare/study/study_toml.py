@@ -116,7 +116,7 @@ def _text_of(file: Path) -> str:
     return content.decode("utf-8")
 
 
-def _listed(value: Any) -> Sequence[Any]:
+def _listed(value: object) -> Sequence[Any]:
     return list(value) if isinstance(value, Iterable) and not isinstance(value, (str, os.PathLike)) else [value]
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Sequence, Tuple, Type, Union
 
 import numpy as np
 
 from framework_compare.errors import Unsupported
 from framework_compare.events import EventWriter
-from framework_compare.protocol import Batch, Fields, Job
+from framework_compare.protocol import Batch, Fields, ImageFiles, Job, Trainer
 from framework_compare.worker import processes
 from framework_compare.worker.parity_answers import ParityAnswers
 from framework_compare.worker.refusal import BY_DEVICE, fault_of
@@ -29,7 +29,7 @@ RELEASE_S = 5.0  # that processes have to end after `release`
 class ConformanceAnswers(ParityAnswers):
     """A probe that also asks how the trainer behaves."""
 
-    def __init__(self, job: Job, trainer: Any, events: EventWriter) -> None:
+    def __init__(self, job: Job, trainer: Type[Trainer], events: EventWriter) -> None:
         super().__init__(job, trainer, events)
         self.loaders: Dict[int, str] = {}  # processes of native pipelines, those of pipelines dropped since included
         self.questions.update(
@@ -174,7 +174,7 @@ class ConformanceAnswers(ParityAnswers):
             found.append((np.array(images), np.array(labels), int(batch.size)))
         return found
 
-    def _is_shared(self, files: Any, epoch: Sequence[Tuple[np.ndarray, np.ndarray, int]]) -> bool:
+    def _is_shared(self, files: ImageFiles, epoch: Sequence[Tuple[np.ndarray, np.ndarray, int]]) -> bool:
         with shared_pipeline(self.trainer, files, self.config) as pipeline:
             wanted = [(images.copy(), labels.copy()) for images, labels in pipeline.epoch(1)]
         return len(wanted) == len(epoch) and all(_same(ours, theirs) for ours, theirs in zip(wanted, epoch))
@@ -233,7 +233,7 @@ def _changed(found: Arrays, held: Arrays) -> List[str]:
     return [name for name, array in held.items() if not np.array_equal(found[name], array)]
 
 
-def _apart(once: Arrays, twice: Arrays, start: Arrays) -> List[Any]:
+def _apart(once: Arrays, twice: Arrays, start: Arrays) -> List[Union[str, float]]:
     """[name, share] of the array that ends furthest from where it ended before, in units of how far it had moved."""
     shares = {}
     for name, array in once.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import math
-from typing import Any, Deque, Optional, Tuple
+from typing import Deque, Optional, Tuple
 
 from framework_compare.protocol import Trainer
 
@@ -17,9 +17,9 @@ class LossSum:
         self._trainer = trainer
         self._lag = lag
         self._total = 0.0
-        self._pending: Deque[Tuple[Any, int]] = collections.deque()
+        self._pending: Deque[Tuple[object, int]] = collections.deque()
 
-    def add(self, loss: Any, size: int) -> None:
+    def add(self, loss: object, size: int) -> None:
         self._pending.append((loss, size))
         if len(self._pending) > self._lag:
             self._read(1)
@@ -45,7 +45,7 @@ class Outputs:
         self.samples = 0
         self._trainer, self._lag, self._ahead = trainer, lag, 0
 
-    def add(self, outputs: Any, size: int) -> None:
+    def add(self, outputs: object, size: int) -> None:
         self.samples, self._ahead = self.samples + size, self._ahead + 1
         if self._ahead > self._lag:
             self._trainer.synchronize()

@@ -11,17 +11,21 @@ import contextlib
 import json
 import traceback
 import zlib
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Tuple, Type
 
 import numpy as np
 
 from framework_compare.errors import Unsupported
 from framework_compare.events import EventWriter
 from framework_compare.graph import Graph, weight_views
-from framework_compare.protocol import Batch, Fields, Job, Replicas
+from framework_compare.protocol import Batch, Fields, Job, Replicas, Trainer
 from framework_compare.worker.placement import make_trainer
 from framework_compare.worker.refusal import refuse_undeclared
 from framework_compare.worker.sources import read_image_files, shared_pipeline
+
+if TYPE_CHECKING:
+    from framework_compare.protocol import Inputs
+    from framework_compare.worker.sources import Pipeline
 
 ANSWERS = "answers.json"
 QUESTIONS = ("build", "weights", "forward", "generate", "gradients", "steps", "again", "train", "shared", "native")
@@ -31,7 +35,9 @@ Question = Callable[[Fields], Fields]
 class ParityAnswers:
     """One worker's run through its tasks."""
 
-    def __init__(self, job: Job, trainer: Any, events: EventWriter, replicas: Optional[Replicas] = None) -> None:
+    def __init__(
+        self, job: Job, trainer: Type[Trainer], events: EventWriter, replicas: Optional[Replicas] = None
+    ) -> None:
         self.replicas = replicas
         self.tasks: List[Fields] = [dict(task) for task in job.tasks]
         self.config = job.config
@@ -188,7 +194,7 @@ class ParityAnswers:
                     return {"losses": losses, "checksums": checksums}
         raise AssertionError("an endless pipeline ended")
 
-    def _shared_pipeline(self, task: Fields) -> Any:
+    def _shared_pipeline(self, task: Fields) -> "Pipeline":
         """Over images, or over the arrays of task["data"]."""
         if "data" not in task:
             return shared_pipeline(self.trainer, read_image_files(task["images"]), self.config, self.replicas)
@@ -216,7 +222,7 @@ class ParityAnswers:
             raise ValueError(f"a batch says it has {batch.size} images and holds {len(labels)} labels")
         return images.transpose(0, 3, 1, 2) if self._channels_last(images) else images, labels
 
-    def _checksum(self, images: Any, labels: np.ndarray) -> int:
+    def _checksum(self, images: Inputs, labels: np.ndarray) -> int:
         """CRC-32 of the images as (N, C, H, W), then the labels: the same in every layout."""
         found = 0
         for array in images if isinstance(images, tuple) else (images,):
@@ -245,7 +251,7 @@ class ParityAnswers:
             return array
         return np.split(array, self.replicas.processes)[self.replicas.rank]
 
-    def _adopt(self, images: Any, labels: np.ndarray) -> Batch:
+    def _adopt(self, images: Inputs, labels: np.ndarray) -> Batch:
         images = tuple(map(self._own, images)) if isinstance(images, tuple) else self._own(images)
         batch: Batch = self.trainer.adopt(images, labels)
         return batch
@@ -259,7 +265,7 @@ class ParityAnswers:
         return self.trainer.layout == "NHWC" and images.ndim == 4
 
 
-def _endless(pipeline: Any) -> Iterator[Tuple[np.ndarray, np.ndarray]]:
+def _endless(pipeline: "Pipeline") -> Iterator[Tuple[Inputs, np.ndarray]]:
     number = 0
     while True:
         number += 1

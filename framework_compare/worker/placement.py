@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Any, Mapping, Optional, Tuple
+from typing import Any, Mapping, Optional, Tuple, Type
 
-from framework_compare.protocol import Job, Replicas, TrainConfig, replicas_of
+from framework_compare.protocol import Job, Replicas, TrainConfig, Trainer, replicas_of
 
 OF_ALL_REPLICAS = ("batch_size", "threads", "loader_workers")  # settings that are of one replica each
 
@@ -36,6 +36,6 @@ def own_part(job: Job, environment: Mapping[str, str] = os.environ) -> Tuple[Job
     return dataclasses.replace(job, config=config, steps=steps), replicas
 
 
-def make_trainer(trainer: Any, config: TrainConfig, replicas: Optional[Replicas]) -> Any:
+def make_trainer(trainer: Type[Trainer], config: TrainConfig, replicas: Optional[Replicas]) -> Any:
     """A trainer of that class; one that trains on one device is never told of replicas."""
     return trainer(config) if replicas is None else trainer(config, replicas)

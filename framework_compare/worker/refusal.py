@@ -5,11 +5,11 @@ An adapter that does not know a setting would train with another one, and its ti
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional
+from typing import Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Type
 
 from framework_compare.errors import ProtocolError, Unsupported
 from framework_compare.graph import Graph
-from framework_compare.protocol import UPDATES, Declared, Replicas, TrainConfig
+from framework_compare.protocol import UPDATES, Declared, Replicas, TrainConfig, Trainer
 
 
 class Ask(NamedTuple):
@@ -17,6 +17,7 @@ class Ask(NamedTuple):
 
     noun: str
     names: Callable[[TrainConfig, Iterable[Graph]], Iterable[str]]
+    advice: str = ""  # what to do where a class declares none of it
 
 
 def _optimizer(config: TrainConfig) -> str:
@@ -40,15 +41,16 @@ ASKS: Dict[str, Ask] = {
     "updates": Ask("update setting", lambda config, graphs: _updates(config)),
     "gpu_threads": Ask("gpu_threads", lambda config, graphs: [config.gpu_threads]),
     "generation": Ask(
-        "generation with cached keys and values in execution",
+        "mode 'generation' in execution",
         lambda config, graphs: [config.execution] if config.mode == "generation" else [],
+        "; choose torch, lightning, jax, tensorflow or paddle, which cache keys and values",
     ),
 }
 BY_DEVICE = ("executions", "precisions", "replicas", "untested")
 
 
 def refuse_undeclared(
-    trainer: Any, config: TrainConfig, graphs: Iterable[Graph], replicas: Optional[Replicas] = None
+    trainer: Type[Trainer], config: TrainConfig, graphs: Iterable[Graph], replicas: Optional[Replicas] = None
 ) -> None:
     """Raise Unsupported for all that a trainer's class does not declare; the reason says why, and lists what it does.
 
@@ -68,7 +70,8 @@ def refuse_undeclared(
         missing = [name for name in dict.fromkeys(ask.names(config, graphs)) if name not in declared]
         if missing:
             nouns = ask.noun if len(missing) == 1 else f"{ask.noun}s"
-            lacks.append(_lack(trainer, f"{nouns} {', '.join(map(repr, missing))}{on}", declared, missing))
+            advice = "" if declared else ask.advice
+            lacks.append(_lack(trainer, f"{nouns} {', '.join(map(repr, missing))}{on}", declared, missing) + advice)
     if config.mode == "inference" and not hasattr(trainer, "infer"):
         why = _why(trainer, ["inference"])
         lacks.append(f"the adapter of {trainer.name} has no inference{why}; allowed: mode 'train'")
@@ -86,7 +89,7 @@ def refuse_undeclared(
             )
 
 
-def _refuse_replicas(trainer: Any, config: TrainConfig, kind: str, count: int) -> None:
+def _refuse_replicas(trainer: Type[Trainer], config: TrainConfig, kind: str, count: int) -> None:
     declared, where = trainer.declared.replicas.get(kind, frozenset()), f"{count} devices of kind {kind!r}"
     if not declared:
         why = _why(trainer, ["replicas"]) or "; use one device"
@@ -98,12 +101,12 @@ def _refuse_replicas(trainer: Any, config: TrainConfig, kind: str, count: int) -
         raise Unsupported(f"mode {config.mode!r} runs on one device; {where} are for mode 'train'")
 
 
-def _lack(trainer: Any, what: str, declared: Iterable[str], missing: Iterable[str]) -> str:
+def _lack(trainer: Type[Trainer], what: str, declared: Iterable[str], missing: Iterable[str]) -> str:
     name = getattr(trainer, "name", trainer.__name__)
     return f"{name} declares no {what}{_why(trainer, missing)}; declared: {', '.join(sorted(declared)) or 'none'}"
 
 
-def _why(trainer: Any, missing: Iterable[str]) -> str:
+def _why(trainer: Type[Trainer], missing: Iterable[str]) -> str:
     """What the class says of what is missing, once each, in words that follow it."""
     reasons = dict.fromkeys(trainer.declared.why[name] for name in missing if name in trainer.declared.why)
     return f": {', and '.join(reasons)}" if reasons else ""
@@ -117,7 +120,7 @@ def untested(declared: Declared, device: str, precisions: Iterable[str]) -> str:
     return f"{', '.join(names)} on {what}: untested, because this adapter has not run like this yet" if names else ""
 
 
-def fault_of(declared: Any) -> str:
+def fault_of(declared: object) -> str:
     """What is wrong with the attribute `declared` of a trainer's class, in words that follow its name; "" if nothing."""
     if not isinstance(declared, Declared):
         fields = ", ".join(Declared._fields)

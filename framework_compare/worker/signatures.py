@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from typing import Any
+from typing import Type
 
 import numpy as np
 
@@ -33,7 +33,7 @@ METHODS = (
 )
 
 
-def fault(trainer: Any, name: str) -> str:
+def fault(trainer: Type[Trainer], name: str) -> str:
     """Why a method cannot be called as the protocol has it, or ""."""
     method = getattr(trainer, name, None)
     if not callable(method) or method is getattr(Trainer, name):  # inherited from the protocol: a stub
@@ -48,7 +48,7 @@ def fault(trainer: Any, name: str) -> str:
     return ""
 
 
-def value_of(value: Any) -> Fields:
+def value_of(value: object) -> Fields:
     """A value as JSON if it can be, else None; its type, and how it prints."""
     try:
         plain = json.loads(json.dumps(value))
@@ -57,7 +57,7 @@ def value_of(value: Any) -> Fields:
     return {"type": type(value).__name__, "value": plain, "repr": repr(value)[:200]}
 
 
-def array_of(array: Any) -> Fields:
+def array_of(array: object) -> Fields:
     if not isinstance(array, np.ndarray):
         return {"type": type(array).__name__, "shape": [], "dtype": ""}
     return {"type": "ndarray", "shape": list(array.shape), "dtype": str(array.dtype)}

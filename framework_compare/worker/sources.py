@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Iterator, List, Optional, Protocol, Union
+from typing import TYPE_CHECKING, Iterator, List, Optional, Protocol, Union
 
 from framework_compare.batches.shares import share_size
 from framework_compare.batches.sizes import distinct, epoch_sizes
 from framework_compare.protocol import Batch, Fields, ImageFiles, Job, Replicas, TrainConfig, Trainer
 
 if TYPE_CHECKING:
-    from framework_compare.batches.arrays import SplitArrays
+    from framework_compare.batches.arrays import ArrayPipeline, SplitArrays
+    from framework_compare.batches.images import SharedPipeline
 
     Data = Union[ImageFiles, SplitArrays]
+    Pipeline = Union[SharedPipeline, ArrayPipeline]  # ours, the same for all frameworks
 
 
 def read_image_files(path: str) -> ImageFiles:
@@ -57,7 +59,7 @@ class NativeSource:
 
 
 class SharedSource:
-    def __init__(self, trainer: Trainer, pipeline: Any, held: List[Batch]) -> None:
+    def __init__(self, trainer: Trainer, pipeline: "Pipeline", held: List[Batch]) -> None:
         self.held = held
         self._trainer = trainer
         self._pipeline = pipeline
@@ -121,7 +123,7 @@ def _epoch_sizes(data: Data, config: TrainConfig, replicas: Optional[Replicas]) 
 
 def shared_pipeline(
     trainer: Trainer, files: ImageFiles, config: TrainConfig, replicas: Optional[Replicas] = None
-) -> Any:
+) -> "SharedPipeline":
     """Our own input pipeline in the layout that the trainer adopts without a copy."""
     from framework_compare.batches.images import SharedPipeline
 

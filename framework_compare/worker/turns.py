@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import resource
 import time
-from typing import Any, Callable, Dict, Optional
+from typing import Callable, Optional
 
 from framework_compare.events import EventWriter
+from framework_compare.protocol import Fields
 
 
 class Stopped(Exception):
@@ -134,7 +135,7 @@ class _Slice:
             self._cpu_ns += time.process_time_ns() - self._cpu_since
             self._since = None
 
-    def fields(self) -> Dict[str, Any]:
+    def fields(self) -> Fields:
         counted = self.steps - max(self.left, 0) if self.left <= self.steps else 0
         return {
             "number": self.number,

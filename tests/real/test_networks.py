@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import rounding_bounds
+from bounds import rounding
 from nightly import some_nightly
 
 from framework_compare import registry
@@ -125,3 +126,40 @@ def test_losses_that_jax_reads_together_are_those_of_their_steps(trainer_script,
     _, allowed = rounding_bounds.of_steps(planning.build_graph(model, config), [(x, labels) for x in images], config)
     for when, losses in found.items():
         assert (np.abs(np.subtract(losses, plain)) <= allowed).all(), (when, losses, plain, allowed)
+
+
+EVEN = """
+from types import SimpleNamespace
+from framework_compare.adapters.jax.network import Network
+jax, jnp, plain, taken = trainer.jax, trainer.jax.numpy, trainer.jax.nn.dot_product_attention, []
+
+def by_xla(*arrays, implementation=None, **how):
+    "What cuDNN is asked for, by XLA, which knows the lengths of sequences, too."
+    taken.append(implementation)
+    return plain(*arrays, **how)
+
+def outputs(flash, causal, arrays, weight):
+    net, node = Network.__new__(Network), SimpleNamespace(attrs={"scale": 0.3, "causal": causal})
+    net.jax, net.flash = jax, flash
+    attend = lambda *arrays: net.attend(node, *arrays, None)
+    both = lambda *arrays: (attend(*arrays), *jax.vjp(attend, *arrays)[1](weight))
+    return [np.asarray(array) for array in jax.jit(both)(*arrays)]
+
+rng, answer = np.random.default_rng(0), []
+jax.nn.dot_product_attention = by_xla
+try:
+    for queries, keys, causal in [(5, 5, False), (7, 7, True), (5, 8, False), (8, 5, False), (1, 1, False), (6, 6, True)]:
+        shapes = [(2, queries, 4, 8), (2, keys, 2, 8), (2, keys, 2, 8), (2, queries, 4, 8)]
+        *arrays, weight = (jnp.asarray(rng.standard_normal(shape), "float32") for shape in shapes)
+        ours, theirs = (outputs(flash, causal, arrays, weight) for flash in (True, False))
+        assert [one.shape for one in ours] == [one.shape for one in theirs]
+        largest = max(np.abs(array).max() for array in theirs)
+        answer.append(float(max(np.abs(a - b).max() for a, b in zip(ours, theirs)) / largest))
+finally:
+    jax.nn.dot_product_attention = plain
+assert "cudnn" in taken and None in taken
+"""
+
+
+def test_attention_that_jax_pads_for_cudnn_is_that_of_the_steps(trainer_script, images):
+    assert max(trainer_script("jax", "mobilenet_v2", EVEN, images=images, build=False)) < rounding(100, np.float32)

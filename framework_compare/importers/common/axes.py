@@ -6,7 +6,7 @@ A program's axis is the batch, an axis of the node, or both folded into one; `ma
 from __future__ import annotations
 
 import math
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -95,7 +95,7 @@ class Operand(NamedTuple):
     """A value, or an array without a batch that is yet to become a node."""
 
     value: Optional[Value]
-    array: Any = None  # with .shape; numpy's or the program's own
+    array: Optional[np.ndarray] = None  # with .shape; numpy's or the program's own
 
     @property
     def shape(self) -> Tuple[int, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from framework_compare.importers.common.views import (
     reshaped,
     whole,
 )
+from framework_compare.json_types import Document, Fields
 
 MISSING = "?"  # in front of the kind of a layer that no op of the graph is for
 Arrays = Mapping[str, Tuple[str, np.ndarray]]  # by the last part of their names: name in the program, numbers
@@ -42,7 +43,7 @@ class GraphReader:
         self.nodes: Dict[str, Node] = {}
         self.shapes: Dict[str, Shape] = dict(inputs)
         self.lifts = True  # whether a vector may become an image of one pixel, with all that it is made of
-        self._once: Dict[Any, str] = {}
+        self._once: Dict[object, str] = {}
         self._where: Dict[str, str] = {}  # of missing layers
         self._behind: Set[str] = set()  # missing layers, and what reads them
         self.inputs = {name: self.plain(name) for name in inputs}
@@ -51,9 +52,7 @@ class GraphReader:
         """What a node gives, in its own axes."""
         return Value(name, plain(self.batch, self.shapes[name]))
 
-    def add(
-        self, stem: str, op: str, sources: Sequence[str], attrs: Mapping[str, Any], arrays: Optional[Arrays] = None
-    ) -> str:
+    def add(self, stem: str, op: str, sources: Sequence[str], attrs: Document, arrays: Optional[Arrays] = None) -> str:
         """A node under a name like `stem`; returns its name. NotExpressible where its op does not take these."""
         node = Node(self._name(stem), op, tuple(sources), dict(attrs))
         if op not in OPS:
@@ -75,14 +74,14 @@ class GraphReader:
             self._behind.add(node.name)
         return node.name
 
-    def once(self, stem: str, op: str, sources: Sequence[str], attrs: Mapping[str, Any]) -> str:
+    def once(self, stem: str, op: str, sources: Sequence[str], attrs: Document) -> str:
         """A node without arrays; the one that is there already where it has the same inputs and attributes."""
         key = (op, tuple(sources), repr(sorted(attrs.items())))
         if key not in self._once:
             self._once[key] = self.add(stem, op, sources, attrs)
         return self._once[key]
 
-    def is_fed(self, value: Any) -> bool:
+    def is_fed(self, value: object) -> bool:
         """Whether it is an input as it is fed."""
         return isinstance(value, Value) and value.node not in self.nodes and value == self.plain(value.node)
 
@@ -287,7 +286,7 @@ def _renamed_node(node: Node, names: Mapping[str, str]) -> Node:
     )
 
 
-def _renamed(table: Mapping[str, Any], names: Mapping[str, str], kept: Set[str]) -> Dict[str, Any]:
+def _renamed(table: Document, names: Mapping[str, str], kept: Set[str]) -> Fields:
     """Entries by `<node>.<part>` under the nodes' new names; those of nodes that are left out are gone."""
     found = {}
     for name, entry in table.items():

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Tuple
+from typing import Dict, FrozenSet, List, Mapping, NamedTuple, Tuple
 
 import numpy as np
+
+from framework_compare.json_types import Document
 
 PROGRAM, PLACES = "program.json", {"arrays": "program.npz", "reference": "reference.npz"}
 
@@ -19,7 +21,7 @@ class OnnxNode(NamedTuple):
     name: str
     inputs: Tuple[str, ...]
     outputs: Tuple[str, ...]
-    attrs: Mapping[str, Any]
+    attrs: Document
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,10 +6,16 @@
 from __future__ import annotations
 
 import abc
-from typing import Any, List, Mapping, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, List, Mapping, Sequence, Tuple, TypeVar
 
 from framework_compare.importers.common.graph_reader import GraphReader
 from framework_compare.importers.common.views import BATCH, NotExpressible, Value, View, reshaped, whole
+from framework_compare.json_types import Document
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_T = TypeVar("_T")
 
 
 def left_out(sizes: Mapping[str, int], separator: str) -> List[str]:
@@ -31,18 +37,18 @@ class ProgramReading(abc.ABC):
     reader: GraphReader
 
     @abc.abstractmethod
-    def node(self, at: Any, op: str, sources: Sequence[str], attrs: Mapping[str, Any], **arrays: Any) -> str:
+    def node(self, at: object, op: str, sources: Sequence[str], attrs: Document, **arrays: object) -> str:
         """A node of the graph, and its arrays as the program has them."""
 
-    def beside(self, at: Any, like: Value, array: Any, axis: int) -> str:
+    def beside(self, at: object, like: Value, array: np.ndarray, axis: int) -> str:
         """The node of an array of the program that joins values along an axis."""
         raise NotExpressible("Concat of what is not a value")
 
-    def elementwise(self, at: Any, op: str, value: Value, attrs: Mapping[str, Any]) -> Value:
+    def elementwise(self, at: object, op: str, value: Value, attrs: Document) -> Value:
         """An op to which it does not matter how axes are folded."""
         return Value(self.node(at, op, [value.node], attrs), value.view)
 
-    def on_features(self, at: Any, op: str, value: Value, attrs: Mapping[str, Any], **arrays: Any) -> Value:
+    def on_features(self, at: object, op: str, value: Value, attrs: Document, **arrays: object) -> Value:
         """An op on the last axis, which must be all features of a value; the other axes stay as they are."""
         name, view = self.reader.features_last(value)
         return self.with_features(self.node(at, op, [name], attrs, **arrays), view)
@@ -70,7 +76,7 @@ class ProgramReading(abc.ABC):
             groups.append(group)
         return Value(made, tuple(groups))
 
-    def both(self, at: Any, op: str, first: Value, second: Value) -> Value:
+    def both(self, at: object, op: str, first: Value, second: Value) -> Value:
         """Add or Mul of two values; a vector beside an image becomes one of a pixel, an image beside a sequence steps."""
         reader = self.reader
         ranks = [len(reader.shapes[value.node]) for value in (first, second)]
@@ -90,7 +96,7 @@ class ProgramReading(abc.ABC):
             )
         return Value(self.node(at, op, [first.node, second.node], {}), view)
 
-    def concat(self, at: Any, operands: Sequence[Any], axis: int) -> Value:
+    def concat(self, at: object, operands: Sequence[object], axis: int) -> Value:
         """Values, and perhaps arrays beside them, one behind the other along an axis of the program."""
         if len({isinstance(one, Value) for one in operands}) > 1 or any(len(one.shape) == 3 for one in operands):
             operands = [self.reader.tokens(one) if isinstance(one, Value) else one for one in operands]
@@ -126,5 +132,5 @@ class ProgramReading(abc.ABC):
         return along
 
 
-def _but(view: Sequence[Any], axis: int) -> List[Any]:
+def _but(view: Sequence[_T], axis: int) -> List[_T]:
     return [group for place, group in enumerate(view) if place != axis]

@@ -6,7 +6,7 @@ Values stand as Keras has them, channels last: an image's axes are those of the 
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NoReturn, Sequence, Tuple
 
 import numpy as np
 
@@ -14,8 +14,12 @@ from framework_compare.graph import window
 from framework_compare.graph.attrs import conv_attrs, linear_attrs, window_attrs
 from framework_compare.importers.common.graph_reader import GraphReader
 from framework_compare.importers.common.views import NotExpressible, Value, View, plain, reshaped, whole
+from framework_compare.json_types import Fields
 
-Handler = Callable[[Any, Any, Sequence[Value]], Value]
+if TYPE_CHECKING:
+    from keras.layers import Layer
+
+Handler = Callable[[Any, "Layer", Sequence[Value]], Value]
 LAST, FIRST = (0, 2, 3, 1), (0, 3, 1, 2)  # channels
 # Ops by the names of Keras's activations; None: nothing is done.
 ACTIVATIONS = {
@@ -49,18 +53,18 @@ def as_keras(reader: GraphReader, name: str) -> Value:
     return Value(name, swapped(value.view, LAST)) if len(value.view) == 4 else value
 
 
-def refuse(kind: str) -> Any:
+def refuse(kind: str) -> NoReturn:
     raise NotExpressible(kind)
 
 
-def refuse_unless(kind: str, **wanted: Tuple[Any, Any]) -> None:
+def refuse_unless(kind: str, **wanted: Tuple[object, object]) -> None:
     """NotExpressible for attributes that are not as wanted, by their names: (value, wanted)."""
     odd = [f"{name}={value!r}" for name, (value, allowed) in wanted.items() if value != allowed]
     if odd:
         raise NotExpressible(f"{kind} with {', '.join(odd)}")
 
 
-def activated(reading: Any, layer: Any, value: Value) -> Value:
+def activated(reading: Any, layer: Layer, value: Value) -> Value:
     """A value behind the activation that a layer has built in."""
     name = getattr(layer.activation, "__name__", str(layer.activation))
     if name == "softmax" and layer is reading.last:
@@ -83,7 +87,7 @@ def left_out(reading: Any, value: Value) -> Value:
 # -- convolutions and pooling -------------------------------------------------------------------------------------------
 
 
-def _pads(layer: Any, size: Sequence[int], kernel: Sequence[int], dilation: Sequence[int]) -> List[int]:
+def _pads(layer: Layer, size: Sequence[int], kernel: Sequence[int], dilation: Sequence[int]) -> List[int]:
     """Top, bottom, left, right; "same" puts the odd one behind."""
     if layer.padding == "valid":
         return [0, 0, 0, 0]
@@ -93,7 +97,7 @@ def _pads(layer: Any, size: Sequence[int], kernel: Sequence[int], dilation: Sequ
 
 
 def _convolved(
-    reading: Any, layer: Any, name: str, x: Value, kernel: Any, *, groups: int, bias: bool, **steps: Any
+    reading: Any, layer: Layer, name: str, x: Value, kernel: Any, *, groups: int, bias: bool, **steps: object
 ) -> Value:
     """In as many groups; 0: of each channel its own, by a kernel (height, width, channels, multiple)."""
     height, width, into, out = kernel.shape
@@ -105,7 +109,7 @@ def _convolved(
     return as_keras(reading.reader, reading.node(name, "Conv2d", [source], attrs, **arrays))
 
 
-def _steps(reading: Any, layer: Any, x: Value) -> Dict[str, Any]:
+def _steps(reading: Any, layer: Layer, x: Value) -> Fields:
     refuse_unless("a convolution", data_format=(layer.data_format, "channels_last"))
     dilation = list(layer.dilation_rate)
     padding = _pads(layer, reading.reader.shapes[image(reading.reader, x)][1:], layer.kernel_size, dilation)
@@ -122,13 +126,13 @@ def _depthwise(kernel: np.ndarray) -> np.ndarray:
     return kernel.transpose(2, 3, 0, 1).reshape(channels * multiple, 1, height, width)
 
 
-def conv2d(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
+def conv2d(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
     groups = 0 if type(layer).__name__ == "DepthwiseConv2D" else layer.groups
     how = {"groups": groups, "bias": layer.use_bias, **_steps(reading, layer, inputs[0])}
     return activated(reading, layer, _convolved(reading, layer, layer.name, inputs[0], layer.kernel, **how))
 
 
-def separable_conv2d(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
+def separable_conv2d(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
     how = {"groups": 0, "bias": False, **_steps(reading, layer, inputs[0])}
     x = _convolved(reading, layer, f"{layer.name}.depthwise", inputs[0], layer.depthwise_kernel, **how)
     how = {"groups": 1, "bias": layer.use_bias}
@@ -136,7 +140,7 @@ def separable_conv2d(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value
     return activated(reading, layer, made)
 
 
-def pooled(reading: Any, layer: Any, x: Value, op: str, **more: Any) -> Value:
+def pooled(reading: Any, layer: Layer, x: Value, op: str, **more: object) -> Value:
     refuse_unless("pooling", data_format=(layer.data_format, "channels_last"))
     reader: GraphReader = reading.reader
     source = image(reader, x)
@@ -157,14 +161,14 @@ def _signless(reader: GraphReader, name: str) -> bool:
     return node is not None and node.op in UNSIGNED
 
 
-def global_average_pool(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
+def global_average_pool(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
     source = image(reading.reader, inputs[0])
     if layer.keepdims:
         return as_keras(reading.reader, reading.node(layer.name, "AdaptiveAvgPool2d", [source], {"output": 1}))
     return reading.reader.plain(reading.node(layer.name, "GlobalAvgPool", [source], {}))
 
 
-def zero_padding(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
+def zero_padding(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
     attrs = {"padding": [int(side) for pair in layer.padding for side in pair]}
     return as_keras(reading.reader, reading.node(layer.name, "Pad", [image(reading.reader, inputs[0])], attrs))
 
@@ -172,7 +176,7 @@ def zero_padding(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
 # -- layers on features -------------------------------------------------------------------------------------------------
 
 
-def dense(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
+def dense(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
     into, out = layer.kernel.shape
     name, view, form = _features(reading.reader, inputs[0])
     arrays = {"weight": (layer.kernel, lambda kernel: form(kernel).T)}
@@ -199,7 +203,7 @@ def _features(reader: GraphReader, x: Value) -> Tuple[str, View, Callable[[np.nd
     return (*reader.features_last(x), lambda kernel: kernel)
 
 
-def batch_norm(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
+def batch_norm(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
     axes = len(inputs[0].view)
     refuse_unless(
         "BatchNormalization",
@@ -217,7 +221,7 @@ def batch_norm(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
     return as_keras(reading.reader, reading.node(layer.name, "BatchNorm2d", [source], attrs, **parts))
 
 
-def layer_norm(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
+def layer_norm(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
     x, axis = inputs[0], layer.axis if isinstance(layer.axis, int) else list(layer.axis)
     last = len(x.view) - 1
     refuse_unless("LayerNormalization", scale=(layer.scale, True), center=(layer.center, True))
@@ -231,14 +235,14 @@ def layer_norm(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
 # -- all else -----------------------------------------------------------------------------------------------------------
 
 
-def relu(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
+def relu(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
     refuse_unless("ReLU", negative_slope=(layer.negative_slope, 0), threshold=(layer.threshold, 0))
     if layer.max_value not in (None, 6):
         raise NotExpressible(f"ReLU up to {layer.max_value}")
     return reading.elementwise(layer.name, "ReLU" if layer.max_value is None else "ReLU6", inputs[0], {})
 
 
-def dropout(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
+def dropout(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
     if not layer.rate:
         return inputs[0]
     shape = tuple(layer.noise_shape or ())
@@ -247,7 +251,7 @@ def dropout(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
     return reading.elementwise(layer.name, "StochasticDepth" if shape else "Dropout", inputs[0], {"p": layer.rate})
 
 
-def reshape(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
+def reshape(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
     batch, *rest = inputs[0].shape
     shape = list(layer.target_shape)
     if -1 in shape:
@@ -258,7 +262,7 @@ def reshape(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
 def merged(op: str) -> Handler:
     """Add or Mul, of two or more."""
 
-    def handler(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
+    def handler(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
         result = inputs[0]
         for value in inputs[1:]:
             result = _both(reading, layer, op, result, value)
@@ -267,13 +271,13 @@ def merged(op: str) -> Handler:
     return handler
 
 
-def _both(reading: Any, layer: Any, op: str, first: Value, second: Value) -> Value:
+def _both(reading: Any, layer: Layer, op: str, first: Value, second: Value) -> Value:
     if len(first.view) != len(second.view):  # which Keras aligns in another way than torch does
         raise NotExpressible(f"{op} of {first.shape} and {second.shape}")
     return reading.both(layer.name, op, first, second)
 
 
-def rescaling(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
+def rescaling(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
     x = inputs[0]
     for op, number in (("Mul", layer.scale), ("Add", layer.offset)):
         neutral = 1 if op == "Mul" else 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -12,6 +12,11 @@ from framework_compare.importers.common.graph_reader import GraphReader
 from framework_compare.importers.common.reading import ProgramReading
 from framework_compare.importers.common.views import NotExpressible, Value
 from framework_compare.importers.keras.layers import FIRST, HANDLERS, LAST, swapped
+from framework_compare.json_types import Document
+
+if TYPE_CHECKING:
+    from keras import Model
+    from keras.src.ops.node import Node as KerasNode
 
 OPERATIONS = ("Add", "Multiply")  # that are also spelled + and *
 Form = Optional[Callable[[np.ndarray], np.ndarray]]  # from an array of Keras's to the graph's
@@ -20,7 +25,7 @@ Form = Optional[Callable[[np.ndarray], np.ndarray]]  # from an array of Keras's 
 class Reading(ProgramReading):
     """The graph of a model with one input of images, and the paths that its arrays have in the model."""
 
-    def __init__(self, model: Any, size: int, batch: int) -> None:
+    def __init__(self, model: Model, size: int, batch: int) -> None:
         self.last = model.outputs[0]._keras_history.operation
         self.notes: List[str] = []
         self.reader = GraphReader(batch, {INPUT: (3, size, size)})
@@ -33,7 +38,7 @@ class Reading(ProgramReading):
         self.graph: Graph = self.reader.finish(value, [image_classification(0, size)])
         self.arrays, self.origin = self.reader.arrays, self.reader.origin
 
-    def _run(self, model: Any, inputs: Sequence[Value], prefix: str) -> Dict[int, Value]:
+    def _run(self, model: Model, inputs: Sequence[Value], prefix: str) -> Dict[int, Value]:
         """The values of a functional model's tensors, by their identity."""
         import keras
 
@@ -49,7 +54,7 @@ class Reading(ProgramReading):
             values.update(zip(map(id, node.outputs), results))
         return values
 
-    def _layer(self, node: Any, sources: Sequence[Value]) -> Value:
+    def _layer(self, node: KerasNode, sources: Sequence[Value]) -> Value:
         layer, kind = node.operation, type(node.operation).__name__
         try:
             operation = not hasattr(layer, "weights")  # of keras.ops: x + y
@@ -65,9 +70,7 @@ class Reading(ProgramReading):
 
     # -- what handlers use ------------------------------------------------------------------------------------------
 
-    def node(
-        self, at: str, op: str, sources: Sequence[str], attrs: Mapping[str, Any], **arrays: Tuple[Any, Form]
-    ) -> str:
+    def node(self, at: str, op: str, sources: Sequence[str], attrs: Document, **arrays: Tuple[Any, Form]) -> str:
         """A node of the graph; arrays are Keras's variables, each with what makes the graph's array of it."""
         for part, (variable, _) in arrays.items():
             if variable.path in self.reader.origin.values():
@@ -97,7 +100,7 @@ def _formed(array: np.ndarray, form: Form) -> np.ndarray:
     return np.ascontiguousarray(array if form is None else form(array))
 
 
-def _nodes(model: Any) -> List[Any]:
+def _nodes(model: Model) -> List[KerasNode]:
     """Calls of layers, each behind those whose results it reads."""
     inner = model._functional if hasattr(model, "_functional") else model  # of a Sequential
     by_depth = inner._nodes_by_depth

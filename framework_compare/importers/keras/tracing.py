@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import os
 import zipfile
-from typing import Any, Dict, Iterator, List, Mapping, Tuple
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Tuple
 
 import numpy as np
 
@@ -21,7 +22,11 @@ from framework_compare.importers.common.judging import SEED, moved
 from framework_compare.importers.common.reading import left_out
 from framework_compare.importers.common.user_file import made_by, one_line
 from framework_compare.importers.keras.reading import Reading
+from framework_compare.json_types import JSON, Fields
 from framework_compare.protocol import Job
+
+if TYPE_CHECKING:
+    from keras import Model
 
 OF_ARRAYS = "for arrays give an nn.Module"
 BATCH = 2  # images of the reading; the judging has another number
@@ -52,7 +57,7 @@ class KerasImporter:
         TraceAnswer(graphs, first.arrays, exact, notes, keras.__version__).write(os.getcwd())
 
 
-def load(source: Mapping[str, str]) -> Any:
+def load(source: Mapping[str, str]) -> Model:
     """The model of a function or of a .keras file; nothing is run that such a file brings."""
     import keras
 
@@ -64,7 +69,7 @@ def load(source: Mapping[str, str]) -> Any:
     return made
 
 
-def _saved(keras: Any, path: str) -> Any:
+def _saved(keras: ModuleType, path: str) -> Model:
     try:
         with zipfile.ZipFile(path) as archive:
             config = json.loads(archive.read("config.json"))
@@ -85,7 +90,7 @@ def _saved(keras: Any, path: str) -> Any:
         raise UsageError(f"{path} cannot be loaded: {one_line(error)}") from None
 
 
-def _classes(config: Any) -> Iterator[Tuple[str, str]]:
+def _classes(config: JSON) -> Iterator[Tuple[str, str]]:
     """Module and name of every class that a configuration names."""
     if isinstance(config, dict):
         if "class_name" in config:
@@ -96,7 +101,7 @@ def _classes(config: Any) -> Iterator[Tuple[str, str]]:
             yield from _classes(value)
 
 
-def _check_layers(keras: Any, model: Any) -> None:
+def _check_layers(keras: ModuleType, model: Model) -> None:
     """UsageError for a model whose layers are not known, or of which a part is not trained."""
     if not isinstance(model, keras.Sequential) and not hasattr(model, "_nodes_by_depth"):
         raise UsageError(
@@ -110,7 +115,7 @@ def _check_layers(keras: Any, model: Any) -> None:
         raise UsageError(f"{len(frozen)} of its arrays are not trained, such as {frozen[0]}; set trainable = True")
 
 
-def _checked(model: Any, size: int) -> Any:
+def _checked(model: Model, size: int) -> Model:
     """The model, once its input is known to be images of this size."""
     if len(model.inputs) != 1:
         raise UsageError(f"it takes {len(model.inputs)} inputs; allowed: one, a batch of images")
@@ -120,7 +125,7 @@ def _checked(model: Any, size: int) -> Any:
     return model
 
 
-def _notes(model: Any, reading: Reading) -> List[str]:
+def _notes(model: Model, reading: Reading) -> List[str]:
     used = set(reading.origin.values())
     left = [one for one in model.trainable_weights if one.path not in used]
     notes = left_out({one.path: int(np.prod(one.shape)) for one in left}, "/")
@@ -129,7 +134,7 @@ def _notes(model: Any, reading: Reading) -> List[str]:
     return notes
 
 
-def judge(keras: Any, model: Any, reading: Reading, size: int) -> Dict[str, np.ndarray]:
+def judge(keras: ModuleType, model: Model, reading: Reading, size: int) -> Dict[str, np.ndarray]:
     """What Keras computes with the model in float64, by names of the graph; dropout is off.
 
     The arrays are those that torch's tracing has. Keras keeps the biased running variance, the graph the unbiased one.
@@ -164,7 +169,7 @@ def judge(keras: Any, model: Any, reading: Reading, size: int) -> Dict[str, np.n
     return exact
 
 
-def _double(keras: Any, model: Any, reading: Reading) -> Tuple[Any, Dict[str, Any], Dict[str, np.ndarray]]:
+def _double(keras: ModuleType, model: Model, reading: Reading) -> Tuple[Model, Fields, Dict[str, np.ndarray]]:
     """The same model in float64 without dropout and last softmax; its arrays, and what they are moved to, by path."""
     kind = keras.Sequential if isinstance(model, keras.Sequential) else keras.Model
     double = kind.from_config(_in_double(model.get_config(), reading.last.name))
@@ -189,7 +194,7 @@ def _gelu(x: Any) -> Any:
     return 0.5 * x * (1 + tf.math.erf(x / tf.constant(2**0.5, x.dtype)))
 
 
-def _in_double(config: Any, last: str) -> Any:
+def _in_double(config: JSON, last: str) -> JSON:
     if isinstance(config, list):
         return [_in_double(one, last) for one in config]
     if isinstance(config, dict):
@@ -213,7 +218,7 @@ def _first(outputs: Any) -> Any:
     return outputs
 
 
-def _counts(reading: Reading) -> Dict[str, Tuple[Any, int]]:
+def _counts(reading: Reading) -> Dict[str, Tuple[object, int]]:
     """By the names of running variances their node, and of how many values of a channel they are."""
     shapes = {**reading.graph.shapes(), "input": reading.graph.input_shape}
     return {

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, Mapping, Sequence, Tuple
+from types import ModuleType
+from typing import TYPE_CHECKING, Dict, Mapping, Sequence, Tuple
 
 import numpy as np
 
@@ -11,12 +12,16 @@ from framework_compare.importers.common.judging import SEED, moved
 from framework_compare.importers.common.onnx_program import OnnxProgram, decimal
 from framework_compare.importers.common.user_file import one_line
 
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+    from onnx.reference import ReferenceEvaluator
+
 IMAGES = 3
 ROOTS = (2**0.5, 0.5**0.5)
 DECIMALS = ("epsilon", "alpha", "beta")  # attributes that are float32 in the file
 
 
-def reference(model: Any, nodes: Sequence[Any], program: OnnxProgram, size: int) -> Dict[str, np.ndarray]:
+def reference(model: ModelProto, nodes: Sequence[NodeProto], program: OnnxProgram, size: int) -> Dict[str, np.ndarray]:
     """ "images", "logits", and "start:<name>" of what is trained and of statistics; "failure" where onnx cannot run it."""
     rng = np.random.default_rng(SEED)
     variances = {node.inputs[4] for node in program.nodes if node.op == "BatchNormalization"}
@@ -37,7 +42,9 @@ def reference(model: Any, nodes: Sequence[Any], program: OnnxProgram, size: int)
     return {"images": images, "logits": logits, **{f"start:{name}": array for name, array in start.items()}}
 
 
-def _evaluator(model: Any, nodes: Sequence[Any], program: OnnxProgram, arrays: Mapping[str, np.ndarray]) -> Any:
+def _evaluator(
+    model: ModelProto, nodes: Sequence[NodeProto], program: OnnxProgram, arrays: Mapping[str, np.ndarray]
+) -> ReferenceEvaluator:
     """One for the nodes in evaluation mode, whose arrays are float64."""
     import onnx
     from onnx.reference import ReferenceEvaluator
@@ -75,7 +82,7 @@ def _in_double(array: np.ndarray) -> np.ndarray:
     return np.full(array.shape, roots[0]) if roots else exact
 
 
-def _in_evaluation(onnx: Any, node: Any) -> Any:
+def _in_evaluation(onnx: ModuleType, node: NodeProto) -> NodeProto:
     """The node without dropout, statistics of a batch and casts to float32."""
     if node.op_type == "Dropout":
         return onnx.helper.make_node("Identity", node.input[:1], node.output[:1])

@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from typing import Any, Dict, FrozenSet, List, Mapping, Sequence, Set, Tuple
+from types import ModuleType
+from typing import TYPE_CHECKING, Dict, FrozenSet, List, Mapping, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -17,7 +18,11 @@ from framework_compare.errors import UsageError
 from framework_compare.importers.common.onnx_program import OnnxNode, OnnxProgram, decimal
 from framework_compare.importers.common.user_file import one_line
 from framework_compare.importers.onnx.evaluation import reference
+from framework_compare.json_types import JSON, Document
 from framework_compare.protocol import Job, TrainConfig
+
+if TYPE_CHECKING:
+    from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 MOST_BYTES = 2**31  # of a file, which protobuf reads at most, and of the weights beside it
 STANDARD = ("", "ai.onnx")
@@ -47,7 +52,7 @@ class OnnxImporter:
         read(load(task["source"]["path"]), task["sizes"]).write(os.getcwd())
 
 
-def load(path: str) -> Any:
+def load(path: str) -> ModelProto:
     """The checked model of a file, with what lies beside it in its folder."""
     import onnx
     from google.protobuf.message import DecodeError
@@ -68,7 +73,7 @@ def load(path: str) -> Any:
         raise UsageError(f"{path} is not a valid ONNX file: {one_line(error)}") from None
 
 
-def _load_beside(onnx: Any, model: Any, path: str) -> None:
+def _load_beside(onnx: ModuleType, model: ModelProto, path: str) -> None:
     """Weights in files of their own; those that lie elsewhere than in the model's folder are refused."""
     from onnx import external_data_helper
 
@@ -88,11 +93,11 @@ def _load_beside(onnx: Any, model: Any, path: str) -> None:
         raise UsageError(f"the external weights of {path} cannot be read: {one_line(error)}") from None
 
 
-def _bytes_of(onnx: Any, tensor: Any) -> int:
+def _bytes_of(onnx: ModuleType, tensor: TensorProto) -> int:
     return int(np.prod(tensor.dims, dtype=object)) * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
 
 
-def read(model: Any, sizes: Sequence[int]) -> OnnxProgram:
+def read(model: ModelProto, sizes: Sequence[int]) -> OnnxProgram:
     """Nodes and arrays of a checked model, and what onnx computes with them; UsageError for what cannot be trained."""
     import onnx
 
@@ -124,7 +129,7 @@ def read(model: Any, sizes: Sequence[int]) -> OnnxProgram:
     return dataclasses.replace(program, reference=reference(model, live, program, sizes[0]))
 
 
-def _check_layers(graph: Any) -> None:
+def _check_layers(graph: GraphProto) -> None:
     """UsageError, with the command that exports properly, where the exporter has folded or left out what is trained."""
     ops = {node.op_type for node in graph.node}
     rules = " ".join(entry.value for node in graph.node for entry in node.metadata_props if entry.key == RULES)
@@ -139,7 +144,7 @@ def _check_layers(graph: Any) -> None:
         raise UsageError(f"it is quantised ({', '.join(quantised)}), so it cannot be trained; export it in float32")
 
 
-def _arrays(onnx: Any, graph: Any) -> Tuple[Dict[str, np.ndarray], Set[str]]:
+def _arrays(onnx: ModuleType, graph: GraphProto) -> Tuple[Dict[str, np.ndarray], Set[str]]:
     """Initialisers and constants, floats in float32, and the names of those that are copies of another.
 
     torch writes equal arrays once, and the others as Identity of it; each is an array of its own.
@@ -155,7 +160,7 @@ def _arrays(onnx: Any, graph: Any) -> Tuple[Dict[str, np.ndarray], Set[str]]:
     return {name: _plain(name, array) for name, array in tensors.items()}, copies
 
 
-def _constant(onnx: Any, node: Any) -> np.ndarray:
+def _constant(onnx: ModuleType, node: NodeProto) -> np.ndarray:
     (attribute,) = node.attribute
     value = onnx.helper.get_attribute_value(attribute)
     if attribute.name == "value":
@@ -171,7 +176,7 @@ def _plain(name: str, array: np.ndarray) -> np.ndarray:
     return array.astype(np.float32)
 
 
-def _input(graph: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+def _input(graph: GraphProto, arrays: Mapping[str, np.ndarray]) -> ValueInfoProto:
     sources = [one for one in graph.input if one.name not in arrays]
     if len(sources) != 1:
         names = ", ".join(one.name for one in sources)
@@ -179,7 +184,7 @@ def _input(graph: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     return sources[0]
 
 
-def _layout(onnx: Any, source: Any, sizes: Sequence[int]) -> Tuple[bool, int]:
+def _layout(onnx: ModuleType, source: ValueInfoProto, sizes: Sequence[int]) -> Tuple[bool, int]:
     """Whether channels come last, and the number of images that the file is fixed to (0: any)."""
     kind = source.type.tensor_type
     dims = [dim.dim_value for dim in kind.shape.dim]  # 0: not fixed
@@ -196,7 +201,7 @@ def _layout(onnx: Any, source: Any, sizes: Sequence[int]) -> Tuple[bool, int]:
     return channels_last, dims[0]
 
 
-def _logits(name: str, made: Mapping[str, Any]) -> Tuple[str, Tuple[str, ...]]:
+def _logits(name: str, made: Document) -> Tuple[str, Tuple[str, ...]]:
     """The first output, in front of a last softmax: losses take logits."""
     node = made.get(name)
     if node is None:
@@ -206,7 +211,7 @@ def _logits(name: str, made: Mapping[str, Any]) -> Tuple[str, Tuple[str, ...]]:
     return name, ()
 
 
-def _live(nodes: Sequence[Any], output: str, made: Mapping[str, Any]) -> List[Any]:
+def _live(nodes: Sequence[NodeProto], output: str, made: Document) -> List[NodeProto]:
     """The nodes that the output needs, in their order."""
     needed, waiting = set(), [output]
     while waiting:
@@ -217,7 +222,7 @@ def _live(nodes: Sequence[Any], output: str, made: Mapping[str, Any]) -> List[An
     return [node for node in nodes if id(node) in needed]
 
 
-def _users(nodes: Sequence[Any]) -> Dict[str, List[str]]:
+def _users(nodes: Sequence[NodeProto]) -> Dict[str, List[str]]:
     """Kinds of the nodes that read each value."""
     users: Dict[str, List[str]] = {}
     for node in nodes:
@@ -226,7 +231,7 @@ def _users(nodes: Sequence[Any]) -> Dict[str, List[str]]:
     return users
 
 
-def _statistics(nodes: Sequence[Any], arrays: Mapping[str, np.ndarray]) -> FrozenSet[str]:
+def _statistics(nodes: Sequence[NodeProto], arrays: Mapping[str, np.ndarray]) -> FrozenSet[str]:
     names = frozenset(name for node in nodes if node.op_type == "BatchNormalization" for name in node.input[3:5])
     computed = sorted(names - set(arrays))
     if computed:
@@ -239,13 +244,13 @@ def _is_trained(array: np.ndarray, initial: bool, users: Sequence[str]) -> bool:
     return array.dtype.kind == "f" and (any(op in LAYERS for op in users) or (initial and array.size > 1))
 
 
-def _node(onnx: Any, node: Any) -> OnnxNode:
+def _node(onnx: ModuleType, node: NodeProto) -> OnnxNode:
     attrs = {one.name: _plain_attribute(onnx, one) for one in node.attribute}
     op = node.op_type if node.domain in STANDARD else f"{node.domain}.{node.op_type}"
     return OnnxNode(op, node.name or node.output[0], tuple(node.input), tuple(node.output), attrs)
 
 
-def _plain_attribute(onnx: Any, attribute: Any) -> Any:
+def _plain_attribute(onnx: ModuleType, attribute: AttributeProto) -> JSON:
     """A number, text, or a list of numbers; None for what no operator here has."""
     value = onnx.helper.get_attribute_value(attribute)
     if isinstance(value, bytes):

@@ -8,7 +8,8 @@ from __future__ import annotations
 import copy
 import dataclasses
 import os
-from typing import Any, Dict, Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING, Mapping
 
 import numpy as np
 
@@ -18,6 +19,11 @@ from framework_compare.graph import Graph, Task, trainable_names
 from framework_compare.graph.head import head_of
 from framework_compare.importers.torch.calls import chosen_output
 from framework_compare.importers.torch.tracing import load, read
+from framework_compare.json_types import Document, Fields
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn import Module
 
 ANY_WIDTH = ("cross_entropy", "token_cross_entropy")  # losses for which a module may have other classes than the data
 
@@ -28,10 +34,10 @@ class WrittenTrainer(TorchTrainer):
     )
     written: Mapping[str, str] = {}  # where the module is, as a job of kind "trace" names it; the runner sets it
 
-    def settings(self) -> Dict[str, Any]:
+    def settings(self) -> Fields:
         return {**super().settings(), "model": f"{self.written['text']} as written"}
 
-    def _make_network(self, graph: Graph) -> Any:
+    def _make_network(self, graph: Graph) -> Module:
         """The module with a head for the graph's classes; Unsupported where it no longer is what was imported."""
         torch, text = self.torch, self.written["text"]
         if self.written.get("path") and not os.path.isfile(self.written["path"]):
@@ -65,7 +71,7 @@ class WrittenTrainer(TorchTrainer):
         for name in trainable_names(graph):
             own[self._reading.origin[name]].requires_grad_(True)
 
-    def _copy_in(self, weights: Mapping[str, Any]) -> None:
+    def _copy_in(self, weights: Document) -> None:
         torch, own, origin = self.torch, _arrays(self._network.module), self._reading.origin
         held = {target: own[target].detach().cpu().contiguous().numpy().ravel().copy() for target in origin.values()}
         for name, array in weights.items():
@@ -74,7 +80,7 @@ class WrittenTrainer(TorchTrainer):
         for target, flat in held.items():
             own[target].copy_(torch.from_numpy(flat.reshape(own[target].shape)))
 
-    def weights(self) -> Dict[str, Any]:
+    def weights(self) -> Fields:
         own = _arrays(self._network.module)
         return {
             name: self._reading.as_graph(name, own[self._reading.origin[name]])
@@ -83,7 +89,7 @@ class WrittenTrainer(TorchTrainer):
             for name, array in self._reading.arrays.items()
         }
 
-    def _held_gradients(self) -> Dict[str, Any]:
+    def _held_gradients(self) -> Fields:
         own = _arrays(self._network.module)
         return {
             name: self._reading.as_graph(name, own[target].grad)
@@ -92,12 +98,12 @@ class WrittenTrainer(TorchTrainer):
         }
 
 
-def _arrays(module: Any) -> Dict[str, Any]:
+def _arrays(module: Module) -> Fields:
     parameters, buffers = module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False)
     return {**dict(parameters), **dict(buffers)}
 
 
-def _replace_head(torch: Any, module: Any, weight: str, classes: int) -> None:
+def _replace_head(torch: ModuleType, module: Module, weight: str, classes: int) -> None:
     """In place of the layer that holds the weight, one of the same kind with as many outputs."""
     path = weight.rpartition(".")[0]
     parent, _, name = path.rpartition(".")
@@ -115,7 +121,7 @@ def _replace_head(torch: Any, module: Any, weight: str, classes: int) -> None:
     setattr(module.get_submodule(parent), name, made)
 
 
-def _with_one_output(torch: Any, module: Any, output: str, task: Task) -> Any:
+def _with_one_output(torch: ModuleType, module: Module, output: str, task: Task) -> Module:
     """The module, giving the tensor that is trained of what it returns; it gets integers of 64 bits, as modules expect."""
     integers = any(field.dtype.startswith("int") for field in task.inputs)
 
@@ -124,7 +130,7 @@ def _with_one_output(torch: Any, module: Any, output: str, task: Task) -> Any:
             super().__init__()
             self.module = module
 
-        def forward(self, *given: Any) -> Any:
+        def forward(self, *given: Tensor) -> Tensor:
             if integers:
                 given = tuple(
                     one if one.is_floating_point() or one.dtype == torch.bool else one.long() for one in given

@@ -23,7 +23,7 @@ class Scores(NamedTuple):
     causal: bool = False
 
 
-def values_of(operands: Iterable[Any]) -> Iterator[Value]:
+def values_of(operands: Iterable[object]) -> Iterator[Value]:
     """The values among the operands of an operator, those that scores are made of included."""
     for one in operands:
         if isinstance(one, Scores):
@@ -65,7 +65,7 @@ def attend(at: At, scores: Scores, values: Value) -> Value:
     return Value(at.add("Attention", sources, attrs), query.view)
 
 
-def is_triangle(mask: Any) -> bool:
+def is_triangle(mask: object) -> bool:
     """Whether a constant lets each step see itself and those before it, and no other."""
     if not hasattr(mask, "tril") or str(mask.dtype) != "torch.bool" or mask.ndim < 2:
         return False

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, List, Tuple
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Callable, List, Tuple
 
 import numpy as np
 
 from framework_compare.errors import UsageError
 from framework_compare.graph import Field, Task
 
+if TYPE_CHECKING:
+    from torch import Tensor, dtype
+    from torch.nn import Module
+
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-def in_order(module: Any, task: Task) -> Tuple[Field, ...]:
+def in_order(module: Module, task: Task) -> Tuple[Field, ...]:
     """The inputs of a task in the order of forward's parameters: by name where it has all the names, else as they come.
 
     UsageError where forward asks for more, or takes fewer.
@@ -44,12 +49,12 @@ def _words(names: List[str]) -> str:
     return f"{len(names)} input{'s' * (len(names) != 1)} ({', '.join(names)})"
 
 
-def examples(torch: Any, fields: Tuple[Field, ...], batch: int) -> Tuple[Any, ...]:
+def examples(torch: ModuleType, fields: Tuple[Field, ...], batch: int) -> Tuple[Tensor, ...]:
     """Zeros; integers have 64 bits, as modules expect."""
     return tuple(torch.zeros((batch, *field.shape), dtype=_kind(torch, field)) for field in fields)
 
 
-def _kind(torch: Any, field: Field) -> Any:
+def _kind(torch: ModuleType, field: Field) -> dtype:
     return {"float32": torch.float32, "bool": torch.bool}.get(field.dtype, torch.int64)
 
 
@@ -78,7 +83,7 @@ def drawn_target(task: Task, count: int, rng: np.random.Generator) -> np.ndarray
     return (turn % 2).astype(np.float64) if task.loss == "binary_cross_entropy" else turn % task.outputs
 
 
-def with_loss(torch: Any, module: Any, loss: Any, output: str) -> Any:
+def with_loss(torch: ModuleType, module: Module, loss: Callable[..., Tensor], output: str) -> Module:
     """The module and a user's loss function as one, which takes the target behind the inputs and gives a loss a sample."""
 
     class WithLoss(torch.nn.Module):  # type: ignore[misc, name-defined]
@@ -86,7 +91,7 @@ def with_loss(torch: Any, module: Any, loss: Any, output: str) -> Any:
             super().__init__()
             self.module = module
 
-        def forward(self, *given: Any) -> Any:
+        def forward(self, *given: Tensor) -> Tensor:
             outputs = chosen_output(self.module(*given[:-1]), output)
             if outputs.dim() == 1:  # a graph has (N, 1) for (N,), and so has the target: their difference is no (N, N)
                 outputs = outputs.unsqueeze(1)
@@ -102,7 +107,7 @@ def with_loss(torch: Any, module: Any, loss: Any, output: str) -> Any:
     return WithLoss()
 
 
-def chosen_output(returned: Any, name: str = "") -> Any:
+def chosen_output(returned: object, name: str = "") -> Tensor:
     """The output of a module under a name (a key, or a number of a tuple), or the first one."""
     if name:
         named = returned.items() if isinstance(returned, dict) else enumerate(_listed(returned))

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, List, Mapping
+from typing import TYPE_CHECKING, Any, List
 
 from framework_compare.importers.common.views import NotExpressible, Value
 from framework_compare.importers.torch import attention, elementwise, moves, products
 from framework_compare.importers.torch.operands import Arguments, At
 from framework_compare.importers.torch.operators import HANDLERS as LAYERS
 from framework_compare.importers.torch.operators import operator_name
+from framework_compare.json_types import Document
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.fx import Graph as FxGraph
+    from torch.fx import Node as FxNode
 
 PRIMITIVES = {**elementwise.HANDLERS, **moves.HANDLERS, **products.HANDLERS}
 LACKS = (NotExpressible, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
@@ -56,7 +62,7 @@ def _without_scores(at: At, value: Any) -> Any:
     return at.reshape(made, value.shape) if value.shape else made
 
 
-def _decomposed(reading: Any, node: Any, kind: str) -> Any:
+def _decomposed(reading: Any, node: FxNode, kind: str) -> Any:
     """By torch's own definition of the operator in core ATen operators."""
     torch = reading.torch
     from torch._decomp import core_aten_decompositions
@@ -69,7 +75,7 @@ def _decomposed(reading: Any, node: Any, kind: str) -> Any:
     }
     inner = [one for one in node.all_input_nodes if hasattr(one.meta.get("val"), "shape")]
 
-    def run(*tensors: Any) -> Any:
+    def run(*tensors: Tensor) -> Tensor:
         by_node = dict(zip(inner, tensors))
         arguments = torch.fx.node.map_arg((node.args, dict(node.kwargs)), lambda one: by_node[one])
         return node.target(*arguments[0], **arguments[1])
@@ -85,7 +91,7 @@ def _decomposed(reading: Any, node: Any, kind: str) -> Any:
     return _read_graph(reading, node, graph, inner)
 
 
-def _read_graph(reading: Any, node: Any, graph: Any, inner: List[Any]) -> Any:
+def _read_graph(reading: Any, node: FxNode, graph: FxGraph, inner: List[object]) -> Any:
     outer = reading.values
     places = [one for one in graph.nodes if one.op == "placeholder"]
     inputs = {place.name: outer[one.name] for place, one in zip(places, inner)}
@@ -105,13 +111,13 @@ def _read_graph(reading: Any, node: Any, graph: Any, inner: List[Any]) -> Any:
         reading.values = outer
 
 
-def _mapped(returned: Any, values: Mapping[str, Any]) -> Any:
+def _mapped(returned: Any, values: Document) -> Any:
     if isinstance(returned, (list, tuple)):
         return [_mapped(one, values) for one in returned]
     return None if returned is None else values[returned.name]
 
 
-def place_of(node: Any) -> str:
+def place_of(node: FxNode) -> str:
     """Where in the user's own source an operator stands: "net.py:31"; "" where torch does not say."""
     frames = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
     own = [frame for frame in frames if not re.search(r"[/\\](torch|site-packages[/\\]torch)[/\\]", frame[0])]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
-def exact_derivatives(torch: Any, drops: bool = False) -> Any:
+def exact_derivatives(torch: ModuleType, drops: bool = False) -> Any:
     """A mode in which nothing is dropped unless it `drops`, and what is kept in float32 is in float64."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -27,6 +31,6 @@ def exact_derivatives(torch: Any, drops: bool = False) -> Any:
     return Exact()
 
 
-def exact(tensor: Any) -> Any:
+def exact(tensor: Tensor) -> Tensor:
     """A copy, in float64 where it has numbers of float32."""
     return tensor.double() if str(tensor.dtype) == "torch.float32" else tensor.clone()

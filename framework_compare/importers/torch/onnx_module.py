@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import operator
 import re
-from typing import Any, Dict, List, Mapping, Sequence, Set, Tuple
+from types import ModuleType
+from typing import TYPE_CHECKING, Callable, Dict, List, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -12,13 +13,18 @@ from framework_compare.errors import UsageError
 from framework_compare.importers.common.onnx_program import OnnxNode, OnnxProgram
 from framework_compare.importers.torch.onnx_ops import OPERATORS, PARTS, Call
 from framework_compare.importers.torch.onnx_patterns import simplified
+from framework_compare.json_types import Document, Fields
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn import Module
 
 NAMES = re.compile(r"[A-Za-z_]\w*(\.\w+)+")  # of arrays that have kept those of a module
 UNSIGNED = ("Relu", "Sigmoid", "HardSigmoid", "Softmax")  # never below zero
 KEEPS_SIGN = ("MaxPool", "AveragePool", "GlobalAveragePool", "Dropout", "Identity")
 
 
-def module_of(program: OnnxProgram) -> Any:
+def module_of(program: OnnxProgram) -> Module:
     """The module; UsageError that lists every kind of node that no operator is for.
 
     It has `paths`: where each array of the program is in it.
@@ -38,7 +44,7 @@ def module_of(program: OnnxProgram) -> Any:
             self.node = node
             self.signless = bool(signless.intersection(node.inputs[:1]))
 
-        def forward(self, *values: Any) -> Any:
+        def forward(self, *values: Tensor) -> Tensor:
             call = Call(torch, self.node.attrs, len(self.node.outputs), self.signless, program.batch, self.training)
             return OPERATORS[self.node.op](call, *values)
 
@@ -60,8 +66,8 @@ def module_of(program: OnnxProgram) -> Any:
                 array = array if name in program.statistics else torch.nn.Parameter(array)
                 self.paths[name] = _keep(torch, self, place, array)
 
-        def forward(self, images: Any) -> Any:
-            values: Dict[str, Any] = {name: program.arrays[name] for name in program.arrays if name not in self.paths}
+        def forward(self, images: Tensor) -> Tensor:
+            values: Fields = {name: program.arrays[name] for name in program.arrays if name not in self.paths}
             values[program.input] = images.permute(0, 2, 3, 1) if program.channels_last else images
             exporting = torch.compiler.is_exporting()
             for node, name in self.steps:
@@ -75,7 +81,7 @@ def module_of(program: OnnxProgram) -> Any:
                 values.update(zip(node.outputs, results))
             return values[program.output]
 
-        def _run(self, node: OnnxNode, step: Any, values: Mapping[str, Any]) -> Sequence[Any]:
+        def _run(self, node: OnnxNode, step: Callable[..., object], values: Document) -> Sequence[object]:
             own = ((name, self.paths.get(name)) for name in node.inputs)
             given = (operator.attrgetter(path)(self) if path else values[name] if name else None for name, path in own)
             try:
@@ -89,7 +95,7 @@ def module_of(program: OnnxProgram) -> Any:
     return OnnxModule()
 
 
-def _keep(torch: Any, module: Any, place: str, array: Any) -> str:
+def _keep(torch: ModuleType, module: Module, place: str, array: np.ndarray) -> str:
     """Have an array, which is a Parameter or becomes a buffer, in a module at a place like this one; where it is."""
     *path, leaf = place.split(".")
     for i, part in enumerate(path):
@@ -149,12 +155,12 @@ def _places(program: OnnxProgram, steps: Sequence[Tuple[OnnxNode, str]]) -> Dict
     return places
 
 
-def _free(module: Any, name: str) -> str:
+def _free(module: Module, name: str) -> str:
     """A name like this one that a module has not yet."""
     while hasattr(module, name):
         name += "_"
     return name
 
 
-def _array(torch: Any, value: Any) -> np.ndarray:
+def _array(torch: ModuleType, value: object) -> np.ndarray:
     return value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from types import ModuleType
+from typing import TYPE_CHECKING, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from framework_compare.errors import UsageError
 from framework_compare.graph.window import same_padding
+from framework_compare.json_types import JSON, Document
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # What arrays are called in the layers that have them, by their position among the inputs.
 _WEIGHT = {1: "weight", 2: "bias"}
@@ -21,31 +26,33 @@ PARTS: Dict[str, Dict[int, str]] = {
     **dict.fromkeys(("Conv", "Gemm", "Linear", "MatMul", "LayerNormalization"), _WEIGHT),
     "BatchNormalization": {**_WEIGHT, 3: "running_mean", 4: "running_var"},
 }
+Given = Union["Tensor", np.ndarray, None]  # None: left out; an array: it depends on no image and is not trained
+Operand = Union["Tensor", np.ndarray, int, float, bool]
 
 
 class Call(NamedTuple):
     """One node that runs: torch, its attributes, how many outputs it has, and what is known beside it."""
 
-    torch: Any
-    attrs: Mapping[str, Any]
+    torch: ModuleType
+    attrs: Document
     outputs: int
     signless: bool  # its first input is never below zero
     batch: int  # images that the file is fixed to, 0 for any
     training: bool
 
     @property
-    def functional(self) -> Any:
+    def functional(self) -> ModuleType:
         return self.torch.nn.functional
 
-    def given(self, name: str, value: Any = None, default: Any = None) -> Any:
+    def given(self, name: str, value: Given = None, default: JSON = None) -> JSON:
         """An argument that is an attribute or, in later opsets, an input."""
         return self.attrs[name] if name in self.attrs else default if value is None else value
 
-    def numbers(self, name: str, value: Any = None) -> Optional[List[int]]:
+    def numbers(self, name: str, value: Given = None) -> Optional[List[int]]:
         found = self.given(name, value)
         return None if found is None else [int(one) for one in np.ravel(found)]
 
-    def tensor(self, value: Any, like: Any = None) -> Any:
+    def tensor(self, value: Given, like: Given = None) -> Given:
         """A value as a tensor; an array of floats in the precision of `like`."""
         if not isinstance(value, np.ndarray):
             return value
@@ -53,7 +60,7 @@ class Call(NamedTuple):
         return self.torch.tensor(value, dtype=like.dtype if floats else None)
 
 
-def _operand(value: Any) -> Any:
+def _operand(value: Given) -> Operand:
     """An array of one number as that number."""
     return value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value
 
@@ -61,7 +68,7 @@ def _operand(value: Any) -> Any:
 # -- layers -------------------------------------------------------------------------------------------------------------
 
 
-def conv(c: Call, x: Any, weight: Any, bias: Any = None) -> Any:
+def conv(c: Call, x: Given, weight: Given, bias: Given = None) -> Given:
     if isinstance(bias, np.ndarray):  # made up by the exporter for a layer without one
         bias = c.tensor(bias, x) if bias.any() else None
     kernel = list(weight.shape[2:])
@@ -74,7 +81,7 @@ def _pair(c: Call, name: str, kernel: Sequence[int]) -> List[int]:
     return c.numbers(name) or [1] * len(kernel)
 
 
-def _padded(c: Call, x: Any, kernel: Sequence[int], filler: float) -> Tuple[Any, List[int]]:
+def _padded(c: Call, x: Given, kernel: Sequence[int], filler: float) -> Tuple[Given, List[int]]:
     """The input, with unequal padding in front of it, and the padding that is left to the layer."""
     pairs = _pads(c, x, kernel)
     if all(first == last for first, last in pairs):
@@ -83,7 +90,7 @@ def _padded(c: Call, x: Any, kernel: Sequence[int], filler: float) -> Tuple[Any,
     return c.functional.pad(x, flat, value=filler), [0] * len(kernel)
 
 
-def _pads(c: Call, x: Any, kernel: Sequence[int]) -> List[Tuple[int, int]]:
+def _pads(c: Call, x: Given, kernel: Sequence[int]) -> List[Tuple[int, int]]:
     """Before and behind each axis."""
     auto = c.attrs.get("auto_pad", "NOTSET")
     if auto == "VALID":
@@ -96,7 +103,7 @@ def _pads(c: Call, x: Any, kernel: Sequence[int]) -> List[Tuple[int, int]]:
     return pairs if auto == "SAME_UPPER" else [(behind, before) for before, behind in pairs]
 
 
-def max_pool(c: Call, x: Any) -> Any:
+def max_pool(c: Call, x: Given) -> Given:
     kernel = c.numbers("kernel_shape") or []
     # of values that are never below zero a zero beside them is never more than the largest
     x, padding = _padded(c, x, kernel, 0.0 if c.signless else -math.inf)
@@ -104,7 +111,7 @@ def max_pool(c: Call, x: Any) -> Any:
     return getattr(c.functional, f"max_pool{len(kernel)}d")(x, kernel, *steps, bool(c.attrs.get("ceil_mode")))
 
 
-def average_pool(c: Call, x: Any) -> Any:
+def average_pool(c: Call, x: Given) -> Given:
     kernel, counted = c.numbers("kernel_shape") or [], bool(c.attrs.get("count_include_pad"))
     if not counted and any(first != last for first, last in _pads(c, x, kernel)):
         raise UsageError("an AveragePool with unequal padding and count_include_pad=0 cannot be expressed")
@@ -113,28 +120,28 @@ def average_pool(c: Call, x: Any) -> Any:
     return pool(x, kernel, _pair(c, "strides", kernel), padding, bool(c.attrs.get("ceil_mode")), counted)
 
 
-def batch_norm(c: Call, x: Any, scale: Any, shift: Any, mean: Any, variance: Any) -> Any:
+def batch_norm(c: Call, x: Given, scale: Given, shift: Given, mean: Given, variance: Given) -> Given:
     momentum = round(1 - c.attrs.get("momentum", 0.9), 9)  # ONNX has the share that is kept
     eps = c.attrs.get("epsilon", 1e-5)
     return c.functional.batch_norm(x, mean, variance, scale, shift, c.training, momentum, eps)
 
 
-def layer_norm(c: Call, x: Any, scale: Any, shift: Any = None) -> Any:
+def layer_norm(c: Call, x: Given, scale: Given, shift: Given = None) -> Given:
     shape = x.shape[c.attrs.get("axis", -1) :]
     return c.functional.layer_norm(x, shape, scale, shift, c.attrs.get("epsilon", 1e-5))
 
 
-def gemm(c: Call, x: Any, weight: Any, bias: Any = None) -> Any:
+def gemm(c: Call, x: Given, weight: Given, bias: Given = None) -> Given:
     if c.attrs.get("transA") or c.attrs.get("alpha", 1) != 1 or c.attrs.get("beta", 1) != 1:
         raise UsageError(f"attributes {dict(c.attrs)}; allowed: transB")
     return c.functional.linear(x, weight if c.attrs.get("transB") else weight.t(), _bias(c, bias, x))
 
 
-def _bias(c: Call, bias: Any, x: Any) -> Any:
+def _bias(c: Call, bias: Given, x: Given) -> Given:
     return c.tensor(bias, x) if isinstance(bias, np.ndarray) and bias.any() else None if bias is None else bias
 
 
-def matmul(c: Call, x: Any, y: Any) -> Any:
+def matmul(c: Call, x: Given, y: Given) -> Given:
     x, y = c.tensor(x, y), c.tensor(y, x)
     return c.functional.linear(x, y.t()) if y.ndim == 2 and x.ndim >= 2 else c.torch.matmul(x, y)
 
@@ -142,7 +149,7 @@ def matmul(c: Call, x: Any, y: Any) -> Any:
 # -- functions of single numbers ----------------------------------------------------------------------------------------
 
 
-def clip(c: Call, x: Any, low: Any = None, high: Any = None) -> Any:
+def clip(c: Call, x: Given, low: Given = None, high: Given = None) -> Given:
     low, high = (c.given(name, value) for name, value in (("min", low), ("max", high)))
     low, high = (None if one is None else float(np.ravel(one)[0]) for one in (low, high))
     if low == 0 and high is None:
@@ -150,42 +157,42 @@ def clip(c: Call, x: Any, low: Any = None, high: Any = None) -> Any:
     return x.clamp(low, high) if low is None or high is None else c.functional.hardtanh(x, low, high)
 
 
-def hard_sigmoid(c: Call, x: Any) -> Any:
+def hard_sigmoid(c: Call, x: Given) -> Given:
     slope, offset = c.attrs.get("alpha", 0.2), c.attrs.get("beta", 0.5)
     return c.functional.hardsigmoid(x) if (slope, offset) == (1 / 6, 0.5) else (x * slope + offset).clamp(0, 1)
 
 
-def swish(c: Call, x: Any) -> Any:
+def swish(c: Call, x: Given) -> Given:
     slope = c.attrs.get("alpha", 1)
     return c.functional.silu(x) if slope == 1 else x * c.torch.sigmoid(x * slope)
 
 
-def unary(name: str) -> Callable[..., Any]:
+def unary(name: str) -> Callable[..., Given]:
     return lambda c, x: getattr(c.torch, name)(c.tensor(x))
 
 
-def binary(apply: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    def run(c: Call, x: Any, y: Any) -> Any:
+def binary(apply: Callable[[Operand, Operand], Operand]) -> Callable[..., Given]:
+    def run(c: Call, x: Given, y: Given) -> Given:
         x, y = _operand(x), _operand(y)
         return apply(c.tensor(x, y), c.tensor(y, x))
 
     return run
 
 
-def _minus(x: Any, y: Any) -> Any:
+def _minus(x: Operand, y: Operand) -> Operand:
     return y * -1 + x if isinstance(x, (int, float)) else x - y
 
 
-def _over(x: Any, y: Any) -> Any:
+def _over(x: Operand, y: Operand) -> Operand:
     """Of whole numbers the whole part, as shapes need it."""
     return x / y if _is_float(x) or _is_float(y) else x // y
 
 
-def _is_float(value: Any) -> bool:
+def _is_float(value: Operand) -> bool:
     return isinstance(value, float) or (not isinstance(value, (int, bool)) and bool(value.is_floating_point()))
 
 
-def total(c: Call, *values: Any) -> Any:
+def total(c: Call, *values: Given) -> Given:
     result = values[0]
     for value in values[1:]:
         result = result + c.tensor(value, result)
@@ -195,7 +202,7 @@ def total(c: Call, *values: Any) -> Any:
 # -- axes ---------------------------------------------------------------------------------------------------------------
 
 
-def reshape(c: Call, x: Any, shape: Any = None) -> Any:
+def reshape(c: Call, x: Given, shape: Given = None) -> Given:
     x = c.tensor(x)
     sizes = c.numbers("shape", shape) or []
     if not c.attrs.get("allowzero"):
@@ -203,30 +210,30 @@ def reshape(c: Call, x: Any, shape: Any = None) -> Any:
     return x.reshape(_with_batch(c, x, sizes))
 
 
-def _with_batch(c: Call, x: Any, sizes: List[int]) -> List[int]:
+def _with_batch(c: Call, x: Given, sizes: List[int]) -> List[int]:
     """A file that is fixed to a number of images has it in shapes; here it is the number there is."""
     fixed = c.batch and sizes and sizes[0] == c.batch and x.shape and x.shape[0] != c.batch
     return [x.shape[0], *sizes[1:]] if fixed else sizes
 
 
-def flatten(c: Call, x: Any) -> Any:
+def flatten(c: Call, x: Given) -> Given:
     axis = c.attrs.get("axis", 1)
     return x.flatten(1) if axis == 1 else x.reshape(math.prod(x.shape[:axis]), -1)
 
 
-def transpose(c: Call, x: Any) -> Any:
+def transpose(c: Call, x: Given) -> Given:
     x = c.tensor(x)
     return x.permute(c.numbers("perm") or list(range(x.ndim))[::-1])
 
 
-def squeeze(c: Call, x: Any, axes: Any = None) -> Any:
+def squeeze(c: Call, x: Given, axes: Given = None) -> Given:
     x = c.tensor(x)
     gone = c.numbers("axes", axes)
     gone = [axis for axis, size in enumerate(x.shape) if size == 1] if gone is None else [a % x.ndim for a in gone]
     return x.reshape([size for axis, size in enumerate(x.shape) if axis not in gone])
 
 
-def unsqueeze(c: Call, x: Any, axes: Any = None) -> Any:
+def unsqueeze(c: Call, x: Given, axes: Given = None) -> Given:
     x = c.tensor(x)
     new = c.numbers("axes", axes) or []
     for axis in sorted(axis % (x.ndim + len(new)) for axis in new):
@@ -234,17 +241,19 @@ def unsqueeze(c: Call, x: Any, axes: Any = None) -> Any:
     return x
 
 
-def concat(c: Call, *values: Any) -> Any:
+def concat(c: Call, *values: Given) -> Given:
     like = next((value for value in values if not isinstance(value, np.ndarray)), None)
     return c.torch.cat([c.tensor(value, like) for value in values], c.attrs["axis"])
 
 
-def split(c: Call, x: Any, sizes: Any = None) -> Any:
+def split(c: Call, x: Given, sizes: Given = None) -> Given:
     x, axis = c.tensor(x), c.attrs.get("axis", 0)
     return x.split(c.numbers("split", sizes) or -(-x.shape[axis] // c.outputs), axis)
 
 
-def slice_(c: Call, x: Any, starts: Any = None, ends: Any = None, axes: Any = None, steps: Any = None) -> Any:
+def slice_(
+    c: Call, x: Given, starts: Given = None, ends: Given = None, axes: Given = None, steps: Given = None
+) -> Given:
     x = c.tensor(x)
     first, last = c.numbers("starts", starts) or [], c.numbers("ends", ends) or []
     along, strides = c.numbers("axes", axes) or range(len(first)), c.numbers("steps", steps) or [1] * len(first)
@@ -254,7 +263,7 @@ def slice_(c: Call, x: Any, starts: Any = None, ends: Any = None, axes: Any = No
     return x[tuple(index)]
 
 
-def gather(c: Call, x: Any, index: Any) -> Any:
+def gather(c: Call, x: Given, index: Given) -> Given:
     x, axis = c.tensor(x), c.attrs.get("axis", 0)
     if isinstance(index, np.ndarray) and index.ndim == 0:
         return x.select(axis, int(index))
@@ -263,8 +272,8 @@ def gather(c: Call, x: Any, index: Any) -> Any:
     return picked.unflatten(axis % x.ndim, tuple(places.shape)) if places.ndim != 1 else picked
 
 
-def reduced(name: str) -> Callable[..., Any]:
-    def run(c: Call, x: Any, axes: Any = None) -> Any:
+def reduced(name: str) -> Callable[..., Given]:
+    def run(c: Call, x: Given, axes: Given = None) -> Given:
         x = c.tensor(x)
         along = c.numbers("axes", axes)
         if not along and c.attrs.get("noop_with_empty_axes"):
@@ -274,7 +283,7 @@ def reduced(name: str) -> Callable[..., Any]:
     return run
 
 
-def pad(c: Call, x: Any, pads: Any = None, value: Any = None, axes: Any = None) -> Any:
+def pad(c: Call, x: Given, pads: Given = None, value: Given = None, axes: Given = None) -> Given:
     amounts = c.numbers("pads", pads) or []
     along = c.numbers("axes", axes) or list(range(x.ndim))
     sides = {axis % x.ndim: (amounts[i], amounts[i + len(along)]) for i, axis in enumerate(along)}
@@ -294,7 +303,7 @@ def pad(c: Call, x: Any, pads: Any = None, value: Any = None, axes: Any = None) 
 KINDS = {1: np.float32, 6: np.int32, 7: np.int64, 9: np.bool_, 10: np.float32, 11: np.float32, 16: np.float32}
 
 
-def cast(c: Call, x: Any, like: Any = None) -> Any:
+def cast(c: Call, x: Given, like: Given = None) -> Given:
     if not isinstance(x, np.ndarray):
         return x  # one precision is chosen for all that is trained
     if like is not None:
@@ -308,7 +317,7 @@ BINARY = {
     **{"And": operator.and_, "Equal": operator.eq, "Greater": operator.gt, "Less": operator.lt},
 }
 REDUCED = {"ReduceMax": "amax", "ReduceMean": "mean", "ReduceMin": "amin", "ReduceSum": "sum"}
-OPERATORS: Dict[str, Callable[..., Any]] = {
+OPERATORS: Dict[str, Callable[..., Given]] = {
     **{name: unary(name.lower()) for name in UNARY},
     **{name: binary(apply) for name, apply in BINARY.items()},
     **{name: reduced(own) for name, own in REDUCED.items()},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Mapping, NamedTuple, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
@@ -20,15 +20,19 @@ from framework_compare.importers.common.axes import (
 )
 from framework_compare.importers.common.graph_reader import GraphReader
 from framework_compare.importers.common.views import BATCH, NotExpressible, Value, View
+from framework_compare.json_types import Document
 
-Arguments = Mapping[str, Any]
+if TYPE_CHECKING:
+    from torch.fx import Node as FxNode
+
+Arguments = Document
 LARGE = 1e30  # in place of infinity, which no gradient passes
 
 
 class _Sized:
     """A node of the program, as if its output had another shape."""
 
-    def __init__(self, node: Any, shape: Sequence[int]) -> None:
+    def __init__(self, node: FxNode, shape: Sequence[int]) -> None:
         self.node, self.name, self.target = node, node.name, node.target
         self.meta = {**node.meta, "val": np.broadcast_to(np.float32(0), tuple(shape))}
 
@@ -37,7 +41,7 @@ class At(NamedTuple):
     """The place in a program that nodes of the graph are made for: a Reading, and the program's node."""
 
     reading: Any
-    node: Any
+    node: FxNode
 
     @property
     def reader(self) -> GraphReader:
@@ -52,13 +56,13 @@ class At(NamedTuple):
         """The same place, as if what the program's node gives had another shape."""
         return At(self.reading, _Sized(self.node, shape))
 
-    def add(self, op: str, sources: Sequence[str], attrs: Any, **arrays: Any) -> str:
+    def add(self, op: str, sources: Sequence[str], attrs: Document, **arrays: object) -> str:
         return self.reading.node(self.node, op, sources, attrs, **arrays)
 
-    def layer(self, op: str, sources: Sequence[str], attrs: Any, **arrays: Any) -> Value:
+    def layer(self, op: str, sources: Sequence[str], attrs: Document, **arrays: object) -> Value:
         return self.reading.layer(self.node, op, sources, attrs, **arrays)
 
-    def elementwise(self, op: str, value: Value, attrs: Any) -> Value:
+    def elementwise(self, op: str, value: Value, attrs: Document) -> Value:
         return self.reading.elementwise(self.node, op, value, attrs)
 
     def binary(self, op: str, first: Any, second: Any) -> Value:
@@ -121,12 +125,12 @@ class At(NamedTuple):
         patterns = [(True,) if is_batch(group) else (False,) for group in view]
         return Value(made, program_axes(self.reader, patterns, self.reader.shapes[made]))
 
-    def emit(self, op: str, *given: Any, **attrs: Any) -> Value:
+    def emit(self, op: str, *given: Any, **attrs: Document) -> Value:
         """A primitive of values that broadcast."""
         names, view = self.joined(given)
         return Value(self.add(op, names, attrs), view)
 
-    def each(self, op: str, x: Any, **attrs: Any) -> Value:
+    def each(self, op: str, x: Any, **attrs: Document) -> Value:
         """An op to which it does not matter how axes are folded."""
         x = self.value(x)
         return Value(self.add(op, [x.node], attrs), x.view)

@@ -6,13 +6,14 @@ Operators that only fold and permute axes make no node: see `common.views`.
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, NoReturn, Sequence, Tuple
 
 from framework_compare.graph import window
 from framework_compare.graph.attrs import conv_attrs, linear_attrs, window_attrs
 from framework_compare.importers.common.graph_reader import GraphReader
 from framework_compare.importers.common.views import BATCH, Atom, NotExpressible, Value, View, moved, whole
 from framework_compare.importers.torch.operands import Arguments, At, Handler
+from framework_compare.json_types import Fields
 
 
 class Mask(NamedTuple):
@@ -23,11 +24,11 @@ class Mask(NamedTuple):
     divided: bool = False
 
 
-def refuse(kind: str, why: str) -> Any:
+def refuse(kind: str, why: str) -> NoReturn:
     raise NotExpressible(f"{kind} {why}")
 
 
-def pair(value: Any, default: Any = None) -> List[int]:
+def pair(value: object, default: object = None) -> List[int]:
     value = default if value in (None, []) else value
     listed = list(value) if isinstance(value, (list, tuple)) else [value, value]
     return [int(one) for one in (listed * 2 if len(listed) == 1 else listed)]
@@ -124,7 +125,7 @@ def avg_pool2d(at: At, a: Arguments) -> Value:
     return at.layer("AvgPool2d", [at.reader.image(a["self"])], attrs)
 
 
-def _pooling(a: Arguments) -> Dict[str, Any]:
+def _pooling(a: Arguments) -> Fields:
     """ceil_mode is left out where it makes no other size."""
     kernel = pair(a["kernel_size"])
     stride, padding = pair(a["stride"], kernel), pair(a["padding"], 0)
@@ -276,7 +277,7 @@ BROADCASTS = (
 )
 
 
-def operator_name(target: Any) -> str:
+def operator_name(target: object) -> str:
     """The name of what a node calls, "add" of aten::add_.Tensor."""
     schema = getattr(target, "_schema", None)
     return schema.name.partition("::")[2].rstrip("_") if schema is not None else str(getattr(target, "__name__", ""))

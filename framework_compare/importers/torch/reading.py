@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -18,6 +18,12 @@ from framework_compare.importers.torch.exact import exact, exact_derivatives
 from framework_compare.importers.torch.learned import Arrays, Learned, flat, form, owner, taken
 from framework_compare.importers.torch.operands import At
 from framework_compare.importers.torch.operators import HANDLERS, Mask
+from framework_compare.json_types import Document, Fields
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.export import ExportedProgram, ExportGraphSignature
+    from torch.fx import Node as FxNode
 
 # What they give depends on the shape of their input alone.
 SHAPE_ONLY = ("new_zeros", "new_ones", "new_empty", "new_full", "zeros_like", "ones_like", "empty_like", "full_like")
@@ -29,10 +35,12 @@ STATISTICS = ("batch_norm",)  # operators that take buffers as their own; to oth
 class Reading(Arrays, ProgramReading):
     """The graph of a program, its arrays, and the names that these have in the module."""
 
-    debug: Any = None  # a function that is told what could not be expressed, and how it was tried
+    debug: Optional[Callable[[FxNode, str, Exception], None]] = (
+        None  # a function that is told what could not be expressed, and how it was tried
+    )
 
     def __init__(
-        self, program: Any, batch: int, tasks: Sequence[Task], output: str = "", apart: Collection[str] = ()
+        self, program: ExportedProgram, batch: int, tasks: Sequence[Task], output: str = "", apart: Collection[str] = ()
     ) -> None:
         """tasks: those that its output may be for; output: the name of the one that is trained, "" for the first.
 
@@ -49,9 +57,11 @@ class Reading(Arrays, ProgramReading):
         self.reader.lifts = NO_LIFTS not in self.apart
         self.whole_numbers = {name for name, field in fields.items() if field.dtype != "float32"}
         # A Value, a Mask, a Learned, Scores, a list of them, or a tensor: what depends on nothing learned or fed
-        self.values: Dict[str, Any] = dict(zip(signature.user_inputs, self.reader.inputs.values()))
+        self.values: Fields = dict(zip(signature.user_inputs, self.reader.inputs.values()))
         self.learned: Dict[str, Learned] = {}  # by placeholder
-        self.forms: Dict[str, Callable[[Any], Any]] = {}  # from an array of the module to the graph's, by its name
+        self.forms: Dict[
+            str, Callable[[Tensor], Tensor]
+        ] = {}  # from an array of the module to the graph's, by its name
         self._trained = set(signature.inputs_to_parameters)
         self._take_state(program, signature)
         calls = windows.calls_of(program.graph.nodes)
@@ -80,9 +90,9 @@ class Reading(Arrays, ProgramReading):
         others = f"it gives {len(made)} outputs; {output or 'the first'} is trained"
         self.notes = (*self._notes(), *([others] if len(made) > 1 else ()))
 
-    def _take_state(self, program: Any, signature: Any) -> None:
+    def _take_state(self, program: ExportedProgram, signature: ExportGraphSignature) -> None:
         """Parameters and buffers by placeholder; of one under two names both stand for the first."""
-        first: Dict[Any, str] = {}
+        first: Dict[object, str] = {}
         for place, target in {**signature.inputs_to_parameters, **signature.inputs_to_buffers}.items():
             tensor = program.state_dict[target] if target in program.state_dict else program.constants[target]
             tensor = tensor.detach()
@@ -99,14 +109,14 @@ class Reading(Arrays, ProgramReading):
         used = set(self.origin.values())
         return left_out({one.target: one.tensor.numel() for one in trained if one.target not in used}, ".")
 
-    def as_graph(self, name: str, array: Any) -> np.ndarray:
+    def as_graph(self, name: str, array: Tensor) -> np.ndarray:
         """An array of the module, by the graph's name, in the graph's shape."""
         form = self.forms.get(self.origin[name], lambda tensor: tensor)
         return np.array(form(array.detach()).cpu().numpy()).reshape(self.arrays[name].shape)
 
     # -- one operator -----------------------------------------------------------------------------------------------
 
-    def _read(self, node: Any) -> Any:
+    def _read(self, node: FxNode) -> Any:
         if getattr(node.target, "__name__", "") == "getitem":
             return self.values[node.args[0].name][node.args[1]]
         if not hasattr(node.target, "_schema"):
@@ -134,7 +144,7 @@ class Reading(Arrays, ProgramReading):
 
     read_inner = _read
 
-    def _read_core(self, node: Any, kind: str, given: Any, operands: Any, first: Exception) -> Any:
+    def _read_core(self, node: FxNode, kind: str, given: Any, operands: Any, first: Exception) -> Any:
         """What is not a layer as primitives; a place for it where it is neither."""
         try:
             if kind in RANDOM or self.reader.is_behind_missing([one.node for one in attention.values_of(operands)]):
@@ -159,18 +169,18 @@ class Reading(Arrays, ProgramReading):
             unknown = self.reader.is_behind_missing(sources)
             return self._missing(call.last, "" if unknown else words, sources)
 
-    def _missing(self, node: Any, kind: str, sources: Sequence[str]) -> Any:
+    def _missing(self, node: FxNode, kind: str, sources: Sequence[str]) -> Any:
         val, where = node.meta.get("val"), core.place_of(node)
         if isinstance(val, (list, tuple)):
             return [self.reader.missing(kind, self._path(node), sources, one.shape, where) for one in val]
         return self.reader.missing(kind, self._path(node), sources, getattr(val, "shape", ()), where)
 
-    def _arguments(self, node: Any, kind: str) -> Dict[str, Any]:
+    def _arguments(self, node: FxNode, kind: str) -> Fields:
         schema = node.target._schema.arguments
         given = {**dict(zip((argument.name for argument in schema), node.args)), **node.kwargs}
         return {one.name: self._value(given.get(one.name, one.default_value), kind) for one in schema}
 
-    def _value(self, argument: Any, kind: str) -> Any:
+    def _value(self, argument: object, kind: str) -> Any:
         if isinstance(argument, (list, tuple)):
             return [self._value(one, kind) for one in argument]
         if not isinstance(argument, self.torch.fx.Node):
@@ -179,14 +189,14 @@ class Reading(Arrays, ProgramReading):
             return self.learned[argument.name]
         return self.values[argument.name]
 
-    def _constant(self, node: Any, kind: str) -> Any:
+    def _constant(self, node: FxNode, kind: str) -> Any:
         """Computed now: nothing of it is learned or fed."""
         if kind in SHAPE_ONLY:
             meta = node.meta["val"]
             filled = node.args[-1] if kind in ("new_full", "full_like") else float("ones" in kind)
             return exact(self.torch.full(tuple(meta.shape), filled, dtype=meta.dtype))
 
-        def real(argument: Any) -> Any:
+        def real(argument: object) -> Any:
             return self.values[argument.name] if isinstance(argument, self.torch.fx.Node) else argument
 
         args, kwargs = self.torch.fx.node.map_aggregate((node.args, dict(node.kwargs)), real)
@@ -195,26 +205,24 @@ class Reading(Arrays, ProgramReading):
 
     # -- nodes of the graph -----------------------------------------------------------------------------------------
 
-    def _path(self, node: Any) -> str:
+    def _path(self, node: FxNode) -> str:
         """The path of the module that an operator belongs to, the operator's own name at the top."""
         stack = list((node.meta.get("nn_module_stack") or {}).values())
         return str(stack[-1][0]) if stack and stack[-1][0] else str(node.name)
 
-    def stem(self, node: Any) -> str:
+    def stem(self, node: FxNode) -> str:
         """A name for a layer without arrays: that of its module, where the module has no others in it."""
         path = self._path(node)
         inner = any(one.target.startswith(f"{path}.") for one in self.learned.values())
         return f"{path}.{node.name}" if inner else path
 
-    def own(self, op: str, part: str, array: Any) -> Learned:
+    def own(self, op: str, part: str, array: Tensor) -> Learned:
         """An array of the module's; NotExpressible for one that is computed."""
         if not isinstance(array, Learned):
             raise NotExpressible(f"{op} with a computed {part}")
         return array
 
-    def node(
-        self, node: Any, op: str, sources: Sequence[str], attrs: Mapping[str, Any], **arrays: Optional[Learned]
-    ) -> str:
+    def node(self, node: FxNode, op: str, sources: Sequence[str], attrs: Document, **arrays: Optional[Learned]) -> str:
         """A node of the graph, named after its arrays where it has any; an array that is None is left out."""
         own = {part: self.own(op, part, array) for part, array in arrays.items() if array is not None}
         first = self._first_with(op, sources, attrs, own)
@@ -228,7 +236,7 @@ class Reading(Arrays, ProgramReading):
         self.forms.update({array.target: array.form for array in own.values()})
         return made
 
-    def _first_with(self, op: str, sources: Sequence[str], attrs: Mapping[str, Any], own: Mapping[str, Learned]) -> str:
+    def _first_with(self, op: str, sources: Sequence[str], attrs: Document, own: Mapping[str, Learned]) -> str:
         """The layer that has these arrays already: a module is called again; "" where none has.
 
         NotExpressible where it is another layer, or one whose running statistics two calls would move.
@@ -247,7 +255,7 @@ class Reading(Arrays, ProgramReading):
         return first.name
 
     def layer(
-        self, node: Any, op: str, sources: Sequence[str], attrs: Mapping[str, Any], **arrays: Optional[Learned]
+        self, node: FxNode, op: str, sources: Sequence[str], attrs: Document, **arrays: Optional[Learned]
     ) -> Value:
         """A node whose output is the operator's as it stands."""
         value = self.reader.plain(self.node(node, op, sources, attrs, **arrays))
@@ -282,7 +290,7 @@ class Reading(Arrays, ProgramReading):
         missing = len(shape) - len(value.shape)
         return self.reshape(value, (*[1] * missing, *value.shape))
 
-    def select(self, node: Any, value: Value, axis: int, index: int) -> Value:
+    def select(self, node: FxNode, value: Value, axis: int, index: int) -> Value:
         """One place of an axis, which is gone."""
         axis %= len(value.shape)
         size = value.shape[axis]
@@ -300,7 +308,7 @@ class Reading(Arrays, ProgramReading):
         part = self.part(node, value, axis, [1] * size, index)
         return Value(part.node, part.view[:axis] + part.view[axis + 1 :])
 
-    def part(self, node: Any, value: Value, axis: int, sizes: Sequence[int], index: int) -> Value:
+    def part(self, node: FxNode, value: Value, axis: int, sizes: Sequence[int], index: int) -> Value:
         """A part of an axis, which is the outermost of an axis of the graph."""
         axis %= len(value.shape)
         (atom,) = value.view[axis] if len(value.view[axis]) == 1 else [None]
@@ -314,12 +322,12 @@ class Reading(Arrays, ProgramReading):
 
     # -- several operands -------------------------------------------------------------------------------------------
 
-    def times(self, node: Any, value: Any, factor: Any) -> Any:
+    def times(self, node: FxNode, value: Any, factor: Any) -> Any:
         if factor == 1:
             return value
         return value * factor if not isinstance(value, OPERANDS) else self.binary(node, "Mul", value, factor)
 
-    def binary(self, node: Any, op: str, first: Any, second: Any) -> Any:
+    def binary(self, node: FxNode, op: str, first: Any, second: Any) -> Any:
         """Add or Mul of two values, or of one and a parameter or a constant."""
         if not isinstance(first, Value):
             first, second = second, first
@@ -330,7 +338,7 @@ class Reading(Arrays, ProgramReading):
             return Value(self.node(node, op, [first.node, name], {}), first.view)
         return self.both(node, op, first, second)
 
-    def operand(self, node: Any, value: Value, other: Any) -> Tuple[Value, str]:
+    def operand(self, node: FxNode, value: Value, other: Any) -> Tuple[Value, str]:
         """A parameter or a constant as a Parameter that broadcasts beside a value; the value, perhaps as steps."""
         if not isinstance(other, Learned):
             exact = None if isinstance(other, self.torch.Tensor) else self.torch.float64
@@ -351,7 +359,7 @@ class Reading(Arrays, ProgramReading):
                 constant = Learned("", first)
         return constant
 
-    def parameter(self, node: Any, value: Value, tensor: Learned, free: Optional[int] = None) -> str:
+    def parameter(self, node: FxNode, value: Value, tensor: Learned, free: Optional[int] = None) -> str:
         """A Parameter of the rank of a value, from an array whose axes stand as the value's do.
 
         free: an axis of the array whose size may be another than the value's.
@@ -367,16 +375,16 @@ class Reading(Arrays, ProgramReading):
             sizes[group[0].axis] = size
         order = [axis for _, axis in sorted(kept)]
         squeezed = tensor.through(lambda one: taken(one, order, sizes))
-        attrs: Dict[str, Any] = {"shape": sizes, "init": "normal_0.02"}
+        attrs: Fields = {"shape": sizes, "init": "normal_0.02"}
         if not tensor.target:
             return self.constant_node(node, squeezed.tensor.double().numpy())
         return self.node(node, "Parameter", [], attrs, value=squeezed)
 
-    def concat(self, at: Any, operands: Sequence[Any], axis: int) -> Value:
+    def concat(self, at: FxNode, operands: Sequence[Any], axis: int) -> Value:
         empty = [isinstance(one, self.torch.Tensor) and one.numel() == 0 for one in operands]
         return super().concat(at, [one for one, nothing in zip(operands, empty) if not nothing], axis)
 
-    def beside(self, at: Any, like: Value, array: Any, axis: int) -> str:
+    def beside(self, at: FxNode, like: Value, array: Any, axis: int) -> str:
         return self.parameter(at, like, array if isinstance(array, Learned) else Learned("", array), free=axis)
 
 

@@ -12,7 +12,8 @@ import copy
 import dataclasses
 import math
 import os
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
+from types import ModuleType
+from typing import TYPE_CHECKING, Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -30,6 +31,11 @@ from framework_compare.importers.torch.exact import exact_derivatives
 from framework_compare.importers.torch.onnx_module import module_of
 from framework_compare.importers.torch.reading import Reading
 from framework_compare.protocol import Job
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.export import ExportedProgram
+    from torch.nn import Module
 
 BATCH = 2  # images of the tracing; the judging has another number, so that a batch taken for a constant shows
 JUDGED = 3  # at least
@@ -70,7 +76,7 @@ class TorchImporter:
         traced.write(os.getcwd())
 
 
-def load(source: Mapping[str, str]) -> Any:
+def load(source: Mapping[str, str]) -> Module:
     """The module that a source names: a function or class of a file, or a model of torchvision, timm or transformers."""
     import torch
 
@@ -120,7 +126,11 @@ def of_arrays(tasks: Sequence[Task]) -> Asked:
 
 
 def trace_module(
-    module: Any, asked: Asked, known: Optional[Known] = None, output: str = "", loss: Any = None
+    module: Module,
+    asked: Asked,
+    known: Optional[Known] = None,
+    output: str = "",
+    loss: Optional[Callable[..., Tensor]] = None,
 ) -> TraceAnswer:
     """Read a module for each image size, or for arrays; its own mode, weights and statistics stay as they are.
 
@@ -150,14 +160,14 @@ def trace_module(
     )
 
 
-def _inputs_in_order(module: Any, tasks: Sequence[Task]) -> Sequence[Task]:
+def _inputs_in_order(module: Module, tasks: Sequence[Task]) -> Sequence[Task]:
     """Tasks whose last input is the target, with the others in the order of forward's parameters."""
     *_, target = tasks[0].inputs
     own = calls.in_order(module, dataclasses.replace(tasks[0], inputs=tasks[0].inputs[:-1]))
     return [dataclasses.replace(task, inputs=(*own, target)) for task in tasks]
 
 
-def read(torch: Any, module: Any, tasks: Sequence[Task], output: str = "") -> Reading:
+def read(torch: ModuleType, module: Module, tasks: Sequence[Task], output: str = "") -> Reading:
     """A float32 module on the CPU for one of the tasks; it is in training mode afterwards."""
     fields = calls.in_order(module, tasks[0])
     given = calls.examples(torch, fields, BATCH)
@@ -175,7 +185,7 @@ def read(torch: Any, module: Any, tasks: Sequence[Task], output: str = "") -> Re
             apart |= more
 
 
-def _check_numbers(module: Any) -> None:
+def _check_numbers(module: Module) -> None:
     """UsageError for weights that are not there, and for more than can be proved in this machine's memory."""
     import torch
 
@@ -193,7 +203,7 @@ def _check_numbers(module: Any) -> None:
         )
 
 
-def _check_gradient_hooks(module: Any) -> None:
+def _check_gradient_hooks(module: Module) -> None:
     """UsageError for hooks on parameters: a copy of the module, which is what is judged, does not have them."""
     kinds = ("_backward_hooks", "_post_accumulate_grad_hooks")
     hooked = [name for name, array in module.named_parameters() if any(getattr(array, kind, None) for kind in kinds)]
@@ -201,14 +211,14 @@ def _check_gradient_hooks(module: Any) -> None:
         raise UsageError(f"hooks change the gradients of {len(hooked)} parameters, such as {hooked[0]}; remove them")
 
 
-def _copied(module: Any) -> Any:
+def _copied(module: Module) -> Module:
     try:
         return copy.deepcopy(module)
     except Exception as error:
         raise UsageError(f"it cannot be copied: {one_line(error)}") from error
 
 
-def _check_all_trained(module: Any, reading: Reading) -> None:
+def _check_all_trained(module: Module, reading: Reading) -> None:
     own = dict(module.named_parameters(remove_duplicate=False))
     used = dict.fromkeys(reading.origin.values())
     frozen = [name for name in used if name in own and not own[name].requires_grad]
@@ -233,7 +243,7 @@ def _available_bytes() -> Optional[int]:
     return None
 
 
-def _check_runs(torch: Any, module: Any, given: Tuple[Any, ...], task: Task) -> None:
+def _check_runs(torch: ModuleType, module: Module, given: Tuple[Tensor, ...], task: Task) -> None:
     try:
         with torch.no_grad():
             module.eval()(*given)
@@ -244,7 +254,7 @@ def _check_runs(torch: Any, module: Any, given: Tuple[Any, ...], task: Task) -> 
         raise UsageError(f"forward fails on a batch of {task.unit}s {shapes}: {one_line(error)}") from error
 
 
-def _export(torch: Any, module: Any, given: Tuple[Any, ...]) -> Any:
+def _export(torch: ModuleType, module: Module, given: Tuple[Tensor, ...]) -> ExportedProgram:
     """The ATen program of a training pass; nothing is computed, so statistics stay."""
     try:
         return torch.export.export(module.train(), given, strict=False)
@@ -255,7 +265,7 @@ def _export(torch: Any, module: Any, given: Tuple[Any, ...]) -> Any:
 
 
 def judge(
-    torch: Any, module: Any, reading: Reading, known: Optional[Known] = None, output: str = ""
+    torch: ModuleType, module: Module, reading: Reading, known: Optional[Known] = None, output: str = ""
 ) -> Dict[str, np.ndarray]:
     """What the module as its author wrote it computes in float64, by names of the graph; dropout is off.
 
@@ -291,13 +301,13 @@ def judge(
 class Call(NamedTuple):
     """A module in float64 with what it is given, for a task, of which one output is trained."""
 
-    torch: Any
-    module: Any
-    given: Tuple[Any, ...]
+    torch: ModuleType
+    module: Module
+    given: Tuple[Tensor, ...]
     task: Task
     output: str
 
-    def _outputs(self, given: Sequence[Any]) -> Any:
+    def _outputs(self, given: Sequence[Tensor]) -> Tensor:
         """In the graph's shape, which has (N, 1) for (N,)."""
         found = calls.chosen_output(self.module(*given), self.output)
         return found.reshape(len(given[0]), *self.task.output_shape)
@@ -314,7 +324,7 @@ class Call(NamedTuple):
             )
         return first
 
-    def trained(self, target: Any) -> np.ndarray:
+    def trained(self, target: Tensor) -> np.ndarray:
         """Outputs in training; gradients are with the parameters then."""
         torch, unit = self.torch, self.task.unit
         with exact_derivatives(torch):

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, NamedTuple, Tuple
 
 from framework_compare.graph.attrs import linear_attrs
 from framework_compare.importers.common.views import BATCH, NotExpressible, Value, whole
 from framework_compare.importers.torch.operators import operator_name
+from framework_compare.json_types import Fields
+
+if TYPE_CHECKING:
+    from torch.fx import Node as FxNode
 
 MODULE = "torchvision.models.swin_transformer.ShiftedWindowAttention"
 TABLE_INIT = "normal_0.02"
@@ -21,18 +25,18 @@ TABLE_INIT = "normal_0.02"
 class Call(NamedTuple):
     """The operators of one call of the module, in their order."""
 
-    nodes: Tuple[Any, ...]
+    nodes: Tuple[FxNode, ...]
 
     @property
-    def last(self) -> Any:
+    def last(self) -> FxNode:
         """The operator whose output is read behind the call."""
         return [node for node in self.nodes if set(node.users) - set(self.nodes)][-1]
 
-    def of_kind(self, name: str) -> List[Any]:
+    def of_kind(self, name: str) -> List[FxNode]:
         return [node for node in self.nodes if operator_name(node.target) == name]
 
 
-def calls_of(nodes: Iterable[Any]) -> Dict[str, Call]:
+def calls_of(nodes: Iterable[FxNode]) -> Dict[str, Call]:
     """The calls of the module in a program, by the name of each of their operators."""
     found: Dict[str, Call] = {}
     for path, members in itertools.groupby((node for node in nodes if node.op == "call_function"), key=_path):
@@ -42,7 +46,7 @@ def calls_of(nodes: Iterable[Any]) -> Dict[str, Call]:
     return found
 
 
-def _path(node: Any) -> str:
+def _path(node: FxNode) -> str:
     """Where in the model the module stands whose own operator this is; "" for operators of others."""
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     if not stack:
@@ -67,7 +71,7 @@ def read(reading: Any, call: Call, inputs: List[Value]) -> Value:
     window, heads = _window(table.shape[0]), table.shape[1]
     _check(call, shape, window)
     features = shape[0]
-    attention: Dict[str, Any] = {"heads": heads, "scale": (features // heads) ** -0.5, "bias": True}
+    attention: Fields = {"heads": heads, "scale": (features // heads) ** -0.5, "bias": True}
     rolls = call.of_kind("roll")
     if rolls:
         name = reading.node(rolls[0], "Roll", [name], {"shifts": list(rolls[0].args[1])})
@@ -100,7 +104,7 @@ def _check(call: Call, shape: Tuple[int, ...], window: List[int]) -> None:
         raise NotExpressible("attention with dropout")
 
 
-def _linear(reading: Any, node: Any, source: str) -> str:
+def _linear(reading: Any, node: FxNode, source: str) -> str:
     weight, bias = (reading.learned[one.name] if one is not None else None for one in (*node.args, None)[1:3])
     out, into = weight.shape
     attrs = linear_attrs(into, out, bias=bias is not None)

@@ -12,10 +12,17 @@ import difflib
 import importlib
 import re
 import sys
-from typing import Any, Dict, Tuple
+from types import ModuleType
+from typing import TYPE_CHECKING, Tuple
 
 from framework_compare.errors import UsageError
 from framework_compare.importers.common.user_file import one_line
+from framework_compare.json_types import Fields
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn import Module
+    from transformers import PretrainedConfig
 
 # From the word for what is on top to the class that makes it of a configuration, in the order in which they are tried.
 HEADS = {
@@ -26,10 +33,10 @@ HEADS = {
 }
 
 
-def split(text: str) -> Tuple[str, Dict[str, Any]]:
+def split(text: str) -> Tuple[str, Fields]:
     """Name and keywords of "gpt2:n_layer=2"; a value is a Python literal, else a word."""
     name, _, rest = text.partition(":")
-    found: Dict[str, Any] = {}
+    found: Fields = {}
     for part in filter(None, re.split(r",(?![^\[]*\])", rest)):  # not at a comma of a list
         key, equals, value = part.partition("=")
         if not equals:
@@ -41,7 +48,7 @@ def split(text: str) -> Tuple[str, Dict[str, Any]]:
     return name, found
 
 
-def configured(zoo: str, text: str) -> Any:
+def configured(zoo: str, text: str) -> Module:
     """A module of transformers that takes and gives tensors."""
     try:
         transformers = importlib.import_module("transformers")
@@ -62,7 +69,7 @@ def configured(zoo: str, text: str) -> Any:
     return _bare(_with_head(transformers, config, name, head))
 
 
-def _with_head(transformers: Any, config: Any, name: str, head: str) -> Any:
+def _with_head(transformers: ModuleType, config: PretrainedConfig, name: str, head: str) -> Module:
     tried = [head] if head else list(HEADS)
     for one in tried:
         try:
@@ -75,18 +82,18 @@ def _with_head(transformers: Any, config: Any, name: str, head: str) -> Any:
     raise UsageError(f"transformers makes no model with a head of {name}: {one_line(last)[:200]}")
 
 
-def _bare(model: Any) -> Any:
+def _bare(model: Module) -> Module:
     """The model's logits as a function of one tensor; its parameters keep their names."""
 
     class Logits(type(model)):  # type: ignore[misc]
-        def forward(self, fed: Any) -> Any:
+        def forward(self, fed: Tensor) -> Tensor:
             return super().forward(fed, return_dict=False)[0]
 
     model.__class__ = Logits
     return model
 
 
-def listed(zoo: str, name: str) -> Any:
+def listed(zoo: str, name: str) -> Module:
     """A model of torchvision or timm by its name."""
     try:
         module = importlib.import_module("torchvision.models" if zoo == "torchvision" else zoo)

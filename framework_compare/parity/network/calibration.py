@@ -10,7 +10,7 @@ In front of a Maxout one of each group's features is moved above the others ever
 from __future__ import annotations
 
 import math
-from typing import Any, Container, Dict, Optional, Tuple
+from typing import Container, Dict, Optional, Tuple
 
 import numpy as np
 
@@ -110,7 +110,7 @@ def _nearly_tied(value: Array, pool: Node) -> Array:
     return gaps < np.quantile(gaps, 0.875)
 
 
-def _bias_of(node: Node, nodes: Dict[str, Node], views: Dict[str, Array]) -> Any:
+def _bias_of(node: Node, nodes: Dict[str, Node], views: Dict[str, Array]) -> Optional[str]:
     """Name of the bias that moves a node's output: its own, or that of the branch an Add adds.
 
     None for a layer that has another's: moved, it would move the other again.

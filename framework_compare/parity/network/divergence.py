@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from framework_compare.parity.network.ladder import TOLERANCE, Judge
 from framework_compare.parity.network.oracle import Oracle
 from framework_compare.parity.network.reference import Reference
 from framework_compare.parity.network.rounding import rounding_of, unit
+from framework_compare.parity.workers import RunTasks
 from framework_compare.results.parity import Level
 
 SECTIONS = 12  # layers asked about in one worker
@@ -35,7 +36,7 @@ class Watched:
     allowed: np.ndarray
 
 
-def first_divergence(failed: Level, judge: Judge, run_tasks: Callable[..., Any], folder: Path) -> str:
+def first_divergence(failed: Level, judge: Judge, run_tasks: RunTasks, folder: Path) -> str:
     """A sentence on where level 1, 2 or 3 failed; empty where its own says all, as for an array of another shape."""
     if failed.number == 1:
         asked = judge.full if failed.where.endswith(judge.at_full_size) else judge.reference
@@ -68,7 +69,7 @@ def _distance(found: np.ndarray, exact: np.ndarray) -> np.ndarray:
     return np.nan_to_num(np.abs(np.subtract(found, exact, dtype=np.float64)), nan=np.inf)
 
 
-def first_layer(found: Reference, training: bool, run_tasks: Callable[..., Any], folder: Path) -> str:
+def first_layer(found: Reference, training: bool, run_tasks: RunTasks, folder: Path) -> str:
     """By sections: of each the last layer is asked about, then the section with the first that differs is cut again."""
     watched = watch(found, training)
     names = list(watched)
@@ -138,7 +139,7 @@ def ask(
     watched: Dict[str, Watched],
     names: Sequence[str],
     training: bool,
-    run_tasks: Callable[..., Any],
+    run_tasks: RunTasks,
     folder: Path,
 ) -> Dict[str, np.ndarray]:
     """What the framework has at the watched places of some layers, by name; a layer it cannot build is missing."""

@@ -10,11 +10,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
+from typing import Callable, Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
 
 from framework_compare.graph import Graph, Node, weight_views
+from framework_compare.json_types import JSON
 from framework_compare.parity.network import deviations, surgery
 from framework_compare.parity.network.oracle import Oracle
 from framework_compare.parity.network.reference import Reference
@@ -269,7 +270,7 @@ class Judge:
             where = [name for name, ratio in ratios.items() if ratio > TOLERANCE][-1]
         return Level(number, ratios[where] <= TOLERANCE, where, errors[where], ratios[where])
 
-    def _said(self, name: str) -> Any:
+    def _said(self, name: str) -> JSON:
         if name not in self.said:
             raise WorkerEndedEarly(f"{name}: the worker ended before it was asked{self.end}")
         if "error" in self.said[name]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Dict, Mapping, Sequence, Tuple
+from typing import Mapping, Sequence, Tuple
 
 import numpy as np
 
 from framework_compare.graph import OPTIMIZERS, Graph, Optimizer, Schedule
 from framework_compare.parity.network.oracle import Oracle
 from framework_compare.parity.network.oracle.op import Inputs
+from framework_compare.protocol import Fields
 
 Array = np.ndarray
 Batches = Sequence[Tuple[Inputs, Array]]
@@ -50,7 +51,7 @@ class Questions:
 
 def asked_optimizer(graph: Graph, weights: Mapping[str, Array], batches: Batches, questions: Questions) -> Optimizer:
     """That of the questions, with the clipping, the schedule and the accumulation that are asked about."""
-    asked: Dict[str, Any] = {"accumulation": questions.accumulation}
+    asked: Fields = {"accumulation": questions.accumulation}
     if questions.clips:
         asked["clip_norm"] = clip_norm_of(graph, weights, batches, questions)
     if questions.schedules:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import math
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from framework_compare.graph import (
     Graph,
@@ -316,7 +317,7 @@ def moved(images: Inputs, draw: int, precision: str = "fp32") -> Inputs:
 def answer(
     asked: Reference,
     batches: Sequence[Tuple[Inputs, Array]],
-    dtype: Any,
+    dtype: DTypeLike,
     plain_sums: bool = False,
     rounding: Optional[Rounding] = None,
 ) -> Answers:

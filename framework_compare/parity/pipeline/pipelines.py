@@ -11,6 +11,7 @@ import numpy as np
 
 from framework_compare.parity.network.ladder import LevelFailed, WorkerEndedEarly
 from framework_compare.parity.pipeline import crops, independence, orders, ramps, scenes, textures
+from framework_compare.parity.workers import RunTasks
 from framework_compare.protocol import Fields, ImageFiles, TrainConfig
 from framework_compare.results.parity import Level
 
@@ -42,7 +43,7 @@ class Part(NamedTuple):
     optional: bool = False  # left out, and said so, where a framework does not support such settings
 
 
-def judge(run_tasks: Any, config: TrainConfig, only: Sequence[str] = ()) -> Level:
+def judge(run_tasks: RunTasks, config: TrainConfig, only: Sequence[str] = ()) -> Level:
     """The level's verdict on the pipeline of one framework; the first thing that is wrong is its `where`.
 
     only: names of PARTS, all if there are none.
@@ -62,7 +63,9 @@ def judge(run_tasks: Any, config: TrainConfig, only: Sequence[str] = ()) -> Leve
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _judge_all(run_tasks: Any, folder: Path, parts: Sequence[Part]) -> Tuple[List[Tuple[str, float, float]], List[str]]:
+def _judge_all(
+    run_tasks: RunTasks, folder: Path, parts: Sequence[Part]
+) -> Tuple[List[Tuple[str, float, float]], List[str]]:
     """What there is to show of the parts, and which were not asked, and why."""
     known, left_out = [], []
     for part in parts:
@@ -75,12 +78,12 @@ def _judge_all(run_tasks: Any, folder: Path, parts: Sequence[Part]) -> Tuple[Lis
     return [one for one in known if one is not None], left_out
 
 
-def _judge(run_tasks: Any, folder: Path, part: Part) -> Any:
+def _judge(run_tasks: RunTasks, folder: Path, part: Part) -> Optional[Tuple[str, float, float]]:
     listed = part.write(folder / part.name)
     return part.check(listed, _ask(run_tasks, listed, part.name, **part.settings))
 
 
-def _ask(run_tasks: Any, listed: ImageFiles, name: str, **settings: Any) -> Drawn:
+def _ask(run_tasks: RunTasks, listed: ImageFiles, name: str, **settings: Any) -> Drawn:
     """Images and labels of EPOCHS epochs of the native pipeline, its coverage checked."""
     place = run_tasks.folder / "images" / name / "images.json"
     task = {"ask": "native", "name": "native", "images": str(place), "epochs": EPOCHS}

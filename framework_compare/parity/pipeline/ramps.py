@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Dict, List, NamedTuple, Tuple, TypeVar
 
 import numpy as np
 from PIL import Image
@@ -18,6 +18,7 @@ from framework_compare.protocol import ImageFiles
 Array = np.ndarray
 SIZE = (240, 180)  # width, height
 WIDE, TALL = (300, 80), (80, 300)  # so narrow that no try may fit, of ten
+_Number = TypeVar("_Number", int, Array)
 FILES = 31  # no divisor in common with a batch size: labels that are late by a batch have another code, too
 BLUE_LEAST, BLUE_STEP = 24, 6  # levels of 255 of the first code, between two: there is texture above and below
 # Levels: the smallest crop rises by 54 from edge to edge; where nothing rises, rounding and JPEG move it by 2, and the
@@ -62,7 +63,7 @@ def _linked(file: Path, prefix: str) -> Path:
     return entry
 
 
-def blue_of(entry: Any) -> Any:
+def blue_of(entry: _Number) -> _Number:
     """The mean blue, in levels, of an entry's file; of an array of entries, an array."""
     return BLUE_LEAST + BLUE_STEP * (entry % FILES)
 

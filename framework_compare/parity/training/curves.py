@@ -11,14 +11,17 @@ import dataclasses
 import math
 import zlib
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple, Union
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from framework_compare import registry
 from framework_compare.datasets.resolve import resolve
+from framework_compare.environments.managed import Environment
 from framework_compare.errors import UnknownNameError, UsageError, check_count
 from framework_compare.graph import Graph, Optimizer, initial_weights, weight_views, weights_size
+from framework_compare.json_types import JSON
 from framework_compare.launch.scratch import scratch
 from framework_compare.parity import asked, cache
 from framework_compare.parity.asked import CheckForecast
@@ -32,6 +35,7 @@ from framework_compare.parity.training.yardstick import yardstick
 from framework_compare.parity.verify import RunTasks, Say, Where
 from framework_compare.plan import planning
 from framework_compare.plan.competitors import find_frameworks
+from framework_compare.plan.data_of_models import DataSets
 from framework_compare.plan.planning import Names
 from framework_compare.protocol import Document, Fields, TrainConfig
 from framework_compare.records import Run
@@ -86,7 +90,7 @@ def _distance(first: float, second: float) -> float:
 def train_curves(
     frameworks: Names,
     models: Names,
-    dataset: Any,
+    dataset: DataSets | None,
     *,
     steps: int = 20,
     where: Where = Where(),
@@ -137,7 +141,7 @@ def _checked(
 def train_workload_curves(
     frameworks: Names,
     workload: str,
-    dataset: Any = None,
+    dataset: DataSets | None = None,
     *,
     steps: int = 20,
     where: Where = Where(),
@@ -219,7 +223,9 @@ class CurveRun:
 
         return self._kept({"dtype": dtype, "draw": draw, "graph": graph.to_dict()}, train)
 
-    def framework_losses(self, framework: str, environment: Any, graph: Graph, config: TrainConfig) -> Tuple[str, Any]:
+    def framework_losses(
+        self, framework: str, environment: Union[Environment, Run], graph: Graph, config: TrainConfig
+    ) -> Tuple[str, Union[List[float], str]]:
         """("losses", of each step), or ("failures" or "unsupported", why there are none)."""
         if isinstance(environment, Run):
             return "unsupported" if environment.status == "unsupported" else "failures", environment.reason
@@ -235,7 +241,7 @@ class CurveRun:
         except NoCurve as reason:
             return reason.kind, str(reason)
 
-    def _train(self, framework: str, environment: Any, graph: Graph, config: TrainConfig) -> List[float]:
+    def _train(self, framework: str, environment: Environment, graph: Graph, config: TrainConfig) -> List[float]:
         self.say(f"{framework} {graph.name} {config.execution}: {self.steps} steps")
         tasks: List[Fields] = [
             {"ask": "build", "graph": graph.to_dict(), "weights": str(self.folder / "initial.npy")},
@@ -252,7 +258,7 @@ class CurveRun:
             raise NoCurve("failures", "its worker read other batches than the reference")
         return said["shared"]["losses"]
 
-    def _kept(self, key: Document, make: Callable[[], Any]) -> Any:
+    def _kept(self, key: Document, make: Callable[[], JSON]) -> JSON:
         document = {"curves": VERSION, **self.setting(), "batches": self.checksums, **key}
         name = f"curve-{cache.short_digest(document)}"
         found = cache.load_curve(name)
@@ -271,7 +277,13 @@ class NoCurve(Exception):
 
 
 def oracle_curve(
-    graph: Graph, weights: Mapping[str, Array], batches: Batches, config: TrainConfig, dtype: Any, *, plain_sums: bool
+    graph: Graph,
+    weights: Mapping[str, Array],
+    batches: Batches,
+    config: TrainConfig,
+    dtype: DTypeLike,
+    *,
+    plain_sums: bool,
 ) -> Fields:
     """Losses and logits before each step."""
     network = Oracle(graph, weights, dtype, plain_sums=plain_sums)

@@ -12,9 +12,10 @@ import json
 import math
 import shutil
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from framework_compare.graph import Graph, GraphBuilder, initial_weights, weight_views, weights_size
 from framework_compare.parity.network import deviations, surgery
@@ -25,6 +26,7 @@ from framework_compare.parity.network.oracle import Oracle
 from framework_compare.parity.network.reference import moved
 from framework_compare.parity.network.rounding import rounding_of, unit
 from framework_compare.parity.pipeline import ramps, scenes
+from framework_compare.parity.workers import RunTasks
 from framework_compare.protocol import Document, Fields, ImageFiles, TrainConfig
 from framework_compare.results.parity import Level
 
@@ -46,7 +48,7 @@ WHEN = "as a cell trains, "
 Batches = List[Tuple[Array, Array]]
 
 
-def judge(run_tasks: Any, config: TrainConfig) -> List[Level]:
+def judge(run_tasks: RunTasks, config: TrainConfig) -> List[Level]:
     """Levels 3 and 5 of one framework; what fails is its `where`."""
     folder = run_tasks.folder / "training"
     shutil.rmtree(folder, ignore_errors=True)
@@ -73,7 +75,7 @@ def network(dropout: float = 0.0) -> Graph:
     return g.build()
 
 
-def _train(run_tasks: Callable[..., Any], config: TrainConfig, folder: Path) -> Tuple[str, float, float]:
+def _train(run_tasks: RunTasks, config: TrainConfig, folder: Path) -> Tuple[str, float, float]:
     """The worst place of two trainings, its error and that in units of the yardstick."""
     graph = network()
     build = _build(graph, folder, _weights(graph))
@@ -103,7 +105,7 @@ def _shared_batches(listed: Path, config: TrainConfig) -> Batches:
     return scenes.shared_batches(found, config, config.epochs * math.ceil(len(found) / config.batch_size))
 
 
-def _drop(run_tasks: Callable[..., Any], config: TrainConfig, folder: Path) -> Tuple[str, float, float]:
+def _drop(run_tasks: RunTasks, config: TrainConfig, folder: Path) -> Tuple[str, float, float]:
     """Masks of dropout, read off how a last layer of zeros moves: its logits are none, and so their gradient is known."""
     graph = network(DROPPED)
     flat = _weights(graph)
@@ -175,7 +177,7 @@ def _mask(left: Array, inputs: Array, precision: str) -> Tuple[Array, Array]:
 
 
 def _steps(
-    run_tasks: Callable[..., Any],
+    run_tasks: RunTasks,
     tasks: Sequence[Fields],
     graph: Graph,
     config: TrainConfig,
@@ -240,8 +242,8 @@ def _oracle(
     initial: Mapping[str, Array],
     batches: Batches,
     settings: Document,
-    dtype: Any,
-    **rounding: Any,
+    dtype: DTypeLike,
+    **rounding: object,
 ) -> Answers:
     oracle = Oracle(graph, initial, dtype, **rounding)
     rates = {name: settings[name] for name in FAINT}
@@ -266,7 +268,7 @@ def _biased(graph: Graph, name: str, before: Array, after: Array, size: int) -> 
 
 
 def _ask(
-    run_tasks: Callable[..., Any], tasks: Sequence[Fields], name: str, settings: Document
+    run_tasks: RunTasks, tasks: Sequence[Fields], name: str, settings: Document
 ) -> Tuple[Document, Mapping[str, Array]]:
     run, said, folder = run_tasks(tasks, f"training-{name}", **{**COMMON, **settings})
     for answer in ("build", "train"):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
 
+from framework_compare.protocol import Document
 from framework_compare.report.figures import look
 from framework_compare.report.figures.files import Drawn
 
-Row = Mapping[str, Any]
+Row = Document
 # What a mark means, and whether a row of data has it.
-MARKS: tuple[tuple[str, Callable[[Row], Any]], ...] = (
+MARKS: tuple[tuple[str, Callable[[Row], object]], ...] = (
     (
         "Bold: significantly faster than every other framework that does not fail parity.",
         lambda row: row.get("fastest"),

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from framework_compare.errors import UnknownNameError, UsageError
+from framework_compare.protocol import Fields
 from framework_compare.report.figures import energy, findings, learning, memory, phases, resources, times
 from framework_compare.report.figures.subject import Subject
 
 # Charts by the name of the part of the study that they show, "" where there is one for all; none without data.
-Parts = dict[str, Any]
+Parts = Fields
 Draw = Callable[[Subject, float, int], Parts]
 
 

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import altair as alt
 
+from framework_compare.protocol import Fields
 from framework_compare.report.figures import marks
 from framework_compare.report.figures.subject import Subject
 from framework_compare.report.study import plain
 from framework_compare.report.tables import known
+from framework_compare.results.columns import Record
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 METERS = {"GPU": "gpu_j_per_image", "host": "host_j_per_image"}
 PARTS = ("GPU", "GPU, idle", "host", "host, idle")
 WH = 3600.0  # joules
 
 
-def energy(subject: Subject, width: float, columns: int) -> dict[str, Any]:
+def energy(subject: Subject, width: float, columns: int) -> Fields:
     """F9: joules per image of GPU and host, idle power apart, with the interval of all together over runs."""
     cells = _with_energy(subject)
     cells = marks.cut(cells.assign(whole=_joules(cells)), "whole", "j_low", "j_high")
@@ -48,14 +53,14 @@ def energy(subject: Subject, width: float, columns: int) -> dict[str, Any]:
     return {"": marks.bar_panels(layers, subject, width, columns)}
 
 
-def _with_energy(subject: Subject) -> Any:
+def _with_energy(subject: Subject) -> pd.DataFrame:
     """The cells that worked with the ends of the interval of their joules per image over runs, and Wh of an epoch."""
     cells = subject.worked
     cells = cells.assign(j_low=cells["j_per_image_ci_low"], j_high=cells["j_per_image_ci_high"])
     return cells.assign(wh=_joules(cells) * cells["images_per_s"] * cells["epoch_s_median"] / WH)
 
 
-def _parts(cell: Any) -> Iterator[tuple[str, float]]:
+def _parts(cell: Record) -> Iterator[tuple[str, float]]:
     """Joules of each part of a bar; those of an idle device apart where its idle power is known."""
     for part, name in METERS.items():
         value, above = getattr(cell, name), getattr(cell, name.replace("_j_", "_above_idle_j_"))
@@ -63,6 +68,6 @@ def _parts(cell: Any) -> Iterator[tuple[str, float]]:
         yield f"{part}, idle", value - above
 
 
-def _joules(cells: Any) -> Any:
+def _joules(cells: pd.DataFrame) -> pd.Series:
     """Joules per image, of all that was measured."""
     return cells[list(METERS.values())].sum(axis=1, min_count=1)

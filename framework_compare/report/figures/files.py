@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from framework_compare.json_types import JSON
 from framework_compare.protocol import Document, Fields
 from framework_compare.report.figures import look
 from framework_compare.report.figures.catalogue import FIGURES
@@ -69,7 +70,7 @@ def render(
     return Drawn(spec, svg, width, height)
 
 
-def _reworded(part: Any, words: Callable[[str], str]) -> Any:
+def _reworded(part: JSON, words: Callable[[str], str]) -> JSON:
     if isinstance(part, list):
         return [_reworded(one, words) for one in part]
     if not isinstance(part, dict):

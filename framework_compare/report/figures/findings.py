@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from framework_compare.report.figures.subject import Subject
 from framework_compare.report.names import listed
 from framework_compare.report.tables import known
 from framework_compare.results import memory, ratios
+from framework_compare.results.columns import Record
 from framework_compare.results.metrics import digits
 from framework_compare.results.parity import FAILED, PROVED
 from framework_compare.results.ratios import Ratio
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SAME = 1.005  # the ratio of two figures that are equal to three digits
 
@@ -150,7 +154,7 @@ def batch_sizes(subject: Subject) -> str:
     return f"The highest throughput is {rate}, by {best['framework_label']} with batch size {best['batch_size']}."
 
 
-def _spread(subject: Subject, cells: Any, column: str, what: str, unit: str, verb: str = " is") -> str:
+def _spread(subject: Subject, cells: pd.DataFrame, column: str, what: str, unit: str, verb: str = " is") -> str:
     """The range of a figure, under the condition in which they are farthest apart; verb: "" if `what` ends in one."""
     cells = cells.dropna(subset=[column])
     cells = cells[cells[column] > 0]
@@ -169,6 +173,6 @@ def _spread(subject: Subject, cells: Any, column: str, what: str, unit: str, ver
     )
 
 
-def _who(subject: Subject, cell: Any) -> str:
+def _who(subject: Subject, cell: Record) -> str:
     several = len(subject.conditions) > 1
     return f"{cell['framework_label']}, {cell['condition_label']}" if several else str(cell["framework_label"])

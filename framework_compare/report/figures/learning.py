@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
@@ -17,6 +17,9 @@ from framework_compare.report.tables import known
 from framework_compare.results import memory, ratios
 from framework_compare.results.gains import one_at_a_time
 from framework_compare.results.profiles import CELL_KEYS
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LEAST = 0.01  # of the time, for a function to have a name in the figure
 MOST_NAMES = 9
@@ -43,7 +46,9 @@ def learning(subject: Subject, width: float, columns: int, *, timed: bool = Fals
     return parts
 
 
-def _curve(subject: Subject, rows: Any, name: str, width: float, columns: int, *, timed: bool) -> Any:
+def _curve(
+    subject: Subject, rows: pd.DataFrame, name: str, width: float, columns: int, *, timed: bool
+) -> alt.FacetChart:
     cells = subject.cells
     several = cells["device"].nunique() > 1
     rows = rows.assign(device=rows["cell"].map(dict(zip(cells["cell"], cells["device"]))).map(title))
@@ -77,7 +82,7 @@ def _curve(subject: Subject, rows: Any, name: str, width: float, columns: int, *
     return chart.facet(facet=facet, columns=columns).resolve_scale(x="independent", y="independent")
 
 
-def _ticks(epochs: Any) -> list[int]:
+def _ticks(epochs: pd.Series) -> list[int]:
     """At most eight whole numbers from the first epoch to the last."""
     first, last = int(epochs.min()), int(epochs.max())
     return list(range(first, last + 1, max(1, math.ceil((last - first) / 7))))
@@ -133,7 +138,7 @@ def batch_sizes(subject: Subject, width: float, columns: int) -> Fields:
     return {"": alt.vconcat(*parts).resolve_scale(color="independent", shape="independent")}
 
 
-def _tiles(subject: Subject, base: alt.Chart, width: float, columns: int) -> Any:
+def _tiles(subject: Subject, base: alt.Chart, width: float, columns: int) -> marks.Layers:
     """One tile per framework and batch size: its peak memory in GiB, or its status."""
     base = base.encode(
         x=alt.X("batch_size:O", title="batch size", axis=alt.Axis(labelAngle=0)), y=marks.framework_axis(subject)
@@ -164,7 +169,7 @@ def functions(subject: Subject, width: float, columns: int) -> Fields:
     return parts
 
 
-def _shares(subject: Subject, rows: Any, kind: str, width: float, columns: int) -> Any:
+def _shares(subject: Subject, rows: pd.DataFrame, kind: str, width: float, columns: int) -> alt.FacetChart:
     """A line per function, with its share of the time of these rows in each framework."""
     rows = rows.assign(name=rows["kernel_class"] if kind == "kernel" else rows["name"].str.slice(0, 60))
     shares = rows.groupby([*LABELS, "name"], sort=False)["share"].sum().reset_index()
@@ -209,7 +214,7 @@ def gains(subject: Subject, width: float, columns: int) -> Fields:
     return {**parts, **({faster: rungs} if rungs else {})}
 
 
-def _rungs(subject: Subject, gained: Any, faster: str, width: float, columns: int) -> Any:
+def _rungs(subject: Subject, gained: pd.DataFrame, faster: str, width: float, columns: int) -> alt.FacetChart | None:
     """The gain of each rung of a ladder on the one that it changes, a panel per framework; None for other studies."""
     names = dict(zip(subject.cells["framework"], subject.cells["framework_label"]))
     if gained.empty or not gained["gain"].notna().any():
@@ -236,7 +241,7 @@ def _rungs(subject: Subject, gained: Any, faster: str, width: float, columns: in
     return chart.facet(facet=facet, columns=columns).resolve_scale(x="independent")
 
 
-def _bars(subject: Subject, rows: Any, y: alt.Y, title: str, panel: float, by: str) -> list[Any]:
+def _bars(subject: Subject, rows: pd.DataFrame, y: alt.Y, title: str, panel: float, by: str) -> list[Any]:
     """Ratios as bars with their intervals and labels, and a line where both are as fast; grey: no difference shown.
 
     by: the column of the panels.

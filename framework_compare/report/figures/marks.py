@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Union
 
 import altair as alt
 
+from framework_compare.protocol import Fields
 from framework_compare.report.figures import look
 from framework_compare.report.figures.subject import Subject
 from framework_compare.report.study import rounded
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 CLIP = 1.5  # an interval longer than this times the largest figure of its panel ends in an arrow
 LETTER = 6.0  # points of width that a letter of a label takes at most
 GIB = 2**30
 ENDS = "#444444"
+Layers = Union[alt.LayerChart, alt.FacetChart]  # what alt.layer gives
 
 
-def chart(rows: Any) -> alt.Chart:
+def chart(rows: pd.DataFrame | list[Fields]) -> alt.Chart:
     """A chart of the rows of a frame, or of dictionaries whose numbers are rounded already."""
     return alt.Chart(alt.InlineData(values=rows if isinstance(rows, list) else rounded(rows)))
 
@@ -53,8 +58,8 @@ def stacked_bars(base: alt.Chart, subject: Subject, parts: Sequence[str], **enco
 
 
 def dot_rows(
-    rows: Any, subject: Subject, x: alt.X, order: Sequence[str], width: float, columns: int, *tips: Any
-) -> Any:
+    rows: pd.DataFrame, subject: Subject, x: alt.X, order: Sequence[str], width: float, columns: int, *tips: Any
+) -> alt.FacetChart:
     """A line for each `name` of the rows, in an order, with a point of each framework's on it; a panel per condition."""
     height = max(17, 7 * len(subject.frameworks))
     aside = alt.YOffset("framework_label:N", sort=subject.frameworks, scale=alt.Scale(padding=0.5))
@@ -97,7 +102,7 @@ def warned(base: alt.Chart, **place: Any) -> alt.Chart:
     return marks.mark_text(text="▲", dy=-10, color=look.WARNING, fontSize=9).encode(**place)
 
 
-def cut(rows: Any, value: str, low: str, high: str, panel: str = "condition_label") -> Any:
+def cut(rows: pd.DataFrame, value: str, low: str, high: str, panel: str = "condition_label") -> pd.DataFrame:
     """Rows whose intervals from `low` to `high` end where they would set the axis of all of a panel's `value`; the column
     high_cut (of its name) says which do."""
     if rows.empty:
@@ -119,7 +124,7 @@ def panel_width(width: float, columns: int, left: float) -> float:
     return max(70.0, (width - left - 16 * (columns - 1)) / columns)
 
 
-def bar_panels(layers: Iterable[Any], subject: Subject, width: float, columns: int) -> Any:
+def bar_panels(layers: Iterable[alt.Chart], subject: Subject, width: float, columns: int) -> alt.FacetChart:
     """Horizontal bars, one per framework, in panels with x axes of their own."""
     sized = alt.layer(*layers).properties(
         width=panel_width(width, columns, 90), height=20 * len(subject.frameworks) + 6
@@ -127,12 +132,12 @@ def bar_panels(layers: Iterable[Any], subject: Subject, width: float, columns: i
     return panels(sized, subject, columns, x="independent")
 
 
-def panels(layered: Any, subject: Subject, columns: int, **independent: Any) -> Any:
+def panels(layered: Any, subject: Subject, columns: int, **independent: Any) -> alt.FacetChart:
     """One panel for each condition, in the study's order."""
     return panels_of(layered, subject.conditions, columns, **independent)
 
 
-def panels_of(layered: Any, conditions: Iterable[str], columns: int, **independent: Any) -> Any:
+def panels_of(layered: Any, conditions: Iterable[str], columns: int, **independent: Any) -> alt.FacetChart:
     header = alt.Facet("condition_label:N", sort=list(conditions), title=None)
     faceted = layered.facet(facet=header, columns=columns, spacing={"row": 16, "column": 16})
     return faceted.resolve_scale(**independent) if independent else faceted

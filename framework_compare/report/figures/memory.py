@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import altair as alt
 
+from framework_compare.protocol import Fields
 from framework_compare.registry import device_kind
 from framework_compare.report.figures import marks
 from framework_compare.report.figures.subject import LABELS, Subject, speeds
 from framework_compare.results import memory
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 LABEL_WIDTH, LABEL_HEIGHT = 0.12, 0.12  # shares of a panel that the label of a batch size takes
 _DRAWN = LABELS + "batch_size gib least most images_per_s slow fast fast_cut disturbed".split()
 
 
-def throughput_memory(subject: Subject, width: float, columns: int) -> dict[str, Any]:
+def throughput_memory(subject: Subject, width: float, columns: int) -> Fields:
     """F3: images per second over peak memory; a line joins the batch sizes of a framework."""
     cells = speeds(subject.worked)
     several = cells["batch_size"].nunique() > 1
@@ -59,7 +63,7 @@ def throughput_memory(subject: Subject, width: float, columns: int) -> dict[str,
     return {"": marks.panels_of(layered, conditions, columns, x="independent", y="independent")}
 
 
-def _apart(rows: Any) -> list[int]:
+def _apart(rows: pd.DataFrame) -> list[int]:
     """The places of points whose labels lie upon no earlier one of their panel."""
     kept: list[int] = []
     across = rows["gib"] / rows.groupby("condition_label")["gib"].transform("max")
@@ -72,7 +76,7 @@ def _apart(rows: Any) -> list[int]:
     return kept
 
 
-def _ranges(subject: Subject, cells: Any, name: str) -> Any:
+def _ranges(subject: Subject, cells: pd.DataFrame, name: str) -> pd.DataFrame:
     """By cell the least and the most GiB of the peaks of its runs, where two or more have readings."""
     import pandas as pd
 

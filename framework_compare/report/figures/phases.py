@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 import altair as alt
 
+from framework_compare.protocol import Fields
 from framework_compare.report.figures import marks
 from framework_compare.report.figures.subject import LABELS, Subject
 from framework_compare.report.tables import known
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 EPOCHS = "epochs"  # the phase of a run that is measured
 BETWEEN = "between phases"
@@ -23,7 +27,7 @@ DURATION = (
 COMPUTING, HANDING, WAITING = PARTS = ("computing", "handing work to the device", "waiting for data")
 
 
-def phases(subject: Subject, width: float, columns: int) -> dict[str, Any]:
+def phases(subject: Subject, width: float, columns: int) -> Fields:
     """F5: the seconds of each phase of a run, mean over runs, on a logarithmic axis; START is all before the epochs."""
     import pandas as pd
 
@@ -50,14 +54,14 @@ def phases(subject: Subject, width: float, columns: int) -> dict[str, Any]:
     return {"": marks.dot_rows(mean, subject, x, order, width, columns, *tips)}
 
 
-def _tens(seconds: Any, width: float) -> list[float]:
+def _tens(seconds: pd.Series, width: float) -> list[float]:
     """Return powers of ten over the whole range, as many as a panel of this width has room to label."""
     low, high = math.floor(math.log10(seconds.min())), math.ceil(math.log10(seconds.max()))
     step = math.ceil((high - low) / max(1, width // LABEL))
     return [10.0**power for power in range(low, high + 1, max(1, step))]
 
 
-def _with_gaps(phases: Any) -> Any:
+def _with_gaps(phases: pd.DataFrame) -> pd.DataFrame:
     """Phases of runs with a row more for each time between two of them before the epochs, so that all add up to the start."""
     import pandas as pd
 
@@ -69,7 +73,7 @@ def _with_gaps(phases: Any) -> Any:
     return pd.concat([rows, gaps]) if len(gaps) else rows
 
 
-def waiting(subject: Subject, width: float, columns: int) -> dict[str, Any]:
+def waiting(subject: Subject, width: float, columns: int) -> Fields:
     """F6: the milliseconds of an image, computing and waiting for data, with the interval of both together."""
     import pandas as pd
 

@@ -6,11 +6,12 @@ import functools
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from framework_compare import registry
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.paths import fault
+from framework_compare.protocol import Fields
 from framework_compare.report.figures import captions, files
 from framework_compare.report.figures.catalogue import FIGURES, find
 from framework_compare.report.figures.files import Drawn
@@ -54,7 +55,7 @@ class Plot:
         return files.draw(self._subject, self.name, view=self.view) or self._absent()
 
     @property
-    def specifications(self) -> list[dict[str, Any]]:
+    def specifications(self) -> list[Fields]:
         """The Vega-Lite specification of each part."""
         return [part.spec for part in self.parts.values()]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import altair as alt
 
@@ -10,6 +11,9 @@ from framework_compare.protocol import Document, Fields
 from framework_compare.report.figures import look, marks
 from framework_compare.report.figures.subject import Subject
 from framework_compare.report.study import rounded
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 BINS = 160
 LEAST_BINS = 24
@@ -19,7 +23,8 @@ LEFT, APART, LEAST_COLUMN = 60, 14, 110.0  # points: of the axis, between column
 OTHERS = "others_cpu_percent"  # a grey line beside the cell's own
 EPOCHS, WARM_UP = "epochs", "warm-up"  # phases of a run; all before them is its start-up
 # Readings over time: column, title, divisor; a row is drawn where any cell has readings of it.
-READINGS: tuple[tuple[str, str, float], ...] = (
+Reading = tuple[str, str, float]  # column, title, what it is divided by
+READINGS: tuple[Reading, ...] = (
     ("cpu_percent", "CPU, % of a core", 1),
     ("rss_bytes", "RSS, GiB", marks.GIB),
     ("threads", "threads", 1),
@@ -55,7 +60,7 @@ def resources(subject: Subject, width: float, columns: int, *, whole: bool = Tru
     return parts
 
 
-def _of_epochs(samples: Any, phases: Any) -> tuple[Any, Any]:
+def _of_epochs(samples: pd.DataFrame, phases: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Samples and phases of the measured epochs, in seconds since the first of them began."""
     measured = phases[phases["phase"] == EPOCHS].set_index("run_id")
     start = samples["run_id"].map(measured["start_s"])
@@ -64,7 +69,9 @@ def _of_epochs(samples: Any, phases: Any) -> tuple[Any, Any]:
     return samples, measured.reset_index().assign(start_s=0.0)
 
 
-def _over_time(subject: Subject, samples: Any, phases: Any, width: float, bins: int) -> Any:
+def _over_time(
+    subject: Subject, samples: pd.DataFrame, phases: pd.DataFrame, width: float, bins: int
+) -> alt.VConcatChart:
     """Rows of curves, one per reading; as many frameworks side by side as fit, then the next ones below."""
     frameworks = [name for name in subject.frameworks if name in set(samples["framework_label"])]
     drawn = [one for one in READINGS if one[0] in samples and samples[one[0]].notna().any()]
@@ -101,7 +108,7 @@ def _curve(
     ends: tuple[float, float],
     *,
     last: bool,
-) -> list[Any]:
+) -> list[alt.Chart]:
     """A reading as line and band on its stages; ends: those of the axes, which are the same in all panels."""
     field, (column, title, _) = f"y{place}", reading
     scale, axis = alt.Scale(domain=[0, ends[0]], nice=False), alt.Axis(labels=last, tickCount=4, labelFlush=True)
@@ -125,7 +132,7 @@ def _curve(
     return layers
 
 
-def _binned(samples: Any, drawn: Any, name: str, bins: int) -> list[Document]:
+def _binned(samples: pd.DataFrame, drawn: Sequence[Reading], name: str, bins: int) -> list[Document]:
     """At most so many bins of the time of a run: mean, least and most of each reading, as y0, y0l, y0h, y1, ..."""
     import pandas as pd
 
@@ -141,7 +148,7 @@ def _binned(samples: Any, drawn: Any, name: str, bins: int) -> list[Document]:
     return rounded(pd.DataFrame(columns).assign(framework_label=name), 4)
 
 
-def _stages(phases: Any) -> Any:
+def _stages(phases: pd.DataFrame) -> pd.DataFrame:
     """The stages of each run as stretches of time, neighbours of the same stage as one."""
     spans = phases.sort_values(["framework_label", "start_s"])
     begun = spans["start_s"].ge(spans["run_id"].map(spans[spans["phase"] == EPOCHS].groupby("run_id")["start_s"].min()))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import altair as alt
 
 from framework_compare.protocol import Document, Fields
-from framework_compare.report.figures import files, look
+from framework_compare.report.figures import files, look, marks
 
 ROWS = "rows"
 # Each chart has a layout for pages of these widths, and is drawn in the widest that fits; in pixels, with that of its
@@ -25,7 +24,7 @@ def ratios(rows: Rows) -> Fields:
     return _responsive([_ratios(*layout) for layout in _LAYOUTS], rows)
 
 
-def _ratios(width: int, label: int) -> Any:
+def _ratios(width: int, label: int) -> marks.Layers:
     axis = alt.Axis(labelLimit=label, title=None)
     base = alt.Chart(alt.NamedData(ROWS)).encode(y=alt.Y("label:N", sort=None, axis=axis))
     equal = alt.Chart(alt.NamedData(ROWS)).mark_rule(color=look.GREY, strokeDash=[4, 4]).encode(x=alt.datum(1))
@@ -80,7 +79,7 @@ def _tips(*names: str) -> list[alt.Tooltip]:
     return [*map(alt.Tooltip, names), *(alt.Tooltip(name, **options) for name, options in more)]
 
 
-def _responsive(charts: Sequence[Any], rows: Rows) -> Fields:
+def _responsive(charts: Sequence[marks.Layers], rows: Rows) -> Fields:
     specs = [files.render(one, files.FONT, width or 340, still=False).spec for one, width in zip(charts, WIDTHS)]
     return with_rows(files.responsive(specs), rows)
 

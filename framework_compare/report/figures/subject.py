@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from framework_compare.errors import UsageError
 from framework_compare.report.figures import look
@@ -14,7 +14,7 @@ from framework_compare.report.study import Study
 from framework_compare.report.table_notes import setting_words, unit_of
 from framework_compare.report.tables import clean
 from framework_compare.results import speed_verdicts
-from framework_compare.results.columns import SHARED
+from framework_compare.results.columns import SHARED, Record
 from framework_compare.results.repeats import disturbed_throughout
 from framework_compare.results.speed_verdicts import Verdict
 from framework_compare.results.winners import key, winners
@@ -93,7 +93,7 @@ class Subject:
             leaders.update(zip(some["condition_label"], some["framework"]))
         verdicts = {(*key(one), one.faster, one.slower): one for one in judgements}
 
-        def beside_leader(cell: Any) -> Verdict | None:
+        def beside_leader(cell: Record) -> Verdict | None:
             if not cell.worked or cell.framework == leaders[cell.condition_label]:
                 return None
             leader = leaders[cell.condition_label]
@@ -178,7 +178,7 @@ def _check_names(column: str, names: Sequence[str] | None, known: "pd.Series") -
             raise UsageError(f"the study has no {column} {name!r}; allowed: {', '.join(allowed)}")
 
 
-def _condition(cell: Any, varied: Sequence[str]) -> str:
+def _condition(cell: Record, varied: Sequence[str]) -> str:
     plain = ("dataset", "execution", "precision")  # their values need no heading
     values = {name: getattr(cell, name) for name in varied}
     words = (str(value) if name in plain else setting_words(name, value) for name, value in values.items())
@@ -192,7 +192,7 @@ def _short(text: str) -> str:
     return line if len(line) <= MAX_NAME else line[: MAX_NAME - 1] + "…"
 
 
-def _disturbed(cell: Any) -> str:
+def _disturbed(cell: Record) -> str:
     if not cell.epochs_disturbed > 0:
         return ""
     return "all epochs" if disturbed_throughout(cell.epochs_disturbed, cell.epochs_measured) else "some epochs"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 import altair as alt
 
@@ -12,7 +12,11 @@ from framework_compare.report.figures import look, marks
 from framework_compare.report.figures.subject import LABELS, Subject
 from framework_compare.report.study import rounded
 from framework_compare.report.tables import ABOUT, known
+from framework_compare.results.columns import Record
 from framework_compare.results.repeats import disturbed_throughout
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LINE = 13  # points from one line of a heading to the next
 LINE_PER_STEP = 0.19  # letters of a heading for each point of its width
@@ -59,7 +63,7 @@ def overview(subject: Subject, width: float, columns: int) -> Fields:
     return {"": _tiles(base).properties(width=step * len(conditions), height=36 * len(subject.frameworks))}
 
 
-def _stacked_overview(subject: Subject, rows: Any, conditions: list[str], width: float) -> Fields:
+def _stacked_overview(subject: Subject, rows: pd.DataFrame, conditions: list[str], width: float) -> Fields:
     """The same where the columns do not fit beside each other: as many as fit, then the next ones below."""
     columns = max(1, int((width - 90) / 84))
     base = marks.chart(rows).encode(y=marks.framework_axis(subject))
@@ -67,7 +71,7 @@ def _stacked_overview(subject: Subject, rows: Any, conditions: list[str], width:
     return {"": marks.panels_of(tiles, conditions, columns)}
 
 
-def _tiles(base: alt.Chart) -> Any:
+def _tiles(base: alt.Chart) -> marks.Layers:
     """A tile for each row: its ratio with its interval, on a grey that is darker for a slower cell."""
     shades = alt.Scale(type="log", domain=[1, 4], range=list(look.TILES), clamp=True)
     named = "datum.value == 4 ? '≥ 4x' : datum.value + 'x'"
@@ -87,7 +91,7 @@ def _tiles(base: alt.Chart) -> Any:
     return alt.layer(empty, tiles, ratio.transform_filter("!datum.fastest"), first, interval)
 
 
-def _overview_row(subject: Subject, cell: Any) -> Fields:
+def _overview_row(subject: Subject, cell: Record) -> Fields:
     row = {
         "framework_label": cell.framework_label,
         "condition_label": cell.condition_label,
@@ -165,7 +169,7 @@ def epoch_time(subject: Subject, width: float, columns: int, *, speed: bool = Fa
     return {"": marks.panels(chart, subject, columns, x="independent")}
 
 
-def _clipped(subject: Subject, speed: bool) -> Any:
+def _clipped(subject: Subject, speed: bool) -> pd.DataFrame:
     """Cells with x (seconds, or images per second), low, high and the right end of each, cut where one interval would
     set the axis of all."""
     seconds = {"epoch_s_median": "s", "epoch_s_ci_low": "low", "epoch_s_ci_high": "high"}
@@ -188,7 +192,7 @@ def _clipped(subject: Subject, speed: bool) -> Any:
     return cells
 
 
-def _dots(subject: Subject, cells: Any, speed: bool) -> Any:
+def _dots(subject: Subject, cells: pd.DataFrame, speed: bool) -> alt.Chart:
     """Single epochs, none beyond the axis that the cells set; offsets by their order, so that they are the same."""
     epochs = subject.whole_epochs()
     epochs = epochs.join(

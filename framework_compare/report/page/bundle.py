@@ -7,8 +7,8 @@ import contextlib
 import gzip
 import importlib.metadata
 import json
-from typing import Any
 
+from framework_compare.json_types import JSON
 from framework_compare.paths import cache_dir, write_whole
 
 
@@ -31,7 +31,7 @@ def javascript_file() -> str:
     return f"(function () {{{gzip.decompress(base64.b64decode(javascript())).decode()}\n}})();"
 
 
-def packed(document: Any) -> str:
+def packed(document: JSON) -> str:
     """A document as JSON, in gzip, in base64: what the page's script unpacks, and no text that a page could misread."""
     return _packed(json.dumps(document, separators=(",", ":")))
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from framework_compare.report.table_notes import plural, unproved
 from framework_compare.results.intervals import MIN_RUNS
 from framework_compare.results.parity import FAILED
 from framework_compare.results.steadiness import MIN_STEPS
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 GOOD, WARN, BAD = "good", "warn", "bad"
 SAME_FUNCTION = "Same function"
@@ -24,7 +27,7 @@ class Light(NamedTuple):
     doubt: str = ""
 
 
-def lights(cells: Any, epochs: Any) -> list[Light]:
+def lights(cells: pd.DataFrame, epochs: pd.DataFrame) -> list[Light]:
     """The answers: did all cells work, are there enough runs and steps, was the machine quiet, is the function the same?"""
     others = _repeated(cells), *_length(epochs), _quiet(cells, epochs), *_clocks(cells)
     return [_equal(cells), _worked(cells), *others]
@@ -39,13 +42,13 @@ def standing(answers: Sequence[Light]) -> tuple[str, str]:
     return state, f"{parts[0]}{'; caveats: ' if parts[1:] else ''}{', '.join(parts[1:])}".capitalize()
 
 
-def _worked(cells: Any) -> Light:
+def _worked(cells: pd.DataFrame) -> Light:
     done = (cells["status"] == "ok").sum()
     state = GOOD if done == len(cells) else BAD if not done else WARN
     return Light(state, "Cells", f"{done} of {len(cells)} cells worked", "failed cells")
 
 
-def _repeated(cells: Any) -> Light:
+def _repeated(cells: pd.DataFrame) -> Light:
     ok = cells[cells["status"] == "ok"]
     quiet = ok["epochs_measured"] > ok["epochs_disturbed"].fillna(0)
     counted = ok["interval_runs"].fillna(quiet.astype(int))  # one run alone, or none that others left in peace
@@ -55,7 +58,7 @@ def _repeated(cells: Any) -> Light:
     return Light(state, "Runs", f"at least {plural(fewest, 'valid run')} per cell{few}", "few runs")
 
 
-def _length(epochs: Any) -> list[Light]:
+def _length(epochs: pd.DataFrame) -> list[Light]:
     steps = epochs.groupby("run_id")["steps"].sum()
     if steps.empty:
         return []
@@ -66,7 +69,7 @@ def _length(epochs: Any) -> list[Light]:
     ]
 
 
-def _quiet(cells: Any, all_epochs: Any) -> Light:
+def _quiet(cells: pd.DataFrame, all_epochs: pd.DataFrame) -> Light:
     epochs, disturbed = cells["epochs_measured"].sum(), cells["epochs_disturbed"].sum()
     replaced = int(cells["runs_set_aside"].sum())
     counted = all_epochs[all_epochs["disturbed"].ne(1)]
@@ -89,7 +92,7 @@ def _quiet(cells: Any, all_epochs: Any) -> Light:
     return Light(state, "Quiet machine", sentence, doubt)
 
 
-def _equal(cells: Any) -> Light:
+def _equal(cells: pd.DataFrame) -> Light:
     worked = cells[cells["status"] == "ok"]
     verdicts, failing = list(worked["parity"]), (worked["parity_status"] == FAILED).sum()
     unknown = sum(bool(unproved(one)) or one is None for one in verdicts)
@@ -102,7 +105,7 @@ def _equal(cells: Any) -> Light:
     return Light(state, SAME_FUNCTION, sentence)
 
 
-def _clocks(cells: Any) -> list[Light]:
+def _clocks(cells: pd.DataFrame) -> list[Light]:
     share = cells["gpu_throttled_share"].max()
     if not share >= 0:
         return []

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from markupsafe import Markup
@@ -17,6 +17,7 @@ from markupsafe import Markup
 from framework_compare import __version__, registry
 from framework_compare.errors import UsageError
 from framework_compare.plan import settings
+from framework_compare.protocol import Document, Fields
 from framework_compare.report import headlines, kinds, provenance, renderers
 from framework_compare.report.figures import files
 from framework_compare.report.figures.captions import caption
@@ -59,7 +60,7 @@ class Part(NamedTuple):
     """A part of a figure: its still, which the usual view alone has, and a specification for each of WIDTHS."""
 
     still: Drawn
-    specs: Mapping[str, Any]
+    specs: Document
 
 
 class Section(NamedTuple):
@@ -92,7 +93,7 @@ def render(study: Study, more: Sequence[Table] = ()) -> str:
     return page.get_template("report.html").render(**_content(study, more))
 
 
-def _content(study: Study, more: Sequence[Table]) -> dict[str, Any]:
+def _content(study: Study, more: Sequence[Table]) -> Fields:
     cells = study.frame
     subject = Subject(study)
     sections, absent, left = _sections(subject)
@@ -217,7 +218,7 @@ def _tables(study: Study) -> list[Table]:
     return [table for kind, frame in frames.items() for table in kinds.build(frame, kind, blocks)[:12]]
 
 
-def _log(text: Any) -> str:
+def _log(text: object) -> str:
     """The last lines of a log, printable, with their indents."""
     if not isinstance(text, str):
         return ""
@@ -280,5 +281,5 @@ def _values(column: "pd.Series") -> list[str]:
     return list(dict.fromkeys(clean(_number(value)) for value in column.dropna()))
 
 
-def _number(value: Any) -> Any:
+def _number(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value

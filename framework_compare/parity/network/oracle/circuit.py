@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Tuple
+from typing import Sequence, Tuple
 
 import numpy as np
 
@@ -52,7 +52,7 @@ def _kron(factors: Array) -> Array:
     return product
 
 
-def _angle_gradients(gates: List[Any], angles: Array, dmatrix: Array) -> Array:
+def _angle_gradients(gates: Sequence[circuit.Gate], angles: Array, dmatrix: Array) -> Array:
     """Gradient by each rotation's angle, from that by the circuit's (32, 16) matrix."""
     steps, constants, gradients = circuit.matrices(gates, angles), circuit.gate_constants(gates), []
     for place, (turns, constant) in enumerate(constants):

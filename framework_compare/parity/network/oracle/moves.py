@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Mapping, Tuple
+from typing import Callable, Dict, Tuple
 
 import numpy as np
 
 from framework_compare.graph import Node
 from framework_compare.parity.network.oracle.op import Array, Gradients, Mode, Result, Weights
+from framework_compare.protocol import Document
 
-Attrs = Mapping[str, Any]
+Attrs = Document
 
 
 def move(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from framework_compare.graph import Graph, Node, Optimizer, trainable_names
 from framework_compare.parity.network.oracle.losses import LOSSES
@@ -26,7 +27,7 @@ class Oracle:
         self,
         graph: Graph,
         weights: Mapping[str, Array],
-        dtype: Any = np.float64,
+        dtype: DTypeLike = np.float64,
         *,
         plain_sums: bool = False,
         rounding: Any = None,
@@ -36,7 +37,7 @@ class Oracle:
         self.replicas = replicas
         self.plain_sums = plain_sums
         self.rounding = rounding
-        self.dtype = np.dtype(dtype)
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
         self.weights = {name: np.array(array, dtype=dtype) for name, array in weights.items()}
         self._by_node = {n.name: [k for k in self.weights if k.rpartition(".")[0] == n.arrays] for n in graph.nodes}
         self.steps = 0  # updates so far

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Callable, Dict, Mapping, Optional, Tuple, Union
+from typing import Callable, Dict, Mapping, Optional, Tuple, Union
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from framework_compare.graph import Node
 
@@ -40,7 +41,7 @@ class Mode:
     operand: Callable[[Array], Array] = lambda x: x
     operand_gradient: Callable[[Array], Array] = lambda x: x
     copies: Optional[Array] = None
-    dtype: Any = np.float64  # of the pass
+    dtype: DTypeLike = np.float64  # of the pass
 
     def count(self, x: Array) -> int:
         """Values of a channel in the batch."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, Callable, Dict, List, Tuple
+from types import EllipsisType
+from typing import Callable, Dict, List, Tuple
 
 import numpy as np
 
@@ -28,7 +29,7 @@ def erf(x: Array) -> Array:
 
 
 # By op: y of x and attributes; its slope by x, y and attributes.
-UNARY: Dict[str, Tuple[Callable[..., Any], Callable[..., Any]]] = {
+UNARY: Dict[str, Tuple[Callable[..., Array], Callable[..., Array]]] = {
     "Exp": (lambda x, a: np.exp(x), lambda x, y, a: y),
     "Log": (lambda x, a: np.log(x), lambda x, y, a: 1 / x),
     "Sqrt": (lambda x, a: np.sqrt(x), lambda x, y, a: 0.5 / y),
@@ -69,7 +70,7 @@ def _larger(x: Array, y: Array) -> Tuple[Array, Array]:
 
 
 # By op: the value, and the slopes by both.
-BINARY: Dict[str, Tuple[Callable[[Array, Array], Any], Callable[[Array, Array], Tuple[Any, Any]]]] = {
+BINARY: Dict[str, Tuple[Callable[[Array, Array], Array], Callable[[Array, Array], Tuple[Array, Array]]]] = {
     "Sub": (lambda x, y: x - y, lambda x, y: (np.ones_like(x), -np.ones_like(y))),
     "Div": (lambda x, y: x / y, lambda x, y: (1 / y, -x / (y * y))),
     "Maximum": (np.maximum, _larger),
@@ -185,7 +186,7 @@ def conv_transpose(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> 
     grouped = x.reshape(len(x), groups, -1, height, width)
     kernels = weight.reshape(groups, -1, *weight.shape[1:])  # groups, in, out, rows, columns
     whole = np.zeros((len(x), groups, kernels.shape[2], out[0] + top + bottom, out[1] + left + right), x.dtype)
-    taps: List[Any] = []
+    taps: List[Tuple[int, int, Tuple[EllipsisType, slice, slice]]] = []
     for i, j in itertools.product(*map(range, window.kernel)):
         down, across = i * window.dilation[0], j * window.dilation[1]
         (step, stride) = window.stride

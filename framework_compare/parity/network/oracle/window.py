@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Sequence, Tuple
+from typing import Iterator, Sequence, Tuple
 
 import numpy as np
 
@@ -36,7 +36,7 @@ def fold(cols: Array, size: Tuple[int, int], window: Window) -> Array:
     return out[:, top : top + height, left : left + width]
 
 
-def places(window: Window, size: Sequence[int]) -> Iterator[Tuple[int, int, Any]]:
+def places(window: Window, size: Sequence[int]) -> Iterator[Tuple[int, int, Tuple[slice, slice]]]:
     """Of each place (i, j) in the window: the padded image's pixels that it meets, one a window."""
     (rows, across), (down, right) = window.output(size), window.stride
     for i in range(window.kernel[0]):

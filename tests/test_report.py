@@ -6,6 +6,7 @@ import html.parser
 import math
 import re
 import sys
+import types
 import xml.etree.ElementTree
 from urllib.parse import unquote
 
@@ -185,6 +186,12 @@ def test_a_citation_has_machine_versions_data_and_intervals(comparison, page):
 def test_the_page_has_one_column_of_memory(page):
     names = {one["data-name"] for one in page.all("td") if "data-name" in one}
     assert "pss_peak_bytes" in names and "peak_rss_bytes" not in names
+
+
+def test_on_a_gpu_the_page_has_its_memory_alone(comparison):
+    cells = Subject(comparison).cells.assign(device="cuda", gpu_process_memory_peak_bytes=2.0**30)
+    shown = report._metrics(types.SimpleNamespace(cells=cells, worded=str))
+    assert "gpu_process_memory_peak_bytes" in shown and not {"pss_peak_bytes", "peak_rss_bytes"} & set(shown)
 
 
 def test_an_epoch_far_from_its_median_is_no_quiet_machine(comparison):

@@ -253,7 +253,7 @@ def test_percent_is_written_one_way():
     folders = (ROOT / "framework_compare", ROOT / "adapters")
     files = [path for folder in folders for path in folder.rglob("*.py")]
     assert len(files) > 300
-    assert [path.name for path in files if re.search(r":[^{}\n]*\.\d%\}", path.read_text(encoding="utf-8"))] == []
+    assert [path.name for path in files if "%}" in path.read_text(encoding="utf-8")] == []
 
 
 def test_the_code_speaks_of_images_too():

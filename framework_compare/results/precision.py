@@ -151,7 +151,7 @@ def _width(cell: Record) -> str:
         return "without interval"
     near = cell.ratio_half_width < 1.1 * cell.precision_target  # and with fewer digits it may read as the target itself
     few = f" over {cell.ratio_blocks:.0f} blocks" if cell.ratio_blocks < LEAST_RUNS else ""
-    return f"±{cell.ratio_half_width:.{2 if near and not few else 1}%}{few}"
+    return f"±{100 * cell.ratio_half_width:.{2 if near and not few else 1}f} %{few}"
 
 
 def _name(cell: Record, varied: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from typing import Any, Iterable, Mapping, Sequence
+from typing import Iterable, Mapping, Sequence
 
 import numpy as np
 import psutil
@@ -104,7 +104,7 @@ def column_of(texts: Sequence[str]) -> np.ndarray:
     return kept
 
 
-def stacked(rows: Sequence[Any], name: str, where: str) -> np.ndarray:
+def stacked(rows: Sequence[object], name: str, where: str) -> np.ndarray:
     """Rows of one shape as an array; DataError names the first that has another, or that holds no numbers."""
     if all(isinstance(row, str) for row in rows):
         return text_array(rows)

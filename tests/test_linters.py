@@ -68,6 +68,13 @@ def test_a_wrong_keyword_is_an_error_of_the_type_checker(linked: Path) -> None:
         assert "wrong.py:2: error" in mypy("wrong.py", cwd=linked), wrong
 
 
+def test_few_types_are_left_open() -> None:
+    """`Any` takes everything and says nothing: adapters, whose frameworks have no types, and a few others need it."""
+    files = (path for name in ("framework_compare", "models", "datasets") for path in (ROOT / name).rglob("*.py"))
+    found = {str(path.relative_to(ROOT)): len(re.findall(r"\bAny\b", path.read_text())) for path in files}
+    assert sum(found.values()) < 400, f"most are in {sorted(found, key=lambda name: -found[name])[:5]}"
+
+
 def test_bounds_on_figures_come_from_a_yardstick() -> None:
     """A bound by a number holds on the machine of who wrote it; bounds.py and rounding_bounds.py of tests/plugins give others."""
     others = {

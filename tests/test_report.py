@@ -41,7 +41,7 @@ class Page(html.parser.HTMLParser):
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self.tags, self.text, self._silent = [], "", 0
+        self.source, self.tags, self.text, self._silent = text, [], "", 0
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
@@ -61,6 +61,12 @@ class Page(html.parser.HTMLParser):
 @pytest.fixture(scope="module")
 def page(comparison):
     return Page(comparison.report(comparison.folder.parent / "report.html").read_text())
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """A study of two cells, whose report takes a fraction of the time."""
+    return study(tmp_path_factory.mktemp("small") / "study", ("torch", "mxnet"), ("alexnet",), failing=(), repeats=2)
 
 
 def test_the_page_asks_for_nothing(page):
@@ -110,12 +116,12 @@ def test_verdicts_failures_and_the_command_are_there(page, comparison):
 
 def test_the_command_of_a_study_that_keeps_its_request_runs_that(tiny, images, tmp_path):
     asked = {"dataset": images, "image_size": 8, "epochs": 1, "limit": 6, "python": {tiny: sys.executable}}
-    once = compare(tiny, "linear", out=tmp_path / "once", budget="20s", memory_limit="2GiB", **asked)
+    once = compare(tiny, "linear", out=tmp_path / "once", budget="5s", memory_limit="2GiB", **asked)
     lines = report.command(once).splitlines()
     assert lines[0] == "cat > study.toml <<'END'" and lines[-2:] == ["END", "framework-compare run --from study.toml"]
     (tmp_path / "study.toml").write_text("\n".join(lines[1:-2]), encoding="utf-8")
     plan = dry_run(**study_toml.read(tmp_path / "study.toml", {}))
-    assert plan.budget_s == 20 and [one.cell.config.image_size for one in plan.cells] == [8]
+    assert plan.budget_s == 5 and [one.cell.config.image_size for one in plan.cells] == [8]
     assert "limit = 6" in lines and 'memory_limit = "2GiB"' in lines
 
 
@@ -155,7 +161,7 @@ def test_the_lights_say_what_is_amiss(comparison, tmp_path):
     assert (runs.state, runs.sentence) == ("bad", "at least 0 valid runs per cell; a verdict needs 2")
 
 
-def test_no_badge_is_green_where_parity_is_not_verified(comparison, tmp_path):
+def test_no_badge_is_green_where_parity_is_not_verified(comparison, page):
     quiet = comparison.frame[comparison.frame["status"] == "ok"].assign(epochs_disturbed=0.0)
     epochs = comparison.epochs.assign(disturbed=0.0, epoch_s=1.0)
     assert standing(lights(quiet, epochs)) == ("warn", "Not verified")
@@ -164,7 +170,7 @@ def test_no_badge_is_green_where_parity_is_not_verified(comparison, tmp_path):
     short = epochs.assign(steps=1)
     assert standing(lights(verified, short)) == ("warn", "Verified; caveats: short runs")
     assert standing(lights(verified.assign(parity_status=FAILED), epochs)) == ("bad", "Not verified")
-    text = comparison.report(tmp_path / "report.html").read_text()
+    text = page.source
     assert 'class="badge warn"' in text and 'class="verdicts warn"' in text and 'class="badge good"' not in text
 
 
@@ -242,14 +248,12 @@ def test_a_report_of_many_cells_stays_small(tmp_path, sizes):
     assert made.report(tmp_path / "report.html").stat().st_size < 1_400_000 + 16_000 * len(made.frame)
 
 
-def test_the_command_writes_the_latest_study(comparison, tmp_path, monkeypatch):
+def test_the_command_writes_the_latest_study(small, tmp_path, monkeypatch):
     monkeypatch.setenv("FRAMEWORK_COMPARE_CACHE", str(tmp_path))
     (tmp_path / "studies").mkdir()
-    (tmp_path / "studies" / "mine").symlink_to(comparison.folder)
+    (tmp_path / "studies" / "mine").symlink_to(small.folder)
     assert names.find() == names.find("mine") == tmp_path / "studies" / "mine"
-    assert (
-        type(comparison).load("latest").folder == type(comparison).load("mine").folder == tmp_path / "studies" / "mine"
-    )
+    assert type(small).load("latest").folder == type(small).load("mine").folder == tmp_path / "studies" / "mine"
     out = tmp_path / "report.html"
     run("report", "--out", out)
     assert out.read_text().startswith("<!doctype html>")
@@ -269,15 +273,16 @@ def test_a_notebook_shows_verdicts_table_and_figure(comparison):
 
 def test_warnings_stand_once_with_their_cells(tmp_path):
     warning = "12 MiB were swapped in during the epochs"
-    made = study(tmp_path / "study", failing=[("jax", "vgg16")], failure=Run("failed", "x", warnings=(warning,)))
+    failure = Run("failed", "x", warnings=(warning,))
+    made = study(tmp_path / "study", ("torch", "jax"), ("vgg16",), failing=[("jax", "vgg16")], failure=failure)
     page = Page(made.report(tmp_path / "report.html").read_text())
     assert page.text.count(warning) == 1 and f"JAX VGG-16: {warning}" in page.text
     assert warning in str(made.table()) and warning not in made.table(verdicts=False).to_text()
 
 
-def test_commands_in_captions_and_notes_are_code(comparison, monkeypatch):
+def test_commands_in_captions_and_notes_are_code(small, monkeypatch):
     monkeypatch.setattr(resources, "MAX_CURVES", 1)  # the caption names the command for the others
-    text = comparison.report(comparison.folder.parent / "code.html").read_text()
+    text = small.report(small.folder.parent / "code.html").read_text()
     assert "<code>framework-compare figure resources --models NAME</code>" in text
     assert code("`<b>` and `") == "<code>&lt;b&gt;</code> and `"
 
@@ -289,18 +294,12 @@ def test_the_answer_over_all_models_is_never_cut(tmp_path):
     assert lines[-1] == "3 more: `Comparison.verdicts()` lists all." and lines[1].startswith("model_0: ")
 
 
-def test_a_view_has_the_unit_of_the_data_in_its_name(tmp_path):
+def test_a_view_has_the_unit_of_the_data_in_its_name(page, tmp_path):
     rows = study(tmp_path / "study", ("torch", "jax"), ("diabetes_ann",), failing=(), dataset="diabetes", repeats=2)
     text = rows.report(tmp_path / "report.html").read_text()
     assert ">rows per second</label>" in text and "Epoch time, rows per second." in text
     assert "images per second" not in text and "throughput, rows/s</th>" in text and "images/s are" not in text
-    assert ">images per second</label>" in comparison_of_images(tmp_path).read_text()
-
-
-def comparison_of_images(folder):
-    """The report of a study that trains on images."""
-    made = study(folder / "images", ("torch", "jax"), ("alexnet",), failing=(), repeats=2)
-    return made.report(folder / "images.html")
+    assert ">images per second</label>" in page.source
 
 
 def test_a_budget_that_no_cell_kept_is_one_sentence():
@@ -320,10 +319,10 @@ def test_a_budget_that_no_cell_kept_is_one_sentence():
     )
 
 
-def test_a_report_with_prices_has_a_table_of_costs(comparison, page, tmp_path):
-    priced = Page(comparison.report(tmp_path / "priced.html", per_hour=3.5).read_text())
+def test_a_report_with_prices_has_a_table_of_costs(small, page, tmp_path):
+    priced = Page(small.report(tmp_path / "priced.html", per_hour=3.5).read_text())
     assert "Cost of 1 epoch" in priced.text and "Cost of 1 epoch" not in page.text
-    run("report", comparison.folder, "--out", tmp_path / "r.html", "--per-hour", "3.5")
+    run("report", small.folder, "--out", tmp_path / "r.html", "--per-hour", "3.5")
     assert "Cost of 1 epoch" in Page((tmp_path / "r.html").read_text()).text
 
 

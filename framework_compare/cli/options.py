@@ -98,7 +98,7 @@ def _of_setting(name: str) -> Option:
     )
 
 
-def _values(parts: Callable[[str], list[Any]], text: str | None) -> Any:
+def _values(parts: Callable[[str], list[Any]], text: str | None) -> object:
     """The one value of a comma-separated text, or a list of several."""
     values = None if text is None else parts(text)
     return values[0] if values is not None and len(values) == 1 else values
@@ -108,7 +108,7 @@ def _listed(text: str | None) -> list[str] | None:
     return None if text is None else split(text)
 
 
-def _phase_timeout(text: str | None) -> Any:
+def _phase_timeout(text: str | None) -> object:
     """30.0 from "30", {"import": 30.0} from "import=30"; UsageError for anything else."""
     if text is None:
         return None
@@ -132,12 +132,12 @@ def of_loss(given: str | None) -> dict[str, str]:
     return {} if given is None else {"loss_function": given}
 
 
-def _one_or_several(text: str | None) -> Any:
+def _one_or_several(text: str | None) -> object:
     names = split(text or "")
     return names[0] if len(names) == 1 else names or None
 
 
-def _inputs(given: list[str] | None) -> Any:
+def _inputs(given: list[str] | None) -> object:
     """Names of columns or arrays; by the name of each input where it has one: an array as it is, or columns."""
     if not given:
         return None

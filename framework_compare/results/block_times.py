@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Seconds = Mapping[int, float]  # by block
+CellKey = Any  # the place of a cell in the study's frame, or what stands for several cells
 
 
 class Stratum(NamedTuple):
@@ -29,7 +30,7 @@ class Stratum(NamedTuple):
     group: Hashable = ""
 
 
-class BlockTimes(Mapping[Any, Seconds]):
+class BlockTimes(Mapping[CellKey, Seconds]):
     """Seconds by block, by the place of the cell in the study's frame.
 
     strata: of cells, one and the same where not given; images: of an epoch of each cell, where they are known.
@@ -37,31 +38,31 @@ class BlockTimes(Mapping[Any, Seconds]):
 
     def __init__(
         self,
-        seconds: Mapping[Any, Seconds] = {},
-        strata: Mapping[Any, Stratum] = {},
-        images: Mapping[Any, float] = {},
+        seconds: Mapping[CellKey, Seconds] = {},
+        strata: Mapping[CellKey, Stratum] = {},
+        images: Mapping[CellKey, float] = {},
         looked: bool = False,
     ) -> None:
         self._seconds, self.looked = seconds, looked
         self.images = images
         self._strata = {cell: strata.get(cell, Stratum()) for cell in seconds}
 
-    def __getitem__(self, cell: Any) -> Seconds:
+    def __getitem__(self, cell: CellKey) -> Seconds:
         return self._seconds[cell]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[CellKey]:
         return iter(self._seconds)
 
     def __len__(self) -> int:
         return len(self._seconds)
 
-    def ratio(self, slower: Any, faster: Any) -> Interval | None:
+    def ratio(self, slower: CellKey, faster: CellKey) -> Interval | None:
         """Seconds of one cell over those of another, of blocks that both have; None where there is no such block."""
         pools = {self._strata[cell].pool for cell in (slower, faster) if cell in self}
         prior = self._priors.get(pools.pop()) if len(pools) == 1 and slower != faster else None
         return paired_ratio(self.get(slower, {}), self.get(faster, {}), prior, self.looked)
 
-    def ratio_over(self, slower: Sequence[Any], faster: Sequence[Any]) -> Interval | None:
+    def ratio_over(self, slower: Sequence[CellKey], faster: Sequence[CellKey]) -> Interval | None:
         """The geometric mean of the ratios of pairs of cells, each pair in the blocks that both have."""
         by_pair = []
         for two in zip(slower, faster):
@@ -69,13 +70,13 @@ class BlockTimes(Mapping[Any, Seconds]):
             by_pair.append([first[block] / second[block] for block in sorted(first.keys() & second.keys())])
         return mean_of_ratios(by_pair, self.looked)
 
-    def means(self, cells: Mapping[Any, Sequence[Any]]) -> BlockTimes:
+    def means(self, cells: Mapping[CellKey, Sequence[CellKey]]) -> BlockTimes:
         """Geometric means over several cells each, block by block, in the blocks that all of them have."""
         pools = {place: {self._strata[cell].pool for cell in several} for place, several in cells.items()}
         strata = {place: Stratum(of.pop() if len(of) == 1 else None) for place, of in pools.items()}
         return BlockTimes({place: self._mean(several) for place, several in cells.items()}, strata, looked=self.looked)
 
-    def _mean(self, cells: Sequence[Any]) -> Seconds:
+    def _mean(self, cells: Sequence[CellKey]) -> Seconds:
         shared = set.intersection(*({*self[cell]} for cell in cells))
         return {block: math.exp(np.log([self[cell][block] for cell in cells]).mean()) for block in sorted(shared)}
 

@@ -31,7 +31,7 @@ class Measured:
     slices: Columns
 
 
-def floats(values: Sequence[Any]) -> np.ndarray:
+def floats(values: Sequence[object]) -> np.ndarray:
     return np.asarray(values, dtype=float)
 
 

@@ -5,8 +5,8 @@ blocks as LOOKS says it is asked on which side of a cut the ratio is. All interv
 hold together with probability 1 - alpha: alpha is shared out among the most duels that a search may take and the looks
 at each (Bonferroni). So a wrong release, or any where nothing changed, has at most that probability.
 
-The first duel, of the last release, has its cuts at half the threshold, to both sides: a change of the whole threshold
-and none at all are equally far from it. Later duels ask whether more than half of the last release's change is there.
+The first duel, of the last release, finds a change if its interval lies beyond half the threshold, and none of the
+threshold if it lies within that. Later duels ask whether more than half of the last release's change is there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from framework_compare.results.intervals import exp
 
 ALPHA = 0.05
-LOOKS = (8, 16, 32)  # blocks of a duel after which its answer is sought
+LOOKS = (8, 16, 32, 64)  # blocks of a duel after which its answer is sought
 CHANGED, UNCHANGED, INCONCLUSIVE, FAILED = "changed", "unchanged", "inconclusive", "failed"
 # The log ratios of the first blocks, so many at least, of a release and the first; None where it does not work.
 Measure = Callable[[int, int], "Sequence[float] | None"]
@@ -59,8 +59,8 @@ def search(
 ) -> Found:
     """Search `releases` releases, two or more, for a change of at least `threshold`, such as 0.05."""
     level = alpha / most_duels(releases) / len(looks)
-    half = math.log1p(threshold) / 2
-    last = _ask(releases - 1, measure, level, looks, lambda low, high: _beyond(low, high, half))
+    whole = math.log1p(threshold)
+    last = _ask(releases - 1, measure, level, looks, lambda low, high: _beyond(low, high, whole))
     answers = [last]
     before, after = 0, releases - 1
     if last.outcome != CHANGED:
@@ -113,10 +113,10 @@ def _quantile(freedom: int, level: float) -> float:
     return float(stdtrit(freedom, 1 - level / 2))
 
 
-def _beyond(low: float, high: float, half: float) -> str:
-    if low > half or high < -half:
+def _beyond(low: float, high: float, whole: float) -> str:
+    if low > whole / 2 or high < -whole / 2:
         return CHANGED
-    return UNCHANGED if -half < low and high < half else INCONCLUSIVE
+    return UNCHANGED if -whole < low and high < whole else INCONCLUSIVE
 
 
 def _side(low: float, high: float, cut: float, sign: float) -> str:

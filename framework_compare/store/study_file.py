@@ -195,7 +195,7 @@ class Store:
         """By cell the wall seconds of its runs that have ended."""
         return self._by_cell("wall_s", "WHERE typeof(wall_s) = 'real' ORDER BY run_id")
 
-    def _by_cell(self, name: str, which: str, values: tuple[Any, ...] = ()) -> dict[Cell, list[Any]]:
+    def _by_cell(self, name: str, which: str, values: tuple[object, ...] = ()) -> dict[Cell, list[Any]]:
         """A column of runs by their cell."""
         found: dict[Cell, list[Any]] = {}
         query = f"SELECT {name}, framework, model, dataset, device, config FROM run JOIN cell USING (cell_id) {which}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, TextIO
+from typing import TextIO
 
 from framework_compare.plan.settings import DEFAULTS, IDENTITY, SETTINGS, of_role
 from framework_compare.protocol import Fields
@@ -24,7 +24,7 @@ class Watcher:
     def say(self, message: str) -> None:
         """One sentence worth knowing."""
 
-    def expect(self, forecast: Callable[[], Any]) -> None:
+    def expect(self, forecast: Callable[[], object]) -> None:
         """Nothing has started yet; what would take as long as the `Forecast` says is left undone by an exception."""
 
     def count(self, what: str, done: int, total: int) -> None:

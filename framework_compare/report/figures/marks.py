@@ -22,9 +22,26 @@ ENDS = "#444444"
 Layers = Union[alt.LayerChart, alt.FacetChart]  # what alt.layer gives
 
 
+class Rows(alt.InlineData):
+    """Rows that all copies of a chart share: Altair copies charts at each step, and their rows are most of them."""
+
+    _class_is_valid_at_instantiation = False  # tests hold whole figures to the schema; here each row would be
+
+    def __deepcopy__(self, memo: object) -> Rows:
+        return self
+
+
 def chart(rows: pd.DataFrame | list[Fields]) -> alt.Chart:
     """A chart of the rows of a frame, or of dictionaries whose numbers are rounded already."""
-    return alt.Chart(alt.InlineData(values=rows if isinstance(rows, list) else rounded(rows)))
+    return alt.Chart(Rows(values=rows if isinstance(rows, list) else rounded(rows)))
+
+
+def settled(made: alt.Chart) -> alt.Chart:
+    """The chart with its parts as dictionaries, which Altair copies many times faster than its own objects."""
+    bare = made.copy(deep=False)
+    bare.data = alt.Undefined  # else its rows would be written for a name
+    parts = bare.to_dict(validate=False, context={"top_level": False})
+    return alt.Chart(**{**parts, "data": made.data, "encoding": alt.FacetedEncoding(**parts["encoding"])})
 
 
 def framework_axis(subject: Subject) -> alt.Y:
@@ -58,7 +75,13 @@ def stacked_bars(base: alt.Chart, subject: Subject, parts: Sequence[str], **enco
 
 
 def dot_rows(
-    rows: pd.DataFrame, subject: Subject, x: alt.X, order: Sequence[str], width: float, columns: int, *tips: Any
+    rows: pd.DataFrame,
+    subject: Subject,
+    x: alt.X,
+    order: Sequence[str],
+    width: float,
+    columns: int,
+    *tips: str | alt.Tooltip,
 ) -> alt.FacetChart:
     """A line for each `name` of the rows, in an order, with a point of each framework's on it; a panel per condition."""
     height = max(17, 7 * len(subject.frameworks))
@@ -75,7 +98,7 @@ def row_width(order: Sequence[str], width: float, columns: int) -> float:
 
 
 def points(
-    base: alt.Chart, subject: Subject, size: int, legend: alt.Legend | None, *tooltip: Any, **places: Any
+    base: alt.Chart, subject: Subject, size: int, legend: alt.Legend | None, *tooltip: str | alt.Tooltip, **places: Any
 ) -> alt.Chart:
     """A filled mark per row in the colour and shape of its framework."""
     tint, form = colour(subject, legend), shape(subject, legend)

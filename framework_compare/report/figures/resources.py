@@ -82,7 +82,7 @@ def _over_time(
     fitting = max(1, min(len(frameworks), int((width - LEFT + APART) / (LEAST_COLUMN + APART))))
     panel = max(36.0, (width - LEFT - APART * (fitting - 1)) / fitting)
     # One table for all layers: a facet splits no layer that has data of its own.
-    table = alt.Chart(alt.InlineData(values=[*rows, *rounded(stages)]))
+    table = marks.chart([*rows, *rounded(stages)])
     seconds = max(float(samples["t_s"].max()), float(stages["end"].max()) if len(stages) else 0.0)
     bands = []
     for start in range(0, len(frameworks), fitting):
@@ -118,18 +118,17 @@ def _curve(
     stages = alt.Scale(domain=list(look.STAGES), range=list(look.STAGES.values()))
     shades = alt.Fill("stage:N", title=None, scale=stages, legend=names)
     behind = base.transform_filter("isValid(datum.stage)").mark_rect()
-    behind = behind.encode(
-        x=alt.X("start:Q", scale=scale), x2="end:Q", fill=shades, tooltip=["stage:N", "start:Q", "end:Q"]
-    )
+    tips = [alt.Tooltip(name) for name in ("stage:N", "start:Q", "end:Q")]
+    behind = behind.encode(x=alt.X("start:Q", scale=scale), x2=alt.X2("end:Q"), fill=shades, tooltip=tips)
     bins = base.transform_filter("isValid(datum.t)")
     y = alt.Y(f"{field}:Q", title=title, scale=alt.Scale(domain=[0, ends[1] or 1]), axis=alt.Axis(tickCount=3))
-    band = bins.mark_area(opacity=0.35).encode(x=x, y=alt.Y(f"{field}l:Q"), y2=f"{field}h:Q", color=tint)
+    band = bins.mark_area(opacity=0.35).encode(x=x, y=alt.Y(f"{field}l:Q"), y2=alt.Y2(f"{field}h:Q"), color=tint)
     tips = [alt.Tooltip("t:Q", title="s"), alt.Tooltip(f"{field}:Q", title=title, format=".4~g")]
     layers = [behind, band, bins.mark_line(strokeWidth=1.3).encode(x=x, y=y, color=tint, tooltip=tips)]
     if column == "cpu_percent":
         others = base.transform_filter("isValid(datum.others)").mark_line(strokeWidth=1, clip=True, color=look.GREY)
-        layers.append(others.encode(x="t:Q", y="others:Q"))
-    return layers
+        layers.append(others.encode(x=alt.X("t:Q"), y=alt.Y("others:Q")))
+    return [marks.settled(layer) for layer in layers]
 
 
 def _binned(samples: pd.DataFrame, drawn: Sequence[Reading], name: str, bins: int) -> list[Document]:

@@ -25,6 +25,7 @@ def run(*arguments: object, check: int = 0) -> "subprocess.CompletedProcess[str]
     command = ["framework-compare", *map(str, arguments)]
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         patch.setattr(sys, "argv", command)
+        patch.setattr(sys.modules["__main__"], "__package__", "")  # else usages name `python -m pytest`, if that runs
         with pytest.raises(SystemExit) as end:
             root.main()
     assert (end.value.code or 0) == check, err.getvalue()

@@ -56,6 +56,14 @@ def docs(session: nox.Session) -> None:
 
 
 @nox.session
+def links(session: nox.Session) -> None:
+    """Every link of the documentation, those to other sites too: needs the internet, and fails without it."""
+    session.install("-e", ".[docs]")
+    options = "-W", "--keep-going", "-b", "linkcheck", "-D", "nb_execution_mode=off"
+    session.run("python", "-m", "sphinx", *options, "docs", "build/links")
+
+
+@nox.session
 def renew(session: nox.Session) -> None:
     """Once a month: the newest release of each framework, its parity, its step time beside the pinned one's."""
     session.install("-e", ".")

@@ -2,9 +2,13 @@
 
 import importlib.metadata
 import re
-import subprocess
-import sys
 from pathlib import Path
+
+import typer
+from typer.cli import get_docs_for_click
+from typer.core import MARKUP_MODE_KEY
+
+from framework_compare.cli import root
 
 project = "framework_compare"
 release = importlib.metadata.version("framework-compare")
@@ -20,6 +24,10 @@ exclude_patterns = ["records/fairness"]  # files that a command wrote; fairness-
 # site and somewhere in the repository: tests/test_docs.py follows every link.
 suppress_warnings = ["toc.no_title", "myst.xref_missing"]
 myst_heading_anchors = 4  # pages link to headings, as GitHub names them
+# `nox -s links` asks every site that a page links to. Sites that refuse robots (403, 429) cannot be judged by one.
+linkcheck_timeout, linkcheck_retries, linkcheck_workers = 20, 3, 4
+linkcheck_anchors = False  # pages that a script fills have none
+linkcheck_allow_unauthorized = True
 autodoc_member_order = "bysource"
 python_maximum_signature_line_length = 100
 
@@ -27,14 +35,22 @@ ARGUMENT = re.compile(r"([a-z_0-9]+(?:, [a-z_0-9]+)*): (?=\S)")
 
 
 def write_commands(app) -> None:
-    """The page of the command line, by typer's own generator."""
+    """The page of the command line, by typer's own generator, with the options that only `--help-all` shows."""
     page = Path(app.srcdir) / "generated" / "cli.md"
     page.parent.mkdir(exist_ok=True)
-    typer = [sys.executable, "-m", "typer", "framework_compare.cli.root", "utils", "docs"]
-    names = ["--name", "framework-compare", "--title", "Command line", "--output", str(page)]
-    subprocess.run([*typer, *names], check=True, capture_output=True)
-    text = page.read_text(encoding="utf-8")
+    command = typer.main.get_command(root.app)
+    _unhide(command)
+    context = typer.Context(command, obj={MARKUP_MODE_KEY: root.app.rich_markup_mode})
+    text = get_docs_for_click(obj=command, ctx=context, name="framework-compare", title="Command line")
     page.write_text(re.sub(r"^(framework-compare .+)$", r"    \1", text, flags=re.MULTILINE), encoding="utf-8")
+
+
+def _unhide(command) -> None:
+    for one in command.params:
+        one.hidden = False
+    for inner in getattr(command, "commands", {}).values():
+        inner.short_help = inner.help.partition("\n\n")[0]  # whole, where typer would cut it
+        _unhide(inner)
 
 
 def format_docstring(app, what, name, obj, options, lines) -> None:

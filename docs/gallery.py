@@ -57,7 +57,7 @@ class Shown(NamedTuple):
 
 
 SHOWN = (
-    Shown("Which framework is fastest?", "F1", CIFAR, "90mm"),
+    Shown("Which framework is fastest?", "F1", CIFAR, "110mm"),
     Shown("How long does an epoch take, and how sure is that?", "F2", CIFAR),
     Shown("How many samples does it train per second?", "F2", GPT, view="images per second"),
     Shown("Is the fastest also the largest?", "F3", CIFAR, "110mm"),

@@ -16,7 +16,7 @@ from framework_compare.archive.documents import MANIFEST, PARITY, RECORDS, STUDY
 from framework_compare.archive.tables import Tables
 
 TAMPERINGS = {**OTHERS, **CONTRADICTIONS}
-GUIDE = Path(__file__).parent.parent / "docs" / "archive.md"
+GUIDE = Path(__file__).parent.parent / "docs" / "validation.md"
 
 
 @pytest.fixture(scope="module")

@@ -186,7 +186,7 @@ def test_intervals_are_within_the_target_only_where_cells_worked_and_ended(statu
 
 def test_an_interval_of_two_runs_is_not_sure_however_narrow():
     outcome = outcome_of("ok", runs=LEAST_RUNS - 1)
-    assert not outcome.within and outcome.unsure == ("f0 same ±1.0% over 2 blocks",)
+    assert not outcome.within and outcome.unsure == ("f0 same ±1.0 % over 2 blocks",)
 
 
 def test_a_run_that_was_repeated_makes_no_interval_surer(tmp_path):

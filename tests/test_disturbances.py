@@ -123,7 +123,7 @@ def test_epochs_above_the_threshold_are_marked_and_told_with_share_and_seconds()
     assert (epochs[1].disturbed_share, epochs[1].steal_share, epochs[1].swap_in_bytes) == (0.9, 0.2, 3 << 20)
     assert disturbances.summary(epochs) == {"disturbed_epochs": 1, "disturbed_s": 2.0, "disturbed_share": 0.9}
     assert disturbances.warnings(epochs) == [
-        "others took 90% of a core, 20% of it by the hypervisor for other machines during 1 of 3 epochs, 2.0 s of 6.0 s",
+        "others took 90 % of a core, 20 % of it by the hypervisor for other machines during 1 of 3 epochs, 2.0 s of 6.0 s",
         "3 MiB were swapped in during the epochs",
         "the CPU throttled 4 times during the epochs because of heat",
     ]
@@ -148,9 +148,9 @@ def test_disturbed_epochs_are_left_out_of_times_and_noted(tmp_path):
     assert row.epoch_s == pytest.approx(1.002) and row.images_per_s == pytest.approx(13 / 1.002)
     assert (row.epochs_measured, row.epochs_disturbed, row.disturbed_s, row.disturbed_share) == (8, 2, 18.0, 0.8)
     table = result.table(style="markdown")
-    assert "(1) other programs took 80% of a core for 18.0 s: 2 of 8 epochs, which are excluded" in table
+    assert "(1) other programs took 80 % of a core for 18.0 s: 2 of 8 epochs, which are excluded" in table
     assert "Marked: significantly faster" in table
-    assert "Warning, fast linear: others took 80% of a core during 1 of 4 epochs, 9.0 s of 12.0 s" in table
+    assert "Warning, fast linear: others took 80 % of a core during 1 of 4 epochs, 9.0 s of 12.0 s" in table
     assert result.epochs.disturbed.tolist() == 2 * [0, 0, 0, 1] + 8 * [0]
 
 
@@ -179,7 +179,7 @@ def test_no_fastest_is_named_beside_a_cell_that_was_disturbed_throughout(tmp_pat
     other = study(tmp_path / "b", mixed, quiet(1), mixed, quiet(1), repeats=2)
     pairs = result.beside(other)
     assert pairs.verdict.tolist() == ["", ""] and (pairs.ratio_ci_low > 0).all()
-    assert "other programs took 80% of a core" in "".join(side_by_side.table(pairs, ("A", "B"), (2, 2)).notes)
+    assert "other programs took 80 % of a core" in "".join(side_by_side.table(pairs, ("A", "B"), (2, 2)).notes)
     assert study(tmp_path / "c", *4 * [quiet(2)], repeats=2).beside(result).verdict.tolist() == ["faster", ""]
 
 
@@ -199,7 +199,7 @@ def test_a_disturbed_run_is_planned_once_more_and_the_one_that_lost_least_counts
     assert frame.status.tolist() == ["ok", "ok"] and frame.runs.tolist() == [2, 2]
     assert frame.epochs_disturbed.tolist() == [0, 1] and frame.runs_set_aside.tolist() == [1, 0]
     assert (
-        "run 1 does not count, because others took 80% of a core for 2.0 s; another run replaces" in frame.warnings[0]
+        "run 1 does not count, because others took 80 % of a core for 2.0 s; another run replaces" in frame.warnings[0]
     )
     assert "run 3, which repeats a disturbed one, ended as crashed: by a signal" in frame.warnings[1]
     assert Comparison.load(tmp_path).epochs.groupby("run_id").counts.first().tolist() == [False, True, True, True, True]
@@ -234,9 +234,9 @@ def test_a_senseless_option_is_refused(tiny, images, name, value):
 
 def test_doctor_says_who_is_busy():
     named = (busy.BusyProcess(7, "cc1plus", 0.81), busy.BusyProcess(9, "x", 0.03))
-    assert load_words(busy.Load(0.04, 0.0, 2, named)) == "quiet, others take 4% of a core"
+    assert load_words(busy.Load(0.04, 0.0, 2, named)) == "quiet, others take 4 % of a core"
     said = load_words(busy.Load(0.86, 0.2, 2, named))
-    assert said == "not quiet, others take 86% of a core, the hypervisor 20%: cc1plus (pid 7) 81%, x (pid 9) 3%"
+    assert said == "not quiet, others take 86 % of a core, the hypervisor 20 %: cc1plus (pid 7) 81 %, x (pid 9) 3 %"
     assert "by processes that are not visible from here" in load_words(busy.Load(0.86, 0.0, 2, ()))
 
 

@@ -20,7 +20,7 @@ from framework_compare.cli.root import app
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
 RECORDS = [ROOT / "CHANGELOG.md", *sorted((ROOT / "docs" / "records").glob("*.md"))]  # tables, of any length
-WORDS = 1400  # at most in a page; fewer in these
+WORDS = 1200  # at most in a page; fewer in these
 FEWER = {"README.md": 450, "map.md": 640}
 # Scripts that records name and that are in the history alone, as their results stand.
 GONE = """as_written calibration disturbances estimates imported_parity overheads parity_time part_overhead real_workloads
@@ -69,7 +69,7 @@ def test_files_and_tests_that_a_page_names_are_there(page):
 
 
 def test_every_promise_names_tests_that_are_there_and_as_many_faults_as_there_are():
-    text = (ROOT / "docs" / "promises.md").read_text().partition("## Not promised")[0]
+    text = (ROOT / "docs" / "promises.md").read_text()
     rows = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| promise ")]
     assert len(rows) > 20
     for row in rows[1:]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,27 @@ def site(tmp_path_factory) -> Path:
 def test_the_notebook_shows_what_its_cells_give(site):
     page = (site / "compare.html").read_text(encoding="utf-8")
     assert "faster than" in page and page.count("<svg") > 1 and "pss_peak_bytes</th>" in page
+
+
+def test_the_page_of_commands_has_the_options_that_only_the_whole_help_shows(site):
+    page = (site / "generated" / "cli.html").read_text(encoding="utf-8")
+    assert min(map(page.count, ("--help-all", "--clip-norm", "--internals"))) > 3
+    assert "one verified verdict, and the report." in page, "typer cuts what a command does"
+
+
+def test_no_link_leads_nowhere(tmp_path):
+    """Links to other sites need the internet: where no site answers, only those within the docs are judged."""
+    options = "-D nb_execution_mode=off -D linkcheck_timeout=10 -D linkcheck_retries=1".split()
+    command = [sys.executable, "-m", "sphinx", "-q", "-b", "linkcheck", *options, str(DOCS), str(tmp_path)]
+    subprocess.run(command, capture_output=True)
+    found = [json.loads(line) for line in (tmp_path / "output.json").read_text().splitlines()]
+    broken = [(one["filename"], one["uri"], one["info"]) for one in found if one["status"] in ("broken", "timeout")]
+    elsewhere = {one["uri"] for one in found if one["uri"].startswith("http")}
+    assert [link for link in broken if link[1] not in elsewhere] == []
+    assert len(elsewhere) > 5
+    if {uri for _, uri, _ in broken} >= elsewhere:
+        pytest.skip("no other site answered: links to them can be checked with internet access only (nox -s links)")
+    assert broken == []
 
 
 @pytest.mark.skipif(

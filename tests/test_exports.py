@@ -213,6 +213,7 @@ def test_mlflow_reads_each_run_back(tmp_path, monkeypatch):
     logged = client.get_metric_history(run.info.run_id, "epoch_s")
     assert [one.value for one in sorted(logged, key=lambda one: one.step)] == own.epoch_s.tolist()
     assert run.data.params["batch_size"] == str(int(own.batch_size.iloc[0])) and run.data.tags["framework"] == "torch"
+    assert {one.data.tags["counts"] for one in found} == {str(one).lower() for one in ended.counts}
 
 
 def test_wandb_writes_an_offline_run_for_each_run(tmp_path, monkeypatch):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import re
 from pathlib import Path
 from typing import Dict, Iterator, NamedTuple, Tuple
@@ -216,6 +218,24 @@ def awkward(text: str) -> "list[str]":
     return [match[0] for match in AWKWARD.finditer(CODE.sub("", text))]
 
 
+def public() -> Iterator[Tuple[str, str]]:
+    """Return the name and the docstring of each object that docs/api.md shows, and of its members."""
+    page = (ROOT / "docs" / "api.md").read_text()
+    for name in re.findall(r"^.. auto(?:class|function):: (\S+)$", page, re.MULTILINE):
+        module, _, last = name.rpartition(".")
+        one = getattr(importlib.import_module(module), last)
+        yield name, inspect.getdoc(one) or ""
+        for member, value in inspect.getmembers(one) if inspect.isclass(one) else ():
+            if not member.startswith("_") and (callable(value) or isinstance(value, property)):
+                yield f"{name}.{member}", inspect.getdoc(value) or ""
+
+
+def test_docstrings_of_the_public_api_use_plain_words():
+    found = dict(public())
+    assert len(found) > 100
+    assert {name: bad for name, text in found.items() if (bad := discouraged(text) + awkward(text))} == {}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_pages_are_free_of_awkward_phrases(page):
     assert awkward(page.read_text()) == []
@@ -226,6 +246,14 @@ def test_pages_are_free_of_awkward_phrases(page):
 )
 def test_an_awkward_phrase_is_seen(text):
     assert len(awkward(text)) == 1
+
+
+def test_percent_is_written_one_way():
+    """A number, a space, %: Python's own format for shares leaves the space out."""
+    folders = (ROOT / "framework_compare", ROOT / "adapters")
+    files = [path for folder in folders for path in folder.rglob("*.py")]
+    assert len(files) > 300
+    assert [path.name for path in files if "%}" in path.read_text(encoding="utf-8")] == []
 
 
 def test_the_code_speaks_of_images_too():

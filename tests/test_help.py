@@ -131,6 +131,14 @@ def test_the_help_of_many_options_is_short_and_all_of_them_are_a_word_away(name)
     assert flags(name, "--help") == short, "a help shows the same twice"
 
 
+def test_only_commands_with_a_whole_help_hide_options():
+    hiding = {
+        name for name, command in COMMANDS.items() if any(getattr(one, "hidden", False) for one in command.params)
+    }
+    assert {"run", "verify"} <= hiding
+    assert {name for name in hiding if "help_all" not in {one.name for one in COMMANDS[name].params}} == set()
+
+
 def test_the_help_of_run_has_a_dozen_options_of_a_request():
     assert len(flags("run", "--help") - {"--help", "--help-all", "--from"}) == 12
 

@@ -55,7 +55,7 @@ def test_a_resumed_study_profiles_what_it_still_runs(tiny, images, tmp_path, pro
 def test_table_has_shares_and_what_is_below_a_percent(profiled):
     text = profiled.table("profile", "markdown")
     assert "| logits | 75.0 |" in text and "| update | 24.8 |" in text
-    assert "| below 1% everywhere | 0.2 |" in text
+    assert "| below 1 % everywhere | 0.2 |" in text
     assert "rest" not in text
 
 
@@ -85,7 +85,7 @@ def test_kernels_are_shown_by_class_with_those_that_failed(two_kinds):
     assert "| elementwise | - | 99.5 | failed (1) |" in lines
     assert "| matrix product | 90.0 | - | - |" in lines
     assert "| other | 10.0 | - | - |" in lines
-    assert "| below 1% everywhere | 0.0 | 0.5 | - |" in lines
+    assert "| below 1 % everywhere | 0.0 | 0.5 | - |" in lines
     assert any("no build for this GPU" in line for line in lines)
 
 

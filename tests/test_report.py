@@ -6,6 +6,7 @@ import html.parser
 import math
 import re
 import sys
+import types
 import xml.etree.ElementTree
 from urllib.parse import unquote
 
@@ -193,12 +194,20 @@ def test_the_page_has_one_column_of_memory(page):
     assert "pss_peak_bytes" in names and "peak_rss_bytes" not in names
 
 
+def test_on_a_gpu_the_page_has_its_memory_alone(comparison):
+    cells = Subject(comparison).cells.assign(device="cuda", gpu_process_memory_peak_bytes=2.0**30)
+    shown = report._metrics(types.SimpleNamespace(cells=cells, worded=str))
+    assert "gpu_process_memory_peak_bytes" in shown and not {"pss_peak_bytes", "peak_rss_bytes"} & set(shown)
+
+
 def test_an_epoch_far_from_its_median_is_no_quiet_machine(comparison):
     quiet = comparison.frame.assign(epochs_disturbed=0.0)
     epochs = comparison.epochs.assign(disturbed=0.0)
     epochs["epoch_s"] = epochs.groupby("cell")["epoch_s"].transform("median")
     found = {one.title: one for one in lights(quiet, epochs)}["Quiet machine"]
     assert (found.state, found.sentence) == ("good", "no epoch was disturbed by other programs")
+    found = {one.title: one for one in lights(quiet.assign(runs_set_aside=[2, *[0] * (len(quiet) - 1)]), epochs)}
+    assert found["Quiet machine"].sentence == "no epoch that counts was disturbed; 2 disturbed runs replaced"
     epochs.loc[epochs.index[0], "epoch_s"] *= 1.9
     found = {one.title: one for one in lights(quiet, epochs)}["Quiet machine"]
     assert found.state == "warn" and "but 1 of 45 epochs took more than 1.25 times" in found.sentence
@@ -305,8 +314,8 @@ def test_a_budget_that_no_cell_kept_is_one_sentence():
 
     (said,) = precision.sentences([Cell(number) for number in range(12)])
     assert said == (
-        "No ratio of 12 cells is within ±5 % under the budget of 10 minutes; their intervals are ±10.0% to"
-        " ±110.0%; 1 of them has no interval."
+        "No ratio of 12 cells is within ±5 % under the budget of 10 minutes; their intervals are ±10.0 % to"
+        " ±110.0 %; 1 of them has no interval."
     )
 
 

@@ -148,7 +148,7 @@ def test_a_busy_machine_is_said_below_the_table(study, own_cache):
     assert "may be too low" not in study.table("roofline", width=300)
     keep(1e12, 1e12, others=0.45)
     again = Comparison.load(study.folder)
-    assert "Peaks may be too low: other programs took 45% of a core during their measurement." in again.table(
+    assert "Peaks may be too low: other programs took 45 % of a core during their measurement." in again.table(
         "roofline", width=300
     )
     assert list(again.roofline["peak_disturbed_share"].dropna()) == [0.45]

@@ -237,7 +237,7 @@ def test_memory_of_a_kernel_that_does_not_tell_what_is_available_reads_none():
 
 
 def test_every_column_of_the_samples_is_in_the_docs():
-    page = (Path(__file__).parents[1] / "docs" / "columns.md").read_text()
+    page = (Path(__file__).parents[1] / "docs" / "frames.md").read_text()
     assert not [name for name in COLUMNS if not re.search(rf"\b{name}\b", page)]
 
 

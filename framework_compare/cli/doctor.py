@@ -163,8 +163,8 @@ def clock_notes(here: Machine) -> list[str]:
 def load_words(load: busy.Load) -> str:
     """Whether the machine is quiet, and who is busy if not, shares of one core."""
     state = "quiet" if is_quiet(load) else "not quiet"
-    hypervisor = f", the hypervisor {load.stolen:.0%}" if load.stolen > THRESHOLD / 2 else ""
-    names = [f"{one.name} (pid {one.pid}) {one.share:.0%}" for one in load.busiest]
+    hypervisor = f", the hypervisor {100 * load.stolen:.0f} %" if load.stolen > THRESHOLD / 2 else ""
+    names = [f"{one.name} (pid {one.pid}) {100 * one.share:.0f} %" for one in load.busiest]
     who = f": {', '.join(names)}" if names and not is_quiet(load) else ""
     unseen = " by processes that are not visible from here" if not names and not is_quiet(load) else ""
-    return f"{state}, others take {load.others:.0%} of a core{hypervisor}{unseen}{who}"
+    return f"{state}, others take {100 * load.others:.0f} % of a core{hypervisor}{unseen}{who}"

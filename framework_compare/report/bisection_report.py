@@ -45,7 +45,7 @@ def table(search: Any) -> Table:
     level = 1 - version_search.ALPHA
     caption = (
         f"{sentence(search)} {OF_METRIC[search.metric].capitalize()} of {search.model} over that of {search.versions[0]}; all"
-        f" intervals hold jointly with {level:.0%} confidence."
+        f" intervals hold jointly with {100 * level:.0f} % confidence."
     )
     columns = (
         Column("ratio", lambda place: _ratio(_at(search, place), NOTHING) if place else "1"),

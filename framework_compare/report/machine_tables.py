@@ -38,7 +38,7 @@ def _roofline_remarks(sheet: Sheet) -> Iterable[str]:
     busy = max((cell.peak_disturbed_share for cell in cells if cell.peak_disturbed_share > BUSY), default=0.0)
     if busy:
         yield (
-            f"Peaks may be too low: other programs took {busy:.0%} of a core during their measurement. Repeat it with "
+            f"Peaks may be too low: other programs took {100 * busy:.0f} % of a core during their measurement. Repeat it with "
             "`framework-compare peaks STUDY`."
         )
     if any(cell.roofline_share > 1 for cell in cells):

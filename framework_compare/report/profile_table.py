@@ -12,7 +12,7 @@ from framework_compare.results import profiles
 from framework_compare.results.columns import Record
 
 LEAST = 0.01  # a row is shown where it takes this share with any framework
-REST = f"below {LEAST:.0%} everywhere"
+REST = f"below {100 * LEAST:.0f} % everywhere"
 TITLES = {
     "operator": ("operator", "Host time by operator"),
     "cuda-runtime": ("CUDA function", "Host time by function of the CUDA API, including waits for the GPU"),

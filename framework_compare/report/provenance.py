@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html as markup
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -81,7 +82,7 @@ def _machine(machine: Fields) -> str:
         _text(machine, "cpu"),
         f"{machine['available_cores']} cores" if machine.get("available_cores") else "",
         f"{memory / 1e9:.0f} GB memory" if isinstance(memory, (int, float)) else "",
-        *gpu_names(machine),
+        *(f"{count} x {name}" if count > 1 else name for name, count in Counter(gpu_names(machine)).items()),
     ]
     return ", ".join(filter(None, parts))
 
@@ -97,7 +98,7 @@ def _dataset(name: str, facts: JSON, cells: pd.DataFrame) -> str:
     """A data set with its number of images, or of what else its cells train on."""
     samples = facts.get("images") if isinstance(facts, dict) else None
     unit = unit_of([cell for cell in cells.itertuples() if cell.dataset == name])
-    return f"{name} ({samples} {unit}s)" if isinstance(samples, int) else str(name)
+    return f"{name} ({samples:,} {unit}s)" if isinstance(samples, int) else str(name)
 
 
 def _with_version(framework: str, version: str) -> str:

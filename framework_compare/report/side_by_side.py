@@ -86,7 +86,7 @@ def _median(side: str) -> Callable[[Record], Value]:
         )
         if status != "ok":
             return Value(str(status))
-        disturbed = f"other programs took {share:.0%} of a core in some epochs" if share > 0 else ""
+        disturbed = f"other programs took {100 * share:.0f} % of a core in some epochs" if share > 0 else ""
         return Value(digits(seconds), verdict_note(parity, also=disturbed))
 
     return median

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from numbers import Number
 
 from framework_compare import registry
 from framework_compare.graph.imported_model import ImportedModel
@@ -91,7 +92,7 @@ def disturbance(cell: Record) -> str:
         return ""
     lost = "most rounds do not count"
     if cell.disturbed_share > 0:
-        lost = f"other programs took {cell.disturbed_share:.0%} of a core for {cell.disturbed_s:.1f} s"
+        lost = f"other programs took {100 * cell.disturbed_share:.0f} % of a core for {cell.disturbed_s:.1f} s"
     if cell.epochs_disturbed < cell.epochs_measured:
         return f"{lost}: {cell.epochs_disturbed:.0f} of {cell.epochs_measured} epochs, which are excluded"
     whole = "all" if cell.epochs_measured > 1 else "the only one of"
@@ -306,4 +307,6 @@ def unit_of(cells: Sequence[Record]) -> str:
 
 
 def plural(count: object, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    if count == 1:
+        return f"{count} {noun}"
+    return f"{count:,} {noun}s" if isinstance(count, Number) else f"{count} {noun}s"

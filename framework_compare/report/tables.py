@@ -78,7 +78,7 @@ class Table:
         return clean(value.text) + (f" ({self.number(value)})" if value.note else "")
 
     def bare(self) -> Table:
-        """The same without what is of the cells: verdicts and warnings."""
+        """Return the table without verdicts and warnings, which belong to the cells."""
         return dataclasses.replace(self, warnings=(), verdicts=())
 
     def without_notes(self) -> Table:

@@ -79,7 +79,7 @@ QUALITY = TableSpec(
 
 def _gain_columns(sheet: Sheet) -> list[Column]:
     def worse(cell: Record) -> str:
-        why = f"{cell.metric} is worse than that of the base by more than {TOLERANCE:.0%}: no gain at equal quality"
+        why = f"{cell.metric} is worse than that of the base by more than {100 * TOLERANCE:.0f} %: no gain at equal quality"
         return why if cell.worse else ""
 
     def gain(cell: Record) -> Value:

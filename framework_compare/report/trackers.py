@@ -100,6 +100,7 @@ class LoggedRun:
             "status": run.status,
             "reason": run.reason,
             "parity": cell.parity or "",
+            "counts": str(bool(run.counts)).lower(),  # false: another run replaced it, so no figure includes it
         }
         named = ("framework", "model", "dataset", *pytest_benchmark.SHARED)
         self.parameters = {name: plain(getattr(cell, name), 9) for name in named}

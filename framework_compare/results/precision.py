@@ -105,7 +105,11 @@ def sentences(cells: Sequence[Record]) -> list[str]:
     ok = [cell for cell in cells if cell.status == "ok"]
     if len(unsure) == len(ok) > MOST_NAMED:
         half_widths = [cell.ratio_half_width for cell in ok if cell.ratio_half_width > 0]
-        known = f"; their intervals are ±{min(half_widths):.1%} to ±{max(half_widths):.1%}" if half_widths else ""
+        known = (
+            f"; their intervals are ±{100 * min(half_widths):.1f} % to ±{100 * max(half_widths):.1f} %"
+            if half_widths
+            else ""
+        )
         none = len(ok) - len(half_widths)
         alone = f"; {none} of them {'has' if none == 1 else 'have'} no interval" if none else ""
         texts.append(f"No ratio of {len(ok)} cells is within {target} under the budget of {minutes}{known}{alone}.")
@@ -147,7 +151,7 @@ def _width(cell: Record) -> str:
         return "without interval"
     near = cell.ratio_half_width < 1.1 * cell.precision_target  # and with fewer digits it may read as the target itself
     few = f" over {cell.ratio_blocks:.0f} blocks" if cell.ratio_blocks < LEAST_RUNS else ""
-    return f"±{cell.ratio_half_width:.{2 if near and not few else 1}%}{few}"
+    return f"±{100 * cell.ratio_half_width:.{2 if near and not few else 1}f} %{few}"
 
 
 def _name(cell: Record, varied: Sequence[str]) -> str:

@@ -131,7 +131,7 @@ def _sentence(run: Row) -> str:
     if run["status"] != "ok":
         return f"run {run['repeat']}, which repeats a disturbed one, ended as {run['status']}: {run['reason']}"
     why = (
-        f", because others took {run['disturbed_share']:.0%} of a core for {run['disturbed_s']:.1f} s"
+        f", because others took {100 * run['disturbed_share']:.0f} % of a core for {run['disturbed_s']:.1f} s"
         if lost_s(run)
         else ""
     )

@@ -158,6 +158,6 @@ def sentences(runs: Sequence[Row]) -> list[str]:
     if not unsettled:
         return []
     return [
-        f"{unsettled} of {len(known)} runs did not settle: step times still changed by more than {LEAST_CHANGE:.0%}"
+        f"{unsettled} of {len(known)} runs did not settle: step times still changed by more than {100 * LEAST_CHANGE:.0f} %"
         " when they ended, so runs of another length may give different results"
     ]

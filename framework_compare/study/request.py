@@ -129,7 +129,7 @@ class Request:
     disturbance_threshold: cores that other programs or the hypervisor may use, such as 0.1; a round, or an epoch of a
         sequential run, in which they use more is excluded. Default: 0.05 per core, at least 0.1.
     retries_when_disturbed: how often a run with such epochs is repeated after all others are done. Of a run and its
-        repeats, the least disturbed one counts; the others remain in the study and are marked.
+        repeats, the one disturbed least counts; the others remain in the study and are marked.
     sample: measure about this much of each run, such as "10s". The run ends within the epoch that exceeds it; if that
         is its first epoch, the whole epoch is estimated (`epoch_estimate_s`).
     budget: wall time of all runs, such as "30min" or seconds. Cells get further runs where ratios are least certain,

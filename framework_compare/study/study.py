@@ -387,7 +387,7 @@ def _why_more(cells: Sequence[Cell], progress: Progress, budget_s: float) -> str
     why = (
         f"has fewer than {LEAST_RUNS} runs that count"
         if math.isinf(width)
-        else f"has a ±{width:.1%} interval relative to the fastest"
+        else f"has a ±{100 * width:.1f} % interval relative to the fastest"
     )
     return f"one more block of {cell.model}: {cell.label} {why}; {length(progress.spent_s)} of {length(budget_s)} used"
 

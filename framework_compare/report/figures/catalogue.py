@@ -127,7 +127,7 @@ FIGURES = {
         TIME,
         "no run succeeded",
         findings.phases,
-        _one(phases.phases, "Seconds of each phase, mean over runs, on a logarithmic axis."),
+        _one(phases.phases, "Duration of each phase, mean over runs, on a logarithmic axis."),
     ),
     "waiting": Figure(
         "F6",

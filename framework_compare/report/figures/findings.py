@@ -62,7 +62,7 @@ def waiting(subject: Subject) -> str:
     if not len(cells):
         return ""
     most = cells.loc[cells["data_wait_share"].idxmax()]
-    return f"Waiting for data takes at most {most['data_wait_share']:.1%} of an epoch ({_who(subject, most)})."
+    return f"Waiting for data takes at most {100 * most['data_wait_share']:.1f} % of an epoch ({_who(subject, most)})."
 
 
 def machine(subject: Subject) -> str:
@@ -142,7 +142,7 @@ def functions(subject: Subject) -> str:
     shares = first.groupby(["framework", "name"])["share"].max()
     framework, name = shares.idxmax()
     labels = dict(zip(subject.cells["framework"], subject.cells["framework_label"]))
-    return f"The largest share is {shares.max():.0%}: {str(name)[:60]} in {labels.get(framework, framework)}."
+    return f"The largest share is {100 * shares.max():.0f} %: {str(name)[:60]} in {labels.get(framework, framework)}."
 
 
 def batch_sizes(subject: Subject) -> str:

@@ -179,9 +179,9 @@ def _shares(subject: Subject, rows: pd.DataFrame, kind: str, width: float, colum
     shares["name"] = shares["name"].where(shares["name"].isin(names), "other")
     shares = shares.groupby([*LABELS, "name"], sort=False)["share"].sum().reset_index()
     order = [*names, *(["other"] if (shares["name"] == "other").any() else [])]
-    x = alt.X("share:Q", title="share of time", axis=alt.Axis(format="%", tickCount=5), scale=alt.Scale(zero=True))
-    tips = "framework_label:N", "name:N", alt.Tooltip("share:Q", format=".1%")
-    return marks.dot_rows(shares, subject, x, order, width, columns, *tips)
+    x = alt.X("percent:Q", title="share of time, %", axis=alt.Axis(tickCount=5), scale=alt.Scale(zero=True))
+    tips = "framework_label:N", "name:N", alt.Tooltip("percent:Q", title="%", format=".1f")
+    return marks.dot_rows(shares.assign(percent=100 * shares["share"]), subject, x, order, width, columns, *tips)
 
 
 def gains(subject: Subject, width: float, columns: int) -> Fields:

@@ -26,7 +26,7 @@ WARNING = "#B00020"
 GREY = "#6B6B6B"
 # Everything that is not a framework is grey: tiles from light to dark, and the stages of a run behind its readings.
 TILES = ("#F2F2F2", "#A6A6A6")
-STAGES = {"start-up": "#E2E2E2", "warm-up": "#C4C4C4", "measured epochs": "#F6F6F6", "after the epochs": "#D3D3D3"}
+STAGES = {"start-up": "#DEDEDE", "warm-up": "#A8A8A8", "measured epochs": "#FAFAFA", "after the epochs": "#C2C2C2"}
 OPACITIES = (1.0, 0.35, 0.65, 0.2)  # of the parts of a bar, which has its framework's colour
 
 

@@ -84,13 +84,17 @@ def dot_rows(
     *tips: str | alt.Tooltip,
 ) -> alt.FacetChart:
     """A line for each `name` of the rows, in an order, with a point of each framework's on it; a panel per condition."""
-    left = min(LETTER * max(map(len, order)), 0.34 * width) + 12
     height = max(17, 7 * len(subject.frameworks))
     aside = alt.YOffset("framework_label:N", sort=subject.frameworks, scale=alt.Scale(padding=0.5))
     y = alt.Y("name:N", sort=list(order), title=None, axis=alt.Axis(grid=True))
     dots = points(chart(rows).encode(x=x, y=y, yOffset=aside), subject, 45, alt.Legend(), *tips)
-    dots = dots.properties(width=panel_width(width, columns, left), height=height * len(order))
+    dots = dots.properties(width=row_width(order, width, columns), height=height * len(order))
     return panels(dots, subject, columns)
+
+
+def row_width(order: Sequence[str], width: float, columns: int) -> float:
+    """Return the width of a panel of `dot_rows` whose lines have these names."""
+    return panel_width(width, columns, min(LETTER * max(map(len, order)), 0.34 * width) + 12)
 
 
 def points(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import altair as alt
@@ -18,6 +19,11 @@ EPOCHS = "epochs"  # the phase of a run that is measured
 BETWEEN = "between phases"
 START = "total start-up"
 LEAST_GAP = 1e-3  # seconds
+LABEL = 45  # points of width that "100 ms" takes with the space around it
+DURATION = (
+    "datum.value < 0.001 ? format(1e6 * datum.value, '~g') + ' µs' : datum.value < 1 ? "
+    "format(1000 * datum.value, '~g') + ' ms' : format(datum.value, '~g') + ' s'"
+)
 COMPUTING, HANDING, WAITING = PARTS = ("computing", "handing work to the device", "waiting for data")
 
 
@@ -40,10 +46,19 @@ def phases(subject: Subject, width: float, columns: int) -> Fields:
     every = (part.groupby([*LABELS, "name"], sort=False)["seconds"].sum().reset_index() for part in (rows, starting))
     mean = pd.concat(list(every)).join(runs, on=LABELS)
     mean = mean.assign(seconds=mean["seconds"] / mean["runs"])[[*LABELS, "name", "seconds"]]
-    tens = alt.Axis(values=[10.0**power for power in range(-6, 6)], format="~g", labelOverlap=True, labelFlush=True)
-    x = alt.X("seconds:Q", title="seconds", scale=alt.Scale(type="log"), axis=tens)
+    mean = mean[mean["seconds"] > 0]
+    powers = _tens(mean["seconds"], marks.row_width(order, width, columns))
+    tens = alt.Axis(values=powers, labelExpr=DURATION, labelFlush=True)
+    x = alt.X("seconds:Q", title="duration", scale=alt.Scale(type="log"), axis=tens)
     tips = "framework_label:N", "name:N", alt.Tooltip("seconds:Q", format=".3~g")
-    return {"": marks.dot_rows(mean[mean["seconds"] > 0], subject, x, order, width, columns, *tips)}
+    return {"": marks.dot_rows(mean, subject, x, order, width, columns, *tips)}
+
+
+def _tens(seconds: pd.Series, width: float) -> list[float]:
+    """Return powers of ten over the whole range, as many as a panel of this width has room to label."""
+    low, high = math.floor(math.log10(seconds.min())), math.ceil(math.log10(seconds.max()))
+    step = math.ceil((high - low) / max(1, width // LABEL))
+    return [10.0**power for power in range(low, high + 1, max(1, step))]
 
 
 def _with_gaps(phases: pd.DataFrame) -> pd.DataFrame:

@@ -237,6 +237,7 @@ def machine(subject: Subject, width: float, columns: int) -> Fields:
     if not rows["disturbed_share"].notna().any():
         return {"": chart}
     chart = chart.encode(x=x.axis(None))  # it has that of the chart below
-    taken = alt.Y("disturbed_share:Q", title="other CPU", axis=alt.Axis(format="%", tickCount=4))
+    taken = alt.Y("percent:Q", title="other CPU, %", axis=alt.Axis(tickCount=4))
     others = base.transform_filter("isValid(datum.disturbed_share)").mark_bar(size=3, color=look.GREY).encode(y=taken)
+    others = others.transform_calculate(percent="100 * datum.disturbed_share")
     return {"": alt.vconcat(chart, others.properties(width=width - 80, height=60)).resolve_scale(x="shared")}

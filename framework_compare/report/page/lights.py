@@ -71,6 +71,7 @@ def _length(epochs: pd.DataFrame) -> list[Light]:
 
 def _quiet(cells: pd.DataFrame, all_epochs: pd.DataFrame) -> Light:
     epochs, disturbed = cells["epochs_measured"].sum(), cells["epochs_disturbed"].sum()
+    replaced = int(cells["runs_set_aside"].sum())
     counted = all_epochs[all_epochs["disturbed"].ne(1)]
     slow = counted["epoch_s"].gt(SLOW * counted.groupby("cell")["epoch_s"].transform("median")).sum()
     whole = (cells["epochs_disturbed"] >= cells["epochs_measured"]) & cells["epochs_measured"].gt(0)
@@ -86,6 +87,8 @@ def _quiet(cells: pd.DataFrame, all_epochs: pd.DataFrame) -> Light:
         sentence = f"no other program was detected, but {often}"
     else:
         state, sentence = GOOD, "no epoch was disturbed by other programs"
+        if replaced:
+            sentence = f"no epoch that counts was disturbed; {plural(replaced, 'disturbed run')} replaced"
     return Light(state, "Quiet machine", sentence, doubt)
 
 
@@ -110,7 +113,7 @@ def _clocks(cells: pd.DataFrame) -> list[Light]:
         Light(
             WARN if share > 0.01 else GOOD,
             "GPU clocks",
-            f"throttled for at most {share:.1%} of the time" if share else "never throttled",
+            f"throttled for at most {100 * share:.1f} % of the time" if share else "never throttled",
             "throttled GPU",
         )
     ]

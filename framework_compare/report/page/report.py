@@ -185,10 +185,15 @@ def uri_of(svg: str) -> Markup:
 
 
 def _metrics(subject: Subject) -> dict[str, Metric]:
-    """The columns of the table of cells: those with figures, and one of memory alone; throughput in the data's unit."""
+    """The columns of the table of cells: those with figures, and one of memory alone; all in the data's unit."""
     known = [name for name in CELL_METRICS if subject.cells[name].notna().any()]
-    shown = {name: METRICS[name] for name in known if name != memory.RSS or memory.PSS not in known}
-    return {name: dataclasses.replace(one, unit=subject.worded(one.unit)) for name, one in shown.items()}
+    on_gpu = memory.OWN in known and subject.cells["device"].map(registry.device_kind).ne("cpu").all()
+    others = {memory.PSS, memory.RSS} if on_gpu else {memory.RSS} if memory.PSS in known else set()
+    shown = {name: METRICS[name] for name in known if name not in others}
+    worded = subject.worded
+    return {
+        name: dataclasses.replace(one, label=worded(one.label), unit=worded(one.unit)) for name, one in shown.items()
+    }
 
 
 # The kinds that a report shows, where the study has them; profiles have a figure, and the roofline needs peaks.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, TypeVar, overload
 
@@ -325,9 +326,13 @@ class Comparison:
 
         return study_toml.text(self.settings, self.folder)
 
-    def beside(self, other: Comparison) -> pd.DataFrame:
-        """Return one row per cell that both studies have, with the ratio of the median epoch times."""
-        return regression_gate.side_by_side((self.frame, self.epochs), (other.frame, other.epochs))
+    def beside(self, other: Comparison, history: Sequence[Comparison] = ()) -> pd.DataFrame:
+        """Return one row per cell that both studies have, with the ratio of the median epoch times.
+
+        history: two or more other sessions of this study, from which the variance between sessions is estimated.
+        """
+        sides = [(one.frame, one.epochs) for one in (self, other, *history)]
+        return regression_gate.side_by_side(sides[0], sides[1], sides[2:])
 
     def export(self, folder: str | Path, kind: str = "csv") -> None:
         """Write all tables into a folder, as "csv", "json" or "parquet" (needs pyarrow)."""

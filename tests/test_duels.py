@@ -114,15 +114,6 @@ def test_a_rival_that_is_killed_while_it_waits_is_told_at_once(paced, ask, tmp_p
     assert dict(zip(study.frame.framework, study.frame.status)) == {"killer": "ok", "victim": "crashed"}
 
 
-def test_a_worker_that_hangs_in_its_turn_is_ended_and_the_others_go_on(paced, ask, monkeypatch):
-    monkeypatch.setattr(duel_module, "LEAST_TURN_S", 1.0)
-    monkeypatch.setattr(duel_module, "TURN_FACTOR", 3.0)
-    hanging = paced("hanging", "def on_step(self):\n    if self.steps == 30:\n        time.sleep(1000)")
-    study = ask([paced("one"), hanging])
-    assert study.frame.status.tolist() == ["ok", "timed-out"]
-    assert "its turn did not end within" in study.frame.reason[1]
-
-
 def test_limits_do_not_count_the_time_in_which_a_worker_waits(paced, ask):
     study = ask(
         [paced("quick", pace_s=0.001), paced("slow", pace_s=0.02)], silence_timeout_s=30, phase_timeout_s={"epochs": 2}
@@ -131,76 +122,12 @@ def test_limits_do_not_count_the_time_in_which_a_worker_waits(paced, ask):
     assert study.runs.wall_s[0] < study.runs.wall_s[1]
 
 
-@pytest.mark.alone
-def test_a_worker_that_uses_cpu_while_it_waits_voids_rounds_and_is_named(paced, ask):
-    spinning = """
-    def build(self, graph):
-        super().build(graph)
-        def spin():
-            while True:
-                pass
-        threading.Thread(target=spin, daemon=True).start()
-    """
-    study = ask([paced("one", pace_s=0.02), paced("spinning", spinning, pace_s=0.02)])
-    voids = study.slices[study.slices.cell == 0].void
-    assert voids.str.contains("used CPU while waiting").sum() > len(voids) / 2
-    assert "rounds do not count" in study.frame.warnings[0]
-
-
-@pytest.mark.alone
-def test_a_loader_that_reads_ahead_is_stopped_between_turns(paced, ask):
-    """A thread that never rests stands for a loader: with a pipeline its process is frozen while rivals have turns."""
-    ahead = """
-    def build(self, graph):
-        super().build(graph)
-        def read():
-            while True:
-                sum(range(1000))
-        threading.Thread(target=read, daemon=True).start()
-    """
-    study = ask([paced("one", pace_s=0.02), paced("ahead", ahead, pace_s=0.02)], pipeline="shared")
-    assert not study.slices.void.str.contains("used CPU while waiting").any()
-    assert study.frame.status.eq("ok").all()
-
-
-@pytest.mark.alone
-def test_a_neighbour_that_starts_midway_voids_the_rounds_of_all_alike(paced, ask, told):
-    names = [paced("one", pace_s=0.02), paced("two", pace_s=0.02)]
-    loop = subprocess.Popen(
-        [sys.executable, "-c", "import time\ntime.sleep(4)\nend=time.monotonic()+60\nwhile time.monotonic()<end: pass"]
-    )
-    try:
-        study = ask(names, epochs=12)
-    finally:
-        loop.kill()
-        loop.wait()
-    voids = [study.slices[study.slices.cell == cell].void.tolist() for cell in (0, 1)]
-    assert voids[0] == voids[1] and "others took CPU time" in voids[0]
-    void = study.slices[study.slices.void == "others took CPU time"]
-    cells = study.frame
-    assert (cells.disturbed_s >= void.measured_s.sum()).all() and cells.disturbed_share.between(0, os.cpu_count()).all()
-    assert cells.disturbed_share.nunique() == 1, "both are told of the same rounds, and of what others took in them"
-
-
 def test_a_sample_ends_though_others_void_its_rounds(paced, ask, monkeypatch):
     monkeypatch.setattr(rounds, "others_fault", lambda share, threshold: "others took CPU time")
     study = ask([paced("one"), paced("two")], epochs=400, sample="0.3s", repeats=1)
     assert study.frame.status.eq("ok").all() and study.epochs.disturbed.eq(1).all()
     took = study.slices.groupby("cell").measured_s.sum()
     assert took.between(0.8, 1.5).all(), "three times the sample, not all 400 epochs"
-
-
-def test_a_forged_slice_ends_its_worker_and_nobody_else(paced, ask):
-    forging = """
-    def on_step(self):
-        if self.steps == 20:
-            import gc, framework_compare.events as events
-            (writer,) = [one for one in gc.get_objects() if isinstance(one, events.EventWriter)]
-            fields = dict(start_ns=time.monotonic_ns(), steps=1, samples=1, measured_ns=1, cpu_ns=0, major_faults=0)
-            writer.send("slice", number=999, end_ns=time.monotonic_ns(), last=False, **fields)
-    """
-    study = ask([paced("one"), paced("forging", forging)])
-    assert study.frame.status.tolist() == ["ok", "failed"] and "malformed slice" in study.frame.reason[1]
 
 
 def test_rivals_that_memory_does_not_hold_together_run_by_themselves_and_say_so(paced, ask, monkeypatch):
@@ -277,17 +204,20 @@ def test_a_part_on_a_cluster_node_is_one_block_of_rivals_in_turns(paced, ask, tm
     assert verdict.faster == "one" and verdict.blocks == 2
 
 
-def test_a_stop_ends_all_rivals_and_keeps_their_runs_to_be_run(paced, ask):
-    class Stopping(Watcher):
-        """Stops the study in the third epoch of any rival."""
+STOPS = [lambda event: event["event"] == "epoch" and event["number"] == 3, lambda event: event["event"] == "hello"]
 
+
+@pytest.mark.parametrize("stops", STOPS, ids=["in-a-turn", "while-the-first-starts"])
+def test_a_stop_ends_all_rivals_and_keeps_their_runs_to_be_run(paced, ask, tmp_path, stops):
+    class Stopping(Watcher):
         def event(self, cell, event):
-            if event["event"] == "epoch" and event["number"] == 3:
+            if stops(event):
                 raise KeyboardInterrupt
 
     names = [paced("one"), paced("two")]
     with pytest.raises(KeyboardInterrupt):
         ask(names, watcher=Stopping())
+    assert statuses(tmp_path / "s") == {"interrupted": 2}
     study = ask(names)
     assert study.frame.status.tolist() == ["ok", "ok"]
 
@@ -338,11 +268,32 @@ def test_cells_of_other_samples_do_not_compete(tiny):
     assert len(groups(planned, "sequential")) == 6
 
 
+ON_GPU = {"device": "cuda", "pipeline": "memory"}
+ALONE = [
+    ("cpu", {"batch_growth": 1.5}),
+    ("cuda:0,1", {**ON_GPU, "device": "cuda:0,1"}),
+    ("cuda", {**ON_GPU, "pipeline": "native", "loader_workers": 0}),
+    ("cuda", {**ON_GPU, "pipeline": "shared", "loader_workers": 2}),
+]
+
+
 def test_what_cannot_take_turns_says_why():
-    for device, settings in (("cpu", {"batch_growth": 1.5}), ("cuda:0,1", {"device": "cuda:0,1"})):
+    for device, settings in ALONE:
         cells = [Cell(name, "alexnet", "small", device, TrainConfig(**settings)) for name in ("a", "b")]
         assert why_alone(cells[0])
         assert len(groups([(number, cell, 1) for number, cell in enumerate(cells)], "interleaved")) == 2
+
+
+@pytest.mark.parametrize(
+    ("device", "settings"),
+    [
+        ("cpu", {"pipeline": "native"}),
+        ("cuda", {"pipeline": "memory", "loader_workers": 2}),
+        ("cuda", {"pipeline": "shared", "loader_workers": 0}),
+    ],
+)
+def test_turns_are_for_pipelines_that_are_known_to_stand_still_between_them(device, settings):
+    assert why_alone(Cell("a", "alexnet", "small", device, TrainConfig(device=device, **settings))) is None
 
 
 def test_a_duel_gives_one_verdict_and_an_outcome(paced, images, own_cache, tmp_path):

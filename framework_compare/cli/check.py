@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Annotated, Any, List
 
 import typer
@@ -20,6 +21,10 @@ MAX_NAMED = 12  # cells of the baseline that are missing
 def check(
     baseline: Annotated[str, typer.Option(help="The study to compare with: a folder, a name, or latest.")],
     study: Annotated[str, STUDY] = "latest",
+    history: Annotated[
+        list[str] | None,
+        typer.Option(help="Another session of the baseline; two or more tell how much sessions differ. Repeatable."),
+    ] = None,
     max_slowdown: Annotated[str, typer.Option(help="How much longer an epoch may take: 5% or 0.05.")] = "5%",
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 1 also if a cell of the baseline is missing.")
@@ -31,8 +36,8 @@ def check(
     """Compare a study with a baseline of an earlier session on this machine.
 
     The exit code is 0 if every cell is shown to be within the limit, 1 if one is shown to be slower or no longer works,
-    3 if these two sessions cannot decide. Two sessions differ by several percent even if nothing changed, so in CI prefer
-    `duel`, which measures both now, in turns.
+    3 if these sessions cannot decide. Sessions differ by several percent even if nothing changed: --history tells by how
+    much on this machine. In CI prefer `duel`, which measures both now, in turns.
     """
     from framework_compare.comparison import Comparison
     from framework_compare.plan.values import slowdown
@@ -40,8 +45,10 @@ def check(
     from framework_compare.study import names
 
     limit = slowdown("--max-slowdown", max_slowdown)
-    before, after = map(Comparison.load, names.find_two(baseline, study))
-    beside = before.beside(after)
+    for two in itertools.combinations([baseline, study, *(history or ())], 2):
+        names.find_two(*two)
+    before, after, *others = (Comparison.load(names.find(one)) for one in (baseline, study, *(history or ())))
+    beside = before.beside(after, others)
     if beside.empty:
         raise UsageError(
             f"{after.folder} and {before.folder} have no cell in common; run the study with the baseline's settings"
@@ -67,6 +74,7 @@ def _print(beside: Any, judged: List[Judgement], headings: List[str], limit: flo
     from framework_compare.report import renderers
     from framework_compare.report.table_notes import row_name
     from framework_compare.report.table_spec import Column, named, tabulate
+    from framework_compare.results import regression_gate
 
     def ratio(row: Record) -> str:
         return "-" if row.ratio != row.ratio else f"{row.ratio:.3f}"
@@ -88,7 +96,7 @@ def _print(beside: Any, judged: List[Judgement], headings: List[str], limit: flo
     absent = [" ".join(row_name(name, row[name]) for name in headings) for row in missing.to_dict("records")]
     more = f", and {len(absent) - MAX_NAMED} more" if len(absent) > MAX_NAMED else ""
     remarks = [f"Missing: {', '.join(absent[:MAX_NAMED])}{more}."] if absent else []
-    remarks += registry.labels(beside["framework"])
+    remarks += [regression_gate.variance(beside).sentence, *registry.labels(beside["framework"])]
     names = [named(name, always=True) for name in headings]
     columns = (Column("ratio", ratio), Column("95 % interval", interval), Column("outcome", outcome))
     table = tabulate(caption, names, columns, beside.reset_index(drop=True).itertuples(), remarks=tuple(remarks))

@@ -22,15 +22,9 @@ from framework_compare.launch import memory_limit, rounds
 from framework_compare.launch.launcher import INTERRUPTED, OnEvent, WorkerRun, WorkerSpec, listen, prepare_folder
 from framework_compare.launch.rounds import Lengths
 from framework_compare.launch.scratch import scratch
+from framework_compare.launch.statuses import Verdict
 from framework_compare.records import Run, Slice
-from framework_compare.samplers.disturbance import (
-    TICK_NS,
-    CoreCounter,
-    Counters,
-    DisturbanceLog,
-    Shares,
-    others_ns,
-)
+from framework_compare.samplers.disturbance import TICK_NS, CoreCounter, Counters, DisturbanceLog, Shares, others_ns
 from framework_compare.samplers.process import ProcessTreeSampler
 
 MEMORY_SHARE = 0.8  # of what is free before a duel: more is not taken by all its workers together
@@ -49,7 +43,7 @@ class Member(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """run: None of a worker that was not started, as memory would not hold it. rivals: whether any lived beside it."""
+    """run: None of a worker that memory would not hold. rivals: whether any lived beside it."""
 
     run: Optional[Run]
     rivals: bool
@@ -85,6 +79,7 @@ class _Rival:
         self._rested_at = 0.0
         self.idle_cpu_s = self.idle_s = 0.0  # since the round began
         self.accompanied = False  # whether a rival lived beside it, and took memory
+        self._claims, self._false = 0, 0  # slices that were compared with their turns
 
     @property
     def takes_turns(self) -> bool:
@@ -109,6 +104,21 @@ class _Rival:
         self.idle_cpu_s += max(0, spent_ns - self._rested_ns) / 1e9
         self.idle_s += now - self._rested_at
         self._rested_ns, self._rested_at = spent_ns, now
+
+    def false_claim(self) -> str:
+        """Whether the time it reported is not that of its turn; "" if it is. One that goes on doing so is ended."""
+        turn, part, config = self.transcript.turn, self.transcript.slices[-1], self.spec.job.config
+        assert turn
+        full_step_s = part.measured_s / part.samples * config.batch_size
+        found = rounds.claim_fault(turn, part.measured_s / part.steps, full_step_s, config.pipeline != "memory")
+        self._claims, self._false = self._claims + 1, self._false + bool(found)
+        if found and rounds.MOST_CLAIMS <= self._false and self._claims <= 2 * self._false:
+            last = f"in the last {part.measured_s:.3f} s of a turn of {turn.seconds:.3f} s"
+            self.run.verdict = Verdict(
+                "failed", f"in {self._false} of {self._claims} rounds it reported {found}: {last}"
+            )
+            self.run.close()
+        return found and f"{self.name} reported {found}"
 
     def close(self) -> None:
         """Let go of what its CPU is read from."""
@@ -145,6 +155,7 @@ class _Duel:
         self._voids: Dict[int, str] = {}
         self._taken: Dict[int, "tuple[float, float]"] = {}  # of a round that others disturbed: seconds, share of a core
         self._number = 0
+        self._stopped: Optional[Run] = None  # the record of a worker that was not started before the user stopped all
 
     def run(self) -> None:
         free = memory_limit.free_bytes()
@@ -173,6 +184,7 @@ class _Duel:
             self._number += 1
 
     def interrupt(self) -> None:
+        self._stopped = Run(INTERRUPTED.status, INTERRUPTED.reason)
         for run in self._runs.values():
             run.verdict = INTERRUPTED
 
@@ -199,7 +211,7 @@ class _Duel:
 
     def _record(self, run: Optional[WorkerRun]) -> Optional[Run]:
         if run is None:
-            return None
+            return self._stopped
         return self._marked(run.run()) if run.by_rounds else dataclasses.replace(run.run(), slices=())
 
     def _marked(self, run: Run) -> Run:
@@ -300,8 +312,10 @@ class _Duel:
         whole = [one[0] for one in of_round.values() if one and one[0].round == self._number]
         if len(whole) < len(order) or any(rival.run.over and not rival.transcript.last for rival in order):
             return rounds.ENDED
-        if len({one.samples for one in whole}) > 1 or not whole[0].steps:  # the last round may be of few steps, or none
+        if len({one.steps for one in whole}) > 1 or not whole[0].steps:  # the last round may be of few steps, or none
             return rounds.ENDED
+        if len({one.samples for one in whole}) > 1:
+            return rounds.UNEQUAL
         lost = self._log.shares(*span, (0, span[1]))
         share, threshold = (lost.disturbed if lost else 0.0), order[0].spec.disturbance_threshold
         others = rounds.others_fault(share, threshold)
@@ -311,6 +325,7 @@ class _Duel:
             others
             or rounds.idle_fault({one.name: one.idle_cpu_s for one in order}, {one.name: one.idle_s for one in order})
             or rounds.faults_fault({one.name: one.transcript.slices[-1].major_faults for one in order})
+            or "; ".join(filter(None, [one.false_claim() for one in order if lost]))
         )
 
     def _turn(self, rival: _Rival, lengths: Lengths, endless: bool = False) -> None:
@@ -319,8 +334,8 @@ class _Duel:
             return
         rival.wake()
         steps = lengths.steps
-        within_s = max(LEAST_TURN_S, TURN_FACTOR * (steps + lengths.rewarm) * _step_s(rival))
-        rival.run.grant(self._number, steps, lengths.rewarm, math.inf if endless or not steps else within_s)
+        within_s = max(LEAST_TURN_S, TURN_FACTOR * max(steps + lengths.rewarm, 1) * _step_s(rival))
+        rival.run.grant(self._number, steps, lengths.rewarm, math.inf if endless else within_s)
         transcript = rival.transcript
         listen(self._live(), lambda: rival.run.over or (steps > 0 and transcript.grant is None and not transcript.last))
         if not rival.run.over:

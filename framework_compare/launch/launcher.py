@@ -285,10 +285,10 @@ class WorkerRun:
         if self._rested is not None:
             self._waited_s += time.monotonic() - self._rested
             self._rested = None
-        self.clock.go_on(within_s)
+        self.clock.go_on(within_s, last=not steps)
         if self.recorder:
             self.recorder.go_on()
-        self.transcript.grant = Grant(number, steps, time.monotonic_ns()) if steps else None
+        self.transcript.grant = Grant(number, steps, rewarm, time.monotonic_ns()) if steps else None
         line = f"turn {number} {steps} {rewarm}\n" if steps else "stop\n"
         with contextlib.suppress(BrokenPipeError):  # it has ended, which the pipe of its events tells
             os.write(self._turns, line.encode())

@@ -103,19 +103,20 @@ class Clock:
         self._log_size = 0
         self._log_due = self._started + LOG_CHECK_S
         self._paused: Optional[float] = None
-        self._turn: Optional[Tuple[float, float]] = None  # when it must have ended, and how long it may take
+        self._turn: Optional[Tuple[float, str]] = None  # when it must have ended, and what to say where it has not
 
     def pause(self) -> None:
         """The worker waits for its turn: no limit counts that."""
         self._paused, self._turn = time.monotonic(), None
 
-    def go_on(self, turn_s: float = math.inf) -> None:
-        """It has a turn, of at most so many seconds."""
+    def go_on(self, turn_s: float = math.inf, last: bool = False) -> None:
+        """It has a turn, of at most so many seconds, or is to end within them."""
         if self._paused is not None:
             waited, self._paused = time.monotonic() - self._paused, None
             self._started, self._heard = self._started + waited, self._heard + waited
             self._phase_began += waited
-        self._turn = (time.monotonic() + turn_s, turn_s) if turn_s < math.inf else None
+        late = "it did not end within {:.0f} s of its last turn" if last else "its turn did not end within {:.0f} s"
+        self._turn = (time.monotonic() + turn_s, late.format(turn_s)) if turn_s < math.inf else None
 
     def hear(self, phase: Optional[str]) -> None:
         """The worker sent an event, and is now in `phase`."""
@@ -145,7 +146,7 @@ class Clock:
         if self._paused is not None:
             return []
         if self._turn:
-            found.append((self._turn[0], f"its turn did not end within {self._turn[1]:.0f} s"))
+            found.append(self._turn)
         if limits.timeout_s is not None:
             found.append((self._started + limits.timeout_s, f"not finished within {limits.timeout_s:g} s"))
         phase_s = limits.phase_s(self._phase) if self._phase else None

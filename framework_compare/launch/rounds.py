@@ -7,6 +7,8 @@ import math
 import random
 from typing import Dict, Iterator, List, Mapping, Sequence
 
+from framework_compare.launch.transcript import Turn
+
 # Seconds of a slice: long enough that readings of 10 ms say what others took, short enough that a slow minute meets all
 # rivals alike. A device is given work ahead, which costs a little at each end of a slice.
 SLICE_S, SLICE_ON_DEVICE_S = 0.4, 2.0
@@ -17,8 +19,11 @@ FEWEST_ROUNDS = 2  # of steps so long that more do not fit into a sample
 JITTER = 0.25  # so that slices do not always begin at the same batch of an epoch
 PATIENCE = 3.0  # times the length of a sample: where others void its rounds, it ends then
 MOST_FAULTS = 20  # pages read from disk in a slice
+UNCOUNTED_S = 0.1  # of a turn, beside its uncounted steps: waking the worker, hearing of its end
+MOST_CLAIMS = 3  # slices that do not fit their turns, at least half of all: their worker is ended
 REHEARSAL = "first round: not counted"
 ENDED = "a competitor ended during it"
+UNEQUAL = "competitors reported different numbers of samples"
 ALONE = "no competitor was left"
 FEWER = "a competitor had finished before it"
 EXPECTED = ("", REHEARSAL, ENDED, ALONE, FEWER)
@@ -84,6 +89,20 @@ def idle_fault(idle_cpu_s: Mapping[str, float], idle_s: Mapping[str, float]) -> 
     """Which rivals used CPU while they waited: more than 1 % of a core, beyond two ticks of the clock, of 10 ms each."""
     busy = [name for name, cpu_s in idle_cpu_s.items() if cpu_s > 0.02 + 0.01 * idle_s[name]]
     return f"{', '.join(busy)} used CPU while waiting" if busy else ""
+
+
+def claim_fault(turn: Turn, step_s: float, full_step_s: float, reopens: bool) -> str:
+    """Whether the time that a worker reported is not that of its turn by the parent's clock; "" if it is.
+
+    step_s: of its slice, by its own account; full_step_s: so scaled to a whole batch. reopens: whether an epoch begins
+    with the start of loaders, which falls into the uncounted steps.
+    """
+    if turn.uncounted_s > UNCOUNTED_S + 2 * turn.rewarm * full_step_s and not (turn.epochs and reopens):
+        return "less time than its turn took"
+    whole = max(turn.rewarm - turn.epochs, 0)  # the last batch of an epoch may be small
+    if turn.uncounted_s < whole * step_s / 4:
+        return "more time than its turn left for the slice"
+    return ""
 
 
 def others_fault(share: float, threshold: float) -> str:

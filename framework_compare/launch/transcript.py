@@ -29,7 +29,17 @@ class Grant(NamedTuple):
 
     round: int
     steps: int
+    rewarm: int
     given_ns: int
+
+
+class Turn(NamedTuple):
+    """A turn by the parent's clock. uncounted_s: what is neither the slice, as reported, nor between two epochs."""
+
+    seconds: float
+    uncounted_s: float
+    rewarm: int
+    epochs: int  # that ended in it
 
 
 Event = Fields
@@ -57,6 +67,9 @@ class Transcript:
         self.step_s: Optional[float] = None  # of the warm-up
         self.steps = 0  # of all epochs
         self.grant: Optional[Grant] = None  # while it has a turn
+        self.turn: Optional[Turn] = None  # the last that it gave back
+        self._ended = self._between_ns = 0  # epochs in this turn, and what the worker did between them
+        self._told_ns = 0  # when the parent heard of the last
         self.last = False  # whether it needs no further turn
         self.quality: List[Quality] = []
         self.profile: List[ProfileRow] = []
@@ -167,6 +180,11 @@ class Transcript:
         if bool(event["last"]) < (steps < grant.steps):
             raise ValueError(f"{steps} of {grant.steps} steps")
         self.last = bool(event["last"])
+        measured_ns = _within(event["measured_ns"], min(steps, 1), end_ns - start_ns)
+        turn_ns = time.monotonic_ns() - grant.given_ns
+        uncounted_s = (turn_ns - self._between_ns - measured_ns) / 1e9
+        self.turn = Turn(turn_ns / 1e9, uncounted_s, grant.rewarm, self._ended)
+        self._ended = self._between_ns = 0
         self.slices.append(
             Slice(
                 round=grant.round,
@@ -174,7 +192,7 @@ class Transcript:
                 end_ns=end_ns,
                 steps=steps,
                 samples=_within(event["samples"], steps, MOST),
-                measured_s=_within(event["measured_ns"], min(steps, 1), end_ns - start_ns) / 1e9,
+                measured_s=measured_ns / 1e9,
                 cpu_s=_whole(event["cpu_ns"]) / 1e9,
                 major_faults=_whole(event["major_faults"]),
             )
@@ -207,6 +225,8 @@ class Transcript:
         # of inference (no loss) the steps of its latency are taken after the epoch, which may be shorter than one of them
         longest = end_ns - start_ns if event["loss"] is not None else self._time(event["t_ns"]) - end_ns
         p05, median, p95 = (_within(ns, 0, longest) / 1e9 for ns in event["step_ns"])
+        self._ended, self._told_ns = self._ended + 1, time.monotonic_ns()
+        self._between_ns += self._told_ns - end_ns if event["loss"] is None else 0
         self.epochs.append(
             Epoch(
                 number=number,
@@ -246,6 +266,8 @@ class Transcript:
             raise ValueError(f"quality of epoch {number} after epoch {len(self.epochs)}")
         if len(values) > MAX_METRICS:
             raise ValueError(f"{len(values)} metrics; allowed: at most {MAX_METRICS}")
+        told_ns, self._told_ns = self._told_ns, time.monotonic_ns()
+        self._between_ns += self._told_ns - told_ns
         for name, value in values.items():
             self.quality.append(
                 Quality(number, split, _text(name, MAX_NAME), None if value is None else _finite(value))

@@ -11,6 +11,7 @@ from framework_compare import registry
 from framework_compare.report.table_notes import verdict_note
 from framework_compare.report.table_spec import FRAMEWORK, MODEL, Column, named, tabulate
 from framework_compare.report.tables import NOTHING, Table, Value, clean
+from framework_compare.results import regression_gate
 from framework_compare.results.columns import SETTINGS, Record
 from framework_compare.results.metrics import digits
 
@@ -38,6 +39,7 @@ def table(
     remarks = [f"A: {folders[0]}. B: {folders[1]}. ~: no difference shown."]
     if frame["ratio"].notna().any():
         remarks += ["A verdict needs 2 runs in both studies. Verdicts are not corrected for multiple comparisons."]
+        remarks += [regression_gate.variance(frame).sentence]
     remarks += [f"{all_ - len(frame)} cells are in {name} only" for name, all_ in zip("AB", cells) if all_ > len(frame)]
     chosen = frame[_changed(frame)] if changed else frame
     return tabulate(

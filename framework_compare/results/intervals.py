@@ -85,26 +85,69 @@ def mean_of_ratios(by_model: Sequence[Sequence[float]], looked: bool = False) ->
     return _sum_of_means(by_model, [1 / len(by_model) for _ in by_model], wider=wider)
 
 
-# What two sessions on one machine differ by though nothing changed, beyond what runs of each tell: the standard deviation
-# of logarithms of a session's times (docs/records/turns.md).
-SESSION_SD = 0.045
+# The smallest and the largest seen in series of sessions on one machine (docs/records/turns.md).
+LEAST_SESSION_SD, SESSION_SD = 0.03, 0.13
+LEAST_SESSIONS = 3
 
 
-def unpaired_ratio(now: Sequence[float], before: Sequence[float], session_sd: float = 0.0) -> Interval | None:
+class SessionVariance(NamedTuple):
+    """What sessions on one machine differ by though nothing changed, beyond what runs of each tell.
+
+    sd: of logarithms of a session's times. sessions: from how many it is estimated; 0: it is assumed.
+    """
+
+    sd: float = SESSION_SD
+    sessions: int = 0
+
+    @property
+    def sentence(self) -> str:
+        if self.sessions:
+            return (
+                f"The standard deviation between sessions is estimated as {self.sd:.1%} from {self.sessions} sessions."
+            )
+        return f"The standard deviation between sessions is assumed to be {self.sd:.1%}, the largest measured."
+
+
+def session_variance(cells: Sequence[Sequence[Sequence[float]]]) -> SessionVariance:
+    """Estimate from cells, of each several sessions, of each the seconds of its runs; assumed below LEAST_SESSIONS.
+
+    What a session does to all cells is shared, so that cells add no degrees of freedom.
+    """
+    known = [[np.log(np.asarray(runs)) for runs in sessions if len(runs) >= MIN_RUNS] for sessions in cells]
+    known = [sessions for sessions in known if len(sessions) >= LEAST_SESSIONS]
+    if not known:
+        return SessionVariance()
+    freedom = sum(len(sessions) - 1 for sessions in known)
+    between = sum(float(np.var([runs.mean() for runs in sessions])) * len(sessions) for sessions in known) / freedom
+    within = float(np.mean([runs.var(ddof=1) / len(runs) for sessions in known for runs in sessions]))
+    sd = max(LEAST_SESSION_SD, math.sqrt(max(between - within, 0.0)))
+    return SessionVariance(sd, min(map(len, known)))
+
+
+def unpaired_ratio(
+    now: Sequence[float], before: Sequence[float], between: SessionVariance | None = None
+) -> Interval | None:
     """Return the ratio of seconds of runs that share no blocks, with Welch's interval; None if a side has no value.
 
-    session_sd: of each side, what all its runs share.
+    between: what all runs of a side share, if the sides are sessions.
     """
-    return _sum_of_means((now, before), (1, -1), beside=2 * session_sd**2)
+    beside = (
+        (2 * between.sd**2, between.sessions - 1.0 if between.sessions else math.inf) if between else (0.0, math.inf)
+    )
+    return _sum_of_means((now, before), (1, -1), beside=beside)
 
 
 def _sum_of_means(
-    groups: Sequence[Sequence[float]], weights: Sequence[float], *, beside: float = 0.0, wider: float = 1.0
+    groups: Sequence[Sequence[float]],
+    weights: Sequence[float],
+    *,
+    beside: tuple[float, float] = (0.0, math.inf),
+    wider: float = 1.0,
 ) -> Interval | None:
     """Return the weighted sum of the means of logarithms of groups whose variances add up; None if a group has no value.
 
     With Satterthwaite's degrees of freedom (1946, Biometrics Bulletin 2(6), 110-114). beside: a variance of the sum that
-    the groups do not show; wider: the interval than by these.
+    the groups do not show, and its degrees of freedom; wider: the interval than by these.
     """
     logs = [np.log(np.asarray(group, dtype=float)) for group in groups]
     fewest = min(map(len, logs), default=0)
@@ -114,10 +157,11 @@ def _sum_of_means(
     if fewest < MIN_RUNS:
         return Interval(math.exp(mean), runs=fewest)
     parts = [weight**2 * float(group.var(ddof=1)) / len(group) for weight, group in zip(weights, logs)]
-    variance = sum(parts) + beside
-    if sum(parts) <= _SAME**2:
-        return _interval(mean, math.sqrt(variance), math.inf if beside else 1.0, fewest)
-    freedom = variance**2 / sum(part**2 / (len(group) - 1) for part, group in zip(parts, logs))
+    variance = sum(parts) + beside[0]
+    if variance <= _SAME**2:
+        return _interval(mean, math.sqrt(variance), 1.0, fewest)
+    doubts = sum(part**2 / (len(group) - 1) for part, group in zip(parts, logs)) + beside[0] ** 2 / beside[1]
+    freedom = variance**2 / doubts if doubts else math.inf
     return _interval(mean, wider * math.sqrt(variance), freedom, fewest)
 
 

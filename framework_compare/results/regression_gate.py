@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from framework_compare.protocol import Document, Fields
 from framework_compare.results import repeats, speed_verdicts
 from framework_compare.results.block_times import BlockTimes, block_seconds
 from framework_compare.results.columns import IDENTITY
-from framework_compare.results.intervals import SESSION_SD, UNKNOWN, unpaired_ratio
+from framework_compare.results.intervals import UNKNOWN, SessionVariance, session_variance, unpaired_ratio
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,24 +38,30 @@ COLUMNS = (
     "disturbed_share_a",
     "disturbed_share_b",
     "disturbed_throughout",
+    "session_sd",
+    "sessions",
     "barred",
     "verdict",
 )
 
 
-def side_by_side(a: Sides, b: Sides) -> pd.DataFrame:
+def side_by_side(a: Sides, b: Sides, history: Sequence[Sides] = ()) -> pd.DataFrame:
     """One row per cell that both studies have, in the order of the first; each side is its cell and epoch frames.
 
     ratio is the median epoch time of B over that of A. Where both have 2 runs or more it has a 95 % interval: Welch's, as
     runs of two studies share no block, with what two sessions differ by though nothing changed. verdict is "faster" or
     "slower" (B) where that excludes 1, "not_shown" where it does not, "" where there is none. barred: why no verdict can
     stand on either cell, "" if one can. Verdicts are not corrected for their number.
+
+    history: other sessions of the cells of A, unchanged. session_sd: the standard deviation between sessions, of
+    logarithms, by `sessions` of them; 0: it is assumed.
     """
     import pandas as pd
 
     first, second = _cells(a[0]), _cells(b[0])
     seconds = block_seconds(a[1]), block_seconds(b[1])
-    rows = [_row(key, first[key], second[key], seconds) for key in first if key in second]
+    between = _between([a, *history])
+    rows = [_row(key, first[key], second[key], seconds, between) for key in first if key in second]
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
@@ -63,9 +70,26 @@ def _cells(frame: pd.DataFrame) -> dict[tuple[object, ...], Fields]:
     return {tuple(record[name] for name in IDENTITY): {**record, "number": n} for n, record in enumerate(records)}
 
 
-def _row(key: tuple[object, ...], a: Fields, b: Fields, seconds: tuple[BlockTimes, BlockTimes]) -> Fields:
+def _between(sides: Sequence[Sides]) -> SessionVariance:
+    """What sessions of the same cells differ by."""
+    by_cell: dict[tuple[object, ...], list[list[float]]] = {}
+    for side in sides:
+        seconds = block_seconds(side[1])
+        for key, cell in _cells(side[0]).items():
+            by_cell.setdefault(key, []).append(list(seconds.get(cell["number"], {}).values()))
+    return session_variance(list(by_cell.values()))
+
+
+def variance(beside: pd.DataFrame) -> SessionVariance:
+    """What `side_by_side` took sessions to differ by."""
+    return SessionVariance(float(beside["session_sd"].iloc[0]), int(beside["sessions"].iloc[0]))
+
+
+def _row(
+    key: tuple[object, ...], a: Fields, b: Fields, seconds: tuple[BlockTimes, BlockTimes], between: SessionVariance
+) -> Fields:
     runs = [list(side.get(cell["number"], {}).values()) for side, cell in zip(seconds, (a, b))]
-    ratio = unpaired_ratio(runs[1], runs[0], SESSION_SD) or UNKNOWN
+    ratio = unpaired_ratio(runs[1], runs[0], between) or UNKNOWN
     low, high = ratio.ends
     throughout = _throughout(a) or _throughout(b)
     barred = next(filter(None, (speed_verdicts.blocking_reason(SimpleNamespace(**one)).reason for one in (a, b))), "")
@@ -77,6 +101,7 @@ def _row(key: tuple[object, ...], a: Fields, b: Fields, seconds: tuple[BlockTime
         "ratio_ci_low": low,
         "ratio_ci_high": high,
         "disturbed_throughout": throughout,
+        **{"session_sd": between.sd, "sessions": between.sessions},
         "barred": barred,
         "verdict": "" if barred else _verdict(low, high),
     }

@@ -46,7 +46,14 @@ def why_alone(cell: Cell) -> str | None:
         return "several devices train it"
     if cell.config.batch_growth != 1:
         return "its batches grow"
+    if cell.device != "cpu" and cell.config.pipeline != "memory" and reads_ahead(cell.config):
+        return "on a GPU its loaders cannot be stopped between turns"
     return None
+
+
+def reads_ahead(config: TrainConfig) -> bool:
+    """Whether anything reads images while the worker waits: every pipeline of a framework may, ours with loaders."""
+    return config.pipeline == "native" or config.loader_workers > 0
 
 
 def shared(cell: Cell, across_models: bool = False) -> Hashable:

@@ -1,0 +1,164 @@
+"""What spoils a duel is found and told: workers that hang, work out of turn or report what was not, and neighbours."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from framework_compare import compare
+from framework_compare.launch import duel as duel_module
+from framework_compare.launch import rounds
+from framework_compare.launch.transcript import Turn
+
+QUICK = {
+    **{"batch_size": 1, "epochs": 4, "threads": 1, "loader_workers": 0, "image_size": 32, "pipeline": "memory"},
+    **{"verify": "off", "retries_when_disturbed": 0, "sampling_hz": 0},
+}
+
+
+@pytest.fixture
+def ask(images, own_cache, tmp_path):
+    def run(names, out="s", **settings):
+        return compare(names, "linear", dataset=images, out=tmp_path / out, **{**QUICK, **settings})
+
+    return run
+
+
+def test_a_worker_that_hangs_in_its_turn_is_ended_and_the_others_go_on(paced, ask, monkeypatch):
+    monkeypatch.setattr(duel_module, "LEAST_TURN_S", 1.0)
+    monkeypatch.setattr(duel_module, "TURN_FACTOR", 3.0)
+    hanging = paced("hanging", "def on_step(self):\n    if self.steps == 30:\n        time.sleep(1000)")
+    study = ask([paced("one"), hanging])
+    assert study.frame.status.tolist() == ["ok", "timed-out"]
+    assert "its turn did not end within" in study.frame.reason[1]
+
+
+def test_a_worker_that_hangs_once_it_is_told_to_stop_is_ended_and_said_so(paced, ask, monkeypatch):
+    monkeypatch.setattr(duel_module, "LEAST_TURN_S", 2.0)
+    hanging = paced("hanging", "def release(self):\n    time.sleep(1000)")
+    study = ask([paced("one"), hanging], epochs=1000, sample=0.3)
+    assert study.frame.status.tolist() == ["ok", "timed-out"]
+    assert study.frame.reason[1].startswith("it did not end within 2 s of its last turn; it was ")
+
+
+@pytest.mark.alone
+def test_a_worker_that_uses_cpu_while_it_waits_voids_rounds_and_is_named(paced, ask):
+    spinning = """
+    def build(self, graph):
+        super().build(graph)
+        def spin():
+            while True:
+                pass
+        threading.Thread(target=spin, daemon=True).start()
+    """
+    study = ask([paced("one", pace_s=0.02), paced("spinning", spinning, pace_s=0.02)])
+    voids = study.slices[study.slices.cell == 0].void
+    assert voids.str.contains("used CPU while waiting").sum() > len(voids) / 2
+    assert "rounds do not count" in study.frame.warnings[0]
+
+
+@pytest.mark.alone
+def test_a_loader_that_reads_ahead_is_stopped_between_turns(paced, ask):
+    """A thread that never rests stands for a loader: with a pipeline its process is frozen while rivals have turns."""
+    ahead = """
+    def build(self, graph):
+        super().build(graph)
+        def read():
+            while True:
+                sum(range(1000))
+        threading.Thread(target=read, daemon=True).start()
+    """
+    study = ask([paced("one", pace_s=0.02), paced("ahead", ahead, pace_s=0.02)], pipeline="shared")
+    assert not study.slices.void.str.contains("used CPU while waiting").any()
+    assert study.frame.status.eq("ok").all()
+
+
+@pytest.mark.alone
+def test_a_neighbour_that_starts_midway_voids_the_rounds_of_all_alike(paced, ask, told):
+    names = [paced("one", pace_s=0.02), paced("two", pace_s=0.02)]
+    loop = subprocess.Popen(
+        [sys.executable, "-c", "import time\ntime.sleep(4)\nend=time.monotonic()+60\nwhile time.monotonic()<end: pass"]
+    )
+    try:
+        study = ask(names, epochs=12)
+    finally:
+        loop.kill()
+        loop.wait()
+    voids = [study.slices[study.slices.cell == cell].void.tolist() for cell in (0, 1)]
+    assert voids[0] == voids[1] and "others took CPU time" in voids[0]
+    void = study.slices[study.slices.void == "others took CPU time"]
+    cells = study.frame
+    assert (cells.disturbed_s >= void.measured_s.sum()).all() and cells.disturbed_share.between(0, os.cpu_count()).all()
+    assert cells.disturbed_share.nunique() == 1, "both are told of the same rounds, and of what others took in them"
+
+
+def test_a_forged_slice_ends_its_worker_and_nobody_else(paced, ask):
+    forging = """
+    def on_step(self):
+        if self.steps == 20:
+            import gc, framework_compare.events as events
+            (writer,) = [one for one in gc.get_objects() if isinstance(one, events.EventWriter)]
+            fields = dict(start_ns=time.monotonic_ns(), steps=1, samples=1, measured_ns=1, cpu_ns=0, major_faults=0)
+            writer.send("slice", number=999, end_ns=time.monotonic_ns(), last=False, **fields)
+    """
+    study = ask([paced("one"), paced("forging", forging)])
+    assert study.frame.status.tolist() == ["ok", "failed"] and "malformed slice" in study.frame.reason[1]
+
+
+FORGED = """
+    def build(self, graph):
+        super().build(graph)
+        import framework_compare.worker.turns as turns
+        honest = turns._Slice.fields
+        def forged(part):
+            told = honest(part)
+            return {{**told, {}}}
+        turns._Slice.fields = forged
+"""
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize(
+    ("forged", "pace_s", "said"),
+    [
+        ('"measured_ns": told["measured_ns"] // 2', 0.004, "less time than its turn took"),
+        ('"measured_ns": told["end_ns"] - told["start_ns"]', 0.3, "more time than its turn left for the slice"),
+    ],
+)
+def test_a_time_that_is_not_that_of_its_turn_does_not_count_and_ends_its_worker(paced, ask, told, forged, pace_s, said):
+    one, two = paced("one", pace_s=pace_s), paced("two", pace_s=pace_s)
+    study = ask(
+        [one, paced("forging", FORGED.format(forged), pace_s=pace_s), two],
+        epochs=200,
+        sample=4,
+        disturbance_threshold=1000,
+    )
+    assert study.frame.status.tolist() == ["ok", "failed", "ok"]
+    assert f"rounds it reported {said}: in the last " in study.frame.reason[1]
+    slices = study.slices[study.slices.cell == 0]
+    assert slices.void.str.contains(said).sum() >= rounds.MOST_CLAIMS
+    assert (slices.void == "").sum() >= rounds.LEAST_ROUNDS, "the others go on"
+
+
+def test_a_worker_that_reports_other_samples_than_its_rivals_voids_their_rounds_and_says_so(paced, ask):
+    study = ask([paced("one"), paced("forging", FORGED.format('"samples": 2 * told["samples"]'))])
+    assert rounds.UNEQUAL in study.frame.warnings[0] and not (study.slices.void == "").any()
+
+
+@pytest.mark.parametrize(
+    ("turn", "reopens", "said"),
+    [
+        (Turn(0.5, 0.06, 5, 0), False, ""),
+        (Turn(0.5, 0.25, 5, 0), False, "less time than its turn took"),
+        (Turn(0.5, 0.25, 5, 1), False, "less time than its turn took"),
+        (Turn(0.5, 0.25, 5, 1), True, ""),  # loaders started in its uncounted steps
+        (Turn(0.5, 0.005, 5, 0), False, "more time than its turn left for the slice"),
+        (Turn(0.5, 0.005, 1, 1), False, ""),  # the uncounted step may have been of few images
+        (Turn(9.0, 0.001, 0, 0), False, ""),
+    ],
+)
+def test_what_a_worker_reports_must_fit_its_turn(turn, reopens, said):
+    assert rounds.claim_fault(turn, 0.01, 0.01, reopens) == said

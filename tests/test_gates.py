@@ -63,8 +63,8 @@ def test_other_sessions_of_the_baseline_tell_how_much_sessions_differ(tmp_path, 
     words = ["check", changed.folder, "--baseline", sessions[0].folder]
     history = [word for one in sessions[1:] for word in ("--history", one.folder)]
     said = run(*words, *history, check=1 if outcome == gate.SLOWER else 3).stdout
-    assert f"is estimated as {beside.session_sd[0]:.1%} from 5 sessions" in " ".join(said.split())
-    assert "is assumed to be 13.0%, the largest measured" in " ".join(run(*words, check=3).stdout.split())
+    assert f"is estimated as {100 * beside.session_sd[0]:.1f} % from 5 sessions" in " ".join(said.split())
+    assert "is assumed to be 13.0 %, the largest measured" in " ".join(run(*words, check=3).stdout.split())
 
 
 def test_too_few_sessions_and_runs_tell_nothing_of_their_variance():

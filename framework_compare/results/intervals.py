@@ -102,10 +102,8 @@ class SessionVariance(NamedTuple):
     @property
     def sentence(self) -> str:
         if self.sessions:
-            return (
-                f"The standard deviation between sessions is estimated as {self.sd:.1%} from {self.sessions} sessions."
-            )
-        return f"The standard deviation between sessions is assumed to be {self.sd:.1%}, the largest measured."
+            return f"The standard deviation between sessions is estimated as {100 * self.sd:.1f} % from {self.sessions} sessions."
+        return f"The standard deviation between sessions is assumed to be {100 * self.sd:.1f} %, the largest measured."
 
 
 def session_variance(cells: Sequence[Sequence[Sequence[float]]]) -> SessionVariance:

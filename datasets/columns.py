@@ -125,7 +125,7 @@ def stacked(rows: Sequence[object], name: str, where: str) -> np.ndarray:
     return np.stack(arrays)
 
 
-def text_array(texts: Sequence[str]) -> np.ndarray:
+def text_array(texts: Sequence[object]) -> np.ndarray:
     """An object array of texts, however long each is."""
     found = np.empty(len(texts), object)
     found[:] = texts

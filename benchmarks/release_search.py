@@ -97,8 +97,7 @@ def one(options: argparse.Namespace, folder: Path) -> dict:
         python = dict.fromkeys([f"jax@{release}" for release in releases], str(managed.ensure("jax").python))
     found = bisection.bisect(
         "jax", options.versions, options.model, None, threshold=options.threshold, sample=options.sample, out=folder,
-        threads=1, loader_workers=0, pipeline="memory", batch_size=options.batch_size, verify="off", sampling_hz=0,
-        python=python,
+        threads=1, loader_workers=0, pipeline="memory", batch_size=options.batch_size, verify="off", python=python,
     )  # fmt: skip
     return {
         "at": datetime.datetime.now().isoformat(timespec="seconds"),

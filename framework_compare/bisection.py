@@ -36,7 +36,7 @@ from framework_compare.study.progress import Watcher, default_watcher
 
 METRICS = ("time", "memory", "parity")
 FILE = "bisect.json"  # what is searched; the studies of its duels lie beside it
-SAMPLE_S = 4.0  # of each release in a block; on a shared host 32 of them bring 5 % of scatter below half of 5 %
+SAMPLE_S = 4.0  # of each release in a block; on a shared host blocks scatter by 6 %
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +55,7 @@ class Bisection:
     found: Found
     reasons: dict[str, str]
     folder: Path
+    verified: bool = False  # whether all duels were between verified cells
 
     @property
     def outcome(self) -> str:
@@ -119,7 +120,7 @@ def bisect(
     """Search the releases of a framework for the one that changed its speed, memory or parity.
 
     versions: the range, such as "0.9..0.12"; pre-releases and releases without a wheel for this Python are left out.
-    threshold: the change to find, up or down; less than half of it counts as no change. metric: "time" (of an epoch),
+    threshold: the change to find, up or down; a smaller one may count as no change. metric: "time" (of an epoch),
     "memory" (the peak of a run) or "parity" (whether the check passes). out: a folder; a search in it is continued. The
     other arguments are those of `duel`. The probability of naming a wrong release is at most `version_search.ALPHA`.
     """
@@ -129,7 +130,9 @@ def bisect(
     listed = _kept(folder, asked) or _start(folder, asked, _between(framework, versions, watcher.say))
     state = _Search(asked, listed, dataset, folder, watcher, request)
     found = version_search.search(len(listed), asked["threshold"], state.measure, looks=LOOKS)
-    result = Bisection(asked["framework"], model, metric, asked["threshold"], listed, found, state.reasons, folder)
+    result = Bisection(
+        asked["framework"], model, metric, asked["threshold"], listed, found, state.reasons, folder, state.verified
+    )
     result.figure()
     return result
 
@@ -261,6 +264,7 @@ class _Search:
         self.asked, self.versions, self.folder, self.watcher = asked, versions, folder, watcher
         self.dataset, self.request = dataset, request
         self.reasons: dict[str, str] = {}
+        self.verified = True
 
     def measure(self, place: int, blocks: int) -> list[float] | None:
         """As version_search.Measure has it."""
@@ -297,6 +301,10 @@ class _Search:
         if result.outcome == duels.FAILED:
             self.reasons[version] = result.reason
             return None
+        self.verified = self.verified and result.verdict.verified
+        if result.verdict.reason:
+            self.watcher.say(f"{base} {version}: its duel does not count: {result.verdict.reason}")
+            return []
         comparison = result.comparison
         times = comparison.block_times if self.asked["metric"] == "time" else _peaks(comparison)
         first, second = times.get(0, {}), times.get(1, {})

@@ -177,7 +177,7 @@ def _prepare(request: Request, batch_sizes: Sequence[int], search: str, watcher:
         raise UsageError(f"batch_size is {settings['batch_size']!r}; a sweep varies it: name batch_sizes")
     if settings.get("batch_growth", 1) != 1:
         raise UsageError(
-            f"batch_growth is {settings['batch_growth']!r}; allowed in a sweep, whose batches are of one size: 1"
+            f"batch_growth is {settings['batch_growth']!r}; allowed: 1, since all batches of a sweep have one size"
         )
     settings["batch_size"] = sizes[0]
     alone = dataclasses.replace(request, settings=settings, schedule=schedules.SEQUENTIAL, retries_when_disturbed=0)

@@ -130,7 +130,7 @@ def test_a_speed_up_says_that_the_cpus_side_is_not_proved(tmp_path):
 def test_a_cell_that_fails_parity_is_never_the_fastest(tmp_path):
     outcomes = [("torch", {}, ok(2, 2.1, 2.2), PROVED), ("mxnet", {}, ok(1, 1.01, 1.02), FAILED)]
     text = study(tmp_path, outcomes).table("time", "markdown")
-    assert "**" not in text and "No framework is marked as fastest (MXNet is ahead and fails parity)" in text
+    assert "**" not in text and "No framework is marked as fastest (MXNet is ahead but fails parity)" in text
 
 
 def test_a_fastest_cell_that_is_not_proved_is_said_to_be_so(tmp_path):
@@ -180,7 +180,7 @@ def test_the_fastest_is_named_with_a_note_where_a_level_could_not_be_asked(tmp_p
 
 
 def test_no_fastest_is_named_where_it_fails(tmp_path):
-    assert "No framework is marked as fastest (PyTorch is ahead and fails parity)" in race(tmp_path, FAILED)
+    assert "No framework is marked as fastest (PyTorch is ahead but fails parity)" in race(tmp_path, FAILED)
 
 
 DAMAGE = {

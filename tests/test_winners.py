@@ -34,7 +34,7 @@ RACES = {
     "the first fails parity": (
         {"torch": (SLOW, PROVED), "jax": (SLOWEST, PROVED), "mxnet": (FAST, FAILED)},
         None,
-        "mxnet is ahead and fails parity",
+        "mxnet is ahead but fails parity",
     ),
     "one passes parity": ({"torch": (FAST, PROVED), "mxnet": (SLOW, FAILED)}, None, "mxnet: parity fails"),
     "no difference": ({"torch": ((1, 1.3, 1.1), PROVED), "jax": ((1.2, 1, 1.2), PROVED)}, None, "no difference shown"),

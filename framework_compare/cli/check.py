@@ -23,7 +23,7 @@ def check(
     study: Annotated[str, STUDY] = "latest",
     history: Annotated[
         list[str] | None,
-        typer.Option(help="Another session of the baseline; two or more tell how much sessions differ. Repeatable."),
+        typer.Option(help="Another session of the baseline; two or more show by how much sessions differ. Repeatable."),
     ] = None,
     max_slowdown: Annotated[str, typer.Option(help="How much longer an epoch may take: 5% or 0.05.")] = "5%",
     strict: Annotated[
@@ -36,7 +36,7 @@ def check(
     """Compare a study with a baseline of an earlier session on this machine.
 
     The exit code is 0 if every cell is shown to be within the limit, 1 if one is shown to be slower or no longer works,
-    3 if these sessions cannot decide. Sessions differ by several percent even if nothing changed: --history tells by how
+    3 if these sessions cannot decide. Sessions differ by several percent even if nothing changed: --history measures how
     much on this machine. In CI prefer `duel`, which measures both now, in turns.
     """
     from framework_compare.comparison import Comparison

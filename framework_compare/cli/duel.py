@@ -24,7 +24,9 @@ CODE_INCONCLUSIVE = 3
 )
 def duel(
     context: typer.Context,
-    a: Annotated[str, typer.Argument(help="A framework, one with an interpreter (torch=PYTHON), or a model.")],
+    a: Annotated[
+        str, typer.Argument(help="A framework: torch, torch@2.12.0, or torch=PYTHON for your own; or a model.")
+    ],
     b: Annotated[str, typer.Argument(help="Its competitor, likewise.")],
     model: Annotated[str, typer.Argument(help="The model that both train, or the framework if A and B are models.")],
     data: Annotated[str | None, typer.Argument(help="A folder of images, or a name that `list` shows.")] = None,

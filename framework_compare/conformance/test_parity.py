@@ -56,7 +56,7 @@ def _wanted(settings):
     """What the protocol has for such settings, in words."""
     crops = {
         "none": f"the whole image, resized to {settings['image_size']} x {settings['image_size']} pixels",
-        "random": "a crop for each image by itself: 0.08 to 1 of the area, uniformly, a ratio from 3/4 to 4/3, its"
+        "random": "a separate crop for each image: 0.08 to 1 of the area, uniformly, a ratio from 3/4 to 4/3, its"
         " logarithm uniformly, any place, and the largest in the middle where none of ten tries fits",
     }
     flips = {

@@ -21,7 +21,7 @@ _REMEDIES = (  # by what uv says
     (r"No space left", f"free disk space or set ${CACHE_VARIABLE} to a folder on a larger disk"),
     (_OTHER_FILE, f"name an index that has the pinned file, in {_SETTINGS}; do not change the hash"),
     (NETWORK.pattern, f"check the network and {_SETTINGS}"),
-    (_NO_BUILD, f"name an index or find-links folder that has it, in {_SETTINGS} or by the `index` option"),
+    (_NO_BUILD, f"name an index or find-links folder that has it: with the `index` option, or in {_SETTINGS}"),
 )
 
 

@@ -30,6 +30,7 @@ from framework_compare.samplers.process import ProcessTreeSampler
 MEMORY_SHARE = 0.8  # of what is free before a duel: more is not taken by all its workers together
 STILL_S = 0.3  # until idle threads of a worker have stopped spinning
 LEAST_TURN_S, TURN_FACTOR = 180.0, 30.0  # a turn may take so long, and so many times what is expected
+ALONE_TURN_S = 60.0  # of a worker whose rivals have gone, so that it has a deadline, too
 MOST_READINGS = 100_000
 
 
@@ -178,9 +179,9 @@ class _Duel:
         sample_s = rival.spec.job.sample_s
         while rival.takes_turns:
             left_s = sample_s - sum(one.measured_s for one in rival.transcript.slices)
-            steps = max(0, math.ceil(left_s / _step_s(rival))) if sample_s else 10**9
+            turn_s = left_s if sample_s else ALONE_TURN_S
             self._void(rounds.ALONE)
-            self._turn(rival, Lengths(steps, 0), endless=not sample_s)
+            self._turn(rival, Lengths(max(0, math.ceil(turn_s / _step_s(rival))), 0))
             self._number += 1
 
     def interrupt(self) -> None:
@@ -328,14 +329,17 @@ class _Duel:
             or "; ".join(filter(None, [one.false_claim() for one in order if lost]))
         )
 
-    def _turn(self, rival: _Rival, lengths: Lengths, endless: bool = False) -> None:
+    def _turn(self, rival: _Rival, lengths: Lengths) -> None:
         """Let one worker train while the others wait, until it gives the turn back or has ended."""
         if rival.run.over:
             return
         rival.wake()
         steps = lengths.steps
-        within_s = max(LEAST_TURN_S, TURN_FACTOR * max(steps + lengths.rewarm, 1) * _step_s(rival))
-        rival.run.grant(self._number, steps, lengths.rewarm, math.inf if endless else within_s)
+        job = rival.spec.job
+        # a turn in which an epoch ends has its validation, of fewer rows than an epoch
+        validation = rival.transcript.steps // job.config.epochs if job.data else 0
+        within_s = max(LEAST_TURN_S, TURN_FACTOR * max(steps + lengths.rewarm + validation, 1) * _step_s(rival))
+        rival.run.grant(self._number, steps, lengths.rewarm, within_s)
         transcript = rival.transcript
         listen(self._live(), lambda: rival.run.over or (steps > 0 and transcript.grant is None and not transcript.last))
         if not rival.run.over:

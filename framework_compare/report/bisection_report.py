@@ -37,7 +37,8 @@ def sentence(search: Any) -> str:
         ratio = _ratio(_at(search, found.after) or last)
         what = f"{OF_METRIC[search.metric]} has been {how} since then: {ratio} of {versions[0]}'s"
     skipped = "" if found.after - found.before == 1 else f" or one after {versions[found.before]} that does not work"
-    return f"{name} {versions[found.after]}{skipped}: {what}."
+    doubt = "" if search.verified or search.metric == "parity" else " (not verified)"
+    return f"{name} {versions[found.after]}{skipped}{doubt}: {what}."
 
 
 def table(search: Any) -> Table:

@@ -134,7 +134,7 @@ def _ranks(names: Sequence[str], group: Sequence[Verdict]) -> str:
 
 def remarks(verdicts: Sequence[Verdict]) -> list[str]:
     """The kind of the intervals, and for how many comparisons the verdicts are corrected."""
-    if not verdicts:
+    if all(one.low is None for one in verdicts):
         return []
     counts = sorted({one.comparisons for one in verdicts if one.corrected})
     if not counts:

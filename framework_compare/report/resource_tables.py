@@ -255,7 +255,7 @@ def _bill_remarks(cells: Sequence[Record]) -> Iterable[str]:
     yield "Measured epochs only; start-up, validation and idle time are not included."
     if any(cell.bill_wh > 0 for cell in cells):
         yield (
-            "Energy of the GPU, the processor packages and their memory, as far as it is measured; fans, power supply and "
+            "Energy of the GPU, the processor packages and their memory, where measured; fans, power supply and "
             "cooling are not included."
         )
     elif any(cell.status == "ok" for cell in cells):

@@ -132,14 +132,14 @@ _GIB = 1 / 2**30
 METRICS: dict[str, Metric] = {
     "epoch_s": Metric("epoch time", "s", "lower", lambda p: None if p.sampled else _mean(p.all_seconds())),
     "epoch_s_median": Metric("median epoch time", "s", "lower", lambda p: p.median and p.median.value),
-    "epoch_s_ci_low": Metric("median epoch time, 95 % from", "s", "lower", lambda p: p.median and p.median.low),
-    "epoch_s_ci_high": Metric("median epoch time, 95 % to", "s", "lower", lambda p: p.median and p.median.high),
+    "epoch_s_ci_low": Metric("epoch time, 95 % interval, low", "s", "lower", lambda p: p.median and p.median.low),
+    "epoch_s_ci_high": Metric("epoch time, 95 % interval, high", "s", "lower", lambda p: p.median and p.median.high),
     "epoch_estimate_s": Metric("estimated epoch time", "s", "lower", lambda p: p.estimate and p.estimate.value),
     "epoch_estimate_s_low": Metric(
-        "estimated epoch time, 95 % from", "s", "lower", lambda p: p.estimate and p.estimate.low
+        "estimated epoch time, 95 % interval, low", "s", "lower", lambda p: p.estimate and p.estimate.low
     ),
     "epoch_estimate_s_high": Metric(
-        "estimated epoch time, 95 % to", "s", "lower", lambda p: p.estimate and p.estimate.high
+        "estimated epoch time, 95 % interval, high", "s", "lower", lambda p: p.estimate and p.estimate.high
     ),
     "interval_half_width": Metric("larger half-width", "%", "lower", lambda p: p.epoch_s and p.epoch_s.half_width, 100),
     "interval_runs": Metric("runs of the interval", "", "", lambda p: p.epoch_s and p.epoch_s.runs, whole=True),
@@ -160,7 +160,7 @@ METRICS: dict[str, Metric] = {
     "cpu_percent_max": Metric("max CPU", "% of a core", "", lambda p: _max(p.measured("cpu_percent")[0])),
     "machine_cpu_percent_mean": Metric("machine CPU", "%", "", lambda p: _weighted(p.measured("machine_cpu_percent"))),
     "threads_min": Metric("fewest threads", "", "", lambda p: _min(p.measured("threads")[0]), whole=True),
-    "threads_max": Metric("most threads", "", "", lambda p: _max(p.measured("threads")[0]), whole=True),
+    "threads_max": Metric("peak threads", "", "", lambda p: _max(p.measured("threads")[0]), whole=True),
     "gpu_percent_mean": Metric("mean GPU", "%", "", lambda p: _weighted(p.settled("gpu_percent"))),
     "gpu_memory_peak_bytes": Metric(
         "peak GPU memory", "GiB", "lower", lambda p: _max(p.samples("gpu_memory_bytes")), _GIB
@@ -188,8 +188,8 @@ METRICS: dict[str, Metric] = {
     ),
     "host_idle_w": Metric("idle host power", "W", "", lambda p: idle_power_w(p.ok, "host-")),
     "j_per_image": Metric("energy per image", "J", "lower", lambda p: _energy(p, "value")),
-    "j_per_image_ci_low": Metric("energy per image, 95 % from", "J", "lower", lambda p: _energy(p, "low")),
-    "j_per_image_ci_high": Metric("energy per image, 95 % to", "J", "lower", lambda p: _energy(p, "high")),
+    "j_per_image_ci_low": Metric("energy per image, 95 % interval, low", "J", "lower", lambda p: _energy(p, "low")),
+    "j_per_image_ci_high": Metric("energy per image, 95 % interval, high", "J", "lower", lambda p: _energy(p, "high")),
     "compute_share": Metric("computing on the device", "%", "", lambda p: p.epoch_share("compute_s"), 100),
     "copy_share": Metric("copying to the device", "%", "lower", lambda p: p.epoch_share("copy_s"), 100),
     "parameters": Metric("parameters", "", "", lambda p: _max(p.field("parameters")), whole=True),

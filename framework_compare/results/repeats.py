@@ -87,8 +87,9 @@ def lost_s(run: Row) -> float:
 
 
 def summary(runs: Sequence[Row]) -> dict[str, float | None]:
-    """Return how much the runs of a cell that count were disturbed; None where nobody knows."""
-    known = [run for run in runs if run["status"] == "ok" and run["disturbed_epochs"] is not None]
+    """Return how much the runs of a cell that count were disturbed; None where it is unknown for one of them."""
+    known = [run for run in runs if run["status"] == "ok"]
+    known = known if all(run["disturbed_epochs"] is not None for run in known) else []
     seconds = sum(run["disturbed_s"] or 0.0 for run in known)
     return {
         "epochs_disturbed": sum(run["disturbed_epochs"] for run in known) if known else None,

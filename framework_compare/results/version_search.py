@@ -65,7 +65,9 @@ def search(
     before, after = 0, releases - 1
     if last.outcome != CHANGED:
         return Found(last.outcome, before, after, tuple(answers))
-    cut, sign = math.log(last.ratio) / 2, math.copysign(1, math.log(last.ratio))
+    sign = math.copysign(1, math.log(last.ratio))
+    # not beyond the nearer end: a change that this interval holds is then on its own side of the cut
+    cut = min(math.log(last.ratio) * sign / 2, math.log(last.low if sign > 0 else 1 / last.high)) * sign
     untried = set(range(1, releases - 1))
     while between := [place for place in untried if before < place < after]:
         middle = min(between, key=lambda place: abs(place - (before + after) / 2))

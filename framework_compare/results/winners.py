@@ -63,7 +63,7 @@ def _winner(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> Winner:
     none = Winner(cells[0].model, speed_verdicts.condition(cells[0]), excluded=failing)
     ahead = min(cells, key=epoch_seconds).framework
     if ahead in failing:
-        return none._replace(reason="{} is ahead and fails parity", whose=(ahead,))
+        return none._replace(reason="{} is ahead but fails parity", whose=(ahead,))
     rivals = [cell for cell in cells if cell.framework not in failing]
     if len(rivals) < 2:
         return none._replace(reason="{}: parity fails", whose=failing)

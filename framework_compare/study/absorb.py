@@ -63,7 +63,7 @@ def _absorb_one(store: Store, plan: PartPlan) -> str:
         raise StudyError(f"{place} contains results of another part or of another study")
     changes = other_kind(store.machine(), machine, plan.cells)
     if changes:
-        raise StudyError(f"its machine is of another kind: {'; '.join(changes)}; {parts.ONE_KIND}")
+        raise StudyError(f"it ran on a different kind of machine: {'; '.join(changes)}; {parts.ONE_KIND}")
     if not store.machine():
         store.keep_machine({name: fact for name, fact in machine.items() if name != "node"})
     _check_images(store.folder, place)

@@ -119,7 +119,7 @@ class GraphReader:
             self.lift(name)
             view = moved(view, (0,))
         if len(self.shapes[name]) != 3 or view != plain(self.batch, self.shapes[name]):
-            raise NotExpressible(f"an image that was folded to {value.shape}")
+            raise NotExpressible(f"a value of shape {value.shape} where an image (C, H, W) is needed")
         return name
 
     def features_last(self, value: Value) -> Tuple[str, View]:

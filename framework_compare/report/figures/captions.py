@@ -18,7 +18,7 @@ MARKS: tuple[tuple[str, Callable[[Row], object]], ...] = (
     ("~: not significant after Holm's correction.", lambda row: row.get("unsure") and row.get("interval")),
     (
         "~ without an interval: one run, so nothing is tested.",
-        lambda row: row.get("unsure") and not row.get("interval"),
+        lambda row: row.get("unsure") and not row.get("interval") and not row.get("throughout"),
     ),
     ("!: all epochs were disturbed.", lambda row: row.get("throughout")),
     ("Hollow mark: fewer than two runs count, so there is no interval.", lambda row: _without_interval(row)),

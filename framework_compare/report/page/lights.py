@@ -38,8 +38,11 @@ def standing(answers: Sequence[Light]) -> tuple[str, str]:
     doubts = [one for one in answers if one.state != GOOD]
     state = BAD if any(one.state == BAD for one in doubts) else WARN if doubts else GOOD
     verified = all(one.title != SAME_FUNCTION for one in doubts)
-    parts = ["verified" if verified else "not verified", *(one.doubt for one in doubts if one.doubt)]
-    return state, f"{parts[0]}{'; caveats: ' if parts[1:] else ''}{', '.join(parts[1:])}".capitalize()
+    function = "verified" if verified else "not verified"
+    caveats = ", ".join(one.doubt for one in doubts if one.doubt)
+    if state == BAD and caveats:
+        return state, f"Do not rely on it: {caveats}; {function}"
+    return state, f"{function}{'; caveats: ' if caveats else ''}{caveats}".capitalize()
 
 
 def _worked(cells: pd.DataFrame) -> Light:

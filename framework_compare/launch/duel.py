@@ -316,7 +316,8 @@ class _Duel:
         if len({one.steps for one in whole}) > 1 or not whole[0].steps:  # the last round may be of few steps, or none
             return rounds.ENDED
         if len({one.samples for one in whole}) > 1:
-            return rounds.UNEQUAL
+            batches = {one.spec.job.config.batch_size for one in order}
+            return rounds.UNEQUAL if len(batches) == 1 else rounds.ENDED
         lost = self._log.shares(*span, (0, span[1]))
         share, threshold = (lost.disturbed if lost else 0.0), order[0].spec.disturbance_threshold
         others = rounds.others_fault(share, threshold)

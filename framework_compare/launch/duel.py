@@ -107,7 +107,7 @@ class _Rival:
         self._rested_ns, self._rested_at = spent_ns, now
 
     def false_claim(self) -> str:
-        """Whether the time it reported is not that of its turn; "" if it is. One that goes on doing so is ended."""
+        """Whether the time it reported is not that of its turn; "" if it is. One that keeps doing so is ended."""
         turn, part, config = self.transcript.turn, self.transcript.slices[-1], self.spec.job.config
         assert turn
         full_step_s = part.measured_s / part.samples * config.batch_size

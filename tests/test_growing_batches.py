@@ -139,7 +139,7 @@ def test_images_of_folders_come_in_batches_of_one_size(tiny, images, tmp_path):
         UsageError, match="batch_growth is 1.5; allowed for linear, whose images are read from a folder"
     ):
         compare(tiny, "linear", dataset=images, out=tmp_path / "s", batch_growth=1.5)
-    with pytest.raises(UsageError, match="batch_growth is 1.5; allowed in a sweep"):
+    with pytest.raises(UsageError, match="batch_growth is 1.5; allowed: 1, since all batches of a sweep have one size"):
         largest_batch(tiny, "linear", dataset=images, out=tmp_path / "s", batch_growth=1.5)
     assert not (tmp_path / "s").exists()
 

@@ -143,7 +143,7 @@ def _sentence(study: Comparison, folder: Path) -> str:
         f"`{_command(study, frameworks, models)}` on {where}, {study.runs['started_at'].dropna().min()[:10]} "
         f"([record]({source})):"
     )
-    answers = headlines.answers(list(cells.itertuples()), study.verdicts())
+    answers = headlines.answers(list(cells.itertuples()), study.verdicts(), study.modes)
     answers = answers[:1] if len(models) > 1 else answers  # the mean over all models
     answers = [textwrap.fill(re.split(r"; (?:no verdict|ranks) ", one)[0], 110) for one in answers]
     fill = textwrap.fill(line, 120, break_long_words=False, break_on_hyphens=False)

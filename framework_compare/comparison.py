@@ -237,7 +237,9 @@ class Comparison:
         """
         from framework_compare.report import kinds
 
-        made = kinds.table(getattr(self, kinds.find(kind).frame), kind, lambda: self.block_times, verdicts)
+        made = kinds.table(
+            getattr(self, kinds.find(kind).frame), kind, lambda: self.block_times, lambda: self.modes, verdicts
+        )
         if style is None and width is None and bold is None:
             return made
         return made.text("terminal" if style is None else style, width=width, bold=bold)

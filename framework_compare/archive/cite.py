@@ -97,7 +97,7 @@ def paragraph(study: Comparison, reservations: Iterable[str]) -> str:
         _parity(cells),
         "Ratios of epoch times are taken over paired blocks; intervals are 95 % confidence intervals (Student's t on "
         f"logarithms of ratios){_corrected(verdicts)}.",
-        *(f"{line.rstrip('.')}." for line in headlines.answers(list(study.frame.itertuples()), verdicts)),
+        *(f"{line.rstrip('.')}." for line in headlines.answers(list(study.frame.itertuples()), verdicts, study.modes)),
         # Behind a semicolon they say what to do, which is nothing for a paper.
         *(f"Reservation: {sentence.partition(';')[0]}." for sentence in reservations),
     ]

@@ -258,9 +258,9 @@ def quickstart(**request: Any) -> None:
     if not doctor.is_quiet(load):
         print(f"This machine is {doctor.load_words(load)}. While it is, no winner is named.", file=sys.stderr)
     result = _run_and_show(kind="time", **QUICK, **request)
-    answers = headlines.lines(list(result.frame.itertuples()), result.verdicts())
+    answers = headlines.lines(list(result.frame.itertuples()), result.verdicts(), result.modes)
     answer = answers[0] if answers else "none; fewer than two frameworks finished: see `doctor`"
-    print(f"\nAnswer: {headlines.with_modes(answer, result.modes)}")
+    print(f"\nAnswer: {answer}")
     for sentence in headlines.other_modes(result.modes):
         print(f"Modes:  {sentence}")
     print(f"Report: {result.report(result.folder / 'report.html')}")

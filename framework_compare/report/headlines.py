@@ -16,6 +16,7 @@ from framework_compare.results.speed_verdicts import GEOMETRIC_MEAN, Verdict
 from framework_compare.results.winners import key, winners
 
 MAX_LINES, MIN_LINES = 8, 2
+_UNKNOWN: Mapping[str, Modes] = {}
 _ONE_RUN = f"No verdict: an interval needs at least {MIN_RUNS} runs per cell (`repeats`)."
 
 
@@ -48,13 +49,16 @@ def with_display_names(verdict: Verdict) -> Verdict:
     return dataclasses.replace(named, sentence=speed_verdicts.sentence(named))
 
 
-def lines(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> list[str]:
+def lines(cells: Sequence[Record], verdicts: Sequence[Verdict], modes: Mapping[str, Modes] = _UNKNOWN) -> list[str]:
     """The answers, and what their intervals are; none where nothing competes."""
-    return [*answers(cells, verdicts), *remarks(verdicts)]
+    return [*answers(cells, verdicts, modes), *remarks(verdicts)]
 
 
-def answers(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> list[str]:
-    """A line per geometric mean over models, then one per model and condition; none where nothing competes."""
+def answers(cells: Sequence[Record], verdicts: Sequence[Verdict], modes: Mapping[str, Modes] = _UNKNOWN) -> list[str]:
+    """A line per geometric mean over models, then one per model and condition; none where nothing competes.
+
+    The first mention of each framework names the execution mode in which it ran.
+    """
     if not verdicts:
         worked = [key(cell) for cell in cells if cell.status == "ok"]
         return [_ONE_RUN] if len(set(worked)) < len(worked) else []  # some differ in nothing but their framework
@@ -71,7 +75,7 @@ def answers(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> list[str]:
     if len(of_models) > room:
         left = len(of_models) - room
         of_models[room:] = [f"{left} more: `Comparison.verdicts()` lists all."]
-    return [*disturbance_notice(verdicts), *over_all, *of_models]
+    return with_modes("\n".join([*disturbance_notice(verdicts), *over_all, *of_models]), modes).split("\n")
 
 
 def disturbance_notice(verdicts: Sequence[Verdict]) -> list[str]:

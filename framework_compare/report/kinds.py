@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from framework_compare import registry
@@ -27,6 +27,7 @@ from framework_compare.report.time_tables import STARTUP, TIME
 from framework_compare.results import precision, ratios, speed_verdicts
 from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.columns import SETTINGS, SHARED, Record, records, values_of
+from framework_compare.results.modes import Modes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,10 +60,15 @@ def find(kind: str) -> TableSpec:
     return KINDS[kind]
 
 
-def build(frame: "pd.DataFrame", kind: str, blocks: Callable[[], BlockTimes] = BlockTimes) -> list[Table]:
+def build(
+    frame: "pd.DataFrame",
+    kind: str,
+    blocks: Callable[[], BlockTimes] = BlockTimes,
+    modes: Callable[[], Mapping[str, Modes]] = dict,
+) -> list[Table]:
     """The tables of a study, one for each set of settings that its cells share; none of a kind that it has not.
 
-    `blocks` is called for ratios and verdicts only.
+    `blocks` is called for ratios and verdicts only, `modes` for verdicts.
     """
     spec, varied = find(kind), [name for name in SHARED if frame[name].nunique(dropna=False) > 1]
     of_cells = spec.frame == "frame"
@@ -90,7 +96,7 @@ def build(frame: "pd.DataFrame", kind: str, blocks: Callable[[], BlockTimes] = B
                 table,
                 remarks=(*table.remarks, *imported_models(cells)),
                 warnings=(*table.warnings, *rebuild_slowdown_warnings(cells)),
-                verdicts=tuple(headlines.lines(cells, of_these)),
+                verdicts=tuple(headlines.lines(cells, of_these, modes() if of_these else {})),
             )
         tables.append(table)
     return [table for table in tables if table.rows]
@@ -111,10 +117,14 @@ def with_remarks(table: Table, cells: Sequence[Record], *, precision_too: bool) 
 
 
 def table(
-    frame: "pd.DataFrame", kind: str, blocks: Callable[[], BlockTimes] = BlockTimes, verdicts: bool = True
+    frame: "pd.DataFrame",
+    kind: str,
+    blocks: Callable[[], BlockTimes] = BlockTimes,
+    modes: Callable[[], Mapping[str, Modes]] = dict,
+    verdicts: bool = True,
 ) -> StudyTable:
     """The tables of a study with all that they hold; verdicts: whether verdicts and warnings are among it."""
-    spec, parts = find(kind), build(frame, kind, blocks)
+    spec, parts = find(kind), build(frame, kind, blocks, modes)
     if not verdicts:
         parts = [part.bare() for part in parts]
     if parts:

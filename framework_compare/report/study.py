@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from framework_compare.json_types import JSON
 from framework_compare.protocol import Document, Fields
 from framework_compare.results.block_times import BlockTimes
+from framework_compare.results.modes import Modes
 from framework_compare.results.speed_verdicts import Verdict
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ class Study(Protocol):
     def profiled(self) -> "pd.DataFrame": ...
     @property
     def settings(self) -> Fields: ...
+    @property
+    def modes(self) -> dict[str, Modes]: ...
     @property
     def machine(self) -> Fields: ...
     @property

@@ -12,14 +12,14 @@ _SAME = {"jit": "compiled"}  # what adapters call it, and what the setting does
 
 
 class Modes(NamedTuple):
-    """ran: what the default came to, "" where it is not known; others: the modes that a framework has besides."""
+    """ran: the mode of all its runs, "" where they differ or it is unknown; others: the modes it has besides."""
 
     ran: str
     others: tuple[str, ...]
 
 
 def read(store: Store) -> dict[str, Modes]:
-    """By framework, of its first run that is ok."""
+    """By framework, of its runs that are ok."""
     rows = store.select(
         "SELECT framework, settings FROM run JOIN cell USING (cell_id) WHERE status = 'ok' ORDER BY run_id"
     )[1]
@@ -30,5 +30,7 @@ def read(store: Store) -> dict[str, Modes]:
         others = tuple(
             one for one in settings.get("executions", ()) if one not in ("default", ran, _SAME.get(ran, ran))
         )
-        found.setdefault(framework, Modes(ran, others))
+        known = found.setdefault(framework, Modes(ran, others))
+        if known.ran != ran:
+            found[framework] = Modes("", ())
     return found

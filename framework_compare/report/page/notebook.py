@@ -12,7 +12,7 @@ from framework_compare.report.study import Study
 
 def html(study: Study) -> str:
     """A fragment of HTML without scripts."""
-    tables = kinds.build(study.frame, "time", lambda: study.block_times)
+    tables = kinds.build(study.frame, "time", lambda: study.block_times, lambda: study.modes)
     subject = Subject(study)
     parts = files.draw(subject, "epoch-time") if len(subject.worked) else {}
     images = [uri_of(part.svg) for part in parts.values()]

@@ -111,7 +111,7 @@ def _content(study: Study, more: Sequence[Table]) -> Fields:
         "state": state,
         "standing": words,
         "citation": citation(study, verdicts, words),
-        "verdicts": headlines.answers(list(cells.itertuples()), verdicts),
+        "verdicts": headlines.answers(list(cells.itertuples()), verdicts, study.modes),
         "verdict_remarks": [*headlines.remarks(verdicts), *labels],
         "labels": labels,
         "judged": [headlines.with_display_names(one) for one in verdicts[:MAX_VERDICTS]],

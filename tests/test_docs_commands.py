@@ -23,7 +23,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^(?:<!-- example: (?P<why>[^\n]+) -->\n)?```bash\n(?P<lines>.*?)^```", re.MULTILINE | re.DOTALL)
 VERDICTS = {"check": (0, 1, 3), "duel": (0, 1, 3), "doctor": (0, 1)}  # exit codes that answer, beside 0
 SHARED = ("envs", "parity", "index", "worker")  # of the cache; studies are each block's own
-LIMIT_S = 1200
+LIMIT_S = 3600  # of one command: cells that other programs disturb are measured again
 NOT_INSTALLED = (".git", ".venv", "build", "examples")
 MLP = """from torch import nn
 

@@ -108,7 +108,7 @@ def gallery(archive: Path = ARCHIVE, *, draw: bool = True) -> str:
 def _part(one: Shown, study: Comparison, caption: str) -> str:
     figure, subject = FIGURES[find(one.figure)], Subject(study, list(one.frameworks) or None)
     name = subject.worded(f"{figure.title}, {one.view}" if one.view else figure.title)
-    finding = textwrap.fill(subject.worded(figure.finding(subject)), 120)
+    finding = textwrap.fill(subject.worded(figure.seen_as(one.view).finding(subject)), 120)
     how = textwrap.fill(caption.partition(". ")[2].partition(" Settings: ")[0], 120)
     example = f"<!-- example: needs {one.needs} -->\n" if one.needs else ""
     image = f"![{name}](gallery/{one.file})"

@@ -214,7 +214,7 @@ def test_the_one_disturbed_run_of_several_is_repeated_and_set_aside(paced, image
     assert watcher.begun == 4 and "repeating 1 run, because other programs took CPU time" in watcher.said
     row = result.frame.iloc[0]
     assert (row.status, row.runs, row.runs_ok, row.epochs_disturbed, row.runs_set_aside) == ("ok", 3, 3, 0, 1)
-    assert "run 2 does not count, because others took" in row.warnings
+    assert "run 2 does not count, because other programs took" in row.warnings
     for run_id, start_ns, end_ns, told, marked in epochs_of(tmp_path / "s"):
         assert marked == (run_id == 2)
         # Either end lies between two readings, of the loop and of the cell, and is off by half the time between at most.

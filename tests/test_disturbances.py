@@ -123,7 +123,7 @@ def test_epochs_above_the_threshold_are_marked_and_told_with_share_and_seconds()
     assert (epochs[1].disturbed_share, epochs[1].steal_share, epochs[1].swap_in_bytes) == (0.9, 0.2, 3 << 20)
     assert disturbances.summary(epochs) == {"disturbed_epochs": 1, "disturbed_s": 2.0, "disturbed_share": 0.9}
     assert disturbances.warnings(epochs) == [
-        "others took 90 % of a core, 20 % of it by the hypervisor for other machines during 1 of 3 epochs, 2.0 s of 6.0 s",
+        "other programs took 90 % of a core (20 % by the hypervisor for other machines) during 1 of 3 epochs, 2.0 s of 6.0 s",
         "3 MiB were swapped in during the epochs",
         "the CPU throttled 4 times during the epochs because of heat",
     ]
@@ -150,7 +150,7 @@ def test_disturbed_epochs_are_left_out_of_times_and_noted(tmp_path):
     table = result.table(style="markdown")
     assert "(1) other programs took 80 % of a core for 18.0 s: 2 of 8 epochs, which are excluded" in table
     assert "Marked: significantly faster" in table
-    assert "Warning, fast linear: others took 80 % of a core during 1 of 4 epochs, 9.0 s of 12.0 s" in table
+    assert "Warning, fast linear: other programs took 80 % of a core during 1 of 4 epochs, 9.0 s of 12.0 s" in table
     assert result.epochs.disturbed.tolist() == 2 * [0, 0, 0, 1] + 8 * [0]
 
 
@@ -199,7 +199,8 @@ def test_a_disturbed_run_is_planned_once_more_and_the_one_that_lost_least_counts
     assert frame.status.tolist() == ["ok", "ok"] and frame.runs.tolist() == [2, 2]
     assert frame.epochs_disturbed.tolist() == [0, 1] and frame.runs_set_aside.tolist() == [1, 0]
     assert (
-        "run 1 does not count, because others took 80 % of a core for 2.0 s; another run replaces" in frame.warnings[0]
+        "run 1 does not count, because other programs took 80 % of a core for 2.0 s; another run replaces"
+        in frame.warnings[0]
     )
     assert "run 3, which repeats a disturbed one, ended as crashed: by a signal" in frame.warnings[1]
     assert Comparison.load(tmp_path).epochs.groupby("run_id").counts.first().tolist() == [False, True, True, True, True]
@@ -242,11 +243,11 @@ def test_doctor_says_who_is_busy():
 
 def test_rounds_of_several_runs_that_do_not_count_are_one_warning():
     runs = [
-        {"warnings": ["slow disk"], "gauges": {"void_rounds": {"others took CPU time": 2, "paging": 1}}},
-        {"warnings": ["slow disk"], "gauges": {"void_rounds": {"others took CPU time": 4}}},
+        {"warnings": ["slow disk"], "gauges": {"void_rounds": {"other programs took CPU time": 2, "paging": 1}}},
+        {"warnings": ["slow disk"], "gauges": {"void_rounds": {"other programs took CPU time": 4}}},
     ]
-    assert repeats.warnings(runs) == ["7 rounds do not count (6: others took CPU time; 1: paging)", "slow disk"]
-    assert repeats.warnings(runs[1:]) == ["4 rounds do not count (others took CPU time)", "slow disk"]
+    assert repeats.warnings(runs) == ["7 rounds do not count (6: other programs took CPU time; 1: paging)", "slow disk"]
+    assert repeats.warnings(runs[1:]) == ["4 rounds do not count (other programs took CPU time)", "slow disk"]
     assert repeats.warnings([{"warnings": [], "gauges": {"void_rounds": {"paging": 1}}}]) == [
         "1 round does not count (paging)"
     ]

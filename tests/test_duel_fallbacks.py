@@ -149,7 +149,7 @@ def test_rounds_after_a_rival_has_finished_are_void_where_enough_are_left():
     def voids(first_end):
         one = object.__new__(duel_module._Duel)
         one._rivals, one._number = [rival(True, first_end), rival(True, 11), rival(False, 3)], 12
-        one._voids = {0: rounds.REHEARSAL, 9: "others took CPU time"}
+        one._voids = {0: rounds.REHEARSAL, 9: "other programs took CPU time"}
         one._void_later_rounds()
         return {number for number, void in one._voids.items() if void == rounds.FEWER}
 

@@ -88,8 +88,8 @@ def test_a_neighbour_that_starts_midway_voids_the_rounds_of_all_alike(paced, ask
         loop.kill()
         loop.wait()
     voids = [study.slices[study.slices.cell == cell].void.tolist() for cell in (0, 1)]
-    assert voids[0] == voids[1] and "others took CPU time" in voids[0]
-    void = study.slices[study.slices.void == "others took CPU time"]
+    assert voids[0] == voids[1] and "other programs took CPU time" in voids[0]
+    void = study.slices[study.slices.void == "other programs took CPU time"]
     cells = study.frame
     assert (cells.disturbed_s >= void.measured_s.sum()).all() and cells.disturbed_share.between(0, os.cpu_count()).all()
     assert cells.disturbed_share.nunique() == 1, "both are told of the same rounds, and of what others took in them"

@@ -123,7 +123,7 @@ def test_limits_do_not_count_the_time_in_which_a_worker_waits(paced, ask):
 
 
 def test_a_sample_ends_though_others_void_its_rounds(paced, ask, monkeypatch):
-    monkeypatch.setattr(rounds, "others_fault", lambda share, threshold: "others took CPU time")
+    monkeypatch.setattr(rounds, "others_fault", lambda share, threshold: "other programs took CPU time")
     study = ask([paced("one"), paced("two")], epochs=400, sample="0.3s", repeats=1)
     assert study.frame.status.eq("ok").all() and study.epochs.disturbed.eq(1).all()
     took = study.slices.groupby("cell").measured_s.sum()

@@ -86,7 +86,7 @@ def test_memory_is_one_figure_by_one_name_in_all_panels(tmp_path, monkeypatch, m
     (part,) = files.draw(Subject(made), "memory").values()
     assert {row["framework_label"]: row["gib"] for row in values(part.spec)} == dict(zip(("PyTorch", "JAX"), gib))
     assert f"peak memory ({name}), GiB" in titles(part.spec)
-    caption, finding = made.plot("memory").caption, FIGURES["memory"].finding(Subject(made))
+    caption, finding = made.plot("memory").caption, FIGURES["memory"].seen_as().finding(Subject(made))
     other = {"PSS": "RSS", "RSS": "PSS"}[name]
     assert other not in f"{caption} {finding}" and f"({name})" in finding, (caption, finding)
     table = made.table("resources", "markdown")
@@ -125,7 +125,7 @@ def test_a_library_has_its_time_beside_that_of_the_plain_framework(tmp_path):
     (speed,) = both.table("stack").frame["ratio"].dropna()
     assert len(parts) == 1 and row["framework_label"] == "Keras (PyTorch)"
     assert row["ratio"] == pytest.approx(1 / speed, rel=DRAWN) and row["low"] <= row["ratio"] <= row["high"]
-    assert FIGURES["gains"].finding(Subject(both)) == (
+    assert FIGURES["gains"].seen_as().finding(Subject(both)) == (
         f"The slowest library takes {row['ratio']:.2f} times as long as its plain framework (Keras (PyTorch))."
     )
 
@@ -346,25 +346,43 @@ def test_legends_are_decided_on_values_and_not_on_what_is_displayed():
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_a_finding_is_one_sentence_of_the_data(comparison, varied, name):
-    found = FIGURES[name].finding(Subject(varied if name in LESS else comparison))
-    assert found.endswith(".") and found.count(". ") == 0 and re.search(r"\d", found)
+def test_a_finding_is_one_sentence_of_the_data_and_each_view_has_its_own(comparison, varied, name):
+    subject = Subject(varied if name in LESS else comparison)
+    found = [view.finding(subject) for view in FIGURES[name].views.values()]
+    assert len(set(found)) == len(found)
+    for one in found:
+        assert one.endswith(".") and one.count(". ") == 0 and re.search(r"\d", one)
 
 
 def test_findings_follow_the_data(comparison, tmp_path):
     slower = study(tmp_path / "study", faster=3.0)
     seconds = slower.frame.groupby("model")["epoch_s_median"].agg(["min", "max"]).loc["alexnet"]
-    said = FIGURES["epoch-time"].finding(Subject(slower))
+    said = FIGURES["epoch-time"].seen_as().finding(Subject(slower))
     assert said == (
-        f"In AlexNet, epochs take from {seconds['min']:.2f} s (PyTorch) to {seconds['max']:.2f} s (JAX), "
+        f"The gap is widest in AlexNet: epochs take from {seconds['min']:.2f} s (PyTorch) to {seconds['max']:.2f} s (JAX), "
         f"a factor of {seconds['max'] / seconds['min']:.2f}."
     )
     assert (
         FIGURES["overview"]
+        .seen_as()
         .finding(Subject(comparison))
         .startswith("PyTorch (2 of 2) is significantly faster than all others (not verified); ")
     )
-    assert FIGURES["machine"].finding(Subject(comparison)).startswith("2 of 45 epochs were disturbed")
+    assert FIGURES["machine"].seen_as().finding(Subject(comparison)).startswith("2 of 45 epochs were disturbed")
+
+
+def test_each_view_speaks_of_what_it_draws(comparison):
+    said = {
+        (name, view): one.finding(Subject(comparison)) for name in FIGURES for view, one in FIGURES[name].views.items()
+    }
+    for name, view, words in (
+        ("epoch-time", "images per second", "throughput ranges from"),
+        ("resources", "the whole run", "eak memory (RSS) of a run"),
+        ("resources", "from the first epoch", "ean CPU use during the measured epochs"),
+        ("learning", "by epoch", "he loss ends"),
+        ("learning", "by seconds of training", "ll epochs together take"),
+    ):
+        assert words in said[name, view]
 
 
 def test_labels_of_epoch_times_stand_outside_of_the_panel(comparison):

@@ -158,7 +158,7 @@ def test_the_lights_say_what_is_amiss(comparison, tmp_path):
     assert {one.title: one.state for one in lights(single.frame, single.epochs)}["Runs"] == "bad"
     taken = comparison.frame.assign(epochs_disturbed=comparison.frame["epochs_measured"], interval_runs=float("nan"))
     runs = {one.title: one for one in lights(taken, comparison.epochs)}["Runs"]
-    assert (runs.state, runs.sentence) == ("bad", "at least 0 valid runs per cell; a verdict needs 2")
+    assert (runs.state, runs.sentence) == ("bad", "a cell has no valid run; a verdict needs 2")
 
 
 def test_no_badge_is_green_where_parity_is_not_verified(comparison, page):
@@ -167,9 +167,11 @@ def test_no_badge_is_green_where_parity_is_not_verified(comparison, page):
     assert standing(lights(quiet, epochs)) == ("warn", "Not verified")
     verified = quiet.assign(parity=next(iter(PROVED)))
     assert standing(lights(verified, epochs)) == ("good", "Verified")
+    (runs,) = (one for one in lights(verified, epochs) if one.title == "Runs")
+    assert runs.sentence == "every cell has at least 3 valid runs"
     short = epochs.assign(steps=1)
     assert standing(lights(verified, short)) == ("warn", "Verified; caveats: short runs")
-    assert standing(lights(verified.assign(parity_status=FAILED), epochs)) == ("bad", "Not verified")
+    assert standing(lights(verified.assign(parity_status=FAILED), epochs)) == ("bad", "Parity failed")
     text = page.source
     assert 'class="badge warn"' in text and 'class="verdicts warn"' in text and 'class="badge good"' not in text
 
@@ -185,8 +187,8 @@ def test_a_citation_has_machine_versions_data_and_intervals(comparison, page):
     ):
         assert words in said
     one = next(one for one in comparison.verdicts() if (one.model, one.slower) == ("alexnet", "mxnet"))
-    assert f"[{one.low:.2f}, {one.high:.2f}]" in said and said.endswith("Standing: Not verified.")
-    assert "Standing: Not verified; caveats: failed cells, busy machine." in page.text
+    assert f"[{one.low:.2f}, {one.high:.2f}]" in said and said.endswith("Checks: not verified.")
+    assert "Checks: not verified; caveats: failed cells, busy machine." in page.text
 
 
 def test_the_page_has_one_column_of_memory(page):

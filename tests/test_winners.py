@@ -72,7 +72,7 @@ def test_sentence_table_figure_and_json_name_the_same_winner(tmp_path, entries, 
     assert marked_in_table(comparison) == bold_in_overview(comparison) == named
     sentence, table = comparison.table().parts[0].verdicts[0], str(comparison.table())
     assert not named or sentence.startswith(f"AlexNet: {named[0]} is ")
-    finding = FIGURES["overview"].finding(Subject(comparison))
+    finding = FIGURES["overview"].seen_as().finding(Subject(comparison))
     assert not named or finding.startswith(f"{named[0]} is significantly faster than all others")
     assert ("(not verified)" in finding) == ("(not verified)" in sentence) == ("jax" == winner)
     (answer,) = json.loads(comparison.to_json())["winners"]

@@ -52,7 +52,9 @@ def of_figures(document: Document, statuses: Iterable[str] = ()) -> dict[str, st
         if cell["epochs_disturbed"] is None:
             found.setdefault(DISTURBED, f"{_name(cell)} was not sampled, so its disturbances are unknown")
         elif disturbed_throughout(cell["epochs_disturbed"], cell["epochs_measured"]):
-            found[DISTURBED] = f"others took CPU time in every epoch of {_name(cell)}; run it again on a quiet machine"
+            found[DISTURBED] = (
+                f"other programs took CPU time in every epoch of {_name(cell)}; run it again on a quiet machine"
+            )
     taken, usual = document["settings"].get("disturbance_threshold"), _threshold(document["machine"])
     if taken is None:
         found.setdefault(DISTURBED, "it does not state its disturbance threshold")

@@ -1,4 +1,4 @@
-"""What others took of the CPU while a run was measured: marks on its epochs, and sentences that tell it."""
+"""CPU time of other programs while a run was measured: marks on its epochs, and warnings."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ def _others(epochs: Sequence[Epoch]) -> str:
     if not found:
         return ""
     share, stolen = _mean("disturbed_share", found) or 0.0, _mean("steal_share", found) or 0.0
-    hypervisor = f", {100 * stolen:.0f} % of it by the hypervisor for other machines" if stolen > THRESHOLD / 2 else ""
+    hypervisor = f" ({100 * stolen:.0f} % by the hypervisor for other machines)" if stolen > THRESHOLD / 2 else ""
     seconds, whole = (sum(epoch.seconds for epoch in some) for some in (found, epochs))
     return (
-        f"others took {100 * share:.0f} % of a core{hypervisor} during {len(found)} of {len(epochs)} epochs,"
+        f"other programs took {100 * share:.0f} % of a core{hypervisor} during {len(found)} of {len(epochs)} epochs,"
         f" {seconds:.1f} s of {whole:.1f} s"
     )
 

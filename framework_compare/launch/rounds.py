@@ -106,7 +106,7 @@ def claim_fault(turn: Turn, step_s: float, full_step_s: float, reopens: bool) ->
 
 
 def others_fault(share: float, threshold: float) -> str:
-    return "others took CPU time" if share > threshold else ""
+    return "other programs took CPU time" if share > threshold else ""
 
 
 def faults_fault(faults: Dict[str, int]) -> str:

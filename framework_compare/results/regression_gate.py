@@ -154,7 +154,7 @@ def _outcome(row: Fields, most: float) -> tuple[str, str]:
     if math.isnan(row["ratio"]):
         return UNJUDGED, "no epoch time"
     if row["disturbed_throughout"]:
-        return UNJUDGED, "others took CPU time in every epoch"
+        return UNJUDGED, "other programs took CPU time in every epoch"
     if row["barred"]:
         return UNJUDGED, row["barred"]
     if math.isnan(low):

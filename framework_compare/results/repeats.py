@@ -82,7 +82,7 @@ _SHARED = [column(name) for name in SETTINGS if name not in COMPARED]
 
 
 def lost_s(run: Row) -> float:
-    """CPU seconds that others took in the disturbed epochs of a run."""
+    """CPU seconds that other programs took in the disturbed epochs of a run."""
     return (run["disturbed_s"] or 0.0) * (run["disturbed_share"] or 0.0)
 
 
@@ -132,7 +132,7 @@ def _sentence(run: Row) -> str:
     if run["status"] != "ok":
         return f"run {run['repeat']}, which repeats a disturbed one, ended as {run['status']}: {run['reason']}"
     why = (
-        f", because others took {100 * run['disturbed_share']:.0f} % of a core for {run['disturbed_s']:.1f} s"
+        f", because other programs took {100 * run['disturbed_share']:.0f} % of a core for {run['disturbed_s']:.1f} s"
         if lost_s(run)
         else ""
     )

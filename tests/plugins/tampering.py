@@ -288,13 +288,14 @@ def leave_last_block_out(records):
 def void_for_one(records):
     slices = records["tables"]["slice"]
     slices["void"] = [
-        "others took CPU time" if run == 1 and n == 3 else "" for run, n in zip(slices["run_id"], slices["round"])
+        "other programs took CPU time" if run == 1 and n == 3 else ""
+        for run, n in zip(slices["run_id"], slices["round"])
     ]
 
 
 def void_for_all(records):
     slices = records["tables"]["slice"]
-    slices["void"] = ["others took CPU time" if number == 3 else "" for number in slices["round"]]
+    slices["void"] = ["other programs took CPU time" if number == 3 else "" for number in slices["round"]]
 
 
 def deny_turns(records):

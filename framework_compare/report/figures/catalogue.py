@@ -20,25 +20,25 @@ class View(NamedTuple):
     """A way to look at a figure.
 
     draw: charts from a study, the width in points that all panels may take, and the number of panels side by side.
-    caption: how to read them; `captions` adds the marks that are drawn.
+    finding: one sentence on what they show of a study, "" for none. caption: how to read them; `captions` adds the marks
+    that are drawn.
     """
 
     draw: Draw
+    finding: Callable[[Subject], str]
     caption: str
 
 
 class Figure(NamedTuple):
     """A figure. absent: why a study may have none of it. question: the one of QUESTIONS that it answers.
 
-    finding: one sentence on what it shows of a study, "" for none. views: by name, the usual one first; of one alone it
-    is "".
+    views: by name, the usual one first; of one alone it is "".
     """
 
     number: str
     title: str
     question: str
     absent: str
-    finding: Callable[[Subject], str]
     views: Mapping[str, View]
 
     def seen_as(self, view: str = "") -> View:
@@ -63,8 +63,8 @@ _CURVES = "Line: mean; band: minimum to maximum. Grey backgrounds: stages of the
 _BAND = "band: minimum to maximum over runs."
 
 
-def _one(draw: Draw, caption: str) -> Mapping[str, View]:
-    return {"": View(draw, caption)}
+def _one(draw: Draw, finding: Callable[[Subject], str], caption: str) -> Mapping[str, View]:
+    return {"": View(draw, finding, caption)}
 
 
 FIGURES = {
@@ -73,9 +73,9 @@ FIGURES = {
         "Overview",
         HOW_FAST,
         "no cell has an epoch time",
-        findings.overview,
         _one(
             times.overview,
+            findings.overview,
             "Slowdown relative to the fastest framework of the same column (1.00x), with its 95 % confidence interval over "
             "paired runs.",
         ),
@@ -85,11 +85,14 @@ FIGURES = {
         "Epoch time",
         HOW_FAST,
         "no cell has an epoch time",
-        findings.epoch_time,
         {
-            "seconds per epoch": View(times.epoch_time, f"Large mark: median epoch time {_EPOCHS}"),
+            "seconds per epoch": View(
+                times.epoch_time, findings.epoch_time, f"Large mark: median epoch time {_EPOCHS}"
+            ),
             "images per second": View(
-                partial(times.epoch_time, speed=True), f"Large mark: images per second in the median epoch {_EPOCHS}"
+                partial(times.epoch_time, speed=True),
+                findings.throughput,
+                f"Large mark: images per second in the median epoch {_EPOCHS}",
             ),
         },
     ),
@@ -98,9 +101,9 @@ FIGURES = {
         "Throughput and memory",
         MEMORY,
         "no cell has memory readings",
-        findings.throughput_memory,
         _one(
             memory.throughput_memory,
+            findings.throughput_memory,
             "Images per second over peak memory, whose kind the axis names; up and to the left is better. Vertical line: 95 % "
             "confidence interval over runs; horizontal line: range of peaks over runs.",
         ),
@@ -110,13 +113,15 @@ FIGURES = {
         "CPU, memory and threads over time",
         TIME,
         "no run has readings (sampling_hz 0)",
-        findings.resources,
         {
             "the whole run": View(
-                resources.resources, f"The first valid run of each framework, from its start. {_CURVES}"
+                resources.resources,
+                findings.whole_run,
+                f"The first valid run of each framework, from its start. {_CURVES}",
             ),
             "from the first epoch": View(
                 partial(resources.resources, whole=False),
+                findings.measured,
                 f"The first valid run of each framework, during its measured epochs. {_CURVES}",
             ),
         },
@@ -126,17 +131,16 @@ FIGURES = {
         "Phases of a run",
         TIME,
         "no run succeeded",
-        findings.phases,
-        _one(phases.phases, "Duration of each phase, mean over runs, on a logarithmic axis."),
+        _one(phases.phases, findings.phases, "Duration of each phase, mean over runs, on a logarithmic axis."),
     ),
     "waiting": Figure(
         "F6",
         "Computing and waiting",
         TIME,
         "no cell has a throughput",
-        findings.waiting,
         _one(
             phases.waiting,
+            findings.waiting,
             "Milliseconds per image; the fainter part is time in which training waits for its next batch. Line: 95 % "
             "confidence interval of the whole bar.",
         ),
@@ -146,9 +150,9 @@ FIGURES = {
         "Drift and disturbances",
         STEADY,
         "no run succeeded",
-        findings.machine,
         _one(
             times.machine,
+            findings.machine,
             "One mark per epoch in the order of time: its duration relative to the median of its cell. A trend suggests heat "
             "or other programs.",
         ),
@@ -158,13 +162,15 @@ FIGURES = {
         "Loss and quality",
         LEARNING,
         "no cell has two epochs",
-        findings.learning,
         {
             "by epoch": View(
-                learning.learning, f"Mean over runs after each epoch; {_BAND} Equal curves cover each other."
+                learning.learning,
+                findings.learning,
+                f"Mean over runs after each epoch; {_BAND} Equal curves cover each other.",
             ),
             "by seconds of training": View(
                 partial(learning.learning, timed=True),
+                findings.learning_by_time,
                 f"Mean over runs after each epoch, over the mean training time so far; {_BAND}",
             ),
         },
@@ -174,9 +180,9 @@ FIGURES = {
         "Energy",
         ENERGY,
         "this machine has no readable energy counter",
-        findings.energy,
         _one(
             energy.energy,
+            findings.energy,
             "Joules per image during the measured epochs; the table `energy` names the sources. Line: 95 % confidence "
             "interval of the whole bar over runs.",
         ),
@@ -187,9 +193,9 @@ FIGURES = {
         HOW_FAST,
         "no two cells differ only in device, precision or execution, no library ran beside its plain framework, and the "
         "study is not a ladder",
-        findings.gains,
         _one(
             learning.gains,
+            findings.gains,
             "Speed-up over the baseline or, in a ladder, over the previous rung; of a library, its epoch time relative to that "
             "of the plain framework below it; each with its 95 % confidence interval over paired runs. So far: speed-up over "
             "the first rung.",
@@ -200,9 +206,9 @@ FIGURES = {
         "Functions",
         TIME,
         "no cell was profiled (--profile)",
-        findings.functions,
         _one(
             learning.functions,
+            findings.functions,
             "Share of time by function, in a few steps under the framework's own profiler; one profile, so no interval. "
             "Waiting calls (Synchronize) block the host until the GPU is done.",
         ),
@@ -212,9 +218,9 @@ FIGURES = {
         "Batch sizes",
         MEMORY,
         "all cells have the same batch size",
-        findings.batch_sizes,
         _one(
             learning.batch_sizes,
+            findings.batch_sizes,
             "Tiles: peak memory in GiB, or the status of a batch size that failed. Below: images per second with their 95 % "
             "confidence interval over runs, and peak memory, by batch size.",
         ),

@@ -1,11 +1,12 @@
-"""What each figure shows of the data of one study, as a sentence that is computed from them."""
+"""What each view of a figure shows of the data of one study, as a sentence that is computed from them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from framework_compare.report.figures.subject import Subject
+from framework_compare.report.figures.learning import profiled, shares_of_time
+from framework_compare.report.figures.subject import LABELS, Subject
 from framework_compare.report.names import listed
 from framework_compare.report.tables import known
 from framework_compare.results import memory, ratios
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SAME = 1.005  # the ratio of two figures that are equal to three digits
+TIMES = {"operator": "the host time", "cuda-runtime": "the host time in CUDA calls", "kernel": "the GPU time"}
 
 
 def overview(subject: Subject) -> str:
@@ -43,14 +45,24 @@ def epoch_time(subject: Subject) -> str:
     return _spread(subject, subject.worked, "epoch_s_median", "Epochs take", "s", "")
 
 
+def throughput(subject: Subject) -> str:
+    return _spread(subject, subject.worked, "images_per_s", "Throughput", "images/s")
+
+
 def throughput_memory(subject: Subject) -> str:
     peaks, name = memory.peaks(subject.worked)
     cells = subject.worked.assign(gib=peaks / 2**30)
     return _spread(subject, cells, "gib", f"Peak {name}", "GiB")
 
 
-def resources(subject: Subject) -> str:
-    return _spread(subject, subject.worked, "cpu_percent_mean", "Mean CPU use", "% of a core")
+def whole_run(subject: Subject) -> str:
+    cells = subject.worked.assign(gib=subject.worked[memory.RSS] / 2**30)
+    return _spread(subject, cells, "gib", f"Peak {memory.NAMES[memory.RSS]} of a run", "GiB") or measured(subject)
+
+
+def measured(subject: Subject) -> str:
+    what = "Mean CPU use during the measured epochs"
+    return _spread(subject, subject.worked, "cpu_percent_mean", what, "% of a core")
 
 
 def phases(subject: Subject) -> str:
@@ -80,19 +92,37 @@ def machine(subject: Subject) -> str:
 def learning(subject: Subject) -> str:
     epochs = subject.of(subject.study.epochs)
     last = epochs[epochs["epoch"] == epochs.groupby("cell")["epoch"].transform("max")]
-    losses = last.groupby(["condition_label", "framework_label"])["loss"].mean().dropna()
-    if losses.empty:
+    qualities = next(filter(None, (_qualities(last, prefix) for prefix in ("validation_", "test_", "train_"))), [])
+    ends = [_end(subject, last, name) for name in ("loss", *qualities)]
+    return _sentence([end for end in ends if end])
+
+
+def learning_by_time(subject: Subject) -> str:
+    epochs = subject.of(subject.study.epochs)
+    runs = epochs.groupby([*LABELS, "run_id"])["epoch_s"].sum().groupby(LABELS).mean().rename("s").reset_index()
+    return _spread(subject, runs, "s", "All epochs together take", "s", "")
+
+
+def _qualities(epochs: pd.DataFrame, prefix: str) -> list[str]:
+    """The columns of a kind that have values, without those of the loss."""
+    return [name for name in epochs if name.startswith(prefix) and not name.endswith("_loss") and epochs[name].any()]
+
+
+def _end(subject: Subject, last: pd.DataFrame, name: str) -> str:
+    """Where a quality ends, under the condition in which the frameworks differ most; "" without values."""
+    values = last.groupby(LABELS)[name].mean().dropna()
+    if values.empty:
         return ""
-    ends = losses.groupby("condition_label").agg(["min", "max"])
+    ends = values.groupby("condition_label").agg(["min", "max"])
     widest = (ends["max"] - ends["min"]).idxmax()
     low, high = ends.loc[widest]
-    several = subject.worked["framework_label"].nunique() > 1
     where = f" ({widest})" if len(ends) > 1 else ""
-    if not several:
-        return f"The loss ends at {digits(high)}{where}."
+    what = f"the {name.replace('_', ' ')}"
+    if subject.worked["framework_label"].nunique() < 2:
+        return f"{what} ends at {digits(high)}{where}"
     if high - low < (SAME - 1) * abs(high):
-        return f"The losses of all frameworks end at {digits(high)}{where}."
-    return f"The losses of the frameworks end between {digits(low)} and {digits(high)}{where}."
+        return f"{what} ends at {digits(high)} in every framework{where}"
+    return f"{what} ends between {digits(low)} and {digits(high)}{where}"
 
 
 def energy(subject: Subject) -> str:
@@ -104,45 +134,43 @@ def energy(subject: Subject) -> str:
 
 
 def gains(subject: Subject) -> str:
-    found = _beside(subject, ratios.speedups, ratios.ladder)
-    if found:
-        most, place = max(found)
-        return f"The largest speed-up over a baseline is {most:.2f}x ({_who(subject, subject.cells.loc[place])})."
+    seen = []
+    for base, compute in (("the CPU", ratios.speedups), ("fp32 eager", ratios.ladder)):
+        if found := _beside(subject, compute):
+            most, place = max(found)
+            seen.append(f"the largest speed-up over {base} is {most:.2f}x ({_who(subject, subject.cells.loc[place])})")
     if found := _beside(subject, ratios.stacks):
         least, place = min(found)
-        cell = subject.cells.loc[place]
-        return (
-            f"The slowest library takes {1 / least:.2f} times as long as its plain framework ({_who(subject, cell)})."
-        )
+        who = _who(subject, subject.cells.loc[place])
+        seen.append(f"the slowest library takes {1 / least:.2f} times as long as its plain framework ({who})")
     gained = subject.study.gains
     gained = gained if gained.empty else gained[gained["gain"].notna()]
-    if gained.empty:
-        return ""
-    most_gained = gained.loc[gained["gain"].idxmax()]
-    return f"The rung with the largest speed-up is {most_gained['rung']}, at {most_gained['gain']:.2f}x."
+    if not gained.empty:
+        best = gained.loc[gained["gain"].idxmax()]
+        seen.append(f"the rung with the largest speed-up is {best['rung']}, at {best['gain']:.2f}x")
+    return _sentence(seen)
 
 
-def _beside(subject: Subject, *computes: Callable[..., Mapping[int, Ratio]]) -> list[tuple[float, int]]:
+def _beside(subject: Subject, compute: Callable[..., Mapping[int, Ratio]]) -> list[tuple[float, int]]:
     """Ratios of speeds to other cells, each with the place of its cell."""
     cells = list(subject.study.frame.itertuples())
     return [
         (ratio.ratio, place)
-        for compute in computes
         for place, ratio in compute(cells, subject.study.block_times).items()
         if ratio.base.Index != place and known(ratio.ratio) and place in subject.cells.index
     ]
 
 
 def functions(subject: Subject) -> str:
-    profile = subject.study.profiled
-    named = profile[profile["name"].notna() & profile["share"].notna()]
-    first = named[named["kind"] == named["kind"].iloc[0]] if len(named) else named
-    if first.empty:
-        return ""
-    shares = first.groupby(["framework", "name"])["share"].max()
-    framework, name = shares.idxmax()
-    labels = dict(zip(subject.cells["framework"], subject.cells["framework_label"]))
-    return f"The largest share is {100 * shares.max():.0f} %: {str(name)[:60]} in {labels.get(framework, framework)}."
+    named = profiled(subject)
+    seen = []
+    for kind, time in TIMES.items():
+        rows = named[named["kind"] == kind] if len(named) else named
+        if len(rows):
+            shares = shares_of_time(rows, kind)
+            most = shares.loc[shares["share"].idxmax()]
+            seen.append(f"{time} is {100 * most['share']:.0f} % ({most['name']}; {_who(subject, most)})")
+    return _sentence([f"the largest share of {'; of '.join(seen)}"] if seen else [])
 
 
 def batch_sizes(subject: Subject) -> str:
@@ -151,7 +179,13 @@ def batch_sizes(subject: Subject) -> str:
         return ""
     best = cells.loc[cells["images_per_s"].idxmax()]
     rate = f"{digits(best['images_per_s'])} images/s"
-    return f"The highest throughput is {rate}, by {best['framework_label']} with batch size {best['batch_size']}."
+    seen = [f"the highest throughput is {rate} ({best['framework_label']}, batch size {best['batch_size']})"]
+    peaks, name = memory.peaks(subject.worked)
+    if peaks.notna().any():
+        most = subject.worked.loc[peaks.idxmax()]
+        who = f"{most['framework_label']}, batch size {most['batch_size']}"
+        seen.append(f"the largest peak {name} is {digits(peaks.max() / 2**30)} GiB ({who})")
+    return _sentence(seen)
 
 
 def _spread(subject: Subject, cells: pd.DataFrame, column: str, what: str, unit: str, verb: str = " is") -> str:
@@ -164,13 +198,21 @@ def _spread(subject: Subject, cells: pd.DataFrame, column: str, what: str, unit:
     farthest = (ends["max"] / ends["min"]).idxmax()
     own = cells[cells["condition_label"] == farthest].sort_values(column, kind="stable")
     low, high = own.iloc[0], own.iloc[-1]
-    where = f"In {farthest}, {what[0].lower()}{what[1:]}" if len(ends) > 1 else what
+    several, inner = len(ends) > 1, f"{what[0].lower()}{what[1:]}"
     if high[column] < SAME * low[column]:
+        where = f"In {farthest}, {inner}" if several else what
         return f"{where}{verb} {digits(low[column])} {unit}{' in every framework' if len(own) > 1 else ''}."
+    where = f"The gap is widest in {farthest}: {inner}" if several else what
     return (
         f"{where}{verb and ' ranges'} from {digits(low[column])} {unit} ({low['framework_label']}) to "
         f"{digits(high[column])} {unit} ({high['framework_label']}), a factor of {high[column] / low[column]:.2f}."
     )
+
+
+def _sentence(seen: Sequence[str]) -> str:
+    """Clauses as one sentence, "" for none."""
+    text = "; ".join(seen)
+    return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
 def _who(subject: Subject, cell: Record) -> str:

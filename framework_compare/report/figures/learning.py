@@ -153,11 +153,9 @@ def _tiles(subject: Subject, base: alt.Chart, width: float, columns: int) -> mar
 
 def functions(subject: Subject, width: float, columns: int) -> Fields:
     """F11: shares of time by function, of each kind that a profiler counted; one profile per run, so no interval."""
-    profile = subject.study.profiled
-    if profile.empty or "name" not in profile:
+    named = profiled(subject)
+    if named.empty:
         return {}
-    named = profile[profile["name"].notna() & profile["share"].notna()]
-    named = named.merge(subject.cells[[*CELL_KEYS, "framework_label", "condition_label"]], on=list(CELL_KEYS))
     parts = {}
     for kind, (_, name) in TITLES.items():
         rows = named[named["kind"] == kind]
@@ -169,11 +167,25 @@ def functions(subject: Subject, width: float, columns: int) -> Fields:
     return parts
 
 
-def _shares(subject: Subject, rows: pd.DataFrame, kind: str, width: float, columns: int) -> alt.FacetChart:
-    """A line per function, with its share of the time of these rows in each framework."""
+def profiled(subject: Subject) -> pd.DataFrame:
+    """The functions of the profiles of these cells, with LABELS; without columns if nothing was profiled."""
+    profile = subject.study.profiled
+    if profile.empty or "name" not in profile:
+        return profile.iloc[:0]
+    named = profile[profile["name"].notna() & profile["share"].notna()]
+    return named.merge(subject.cells[[*CELL_KEYS, *LABELS]], on=list(CELL_KEYS))
+
+
+def shares_of_time(rows: pd.DataFrame, kind: str) -> pd.DataFrame:
+    """The share of each function, or class of kernels, of the time of these rows in each framework and condition."""
     rows = rows.assign(name=rows["kernel_class"] if kind == "kernel" else rows["name"].str.slice(0, 60))
     shares = rows.groupby([*LABELS, "name"], sort=False)["share"].sum().reset_index()
-    shares["share"] /= shares.groupby(LABELS)["share"].transform("sum")
+    return shares.assign(share=shares["share"] / shares.groupby(LABELS)["share"].transform("sum"))
+
+
+def _shares(subject: Subject, rows: pd.DataFrame, kind: str, width: float, columns: int) -> alt.FacetChart:
+    """A line per function, with its share of the time of these rows in each framework."""
+    shares = shares_of_time(rows, kind)
     largest = shares.groupby("name")["share"].max()
     names = list(largest[largest >= LEAST].sort_values(ascending=False).index[:MOST_NAMES])
     shares["name"] = shares["name"].where(shares["name"].isin(names), "other")

@@ -15,7 +15,7 @@ MAX_RESULTS = 20
 
 
 def citation(study: Study, verdicts: Iterable[Verdict], standing: str) -> str:
-    """The citation as lines; standing: in words, whether the results may be relied on."""
+    """The citation as lines; standing: what the checks found, in words."""
     facts = dict(provenance.facts(study))
     cells = list(study.frame.itertuples())
     names = {"Machine": "Machine", "System": "System", "Frameworks": "Versions", "Data": "Data"}
@@ -30,6 +30,6 @@ def citation(study: Study, verdicts: Iterable[Verdict], standing: str) -> str:
             *(f"Result: {one.rstrip('.')}." for one in results),
             *left,
             *headlines.remarks(verdicts),
-            f"Standing: {standing}.",
+            f"Checks: {standing[0].lower()}{standing[1:]}.",
         ]
     )

@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
 GOOD, WARN, BAD = "good", "warn", "bad"
 SAME_FUNCTION = "Same function"
+PARITY = {GOOD: "verified", WARN: "not verified", BAD: "parity failed"}
 SLOW = 1.25  # an epoch that takes more times the median of its cell was held up
 
 
 class Light(NamedTuple):
-    """An answer: its state (GOOD, WARN, BAD), what it is about, the sentence, and the doubt in two words for the badge."""
+    """An answer: its state (GOOD, WARN, BAD), what it is about, the sentence, and the doubt in a few words for the badge."""
 
     state: str
     title: str
@@ -37,12 +38,11 @@ def standing(answers: Sequence[Light]) -> tuple[str, str]:
     """The state of the whole study and the words for it; GOOD only where every answer is."""
     doubts = [one for one in answers if one.state != GOOD]
     state = BAD if any(one.state == BAD for one in doubts) else WARN if doubts else GOOD
-    verified = all(one.title != SAME_FUNCTION for one in doubts)
-    function = "verified" if verified else "not verified"
+    function = next((PARITY[one.state] for one in doubts if one.title == SAME_FUNCTION), PARITY[GOOD])
     caveats = ", ".join(one.doubt for one in doubts if one.doubt)
     if state == BAD and caveats:
-        return state, f"Do not rely on it: {caveats}; {function}"
-    return state, f"{function}{'; caveats: ' if caveats else ''}{caveats}".capitalize()
+        return state, f"Unreliable ({caveats}); {function}"
+    return state, f"{function[0].upper()}{function[1:]}{'; caveats: ' if caveats else ''}{caveats}"
 
 
 def _worked(cells: pd.DataFrame) -> Light:
@@ -57,8 +57,10 @@ def _repeated(cells: pd.DataFrame) -> Light:
     counted = ok["interval_runs"].fillna(quiet.astype(int))  # one run alone, or none that others left in peace
     fewest = 0 if ok.empty else int(counted.clip(upper=ok["runs_ok"]).min())
     state = GOOD if fewest > MIN_RUNS else WARN if fewest >= MIN_RUNS else BAD
-    few = f"; a verdict needs {MIN_RUNS}" if fewest < MIN_RUNS else ""
-    return Light(state, "Runs", f"at least {plural(fewest, 'valid run')} per cell{few}", "few runs")
+    sentence = f"every cell has at least {plural(fewest, 'valid run')}"
+    if fewest < MIN_RUNS:
+        sentence = f"a cell has {'only 1' if fewest else 'no'} valid run; a verdict needs {MIN_RUNS}"
+    return Light(state, "Runs", sentence, "few runs")
 
 
 def _length(epochs: pd.DataFrame) -> list[Light]:
@@ -66,10 +68,10 @@ def _length(epochs: pd.DataFrame) -> list[Light]:
     if steps.empty:
         return []
     fewest = int(steps.min())
-    few = "" if fewest >= MIN_STEPS else f"; below {MIN_STEPS}, warm-up cannot be detected"
-    return [
-        Light(WARN if few else GOOD, "Length", f"at least {plural(fewest, 'measured step')} per run{few}", "short runs")
-    ]
+    sentence = f"every run has at least {plural(fewest, 'measured step')}"
+    if few := fewest < MIN_STEPS:
+        sentence = f"a run has only {plural(fewest, 'measured step')}; below {MIN_STEPS}, warm-up cannot be detected"
+    return [Light(WARN if few else GOOD, "Length", sentence, "short runs")]
 
 
 def _quiet(cells: pd.DataFrame, all_epochs: pd.DataFrame) -> Light:

@@ -64,12 +64,11 @@ class Part(NamedTuple):
 
 
 class Section(NamedTuple):
-    """A figure, what it shows of this study, and its views that have data: their captions, and their parts by title."""
+    """A figure, and its views that have data: what they show of this study, their captions, and their parts by title."""
 
     name: str
     figure: Figure
-    finding: str
-    views: Mapping[str, tuple[str, Mapping[str, Part]]]
+    views: Mapping[str, tuple[str, str, Mapping[str, Part]]]
 
 
 def write(study: Study, path: str | Path, more: Sequence[Table] = ()) -> Path:
@@ -149,16 +148,12 @@ def _sections(subject: Subject) -> tuple[list[Section], list[Figure], int]:
     names = sorted(FIGURES, key=lambda name: QUESTIONS.index(FIGURES[name].question))
     views = {name: _views(subject, name) for name in names}
     absent = [FIGURES[name] for name, found in views.items() if not found]
-    sections = [
-        Section(name, FIGURES[name], subject.worded(FIGURES[name].finding(subject)), found)
-        for name, found in views.items()
-        if found
-    ]
+    sections = [Section(name, FIGURES[name], found) for name, found in views.items() if found]
     return sections, absent, left
 
 
-def _views(subject: Subject, name: str) -> dict[str, tuple[str, Mapping[str, Part]]]:
-    views: dict[str, tuple[str, Mapping[str, Part]]] = {}
+def _views(subject: Subject, name: str) -> dict[str, tuple[str, str, Mapping[str, Part]]]:
+    views: dict[str, tuple[str, str, Mapping[str, Part]]] = {}
     for view, one in FIGURES[name].views.items():
         drawn = [files.draw(subject, name, width, view=view, still=not (views or n)) for n, width in enumerate(WIDTHS)]
         if not drawn[0] and not views:  # without data for the usual view there is none for another
@@ -167,8 +162,8 @@ def _views(subject: Subject, name: str) -> dict[str, tuple[str, Mapping[str, Par
             title: Part(_roomy(still), files.responsive([one[title].spec for one in drawn]))
             for title, still in drawn[0].items()
         }
-        words = subject.worded(caption(one.caption, drawn[0].values()))
-        views.update({subject.worded(view): (words, parts)} if parts else {})
+        finding, how = map(subject.worded, (one.finding(subject), caption(one.caption, drawn[0].values())))
+        views.update({subject.worded(view): (finding, how, parts)} if parts else {})
     return views
 
 

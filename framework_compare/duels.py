@@ -184,6 +184,6 @@ def _competitors(a: str, b: str, shared: str) -> tuple[list[str], list[str]]:
         return list(competitors.twice(a, b)), [shared]
     if any(named) or not competitors.is_framework(shared):
         raise UsageError(
-            f"{a}, {b} and {shared} make no duel; allowed: two frameworks and a model, or two models and a framework"
+            f"{a}, {b} and {shared} are not a duel; allowed: two frameworks and a model, or two models and a framework"
         )
     return [shared], [a, b]

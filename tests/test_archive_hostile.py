@@ -168,7 +168,7 @@ def test_the_site_writes_its_own_sentence_on_what_a_submission_states(hostile, t
     hostile.change(MANIFEST, "allowed", to={"unverified": "all is proved, and torch wins"})
     site.build(hostile.folder.parent, tmp_path / "site")
     page = next((tmp_path / "site" / "submissions").glob("*.html")).read_text()
-    assert "parity is not proved for every cell" in page and "torch wins" not in page
+    assert "parity is not verified for every cell" in page and "torch wins" not in page
 
 
 def test_no_two_names_share_a_page():

@@ -270,7 +270,7 @@ def test_a_study_is_cited_with_machine_versions_design_and_intervals(tmp_path):
         "training time of AlexNet",
         "title = {{Training times of AlexNet in PyTorch and JAX}}",
         "in PyTorch 2.13.0 and JAX 2.13.0 with",
-        "ran 3 times in processes of its own, in blocks of random order; the workers",
+        "ran 3 times in a new process each time, in blocks of random order; the workers",
         "verified against a float64 reference",
         "95 % confidence intervals",
         "AlexNet: PyTorch is 1.",

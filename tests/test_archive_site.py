@@ -81,8 +81,8 @@ def test_ratios_are_those_of_the_studies_and_replication_counts_machines(whole, 
     assert both.machines == 2 and both.shown_on == (2, 0)
     assert both.badge == "PyTorch faster: replicated on 2 machines"
     assert both.badge in pages["models/alexnet.html"]
-    assert "MXNet faster: shown on 1 machine" in pages["models/alexnet.html"]
-    assert "no difference shown" in pages["models/vgg16.html"]
+    assert "MXNet faster: significant on 1 machine" in pages["models/alexnet.html"]
+    assert "no significant difference" in pages["models/vgg16.html"]
 
 
 def pair(machine, ratio, first="torch", second="jax", model="m", study="i"):
@@ -135,7 +135,7 @@ def test_the_opposite_on_another_machine_is_named():
     (found,) = entries.spreads([pair("a", 1.2), pair("b", 0.8), pair("c", 1.3)])["c"]
     assert found.badge == "PyTorch faster: replicated on 2 machines, the opposite on 1"
     (mixed,) = entries.spreads([pair("a", 1.2), pair("a", 0.8)])["c"]
-    assert mixed.badge == "no difference shown"
+    assert mixed.badge == "no significant difference"
     assert entries.spreads([pair("a", 1.2)._replace(counts=False)])["c"][0].badge.startswith("not counted")
 
 

@@ -235,9 +235,12 @@ def test_a_senseless_option_is_refused(tiny, images, name, value):
 
 def test_doctor_says_who_is_busy():
     named = (busy.BusyProcess(7, "cc1plus", 0.81), busy.BusyProcess(9, "x", 0.03))
-    assert load_words(busy.Load(0.04, 0.0, 2, named)) == "quiet, others take 4 % of a core"
+    assert load_words(busy.Load(0.04, 0.0, 2, named)) == "quiet, other programs take 4 % of a core"
     said = load_words(busy.Load(0.86, 0.2, 2, named))
-    assert said == "not quiet, others take 86 % of a core, the hypervisor 20 %: cc1plus (pid 7) 81 %, x (pid 9) 3 %"
+    assert (
+        said
+        == "not quiet, other programs take 86 % of a core, the hypervisor 20 %: cc1plus (pid 7) 81 %, x (pid 9) 3 %"
+    )
     assert "by processes that are not visible from here" in load_words(busy.Load(0.86, 0.0, 2, ()))
 
 

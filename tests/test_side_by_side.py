@@ -81,7 +81,7 @@ def test_the_first_line_counts_what_changed(tmp_path):
     b = study(tmp_path / "b", {cell(name): seconds for name, seconds in times.items()})
     lines = terminal(beside(a, b), width=200).splitlines()
     assert lines[0] == (
-        "1 cells slower in B, 1 faster, 1 without a difference shown, 1 failed in A or B; "
+        "1 slower in B, 1 faster, 1 without a significant difference, 1 failed in A or B; "
         "geometric mean of B / A 1.000."
     )
 

@@ -147,7 +147,7 @@ def test_a_combination_that_was_not_planned_is_a_dash(tmp_path):
         (
             {"torch": (1, 1.5, 2), "paddle": (1.1, 1.4, 2.1)},
             None,
-            "No framework is marked as fastest (no difference shown)",
+            "No framework is marked as fastest (no significant difference)",
         ),
         ({"torch": (1,), "paddle": (2,)}, None, "No framework is marked as fastest (fewer than 2 runs)"),
         ({"torch": (1, 1.01, 1.02)}, None, ""),
@@ -246,5 +246,5 @@ def test_githubs_style_goes_to_the_summary_of_a_job_up_to_its_size(tmp_path, mon
     monkeypatch.setattr(console, "SUMMARY_BYTES", most)
     console.print_tables(study(tmp_path / "study", {(f, m): ok(1) for f in FRAMEWORKS for m in MODELS}), "github")
     summary, printed = (tmp_path / "summary.md").read_text(), capsys.readouterr().out
-    assert ("Cut here" in summary) == (most == 300) and "PaddlePaddle" in printed
+    assert ("Truncated:" in summary) == (most == 300) and "PaddlePaddle" in printed
     assert summary.startswith("not yet · ") and len(summary) < most + 200

@@ -49,7 +49,7 @@ def test_a_difference_that_runs_show_is_a_sentence_with_its_interval(tmp_path):
     assert one.low < 1.42 < one.high and one.condition["batch_size"] == 16 and one.condition["dataset"] == "small"
     close = found["jax", "torch"]
     assert not close.shown and close.ratio >= 1 > close.low
-    assert close.sentence.startswith("resnet50: no difference shown between jax and torch (1.00x [0.98, 1.03])")
+    assert close.sentence.startswith("resnet50: no significant difference between jax and torch (1.00x [0.98, 1.03])")
 
 
 def test_with_one_run_a_figure_stands_and_nothing_is_named_the_fastest(tmp_path):
@@ -67,10 +67,10 @@ def test_every_table_of_times_begins_with_verdicts_and_ranks_with_ties(tmp_path)
     for kind in ("time", "resources"):
         first, second = comparison.table(kind, "markdown").splitlines()[:3:2]
         assert first.startswith(
-            r"ResNet-50: JAX is 1.42x \[1.39, 1.46\] faster than MXNet (not verified); no difference shown between"
+            r"ResNet-50: JAX is 1.42x \[1.39, 1.46\] faster than MXNet (not verified); no significant difference between"
         )
         assert first.endswith("ranks 1 PyTorch = JAX, 3 MXNet") and "Holm-corrected for 3 comparisons" in second
-    assert "No framework is marked as fastest (no difference shown)" in str(comparison.table())
+    assert "No framework is marked as fastest (no significant difference)" in str(comparison.table())
 
 
 def test_a_framework_without_an_interval_has_no_rank_and_is_named_as_the_one_that_lacks_runs(tmp_path):

@@ -37,7 +37,11 @@ RACES = {
         "mxnet is ahead but fails parity",
     ),
     "one passes parity": ({"torch": (FAST, PROVED), "mxnet": (SLOW, FAILED)}, None, "mxnet: parity fails"),
-    "no difference": ({"torch": ((1, 1.3, 1.1), PROVED), "jax": ((1.2, 1, 1.2), PROVED)}, None, "no difference shown"),
+    "no difference": (
+        {"torch": ((1, 1.3, 1.1), PROVED), "jax": ((1.2, 1, 1.2), PROVED)},
+        None,
+        "no significant difference",
+    ),
     "one crashed": ({"torch": (FAST, PROVED), "jax": (SLOW, PROVED), "mxnet": (None, PROVED)}, "torch", ""),
 }
 

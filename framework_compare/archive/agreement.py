@@ -186,4 +186,4 @@ def _quality(study: Tables) -> Iterator[str]:
         if metric and value is not None and not 0 <= value <= (1 if metric.higher_is_better else math.inf):
             yield f"{row['name']} of run {row['run_id']} is {value:g}"
         if (row["run_id"], row["epoch"]) not in had:
-            yield f"run {row['run_id']} has a metric for epoch {row['epoch']}, which it did not have"
+            yield f"run {row['run_id']} has a metric for epoch {row['epoch']}, which it does not have"

@@ -47,7 +47,7 @@ class Answer(NamedTuple):
         """Who is fastest, in how many settings."""
         parts = [f"{names} ({count} of {self.settings} settings)" for names, count in self.fastest.items()]
         if not parts:
-            return "No difference between frameworks is shown."
+            return "No difference between frameworks is significant."
         names = ", ".join(parts if self.settings > 1 else self.fastest)
         return f"Fastest of {len(self.slowdowns)} frameworks: {names}."
 

@@ -130,11 +130,11 @@ def _design(cells: Any) -> str:
     runs = f"{fewest} times" if fewest == most else f"{fewest} to {most} times"
     turns = {str(one) for one in cells["schedule"].dropna()}
     interleaved = (
-        "; the workers of a block were alive at the same time and trained in turns" if turns == {"interleaved"} else ""
+        "; the workers of a block ran at the same time and trained in turns" if turns == {"interleaved"} else ""
     )
     order = (
-        "Each combination ran {} in processes of its own, in blocks of random order{}. Start-up, compilation and warm-up "
-        "are not part of the times."
+        "Each combination ran {} in a new process each time, in blocks of random order{}. Times exclude start-up, "
+        "compilation and warm-up."
     )
     return order.format(runs, interleaved)
 

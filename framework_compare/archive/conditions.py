@@ -14,7 +14,7 @@ from framework_compare.store.study_file import TO_RUN
 BLOCKS = 3  # of runs that a submission has at least
 UNVERIFIED, FEW_BLOCKS, DISTURBED, MODIFIED = "unverified", "few-blocks", "disturbed", "modified"
 ALLOWED = {
-    UNVERIFIED: "parity is not proved for every cell",
+    UNVERIFIED: "parity is not verified for every cell",
     FEW_BLOCKS: f"a cell has fewer than {BLOCKS} blocks of runs",
     DISTURBED: "other programs disturbed a cell throughout, nothing was sampled, or the threshold was raised",
     MODIFIED: "the code is not a known release or commit",

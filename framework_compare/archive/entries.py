@@ -109,8 +109,8 @@ class Spread(NamedTuple):
             return "not counted: not verified, or a condition is stated"
         name, count, other = (self.first, ahead, behind) if ahead >= behind else (self.second, behind, ahead)
         if not count:
-            return "no difference shown"
-        where = f"replicated on {count} machines" if count > 1 else "shown on 1 machine"
+            return "no significant difference"
+        where = f"replicated on {count} machines" if count > 1 else "significant on 1 machine"
         return f"{title(name)} faster: {where}" + (f", the opposite on {other}" if other else "")
 
 

@@ -26,7 +26,7 @@ MAX_SHOWN = 40  # replaced texts of one kind
 def publish(
     study: Annotated[str, STUDY] = "latest",
     out: Annotated[
-        Path, typer.Option(help="Folder of submissions; made if absent. The submission is a folder in it.")
+        Path, typer.Option(help="Folder of submissions, created if missing. The submission is a folder in it.")
     ] = Path("submissions"),
     allow: Annotated[
         List[str] | None,

@@ -145,7 +145,7 @@ def _summarise(text: str) -> None:
     whole = text.encode("utf-8")
     if len(whole) > SUMMARY_BYTES:
         kept = whole[:SUMMARY_BYTES].decode("utf-8", "ignore").rpartition("\n")[0]
-        text = f"{kept}\n\nCut here: the summary of a GitHub job holds 1 MiB. Use `framework-compare report`.\n"
+        text = f"{kept}\n\nTruncated: the summary of a GitHub job holds at most 1 MiB. `framework-compare report` writes all.\n"
     try:
         with open(path, "a", encoding="utf-8") as summary:
             summary.write(text)

@@ -167,4 +167,4 @@ def load_words(load: busy.Load) -> str:
     names = [f"{one.name} (pid {one.pid}) {100 * one.share:.0f} %" for one in load.busiest]
     who = f": {', '.join(names)}" if names and not is_quiet(load) else ""
     unseen = " by processes that are not visible from here" if not names and not is_quiet(load) else ""
-    return f"{state}, others take {100 * load.others:.0f} % of a core{hypervisor}{unseen}{who}"
+    return f"{state}, other programs take {100 * load.others:.0f} % of a core{hypervisor}{unseen}{who}"

@@ -19,7 +19,7 @@ from framework_compare.plan import competitors
 from framework_compare.plan.planning import check_device
 from framework_compare.plan.values import listed, seconds, split
 
-app = typer.Typer(no_args_is_help=True, help="Make, list and remove the environments of the frameworks.")
+app = typer.Typer(no_args_is_help=True, help="Create, list and remove the environments of the frameworks.")
 
 
 @app.command(epilog=examples.below("env create"))

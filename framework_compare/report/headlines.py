@@ -112,7 +112,7 @@ def _undecided(leader: str, several: Sequence[Verdict]) -> str:
         others = ", ".join(f"{one.slower} ({one.ratio:.2f}x)" for one in several)
         return f"no verdict on {leader} and {others}: {_reason(several)}"
     others = ", ".join(f"{one.slower} ({speed_verdicts.beside(one)})" for one in several)
-    return f"no difference shown between {leader} and {others}"
+    return f"no significant difference between {leader} and {others}"
 
 
 def _reason(several: Sequence[Verdict]) -> str:

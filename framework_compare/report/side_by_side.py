@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 VERDICTS = {"faster": "faster", "slower": "slower", "not_shown": "~", "": ""}
 COUNTED = {
-    "slower": "cells slower in B",
+    "slower": "slower in B",
     "faster": "faster",
-    "not_shown": "without a difference shown",
+    "not_shown": "without a significant difference",
     "": "not judged",
 }
 
@@ -36,7 +36,7 @@ def table(
     """
     several = frame["dataset"].nunique() > 1
     varying = [name for name in SETTINGS if frame[name].nunique() > 1]
-    remarks = [f"A: {folders[0]}. B: {folders[1]}. ~: no difference shown."]
+    remarks = [f"A: {folders[0]}. B: {folders[1]}. ~: no significant difference."]
     if frame["ratio"].notna().any():
         remarks += ["A verdict needs 2 runs in both studies. Verdicts are not corrected for multiple comparisons."]
         remarks += [regression_gate.variance(frame).sentence]
@@ -60,7 +60,7 @@ def table(
 
 
 def summary(frame: "pd.DataFrame") -> str:
-    """Count the cells that became slower or faster, with the mean change of all."""
+    """Count the cells that became slower or faster in B, with the mean change of all."""
     worked = (frame["status_a"] == "ok") & (frame["status_b"] == "ok")
     verdicts = frame["verdict"][worked]
     counts = [f"{(verdicts == one).sum()} {words}" for one, words in COUNTED.items() if one or (verdicts == one).any()]

@@ -259,7 +259,7 @@ def statement(verdict: Verdict) -> str:
         return f"no verdict on {both} ({verdict.ratio:.2f}x; {verdict.reason})"
     if verdict.shown:
         return f"{verdict.faster} is {times(verdict)} faster than {verdict.slower}{doubt(verdict)}"
-    return f"no difference shown between {both} ({beside(verdict)})"
+    return f"no significant difference between {both} ({beside(verdict)})"
 
 
 def doubt(*verdicts: Verdict) -> str:

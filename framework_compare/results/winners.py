@@ -84,4 +84,4 @@ def _winner(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> Winner:
     if not among or few:
         all_of_them = "" if not few or len(few) == len(rivals) else "{}: "
         return none._replace(reason=f"{all_of_them}fewer than {MIN_RUNS} runs", whose=few)
-    return none._replace(reason=unclear[0] if unclear else "no difference shown")
+    return none._replace(reason=unclear[0] if unclear else "no significant difference")

@@ -125,6 +125,6 @@ def check(name: str, fit: Fit, listed: ImageFiles, labels: Array, sides: Array, 
         path = listed.paths[labels[worst]].rpartition("/")[2]
         raise LevelFailed(
             f"with random crops, pixels of {path} are {fit.mean[worst]:.2f} levels of 255 off {name} on average,"
-            f" {ratio.max():.1f} times what is explained ({(ratio > 1).sum()} of {len(judged)} images so)"
+            f" {ratio.max():.1f} times what is explained (in {(ratio > 1).sum()} of {len(judged)} images)"
         )
     return name, float(fit.mean[worst]), float(ratio.max())

@@ -66,7 +66,7 @@ def compare(
     watcher: Watcher | None = None,
     **options: Unpack[CompareOptions],
 ) -> Comparison:
-    """Train every model with every framework on every device, each in a process of its own, and compare.
+    """Train every model with every framework on every device, each cell in its own process, and compare.
 
     out: study folder, empty or new; default: one in the cache folder, named after the time. An existing study with
         the same plan is resumed: finished runs are kept, and the others run with the limits, interpreters and index

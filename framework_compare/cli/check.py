@@ -35,9 +35,9 @@ def check(
 ) -> None:
     """Compare a study with a baseline of an earlier session on this machine.
 
-    The exit code is 0 if every cell is shown to be within the limit, 1 if one is shown to be slower or no longer works,
-    3 if these sessions cannot decide. Sessions differ by several percent even if nothing changed: --history measures how
-    much on this machine. In CI prefer `duel`, which measures both now, in turns.
+    The exit code is 0 if every cell is within the limit, 1 if one is slower or no longer works, 3 if the comparison is
+    inconclusive. Sessions differ by several percent even if nothing changed: --history measures how much on this machine. In
+    CI prefer `duel`, which measures both now, in turns.
     """
     from framework_compare.comparison import Comparison
     from framework_compare.plan.values import slowdown

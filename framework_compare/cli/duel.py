@@ -47,8 +47,8 @@ def duel(
 ) -> None:
     """Measure two competitors now, in turns, and give one verdict.
 
-    With --max-slowdown the exit code is 0 if B is shown to be within the limit, 1 if B is shown to be slower or does not
-    work, 3 if this duel is inconclusive.
+    With --max-slowdown the exit code is 0 if B is within the limit, 1 if B is slower or does not work, 3 if the duel is
+    inconclusive.
     """
     from framework_compare import duels
 

@@ -31,7 +31,7 @@ def inspect(
     loss_function: Annotated[str | None, typer.Option(help=LOSS)] = None,
     **of_data: Any,
 ) -> None:
-    """Show layers, parameters and MACs of a model, and what is missing in which framework; nothing is trained."""
+    """Show layers, parameters and MACs of a model, and which layers each framework lacks; nothing is trained."""
     from framework_compare import api, registry
     from framework_compare.importing import inspection
     from framework_compare.importing.tracing import Tracer

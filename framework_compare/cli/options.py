@@ -188,7 +188,7 @@ OPTIONS: dict[str, Option] = {
     "batch_sizes": Option(str, _SIZES, "10,20,30,40,50,60,70,80,90,100", lambda text: split(text, int)),
     "search": Option(str, "steps: each in turn; doubling: double, then bisect.", "steps"),
     "repeats": Option(int, f"Runs of each cell, in turns; 1 gives no verdict. Default: {REPEATS}.", None),
-    "limit": Option(int, "Use only this many images, drawn from each class by the seed.", None),
+    "limit": Option(int, "Use only this many images, sampled from each class with the seed.", None),
     "classes": Option(str, "Class folders in this order, comma-separated.", None, _listed),
     "inputs": Option(list[str], _INPUTS, None, _inputs, metavar="NAME,... | INPUT=NAME,..."),
     "target": Option(str, "Your data: the array or column to predict.", None, _one_or_several),
@@ -233,7 +233,9 @@ OPTIONS: dict[str, Option] = {
     "precision_target": Option(
         str, "With a budget: stop once every ratio to the fastest is within this, such as 5%.", None
     ),
-    "dry_run": Option(bool, "Start nothing: print cells, runs, minutes and gigabytes.", False, flag="--dry-run"),
+    "dry_run": Option(
+        bool, "Start nothing; print the number of cells and runs, the time and the disk space.", False, flag="--dry-run"
+    ),
     "yes": Option(bool, "Do not ask before starting something that takes more than ten minutes.", False, flag="--yes"),
     "style": Option(str, "terminal, markdown, github, html, csv or latex.", "terminal", words=STYLES),
     "strict": Option(bool, "Exit with 1 if a cell is not ok.", False),
@@ -382,7 +384,7 @@ def _show_all(context: typer.Context, wanted: bool) -> None:
 
 def _what(names: Sequence[str]) -> inspect.Parameter:
     """The argument that takes all words of a command."""
-    text = f"{words.usage(names)}, in place of their options."
+    text = f"{words.usage(names)}, in place of the options of the same names."
     argument = typer.Argument(metavar="what", help=text, show_default=False)
     return inspect.Parameter("what", _KEYWORD, default=None, annotation=Annotated[list[str] | None, argument])
 

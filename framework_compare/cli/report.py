@@ -91,7 +91,7 @@ def figure(
         typer.Option(help=f"Another view: {_views()}.", autocompletion=_view_names, show_default=False),
     ] = "",
 ) -> None:
-    """Write one figure of a study for a paper, with its caption beside it as a text file."""
+    """Write one figure of a study for a paper, with its caption in a text file next to it."""
     from framework_compare.comparison import Comparison
     from framework_compare.report.figures.catalogue import find
 

@@ -194,7 +194,7 @@ def run(
     ] = None,
     **request: Any,
 ) -> None:
-    """Train every model with every framework, each cell in a process of its own, and print the tables."""
+    """Train every model with every framework, each cell in its own process, and print the tables."""
     if study_file is not None:
         from framework_compare.study import study_toml
 
@@ -224,7 +224,7 @@ def ladder(
     ] = False,
     **request: Any,
 ) -> None:
-    """Train one model on a ladder of settings, each rung with some changed, and print the speed-up of each rung.
+    """Train one model on a ladder of settings and print the speed-up of each rung.
 
     --models takes one model, or a published ladder: abidate2025-tweets, abidate2025-ibm, abidate2025-google,
     abidate2025-guava, abidate2025-diabetes, abidate2025-diabetes-search, tf-profiling.

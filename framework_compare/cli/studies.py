@@ -129,7 +129,7 @@ def reproduce(
 
 def export(
     study: Annotated[str, STUDY] = "latest",
-    out: Annotated[Path, typer.Option(help="Folder for the files; made if it does not exist.")] = Path("export"),
+    out: Annotated[Path, typer.Option(help="Folder for the files, created if missing.")] = Path("export"),
     kind: Annotated[str, typer.Option("--format", help=FORMATS)] = "csv",
 ) -> None:
     """Write the tables of a study as files. If the study is damaged, write what can be read and exit with 1."""
@@ -176,7 +176,7 @@ def show(
 ) -> None:
     """Print the tables of a study or a sweep. With two studies, print the ratios of the cells that both have.
 
-    By default these are the tables of times and resources. Style github also goes to the summary of a GitHub job.
+    By default these are the tables of times and resources. Style github is also added to the summary of a GitHub job.
     """
     from framework_compare.comparison import Comparison
     from framework_compare.report.kinds import KINDS

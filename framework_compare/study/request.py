@@ -104,7 +104,7 @@ class Request:
         written)".
     repeats: runs per cell, 5 by default. Runs of different cells take turns, in a new order each time. Intervals and
         verdicts are over runs; a single run gives only figures.
-    limit: number of images used, drawn from each class by the seed.
+    limit: number of images used, sampled from each class with the seed.
     classes: class folders, in this order; all by default.
     inputs, target, validation, normalize, window, tokenizer: how to read your own data; see
         `datasets.own.DataOptions`.

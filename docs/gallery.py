@@ -77,6 +77,9 @@ HEAD = f"""# Gallery
 These twelve figures come from real studies in the [archive](archive.md): {LINKS}.
 The sentence above each figure is computed from its data, as in the report. Below it are the caption, and the command that draws
 the figure for your own study. `python docs/gallery.py` makes this page from the stored records.
+
+Three of the [figures](report.md#figures) are not here, since no study of the archive has what they show: F10 (speed-ups over
+another device, precision, execution mode or rung), F11 (functions, from a profile) and F12 (batch sizes).
 """
 
 

@@ -83,7 +83,7 @@ def _print(found: Fields) -> None:
             f"  {one['name']:15} {one['parameters']:>11,} parameters  {one['macs_per_image'] / 1e9:6.2f} G MACs per image"
         )
     print("  (3 classes, 224 x 224)")
-    print("workloads, with data sets of their own (`inspect` shows their layers):")
+    print("workloads, with their own data sets (`inspect` shows their layers):")
     for one in found["workloads"]:
         print(f"  {one['name']:15} {one['unit']}s of {one['dataset']}")
     print("data sets:", ", ".join(found["datasets"]), "or a folder with one folder of images per class")

@@ -280,7 +280,7 @@ PANELS: dict[str, tuple[str, ...]] = {
     "Images and loading": (
         *("image_size", "flip", "crop", "pipeline", "loader_workers", "limit", "classes", "on_bad_image"),
     ),
-    "Data of your own": OF_DATA,
+    "Your own data": OF_DATA,
     "Runs and readings": (
         *("repeats", "extend", "sampling_hz", "profile", "verify", "retry"),
         *("schedule", "disturbance_threshold", "retries_when_disturbed", "sample", "budget"),

@@ -86,7 +86,7 @@ def of_own(data: OwnData, model: str, limit: int | None = None) -> Dataset:
     entry = registry.MODELS[model]
     if not entry.of_arrays:
         raise UsageError(
-            f"{model} takes folders of images, but {data.name} contains arrays; give a model of your own: FILE.py:FUNCTION"
+            f"{model} takes folders of images, but {data.name} contains arrays; give your own model: FILE.py:FUNCTION"
         )
     task = entry.build().task if isinstance(entry.build, ImportedModel) else data.tasks[0]
     return _arrays_of(data, data.settled(task), limit)

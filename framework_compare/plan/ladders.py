@@ -89,7 +89,7 @@ def read_rungs(rungs: Rungs) -> list[Rung]:
         _check_rung(rung)
     for name in (BASE, *(rung.name for rung in read)):
         if [BASE, *(rung.name for rung in read)].count(name) > 1:
-            raise UsageError(f"two rungs are called {name!r}; give each a name of its own")
+            raise UsageError(f"two rungs are called {name!r}; give each its own name")
     return read
 
 

@@ -82,7 +82,9 @@ def machine(subject: Subject) -> str:
     relative = epochs["epoch_s"] / epochs.groupby("cell")["epoch_s"].transform("median")
     marked = int(epochs["disturbed"].eq(1).sum())
     seen = (
-        f"{marked} of {len(epochs)} epochs were disturbed" if marked else f"None of {len(epochs)} epochs was disturbed"
+        f"{marked} of {len(epochs)} epochs {'was' if marked == 1 else 'were'} disturbed"
+        if marked
+        else f"None of {len(epochs)} epochs was disturbed"
     )
     if not epochs["disturbed"].notna().any():
         seen = "Disturbances were not sampled"

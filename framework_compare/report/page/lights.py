@@ -85,7 +85,10 @@ def _quiet(cells: pd.DataFrame, all_epochs: pd.DataFrame) -> Light:
         state, sentence, doubt = WARN, "unknown: nothing was sampled", "unknown disturbances"
     elif disturbed:
         doubt = "busy machine"
-        state, sentence = BAD if whole.any() else WARN, f"{disturbed:.0f} of {epochs:.0f} epochs were disturbed"
+        state, sentence = (
+            BAD if whole.any() else WARN,
+            f"{disturbed:.0f} of {epochs:.0f} epochs {'was' if disturbed == 1 else 'were'} disturbed",
+        )
     elif slow:
         state = WARN
         often = f"{slow} of {len(counted)} epochs took more than {SLOW:g} times the median of their cell"

@@ -231,7 +231,7 @@ OPTIONS: dict[str, Option] = {
         str, "Wall time of all runs: 30min, 1h, ...; spent on the ratios with the widest intervals.", None
     ),
     "precision_target": Option(
-        str, "With a budget: stop once every ratio to the fastest is within this, such as 5%.", None
+        str, "With a budget: stop once every ratio to the fastest is known to within this, such as 5%.", None
     ),
     "dry_run": Option(
         bool, "Start nothing; print the number of cells and runs, the time and the disk space.", False, flag="--dry-run"

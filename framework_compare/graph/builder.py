@@ -339,7 +339,7 @@ class GraphBuilder:
         return self._add(name, "LayerNorm", source, features=self._features(source), eps=eps)
 
     def rmsnorm(self, name: str, *, eps: float = 1e-5, source: str = "") -> str:
-        """Of the features of a vector or of every step: x / sqrt(mean(x^2) + eps) * weight (Zhang and Sennrich 2019)."""
+        """Scale the features of a vector, or of each step: x / sqrt(mean(x^2) + eps) * weight (Zhang and Sennrich 2019)."""
         return self._add(name, "RMSNorm", source, features=self._features(source), eps=eps)
 
     def maxout(self, name: str, pieces: int) -> str:

@@ -121,7 +121,7 @@ class Transcript:
     def _framework(self, event: Event) -> None:
         settings = event["settings"]
         if not isinstance(settings, dict) or not _is_shallow(settings):
-            raise TypeError(f"settings is not an object, or one of more than {MAX_DEPTH} levels")
+            raise TypeError(f"settings is not an object, or is nested more than {MAX_DEPTH} levels deep")
         self.framework = {"version": _text(event["version"], MAX_NAME), "settings": settings}
 
     def _phase(self, event: Event) -> None:

@@ -109,7 +109,7 @@ _CROP = "random: a random crop; none: the whole image, stretched"
 # In the order of the frames' columns.
 SETTINGS: dict[str, Setting] = {
     "device": Setting(
-        "the processor that trains, a GPU by its number, several with a replica of the model on each",
+        "the device that trains; of several devices each trains a replica of the model",
         IDENTITY,
         ("cpu", "cuda", "cuda:N", "cuda:N,M", "cpu:0,1"),
         _DEVICE,

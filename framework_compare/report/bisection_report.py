@@ -26,7 +26,7 @@ def sentence(search: Any) -> str:
         size = "" if search.metric == "parity" else f" of {limit} or more ({_ratio(last)})"
         return f"No change{size} in {OF_METRIC[search.metric]} between {ends}."
     if found.outcome == INCONCLUSIVE and len(found.answers) == 1:
-        return f"Inconclusive: whether {OF_METRIC[search.metric]} changed by {limit} between {ends} ({_ratio(last)})."
+        return f"Inconclusive: {OF_METRIC[search.metric]} may have changed by {limit} between {ends} ({_ratio(last)})."
     place = f"between {versions[found.before]} and {versions[found.after]}"
     if found.outcome == INCONCLUSIVE:
         return f"Inconclusive: {name} changed {place}, in a release that these duels cannot identify ({_ratio(last)} in all)."

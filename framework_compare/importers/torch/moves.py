@@ -101,7 +101,7 @@ def concat(at: At, operands: Sequence[Any], dim: int) -> Value:
     rank = len(operands[0].shape)
     patterns = common_patterns(at.reader, values, rank)
     if True in patterns[dim % rank]:
-        raise NotExpressible("samples of a batch joined to others")
+        raise NotExpressible("joining samples of a batch")
     names = [at.of_rank(one, patterns) for one in values]
     axis = sum(how != (True,) for how in patterns[: dim % rank])
     made = at.add("Concat", names, unless(at.reader.feature_axis(names[0]), axis=axis))

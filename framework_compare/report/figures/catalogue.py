@@ -196,9 +196,8 @@ FIGURES = {
         _one(
             learning.gains,
             findings.gains,
-            "Speed-up over the baseline or, in a ladder, over the previous rung; of a library, its epoch time relative to that "
-            "of the plain framework below it; each with its 95 % confidence interval over paired runs. So far: speed-up over "
-            "the first rung.",
+            "Speed-up over the baseline or, in a ladder, over the previous rung. For a library: epoch time relative to the "
+            "plain framework below it. Lines: 95 % confidence intervals over paired runs. So far: speed-up over the first rung.",
         ),
     ),
     "functions": Figure(

@@ -92,7 +92,7 @@ class Plot:
         return file
 
     def fitted(self, target: float) -> Drawn:
-        """The figure with its parts one below the other, and panels so wide that the whole is about `target` points wide."""
+        """The figure, about `target` points wide, with its parts one below the other."""
         import altair as alt
 
         width = target

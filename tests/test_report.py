@@ -86,6 +86,13 @@ def test_every_figure_with_data_is_an_image_with_a_text(page):
         xml.etree.ElementTree.fromstring(unquote(image["src"].partition(",")[2]))  # a browser shows no other
 
 
+def test_every_view_of_a_figure_has_its_own_sentence(page, comparison):
+    found = re.findall(r'<p class="finding">(.*?)</p>', page.source)
+    views = re.findall(r'<div class="view" data-view=', page.source)
+    assert len(found) == len(views) == len(set(found)) > 12
+    assert any("throughput ranges from" in one for one in found) and any("epochs take from" in one for one in found)
+
+
 def test_what_the_study_has_not_is_named(page):
     assert "Batch sizes: all cells have the same batch size." in page.text
     assert (

@@ -128,13 +128,13 @@ class Request:
     across_models: let models compete and take turns, too.
     disturbance_threshold: cores that other programs or the hypervisor may use, such as 0.1; a round, or an epoch of a
         sequential run, in which they use more is excluded. Default: 0.05 per core, at least 0.1.
-    retries_when_disturbed: how often a run with such epochs is repeated after all others are done. Of a run and its
-        repeats, the one disturbed least counts; the others remain in the study and are marked.
+    retries_when_disturbed: how often a run with such epochs is repeated after all others are done. Among a run and
+        its repeats, the one disturbed least counts; the others remain in the study and are marked.
     sample: measure about this much of each run, such as "10s". The run ends within the epoch that exceeds it; if that
         is its first epoch, the whole epoch is estimated (`epoch_estimate_s`).
     budget: wall time of all runs, such as "30min" or seconds. Cells get further runs where ratios are least certain,
         in blocks with their competitors, until each ratio to the fastest is within precision_target or the time is
-        spent. Of long epochs only some steps are measured, as with `sample`. `Comparison.budget` reports the outcome.
+        spent. In long epochs only some steps are measured, as with `sample`. `Comparison.budget` reports the outcome.
     precision_target: with a budget, the larger half-width of the interval of a ratio, as a share; 0.05 by default.
     rungs, one_at_a_time: as for `ladder`.
     settings: those of `plan.settings.SETTINGS` (batch_size, epochs, threads, pipeline, execution, ...). Each may be a

@@ -158,7 +158,7 @@ def train_workload_curves(
     planned = planning.plan(names, workload, "cpu", dataset, {**settings, "pipeline": "shared"})
     config = planned.cells[0].config
     if any(cell.config != config for cell in planned.cells) or config.precision != "fp32":
-        raise UsageError("loss curves of a workload are compared in fp32, and each of its settings is one value")
+        raise UsageError("loss curves of a workload are compared in fp32, with one value for each setting")
     (data,) = planned.datasets.values()
     with scratch() as place:
         ready = {cell.framework: where.environment(cell.framework, say, "cpu") for cell in planned.cells}

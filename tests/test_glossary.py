@@ -230,7 +230,7 @@ PROSE = re.compile(r"[A-Za-z…]\S* [a-z]{2,}")
 def test_every_message_of_the_code_uses_the_words_of_the_glossary():
     found = {
         f"{path.relative_to(ROOT)}:{line}": (text, bad)
-        for folder in ("framework_compare", "adapters")
+        for folder in ("framework_compare", "adapters", "models", "datasets", "examples")
         for path in (ROOT / folder).rglob("*.py")
         for line, text in literals(path.read_text(encoding="utf-8"))
         if (bad := discouraged(text) + awkward(text))

@@ -15,7 +15,7 @@ ROWS = "rows"
 WIDTHS = (660, 0)
 _LAYOUTS = ((560, 300), (165, 140))
 ROW_HEIGHT, TREND_HEIGHT = 26, 240
-_SHOWN = ("shown", "not shown")
+_SHOWN = ("significant", "not significant")
 Rows = Sequence[Document]
 
 
@@ -90,5 +90,5 @@ def with_rows(spec: Document, rows: Rows) -> Fields:
 
 
 def label_of(shown: bool) -> str:
-    """The word that colours stand for: whether a difference is shown."""
+    """The words that colours stand for: whether a difference is significant."""
     return _SHOWN[0] if shown else _SHOWN[1]

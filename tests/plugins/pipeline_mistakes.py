@@ -225,7 +225,7 @@ MISTAKES = {
     ),
     "of wide images all where none of ten tries fits": (
         OPENED.format(change="preprocess._centre_crop = lambda w, h, flip: preprocess.Crop(0, 0, w, h, flip)"),
-        "of wide images have sides of up to 3.75 to 1",
+        "of wide images have a side ratio of up to 3.75",
         "wide",
     ),
     "of wide images more than ten tries": (
@@ -240,14 +240,14 @@ MISTAKES = {
     ),
     "tall images whole": (
         DRAWN.format(change="crop if width >= height else preprocess.whole(width, height)"),
-        "of tall images have sides of up to 3.75 to 1",
+        "of tall images have a side ratio of up to 3.75",
         "tall",
     ),
     "images smaller than the network's whole": (
         DRAWN.format(
             change="crop if min(width, height) >= self.config.image_size else preprocess.whole(width, height)"
         ),
-        "sides of up to 3.75 to 1",
+        "a side ratio of up to 3.75",
         "wide",
     ),
     "a rest of one image dropped": (

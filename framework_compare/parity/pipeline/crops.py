@@ -126,7 +126,7 @@ def check_narrow(crops: Array, size: Tuple[int, int]) -> None:
     crops, drawn = (_lying(some, size) for some in (crops, reference(REFERENCES, 2, size)))
     longest = crops[:, 2] / crops[:, 3]
     if longest.max() > LONGEST:
-        ratio = f"a side ratio of up to {longest.max():.2f}, the protocol's {preprocess.RATIO[1]:.2f}"
+        ratio = f"a side ratio of up to {longest.max():.2f}, expected at most {preprocess.RATIO[1]:.2f}"
         raise LevelFailed(f"{(longest > LONGEST).sum()} of {len(crops)} random crops of {kind} images have {ratio}")
     expected = _shares(drawn, size)
     for what, share in _shares(crops, size).items():

@@ -241,6 +241,23 @@ def test_curves_have_readings_and_phases_of_each_framework(comparison):
     assert max(row["y0h"] for row in rows if "y0h" in row) <= 200
 
 
+def test_stages_are_explained_only_where_they_are_drawn(comparison):
+    whole, epochs = (comparison.plot("resources", view=view) for view in ("", "from the first epoch"))
+    assert "Grey backgrounds" in whole.caption and "Grey backgrounds" not in epochs.caption
+    for plot, names in ((whole, ["start-up", "warm-up", "measured epochs"]), (epochs, ["measured epochs"])):
+        spec = json.dumps(plot.parts["AlexNet"].spec)
+        assert json.dumps(names) in spec and '"after the epochs"' not in spec
+
+
+def test_captions_explain_waiting_calls_and_whole_ladders_only_where_there_are_any(comparison):
+    def legend(row):
+        return captions.caption("", [SimpleNamespace(spec={"datasets": {"rows": [row]}})]).strip()
+
+    assert legend({"name": "cudaStreamSynchronize"}).startswith("Waiting calls") and legend({"name": "gemm"}) == ""
+    assert legend({"label": "1.10x, 1.25x so far"}).startswith("So far") and legend({"label": "1.10x"}) == ""
+    assert "Waiting calls" not in comparison.plot("functions").caption
+
+
 def test_quality_is_drawn_where_the_epochs_have_it(comparison):
     comparison.epochs["validation_accuracy"] = comparison.epochs["epoch"] / 10
     try:

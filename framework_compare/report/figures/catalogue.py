@@ -59,7 +59,7 @@ _EPOCHS = (
     "with its 95 % confidence interval over runs; small dots: single epochs; number: slowdown relative to the fastest. "
     "Intervals include changes of the machine that slow all frameworks alike; ratios do not, so they are more precise."
 )
-_CURVES = "Line: mean; band: minimum to maximum. Grey backgrounds: stages of the run."
+_CURVES = "Line: mean; band: minimum to maximum."
 _BAND = "band: minimum to maximum over runs."
 
 
@@ -196,8 +196,7 @@ FIGURES = {
         _one(
             learning.gains,
             findings.gains,
-            "Speed-up over the baseline or, in a ladder, over the previous rung. For a library: epoch time relative to the "
-            "plain framework below it. Lines: 95 % confidence intervals over paired runs. So far: speed-up over the first rung.",
+            "Ratios of times with their 95 % confidence intervals over paired runs; each axis names the baseline.",
         ),
     ),
     "functions": Figure(
@@ -208,8 +207,7 @@ FIGURES = {
         _one(
             learning.functions,
             findings.functions,
-            "Share of time by function, in a few steps under the framework's own profiler; one profile, so no interval. "
-            "Waiting calls (Synchronize) block the host until the GPU is done.",
+            "Share of time by function, in a few steps under the framework's own profiler; one profile, so no interval.",
         ),
     ),
     "batch-sizes": Figure(

@@ -79,6 +79,7 @@ def _over_time(
         row for name in frameworks for row in _binned(samples[samples["framework_label"] == name], drawn, name, bins)
     ]
     stages = _stages(phases).assign(left_out=len(subject.worked) > MAX_CURVES)
+    shown = [name for name in look.STAGES if name in set(stages["stage"])]
     fitting = max(1, min(len(frameworks), int((width - LEFT + APART) / (LEAST_COLUMN + APART))))
     panel = max(36.0, (width - LEFT - APART * (fitting - 1)) / fitting)
     # One table for all layers: a facet splits no layer that has data of its own.
@@ -91,7 +92,8 @@ def _over_time(
         those = alt.FieldOneOfPredicate("framework_label", some)
         for place, reading in enumerate(drawn):
             most = max((row[f"y{place}h"] or 0 for row in rows), default=0)
-            layers = _curve(subject, table, place, reading, (seconds, most), last=place == len(drawn) - 1)
+            last = place == len(drawn) - 1
+            layers = _curve(subject, table, place, reading, (seconds, most), shown, last=last)
             curve = alt.layer(*layers).properties(width=panel, height=90)
             header = alt.Header(labels=place == 0)
             by_framework = alt.Column("framework_label:N", sort=some, title=None, header=header)
@@ -106,16 +108,17 @@ def _curve(
     place: int,
     reading: tuple[str, str, float],
     ends: tuple[float, float],
+    shown: Sequence[str],
     *,
     last: bool,
 ) -> list[alt.Chart]:
-    """A reading as line and band on its stages; ends: those of the axes, which are the same in all panels."""
+    """A reading as line and band on the stages `shown`; ends: those of the axes, which are the same in all panels."""
     field, (column, title, _) = f"y{place}", reading
     scale, axis = alt.Scale(domain=[0, ends[0]], nice=False), alt.Axis(labels=last, tickCount=4, labelFlush=True)
     x = alt.X("t:Q", title="seconds" if last else None, scale=scale, axis=axis)
     tint = marks.colour(subject)
-    names = alt.Legend(symbolStrokeColor=look.GREY, symbolStrokeWidth=0.5)
-    stages = alt.Scale(domain=list(look.STAGES), range=list(look.STAGES.values()))
+    names = alt.Legend(symbolStrokeColor=look.GREY, symbolStrokeWidth=0.5) if len(shown) > 1 else None
+    stages = alt.Scale(domain=list(shown), range=[look.STAGES[name] for name in shown])
     shades = alt.Fill("stage:N", title=None, scale=stages, legend=names)
     behind = base.transform_filter("isValid(datum.stage)").mark_rect()
     tips = [alt.Tooltip(name) for name in ("stage:N", "start:Q", "end:Q")]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from framework_compare.results.kernels import CLASSES, NAMES, api_name, classify
+from framework_compare.results.profiles import CLASSES, NAMES, api_name, classify
 
 SEEN = {
     "convolution": [

@@ -22,7 +22,7 @@ from framework_compare.records import Run
 from framework_compare.results.block_times import block_seconds
 from framework_compare.samplers import host
 from framework_compare.store.folder import FILE
-from framework_compare.store.rows import CHILDREN
+from framework_compare.store.schema import CHILDREN
 from framework_compare.store.study_file import Store
 from framework_compare.study import part_run, parts
 from framework_compare.study.executors import Executor

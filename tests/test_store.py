@@ -10,7 +10,7 @@ from stored_study import PADDLE, RUN, SECOND, TORCH, create
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.records import STATUSES, Run, Sample
 from framework_compare.store.folder import FILE
-from framework_compare.store.rows import CHILDREN, LISTS
+from framework_compare.store.schema import CHILDREN, LISTS
 from framework_compare.store.study_file import Store
 
 

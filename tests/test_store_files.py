@@ -20,7 +20,7 @@ from framework_compare.samplers.sampler import Column
 from framework_compare.samplers.samplers import COLUMNS
 from framework_compare.store import schema
 from framework_compare.store.folder import FILE, LOCK
-from framework_compare.store.rows import CHILDREN
+from framework_compare.store.schema import CHILDREN
 from framework_compare.store.study_file import Store
 
 

@@ -14,7 +14,7 @@ from framework_compare.protocol import Document, Fields
 from framework_compare.results import verdicts
 from framework_compare.store import row_checks, schema
 from framework_compare.store.folder import FILE
-from framework_compare.store.rows import CHILDREN, as_json
+from framework_compare.store.schema import CHILDREN, as_json
 from framework_compare.store.study_file import REQUEST, Store
 
 VERSION = 1  # of the document; rises when a table or column changes its meaning

@@ -10,7 +10,7 @@ from framework_compare.protocol import Fields, TrainConfig
 from framework_compare.results import metrics, repeats
 from framework_compare.results.measured import Measured
 from framework_compare.store import row_checks
-from framework_compare.store.rows import CHILDREN, fields_of
+from framework_compare.store.schema import CHILDREN, fields_of
 from framework_compare.store.study_file import TO_RUN
 
 if TYPE_CHECKING:

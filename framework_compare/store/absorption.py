@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from framework_compare.store.rows import CHILDREN, RUN_FIELDS, fields_of
+from framework_compare.store.schema import CHILDREN, RUN_FIELDS, fields_of
 
 _CELL = ("framework", "model", "dataset", "device", "config")
 

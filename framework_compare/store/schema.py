@@ -1,25 +1,102 @@
-"""A study's SQLite file: its tables, and how it is opened.
+"""A study's SQLite file: its tables, how records become rows of them, and how it is opened.
 
-Columns of run, phase, epoch, slice, sample and energy carry the field names of `records`; times are CLOCK_MONOTONIC
-nanoseconds. VERSION rises with any change but a new column of a sampler, which a study gets when it is opened.
+Tables of runs have the fields of `records` as columns; times are CLOCK_MONOTONIC nanoseconds. VERSION rises with any
+change but a new column of a sampler, which a study gets when it is opened.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
+import json
+import operator
+import re
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from framework_compare.errors import StudyError
-from framework_compare.samplers.samplers import COLUMNS
+from framework_compare.records import Epoch, Phase, ProfileRow, Quality, Run, Slice
+from framework_compare.samplers.energy import Energy
+from framework_compare.samplers.samplers import COLUMNS, Sample
 
 VERSION = 1  # in SQLite's user_version; 0 in files from before the first release
 
 
+# field of a Run -> its table, and the record that each row of it is
+_TABLE_OF: dict[str, tuple[str, type]] = {
+    "phases": ("phase", Phase),
+    "epochs": ("epoch", Epoch),
+    "slices": ("slice", Slice),
+    "quality": ("quality", Quality),
+    "samples": ("sample", Sample),
+    "energy": ("energy", Energy),
+    "profile": ("profile", ProfileRow),
+}
+LISTS = {field: table for field, (table, _) in _TABLE_OF.items()}
+CHILDREN = dict(_TABLE_OF.values())
+RUN_FIELDS = [field.name for field in dataclasses.fields(Run) if field.name not in LISTS]
+# What tells the rows of a run apart, of tables where anything does.
+_KEYS = {"epoch": "number", "slice": "round", "quality": "epoch, split, name"}
+_TYPES = {"str": "TEXT", "int": "INTEGER", "float": "REAL"}  # others are documents
+
+
 def _declared(reading: str) -> str:
     return f"{reading} {'INTEGER' if COLUMNS[reading].whole else 'REAL'}"
+
+
+def _column(field: dataclasses.Field[Any], record: type) -> str:
+    """Declare the column of a field: it may lack what the record may, and times of an epoch, as SQLite has no NaN."""
+    optional = re.fullmatch(r"Optional\[(\w+)\]", str(field.type))
+    kind = optional[1] if optional else str(field.type)
+    declared = f"{field.name} {_TYPES.get(kind, 'TEXT')}"
+    if optional or (record is Epoch and kind == "float"):
+        return declared
+    if record is not Run:
+        return f"{declared} NOT NULL"
+    made = field.default_factory() if callable(field.default_factory) else field.default
+    default = "planned" if field.name == "status" else as_json(made) if kind not in _TYPES else made
+    return f"{declared} NOT NULL DEFAULT '{default}'"
+
+
+def _columns(record: type, names: Collection[str]) -> str:
+    return ", ".join(_column(field, record) for field in dataclasses.fields(record) if field.name in names)
+
+
+def _table(name: str, record: type) -> str:
+    """Declare the table of a record, with what finds the rows of a run."""
+    columns = f"run_id INTEGER NOT NULL REFERENCES run, {_columns(record, fields_of(name))}"
+    if name in _KEYS:
+        return f"CREATE TABLE {name} ({columns}, PRIMARY KEY (run_id, {_KEYS[name]}));"
+    return f"CREATE TABLE {name} ({columns}); CREATE INDEX {name}_run ON {name} (run_id);"
+
+
+def fields_of(table: str) -> list[str]:
+    """Return the fields of a table of CHILDREN, without run_id."""
+    return [field.name for field in dataclasses.fields(CHILDREN[table])]
+
+
+def insert(connection: sqlite3.Connection, table: str, run_id: int, items: Iterable[object]) -> None:
+    """Add records to a table of CHILDREN; the transaction is the caller's."""
+    names = fields_of(table)
+    fields = operator.attrgetter(*names)
+    marks = ", ".join("?" * (len(names) + 1))
+    query = f"INSERT INTO {table} (run_id, {', '.join(names)}) VALUES ({marks})"
+    connection.executemany(query, ((run_id, *fields(item)) for item in items))
+
+
+def column(value: object) -> object:
+    """A field of a Run as SQLite takes it; text of a worker may hold halves of surrogate pairs, which it does not."""
+    if isinstance(value, (dict, list, tuple)):
+        return as_json(value)
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+
+
+def as_json(value: object) -> str:
+    """A document of the file; what JSON does not know is stored as text."""
+    return json.dumps(value, default=str)
 
 
 # What readers would have to compute from all samples again each time; whoever changes a run drops its cell's.
@@ -47,110 +124,14 @@ CREATE TABLE run (
     run_id INTEGER PRIMARY KEY,
     cell_id INTEGER NOT NULL REFERENCES cell,
     repeat INTEGER NOT NULL,
-    status TEXT NOT NULL DEFAULT 'planned',
-    reason TEXT NOT NULL DEFAULT '',
-    started_at TEXT NOT NULL DEFAULT '',
-    wall_s REAL,
-    exit_code INTEGER,
-    signal TEXT,
-    died_in TEXT,
-    log_path TEXT,
-    traceback TEXT,
-    framework_version TEXT,
-    interpreter TEXT,
-    settings TEXT NOT NULL DEFAULT '{{}}',
-    parameters INTEGER,
-    peak_rss_bytes INTEGER,
-    warnings TEXT NOT NULL DEFAULT '[]',
-    limits TEXT NOT NULL DEFAULT '{{}}',
-    log_tail TEXT,
-    gauges TEXT NOT NULL DEFAULT '{{}}',
-    trace_path TEXT,
     retry_of INTEGER REFERENCES run,
-    disturbed_epochs INTEGER,
-    disturbed_s REAL,
-    disturbed_share REAL,
-    settled INTEGER,
     part_id INTEGER REFERENCES part,
     node_id INTEGER REFERENCES node,
-    duel INTEGER,
-    alone_why TEXT,
+    {_columns(Run, RUN_FIELDS)},
     UNIQUE (cell_id, repeat)
 );
-CREATE TABLE phase (
-    run_id INTEGER NOT NULL REFERENCES run,
-    name TEXT NOT NULL,
-    start_ns INTEGER NOT NULL,
-    end_ns INTEGER NOT NULL,
-    pss_bytes INTEGER
-);
-CREATE TABLE epoch (
-    run_id INTEGER NOT NULL REFERENCES run,
-    number INTEGER NOT NULL,
-    start_ns INTEGER NOT NULL,
-    end_ns INTEGER NOT NULL,
-    data_wait_s REAL,
-    images INTEGER NOT NULL,
-    steps INTEGER NOT NULL,
-    loss REAL,
-    step_s_median REAL,
-    step_s_p05 REAL,
-    step_s_p95 REAL,
-    copy_s REAL,
-    compute_s REAL,
-    disturbed_share REAL,
-    steal_share REAL,
-    parent_share REAL,
-    swap_in_bytes INTEGER,
-    cpu_throttles INTEGER,
-    disturbed INTEGER,
-    whole_images INTEGER,
-    pipeline_s REAL,
-    estimate_s REAL,
-    waited_s REAL,
-    PRIMARY KEY (run_id, number)
-);
-CREATE TABLE slice (
-    run_id INTEGER NOT NULL REFERENCES run,
-    round INTEGER NOT NULL,
-    start_ns INTEGER NOT NULL,
-    end_ns INTEGER NOT NULL,
-    steps INTEGER NOT NULL,
-    samples INTEGER NOT NULL,
-    measured_s REAL NOT NULL,
-    cpu_s REAL NOT NULL,
-    major_faults INTEGER NOT NULL,
-    void TEXT NOT NULL,
-    PRIMARY KEY (run_id, round)
-);
-CREATE TABLE quality (
-    run_id INTEGER NOT NULL REFERENCES run,
-    epoch INTEGER NOT NULL,
-    split TEXT NOT NULL,
-    name TEXT NOT NULL,
-    value REAL,
-    PRIMARY KEY (run_id, epoch, split, name)
-);
-CREATE TABLE sample (run_id INTEGER NOT NULL REFERENCES run, t_ns INTEGER NOT NULL, {", ".join(map(_declared, COLUMNS))});
+{"".join(_table(*one) for one in CHILDREN.items())}
 CREATE TABLE {_FIGURES};
-CREATE TABLE energy (
-    run_id INTEGER NOT NULL REFERENCES run,
-    device TEXT NOT NULL,
-    t_ns INTEGER NOT NULL,
-    energy_j REAL NOT NULL,
-    source TEXT NOT NULL
-);
-CREATE TABLE profile (
-    run_id INTEGER NOT NULL REFERENCES run,
-    kind TEXT NOT NULL,
-    name TEXT NOT NULL,
-    calls INTEGER NOT NULL,
-    self_s REAL NOT NULL
-);
-CREATE INDEX phase_run ON phase (run_id);
-CREATE INDEX sample_run ON sample (run_id);
-CREATE INDEX energy_run ON energy (run_id);
-CREATE INDEX profile_run ON profile (run_id);
 PRAGMA user_version = {VERSION};
 COMMIT;
 """

@@ -23,7 +23,7 @@ from framework_compare.protocol import Document, Fields, TrainConfig
 from framework_compare.records import STATUSES, Cell, Run
 from framework_compare.store import absorption, open_readonly, row_checks, schema
 from framework_compare.store.folder import CUT_SHORT, FILE, NEW, acquire_lock, check_vacant
-from framework_compare.store.rows import LISTS, RUN_FIELDS, as_json, column, insert
+from framework_compare.store.schema import LISTS, RUN_FIELDS, as_json, column, insert
 
 REQUEST = "request"  # in the settings of a study: the arguments of the call that made it
 TO_RUN = ("planned", "interrupted", "running")

@@ -29,14 +29,14 @@ from framework_compare.protocol import Fields
 from framework_compare.results.verdicts import check_mode
 from framework_compare.store.folder import FILE
 from framework_compare.store.study_file import REQUEST, Store
-from framework_compare.study import blocks, names, opening, parity_backfill, strategies, study_toml
-from framework_compare.study.absorb import absorb as absorb_parts
+from framework_compare.study import names, opening, parity_backfill, schedules, strategies, study_toml
+from framework_compare.study.data_files import register_models
 from framework_compare.study.dispatch import check_cores, run_parts
 from framework_compare.study.executors import Executor
-from framework_compare.study.imported_models import register_models
 from framework_compare.study.interrupts import terminate_as_interrupt
 from framework_compare.study.parity_backfill import Backfill
 from framework_compare.study.parts import PartPlan, plan_path, result_path
+from framework_compare.study.parts import absorb as absorb_parts
 from framework_compare.study.progress import Watcher, default_watcher
 from framework_compare.study.request import Request
 from framework_compare.study.resumption import check_machine, check_retry, check_same_limits
@@ -185,7 +185,7 @@ class Prepared:
 
     def forecast(self) -> Forecast:
         """Return a forecast for the study."""
-        runs = self.repeats or blocks.REPEATS
+        runs = self.repeats or schedules.REPEATS
         return forecast(self.plan, self.options, self.strategy, runs, self.executor is None)
 
     def run(self, folder: Path, retry: Sequence[str] = (), extend: bool = False) -> None:

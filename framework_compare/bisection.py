@@ -26,7 +26,7 @@ from framework_compare.plan.data_of_models import DataSets
 from framework_compare.plan.values import share
 from framework_compare.protocol import Fields
 from framework_compare.report import bisection_report
-from framework_compare.report.figures import releases as releases_figure
+from framework_compare.report import bisection_report as releases_figure
 from framework_compare.report.tables import Table
 from framework_compare.results import parity, version_search
 from framework_compare.results.version_search import CHANGED, FAILED, INCONCLUSIVE, LOOKS, UNCHANGED, Found

@@ -20,7 +20,6 @@ from framework_compare.results import (
     regression_gate,
     searches,
     speed_verdicts,
-    validation_metrics,
 )
 from framework_compare.results.block_times import BlockTimes, block_seconds
 from framework_compare.results.columns import CELL_COLUMNS, NAMES, SHARED
@@ -52,7 +51,7 @@ class Comparison:
     def load(cls, folder: str | Path) -> Comparison:
         """Load a study by its folder, its name in the cache, or "latest"; StudyError if it is missing or damaged."""
         from framework_compare.study import names
-        from framework_compare.study.imported_models import register_models
+        from framework_compare.study.data_files import register_models
 
         folder = names.find(folder)
         Store.open(folder, checked=True).close()
@@ -121,7 +120,7 @@ class Comparison:
     @property
     def quality(self) -> pd.DataFrame:
         """`frame` with the quality of workloads: validation_<metric> after the last epoch, baseline_<metric>."""
-        return validation_metrics.with_quality(self.frame, self.epochs, self.settings)
+        return gains.with_quality(self.frame, self.epochs, self.settings)
 
     @functools.cached_property
     def candidates(self) -> pd.DataFrame:
@@ -347,9 +346,9 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """Verdicts, the table of times and their figure, for Jupyter."""
-        from framework_compare.report.page import notebook
+        from framework_compare.report.page import report
 
-        return notebook.html(self)
+        return report.fragment(self)
 
     def __repr__(self) -> str:
         return f"Comparison({str(self.folder)!r})"

@@ -18,7 +18,7 @@ from framework_compare.results import speed_verdicts
 from framework_compare.results.intervals import Interval
 from framework_compare.results.speed_verdicts import Bar, Verdict, blocking_reason, verified
 from framework_compare.study import schedules
-from framework_compare.study.blocks import MOST_REPEATS
+from framework_compare.study.schedules import MOST_REPEATS
 
 NOT_SLOWER, SLOWER, INCONCLUSIVE, FAILED = "not slower", "slower", "inconclusive", "failed"
 BLOCKS = 8  # fresh workers differ by more than rounds of the same ones do

@@ -230,10 +230,10 @@ def _of_study(file: str, number: int) -> Path:
 
 
 def _write_json(study: "Comparison", path: Path) -> Path:
-    from framework_compare.report import pytest_benchmark
+    from framework_compare.report import trackers
     from framework_compare.store import schema
 
-    found = pytest_benchmark.document(study.frame, study.epochs, study.runs, study.machine)
+    found = trackers.document(study.frame, study.epochs, study.runs, study.machine)
     with schema.study_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(found, indent=1), encoding="utf-8")

@@ -25,7 +25,7 @@ from framework_compare.datasets import fire_smoke, render
 from framework_compare.launch import supervised_worker
 from framework_compare.registry import Framework
 from framework_compare.samplers.disturbance import DisturbanceLog
-from framework_compare.study import blocks
+from framework_compare.study import schedules
 
 pytest_plugins = ["pytester", "environment_fixtures", "parity_fixtures"]  # of plugins/
 HERE = Path(__file__).parent
@@ -170,7 +170,7 @@ def told(disturbances: "dict[str, bool]", monkeypatch: pytest.MonkeyPatch) -> No
 def one_run() -> Iterator[None]:
     """A cell runs once where a test does not ask for more, so that the suite ends sooner."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "REPEATS", 1)
+        patch.setattr(schedules, "REPEATS", 1)
         yield
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from framework_compare import compare
 from framework_compare.store.study_file import Store
-from framework_compare.study import blocks
+from framework_compare.study import schedules
 
 QUICK = {"batch_size": 4, "epochs": 1, "threads": 1, "loader_workers": 0, "image_size": 32, "sampling_hz": 0}
 
@@ -20,25 +20,27 @@ def order_of(folder):
 
 
 def test_each_block_has_every_cell_once_in_an_order_of_its_own():
-    made = blocks.orders(6, 20, seed=1)
+    made = schedules.orders(6, 20, seed=1)
     assert all(sorted(order) == list(range(6)) for order in made)
-    assert len(set(map(tuple, made))) == 20 and made == blocks.orders(6, 20, seed=1) != blocks.orders(6, 20, seed=2)
+    assert len(set(map(tuple, made))) == 20 and made == schedules.orders(6, 20, seed=1) != schedules.orders(
+        6, 20, seed=2
+    )
 
 
 def test_no_cell_is_first_more_often_than_chance_has_it():
-    firsts = [order[0] for order in blocks.orders(4, 4000, seed=7)]
+    firsts = [order[0] for order in schedules.orders(4, 4000, seed=7)]
     assert all(850 < firsts.count(place) < 1150 for place in range(4))
 
 
 def test_one_run_of_each_cell_is_in_the_order_of_the_plan():
-    assert blocks.orders(3, 1, seed=5) == [[0, 1, 2]]
+    assert schedules.orders(3, 1, seed=5) == [[0, 1, 2]]
 
 
 def test_a_study_stores_its_order_and_the_seed_that_makes_it(tiny, images, own_cache, tmp_path):
     asked = {**QUICK, "batch_size": [1, 2, 4, 13], "repeats": 3}
     result = compare(tiny, "linear", dataset=images, out=tmp_path / "s", **asked)
     runs, settings = order_of(tmp_path / "s")
-    expected = blocks.orders(4, 3, settings["order_seed"])
+    expected = schedules.orders(4, 3, settings["order_seed"])
     assert runs == [(place + 1, block) for block, order in enumerate(expected, 1) for place in order]
     assert result.frame.batch_size.tolist() == [1, 2, 4, 13] and result.frame.runs_ok.tolist() == [3] * 4
     assert result.epochs.groupby("cell").block.apply(list).tolist() == [[1, 2, 3]] * 4
@@ -53,10 +55,10 @@ def runs_by_start(folder):
 
 
 def test_a_cell_is_run_as_often_as_a_verdict_needs_where_nobody_says(tiny, images, own_cache, tmp_path, monkeypatch):
-    monkeypatch.setattr(blocks, "REPEATS", 2)
+    monkeypatch.setattr(schedules, "REPEATS", 2)
     ask = {"dataset": images, "out": tmp_path / "s", **QUICK}
     assert compare(tiny, "linear", **ask).frame.runs.tolist() == [2]
-    monkeypatch.setattr(blocks, "REPEATS", 5)
+    monkeypatch.setattr(schedules, "REPEATS", 5)
     assert compare(tiny, "linear", **ask).frame.runs.tolist() == [2], "a study keeps the number it was planned with"
 
 
@@ -84,7 +86,7 @@ def blocks_default():
     import ast
     import inspect
 
-    tree = ast.parse(inspect.getsource(blocks))
+    tree = ast.parse(inspect.getsource(schedules))
     assigned = [node for node in tree.body if isinstance(node, ast.Assign)]
     return next(ast.literal_eval(node.value) for node in assigned if ast.unparse(node.targets[0]) == "REPEATS")
 

@@ -17,9 +17,9 @@ from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Epoch, Run
 from framework_compare.results import precision
 from framework_compare.results.columns import CELL_COLUMNS
-from framework_compare.results.estimates import whole_epoch_s
 from framework_compare.results.precision import LEAST_RUNS
 from framework_compare.results.runs import refresh_figures
+from framework_compare.results.steadiness import whole_epoch_s
 from framework_compare.store.study_file import Store
 from framework_compare.study.progress import Watcher, length
 from framework_compare.study.run_options import RunOptions

@@ -27,7 +27,7 @@ from framework_compare.importing.tracing import Traced
 from framework_compare.parity.network.oracle import Oracle
 from framework_compare.report import table_notes
 from framework_compare.report.tables import Value
-from framework_compare.study.imported_models import register_models, write_models
+from framework_compare.study.data_files import register_models, write_models
 
 
 def graph(classes: int = 5) -> Graph:

@@ -22,9 +22,9 @@ from framework_compare.plan.planning import expand_configs
 from framework_compare.plan.settings import BY_ARRAYS, SETTINGS, column
 from framework_compare.protocol import Document, Fields
 from framework_compare.registry import device_kind
-from framework_compare.study.blocks import REPEATS
 from framework_compare.study.request import FIELDS
 from framework_compare.study.run_options import check_sample
+from framework_compare.study.schedules import REPEATS
 
 if sys.version_info >= (3, 11):
     import tomllib

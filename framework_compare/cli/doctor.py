@@ -1,4 +1,4 @@
-"""`framework-compare doctor`: a verdict on this machine, then the facts behind it."""
+"""`framework-compare doctor` and `peaks`: a verdict on this machine with the facts behind it, and what it can do."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from framework_compare import __version__
+from framework_compare.cli import console
 from framework_compare.cli.environments import gigabytes, titled
 from framework_compare.cli.options import takes
+from framework_compare.cli.report import STUDY
 from framework_compare.doctor import Diagnosis, FrameworkCheck, Machine, devices_here, examine
 from framework_compare.launch.disturbances import THRESHOLD
 from framework_compare.plan.competitors import find_frameworks
@@ -168,3 +170,26 @@ def load_words(load: busy.Load) -> str:
     who = f": {', '.join(names)}" if names and not is_quiet(load) else ""
     unseen = " by processes that are not visible from here" if not names and not is_quiet(load) else ""
     return f"{state}, other programs take {100 * load.others:.0f} % of a core{hypervisor}{unseen}{who}"
+
+
+@takes("dry_run", "yes")
+def peaks(dry_run: bool, yes: bool, study: Annotated[str, STUDY] = "latest") -> None:
+    """Measure this machine's peak performance in the settings of a study: a matrix product and a copy, seconds each.
+
+    The table `roofline` compares cells with these peaks. They are stored in the cache folder, together with the load at
+    that time, so run this while the machine is quiet. Exit code 1 if a peak could not be measured.
+    """
+    from framework_compare import peaks as measuring
+    from framework_compare.report.machine_tables import peak_table
+    from framework_compare.report.renderers import terminal
+
+    forecast = measuring.dry_run(study)
+    if dry_run:
+        print(forecast)
+        return
+    say = console.watcher().say
+    console.announce([forecast], say, yes, "peak")
+    found = measuring.measure_peaks(study, say=say)
+    print(terminal(peak_table(found)), end="")
+    if not all(one.peak for one in found):
+        raise typer.Exit(1)

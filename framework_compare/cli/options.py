@@ -20,7 +20,7 @@ from framework_compare.errors import UsageError
 from framework_compare.plan.settings import DEFAULTS, OF_DATASET, SETTINGS, column, of_role
 from framework_compare.plan.values import by_framework, check_indexes, pairs, split, split_devices
 from framework_compare.protocol import Fields
-from framework_compare.study.blocks import REPEATS
+from framework_compare.study.schedules import REPEATS
 
 Command = Callable[..., None]
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY

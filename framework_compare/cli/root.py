@@ -17,22 +17,17 @@ from framework_compare.cli import (
     archive,
     bisect,
     check,
-    cluster,
     console,
-    cost,
     doctor,
     duel,
     environments,
     examples,
-    fairness,
     listing,
-    peaks,
     report,
     studies,
+    verify,
     words,
 )
-from framework_compare.cli import inspect as inspect_command
-from framework_compare.cli import verify as verify_command
 from framework_compare.cli.command import Command
 from framework_compare.cli.options import (
     CLUSTER,
@@ -314,7 +309,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "quickstart": quickstart,
         "doctor": doctor.doctor,
         "list": listing.list_names,
-        "inspect": inspect_command.inspect,
+        "inspect": listing.inspect,
     },
     "Train and measure": {
         "run": run,
@@ -323,7 +318,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "resume": studies.resume,
         "ladder": ladder,
         "largest-batch": studies.largest_batch,
-        "peaks": peaks.peaks,
+        "peaks": doctor.peaks,
         "reproduce": studies.reproduce,
     },
     "Read and publish": {
@@ -331,7 +326,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "report": report.report,
         "figure": report.figure,
         "export": studies.export,
-        "cost": cost.cost,
+        "cost": report.cost,
         "check": check.check,
     },
     "Archive": {
@@ -340,8 +335,8 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "site": archive.site,
         "cite": archive.cite,
     },
-    CLUSTER: {"part": cluster.part, "absorb": cluster.absorb},
-    "Check that all train the same function": {"verify": verify_command.verify, "fairness": fairness.fairness},
+    CLUSTER: {"part": studies.part, "absorb": studies.absorb},
+    "Check that all train the same function": {"verify": verify.verify, "fairness": verify.fairness},
 }
 for _panel, _commands in COMMANDS.items():
     for _name, _command in _commands.items():

@@ -15,7 +15,7 @@ from framework_compare.errors import StudyError, UsageError, check_name
 from framework_compare.json_types import JSON
 from framework_compare.paths import fault
 from framework_compare.protocol import Fields
-from framework_compare.report import pytest_benchmark, renderers, trackers
+from framework_compare.report import renderers, trackers
 from framework_compare.results import frames, profiles
 from framework_compare.store import schema
 from framework_compare.store.folder import FILE
@@ -88,7 +88,7 @@ def _facts(store: Store) -> Fields:
 
 def _benchmarks(store: Store) -> Fields:
     cells, epochs = frames.cell_frame(store), frames.epoch_frame(store)
-    return pytest_benchmark.document(cells, epochs, frames.run_frame(store), store.machine())
+    return trackers.document(cells, epochs, frames.run_frame(store), store.machine())
 
 
 def _logged(store: Store) -> list[trackers.LoggedRun]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from framework_compare import registry
 from framework_compare.errors import check_name
 from framework_compare.report import headlines, machine_tables, ratio_tables, resource_tables, task_tables
-from framework_compare.report.profile_table import PROFILE
+from framework_compare.report.machine_tables import PROFILE
 from framework_compare.report.study import Study
 from framework_compare.report.study_table import StudyTable
 from framework_compare.report.table_notes import (

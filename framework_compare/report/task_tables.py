@@ -13,8 +13,7 @@ from framework_compare.report.tables import NOTHING, Value, known, number, with_
 from framework_compare.results import searches
 from framework_compare.results.columns import SHARED, Record
 from framework_compare.results.gains import COLUMNS as GAIN_COLUMNS
-from framework_compare.results.gains import TOLERANCE, one_at_a_time
-from framework_compare.results.validation_metrics import PREFIX
+from framework_compare.results.gains import PREFIX, TOLERANCE, one_at_a_time
 
 
 def _number(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""The gain of each rung of a ladder: training seconds of the rung before over those of the rung, run by run."""
+"""Frames of workloads: metrics after the last epoch beside those of a baseline, and the gain of each rung of a ladder."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 
 from framework_compare.batches import quality
 from framework_compare.errors import StudyError
-from framework_compare.protocol import Document
-from framework_compare.results import repeats, validation_metrics
+from framework_compare.protocol import Document, Fields
+from framework_compare.results import repeats
 from framework_compare.results.block_times import BlockTimes, strata
 from framework_compare.results.columns import Record
 from framework_compare.results.intervals import UNKNOWN, geometric_mean
@@ -18,6 +18,7 @@ from framework_compare.results.intervals import UNKNOWN, geometric_mean
 if TYPE_CHECKING:
     import pandas as pd
 
+PREFIX = "validation_"
 # A gain is marked where the first metric is worse than the base's by more than this share of it.
 TOLERANCE = 0.02
 GAIN = ("gain", "gain_low", "gain_high", "gain_in_all")
@@ -33,7 +34,7 @@ def gain_frame(cells: pd.DataFrame, epochs: pd.DataFrame, phases: pd.DataFrame, 
     the last epoch. worse: whether it is worse than the base's by more than TOLERANCE.
     """
     rungs = settings.get("rungs") or []
-    rows = validation_metrics.with_quality(cells, epochs, settings)
+    rows = with_quality(cells, epochs, settings)
     if not rungs:
         return rows.iloc[:0].assign(**dict.fromkeys(COLUMNS, []))
     if len(rows) % len(rungs):
@@ -80,7 +81,7 @@ def _totals(epochs: pd.DataFrame, phases: pd.DataFrame) -> BlockTimes:
 
 
 def _value(row: Record, metric: str | None) -> float:
-    return float(row.get(f"{validation_metrics.PREFIX}{metric}", np.nan)) if metric else np.nan
+    return float(row.get(f"{PREFIX}{metric}", np.nan)) if metric else np.nan
 
 
 def _is_worse(metric: str | None, value: float, base: float) -> bool:
@@ -88,3 +89,47 @@ def _is_worse(metric: str | None, value: float, base: float) -> bool:
         return False
     lost = base - value if quality.METRICS[metric].higher_is_better else value - base
     return bool(lost > TOLERANCE * abs(base))
+
+
+def metric_names(epochs: pd.DataFrame) -> list[str]:
+    """The metrics of an epoch frame, "loss" first, as `validation_<name>` has them."""
+    return [name[len(PREFIX) :] for name in epochs if name.startswith(PREFIX)]
+
+
+def last_epochs(epochs: pd.DataFrame) -> pd.DataFrame:
+    """The last epoch of each run that is ok and counts."""
+    ok = repeats.counted(epochs)
+    return ok.sort_values("epoch").groupby("run_id", sort=True).tail(1)
+
+
+def with_quality(frame: pd.DataFrame, epochs: pd.DataFrame, settings: Document) -> pd.DataFrame:
+    """The cell frame with `epochs_run`, each metric after the last epoch (mean over runs), and what needs no model.
+
+    Columns: epochs_run, validation_<metric>, baseline_<metric>, baseline (its name), data_unit ("$" of prices),
+    tokens_per_s (of language models); none of a study without arrays.
+    """
+    names = [PREFIX + name for name in metric_names(epochs)]
+    last = last_epochs(epochs)
+    means = last.groupby("cell")[["epoch", *names]].mean().reindex(range(len(frame)))
+    columns: Fields = {"epochs_run": means["epoch"].to_numpy()}
+    columns.update({name: means[name].to_numpy() for name in names})
+    datasets = settings.get("datasets") or {}
+    told = [datasets.get(name) or {} for name in frame["dataset"]]
+    columns["baseline"] = [one.get("baseline") for one in told]
+    columns["data_unit"] = [((one.get("facts") or {}).get("scaling") or {}).get("unit") or "" for one in told]
+    tokens = np.array([_tokens(one.get("task")) for one in told])
+    tokens = np.where(frame["mode"] == "generation", frame["new_tokens"], tokens)
+    columns["tokens_per_s"] = frame["images_per_s"].to_numpy(dtype=float) * tokens
+    columns["metrics"] = [tuple((one.get("task") or {}).get("metrics") or ()) for one in told]
+    for name in names:
+        metric = name[len(PREFIX) :]
+        values = [(one.get("baseline_quality") or {}).get(metric, np.nan) for one in told]
+        columns[f"baseline_{metric}"] = np.array(values, dtype=float)
+    return frame.assign(**columns).copy()  # else pandas warns once a hundred columns lie apart
+
+
+def _tokens(task: Document | None) -> float:
+    """Tokens of a sample that are predicted; NaN where none are."""
+    if not task or "perplexity" not in task["metrics"]:
+        return float("nan")
+    return float(np.prod(task["target"]["shape"]))

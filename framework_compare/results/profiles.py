@@ -47,9 +47,9 @@ def with_profile(cells: pd.DataFrame, profile: pd.DataFrame) -> pd.DataFrame:
     return cells.merge(kinds, on="device").merge(sums, on=[*CELL_KEYS, "kind"], how="left")
 
 
-# Kernels of cuDNN, cuBLAS (nvjet on Hopper), CUTLASS, ATen, TensorFlow, PaddlePaddle, MXNet, XLA's fusions (named after
-# kind and root) and Inductor. The first pattern found in the lower-cased name decides. Generated names come first: "triton_poi_fused_convolution"
-# adds a bias, and computes no convolution.
+# Names of cuDNN, cuBLAS (nvjet on Hopper), CUTLASS, ATen, TensorFlow, PaddlePaddle and MXNet, of XLA's fusions, which are
+# called after kind and root, and of Inductor. The first pattern found in the lower-cased name decides. Generated names
+# come first: "triton_poi_fused_convolution" adds a bias, and computes no convolution.
 CLASSES = (
     ("memory copy", r"memcpy"),
     ("memory set", r"memset"),

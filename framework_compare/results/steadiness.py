@@ -1,4 +1,4 @@
-"""Detection of steady step times in a run, from the run itself.
+"""Detection of steady step times in a run, from the run itself; and the whole epoch that a sample of one stands for.
 
 The steps of a run, without the first and the last of each epoch (which fill the loader's queue, or are of a smaller
 batch), are taken as at most 40 medians of neighbours. Binary segmentation looks for changes of level (Scott and Knott
@@ -20,7 +20,6 @@ import numpy as np
 from framework_compare.launch.regular_files import open_regular
 from framework_compare.protocol import Document, Fields
 from framework_compare.records import Epoch
-from framework_compare.results import estimates
 
 KIND = np.dtype("<i8")
 MIN_STEPS = 20
@@ -74,7 +73,7 @@ def marked(epochs: Sequence[Epoch], path: Path) -> Fields:
 
 def _sampled(epoch: Epoch, steps: list[np.ndarray] | None, steady_state: Steadiness | None) -> Fields:
     warm_up = steady_state.warm_up if steady_state else 0
-    whole_s = estimates.whole_epoch_s(epoch, steps[0] if steps else None, warm_up)
+    whole_s = whole_epoch_s(epoch, steps[0] if steps else None, warm_up)
     estimated = {"epochs": (dataclasses.replace(epoch, estimate_s=whole_s),)}
     return estimated if steady_state is None else {**estimated, "settled": int(steady_state.settled)}
 
@@ -161,3 +160,20 @@ def sentences(runs: Sequence[Row]) -> list[str]:
         f"{unsettled} of {len(known)} runs did not settle: step times still changed by more than {100 * LEAST_CHANGE:.0f} %"
         " when they ended, so runs of another length may give different results"
     ]
+
+
+def whole_epoch_s(epoch: Epoch, steps_ns: np.ndarray | None, warm_up: int) -> float:
+    """Seconds of the whole epoch of which `epoch` is a sample.
+
+    The first step fills the loader's queue, once per epoch. All others are taken to last as long as those after the
+    warm-up, the device waited for at the end; but no less than the input pipeline needs alone, as the sample may have
+    been fed from what that had ready. The smaller last batch counts by its images. warm_up: steps after the first one
+    that are left out. Without step times all steps are alike.
+    """
+    size = epoch.images / epoch.steps
+    steps = (epoch.whole_images or epoch.images) / size
+    if steps_ns is None or len(steps_ns) < 2:
+        return steps * max(epoch.seconds / epoch.steps, epoch.pipeline_s or 0.0)
+    left_out = 1 + min(warm_up, len(steps_ns) - 2)
+    steady_s = (epoch.seconds - steps_ns[:left_out].sum() / 1e9) / (len(steps_ns) - left_out)
+    return float(steps_ns[0] / 1e9 + (steps - 1) * max(steady_s, epoch.pipeline_s or 0.0))

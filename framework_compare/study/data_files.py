@@ -1,22 +1,25 @@
-"""The data of a study on its disk: lists of images and arrays that its workers read, and checksums of their contents."""
+"""The data of a study on its disk: lists of images, arrays and imported models, and checksums of their contents."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+
+import numpy as np
 
 from framework_compare import registry
 from framework_compare.datasets.arrays import file_checksum
 from framework_compare.datasets.dataset import Dataset
 from framework_compare.errors import DataError, StudyError, UsageError
-from framework_compare.graph import Task
+from framework_compare.graph import Graph, Task, initial_pieces
+from framework_compare.graph.imported_model import ImportedModel
 from framework_compare.paths import file_name
 from framework_compare.protocol import Document
 from framework_compare.records import Cell
 from framework_compare.store import schema
-from framework_compare.store.folder import IMAGES, write_json
+from framework_compare.store.folder import IMAGES, MODELS, write_json
 from framework_compare.store.study_file import Store
 
 SUM_BYTES = 8
@@ -144,3 +147,40 @@ def task_in(settings: Document, path: Path, cell: Cell) -> Task | None:
         return Task.from_dict(dataset["task"])
     except (KeyError, TypeError, UsageError) as error:
         raise schema.damaged(path, f"the task of data set {cell.dataset}: {error!r}") from None
+
+
+def write_models(folder: Path, names: Iterable[str]) -> None:
+    """A folder for each imported model among these; registered models are code."""
+    for name in dict.fromkeys(names):
+        model = registry.builder(name)
+        if isinstance(model, ImportedModel):
+            place = folder / MODELS / name
+            with schema.study_errors(place):
+                place.mkdir(parents=True, exist_ok=True)
+                model.write(str(place))
+
+
+def register_models(folder: Path) -> None:
+    """Have the registry know what `write_models` wrote; StudyError for what is damaged."""
+    for place in sorted((folder / MODELS).glob("*/")):
+        try:
+            model = ImportedModel.read(str(place))
+        except UsageError as error:
+            raise StudyError(str(error)) from None
+        registry.register_imported(model.name, model, of_arrays=model.of_arrays, unit=model().task.unit)
+
+
+def written_of(cell: Cell) -> dict[str, str] | None:
+    """Where a cell's model is as its author wrote it, of a cell that trains that; None for any other."""
+    model = registry.builder(cell.model)
+    if cell.framework not in registry.AS_WRITTEN or not isinstance(model, ImportedModel):
+        return None
+    return dict(model.written)
+
+
+def weight_pieces(graph: Graph, seed: int) -> Iterator[np.ndarray]:
+    """What a graph starts from, flat and in order: seeded values, or those that an imported model came with."""
+    model = registry.builder(graph.name)
+    if not isinstance(model, ImportedModel):
+        return initial_pieces(graph, seed)
+    return model.pieces(graph, seed)

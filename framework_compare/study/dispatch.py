@@ -15,8 +15,8 @@ from framework_compare.records import Cell
 from framework_compare.store.folder import write_json
 from framework_compare.store.study_file import TO_RUN, Store
 from framework_compare.study import executors, parts
-from framework_compare.study.absorb import absorb
 from framework_compare.study.executors import Executor
+from framework_compare.study.parts import absorb
 from framework_compare.study.progress import Watcher
 from framework_compare.study.run_options import RunOptions
 

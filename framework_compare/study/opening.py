@@ -18,10 +18,9 @@ from framework_compare.records import oversize
 from framework_compare.samplers import host
 from framework_compare.store.folder import FILE
 from framework_compare.store.study_file import REQUEST, Store
-from framework_compare.study import blocks, trust
-from framework_compare.study.absorb import absorb
-from framework_compare.study.data_files import write_data
-from framework_compare.study.imported_models import write_models
+from framework_compare.study import schedules, trust
+from framework_compare.study.data_files import write_data, write_models
+from framework_compare.study.parts import absorb
 from framework_compare.study.progress import Watcher
 from framework_compare.study.resumption import check_machine, check_same_datasets, check_same_plan
 from framework_compare.study.run_options import RunOptions
@@ -46,7 +45,7 @@ def open_or_create(
     settings = {**describe(plan, options), "strategy": strategy.to_dict()}
     settings.update({name: value for name, value in (kept or {}).items() if value})
     if not (folder / FILE).exists():
-        cells, repeats, seed = strategy.first(plan.cells), repeats or blocks.REPEATS, blocks.new_seed()
+        cells, repeats, seed = strategy.first(plan.cells), repeats or schedules.REPEATS, schedules.new_seed()
         return Store.create(
             folder,
             settings={**settings, "order_seed": seed},
@@ -54,7 +53,7 @@ def open_or_create(
             cells=cells,
             repeats=repeats,
             # one block is as planned, unless others come
-            orders=blocks.orders(len(cells), max(repeats, 1 + strategy.adds_blocks), seed)[:repeats],
+            orders=schedules.orders(len(cells), max(repeats, 1 + strategy.adds_blocks), seed)[:repeats],
             prepare=lambda made: _write_data(made, plan, options),
         )
     store = Store.open(folder, readonly=False)
@@ -96,7 +95,7 @@ def open_or_extend(
         store.replace_settings(settings)
         _write_data(store.folder, plan, options)
         cells = [cell for cell in plan.cells if cell not in there]
-        store.add(cells, blocks.orders(len(cells), repeats or blocks.REPEATS, blocks.new_seed()))
+        store.add(cells, schedules.orders(len(cells), repeats or schedules.REPEATS, schedules.new_seed()))
     except BaseException:
         store.close()
         raise

@@ -25,8 +25,7 @@ from framework_compare.store import schema
 from framework_compare.store.folder import FILE, IMAGES, LOCK, read_json
 from framework_compare.store.study_file import REQUEST, Store
 from framework_compare.study import parts, strategies
-from framework_compare.study.data_files import arrays_path, images_path
-from framework_compare.study.imported_models import register_models
+from framework_compare.study.data_files import arrays_path, images_path, register_models
 from framework_compare.study.parts import PartPlan, plan_path, result_path
 from framework_compare.study.progress import Watcher
 from framework_compare.study.resumption import other_kind

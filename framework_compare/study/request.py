@@ -18,7 +18,7 @@ from framework_compare.plan.settings import Settings
 from framework_compare.protocol import Document
 from framework_compare.records import Cell
 from framework_compare.results.verdicts import check_mode
-from framework_compare.study import blocks, schedules
+from framework_compare.study import schedules
 from framework_compare.study.run_options import (
     RETRIES,
     RunOptions,
@@ -234,7 +234,7 @@ class Request:
     def check_runs(self) -> None:
         """UsageError for a number of runs, a budget or a sample that is wrong or rules out another."""
         if self.repeats is not None:
-            check_count("repeats", self.repeats, 1, most=blocks.MOST_REPEATS)
+            check_count("repeats", self.repeats, 1, most=schedules.MOST_REPEATS)
         check_budget(self.budget, self.precision_target, self.repeats, self.rungs)
         check_sample(self.sample, self.budget, self.rungs)
 

@@ -21,7 +21,7 @@ from framework_compare.results.verdicts import check_mode
 from framework_compare.samplers.recorder import check_hz
 from framework_compare.store import schema
 from framework_compare.study import schedules
-from framework_compare.study.blocks import MOST_REPEATS
+from framework_compare.study.schedules import MOST_REPEATS
 
 
 @dataclasses.dataclass(frozen=True)

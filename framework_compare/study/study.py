@@ -33,9 +33,16 @@ from framework_compare.results.runs import store_figures
 from framework_compare.store import schema
 from framework_compare.store.folder import STEPS
 from framework_compare.store.study_file import Store
-from framework_compare.study import blocks, schedules
-from framework_compare.study.data_files import arrays_path, check_arrays, images_path, task_of, warm_page_cache
-from framework_compare.study.imported_models import weight_pieces, written_of
+from framework_compare.study import schedules
+from framework_compare.study.data_files import (
+    arrays_path,
+    check_arrays,
+    images_path,
+    task_of,
+    warm_page_cache,
+    weight_pieces,
+    written_of,
+)
 from framework_compare.study.progress import Watcher, length
 from framework_compare.study.readiness import Readiness
 from framework_compare.study.run_options import RunOptions
@@ -102,7 +109,7 @@ class Study:
                 self.store.extend(cell)
             return
         seed = self.store.settings().get("order_seed")
-        self.store.add_block(blocks.shuffled(cells, seed, sum(map(len, progress.outcomes.values()))))
+        self.store.add_block(schedules.shuffled(cells, seed, sum(map(len, progress.outcomes.values()))))
         self.watcher.say(_why_more(cells, progress, self.strategy.seconds))
 
     def _progress(self) -> Progress:

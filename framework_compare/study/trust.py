@@ -14,7 +14,7 @@ from pathlib import Path
 from framework_compare.errors import StudyError
 from framework_compare.paths import cache_dir
 from framework_compare.records import Cell
-from framework_compare.study.imported_models import written_of
+from framework_compare.study.data_files import written_of
 
 
 def programs(cells: Iterable[Cell], python: Mapping[str, str]) -> list[str]:

@@ -21,7 +21,7 @@ from framework_compare.parity.training.training_batches import of_arrays
 from framework_compare.parity.training.yardstick import yardstick
 from framework_compare.plan import planning
 from framework_compare.protocol import TrainConfig
-from framework_compare.study.imported_models import weight_pieces
+from framework_compare.study.data_files import weight_pieces
 
 Array = np.ndarray
 Bounds = Tuple[Array, Array]  # losses in float64, and the most that those of two frameworks may differ by

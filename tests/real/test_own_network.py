@@ -247,7 +247,7 @@ IMPORTED = """
 import sys
 from pathlib import Path
 from framework_compare.importing.imports import resolve
-from framework_compare.study.imported_models import register_models, weight_pieces, write_models
+from framework_compare.study.data_files import register_models, weight_pieces, write_models
 _, (model,) = resolve(sys.argv[1] + ":build", 16)
 assert model.level.passed
 write_models(Path.cwd(), [model.name])

@@ -10,8 +10,8 @@ import altair as alt
 from framework_compare.protocol import Fields
 from framework_compare.report.figures import look, marks
 from framework_compare.report.figures.subject import LABELS, Subject, speeds
+from framework_compare.report.machine_tables import TITLES
 from framework_compare.report.names import title
-from framework_compare.report.profile_table import TITLES
 from framework_compare.report.study import rounded
 from framework_compare.report.tables import known
 from framework_compare.results import memory, ratios

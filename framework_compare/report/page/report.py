@@ -283,3 +283,12 @@ def _values(column: "pd.Series") -> list[str]:
 
 def _number(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def fragment(study: Study) -> str:
+    """A fragment of HTML without scripts."""
+    tables = kinds.build(study.frame, "time", lambda: study.block_times, lambda: study.modes)
+    subject = Subject(study)
+    parts = files.draw(subject, "epoch-time") if len(subject.worked) else {}
+    images = [uri_of(part.svg) for part in parts.values()]
+    return environment().get_template("notebook.html").render(tables=tables, images=images)

@@ -21,7 +21,7 @@ from framework_compare.records import Cell
 from framework_compare.report import forecast_table, renderers
 from framework_compare.results import timing_history
 from framework_compare.results.intervals import LEAST_RUNS
-from framework_compare.results.timing_history import Known, Range
+from framework_compare.results.timing_history import CellForecast, Known, Range
 from framework_compare.samplers import host
 from framework_compare.study import names
 from framework_compare.study.data_files import task_in
@@ -34,21 +34,6 @@ BYTES_PER_SAMPLE, BYTES_PER_RUN = 150, 100_000
 ENVIRONMENT_BYTES = {"torch": 1.0e9, "tensorflow": 1.6e9, "mxnet": 0.3e9, "paddle": 0.9e9, "jax": 0.7e9, "singa": 0.2e9}
 ENVIRONMENT_BYTES_OTHERWISE, ENVIRONMENT_BYTES_CUDA = 1e9, 5e9
 NO_TIME, LACKING = Range(0, 0, 0), "cannot run here"
-
-
-@dataclasses.dataclass(frozen=True)
-class CellForecast:
-    """The forecast of a cell: its runs, the seconds of an epoch and of all its runs, and the source of these figures.
-
-    lack: why it cannot run here, and what to do; it has no runs then.
-    """
-
-    cell: Cell
-    runs: int
-    epoch_s: Range
-    total_s: Range
-    basis: str
-    lack: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

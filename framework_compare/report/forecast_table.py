@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
 
 from framework_compare import registry
 from framework_compare.plan.settings import IDENTITY, SETTINGS, of_role
-from framework_compare.records import Cell
 from framework_compare.report.table_notes import plural
 from framework_compare.report.table_spec import Column, tabulate
 from framework_compare.report.tables import NOTHING, Table
 from framework_compare.results import timing_history
 from framework_compare.results.metrics import digits
+from framework_compare.results.timing_history import CellForecast
 
 _SETTINGS = (*of_role(IDENTITY), "epochs")
 _OTHERS = tuple(name for name in SETTINGS if name not in _SETTINGS)  # shown where two rows would be alike without
-
-
-class CellForecast(Protocol):
-    """The part of `forecast.CellForecast` that the table shows."""
-
-    @property
-    def cell(self) -> Cell: ...
-    @property
-    def runs(self) -> int: ...
-    @property
-    def epoch_s(self) -> timing_history.Range: ...
-    @property
-    def total_s(self) -> timing_history.Range: ...
-    @property
-    def basis(self) -> str: ...
-    @property
-    def lack(self) -> str: ...
 
 
 def table(

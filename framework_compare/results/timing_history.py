@@ -60,6 +60,21 @@ class Range(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
+class CellForecast:
+    """The forecast of a cell: its runs, the seconds of an epoch and of all its runs, and the source of these figures.
+
+    lack: why it cannot run here, and what to do; it has no runs then.
+    """
+
+    cell: Cell
+    runs: int
+    epoch_s: Range
+    total_s: Range
+    basis: str
+    lack: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
 class Known:
     """A cell that was measured: samples/s, and seconds to its first epoch."""
 

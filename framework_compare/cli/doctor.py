@@ -19,6 +19,7 @@ from framework_compare.launch.disturbances import THRESHOLD
 from framework_compare.plan.competitors import find_frameworks
 from framework_compare.plan.planning import check_device
 from framework_compare.protocol import Fields
+from framework_compare.results.metrics import percent
 from framework_compare.samplers import busy
 
 SCHEMA_VERSION = 1  # rises when a field goes or changes its meaning, not when one comes
@@ -165,11 +166,11 @@ def clock_notes(here: Machine) -> list[str]:
 def load_words(load: busy.Load) -> str:
     """Whether the machine is quiet, and who is busy if not, shares of one core."""
     state = "quiet" if is_quiet(load) else "not quiet"
-    hypervisor = f", the hypervisor {100 * load.stolen:.0f} %" if load.stolen > THRESHOLD / 2 else ""
-    names = [f"{one.name} (pid {one.pid}) {100 * one.share:.0f} %" for one in load.busiest]
+    hypervisor = f", the hypervisor {percent(load.stolen)}" if load.stolen > THRESHOLD / 2 else ""
+    names = [f"{one.name} (pid {one.pid}) {percent(one.share)}" for one in load.busiest]
     who = f": {', '.join(names)}" if names and not is_quiet(load) else ""
     unseen = " by processes that are not visible from here" if not names and not is_quiet(load) else ""
-    return f"{state}, other programs take {100 * load.others:.0f} % of a core{hypervisor}{unseen}{who}"
+    return f"{state}, other programs take {percent(load.others)} of a core{hypervisor}{unseen}{who}"
 
 
 @takes("dry_run", "yes")

@@ -12,6 +12,7 @@ from framework_compare.report.names import title
 from framework_compare.report.table_spec import Column, tabulate
 from framework_compare.report.tables import NOTHING, Table
 from framework_compare.results import version_search
+from framework_compare.results.metrics import percent
 from framework_compare.results.version_search import CHANGED, FAILED, INCONCLUSIVE, UNCHANGED, Answer
 
 _MORE = {"time": ("slower", "faster"), "memory": ("larger", "smaller")}
@@ -50,7 +51,7 @@ def table(search: Any) -> Table:
     level = 1 - version_search.ALPHA
     caption = (
         f"{sentence(search)} {OF_METRIC[search.metric].capitalize()} of {search.model} over that of {search.versions[0]}; all"
-        f" intervals hold jointly with {100 * level:.0f} % confidence."
+        f" intervals hold jointly with {percent(level)} confidence."
     )
     columns = (
         Column("ratio", lambda place: _ratio(_at(search, place), NOTHING) if place else "1"),

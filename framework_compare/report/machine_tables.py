@@ -13,6 +13,7 @@ from framework_compare.report.table_spec import Column, Sheet, TableSpec, named,
 from framework_compare.report.tables import NOTHING, Table, Value, number
 from framework_compare.results import profiles, roofline
 from framework_compare.results.columns import Record
+from framework_compare.results.metrics import percent
 
 BUSY = 0.1  # of a core
 
@@ -40,7 +41,7 @@ def _roofline_remarks(sheet: Sheet) -> Iterable[str]:
     busy = max((cell.peak_disturbed_share for cell in cells if cell.peak_disturbed_share > BUSY), default=0.0)
     if busy:
         yield (
-            f"Peaks may be too low: other programs took {100 * busy:.0f} % of a core during their measurement. Repeat it with "
+            f"Peaks may be too low: other programs took {percent(busy)} of a core during their measurement. Repeat it with "
             "`framework-compare peaks STUDY`."
         )
     if any(cell.roofline_share > 1 for cell in cells):
@@ -88,7 +89,7 @@ def peak_table(measured: Sequence[Any]) -> Table:
 
 
 LEAST = 0.01  # a row is shown where it takes this share with any framework
-REST = f"below {100 * LEAST:.0f} % everywhere"
+REST = f"below {percent(LEAST)} everywhere"
 TITLES = {
     "operator": ("operator", "Host time by operator"),
     "cuda-runtime": ("CUDA function", "Host time by function of the CUDA API, including waits for the GPU"),

@@ -13,7 +13,7 @@ from framework_compare.report.table_spec import FRAMEWORK, MODEL, Column, named,
 from framework_compare.report.tables import NOTHING, Table, Value, clean
 from framework_compare.results import regression_gate
 from framework_compare.results.columns import SETTINGS, Record
-from framework_compare.results.metrics import digits
+from framework_compare.results.metrics import digits, percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,7 +86,7 @@ def _median(side: str) -> Callable[[Record], Value]:
         )
         if status != "ok":
             return Value(str(status))
-        disturbed = f"other programs took {100 * share:.0f} % of a core in some epochs" if share > 0 else ""
+        disturbed = f"other programs took {percent(share)} of a core in some epochs" if share > 0 else ""
         return Value(digits(seconds), verdict_note(parity, also=disturbed))
 
     return median

@@ -13,6 +13,7 @@ from framework_compare.report.names import title
 from framework_compare.report.tables import ABOUT, Row, Value, clean, estimate, with_interval, with_notes
 from framework_compare.results import ratios
 from framework_compare.results.columns import Record
+from framework_compare.results.metrics import percent
 from framework_compare.results.parity import PROVED, UNVERIFIED
 
 MAX_NOTE = 400
@@ -92,7 +93,7 @@ def disturbance(cell: Record) -> str:
         return ""
     lost = "most rounds do not count"
     if cell.disturbed_share > 0:
-        lost = f"other programs took {100 * cell.disturbed_share:.0f} % of a core for {cell.disturbed_s:.1f} s"
+        lost = f"other programs took {percent(cell.disturbed_share)} of a core for {cell.disturbed_s:.1f} s"
     if cell.epochs_disturbed < cell.epochs_measured:
         return f"{lost}: {cell.epochs_disturbed:.0f} of {cell.epochs_measured} epochs, which are excluded"
     whole = "all" if cell.epochs_measured > 1 else "the only one of"

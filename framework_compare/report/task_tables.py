@@ -14,6 +14,7 @@ from framework_compare.results import searches
 from framework_compare.results.columns import SHARED, Record
 from framework_compare.results.gains import COLUMNS as GAIN_COLUMNS
 from framework_compare.results.gains import PREFIX, TOLERANCE, one_at_a_time
+from framework_compare.results.metrics import percent
 
 
 def _number(value: Any) -> str:
@@ -78,7 +79,9 @@ QUALITY = TableSpec(
 
 def _gain_columns(sheet: Sheet) -> list[Column]:
     def worse(cell: Record) -> str:
-        why = f"{cell.metric} is worse than that of the base by more than {100 * TOLERANCE:.0f} %: no gain at equal quality"
+        why = (
+            f"{cell.metric} is worse than that of the base by more than {percent(TOLERANCE)}: no gain at equal quality"
+        )
         return why if cell.worse else ""
 
     def gain(cell: Record) -> Value:

@@ -121,6 +121,11 @@ def digits(value: float) -> str:
     return f"{value:.{decimals(value)}f}"
 
 
+def percent(share: float, places: int = 0) -> str:
+    """A share as text, such as "5 %"."""
+    return f"{100 * share:.{places}f} %"
+
+
 def decimals(value: float) -> int:
     """Decimals that give a number three significant digits, 0 to 6."""
     if value == 0 or not math.isfinite(value):

@@ -11,6 +11,7 @@ from framework_compare.protocol import Document, Fields
 from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.columns import BUDGET, IDENTITY, SHARED, Record
 from framework_compare.results.intervals import LEAST_RUNS, Interval, geometric_mean
+from framework_compare.results.metrics import percent
 
 MOST_NAMED = 8  # cells of a study of which none is sure enough
 UNFINISHED = ("interrupted", "running")
@@ -106,7 +107,7 @@ def sentences(cells: Sequence[Record]) -> list[str]:
     if len(unsure) == len(ok) > MOST_NAMED:
         half_widths = [cell.ratio_half_width for cell in ok if cell.ratio_half_width > 0]
         known = (
-            f"; their intervals are ±{100 * min(half_widths):.1f} % to ±{100 * max(half_widths):.1f} %"
+            f"; their intervals are ±{percent(min(half_widths), 1)} to ±{percent(max(half_widths), 1)}"
             if half_widths
             else ""
         )

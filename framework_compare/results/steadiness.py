@@ -20,6 +20,7 @@ import numpy as np
 from framework_compare.launch.regular_files import open_regular
 from framework_compare.protocol import Document, Fields
 from framework_compare.records import Epoch
+from framework_compare.results.metrics import percent
 
 KIND = np.dtype("<i8")
 MIN_STEPS = 20
@@ -157,7 +158,7 @@ def sentences(runs: Sequence[Row]) -> list[str]:
     if not unsettled:
         return []
     return [
-        f"{unsettled} of {len(known)} runs did not settle: step times still changed by more than {100 * LEAST_CHANGE:.0f} %"
+        f"{unsettled} of {len(known)} runs did not settle: step times still changed by more than {percent(LEAST_CHANGE)}"
         " when they ended, so runs of another length may give different results"
     ]
 

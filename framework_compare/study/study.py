@@ -29,6 +29,7 @@ from framework_compare.protocol import Fields, Job
 from framework_compare.records import Cell, Run, idle_workers
 from framework_compare.results import frames, precision, steadiness, verdicts
 from framework_compare.results.intervals import LEAST_RUNS
+from framework_compare.results.metrics import percent
 from framework_compare.results.runs import store_figures
 from framework_compare.store import schema
 from framework_compare.store.folder import STEPS
@@ -394,7 +395,7 @@ def _why_more(cells: Sequence[Cell], progress: Progress, budget_s: float) -> str
     why = (
         f"has fewer than {LEAST_RUNS} runs that count"
         if math.isinf(width)
-        else f"has a ±{100 * width:.1f} % interval relative to the fastest"
+        else f"has a ±{percent(width, 1)} interval relative to the fastest"
     )
     return f"one more block of {cell.model}: {cell.label} {why}; {length(progress.spent_s)} of {length(budget_s)} used"
 

@@ -72,11 +72,10 @@ def completions(words: Sequence[str]) -> Callable[[str], list[str]]:
 
 
 # Settings of one framework, of arrays alone, or that hardly anyone changes.
-OF_FEW = (
-    *("internals", "gpu_threads", "batch_growth", "batch_size_limit", "epsilon"),
-    *("beta2", "clip_norm", "ramp_updates", "decay_updates", "final_rate", "accumulation", "label_smoothing"),
-    "new_tokens",
-)
+OF_FEW = """
+internals gpu_threads batch_growth batch_size_limit epsilon beta2 clip_norm ramp_updates decay_updates final_rate
+accumulation label_smoothing new_tokens
+""".split()
 
 
 def _of_setting(name: str) -> Option:
@@ -248,48 +247,29 @@ ENVIRONMENTS = ("python", "index")
 LOSS = "Your data: the loss, instead of the one that the target suggests; your own as FILE.py:FUNCTION."
 OF_DATA = ("inputs", "target", "validation", "normalize", "window", "tokenizer", "model_output")
 LIMITS = ("timeout_s", "phase_timeout_s", "silence_timeout_s", "memory_limit")
-# Panels of `--help`, in this order.
-PANELS: dict[str, tuple[str, ...]] = {
-    "What to compare": (
-        "frameworks",
-        "models",
-        "weights",
-        "as_written",
-        "dataset",
-        "batch_sizes",
-        "search",
-        "mode",
-        "new_tokens",
-    ),
+# Panels of `--help`, in this order, with their options.
+_TRAINING = """
+batch_size batch_growth batch_size_limit epochs optimizer optimizer_variant learning_rate momentum weight_decay epsilon
+beta2 clip_norm accumulation ramp_updates decay_updates final_rate loss_function label_smoothing patience warmup_steps
+seed
+"""
+_RUNS = """
+repeats extend sampling_hz profile verify retry schedule disturbance_threshold retries_when_disturbed sample budget
+precision_target dry_run yes
+"""
+PANELS: dict[str, Sequence[str]] = {
+    "What to compare": "frameworks models weights as_written dataset batch_sizes search mode new_tokens".split(),
     "Device, arithmetic, execution": (
-        *("device", "devices", "nodes", "precision", "execution", "tuning", "threads", "internals", "gpu_threads"),
+        "device devices nodes precision execution tuning threads internals gpu_threads".split()
     ),
-    "Training": (
-        *(
-            "batch_size",
-            "batch_growth",
-            "batch_size_limit",
-            "epochs",
-            "optimizer",
-            "optimizer_variant",
-            "learning_rate",
-        ),
-        *("momentum", "weight_decay", "epsilon", "beta2", "clip_norm", "accumulation", "ramp_updates", "decay_updates"),
-        *("final_rate", "loss_function", "label_smoothing", "patience", "warmup_steps", "seed"),
-    ),
-    "Images and loading": (
-        *("image_size", "flip", "crop", "pipeline", "loader_workers", "limit", "classes", "on_bad_image"),
-    ),
+    "Training": _TRAINING.split(),
+    "Images and loading": "image_size flip crop pipeline loader_workers limit classes on_bad_image".split(),
     "Your own data": OF_DATA,
-    "Runs and readings": (
-        *("repeats", "extend", "sampling_hz", "profile", "verify", "retry"),
-        *("schedule", "disturbance_threshold", "retries_when_disturbed", "sample", "budget"),
-        *("precision_target", "dry_run", "yes"),
-    ),
+    "Runs and readings": _RUNS.split(),
     "Limits": LIMITS,
     "Environments": (*ENVIRONMENTS, "trust"),
     CLUSTER: ("on", "slurm"),
-    "Output": ("out", "style", "strict", "quiet", "json"),
+    "Output": "out style strict quiet json".split(),
 }
 PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names}
 _PLACE = {name: place for place, names in enumerate(PANELS.values()) for name in names}

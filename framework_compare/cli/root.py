@@ -34,6 +34,7 @@ from framework_compare.cli.options import (
     ENVIRONMENTS,
     LIMITS,
     OF_DATA,
+    OPTIONS,
     SETTINGS_OF_CELLS,
     asked,
     stated,
@@ -64,6 +65,7 @@ QUICK: Fields = {
     "verify": "require",
     "retries_when_disturbed": 0,
 }
+OF_OTHERS = ("batch_sizes", "num_classes", "search", "style", "trust")  # options that `run` does not have
 QUICK_FRAMEWORKS = "torch,tensorflow,jax"
 NEXT = "framework-compare run torch,jax alexnet IMAGES --limit 100"
 
@@ -143,36 +145,7 @@ def _root(
 
 
 @takes(
-    *(
-        "frameworks",
-        "models",
-        "dataset",
-        *SETTINGS_OF_CELLS,
-        "weights",
-        "as_written",
-        "out",
-        "repeats",
-        "limit",
-        "classes",
-    ),
-    *("on_bad_image", *OF_DATA),
-    *(*ENVIRONMENTS, *LIMITS, "retry", "extend", "sampling_hz", "verify", "profile"),
-    *(
-        "devices",
-        "schedule",
-        "disturbance_threshold",
-        "retries_when_disturbed",
-        "sample",
-        "budget",
-        "precision_target",
-        "dry_run",
-        "yes",
-        "strict",
-        "on",
-        "slurm",
-        "quiet",
-        "json",
-    ),
+    *(name for name in OPTIONS if name not in OF_OTHERS),
     by_place=(words.FILE, *words.REQUEST),
     frameworks=None,
     models=None,

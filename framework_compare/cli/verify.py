@@ -18,17 +18,8 @@ STYLES = ("terminal", "markdown", "latex")
 
 
 @takes(
-    *(
-        "frameworks",
-        "models",
-        "dataset",
-        *OF_DATA,
-        *of_verdict(CODE_PATH, FEEDING, NETWORK, SIZES),
-        *ENVIRONMENTS,
-        "trust",
-        "dry_run",
-        "yes",
-    ),
+    *("frameworks", "models", "dataset", *OF_DATA, *of_verdict(CODE_PATH, FEEDING, NETWORK, SIZES)),
+    *(*ENVIRONMENTS, "trust", "dry_run", "yes"),
     by_place=(words.STUDY, *words.REQUEST),
     frameworks=PLAIN,
     models=MODELS,

@@ -6,6 +6,7 @@ import dataclasses
 import importlib.util
 import json
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -121,21 +122,18 @@ def _write(target: Path, parts: Fields, kind: str) -> list[Path]:
     there = [path.name for path in names.values() if path.exists()]
     if there:
         raise UsageError(f"{target} already holds {there[0]}; name another folder for the export")
-    # Under other names until all are whole: what a full disk cuts short must not stand in the way of the next attempt.
-    halves = {name: path.with_name(path.name + ".half") for name, path in names.items()}
     with schema.study_errors(target):
-        try:
-            target.mkdir(parents=True, exist_ok=True)
+        target.mkdir(parents=True, exist_ok=True)
+        # Elsewhere until all are whole: what a full disk cuts short must not stand in the way of the next attempt.
+        with tempfile.TemporaryDirectory(dir=target) as halves:
             for name, part in parts.items():
+                half = Path(halves) / names[name].name
                 if isinstance(part, (dict, list)):
-                    halves[name].write_text(json.dumps(part, indent=1), encoding="utf-8")
+                    half.write_text(json.dumps(part, indent=1), encoding="utf-8")
                 else:
-                    WRITERS[kind](part, halves[name])
-            for name, path in names.items():
-                halves[name].replace(path)
-        finally:
-            for half in halves.values():
-                half.unlink(missing_ok=True)
+                    WRITERS[kind](part, half)
+            for path in names.values():
+                (Path(halves) / path.name).replace(path)
     return list(names.values())
 
 

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 from framework_compare.errors import UnknownNameError, UsageError, check_count
 from framework_compare.registry import device_kind
-from framework_compare.results.columns import Record
-from framework_compare.results.ratios import epoch_seconds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,37 +63,28 @@ def bill_frame(frame: pd.DataFrame, prices: Prices, epochs: int = 1) -> pd.DataF
     price. bill_co2_g: its CO2.
     """
     check_count("epochs", epochs)
-    rows = [_row(cell, prices, epochs) for cell in frame.itertuples()]
-    return frame.assign(**{name: [row.get(name, math.nan) for row in rows] for name in COLUMNS})
+    sampled, on_cpu = frame["epoch_s_median"].isna(), frame["device"].map(device_kind) == "cpu"
 
+    def seconds(median: str, estimate: str) -> pd.Series:
+        return frame[estimate].where(sampled, frame[median]).where(frame["status"] == "ok") * epochs
 
-def _row(cell: Record, prices: Prices, epochs: int) -> dict[str, float]:
-    seconds = epoch_seconds(cell) * epochs if cell.status == "ok" else math.nan
-    if math.isnan(seconds):
-        return {}
-    sampled = math.isnan(cell.epoch_s_median)
-    ends = (
-        (cell.epoch_estimate_s_low, cell.epoch_estimate_s_high)
-        if sampled
-        else (cell.epoch_s_ci_low, cell.epoch_s_ci_high)
+    whole_s = seconds("epoch_s_median", "epoch_estimate_s")
+    second = frame["device"].map(prices.hour_on).astype(float) / HOUR_S
+    joules = frame[["gpu_j_per_image", "host_j_per_image"]].where(lambda each: each > 0)
+    known = joules.sum(axis=1, min_count=1).where(
+        on_cpu | (joules["gpu_j_per_image"] > 0)
+    )  # the host alone is no bill of a GPU
+    wh = known * frame["images_per_s"] * whole_s / WH_J
+    per_kwh, co2_g = (math.nan if price is None else price for price in (prices.per_kwh, prices.co2_g_per_kwh))
+    return frame.assign(
+        bill_s=whole_s,
+        bill_time=second * whole_s,
+        bill_time_low=second * seconds("epoch_s_ci_low", "epoch_estimate_s_low"),
+        bill_time_high=second * seconds("epoch_s_ci_high", "epoch_estimate_s_high"),
+        bill_wh=wh,
+        bill_energy=wh / 1000 * per_kwh,
+        bill_co2_g=wh / 1000 * co2_g,
     )
-    hour = prices.hour_on(cell.device) / HOUR_S
-    wh = _joules_per_image(cell) * cell.images_per_s * seconds / WH_J
-    return {
-        "bill_s": seconds,
-        "bill_time": hour * seconds,
-        "bill_time_low": hour * ends[0] * epochs,
-        "bill_time_high": hour * ends[1] * epochs,
-        "bill_wh": wh,
-        "bill_energy": wh / 1000 * (math.nan if prices.per_kwh is None else prices.per_kwh),
-        "bill_co2_g": wh / 1000 * (math.nan if prices.co2_g_per_kwh is None else prices.co2_g_per_kwh),
-    }
-
-
-def _joules_per_image(cell: Record) -> float:
-    known = [value for value in (cell.gpu_j_per_image, cell.host_j_per_image) if value > 0]
-    on_gpu_alone = device_kind(cell.device) != "cpu" and not cell.gpu_j_per_image > 0  # the host alone is no bill of it
-    return sum(known) if known and not on_gpu_alone else math.nan
 
 
 def read_per_hour(text: str | None) -> PerHour:

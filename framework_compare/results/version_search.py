@@ -12,8 +12,8 @@ threshold if it lies within that. Later duels ask whether more than half of the 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
+import statistics
 from collections.abc import Callable, Sequence
 
 from framework_compare.results.intervals import exp
@@ -99,20 +99,14 @@ def _ask(
 
 def interval(logs: Sequence[float], level: float) -> tuple[float, float, float]:
     """The mean of log ratios and the ends of Student's interval that misses with probability `level`."""
+    from scipy.special import stdtrit
+
     count = len(logs)
     if count < 2:
         return (float(logs[0]) if count else math.nan), -math.inf, math.inf
-    mean = math.fsum(logs) / count
-    error = math.sqrt(math.fsum((log - mean) ** 2 for log in logs) / (count - 1) / count)
-    arm = _quantile(count - 1, level) * error
+    mean = statistics.fmean(logs)
+    arm = float(stdtrit(count - 1, 1 - level / 2)) * statistics.stdev(logs) / math.sqrt(count)
     return mean, mean - arm, mean + arm
-
-
-@functools.cache
-def _quantile(freedom: int, level: float) -> float:
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, 1 - level / 2))
 
 
 def _beyond(low: float, high: float, whole: float) -> str:

@@ -111,23 +111,19 @@ def check_sample(sample: object, budget: object, rungs: object) -> float:
 def check_whole_runs(cells: Sequence[Cell], what: str = "a budget") -> None:
     """UsageError for cells of which a part of an epoch would say nothing."""
     for cell in cells:
-        if cell.config.patience:
-            raise UsageError(
-                f"patience is {cell.config.patience} under {what}, which may measure only a part of an epoch; "
-                "leave one of the two out"
-            )
         if searches.is_search(cell.model):
             raise UsageError(f"{cell.model} is a search, and {what} cannot measure a part of it; leave it out")
-        if cell.config.nodes > 1:
-            raise UsageError(
-                f"nodes is {cell.config.nodes} under {what}, which may end an epoch by the clock of one node; leave one of "
-                "the two out"
-            )
-        if cell.config.batch_growth != 1:
-            raise UsageError(
-                f"batch_growth is {cell.config.batch_growth:g} under {what}, which estimates an epoch from its first "
-                "steps; leave one of the two out"
-            )
+        for name, usual, why in _OF_WHOLE_RUNS:
+            if (value := getattr(cell.config, name)) != usual:
+                raise UsageError(f"{name} is {value:g} under {what}, which {why}; leave one of the two out")
+
+
+# Settings of which a part of an epoch would say nothing, unless they have this value.
+_OF_WHOLE_RUNS = (
+    ("patience", 0, "may measure only a part of an epoch"),
+    ("nodes", 1, "may end an epoch by the clock of one node"),
+    ("batch_growth", 1, "estimates an epoch from its first steps"),
+)
 
 
 def by_framework(option: str, given: Mapping[str, str] | None, what: str) -> dict[str, str]:

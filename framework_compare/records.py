@@ -10,31 +10,12 @@ from framework_compare.protocol import Fields, TrainConfig
 from framework_compare.samplers.energy import Energy
 from framework_compare.samplers.samplers import Sample
 
-STATUSES = (
-    "planned",
-    "running",
-    "ok",
-    "unsupported",
-    "not-installed",
-    "out-of-memory",
-    "crashed",
-    "timed-out",
-    "diverged",
-    "failed",
-    "interrupted",
+STATUSES = tuple(
+    """
+planned running ok unsupported not-installed out-of-memory crashed timed-out diverged failed interrupted
+""".split()
 )
-PHASES = (
-    "spawn",
-    "import",
-    "build",
-    "load-weights",
-    "open-data",
-    "first-step",
-    "warm-up",
-    "epochs",
-    "profile",
-    "release",
-)
+PHASES = tuple("spawn import build load-weights open-data first-step warm-up epochs profile release".split())
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,17 +24,7 @@ from framework_compare.results.speed_verdicts import Verdict
 REPOSITORY = "https://example.org/framework_compare"  # a placeholder: the project has no public address yet
 AUTHORS = "framework_compare contributors"
 # Settings that a reader needs, in the order of the sentence.
-_SETTINGS = (
-    "device",
-    "batch_size",
-    "image_size",
-    "precision",
-    "execution",
-    "optimizer",
-    "learning_rate",
-    "epochs",
-    "threads",
-)
+_SETTINGS = tuple("device batch_size image_size precision execution optimizer learning_rate epochs threads".split())
 
 
 STYLES = ("text", "latex")  # of the paragraph

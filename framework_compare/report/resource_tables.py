@@ -179,25 +179,12 @@ _METERS = (
 ENERGY = TableSpec(
     "Energy per {unit} during the measured epochs.",
     (Column("{unit}s/s", "images_per_s"), *_METERS),
-    (
-        "j_per_image",
-        "j_per_image_ci_low",
-        "j_per_image_ci_high",
-        "gpu_j_per_image",
-        "gpu_above_idle_j_per_image",
-        "gpu_idle_w",
-        "gpu_energy_source",
-        "gpu_power_w_mean",
-        "gpu_power_source",
-        "gpu_percent_mean",
-        "gpu_utilization_period_s",
-        "gpu_throttled_share",
-        "gpu_throttle_reasons",
-        "host_j_per_image",
-        "host_above_idle_j_per_image",
-        "host_idle_w",
-        "host_energy_reason",
-        "images_per_s",
+    tuple(
+        """
+    j_per_image j_per_image_ci_low j_per_image_ci_high gpu_j_per_image gpu_above_idle_j_per_image gpu_idle_w
+    gpu_energy_source gpu_power_w_mean gpu_power_source gpu_percent_mean gpu_utilization_period_s gpu_throttled_share
+    gpu_throttle_reasons host_j_per_image host_above_idle_j_per_image host_idle_w host_energy_reason images_per_s
+    """.split()
     ),
     names=(*NAMES, *map(named, ("device", "batch_size", "precision", "execution"))),
     remarks=_energy_remarks,

@@ -46,18 +46,10 @@ EPOCH_FIGURES = tuple(
     if field.name not in ("number", "start_ns", "end_ns", "images", "steps")
 )
 # The status of a cell with several runs is the first of these that a run of it has.
-WORST_FIRST = (
-    "crashed",
-    "out-of-memory",
-    "timed-out",
-    "diverged",
-    "failed",
-    "unsupported",
-    "not-installed",
-    "interrupted",
-    "running",
-    "planned",
-    "ok",
+WORST_FIRST = tuple(
+    """
+crashed out-of-memory timed-out diverged failed unsupported not-installed interrupted running planned ok
+""".split()
 )
 
 
@@ -148,17 +140,10 @@ def _count(value: object) -> int | None:
     return value if type(value) is int else None
 
 
-RUN_COLUMNS = (
-    "reason",
-    "started_at",
-    "wall_s",
-    "exit_code",
-    "signal",
-    "died_in",
-    "log_path",
-    "log_tail",
-    "interpreter",
-    "part_id",
+RUN_COLUMNS = tuple(
+    """
+reason started_at wall_s exit_code signal died_in log_path log_tail interpreter part_id
+""".split()
 )
 
 

@@ -12,18 +12,11 @@ from framework_compare.samplers.energy import COUNTER
 
 SAMPLES = "samples"
 _TEXTS = ("name", "memory_source", "energy_source", "utilization_window", "reason")
-COLUMNS = (
-    "gpu_name",
-    "gpu_memory_source",
-    "gpu_energy_source",
-    "gpu_power_source",
-    "gpu_utilization_window",
-    "gpu_utilization_period_s",
-    "gpu_reason",
-    "host_energy_reason",
-    "load_before",
-    "parent_cpu_percent",
-    "parent_peak_rss_bytes",
+COLUMNS = tuple(
+    """
+gpu_name gpu_memory_source gpu_energy_source gpu_power_source gpu_utilization_window gpu_utilization_period_s
+gpu_reason host_energy_reason load_before parent_cpu_percent parent_peak_rss_bytes
+""".split()
 )
 NUMBERS = ("gpu_utilization_period_s", "load_before", "parent_cpu_percent", "parent_peak_rss_bytes")
 _UNKNOWN = dict.fromkeys(COLUMNS)

@@ -23,15 +23,11 @@ from framework_compare.samplers.peaks import Peak
 if TYPE_CHECKING:
     import pandas as pd
 
-COLUMNS = (
-    "flop_per_image",
-    "bytes_per_image",
-    "flop_per_s",
-    "peak_flop_per_s",
-    "bytes_per_s",
-    "peak_bytes_per_s",
-    "peak_disturbed_share",
-    "roofline_share",
+COLUMNS = tuple(
+    """
+flop_per_image bytes_per_image flop_per_s peak_flop_per_s bytes_per_s peak_bytes_per_s peak_disturbed_share
+roofline_share
+""".split()
 )
 FLOAT_BYTES = 4
 NARROW_BYTES = 2  # of what layers read and write in these precisions; updates stay in float32

@@ -95,20 +95,7 @@ def batch_sizes(subject: Subject, width: float, columns: int) -> Fields:
         return {}
     peaks, memory_name = memory.peaks(cells)
     rows = cells.assign(gib=peaks / marks.GIB, model=subject.without("batch_size"))
-    rows = rows[
-        [
-            "framework_label",
-            "model",
-            "batch_size",
-            "status",
-            "worked",
-            "images_per_s",
-            "gib",
-            "slow",
-            "fast",
-            "disturbed",
-        ]
-    ]
+    rows = rows["framework_label model batch_size status worked images_per_s gib slow fast disturbed".split()]
     rows = marks.cut(rows, "images_per_s", "slow", "fast", "model")
     told = [f"{gib:.2f}" if known(gib) else "ok" for gib in rows["gib"]]
     rows = rows.assign(told=[text if ok else status for text, ok, status in zip(told, rows["worked"], rows["status"])])

@@ -192,20 +192,10 @@ def _metrics(subject: Subject) -> dict[str, Metric]:
 
 
 # The kinds that a report shows, where the study has them; profiles have a figure, and the roofline needs peaks.
-SHOWN = (
-    "time",
-    "startup",
-    "resources",
-    "speedup",
-    "stack",
-    "modes",
-    "devices",
-    "quality",
-    "gains",
-    "search",
-    "inference",
-    "generation",
-    "energy",
+SHOWN = tuple(
+    """
+time startup resources speedup stack modes devices quality gains search inference generation energy
+""".split()
 )
 
 

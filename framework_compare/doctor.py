@@ -18,7 +18,7 @@ from framework_compare.environments import gpu_builds, managed, venvs
 from framework_compare.environments.interpreters import Unavailable
 from framework_compare.environments.managed import Environment
 from framework_compare.environments.support import lack
-from framework_compare.launch.support_question import ask_support
+from framework_compare.launch.jobs import ask_support
 from framework_compare.paths import cache_dir
 from framework_compare.protocol import PRECISIONS
 from framework_compare.records import Run

@@ -13,7 +13,7 @@ from tamperings import TAMPERINGS as OTHERS
 
 from framework_compare.archive import documents, entries, plausibility, publish, scrub, site, validate
 from framework_compare.archive.documents import MANIFEST, PARITY, RECORDS, STUDY
-from framework_compare.archive.tables import Tables
+from framework_compare.archive.records import Tables
 
 TAMPERINGS = {**OTHERS, **CONTRADICTIONS}
 GUIDE = Path(__file__).parent.parent / "docs" / "validation.md"

@@ -14,7 +14,7 @@ from packaging.version import Version
 from wheels import write_wheel
 
 from framework_compare import registry
-from framework_compare.environments import locks, managed, pruning, releases, venvs
+from framework_compare.environments import locks, managed, releases, venvs
 from framework_compare.errors import EnvironmentUnavailable, UsageError
 from framework_compare.plan import competitors
 from framework_compare.registry import Framework
@@ -212,12 +212,12 @@ def test_pruning_takes_the_oldest_first_and_never_one_in_use(monkeypatch):
         for file in (managed.USED, venvs.MARKER):
             os.utime(made[name].folder / file, (stamp, stamp))
     found, size = managed.installed(), made["tiny"].size_bytes
-    shown = lambda *asked: [one.folder for one in pruning.choose(found, time.time(), *asked)]  # noqa: E731
+    shown = lambda *asked: [one.folder for one in managed.choose(found, time.time(), *asked)]  # noqa: E731
     assert shown(30 * 86400, None) == [made["tiny"].folder]
     assert shown(None, 2.5 * size) == [made["tiny"].folder]
     assert shown(None, 1.5 * size) == [made["tiny"].folder, made["tiny@1.1"].folder]
     assert shown(30 * 86400, 10 * size) == [made["tiny"].folder]
-    monkeypatch.setattr(pruning, "in_use", lambda: {made["tiny"].folder})
+    monkeypatch.setattr(managed, "in_use", lambda: {made["tiny"].folder})
     assert shown(30 * 86400, None) == []
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from framework_compare import registry
-from framework_compare.archive.tables import SECOND, Row, Tables, awake_s, in_order, length_s, overlaps
+from framework_compare.archive.records import SECOND, Row, Tables, awake_s, in_order, length_s, overlaps
 from framework_compare.batches.quality import METRICS
 from framework_compare.plan.searches import is_search
 from framework_compare.protocol import Document, TrainConfig, replicas_of

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from framework_compare import registry
 from framework_compare.archive import agreement
-from framework_compare.archive.tables import SECOND, Row, Tables, awake_s, in_order, length_s, overlaps
+from framework_compare.archive.records import SECOND, Row, Tables, awake_s, in_order, length_s, overlaps
 from framework_compare.plan.planning import build_graph
 from framework_compare.plan.searches import is_search
 from framework_compare.protocol import Document, TrainConfig, replicas_of

@@ -15,10 +15,9 @@ from typing import NamedTuple
 from framework_compare.archive import conditions, documents, plausibility, publish, repeating
 from framework_compare.archive.documents import MANIFEST, PARITY, RECORDS, STUDY, Refused, shown
 from framework_compare.archive.installed import installed
-from framework_compare.archive.records import restore
+from framework_compare.archive.records import restore, rows_of
 from framework_compare.archive.records import statuses as statuses_of
 from framework_compare.archive.scrub import KINDS
-from framework_compare.archive.tables import rows_of
 from framework_compare.comparison import Comparison
 from framework_compare.errors import FrameworkCompareError, UsageError
 from framework_compare.json_types import JSON

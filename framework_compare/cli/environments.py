@@ -12,7 +12,7 @@ import typer
 from framework_compare import registry
 from framework_compare.cli import console, examples
 from framework_compare.cli.options import PLAIN, takes
-from framework_compare.environments import gpu_builds, managed, pruning
+from framework_compare.environments import gpu_builds, managed
 from framework_compare.errors import EnvironmentUnavailable, UsageError
 from framework_compare.launch.limits import parse_bytes
 from framework_compare.plan import competitors
@@ -105,7 +105,7 @@ def prune(
         )
     age_s = None if older_than is None else seconds("--older-than", older_than)
     size = None if max_size is None else parse_bytes(max_size, "--max-size")
-    doomed = pruning.choose(managed.installed(), time.time(), age_s, size)
+    doomed = managed.choose(managed.installed(), time.time(), age_s, size)
     for made in doomed:
         print(_line(made))
     total = gigabytes(sum(made.size_bytes or 0 for made in doomed))

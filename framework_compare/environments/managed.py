@@ -9,12 +9,14 @@ import contextlib
 import dataclasses
 import importlib.metadata
 import importlib.util
+import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import filelock
+import psutil
 from packaging.version import Version
 
 from framework_compare import registry
@@ -312,3 +314,32 @@ def _root() -> Path:
 def locks_dir() -> Path:
     """The folder of the lock files of versions."""
     return _root() / "locks"
+
+
+def choose(
+    environments: Sequence[Environment], now: float, age_s: float | None, size_bytes: float | None
+) -> list[Environment]:
+    """Those not used for `age_s` seconds, and then the least recently used until the others take `size_bytes` at most."""
+    busy = in_use()
+    by_use = sorted(
+        (one for one in environments if one.folder and one.folder not in busy), key=lambda one: one.used or 0.0
+    )
+    doomed = [one for one in by_use if age_s is not None and now - (one.used or 0.0) > age_s]
+    left = sum(one.size_bytes or 0 for one in environments) - sum(one.size_bytes or 0 for one in doomed)
+    for one in by_use:
+        if size_bytes is None or left <= size_bytes:
+            break
+        if one not in doomed:
+            doomed.append(one)
+            left -= one.size_bytes or 0
+    return doomed
+
+
+def in_use() -> set[Path]:
+    """Folders of environments whose Python some process runs."""
+    found = set()
+    for process in psutil.process_iter(["cmdline"]):
+        command = process.info["cmdline"] or []
+        if command and os.path.basename(os.path.dirname(command[0])) == "bin":
+            found.add(Path(command[0]).parents[1])
+    return found

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Protocol
 
+from framework_compare.errors import UsageError
 from framework_compare.launch import staging
 from framework_compare.launch.disturbances import THRESHOLD
 from framework_compare.launch.launcher import WorkerSpec, run_worker
 from framework_compare.launch.limits import Limits
-from framework_compare.protocol import Job, devices_of
+from framework_compare.protocol import Job, TrainConfig, devices_of
 from framework_compare.records import Run
 from framework_compare.registry import Framework
 
@@ -57,3 +59,16 @@ def spec_of(
         limits=limits,
         disturbance_threshold=disturbance_threshold,
     )
+
+
+def ask_support(framework: Framework, environment: Interpreter, device: str, *, timeout_s: float) -> Run:
+    """How a worker ends that only asks `Trainer.unsupported()` of default settings: `ok` where a cell could start.
+
+    Takes as long as the import, seconds. Never raises for what the worker does, nor where it cannot be started.
+    """
+    job = Job(TrainConfig(device=device, epochs=0), kind="verify")
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            return run_job(framework, environment, job, Path(folder) / "asked", limits=Limits(timeout_s=timeout_s))
+    except (OSError, UsageError) as error:
+        return Run("failed", f"no worker can be started: {error}")

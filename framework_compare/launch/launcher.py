@@ -22,8 +22,7 @@ from framework_compare.launch.disturbances import THRESHOLD, Span, marked, summa
 from framework_compare.launch.disturbances import warnings as disturbance_warnings
 from framework_compare.launch.limits import Clock, Limits, shorten_if_long
 from framework_compare.launch.memory_limit import MemoryLimit
-from framework_compare.launch.regular_files import make_way
-from framework_compare.launch.scratch import scratch
+from framework_compare.launch.scratch import make_way, scratch
 from framework_compare.launch.statuses import Evidence, Verdict, judge, log_tail, stuck_at
 from framework_compare.launch.supervised_worker import SupervisedWorker, SupervisionError
 from framework_compare.launch.transcript import Grant, Transcript

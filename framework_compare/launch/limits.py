@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, List, Mapping, Optional, Tuple, Union
 
 from framework_compare.errors import UsageError, check_name
-from framework_compare.launch.regular_files import open_regular
+from framework_compare.launch.scratch import open_regular
 from framework_compare.launch.statuses import Verdict
 from framework_compare.protocol import Fields
 from framework_compare.records import PHASES

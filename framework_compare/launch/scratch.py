@@ -1,18 +1,21 @@
-"""Temporary folders that end with their use: of one run, where frameworks leave generated code, sockets and caches, too.
+"""Folders of a run: a temporary one that ends with its use, and files of a folder that a worker may have replaced.
 
-Its path is short: the path of a socket holds 107 characters, of which multiprocessing adds about 40 of its own. The
-supervisor removes it as well, for a parent that was killed; what both left behind is removed at the next start.
+Frameworks leave generated code, sockets and caches in the first. Its path is short: the path of a socket holds 107
+characters, of which multiprocessing adds about 40 of its own. The supervisor removes it as well, for a parent that was
+killed; what both left behind is removed at the next start.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 from pathlib import Path
-from typing import Iterator, Tuple
+from typing import BinaryIO, Iterator, Tuple
 
 PREFIX = "fc-"
 LOCK = ".lock"
@@ -55,3 +58,22 @@ def remove_abandoned(base: Path) -> None:
                 shutil.rmtree(folder, ignore_errors=True)
             finally:
                 os.close(lock)
+
+
+def open_regular(path: Path, flags: int = os.O_RDONLY) -> BinaryIO:
+    """Open a file, unbuffered, for what `flags` say; OSError for a link, or a pipe, which may be waited on for ever."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "no regular file", str(path))
+    return os.fdopen(descriptor, "r+b" if flags & os.O_RDWR else "rb", buffering=0)
+
+
+def make_way(path: Path) -> None:
+    """Remove anything but a regular file from a path that a run will write."""
+    with contextlib.suppress(FileNotFoundError):
+        mode = path.lstat().st_mode
+        if stat.S_ISDIR(mode):
+            shutil.rmtree(path)
+        elif not stat.S_ISREG(mode):
+            path.unlink()

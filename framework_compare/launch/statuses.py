@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import List, Optional
 
-from framework_compare.launch.regular_files import open_regular
+from framework_compare.launch.scratch import open_regular
 from framework_compare.launch.supervised_worker import signal_name
 
 # Statuses that a worker may report; any other word makes its outcome event malformed.

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from framework_compare.launch.regular_files import open_regular
+from framework_compare.launch.scratch import open_regular
 from framework_compare.protocol import Document, Fields
 from framework_compare.records import Epoch
 from framework_compare.results.metrics import percent

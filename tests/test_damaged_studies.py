@@ -15,7 +15,7 @@ from framework_compare.comparison import Comparison
 from framework_compare.errors import StudyError
 from framework_compare.report.exports import export
 from framework_compare.results.runs import store_figures
-from framework_compare.store import open_readonly
+from framework_compare.store import schema
 from framework_compare.store.folder import FILE
 from framework_compare.store.study_file import Store
 
@@ -36,7 +36,7 @@ def test_a_damaged_study_is_not_shown_and_its_recovery_is_named(tmp_path, monkey
     place = content.rindex(b"epoch_s_median") // 4096 * 4096
     cut = {"page": content[:place] + os.urandom(4096) + content[place + 4096 :], "cut": content[:-8192]}
     (tmp_path / FILE).write_bytes(cut.get(how, content[:-1000]))
-    monkeypatch.setattr(open_readonly, "CHECKED_WHOLE_BYTES", 0 if large else 1 << 30)
+    monkeypatch.setattr(schema, "CHECKED_WHOLE_BYTES", 0 if large else 1 << 30)
     with pytest.raises(StudyError, match="damaged.*not changed; `sqlite3 .* \\.recover` prints"):
         Comparison.load(tmp_path)
 

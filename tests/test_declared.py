@@ -24,7 +24,7 @@ from framework_compare.adapters.paddle import PaddleTrainer
 from framework_compare.adapters.singa import SingaTrainer
 from framework_compare.adapters.tensorflow import TensorFlowTrainer
 from framework_compare.adapters.torch import TorchTrainer
-from framework_compare.conformance.under_test import entry_of
+from framework_compare.conformance.trial import entry_of
 from framework_compare.doctor import Interpreter
 from framework_compare.environments import venvs
 from framework_compare.errors import Unsupported, UsageError

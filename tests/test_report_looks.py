@@ -15,8 +15,8 @@ from stored_study import recorded
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Run
 from framework_compare.report.figures import look
+from framework_compare.report.figures.files import javascript
 from framework_compare.report.page import report
-from framework_compare.report.page.bundle import javascript
 
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="no Chromium is installed; on Debian: apt-get install chromium-headless-shell"

@@ -17,7 +17,6 @@ from framework_compare.plan.ladders import Rung
 from framework_compare.plan.reproductions import GAINS, RATIOS, REPRODUCTIONS, SIZES, Part, Reproduction
 from framework_compare.report import reproduction_tables
 from framework_compare.reproduction import reproduce
-from framework_compare.results import published
 from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.columns import CELL_COLUMNS
 
@@ -29,7 +28,7 @@ def short(tiny, images, own_cache, monkeypatch):
     """A published study of the test framework, under the names of PyTorch and AlexNet; its name."""
     monkeypatch.setitem(registry.FRAMEWORKS, "torch", registry.FRAMEWORKS[tiny])
     monkeypatch.setitem(registry.MODELS, "alexnet", registry.MODELS["linear"])
-    monkeypatch.setitem(published.SETS, images.name, "small")
+    monkeypatch.setitem(reproduction_tables.SETS, images.name, "small")
     monkeypatch.setattr(reproduction.nvml, "describe_gpus", lambda: None)
     base = {"dataset": images, **FAST}
     rungs = (
@@ -144,10 +143,10 @@ def test_declared_parts_can_be_planned_in_both_sizes(name):
             values = {key: list(value) if isinstance(value, tuple) else value for key, value in own.items()}
             assert planning.expand_configs(values)
         for file in filter(None, [part.published]):
-            assert published.rows(file) and all(row["source"] for row in published.rows(file))
+            assert reproduction_tables.rows(file) and all(row["source"] for row in reproduction_tables.rows(file))
         if part.beside == GAINS:
             rungs = {"base", *(rung.name for rung in part.rungs)}
-            theirs = published.rung_seconds(part.published, part.workload, part.phase)
+            theirs = reproduction_tables.rung_seconds(part.published, part.workload, part.phase)
             assert set(part.places) <= rungs and set(part.places.values()) == set(theirs)
 
 

@@ -24,8 +24,8 @@ from framework_compare.json_types import JSON
 from framework_compare.protocol import Document, Fields
 from framework_compare.registry import device_kind
 from framework_compare.report.figures import spread
+from framework_compare.report.figures.files import javascript_file, packed
 from framework_compare.report.names import in_order, title
-from framework_compare.report.page.bundle import javascript_file, packed
 from framework_compare.report.renderers import environment
 from framework_compare.report.table_notes import plural
 from framework_compare.store import schema

@@ -9,8 +9,7 @@ import pytest
 
 from framework_compare import registry
 from framework_compare.conformance import graphs
-from framework_compare.conformance.trial import Trial
-from framework_compare.conformance.under_test import entry_of
+from framework_compare.conformance.trial import Trial, entry_of
 from framework_compare.errors import UsageError
 from framework_compare.parity.verify import Where
 from framework_compare.plan import planning

@@ -12,7 +12,7 @@ import pytest
 from framework_compare import registry
 from framework_compare.conformance import material
 from framework_compare.environments.managed import Environment
-from framework_compare.errors import EnvironmentUnavailable
+from framework_compare.errors import EnvironmentUnavailable, UsageError
 from framework_compare.json_types import JSON
 from framework_compare.launch.jobs import run_job
 from framework_compare.launch.limits import Limits
@@ -21,6 +21,7 @@ from framework_compare.parity.training import training_check
 from framework_compare.parity.verify import ParityChecker, RunTasks, Where
 from framework_compare.protocol import Fields, Job, TrainConfig
 from framework_compare.records import Run
+from framework_compare.registry import Framework
 from framework_compare.results.parity import Level, Parity
 
 ROW_TIMEOUT_S = 300.0  # of a cell of a few steps; an optimising compiler may take a minute of it
@@ -54,6 +55,9 @@ class Answers:
             log = self.folder / "log.txt"
             pytest.fail(f"the adapter raised {answer['error']}\nThe traceback is in {log}", pytrace=False)
         return answer
+
+
+ANY_PYTHON = ((3, 8), (3, 99))
 
 
 class Trial:
@@ -152,3 +156,28 @@ class Trial:
 
     def _worker(self, **kind: str) -> RunTasks:
         return RunTasks(self.folder, self.framework, self.config, self.environment, **kind)
+
+
+def entry_of(text: str) -> Framework:
+    """A registered framework by name or alias, or one registered now from `path/to/adapter.py:Class`, or its folder.
+
+    The latter is called after its file. It runs in an environment of the requirements beside it (`adapter.txt`, in a
+    folder `requirements.txt`), in the interpreter that --python names, or in that of pytest.
+    """
+    place, separator, name = text.rpartition(":")
+    if text.endswith(".py") or (separator and (place.endswith(".py") or Path(place).is_dir())):
+        return _register(Path(place if separator else text), name if separator else "")
+    return registry.framework(text)
+
+
+def _register(path: Path, trainer: str) -> Framework:
+    if not trainer.isidentifier():
+        raise UsageError(f"--framework {path} names no class; write it as {path}:Class")
+    if not (path.is_file() or (path / "__init__.py").is_file()):
+        raise UsageError(f"--framework {path}:{trainer}: there is no file {path.absolute()}")
+    path = path.absolute()
+    name = registry.ALIASES.get(path.stem.lower(), path.stem.lower())
+    requirements = path / "requirements.txt" if path.is_dir() else path.with_suffix(".txt")
+    entry = Framework(name, f"{path}:{trainer}", str(requirements) if requirements.is_file() else "", "", ANY_PYTHON)
+    registry.register_framework(entry)
+    return entry

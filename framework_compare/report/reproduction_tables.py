@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
-from collections.abc import Callable
+import importlib.resources
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from framework_compare import registry
@@ -13,27 +15,31 @@ from framework_compare.report.names import title
 from framework_compare.report.table_notes import epoch_value, first_value, status_value
 from framework_compare.report.table_spec import FRAMEWORK, MODEL, Column, named, tabulate
 from framework_compare.report.tables import NOTHING, Table, Value, count, number, with_interval
-from framework_compare.results import published, speed_verdicts
+from framework_compare.results import speed_verdicts
 from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.columns import Record
 
 if TYPE_CHECKING:
     import pandas as pd
 
+# The published data sets by the names of those that stand in for them, with their number of images.
+SETS = {"fire-smoke-small": "small", "fire-smoke-big": "big"}
+IMAGES = {"small": 791, "big": 6003}
+
 
 def ratios(part: Part, cells: "pd.DataFrame", blocks: BlockTimes, caption: str) -> Table:
     """Milliseconds per image and the ratio to PyTorch, published and here; one row per cell."""
-    seconds, frame = published.epoch_seconds(part.published), list(cells.itertuples())
+    seconds, frame = epoch_seconds(part.published), list(cells.itertuples())
     verdicts = speed_verdicts.verdicts(frame, blocks) if (cells["runs_ok"] > 1).any() else []
     worked = [cell for cell in frame if cell.status == "ok"]
     torch = {(cell.model, cell.dataset): cell.Index for cell in worked if cell.framework == "torch"}
 
     def theirs(cell: Record, framework: str) -> float | None:
-        return seconds.get((framework, cell.model, published.SETS.get(cell.dataset, "")))
+        return seconds.get((framework, cell.model, SETS.get(cell.dataset, "")))
 
     def their_ms(cell: Record) -> str:
         own = theirs(cell, cell.framework)
-        return number(1000 * own / published.IMAGES[published.SETS[cell.dataset]] if own else None)
+        return number(1000 * own / IMAGES[SETS[cell.dataset]] if own else None)
 
     def their_ratio(cell: Record) -> str:
         own, base = theirs(cell, cell.framework), theirs(cell, "torch")
@@ -63,7 +69,7 @@ def ratios(part: Part, cells: "pd.DataFrame", blocks: BlockTimes, caption: str) 
 
 def gains(part: Part, cells: "pd.DataFrame", caption: str) -> Table:
     """Seconds of training and the speed-up over the first rung, published and here; one row per rung."""
-    seconds = published.rung_seconds(part.published, part.workload, part.phase)
+    seconds = rung_seconds(part.published, part.workload, part.phase)
 
     def theirs(cell: Record) -> float | None:
         return seconds.get(part.places.get(cell.rung, -1)) or None
@@ -92,7 +98,7 @@ def gains(part: Part, cells: "pd.DataFrame", caption: str) -> Table:
 
 def sizes(part: Part, cells: "pd.DataFrame", caption: str) -> Table:
     """The largest batch that works and the one that fails, published and here; one row per framework and model."""
-    published_sizes = published.largest_batches(part.published)
+    published_sizes = largest_batches(part.published)
 
     def theirs(place: int) -> Callable[[Record], str]:
         return lambda cell: published_sizes.get(cell.framework, ("", ""))[place] or NOTHING
@@ -106,3 +112,25 @@ def sizes(part: Part, cells: "pd.DataFrame", caption: str) -> Table:
     )
     remarks = registry.labels(cells["framework"])
     return tabulate(caption, (FRAMEWORK, MODEL), columns, cells.itertuples(), remarks=remarks)
+
+
+def rows(name: str) -> list[dict[str, str]]:
+    """The rows of one file of `report/published/`, as text."""
+    folder = importlib.resources.files("framework_compare.report").joinpath("published")
+    return list(csv.DictReader(folder.joinpath(name).read_text(encoding="utf-8").splitlines()))
+
+
+def epoch_seconds(name: str) -> dict[tuple[str, str, str], float]:
+    """Mean epoch seconds by framework, model and data set of a published table (Lerat 2021)."""
+    return {(one["framework"], one["model"], one["dataset"]): float(one["mean_epoch_s"]) for one in rows(name)}
+
+
+def rung_seconds(name: str, workload: str, phase: str) -> Mapping[int, float]:
+    """Seconds by rung of a published ladder of gains."""
+    mine = [one for one in rows(name) if (one["workload"], one["phase"]) == (workload, phase)]
+    return {int(one["rung"]): float(one["time_s"]) for one in mine}
+
+
+def largest_batches(name: str) -> dict[str, tuple[str, str]]:
+    """By framework the largest batch that worked, and the one that failed; "" where none did."""
+    return {one["framework"]: (one["largest_ok"], one["next_failed"]) for one in rows(name)}

@@ -148,6 +148,12 @@ _FULL = "free some space there and repeat the command; recorded runs are kept"
 _PLACE = "name a place that can be written"
 # What SQLite says of the place that a file is in, and not of the file. All our queries fit a whole study.
 _OF_THE_PLACE = ("disk is full", "readonly", "unable to open", "locked", "disk I/O", "interrupted")
+# What SQLite says of a file that it may read, but beside which it may not write what reading takes.
+_NO_ROOM_BESIDE = ("unable to open database file", "attempt to write a readonly database")
+_BESIDE = ("-wal", "-journal")
+# SQLite's check reads every page: half a second for 80 MB. Of a larger file the bulk, its samples, is left out.
+CHECKED_WHOLE_BYTES = 32 << 20
+_BULK = {"sample", "energy", "profile"}
 _REMEDIES = {errno.ENOSPC: _FULL, errno.EDQUOT: _FULL, errno.EROFS: _PLACE, errno.EACCES: _PLACE}
 
 
@@ -253,3 +259,53 @@ def damage_sentences(folder: Path, damage: Mapping[str, tuple[int, str]]) -> lis
         f"`framework-compare export {folder} --out FOLDER` writes the others"
         for table, (rows, fault) in damage.items()
     ]
+
+
+def open_study(path: Path, *, checked: bool = False) -> sqlite3.Connection:
+    """Return a connection to a study; checked: look for damage first. sqlite3.DatabaseError tells of any."""
+    connection = connect_for_reading(path)
+    try:
+        check_version(connection, path)
+        if checked:
+            check_length(connection, path)
+            large = path.stat().st_size > CHECKED_WHOLE_BYTES
+            for table in sorted(tables(connection) - _BULK) if large else [""]:
+                quick_check(connection, table)
+        lacking = [f"NULL AS {name}" for name in lacking_columns(connection)]
+        if lacking:  # a temporary view comes before the file's own table
+            columns = ", ".join(("rowid", "*", *lacking))
+            connection.execute(f"CREATE TEMP VIEW sample AS SELECT {columns} FROM main.sample")
+        return connection
+    except BaseException:
+        connection.close()
+        raise
+
+
+def connect_for_reading(path: Path) -> sqlite3.Connection:
+    """A connection that reads, also where nothing can be written beside the file."""
+    connection = connect(path, "ro")
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        return connection
+    except sqlite3.OperationalError as error:
+        connection.close()
+        if str(error) not in _NO_ROOM_BESIDE:
+            raise
+    except BaseException:
+        connection.close()
+        raise
+    beside = [Path(f"{path}{ending}") for ending in _BESIDE]
+    if any(file.is_file() and file.stat().st_size for file in beside):
+        raise StudyError(
+            f"{path} was left by a killed writer, and cannot be read in a read-only place; "
+            "copy the folder to a writable place"
+        )
+    return connect(path, "ro&immutable=1")
+
+
+def check_length(connection: sqlite3.Connection, path: Path) -> None:
+    """sqlite3.DatabaseError where a file was cut short; a cut within its last page is nothing that SQLite objects to."""
+    size = path.stat().st_size
+    pages, page_bytes = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
+    if size < pages * page_bytes and not Path(f"{path}-wal").exists():
+        raise sqlite3.DatabaseError(f"it was truncated to {size} bytes")

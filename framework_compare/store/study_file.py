@@ -21,7 +21,7 @@ from framework_compare.errors import StudyError, UsageError, check_count
 from framework_compare.json_types import JSON
 from framework_compare.protocol import Document, Fields, TrainConfig
 from framework_compare.records import STATUSES, Cell, Run
-from framework_compare.store import absorption, open_readonly, row_checks, schema
+from framework_compare.store import absorption, row_checks, schema
 from framework_compare.store.folder import CUT_SHORT, FILE, NEW, acquire_lock, check_vacant
 from framework_compare.store.schema import LISTS, RUN_FIELDS, as_json, column, insert
 
@@ -85,10 +85,10 @@ class Store:
             if lock is not None:
                 undo.callback(lock.release)
             with schema.study_errors(path):
-                connection = open_readonly.open_study(path, checked=checked) if readonly else schema.connect(path, "rw")
+                connection = schema.open_study(path, checked=checked) if readonly else schema.connect(path, "rw")
                 undo.callback(connection.close)
                 if not readonly:
-                    open_readonly.check_length(connection, path)
+                    schema.check_length(connection, path)
                     schema.prepare(connection, path)
             undo.pop_all()
         return cls(folder, connection, lock)

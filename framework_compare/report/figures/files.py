@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import gzip
+import importlib.metadata
 import json
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from framework_compare.json_types import JSON
+from framework_compare.paths import cache_dir, write_whole
 from framework_compare.protocol import Document, Fields
 from framework_compare.report.figures import look
 from framework_compare.report.figures.catalogue import FIGURES
@@ -111,3 +116,31 @@ def _ungrouped(svg: str) -> str:
         return tag[0]
 
     return _TAG.sub(kept, svg)
+
+
+def javascript() -> str:
+    """The bundle, which sets window.vegaEmbed, as `packed` gives it; made once per version (seconds), then cached."""
+    import vl_convert
+
+    path = cache_dir() / "report" / f"vega-{importlib.metadata.version('vl-convert-python')}.txt"
+    try:
+        return path.read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError):
+        text = _in_gzip(vl_convert.javascript_bundle())  # type: ignore[call-arg]
+    with contextlib.suppress(OSError):  # a cache that cannot be written costs seconds, not the report
+        write_whole(path, text)
+    return text
+
+
+def javascript_file() -> str:
+    """The bundle as a file of a site, for pages that load it when they draw."""
+    return f"(function () {{{gzip.decompress(base64.b64decode(javascript())).decode()}\n}})();"
+
+
+def packed(document: JSON) -> str:
+    """A document as JSON, in gzip, in base64: what the page's script unpacks, and no text that a page could misread."""
+    return _in_gzip(json.dumps(document, separators=(",", ":")))
+
+
+def _in_gzip(text: str) -> str:
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()

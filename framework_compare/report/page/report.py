@@ -22,10 +22,9 @@ from framework_compare.report import headlines, kinds, provenance, renderers
 from framework_compare.report.figures import files
 from framework_compare.report.figures.captions import caption
 from framework_compare.report.figures.catalogue import FIGURES, QUESTIONS, Figure
-from framework_compare.report.figures.files import Drawn
+from framework_compare.report.figures.files import Drawn, javascript, packed
 from framework_compare.report.figures.subject import Subject
 from framework_compare.report.names import title as named
-from framework_compare.report.page.bundle import javascript, packed
 from framework_compare.report.page.citation import citation
 from framework_compare.report.page.lights import lights, standing
 from framework_compare.report.renderers import environment

@@ -1,18 +1,25 @@
 """The command line: what it prints, where, and its exit code; once of each kind in a process of its own."""
 
+from __future__ import annotations
+
 import json
+import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from command_line import run, start
+from typer.testing import CliRunner
 
 from framework_compare import registry
+from framework_compare.cli import root
 from framework_compare.errors import UsageError
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Run
+from framework_compare.results.intervals import MIN_RUNS
 from framework_compare.store.study_file import FILE, Store
 from framework_compare.study.progress import PlainWatcher
 
@@ -144,3 +151,82 @@ def test_markdown_and_latex_name_the_machine(tmp_path):
     assert run("show", tmp_path / "study", "--style", "latex").stdout.startswith("% Measured on A_processor")
     assert run("show", tmp_path / "study", "--style", "markdown").stdout.startswith("A_processor")
     assert "A_processor" not in run("show", tmp_path / "study", "--style", "csv").stdout
+
+
+@pytest.fixture
+def quickstart(images, own_cache, monkeypatch):
+    """Runs the quickstart with the test model on small images; its lines on standard output, and its exit code."""
+    small = {
+        "models": ["linear"],
+        "dataset": str(images),
+        "image_size": 32,
+        "threads": 1,
+        "loader_workers": 1,
+        "limit": None,
+    }
+    monkeypatch.setattr(root, "QUICK", {**root.QUICK, **small, "batch_size": 1, "epochs": 4, "verify": "off"})
+
+    def run(*frameworks):
+        done = CliRunner().invoke(root.app, ["quickstart", "--frameworks", ",".join(frameworks)])
+        return done.stdout.splitlines(), done.exit_code
+
+    return run
+
+
+def test_it_can_name_a_winner_of_its_frameworks():
+    assert root.QUICK["repeats"] > MIN_RUNS
+    assert all(name in registry.FRAMEWORKS for name in root.QUICK_FRAMEWORKS.split(","))
+
+
+def test_it_ends_with_the_answer_the_report_and_the_next_command(quickstart, paced, own_cache):
+    lines, code = quickstart(paced("quick", pace_s=0.004), paced("slow", pace_s=0.012))
+    answer, modes, report, following, said = lines[-5:]
+    assert (
+        answer.startswith("Answer: linear: quick (eager) is ") and "faster than slow (eager) (not verified)" in answer
+    )
+    assert " also have a compiled mode" in modes and said.startswith("This was a smoke test")
+    page = next((own_cache / "studies").glob("*/report.html"))
+    assert report == f"Report: {page}" and "quick" in page.read_text()
+    assert following == f"Next:   {root.NEXT}" and code == 0
+
+
+def test_it_says_so_where_nothing_worked(quickstart, tiny, monkeypatch):
+    adapter = registry.FRAMEWORKS[tiny].trainer
+    entry = registry.Framework("absent", adapter, "", "no_such_module", ((3, 8), (3, 99)))
+    monkeypatch.setitem(registry.FRAMEWORKS, "absent", entry)
+    lines, code = quickstart("absent")
+    assert lines[-4] == "Answer: none; fewer than two frameworks finished: see `doctor`" and code == 1
+
+
+PLUGINS = Path(__file__).parent / "plugins"
+
+
+def installed(folder: Path, group: str, line: str, module: str) -> None:
+    """A distribution as pip leaves it: a module, and metadata with one entry point."""
+    info = folder / "fc_other-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: fc-other\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{group}]\n{line}\n")
+    (folder / "fc_other.py").write_text(module)
+
+
+def test_an_adapter_of_another_package_is_listed_and_diagnosed(tmp_path: Path) -> None:
+    adapter = f"{PLUGINS / 'tiny.py'}:TinyTrainer"
+    module = (
+        "from framework_compare.registry import Framework\n"
+        f"FRAMEWORK = Framework('theirs', {adapter!r}, '', 'numpy', ((3, 8), (3, 99)))\n"
+    )
+    installed(tmp_path, "framework_compare.adapters", "other = fc_other:FRAMEWORK", module)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+
+    def asked(code: str) -> "list[str]":
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+        return list(json.loads(done.stdout.splitlines()[-1]))
+
+    listing = "from framework_compare.cli.listing import document"
+    listed = asked(f"import json; {listing}; print(json.dumps(document(1)['frameworks']))")
+    assert "other" in listed and "theirs" not in listed
+    doctor = "from framework_compare.doctor import examine"
+    assert "other" in asked(
+        f"import json; {doctor}; print(json.dumps([one.framework for one in examine().frameworks]))"
+    )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
 from framework_compare import registry
-from framework_compare.environments import managed
+from framework_compare.environments import interpreters, managed
 from framework_compare.errors import EnvironmentUnavailable
 from framework_compare.registry import Framework
 
@@ -105,3 +106,92 @@ def test_a_framework_without_requirements_runs_on_the_parents_python(monkeypatch
     environment = managed.ensure("own")
     assert (environment.python, environment.managed) == (Path(sys.executable), False)
     assert environment.version == pytest.__version__
+
+
+RUNNING = (sys.version_info[0], sys.version_info[1])
+
+
+@pytest.fixture
+def fake_python(tmp_path, monkeypatch):
+    """Makes programs that answer like Pythons of any version; all made so far are listed for `choose`."""
+    made = []
+
+    def make(*version: int, answer: str = "", name: str = "") -> Path:
+        path = tmp_path / (name or "python" + "-".join(map(str, version)))
+        path.write_text(f"#!/bin/sh\necho started >> {path}.calls\necho '{answer or '.'.join(map(str, version))}'\n")
+        path.chmod(0o755)
+        made.append(str(path))
+        monkeypatch.setenv(interpreters.PYTHONS_VARIABLE, os.pathsep.join(made))
+        return path
+
+    return make
+
+
+def test_the_running_version_is_preferred_to_newer_ones(fake_python):
+    fake_python(3, 98, 0)
+    assert interpreters.choose(((3, 8), (3, 99))).minor == RUNNING
+
+
+def test_otherwise_the_newest_in_the_range_is_chosen(fake_python):
+    fake_python(3, 96, 5)
+    newest = fake_python(3, 97, 1)
+    fake_python(3, 98, 0)
+    assert interpreters.choose(((3, 96), (3, 97))) == interpreters.Interpreter(newest, "3.97.1")
+
+
+def test_a_python_without_gil_is_passed_over(fake_python):
+    fake_python(3, 98, 0, answer=" ")
+    sound = fake_python(3, 97, 0)
+    assert interpreters.choose(((3, 97), (3, 98))).path == sound
+
+
+def test_a_program_that_is_no_python_is_passed_over(fake_python, tmp_path, monkeypatch):
+    broken = tmp_path / "python3.97"
+    broken.write_text("#!/bin/sh\nexit 3\n")
+    broken.chmod(0o755)
+    sound = fake_python(3, 97, 0)
+    monkeypatch.setenv(interpreters.PYTHONS_VARIABLE, f"{broken}{os.pathsep}{tmp_path / 'absent'}{os.pathsep}{sound}")
+    assert interpreters.choose(((3, 97), (3, 97))).path == sound
+
+
+def test_versions_of_pyenv_and_uv_are_found(fake_python, tmp_path, monkeypatch):
+    for root, variable, minor in (("pyenv/versions", "PYENV_ROOT", 96), ("uv", "UV_PYTHON_INSTALL_DIR", 97)):
+        folder = tmp_path / root / f"3.{minor}.0/bin"
+        folder.mkdir(parents=True)
+        fake_python(3, minor, 0, name=f"{root}/3.{minor}.0/bin/python3.{minor}")
+        monkeypatch.setenv(variable, str(tmp_path / root.partition("/")[0]))
+    monkeypatch.delenv(interpreters.PYTHONS_VARIABLE)
+    for minor in (96, 97):
+        assert interpreters.choose(((3, minor), (3, minor))).version == f"3.{minor}.0"
+
+
+def test_a_python_is_asked_once_a_process(fake_python):
+    path = fake_python(3, 97, 0)
+    for _ in range(3):
+        interpreters.choose(((3, 97), (3, 97)))
+    assert Path(f"{path}.calls").read_text().count("started") == 1
+
+
+def test_a_python_named_after_another_version_is_not_started(fake_python):
+    fake_python(3, 97, 0)
+    other = fake_python(3, 98, 0, name="python3.98")
+    interpreters.choose(((3, 97), (3, 97)))
+    assert not Path(f"{other}.calls").exists()
+
+
+def test_no_python_in_range_names_range_findings_and_remedies(fake_python):
+    other = fake_python(3, 98, 2)
+    with pytest.raises(EnvironmentUnavailable) as caught:
+        interpreters.choose(((3, 96), (3, 97)), framework="mxnet")
+    message = str(caught.value)
+    assert "mxnet needs Python 3.96 to 3.97" in message
+    assert f"3.98.2 ({other})" in message
+    assert "{}.{}.{}".format(*sys.version_info[:3]) in message
+    assert "uv python install 3.97" in message and "--python mxnet=/path/to/python" in message
+
+
+@pytest.mark.parametrize(
+    ("allowed", "text"), [(((3, 10), (3, 11)), "3.10 to 3.11"), (((3, 11), (3, 11)), "3.11")], ids=["range", "one"]
+)
+def test_range_text(allowed, text):
+    assert interpreters.range_text(allowed) == text

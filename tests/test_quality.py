@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 
 import numpy as np
@@ -12,7 +13,8 @@ from bounds import rounding
 from framework_compare.batches import quality
 from framework_compare.batches.quality import METRICS, evaluate, loss, spans
 from framework_compare.errors import UsageError
-from framework_compare.graph import Field, Task
+from framework_compare.graph import Field, Task, image_classification
+from framework_compare.worker.losses import LossSum
 
 TAGS = ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
 
@@ -223,3 +225,68 @@ def test_metrics_of_tokens_are_the_same_of_a_whole_split_and_of_its_parts(monkey
     assert evaluate(task, outputs, target) == pytest.approx(whole, rel=rounding(outputs.size))
     outputs[7, 0, 0] = np.inf
     assert all(np.isnan(value) for value in evaluate(task, outputs, target).values())
+
+
+class Device:
+    """Says how many losses were read at a time, and how many steps had been taken by then."""
+
+    def __init__(self):
+        self.steps, self.reads = 0, []
+
+    def step(self):
+        self.steps += 1
+        return self.steps - 1
+
+    def read_losses(self, losses):
+        self.reads.append((self.steps, list(losses)))
+        return [float(loss) for loss in losses]
+
+
+def epoch(lag, steps):
+    device = Device()
+    losses = LossSum(device, lag)
+    for number in range(steps):
+        losses.add(device.step(), 1 if number == steps - 1 else 4)
+    return device, losses
+
+
+def test_losses_are_read_late_and_the_rest_together_at_the_end():
+    device, losses = epoch(lag=3, steps=6)
+    assert device.reads == [(4, [0]), (5, [1]), (6, [2])]
+    losses.mean()
+    assert device.reads[3:] == [(6, [3, 4, 5])]
+
+
+@pytest.mark.parametrize("lag", [1, 8])
+@pytest.mark.parametrize("steps", [1, 7, 8, 9, 40])
+def test_the_mean_is_that_of_all_images(lag, steps):
+    _, losses = epoch(lag, steps)
+    sizes = [4] * (steps - 1) + [1]
+    expected = sum(number * size for number, size in enumerate(sizes)) / sum(sizes)
+    assert losses.mean() == pytest.approx(expected) and losses.samples == sum(sizes)
+
+
+def test_a_task_comes_back_from_json_as_it_was():
+    task = Task(
+        (Field("tokens", (33,), "int32", 8000),),
+        Field("tags", (33,), "int64"),
+        2,
+        "token_cross_entropy",
+        ("f1",),
+        "tweet",
+    )
+    for one in (task, image_classification(3, 224), dataclasses.replace(task, smoothing=0.1)):
+        assert Task.from_dict(json.loads(json.dumps(one.to_dict()))) == one
+    assert "smoothing" not in task.to_dict(), "earlier versions read and wrote no such field"
+
+
+def test_an_unknown_loss_or_dtype_lists_the_known():
+    with pytest.raises(UsageError, match="loss is 'hinge'; allowed: cross_entropy, token_cross_entropy, mse"):
+        Task((Field("x", (8,)),), Field("y", (1,)), 1, "hinge")
+    with pytest.raises(UsageError, match="field x: dtype is 'float16'; allowed: float32"):
+        Field("x", (8,), "float16")
+
+
+def test_labels_alone_are_smoothed():
+    with pytest.raises(UsageError, match="label_smoothing is 0.1; allowed for loss 'mse': 0"):
+        Task((Field("x", (8,)),), Field("y", (1,)), 1, "mse", smoothing=0.1)

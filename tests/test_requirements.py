@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import operator
 import re
 from pathlib import Path
@@ -70,3 +71,42 @@ def test_every_file_that_is_installed_is_pinned_by_its_checksum(name, device):
     for line in lines:
         hashed = re.fullmatch(r"[^#]+?(\s+--hash=sha256:[0-9a-f]{64})+", line)
         assert line.startswith("#") or bool(hashed) == (line not in UNHASHED), line
+
+
+ROOT = Path(__file__).parent.parent
+
+
+def configured() -> configparser.ConfigParser:
+    parser = configparser.ConfigParser()
+    parser.read(ROOT / "setup.cfg")
+    return parser
+
+
+def test_every_package_folder_is_listed():
+    options = configured()["options"]
+    listed = set(options["packages"].split())
+    mapping = dict(line.split(" = ") for line in options["package_dir"].strip().splitlines())
+    found = set()
+    for name, folder in mapping.items():
+        for init in (ROOT / folder).rglob("__init__.py"):
+            inner = init.parent.relative_to(ROOT / folder).parts
+            found.add(".".join((name, *inner)))
+    assert listed == found
+
+
+def test_requirements_travel_with_the_adapters():
+    data = configured()["options.package_data"]
+    for name, folder in (("adapters", ROOT / "adapters"), ("importers", ROOT / "framework_compare" / "importers")):
+        assert data[f"framework_compare.{name}"] == "*/*.txt"
+        assert len(list(folder.glob("*/*.txt"))) == len(list(folder.rglob("*.txt")))
+
+
+def test_type_checkers_are_told_that_the_package_has_types():
+    assert "py.typed" in configured()["options.package_data"]["framework_compare"]
+    assert (ROOT / "framework_compare/py.typed").exists()
+
+
+def test_the_command_answers_a_stop_from_its_first_moment():
+    """What the console script names must not import the command line before signals are taken."""
+    scripts = configured()["options.entry_points"]["console_scripts"]
+    assert scripts.split() == ["framework-compare", "=", "framework_compare.cli.entry:main"]

@@ -12,7 +12,9 @@ import numpy as np
 import psutil
 import pytest
 from PIL import Image
+from processes import wait_for
 
+from framework_compare.adapters.tensorflow.pipeline import one_pass
 from framework_compare.batches import preprocess
 from framework_compare.batches.images import SharedPipeline, epoch_order, memory_batch
 from framework_compare.batches.reading import Reading
@@ -249,3 +251,39 @@ def test_the_real_images(tmp_path: Path, monkeypatch) -> None:
     assert np.isfinite(images).all()
     assert np.abs(images.mean(axis=(0, 2, 3))).max() < 1.0
     assert 0.5 < images.std() < 2.0
+
+
+class Dataset:
+    """An iterable whose iterators note which thread deletes them."""
+
+    def __init__(self):
+        self.deleted_by = []
+
+    def __iter__(self):
+        return Iterator(self.deleted_by)
+
+
+class Iterator:
+    def __init__(self, deleted_by):
+        self._deleted_by, self._left = deleted_by, [1, 2]
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if not self._left:
+            raise StopIteration
+        return self._left.pop(0)
+
+    def __del__(self):
+        self._deleted_by.append(threading.current_thread())
+
+
+def test_training_does_not_wait_while_the_iterator_of_a_pass_is_deleted():
+    dataset = Dataset()
+    assert list(one_pass(dataset)) == [1, 2]
+    sample = one_pass(dataset)
+    assert next(sample) == 1
+    sample.close()
+    assert wait_for(lambda: len(dataset.deleted_by) == 2)
+    assert threading.main_thread() not in dataset.deleted_by

@@ -1,17 +1,14 @@
-"""`framework-compare list` and `inspect`: what there is to choose from, a model layer by layer before anything trains."""
+"""`framework-compare list`: what there is to choose from, and the studies in the cache folder."""
 
 from __future__ import annotations
 
 import json as json_files
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from framework_compare.cli import console
-from framework_compare.cli.options import LOSS, OF_DATA, of_loss, takes
 from framework_compare.errors import FrameworkCompareError
-from framework_compare.plan.settings import DEFAULTS
 from framework_compare.protocol import Fields
 
 SCHEMA_VERSION = 1  # rises when a field goes or changes its meaning, not when one comes
@@ -107,54 +104,3 @@ def _print_studies(folder: str, older: int, studies: list[Fields]) -> None:
         what = "; ".join(", ".join(map(title, some)) for some in (one["frameworks"], one["models"]))
         done = f"{one['ok']} of {one['cells']} cells ok"
         print(f"  {one['name']:21} {one['started_at']:16} {done:19} {clean(what)}")
-
-
-@takes("python", "index", *OF_DATA)
-def inspect(
-    python: dict[str, str],
-    index: dict[str, str],
-    model: Annotated[
-        str,
-        typer.Argument(
-            help="FILE.py:FUNCTION, FILE.onnx, FILE.keras, torchvision:NAME, timm:NAME, transformers:NAME:KEY=VALUE,..., "
-            "or a registered name."
-        ),
-    ],
-    data: Annotated[
-        str | None, typer.Argument(help="A file of arrays or a table, or a folder of text, that the model is for.")
-    ] = None,
-    image_size: Annotated[int, typer.Option(help="Height and width in pixels.")] = DEFAULTS.image_size,
-    num_classes: Annotated[int | None, typer.Option(help="Replace its head with one for this many classes.")] = None,
-    loss_function: Annotated[str | None, typer.Option(help=LOSS)] = None,
-    **of_data: Any,
-) -> None:
-    """Show layers, parameters and MACs of a model, and what is missing in which framework; nothing is trained."""
-    from framework_compare import api, registry
-    from framework_compare.importing import inspection
-    from framework_compare.importing.tracing import Tracer
-    from framework_compare.plan import planning
-    from framework_compare.plan.data_of_models import of_own
-    from framework_compare.study.request import Request
-
-    planning.check_setting("image_size", image_size)
-    if num_classes is not None:
-        planning.check_setting("num_classes", num_classes)
-    request = Request.of([], model, dataset=data, image_size=image_size, **of_loss(loss_function), **of_data)
-    own, names, imported = api.with_own(request, Tracer(python, index, console.say))
-    (name,) = planning.find_models(names)
-    if registry.of_arrays(name):
-        arrays = of_own(own, name) if own else None
-        if arrays is not None:
-            print("\n".join(arrays.remarks()))
-        graph = planning.build_graph(name, DEFAULTS, arrays.task if arrays else None)
-    else:
-        known: Fields = {} if num_classes is None and imported else {"num_classes": num_classes or DEFAULTS.num_classes}
-        graph = registry.load(registry.MODELS[name].build)(image_size=image_size, **known)
-    print("\n".join([name, *inspection.layer_lines(graph), inspection.summary(graph)]))
-    for one in imported:
-        if one.level is not None:
-            print(f"compared with {one.level.judge} in float64: {one.level.error:.1e} at most ({one.level.where})")
-        print("\n".join(one.notes), end="\n" if one.notes else "")
-    for framework, ops in inspection.missing_ops(graph).items():
-        print(f"{framework}: {'lacks ' + ', '.join(ops) if ops else 'has every layer'}")
-    print("\n".join(registry.labels(registry.FRAMEWORKS)))

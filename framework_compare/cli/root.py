@@ -22,6 +22,7 @@ from framework_compare.cli import (
     duel,
     environments,
     examples,
+    inspect,
     listing,
     report,
     studies,
@@ -282,7 +283,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "quickstart": quickstart,
         "doctor": doctor.doctor,
         "list": listing.list_names,
-        "inspect": listing.inspect,
+        "inspect": inspect.inspect,
     },
     "Train and measure": {
         "run": run,

@@ -1,0 +1,63 @@
+"""Command `inspect`: a model of the user's own, layer by layer, before anything trains."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from framework_compare.cli import console
+from framework_compare.cli.options import LOSS, OF_DATA, of_loss, takes
+from framework_compare.json_types import Fields
+from framework_compare.plan.settings import DEFAULTS
+
+
+@takes("python", "index", *OF_DATA)
+def inspect(
+    python: dict[str, str],
+    index: dict[str, str],
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="FILE.py:FUNCTION, FILE.onnx, FILE.keras, torchvision:NAME, timm:NAME, transformers:NAME:KEY=VALUE,..., "
+            "or a registered name."
+        ),
+    ],
+    data: Annotated[
+        str | None, typer.Argument(help="A file of arrays or a table, or a folder of text, that the model is for.")
+    ] = None,
+    image_size: Annotated[int, typer.Option(help="Height and width in pixels.")] = DEFAULTS.image_size,
+    num_classes: Annotated[int | None, typer.Option(help="Replace its head with one for this many classes.")] = None,
+    loss_function: Annotated[str | None, typer.Option(help=LOSS)] = None,
+    **of_data: Any,
+) -> None:
+    """Show layers, parameters and MACs of a model, and which layers each framework lacks; nothing is trained."""
+    from framework_compare import api, registry
+    from framework_compare.importing import inspection
+    from framework_compare.importing.tracing import Tracer
+    from framework_compare.plan import planning
+    from framework_compare.plan.data_of_models import of_own
+    from framework_compare.study.request import Request
+
+    planning.check_setting("image_size", image_size)
+    if num_classes is not None:
+        planning.check_setting("num_classes", num_classes)
+    request = Request.of([], model, dataset=data, image_size=image_size, **of_loss(loss_function), **of_data)
+    own, names, imported = api.with_own(request, Tracer(python, index, console.say))
+    (name,) = planning.find_models(names)
+    if registry.of_arrays(name):
+        arrays = of_own(own, name) if own else None
+        if arrays is not None:
+            print("\n".join(arrays.remarks()))
+        graph = planning.build_graph(name, DEFAULTS, arrays.task if arrays else None)
+    else:
+        known: Fields = {} if num_classes is None and imported else {"num_classes": num_classes or DEFAULTS.num_classes}
+        graph = registry.load(registry.MODELS[name].build)(image_size=image_size, **known)
+    print("\n".join([name, *inspection.layer_lines(graph), inspection.summary(graph)]))
+    for one in imported:
+        if one.level is not None:
+            print(f"compared with {one.level.judge} in float64: {one.level.error:.1e} at most ({one.level.where})")
+        print("\n".join(one.notes), end="\n" if one.notes else "")
+    for framework, ops in inspection.missing_ops(graph).items():
+        print(f"{framework}: {'lacks ' + ', '.join(ops) if ops else 'has every layer'}")
+    print("\n".join(registry.labels(registry.FRAMEWORKS)))

@@ -127,7 +127,10 @@ def bisect(
     watcher = watcher or default_watcher()
     folder = check_writable(check_folder("out", new_study_folder() if out is None else out))
     asked = _asked(framework, versions, model, dataset, threshold, metric, request)
-    listed = _kept(folder, asked) or _start(folder, asked, _between(framework, versions, watcher.say))
+    listed = _kept(folder, asked)
+    if not listed:
+        listed = _between(framework, versions, watcher.say)
+        write_whole(folder / FILE, json.dumps({"asked": asked, "versions": listed}, indent=1) + "\n")
     state = _Search(asked, listed, dataset, folder, watcher, request)
     found = version_search.search(len(listed), asked["threshold"], state.measure, looks=LOOKS)
     result = Bisection(
@@ -241,11 +244,6 @@ def _kept(folder: Path, asked: Fields) -> tuple[str, ...]:
         raise StudyError(
             f"{folder} contains another search, with {name} {before.get(name)!r} instead of {asked[name]!r}; name another folder"
         )
-    return listed
-
-
-def _start(folder: Path, asked: Fields, listed: tuple[str, ...]) -> tuple[str, ...]:
-    write_whole(folder / FILE, json.dumps({"asked": asked, "versions": listed}, indent=1) + "\n")
     return listed
 
 

@@ -138,17 +138,14 @@ def _planned(
             watcher.say(f"{part_name} is skipped: it needs a GPU")
             continue
         samples = request.get("budget") is not None and not (part.sweeps or part.rungs)
-        own = {**part.settings, **({} if full else _sampled(part) if samples else part.quick), **request}
+        # a budget would be spent on the epochs of few runs, where these are shorter than a sample
+        sampled = {"epochs": min(SAMPLED_EPOCHS, part.settings.get("epochs", SAMPLED_EPOCHS))}
+        own = {**part.settings, **({} if full else sampled if samples else part.quick), **request}
         if part_name in data:
             own["dataset"] = data[part_name]
         where = device if "cuda" in part.devices else "cpu"
         planned[part_name] = part, {"models": part.models, **_arguments(part, where, own), "frameworks": frameworks}
     return planned
-
-
-def _sampled(part: Part) -> dict[str, int]:
-    """What a budget changes: it would be spent on the epochs of few runs, where these are shorter than a sample."""
-    return {"epochs": min(SAMPLED_EPOCHS, part.settings.get("epochs", SAMPLED_EPOCHS))}
 
 
 def _parts(known: Mapping[str, Part], wanted: Names | None, data: Document) -> dict[str, Part]:

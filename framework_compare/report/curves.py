@@ -15,7 +15,7 @@ import altair as alt
 from framework_compare.parity.training.curves import Curves
 from framework_compare.protocol import Document
 from framework_compare.report import renderers
-from framework_compare.report.figures import files, look
+from framework_compare.report.figures import files, look, marks
 from framework_compare.report.names import in_order, title
 from framework_compare.report.parity_tables import curves_table
 from framework_compare.report.study import rounded
@@ -66,21 +66,14 @@ def _rows(series: Mapping[str, Sequence[float]]) -> list[Document]:
 
 def _points(rows: list[Document], of: str, names: Sequence[str]) -> alt.Chart:
     labels, places = [title(name) for name in names], [look.place(name, names) for name in names]
-    colours, shapes = ([marks[place] for place in places] for marks in (look.COLOURS, look.SHAPES))
-    return (
-        alt.Chart(alt.InlineData(values=rows))
-        .mark_point(filled=True, opacity=1)
-        .encode(
-            x=alt.X("step:Q", axis=alt.Axis(tickMinStep=1, format="d")),
-            y=_axis(of),
-            color=alt.Color(
-                "framework_label:N", title=None, scale=alt.Scale(domain=labels, range=colours), legend=alt.Legend()
-            ),
-            shape=alt.Shape(
-                "framework_label:N", title=None, scale=alt.Scale(domain=labels, range=shapes), legend=alt.Legend()
-            ),
-            size=alt.Size("size:Q", scale=None, legend=None),
-        )
+    colours, shapes = ([of_all[place] for place in places] for of_all in (look.COLOURS, look.SHAPES))
+    points = alt.Chart(alt.InlineData(values=rows)).mark_point(filled=True, opacity=1)
+    return points.encode(
+        x=alt.X("step:Q", axis=alt.Axis(tickMinStep=1, format="d")),
+        y=_axis(of),
+        color=marks.by_framework(alt.Color, labels, colours, alt.Legend()),
+        shape=marks.by_framework(alt.Shape, labels, shapes, alt.Legend()),
+        size=alt.Size("size:Q", scale=None, legend=None),
     )
 
 

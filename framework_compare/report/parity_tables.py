@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from framework_compare import registry
 from framework_compare.parity.network.ladder import TOLERANCE
-from framework_compare.protocol import Document
 from framework_compare.report.names import title
 from framework_compare.report.table_notes import cell_title
 from framework_compare.report.table_spec import FRAMEWORK, MODEL, Column, named, tabulate
@@ -72,9 +71,11 @@ def _level(number: int) -> Callable[[Parity], Value]:
 def curves_table(curves: Sequence[Curves]) -> Table:
     """One row per model: largest distances from float64 and between two frameworks, in units of the yardstick."""
     known = (kind for one in curves for kind in (one.losses, one.failures, one.unsupported))
-    names = list(dict.fromkeys(name for kind in known for name in kind))
+    names, setting = list(dict.fromkeys(name for kind in known for name in kind)), curves[0].setting
     return tabulate(
-        _caption(curves[0].setting),
+        f"Losses of {setting['steps']} steps on {setting['dataset']}: batches of {setting['batch_size']}, "
+        f"{setting['image_size']} x {setting['image_size']} pixels, learning rate {setting['learning_rate']:g}, "
+        f"momentum {setting['momentum']:g}, no dropout.",
         (MODEL,),
         (
             Column("first step", lambda one: f"{one.yardstick[0]:.1e}", "yardstick at"),
@@ -89,14 +90,6 @@ def curves_table(curves: Sequence[Curves]) -> Table:
             "loss, and between the two frameworks that are furthest apart.",
             *registry.labels(names),
         ),
-    )
-
-
-def _caption(setting: Document) -> str:
-    return (
-        f"Losses of {setting['steps']} steps on {setting['dataset']}: batches of {setting['batch_size']}, "
-        f"{setting['image_size']} x {setting['image_size']} pixels, learning rate {setting['learning_rate']:g}, "
-        f"momentum {setting['momentum']:g}, no dropout."
     )
 
 

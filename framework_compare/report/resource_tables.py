@@ -217,14 +217,13 @@ def _bill_columns(prices: Prices) -> list[Column]:
     def price(cell: Record) -> str:
         return with_interval(cell.bill_time, cell.bill_time_low, cell.bill_time_high)
 
-    columns = (
-        (Column("s", of("bill_s"), "time"), True),
-        (Column("price", price, "time"), prices.per_hour is not None),
-        (Column("Wh", of("bill_wh"), "energy"), True),
-        (Column("price", of("bill_energy"), "energy"), prices.per_kwh is not None),
-        (Column("g CO2", of("bill_co2_g"), "energy"), prices.co2_g_per_kwh is not None),
-    )
-    return [one for one, given in columns if given]
+    return [
+        Column("s", of("bill_s"), "time"),
+        Column("price", price, "time", there=lambda cells: prices.per_hour is not None),
+        Column("Wh", of("bill_wh"), "energy"),
+        Column("price", of("bill_energy"), "energy", there=lambda cells: prices.per_kwh is not None),
+        Column("g CO2", of("bill_co2_g"), "energy", there=lambda cells: prices.co2_g_per_kwh is not None),
+    ]
 
 
 def _given(prices: Prices) -> str:

@@ -40,7 +40,11 @@ class StudyTable:
     @property
     def units(self) -> dict[str, str]:
         """The unit of each figure in `frame`: SI, "" for shares, ratios and counts."""
-        return {name: METRICS[name].si_unit if name in METRICS else "" for name in self.frame if _is_figure(name)}
+        return {
+            name: METRICS[name].si_unit if name in METRICS else ""
+            for name in self.frame
+            if name in METRICS or name.startswith("ratio")
+        }
 
     def to_text(self, width: int | None = None, bold: bool | None = None) -> str:
         """Return text for the terminal, `width` columns wide; bold: with terminal codes. Defaults suit standard output."""
@@ -96,10 +100,6 @@ class StudyTable:
 
     def __repr__(self) -> str:
         return f"StudyTable({self.kind!r}, {len(self.parts)} parts)"
-
-
-def _is_figure(column: str) -> bool:
-    return column in METRICS or column.startswith("ratio")
 
 
 def _changed(part: Table, caption: str | None, notes: bool) -> Table:

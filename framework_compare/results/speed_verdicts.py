@@ -202,7 +202,8 @@ def _draft(
         verified=proved,
     )
     if not bar.reason and ratio.p is None:
-        needed = f"an interval needs {MIN_RUNS} blocks in which both ran; there {_are(ratio.runs)}"
+        there = {0: "is none", 1: "is 1"}.get(ratio.runs, f"are {ratio.runs}")
+        needed = f"an interval needs {MIN_RUNS} blocks in which both ran; there {there}"
         draft = dataclasses.replace(draft, reason=needed)
     return inverted(draft) if ratio.value < 1 else draft
 
@@ -229,10 +230,6 @@ def inverted(verdict: Verdict) -> Verdict:
         low=_inverse(verdict.high),
         high=_inverse(verdict.low),
     )
-
-
-def _are(count: int) -> str:
-    return "is 1" if count == 1 else "is none" if not count else f"are {count}"
 
 
 def _inverse(value: float | None) -> float | None:

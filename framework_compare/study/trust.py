@@ -19,7 +19,8 @@ from framework_compare.study.data_files import written_of
 
 def programs(cells: Iterable[Cell], python: Mapping[str, str]) -> list[str]:
     """The interpreters, by framework in `python`, and the functions of model files that these cells would execute."""
-    named = [f"the interpreter {str(_absolute(path))!r}" for path in python.values()]
+    found = [Path(shutil.which(path) or Path(path).expanduser()).absolute() for path in python.values()]
+    named = [f"the interpreter {str(path)!r}" for path in found]
     files = [written for written in map(written_of, cells) if written and written.get("path")]
     named += [f"{written['name']!r} of the file {written['path']!r}" for written in files]
     return list(dict.fromkeys(named))
@@ -47,7 +48,3 @@ def check(study: Path, named: Iterable[str], trust: bool) -> None:
 
 def _noted(program: str) -> Path:
     return cache_dir() / "trusted" / hashlib.sha256(program.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-
-
-def _absolute(interpreter: str) -> Path:
-    return Path(shutil.which(interpreter) or Path(interpreter).expanduser()).absolute()

@@ -49,21 +49,17 @@ def framework_axis(subject: Subject) -> alt.Y:
 
 
 def colour(subject: Subject, legend: alt.Legend | None = None) -> alt.Color:
-    return alt.Color(
-        "framework_label:N",
-        scale=alt.Scale(domain=subject.frameworks, range=subject.marks()[0]),
-        legend=legend,
-        title=None,
-    )
+    return by_framework(alt.Color, subject.frameworks, subject.marks()[0], legend)
 
 
 def shape(subject: Subject, legend: alt.Legend | None = None) -> alt.Shape:
-    return alt.Shape(
-        "framework_label:N",
-        scale=alt.Scale(domain=subject.frameworks, range=subject.marks()[1]),
-        legend=legend,
-        title=None,
-    )
+    return by_framework(alt.Shape, subject.frameworks, subject.marks()[1], legend)
+
+
+def by_framework(channel: Any, names: Sequence[str], values: Sequence[str], legend: alt.Legend | None) -> Any:
+    """A colour or shape for each framework."""
+    scale = alt.Scale(domain=list(names), range=list(values))
+    return channel("framework_label:N", scale=scale, legend=legend, title=None)
 
 
 def stacked_bars(base: alt.Chart, subject: Subject, parts: Sequence[str], **encodings: Any) -> alt.Chart:

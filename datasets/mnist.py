@@ -8,7 +8,7 @@ from typing import Sequence
 import numpy as np
 
 from framework_compare.datasets.arrays import ArrayData
-from framework_compare.datasets.labelled_images import Labelled, generate, image_data
+from framework_compare.datasets.image_arrays import Labelled, generate, image_data
 from framework_compare.datasets.source_files import one_file, read_bytes, source
 from framework_compare.errors import DataError, check_count
 from framework_compare.protocol import Fields

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
 
 from framework_compare import registry
-from framework_compare.datasets import array_files, fire_smoke, folder, objects, table_files, text_files
+from framework_compare.datasets import array_files, fire_smoke, folder, objects, table_files, text_windows
 from framework_compare.datasets.columns import Source
 from framework_compare.datasets.own import DataOptions, OwnData, prepare
 from framework_compare.errors import DataError, UnknownNameError, UsageError
@@ -16,7 +16,7 @@ from framework_compare.errors import DataError, UnknownNameError, UsageError
 
 def of_text(path: Path) -> Source:
     """Windows of a text, of bytes."""
-    return text_files.read_windows(path, None, None, None)
+    return text_windows.read_windows(path, None, None, None)
 
 
 # By the ending of a file's name.
@@ -55,7 +55,7 @@ def own_data(dataset: Any, options: DataOptions, asked: Sequence[str], models: b
     assert reader is not None
     place = Path(os.path.abspath(os.path.expanduser(path)))
     if reader is of_text:
-        source = text_files.read_windows(place, options.window, options.tokenizer, options.validation)
+        source = text_windows.read_windows(place, options.window, options.tokenizer, options.validation)
         return prepare(source, dataclasses.replace(options, validation=None))
     for name in ("window", "tokenizer"):
         if getattr(options, name) is not None:

@@ -18,7 +18,7 @@ from environment_fixtures import leftovers
 from wheels import add_to_index, write_wheel
 
 from framework_compare import registry
-from framework_compare.environments import installer, managed, pip_settings, venvs
+from framework_compare.environments import installer, managed, uv_command, venvs
 from framework_compare.errors import EnvironmentUnavailable
 
 pytestmark = pytest.mark.usefixtures("offline")
@@ -299,13 +299,13 @@ def test_pips_settings_are_handed_to_uv(tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "https://a.invalid https://b.invalid")
     monkeypatch.setenv("PIP_TIMEOUT", "7")
     monkeypatch.setenv("UV_HTTP_TIMEOUT", "9")
-    handed = pip_settings.read().environment()
+    handed = uv_command.read().environment()
     assert handed["UV_DEFAULT_INDEX"] == "https://own.invalid/" and handed["SSL_CERT_FILE"] == "own.pem"
     assert handed["UV_FIND_LINKS"] == "one,two" and handed["ALL_PROXY"] == "p:1"
     assert handed["UV_EXTRA_INDEX_URL"] == "https://a.invalid https://b.invalid"
     assert handed["UV_HTTP_TIMEOUT"] == "9", "a variable of uv's own stays"
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    assert "UV_DEFAULT_INDEX" not in pip_settings.read().environment()
+    assert "UV_DEFAULT_INDEX" not in uv_command.read().environment()
 
 
 def test_settings_of_pip_that_cannot_be_read_are_named(framework, tmp_path, monkeypatch):

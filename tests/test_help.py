@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from framework_compare import api, registry
 from framework_compare.cli import examples, options, root
-from framework_compare.cli.command import FORMER, MATTER
+from framework_compare.cli.words import FORMER, MATTER
 from framework_compare.errors import UsageError
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Epoch, Run

@@ -15,7 +15,7 @@ import typer
 
 from framework_compare import registry
 from framework_compare.cli import words
-from framework_compare.cli.command import SHOWS_ALL
+from framework_compare.cli.words import SHOWS_ALL
 from framework_compare.errors import UsageError
 from framework_compare.plan.settings import DEFAULTS, OF_DATASET, SETTINGS, column, of_role
 from framework_compare.plan.values import by_framework, check_indexes, pairs, split, split_devices

@@ -29,7 +29,6 @@ from framework_compare.cli import (
     verify,
     words,
 )
-from framework_compare.cli.command import Command
 from framework_compare.cli.options import (
     CLUSTER,
     ENVIRONMENTS,
@@ -41,6 +40,7 @@ from framework_compare.cli.options import (
     stated,
     takes,
 )
+from framework_compare.cli.words import Command
 from framework_compare.errors import FrameworkCompareError, UsageError
 from framework_compare.protocol import Fields
 from framework_compare.samplers import busy

@@ -19,7 +19,7 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
-from framework_compare.environments import pip_settings
+from framework_compare.environments import uv_command
 from framework_compare.environments.interpreters import Minor, Unavailable
 from framework_compare.environments.uv_command import public_url
 
@@ -42,7 +42,7 @@ def released(package: str, python: Minor, say: Callable[[str], None] = lambda me
     Pre-releases are among them, yanked ones are not. Raises Unavailable where an index cannot be read and no other has
     the package; where another has it, `say` gets a message, as there may be newer releases.
     """
-    environment = pip_settings.read().environment()
+    environment = uv_command.read().environment()
     found: set[Version] = set()
     failures = []
     for place in _places(package, environment):
@@ -64,7 +64,7 @@ def released(package: str, python: Minor, say: Callable[[str], None] = lambda me
 def _constraint(package: str) -> SpecifierSet:
     """What the constraint files of pip's settings say of a package; uv reads those behind a URL itself."""
     allowed = SpecifierSet()
-    for path in map(Path, pip_settings.read().constraints):
+    for path in map(Path, uv_command.read().constraints):
         for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
             try:
                 requirement = Requirement(line.partition(" #")[0].strip())
@@ -78,7 +78,7 @@ def _constraint(package: str) -> SpecifierSet:
 def _places(package: str, environment: Mapping[str, str]) -> Iterator[str]:
     """URLs and folders that list files of a package."""
     name = canonicalize_name(package)
-    settings = pip_settings.read()
+    settings = uv_command.read()
     if not settings.no_index:
         for index in dict.fromkeys(settings.indexes):
             yield f"{index.rpartition('=')[2] if '=' in index.partition('//')[0] else index}".rstrip("/") + f"/{name}/"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from uv import find_uv_bin
 
-from framework_compare.environments import pip_settings
+from framework_compare.environments import uv_command
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "examples" / "adapter_package"
@@ -23,7 +23,7 @@ CONFORMANCE = "framework_compare.conformance"
 def installed(tmp_path_factory):
     """Runs a command of an environment that has both wheels and pytest, from a folder without any of their sources."""
     place = tmp_path_factory.mktemp("package")
-    settings = {key: value for key, value in pip_settings.read().environment().items() if key != "PYTHONPATH"}
+    settings = {key: value for key, value in uv_command.read().environment().items() if key != "PYTHONPATH"}
 
     def uv(*words):
         subprocess.run([find_uv_bin(), *map(str, words), "--no-config", "--quiet"], check=True, env=settings)

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Iterable, Mapping, NamedTuple, Sequence
 
 from framework_compare import registry
-from framework_compare.environments import interpreters, managed, support, venvs
+from framework_compare.environments import externals, managed, support, venvs
 from framework_compare.errors import EnvironmentUnavailable, UsageError
 from framework_compare.graph import Task
 from framework_compare.launch import nodes
@@ -140,7 +140,7 @@ def _unusable(python: Mapping[str, str]) -> dict[str, str]:
     found = {}
     for name, path in python.items():
         try:
-            interpreters.examine(registry.framework(name), path)
+            externals.examine(registry.framework(name), path)
         except EnvironmentUnavailable as error:
             found[name] = str(error)
     return found

@@ -20,7 +20,7 @@ import psutil
 from packaging.version import Version
 
 from framework_compare import registry
-from framework_compare.environments import installer, interpreters, locks, venvs
+from framework_compare.environments import externals, installer, locks, venvs
 from framework_compare.environments.interpreters import Unavailable
 from framework_compare.environments.uv_command import public_url
 from framework_compare.paths import CACHE_VARIABLE, cache_dir
@@ -235,7 +235,7 @@ def is_given(spec: registry.Framework, python: str | Path | None) -> bool:
 def _given(spec: registry.Framework, python: str | Path | None) -> Environment:
     if python is None:
         return _parents_own(spec)
-    return Environment(spec.name, managed=False, **vars(interpreters.examine(spec, python)))
+    return Environment(spec.name, managed=False, **vars(externals.examine(spec, python)))
 
 
 def _parents_own(spec: registry.Framework) -> Environment:

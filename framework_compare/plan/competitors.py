@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from packaging.version import InvalidVersion, Version
 
 from framework_compare import registry
-from framework_compare.environments import interpreters, locks, managed
+from framework_compare.environments import externals, locks, managed
 from framework_compare.environments.interpreters import Unavailable
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.plan.values import check_unique, listed
@@ -172,7 +172,7 @@ def _name(wish: _Wish, several: bool, device: str) -> str:
         if not several:
             return wish.base if not wish.version else f"{wish.base}@{wish.version}"
         try:
-            version = interpreters.examine(entry, wish.python).version
+            version = externals.examine(entry, wish.python).version
         except Unavailable as error:
             raise UsageError(str(error)) from None
         if version and wish.version == locks.AGAIN[1:]:

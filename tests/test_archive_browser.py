@@ -1,7 +1,5 @@
 """The site of an archive in a real browser: offline, at three widths, with and without scripts, searched, without barriers."""
 
-from __future__ import annotations
-
 import pytest
 from browser_page import CHROMIUM, Opened
 from published_study import archive

@@ -1,7 +1,5 @@
 """The file of a data set of arrays, and the batches that a worker makes of it."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Bad files: each is one sentence with the file, the line and what to do; no file is left half-written."""
 
-from __future__ import annotations
-
 import gzip
 import pickle
 import sys

@@ -1,7 +1,5 @@
 """The users' own files: public data beside the project give their documents' counts, forms are read alike."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

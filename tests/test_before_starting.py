@@ -1,7 +1,5 @@
 """Before a measurement starts: how long it will take, what cannot run here, and the question whether to start."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """A search over releases, end to end: real workers, each release in an interpreter of its own."""
 
-from __future__ import annotations
-
 import json
 import math
 import subprocess

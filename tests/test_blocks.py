@@ -1,7 +1,5 @@
 """Runs of different cells take turns in randomised blocks, whose order is stored and can be made again."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """A budget gives runs where intervals are widest, samples long epochs, stops where it says, and is resumed."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import time

@@ -1,7 +1,5 @@
 """The command line: what it prints, where, and its exit code; once of each kind in a process of its own."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

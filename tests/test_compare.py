@@ -1,7 +1,5 @@
 """compare() from end to end with the test framework in real worker processes."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

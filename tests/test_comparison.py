@@ -1,7 +1,5 @@
 """Frames read back from real studies with known figures."""
 
-from __future__ import annotations
-
 import dataclasses
 import subprocess
 import sys

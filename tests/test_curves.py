@@ -1,7 +1,5 @@
 """Loss curves: they hold for a framework that is the reference in float32, and do not for one that trains otherwise."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import sys

@@ -1,7 +1,5 @@
 """Studies of which a part is damaged: what is shown, what is left out and told, and that nothing is written."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os

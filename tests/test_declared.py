@@ -1,7 +1,5 @@
 """What an adapter does not declare is refused before its framework is imported, and never measured as something else."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.util
 import json

@@ -3,8 +3,6 @@
 `<!-- example: WHY -->` above a block says why it is not run here.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The documentation as a site: built without a warning, with the notebook executed and a search that finds pages."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The doctor's states, each brought about for real; environments here are bare ones, made without an installer."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import sys

@@ -1,7 +1,5 @@
 """Energy, power and notes of GPUs as tables, from studies with known figures."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import io

@@ -1,7 +1,5 @@
 """Where an environment's packages come from: indexes, folders and caches, checksums, wheels of another Python, pip's settings."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import hashlib

@@ -1,7 +1,5 @@
 """Environments are made once, reused, repaired and removed; every failure is a sentence. Offline, with real venvs."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The examples are requests that the library takes."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -1,7 +1,5 @@
 """Where cells run: words for it, options of Slurm and what sbatch says; one timing at a time on a host."""
 
-from __future__ import annotations
-
 import socket
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Studies as files of other formats, and what is left of damaged ones."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import importlib.util

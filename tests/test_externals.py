@@ -1,7 +1,5 @@
 """A user's own interpreter stands in for an environment of ours, once it has been looked at."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

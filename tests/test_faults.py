@@ -1,7 +1,5 @@
 """Every way a cell can die: its status and evidence, the next cell unharmed, no process left."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

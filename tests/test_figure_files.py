@@ -1,7 +1,5 @@
 """Figures as files of a paper's width and by the command: captions, texts of seven points, what is refused."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

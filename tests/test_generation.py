@@ -1,7 +1,5 @@
 """Generation: which models, the graph of a part of a window, what it is judged by, and its table."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import re

@@ -1,7 +1,5 @@
 """What a pinned CUDA build needs of a GPU and its driver, and that a cell that lacks it costs no environment."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import re

@@ -1,7 +1,5 @@
 """The help of the command line: commands and options in panels, and examples that parse; those that train nothing run."""
 
-from __future__ import annotations
-
 import functools
 import re
 import shlex

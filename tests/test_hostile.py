@@ -1,7 +1,5 @@
 """Input that means harm, and disks that give no room; what tests of folders and faults do not cover already."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource

@@ -1,7 +1,5 @@
 """Images as arrays: MNIST, CIFAR-10, Tiny ImageNet and guava from the files that are published, and a packed text."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 

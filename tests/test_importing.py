@@ -1,7 +1,5 @@
 """Models of the user's own: what is refused before anything is loaded, heads, files of a study, views of axes."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

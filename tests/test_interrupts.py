@@ -1,7 +1,5 @@
 """The parent stopped: by Ctrl-C, by SIGTERM, by kill -9 at any moment. Nothing is left running, nothing is lost."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Intervals over runs: what they need, what they hold, and how often they hold the truth."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Copying and computing of frameworks without a device's clock; the device here is a count of nanoseconds."""
 
-from __future__ import annotations
-
 from typing import List
 
 from framework_compare.protocol import Batch, DeviceTimes

@@ -3,8 +3,6 @@
 A module that is named by a string (`importlib.import_module`, a line of the registry) is not seen.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import runpy

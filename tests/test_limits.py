@@ -1,7 +1,5 @@
 """Limits of a run: how they are given, held and recorded. Control groups stand in plain folders here."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The code as ruff and mypy see it; pyproject.toml says what is asked of it."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

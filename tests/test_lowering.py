@@ -1,7 +1,5 @@
 """What adapters evaluate in place of a graph: the same function, in the ops that a framework has."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

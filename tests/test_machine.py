@@ -1,7 +1,5 @@
 """What we say of the machine, against other ways to know it, and of control groups, on folders laid out as theirs."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

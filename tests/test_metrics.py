@@ -1,7 +1,5 @@
 """Figures of hand-made runs whose figures are known."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A cell on two Slurm nodes of this host, of a framework that is numpy alone; tests/real/test_nodes.py has real ones."""
 
-from __future__ import annotations
-
 import contextlib
 
 import psutil

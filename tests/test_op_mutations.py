@@ -3,8 +3,6 @@
 The framework is the oracle in float32, run in this process with one thing of it replaced.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from typing import Any, Callable, Dict

@@ -1,7 +1,5 @@
 """The ops of sequences, tables and circuits in the oracle: derivatives, hand-worked values, published identities."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from bounds import decimals, rounding

@@ -1,7 +1,5 @@
 """Each optimiser against four steps worked out by hand, with an eps large enough to tell definitions apart."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

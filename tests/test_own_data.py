@@ -1,7 +1,5 @@
 """A user's own data: forms, what is inferred, splits, scaling; and bad data, each one line with what to do."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

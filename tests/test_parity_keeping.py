@@ -1,7 +1,5 @@
 """Verdicts on parity are kept whole, and for that state only of what they depend on."""
 
-from __future__ import annotations
-
 import dataclasses
 import multiprocessing
 import sys

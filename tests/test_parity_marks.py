@@ -1,7 +1,5 @@
 """Every table that shows a figure of a cell not proved equal says so."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

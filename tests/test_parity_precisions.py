@@ -1,7 +1,5 @@
 """Each precision has its own yardstick: an oracle so rounded passes, mistakes and narrower formats do not."""
 
-from __future__ import annotations
-
 import itertools
 import sys
 

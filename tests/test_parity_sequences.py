@@ -1,7 +1,5 @@
 """The ladder climbs networks of sequences in a worker: an honest framework passes, a mistake is named."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """What becomes of verdicts: the cache, the command, studies that show or require them."""
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 

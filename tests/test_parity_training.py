@@ -1,7 +1,5 @@
 """A small network, trained as a cell trains, is gone over step by step: seeded mistakes that a whole network's levels miss."""
 
-from __future__ import annotations
-
 import pytest
 from nightly import some_nightly
 

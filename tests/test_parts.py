@@ -1,7 +1,5 @@
 """A study in parts: planned, each run alone, taken over whole or not at all, once, and of one kind of machine."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

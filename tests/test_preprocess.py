@@ -1,7 +1,5 @@
 """datasets/preprocess.py: the crop that is drawn, the pixels that come out, the normalisation."""
 
-from __future__ import annotations
-
 import io
 import math
 

@@ -1,7 +1,5 @@
 """The ladder's comparison catches a seeded mistake in each primitive, at its level; gradients agree with differences."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 

@@ -1,7 +1,5 @@
 """Profiles: a few steps under the framework's own profiler after the epochs, and what is shown of them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

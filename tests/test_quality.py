@@ -1,7 +1,5 @@
 """Quality from outputs and targets: hand-made examples, and properties over random ones."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

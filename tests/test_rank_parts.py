@@ -1,7 +1,5 @@
 """Several devices without training: names of devices, ranks, ports, lines, losses; what is refused; several nodes."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """Speed-ups, ladders, scaling and energy as tables, from studies with known figures."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import io

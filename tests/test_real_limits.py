@@ -1,7 +1,5 @@
 """Limits on real frameworks: each in its own environment, on the real images."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

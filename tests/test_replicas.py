@@ -1,7 +1,5 @@
 """A cell on several devices: who trains on what, what is proved of it, and whose death is told. No real framework."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The report in a real browser: offline, with and without scripts, narrow and wide, on paper, with hostile names."""
 
-from __future__ import annotations
-
 import functools
 import time
 

@@ -1,7 +1,5 @@
 """How the report looks and how soon it opens in a real browser: slow proofs."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

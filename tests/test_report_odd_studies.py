@@ -1,7 +1,5 @@
 """The report of odd studies in a real browser: hostile names, failures, losses that are no numbers, text from right to left."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

@@ -1,7 +1,5 @@
 """Published studies again: their table beside ours, what is left out where, resuming, and refusals."""
 
-from __future__ import annotations
-
 import math
 import sys
 

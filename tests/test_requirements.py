@@ -1,7 +1,5 @@
 """The requirements we ship are complete pins, and equal where frameworks must see the same images."""
 
-from __future__ import annotations
-
 import configparser
 import operator
 import re

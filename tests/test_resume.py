@@ -1,7 +1,5 @@
 """A study gone on with: what is run, what is kept, what is refused."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -1,7 +1,5 @@
 """The process tree sampler on real processes."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Grid searches: the whole is one epoch; each candidate is trained and judged as it would be by itself."""
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 

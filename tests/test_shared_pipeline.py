@@ -1,7 +1,5 @@
 """datasets/shared.py: the batches every framework trains on."""
 
-from __future__ import annotations
-
 import dataclasses
 import gc
 import io

@@ -1,7 +1,5 @@
 """What needs no SINGA: which wheel its adapter refuses, its label wherever it is named, its setting."""
 
-from __future__ import annotations
-
 import json
 import sys
 

@@ -1,7 +1,5 @@
 """A study on a real Slurm of two nodes on this host: the same results as here, whatever Slurm does to its jobs."""
 
-from __future__ import annotations
-
 import json
 import random
 import signal

@@ -1,7 +1,5 @@
 """Stability sweeps: which batch sizes are tried, what the tables say, going on with one."""
 
-from __future__ import annotations
-
 import io
 import os
 

@@ -1,7 +1,5 @@
 """From evidence to status."""
 
-from __future__ import annotations
-
 import pytest
 
 from framework_compare.launch.statuses import Evidence, Verdict, judge, log_tail

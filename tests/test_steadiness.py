@@ -1,7 +1,5 @@
 """Where a run becomes steady is found in its step times, which are kept whole."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from bounds import rounding

@@ -1,7 +1,5 @@
 """The store, on real SQLite files."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """The memory that a large study takes to open and tabulate, in a process of its own, stays within what is promised."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 

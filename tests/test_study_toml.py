@@ -1,7 +1,5 @@
 """A study as a file: what is written of a request, and that it makes the same study again; more cells for a study."""
 
-from __future__ import annotations
-
 import json
 import sys
 

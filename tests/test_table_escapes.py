@@ -1,7 +1,5 @@
 """Untrusted text stays text in every style of table."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -1,7 +1,5 @@
 """What a worker tells of its phases and epochs, each field checked for type and range."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

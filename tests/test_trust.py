@@ -1,7 +1,5 @@
 """Studies of strangers: what they name is executed only for who asked for it or trusts it, and never by reading."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Versions of a framework beside each other: names, lock files, environments, what happens without a network."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """A test framework's worker that is forked does what one that is started does."""
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest

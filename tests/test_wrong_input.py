@@ -1,7 +1,5 @@
 """Wrong and hostile input at the command line: one sentence on one line, exit code 2, nothing started or written."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shlex

@@ -4,8 +4,6 @@ Frameworks are those that --fc-python names, so that nothing is downloaded on a 
 others are skipped.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Callable, Dict, Iterator
 

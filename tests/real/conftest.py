@@ -1,7 +1,5 @@
 """Real frameworks in their real environments; the environments are made once a machine and shared."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

@@ -1,7 +1,5 @@
 """The package of examples/adapter_package as its user has it: both wheels in a new environment, then its README's commands."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A user's model as it is written, beside the one that is rebuilt from its layer graph."""
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 from pathlib import Path

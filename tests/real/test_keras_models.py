@@ -1,7 +1,5 @@
 """Keras models through TensorFlow's real environment: imported and proved, or refused in one line."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Real frameworks on two Slurm nodes of this host: the function that two devices of one node train, proved; deaths, told."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """ONNX files through the real environments of onnx and torch: imported and proved, or refused in one line."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

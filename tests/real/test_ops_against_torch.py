@@ -1,7 +1,5 @@
 """The oracle's recurrent layers, other ops of sequences and optimisers against torch's own, in float64."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

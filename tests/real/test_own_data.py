@@ -1,7 +1,5 @@
 """Models of the user's on arrays of the user's: the same function as in torch, and the same in five frameworks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

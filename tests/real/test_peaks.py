@@ -1,7 +1,5 @@
 """PyTorch's own measurement of a machine's peaks, in its real environment."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 

@@ -1,7 +1,5 @@
 """Native pipelines read no image before its epoch has begun: what is read while nothing is timed would be free."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from nightly import some_nightly

@@ -1,7 +1,5 @@
 """Two replicas on a CPU in each framework's own engine: the function, proved; mistakes, caught; a rank's death, told."""
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 

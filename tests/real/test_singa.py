@@ -1,7 +1,5 @@
 """SINGA's adapter: crashes, memory, both forms of convolutions in groups, batch sizes, and its label in a study."""
 
-from __future__ import annotations
-
 import shutil
 
 import numpy as np

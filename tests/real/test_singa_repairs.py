@@ -1,7 +1,5 @@
 """What is broken in SINGA's wheel, and that its repair mends it: each in a process without and with the repairs."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

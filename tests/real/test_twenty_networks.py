@@ -3,8 +3,6 @@
 The first ten pass parity in five frameworks.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Named arrays of .npz files, .npy files and folders of them. Nothing in a file is run: arrays of objects are refused."""
 
-from __future__ import annotations
-
 import io
 import math
 import zipfile

@@ -3,8 +3,6 @@
 Parent side. Readers of files and of objects make a Source; `own` chooses from it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 from typing import Iterable, Mapping, Sequence

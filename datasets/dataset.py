@@ -1,7 +1,5 @@
 """What models train on: one protocol for images in folders and for arrays. Parent side."""
 
-from __future__ import annotations
-
 import os
 from typing import ClassVar, Iterator, Protocol
 

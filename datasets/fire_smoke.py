@@ -1,7 +1,5 @@
 """The rendered fire, smoke and no_fire sets, of the sizes of the reference study, made when first asked for."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import functools
 import json

@@ -4,8 +4,6 @@ Parent side. Verdicts are kept in the cache folder by path, size and time of cha
 same folder opens no image.
 """
 
-from __future__ import annotations
-
 import concurrent.futures
 import contextlib
 import dataclasses

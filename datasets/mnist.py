@@ -1,7 +1,5 @@
 """Digits in the IDX form of MNIST, packed by gzip or not."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Sequence
 

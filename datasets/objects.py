@@ -1,7 +1,5 @@
 """Data in hand: arrays by name, a pair of arrays, a data frame, or an iterable of samples, read once."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import os

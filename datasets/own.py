@@ -3,8 +3,6 @@
 Parent side. What is inferred is said (`remarks`), and another choice is an option.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from typing import Mapping, Sequence

@@ -4,8 +4,6 @@ An image depends on (seed, class, number) alone: with the same Pillow, numpy and
 byte for byte.
 """
 
-from __future__ import annotations
-
 import io
 from typing import Sequence, TypeVar
 

@@ -1,7 +1,5 @@
 """From what a user calls a data set (a registry name, a folder, a file, an object) to its images or arrays. Parent side."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from pathlib import Path

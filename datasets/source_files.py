@@ -3,8 +3,6 @@
 Parent side. No message repeats what a file says, except a number or a date that is wrong: texts are people's posts.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import hashlib

@@ -1,7 +1,5 @@
 """Words as numbers: the most frequent words of the training part, and sequences of one length. Parent side."""
 
-from __future__ import annotations
-
 import collections
 from typing import Iterable, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """What this machine can run: each framework's environment, why not and what to do, and the machine itself."""
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 import signal

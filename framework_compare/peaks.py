@@ -1,7 +1,5 @@
 """Measuring what this machine can do in the settings of a study, for its roofline."""
 
-from __future__ import annotations
-
 import os
 from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple, Union
 

@@ -1,7 +1,5 @@
 """`reproduce()`: repeat a published study on this machine and compare its figures."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any, Callable, Mapping

@@ -1,7 +1,5 @@
 """Decoders that predict the next token: GPT-2's kind (Radford et al. 2019) and Llama's (Touvron et al. 2023)."""
 
-from __future__ import annotations
-
 import math
 from typing import Tuple
 

@@ -1,5 +1,7 @@
 """What tests share: the test framework and model, small real images, the real data where it is beside the project."""
 
+from __future__ import annotations
+
 import contextlib
 import fcntl
 import functools

@@ -1,5 +1,7 @@
 """Tampered submissions: each is refused in one sentence that names what is wrong, or its tampering is shown."""
 
+from __future__ import annotations
+
 import functools
 import hashlib
 import io

@@ -1,5 +1,7 @@
 """`publish`: what a submission holds, what is replaced in it, what is refused; `cite`: a study for a paper."""
 
+from __future__ import annotations
+
 import getpass
 import json
 import platform

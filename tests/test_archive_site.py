@@ -1,5 +1,7 @@
 """The site of an archive as files: pages and JSON, ratios within studies only, coverage, what is escaped, how large it is."""
 
+from __future__ import annotations
+
 import html.parser
 import json
 import re

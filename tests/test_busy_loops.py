@@ -1,5 +1,7 @@
 """Real busy loops beside real cells: told by epoch with their share, and a disturbed run is repeated."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import signal

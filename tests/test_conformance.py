@@ -1,5 +1,7 @@
 """The conformance suite passes a correct adapter, and of a broken one fails what is broken, with its sentence."""
 
+from __future__ import annotations
+
 import os
 import subprocess
 import sys

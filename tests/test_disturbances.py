@@ -1,5 +1,7 @@
 """What others take of the CPU: told by epoch, marked, left out, repeated; with real busy loops beside real cells."""
 
+from __future__ import annotations
+
 import os
 
 import pytest

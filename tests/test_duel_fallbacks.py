@@ -1,5 +1,7 @@
 """What becomes of workers that should take turns and cannot: each is measured as far as it was asked, and says why."""
 
+from __future__ import annotations
+
 import collections
 from types import SimpleNamespace
 

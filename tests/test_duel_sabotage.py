@@ -1,5 +1,7 @@
 """What spoils a duel is found and told: workers that hang, work out of turn or report what was not, and neighbours."""
 
+from __future__ import annotations
+
 import os
 import subprocess
 import sys

@@ -1,5 +1,7 @@
 """Workers that compete are live together and take turns; what goes wrong with one is told, and costs the others nothing."""
 
+from __future__ import annotations
+
 import collections
 import itertools
 import json

@@ -1,5 +1,7 @@
 """Figures: each is drawn from a study that has its data, says why from one that has not, and has a paper's width."""
 
+from __future__ import annotations
+
 import dataclasses
 import json
 import re

@@ -1,5 +1,7 @@
 """datasets/fire_smoke.py and render.py: the rendered sets."""
 
+from __future__ import annotations
+
 import io
 import json
 import subprocess

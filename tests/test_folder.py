@@ -1,5 +1,7 @@
 """datasets/folder.py and resolve.py: what a folder of images is taken for, and what is refused."""
 
+from __future__ import annotations
+
 import os
 from collections import Counter
 from pathlib import Path

@@ -1,5 +1,7 @@
 """A dry run says what a study would take, by what is known of the machine, and starts nothing."""
 
+from __future__ import annotations
+
 import pytest
 from command_line import run
 

@@ -1,5 +1,7 @@
 """`check`: a study that became slower, or lost a cell, fails; what cannot be judged never passes in silence."""
 
+from __future__ import annotations
+
 import math
 import shutil
 

@@ -1,5 +1,7 @@
 """Generated stand-ins: the shapes of real data, the same for a seed, and a simple model beats the baseline."""
 
+from __future__ import annotations
+
 import collections
 import functools
 import itertools

@@ -1,5 +1,7 @@
 """datasets/image_check.py: which files are images, which of them are bad, and what is remembered of that."""
 
+from __future__ import annotations
+
 import io
 import json
 import os

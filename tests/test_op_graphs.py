@@ -1,5 +1,7 @@
 """Losses and whole networks in the oracle: derivatives of what is called twice, frozen, or has two inputs."""
 
+from __future__ import annotations
+
 import numpy as np
 import pytest
 from bounds import rounding

@@ -1,5 +1,7 @@
 """Level 4 passes an honest pipeline whatever its seed, and says of each seeded mistake what it is."""
 
+from __future__ import annotations
+
 import dataclasses
 import sys
 from pathlib import Path

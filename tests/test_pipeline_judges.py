@@ -1,5 +1,7 @@
 """The judges of level 4 on numbers alone: honest crops, orders and draws pass with every seed, and mistakes are named."""
 
+from __future__ import annotations
+
 import math
 from pathlib import Path
 

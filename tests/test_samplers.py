@@ -1,5 +1,7 @@
 """The process tree sampler on real processes."""
 
+from __future__ import annotations
+
 import os
 import subprocess
 import sys

@@ -1,5 +1,7 @@
 """How the process tree sampler adds up CPU time, on processes whose every reading is written down."""
 
+from __future__ import annotations
+
 from types import SimpleNamespace
 
 import pytest

@@ -1,5 +1,7 @@
 """Whose memory it is, and who else is on the GPU: process lists as drivers give them, on hosts and in containers."""
 
+from __future__ import annotations
+
 import os
 import subprocess
 import sys

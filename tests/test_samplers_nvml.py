@@ -1,5 +1,7 @@
 """The GPU sampler: on a real GPU where there is one, and everywhere on a recording, as most machines have none."""
 
+from __future__ import annotations
+
 from types import SimpleNamespace
 
 import pynvml

@@ -1,5 +1,7 @@
 """The temporary folder of a run: short, its own, and gone with it, however the run or its parent ends."""
 
+from __future__ import annotations
+
 import os
 import signal
 import subprocess

@@ -1,5 +1,7 @@
 """Segments of shared memory outlive their processes: none of a worker's is left, however it ends."""
 
+from __future__ import annotations
+
 import os
 import sys
 import time

@@ -1,5 +1,7 @@
 """Two studies side by side: which cells meet, and what is claimed of them."""
 
+from __future__ import annotations
+
 import numpy as np
 import pytest
 from bounds import rounding

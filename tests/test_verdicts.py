@@ -1,5 +1,7 @@
 """Verdicts: what a study shows of its frameworks, in records, sentences and the first lines of tables."""
 
+from __future__ import annotations
+
 import math
 import re
 

@@ -1,5 +1,7 @@
 """Who wins: sentence, table, figure and JSON name the same framework, or none."""
 
+from __future__ import annotations
+
 import json
 import re
 

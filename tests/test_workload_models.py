@@ -1,5 +1,7 @@
 """The networks of the workloads: their sizes, what is trained of them, and that the oracle runs each."""
 
+from __future__ import annotations
+
 import json
 
 import numpy as np

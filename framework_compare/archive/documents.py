@@ -1,7 +1,5 @@
 """Files of a submission, which anybody may have written: read within limits, or refused in one sentence."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -1,7 +1,5 @@
 """Which code is installed: a checksum of all of it, its commit, and whether somebody changed it."""
 
-from __future__ import annotations
-
 import base64
 import csv
 import dataclasses

@@ -1,7 +1,5 @@
 """A study as a submission: one folder of plain files that holds its figures and all that is needed to recompute them."""
 
-from __future__ import annotations
-
 import dataclasses
 import datetime
 import re

@@ -1,7 +1,5 @@
 """What repeats a study: its request or command, and its lock files. Each must be of the study that it lies beside."""
 
-from __future__ import annotations
-
 import functools
 import json
 import math

@@ -1,7 +1,5 @@
 """Paths, user and host names out of what is to be published, and a list of what was replaced by what."""
 
-from __future__ import annotations
-
 import getpass
 import ipaddress
 import os

@@ -4,8 +4,6 @@ Ratios are taken within a study only. Across machines the site shows how far the
 seconds of two machines. Pages ask no other host for anything and open from a disk.
 """
 
-from __future__ import annotations
-
 import datetime
 import json
 import shutil

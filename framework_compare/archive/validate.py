@@ -3,8 +3,6 @@
 Nothing of a submission is executed, and nothing but its own files is opened.
 """
 
-from __future__ import annotations
-
 import datetime
 import math
 import re

@@ -1,7 +1,5 @@
 """The console script. Ctrl-C ends it with one line at any moment, imports included."""
 
-from __future__ import annotations
-
 import signal
 import sys
 

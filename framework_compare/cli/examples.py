@@ -1,7 +1,5 @@
 """Examples of every command, shown below its help. Tests parse all of them, and run those that train nothing."""
 
-from __future__ import annotations
-
 from typing import Dict, Tuple
 
 # IMAGES stands for a folder with one folder of images per class, STUDY for a study's folder or name, ARCHIVE for a

@@ -1,7 +1,5 @@
 """`framework-compare verify` and `fairness`: parity level by level, loss curves, as tables and a plot."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Dict, List, Optional

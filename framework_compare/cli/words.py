@@ -1,7 +1,5 @@
 """What a command is asked for: its positional arguments, the length of its help, and former names of options."""
 
-from __future__ import annotations
-
 import difflib
 import warnings
 from pathlib import Path

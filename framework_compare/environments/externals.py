@@ -1,7 +1,5 @@
 """A Python that is not ours to change (conda, a container, a machine where nothing may be installed): look, only."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil

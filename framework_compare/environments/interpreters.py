@@ -1,7 +1,5 @@
 """Pythons on this machine that a virtual environment can be made from; uv's own search misses those of pyenv."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import os

@@ -4,8 +4,6 @@ uv resolves them once, with the checksum of every file, as near to the pinned ve
 They stay in the cache beside the environments, so that a version is the same wherever its environment is made again.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import datetime
 import os

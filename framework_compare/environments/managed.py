@@ -3,8 +3,6 @@
 Several processes may ask at once. A user's own interpreter can stand in for a managed environment.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import importlib.metadata

@@ -1,7 +1,5 @@
 """What this machine can do, known from an earlier measurement or measured now: by numpy, or by PyTorch's environment."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from pathlib import Path

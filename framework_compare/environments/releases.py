@@ -1,7 +1,5 @@
 """Releases of a package on the indexes and in the folders of pip's settings, with wheels for a Python of this machine."""
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import html.parser

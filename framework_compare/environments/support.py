@@ -1,7 +1,5 @@
 """Whether a framework can use a device of this machine, by its pinned build, before an environment is made."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from framework_compare import registry

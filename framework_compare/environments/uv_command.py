@@ -3,8 +3,6 @@
 It takes what its cache has where no index can be reached; a failure is said in one sentence.
 """
 
-from __future__ import annotations
-
 import configparser
 import os
 import re

@@ -1,7 +1,5 @@
 """A managed environment on disk: what it is made from, whether it is whole, how it is deleted."""
 
-from __future__ import annotations
-
 import dataclasses
 import datetime
 import hashlib

@@ -1,7 +1,5 @@
 """One job in one worker of a framework's environment: what all callers that start workers share."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Protocol

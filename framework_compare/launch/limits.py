@@ -1,7 +1,5 @@
 """When a worker is ended from outside: the limits of a run, and the clock that holds it to them."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import math

@@ -4,8 +4,6 @@ RLIMIT_AS is not used: it counts address space, of which frameworks reserve tens
 glibc arenas) that they never touch, and it counts each process by itself.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

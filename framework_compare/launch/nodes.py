@@ -1,7 +1,5 @@
 """The nodes of the Slurm job that this process is in, and what they need to train a cell together."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """One timing at a time on a node: two that share a processor or a GPU slow each other."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -5,8 +5,6 @@ characters, of which multiprocessing adds about 40 of its own. The supervisor re
 killed; what both left behind is removed at the next start.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

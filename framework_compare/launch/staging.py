@@ -6,8 +6,6 @@ checksum says which source produced a figure. Of the adapters it holds the one t
 that of its back end where it has one, and what all share; of the importers likewise, where one is asked for.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import shutil

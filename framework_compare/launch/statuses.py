@@ -1,7 +1,5 @@
 """From the evidence of a run's end to its status and reason."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import re

@@ -1,7 +1,5 @@
 """The parent's hold on one worker: started under a supervisor, ended with all that descends from it."""
 
-from __future__ import annotations
-
 import os
 import select
 import signal

@@ -1,7 +1,5 @@
 """The environment variables that a worker gets."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Dict

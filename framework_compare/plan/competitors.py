@@ -5,8 +5,6 @@ Python has. A competitor's name carries the version where it was given and where
 all that is stored by framework, have that name.
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 from collections.abc import Callable, Mapping

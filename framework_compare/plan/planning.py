@@ -1,7 +1,5 @@
 """From a user's request to the cells of a study: names checked, data read, settings made explicit."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools

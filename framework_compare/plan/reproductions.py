@@ -3,8 +3,6 @@
 Where a document leaves a setting open it is a choice of ours. The published figures are in `report/published/`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any, Dict, Mapping, Tuple
 

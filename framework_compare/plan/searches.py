@@ -1,7 +1,5 @@
 """Grid searches: workloads whose measured thing is the training of many candidates, one after the other."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Mapping, NamedTuple
 

@@ -1,7 +1,5 @@
 """How lists and pairs are read from the text of an option."""
 
-from __future__ import annotations
-
 import math
 import os
 import re

@@ -3,8 +3,6 @@
 Losses stand above, their distances from float64 below.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """A study as one JSON document, described by `study.schema.json` beside this file."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from importlib import resources

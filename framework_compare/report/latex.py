@@ -1,7 +1,5 @@
 """A table in LaTeX, to paste: booktabs rules, siunitx columns that align decimal points and intervals, a label."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple

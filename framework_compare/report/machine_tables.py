@@ -1,7 +1,5 @@
 """Tables of the roofline and of profiles: cells beside the peaks of the machine, those peaks, and shares of time."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any

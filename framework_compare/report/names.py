@@ -1,7 +1,5 @@
 """Names of frameworks, models and devices as people write them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from framework_compare import registry

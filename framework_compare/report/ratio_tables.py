@@ -1,7 +1,5 @@
 """Tables of speed-ups: a device over the CPU, precisions and executions against fp32 eager."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

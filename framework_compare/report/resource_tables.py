@@ -1,7 +1,5 @@
 """Tables of what training takes: CPU, memory, GPU, energy, money; memory and speed by batch size."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 

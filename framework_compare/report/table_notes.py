@@ -1,7 +1,5 @@
 """Texts beside the figures of a table: notes, captions, remarks, warnings."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from numbers import Number

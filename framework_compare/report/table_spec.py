@@ -1,7 +1,5 @@
 """A kind of table as data: the columns under which each cell has its figures, the rows, and what stands around them."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools

@@ -1,7 +1,5 @@
 """Tables of workloads: what was learnt, what each rung of a ladder gains, how fast a model answers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The terminal's renderer: columns that do not fit beside each other are stacked, and nothing is cut off."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import io

@@ -1,7 +1,5 @@
 """Tables of time: epochs beside those of the fastest, and start-up with what an execution needs to pay for its longer one."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 

@@ -1,7 +1,5 @@
 """Joules of the measured epochs, from the readings of counters about them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

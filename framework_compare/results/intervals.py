@@ -6,8 +6,6 @@ rank method reaches 95 % below 6 runs. The t interval of logarithms keeps 95 % f
 runs is even round the truth, and errs on the wide side where some runs are held up (benchmarks/results/intervals.json).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

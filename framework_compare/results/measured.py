@@ -1,7 +1,5 @@
 """The records of a cell's runs as arrays that figures are computed from; none of them holds a missing value."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence

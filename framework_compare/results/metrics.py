@@ -4,8 +4,6 @@ Figures of epochs come from runs that are `ok` only; the others from those, or f
 A figure that cannot be had is None.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import hashlib

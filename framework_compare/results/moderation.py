@@ -7,8 +7,6 @@ the less their logarithms differ beyond chance (Smyth 2004, Statistical Applicat
 of the variances stands for the scale of their prior, and the weight of the prior is bounded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

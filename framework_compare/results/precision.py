@@ -1,7 +1,5 @@
 """The precision of a study under a budget: the larger half-width of each ratio to the fastest beside the target."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Sources of a cell's GPU and energy readings (process list, counter, ...), as columns of the cell frame."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar

@@ -7,8 +7,6 @@ their standard errors. Splits in the first half of a run end its warm-up. A late
 Kendall 1975) of LEAST_CHANGE over what is left, and the run does not settle.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Sequence

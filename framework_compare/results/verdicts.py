@@ -1,7 +1,5 @@
 """Verdicts on parity beside a study: those known for each cell when it ran, for the study's tables."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -9,8 +9,6 @@ The first duel, of the last release, finds a change if its interval lies beyond 
 threshold if it lies within that. Later duels ask whether more than half of the last release's change is there.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import statistics

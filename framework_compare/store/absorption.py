@@ -1,7 +1,5 @@
 """A part of a study, measured elsewhere in a file of its own, taken over by SQL: whole or not at all, and once."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import datetime

@@ -1,7 +1,5 @@
 """The folder of a study: what its files are called, and which process may write them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 A reader leaves a row out that is not sound, and says so; see `Store.left_out`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import functools

@@ -4,8 +4,6 @@ Tables of runs have the fields of `records` as columns; times are CLOCK_MONOTONI
 change but a new column of a sampler, which a study gets when it is opened.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import errno

@@ -1,7 +1,5 @@
 """The data of a study on its disk: lists of images, arrays and imported models, and checksums of their contents."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Runs a study in parts: plans them, has an executor start them, waits, and takes over what is done."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path

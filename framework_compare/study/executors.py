@@ -4,8 +4,6 @@ An executor only starts `part STUDY N` somewhere alone, and knows which parts st
 the study's folder; no engine is asked for that.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

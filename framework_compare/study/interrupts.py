@@ -1,7 +1,5 @@
 """SIGTERM taken as Ctrl-C by all that runs a study, so that both end the worker and keep what was measured."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import threading

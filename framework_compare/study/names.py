@@ -1,7 +1,5 @@
 """Studies by name: a path, the name of a folder in the cache, or `latest`."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import NamedTuple

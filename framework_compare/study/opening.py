@@ -1,7 +1,5 @@
 """Where a study is stored and what is stored with it: folders and settings, new or opened again."""
 
-from __future__ import annotations
-
 import datetime
 import os
 from collections.abc import Mapping, Sequence

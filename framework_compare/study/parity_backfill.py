@@ -1,7 +1,5 @@
 """Verdicts on parity for a study that has run: sought where what ran then is what would be asked now."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path

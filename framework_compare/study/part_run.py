@@ -3,8 +3,6 @@
 SQLite's write-ahead log and locks need a disk of this host, and a part that is cut short leaves nothing in the study.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import hashlib

@@ -1,7 +1,5 @@
 """The environments of a study's cells: one per framework and kind of device, or why there is none."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 from framework_compare.environments import managed, support

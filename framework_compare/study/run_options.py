@@ -1,7 +1,5 @@
 """Options of running a study that do not affect the measurements: interpreters, package indexes, limits, sampling."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import shutil

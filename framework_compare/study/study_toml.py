@@ -1,7 +1,5 @@
 """A study as a file to run again: the arguments of `compare` in TOML, as they were given."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

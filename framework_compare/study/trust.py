@@ -4,8 +4,6 @@ What users name in requests of their own is noted in their cache folder. `resume
 else that a study names unless they are told to trust it. Reading a study executes nothing.
 """
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 from collections.abc import Iterable, Mapping

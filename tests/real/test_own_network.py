@@ -1,5 +1,7 @@
 """A network as users write it, through torch's real environment: imported, proved, and refused in one line."""
 
+from __future__ import annotations
+
 import json
 import re
 import subprocess

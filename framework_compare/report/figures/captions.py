@@ -1,7 +1,5 @@
 """Captions of figures: a legend names only the marks that are drawn."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 from framework_compare.protocol import Document

@@ -1,7 +1,5 @@
 """A chart as SVG, and as the specification that a browser draws."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import gzip

@@ -1,7 +1,5 @@
 """The looks of figures: one colour and one shape per framework, in print and in grey too."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from framework_compare import registry

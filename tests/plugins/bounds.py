@@ -1,7 +1,5 @@
 """How far two figures may lie apart: by the digits that are kept, by rounding, by chance, by the clock of the kernel."""
 
-from __future__ import annotations
-
 import math
 import os
 from typing import Any

@@ -1,7 +1,5 @@
 """A page in a real browser, offline, with what it said and what it asked for."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import time

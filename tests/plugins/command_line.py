@@ -1,7 +1,5 @@
 """`framework-compare` as a user calls it: in a process of its own, or in this one, which spares a second of its start."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import subprocess

@@ -1,7 +1,5 @@
 """A study with everything that a report may draw, made without training: repeats, readings, a failure, disturbances."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Sequence, Tuple

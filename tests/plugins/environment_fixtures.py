@@ -1,7 +1,5 @@
 """A framework of one wheel, whose environments are made offline; both caches are each test's own."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

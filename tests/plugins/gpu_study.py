@@ -1,7 +1,5 @@
 """Studies of GPUs with known figures, from which ratios and energy are made."""
 
-from __future__ import annotations
-
 from stored_study import SECOND, epochs, recorded
 
 from framework_compare.protocol import TrainConfig

@@ -1,7 +1,5 @@
 """A watcher that keeps what it hears."""
 
-from __future__ import annotations
-
 from framework_compare.study.progress import Watcher
 
 

@@ -1,7 +1,5 @@
 """Image files and folders of them, as tests of data sets need them."""
 
-from __future__ import annotations
-
 import io
 import os
 from pathlib import Path

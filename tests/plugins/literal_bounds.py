@@ -1,7 +1,5 @@
 """Tolerances that are numbers in the source of a test: each holds on the machine of whoever wrote it."""
 
-from __future__ import annotations
-
 import ast
 import re
 import textwrap

@@ -1,7 +1,5 @@
 """Which of many parameters are for the night: each shows much the same as one that every run of the suite has."""
 
-from __future__ import annotations
-
 from typing import Any, Collection, Iterable, List
 
 import pytest

@@ -1,7 +1,5 @@
 """Frameworks that are the float32 reference with mistakes of their own, as the ladder's tests ask them."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any, Callable, Dict, Tuple

@@ -1,7 +1,5 @@
 """A verified study whose workers took turns, without training, and submissions made of it."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

@@ -3,8 +3,6 @@
 They come from the reference, as parity's yardsticks do.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 

@@ -3,8 +3,6 @@
 Debian's slurmd takes a node's name (-N), so one host is several nodes, each exclusive to one job.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Studies made without training: a run with a record of every kind, epochs of known seconds, and what holds them."""
 
-from __future__ import annotations
-
 import re
 
 from framework_compare.comparison import Comparison

@@ -1,7 +1,5 @@
 """Studies of which tables are made: epochs of known seconds, failures, cells that did not run yet; rows of tables."""
 
-from __future__ import annotations
-
 from stored_study import SECOND, epochs, recorded
 
 from framework_compare.protocol import TrainConfig

@@ -1,7 +1,5 @@
 """Wheels of a framework of one line, and an index of one package."""
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 

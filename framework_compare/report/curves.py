@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import altair as alt
+import pandas as pd
 
 from framework_compare.parity.training.curves import Curves
 from framework_compare.protocol import Document
@@ -52,8 +53,6 @@ def _column(one: Curves, names: Sequence[str]) -> alt.VConcatChart:
 
 def _rows(series: Mapping[str, Sequence[float]]) -> list[Document]:
     """A row for each framework and step, with the size of its mark; a value that is not a number will have none."""
-    import pandas as pd
-
     steps = [
         (title(name), step, value, max(LARGEST - SMALLER * number, SMALLER))
         for number, (name, values) in enumerate(series.items())

@@ -1,17 +1,11 @@
 """Figures of energy per image and per epoch (F9)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import altair as alt
+import pandas as pd
 
 from framework_compare.protocol import Fields
 from framework_compare.report.figures import marks
 from framework_compare.report.figures.subject import LABELS, Subject
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 METERS = {"GPU": "gpu_j_per_image", "host": "host_j_per_image"}
 WH = 3600.0  # joules
@@ -21,8 +15,6 @@ _DRAWN = ("disturbed", "low", "high", "high_cut", "wh")
 
 def energy(subject: Subject, width: float, columns: int) -> Fields:
     """F9: joules per image of GPU and host, idle power apart, with the interval of all together over runs."""
-    import pandas as pd
-
     cells = subject.worked.rename(columns={"j_per_image_ci_low": "low", "j_per_image_ci_high": "high"})
     whole = cells[list(METERS.values())].sum(axis=1, min_count=1)
     cells = cells.assign(whole=whole, wh=whole * cells["images_per_s"] * cells["epoch_s_median"] / WH)

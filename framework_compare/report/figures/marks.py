@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Union
+from typing import Any, Union
 
 import altair as alt
+import pandas as pd
 
 from framework_compare.protocol import Fields
 from framework_compare.report.figures import look
 from framework_compare.report.figures.subject import Subject
 from framework_compare.report.study import rounded
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 CLIP = 1.5  # an interval longer than this times the largest figure of its panel ends in an arrow
 LETTER = 6.0  # points of width that a letter of a label takes at most

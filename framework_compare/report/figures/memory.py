@@ -1,19 +1,13 @@
 """Figure of what a run keeps in memory (F3)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import altair as alt
+import pandas as pd
 
 from framework_compare.protocol import Fields
 from framework_compare.registry import device_kind
 from framework_compare.report.figures import marks
 from framework_compare.report.figures.subject import LABELS, Subject, speeds
 from framework_compare.results import memory
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 LABEL_WIDTH, LABEL_HEIGHT = 0.12, 0.12  # shares of a panel that the label of a batch size takes
 _DRAWN = LABELS + "batch_size gib least most images_per_s slow fast fast_cut disturbed".split()
@@ -78,8 +72,6 @@ def _apart(rows: pd.DataFrame) -> list[int]:
 
 def _ranges(subject: Subject, cells: pd.DataFrame, name: str) -> pd.DataFrame:
     """By cell the least and the most GiB of the peaks of its runs, where two or more have readings."""
-    import pandas as pd
-
     on_gpu = set(cells.loc[cells["device"].map(device_kind) != "cpu", "cell"])
     pss = name == memory.NAMES[memory.PSS]
     host = (subject.study.phases, "pss_bytes") if pss else (subject.study.samples, "rss_bytes")

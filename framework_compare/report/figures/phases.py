@@ -1,19 +1,14 @@
 """Figures of where the time of a run goes: phases (F5), computing and waiting (F6)."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
 
 import altair as alt
+import pandas as pd
 
 from framework_compare.protocol import Fields
 from framework_compare.report.figures import marks
 from framework_compare.report.figures.subject import LABELS, Subject
 from framework_compare.report.tables import known
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 EPOCHS = "epochs"  # the phase of a run that is measured
 BETWEEN = "between phases"
@@ -29,8 +24,6 @@ COMPUTING, HANDING, WAITING = PARTS = ("computing", "handing work to the device"
 
 def phases(subject: Subject, width: float, columns: int) -> Fields:
     """F5: the seconds of each phase of a run, mean over runs, on a logarithmic axis; START is all before the epochs."""
-    import pandas as pd
-
     rows = _with_gaps(subject.of(subject.study.phases))
     if rows.empty:
         return {}
@@ -63,8 +56,6 @@ def _tens(seconds: pd.Series, width: float) -> list[float]:
 
 def _with_gaps(phases: pd.DataFrame) -> pd.DataFrame:
     """Phases of runs with a row more for each time between two of them before the epochs, so that all add up to the start."""
-    import pandas as pd
-
     rows = phases.sort_values(["run_id", "start_s"], kind="stable")
     first = rows[rows["phase"] == EPOCHS].set_index("run_id")["start_s"]
     ended = (rows["start_s"] + rows["seconds"]).groupby(rows["run_id"]).cummax().groupby(rows["run_id"]).shift()
@@ -75,8 +66,6 @@ def _with_gaps(phases: pd.DataFrame) -> pd.DataFrame:
 
 def waiting(subject: Subject, width: float, columns: int) -> Fields:
     """F6: the milliseconds of an image, computing and waiting for data, with the interval of both together."""
-    import pandas as pd
-
     rows = []
     for cell in subject.worked.itertuples():
         if not (known(cell.images_per_s) and known(cell.data_wait_share)) or not cell.images_per_s:

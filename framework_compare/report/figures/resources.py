@@ -1,19 +1,14 @@
 """Figures of CPU, memory, threads and GPU over time (F4)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import altair as alt
+import pandas as pd
 
 from framework_compare.protocol import Document, Fields
 from framework_compare.report.figures import look, marks
 from framework_compare.report.figures.subject import Subject
 from framework_compare.report.study import rounded
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 BINS = 160
 LEAST_BINS = 24
@@ -136,8 +131,6 @@ def _curve(
 
 def _binned(samples: pd.DataFrame, drawn: Sequence[Reading], name: str, bins: int) -> list[Document]:
     """At most so many bins of the time of a run: mean, least and most of each reading, as y0, y0l, y0h, y1, ..."""
-    import pandas as pd
-
     length = max(float(samples["t_s"].max()), 0.1)
     groups = samples.groupby((samples["t_s"] / (length / bins)).astype(int).clip(upper=bins - 1))
     columns = {"t": groups["t_s"].mean()}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from framework_compare.errors import UsageError
 from framework_compare.report.figures import look
@@ -18,9 +19,6 @@ from framework_compare.results.columns import SHARED, Record
 from framework_compare.results.repeats import disturbed_throughout
 from framework_compare.results.speed_verdicts import Verdict
 from framework_compare.results.winners import key, winners
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 MAX_NAME = 60
 _IMAGE = re.compile(r"\b[Ii]mage(?=s?\b)")
@@ -56,7 +54,7 @@ class Subject:
         return _IMAGE.sub(lambda found: self.unit.capitalize() if found[0] == "Image" else self.unit, text)
 
     @functools.cached_property
-    def cells(self) -> "pd.DataFrame":
+    def cells(self) -> pd.DataFrame:
         """The study's frame with these columns more: cell, its row in the study's frame; framework_label and
         condition_label, its framework and the rest of it as text; best, the epoch time over that of the fastest under the
         same condition; about, whether the epoch time is the estimate of a sampled cell."""
@@ -77,12 +75,10 @@ class Subject:
         return cells.assign(best=seconds / seconds.groupby(cells["condition_label"]).transform("min"))
 
     @functools.cached_property
-    def judged(self) -> "pd.DataFrame":
+    def judged(self) -> pd.DataFrame:
         """`cells` with columns more. fastest: whether it is the winner. verdict: the one on the cell and the winner of its
         condition, or else the first of it by figures, as times of the cell over times of that. Where there is one, best is
         its ratio, of paired runs."""
-        import pandas as pd
-
         judgements = self.study.verdicts()
         won = {one.key: one.framework for one in winners(list(self.worked.itertuples()), judgements)}
         fastest = [won.get(key(cell)) == cell.framework for cell in self.cells.itertuples()]
@@ -122,7 +118,7 @@ class Subject:
         return [name for name in ("dataset", *SHARED) if frame[name].astype(str).nunique() > 1]
 
     @functools.cached_property
-    def worked(self) -> "pd.DataFrame":
+    def worked(self) -> pd.DataFrame:
         """The cells that have an epoch time."""
         return self.cells[self.cells["worked"]]
 
@@ -142,12 +138,12 @@ class Subject:
         places = [look.place(name, names) for name in names]
         return [look.COLOURS[n] for n in places], [look.SHAPES[n] for n in places], [look.DASHES[n] for n in places]
 
-    def whole_epochs(self) -> "pd.DataFrame":
+    def whole_epochs(self) -> pd.DataFrame:
         """Epochs of these cells, `of` the study's; of a sampled one the run's estimate of the whole stands as its time."""
         epochs = self.of(self.study.epochs)
         return epochs.assign(epoch_s=epochs["estimate_s"].fillna(epochs["epoch_s"]))
 
-    def of(self, frame: "pd.DataFrame") -> "pd.DataFrame":
+    def of(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The rows of another frame that belong to these cells and to runs that count, with LABELS."""
         rows = frame[frame["counts"].astype(bool) & (frame["status"] == "ok")]
         names = self.cells.set_index("cell")[LABELS]
@@ -156,20 +152,20 @@ class Subject:
         return rows[rows["cell"].isin(names.index)].join(names, on="cell")
 
 
-def speeds(cells: "pd.DataFrame") -> "pd.DataFrame":
+def speeds(cells: pd.DataFrame) -> pd.DataFrame:
     """`cells` with the ends of the interval of images_per_s as slow and fast; NaN without one."""
     images = cells["images_per_s"] * cells["epoch_s_median"]
     return cells.assign(slow=images / cells["epoch_s_ci_high"], fast=images / cells["epoch_s_ci_low"])
 
 
-def _with_estimates(cells: "pd.DataFrame") -> "pd.DataFrame":
+def _with_estimates(cells: pd.DataFrame) -> pd.DataFrame:
     sampled = cells["epoch_s_median"].isna() & cells["epoch_estimate_s"].notna()
     pairs = (("epoch_s_median", ""), ("epoch_s_ci_low", "_low"), ("epoch_s_ci_high", "_high"))
     figures = {name: cells[name].where(~sampled, cells[f"epoch_estimate_s{end}"]) for name, end in pairs}
     return cells.assign(**figures, about=sampled)
 
 
-def _check_names(column: str, names: Sequence[str] | None, known: "pd.Series") -> None:
+def _check_names(column: str, names: Sequence[str] | None, known: pd.Series) -> None:
     allowed = list(dict.fromkeys(map(str, known)))
     if names is not None and not names:
         raise UsageError(f"no {column} to draw is named; allowed: {', '.join(allowed)}")

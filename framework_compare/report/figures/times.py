@@ -1,11 +1,9 @@
 """Figures of time: the overview of ratios (F1), epoch times (F2), the order of epochs (F7)."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
 
 import altair as alt
+import pandas as pd
 
 from framework_compare.protocol import Fields
 from framework_compare.report.figures import look, marks
@@ -14,9 +12,6 @@ from framework_compare.report.study import rounded
 from framework_compare.report.tables import ABOUT, known
 from framework_compare.results.columns import Record
 from framework_compare.results.repeats import disturbed_throughout
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 LINE = 13  # points from one line of a heading to the next
 LINE_PER_STEP = 0.19  # letters of a heading for each point of its width

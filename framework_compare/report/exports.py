@@ -1,7 +1,5 @@
 """A study as files for other tools: CSV, JSON or Parquet, one per table, and study.json with what goes with them."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.util
 import json
@@ -9,7 +7,9 @@ import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
+
+import pandas as pd
 
 from framework_compare import registry
 from framework_compare.errors import StudyError, UsageError, check_name
@@ -22,8 +22,6 @@ from framework_compare.store import schema
 from framework_compare.store.folder import FILE
 from framework_compare.store.study_file import Store
 
-if TYPE_CHECKING:
-    import pandas as pd
 _Part = TypeVar("_Part")
 
 
@@ -71,9 +69,7 @@ def _read(folder: Path, reader: Callable[[Store], _Part], damage: dict[str, tupl
     return part
 
 
-def _runs(store: Store) -> "pd.DataFrame":
-    import pandas as pd
-
+def _runs(store: Store) -> pd.DataFrame:
     names, rows = store.select("SELECT * FROM run ORDER BY run_id")
     # A damaged row may hold bytes, which no JSON has.
     texts = [[repr(value) if isinstance(value, bytes) else value for value in row] for row in rows]
@@ -137,14 +133,14 @@ def _write(target: Path, parts: Fields, kind: str) -> list[Path]:
     return list(names.values())
 
 
-def _one_kind_a_column(frame: "pd.DataFrame") -> "pd.DataFrame":
+def _one_kind_a_column(frame: pd.DataFrame) -> pd.DataFrame:
     """Parquet takes no column of several kinds, which a damaged one may be: it becomes text."""
     texts = [name for name in frame.columns if frame[name].dtype.kind == "O"]
     mixed = [name for name in texts if frame[name].dropna().map(type).nunique() > 1]
     return frame.assign(**{name: frame[name].map(str, na_action="ignore") for name in mixed})
 
 
-WRITERS: dict[str, Callable[["pd.DataFrame", Path], object]] = {
+WRITERS: dict[str, Callable[[pd.DataFrame, Path], object]] = {
     "parquet": lambda frame, path: _one_kind_a_column(frame).to_parquet(path, engine="pyarrow", index=False),
     "csv": lambda frame, path: path.write_text(renderers.csv(frame), encoding="utf-8", newline=""),
     "json": lambda frame, path: frame.to_json(path, orient="records", indent=1),

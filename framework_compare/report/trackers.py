@@ -4,26 +4,21 @@ Bencher Metric Format: https://bencher.dev/docs/reference/bencher-metric-format.
 github-action-benchmark, tool customSmallerIsBetter: https://github.com/benchmark-action/github-action-benchmark.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import math
 import os
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from framework_compare.errors import UsageError
 from framework_compare.protocol import Document, Fields
 from framework_compare.report.study import plain
 from framework_compare.results.block_times import block_seconds
 from framework_compare.results.columns import SHARED, Record
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # Measures of a cell by their name in Bencher: columns of its value and of its 95 % interval.
 MEASURES = {
@@ -35,7 +30,7 @@ EXPERIMENT = "framework_compare"
 VERSION = "5.1.0"  # of pytest-benchmark
 
 
-def bencher(cells: "pd.DataFrame") -> Fields:
+def bencher(cells: pd.DataFrame) -> Fields:
     """Bencher Metric Format: by benchmark, by measure the value and its 95 % interval."""
     return {name: _measures(cell) for name, cell in _named(cells)}
 
@@ -53,7 +48,7 @@ def _measures(cell: Record) -> dict[str, dict[str, float]]:
     return found
 
 
-def action_benchmark(cells: "pd.DataFrame") -> list[Fields]:
+def action_benchmark(cells: pd.DataFrame) -> list[Fields]:
     """The list that github-action-benchmark reads as customSmallerIsBetter: seconds per epoch."""
     return [
         {
@@ -69,7 +64,7 @@ def action_benchmark(cells: "pd.DataFrame") -> list[Fields]:
     ]
 
 
-def _named(cells: "pd.DataFrame") -> Iterator[tuple[str, Record]]:
+def _named(cells: pd.DataFrame) -> Iterator[tuple[str, Record]]:
     """Cells that have an epoch time, each with its name as a benchmark."""
     timed = [cell for cell in cells.itertuples() if cell.status == "ok" and _finite(cell.epoch_s_median)]
     return zip(names(timed), timed)
@@ -79,7 +74,7 @@ def _finite(value: object) -> bool:
     return isinstance(value, (int, float, np.number)) and math.isfinite(value)
 
 
-def logged_runs(cells: "pd.DataFrame", runs: "pd.DataFrame", epochs: "pd.DataFrame") -> Iterator["LoggedRun"]:
+def logged_runs(cells: pd.DataFrame, runs: pd.DataFrame, epochs: pd.DataFrame) -> Iterator["LoggedRun"]:
     """Return each run of the study that has ended, as trackers log it."""
     by_cell = {cell.Index: cell for cell in cells.itertuples()}
     for run in runs.itertuples():
@@ -90,7 +85,7 @@ def logged_runs(cells: "pd.DataFrame", runs: "pd.DataFrame", epochs: "pd.DataFra
 class LoggedRun:
     """One run: name, tags, parameters, metrics of the run, and metrics of each epoch by its number."""
 
-    def __init__(self, cell: Record, run: Record, epochs: "pd.DataFrame") -> None:
+    def __init__(self, cell: Record, run: Record, epochs: pd.DataFrame) -> None:
         self.name = f"{cell.framework}-{cell.model}-{run.repeat}"
         self.ok = run.status == "ok"
         self.tags = {
@@ -166,7 +161,7 @@ def _needs(module: str, package: str) -> None:
         raise UsageError(f"format {module} needs {package}: pip install {package}, or choose another format")
 
 
-def document(frame: "pd.DataFrame", epochs: "pd.DataFrame", runs: "pd.DataFrame", machine: Document) -> Fields:
+def document(frame: pd.DataFrame, epochs: pd.DataFrame, runs: pd.DataFrame, machine: Document) -> Fields:
     """The JSON of pytest-benchmark, which `pytest-benchmark compare` and the tools around it read.
 
     A cell that worked is a benchmark, and each of its runs a round: the median seconds of its epochs.

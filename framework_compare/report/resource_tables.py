@@ -5,16 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from framework_compare.plan.settings import SETTINGS, column
 from framework_compare.registry import device_kind
+from framework_compare.report import table_notes
 from framework_compare.report.names import title
-from framework_compare.report.table_notes import (
-    HANDING_OVER,
-    caption,
-    gpu_reading_notes,
-    plural,
-    texts_of,
-    unit_of,
-    warning_lines,
-)
 from framework_compare.report.table_spec import NAMES, Column, Sheet, TableSpec, any_known, named, tabulate, where_known
 from framework_compare.report.tables import Table, Value, estimate, number, with_interval
 from framework_compare.results import memory
@@ -29,8 +21,8 @@ NO_ENERGY = "Energy not measured: this machine exposes no counter, or the measur
 def _resource_remarks(sheet: Sheet) -> Iterable[str]:
     cells = sheet.cells
     if device_kind(cells[0].device) != "cpu":
-        yield HANDING_OVER.format(device=cells[0].device)
-        yield from gpu_reading_notes(cells)
+        yield table_notes.HANDING_OVER.format(device=cells[0].device)
+        yield from table_notes.gpu_reading_notes(cells)
     if any(cell.pss_peak_bytes > 0 for cell in cells):
         yield memory.APART
     parent = [cell for cell in cells if cell.parent_cpu_percent > 0 and cell.parent_peak_rss_bytes > 0]
@@ -134,7 +126,7 @@ def _energy_remarks(sheet: Sheet) -> Iterable[str]:
     on_gpu = [cell for cell in sheet.cells if cell.gpu_j_per_image > 0]
     on_host = any(cell.host_j_per_image > 0 for cell in sheet.cells)
     if on_gpu:
-        sources = " or ".join(texts_of(on_gpu, "gpu_energy_source"))
+        sources = " or ".join(table_notes.texts_of(on_gpu, "gpu_energy_source"))
         yield f"GPU energy: the whole device, including other users, by {sources}."
     if on_host:
         yield "Host energy: all processor packages, and their memory if it is metered, including other programs, by counter."
@@ -145,13 +137,15 @@ def _energy_remarks(sheet: Sheet) -> Iterable[str]:
     if not on_gpu and not on_host:
         yield NO_ENERGY
     yield from unmeasured_energy(sheet.cells)
-    yield from gpu_reading_notes(sheet.cells)
+    yield from table_notes.gpu_reading_notes(sheet.cells)
 
 
 def unmeasured_energy(cells: Sequence[Record]) -> list[str]:
     """The reasons why the energy of the GPU or of the host is not known."""
-    lines = [f"GPU energy not measured: {reason}." for reason in texts_of(cells, "gpu_reason")]
-    return lines + [f"Host energy not measured: {reason}." for reason in texts_of(cells, "host_energy_reason")]
+    lines = [f"GPU energy not measured: {reason}." for reason in table_notes.texts_of(cells, "gpu_reason")]
+    return lines + [
+        f"Host energy not measured: {reason}." for reason in table_notes.texts_of(cells, "host_energy_reason")
+    ]
 
 
 def _joules_per_epoch(cell: Record) -> Value:
@@ -196,15 +190,15 @@ ENERGY = TableSpec(
 def bill_table(cells: Sequence[Record], prices: Prices, epochs: int) -> Table:
     """One row per cell of a `bill_frame`; the settings in which cells differ name the rows."""
     varied = [column(name) for name in SETTINGS if column(name) in SHARED]
-    settings = caption(cells, (), unit_of(cells))
+    settings = table_notes.caption(cells, (), table_notes.unit_of(cells))
     return tabulate(
-        f"Cost of {plural(epochs, 'epoch')}, in the currency of your prices{_given(prices)}. {settings}",
+        f"Cost of {table_notes.plural(epochs, 'epoch')}, in the currency of your prices{_given(prices)}. {settings}",
         (*NAMES, *map(named, varied)),
         _bill_columns(prices),
         cells,
         noted=True,
         remarks=tuple(_bill_remarks(cells)),
-        warnings=tuple(warning_lines(cells)),
+        warnings=tuple(table_notes.warning_lines(cells)),
     )
 
 

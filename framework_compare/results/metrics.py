@@ -13,13 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from framework_compare.results.energy import (
-    above_idle,
-    counted_power_w,
-    idle_power_w,
-    joules_per_image,
-    whole_j_per_image,
-)
+from framework_compare.results import energy
 from framework_compare.results.measured import Measured, Pool, floats, present
 from framework_compare.samplers import throttle
 
@@ -66,12 +60,12 @@ def _all_bits(masks: np.ndarray) -> float | None:
 
 
 def _power_w(pool: Pool) -> float | None:
-    counted = counted_power_w(pool.ok, "gpu")
+    counted = energy.counted_power_w(pool.ok, "gpu")
     return _weighted(pool.settled("gpu_power_w")) if counted is None else counted
 
 
 def _energy(pool: Pool, end: str) -> float | None:
-    interval = whole_j_per_image(pool.ok)
+    interval = energy.whole_j_per_image(pool.ok)
     return None if interval is None else getattr(interval, end)
 
 
@@ -180,16 +174,16 @@ METRICS: dict[str, Metric] = {
     "gpu_throttle_reasons": Metric(
         "clocks limited by", "", "", lambda p: _all_bits(p.measured("gpu_throttle")[0]), words=throttle.words
     ),
-    "gpu_j_per_image": Metric("GPU energy per image", "J", "lower", lambda p: joules_per_image(p.ok, "gpu")),
+    "gpu_j_per_image": Metric("GPU energy per image", "J", "lower", lambda p: energy.joules_per_image(p.ok, "gpu")),
     "gpu_above_idle_j_per_image": Metric(
-        "GPU energy per image above idle", "J", "lower", lambda p: above_idle(p.ok, "gpu")
+        "GPU energy per image above idle", "J", "lower", lambda p: energy.above_idle(p.ok, "gpu")
     ),
-    "gpu_idle_w": Metric("idle GPU power", "W", "", lambda p: idle_power_w(p.ok, "gpu")),
-    "host_j_per_image": Metric("host energy per image", "J", "lower", lambda p: joules_per_image(p.ok, "host-")),
+    "gpu_idle_w": Metric("idle GPU power", "W", "", lambda p: energy.idle_power_w(p.ok, "gpu")),
+    "host_j_per_image": Metric("host energy per image", "J", "lower", lambda p: energy.joules_per_image(p.ok, "host-")),
     "host_above_idle_j_per_image": Metric(
-        "host energy per image above idle", "J", "lower", lambda p: above_idle(p.ok, "host-")
+        "host energy per image above idle", "J", "lower", lambda p: energy.above_idle(p.ok, "host-")
     ),
-    "host_idle_w": Metric("idle host power", "W", "", lambda p: idle_power_w(p.ok, "host-")),
+    "host_idle_w": Metric("idle host power", "W", "", lambda p: energy.idle_power_w(p.ok, "host-")),
     "j_per_image": Metric("energy per image", "J", "lower", lambda p: _energy(p, "value")),
     "j_per_image_ci_low": Metric("energy per image, 95 % interval, low", "J", "lower", lambda p: _energy(p, "low")),
     "j_per_image_ci_high": Metric("energy per image, 95 % interval, high", "J", "lower", lambda p: _energy(p, "high")),

@@ -1,7 +1,5 @@
 """Folders that this package makes outside the user's own, and names of files."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

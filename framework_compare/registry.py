@@ -1,7 +1,5 @@
 """Every name a user may give, as literal tables; looked up on demand, so nothing is imported before it is needed."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

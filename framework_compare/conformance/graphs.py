@@ -1,7 +1,5 @@
 """Small networks that hold all ops of GraphBuilder between them, and one that takes a while to compute."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from framework_compare import registry

@@ -1,7 +1,5 @@
 """What the suite gives to a worker: images, weights, batches, and the questions asked with them."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The suite's options and fixtures; framework_compare.pytest_plugin loads it when the suite is requested."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List
 

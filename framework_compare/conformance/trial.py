@@ -1,7 +1,5 @@
 """The workers of one adapter under test; each is started once, when a test first needs what it says."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from pathlib import Path

@@ -8,7 +8,7 @@ from stored_study import PADDLE, RUN, SECOND, TORCH, create
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.records import STATUSES, Run, Sample
 from framework_compare.store.folder import FILE
-from framework_compare.store.schema import CHILDREN, LISTS
+from framework_compare.store.schema import CHILDREN
 from framework_compare.store.study_file import Store
 
 
@@ -72,15 +72,6 @@ def test_every_field_of_a_run_is_stored(tmp_path):
         assert rows(store, "epoch") == [(1, *dataclasses.astuple(epoch)) for epoch in RUN.epochs]
         assert rows(store, "sample") == [(1, *dataclasses.astuple(sample)) for sample in RUN.samples]
         assert rows(store, "energy") == [(1, *dataclasses.astuple(reading)) for reading in RUN.energy]
-
-
-@pytest.mark.parametrize("table", ["run", *CHILDREN])
-def test_every_field_of_the_records_has_a_column(tmp_path, table):
-    kind = CHILDREN.get(table, Run)
-    fields = {field.name for field in dataclasses.fields(kind)} - (set(LISTS) if kind is Run else set())
-    with create(tmp_path) as store:
-        names, _ = store.select(f"SELECT * FROM {table}")
-    assert set(names) - {"run_id", "cell_id", "repeat", "retry_of", "node_id", "part_id"} == fields
 
 
 def test_an_interrupted_attempt_leaves_nothing_to_the_next_one(tmp_path):

@@ -126,9 +126,7 @@ class Store:
         """
         first = self.select("SELECT coalesce(max(repeat), 0) + 1 FROM run")[1][0][0]
         with self._transaction() as connection:
-            ids = [connection.execute(_NEW_CELL, _cell_values(cell)).lastrowid for cell in cells]
-            runs = [(ids[place], block) for block, order in enumerate(orders, first) for place in order]
-            connection.executemany(_NEW_RUN, runs)
+            _plan(connection, cells, orders, first)
 
     def extend(self, cell: Cell) -> int:
         """Add a cell with one run to the plan; its run_id. StudyError where it is there already."""
@@ -360,6 +358,13 @@ _NEW_CELL = "INSERT INTO cell (framework, model, dataset, device, config) VALUES
 _NEW_RUN = "INSERT INTO run (cell_id, repeat) VALUES (?, ?)"
 
 
+def _plan(connection: sqlite3.Connection, cells: Sequence[Cell], orders: Sequence[Sequence[int]], first: int) -> None:
+    """Add cells with their runs, block by block from number `first`."""
+    ids = [connection.execute(_NEW_CELL, _cell_values(cell)).lastrowid for cell in cells]
+    runs = [(ids[place], block) for block, order in enumerate(orders, first) for place in order]
+    connection.executemany(_NEW_RUN, runs)
+
+
 def _cell_values(cell: Cell) -> tuple[str, ...]:
     return cell.framework, cell.model, cell.dataset, cell.device, as_json(cell.config.to_dict())
 
@@ -382,10 +387,6 @@ def _write_new(
 ) -> None:
     created = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
     meta = {"settings": as_json(settings), "created_at": created, "created_by": __version__}
-    planned = [
-        (n, c.framework, c.model, c.dataset, c.device, as_json(c.config.to_dict())) for n, c in enumerate(cells, 1)
-    ]
-    runs = [(planned[place][0], block) for block, order in enumerate(orders, 1) for place in order]
     for name in CUT_SHORT:
         (folder / name).unlink(missing_ok=True)
     with contextlib.closing(schema.connect(folder / NEW, "rwc")) as connection:
@@ -393,7 +394,6 @@ def _write_new(
         connection.execute("BEGIN")
         connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
         connection.executemany("INSERT INTO machine VALUES (?, ?)", [(k, as_json(v)) for k, v in machine.items()])
-        connection.executemany("INSERT INTO cell VALUES (?, ?, ?, ?, ?, ?)", planned)
-        connection.executemany(_NEW_RUN, runs)
+        _plan(connection, cells, orders, 1)
         connection.commit()
     os.replace(folder / NEW, folder / FILE)

@@ -14,6 +14,15 @@ from framework_compare.results.columns import Record
 from framework_compare.results.metrics import percent
 
 BUSY = 0.1  # of a core
+LEAST = 0.01  # a row is shown where it takes this share with any framework
+REST = f"below {percent(LEAST)} everywhere"
+TITLES = {
+    "operator": ("operator", "Host time by operator"),
+    "cuda-runtime": ("CUDA function", "Host time by function of the CUDA API, including waits for the GPU"),
+    "kernel": ("kernel class", "GPU time by class of kernel"),
+}
+Shares = dict[str, float]
+Key = tuple[str, str, str]  # model, data set, framework
 
 
 def _scaled(name: str, scale: float) -> Callable[[Record], str]:
@@ -21,11 +30,11 @@ def _scaled(name: str, scale: float) -> Callable[[Record], str]:
 
 
 def _percent(part: str, whole: str) -> Callable[[Record], str]:
-    def percent(cell: Record) -> str:
+    def shown(cell: Record) -> str:
         of = getattr(cell, whole)
         return number(getattr(cell, part) / of if of > 0 else None, 100)
 
-    return percent
+    return shown
 
 
 def _roofline_remarks(sheet: Sheet) -> Iterable[str]:
@@ -84,17 +93,6 @@ def peak_table(measured: Sequence[Any]) -> Table:
         ),
         measured,
     )
-
-
-LEAST = 0.01  # a row is shown where it takes this share with any framework
-REST = f"below {percent(LEAST)} everywhere"
-TITLES = {
-    "operator": ("operator", "Host time by operator"),
-    "cuda-runtime": ("CUDA function", "Host time by function of the CUDA API, including waits for the GPU"),
-    "kernel": ("kernel class", "GPU time by class of kernel"),
-}
-Shares = dict[str, float]
-Key = tuple[str, str, str]  # model, data set, framework
 
 
 def _key(row: Record) -> Key:

@@ -35,6 +35,7 @@ import step_time
 framework, model, batch, size, folder = sys.argv[1:]
 class Options:
     frameworks, models, batch_size, execution, precision, device = framework, model, batch, "default", "fp32", "cpu"
+    image_size = int(size)
 ((_, _, config),) = step_time.cells(Options)
 config = dataclasses.replace(config, image_size=int(size))
 spec = step_time.registry.framework(framework)

@@ -16,8 +16,8 @@ from framework_compare.records import Cell, Epoch, Run
 from framework_compare.report import side_by_side
 from framework_compare.results import repeats
 from framework_compare.samplers import busy
-from framework_compare.samplers.cpu_clock import CpuClockSampler
 from framework_compare.samplers.disturbance import Counters, DisturbanceLog, Shares, SlowCounters, parse_cores
+from framework_compare.samplers.samplers import CpuClockSampler
 from framework_compare.store.study_file import Store
 from framework_compare.study import part_run
 from framework_compare.study.executors import Executor

@@ -23,11 +23,17 @@ from framework_compare.errors import UsageError
 from framework_compare.records import Sample
 from framework_compare.samplers import recorder as recorder_module
 from framework_compare.samplers.disturbance import CoreCounter, parse_cores
-from framework_compare.samplers.machine_load import MachineSampler, parse_meminfo
 from framework_compare.samplers.process import ProcessTreeSampler
 from framework_compare.samplers.recorder import Recorder, SampleLog, next_tick_ns
-from framework_compare.samplers.sampler import Column, Sampler, Watched
-from framework_compare.samplers.samplers import COLUMNS, SAMPLERS
+from framework_compare.samplers.samplers import (
+    COLUMNS,
+    SAMPLERS,
+    Column,
+    MachineSampler,
+    Sampler,
+    Watched,
+    parse_meminfo,
+)
 
 pytestmark = pytest.mark.alone  # its figures are of processor time and of moments
 MB = 1 << 20

@@ -16,8 +16,7 @@ from stored_study import PADDLE, RUN, create
 from framework_compare.comparison import Comparison
 from framework_compare.errors import StudyError
 from framework_compare.records import Run, Sample
-from framework_compare.samplers.sampler import Column
-from framework_compare.samplers.samplers import COLUMNS
+from framework_compare.samplers.samplers import COLUMNS, Column
 from framework_compare.store import schema
 from framework_compare.store.folder import FILE, LOCK
 from framework_compare.store.schema import CHILDREN

@@ -37,8 +37,7 @@ from framework_compare.samplers.energy import (
 from framework_compare.samplers.gpu_group import GpuReadings, open_readings
 from framework_compare.samplers.nvml import gpu_indices
 from framework_compare.samplers.process import ProcessTreeSampler
-from framework_compare.samplers.sampler import Readings, Sampler, Watched
-from framework_compare.samplers.samplers import COLUMNS, SAMPLERS, Sample
+from framework_compare.samplers.samplers import COLUMNS, SAMPLERS, Readings, Sample, Sampler, Watched
 
 LEAST_HZ, MAX_HZ = 0.01, 100.0  # kernel ticks are 10 ms: a faster reading of CPU time says nothing
 MAX_SAMPLES = 72_000  # two hours at 10 Hz, 11 MB

@@ -110,9 +110,13 @@ def epochs_of(folder):
 
 def only_the_loop(loop, monkeypatch):
     """A machine on which nothing else runs: whoever else is busy on this one is not what these tests are about."""
-    parse = disturbance.parse_cores
-    monkeypatch.setattr(recorder_module, "others_ns", lambda *_: loop.used_ns())
-    monkeypatch.setattr(disturbance, "parse_cores", lambda *given: parse(*given)._replace(stolen=0))
+    counters = disturbance.CoreCounter.counters
+
+    def only(self, worker_ns=0):
+        cores, found = counters(self, worker_ns)
+        return cores._replace(stolen=0), found._replace(others_ns=loop.used_ns(), stolen_ns=0)
+
+    monkeypatch.setattr(disturbance.CoreCounter, "counters", only)
 
 
 @pytest.mark.alone

@@ -6,6 +6,7 @@ import json
 import runpy
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -234,7 +235,8 @@ def test_a_peak_is_marked_with_what_others_took_meanwhile(own_cache, monkeypatch
 def test_others_are_neither_this_process_nor_the_measurement(monkeypatch):
     """Of two cores for a second: 0.5 s idle, 0.8 s the measurement's, 0.1 s ours, 0.2 s of the rest the hypervisor's."""
     idle, stolen = (int(share * 1e9 / TICK_NS) for share in (0.5, 0.2))
-    counter = SimpleNamespace(count=2, close=lambda: None)
+    counter = object.__new__(sampled.CoreCounter)
+    counter.count, counter.close = 2, lambda: None
     monkeypatch.setattr(sampled, "CoreCounter", lambda: counter)
     seen = []
     for t_ns, cores, child_s, own_ns in (
@@ -244,8 +246,8 @@ def test_others_are_neither_this_process_nor_the_measurement(monkeypatch):
         counter.read = lambda cores=cores: cores
         used = SimpleNamespace(ru_utime=child_s, ru_stime=0.0)
         monkeypatch.setattr(sampled.resource, "getrusage", lambda _, used=used: used)
-        monkeypatch.setattr(sampled.time, "monotonic_ns", lambda t_ns=t_ns: t_ns)
-        monkeypatch.setattr(sampled.time, "process_time_ns", lambda own_ns=own_ns: own_ns)
+        monkeypatch.setattr(time, "monotonic_ns", lambda t_ns=t_ns: t_ns)
+        monkeypatch.setattr(time, "process_time_ns", lambda own_ns=own_ns: own_ns)
         seen.append(sampled._others())
     monkeypatch.undo()
     assert sampled._share(*seen) == pytest.approx(2 - 0.5 - 0.8 - 0.1)

@@ -24,7 +24,7 @@ from framework_compare.launch.rounds import Lengths
 from framework_compare.launch.scratch import scratch
 from framework_compare.launch.statuses import Verdict
 from framework_compare.records import Run, Slice
-from framework_compare.samplers.disturbance import TICK_NS, CoreCounter, Counters, DisturbanceLog, Shares, others_ns
+from framework_compare.samplers.disturbance import CoreCounter, DisturbanceLog, Shares
 from framework_compare.samplers.process import ProcessTreeSampler
 
 MEMORY_SHARE = 0.8  # of what is free before a duel: more is not taken by all its workers together
@@ -366,9 +366,7 @@ class _Duel:
         now_ns = time.monotonic_ns()
         with contextlib.suppress(OSError, ValueError, IndexError):
             if self._cores:
-                parent_ns, cores = time.process_time_ns(), self._cores.read()
-                others = others_ns(cores, self._cores.count, now_ns, sum(self._cpu_ns.values()), parent_ns)
-                self._log.add(Counters(now_ns, others, cores.stolen * TICK_NS, parent_ns))
+                self._log.add(self._cores.counters(sum(self._cpu_ns.values()))[1])
         return now_ns
 
     def _shares(self, epoch: "tuple[int, int]", within: "tuple[int, int]") -> Optional[Shares]:

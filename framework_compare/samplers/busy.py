@@ -9,7 +9,7 @@ from typing import Dict, NamedTuple, Tuple
 
 import psutil
 
-from framework_compare.samplers.disturbance import TICK_NS, CoreCounter, others_ns
+from framework_compare.samplers.disturbance import CoreCounter
 
 SECONDS = 1.0
 LEAST_SHARE = 0.02  # of a core, to be named
@@ -38,18 +38,13 @@ def watch(seconds: float = SECONDS) -> Load:
     """Look on for so long. OSError or ValueError where /proc/stat cannot be read."""
     with contextlib.closing(CoreCounter()) as cores:
         spent = _spent_s()
-        before = _counters(cores)
+        _, before = cores.counters()
         time.sleep(seconds)
-        after = _counters(cores)
-        gained = _gained(spent, _spent_s(), (after[0] - before[0]) / 1e9)
-    whole_ns = after[0] - before[0]
-    others, stolen = (max(0.0, (after[n] - before[n]) / whole_ns) for n in (1, 2))
+        _, after = cores.counters()
+        whole_ns, *gained_ns = (end - start for end, start in zip(after, before))
+        gained = _gained(spent, _spent_s(), whole_ns / 1e9)
+    others, stolen = (max(0.0, ns / whole_ns) for ns in gained_ns[:2])
     return Load(others, stolen, cores.count, gained)
-
-
-def _counters(cores: CoreCounter) -> Tuple[int, int, int]:
-    t_ns, parent_ns, found = time.monotonic_ns(), time.process_time_ns(), cores.read()
-    return t_ns, others_ns(found, cores.count, t_ns, 0, parent_ns), found.stolen * TICK_NS
 
 
 def _spent_s() -> Spent:

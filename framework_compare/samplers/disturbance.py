@@ -7,6 +7,7 @@ idle. So the kernel's own threads count, and so does what other containers of th
 from __future__ import annotations
 
 import os
+import time
 from array import array
 from pathlib import Path
 from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
@@ -72,6 +73,12 @@ class CoreCounter:
     def read(self) -> Cores:
         """OSError or ValueError where it cannot be read."""
         return parse_cores(os.pread(self._file, self._bytes, 0), self._names)
+
+    def counters(self, worker_ns: int = 0) -> Tuple[Cores, Counters]:
+        """What `read` gives now, and what that makes others' beside a worker that has had so much CPU time."""
+        t_ns, parent_ns, cores = time.monotonic_ns(), time.process_time_ns(), self.read()
+        others_ns = self.count * t_ns - (cores.idle + cores.stolen) * TICK_NS - worker_ns - parent_ns
+        return cores, Counters(t_ns, others_ns, cores.stolen * TICK_NS, parent_ns)
 
 
 def parse_cores(text: bytes, names: Set[bytes]) -> Cores:
@@ -188,11 +195,6 @@ def _widened(start_ns: int, end_ns: int, within: Tuple[int, int]) -> Tuple[int, 
     start_ns = max(within[0], start_ns - lacking // 2)
     end_ns = min(within[1], start_ns + LEAST_NS)
     return max(within[0], end_ns - LEAST_NS), end_ns
-
-
-def others_ns(cores: Cores, count: int, t_ns: int, worker_ns: int, parent_ns: int) -> int:
-    """CPU time of all but the worker and the parent: what is left of the time that `count` cores were there."""
-    return count * t_ns - (cores.idle + cores.stolen) * TICK_NS - worker_ns - parent_ns
 
 
 def mean_share(shares: Sequence[Tuple[float, float]]) -> Optional[float]:

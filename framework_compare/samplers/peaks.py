@@ -11,11 +11,10 @@ import json
 import os
 import resource
 import subprocess
-import time
 from pathlib import Path
 from typing import NamedTuple, Optional, Sequence, Tuple
 
-from framework_compare.samplers.disturbance import TICK_NS, CoreCounter, others_ns
+from framework_compare.samplers.disturbance import CoreCounter
 
 POOLS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 TIMEOUT_S = 120
@@ -63,10 +62,9 @@ def _others() -> Optional[Tuple[int, int]]:
     """The time and the CPU time of all but this process and its children that have ended, in nanoseconds."""
     try:
         with contextlib.closing(CoreCounter()) as counter:
-            children, t_ns = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic_ns()
-            ours_ns, found = int(1e9 * (children.ru_utime + children.ru_stime)), counter.read()
-            others = others_ns(found, counter.count, t_ns, ours_ns, time.process_time_ns())
-            return t_ns, others + found.stolen * TICK_NS
+            children = resource.getrusage(resource.RUSAGE_CHILDREN)
+            _, found = counter.counters(int(1e9 * (children.ru_utime + children.ru_stime)))
+            return found.t_ns, found.others_ns + found.stolen_ns
     except (OSError, ValueError):
         return None
 

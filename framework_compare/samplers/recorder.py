@@ -14,13 +14,10 @@ from framework_compare.errors import UsageError
 from framework_compare.json_types import Document, Fields
 from framework_compare.samplers.disturbance import (
     SLOW_EVERY_NS,
-    TICK_NS,
     CoreCounter,
-    Counters,
     DisturbanceLog,
     Shares,
     SlowCounters,
-    others_ns,
 )
 from framework_compare.samplers.energy import (
     COUNTER,
@@ -236,9 +233,7 @@ class Recorder:
         if cores is None:
             return
         with contextlib.suppress(OSError, ValueError, IndexError):
-            t_ns, parent_ns, watched.cores = time.monotonic_ns(), time.process_time_ns(), cores.read()
-            others = others_ns(watched.cores, cores.count, t_ns, worker_ns, parent_ns)
-            watched.counters = Counters(t_ns, others, watched.cores.stolen * TICK_NS, parent_ns)
+            watched.cores, watched.counters = cores.counters(worker_ns)
             self._disturbance.add(watched.counters)
 
     def _count_at_edge(self, cores: Optional[CoreCounter], slow: SlowCounters) -> None:

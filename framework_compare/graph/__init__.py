@@ -6,7 +6,7 @@ from framework_compare.graph.node import Node, Parameter, Shape
 from framework_compare.graph.ops import OPS, Op
 from framework_compare.graph.optimizer import OPTIMIZERS, Optimizer, Schedule
 from framework_compare.graph.task import INPUT, LOSSES, Field, Task, image_classification
-from framework_compare.graph.weights import initial_pieces, initial_weights, weight_views, weights_size
+from framework_compare.graph.weights import initial_flat, initial_pieces, initial_weights, weight_views, weights_size
 
 __all__ = [
     "INPUT",
@@ -25,6 +25,7 @@ __all__ = [
     "Task",
     "evaluate",
     "image_classification",
+    "initial_flat",
     "initial_pieces",
     "initial_weights",
     "trainable_names",

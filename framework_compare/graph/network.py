@@ -144,6 +144,19 @@ def trainable_names(graph: Graph) -> Sequence[str]:
     return [parameter.name for parameter in graph.parameters() if parameter.trainable]
 
 
+def needed(nodes: Sequence[Node], last: str) -> List[Node]:
+    """What the node `last` needs of some, and it at the end, each behind what it reads; nothing if it is not there."""
+    by_name = {node.name: node for node in nodes}
+    found: Set[str] = set()
+    waiting = [last]
+    while waiting:
+        name = waiting.pop()
+        if name in by_name and name not in found:
+            found.add(name)
+            waiting += by_name[name].inputs
+    return [node for node in nodes if node.name in found - {last}] + [by_name[name] for name in found & {last}]
+
+
 def evaluate(graph: Graph, apply: Callable[..., _Value], source: Union[_Value, Tuple[_Value, ...]]) -> _Value:
     """Run the nodes in order through `apply(node, *inputs)` and return the last one's value.
 

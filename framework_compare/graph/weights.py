@@ -90,6 +90,13 @@ def pieces_of(flat: np.ndarray, start: int = 0, size: Optional[int] = None) -> I
             flat.base.madvise(mmap.MADV_DONTNEED)
 
 
+def initial_flat(graph: Graph, seed: int) -> np.ndarray:
+    """All arrays of the graph at the start of training, in one flat float32 array."""
+    flat = np.empty(weights_size(graph), np.float32)
+    initial_weights(graph, seed, flat)
+    return flat
+
+
 def initial_weights(graph: Graph, seed: int, out: np.ndarray) -> Dict[str, np.ndarray]:
     """Fill `out`, float32 of shape (weights_size(graph),), with `initial_pieces`; returns views of it by name."""
     views, start = weight_views(graph, out), 0

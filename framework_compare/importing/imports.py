@@ -6,11 +6,9 @@ import dataclasses
 import os
 from typing import Any, Iterable, Sequence, cast
 
-import numpy as np
-
 from framework_compare import registry
 from framework_compare.errors import UnknownNameError, UsageError, check_count
-from framework_compare.graph import Graph, Task, initial_weights, weights_size
+from framework_compare.graph import Graph, Task, initial_flat
 from framework_compare.graph.imported_model import FROM_FILE, SEEDED, STARTS, ImportedModel
 from framework_compare.importing.sources import (
     FORMS,
@@ -81,9 +79,8 @@ def _imported(model: Any, asked: Asked, weights: str | None, tracer: Tracer) -> 
     if isinstance(model, ImportedModel):
         return model
     if isinstance(model, Graph):
-        flat = np.empty(weights_size(model), np.float32)
-        initial_weights(model, 0, flat)
-        return ImportedModel.of(model.name, f"Graph {model.name}", {model.image_size: model}, flat, seeded=True)
+        sizes = {model.image_size: model}
+        return ImportedModel.of(model.name, f"Graph {model.name}", sizes, initial_flat(model, 0), seeded=True)
     if is_module(model):
         stem = type(model).__name__
         return _made(stem, stem, trace_in_hand(model, asked), asked, weights or FROM_FILE)

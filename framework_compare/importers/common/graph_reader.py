@@ -9,7 +9,7 @@ from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 import numpy as np
 
 from framework_compare.errors import UsageError
-from framework_compare.graph.network import Graph
+from framework_compare.graph.network import Graph, needed
 from framework_compare.graph.node import Node, Shape
 from framework_compare.graph.ops import ACTIVATIONS, OPS
 from framework_compare.graph.task import Task
@@ -222,7 +222,7 @@ class GraphReader:
         UsageError that lists every kind of layer that is missing.
         """
         last = self.vector(output)
-        nodes = _needed(list(self.nodes.values()), last.node)
+        nodes = needed(list(self.nodes.values()), last.node)
         self._check_missing(nodes)
         task = self._task_of(last, tasks)
         self._check_shared(nodes)
@@ -294,20 +294,6 @@ def _renamed(table: Document, names: Mapping[str, str], kept: Set[str]) -> Field
         if node in names and f"{names[node]}.{part}" in kept:
             found[f"{names[node]}.{part}"] = entry
     return found
-
-
-def _needed(nodes: Sequence[Node], last: str) -> List[Node]:
-    """What `last` needs, and it at the end, each behind what it reads."""
-    by_name = {node.name: node for node in nodes}
-    needed: Set[str] = set()
-    waiting = [last]
-    while waiting:
-        name = waiting.pop()
-        if name in by_name and name not in needed:
-            needed.add(name)
-            waiting += by_name[name].inputs
-    kept = [node for node in nodes if node.name in needed and node.name != last]
-    return [*kept, by_name[last]] if last in by_name else []
 
 
 def _clear_names(nodes: Sequence[Node]) -> Dict[str, str]:

@@ -35,8 +35,6 @@ def read(at: At, kind: str, given: Arguments, lack: Exception) -> Any:
         try:
             return way()
         except LACKS as other:
-            if at.reading.debug:
-                at.reading.debug(at.node, kind, other)
             lack = lack if isinstance(lack, NotExpressible) or not isinstance(other, NotExpressible) else other
     raise lack
 

@@ -35,10 +35,6 @@ STATISTICS = ("batch_norm",)  # operators that take buffers as their own; to oth
 class Reading(Arrays, ProgramReading):
     """The graph of a program, its arrays, and the names that these have in the module."""
 
-    debug: Optional[Callable[[FxNode, str, Exception], None]] = (
-        None  # a function that is told what could not be expressed, and how it was tried
-    )
-
     def __init__(
         self, program: ExportedProgram, batch: int, tasks: Sequence[Task], output: str = "", apart: Collection[str] = ()
     ) -> None:
@@ -59,9 +55,7 @@ class Reading(Arrays, ProgramReading):
         # A Value, a Mask, a Learned, Scores, a list of them, or a tensor: what depends on nothing learned or fed
         self.values: Fields = dict(zip(signature.user_inputs, self.reader.inputs.values()))
         self.learned: Dict[str, Learned] = {}  # by placeholder
-        self.forms: Dict[
-            str, Callable[[Tensor], Tensor]
-        ] = {}  # from an array of the module to the graph's, by its name
+        self.forms: Dict[str, Callable[[Tensor], Tensor]] = {}  # an array of the module to the graph's, by its name
         self._trained = set(signature.inputs_to_parameters)
         self._take_state(program, signature)
         calls = windows.calls_of(program.graph.nodes)

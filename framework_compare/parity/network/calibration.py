@@ -14,7 +14,7 @@ from typing import Container, Dict, Optional, Tuple
 
 import numpy as np
 
-from framework_compare.graph import Graph, Node
+from framework_compare.graph import Graph, Node, evaluate
 from framework_compare.graph.window import Window
 from framework_compare.parity.network.oracle import OPS, Mode
 from framework_compare.parity.network.oracle.op import Inputs
@@ -34,25 +34,24 @@ def smooth(graph: Graph, views: Dict[str, Array], images: Inputs, seed: int, rep
     """
     rng = np.random.default_rng(seed)
     nodes = {node.name: node for node in graph.nodes}
-    values = dict(zip(graph.inputs, images if isinstance(images, tuple) else (images,)))
-    last_reader = {name: node.name for node in graph.nodes for name in node.inputs}
-    for node in graph.nodes:
-        values[node.name] = _run(graph, node, views, values, replicas)
+
+    def apply(node: Node, *inputs: Array) -> Array:
+        value = _run(graph, node, views, inputs, replicas)
         maxout = _reader(graph, node.name, ("Maxout",))
         if maxout is not None and f"{node.name}.bias" in views:
-            lift = _lift(values[node.name], maxout.attrs["pieces"], rng)
+            lift = _lift(value, maxout.attrs["pieces"], rng)
             views[f"{node.name}.bias"][:] += lift
-            values[node.name] = values[node.name] + lift
+            value = value + lift
         reader = _reader(graph, node.name, KINKS)
         if reader is not None and _bias_of(node, nodes, views) is not None:
-            state = rng.random(values[node.name].shape[_channel_axis(values[node.name])])
+            state = rng.random(value.shape[_channel_axis(value)])
             pool = _pool_behind(graph, reader.name)
-            if pool is not None and values[node.name].ndim == 4:
-                state[_nearly_tied(values[node.name], pool)] = OFF
-            values[node.name] += _shift(node, nodes, views, values[node.name], reader.op, state)
-        for name in set(node.inputs):
-            if last_reader[name] == node.name:
-                del values[name]
+            if pool is not None and value.ndim == 4:
+                state[_nearly_tied(value, pool)] = OFF
+            value += _shift(node, nodes, views, value, reader.op, state)
+        return value
+
+    evaluate(graph, apply, images)
 
 
 def _lift(value: Array, pieces: int, rng: np.random.Generator) -> Array:
@@ -73,12 +72,11 @@ def _channel_axis(value: Array) -> int:
     return 2 if value.ndim == 3 else 1
 
 
-def _run(graph: Graph, node: Node, views: Dict[str, Array], values: Dict[str, Array], replicas: int = 1) -> Array:
+def _run(graph: Graph, node: Node, views: Dict[str, Array], inputs: Tuple[Array, ...], replicas: int) -> Array:
     weights = {name.rpartition(".")[2]: a for name, a in views.items() if name.rpartition(".")[0] == node.arrays}
     mode = Mode(not graph.is_frozen(node))
-    inputs = [values[name] for name in node.inputs]
     if replicas == 1 or all(len(value) == 1 for value in inputs):  # parameters have one value for all samples
-        return OPS[node.op](node, weights, tuple(inputs), mode)[0]
+        return OPS[node.op](node, weights, inputs, mode)[0]
     parts = zip(*(np.split(value, replicas) if len(value) > 1 else [value] * replicas for value in inputs))
     return np.concatenate([OPS[node.op](node, weights, part, mode)[0] for part in parts])
 

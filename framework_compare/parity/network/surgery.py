@@ -8,7 +8,8 @@ from typing import Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
 
-from framework_compare.graph import Graph, Node, weights_size
+from framework_compare.graph import Graph, Node, weight_views, weights_size
+from framework_compare.graph.network import needed
 
 PEEK = "peek"
 SUMS = 4  # of all values of an output, with signs: what differs anywhere moves them
@@ -38,15 +39,7 @@ def without_dropout(graph: Graph) -> Graph:
 
 def up_to(graph: Graph, last: str) -> Graph:
     """The part of the network that `last` needs, ending there."""
-    nodes = {node.name: node for node in graph.nodes}
-    needed, waiting = set(), [last]
-    while waiting:
-        name = waiting.pop()
-        if name in nodes and name not in needed:
-            needed.add(name)
-            waiting += nodes[name].inputs
-    order = [node for node in graph.nodes if node.name in needed]
-    return dataclasses.replace(graph, nodes=tuple(order))
+    return dataclasses.replace(graph, nodes=tuple(needed(graph.nodes, last)))
 
 
 def peeking(graph: Graph, last: str, rows: int) -> Graph:
@@ -91,10 +84,8 @@ def places_in(shape: Tuple[int, ...], seed: int) -> List[Tuple[int, ...]]:
 def flat_weights(graph: Graph, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
     """Arrays by name as the one flat float32 array that `graph.weight_views` cuts."""
     out = np.empty(weights_size(graph), np.float32)
-    start = 0
-    for parameter in graph.parameters():
-        out[start : start + parameter.size] = arrays[parameter.name].ravel()
-        start += parameter.size
+    for name, view in weight_views(graph, out).items():
+        view[...] = arrays[name]
     return out
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import itertools
 import json
 from pathlib import Path
-from typing import Dict, List, Sequence, Tuple
+from typing import Callable, Dict, Iterable, List, Sequence, Tuple, TypeVar
 
 import numpy as np
 import simplejpeg
@@ -17,6 +18,7 @@ from framework_compare.batches.images import SharedPipeline
 from framework_compare.protocol import Fields, ImageFiles, TrainConfig
 
 Array = np.ndarray
+Batch = TypeVar("Batch")
 # (width, height, mode, format, options of Pillow's save): sizes odd and even, above and below the network's input
 KINDS: Tuple[Tuple[int, int, str, str, Fields], ...] = (
     (500, 375, "RGB", "JPEG", {"quality": 90, "subsampling": 2}),
@@ -131,13 +133,10 @@ def levels_of(images: Array) -> Array:
 def shared_batches(files: ImageFiles, config: TrainConfig, steps: int) -> List[Tuple[Array, Array]]:
     """The first batches of the shared pipeline, epoch after epoch: images (N, 3, S, S) and labels (N,)."""
     names = ("batch_size", "image_size", "seed", "flip", "crop")
-    found: List[Tuple[Array, Array]] = []
     with SharedPipeline(files, **{name: getattr(config, name) for name in names}) as pipeline:
-        number = 0
-        while len(found) < steps:
-            number += 1
-            for batch in pipeline.epoch(number):
-                found.append(batch)
-                if len(found) == steps:
-                    break
-    return found
+        return first_batches(pipeline.epoch, steps)
+
+
+def first_batches(epoch: Callable[[int], Iterable[Batch]], steps: int) -> List[Batch]:
+    """The first batches of a pipeline, epoch after epoch."""
+    return list(itertools.islice(itertools.chain.from_iterable(map(epoch, itertools.count(1))), steps))

@@ -20,7 +20,7 @@ from framework_compare import registry
 from framework_compare.datasets.resolve import resolve
 from framework_compare.environments.managed import Environment
 from framework_compare.errors import UnknownNameError, UsageError, check_count
-from framework_compare.graph import Graph, Optimizer, initial_weights, weight_views, weights_size
+from framework_compare.graph import Graph, Optimizer, initial_flat, weight_views
 from framework_compare.json_types import JSON
 from framework_compare.launch.scratch import scratch
 from framework_compare.parity import asked, cache
@@ -188,8 +188,7 @@ class CurveRun:
 
     def curves(self, model: str, graph: Graph, configs: Sequence[TrainConfig], ready: Document) -> Curves:
         graph = without_dropout(graph)
-        flat = np.empty(weights_size(graph), np.float32)
-        initial_weights(graph, self.config.seed, flat)
+        flat = initial_flat(graph, self.config.seed)
         exact, allowed = self.exact_and_yardstick(graph, flat)
         np.save(self.folder / "initial.npy", flat)
         found = Curves(model, self.setting(), exact, allowed, {}, {}, {})

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Sequence, Tuple
+from typing import Dict, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
 from framework_compare.batches.arrays import ArrayPipeline, Inputs, read_split
 from framework_compare.datasets.arrays import ArrayData
-from framework_compare.parity.pipeline.scenes import shared_batches
+from framework_compare.parity.pipeline.scenes import first_batches, shared_batches
 from framework_compare.protocol import ImageFiles, TrainConfig
 
 Array = np.ndarray
@@ -35,10 +35,5 @@ def of_images(folder: Path, name: str, files: ImageFiles, steps: int, config: Tr
 def of_arrays(folder: Path, data: ArrayData, steps: int, config: TrainConfig) -> TrainingBatches:
     path = folder / "data.npz"
     data.write(path)
-    found: List[Tuple[Inputs, Array]] = []
     with ArrayPipeline(read_split(path, "train"), batch_size=config.batch_size, seed=config.seed) as pipeline:
-        number = 0
-        while len(found) < steps:
-            number += 1
-            found += list(pipeline.epoch(number))
-    return TrainingBatches(data.name, found[:steps], {"data": str(path)})
+        return TrainingBatches(data.name, first_batches(pipeline.epoch, steps), {"data": str(path)})

@@ -17,7 +17,7 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 import numpy as np
 from numpy.typing import DTypeLike
 
-from framework_compare.graph import Graph, GraphBuilder, initial_weights, weight_views, weights_size
+from framework_compare.graph import Graph, GraphBuilder, initial_flat, weight_views
 from framework_compare.parity.network import deviations, surgery
 from framework_compare.parity.network.deviations import Answers
 from framework_compare.parity.network.ladder import RUNNING_VARIANCE as VARIANCE_SETTING
@@ -78,7 +78,7 @@ def network(dropout: float = 0.0) -> Graph:
 def _train(run_tasks: RunTasks, config: TrainConfig, folder: Path) -> Tuple[str, float, float]:
     """The worst place of two trainings, its error and that in units of the yardstick."""
     graph = network()
-    build = _build(graph, folder, _weights(graph))
+    build = _build(graph, folder, initial_flat(graph, SEED))
     held = _held_batches(graph)
     ramps.write(folder / "images", CLASSES)
     listed = str(folder / "images" / "images.json")
@@ -108,7 +108,7 @@ def _shared_batches(listed: Path, config: TrainConfig) -> Batches:
 def _drop(run_tasks: RunTasks, config: TrainConfig, folder: Path) -> Tuple[str, float, float]:
     """Masks of dropout, read off how a last layer of zeros moves: its logits are none, and so their gradient is known."""
     graph = network(DROPPED)
-    flat = _weights(graph)
+    flat = initial_flat(graph, SEED)
     weights = weight_views(graph, flat)
     for name in ("fc.weight", "fc.bias"):
         weights[name][...] = 0
@@ -194,7 +194,7 @@ def _steps(
     batches: Batches = list(given) or [(held[f"images{i}"], held[f"labels{i}"]) for i in range(len(said["losses"]))]
     if [len(labels) for _, labels in batches] != said["sizes"]:
         raise LevelFailed(f"batches of {said['sizes']} were trained as {len(batches)}")
-    initial = weight_views(graph, _weights(graph))
+    initial = weight_views(graph, initial_flat(graph, SEED))
     exact, yardstick = _gone_over(graph, initial, batches, {**settings, "biased": said["biased"]}, config.precision)
     last = {name: held[f"{name}@{len(batches)}"] for name in exact.weights}
     found = dataclasses.replace(exact, losses=[math.nan if x is None else x for x in said["losses"]], weights=last)
@@ -287,12 +287,6 @@ def _build(graph: Graph, folder: Path, flat: Array) -> Fields:
     path = folder / "weights.npy"
     np.save(path, flat)
     return {"ask": "build", "name": "build", "graph": graph.to_dict(), "weights": str(path)}
-
-
-def _weights(graph: Graph) -> Array:
-    flat = np.empty(weights_size(graph), np.float32)
-    initial_weights(graph, SEED, flat)
-    return flat
 
 
 def _held_batches(graph: Graph) -> Batches:

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 import numpy as np
 from numpy.typing import DTypeLike
 
-from framework_compare.graph import Graph, Node, Optimizer, trainable_names
+from framework_compare.graph import Graph, Node, Optimizer, evaluate, trainable_names
 from framework_compare.parity.network.oracle.losses import LOSSES
 from framework_compare.parity.network.oracle.op import Array, Backward, Inputs, Mode
 from framework_compare.parity.network.oracle.ops import OPS
@@ -160,28 +160,21 @@ class Oracle:
         tape: Optional[List[Tuple[Node, Backward]]],
         watch: Callable[[str, Array], None],
     ) -> Array:
-        last_reader = {name: node.name for node in self.graph.nodes for name in node.inputs}
-        values, backward_nodes = self._inputs(images), self.graph.backward_nodes()
-        frozen_mode = dataclasses.replace(mode, training=False)
-        for node in self.graph.nodes:
+        backward_nodes, frozen_mode = self.graph.backward_nodes(), dataclasses.replace(mode, training=False)
+
+        def apply(node: Node, *inputs: Array) -> Array:
             weights = {name.rpartition(".")[2]: self.weights[name] for name in self._by_node[node.name]}
-            inputs = tuple(values[name] for name in node.inputs)
             arguments = (node, weights, inputs, frozen_mode if self.graph.is_frozen(node) else mode)
             op = OPS[node.op]
-            values[node.name], backward = self.rounding(op, *arguments) if self.rounding else op(*arguments)
-            watch(node.name, values[node.name])
+            value, backward = self.rounding(op, *arguments) if self.rounding else op(*arguments)
+            watch(node.name, value)
             if tape is not None and node.name in backward_nodes:
                 tape.append((node, backward))
-            for name in set(node.inputs):
-                if last_reader[name] == node.name:
-                    del values[name]
-        return values[self.graph.nodes[-1].name]
+            return value
 
-    def _inputs(self, images: Inputs) -> Dict[str, Array]:
-        """A batch by the names under which nodes read it; tokens stay whole numbers."""
         arrays = images if isinstance(images, tuple) else (images,)
-        kinds = {name: self.dtype if field.dtype == "float32" else None for name, field in self.graph.inputs.items()}
-        return {name: np.asarray(array, kinds[name]) for name, array in zip(kinds, arrays)}
+        kinds = (self.dtype if field.dtype == "float32" else None for field in self.graph.inputs.values())  # or tokens
+        return evaluate(self.graph, apply, tuple(map(np.asarray, arrays, kinds)))
 
 
 def _backward(tape: List[Tuple[Node, Backward]], waiting: Dict[str, Array], rounding: Any) -> Dict[str, Array]:

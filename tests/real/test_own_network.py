@@ -138,6 +138,25 @@ def test_a_network_of_a_user_is_the_same_function() -> None:
     assert resolve(f"{NET}:build", 32)[0] == model.name
 
 
+DECOMPOSED = """
+steps = self.conv(x).flatten(2)
+        steps = nn.functional.conv1d(steps, self.conv.weight.flatten(2)[:, [0, 1, 2, 0]], padding=4)
+        steps = nn.functional.prelu(steps, self.conv.bias)
+        steps = nn.functional.max_pool1d(steps, 3, 2, 1)
+        first, second, *_ = nn.functional.adaptive_avg_pool1d(steps, 7).unbind(2)
+        spread = steps.masked_fill(steps > 1, 1).std(2).square()
+        return self.fc(torch.stack([first, second, spread]).sum(0))
+"""
+
+
+@pytest.mark.usefixtures("together")
+def test_operators_that_torch_takes_apart_are_the_same_function(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(FORWARD.format(inputs="x", body=DECOMPOSED.strip(), build="return Net()"))
+    _, (model,) = resolve(f"{tmp_path / 'net.py'}:build", 16)
+    assert model.level is not None and model.level.passed
+    assert {"MaxPool2d", "AdaptiveAvgPool2d", "Where", "Sqrt", "Concat"} <= {node.op for node in model().nodes}
+
+
 SWIN = """
 from torchvision.models.swin_transformer import SwinTransformer
 def build():

@@ -75,13 +75,6 @@ def variance(at: At, a: Arguments) -> Value:
     return at.emit("Mul", result, count / (count - correction)) if correction else result
 
 
-def prelu(at: At, a: Arguments) -> Value:
-    x, slope = a["self"], a["weight"]
-    shape = (slope.shape[0], *[1] * max(0, len(x.shape) - 2))
-    negative = at.emit("Mul", x, at.reshape(slope, shape))
-    return at.emit("Where", at.emit("Less", 0.0, x), x, negative)
-
-
 def softplus(at: At, a: Arguments) -> Value:
     """max(x, 0) + log(1 + exp(-|x|)), which does not overflow."""
     x, beta = at.value(a["self"]), a.get("beta", 1)
@@ -138,12 +131,10 @@ HANDLERS: Dict[str, Handler] = {
     "rsqrt": unary("Power", exponent=-0.5),
     "reciprocal": unary("Power", exponent=-1.0),
     "neg": lambda at, a: at.emit("Mul", a.get("self", a.get("input")), -1.0),
-    "square": lambda at, a: power(at, {"self": a["self"], "exponent": 2}),
     "pow": power,
     "leaky_relu": lambda at, a: at.each("LeakyReLU", a["self"], slope=float(a["negative_slope"])),
     "elu": elu,
     "softplus": softplus,
-    "prelu": prelu,
     **dict.fromkeys(("clamp", "clamp_min", "clamp_max", "hardtanh"), clamp),
     "rsub": binary("Sub", swapped=True),
     "eq": binary("Equal"),
@@ -156,13 +147,11 @@ HANDLERS: Dict[str, Handler] = {
     **dict.fromkeys(("logical_and", "bitwise_and", "__and__"), binary("Mul")),
     **dict.fromkeys(("logical_or", "bitwise_or", "__or__"), binary("Maximum")),
     "where": lambda at, a: at.emit("Where", a["condition"], a["self"], a["other"]),
-    "masked_fill": lambda at, a: at.emit("Where", a["mask"], a["value"], a["self"]),
     "sum": reduction("ReduceSum"),
     "mean": reduction("ReduceMean"),
     **dict.fromkeys(("amax", "max"), reduction("ReduceMax")),
     **dict.fromkeys(("amin", "min"), lowest),
     "var": variance,
-    "std": lambda at, a: at.each("Sqrt", variance(at, a)),
     **dict.fromkeys(("linalg_vector_norm", "norm"), vector_norm),
     "logsumexp": log_sum_exp,
     "log1p": lambda at, a: at.each("Log", at.emit("Add", a["self"], 1.0)),

@@ -52,10 +52,6 @@ def parts(at: At, a: Arguments) -> List[Value]:
     return found
 
 
-def unbind(at: At, a: Arguments) -> List[Value]:
-    return [select(at, {**a, "index": place}) for place in range(a["self"].shape[a["dim"]])]
-
-
 def flip(at: At, a: Arguments) -> Value:
     x = a["self"]
     for dim in a["dims"]:
@@ -130,11 +126,8 @@ def expand(at: At, a: Arguments) -> Any:
 
 
 def repeat(at: At, a: Arguments) -> Any:
-    times = a["repeats"] if "repeats" in a else a["dims"]
-    x = a["self"]
-    x = at.reshape(x, (*[1] * (len(times) - len(x.shape)), *x.shape))
-    times = [1] * (len(x.shape) - len(times)) + list(times)
-    for dim, count in enumerate(times):
+    x = at.reshape(a["self"], (*[1] * (len(a["repeats"]) - len(a["self"].shape)), *a["self"].shape))
+    for dim, count in enumerate(a["repeats"]):
         if count > 1 and not (dim == 0 and count == at.reader.batch and x.shape[0] == 1):
             x = taken(at, x, dim, [*range(x.shape[dim])] * count)
     return x
@@ -222,11 +215,10 @@ HANDLERS: Dict[str, Handler] = {
     "slice": slice_,
     "select": select,
     **dict.fromkeys(("chunk", "split", "split_with_sizes"), parts),
-    "unbind": unbind,
     "flip": flip,
     "roll": roll,
     **dict.fromkeys(("expand", "expand_as", "broadcast_to"), expand),
-    **dict.fromkeys(("repeat", "tile"), repeat),
+    "repeat": repeat,
     "index": index,
     "index_select": index_select,
     "gather": gather_along,

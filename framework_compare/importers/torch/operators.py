@@ -118,6 +118,10 @@ def max_pool2d(at: At, a: Arguments) -> Value:
     return at.layer("MaxPool2d", [at.reader.image(a["self"])], _pooling(a))
 
 
+def max_pool2d_with_indices(at: At, a: Arguments) -> Any:
+    return [max_pool2d(at.sized(at.node.meta["val"][0].shape), a), None]
+
+
 def avg_pool2d(at: At, a: Arguments) -> Value:
     if a["divisor_override"]:
         refuse("AvgPool2d", "with a divisor of its own")
@@ -305,7 +309,7 @@ HANDLERS: Dict[str, Handler] = {
     **dict.fromkeys(("chunk", "split", "split_with_sizes"), chunk),
     **dict.fromkeys(("constant_pad_nd", "pad"), pad),
     **dict.fromkeys(("swapaxes", "transpose"), transpose),
-    "adaptive_avg_pool2d": adaptive_avg_pool2d,
+    **dict.fromkeys(("adaptive_avg_pool2d", "_adaptive_avg_pool2d"), adaptive_avg_pool2d),
     "add": lambda at, a: sum_of(at, a, a.get("alpha", 1)),
     "avg_pool2d": avg_pool2d,
     "batch_norm": batch_norm,
@@ -320,6 +324,7 @@ HANDLERS: Dict[str, Handler] = {
     "layer_norm": layer_norm,
     "linear": linear,
     "max_pool2d": max_pool2d,
+    "max_pool2d_with_indices": max_pool2d_with_indices,
     "mean": mean,
     "mul": mul,
     "permute": lambda at, a: at.permute(a["self"], a["dims"]),

@@ -147,18 +147,12 @@ def linear(at: At, a: Arguments) -> Value:
 
 
 def convolution(at: At, a: Arguments) -> Value:
-    """Of one or two axes, also transposed, also with a computed weight."""
-    x, weight, groups = a["input"], a["weight"], a.get("groups", 1)
+    """Of one or two axes, also transposed, also with a computed weight: what torch makes of conv1d and the others."""
+    x, weight, groups, transposed = (a[name] for name in ("input", "weight", "groups", "transposed"))
     rank = len(weight.shape) - 2
-    kind = at.node.target._schema.name.partition("::")[2]
-    transposed = bool(a.get("transposed")) or "transpose" in kind
-    if rank > 2 or len(x.shape) != rank + 2:
-        refuse("Conv3d" if rank > 2 else "convolution", f"of {x.shape}")
-    steps = {name: _steps(a.get(name), rank, neutral) for name, neutral in _NEUTRAL.items() if name in a}
-    if isinstance(a.get("padding"), str):
-        spans = [d * (k - 1) for d, k in zip(steps["dilation"], weight.shape[2:])]
-        sides = [[0, 0] if a["padding"] == "valid" else [n // 2, n - n // 2] for n in ([0] * (2 - rank) + spans)]
-        steps["padding"] = [side for pads in sides for side in pads]
+    if rank > 2:
+        refuse("Conv3d", f"of {x.shape}")
+    steps = {name: pair(a[name]) if rank == 2 else [neutral, *a[name]] for name, neutral in _NEUTRAL.items()}
     if rank == 1:
         x = at.reshape(at.plain(x), (*x.shape[:2], 1, x.shape[2]))
         weight = at.reshape(weight, (*weight.shape[:2], 1, weight.shape[2]))
@@ -167,7 +161,7 @@ def convolution(at: At, a: Arguments) -> Value:
     source = reshaped_node(at.reader, x.node, x.shape[1:]) if alone else at.reader.image(x)
     out = weight.shape[1] * groups if transposed else weight.shape[0]
     into = weight.shape[0] if transposed else weight.shape[1] * groups
-    output_padding = steps.pop("output_padding", [0, 0])
+    output_padding = steps.pop("output_padding")
     attrs = conv_attrs(into, out, list(weight.shape[2:]), groups=groups, bias=False, **steps)
     if not transposed and hasattr(weight, "target"):
         made = at.add("Conv2d", [source], {**attrs, "bias": a["bias"] is not None}, weight=weight, bias=a["bias"])
@@ -185,45 +179,13 @@ def convolution(at: At, a: Arguments) -> Value:
 _NEUTRAL = {"stride": 1, "padding": 0, "dilation": 1, "output_padding": 0}
 
 
-def _steps(given: Any, rank: int, neutral: int) -> List[int]:
-    if isinstance(given, str):
-        return [neutral] * 2
-    given = pair(given, neutral) if rank == 2 else [neutral, *(given if isinstance(given, (list, tuple)) else [given])]
-    return [int(one) for one in given]
-
-
-def pooled1d(kind: str) -> Handler:
-    """Of a sequence (N, C, steps) as of an image of one row."""
-
-    def handler(at: At, a: Arguments) -> Value:
-        x = a["self"]
-        image = at.reshape(at.plain(x), (*x.shape[:2], 1, x.shape[2]))
-        steps = {name: _steps(a[name], 1, 0 if name == "padding" else 1) for name in _POOLING if a.get(name)}
-        if "output_size" in a:
-            steps["output_size"] = _steps(a["output_size"], 1, 1)
-        shape = at.shape
-        made = LAYERS[kind](at.sized((*shape[:2], 1, shape[2])), {**_POOLED, **a, "self": image, **steps})
-        return at.reshape(at.plain(made), shape)
-
-    return handler
-
-
-_POOLING = ("kernel_size", "stride", "padding", "dilation")
-_POOLED = {"divisor_override": None, "dilation": 1, "count_include_pad": True, "ceil_mode": False}
-_POOLED.update(stride=None, padding=0)
-
-
 def adaptive_max_pool(at: At, a: Arguments) -> Any:
-    x, rank = a["self"], len(a["self"].shape)
-    size = a["output_size"] if isinstance(a["output_size"], (list, tuple)) else [a["output_size"]]
-    places = x.shape[rank - len(size) :]
+    x, size = a["self"], pair(a["output_size"])
+    places = x.shape[-2:]
     if any(n % out for n, out in zip(places, size)):
         refuse("AdaptiveMaxPool", f"of {places} to {tuple(size)}")
     cut = [part for n, out in zip(places, size) for part in (out, n // out)]
-    lead = x.shape[: rank - len(size)]
-    y = at.reshape(at.plain(x), (*lead, *cut))
-    inner = [len(lead) + 2 * axis + 1 for axis in range(len(size))]
-    return [at.reduced("ReduceMax", y, inner), None]
+    return [at.reduced("ReduceMax", at.reshape(at.plain(x), (*x.shape[:-2], *cut)), [-3, -1]), None]
 
 
 def resized(mode: str) -> Handler:
@@ -298,8 +260,7 @@ HANDLERS: Dict[str, Handler] = {
     "scaled_dot_product_attention": attention,
     "lstm": recurrent("LSTM", 4),
     "gru": recurrent("GRU", 3),
-    **dict.fromkeys(("conv1d", "conv2d", "convolution", "conv_transpose1d", "conv_transpose2d"), convolution),
-    **{f"{kind}_pool1d": pooled1d(f"{kind}_pool2d") for kind in ("max", "avg", "adaptive_avg")},
-    **dict.fromkeys(("adaptive_max_pool1d", "adaptive_max_pool2d"), adaptive_max_pool),
+    "convolution": convolution,
+    "adaptive_max_pool2d": adaptive_max_pool,
     **{f"upsample_{kind}": resized(kind[:-2]) for kind in ("nearest1d", "nearest2d", "bilinear2d", "bicubic2d")},
 }

@@ -9,8 +9,8 @@ from framework_compare import registry
 from framework_compare.graph import GraphBuilder, Node, initial_weights, trainable_names, weights_size
 from framework_compare.graph.window import Window
 from framework_compare.parity.network.oracle import OPS, Mode, Oracle
+from framework_compare.parity.network.oracle.image_ops import columns, fold
 from framework_compare.parity.network.oracle.losses import cross_entropy
-from framework_compare.parity.network.oracle.window import columns, fold
 
 RNG = np.random.default_rng
 

@@ -1,9 +1,9 @@
-"""Ops on each number by itself: activations, sums and products, and the masks of dropout."""
+"""Ops on each number by itself: functions of one and of two, and the masks of dropout."""
 
 from __future__ import annotations
 
 import math
-from typing import Callable, Dict, Tuple
+from typing import Any, Callable, Dict, Tuple
 
 import numpy as np
 
@@ -13,10 +13,25 @@ from framework_compare.parity.network.oracle.op import Array, Gradients, Mode, R
 ERF = np.frompyfunc(math.erf, 1, 1)
 
 
-def activation(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    (x,), (value, slope) = inputs, ACTIVATIONS[node.op]
-    y = value(x)
-    return y, lambda dy: ((dy * np.asarray(slope(x, y), x.dtype),), {})
+def unary(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    (x,), (value, slope) = inputs, UNARY[node.op]
+    y = np.asarray(value(x, node.attrs), x.dtype)
+    return y, lambda dy: ((dy * np.asarray(slope(x, y, node.attrs), x.dtype),), {})
+
+
+def binary(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    (x, y), (value, slopes) = inputs, BINARY[node.op]
+
+    def backward(dz: Array) -> Gradients:
+        by_x, by_y = slopes(x, y)
+        return (summed_to(dz * by_x, x.shape), summed_to(dz * by_y, y.shape)), {}
+
+    return np.asarray(value(x, y), np.result_type(x, y)), backward
+
+
+def _larger(x: Array, y: Array) -> Tuple[Array, Array]:
+    """Half to each of two equal numbers, as torch has it."""
+    return (x > y) + 0.5 * (x == y), (y > x) + 0.5 * (x == y)
 
 
 def logistic(x: Array) -> Array:
@@ -38,20 +53,6 @@ def gelu(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) ->
     return x * share, lambda dy: ((dy * (share + x * density),), {})
 
 
-def add(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    first, second = inputs
-    return first + second, lambda dy: ((summed_to(dy, first.shape), summed_to(dy, second.shape)), {})
-
-
-def mul(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    first, second = inputs
-
-    def backward(dy: Array) -> Gradients:
-        return (summed_to(dy * second, first.shape), summed_to(dy * first, second.shape)), {}
-
-    return first * second, backward
-
-
 def dropout(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
     """Of a StochasticDepth the mask has one number a sample."""
     (x,), keep = inputs, 1 - node.attrs["p"]
@@ -62,17 +63,40 @@ def dropout(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode)
     return x * mask, lambda dy: ((dy * mask,), {})
 
 
-# By op, y of x, and its slope by x and y.
-ACTIVATIONS: Dict[str, Tuple[Callable[[Array], Array], Callable[[Array, Array], Array]]] = {
-    "ReLU": (lambda x: np.maximum(x, 0), lambda x, y: x > 0),
-    "ReLU6": (lambda x: np.clip(x, 0, 6), lambda x, y: (x > 0) & (x < 6)),
-    "Tanh": (np.tanh, lambda x, y: 1 - y * y),
-    "Sigmoid": (logistic, lambda x, y: y * (1 - y)),
-    "SiLU": (lambda x: x * logistic(x), lambda x, y: y + logistic(x) * (1 - y)),
-    "HardSigmoid": (lambda x: np.clip(x + 3, 0, 6) / 6, lambda x, y: ((x > -3) & (x < 3)) / 6),
+# By op: y of x and attributes; its slope by x, y and attributes.
+UNARY: Dict[str, Tuple[Callable[..., Array], Callable[..., Array]]] = {
+    "ReLU": (lambda x, a: np.maximum(x, 0), lambda x, y, a: x > 0),
+    "ReLU6": (lambda x, a: np.clip(x, 0, 6), lambda x, y, a: (x > 0) & (x < 6)),
+    "Tanh": (lambda x, a: np.tanh(x), lambda x, y, a: 1 - y * y),
+    "Sigmoid": (lambda x, a: logistic(x), lambda x, y, a: y * (1 - y)),
+    "SiLU": (lambda x, a: x * logistic(x), lambda x, y, a: y + logistic(x) * (1 - y)),
+    "HardSigmoid": (lambda x, a: np.clip(x + 3, 0, 6) / 6, lambda x, y, a: ((x > -3) & (x < 3)) / 6),
     # Howard et al. 2019
     "HardSwish": (
-        lambda x: x * np.clip(x + 3, 0, 6) / 6,
-        lambda x, y: np.where(x < -3, 0, np.where(x > 3, 1, (2 * x + 3) / 6)),
+        lambda x, a: x * np.clip(x + 3, 0, 6) / 6,
+        lambda x, y, a: np.where(x < -3, 0, np.where(x > 3, 1, (2 * x + 3) / 6)),
     ),
+    "LeakyReLU": (lambda x, a: np.where(x > 0, x, a["slope"] * x), lambda x, y, a: np.where(x > 0, 1, a["slope"])),
+    "Exp": (lambda x, a: np.exp(x), lambda x, y, a: y),
+    "Log": (lambda x, a: np.log(x), lambda x, y, a: 1 / x),
+    "Sqrt": (lambda x, a: np.sqrt(x), lambda x, y, a: 0.5 / y),
+    "Power": (lambda x, a: x ** a["exponent"], lambda x, y, a: a["exponent"] * x ** (a["exponent"] - 1)),
+    "Abs": (lambda x, a: np.abs(x), lambda x, y, a: np.sign(x)),
+    "Sign": (lambda x, a: np.sign(x), lambda x, y, a: 0 * x),
+    "Sin": (lambda x, a: np.sin(x), lambda x, y, a: np.cos(x)),
+    "Cos": (lambda x, a: np.cos(x), lambda x, y, a: -np.sin(x)),
+    "Erf": (lambda x, a: np.asarray(ERF(x), np.float64), lambda x, y, a: 2 / np.sqrt(np.pi) * np.exp(-x * x)),
+    "Detach": (lambda x, a: x, lambda x, y, a: 0 * x),
+}
+# By op: the value, and the slopes by both.
+BINARY: Dict[str, Tuple[Callable[[Array, Array], Array], Callable[[Array, Array], Tuple[Any, Any]]]] = {
+    "Add": (lambda x, y: x + y, lambda x, y: (1.0, 1.0)),
+    "Sub": (lambda x, y: x - y, lambda x, y: (1.0, -1.0)),
+    "Mul": (lambda x, y: x * y, lambda x, y: (y, x)),
+    "Div": (lambda x, y: x / y, lambda x, y: (1 / y, -x / (y * y))),
+    "Maximum": (np.maximum, _larger),
+    "Minimum": (np.minimum, lambda x, y: _larger(y, x)),
+    "Equal": (lambda x, y: x == y, lambda x, y: (0 * x, 0 * y)),
+    "Less": (lambda x, y: x < y, lambda x, y: (0 * x, 0 * y)),
+    "LessEqual": (lambda x, y: x <= y, lambda x, y: (0 * x, 0 * y)),
 }

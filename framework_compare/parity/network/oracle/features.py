@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Tuple
+from typing import Callable, Tuple
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from framework_compare.parity.network.oracle.op import (
 
 
 def linear(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    """Of the features."""
+    """Of the features; an Unembedding's matrix has the rows of an embedding."""
     x, matrix = features_last(inputs[0]), weights["weight"]
     y = x @ matrix.T
     if "bias" in weights:
@@ -38,36 +38,38 @@ def linear(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) 
     return features_first(y), backward
 
 
-def layernorm(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    """Of the features."""
-    x = features_last(inputs[0])
-    centred = x - x.mean(axis=-1, keepdims=True)
-    scale = 1 / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + x.dtype.type(node.attrs["eps"]))
-    normal = centred * scale
+def norm(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """LayerNorm or RMSNorm of the features."""
+    normal, back = normalised(features_last(inputs[0]), node.attrs["eps"], centred=node.op == "LayerNorm")
+    y = normal * weights["weight"]
+    if "bias" in weights:
+        y = y + weights["bias"]
 
     def backward(dy: Array) -> Gradients:
         dy = features_last(dy)
-        dnormal = dy * weights["weight"]
-        means = dnormal.mean(axis=-1, keepdims=True), (dnormal * normal).mean(axis=-1, keepdims=True)
-        gradients = {"weight": rows(dy * normal).sum(axis=0), "bias": rows(dy).sum(axis=0)}
-        return (features_first(scale * (dnormal - means[0] - normal * means[1])),), gradients
+        gradients = {"weight": rows(dy * normal).sum(axis=0)}
+        if "bias" in weights:
+            gradients["bias"] = rows(dy).sum(axis=0)
+        return (features_first(back(dy * weights["weight"])),), gradients
 
-    return features_first(normal * weights["weight"] + weights["bias"]), backward
+    return features_first(y), backward
 
 
-def rmsnorm(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    """Of the features."""
-    x = features_last(inputs[0])
-    scale = 1 / np.sqrt((x**2).mean(axis=-1, keepdims=True) + x.dtype.type(node.attrs["eps"]))
+def normalised(x: Array, eps: float, centred: bool = True) -> Tuple[Array, Callable[[Array], Array]]:
+    """The last axis with the mean square 1, and the mean 0 if `centred`; what takes its gradient to that of x."""
+
+    def mean(value: Array) -> Array:
+        return value.mean(axis=-1, keepdims=True)
+
+    x = x - mean(x) if centred else x
+    scale = 1 / np.sqrt(mean(x**2) + x.dtype.type(eps))
     normal = x * scale
 
-    def backward(dy: Array) -> Gradients:
-        dy = features_last(dy)
-        dnormal = dy * weights["weight"]
-        along = (dnormal * normal).mean(axis=-1, keepdims=True)
-        return (features_first(scale * (dnormal - normal * along)),), {"weight": rows(dy * normal).sum(axis=0)}
+    def back(dnormal: Array) -> Array:
+        along = normal * mean(dnormal * normal)
+        return scale * ((dnormal - mean(dnormal) if centred else dnormal) - along)
 
-    return features_first(normal * weights["weight"]), backward
+    return normal, back
 
 
 def maxout(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:

@@ -12,36 +12,10 @@ from framework_compare.graph import Node
 from framework_compare.graph.primitives import constant_array, transposed_size
 from framework_compare.graph.window import Window
 from framework_compare.parity.network.oracle import image_ops
-from framework_compare.parity.network.oracle.elementwise import ERF
+from framework_compare.parity.network.oracle.features import normalised
 from framework_compare.parity.network.oracle.op import Array, Gradients, Mode, Result, Weights, summed_to
 
 Inputs = Tuple[Array, ...]
-
-
-def unary(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> Result:
-    (x,), (value, slope) = inputs, UNARY[node.op]
-    y = np.asarray(value(x, node.attrs), x.dtype)
-    return y, lambda dy: ((dy * np.asarray(slope(x, y, node.attrs), x.dtype),), {})
-
-
-def erf(x: Array) -> Array:
-    return np.asarray(ERF(x), np.float64)
-
-
-# By op: y of x and attributes; its slope by x, y and attributes.
-UNARY: Dict[str, Tuple[Callable[..., Array], Callable[..., Array]]] = {
-    "Exp": (lambda x, a: np.exp(x), lambda x, y, a: y),
-    "Log": (lambda x, a: np.log(x), lambda x, y, a: 1 / x),
-    "Sqrt": (lambda x, a: np.sqrt(x), lambda x, y, a: 0.5 / y),
-    "Power": (lambda x, a: x ** a["exponent"], lambda x, y, a: a["exponent"] * x ** (a["exponent"] - 1)),
-    "Abs": (lambda x, a: np.abs(x), lambda x, y, a: np.sign(x)),
-    "Sign": (lambda x, a: np.sign(x), lambda x, y, a: 0 * x),
-    "Sin": (lambda x, a: np.sin(x), lambda x, y, a: np.cos(x)),
-    "Cos": (lambda x, a: np.cos(x), lambda x, y, a: -np.sin(x)),
-    "Erf": (lambda x, a: erf(x), lambda x, y, a: 2 / np.sqrt(np.pi) * np.exp(-x * x)),
-    "Detach": (lambda x, a: x, lambda x, y, a: 0 * x),
-    "LeakyReLU": (lambda x, a: np.where(x > 0, x, a["slope"] * x), lambda x, y, a: np.where(x > 0, 1, a["slope"])),
-}
 
 
 def constant(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> Result:
@@ -52,33 +26,6 @@ def cast(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> Result:
     """Whole numbers as those of the network's precision."""
     (x,) = inputs
     return x.astype(mode.dtype), lambda dy: ((np.zeros(x.shape, dy.dtype),), {})
-
-
-def binary(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> Result:
-    (x, y), (value, slopes) = inputs, BINARY[node.op]
-
-    def backward(dz: Array) -> Gradients:
-        by_x, by_y = slopes(x, y)
-        return (summed_to(dz * by_x, x.shape), summed_to(dz * by_y, y.shape)), {}
-
-    return np.asarray(value(x, y), np.result_type(x, y)), backward
-
-
-def _larger(x: Array, y: Array) -> Tuple[Array, Array]:
-    """Half to each of two equal numbers, as torch has it."""
-    return (x > y) + 0.5 * (x == y), (y > x) + 0.5 * (x == y)
-
-
-# By op: the value, and the slopes by both.
-BINARY: Dict[str, Tuple[Callable[[Array, Array], Array], Callable[[Array, Array], Tuple[Array, Array]]]] = {
-    "Sub": (lambda x, y: x - y, lambda x, y: (np.ones_like(x), -np.ones_like(y))),
-    "Div": (lambda x, y: x / y, lambda x, y: (1 / y, -x / (y * y))),
-    "Maximum": (np.maximum, _larger),
-    "Minimum": (np.minimum, lambda x, y: _larger(y, x)),
-    "Equal": (lambda x, y: x == y, lambda x, y: (0 * x, 0 * y)),
-    "Less": (lambda x, y: x < y, lambda x, y: (0 * x, 0 * y)),
-    "LessEqual": (lambda x, y: x <= y, lambda x, y: (0 * x, 0 * y)),
-}
 
 
 def where(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> Result:
@@ -210,23 +157,18 @@ def conv_transpose(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> 
 def groupnorm(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> Result:
     """Wu and He 2018: of each sample's channels in groups, with the biased variance."""
     (x,), a = inputs, node.attrs
-    groups = x.reshape(len(x), a["groups"], -1)
-    centred = groups - groups.mean(axis=2, keepdims=True)
-    scale = 1 / np.sqrt((centred**2).mean(axis=2, keepdims=True) + x.dtype.type(a["eps"]))
-    normal = (centred * scale).reshape(x.shape)
+    grouped, back = normalised(x.reshape(len(x), a["groups"], -1), a["eps"])
+    normal = grouped.reshape(x.shape)
 
     def backward(dy: Array) -> Gradients:
         gradients = {"weight": (dy * normal).sum(axis=(0, 2, 3)), "bias": dy.sum(axis=(0, 2, 3))}
-        dnormal, plain = (dy * weights["weight"][:, None, None]).reshape(groups.shape), normal.reshape(groups.shape)
-        means = dnormal.mean(axis=2, keepdims=True), (dnormal * plain).mean(axis=2, keepdims=True)
-        return ((scale * (dnormal - means[0] - plain * means[1])).reshape(x.shape),), gradients
+        dnormal = (dy * weights["weight"][:, None, None]).reshape(grouped.shape)
+        return (back(dnormal).reshape(x.shape),), gradients
 
     return normal * weights["weight"][:, None, None] + weights["bias"][:, None, None], backward
 
 
 OPS: Dict[str, Callable[..., Result]] = {
-    **dict.fromkeys(UNARY, unary),
-    **dict.fromkeys(BINARY, binary),
     **dict.fromkeys(("ReduceSum", "ReduceMean", "ReduceMax"), reduction),
     **dict.fromkeys(("Softmax", "LogSoftmax"), softmax),
     "Cast": cast,

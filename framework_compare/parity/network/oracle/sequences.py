@@ -23,12 +23,6 @@ def embedding(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mod
     return matrix[tokens], backward
 
 
-def unembedding(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    """Products with the rows of an embedding."""
-    (x,), matrix = inputs, weights["weight"]
-    return x @ matrix.T, lambda dy: ((dy @ matrix,), {"weight": rows(dy).T @ rows(x)})
-
-
 def rotary(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
     """Su et al. 2021, half-split: pairs (i, i + width / 2) of each head turn by step / theta^(2i / width)."""
     (x,), heads, theta = inputs, node.attrs["heads"], node.attrs["theta"]

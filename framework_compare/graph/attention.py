@@ -1,9 +1,9 @@
-"""Shapes and parameters of attention, and the constants of attention within windows (Liu et al. 2021, Swin)."""
+"""Shapes, parameters and constants of attention, within windows too (Liu et al. 2021), of its positions and of tied heads."""
 
 from __future__ import annotations
 
 import math
-from typing import List, Optional, Sequence
+from typing import List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -88,3 +88,33 @@ def shift_mask(attrs: Document, rows: int, across: int) -> Optional[np.ndarray]:
     down, wide = attrs["window"]
     places = regions.reshape(rows, down, across, wide).transpose(0, 2, 1, 3).reshape(rows, across, 1, down * wide)
     return np.where(places[..., :, None] == places[..., None, :], np.float32(0), np.float32(AWAY))
+
+
+def rotary_shape(node: Node, shape: Shape, *positions: Shape) -> Shape:
+    heads = node.attrs["heads"]
+    if len(shape) != 2 or shape[1] % (2 * heads):
+        raise UsageError(f"layer {node.name}: expects (steps, {heads} heads of an even width), gets shape {shape}")
+    return shape
+
+
+def rotary_tables(steps: int, width: int, theta: float) -> Tuple[np.ndarray, np.ndarray]:
+    """Return the cosines and the signed sines of a head's angles, float32 (steps, 1, width) each.
+
+    Su et al. 2021 in the half-split order: pair (i, i + width / 2) turns by step / theta^(2i / width), so that
+    [lo, hi] becomes [lo, hi] * cosines + [hi, lo] * sines with -sin in front and sin behind.
+    """
+    frequencies = theta ** (-np.arange(0, width, 2) / width)
+    angles = np.arange(steps)[:, None, None] * frequencies
+    cosines, sines = np.cos(angles), np.sin(angles)
+    both = np.concatenate([cosines, cosines], -1), np.concatenate([-sines, sines], -1)
+    return both[0].astype(np.float32), both[1].astype(np.float32)
+
+
+def unembedding_shape(node: Node, shape: Shape) -> Shape:
+    if len(shape) != 2 or shape[1] != node.attrs["embedding_dim"]:
+        raise UsageError(f"layer {node.name}: expects (steps, {node.attrs['embedding_dim']}), gets shape {shape}")
+    return (shape[0], node.attrs["num_embeddings"])
+
+
+def unembedding_macs(node: Node, out: Shape) -> int:
+    return math.prod(out) * int(node.attrs["embedding_dim"])

@@ -213,7 +213,7 @@ class GraphBuilder:
         return self._add(name, "Unembedding", source, **{**attrs, "arrays": attrs.get("arrays", embedding)})
 
     def rotary(self, name: str, heads: int, *, theta: float = 10000.0, source: str = "") -> str:
-        """Positions by turning pairs of a head's features, half-split: `language_ops.rotary_tables` has the angles."""
+        """Positions by turning pairs of a head's features, half-split: `attention.rotary_tables` has the angles."""
         return self._add(name, "Rotary", source, heads=heads, theta=theta)
 
     def lstm(self, name: str, hidden: int, *, source: str = "") -> str:

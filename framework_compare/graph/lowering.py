@@ -20,8 +20,7 @@ from typing import Callable, Collection, FrozenSet, List, Mapping, Sequence, Tup
 
 import numpy as np
 
-from framework_compare.graph.attention import relative_index, shift_mask
-from framework_compare.graph.language_ops import rotary_tables
+from framework_compare.graph.attention import relative_index, rotary_tables, shift_mask
 from framework_compare.graph.network import Graph
 from framework_compare.graph.node import IMAGE, Node, Shape, feature_axis
 from framework_compare.graph.ops import OPS

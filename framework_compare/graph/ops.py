@@ -7,7 +7,7 @@ import math
 from typing import Callable, Dict, List, Mapping, Optional
 
 from framework_compare.errors import UsageError
-from framework_compare.graph import attention, image_ops, language_ops, primitives
+from framework_compare.graph import attention, image_ops, primitives
 from framework_compare.graph.node import (
     Node,
     Parameter,
@@ -207,8 +207,8 @@ OPS: Dict[str, Op] = {
     "Conv1d": Op(_conv1d_shape, _conv1d_parameters, _weight_macs(_conv1d_parameters)),
     "LayerNorm": Op(_layernorm_shape, lambda node: affine(node, node.attrs["features"])),
     "RMSNorm": Op(_layernorm_shape, lambda node: arrays(node, weight=((node.attrs["features"],), "ones"))),
-    "Rotary": Op(language_ops.rotary_shape),
-    "Unembedding": Op(language_ops.unembedding_shape, _embedding_parameters, language_ops.unembedding_macs),
+    "Rotary": Op(attention.rotary_shape),
+    "Unembedding": Op(attention.unembedding_shape, _embedding_parameters, attention.unembedding_macs),
     "Maxout": Op(_maxout_shape),
     "Parameter": Op(lambda node: tuple(node.attrs["shape"]), _free_parameters),
     "ChannelShuffle": Op(image_ops.channel_shuffle_shape),

@@ -18,11 +18,7 @@ from framework_compare.protocol import Fields
 
 LONGEST = 57  # of the Broad Twitter Corpus: generated sentences get its shape
 _TAG = re.compile(r"O|[BI]-[A-Za-z_]{1,30}")
-FILES = {
-    "train": ("*train*",),
-    "validation": ("*dev*", "*valid*", "*testa*"),
-    "test": ("*test", "*test.*", "*testb*"),
-}
+FILES = {"train": ("*train*",), "validation": ("*dev*", "*valid*", "*testa*"), "test": ("*test", "*test.*", "*testb*")}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -53,10 +53,7 @@ def diabetes_folds(path: Path | None = None, *, folds: int = 3, seed: int = 0) -
             **facts,
             "rows": len(table),
             "positive": int(outcome.sum()),
-            "folds": {
-                "train": [len(one.train) for one in made],
-                "validation": [len(one.validation) for one in made],
-            },
+            "folds": {"train": [len(one.train) for one in made], "validation": [len(one.validation) for one in made]},
         },
         Baseline("majority class", np.concatenate([one.baseline.outputs for one in made])),
     )

@@ -102,8 +102,7 @@ def read_folder(
     verdicts = image_check.check(root, [file for name in order for file in files[name]], progress)
     index = _assemble(root, order, files, verdicts)
     return dataclasses.replace(
-        _settle(index, on_bad_image),
-        ignored_folders=tuple(folder for folder in found if folder not in order),
+        _settle(index, on_bad_image), ignored_folders=tuple(folder for folder in found if folder not in order)
     )
 
 
@@ -228,10 +227,7 @@ def _identity(folder: Path) -> tuple[int, int]:
 
 
 def _assemble(
-    root: Path,
-    order: tuple[str, ...],
-    files: Mapping[str, Sequence[str]],
-    verdicts: Mapping[str, image_check.Verdict],
+    root: Path, order: tuple[str, ...], files: Mapping[str, Sequence[str]], verdicts: Mapping[str, image_check.Verdict]
 ) -> ImageFolder:
     rows = [(file, label) for label, name in enumerate(order) for file in files[name] if file in verdicts]
     good = [(file, label, verdicts[file].format) for file, label in rows if not verdicts[file].reason]

@@ -19,12 +19,7 @@ HELD_SHARE = 0.1
 
 
 def next_words(
-    path: Path | None = None,
-    *,
-    vocabulary: int = 1000,
-    window: int = 20,
-    stride: int = 5,
-    seed: int = 0,
+    path: Path | None = None, *, vocabulary: int = 1000, window: int = 20, stride: int = 5, seed: int = 0
 ) -> ArrayData:
     """Tokens (window,) and the number of the word behind them, windows `stride` words apart in the running text.
 
@@ -70,12 +65,7 @@ def generate(seed: int) -> list[list[str]]:
 
 
 def _prepare(
-    train: Sequence[list[str]],
-    held: Sequence[list[str]],
-    vocabulary: int,
-    window: int,
-    stride: int,
-    facts: Fields,
+    train: Sequence[list[str]], held: Sequence[list[str]], vocabulary: int, window: int, stride: int, facts: Fields
 ) -> ArrayData:
     numbers = make_vocabulary(([*words, END] for words in train), vocabulary)
     first, second = (_windows(part, numbers, window, stride) for part in (train, held))

@@ -20,12 +20,7 @@ class Target:
     """The target of both parts, the tasks that it may be for, and what a study keeps of it."""
 
     def __init__(
-        self,
-        source: Source,
-        names: Sequence[str],
-        arrays: Sequence[np.ndarray],
-        loss: str | None,
-        normalize: str,
+        self, source: Source, names: Sequence[str], arrays: Sequence[np.ndarray], loss: str | None, normalize: str
     ) -> None:
         """arrays: of both parts. loss: that the user names, None for the one that the values suggest."""
         self._source, self._names, self._normalize = source, names, normalize

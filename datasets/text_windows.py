@@ -21,13 +21,7 @@ HELD_NUMBERS = 1 << 25  # outputs that a validation may have, all windows togeth
 TOKENS, NEXT = "tokens", "next_tokens"
 
 
-def text_bytes(
-    path: Path | None = None,
-    *,
-    window: int = WINDOW,
-    vocabulary: int = BYTES,
-    seed: int = 0,
-) -> ArrayData:
+def text_bytes(path: Path | None = None, *, window: int = WINDOW, vocabulary: int = BYTES, seed: int = 0) -> ArrayData:
     """Return windows of a text file's UTF-8 bytes, or of a generated text; the last tenth is held out.
 
     vocabulary: rows of an embedding, at least 256; what is above

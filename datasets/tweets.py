@@ -32,12 +32,7 @@ class Tweet:
     selected: tuple[str, ...]
 
 
-def tweet_span(
-    path: Path | None = None,
-    *,
-    vocabulary: int = 8000,
-    seed: int = 0,
-) -> ArrayData:
+def tweet_span(path: Path | None = None, *, vocabulary: int = 8000, seed: int = 0) -> ArrayData:
     """Tokens (T,) and for each 0 (out) or 1 (in the span), of the positive tweets with 3 words or more.
 
     path is train.csv (textID,text,selected_text,sentiment), or a folder with it; Kaggle's test.csv has no

@@ -29,10 +29,7 @@ TURN_SLACK, COUNTER_S = 1.1, 0.2  # of CPU time in turns, which is counted in ti
 NEVER_NEGATIVE = {
     "run": ("peak_rss_bytes",),
     "phase": ("pss_bytes",),
-    "epoch": (
-        *("data_wait_s", "copy_s", "compute_s", "step_s_median", "step_s_p05", "step_s_p95"),
-        "disturbed_share",
-    ),
+    "epoch": (*("data_wait_s", "copy_s", "compute_s", "step_s_median", "step_s_p05", "step_s_p95"), "disturbed_share"),
     "slice": ("cpu_s",),
     "sample": ("cpu_percent", "rss_bytes", "gpu_memory_bytes", "gpu_process_memory_bytes", "gpu_power_w"),
     "energy": ("energy_j",),

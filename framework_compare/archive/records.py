@@ -20,11 +20,7 @@ from framework_compare.store.study_file import REQUEST, Store
 
 VERSION = 1  # of the document; rises when a table or column changes its meaning
 # Columns that hold documents themselves.
-_DOCUMENTS = {
-    "cell": ("config",),
-    "run": ("settings", "warnings", "limits", "gauges"),
-    "node": ("machine",),
-}
+_DOCUMENTS = {"cell": ("config",), "run": ("settings", "warnings", "limits", "gauges"), "node": ("machine",)}
 # Where files lie and what programs printed: of no use elsewhere, and never meant to be passed on.
 _LEFT_OUT = {"run": ("log_path", "trace_path", "log_tail", "traceback", "interpreter")}
 _ORDER = {"cell": "cell_id", "node": "node_id", "part": "part_id", "run": "run_id"}

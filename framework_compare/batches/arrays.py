@@ -196,12 +196,7 @@ class _Input:
 
 
 def memory_batch(
-    split: SplitArrays,
-    *,
-    batch_size: int,
-    seed: int = 0,
-    layout: str = "NCHW",
-    replicas: Optional[Replicas] = None,
+    split: SplitArrays, *, batch_size: int, seed: int = 0, layout: str = "NCHW", replicas: Optional[Replicas] = None
 ) -> ArrayBatch:
     """The one batch of the `memory` pipeline: the first of epoch 0 of the shared one."""
     with ArrayPipeline(split, batch_size=batch_size, seed=seed, layout=layout, replicas=replicas) as pipeline:

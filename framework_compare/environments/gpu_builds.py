@@ -103,9 +103,7 @@ def look(device: str, *, nvml: ModuleType = pynvml) -> Gpu:
     try:
         handle = find_handle(gpu_index(device) or 0, nvml=nvml, visible=os.environ.get("CUDA_VISIBLE_DEVICES"))
         return Gpu(
-            ask(nvml, "nvmlDeviceGetName", handle),
-            _capability(nvml, handle),
-            ask(nvml, "nvmlSystemGetDriverVersion"),
+            ask(nvml, "nvmlDeviceGetName", handle), _capability(nvml, handle), ask(nvml, "nvmlSystemGetDriverVersion")
         )
     except LookupError as error:
         raise NoGpu(str(error), "name one that it shows, or change CUDA_VISIBLE_DEVICES") from None

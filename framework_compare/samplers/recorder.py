@@ -12,13 +12,7 @@ from typing import Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 from framework_compare.errors import UsageError
 from framework_compare.json_types import Document, Fields
-from framework_compare.samplers.disturbance import (
-    SLOW_EVERY_NS,
-    CoreCounter,
-    DisturbanceLog,
-    Shares,
-    SlowCounters,
-)
+from framework_compare.samplers.disturbance import SLOW_EVERY_NS, CoreCounter, DisturbanceLog, Shares, SlowCounters
 from framework_compare.samplers.energy import (
     COUNTER,
     GPU,

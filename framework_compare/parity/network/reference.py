@@ -10,14 +10,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 import numpy as np
 from numpy.typing import DTypeLike
 
-from framework_compare.graph import (
-    Graph,
-    Optimizer,
-    Task,
-    initial_weights,
-    weight_views,
-    weights_size,
-)
+from framework_compare.graph import Graph, Optimizer, Task, initial_weights, weight_views, weights_size
 from framework_compare.parity.network import calibration
 from framework_compare.parity.network.deviations import (
     EVALUATION,

@@ -15,10 +15,7 @@ Array = np.ndarray
 
 
 def yardstick(
-    exact: Document,
-    runs: Sequence[Document],
-    labels: Sequence[Array],
-    task: Task = image_classification(2, 1),
+    exact: Document, runs: Sequence[Document], labels: Sequence[Array], task: Task = image_classification(2, 1)
 ) -> List[float]:
     """Of each step, from curves as `oracle_curve` makes them; rounding of weights adds up from step to step.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from types import SimpleNamespace
 
 import pynvml
@@ -63,7 +64,7 @@ def all_gpus_visible(monkeypatch):
 
 
 def test_recorded_gpu_reads_in_our_units():
-    with NvmlSampler(0, nvml=RecordedNvml()) as gpu:
+    with closing(NvmlSampler(0, nvml=RecordedNvml())) as gpu:
         assert gpu.read(pids=[4321]) == GpuReading(
             percent=100.0,
             memory_bytes=1_570_635_776,
@@ -78,7 +79,7 @@ def test_recorded_gpu_reads_in_our_units():
 
 
 def test_a_process_that_draws_and_came_during_the_run_is_named(monkeypatch):
-    with NvmlSampler(0, nvml=RecordedNvml()) as gpu:
+    with closing(NvmlSampler(0, nvml=RecordedNvml())) as gpu:
         gpu.note_baseline()
         monkeypatch.setitem(RecordedNvml.answers, "nvmlDeviceGetComputeRunningProcesses", [OURS])
         gpu.read(pids=[OURS.pid])
@@ -88,7 +89,9 @@ def test_a_process_that_draws_and_came_during_the_run_is_named(monkeypatch):
 
 
 def test_recorded_gpu_says_how_its_readings_were_had():
-    with NvmlSampler(0, nvml=RecordedNvml(nvmlDeviceGetComputeRunningProcesses=pynvml.NVML_ERROR_NO_PERMISSION)) as gpu:
+    with closing(
+        NvmlSampler(0, nvml=RecordedNvml(nvmlDeviceGetComputeRunningProcesses=pynvml.NVML_ERROR_NO_PERMISSION))
+    ) as gpu:
         gpu.note_baseline()
         gpu.read(pids=[1])
         facts = gpu.facts()
@@ -99,13 +102,13 @@ def test_recorded_gpu_says_how_its_readings_were_had():
 
 def test_throttling_of_an_older_driver_is_asked_for_by_its_older_name():
     nvml = RecordedNvml(nvmlDeviceGetCurrentClocksEventReasons=pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
-    with NvmlSampler(0, nvml=nvml) as gpu:
+    with closing(NvmlSampler(0, nvml=nvml)) as gpu:
         assert gpu.read().throttle == 0x40
 
 
 def test_energy_is_not_asked_for_when_a_sample_is_taken():
     nvml = RecordedNvml()
-    with NvmlSampler(0, nvml=nvml) as gpu:
+    with closing(NvmlSampler(0, nvml=nvml)) as gpu:
         gpu.read()
     assert not {"nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetSamples"} & set(nvml.calls)
 
@@ -120,7 +123,7 @@ def test_throttle_reasons_are_told_in_words(mask, text):
 
 def test_reading_a_gpu_does_not_support_is_asked_for_once():
     nvml = RecordedNvml(nvmlDeviceGetPowerUsage=pynvml.NVML_ERROR_NOT_SUPPORTED)
-    with NvmlSampler(0, nvml=nvml) as gpu:
+    with closing(NvmlSampler(0, nvml=nvml)) as gpu:
         assert [gpu.read().power_w for _ in range(3)] == [None] * 3
         assert gpu.read().percent == 100.0
     assert nvml.calls.count("nvmlDeviceGetPowerUsage") == 1
@@ -128,7 +131,7 @@ def test_reading_a_gpu_does_not_support_is_asked_for_once():
 
 def test_reading_that_fails_now_is_asked_for_again():
     nvml = RecordedNvml(nvmlDeviceGetUtilizationRates=pynvml.NVML_ERROR_UNKNOWN)
-    with NvmlSampler(0, nvml=nvml) as gpu:
+    with closing(NvmlSampler(0, nvml=nvml)) as gpu:
         assert gpu.read().percent is None
         nvml.refuse.clear()
         assert gpu.read().percent == 100.0
@@ -136,7 +139,7 @@ def test_reading_that_fails_now_is_asked_for_again():
 
 @pytest.mark.parametrize("function", ["nvmlInit", "nvmlDeviceGetHandleByIndex"])
 def test_without_driver_or_gpu_all_readings_are_none(function):
-    with NvmlSampler(0, nvml=RecordedNvml(**{function: pynvml.NVML_ERROR_NOT_FOUND})) as gpu:
+    with closing(NvmlSampler(0, nvml=RecordedNvml(**{function: pynvml.NVML_ERROR_NOT_FOUND}))) as gpu:
         gpu.note_baseline()
         assert gpu.read(pids=[1]) == GpuReading()
         assert gpu.energy_j() is None and gpu.warnings() == [] and gpu.facts() == {"reason": gpu.reason}
@@ -229,7 +232,7 @@ def test_a_part_of_a_gpu_is_asked_for_by_its_uuid():
 @pytest.mark.parametrize("visible", ["", "0"])
 def test_hidden_gpu_reads_none(monkeypatch, visible):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    with NvmlSampler(1, nvml=RecordedNvml()) as gpu:
+    with closing(NvmlSampler(1, nvml=RecordedNvml())) as gpu:
         assert gpu.read() == GpuReading()
         assert "CUDA_VISIBLE_DEVICES" in gpu.reason
 
@@ -253,7 +256,7 @@ def test_recorded_machine_describes_its_gpus():
 
 
 def test_real_gpu_reads_or_says_why_not():
-    with NvmlSampler(0) as gpu:
+    with closing(NvmlSampler(0)) as gpu:
         reading = gpu.read()
         if gpu.reason:
             assert reading == GpuReading()

@@ -1,48 +1,25 @@
-"""Several GPUs that train one cell, read as one: what adds up is added, of the rest the mean or the worst is told."""
+"""The GPUs that train one cell, read as one: what adds up is added, of the rest the mean or the worst is told."""
 
 from __future__ import annotations
 
-from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Protocol, Sequence
+from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Sequence
 
 from framework_compare.json_types import Fields
 from framework_compare.samplers.nvml import GpuReading, NvmlSampler
 
 
-class GpuReadings(Protocol):
-    """What a Recorder asks of the GPUs of a cell; NvmlSampler is one GPU's, GpuGroup that of several."""
-
-    reason: Optional[str]
-
-    def __enter__(self) -> "GpuReadings": ...
-
-    def __exit__(self, *exc_info: object) -> None: ...
-
-    def read(self, pids: Collection[int] = ()) -> GpuReading: ...
-
-    def note_baseline(self) -> None: ...
-
-    def meters(self) -> Mapping[str, Callable[[], Optional[float]]]: ...
-
-    def warnings(self) -> List[str]: ...
-
-    def facts(self) -> Fields: ...
-
-
 class GpuGroup:
-    """Readings of several GPUs, at one tick: the mean of their shares of time, the sum of memory and power.
+    """Readings of one GPU or several, at one tick: the mean of their shares of time, the sum of memory and power.
 
     The hottest temperature, the slowest clock and all reasons for which any is throttled. A reading that one of them
-    does not give is None. `reason` is that of the first that cannot be read.
+    does not give is None. `reason` is that of the first that cannot be read. `close()` it.
     """
 
     def __init__(self, gpus: Mapping[int, NvmlSampler]) -> None:
-        self._gpus = gpus
+        self._gpus, self._several = gpus, len(gpus) > 1
         self.reason = next((gpu.reason for gpu in gpus.values() if gpu.reason), None)
 
-    def __enter__(self) -> "GpuGroup":
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
+    def close(self) -> None:
         for gpu in self._gpus.values():
             gpu.close()
 
@@ -56,15 +33,17 @@ class GpuGroup:
             gpu.note_baseline()
 
     def meters(self) -> Dict[str, Callable[[], Optional[float]]]:
-        return {f"gpu-{number}": gpu.energy_j for number, gpu in self._gpus.items()}
+        """What reads the energy of each device, by the name that it has in the energy readings."""
+        return {f"gpu-{number}" if self._several else "gpu": gpu.energy_j for number, gpu in self._gpus.items()}
 
     def warnings(self) -> List[str]:
-        return [f"GPU {number}: {text}" for number, gpu in self._gpus.items() for text in gpu.warnings()]
+        found = [(number, text) for number, gpu in self._gpus.items() for text in gpu.warnings()]
+        return [f"GPU {number}: {text}" if self._several else text for number, text in found]
 
     def facts(self) -> Fields:
         """Of the first, and what each of them is."""
         each = {str(number): gpu.facts() for number, gpu in self._gpus.items()}
-        return {**next(iter(each.values())), "devices": each}
+        return {**next(iter(each.values())), **({"devices": each} if self._several else {})}
 
 
 def _any_reason(masks: Sequence[int]) -> int:
@@ -84,10 +63,3 @@ _TOGETHER: Dict[str, Callable[[Any], Any]] = {
     "sm_clock_mhz": min,
     "throttle": _any_reason,
 }
-
-
-def open_readings(indices: Sequence[int]) -> GpuReadings:
-    """The readings of these GPUs, as CUDA numbers them."""
-    if len(indices) == 1:
-        return NvmlSampler(indices[0])
-    return GpuGroup({index: NvmlSampler(index) for index in indices})

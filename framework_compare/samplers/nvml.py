@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import statistics
 from types import ModuleType
-from typing import Any, Callable, Collection, Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Collection, List, NamedTuple, Optional, Set, Tuple
 
 import pynvml
 
@@ -33,7 +33,7 @@ class GpuReading(NamedTuple):
 
 
 class NvmlSampler:
-    """Readings of GPU `index` as CUDA numbers it; a context manager, or `close()` it.
+    """Readings of GPU `index` as CUDA numbers it; `close()` it.
 
     CUDA_VISIBLE_DEVICES is followed. Never raises: without GPU or driver all readings are None and `reason` says
     why. A reading this GPU does not support is asked for once. `note_baseline` before the worker starts lets its
@@ -53,12 +53,6 @@ class NvmlSampler:
             self._handle = find_handle(index, nvml=nvml, visible=os.environ.get("CUDA_VISIBLE_DEVICES"))
         except (nvml.NVMLError, LookupError) as error:
             self.reason = f"no readings of GPU {index}: {error}"
-
-    def __enter__(self) -> "NvmlSampler":
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Leave the library; later readings are None."""
@@ -92,10 +86,6 @@ class NvmlSampler:
             parts = self._ask("nvmlDeviceGetMemoryInfo", pynvml.nvmlMemory_v2)
             processes = [*self._processes("Compute"), *self._processes("Graphics")]
             self._users.note_baseline(self._memory_bytes(), 0 if parts is None else int(parts.reserved), processes)
-
-    def meters(self) -> Dict[str, Callable[[], Optional[float]]]:
-        """What reads the energy of each device, by the name that it has in the energy readings."""
-        return {"gpu": self.energy_j}
 
     def energy_j(self) -> Optional[float]:
         """Joules since the driver was loaded; takes milliseconds."""

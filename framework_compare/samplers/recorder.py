@@ -25,8 +25,8 @@ from framework_compare.samplers.energy import (
     integrate_power,
     note_idle,
 )
-from framework_compare.samplers.gpu_group import GpuReadings, open_readings
-from framework_compare.samplers.nvml import gpu_indices
+from framework_compare.samplers.gpu_group import GpuGroup
+from framework_compare.samplers.nvml import NvmlSampler, gpu_indices
 from framework_compare.samplers.process import ProcessTreeSampler
 from framework_compare.samplers.samplers import COLUMNS, SAMPLERS, Readings, Sample, Sampler, Watched
 
@@ -54,7 +54,7 @@ class Recorder:
     """
 
     def __init__(
-        self, pid: int, *others: int, device: str = "cpu", hz: float = 10.0, gpu: Optional[GpuReadings] = None
+        self, pid: int, *others: int, device: str = "cpu", hz: float = 10.0, gpu: Optional[GpuGroup] = None
     ) -> None:
         check_hz(hz)
         self._pid, self._hz, self._gpu_indices, self._gpu = pid, hz, gpu_indices(device), gpu
@@ -173,7 +173,7 @@ class Recorder:
             # Starting NVML can take a second, which must not hold up the parent.
             gpu = self._gpu
             if gpu is None and self._gpu_indices:
-                gpu = stack.enter_context(open_readings(self._gpu_indices))
+                gpu = stack.enter_context(_opened(self._gpu_indices))
             self._meter(gpu, stack)
             watched = Watched(self._tree, gpu)
             cores, slow = self._open_cores(stack), SlowCounters()
@@ -240,7 +240,7 @@ class Recorder:
             self._disturbance.add_slow(now_ns, *slow.read())
         self._cpu_s = time.thread_time()
 
-    def _meter(self, gpu: Optional[GpuReadings], stack: ExitStack) -> None:
+    def _meter(self, gpu: Optional[GpuGroup], stack: ExitStack) -> None:
         """Start the readings of energy where there is anything to read; all facts are reported at the end."""
         packages, reason = find_packages()
         self._gauges["host_energy"] = {"source": COUNTER if packages else None, "reason": reason}
@@ -253,7 +253,7 @@ class Recorder:
         if packages or (gpu and gpu.reason is None):
             self._energy = stack.enter_context(EnergyRecorder(meters))
 
-    def _ask_facts(self, gpu: GpuReadings) -> None:
+    def _ask_facts(self, gpu: GpuGroup) -> None:
         self._gauges["gpu"] = gpu.facts()
         self._warnings += tuple(gpu.warnings())
 
@@ -276,12 +276,16 @@ def _readings(samplers: Sequence[Sampler]) -> Fields:
     return found
 
 
-def _gpu_meters(gpu: GpuReadings) -> List[Meter]:
+def _gpu_meters(gpu: GpuGroup) -> List[Meter]:
     return [GpuMeter(read, device) for device, read in gpu.meters().items()]
 
 
+def _opened(indices: Sequence[int]) -> "contextlib.closing[GpuGroup]":
+    return contextlib.closing(GpuGroup({index: NvmlSampler(index) for index in indices}))
+
+
 @contextmanager
-def open_gpu(device: str, hz: float) -> Iterator[Optional[GpuReadings]]:
+def open_gpu(device: str, hz: float) -> Iterator[Optional[GpuGroup]]:
     """The sampler of GPUs with their baselines read, for a Recorder of a process that is not there yet; None without.
 
     The idle power of GPUs and host is read as well, which takes seconds the first time where they have counters.
@@ -291,7 +295,7 @@ def open_gpu(device: str, hz: float) -> Iterator[Optional[GpuReadings]]:
         note_idle(packages)
         yield None
         return
-    with open_readings(indices) as gpu:
+    with _opened(indices) as gpu:
         gpu.note_baseline()
         note_idle([*packages, *_gpu_meters(gpu)])
         yield gpu

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Dict, Mapping, NamedTuple, Optional, Tuple, Type, Union
 
 from framework_compare.samplers.disturbance import CPUS, Cores, Counters
-from framework_compare.samplers.gpu_group import GpuReadings
+from framework_compare.samplers.gpu_group import GpuGroup
 from framework_compare.samplers.process import ProcessTreeSampler, TreeReading
 
 Reading = Optional[Union[int, float]]
@@ -37,7 +37,7 @@ class Column(NamedTuple):
 class Watched:
     """The worker that is sampled: its process tree and the cores, read anew at each tick, and its GPU if it has one."""
 
-    def __init__(self, tree: ProcessTreeSampler, gpu: Optional[GpuReadings] = None) -> None:
+    def __init__(self, tree: ProcessTreeSampler, gpu: Optional[GpuGroup] = None) -> None:
         self.tree = tree
         self.gpu = gpu
         self.reading: Optional[TreeReading] = None

@@ -161,7 +161,7 @@ def test_a_meter_that_cannot_be_read_has_no_idle_power_and_nobody_waits_for_it(m
 def test_a_recorder_without_anything_to_meter_starts_no_thread_for_it(process, monkeypatch):
     monkeypatch.setattr("framework_compare.samplers.recorder.find_packages", lambda: ([], "none here"))
     with Recorder(process.pid, hz=20) as recorder:
-        wait_until(recorder.latest, "a sample")
+        wait_until(recorder.samples, "a sample")
         recorder.note({"event": "phase"})
         names = [thread.name for thread in threading.enumerate()]
     assert "energy" not in names
@@ -188,7 +188,7 @@ def test_a_device_without_a_driver_is_told_and_reads_nothing(process):
     if os.path.exists("/dev/nvidia0"):
         pytest.skip("an NVIDIA driver is here; run this on a machine without one")
     with Recorder(process.pid, hz=20, device="cuda:7") as recorder:
-        wait_until(recorder.latest, "a sample")
+        wait_until(recorder.samples, "a sample")
     assert recorder.gauges()["gpu"]["reason"].startswith("no readings of GPU 7: ")
     assert recorder.gauges()["gpu"]["energy_source"] is None
 

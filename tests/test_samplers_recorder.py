@@ -49,17 +49,20 @@ def process():
         process.kill()
 
 
+def reads(process):
+    """Whether a thread reads a process now."""
+    return any(thread.name == f"sampler-{process.pid}" for thread in threading.enumerate())
+
+
 def test_recorder_takes_samples_in_order_of_time(process):
     before_ns = time.monotonic_ns()
     with Recorder(process.pid, hz=50) as recorder:
         wait_until(lambda: len(recorder.samples()) >= 10, "ten samples")
-        assert recorder.running
+        assert reads(process)
     samples = recorder.samples()
     times_ns = [before_ns, *(sample.t_ns for sample in samples), time.monotonic_ns()]
     assert times_ns == sorted(set(times_ns))
-    assert recorder.latest() == samples[-1]
     assert recorder.peak_rss_bytes == max(sample.rss_bytes for sample in samples)
-    assert recorder.cpu_s > 0
 
 
 def test_samples_have_every_reading_of_a_machine_without_gpu(process):
@@ -74,9 +77,9 @@ def test_samples_have_every_reading_of_a_machine_without_gpu(process):
 
 def test_recorder_ends_when_the_process_does(process):
     with Recorder(process.pid, hz=20) as recorder:
-        wait_until(recorder.latest, "a sample")
+        wait_until(recorder.samples, "a sample")
         process.kill()
-        wait_until(lambda: not recorder.running, "the recorder to end")
+        wait_until(lambda: not reads(process), "the recorder to end")
         assert recorder.samples()
 
 
@@ -84,22 +87,22 @@ def test_recorder_of_a_dead_pid_has_no_samples():
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     with Recorder(process.pid, hz=20) as recorder:
-        wait_until(lambda: not recorder.running, "the recorder to end")
-    assert recorder.samples() == () and recorder.latest() is None and recorder.peak_rss_bytes is None
+        wait_until(lambda: not reads(process), "the recorder to end")
+    assert recorder.samples() == () and recorder.peak_rss_bytes is None
 
 
 def test_recorder_leaves_no_thread_and_no_file(process):
     threads, files = threading.active_count(), len(psutil.Process().open_files())
     with Recorder(process.pid, hz=20, device="cuda") as recorder:
-        wait_until(recorder.latest, "a sample")
+        wait_until(recorder.samples, "a sample")
     assert threading.active_count() == threads
     assert len(psutil.Process().open_files()) == files
 
 
 def test_rate_zero_takes_no_samples(process):
     with Recorder(process.pid, hz=0) as recorder:
-        assert not recorder.running
-    assert recorder.samples() == () and recorder.cpu_s == 0
+        assert not reads(process)
+    assert recorder.samples() == ()
 
 
 @pytest.mark.parametrize("hz", [-1, 1e-300, 1000, float("nan"), True])
@@ -249,7 +252,7 @@ def test_every_column_of_the_samples_is_in_the_docs():
 
 def test_the_edges_of_epochs_are_read_between_two_samples(process):
     with Recorder(process.pid, hz=0.5) as recorder:
-        wait_until(recorder.latest, "a sample")
+        wait_until(recorder.samples, "a sample")
         times = []
         for event in ({"event": "phase", "name": "epochs", "edge": "start"}, {"event": "epoch"}):
             time.sleep(0.3)
@@ -273,7 +276,7 @@ def test_readings_that_end_by_a_fault_leave_a_warning_and_the_samples_so_far(pro
 
     monkeypatch.setattr(recorder_module, "SAMPLERS", (*SAMPLERS, Failing))
     with Recorder(process.pid, hz=50) as recorder:
-        wait_until(lambda: not recorder.running, "the end of the thread")
+        wait_until(lambda: not reads(process), "the end of the thread")
     (warning,) = recorder.warnings()
     assert warning == "readings ended before the run did: RuntimeError: a sensor is gone"
     assert len(recorder.samples()) == 3

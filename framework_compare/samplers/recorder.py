@@ -66,8 +66,7 @@ class Recorder:
         self._ended = self._held = False
         self._disturbance = DisturbanceLog(MAX_SAMPLES)
         self._thread: Optional[threading.Thread] = None
-        self._cpu_s = 0.0
-        self._peak_rss_bytes: Optional[int] = None
+        self.peak_rss_bytes: Optional[int] = None  # of the whole tree, the most in any sample
         self._energy: Optional[EnergyRecorder] = None
         self._gauges: Fields = {}
         self._warnings: Tuple[str, ...] = ()
@@ -142,26 +141,6 @@ class Recorder:
         fault = self._energy.fault if self._energy else ""
         return (*self._warnings, fault) if fault else self._warnings
 
-    def latest(self) -> Optional[Sample]:
-        """The newest sample, or None when there is none yet."""
-        with self._lock:
-            return self._log[len(self._log) - 1] if len(self._log) else None
-
-    @property
-    def peak_rss_bytes(self) -> Optional[int]:
-        """Largest RSS of the whole tree in any sample; None without samples."""
-        return self._peak_rss_bytes
-
-    @property
-    def running(self) -> bool:
-        """Whether samples are being taken: False once the process has ended."""
-        return self._thread is not None and self._thread.is_alive()
-
-    @property
-    def cpu_s(self) -> float:
-        """CPU seconds that the samples have cost so far, to compare with the run's."""
-        return self._cpu_s
-
     def _record_or_tell(self) -> None:
         try:
             self._record()
@@ -182,7 +161,6 @@ class Recorder:
             while self._read(watched, cores):
                 if self._append(watched.reading.t_ns, samplers):  # type: ignore[union-attr]
                     period_ns *= 2
-                self._cpu_s = time.thread_time()
                 now_ns = time.monotonic_ns()
                 if now_ns - self._disturbance.last_ns(slow=True) >= SLOW_EVERY_NS:
                     self._disturbance.add_slow(now_ns, *slow.read())
@@ -202,7 +180,7 @@ class Recorder:
         if reading is None:
             return False
         self._count(watched, cores, reading.spent_ns)
-        self._peak_rss_bytes = max(self._peak_rss_bytes or 0, reading.rss_bytes)
+        self.peak_rss_bytes = max(self.peak_rss_bytes or 0, reading.rss_bytes)
         return True
 
     def _sit_out(
@@ -238,7 +216,6 @@ class Recorder:
             if worker_ns is not None:  # what a worker that has ended used last would count as others'
                 self._count(Watched(self._tree), cores, worker_ns)
             self._disturbance.add_slow(now_ns, *slow.read())
-        self._cpu_s = time.thread_time()
 
     def _meter(self, gpu: Optional[GpuGroup], stack: ExitStack) -> None:
         """Start the readings of energy where there is anything to read; all facts are reported at the end."""

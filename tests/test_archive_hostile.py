@@ -194,7 +194,7 @@ def test_a_path_behind_a_colon_is_a_path(text):
 
 
 def test_two_submissions_of_one_study_are_refused(hostile, second):
-    of_machine(second, "cpu", "Another processor")
+    of_machine("cpu", "Another processor")(second)
     put_into_archive(second, hostile)
     (refused,) = [one.refused for one in validate.validate(hostile.folder.parent) if one.refused]
     assert "its runs are the same as those of" in refused

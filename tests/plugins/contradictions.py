@@ -6,7 +6,7 @@ Every figure is made again after it, as somebody with this package can.
 from __future__ import annotations
 
 from published_study import PROVED
-from tampering import again, allowing, change, column, of_machine, raw, recomputed, request
+from tampering import again, allowing, column, manifest, of_machine, raw, recounted, request
 
 from framework_compare.archive.documents import MANIFEST, PARITY, RECORDS, STUDY, digest
 
@@ -190,21 +190,21 @@ CONTRADICTIONS = {
         again(lambda records: records["tables"].update(sample={})),
         "states its disturbances, but has no reading",
     ),
-    "disturbances below zero": (recomputed(column("epoch", "disturbed_share", -1.0)), "disturbed_share of table epoch"),
+    "disturbances below zero": (recounted("epoch", "disturbed_share", -1.0), "disturbed_share of table epoch"),
     "fewer samples than batches hold": (
         table("epoch", lambda rows: rows.update(images=rows["steps"])),
         "only 10 samples",
     ),
     "steps of no time": (column("epoch", "step_s_median", 1e-12), "does not follow|do not fit"),
-    "steps of no time, recomputed": (recomputed(column("epoch", "step_s_median", 1e-12)), "steps of run 1 do not fit"),
-    "more waiting for data than time": (recomputed(column("epoch", "data_wait_s", 1e4)), "waited longer for data"),
-    "runs shorter than their epochs": (recomputed(column("run", "wall_s", 1e-3)), "took 0.001 s, but its epochs"),
-    "runs that crashed": (recomputed(column("run", "exit_code", -11)), "is ok, but ended with the code -11"),
+    "steps of no time, recomputed": (recounted("epoch", "step_s_median", 1e-12), "steps of run 1 do not fit"),
+    "more waiting for data than time": (recounted("epoch", "data_wait_s", 1e4), "waited longer for data"),
+    "runs shorter than their epochs": (recounted("run", "wall_s", 1e-3), "took 0.001 s, but its epochs"),
+    "runs that crashed": (recounted("run", "exit_code", -11), "is ok, but ended with the code -11"),
     "a phase twice": (table("phase", twice), "has a phase twice"),
     "a peak below the readings": (table("run", halve("peak_rss_bytes")), "shows more memory than its peak"),
     "readings of another day": (table("sample", lambda rows: move(rows, ("t_ns",), 10**13)), "lies outside its phases"),
-    "a hundred times all cores": (recomputed(column("sample", "cpu_percent", 8e4)), "% of a core"),
-    "energy below zero": (recomputed(column("energy", "energy_j", -1.0)), "energy_j of table energy is -1"),
+    "a hundred times all cores": (recounted("sample", "cpu_percent", 8e4), "% of a core"),
+    "energy below zero": (recounted("energy", "energy_j", -1.0), "energy_j of table energy is -1"),
     "energy that falls": (
         table("energy", lambda rows: rows.update(energy_j=rows["energy_j"][::-1])),
         "the energy of run",
@@ -218,15 +218,15 @@ CONTRADICTIONS = {
     "a metric of an epoch that never was": (quality(0.5, epoch=99), "a metric for epoch 99"),
     # machine, versions, data
     "a GPU that the machine lacks": (allowing("unverified", on_a_gpu), "ran on cuda, but the machine has no GPU"),
-    "more cores than Linux runs on": (lambda one: of_machine(one, "available_cores", 10**5), "allowed: 8192"),
-    "more memory than addresses": (lambda one: of_machine(one, "memory_bytes", 10**17), "memory_bytes of the machine"),
+    "more cores than Linux runs on": (of_machine("available_cores", 10**5), "allowed: 8192"),
+    "more memory than addresses": (of_machine("memory_bytes", 10**17), "memory_bytes of the machine"),
     "a version that no package has": (again(another_version), "has the version 9.9.9, but no package in it has"),
     "runs of a version that no environment has": (
-        recomputed(column("run", "framework_version", "9.9.9")),
+        recounted("run", "framework_version", "9.9.9"),
         "has the version 9.9.9, but its environment has 2.13.0",
     ),
     "another build than the environment has": (
-        recomputed(column("run", "framework_version", "2.13.0+cu999")),
+        recounted("run", "framework_version", "2.13.0+cu999"),
         "has the version 2.13.0\\+cu999, which no package of its environments has",
     ),
     "praise as a comment of the request": (
@@ -247,26 +247,23 @@ CONTRADICTIONS = {
     "verdicts of another cell": (verdict_on_another_cell, "which is no cell of its records"),
     "the study of another submission": (study_of_another, "belongs to the study 'torch-jax-alexnet-000000000000'"),
     "published before it was measured": (
-        change(MANIFEST, "published_at", to="2021-01-01T00:00:00+00:00"),
+        manifest("published_at", to="2021-01-01T00:00:00+00:00"),
         "before its last run",
     ),
-    "a date as a week": (change(MANIFEST, "published_at", to="2026-W48-4"), "not an ISO 8601 time"),
-    "a start as a week": (recomputed(column("run", "started_at", "2026-W01-1")), "is not an ISO 8601 time"),
-    "fewer than no replacements": (change(MANIFEST, "replaced", to={"paths": -5}), "must be counts"),
+    "a date as a week": (manifest("published_at", to="2026-W48-4"), "not an ISO 8601 time"),
+    "a start as a week": (recounted("run", "started_at", "2026-W01-1"), "is not an ISO 8601 time"),
+    "fewer than no replacements": (manifest("replaced", to={"paths": -5}), "must be counts"),
     "praise among the replacements": (
-        change(MANIFEST, "replaced", to={"replicated on 900 machines": 1}),
+        manifest("replaced", to={"replicated on 900 machines": 1}),
         "allowed: paths, user names",
     ),
     # names
-    "a machine with a Cyrillic letter": (lambda one: of_machine(one, "cpu", "A proc\u0435ssor"), "another alphabet"),
+    "a machine with a Cyrillic letter": (of_machine("cpu", "A proc\u0435ssor"), "another alphabet"),
     "a data set with a Cyrillic letter": (named("dataset", "smoke", "sm\u043eke"), "another alphabet"),
-    "a machine in styled letters": (lambda one: of_machine(one, "cpu", "A\U0001d429rocessor"), "another alphabet"),
-    "marks piled on a letter": (
-        lambda one: of_machine(one, "cpu", "A" + "\u0301" * 300),
-        "several marks on one letter",
-    ),
-    "an address in the machine": (lambda one: of_machine(one, "cpu", "see https://evil.com/x"), "has the address"),
-    "a person in the machine": (lambda one: of_machine(one, "cpu", "ask me@corp.com"), "has the address"),
+    "a machine in styled letters": (of_machine("cpu", "A\U0001d429rocessor"), "another alphabet"),
+    "marks piled on a letter": (of_machine("cpu", "A" + "\u0301" * 300), "several marks on one letter"),
+    "an address in the machine": (of_machine("cpu", "see https://evil.com/x"), "has the address"),
+    "a person in the machine": (of_machine("cpu", "ask me@corp.com"), "has the address"),
     "an address as data set": (request(dataset=["https://evil.com/x.zip"]), "has the address"),
     # files
     "a second document behind the first": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import io
 import os
@@ -23,6 +24,9 @@ def raw(name, text):
 
 def change(name, *path, to):
     return lambda one: one.change(name, *path, to=to)
+
+
+manifest, study, tables = (functools.partial(change, name) for name in (MANIFEST, STUDY, RECORDS))
 
 
 def of_file(name, old, new, sealed=True):
@@ -106,11 +110,14 @@ def executable(one):
     (one.folder / STUDY).chmod(0o755)
 
 
-def of_machine(one, name, value):
-    for file in (RECORDS, STUDY):
-        document = one.read(file)
-        document["machine"][name] = value
-        one.write(file, document)
+def of_machine(name, value):
+    def tamper(one):
+        for file in (RECORDS, STUDY):
+            document = one.read(file)
+            document["machine"][name] = value
+            one.write(file, document)
+
+    return tamper
 
 
 @on_records
@@ -160,6 +167,11 @@ def column(table, name, value):
         columns[name] = [value] * len(next(iter(columns.values())))
 
     return tamper
+
+
+def recounted(table, name, value):
+    """A column of one value, and every figure made again."""
+    return recomputed(column(table, name, value))
 
 
 def deep(one):
@@ -238,13 +250,13 @@ def other_code(tamper):
     return whole
 
 
-def of_command(text):
-    """A submission without a request, whose manifest has a command alone."""
+def of_command(words):
+    """A submission without a request, whose manifest has a command to run alone."""
 
     def tamper(one):
         (one.folder / REQUEST).unlink()
         one.seal()
-        one.change(MANIFEST, "command", to=text)
+        one.change(MANIFEST, "command", to=f"framework-compare run {words}")
 
     return tamper
 

@@ -1,7 +1,5 @@
 """Named entities in CoNLL form: a word and its BIO tag on a line, an empty line after each sentence."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from pathlib import Path

@@ -3,8 +3,6 @@
 Zeros that mean a missing value become the median of the training part; columns are standardised by the training part.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -3,8 +3,6 @@
 Parent side. `read_folder` finds the classes and the files; `image_check` decides about each file.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

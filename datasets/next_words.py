@@ -1,7 +1,5 @@
 """The next word of a text: 20 words in, one of 1,000 out. Any text serves; the tweets' is what the project has."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Sequence
 

@@ -1,7 +1,5 @@
 """Tables as columns: CSV, Parquet, and the folder of a saved Hugging Face data set, which is Arrow files."""
 
-from __future__ import annotations
-
 import importlib
 import json
 from pathlib import Path

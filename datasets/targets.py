@@ -1,7 +1,5 @@
 """What a user's data are to teach: labels, numbers, yes or no, and the tasks that these may be for."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Sequence
 

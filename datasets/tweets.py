@@ -3,8 +3,6 @@
 Each word between blanks is one token; it is in the span if it overlaps selected_text. No message or fact holds text.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Sequence

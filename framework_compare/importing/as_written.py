@@ -1,7 +1,5 @@
 """A row for the user's module as it is written, beside the one that is rebuilt from its layer graph."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Iterable, List
 

@@ -1,7 +1,5 @@
 """The level "import": the user's own module in float64, in its own framework, against the reference on the graph."""
 
-from __future__ import annotations
-
 from typing import Callable, Dict, Mapping, Optional, Tuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Models of the user's own become names of the registry, which everything else takes as it takes any other."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from typing import Any, Iterable, Sequence, cast

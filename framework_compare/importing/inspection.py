@@ -1,7 +1,5 @@
 """What an imported model is made of, and which frameworks lack an op of it: known before anything trains."""
 
-from __future__ import annotations
-
 import math
 from typing import Dict, List, Sequence
 

@@ -3,8 +3,6 @@
 The comparing process gets the verdict and a file of the weights, and holds neither in its memory.
 """
 
-from __future__ import annotations
-
 import ctypes
 import dataclasses
 import json

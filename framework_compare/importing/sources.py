@@ -1,7 +1,5 @@
 """What a user may give as a model of their own, told apart from the registry's names; nothing is loaded or run."""
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import os

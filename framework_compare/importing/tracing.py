@@ -1,7 +1,5 @@
 """Models traced by a worker in their framework's environment, or, of a module in hand, by the process that holds it."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 from pathlib import Path

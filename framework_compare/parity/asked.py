@@ -1,7 +1,5 @@
 """What a check of parity is asked for: refused where it cannot be, and how long it will take, before it starts."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence

@@ -1,7 +1,5 @@
 """Verdicts in the cache folder: levels are checked once per state of everything a verdict depends on."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import hashlib

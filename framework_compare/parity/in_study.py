@@ -1,7 +1,5 @@
 """Parity in a study: the verdict on each cell is looked up, or sought where it is required, before the cell runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from pathlib import Path
 

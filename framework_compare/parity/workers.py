@@ -1,7 +1,5 @@
 """Workers that answer the ladder's questions: one is started for a list of tasks, and what it wrote is read."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil

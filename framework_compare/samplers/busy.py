@@ -1,7 +1,5 @@
 """Whether the machine is quiet now, and who is busy if not."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

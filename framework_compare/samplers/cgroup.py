@@ -1,7 +1,5 @@
 """Limits that control groups (containers, batch systems) put on this process; files as in the kernel's cgroup docs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Iterator, List, Optional, Tuple
 

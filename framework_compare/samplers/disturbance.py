@@ -4,8 +4,6 @@ Others are all programs but the worker's process tree and this process: what is 
 idle. So the kernel's own threads count, and so does what other containers of the machine do on these cores.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from array import array

@@ -4,8 +4,6 @@ The GPU's counter takes milliseconds to read and is renewed every 20 to 100 ms: 
 epochs, by a thread of its own, with the time of the reading.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import queue
 import threading

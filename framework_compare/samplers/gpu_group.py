@@ -1,7 +1,5 @@
 """The GPUs that train one cell, read as one: what adds up is added, of the rest the mean or the worst is told."""
 
-from __future__ import annotations
-
 from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Sequence
 
 from framework_compare.json_types import Fields

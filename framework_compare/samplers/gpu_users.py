@@ -1,7 +1,5 @@
 """Who uses a GPU: the memory of the worker's processes, and whoever else is on it."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Collection, Dict, List, NamedTuple, Optional, Sequence, Set

@@ -1,7 +1,5 @@
 """What this machine is, and how much of it a run may use."""
 
-from __future__ import annotations
-
 import math
 import os
 import platform

@@ -1,7 +1,5 @@
 """What NVIDIA's management library says of a GPU, whoever uses it."""
 
-from __future__ import annotations
-
 import os
 import statistics
 from types import ModuleType

@@ -3,8 +3,6 @@
 BLAS starts there with the threads of the cells that the peak stands beside. A busy machine may give too low a peak.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import json

@@ -1,7 +1,5 @@
 """Samples of a run, taken at a steady rate by a thread of the parent."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import threading

@@ -3,8 +3,6 @@
 A class here that SAMPLERS lists adds one: Sample, the store's table and the recorder's log are made from it.
 """
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 import os

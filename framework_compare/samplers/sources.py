@@ -1,7 +1,5 @@
 """Where the figures of one process come from: files of /proc."""
 
-from __future__ import annotations
-
 import os
 from typing import Iterable, List, NamedTuple, Optional, Sequence
 

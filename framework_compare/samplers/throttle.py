@@ -1,7 +1,5 @@
 """Why a GPU holds its clocks down, as NVML's bit mask says it."""
 
-from __future__ import annotations
-
 from typing import Dict
 
 # nvmlClocksEventReason* of nvml.h.

@@ -1,7 +1,5 @@
 """Which GPUs CUDA_VISIBLE_DEVICES shows and in which order, as CUDA's driver reads it."""
 
-from __future__ import annotations
-
 import re
 from types import ModuleType
 from typing import Callable, Iterator, List, Optional, Tuple, Union

@@ -7,8 +7,6 @@ kink, by half of its own largest deviation: on, off or, at ReLU6, capped. What i
 In front of a Maxout one of each group's features is moved above the others everywhere.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Container, Dict, Optional, Tuple
 

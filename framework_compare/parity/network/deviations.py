@@ -1,7 +1,5 @@
 """How far answers to the ladder's questions are from the exact ones: relative errors, level by level."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Dict, Mapping, Sequence, Tuple
 

@@ -1,7 +1,5 @@
 """Where a network that failed first goes another way: the first layer or array that differs, with both values."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from pathlib import Path

@@ -5,8 +5,6 @@ same place. No place's yardstick is taken to be smaller than the middle one of i
 come out better by luck.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the network levels are asked with: sizes, and an optimiser whose rate takes a network where it is smooth."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from typing import Mapping, Sequence, Tuple

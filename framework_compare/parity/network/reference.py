@@ -1,7 +1,5 @@
 """What the ladder asks of a network, the oracle's answers in float64, and how far a precision's rounding moves them."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from pathlib import Path

@@ -6,8 +6,6 @@ rounded results (gradients of weights too), other layers read and write rounded 
 BatchNorm's parameters and statistics, the loss, the weights and their update stay in float32.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Callable, Dict, Optional, Tuple
 

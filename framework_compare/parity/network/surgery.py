@@ -1,7 +1,5 @@
 """Cuts of a layer graph that the ladder trains or looks into: without dropout, up to a layer, a few of its values."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from typing import Dict, List, Mapping, Sequence, Tuple

@@ -1,7 +1,5 @@
 """Levels 0 to 3 and 5: the questions to a worker about one network, as tasks of the probe."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import List

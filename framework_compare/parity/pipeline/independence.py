@@ -3,8 +3,6 @@
 Each of the 29 tests fails independent draws with a probability of about ALPHA.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Dict, Tuple

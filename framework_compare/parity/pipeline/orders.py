@@ -3,8 +3,6 @@
 Each of the 18 tests fails orders that are drawn uniformly with a probability of at most about ALPHA.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Iterator, NamedTuple

@@ -1,7 +1,5 @@
 """Level 4: what comes out of a framework's own input pipeline, against a reference decode, resize and crop."""
 
-from __future__ import annotations
-
 import functools
 import shutil
 from pathlib import Path

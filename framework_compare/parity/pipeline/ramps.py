@@ -1,7 +1,5 @@
 """Images that say which crop of which of them was taken: red rises with x, green with y, blue is code and texture."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Images that level 4 shows to a pipeline, the reference decoder's and resamplers' results, and shared batches."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import itertools

@@ -1,7 +1,5 @@
 """What all frameworks train on for a loss curve: the first batches of a folder of images, or of a workload's arrays."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

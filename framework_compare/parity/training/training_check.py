@@ -4,8 +4,6 @@ The ladder's steps on a whole network know one setting and batches of one size. 
 of several sizes, come from the native pipeline over three epochs, and dropout is read off the steps themselves.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json

@@ -1,7 +1,5 @@
 """How far float32's rounding may set the losses of two trainings apart, step by step."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Callable, Dict, List, Sequence
 

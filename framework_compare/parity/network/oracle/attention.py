@@ -1,7 +1,5 @@
 """Attention, and the windows of an image that it is computed in."""
 
-from __future__ import annotations
-
 from typing import Tuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The quanvolution, a quantum circuit on each patch of an image."""
 
-from __future__ import annotations
-
 from typing import Sequence, Tuple
 
 import numpy as np

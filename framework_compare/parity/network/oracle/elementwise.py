@@ -1,7 +1,5 @@
 """Ops on each number by itself: functions of one and of two, and the masks of dropout."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, Callable, Dict, Tuple
 

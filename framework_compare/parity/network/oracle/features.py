@@ -1,7 +1,5 @@
 """Ops on the features of a vector, of each step or of each place, and what joins and cuts arrays."""
 
-from __future__ import annotations
-
 from typing import Callable, Tuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Ops on images: convolution, BatchNorm, pooling, and what moves pixels and channels."""
 
-from __future__ import annotations
-
 import math
 from typing import Iterator, Sequence, Tuple
 

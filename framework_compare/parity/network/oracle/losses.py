@@ -1,7 +1,5 @@
 """Losses of a batch and their gradients by the network's outputs."""
 
-from __future__ import annotations
-
 from typing import Callable, Dict, Tuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Ops that compute nothing: they move or choose numbers, and their gradients go back the way the numbers came."""
 
-from __future__ import annotations
-
 from typing import Callable, Dict, Tuple
 
 import numpy as np

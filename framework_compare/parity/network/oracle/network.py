@@ -1,7 +1,5 @@
 """The oracle: one network at one precision, forward, backward and trained."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 

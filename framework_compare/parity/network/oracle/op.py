@@ -4,8 +4,6 @@ Arrays are (N, C, H, W), (N, rows, across, steps, features) of an image's window
 weights as in `torch.nn`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from typing import Callable, Dict, Mapping, Optional, Tuple, Union

@@ -1,7 +1,5 @@
 """The definition of every op, by the name that graphs have for it."""
 
-from __future__ import annotations
-
 from typing import Dict
 
 from framework_compare.parity.network.oracle import (

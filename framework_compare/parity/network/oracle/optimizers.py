@@ -1,7 +1,5 @@
 """Optimisers: one step of one parameter, in place. The formulas are those of `graph.optimizer`."""
 
-from __future__ import annotations
-
 from typing import Callable, Dict, Mapping, Tuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Primitives on values of any rank; axes in attributes leave the batch out."""
 
-from __future__ import annotations
-
 import itertools
 from types import EllipsisType
 from typing import Callable, Dict, List, Tuple

@@ -1,7 +1,5 @@
 """Ops on sequences: embeddings, recurrent layers, convolution along the steps, and the choice of steps."""
 
-from __future__ import annotations
-
 from typing import Tuple
 
 import numpy as np

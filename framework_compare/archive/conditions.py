@@ -55,17 +55,13 @@ def of_figures(document: Document, statuses: Iterable[str] = ()) -> dict[str, st
             found[DISTURBED] = (
                 f"other programs took CPU time in every epoch of {_name(cell)}; run it again on a quiet machine"
             )
-    taken, usual = document["settings"].get("disturbance_threshold"), _threshold(document["machine"])
+    taken, cores = document["settings"].get("disturbance_threshold"), document["machine"].get("available_cores")
+    usual = disturbances.threshold(cores if isinstance(cores, int) else 1)
     if taken is None:
         found.setdefault(DISTURBED, "it does not state its disturbance threshold")
     elif taken > usual * 1.001:
         found.setdefault(DISTURBED, f"its disturbance threshold is {taken:g} cores; usual: {usual:g}")
     return found
-
-
-def _threshold(machine: Document) -> float:
-    cores = machine.get("available_cores")
-    return disturbances.threshold(cores if isinstance(cores, int) else 1)
 
 
 def of_code(measured: Document, published: Document) -> dict[str, str]:

@@ -70,7 +70,11 @@ class SharedPipeline:
         # Small batches: enough of them in flight to keep every worker busy.
         self._ahead = max(prefetch, -(-2 * workers // batch_size))
         self._pool = concurrent.futures.ThreadPoolExecutor(workers, "images") if workers else None
-        self._decoders = self._start_decoders() if processes and workers else None
+        self._decoders: Optional["Decoders"] = None
+        if processes and workers:
+            from framework_compare.batches.decoders import Decoders
+
+            self._decoders = Decoders(workers, MOST_PER_TASK, self._reading._asdict(), self._reading.shape)
         self._closed = False
 
     def epoch(self, number: int) -> Iterator[Arrays]:
@@ -142,11 +146,6 @@ class SharedPipeline:
             if self._closed:
                 return
             self._reading.fill(image, **task)
-
-    def _start_decoders(self) -> "Decoders":
-        from framework_compare.batches.decoders import Decoders
-
-        return Decoders(self._workers, MOST_PER_TASK, self._reading._asdict(), self._reading.shape)
 
 
 class _Batch:

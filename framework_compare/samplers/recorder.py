@@ -153,7 +153,9 @@ class Recorder:
                 gpu = stack.enter_context(_opened(self._gpu_indices))
             self._meter(gpu, stack)
             watched = Watched(self._tree, gpu)
-            cores, slow = self._open_cores(stack), SlowCounters()
+            cores, slow = None, SlowCounters()
+            with contextlib.suppress(OSError):
+                cores = stack.enter_context(contextlib.closing(CoreCounter()))
             samplers = [stack.enter_context(contextlib.closing(sampler(watched))) for sampler in SAMPLERS]
             start_ns, period_ns = time.monotonic_ns(), round(1e9 / self._hz)
             while self._read(watched, cores):
@@ -191,11 +193,6 @@ class Recorder:
             self._going.acquire()
         if self._read(watched, cores):
             _readings(samplers)
-
-    def _open_cores(self, stack: ExitStack) -> Optional[CoreCounter]:
-        with contextlib.suppress(OSError):
-            return stack.enter_context(contextlib.closing(CoreCounter()))
-        return None
 
     def _count(self, watched: Watched, cores: Optional[CoreCounter], worker_ns: int) -> None:
         """Read the cores for the samplers of this tick, and for the log of disturbances."""

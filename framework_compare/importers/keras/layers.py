@@ -265,16 +265,12 @@ def merged(op: str) -> Handler:
     def handler(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
         result = inputs[0]
         for value in inputs[1:]:
-            result = _both(reading, layer, op, result, value)
+            if len(value.view) != len(result.view):  # which Keras aligns in another way than torch does
+                raise NotExpressible(f"{op} of {result.shape} and {value.shape}")
+            result = reading.both(layer.name, op, result, value)
         return result
 
     return handler
-
-
-def _both(reading: Any, layer: Layer, op: str, first: Value, second: Value) -> Value:
-    if len(first.view) != len(second.view):  # which Keras aligns in another way than torch does
-        raise NotExpressible(f"{op} of {first.shape} and {second.shape}")
-    return reading.both(layer.name, op, first, second)
 
 
 def rescaling(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:

@@ -22,7 +22,7 @@ from framework_compare.json_types import JSON, Document
 from framework_compare.protocol import Job, TrainConfig
 
 if TYPE_CHECKING:
-    from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+    from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, ValueInfoProto
 
 MOST_BYTES = 2**31  # of a file, which protobuf reads at most, and of the weights beside it
 STANDARD = ("", "ai.onnx")
@@ -79,7 +79,8 @@ def _load_beside(onnx: ModuleType, model: ModelProto, path: str) -> None:
 
     folder = os.path.dirname(path)
     beside = [one for one in model.graph.initializer if external_data_helper.uses_external_data(one)]
-    total = sum(_bytes_of(onnx, one) for one in beside)
+    kinds = onnx.helper.tensor_dtype_to_np_dtype
+    total = sum(int(np.prod(one.dims, dtype=object)) * kinds(one.data_type).itemsize for one in beside)
     if total >= MOST_BYTES:
         raise UsageError(f"{path} has {total / 1e9:.1f} GB of external weights; the limit is 2.1 GB")
     for tensor in beside:
@@ -91,10 +92,6 @@ def _load_beside(onnx: ModuleType, model: ModelProto, path: str) -> None:
         external_data_helper.load_external_data_for_model(model, folder)
     except (OSError, ValueError, onnx.checker.ValidationError) as error:
         raise UsageError(f"the external weights of {path} cannot be read: {one_line(error)}") from None
-
-
-def _bytes_of(onnx: ModuleType, tensor: TensorProto) -> int:
-    return int(np.prod(tensor.dims, dtype=object)) * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
 
 
 def read(model: ModelProto, sizes: Sequence[int]) -> OnnxProgram:

@@ -50,13 +50,7 @@ def split(text: str) -> Tuple[str, Fields]:
 
 def configured(zoo: str, text: str) -> Module:
     """A module of transformers that takes and gives tensors."""
-    try:
-        transformers = importlib.import_module("transformers")
-    except ImportError as error:
-        raise UsageError(
-            f"transformers is not installed in {sys.executable} ({error}); name an interpreter that has it:"
-            " python={'torch': '/path/to/python'}"
-        ) from None
+    transformers = _imported(zoo, zoo)
     name, keywords = split(text)
     head = keywords.pop("head", "")
     try:
@@ -67,6 +61,16 @@ def configured(zoo: str, text: str) -> Module:
         raise UsageError(f"{text}: head is {head!r}; allowed: {', '.join(HEADS)}")
     config.use_cache = False
     return _bare(_with_head(transformers, config, name, head))
+
+
+def _imported(zoo: str, module: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise UsageError(
+            f"{zoo} is not installed in {sys.executable} ({error}); name an interpreter that has it:"
+            " python={'torch': '/path/to/python'}"
+        ) from None
 
 
 def _with_head(transformers: ModuleType, config: PretrainedConfig, name: str, head: str) -> Module:
@@ -95,13 +99,7 @@ def _bare(model: Module) -> Module:
 
 def listed(zoo: str, name: str) -> Module:
     """A model of torchvision or timm by its name."""
-    try:
-        module = importlib.import_module("torchvision.models" if zoo == "torchvision" else zoo)
-    except ImportError as error:
-        raise UsageError(
-            f"{zoo} is not installed in {sys.executable} ({error}); name an interpreter that has it:"
-            " python={'torch': '/path/to/python'}"
-        ) from None
+    module = _imported(zoo, "torchvision.models" if zoo == "torchvision" else zoo)
     known = module.list_models()
     if name not in known:
         near = difflib.get_close_matches(name, known, n=8)

@@ -123,7 +123,9 @@ def check_cut(crops: Array) -> None:
 def check_narrow(crops: Array, size: Tuple[int, int]) -> None:
     """LevelFailed unless crops of images so narrow are as the protocol's where none of ten tries fits: large, in the middle."""
     kind = "wide" if size[0] > size[1] else "tall"
-    crops, drawn = (_lying(some, size) for some in (crops, reference(REFERENCES, 2, size)))
+    drawn = reference(REFERENCES, 2, size)
+    if size[0] < size[1]:  # places and sides along the longer side of the image first
+        crops, drawn = (some[:, [1, 0, 3, 2, 4]] for some in (crops, drawn))
     longest = crops[:, 2] / crops[:, 3]
     if longest.max() > LONGEST:
         ratio = f"a side ratio of up to {longest.max():.2f}, expected at most {preprocess.RATIO[1]:.2f}"
@@ -132,11 +134,6 @@ def check_narrow(crops: Array, size: Tuple[int, int]) -> None:
     for what, share in _shares(crops, size).items():
         if abs(share - expected[what]) > _chance(expected[what], len(crops)):
             raise LevelFailed(f"{share:.3f} of the random crops of {kind} images {what}, expected {expected[what]:.3f}")
-
-
-def _lying(crops: Array, size: Tuple[int, int]) -> Array:
-    """Crops with their places and sides along the longer side of the image first."""
-    return crops if size[0] > size[1] else crops[:, [1, 0, 3, 2, 4]]
 
 
 def _shares(crops: Array, size: Tuple[int, int]) -> Dict[str, float]:

@@ -50,17 +50,13 @@ def check_ranks(pair: Pair) -> None:
 
     Spearman's correlation of two random orders of n has mean 0 and variance 1 / (n - 1), and is nearly normal.
     """
-    found = rank_correlation(pair.first, pair.second)
+    found = float(np.corrcoef(np.argsort(pair.first), np.argsort(pair.second))[0, 1])
     allowed = DEVIATIONS / math.sqrt(len(pair.first) - 1)
     if abs(found) > allowed:
         raise LevelFailed(
             f"images are not shuffled over the whole set: positions in {pair.names} have a rank correlation of"
             f" {found:.2f}, by chance at most {allowed:.2f}"
         )
-
-
-def rank_correlation(first: Array, second: Array) -> float:
-    return float(np.corrcoef(np.argsort(first), np.argsort(second))[0, 1])
 
 
 def check_neighbours(pair: Pair) -> None:
@@ -70,16 +66,13 @@ def check_neighbours(pair: Pair) -> None:
     """
     from scipy.stats import poisson
 
-    found, allowed = kept_neighbours(pair.first, pair.second), int(poisson.isf(ALPHA, 2.0))
+    steps = np.abs(np.diff(np.argsort(pair.first)[pair.second]))
+    found, allowed = int((steps == 1).sum()), int(poisson.isf(ALPHA, 2.0))
     if found > allowed:
         raise LevelFailed(
             f"images are not shuffled over the whole set: {found} of {len(pair.first) - 1} neighbours {pair.short}"
             f" are neighbours again in {pair.names.rpartition(' and ')[2]}, by chance at most {allowed}"
         )
-
-
-def kept_neighbours(first: Array, second: Array) -> int:
-    return int((np.abs(np.diff(np.argsort(first)[second])) == 1).sum())
 
 
 def check_mates(pair: Pair, batch_size: int) -> None:
@@ -91,15 +84,11 @@ def check_mates(pair: Pair, batch_size: int) -> None:
     count = len(pair.first)
     sizes = np.bincount(np.arange(count) // batch_size)
     mean = float((sizes * (sizes - 1) / 2).sum()) ** 2 / (count * (count - 1) / 2)
-    found, allowed = shared_mates(pair.first, pair.second, batch_size), mean + MATES * math.sqrt(mean)
+    batches = [np.argsort(order) // batch_size for order in (pair.first, pair.second)]
+    together = np.bincount(batches[0] * len(sizes) + batches[1])
+    found, allowed = int((together * (together - 1) // 2).sum()), mean + MATES * math.sqrt(mean)
     if found > allowed:
         raise LevelFailed(
             f"batches are not reshuffled: {found} pairs of images share a batch in {pair.names}, {mean:.0f} expected,"
             f" by chance at most {allowed:.0f}"
         )
-
-
-def shared_mates(first: Array, second: Array, batch_size: int) -> int:
-    batches = [np.argsort(order) // batch_size for order in (first, second)]
-    together = np.bincount(batches[0] * (len(first) // batch_size + 1) + batches[1])
-    return int((together * (together - 1) // 2).sum())

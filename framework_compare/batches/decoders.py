@@ -5,8 +5,6 @@ threads that decode. A decoder is a fresh interpreter, without the framework and
 it shares with its owner. Worker side.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import mmap

@@ -3,8 +3,6 @@
 No framework's own metric code decides. Imports graph only, so that either side of the process boundary may hold it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Callable, Dict, Iterable, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 

@@ -1,7 +1,5 @@
 """How one image is read from its file: decoded, cropped, resized, normalised. Worker side."""
 
-from __future__ import annotations
-
 from typing import NamedTuple, Tuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What one process trains on of an epoch that several replicas share. Worker side."""
 
-from __future__ import annotations
-
 from typing import Optional
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Shapes, parameters and constants of attention, within windows too (Liu et al. 2021), of its positions and of tied heads."""
 
-from __future__ import annotations
-
 import math
 from typing import List, Optional, Sequence, Tuple
 

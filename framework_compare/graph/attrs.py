@@ -1,7 +1,5 @@
 """Attributes of nodes that GraphBuilder and the importers write: each in its shortest form, defaults left out."""
 
-from __future__ import annotations
-
 from framework_compare.graph.window import Numbers, plain
 from framework_compare.json_types import Fields
 

@@ -6,8 +6,6 @@ cos(t / 2) I + sin(t / 2) K, with K a constant. The pixels rotate |0000> about Y
 circuit of constants is one 32 x 16 matrix.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any, List, Optional, Sequence, Tuple

@@ -3,8 +3,6 @@
 Keys and values of earlier steps are no part of such a graph: an adapter's attention caches them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import List
 

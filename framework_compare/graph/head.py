@@ -1,7 +1,5 @@
 """The last layer of a network, replaced for another number of classes."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Dict, Optional
 

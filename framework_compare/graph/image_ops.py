@@ -1,7 +1,5 @@
 """Shapes and parameters of the ops that read images or make them."""
 
-from __future__ import annotations
-
 import math
 from typing import List, Tuple
 

@@ -3,8 +3,6 @@
 It is two files in a folder, graph.json and weights.npy, so that nothing of the user's is needed to train it again.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

@@ -12,8 +12,6 @@ an array is indexed. Pad has `pads`, (before, behind) for each axis. Attention h
 1 or 3; RelativeBias has `index`, Constant its `value`. Quanv2d reads the pixels of patches (N, patches, 4) and gives as many.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Callable, Collection, FrozenSet, List, Mapping, Sequence, Tuple

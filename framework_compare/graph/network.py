@@ -4,8 +4,6 @@ Shapes leave the batch out: images and feature maps are (channels, height, width
 vectors are (features,).
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Callable, Dict, FrozenSet, List, Sequence, Set, Tuple, TypeVar, Union
 

@@ -5,8 +5,6 @@ or feature map (channels, height, width), the windows of an image (rows, across,
 channels of an image and the last axis of all else. Arrays are batch-first everywhere: (N, steps, features).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from typing import List, Tuple

@@ -1,7 +1,5 @@
 """The ops a network is made of: output shape, parameters and multiply-accumulates of each, in one literal."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from typing import Callable, Dict, List, Mapping, Optional

@@ -15,8 +15,6 @@ What any of them may have in front: g is the mean of the gradients of `accumulat
 min(1, clip_norm / its norm over all arrays). The rate of an update is the learning rate times `Schedule.share`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from typing import Any, Dict, List, Mapping

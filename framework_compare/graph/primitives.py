@@ -4,8 +4,6 @@ Axes in attributes are those of a shape without the batch. A reduction keeps its
 0.0; Where takes its second input where the first is not 0, else its third. Values that meet have one rank.
 """
 
-from __future__ import annotations
-
 import base64
 import math
 import zlib

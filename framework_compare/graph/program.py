@@ -1,7 +1,5 @@
 """The program that a framework evaluates in place of a graph, and how its nodes are added one by one."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Dict, FrozenSet, List, Mapping, NamedTuple, Sequence, Set, Tuple, TypeVar
 

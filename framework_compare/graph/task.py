@@ -1,7 +1,5 @@
 """What is learnt: arrays of a sample, loss, metrics. A data set states its task; a network is built for it."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Dict, Tuple
 

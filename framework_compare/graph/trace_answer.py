@@ -1,7 +1,5 @@
 """What a worker that traced a model leaves in its folder for the parent: graphs, arrays, and exact values to check them by."""
 
-from __future__ import annotations
-
 import json
 import os
 from typing import Mapping, NamedTuple, Sequence

@@ -1,7 +1,5 @@
 """The arrays of a network in one flat float32 array: their places, and the seeded values they start from."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import mmap

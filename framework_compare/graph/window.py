@@ -4,8 +4,6 @@ A node's `kernel`, `stride` and `dilation` are one number, or two for height and
 for height and width, or four for top, bottom, left and right. `dilation` is 1 and `ceil_mode` False where left out.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import List, Sequence, Tuple, Union
 

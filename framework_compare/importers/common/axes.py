@@ -3,8 +3,6 @@
 A program's axis is the batch, an axis of the node, or both folded into one; `materialised` makes it so.
 """
 
-from __future__ import annotations
-
 import math
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 

@@ -1,7 +1,5 @@
 """A foreign program read into a graph: nodes, arrays, names, and a list of all that the graph has no op for."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple

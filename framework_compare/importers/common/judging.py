@@ -1,7 +1,5 @@
 """The arrays from which the judges of an import start."""
 
-from __future__ import annotations
-
 import numpy as np
 
 SEED = 0

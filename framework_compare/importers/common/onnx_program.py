@@ -1,7 +1,5 @@
 """An ONNX file as nodes and arrays: what the worker that reads it hands to the one that makes a torch module of it."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

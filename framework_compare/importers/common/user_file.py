@@ -1,7 +1,5 @@
 """A function or class of a user's Python file, called."""
 
-from __future__ import annotations
-
 import importlib.util
 import inspect
 import os

@@ -5,8 +5,6 @@ axis of a program's array is a product of atoms, each a part of one axis of the 
 (C, H, W) "flatten(2).transpose(1, 2)" is ((N), (H, W), (C)).
 """
 
-from __future__ import annotations
-
 import math
 from typing import Iterable, List, NamedTuple, Optional, Sequence, Tuple
 

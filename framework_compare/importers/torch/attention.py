@@ -3,8 +3,6 @@
 One node keeps each framework's fused kernel; what stands between the two products is collected in `Scores`.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Tuple
 

@@ -1,7 +1,5 @@
 """Elementwise ATen operators and reductions, as primitives."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, Dict
 

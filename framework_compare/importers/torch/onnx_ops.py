@@ -4,8 +4,6 @@ A value is a tensor, None where it is left out, or an array of numpy: what depen
 the opsets arguments have moved from attributes to such arrays, so both are looked at.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from types import ModuleType

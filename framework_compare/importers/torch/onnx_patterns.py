@@ -1,7 +1,5 @@
 """Nodes of an ONNX program that are one layer together: what exporters take apart where an opset has no such operator."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, Dict, List, Optional, Sequence
 

@@ -3,8 +3,6 @@
 Operators that only fold and permute axes make no node: see `common.views`.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, Dict, List, NamedTuple, NoReturn, Sequence, Tuple
 

@@ -1,7 +1,5 @@
 """Products, convolutions, norms, pooling and recurrent layers in forms that no single layer of the graph has."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 from typing import Any, Dict, List, Optional

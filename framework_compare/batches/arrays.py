@@ -8,25 +8,22 @@ import json
 import math
 import os
 import zipfile
-from types import TracebackType
-from typing import Callable, Dict, Iterator, NamedTuple, Optional, Tuple, Type, Union
+from typing import Any, Dict, Iterator, NamedTuple, Optional, Tuple, Union
 
 import numpy as np
 
-from framework_compare.batches.images import epoch_order
+from framework_compare.batches.images import LAYOUTS, Allocate, epoch_order
 from framework_compare.batches.shares import share_of
 from framework_compare.batches.sizes import epoch_sizes
-from framework_compare.errors import DataError, UsageError, check_count
+from framework_compare.errors import DataError, UsageError, check_count, check_name
 from framework_compare.graph import Task
 from framework_compare.protocol import Fields, Replicas
 
 VERSION = 1  # of the file's form
 DOCUMENT = "document.json"
 SPLITS = ("train", "validation")
-LAYOUTS = ("NCHW", "NHWC")
 Inputs = Union[np.ndarray, Tuple[np.ndarray, ...]]  # an only input, or several in the task's order
 ArrayBatch = Tuple[Inputs, np.ndarray]
-Allocate = Callable[[Tuple[int, ...]], np.ndarray]  # a float32 array of a shape, its contents not set
 
 
 class Pixels(NamedTuple):
@@ -60,25 +57,23 @@ class SplitArrays(NamedTuple):
 
 def read_split(path: "str | os.PathLike[str]", split: str) -> SplitArrays:
     """Read "train" or "validation" of a file that the parent wrote; DataError names a missing or damaged file."""
-    if split not in SPLITS:
-        raise UsageError(f"unknown split {split!r}; allowed: {', '.join(SPLITS)}")
+    check_name("split", split, SPLITS)
     try:
         with zipfile.ZipFile(path) as archive:
             document = json.loads(archive.read(DOCUMENT))
             if document["version"] != VERSION:
                 raise ValueError(f"its form is version {document['version']}, this program reads version {VERSION}")
-            arrays = {name: _read_member(archive, name) for name in archive.namelist() if name.startswith(split + ".")}
+            arrays = {}
+            for name in archive.namelist():
+                if name.startswith(split + "."):
+                    with archive.open(name) as file:
+                        arrays[name] = np.lib.format.read_array(file, allow_pickle=False)
     except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
         reason = str(error) or type(error).__name__
         raise DataError(
             f"data set file {os.fspath(path)!r} cannot be read: {reason}; prepare the study again"
         ) from error
     return _split_of(document, split, arrays)
-
-
-def _read_member(archive: zipfile.ZipFile, name: str) -> np.ndarray:
-    with archive.open(name) as file:
-        return np.lib.format.read_array(file, allow_pickle=False)
 
 
 def _split_of(document: Fields, split: str, arrays: Dict[str, np.ndarray]) -> SplitArrays:
@@ -118,8 +113,7 @@ class ArrayPipeline:
         limit: float = math.inf,
     ) -> None:
         check_count("batch_size", batch_size)
-        if layout not in LAYOUTS:
-            raise UsageError(f"unknown layout {layout!r}; allowed: {', '.join(LAYOUTS)}")
+        check_name("layout", layout, LAYOUTS)
         self._batch_size, self._growth, self._limit = batch_size, growth, limit
         self._seed, self._shuffle = seed, shuffle
         self._target, self._replicas = split.target, replicas
@@ -150,9 +144,7 @@ class ArrayPipeline:
     def __enter__(self) -> "ArrayPipeline":
         return self
 
-    def __exit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
 
@@ -195,9 +187,7 @@ class _Input:
         return out
 
 
-def memory_batch(
-    split: SplitArrays, *, batch_size: int, seed: int = 0, layout: str = "NCHW", replicas: Optional[Replicas] = None
-) -> ArrayBatch:
-    """The one batch of the `memory` pipeline: the first of epoch 0 of the shared one."""
-    with ArrayPipeline(split, batch_size=batch_size, seed=seed, layout=layout, replicas=replicas) as pipeline:
+def memory_batch(split: SplitArrays, **settings: Any) -> ArrayBatch:
+    """The one batch of the `memory` pipeline: the first of epoch 0 of the shared one of these settings."""
+    with ArrayPipeline(split, **settings) as pipeline:
         return next(pipeline.epoch(0))

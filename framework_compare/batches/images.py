@@ -5,15 +5,14 @@ Worker side: standard library, numpy, Pillow and simplejpeg.
 
 import collections
 import concurrent.futures
-from types import TracebackType
-from typing import TYPE_CHECKING, Callable, Deque, Iterator, List, Optional, Tuple, Type
+from typing import TYPE_CHECKING, Any, Callable, Deque, Iterator, List, Optional, Tuple
 
 import numpy as np
 
 from framework_compare.batches import preprocess
 from framework_compare.batches.reading import Reading
 from framework_compare.batches.shares import share_of
-from framework_compare.errors import UsageError, check_count
+from framework_compare.errors import UsageError, check_count, check_name
 from framework_compare.protocol import CROPS, FLIPS, ImageFiles, Replicas
 
 if TYPE_CHECKING:
@@ -54,9 +53,9 @@ class SharedPipeline:
         allocate: Allocate = lambda shape: np.empty(shape, dtype=np.float32),
         replicas: Optional[Replicas] = None,
     ) -> None:
-        _check_one_of("flip", flip, FLIPS)
-        _check_one_of("crop", crop, CROPS)
-        _check_one_of("layout", layout, LAYOUTS)
+        check_name("flip", flip, FLIPS)
+        check_name("crop", crop, CROPS)
+        check_name("layout", layout, LAYOUTS)
         check_count("batch_size", batch_size, 1)
         check_count("image_size", image_size, 1)
         check_count("workers", workers, 0)
@@ -109,9 +108,7 @@ class SharedPipeline:
     def __enter__(self) -> "SharedPipeline":
         return self
 
-    def __exit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     def _start(self, number: int, indices: np.ndarray) -> "_Batch":
@@ -166,32 +163,7 @@ def epoch_order(seed: int, number: int, count: int) -> np.ndarray:
     return np.random.RandomState(preprocess.seed_words(seed, number)).permutation(count)
 
 
-def memory_batch(
-    files: ImageFiles,
-    *,
-    batch_size: int,
-    image_size: int = 224,
-    seed: int = 0,
-    flip: str = "horizontal",
-    crop: str = "random",
-    layout: str = "NCHW",
-    replicas: Optional[Replicas] = None,
-) -> Arrays:
-    """The one batch of the `memory` pipeline: the first of epoch 0 of the shared one."""
-    with SharedPipeline(
-        files,
-        batch_size=batch_size,
-        image_size=image_size,
-        seed=seed,
-        flip=flip,
-        crop=crop,
-        layout=layout,
-        workers=0,
-        replicas=replicas,
-    ) as pipeline:
+def memory_batch(files: ImageFiles, **settings: Any) -> Arrays:
+    """The one batch of the `memory` pipeline: the first of epoch 0 of the shared one of these settings."""
+    with SharedPipeline(files, workers=0, **settings) as pipeline:
         return next(pipeline.epoch(0))
-
-
-def _check_one_of(name: str, value: object, allowed: Tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise UsageError(f"unknown {name} {value!r}; allowed: {', '.join(allowed)}")

@@ -64,13 +64,8 @@ def test_bad_prices(tmp_path, text, message):
 
 
 def test_a_series_shorter_than_the_window(tmp_path):
-    fails(
-        tmp_path,
-        "prices",
-        PRICES,
-        "prices.csv",
-        "12 days, of which 9 train; the training part needs more than the window of 60",
-    )
+    message = "12 days, of which 9 train; the training part needs more than the window of 60"
+    fails(tmp_path, "prices", PRICES, "prices.csv", message)
     fails(tmp_path, "prices", PRICES, "prices.csv", "12 days, of which 0 train", validation=251)
     flat = PRICES.replace(",2,1,", ",5,1,")
     fails(tmp_path, "prices", flat, "prices.csv", "High is the same on all 9 training days", window=3, column="High")
@@ -145,14 +140,8 @@ def test_bad_conll(tmp_path, train, message):
 
 def test_a_tag_outside_the_tag_set_is_named_with_its_line(tmp_path):
     (tmp_path / "my.train").write_text(TRAIN)
-    allowed = "allowed: O, B-LOC, I-LOC, B-PER, I-PER"
-    fails(
-        tmp_path,
-        "tweet-ner",
-        TRAIN.replace("B-LOC", "B-ORG"),
-        "my.dev",
-        f"line 5: tag B-ORG is not in the tag set; {allowed}",
-    )
+    message = "line 5: tag B-ORG is not in the tag set; allowed: O, B-LOC, I-LOC, B-PER, I-PER"
+    fails(tmp_path, "tweet-ner", TRAIN.replace("B-LOC", "B-ORG"), "my.dev", message)
 
 
 def test_the_words_of_a_bad_line_are_not_repeated(tmp_path):
@@ -165,9 +154,8 @@ def test_the_words_of_a_bad_line_are_not_repeated(tmp_path):
 
 def test_a_part_of_the_corpus_that_is_missing(tmp_path):
     (tmp_path / "my.train").write_text(TRAIN)
-    with pytest.raises(
-        DataError, match=r"folder .* the validation part must be one file like \*dev\* or .*; it has none"
-    ):
+    message = r"folder .* the validation part must be one file like \*dev\* or .*; it has none"
+    with pytest.raises(DataError, match=message):
         load("tweet-ner", tmp_path)
     with pytest.raises(DataError, match="is a file; a folder with a train and a dev file in CoNLL form is needed"):
         load("tweet-ner", tmp_path / "my.train")
@@ -197,14 +185,9 @@ def test_bad_idx_files(tmp_path):
     path = idx(images, labels, tmp_path) / "t10k-images-idx3-ubyte"
     whole = path.read_bytes()
     fails(tmp_path, "mnist", whole[:-1], path.name, "has 15695 bytes, its header asks for 15696; get it again")
-    fails(
-        tmp_path,
-        "mnist",
-        b"\0\0\x0d\x03" + whole[4:],
-        path.name,
-        "is not an IDX file of uint8 with 3 axes; its first bytes are 00000d03",
-    )
-    fails(tmp_path, "mnist", JPEG, path.name, "is not an IDX file of uint8 with 3 axes; its first bytes are ffd8ffe0")
+    no_bytes = "is not an IDX file of uint8 with 3 axes; its first bytes are "
+    fails(tmp_path, "mnist", b"\0\0\x0d\x03" + whole[4:], path.name, no_bytes + "00000d03")
+    fails(tmp_path, "mnist", JPEG, path.name, no_bytes + "ffd8ffe0")
     fails(tmp_path, "mnist", b"", path.name, "is empty")
     path.unlink()
     fails(tmp_path, "mnist", gzip.compress(whole)[:-9], path.name + ".gz", "cannot be read: Compressed file ended")
@@ -224,6 +207,13 @@ def test_idx_files_that_do_not_belong_together(tmp_path):
         load("mnist", train=0)
 
 
+def batch_of_cifar10(labels: "list[int]", width: int = 3072) -> bytes:
+    return pickle.dumps({b"data": np.zeros((2, width), np.uint8), b"labels": labels})
+
+
+TWO_OF_CIFAR10 = batch_of_cifar10([0, 1])
+
+
 class Runs:
     """A pickle that would call a function as it is loaded."""
 
@@ -235,16 +225,10 @@ class Runs:
 
 
 def test_a_batch_of_cifar10_runs_nothing(tmp_path):
-    good = pickle.dumps({b"data": np.zeros((2, 3072), np.uint8), b"labels": [0, 1]})
-    (tmp_path / "test_batch").write_bytes(good)
+    (tmp_path / "test_batch").write_bytes(TWO_OF_CIFAR10)
     bad = pickle.dumps({b"data": Runs(tmp_path / "ran")})
-    fails(
-        tmp_path,
-        "cifar10",
-        bad,
-        "data_batch_1",
-        "is not a batch of CIFAR-10: it names pathlib.*which a batch does not need",
-    )
+    message = "is not a batch of CIFAR-10: it names pathlib.*which a batch does not need"
+    fails(tmp_path, "cifar10", bad, "data_batch_1", message)
     assert not (tmp_path / "ran").exists()
 
 
@@ -253,17 +237,14 @@ def test_a_batch_of_cifar10_runs_nothing(tmp_path):
     [
         (JPEG, "is not a batch of CIFAR-10"),
         (pickle.dumps([1]), "it holds a list; get it again"),
-        (pickle.dumps({b"data": np.zeros((2, 10), np.uint8), b"labels": [0, 1]}), r"has no uint8 data of \(N, 3072\)"),
-        (
-            pickle.dumps({b"data": np.zeros((2, 3072), np.uint8), b"labels": [0, 10]}),
-            "a label of 0 to 9 for each of its 2",
-        ),
-        (pickle.dumps({b"data": np.zeros((2, 3072), np.uint8), b"labels": [0]}), "a label of 0 to 9 for each of its 2"),
+        (batch_of_cifar10([0, 1], width=10), r"has no uint8 data of \(N, 3072\)"),
+        (batch_of_cifar10([0, 10]), "a label of 0 to 9 for each of its 2"),
+        (batch_of_cifar10([0]), "a label of 0 to 9 for each of its 2"),
         (b"", "is empty"),
     ],
 )
 def test_bad_batches_of_cifar10(tmp_path, content, message):
-    (tmp_path / "test_batch").write_bytes(pickle.dumps({b"data": np.zeros((2, 3072), np.uint8), b"labels": [0, 1]}))
+    (tmp_path / "test_batch").write_bytes(TWO_OF_CIFAR10)
     fails(tmp_path, "cifar10", content, "data_batch_1", message)
 
 
@@ -304,15 +285,12 @@ def test_folders_without_a_split_or_with_one_class(tmp_path):
 
 def test_annotations_of_another_set(tmp_path):
     root = class_folders(tmp_path)
-    fails(
-        root,
-        "tiny-imagenet",
-        "x.png\tz\t0\n",
-        "val/val_annotations.txt",
-        "line 1: no file name and class of the train split",
-    )
-    fails(root, "tiny-imagenet", "", "val/val_annotations.txt", "is empty; give one with data")
-    fails(root, "tiny-imagenet", b"\xff\xfe", "val/val_annotations.txt", "line 1: not UTF-8 text")
+    for text, message in (
+        ("x.png\tz\t0\n", "line 1: no file name and class of the train split"),
+        ("", "is empty; give one with data"),
+        (b"\xff\xfe", "line 1: not UTF-8 text"),
+    ):
+        fails(root, "tiny-imagenet", text, "val/val_annotations.txt", message)
 
 
 def _of(text, name):

@@ -107,21 +107,21 @@ def another_program(left_gib):
         other.stdin.close()
 
 
-def one(frame, **wanted):
-    for column, value in wanted.items():
-        frame = frame[frame[column] == value]
-    assert len(frame) == 1, f"{wanted}: {len(frame)} rows"
-    return frame.iloc[0]
+@pytest.fixture
+def run_cells(python_of, images, tmp_path):
+    def run(framework, model="alexnet", device="cuda", **settings):
+        python, out = python_of(framework), tmp_path / "s"
+        settings = {**SMALL, **settings}
+        return compare(framework, model, device, dataset=images, out=out, python=python, **settings)
+
+    return run
 
 
 @pytest.mark.parametrize("framework, execution", [(name, how) for name in FRAMEWORKS for how in EXECUTIONS[name]])
-def test_every_execution_trains_in_every_precision(framework, execution, python_of, lacking, images, tmp_path):
+def test_every_execution_trains_in_every_precision(framework, execution, lacking, run_cells):
     precisions = [precision for precision in PRECISIONS[framework] if not lacking(precision)]
-    settings = {**SMALL, "epochs": 12, "pipeline": "memory", "learning_rate": 0.003}
-    frame = compare(
-        framework, "alexnet", "cuda", dataset=images, out=tmp_path / "s", python=python_of(framework),
-        execution=execution, precision=precisions, **settings,
-    ).frame  # fmt: skip
+    settings = {"epochs": 12, "pipeline": "memory", "learning_rate": 0.003}
+    frame = run_cells(framework, execution=execution, precision=precisions, **settings).frame
     assert len(frame) == len(precisions)
     for row in frame.itertuples():
         assert row.status == "ok", f"{row.execution} {row.precision}: {row.reason}"
@@ -130,21 +130,15 @@ def test_every_execution_trains_in_every_precision(framework, execution, python_
 
 
 @pytest.mark.parametrize("framework, setting, value", UNSUPPORTED)
-def test_what_a_framework_has_not_is_unsupported(framework, setting, value, python_of, images, tmp_path):
-    frame = compare(
-        framework, "alexnet", "cuda", dataset=images, out=tmp_path / "s", python=python_of(framework),
-        pipeline="memory", epochs=1, **{setting: value}, **SMALL,
-    ).frame  # fmt: skip
+def test_what_a_framework_has_not_is_unsupported(framework, setting, value, run_cells):
+    frame = run_cells(framework, pipeline="memory", epochs=1, **{setting: value}).frame
     assert frame.status[0] == "unsupported" and f"{setting} {value!r}" in frame.reason[0]
 
 
 @pytest.mark.parametrize("framework, execution", PLAIN)
 @pytest.mark.parametrize("pipeline", ["native", "shared"])
-def test_copying_and_computing_of_images_are_told_apart(pipeline, framework, execution, python_of, images, tmp_path):
-    result = compare(
-        framework, "alexnet", "cuda", dataset=images, out=tmp_path / "s", python=python_of(framework),
-        pipeline=pipeline, execution=execution, epochs=3, loader_workers=2, **SMALL,
-    )  # fmt: skip
+def test_copying_and_computing_of_images_are_told_apart(pipeline, framework, execution, run_cells):
+    result = run_cells(framework, pipeline=pipeline, execution=execution, epochs=3, loader_workers=2)
     assert result.frame.status[0] == "ok", result.frame.reason[0]
     epochs = result.epochs
     assert list(epochs.images) == [13] * 3
@@ -171,12 +165,10 @@ def test_losses_that_are_read_late_are_those_of_their_steps(framework, execution
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_running_out_of_the_gpus_memory_is_a_status(framework, python_of, images, tmp_path):
+def test_running_out_of_the_gpus_memory_is_a_status(framework, run_cells):
+    settings = {"pipeline": "memory", "epochs": 1, "batch_size": [1, 13], "image_size": 448, "timeout_s": 200}
     with another_program(left_gib=6):
-        frame = compare(
-            framework, "vgg16", "cuda", dataset=images, out=tmp_path / "s", python=python_of(framework),
-            pipeline="memory", epochs=1, batch_size=[1, 13], image_size=448, timeout_s=200,
-        ).frame.set_index("batch_size")  # fmt: skip
+        frame = run_cells(framework, "vgg16", **settings).frame.set_index("batch_size")
     assert frame.status[1] == "ok", frame.reason[1]
     assert frame.status[13] == "out-of-memory", frame.reason[13]
     assert re.search("(?i)memory|OOM", frame.reason[13])
@@ -184,11 +176,8 @@ def test_running_out_of_the_gpus_memory_is_a_status(framework, python_of, images
 
 # MXNet's profiler tells the operators of its engine only.
 @pytest.mark.parametrize("framework", [name for name in FRAMEWORKS if name != "mxnet"])
-def test_a_profile_tells_kernels_and_functions_of_cuda(framework, python_of, images, tmp_path):
-    result = compare(
-        framework, "alexnet", "cuda", dataset=images, out=tmp_path / "s", python=python_of(framework),
-        pipeline="memory", epochs=1, profile=True, **SMALL,
-    )  # fmt: skip
+def test_a_profile_tells_kernels_and_functions_of_cuda(framework, run_cells):
+    result = run_cells(framework, pipeline="memory", epochs=1, profile=True)
     assert result.frame.status[0] == "ok", result.frame.reason[0]
     profile = result.profile
     assert {"cuda-runtime", "kernel"} <= set(profile.kind), profile
@@ -198,29 +187,19 @@ def test_a_profile_tells_kernels_and_functions_of_cuda(framework, python_of, ima
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_hidden_gpu_is_unsupported(framework, python_of, images, tmp_path, monkeypatch):
+def test_a_hidden_gpu_is_unsupported(framework, run_cells, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    frame = compare(
-        framework, "alexnet", "cuda", dataset=images, out=tmp_path / "s", python=python_of(framework), epochs=1,
-        **SMALL,
-    ).frame  # fmt: skip
+    frame = run_cells(framework, epochs=1).frame
     assert frame.status[0] == "unsupported" and "cuda" in frame.reason[0]
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_gpu_that_is_not_there_is_unsupported(framework, python_of, images, tmp_path):
-    frame = compare(
-        framework, "alexnet", "cuda:99", dataset=images, out=tmp_path / "s", python=python_of(framework), epochs=1,
-        **SMALL,
-    ).frame  # fmt: skip
+def test_a_gpu_that_is_not_there_is_unsupported(framework, run_cells):
+    frame = run_cells(framework, device="cuda:99", epochs=1).frame
     assert frame.status[0] == "unsupported" and "cuda:99" in frame.reason[0]
 
 
-def test_another_program_on_the_gpu_is_reported(python_of, images, tmp_path):
-    python = python_of("torch")
+def test_another_program_on_the_gpu_is_reported(run_cells):
     with another_program(left_gib=0):
-        result = compare(
-            "torch", "alexnet", "cuda", dataset=images, out=tmp_path / "s", python=python, pipeline="memory",
-            epochs=20, **SMALL,
-        )  # fmt: skip
+        result = run_cells("torch", pipeline="memory", epochs=20)
     assert any("GiB" in warning for warning in result.warnings), result.warnings

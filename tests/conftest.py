@@ -46,7 +46,7 @@ APART = (
     "test_faults.py",
     "test_parity.py",
     "test_parity_studies.py",
-    "test_parity_pipelines.py",
+    "test_pipeline_judges.py",
     "test_parity_training.py",
     "test_parity_precisions.py",
     "test_resume.py",

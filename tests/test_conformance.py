@@ -314,7 +314,7 @@ OF_THE_PIPELINE = {
 }
 
 
-# Level 4 itself has more of them in test_parity_pipelines.py.
+# Level 4 itself has more of them in test_pipeline_judges.py.
 @pytest.mark.parametrize("mistake", some_nightly(OF_THE_PIPELINE, {*OF_THE_PIPELINE} - {"vertical done as horizontal"}))
 def test_a_mistake_of_the_pipeline_fails_level_4_with_a_sentence(conform, mistake):
     body, part, words = OF_THE_PIPELINE[mistake]
@@ -337,9 +337,7 @@ DECLINED = {
 }
 
 
-@pytest.mark.parametrize(
-    "how", some_nightly(DECLINED, nightly=["by unsupported"])
-)  # by day in test_parity_pipelines.py
+@pytest.mark.parametrize("how", some_nightly(DECLINED, nightly=["by unsupported"]))  # by day in test_pipeline_judges.py
 def test_a_part_of_level_4_that_an_adapter_declines_is_skipped_with_its_reason(conform, how, pytester):
     assert conform(DECLINED[how], "-k", "level_4 and (upside-down or not-flipped)", least=1) == {}
     said = [case.find("skipped") for case in ElementTree.parse(pytester.path / "report.xml").iter("testcase")]

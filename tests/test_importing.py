@@ -15,8 +15,7 @@ from command_line import run
 from framework_compare import registry
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.graph import Graph, GraphBuilder, weights_size
-from framework_compare.graph.head import with_head
-from framework_compare.graph.imported_model import ImportedModel
+from framework_compare.graph.imported_model import ImportedModel, with_head
 from framework_compare.importers.common.views import Atom, NotExpressible, plain, reshaped, shape_of
 from framework_compare.importing import import_level, inspection, judging
 from framework_compare.importing.imports import resolve

@@ -17,8 +17,7 @@ from framework_compare.launch.transcript import Transcript
 from framework_compare.plan import planning
 from framework_compare.plan.values import split_devices
 from framework_compare.protocol import Job, Replicas, TrainConfig, devices_of
-from framework_compare.samplers.gpu_group import GpuGroup
-from framework_compare.samplers.nvml import GpuReading, gpu_indices
+from framework_compare.samplers.nvml import GpuGroup, GpuReading, gpu_indices
 from framework_compare.worker.placement import own_part
 
 SMALL = dict(batch_size=2, image_size=32, threads=1, loader_workers=0, pipeline="shared", repeats=1, verify="off")

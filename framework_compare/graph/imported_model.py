@@ -8,13 +8,13 @@ import hashlib
 import json
 import os
 import re
-from typing import Iterator, Mapping, Optional, Tuple
+from typing import Dict, Iterator, Mapping, Optional, Tuple
 
 import numpy as np
 
 from framework_compare.errors import UsageError
-from framework_compare.graph.head import head_of, with_head
 from framework_compare.graph.network import Graph
+from framework_compare.graph.node import Node
 from framework_compare.graph.task import Task
 from framework_compare.graph.weights import initial_values, pieces_of, weights_size
 from framework_compare.json_types import Fields
@@ -23,6 +23,9 @@ GRAPH, WEIGHTS = "graph.json", "weights.npy"
 VERSION = 1  # of graph.json
 FROM_FILE, SEEDED = "file", "seeded"
 STARTS = (FROM_FILE, SEEDED)
+WIDTHS = {"Linear": "out_features", "Conv2d": "out_channels"}
+# What may stand behind the last layer and leaves the number of classes as it is.
+BEHIND = ("AdaptiveAvgPool2d", "AvgPool2d", "Dropout", "Flatten", "GlobalAvgPool", "MaxPool2d", "ReLU")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,3 +186,30 @@ class ImportedModel:
             raise UsageError(
                 f"the imported model in {folder} cannot be read: {type(error).__name__}: {error}"
             ) from None
+
+
+def head_of(graph: Graph) -> Optional[Node]:
+    """The Linear or Conv2d that gives the logits, perhaps with pooling behind it; None where another layer does."""
+    nodes: Dict[str, Node] = {node.name: node for node in graph.nodes}
+    node = graph.nodes[-1]
+    while node.op in BEHIND and node.inputs[0] in nodes:
+        node = nodes[node.inputs[0]]
+    alone = sum(other.arrays == node.arrays for other in graph.nodes) == 1
+    return node if alone and node.op in WIDTHS and node.attrs[WIDTHS[node.op]] == graph.num_classes else None
+
+
+def with_head(graph: Graph, classes: int) -> Graph:
+    """The same network for another number of classes: its head has that many outputs; UsageError without a head."""
+    if classes == graph.num_classes:
+        return graph
+    head = head_of(graph)
+    if head is None:
+        raise UsageError(
+            f"{graph.name} has {graph.num_classes} classes from a {graph.nodes[-1].op}, but the data have {classes};"
+            f" give it {classes} outputs, or end it with a Linear layer, which can be replaced"
+        )
+    wide = dataclasses.replace(head, attrs={**head.attrs, WIDTHS[head.op]: classes})
+    nodes = tuple(wide if node.name == head.name else node for node in graph.nodes)
+    changed = dataclasses.replace(graph, nodes=nodes, task=dataclasses.replace(graph.task, outputs=classes))
+    changed.shapes()
+    return changed

@@ -1,18 +1,22 @@
-"""What NVIDIA's management library says of a GPU, whoever uses it."""
+"""What NVIDIA's management library says of a GPU, whoever uses it, or of several that train one cell, read as one."""
 
 import os
+import re
 import statistics
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import ModuleType
-from typing import Any, Collection, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, NamedTuple
 
 import pynvml
 
 from framework_compare.errors import UsageError
 from framework_compare.json_types import Fields
 from framework_compare.samplers.gpu_users import GpuProcess, GpuUsers
-from framework_compare.samplers.visible import visible_handle
 
 UTILIZATION_WINDOW = "between 1/6 s and 1 s, by product (NVML's documentation of nvmlUtilization_t)"
+# NVML's number of a GPU, or the UUID of a MIG instance.
+Gpu = int | str
+Reader = Callable[[str], Gpu | None]
 
 
 class GpuReading(NamedTuple):
@@ -21,13 +25,13 @@ class GpuReading(NamedTuple):
     process_memory_bytes is that of the worker's tree; throttle a mask of `throttle.REASONS`.
     """
 
-    percent: Optional[float] = None
-    memory_bytes: Optional[int] = None
-    power_w: Optional[float] = None
-    process_memory_bytes: Optional[int] = None
-    temperature_c: Optional[float] = None
-    sm_clock_mhz: Optional[float] = None
-    throttle: Optional[int] = None
+    percent: float | None = None
+    memory_bytes: int | None = None
+    power_w: float | None = None
+    process_memory_bytes: int | None = None
+    temperature_c: float | None = None
+    sm_clock_mhz: float | None = None
+    throttle: int | None = None
 
 
 class NvmlSampler:
@@ -41,10 +45,10 @@ class NvmlSampler:
     def __init__(self, index: int = 0, *, nvml: ModuleType = pynvml) -> None:
         self._nvml = nvml
         self._handle: object = None
-        self._refused: Set[str] = set()
+        self._refused: set[str] = set()
         self._started = False
         self._users = GpuUsers()
-        self.reason: Optional[str] = None
+        self.reason: str | None = None
         try:
             nvml.nvmlInit()
             self._started = True
@@ -85,12 +89,12 @@ class NvmlSampler:
             processes = [*self._processes("Compute"), *self._processes("Graphics")]
             self._users.note_baseline(self._memory_bytes(), 0 if parts is None else int(parts.reserved), processes)
 
-    def energy_j(self) -> Optional[float]:
+    def energy_j(self) -> float | None:
         """Joules since the driver was loaded; takes milliseconds."""
         total_mj = None if self._handle is None else self._ask("nvmlDeviceGetTotalEnergyConsumption")
         return None if total_mj is None else total_mj / 1000.0
 
-    def warnings(self) -> List[str]:
+    def warnings(self) -> list[str]:
         """A sentence for each other user of the GPU that was seen; those that draw are looked for now."""
         if self._handle is not None:
             self._users.look_for_others(self._processes("Graphics"))
@@ -109,15 +113,15 @@ class NvmlSampler:
             "utilization_period_s": self._utilization_period_s(),
         }
 
-    def _memory_bytes(self) -> Optional[int]:
+    def _memory_bytes(self) -> int | None:
         memory = self._ask("nvmlDeviceGetMemoryInfo")
         return None if memory is None else int(memory.used)
 
-    def _processes(self, kind: str) -> List[GpuProcess]:
+    def _processes(self, kind: str) -> list[GpuProcess]:
         listed = self._ask(f"nvmlDeviceGet{kind}RunningProcesses") or ()
         return [GpuProcess(process.pid, process.usedGpuMemory) for process in listed]
 
-    def _throttle(self) -> Optional[int]:
+    def _throttle(self) -> int | None:
         # The second is its name in drivers before 535.
         for function in ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"):
             mask = self._ask(function)
@@ -125,7 +129,7 @@ class NvmlSampler:
                 return int(mask)
         return None
 
-    def _utilization_period_s(self) -> Optional[float]:
+    def _utilization_period_s(self) -> float | None:
         """Median time between the utilisations that the driver keeps."""
         found = self._ask("nvmlDeviceGetSamples", pynvml.NVML_GPU_UTILIZATION_SAMPLES, 0)
         times_us = sorted({sample.timeStamp for sample in found[1]} - {0}) if found else []
@@ -146,12 +150,12 @@ class NvmlSampler:
         return None
 
 
-def gpu_index(device: str) -> Optional[int]:
+def gpu_index(device: str) -> int | None:
     """The number in "gpu", "cuda" (both 0), "gpu:1" or "cuda:1"; None for devices NVML knows nothing of."""
     return next(iter(gpu_indices(device)), None)
 
 
-def gpu_indices(device: str) -> Tuple[int, ...]:
+def gpu_indices(device: str) -> tuple[int, ...]:
     """All numbers in it: (0, 1) of "cuda:0,1"; none for devices NVML knows nothing of."""
     kind, _, numbers = device.partition(":")
     if kind not in ("gpu", "cuda"):
@@ -162,7 +166,7 @@ def gpu_indices(device: str) -> Tuple[int, ...]:
     return tuple(map(int, listed))
 
 
-def find_handle(index: int, *, nvml: ModuleType = pynvml, visible: Optional[str] = None) -> object:
+def find_handle(index: int, *, nvml: ModuleType = pynvml, visible: str | None = None) -> object:
     """NVML's handle of the GPU that CUDA calls `index` under CUDA_VISIBLE_DEVICES=`visible`.
 
     Holds when CUDA numbers the GPUs by bus, which it does when they are alike or CUDA_DEVICE_ORDER=PCI_BUS_ID.
@@ -173,7 +177,7 @@ def find_handle(index: int, *, nvml: ModuleType = pynvml, visible: Optional[str]
     return visible_handle(index, visible, nvml=nvml)
 
 
-def describe_gpus(*, nvml: ModuleType = pynvml) -> Optional[Fields]:
+def describe_gpus(*, nvml: ModuleType = pynvml) -> Fields | None:
     """Driver version, and name, memory in bytes and compute capability ("9.0") of every GPU; None without a driver."""
     try:
         nvml.nvmlInit()
@@ -205,3 +209,121 @@ def ask(nvml: ModuleType, function: str, *arguments: object) -> Any:
         return getattr(nvml, function)(*arguments)
     except nvml.NVMLError:
         return None
+
+
+def visible_handle(index: int, visible: str, *, nvml: ModuleType) -> object:
+    """NVML's handle of the GPU that CUDA calls `index` under CUDA_VISIBLE_DEVICES=`visible`.
+
+    Raises LookupError, with the reason, where CUDA does not show that many.
+    """
+    shown: list[Gpu] = []
+    for entry, gpu in _entries(visible, nvml):  # noqa: B007 - the last entry read is named below
+        if gpu is None:
+            break
+        if gpu in shown:  # CUDA's guide does not say so: cuInit of driver 580.159 then ends with an error
+            raise LookupError(f"CUDA_VISIBLE_DEVICES={visible!r} names a GPU twice, and CUDA then shows none")
+        shown.append(gpu)
+    else:
+        entry = ""
+    if index >= len(shown):
+        end = f": CUDA reads it up to {entry!r}, which names no GPU here" if entry else ""
+        raise LookupError(f"CUDA_VISIBLE_DEVICES={visible!r} hides it{end}")
+    gpu = shown[index]
+    return nvml.nvmlDeviceGetHandleByUUID(gpu) if isinstance(gpu, str) else nvml.nvmlDeviceGetHandleByIndex(gpu)
+
+
+def _entries(visible: str, nvml: ModuleType) -> Iterator[tuple[str, Gpu | None]]:
+    entries = visible.split(",")
+    kind = entries[0][:4]  # the first entry's; one of another kind names nothing (seen of driver 580.159)
+    read = {"GPU-": _uuids, "MIG-": _instances}.get(kind, _numbers)(nvml)
+    return ((entry, read(entry)) for entry in entries)
+
+
+def _numbers(nvml: ModuleType) -> Reader:
+    count = nvml.nvmlDeviceGetCount()
+
+    def read(entry: str) -> Gpu | None:
+        digits = re.match(r"\s*\+?(\d+)", entry)  # as C's strtol does: what follows the digits is not read
+        return int(digits[1]) if digits and int(digits[1]) < count else None
+
+    return read
+
+
+def _uuids(nvml: ModuleType) -> Reader:
+    handles = map(nvml.nvmlDeviceGetHandleByIndex, range(nvml.nvmlDeviceGetCount()))
+    known = [nvml.nvmlDeviceGetUUID(handle) for handle in handles]
+
+    def read(entry: str) -> Gpu | None:
+        """The only GPU whose UUID begins so; its hexadecimal digits may be capitals, "GPU-" may not be small."""
+        begun = [n for n, uuid in enumerate(known) if uuid.lower().startswith(entry.lower())]
+        return begun[0] if entry.startswith("GPU-") and len(begun) == 1 else None
+
+    return read
+
+
+def _instances(nvml: ModuleType) -> Reader:
+    def read(entry: str) -> Gpu | None:
+        try:
+            nvml.nvmlDeviceGetHandleByUUID(entry)
+        except nvml.NVMLError:
+            return None
+        return entry
+
+    return read
+
+
+class GpuGroup:
+    """Readings of one GPU or several, at one tick: the mean of their shares of time, the sum of memory and power.
+
+    The hottest temperature, the slowest clock and all reasons for which any is throttled. A reading that one of them
+    does not give is None. `reason` is that of the first that cannot be read. `close()` it.
+    """
+
+    def __init__(self, gpus: Mapping[int, NvmlSampler]) -> None:
+        self._gpus, self._several = gpus, len(gpus) > 1
+        self.reason = next((gpu.reason for gpu in gpus.values() if gpu.reason), None)
+
+    def close(self) -> None:
+        for gpu in self._gpus.values():
+            gpu.close()
+
+    def read(self, pids: Collection[int] = ()) -> GpuReading:
+        columns = zip(*(gpu.read(pids) for gpu in self._gpus.values()))
+        together = zip(GpuReading._fields, columns)
+        return GpuReading(**{name: None if None in values else _TOGETHER[name](values) for name, values in together})
+
+    def note_baseline(self) -> None:
+        for gpu in self._gpus.values():
+            gpu.note_baseline()
+
+    def meters(self) -> dict[str, Callable[[], float | None]]:
+        """What reads the energy of each device, by the name that it has in the energy readings."""
+        return {f"gpu-{number}" if self._several else "gpu": gpu.energy_j for number, gpu in self._gpus.items()}
+
+    def warnings(self) -> list[str]:
+        found = [(number, text) for number, gpu in self._gpus.items() for text in gpu.warnings()]
+        return [f"GPU {number}: {text}" if self._several else text for number, text in found]
+
+    def facts(self) -> Fields:
+        """Of the first, and what each of them is."""
+        each = {str(number): gpu.facts() for number, gpu in self._gpus.items()}
+        return {**next(iter(each.values())), **({"devices": each} if self._several else {})}
+
+
+def _any_reason(masks: Sequence[int]) -> int:
+    together = 0
+    for mask in masks:
+        together |= mask
+    return together
+
+
+# By field of GpuReading: how the readings of several devices become one.
+_TOGETHER: dict[str, Callable[[Any], Any]] = {
+    "percent": lambda values: sum(values) / len(values),
+    "memory_bytes": sum,
+    "power_w": sum,
+    "process_memory_bytes": sum,
+    "temperature_c": max,
+    "sm_clock_mhz": min,
+    "throttle": _any_reason,
+}

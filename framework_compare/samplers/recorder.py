@@ -23,8 +23,7 @@ from framework_compare.samplers.energy import (
     integrate_power,
     note_idle,
 )
-from framework_compare.samplers.gpu_group import GpuGroup
-from framework_compare.samplers.nvml import NvmlSampler, gpu_indices
+from framework_compare.samplers.nvml import GpuGroup, NvmlSampler, gpu_indices
 from framework_compare.samplers.process import ProcessTreeSampler
 from framework_compare.samplers.samplers import COLUMNS, SAMPLERS, Readings, Sample, Sampler, Watched
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Dict, Mapping, NamedTuple, Optional, Tuple, Type, Union
 
 from framework_compare.samplers.disturbance import CPUS, Cores, Counters
-from framework_compare.samplers.gpu_group import GpuGroup
+from framework_compare.samplers.nvml import GpuGroup
 from framework_compare.samplers.process import ProcessTreeSampler, TreeReading
 
 Reading = Optional[Union[int, float]]

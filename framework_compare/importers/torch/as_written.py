@@ -16,7 +16,7 @@ import numpy as np
 from framework_compare.adapters.torch.trainer import TorchTrainer
 from framework_compare.errors import Unsupported
 from framework_compare.graph import Graph, Task, trainable_names
-from framework_compare.graph.head import head_of
+from framework_compare.graph.imported_model import head_of
 from framework_compare.importers.torch.calls import chosen_output
 from framework_compare.importers.torch.tracing import load, read
 from framework_compare.json_types import Document, Fields

@@ -8,15 +8,18 @@ how fast, float32 runs of the oracle say.
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import zlib
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Tuple, Union
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from framework_compare import registry
+from framework_compare.batches.arrays import ArrayPipeline, Inputs, read_split
+from framework_compare.datasets.arrays import ArrayData
 from framework_compare.datasets.resolve import resolve
 from framework_compare.environments.managed import Environment
 from framework_compare.errors import UnknownNameError, UsageError, check_count
@@ -26,21 +29,20 @@ from framework_compare.launch.scratch import scratch
 from framework_compare.parity import asked, cache
 from framework_compare.parity.asked import CheckForecast
 from framework_compare.parity.network.oracle import Oracle
-from framework_compare.parity.network.oracle.op import Inputs
 from framework_compare.parity.network.reference import moved, several
 from framework_compare.parity.network.surgery import without_dropout
-from framework_compare.parity.training import training_batches
-from framework_compare.parity.training.training_batches import Batches, TrainingBatches
+from framework_compare.parity.pipeline.scenes import first_batches, shared_batches
 from framework_compare.parity.training.yardstick import yardstick
 from framework_compare.parity.verify import RunTasks, Say, Where
 from framework_compare.plan import planning
 from framework_compare.plan.competitors import find_frameworks
 from framework_compare.plan.data_of_models import DataSets
 from framework_compare.plan.planning import Names
-from framework_compare.protocol import Document, Fields, TrainConfig
+from framework_compare.protocol import Document, Fields, ImageFiles, TrainConfig
 from framework_compare.records import Run
 
 Array = np.ndarray
+Batches = Sequence[Tuple[Inputs, Array]]
 VERSION = 1  # raised when the oracle or a curve is made otherwise: those in the cache are not taken for it then
 # Float32 runs: the first sums in blocks, the others one by one and from images moved by a unit. With the exact one they
 # are as many as frameworks are usually compared: the furthest two of few would be nearer by chance.
@@ -107,7 +109,7 @@ def train_curves(
     configs = [dataclasses.replace(config, num_classes=len(index.files.classes)) for config in configs]
     with scratch() as place:
         ready = {name: where.environment(name, say, configs[0].device) for name in names}
-        given = training_batches.of_images(place, index.name, index.files, steps, configs[0])
+        given = of_images(place, index.name, index.files, steps, configs[0])
         run = CurveRun(place, given, configs[0], say)
         return [run.curves(model, planning.build_graph(model, configs[0]), configs, ready) for model in chosen]
 
@@ -162,7 +164,7 @@ def train_workload_curves(
     (data,) = planned.datasets.values()
     with scratch() as place:
         ready = {cell.framework: where.environment(cell.framework, say, "cpu") for cell in planned.cells}
-        run = CurveRun(place, training_batches.of_arrays(place, data, steps, config), config, say)
+        run = CurveRun(place, of_arrays(place, data, steps, config), config, say)
         return run.curves(workload, planning.build_graph(workload, config, data.task), [config], ready)
 
 
@@ -172,6 +174,27 @@ def _checksum(inputs: Inputs, labels: Array) -> int:
     for array in (*several(inputs), labels):
         found = zlib.crc32(np.ascontiguousarray(array).data, found)
     return found
+
+
+class TrainingBatches(NamedTuple):
+    """The batches as the reference trains on them, and how a worker is to open the same: {"images": file}."""
+
+    dataset: str
+    batches: Batches
+    opened_by: Dict[str, str]
+
+
+def of_images(folder: Path, name: str, files: ImageFiles, steps: int, config: TrainConfig) -> TrainingBatches:
+    path = folder / "images.json"
+    path.write_text(json.dumps(dataclasses.asdict(files)), encoding="utf-8")
+    return TrainingBatches(name, shared_batches(files, config, steps), {"images": str(path)})
+
+
+def of_arrays(folder: Path, data: ArrayData, steps: int, config: TrainConfig) -> TrainingBatches:
+    path = folder / "data.npz"
+    data.write(path)
+    with ArrayPipeline(read_split(path, "train"), batch_size=config.batch_size, seed=config.seed) as pipeline:
+        return TrainingBatches(data.name, first_batches(pipeline.epoch, steps), {"data": str(path)})
 
 
 class CurveRun:

@@ -95,7 +95,7 @@ class ProcessTreeSampler:
         processes' own memory calls: not for every tick.
         """
         processes = [process for pid, process in self._processes.items() if not (without_root and pid == self._pid)]
-        return sum(one.pss_bytes() or getattr(one.usage(), "rss_bytes", 0) for one in processes) or None
+        return sum(process.pss_bytes() or _rss_bytes(process) for process in processes) or None
 
     def _read_known(self) -> Tuple[Dict[int, Usage], bool]:
         """Usages by pid, and whether no process ended during the reading.
@@ -150,3 +150,8 @@ class ProcessTreeSampler:
         before_ns, spent_ns = self._before or (t_ns, self._spent_ns)
         self._before = (t_ns, self._spent_ns)
         return None if t_ns == before_ns else 100.0 * (self._spent_ns - spent_ns) / (t_ns - before_ns)
+
+
+def _rss_bytes(process: ProcfsProcess) -> int:
+    usage = process.usage()
+    return 0 if usage is None else usage.rss_bytes

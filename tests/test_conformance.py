@@ -63,6 +63,42 @@ def test_a_correct_adapter_passes(conform, which):
     assert conform("", *which) == {}
 
 
+def declaring(ops: str, **fields: str) -> str:
+    """The reference with these ops, in an expression in which `every` has all of its own, and other fields likewise."""
+    given = {"ops": f"frozenset({ops})", **fields}
+    changed = ", ".join(f"{name}={words}" for name, words in given.items())
+    return f"\n    every = ReferenceTrainer.declared.ops\n    declared = ReferenceTrainer.declared._replace({changed})\n"
+
+
+LITTLE = {
+    "no ReLU6": 'every - {"ReLU6"}',
+    "no BatchNorm2d": 'every - {"ReLU6", "BatchNorm2d", "Dropout"}',
+    "two ops": '{"Flatten", "Linear"}',
+}
+
+
+@pytest.mark.parametrize("ops", some_nightly(LITTLE, {"no ReLU6", "no BatchNorm2d"}))
+def test_an_adapter_of_few_ops_passes_on_networks_of_these(conform, pytester, ops):
+    assert conform(declaring(LITTLE[ops]), *FAST) == {}
+    cases = {case.attrib["name"]: case for case in ElementTree.parse(pytester.path / "report.xml").iter("testcase")}
+    for name in ("test_starts", "test_gradients", "test_build_again_replaces", "test_one_compute_thread", "test_a_cell_trains"):
+        assert cases[f"{name}[mine]"].find("skipped") is None, name
+
+
+TOO_LITTLE = {
+    "no Linear": (declaring('every - {"Linear"}'), "op 'Linear'"),
+    "no way to a vector": (declaring('{"Conv2d", "Linear"}'), "op 'Flatten' or 'GlobalAvgPool'"),
+    "no loss": (declaring("every", losses='frozenset({"mse"})'), "loss 'cross_entropy'"),
+    "no optimizer": (declaring("every", optimizers='frozenset({"adam"})'), "optimizer 'sgd'"),
+}
+
+
+@pytest.mark.parametrize("which", some_nightly(TOO_LITTLE, {"no way to a vector", "no optimizer"}))
+def test_an_adapter_that_declares_too_little_fails_one_test_and_no_worker_trains(conform, which):
+    body, words = TOO_LITTLE[which]
+    check_sentences(conform(body, "-k", "not level_4"), {"test_declares_the_least": f"`declared` has no {words}"})
+
+
 MISTAKES = {
     "a linear layer's weights as (in, out)": (
         """

@@ -1,4 +1,6 @@
-"""Small networks that hold all ops of GraphBuilder between them, and one that takes a while to compute."""
+"""Small networks that hold all ops of GraphBuilder between them, and those of ops that an adapter declares."""
+
+from collections.abc import Collection
 
 import numpy as np
 
@@ -261,3 +263,64 @@ def heavy(num_classes: int = 3, image_size: int = 64) -> Graph:
     g.global_avgpool("avgpool")
     g.linear("fc", num_classes)
     return g.build()
+
+
+def ops_of(graph: Graph) -> set[str]:
+    return {node.op for node in graph.nodes}
+
+
+def questioned(ops: Collection[str], num_classes: int, image_size: int) -> Graph:
+    """Of these ops, the network on which conduct is asked about: `branched`, or what is declared of a smaller one."""
+    whole = branched(num_classes, image_size)
+    return whole if ops_of(whole).issubset(ops) else smaller(ops, num_classes, image_size, "stem", "fc")
+
+
+def replacing(ops: Collection[str], num_classes: int, image_size: int) -> Graph:
+    """Of these ops, the network that is built in the place of the first: its layers have other names and shapes."""
+    whole = plain(num_classes, image_size)
+    return whole if ops_of(whole).issubset(ops) else smaller(ops, num_classes, image_size, "conv1", "fc2")
+
+
+def busy(ops: Collection[str], num_classes: int) -> Graph:
+    """Of these ops, a network on which threads are watched: `heavy`, or a wide layer on all pixels."""
+    whole = heavy(num_classes)
+    if ops_of(whole).issubset(ops):
+        return whole
+    g = GraphBuilder("conformance-wide", num_classes=num_classes, image_size=whole.image_size)
+    _to_vector(g, ops)
+    g.linear("wide", 512, init="kaiming_normal_fan_in")
+    g.linear("fc", num_classes)
+    return g.build()
+
+
+def smaller(ops: Collection[str], num_classes: int, image_size: int, first: str, last: str) -> Graph:
+    """What of convolution, BatchNorm, ReLU, pooling and dropout is among these ops, and a Linear layer."""
+    g = GraphBuilder("conformance-declared", num_classes=num_classes, image_size=image_size)
+    if "Conv2d" in ops:
+        g.conv(first, 8, 3, stride=2, padding=1, bias=True)
+    if "BatchNorm2d" in ops:
+        g.batchnorm(f"{first}_bn")
+    if "ReLU" in ops:
+        g.relu(f"{first}_relu")
+    if "MaxPool2d" in ops:
+        g.maxpool("pool", 2, stride=2)
+    _to_vector(g, ops)
+    if "Dropout" in ops:
+        g.dropout("dropout", 0.2)
+    g.linear(last, num_classes, init="kaiming_normal_fan_in")
+    return g.build()
+
+
+def _to_vector(g: GraphBuilder, ops: Collection[str]) -> None:
+    if "Flatten" in ops:
+        g.flatten("flatten")
+    else:
+        g.global_avgpool("avgpool")
+
+
+def lack(ops: Collection[str]) -> str:
+    """What the smallest network needs of ops that are not among these, in words; "" where it can be built."""
+    lacking = [] if "Linear" in ops else ["op 'Linear'"]
+    if not {"Flatten", "GlobalAvgPool"} & set(ops):
+        lacking.append("op 'Flatten' or 'GlobalAvgPool'")
+    return " and ".join(lacking)

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from pathlib import Path
-from typing import List
+from typing import Collection, List, Tuple
 
 import numpy as np
 
@@ -25,7 +25,9 @@ class Material:
     """Paths of the files written. `images` has 11 images: two batches of 4 and one of 3."""
 
     folder: Path
-    graph: Graph  # with dropout
+    graph: Graph  # with dropout, if that is declared
+    replacing: Graph
+    busy: Graph
     config: TrainConfig
 
     @property
@@ -39,11 +41,10 @@ class Material:
     def conduct_tasks(self) -> List[Fields]:
         """Losses before other questions draw from generators; threads before a loader is open; what ends all, last."""
         batches = str(self.folder / "batches.npz")
-        other = graphs.plain(num_classes=5, image_size=self.config.image_size)
         smooth = self._build("build smooth", without_dropout(self.graph))
         return [
             *self.repeated_tasks()[:-1],
-            self._build("build heavy", graphs.heavy(self.config.num_classes)),
+            self._build("build heavy", self.busy),
             {"ask": "threads", "batches": str(self.folder / "large.npz"), "seconds": THREADS_S},
             self._build("build", self.graph),
             {"ask": "interface"},
@@ -51,7 +52,7 @@ class Material:
             {"ask": "copies", "batches": batches},
             smooth,
             {"ask": "repeat", "batches": batches},
-            {"ask": "rebuild", "batches": batches, "other": self._build("other", other)},
+            {"ask": "rebuild", "batches": batches, "other": self._build("other", self.replacing)},
             self._build("build", self.graph),
             self._source("native"),
             self._source("even", "native", "even"),
@@ -69,10 +70,17 @@ class Material:
             self._source("native"),
         ]
 
+    @property
+    def broken(self) -> Tuple[str, str]:
+        """A layer of the network and what of it the broken one lacks: of BatchNorm its channels, else of the last its inputs."""
+        found = [node.name for node in self.graph.nodes if "channels" in node.attrs]
+        return (found[0], "channels") if found else (self.graph.nodes[-1].name, "in_features")
+
     def broken_graph(self) -> Fields:
-        """The network with a BatchNorm in it that does not say of how many channels."""
-        document = self.graph.to_dict()
-        del document["nodes"][1]["attrs"]["channels"]
+        """The network with a layer in it that does not say how large it is."""
+        document, (layer, attribute) = self.graph.to_dict(), self.broken
+        (node,) = (node for node in document["nodes"] if node["name"] == layer)
+        del node["attrs"][attribute]
         return document
 
     def strange_graph(self) -> Fields:
@@ -104,18 +112,19 @@ class Material:
         return {"ask": "source", "name": name, "pipeline": pipeline or name, "images": str(path)}
 
 
-def write(folder: Path, config: TrainConfig) -> Material:
-    """All files of the suite but the ladder's own."""
+def write(folder: Path, config: TrainConfig, ops: Collection[str]) -> Material:
+    """All files of the suite but the ladder's own; the networks in them have only these ops."""
     every = scenes.write_scenes(folder / "all")
     for name, count in (("even", EVEN), ("few", FEW)):
         (folder / name).mkdir()
         scenes.listed(folder / name, [Path(path) for path in every.paths[:count]], every.formats[:count])
-    graph = graphs.branched(config.num_classes, config.image_size)
+    graph = graphs.questioned(ops, config.num_classes, config.image_size)
     _save_weights(folder / "weights.npy", graph, config.seed)
     rng = np.random.default_rng(0)
     _save_batches(folder / "batches.npz", STEPS, (config.batch_size, 3, config.image_size, config.image_size), rng)
     _save_batches(folder / "large.npz", 1, (8, 3, 64, 64), rng)
-    return Material(folder, graph, config)
+    replacing, busy = graphs.replacing(ops, 5, config.image_size), graphs.busy(ops, config.num_classes)
+    return Material(folder, graph, replacing, busy, config)
 
 
 def _save_weights(path: Path, graph: Graph, seed: int) -> None:

@@ -11,15 +11,24 @@ SETTINGS = ("loss", "optimizer", "execution", "precision")
 
 def test_declares_what_it_implements(adapter):
     assert adapter.environment, "or the fixture has failed with the reason"
-    found = adapter.conduct.said.get("declared")
-    if found is None:
-        pytest.skip("the adapter's file cannot be imported; test_has_every_method says why")
+    found = _said_by(adapter)
     assert not found["fault"], f"`declared` {found['fault']}"
+
+
+def test_declares_the_least(adapter):
+    """The other networks of the suite are made of the ops that are declared."""
+    assert adapter.environment, "or the fixture has failed with the reason"
+    if _said_by(adapter)["fault"]:
+        pytest.skip("test_declares_what_it_implements says what is wrong")
+    assert not adapter.lack, (
+        f"`declared` has no {adapter.lack}; expected at least a Linear layer on the pixels of an image, cross entropy and SGD:"
+        " every test of training needs them"
+    )
 
 
 @pytest.mark.parametrize("field, known", [("executions", EXECUTIONS), ("precisions", PRECISIONS)])
 def test_declares_names_that_cells_can_ask_for(ready, field, known):
-    declared = ready.conduct["declared"][field]
+    declared = ready.its_class["declared"][field]
     kind = device_kind(ready.config.device)
     assert kind in declared, f"`declared` has no {field} for {kind!r}, on which the adapter is tested"
     unknown = sorted({name for names in declared.values() for name in names} - set(known))
@@ -33,6 +42,13 @@ def test_an_undeclared_setting_is_unsupported(ready, name):
 
 def test_an_undeclared_op_is_unsupported(ready):
     _check_refused(ready.row("undeclared-op", pipeline="memory", graph=ready.material.strange_graph()), "op")
+
+
+def _said_by(adapter):
+    found = adapter.its_class.said.get("declared")
+    if found is None:
+        pytest.skip("the adapter's file cannot be imported; test_has_every_method says why")
+    return found
 
 
 def _check_refused(run, noun):

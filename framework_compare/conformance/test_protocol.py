@@ -7,17 +7,15 @@ LAYOUTS = ("NCHW", "NHWC")
 
 def test_has_every_method(adapter):
     assert adapter.environment, "or the fixture has failed with the reason"
-    faults = adapter.conduct.said.get("methods")
+    faults = adapter.its_class.said.get("methods")
     if faults is None:
-        pytest.fail(f"the adapter's file cannot be imported: {adapter.conduct.run.reason}", pytrace=False)
+        pytest.fail(f"the adapter's file cannot be imported: {adapter.its_class.run.reason}", pytrace=False)
     assert not faults, "; ".join(f"{name}(): {words}" for name, words in faults.items())
 
 
 def test_starts(adapter):
-    if adapter.conduct.said.get("methods"):
-        pytest.skip("a method is missing or takes other arguments; test_has_every_method says which")
-    if adapter.conduct.said.get("declared", {}).get("fault"):
-        pytest.skip("its class does not declare what it implements; test_declares_what_it_implements says how")
+    if adapter.fault:
+        pytest.skip(adapter.fault)
     run = adapter.conduct.run
     assert run.status == "ok", (
         f"a worker that only asks the adapter questions ended as {run.status} ({run.reason}), expected ok;"

@@ -41,13 +41,14 @@ def test_a_setting_trains_or_is_unsupported(ready, name, value):
 
 
 def test_a_network_that_cannot_be_built_is_a_row(ready):
+    layer, attribute = ready.material.broken
     run = ready.row("network", pipeline="memory", graph=ready.material.broken_graph())
     assert run.status == "failed", (
-        f"a model whose layer 'stem_bn' lacks its 'channels' ended as {run.status} ({run.reason}), expected failed:"
+        f"a model whose layer {layer!r} lacks its {attribute!r} ended as {run.status} ({run.reason}), expected failed:"
         " build() must raise"
     )
-    assert "channels" in run.reason or "stem_bn" in run.reason, (
-        f"a model whose layer 'stem_bn' lacks its 'channels' failed with the reason {run.reason!r}, expected one that"
+    assert attribute in run.reason or layer in run.reason, (
+        f"a model whose layer {layer!r} lacks its {attribute!r} failed with the reason {run.reason!r}, expected one that"
         " names either; release() must work after a build() that raised, or its own error takes the reason's place"
     )
 

@@ -8,9 +8,10 @@ from typing import Any, Callable, Dict, List, Optional
 import pytest
 
 from framework_compare import registry
-from framework_compare.conformance import material
+from framework_compare.conformance import graphs, material
 from framework_compare.environments.managed import Environment
 from framework_compare.errors import EnvironmentUnavailable, UsageError
+from framework_compare.graph import OPS
 from framework_compare.json_types import JSON
 from framework_compare.launch.jobs import run_job
 from framework_compare.launch.limits import Limits
@@ -80,8 +81,36 @@ class Trial:
         return found
 
     @functools.cached_property
+    def its_class(self) -> Answers:
+        """What is known without its framework: `methods` and `declared`, neither where its file cannot be imported."""
+        return self._ask("class", [])
+
+    @property
+    def fault(self) -> str:
+        """Why no worker can be asked more than the class, in words that name the test which says so, or ""."""
+        said = self.its_class.said
+        if said.get("methods"):
+            return "a method is missing or takes other arguments; test_has_every_method says which"
+        if said.get("declared", {}).get("fault"):
+            return "its class does not declare what it implements; test_declares_what_it_implements says how"
+        return f"its class declares no {self.lack}; test_declares_the_least says more" if self.lack else ""
+
+    @functools.cached_property
+    def ops(self) -> List[str]:
+        """Those that its class declares; all where it does not say, which is the fault of a test."""
+        return self.its_class.said.get("declared", {}).get("ops", sorted(OPS))
+
+    @property
+    def lack(self) -> str:
+        """What every test needs and its class does not declare, in words, or ""."""
+        found, config = self.its_class.said.get("declared", {}), self.config
+        needs = (("losses", "loss", config.loss), ("optimizers", "optimizer", config.optimizer))
+        lacking = [f"{noun} {name!r}" for field, noun, name in needs if name not in found.get(field, [name])]
+        return " and ".join(filter(None, [graphs.lack(self.ops), *lacking]))
+
+    @functools.cached_property
     def material(self) -> material.Material:
-        return material.write(self.folder / "material", self.config)
+        return material.write(self.folder / "material", self.config, self.ops)
 
     @functools.cached_property
     def conduct(self) -> Answers:
@@ -101,13 +130,11 @@ class Trial:
     def why_not_ready(self) -> str:
         """Why the adapter cannot be tested beyond its methods and its start, or ""."""
         try:
+            if self.fault:
+                return self.fault
             conduct = self.conduct
         except EnvironmentUnavailable as error:
             return str(error)
-        if conduct.said.get("methods"):
-            return "a method is missing or takes other arguments; test_has_every_method says which"
-        if conduct.said.get("declared", {}).get("fault"):
-            return "its class does not declare what it implements; test_declares_what_it_implements says how"
         if "interface" not in conduct.said:
             return f"the adapter does not start ({conduct.run.status}: {conduct.run.reason})"
         return ""

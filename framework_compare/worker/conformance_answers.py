@@ -46,11 +46,13 @@ class ConformanceAnswers(ParityAnswers):
         )
 
     def run(self) -> None:
-        """The class first, as a trainer that lacks a method may not start; then as the probe does."""
+        """The class first, as a trainer that lacks a method may not start; then as the probe does, if there are tasks."""
         self.questions["methods"] = self.methods
         self.questions["declared"] = self.declared
         self._answer({"ask": "methods"})
         self._answer({"ask": "declared"})
+        if not self.tasks:
+            return
         self.refuse_undeclared()
         with self.phase("import"):
             self.trainer = self.trainer_class(self.config)
@@ -66,13 +68,14 @@ class ConformanceAnswers(ParityAnswers):
         return {name: words for name, words in faults.items() if words}
 
     def declared(self, task: Fields) -> Fields:
-        """What is wrong with the class's attribute of that name, "" if nothing; executions and precisions by device."""
+        """What is wrong with the class's attribute of that name, "" if nothing; what it declares, some of it by device."""
         declared = getattr(self.trainer_class, "declared", None)
         fault = fault_of(declared)
         if fault:
             return {"fault": fault}
         fields = {field: getattr(declared, field) for field in BY_DEVICE}
-        return {"fault": "", **{f: {kind: sorted(names) for kind, names in v.items()} for f, v in fields.items()}}
+        common = {field: sorted(getattr(declared, field)) for field in ("ops", "losses", "optimizers")}
+        return {"fault": "", **common, **{f: {kind: sorted(names) for kind, names in v.items()} for f, v in fields.items()}}
 
     def interface(self, task: Fields) -> Fields:
         trainer = self.trainer

@@ -94,7 +94,8 @@ class TinygradTrainer(TrainerDefaults):
     @staticmethod
     def environment(config):
         threads = config.threads
-        return {"DEV": "CPU", "CC": CLANG, "CPU_COUNT": str(threads), "THREADS": str(int(threads > 1))}
+        own = {"CPU_COUNT": str(threads), "THREADS": str(int(threads > 1))}
+        return {"DEV": "CPU", "CC": CLANG, "PARALLEL": "0", **own}  # no processes that compile: they outlive `release`
 
     def __init__(self, config):
         import tinygrad

@@ -272,26 +272,26 @@ class _Search:
                 return None
             return [0.0 if verdicts[0] == verdicts[1] else math.log(2)] * blocks
         logs: list[float] = []
-        for number, until in enumerate(LOOKS):
+        for before, until in zip((0, *LOOKS), LOOKS):
             if until > blocks:
                 break
-            more = self._duel(self.versions[place], number, until - (LOOKS[number - 1] if number else 0))
+            more = self._duel(self.versions[place], before, until)
             if more is None:
                 return None
             logs += more
         return logs
 
-    def _duel(self, version: str, number: int, blocks: int) -> list[float] | None:
-        """Log ratios of some blocks more."""
+    def _duel(self, version: str, before: int, until: int) -> list[float] | None:
+        """Log ratios of the blocks after so many, up to so many."""
         base = self.asked["framework"]
-        self.watcher.say(f"{base} {version} against {self.versions[0]}: {blocks} blocks")
+        self.watcher.say(f"{base} {version} against {self.versions[0]}: blocks {before + 1} to {until} of at most {LOOKS[-1]}")
         result = duels.duel(
             f"{base}@{self.versions[0]}",
             f"{base}@{version}",
             self.asked["model"],
             self.dataset,
-            blocks=blocks,
-            out=self.folder / f"{version}-{number}",
+            blocks=until - before,
+            out=self.folder / f"{version}-{until}",
             watcher=self.watcher,
             retry=["not-installed"],  # perhaps for want of a network
             **{"sample": SAMPLE_S, **self.request},

@@ -111,7 +111,12 @@ def _rmsprop(torch: Any) -> Any:
             super().__init__(parameters, {"lr": rate, **settings})
 
         @torch.no_grad()
-        def step(self, closure: Any = None) -> None:
+        def step(self, closure: Any = None) -> Any:
+            """As steps of torch.optim do: the closure computes the gradients, where a loop such as Lightning's passes one."""
+            loss = None
+            if closure is not None:
+                with torch.enable_grad():
+                    loss = closure()
             for group in self.param_groups:
                 weights = [p for p in group["params"] if p.grad is not None]
                 gradients = [p.grad for p in weights]
@@ -124,5 +129,6 @@ def _rmsprop(torch: Any) -> Any:
                 roots = torch._foreach_add(squares, group["eps"])
                 torch._foreach_sqrt_(roots)
                 torch._foreach_addcdiv_(weights, gradients, roots, -group["lr"])
+            return loss
 
     return RMSProp

@@ -3,8 +3,9 @@
     python benchmarks/renew.py [FRAMEWORK ...] [--quick] [--save FILE]
 
 For each framework: resolve the newest stable release for the Python taken here (that of this process, if it fits),
-make its environment, run the parity ladder on MODELS, and a duel of the pinned release against it for each. One row per
-framework. Exit code 1 if a release that is newer fails. The file is written after each framework.
+make its environment, run the parity ladder on MODELS, and a duel of the pinned release against it for each. A release that
+is newer still, for another Python of this machine, is checked for parity alone. One row per framework, with the minutes
+that it took. Exit code 1 if a release that is newer fails. The file is written after each framework.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import datetime
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +35,32 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def elsewhere(spec: registry.Framework, newest: Version) -> list[str]:
-    """Releases that are newer still, of other Pythons of this machine."""
-    found = []
-    for minor in interpreters.minors(spec.python):
-        there = [one for one in releases.released(locks.package(spec), minor) if not one.is_prerelease]
-        if there and Version(max(there).public) > newest:
-            found.append(f"{max(there).public} (Python {minor[0]}.{minor[1]})")
-    return list(dict.fromkeys(found))
+def elsewhere(spec: registry.Framework, newest: Version) -> str:
+    """The newest release for any Python of this machine, if it is newer still; "" if not."""
+    there = [one for minor in interpreters.minors(spec.python) for one in releases.released(locks.package(spec), minor)]
+    last = max((one for one in there if not one.is_prerelease), default=newest)
+    return last.public if Version(last.public) > newest else ""
+
+
+def check(competitor: str, models: tuple[str, ...]) -> tuple[dict[str, str], list[str]]:
+    """What parity says of a release by model, and the models that do not pass."""
+    found = {model: verify.verify([competitor], [model], say=say)[0] for model in models}
+    failed = [model for model, one in found.items() if one.status != "passed"]
+    return {model: f"{one.status} {one.column()}".strip() for model, one in found.items()}, failed
+
+
+def look_elsewhere(spec: registry.Framework, newest: Version, models: tuple[str, ...]) -> dict[str, Any]:
+    """The row's fields on a release of another Python, none where there is none."""
+    version = elsewhere(spec, newest)
+    if not version:
+        return {}
+    try:
+        made = managed.ensure(f"{spec.name}@{version}", report=say)
+    except FrameworkCompareError as error:
+        return {"elsewhere": version, "elsewhere_parity": {"environment": str(error)}, "elsewhere_failed": True}
+    said, failed = check(f"{spec.name}@{version}", models)
+    python = ".".join(made.interpreter.split(".")[:2])
+    return {"elsewhere": f"{version} (Python {python})", "elsewhere_parity": said, "elsewhere_failed": bool(failed)}
 
 
 def look(name: str, models: tuple[str, ...], blocks: int) -> dict[str, Any]:
@@ -49,7 +69,8 @@ def look(name: str, models: tuple[str, ...], blocks: int) -> dict[str, Any]:
     pinned = locks.pinned(spec)
     listed = [one for one in locks.listed(spec, "cpu", say) if not one.is_prerelease]
     newest = Version(max(listed).public) if listed else Version(pinned)
-    row: dict[str, Any] = {"framework": name, "pinned": pinned, "newest": str(newest), "newer": elsewhere(spec, newest)}
+    row: dict[str, Any] = {"framework": name, "pinned": pinned, "newest": str(newest)}
+    row.update(look_elsewhere(spec, newest, models))
     if newest <= Version(pinned):
         return {**row, "verdict": "the pinned release is the newest"}
     competitor = f"{name}@{newest}"
@@ -59,9 +80,7 @@ def look(name: str, models: tuple[str, ...], blocks: int) -> dict[str, Any]:
         return {**row, "verdict": f"cannot be installed: {error}"}
     row["size_gb"] = round((made.size_bytes or 0) / 1e9, 1)
     row["lock"] = str(locks.find(managed.locks_dir(), competitor, "cpu").path)
-    checks = [(model, *verify.verify([competitor], [model], say=say)) for model in models]
-    row["parity"] = {model: f"{found.status} {found.column()}".strip() for model, found in checks}
-    failed = [model for model, found in checks if found.status != "passed"]
+    row["parity"], failed = check(competitor, models)
     row["ratios"] = {}
     slower = []
     for model in models:
@@ -76,16 +95,24 @@ def look(name: str, models: tuple[str, ...], blocks: int) -> dict[str, Any]:
 
 def table(rows: list[dict[str, Any]]) -> str:
     lines = [
-        "| framework | pinned | newest here | newer elsewhere | parity | step time | verdict |",
-        "|---|---|---|---|---|---|---|",
+        "| framework | pinned | newest here | parity | step time | verdict | newer, for another Python | minutes |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        parity = ", ".join(f"{model} {text}" for model, text in row.get("parity", {}).items()) or "-"
         ratios = " ".join(row.get("ratios", {}).values()) or "-"
-        newer = ", ".join(row["newer"]) or "-"
-        names = (row["framework"], row["pinned"], row["newest"], newer, parity, ratios, row["verdict"])
-        lines.append(f"| {' | '.join(names)} |")
+        other = f"{row['elsewhere']}: {_listed(row['elsewhere_parity'])}" if "elsewhere" in row else "-"
+        names = (row["framework"], row["pinned"], row["newest"], _listed(row.get("parity", {})), ratios, row["verdict"])
+        lines.append(f"| {' | '.join(names)} | {other} | {row['minutes']:.1f} |")
     return "\n".join(lines)
+
+
+def _listed(parity: dict[str, str]) -> str:
+    return ", ".join(f"{model} {text}" for model, text in parity.items()) or "-"
+
+
+def fails(row: dict[str, Any]) -> bool:
+    """Whether a newer release does not work, or is slower."""
+    return "stays" in row["verdict"] or "cannot" in row["verdict"] or row.get("elsewhere_failed", False)
 
 
 def main() -> None:
@@ -97,12 +124,14 @@ def main() -> None:
     options = parser.parse_args()
     rows = []
     for name in options.frameworks or able:
-        rows.append(look(name, QUICK if options.quick else MODELS, 4 if options.quick else 8))
+        began = time.monotonic()
+        row = look(name, QUICK if options.quick else MODELS, 4 if options.quick else 8)
+        rows.append({**row, "minutes": (time.monotonic() - began) / 60})
         if options.save:
             kept = {"date": datetime.date.today().isoformat(), "machine": host.describe(), "rows": rows}
             options.save.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
     print(table(rows))
-    if any("stays" in row["verdict"] or "cannot" in row["verdict"] for row in rows):
+    if any(map(fails, rows)):
         raise SystemExit(1)
 
 

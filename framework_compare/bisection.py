@@ -284,7 +284,9 @@ class _Search:
     def _duel(self, version: str, before: int, until: int) -> list[float] | None:
         """Log ratios of the blocks after so many, up to so many."""
         base = self.asked["framework"]
-        self.watcher.say(f"{base} {version} against {self.versions[0]}: blocks {before + 1} to {until} of at most {LOOKS[-1]}")
+        self.watcher.say(
+            f"{base} {version} against {self.versions[0]}: blocks {before + 1} to {until} of at most {LOOKS[-1]}"
+        )
         result = duels.duel(
             f"{base}@{self.versions[0]}",
             f"{base}@{version}",

@@ -67,7 +67,9 @@ def declaring(ops: str, **fields: str) -> str:
     """The reference with these ops, in an expression in which `every` has all of its own, and other fields likewise."""
     given = {"ops": f"frozenset({ops})", **fields}
     changed = ", ".join(f"{name}={words}" for name, words in given.items())
-    return f"\n    every = ReferenceTrainer.declared.ops\n    declared = ReferenceTrainer.declared._replace({changed})\n"
+    return (
+        f"\n    every = ReferenceTrainer.declared.ops\n    declared = ReferenceTrainer.declared._replace({changed})\n"
+    )
 
 
 LITTLE = {
@@ -81,7 +83,13 @@ LITTLE = {
 def test_an_adapter_of_few_ops_passes_on_networks_of_these(conform, pytester, ops):
     assert conform(declaring(LITTLE[ops]), *FAST) == {}
     cases = {case.attrib["name"]: case for case in ElementTree.parse(pytester.path / "report.xml").iter("testcase")}
-    for name in ("test_starts", "test_gradients", "test_build_again_replaces", "test_one_compute_thread", "test_a_cell_trains"):
+    for name in (
+        "test_starts",
+        "test_gradients",
+        "test_build_again_replaces",
+        "test_one_compute_thread",
+        "test_a_cell_trains",
+    ):
         assert cases[f"{name}[mine]"].find("skipped") is None, name
 
 

@@ -75,7 +75,11 @@ class ConformanceAnswers(ParityAnswers):
             return {"fault": fault}
         fields = {field: getattr(declared, field) for field in BY_DEVICE}
         common = {field: sorted(getattr(declared, field)) for field in ("ops", "losses", "optimizers")}
-        return {"fault": "", **common, **{f: {kind: sorted(names) for kind, names in v.items()} for f, v in fields.items()}}
+        return {
+            "fault": "",
+            **common,
+            **{f: {kind: sorted(names) for kind, names in v.items()} for f, v in fields.items()},
+        }
 
     def interface(self, task: Fields) -> Fields:
         trainer = self.trainer

@@ -1,0 +1,83 @@
+"""How benchmarks/renew.py judges the newest releases: whether a pin can move, and what another Python has."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import types
+
+import pytest
+from wheels import write_wheel
+
+from framework_compare import duels, registry
+from framework_compare.environments import interpreters
+from framework_compare.registry import Framework
+from framework_compare.results.parity import Parity
+
+HERE, OTHER = sys.version_info[:2], (3, 99)
+
+
+@dataclasses.dataclass
+class Said:
+    """What the checks of each release are to say."""
+
+    parity: dict[str, str] = dataclasses.field(default_factory=dict)  # by competitor; others pass
+    outcome: str = duels.NOT_SLOWER
+
+
+@pytest.fixture
+def renew(benchmark, monkeypatch, tmp_path):
+    """The script, `tiny` pinned to 1.0 with real wheels of 1.1 and, for another Python, of 2.0; and what checks say."""
+    renew, said = benchmark("renew"), Said()
+    for version, tag in {"1.0": "py3-none-any", "1.1": "py3-none-any", "1.2rc1": "py3-none-any"}.items():
+        write_wheel(tmp_path, tag, version)
+    write_wheel(tmp_path, "cp399-none-any", "2.0")
+    for key, value in {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "PIP_CONFIG_FILE": "/dev/null"}.items():
+        monkeypatch.setenv(key, value)
+    (tmp_path / "tiny.txt").write_text("tinyfw==1.0\n")
+    entry = Framework("tiny", "tiny:Tiny", str(tmp_path / "tiny.txt"), "", ((3, 8), OTHER))
+    monkeypatch.setitem(registry.FRAMEWORKS, "tiny", entry)
+    monkeypatch.setattr(interpreters, "minors", lambda between: [OTHER, HERE])
+
+    def verify(competitors, models, **_):
+        status = said.parity.get(competitors[0], "passed")
+        return [Parity(competitors[0], "", models[0], "default", status)]
+
+    def ensure(competitor, **_):
+        python = OTHER if competitor.endswith("@2.0") else HERE
+        return types.SimpleNamespace(size_bytes=10**9, interpreter=".".join(map(str, (*python, 1))))
+
+    def duel(first, second, model, data, **_):
+        return types.SimpleNamespace(sentence=f"{second} against {first}", outcome=said.outcome)
+
+    monkeypatch.setattr(renew.verify, "verify", verify)
+    monkeypatch.setattr(renew.managed, "ensure", ensure)
+    monkeypatch.setattr(renew.duels, "duel", duel)
+    monkeypatch.setattr(renew.locks, "find", lambda *_: types.SimpleNamespace(path=tmp_path / "lock"))
+    return renew, said
+
+
+def test_a_pin_can_move_to_a_release_that_passes_and_is_not_slower(renew):
+    script, _ = renew
+    row = script.look("tiny", ("mnist_cnn",), 4)
+    assert (row["pinned"], row["newest"], row["verdict"]) == ("1.0", "1.1", "the pin can move")
+    assert row["ratios"] == {"mnist_cnn": "tiny@1.1 against tiny@1.0"}
+    assert row["elsewhere"] == "2.0 (Python 3.99)" and not script.fails(row)
+    shown = script.table([{**row, "minutes": 1.0}])
+    assert "| tiny | 1.0 | 1.1 | mnist_cnn passed" in shown and "2.0 (Python 3.99): mnist_cnn passed" in shown
+
+
+@pytest.mark.parametrize(
+    ("parity", "outcome", "verdict"),
+    [
+        ({"tiny@1.1": "failed"}, duels.NOT_SLOWER, "the pin stays (parity: mnist_cnn)"),
+        ({}, duels.SLOWER, "the pin stays (slower: mnist_cnn)"),
+        ({"tiny@2.0": "failed"}, duels.NOT_SLOWER, "the pin can move"),
+    ],
+    ids=["parity", "slower", "elsewhere"],
+)
+def test_a_newer_release_that_fails_is_said_and_ends_the_routine_with_an_error(renew, parity, outcome, verdict):
+    script, said = renew
+    said.parity, said.outcome = parity, outcome
+    row = script.look("tiny", ("mnist_cnn",), 4)
+    assert row["verdict"] == verdict and script.fails(row)

@@ -10,9 +10,12 @@ CACHE = cache_dir()  # that holds the environments; pytester changes the home fo
 FAST = "not setting and (not test_level or plain)"
 
 
-@pytest.mark.parametrize("framework", some_nightly(["mxnet", "torch", "singa"], nightly=["mxnet", "torch", "singa"]))
+OURS = ["mxnet", "torch", "singa", "keras-tensorflow", "keras-jax", "keras-torch", "flax", "lightning"]
+
+
+@pytest.mark.parametrize("framework", some_nightly(OURS, nightly=OURS))
 def test_an_adapter_of_ours_conforms(pytester, monkeypatch, framework):
     monkeypatch.setenv(CACHE_VARIABLE, str(CACHE))
     given = ("-p", "no:cacheprovider", "--pyargs", "framework_compare.conformance", "--frameworks", framework)
-    found = pytester.runpytest_subprocess(*given, "-k", FAST, timeout=300).parseoutcomes()
+    found = pytester.runpytest_subprocess(*given, "-k", FAST, timeout=900).parseoutcomes()
     assert found["passed"] > 35 and not {"failed", "error", "errors"} & set(found)

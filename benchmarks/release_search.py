@@ -167,7 +167,9 @@ def main() -> None:
     parser.add_argument("--versions", default="0.9..0.10")
     parser.add_argument("--same", default="0.9.0,0.9.0.1,0.9.1,0.9.2,0.10.0,0.10.1,0.10.2")
     parser.add_argument("--model", default="mnist_cnn")
-    parser.add_argument("--batch-size", type=int, default=80, help="one that divides 4,000 images has one step to compile")
+    parser.add_argument(
+        "--batch-size", type=int, default=80, help="one that divides 4,000 images has one step to compile"
+    )
     parser.add_argument("--threshold", default="5%")
     parser.add_argument("--sample", default="4s")
     parser.add_argument("--minutes", type=float, default=1e6)

@@ -36,7 +36,7 @@ def _skip_above_what_fails(ready, network, number):
 def test_a_small_network_trained_as_cells_train(ready, number):
     missing = sorted(TRAINED - set(ready.ops))
     if missing:
-        pytest.skip(f"the adapter declares no {', '.join(missing)}, of which this network is made")
+        pytest.skip(f"the adapter declares no {', '.join(missing)}, which this model needs")
     if ready.parity("conformance-plain").status != UNSUPPORTED:
         _skip_above_what_fails(ready, "conformance-plain", 3)
     level = ready.practised[number]

@@ -24,6 +24,7 @@ from framework_compare import duels, registry
 from framework_compare.environments import interpreters, locks, managed, releases
 from framework_compare.errors import FrameworkCompareError
 from framework_compare.parity import verify
+from framework_compare.results import regression_gate
 from framework_compare.samplers import host
 
 MODELS, QUICK = ("alexnet", "mobilenet_v2", "resnet50", "vgg16", "lstm_ibm", "tweet_span"), ("mnist_cnn",)
@@ -88,7 +89,7 @@ def look(name: str, models: tuple[str, ...], blocks: int) -> dict[str, Any]:
         data = None if registry.of_arrays(model) else "fire-smoke-tiny"
         found = duels.duel(f"{name}@{pinned}", competitor, model, data, max_slowdown=SLOWER, blocks=blocks, **settings)
         row["ratios"][model] = found.sentence
-        slower += [model] if found.outcome in (duels.SLOWER, duels.FAILED) else []
+        slower += [model] if found.outcome in (regression_gate.SLOWER, regression_gate.FAILED) else []
     why = [f"parity: {', '.join(failed)}"] * bool(failed) + [f"slower: {', '.join(slower)}"] * bool(slower)
     return {**row, "verdict": f"the pin stays ({'; '.join(why)})" if why else "the pin can move"}
 

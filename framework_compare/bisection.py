@@ -28,7 +28,7 @@ from framework_compare.protocol import Fields
 from framework_compare.report import bisection_report
 from framework_compare.report import bisection_report as releases_figure
 from framework_compare.report.tables import Table
-from framework_compare.results import parity, version_search
+from framework_compare.results import parity, regression_gate, version_search
 from framework_compare.results.version_search import CHANGED, FAILED, INCONCLUSIVE, LOOKS, UNCHANGED, Found
 from framework_compare.store.study_file import Store
 from framework_compare.study.opening import check_folder, check_writable, new_study_folder
@@ -298,7 +298,7 @@ class _Search:
             retry=["not-installed"],  # perhaps for want of a network
             **{"sample": SAMPLE_S, **self.request},
         )
-        if result.outcome == duels.FAILED:
+        if result.outcome == regression_gate.FAILED:
             self.reasons[version] = result.reason
             return None
         self.verified = self.verified and result.verdict.verified

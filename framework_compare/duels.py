@@ -16,11 +16,11 @@ from framework_compare.plan.values import slowdown
 from framework_compare.protocol import Fields
 from framework_compare.results import speed_verdicts
 from framework_compare.results.intervals import Interval
+from framework_compare.results.regression_gate import FAILED, NOT_SLOWER, UNJUDGED, judgement
 from framework_compare.results.speed_verdicts import Bar, Verdict, blocking_reason, verified
 from framework_compare.study import schedules
 from framework_compare.study.schedules import MOST_REPEATS
 
-NOT_SLOWER, SLOWER, INCONCLUSIVE, FAILED = "not slower", "slower", "inconclusive", "failed"
 BLOCKS = 8  # fresh workers differ by more than rounds of the same ones do
 SAMPLE_S = 3.0  # of each competitor in a block
 MANY_EPOCHS = 1000  # the sample ends before them
@@ -31,9 +31,9 @@ class Duel:
     """The result of a duel.
 
     ratio: seconds of B over seconds of A, with its 95 % interval; NaN if there is none. max_slowdown: how much longer B
-    may take, as a share. outcome: NOT_SLOWER if the whole interval is within the limit, SLOWER if all of it is beyond,
-    INCONCLUSIVE otherwise, FAILED if a competitor did not work; "" if there is no limit and both worked. alone_why: why
-    the two did not take turns; "" if they did.
+    may take, as a share. outcome: FAILED if a competitor did not work or fails parity; otherwise "" without a limit, and
+    with one as `regression_gate.judgement` has it; reason: why there is no verdict. alone_why: why the two did not take
+    turns; "" if they did.
     """
 
     verdict: Verdict
@@ -51,9 +51,9 @@ class Duel:
 
     @property
     def sentence(self) -> str:
-        if self.outcome == FAILED:
-            return f"No verdict: {self.reason}."
         apart = f" They did not take turns: {self.alone_why}." if self.alone_why else ""
+        if self.outcome in (FAILED, UNJUDGED):
+            return f"No verdict: {self.reason}.{apart}"
         said = speed_verdicts.statement(self.verdict)
         if not self.outcome:
             return f"{said}.{apart}"
@@ -139,20 +139,13 @@ def judge(result: Comparison, limit: float | None) -> Duel:
     of = "framework" if first.framework != second.framework else "model"
     names = str(getattr(first, of)), str(getattr(second, of))
     subject = str(first.model if of == "framework" else first.framework)
-    broken = [row for row in rows if row.status != "ok"]
-    if broken:
-        reason = "; ".join(f"{getattr(row, of)} is {row.status}: {row.reason}" for row in broken)
-        return Duel(
-            speed_verdicts.of_two(subject, names, None, Bar(reason), False),
-            Interval(math.nan),
-            limit,
-            FAILED,
-            reason,
-            result,
-        )
-    ratio = result.block_times.ratio(second.Index, first.Index) or Interval(math.nan)
-    verdict = speed_verdicts.of_two(subject, names, ratio, blocking_reason(first, second), verified(first, second))
-    return Duel(verdict, ratio, limit, _outcome(ratio, verdict, limit), verdict.reason, result, _alone_why(result))
+    bars = [blocking_reason(row, of=of) for row in rows]
+    failed = "; ".join(bar.reason for bar in bars if bar.failed)
+    ratio = (None if failed else result.block_times.ratio(second.Index, first.Index)) or Interval(math.nan)
+    bar = Bar(failed) if failed else next((bar for bar in bars if bar.reason), Bar())
+    verdict = speed_verdicts.of_two(subject, names, ratio, bar, verified(first, second))
+    outcome = judgement(ratio, limit or 0.0, failed, verdict.reason).outcome if failed or limit is not None else ""
+    return Duel(verdict, ratio, limit, outcome, verdict.reason, result, "" if failed else _alone_why(result))
 
 
 def _alone_why(result: Comparison) -> str:
@@ -162,14 +155,6 @@ def _alone_why(result: Comparison) -> str:
     if result.settings.get("schedule") == schedules.SEQUENTIAL:
         return "the schedule asked for is sequential"
     return next((why for why in result.frame["alone_why"] if isinstance(why, str) and why), "their settings differ")
-
-
-def _outcome(ratio: Interval, verdict: Verdict, limit: float | None) -> str:
-    if limit is None:
-        return ""
-    if verdict.reason or ratio.low is None or ratio.high is None:
-        return INCONCLUSIVE
-    return NOT_SLOWER if ratio.high <= 1 + limit else SLOWER if ratio.low > 1 + limit else INCONCLUSIVE
 
 
 def _times(ratio: Interval) -> str:

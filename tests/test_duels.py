@@ -326,8 +326,17 @@ def test_a_duel_of_what_does_not_fit_is_refused(tiny, images, tmp_path):
         duel(tiny, "linear", "linear", images, out=tmp_path / "s")
 
 
+COMMAND = "--sample 0.5s --threads 1 --loader-workers 0 --batch-size 1 --pipeline memory --image-size 32".split()
+COMMAND += ["--max-slowdown", "5%", "--verify", "off"]
+
+
 @pytest.mark.parametrize(("first", "second", "code"), [(0.01, 0.03, 1), (0.03, 0.01, 0)])
 def test_the_exit_code_of_a_duel_is_its_outcome(paced, images, own_cache, tmp_path, first, second, code):
     words = ["duel", paced("one", pace_s=first), paced("two", pace_s=second), "linear", images, "--blocks", "3"]
-    words += "--sample 0.5s --threads 1 --loader-workers 0 --batch-size 1 --pipeline memory --image-size 32".split()
-    run(*words, "--max-slowdown", "5%", "--verify", "off", check=code)
+    run(*words, *COMMAND, check=code)
+
+
+def test_a_competitor_that_does_not_work_fails_a_duel_that_may_be_inconclusive(paced, images, own_cache):
+    gone = paced("gone", "def build(self, graph):\n    raise ValueError('not today')")
+    done = run("duel", paced("one"), gone, "linear", images, "--blocks", "2", *COMMAND, "--allow-inconclusive", check=1)
+    assert done.stdout.startswith("No verdict: gone is failed: ") and "not today" in done.stdout

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from framework_compare.cli import console
-from framework_compare.cli.duel import CODE_INCONCLUSIVE
 from framework_compare.cli.options import ENVIRONMENTS, LIMITS, SETTINGS_OF_CELLS, stated, takes
 
 if TYPE_CHECKING:
@@ -47,6 +46,7 @@ def bisect(
     """
     from framework_compare import bisection
     from framework_compare.report.renderers import terminal
+    from framework_compare.results.regression_gate import CODE_INCONCLUSIVE
     from framework_compare.study.opening import new_study_folder
 
     folder, watcher = out or new_study_folder(), console.watcher(quiet, yes=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
-from typing import TYPE_CHECKING, Annotated, Any, List
+from typing import TYPE_CHECKING, Annotated, Any, List, Sequence
 
 import typer
 
@@ -30,14 +31,14 @@ def check(
         bool, typer.Option("--strict", help="Exit with 1 also if a cell of the baseline is missing.")
     ] = False,
     allow_inconclusive: Annotated[
-        bool, typer.Option("--allow-inconclusive", help="Exit with 0 also if the comparison is inconclusive.")
+        bool, typer.Option("--allow-inconclusive", help="Exit with 0 also if intervals contain the limit.")
     ] = False,
 ) -> None:
     """Compare a study with a baseline of an earlier session on this machine.
 
-    The exit code is 0 if every cell is within the limit, 1 if one is slower or no longer works, 3 if the comparison is
-    inconclusive. Sessions differ by several percent even if nothing changed: --history measures how much on this machine. In
-    CI prefer `duel`, which measures both now, in turns.
+    The exit code is 0 if every cell is within the limit, 1 if one is slower, does not work, fails parity or cannot be
+    judged, 3 if the interval of one contains the limit. Sessions differ by several percent even if nothing changed:
+    --history measures how much on this machine. In CI prefer `duel`, which measures both now, in turns.
     """
     from framework_compare.comparison import Comparison
     from framework_compare.plan.values import slowdown
@@ -58,15 +59,21 @@ def check(
     _print(beside, judged, regression_gate.names(beside), limit, missing)
     for result in (before, after):
         console.print_damage(result)
-    if any(one.fails for one in judged):
-        raise typer.Exit(1)
-    if all(one.outcome == regression_gate.UNJUDGED for one in judged):
-        console.fail("no cell could be judged; run both studies on a quiet machine", 1)
     if strict and len(missing):
         console.fail(f"--strict: {len(missing)} cells of the baseline are missing; run them, too", 1)
-    unsure = sum(not one.proved for one in judged)
-    if unsure and not allow_inconclusive:
-        console.fail(f"{unsure} of {len(judged)} cells are inconclusive; `framework-compare duel` is more precise", 3)
+    code = regression_gate.exit_code((one.outcome for one in judged), allow_inconclusive)
+    if code:
+        why = next((one.reason for one in judged if one.reason), "`framework-compare duel` is more precise")
+        console.fail(f"{_counts(judged)}; {why}", code)
+
+
+def _counts(judged: Sequence[Judgement]) -> str:
+    """Return how many cells have each outcome."""
+    from framework_compare.report.table_notes import plural
+
+    counts = collections.Counter(one.outcome for one in judged)
+    said = ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common())
+    return f"{plural(len(judged), 'cell')}: {said}"
 
 
 def _print(beside: Any, judged: List[Judgement], headings: List[str], limit: float, missing: Any) -> None:
@@ -87,12 +94,8 @@ def _print(beside: Any, judged: List[Judgement], headings: List[str], limit: flo
         one = judged[row.Index]
         return str(one.outcome) + (f" ({one.reason})" if one.reason else "")
 
-    failing = sum(one.fails for one in judged)
-    unsure = sum(not one.proved for one in judged)
-    said = [f"{failing} of {len(judged)} cells fail"]
-    said += [f"{unsure} are inconclusive"] * bool(unsure)
-    said += [f"{len(missing)} of the baseline are missing"] * bool(len(missing))
-    caption = f"{', '.join(said)}. Epoch time relative to the baseline; allowed: {1 + limit:.3g}."
+    absent_too = f"; {len(missing)} of the baseline are missing" if len(missing) else ""
+    caption = f"{_counts(judged)}{absent_too}. Epoch time relative to the baseline; allowed: {1 + limit:.3g}."
     absent = [" ".join(row_name(name, row[name]) for name in headings) for row in missing.to_dict("records")]
     more = f", and {len(absent) - MAX_NAMED} more" if len(absent) > MAX_NAMED else ""
     remarks = [f"Missing: {', '.join(absent[:MAX_NAMED])}{more}."] if absent else []

@@ -14,8 +14,6 @@ from framework_compare.cli.options import ENVIRONMENTS, LIMITS, OF_DATA, SETTING
 if TYPE_CHECKING:
     from framework_compare.duels import Duel
 
-CODE_INCONCLUSIVE = 3
-
 
 @takes(
     *(name for name in SETTINGS_OF_CELLS if name != "epochs"),
@@ -34,7 +32,7 @@ def duel(
         str | None, typer.Option(help="How much longer B may take than A, such as 5%; sets the exit code.")
     ] = None,
     allow_inconclusive: Annotated[
-        bool, typer.Option("--allow-inconclusive", help="Exit with 0 also if the duel is inconclusive.")
+        bool, typer.Option("--allow-inconclusive", help="Exit with 0 also if the interval contains the limit.")
     ] = False,
     blocks: Annotated[int, typer.Option(help="Blocks, each with fresh workers.")] = 8,
     sample: Annotated[str, typer.Option(help="Measured time per competitor and block.")] = "3s",
@@ -47,10 +45,11 @@ def duel(
 ) -> None:
     """Measure two competitors now, in turns, and give one verdict.
 
-    With --max-slowdown the exit code is 0 if B is within the limit, 1 if B is slower or does not work, 3 if the duel is
-    inconclusive.
+    With --max-slowdown the exit code is 0 if B is within the limit, 1 if B is slower, fails parity or does not work, or if
+    there is no verdict, 3 if the duel is inconclusive: its interval contains the limit.
     """
     from framework_compare import duels
+    from framework_compare.results import regression_gate
 
     folder, watcher = console.study_folder(out), console.watcher(quiet, yes)
     asked = stated(context, request)
@@ -72,10 +71,7 @@ def duel(
         )
     print(json_text.dumps(_document(result), indent=1) if json else result.sentence)
     watcher.say(f"study: {folder}")
-    if result.outcome == duels.INCONCLUSIVE and not allow_inconclusive:
-        raise typer.Exit(CODE_INCONCLUSIVE)
-    if result.outcome in (duels.SLOWER, duels.FAILED):
-        raise typer.Exit(1)
+    raise typer.Exit(regression_gate.exit_code(filter(None, [result.outcome]), allow_inconclusive))
 
 
 def _document(result: Duel) -> dict[str, object]:

@@ -1,26 +1,25 @@
-"""Two studies side by side, cell by cell, and whether the second is slower than a gate in CI allows."""
+"""Two studies side by side, cell by cell, and whether a competitor is slower than a gate in CI allows."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from framework_compare.protocol import Document, Fields
-from framework_compare.results import repeats, speed_verdicts
+from framework_compare.protocol import Fields
+from framework_compare.results import speed_verdicts
 from framework_compare.results.block_times import BlockTimes, block_seconds
 from framework_compare.results.columns import IDENTITY
-from framework_compare.results.intervals import UNKNOWN, SessionVariance, session_variance, unpaired_ratio
+from framework_compare.results.intervals import UNKNOWN, Interval, SessionVariance, session_variance, unpaired_ratio
 
 if TYPE_CHECKING:
     import pandas as pd
 
-SLOWER, FASTER, SAME, LOST, UNJUDGED = "slower", "faster", "within the limit", "no longer works", "not judged"
-UNSURE = "inconclusive"
-FAILS = (SLOWER, LOST)
-ONE_RUN = "one run: no interval"
+# FAILED: it does not work or fails parity. UNJUDGED: no verdict can stand, whatever the times are.
+NOT_SLOWER, SLOWER, INCONCLUSIVE, FAILED, UNJUDGED = "not slower", "slower", "inconclusive", "failed", "not judged"
+CODE_FAILS, CODE_INCONCLUSIVE = 1, 3
 
 
 Sides = tuple["pd.DataFrame", "pd.DataFrame"]  # the cell frame and the epoch frame of a study
@@ -37,9 +36,9 @@ COLUMNS = (
     "ratio_ci_high",
     "disturbed_share_a",
     "disturbed_share_b",
-    "disturbed_throughout",
     "session_sd",
     "sessions",
+    "failed",
     "barred",
     "verdict",
 )
@@ -50,8 +49,9 @@ def side_by_side(a: Sides, b: Sides, history: Sequence[Sides] = ()) -> pd.DataFr
 
     ratio is the median epoch time of B over that of A. Where both have 2 runs or more it has a 95 % interval: Welch's, as
     runs of two studies share no block, with what two sessions differ by though nothing changed. verdict is "faster" or
-    "slower" (B) where that excludes 1, "not_shown" where it does not, "" where there is none. barred: why no verdict can
-    stand on either cell, "" if one can. Verdicts are not corrected for their number.
+    "slower" (B) where that excludes 1, "not_shown" where it does not, "" where there is none. failed: why B does not work
+    or trains another function, "" if neither. barred: why no verdict can stand on either cell, "" if one can. Verdicts
+    are not corrected for their number.
 
     history: other sessions of the cells of A, unchanged. session_sd: the standard deviation between sessions, of
     logarithms, by `sessions` of them; 0: it is assumed.
@@ -91,8 +91,8 @@ def _row(
     runs = [list(side.get(cell["number"], {}).values()) for side, cell in zip(seconds, (a, b))]
     ratio = unpaired_ratio(runs[1], runs[0], between) or UNKNOWN
     low, high = ratio.ends
-    throughout = _throughout(a) or _throughout(b)
-    barred = next(filter(None, (speed_verdicts.blocking_reason(SimpleNamespace(**one)).reason for one in (a, b))), "")
+    before, now = (speed_verdicts.blocking_reason(SimpleNamespace(**one)) for one in (a, b))
+    barred = f"baseline: {before.reason}" if before.reason else now.reason
     beside = {name: (a[name], b[name]) for name in ("status", "parity", "epoch_s_median", "disturbed_share")}
     return {
         **dict(zip(IDENTITY, key)),
@@ -100,15 +100,11 @@ def _row(
         "ratio": ratio.value,
         "ratio_ci_low": low,
         "ratio_ci_high": high,
-        "disturbed_throughout": throughout,
         **{"session_sd": between.sd, "sessions": between.sessions},
+        "failed": now.reason if now.failed else "",
         "barred": barred,
         "verdict": "" if barred else _verdict(low, high),
     }
-
-
-def _throughout(cell: Document) -> bool:
-    return repeats.disturbed_throughout(cell["epochs_disturbed"], cell["epochs_measured"])
 
 
 def _verdict(low: float, high: float) -> str:
@@ -119,49 +115,44 @@ def _verdict(low: float, high: float) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Judgement:
-    """The outcome of a cell: its place in `Comparison.beside`, the outcome, and the reason in words."""
+    """Whether B is within a limit, one of the outcomes above; the reason if it failed or is not judged, else ""."""
 
-    place: int
     outcome: str
-    reason: str
-
-    @property
-    def fails(self) -> bool:
-        return self.outcome in FAILS
-
-    @property
-    def proved(self) -> bool:
-        """Return whether a cell is shown to be within the limit, or not to be."""
-        return self.outcome not in (UNJUDGED, UNSURE)
+    reason: str = ""
 
 
 def judge(beside: pd.DataFrame, max_slowdown: float) -> list[Judgement]:
-    """One judgement per row of `baseline.beside(study)`; max_slowdown is a share, 0.05 for 5 %.
+    """One judgement per row of `baseline.beside(study)`; max_slowdown is a share, 0.05 for 5 %."""
+    return [judgement(_interval(row), max_slowdown, row["failed"], row["barred"]) for row in beside.to_dict("records")]
 
-    A cell is slower if its whole interval is above 1 + max_slowdown, and within the limit if all of it is below; between
-    these, and without an interval, nothing is shown. A cell that worked in the baseline and does not in the study fails,
-    too.
+
+def judgement(ratio: Interval, max_slowdown: float, failed: str, barred: str) -> Judgement:
+    """Return the judgement on B by the seconds of B over those of A; failed, barred: as `side_by_side` has them.
+
+    B is slower if the whole interval is above 1 + max_slowdown, and not slower if all of it is below. Only an interval
+    that contains the limit is inconclusive; without an interval nothing is judged.
     """
-    return [Judgement(place, *_outcome(row, 1 + max_slowdown)) for place, row in enumerate(beside.to_dict("records"))]
+    if failed:
+        return Judgement(FAILED, failed)
+    if barred:
+        return Judgement(UNJUDGED, barred)
+    if ratio.low is None or ratio.high is None:
+        return Judgement(UNJUDGED, "no epoch time" if math.isnan(ratio.value) else "one run: no interval")
+    most = 1 + max_slowdown
+    return Judgement(NOT_SLOWER if ratio.high <= most else SLOWER if ratio.low > most else INCONCLUSIVE)
 
 
-def _outcome(row: Fields, most: float) -> tuple[str, str]:
-    if row["status_a"] != "ok":
-        return UNJUDGED, f"the baseline is {row['status_a']}"
-    if row["status_b"] != "ok":
-        return LOST, f"it is {row['status_b']}"
-    low, high = row["ratio_ci_low"], row["ratio_ci_high"]
-    if math.isnan(row["ratio"]):
-        return UNJUDGED, "no epoch time"
-    if row["disturbed_throughout"]:
-        return UNJUDGED, "other programs took CPU time in every epoch"
-    if row["barred"]:
-        return UNJUDGED, row["barred"]
-    if math.isnan(low):
-        return UNSURE, ONE_RUN
-    if low > most:
-        return SLOWER, ""
-    return (FASTER if high < 1 else SAME if high <= most else UNSURE), ""
+def _interval(row: Fields) -> Interval:
+    ends = (row["ratio_ci_low"], row["ratio_ci_high"])
+    return Interval(row["ratio"], *((None, None) if math.isnan(ends[0]) else ends))
+
+
+def exit_code(outcomes: Iterable[str], allow_inconclusive: bool) -> int:
+    """Return the exit code of a gate: 0 if all are not slower; allow_inconclusive forgives nothing but inconclusive ones."""
+    left = {*outcomes} - {NOT_SLOWER}
+    if left - {INCONCLUSIVE}:
+        return CODE_FAILS
+    return CODE_INCONCLUSIVE if left and not allow_inconclusive else 0
 
 
 def missing(baseline: pd.DataFrame, study: pd.DataFrame) -> pd.DataFrame:

@@ -60,10 +60,14 @@ class Verdict:
 
 
 class Bar(NamedTuple):
-    """Why no verdict can stand, whatever the times are; "" if it can. disturbed: as in `Verdict`."""
+    """Why no verdict can stand, whatever the times are; "" if it can. disturbed: as in `Verdict`.
+
+    failed: whether a competitor does not work, or fails parity.
+    """
 
     reason: str = ""
     disturbed: str = ""
+    failed: bool = False
 
 
 def verdicts(cells: Sequence[Record], blocks: BlockTimes, of: str = "framework", correct: bool = True) -> list[Verdict]:
@@ -104,17 +108,23 @@ def _pairs(cells: Sequence[Record], blocks: BlockTimes, of: str) -> list[Verdict
     return drafts
 
 
-def blocking_reason(*cells: Record) -> Bar:
-    """Return why no verdict can stand on these cells."""
+def blocking_reason(*cells: Record, of: str = "framework") -> Bar:
+    """Return why no verdict can stand on these cells, which are named by their `of`."""
     for cell in cells:
+        if cell.status != "ok":
+            return Bar(
+                f"{getattr(cell, of)} is {cell.status}" + (f": {cell.reason}" if cell.reason else ""), failed=True
+            )
+        if cell.parity_status == FAILED:
+            return Bar(f"{getattr(cell, of)} fails parity", failed=True)
+    for cell in cells:
+        name = str(getattr(cell, of))
         if repeats.disturbed_throughout(cell.epochs_disturbed, cell.epochs_measured):
             if not cell.disturbed_share > 0:  # rounds may be void for what a rival did
-                return Bar(f"{VOID}{cell.framework}")
-            return Bar(f"{THROUGHOUT}{cell.framework}", cell.framework)
+                return Bar(f"{VOID}{name}")
+            return Bar(f"{THROUGHOUT}{name}", name)
         if cell.epochs_disturbed != cell.epochs_disturbed:
-            return Bar(f"{UNKNOWN}{cell.framework}")
-        if cell.parity_status == FAILED:
-            return Bar(f"{cell.framework} fails parity")
+            return Bar(f"{UNKNOWN}{name}")
     return Bar()
 
 
@@ -152,7 +162,11 @@ def _of_models(both: Sequence[tuple[Record, Record]], ratio: Interval | None, of
     a, b = both[0]
     models = tuple(first.model for first, _ in both)
     bars = [(blocking_reason(*two), f" with {model}" if len(both) > 1 else "") for two, model in zip(both, models)]
-    bar = next((Bar(*(one and f"{one}{where}" for one in bar)) for bar, where in bars if bar.reason), Bar())
+    named = (
+        bar._replace(reason=bar.reason + where, disturbed=bar.disturbed and bar.disturbed + where)
+        for bar, where in bars
+    )
+    bar = next((bar for bar in named if bar.reason), Bar())
     if ratio is None or ratio.p is None or bar.reason:
         logs = [math.log(epoch_seconds(second) / epoch_seconds(first)) for first, second in both]
         ratio = Interval(math.exp(sum(logs) / len(logs)), runs=0 if ratio is None else ratio.runs)

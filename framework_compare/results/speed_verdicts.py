@@ -162,11 +162,8 @@ def _of_models(both: Sequence[tuple[Record, Record]], ratio: Interval | None, of
     a, b = both[0]
     models = tuple(first.model for first, _ in both)
     bars = [(blocking_reason(*two), f" with {model}" if len(both) > 1 else "") for two, model in zip(both, models)]
-    named = (
-        bar._replace(reason=bar.reason + where, disturbed=bar.disturbed and bar.disturbed + where)
-        for bar, where in bars
-    )
-    bar = next((bar for bar in named if bar.reason), Bar())
+    bar, where = next((one for one in bars if one[0].reason), (Bar(), ""))
+    bar = Bar(bar.reason and bar.reason + where, bar.disturbed and bar.disturbed + where)
     if ratio is None or ratio.p is None or bar.reason:
         logs = [math.log(epoch_seconds(second) / epoch_seconds(first)) for first, second in both]
         ratio = Interval(math.exp(sum(logs) / len(logs)), runs=0 if ratio is None else ratio.runs)

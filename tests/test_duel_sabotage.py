@@ -162,3 +162,38 @@ def test_a_worker_that_reports_other_samples_than_its_rivals_voids_their_rounds_
 )
 def test_what_a_worker_reports_must_fit_its_turn(turn, reopens, said):
     assert rounds.claim_fault(turn, 0.01, 0.01, reopens) == said
+
+
+@pytest.mark.parametrize("pipeline", ["memory", "shared"])
+def test_a_worker_that_is_stopped_in_its_turn_is_ended_and_said_so(paced, ask, monkeypatch, pipeline):
+    monkeypatch.setattr(duel_module, "LEAST_TURN_S", 1.0)
+    monkeypatch.setattr(duel_module, "TURN_FACTOR", 3.0)
+    stopping = paced("stopping", "def on_step(self):\n    if self.steps == 30:\n        os.kill(os.getpid(), 19)")
+    study = ask([paced("one"), stopping], pipeline=pipeline)
+    assert study.frame.status.tolist() == ["ok", "timed-out"]
+    assert study.frame.reason[1] == "its turn did not end within 1 s; it was stopped by a signal"
+
+
+STOPS = """
+    def on_step(self):
+        if self.steps in {steps}:
+            os.kill(int(open({place!r}).read()), 19)
+"""
+
+
+@pytest.mark.parametrize("pipeline", ["memory", "shared"])
+def test_a_worker_that_is_stopped_while_it_waits_is_continued_and_said_so(paced, ask, tmp_path, pipeline):
+    """With a pipeline the parent stops waiting workers itself, and continues them."""
+    place = tmp_path / "victim.pid"
+    tells = f"def build(self, graph):\n    super().build(graph)\n    open({str(place)!r}, 'w').write(str(os.getpid()))"
+    study = ask(
+        [paced("stopper", STOPS.format(steps=(30, 31), place=str(place))), paced("victim", tells)], pipeline=pipeline
+    )
+    assert study.frame.status.eq("ok").all() and study.epochs.groupby("run_id").size().eq(4).all()
+    voids = study.slices.void[study.slices.void.str.contains("stopped")]
+    if pipeline == "memory":
+        assert voids.str.fullmatch(r"a signal stopped run \d \(victim\) while waiting").all()
+        assert voids.groupby(study.slices.cell).size().tolist() in ([1, 1], [2, 2])
+        assert study.frame.warnings.str.contains("a signal stopped run").all()
+    else:
+        assert voids.empty

@@ -12,35 +12,22 @@ import collections
 import contextlib
 import dataclasses
 import math
-import os
 import random
-import signal
 import time
-from typing import Callable, Collection, Dict, List, NamedTuple, Optional, Sequence
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 
 from framework_compare.launch import memory_limit, rounds
-from framework_compare.launch.launcher import INTERRUPTED, OnEvent, WorkerRun, WorkerSpec, listen, prepare_folder
+from framework_compare.launch.launcher import INTERRUPTED, WorkerRun, listen, prepare_folder
+from framework_compare.launch.rival import Member, Rival
 from framework_compare.launch.rounds import Lengths
 from framework_compare.launch.scratch import scratch
-from framework_compare.launch.statuses import Verdict
-from framework_compare.records import Run, Slice
+from framework_compare.records import Run
 from framework_compare.samplers.disturbance import CoreCounter, DisturbanceLog, Shares
-from framework_compare.samplers.process import ProcessTreeSampler
 
 MEMORY_SHARE = 0.8  # of what is free before a duel: more is not taken by all its workers together
-STILL_S = 0.3  # until idle threads of a worker have stopped spinning
 LEAST_TURN_S, TURN_FACTOR = 180.0, 30.0  # a turn may take so long, and so many times what is expected
 ALONE_TURN_S = 60.0  # of a worker whose rivals have gone, so that it has a deadline, too
 MOST_READINGS = 100_000
-
-
-class Member(NamedTuple):
-    """One worker of a duel; peak_bytes: what runs of its cell took before, 0 where none ran."""
-
-    name: str
-    spec: WorkerSpec
-    on_event: OnEvent
-    peak_bytes: int = 0
 
 
 class Outcome(NamedTuple):
@@ -67,86 +54,10 @@ def run_duel(members: Sequence[Member], seed: str) -> List[Outcome]:
         return duel.outcomes()
 
 
-class _Rival:
-    """One live worker: its run, and the CPU that its processes use."""
-
-    def __init__(self, member: Member, run: WorkerRun) -> None:
-        self.name, self.run, self.spec = member.name, run, member.spec
-        self.transcript = run.transcript
-        pids = run.worker.pids if run.worker else []
-        self._tree = ProcessTreeSampler(*pids) if pids else None
-        self._freezes = self.spec.device == "cpu" and self.spec.job.config.pipeline != "memory"
-        self._rested_ns = 0
-        self._rested_at = 0.0
-        self.idle_cpu_s = self.idle_s = 0.0  # since the round began
-        self.accompanied = False  # whether a rival lived beside it, and took memory
-        self._claims, self._false = 0, 0  # slices that were compared with their turns
-
-    @property
-    def takes_turns(self) -> bool:
-        return self.transcript.ready and not self.transcript.last and not self.run.over
-
-    def spent_ns(self) -> int:
-        """CPU of its processes so far; what it was where they have ended."""
-        return (self._tree.spent_ns() if self._tree else None) or self._rested_ns
-
-    def rest(self) -> None:
-        """It waits from now on: its loaders stopped, or its threads still."""
-        self.run.rest()
-        if self._freezes:
-            self.spent_ns()  # finds loaders that have started in this turn
-            self._signal(signal.SIGSTOP)
-        self._wait_until_still()
-        self._rested_ns, self._rested_at = self.spent_ns(), time.monotonic()
-
-    def note_idle(self) -> None:
-        """Count what it used while it waited, up to now."""
-        spent_ns, now = self.spent_ns(), time.monotonic()
-        self.idle_cpu_s += max(0, spent_ns - self._rested_ns) / 1e9
-        self.idle_s += now - self._rested_at
-        self._rested_ns, self._rested_at = spent_ns, now
-
-    def false_claim(self) -> str:
-        """Whether the time it reported is not that of its turn; "" if it is. One that keeps doing so is ended."""
-        turn, part, config = self.transcript.turn, self.transcript.slices[-1], self.spec.job.config
-        assert turn
-        full_step_s = part.measured_s / part.samples * config.batch_size
-        found = rounds.claim_fault(turn, part.measured_s / part.steps, full_step_s, config.pipeline != "memory")
-        self._claims, self._false = self._claims + 1, self._false + bool(found)
-        if found and rounds.MOST_CLAIMS <= self._false and self._claims <= 2 * self._false:
-            last = f"in the last {part.measured_s:.3f} s of a turn of {turn.seconds:.3f} s"
-            self.run.verdict = Verdict(
-                "failed", f"in {self._false} of {self._claims} rounds it reported {found}: {last}"
-            )
-            self.run.close()
-        return found and f"{self.name} reported {found}"
-
-    def close(self) -> None:
-        """Let go of what its CPU is read from."""
-        if self._tree:
-            self._tree.close()
-
-    def wake(self) -> None:
-        """It is about to have a turn."""
-        self.note_idle()
-        if self._freezes:
-            self._signal(signal.SIGCONT)
-
-    def _signal(self, number: int) -> None:
-        for pid in self._tree.pids() if self._tree else ():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, number)
-
-    def _wait_until_still(self) -> None:
-        give_up = time.monotonic() + STILL_S
-        while self._tree and _any_runs(self._tree.pids()) and time.monotonic() < give_up:
-            time.sleep(0.001)
-
-
 class _Duel:
     def __init__(self, members: Sequence[Member], generator: random.Random, stack: contextlib.ExitStack) -> None:
         self._members, self._random, self._stack = members, generator, stack
-        self._rivals: List[_Rival] = []
+        self._rivals: List[Rival] = []
         self._runs: Dict[str, WorkerRun] = {}
         self._log = DisturbanceLog(MOST_READINGS)
         self._cores: Optional[CoreCounter] = None
@@ -169,19 +80,19 @@ class _Duel:
         for rival in self._rivals:
             self._finish_alone(rival)
 
-    def _discard(self, rival: _Rival) -> None:
+    def _discard(self, rival: Rival) -> None:
         """End the only worker that memory holds: it is to be measured the way the others are, alone from the start."""
         if not rival.run.over:
             self._runs.pop(rival.name).close()
 
-    def _finish_alone(self, rival: _Rival) -> None:
+    def _finish_alone(self, rival: Rival) -> None:
         """Let a worker that no rival is left for train to its end, or as long as a sample is."""
         sample_s = rival.spec.job.sample_s
         while rival.takes_turns:
             left_s = sample_s - sum(one.measured_s for one in rival.transcript.slices)
             turn_s = left_s if sample_s else ALONE_TURN_S
             self._void(rounds.ALONE)
-            self._turn(rival, Lengths(max(0, math.ceil(turn_s / _step_s(rival))), 0))
+            self._turn(rival, Lengths(max(0, math.ceil(turn_s / rival.step_s)), 0))
             self._number += 1
 
     def interrupt(self) -> None:
@@ -191,7 +102,7 @@ class _Duel:
 
     def close(self) -> None:
         for rival in self._rivals:
-            rival._signal(signal.SIGCONT)
+            rival.go_on()
         for run in self._runs.values():
             run.close()
         for rival in self._rivals:
@@ -247,7 +158,7 @@ class _Duel:
         holder = self._stack.enter_context(contextlib.closing(memory_limit.limit(member.spec.limits.memory_bytes)))
         run = self._runs[member.name] = WorkerRun(member.spec, holder, temporary, member.on_event)
         run.start(job)
-        rival = _Rival(member, run)
+        rival = Rival(member, run)
         beside = [one for one in self._rivals if not one.run.over]
         for one in (rival, *beside) if beside else ():
             one.accompanied, one.run.shares = True, self._shares  # unknown unless rounds follow
@@ -267,7 +178,7 @@ class _Duel:
             return
         lengths = self._lengths(rivals)
         self._count()
-        order: Callable[[], List[_Rival]] = _by(rivals, self._random)
+        order: Callable[[], List[Rival]] = _by(rivals, self._random)
         while len(rivals) > 1:
             for rival in rivals:
                 rival.run.by_rounds = True
@@ -282,12 +193,12 @@ class _Duel:
                     self._turn(rival, Lengths(0, 0))
                 return
 
-    def _lengths(self, rivals: Sequence[_Rival]) -> Lengths:
+    def _lengths(self, rivals: Sequence[Rival]) -> Lengths:
         spec = rivals[0].spec
         steps = min(rival.transcript.steps for rival in rivals)
-        return Lengths.of([_step_s(rival) for rival in rivals], steps, spec.device != "cpu", spec.job.sample_s)
+        return Lengths.of([rival.step_s for rival in rivals], steps, spec.device != "cpu", spec.job.sample_s)
 
-    def _round(self, order: Sequence[_Rival], lengths: Lengths) -> None:
+    def _round(self, order: Sequence[Rival], lengths: Lengths) -> None:
         for rival in order:
             rival.note_idle()
             rival.idle_cpu_s = rival.idle_s = 0.0
@@ -305,7 +216,7 @@ class _Duel:
         if fault:
             self._voids[self._number] = fault
 
-    def _fault(self, order: Sequence[_Rival], span: "tuple[int, int]") -> str:
+    def _fault(self, order: Sequence[Rival], span: "tuple[int, int]") -> str:
         """Why a round does not count; "" where it does."""
         if not self._number:
             return rounds.REHEARSAL
@@ -326,11 +237,12 @@ class _Duel:
         return (
             others
             or rounds.idle_fault({one.name: one.idle_cpu_s for one in order}, {one.name: one.idle_s for one in order})
+            or rounds.stop_fault([one.name for one in order if one.stopped])
             or rounds.faults_fault({one.name: one.transcript.slices[-1].major_faults for one in order})
             or "; ".join(filter(None, [one.false_claim() for one in order if lost]))
         )
 
-    def _turn(self, rival: _Rival, lengths: Lengths) -> None:
+    def _turn(self, rival: Rival, lengths: Lengths) -> None:
         """Let one worker train while the others wait, until it gives the turn back or has ended."""
         if rival.run.over:
             return
@@ -339,14 +251,14 @@ class _Duel:
         job = rival.spec.job
         # a turn in which an epoch ends has its validation, of fewer rows than an epoch
         validation = rival.transcript.steps // job.config.epochs if job.data else 0
-        within_s = max(LEAST_TURN_S, TURN_FACTOR * max(steps + lengths.rewarm + validation, 1) * _step_s(rival))
+        within_s = max(LEAST_TURN_S, TURN_FACTOR * max(steps + lengths.rewarm + validation, 1) * rival.step_s)
         rival.run.grant(self._number, steps, lengths.rewarm, within_s)
         transcript = rival.transcript
         listen(self._live(), lambda: rival.run.over or (steps > 0 and transcript.grant is None and not transcript.last))
         if not rival.run.over:
             rival.rest()
 
-    def _enough(self, rivals: Sequence[_Rival]) -> bool:
+    def _enough(self, rivals: Sequence[Rival]) -> bool:
         """Whether a sample is as long as it was asked to be, or others have voided too many of its rounds."""
         sample_s = max((rival.spec.job.sample_s for rival in rivals), default=0.0)
         slices = [one for rival in rivals for one in rival.transcript.slices]
@@ -373,26 +285,7 @@ class _Duel:
         return self._log.shares(*epoch, within)
 
 
-def _by(rivals: Sequence[_Rival], generator: random.Random) -> Callable[[], List[_Rival]]:
+def _by(rivals: Sequence[Rival], generator: random.Random) -> Callable[[], List[Rival]]:
     """The rivals in the order of the next round, each time it is called."""
     following = rounds.orders(len(rivals), generator)
     return lambda: [rivals[place] for place in next(following)]
-
-
-def _step_s(rival: _Rival) -> float:
-    """Seconds of a step: of the last slice, else of the warm-up."""
-    last: Optional[Slice] = next((one for one in reversed(rival.transcript.slices) if one.steps), None)
-    return last.measured_s / last.steps if last else rival.transcript.step_s or rounds.SLICE_S
-
-
-def _any_runs(pids: Collection[int]) -> bool:
-    """Whether any thread of these processes runs, or waits for a core."""
-    for pid in pids:
-        try:
-            for thread in os.listdir(f"/proc/{pid}/task"):
-                with open(f"/proc/{pid}/task/{thread}/stat", "rb") as file:
-                    if file.read().rpartition(b")")[2][1:2] == b"R":
-                        return True
-        except OSError:
-            continue
-    return False

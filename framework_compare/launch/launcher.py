@@ -30,6 +30,7 @@ from framework_compare.launch.worker_environment import worker_environment
 from framework_compare.protocol import Fields, Job
 from framework_compare.records import Run
 from framework_compare.samplers.disturbance import Shares
+from framework_compare.samplers.process import STOPPED, any_thread
 from framework_compare.samplers.recorder import Recorder, open_gpu
 from framework_compare.store import schema
 from framework_compare.store.folder import STEPS
@@ -244,6 +245,8 @@ class WorkerRun:
         verdict = self.clock.verdict()
         if verdict is None:
             return None
+        if any_thread(worker.pids, STOPPED):
+            return dataclasses.replace(verdict, reason=f"{verdict.reason}; it was stopped by a signal")
         for pid in worker.pids:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGUSR1)

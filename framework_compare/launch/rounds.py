@@ -109,6 +109,11 @@ def others_fault(share: float, threshold: float) -> str:
     return "other programs took CPU time" if share > threshold else ""
 
 
+def stop_fault(stopped: Sequence[str]) -> str:
+    """Which rivals somebody else had stopped while they waited."""
+    return f"a signal stopped {', '.join(stopped)} while waiting" if stopped else ""
+
+
 def faults_fault(faults: Dict[str, int]) -> str:
     """Which rivals had to wait for pages from disk."""
     found = [name for name, count in faults.items() if count > MOST_FAULTS]

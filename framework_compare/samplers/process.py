@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Collection, Dict, List, NamedTuple, Optional, Tuple, Type
 
@@ -9,6 +10,7 @@ from framework_compare.samplers.sources import ProcfsProcess, Usage
 
 SCAN_NS = 1_000_000_000  # a thorough search for children costs about 8 us a thread
 MAX_READS = 3
+RUNS, STOPPED = b"R", b"T"  # states of a thread: it runs or waits for a core; a signal has stopped it
 
 
 class TreeReading(NamedTuple):
@@ -155,3 +157,16 @@ class ProcessTreeSampler:
 def _rss_bytes(process: ProcfsProcess) -> int:
     usage = process.usage()
     return 0 if usage is None else usage.rss_bytes
+
+
+def any_thread(pids: Collection[int], state: bytes) -> bool:
+    """Whether a thread of these processes is in a state."""
+    for pid in pids:
+        try:
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                with open(f"/proc/{pid}/task/{thread}/stat", "rb") as file:
+                    if file.read().rpartition(b")")[2][1:2] == state:
+                        return True
+        except OSError:
+            continue
+    return False

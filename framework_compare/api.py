@@ -313,8 +313,8 @@ def dry_resume(
 
 def _rest(store: Store, options: RunOptions, strategy: Strategy, retry: Sequence[str], here: bool) -> Forecast:
     """Return a forecast for the remaining runs of a study and those to `retry`."""
-    cells = [cell for _, cell, _ in store.plan(retry)]
-    return forecast_of_the_rest(cells, store.settings(), store.path, options, strategy, here)
+    planned = store.plan(retry)
+    return forecast_of_the_rest(planned, store.settings(), store.path, options, strategy, here, store.paces)
 
 
 def _registered(study: Folder) -> Path:
@@ -393,4 +393,5 @@ def dry_part(study: Folder, number: int) -> Forecast:
     path, cells = plan_path(folder, number), () if result_path(folder, number).is_dir() else part.cells
     nodes.check(part.nodes)
     options, strategy = as_planned(part.settings, path, Limits()), strategies.of_settings(part.settings, path)
-    return forecast_of_the_rest(cells, part.settings, path, options, strategy)
+    planned = [(run_id, cell, part.turn) for run_id, cell in enumerate(cells)]
+    return forecast_of_the_rest(planned, part.settings, path, options, strategy)

@@ -7,13 +7,14 @@ import dataclasses
 import functools
 from pathlib import Path
 from types import MappingProxyType
-from typing import Iterable, Mapping, NamedTuple, Sequence
+from typing import Callable, Mapping, NamedTuple, Sequence
 
 from framework_compare import registry
 from framework_compare.environments import externals, managed, support, venvs
 from framework_compare.errors import EnvironmentUnavailable, UsageError
 from framework_compare.graph import Task
-from framework_compare.launch import nodes
+from framework_compare.launch import memory_limit, nodes
+from framework_compare.launch.duel import MEMORY_SHARE
 from framework_compare.plan import searches
 from framework_compare.plan.planning import Plan, build_graph
 from framework_compare.protocol import Document, TrainConfig
@@ -23,9 +24,10 @@ from framework_compare.results import timing_history
 from framework_compare.results.intervals import LEAST_RUNS
 from framework_compare.results.timing_history import CellForecast, Known, Range
 from framework_compare.samplers import host
-from framework_compare.study import names
+from framework_compare.study import names, schedules
 from framework_compare.study.data_files import task_in
 from framework_compare.study.run_options import RunOptions
+from framework_compare.study.schedules import Paces, Planned
 from framework_compare.study.strategies import Strategy
 
 # Of a study's file: one reading with all its columns, one run with its epochs and its log.
@@ -40,14 +42,15 @@ NO_TIME, LACKING = Range(0, 0, 0), "cannot run here"
 class Forecast:
     """The forecast of a study. `disk_bytes` has what does not exist yet, by purpose.
 
-    budget_s: what the runs together may take; None without a budget. note: a sentence on what that leaves open. Nothing is
-    started to make a forecast.
+    budget_s: what the runs together may take; None without a budget. note: a sentence on what that leaves open. schedule:
+    sentences on which runs take turns. Nothing is started to make a forecast.
     """
 
     cells: tuple[CellForecast, ...]
     disk_bytes: Mapping[str, float]
     budget_s: float | None = None
     note: str = ""
+    schedule: tuple[str, ...] = ()
 
     @property
     def runs(self) -> int:
@@ -67,7 +70,9 @@ class Forecast:
 
     def table(self, style: str = "terminal") -> str:
         """As text, in style "terminal", "markdown" or "latex"."""
-        table = forecast_table.table(self.cells, self.seconds, self.disk_bytes, self.budget_s, self.note)
+        table = forecast_table.table(
+            self.cells, self.seconds, self.disk_bytes, self.budget_s, (*self.schedule, self.note)
+        )
         return renderers.RENDERERS[style](table)
 
     def __str__(self) -> str:
@@ -86,24 +91,51 @@ def forecast(plan: Plan, options: RunOptions, strategy: Strategy, repeats: int, 
     )
     runs = LEAST_RUNS if strategy.adds_blocks else repeats
     unusable = _unusable(options.python) if here else {}
-    found = _forecast(dict.fromkeys(strategy.possible(plan.cells), runs), data, options, strategy, here, unusable)
-    return dataclasses.replace(found, note=strategy.note)
+    cells = strategy.possible(plan.cells)
+    found = _forecast(dict.fromkeys(cells, runs), data, options, strategy, here, unusable)
+    planned = [(number, cell, 1) for number, cell in enumerate(cells)]
+    return dataclasses.replace(found, note=strategy.note, schedule=_schedule(planned, found, options, strategy, here))
 
 
 def left(
-    cells: Iterable[Cell],
+    planned: Sequence[Planned],
     settings: Document,
     path: Path,
     options: RunOptions,
     strategy: Strategy,
     here: bool = True,
+    ran: Callable[[int], Paces] = lambda _: {},
 ) -> Forecast:
-    """What runs of these cells would take, of a study whose settings are in a file; a cell may stand there repeatedly."""
-    runs = collections.Counter(cells)
+    """What these runs would take, of a study whose settings are in a file; ran: as for `schedules.sentences`."""
+    runs = collections.Counter(cell for _, cell, _ in planned)
     facts = settings.get("datasets") or {}
     samples = {name: int(facts.get(name, {}).get("images") or 0) for name in {cell.dataset for cell in runs}}
     tasks = {cell.dataset: task for cell in runs if (task := task_in(settings, path, cell)) is not None}
-    return _forecast(runs, _Data(samples, tasks), options, strategy, here)
+    found = _forecast(runs, _Data(samples, tasks), options, strategy, here)
+    return dataclasses.replace(found, schedule=_schedule(planned, found, options, strategy, here, ran))
+
+
+def _schedule(
+    planned: Sequence[Planned],
+    result: Forecast,
+    options: RunOptions,
+    strategy: Strategy,
+    here: bool,
+    ran: Callable[[int], Paces] = lambda _: {},
+) -> tuple[str, ...]:
+    """Which runs take turns, of those that can run, and how much memory that may take."""
+    lacking = {one.cell for one in result.cells if one.lack}
+    planned = [one for one in planned if one[1] not in lacking]
+    if strategy.limits_decide:
+        return ("One run after another, as each batch size depends on the outcome of the one before.",) * bool(planned)
+    found = schedules.sentences(planned, options.schedule, options.across_models, ran)
+    if here and any(one.startswith(schedules.IN_TURNS) for one in found):
+        free_gb = MEMORY_SHARE * memory_limit.free_bytes() / 1e9
+        found.append(
+            f"All workers that take turns may use {free_gb:.3g} GB together, {100 * MEMORY_SHARE:.0f} % of what is free "
+            "now; those that do not fit take turns with the fastest of the others, or run alone."
+        )
+    return tuple(found)
 
 
 class _Data(NamedTuple):

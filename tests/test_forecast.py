@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 from command_line import run
 
-from framework_compare import compare, dry_run
+from framework_compare import api, compare, dry_run
 from framework_compare.forecast import Forecast
+from framework_compare.launch import memory_limit
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell
 from framework_compare.results import timing_history
 from framework_compare.results.precision import LEAST_RUNS
 from framework_compare.results.timing_history import ASSUMPTION, Known
+from framework_compare.study.schedules import sentences
 
 QUICK = {"batch_size": 4, "epochs": 1, "threads": 1, "loader_workers": 0, "image_size": 32, "sampling_hz": 0}
 
@@ -40,6 +42,83 @@ def test_without_earlier_studies_assumptions_are_stated_with_their_range(tiny, o
     text = str(result)
     assert "2 cells, 2 runs. Nothing was started." in text and "2 to 80 G multiply-accumulates per second" in text
     assert "GB (data set fire-smoke-small" in text and result.table("latex").count("tabular")
+
+
+MEMORY = (
+    "All workers that take turns may use 10 GB together, 80 % of what is free now; those that do not fit take turns "
+)
+MEMORY += "with the fastest of the others, or run alone."
+
+
+@pytest.mark.parametrize(
+    ("asked", "settings", "said"),
+    [
+        ((["torch", "jax"], ["alexnet", "vgg16"]), {}, ["In turns: torch, jax (alexnet, vgg16).", MEMORY]),
+        (
+            (["torch", "jax"], "alexnet"),
+            {"execution": ["default", "compiled"]},
+            ["In turns: torch default, jax default, torch compiled, jax compiled (alexnet).", MEMORY],
+        ),
+        (("torch", ["alexnet", "vgg16"]), {}, ["Alone (no other cell competes with it): torch (alexnet, vgg16)."]),
+        (
+            ("torch", ["alexnet", "vgg16"]),
+            {"across_models": True},
+            ["In turns: torch alexnet, torch vgg16.", MEMORY],
+        ),
+        ((["torch", "jax"], "alexnet"), {"schedule": "sequential"}, ["One run after another, as requested."]),
+        (
+            (["torch", "jax"], "alexnet"),
+            {"batch_size": [1, 2, 3, 4, 5]},
+            [
+                "In turns, 8 at a time; the others of a block with the fastest of these, which runs once more: "
+                + ", ".join(f"{name} {size}" for size in range(1, 6) for name in ("torch", "jax"))
+                + " (alexnet).",
+                MEMORY,
+            ],
+        ),
+    ],
+)
+def test_a_dry_run_says_which_runs_take_turns_and_why_others_do_not(own_cache, monkeypatch, asked, settings, said):
+    monkeypatch.setattr(memory_limit, "free_bytes", lambda: 12_500_000_000)
+    result = dry_run(*asked, dataset="fire-smoke-small", threads=1, loader_workers=0, **settings)
+    assert result.schedule == tuple(said)
+    shown = " ".join(str(result).split())
+    assert all(one in shown for one in said)
+
+
+def test_the_reasons_of_those_that_run_alone_are_told_once_each():
+    models = ("alexnet", "vgg16")
+    cells = [Cell(name, model, "d", "cuda", TrainConfig(device="cuda")) for model in models for name in ("a", "b")]
+    cells += [Cell("a", "linear", "d", "cpu", TrainConfig(batch_growth=1.5))]
+    cells += [Cell("a", model, "d", "cuda", TrainConfig(device="cuda", pipeline="memory")) for model in models]
+    assert sentences([(number, cell, 1) for number, cell in enumerate(cells)], "interleaved") == [
+        "Alone (on a GPU its loaders cannot be stopped between turns): a, b (alexnet, vgg16).",
+        "Alone (its batches grow): a (linear).",
+        "Alone (no other cell competes with it): a (alexnet, vgg16).",
+    ]
+
+
+def test_a_dry_run_names_no_rival_that_cannot_run_here(own_cache):
+    result = dry_run(["torch", "mxnet"], "alexnet", "cuda", dataset="fire-smoke-small")
+    assert all(one.lack for one in result.cells) and not result.schedule
+
+
+def test_the_rest_of_a_study_takes_turns_with_the_fastest_that_has_run(paced, images, own_cache, tmp_path):
+    """What the dry run of `resume` says is what happens then."""
+    first = tmp_path / "once"
+    fails = f"def on_step(self):\n    if not os.path.exists({str(first)!r}):\n        raise ValueError"
+    names = [paced("one", pace_s=0.002), paced("two", fails), paced("three", fails), paced("four", pace_s=0.02)]
+    settings = {"dataset": images, "out": tmp_path / "s", "verify": "off", "pipeline": "memory"}
+    study = compare(names, "linear", **settings, **{**QUICK, "epochs": 4, "batch_size": 1})
+    assert study.frame.status.tolist() == ["ok", "failed", "failed", "ok"]
+    rest = api.dry_resume(study.folder, retry=["failed"])
+    assert rest.schedule[0] == "In turns with one, which runs once more: two, three (linear)."
+    first.touch()
+    study = api.resume(study.folder, retry=["failed"])
+    assert study.frame.status.eq("ok").all() and study.frame.runs_ok.tolist() == [2, 1, 1, 1]
+    pairs = {frozenset((one.faster, one.slower)): one.blocks for one in study.verdicts()}
+    assert pairs[frozenset(("one", "two"))] == pairs[frozenset(("two", "three"))] == 1
+    assert not api.dry_resume(study.folder).schedule
 
 
 def test_what_was_measured_is_taken_and_is_near(tiny, images, own_cache, tmp_path):

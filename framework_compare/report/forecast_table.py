@@ -22,9 +22,9 @@ def table(
     seconds: timing_history.Range,
     disk_bytes: Mapping[str, float],
     budget_s: float | None,
-    note: str = "",
+    notes: Sequence[str] = (),
 ) -> Table:
-    """One row per cell; `seconds` is the range of all runs."""
+    """One row per cell; `seconds` is the range of all runs; notes: further sentences."""
     varied = [name for name in ("dataset", *_SETTINGS) if len({_setting(name)(one) for one in cells}) > 1]
     varied += [name for name in _OTHERS if _tells_apart(name, cells)]
     runs = sum(one.runs for one in cells)
@@ -42,7 +42,7 @@ def table(
             Column("by", lambda one: one.basis),
         ),
         cells,
-        remarks=(*_remarks(cells, seconds, disk_bytes, budget_s), *filter(None, [note])),
+        remarks=(*_remarks(cells, seconds, disk_bytes, budget_s), *filter(None, notes)),
     )
 
 

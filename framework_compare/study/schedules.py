@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TypeVar
 
 from framework_compare.errors import check_name
@@ -27,6 +27,9 @@ Planned = tuple[int, Cell, int]  # run_id, cell, and the number of its block
 # (benchmarks/results/intervals.json). With one run there is no interval at all.
 REPEATS = 5
 MOST_REPEATS = 1000  # of a cell: each is a row before any has run
+Paces = Mapping[Cell, float]  # seconds per sample of cells whose runs of a block are ok
+MOST_NAMED = 4  # models in a sentence
+IN_TURNS = "In turns"  # such sentences begin so
 
 
 def check(schedule: str) -> str:
@@ -48,6 +51,69 @@ def groups(planned: Sequence[Planned], schedule: str, across_models: bool = Fals
                 key = (key,)
         found.setdefault(key, []).append((run_id, cell, block))
     return list(found.values())
+
+
+def anchor(group: Sequence[Planned], ran: Paces, across_models: bool = False) -> Cell | None:
+    """The fastest competitor of these runs that ran before them in their block, to run with them once more; else None."""
+    cells = {cell for _, cell, _ in group}
+    if any(map(why_alone, cells)):
+        return None
+    common = {shared(cell, across_models) for cell in cells}
+    rivals = [one for one in ran if one not in cells and {shared(one, across_models)} == common]
+    return min(rivals, key=lambda one: ran[one], default=None)
+
+
+def sentences(
+    planned: Sequence[Planned], schedule: str, across_models: bool = False, ran: Callable[[int], Paces] = lambda _: {}
+) -> list[str]:
+    """Say which of these runs take turns, and why the others do not; ran: the paces of a block, of runs that have ended."""
+    if schedule == SEQUENTIAL:
+        return ["One run after another, as requested."]
+    rivals: dict[Hashable, list[list[Planned]]] = {}
+    for group in groups(planned, schedule, across_models):
+        run_id, cell, block = group[0]
+        rivals.setdefault(run_id if why_alone(cell) else (block, shared(cell, across_models)), []).append(group)
+    found: dict[tuple[str, str], tuple[dict[str, None], dict[str, None]]] = {}
+    for several in rivals.values():
+        cells = [cell for group in several for _, cell, _ in group]
+        names, how = (
+            _names(cells, across_models),
+            _how(several, anchor(several[0], ran(several[0][0][2]), across_models)),
+        )
+        listed, models = found.setdefault((how, ", ".join(names) if how.startswith(IN_TURNS) else ""), ({}, {}))
+        listed.update(dict.fromkeys(names))
+        models[cells[0].model] = None
+    return [
+        f"{how}: {', '.join(listed)}{_of_models(list(models), across_models)}."
+        for (how, _), (listed, models) in found.items()
+    ]
+
+
+def _how(several: Sequence[Sequence[Planned]], fastest: Cell | None) -> str:
+    """How runs of a block that compete run, in groups of `groups`."""
+    (_, cell, _), *others = several[0]
+    if fastest:
+        return f"{IN_TURNS} with {fastest.framework}, which runs once more"
+    if len(several) > 1:
+        return f"{IN_TURNS}, {MOST_RIVALS} at a time; the others of a block with the fastest of these, which runs once more"
+    return IN_TURNS if others else f"Alone ({why_alone(cell) or 'no other cell competes with it'})"
+
+
+def _names(cells: Sequence[Cell], across_models: bool) -> list[str]:
+    """The names of competitors: frameworks, or models, and those settings that differ."""
+    differing = [name for name in COMPARED if len({getattr(cell.config, name) for cell in cells}) > 1]
+    several = across_models and len({cell.model for cell in cells}) > 1
+    named = (
+        " ".join([cell.framework, *[cell.model] * several, *(str(getattr(cell.config, name)) for name in differing)])
+        for cell in cells
+    )
+    return list(dict.fromkeys(named))
+
+
+def _of_models(models: Sequence[str], across_models: bool) -> str:
+    if across_models:
+        return ""
+    return f" ({', '.join(models) if len(models) <= MOST_NAMED else f'{len(models)} models'})"
 
 
 def why_alone(cell: Cell) -> str | None:

@@ -161,20 +161,14 @@ class Study:
             shutil.rmtree(self.folder / "weights", ignore_errors=True)
 
     def _with_anchor(self, group: list[Planned]) -> list[Planned]:
-        """A run that is alone, as its rivals of the block have run before, with the fastest of them once more."""
-        (run_id, cell, block), *others = group
-        alone = self.options.schedule != schedules.INTERLEAVED or schedules.why_alone(cell)
-        if others or alone or self.strategy.limits_decide:
+        """Runs whose rivals of the block have run before, with the fastest of them once more."""
+        if self.options.schedule != schedules.INTERLEAVED or self.strategy.limits_decide:
             return group
-        shared = schedules.shared(cell, self.options.across_models)
-        ran = self.store.paces(block)
-        rivals = [one for one in ran if one != cell and schedules.shared(one, self.options.across_models) == shared]
-        if not rivals:
-            return group
-        anchor = min(rivals, key=lambda one: ran[one])
-        found = self.store.beside_anchor([run_id], anchor)
-        if found:
-            self.watcher.say(f"{anchor.label} runs once more, so that {cell.label} can take turns with it")
+        anchor = schedules.anchor(group, self.store.paces(group[0][2]), self.options.across_models)
+        found = self.store.beside_anchor([run_id for run_id, *_ in group], anchor) if anchor else []
+        if anchor and found:
+            others = ", ".join(cell.label for _, cell, _ in group)
+            self.watcher.say(f"{anchor.label} runs once more, so that {others} can take turns with it")
         return found or group
 
     def _tell_what_is_left(self, cells: Sequence[Cell]) -> None:

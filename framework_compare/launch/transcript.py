@@ -34,12 +34,15 @@ class Grant(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """A turn by the parent's clock. uncounted_s: what is neither the slice, as reported, nor between two epochs."""
+    """A turn by the parent's clock. uncounted_s: what is neither the slice, as reported, nor between two epochs.
+
+    epochs: how many ended within its uncounted steps, so that the next began there, with the start of its loaders.
+    """
 
     seconds: float
     uncounted_s: float
     rewarm: int
-    epochs: int  # that ended in it
+    epochs: int
 
 
 Event = Fields
@@ -68,7 +71,9 @@ class Transcript:
         self.steps = 0  # of all epochs
         self.grant: Optional[Grant] = None  # while it has a turn
         self.turn: Optional[Turn] = None  # the last that it gave back
-        self._ended = self._between_ns = 0  # epochs in this turn, and what the worker did between them
+        self._ended: List[int] = []  # after how many steps of this turn epochs ended
+        self._between_ns = 0  # what the worker did between epochs of this turn
+        self._of_turns = self._of_epochs = 0  # steps so far, of turns that are over and of epochs
         self._told_ns = 0  # when the parent heard of the last
         self.last = False  # whether it needs no further turn
         self.quality: List[Quality] = []
@@ -183,8 +188,9 @@ class Transcript:
         measured_ns = _within(event["measured_ns"], min(steps, 1), end_ns - start_ns)
         turn_ns = time.monotonic_ns() - grant.given_ns
         uncounted_s = (turn_ns - self._between_ns - measured_ns) / 1e9
-        self.turn = Turn(turn_ns / 1e9, uncounted_s, grant.rewarm, self._ended)
-        self._ended = self._between_ns = 0
+        self.turn = Turn(turn_ns / 1e9, uncounted_s, grant.rewarm, sum(one <= grant.rewarm for one in self._ended))
+        self._of_turns += grant.rewarm + steps
+        self._ended, self._between_ns = [], 0
         self.slices.append(
             Slice(
                 round=grant.round,
@@ -225,7 +231,9 @@ class Transcript:
         # of inference (no loss) the steps of its latency are taken after the epoch, which may be shorter than one of them
         longest = end_ns - start_ns if event["loss"] is not None else self._time(event["t_ns"]) - end_ns
         p05, median, p95 = (_within(ns, 0, longest) / 1e9 for ns in event["step_ns"])
-        self._ended, self._told_ns = self._ended + 1, time.monotonic_ns()
+        self._of_epochs += _within(event["steps"], 1, MOST)
+        self._ended.append(self._of_epochs - self._of_turns)
+        self._told_ns = time.monotonic_ns()
         self._between_ns += self._told_ns - end_ns if event["loss"] is None else 0
         self.epochs.append(
             Epoch(

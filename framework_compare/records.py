@@ -176,8 +176,8 @@ class Run:
 
     @property
     def pace_s(self) -> Optional[float]:
-        """Seconds per sample in the turns that count; None where there are none."""
-        counted = [one for one in self.slices if not one.void]
+        """Seconds per sample in the turns that count, or in all if none does; None without any."""
+        counted = [one for one in self.slices if not one.void] or self.slices
         samples = sum(one.samples for one in counted)
         return sum(one.measured_s for one in counted) / samples if samples else None
 

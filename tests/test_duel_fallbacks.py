@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from stored_study import selected
 
-from framework_compare import api, compare, duel
+from framework_compare import api, compare, duel, registry
 from framework_compare.launch import duel as duel_module
 from framework_compare.launch import rounds
 from framework_compare.study import schedules
@@ -154,3 +154,26 @@ def test_rounds_after_a_rival_has_finished_are_void_where_enough_are_left():
         return {number for number, void in one._voids.items() if void == rounds.FEWER}
 
     assert voids(8) == {10, 11} and voids(11) == set() and voids(5) == set()
+
+
+def test_disturbed_runs_of_a_duel_are_repeated_as_a_duel(paced, ask, monkeypatch, told):
+    """Also where one has run once more than its rivals."""
+    monkeypatch.setattr(duel_module._Duel, "_fits", lambda self, member, free: len(self._rivals) < 2)
+    monkeypatch.setattr(rounds, "others_fault", lambda share, threshold: "others took CPU time")
+    names = [paced("one", pace_s=0.002), paced("two", pace_s=0.02), paced("three", pace_s=0.01)]
+    study = ask(names, retries_when_disturbed=1)
+    query = "SELECT duel, retry_of FROM run JOIN cell USING (cell_id) WHERE status = 'ok' ORDER BY run_id"
+    runs = selected(study.folder, query)
+    first, again = ([duel for duel, of in runs if (of is None) is firsts] for firsts in (True, False))
+    assert sorted(collections.Counter(first).values()) == [2, 2]
+    assert sorted(collections.Counter(again).values()) == [2, 2] and None not in again
+
+
+def test_a_part_of_a_study_across_models_has_all_of_them(paced, images, own_cache, tmp_path, monkeypatch):
+    monkeypatch.setitem(registry.MODELS, "linear2", registry.Model("linear:build"))
+    monkeypatch.setenv("SLURM_TMPDIR", str(tmp_path))
+    settings = {**QUICK, "dataset": images, "across_models": True, "executor": Executor()}
+    study = compare(paced("one"), ["linear", "linear2"], out=tmp_path / "s", **settings)
+    run_part(study.folder, 1, Watcher())
+    study, refused = api.absorb(study.folder, say=lambda line: None)
+    assert not refused and set(study.frame.schedule) == {"interleaved"}

@@ -163,26 +163,27 @@ class Store:
     def repeat_disturbed(self, most: int, left_s: float = math.inf, costs_s: Mapping[int, float] | None = None) -> int:
         """Plan each run once more that was disturbed, as were its repeats so far, if these are below `most`; how many.
 
-        The run that is repeated stays. A repeat that ended otherwise is not repeated again. costs_s: by cell_id the
-        seconds of a run, which must fit into left_s.
+        The run that is repeated stays. A repeat that ended otherwise is not repeated again. Repeats of a duel are one,
+        too. costs_s: by cell_id the seconds of a run, which must fit into left_s.
         """
-        disturbed = "status = 'ok' AND coalesce(disturbed_epochs, 0) > 0"
         query = (
-            f"SELECT coalesce(retry_of, run_id) AS first, cell_id FROM run GROUP BY first"
-            f" HAVING sum(NOT ({disturbed})) = 0 AND count(*) <= ? ORDER BY first"
+            "SELECT coalesce(retry_of, run_id) AS first, cell_id, max(CASE WHEN retry_of IS NULL THEN duel END) FROM run"
+            " GROUP BY first HAVING sum(NOT (status = 'ok' AND coalesce(disturbed_epochs, 0) > 0)) = 0 AND count(*) <= ?"
+            " ORDER BY first"
         )
         found = []
-        for first, cell_id in self.select(query, (most,))[1]:
-            cost_s = (costs_s or {}).get(cell_id, 0.0)
-            if cost_s <= left_s:
+        for row in self.select(query, (most,))[1]:
+            if (cost_s := (costs_s or {}).get(row[1], 0.0)) <= left_s:
                 left_s -= cost_s
-                found.append((first, cell_id))
+                found.append(row)
         plan = (
             "INSERT INTO run (cell_id, repeat, retry_of)"
-            " SELECT cell_id, max(repeat) + 1, ? FROM run WHERE cell_id = ? GROUP BY cell_id"
+            " SELECT cell_id, coalesce(?, max(repeat) + 1), ? FROM run WHERE cell_id = ? GROUP BY cell_id"
         )
+        last, blocks = self.select("SELECT max(repeat) FROM run")[1][0][0], {None: None}
         with self._transaction() as connection:
-            connection.executemany(plan, found)
+            for first, cell_id, duel in sorted(found, key=lambda one: one[2] is None):
+                connection.execute(plan, (blocks.setdefault(duel, last + len(blocks)), first, cell_id))
         return len(found)
 
     def outcomes(self) -> dict[Cell, list[str]]:

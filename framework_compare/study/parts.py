@@ -120,7 +120,7 @@ def plan(store: Store, options: RunOptions, retry: Sequence[str], live: Iterable
         to_start += [number] if cells else []
     blocks: dict[tuple[int, str, str], list[Cell]] = {}
     for turn, cell in wanted:
-        blocks.setdefault((turn, cell.model, cell.dataset), []).append(cell)
+        blocks.setdefault((turn, "" if options.across_models else cell.model, cell.dataset), []).append(cell)
     first = max(known | store.parts(), default=0) + 1
     for number, ((turn, _, _), listed) in enumerate(blocks.items(), start=first):
         PartPlan(number, name, turn, tuple(listed), replaces, settings).write(folder)

@@ -22,7 +22,7 @@ QUICK = {
 @pytest.fixture
 def ask(images, own_cache, tmp_path):
     def run(names, out="s", **settings):
-        return compare(names, "linear", dataset=images, out=tmp_path / out, **{**QUICK, **settings})
+        return compare(names, "linear", out=tmp_path / out, **{"dataset": images, **QUICK, **settings})
 
     return run
 
@@ -143,6 +143,23 @@ def test_a_time_that_is_not_that_of_its_turn_does_not_count_and_ends_its_worker(
     assert (slices.void == "").sum() >= rounds.LEAST_ROUNDS, "the others go on"
 
 
+@pytest.mark.alone
+@pytest.mark.parametrize("copies", [1, 30], ids=["an-epoch-ends-in-every-turn", "an-epoch-ends-in-few-turns"])
+def test_with_loaders_too_half_of_a_time_never_counts(paced, ask, told, images, tmp_path, copies):
+    """Where loaders start in the uncounted steps of all turns nobody can be blamed, but no round counts."""
+    for place in images.glob("*/*.jpg"):
+        for number in range(copies):
+            copy = tmp_path / "many" / place.parent.name / f"{place.stem}-{number}.jpg"
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.symlink_to(place)
+    half = FORGED.format('"measured_ns": told["measured_ns"] // 2')
+    settings = {"epochs": 200, "sample": 3, "disturbance_threshold": 1000, "pipeline": "shared"}
+    study = ask([paced("one"), paced("forging", half)], dataset=tmp_path / "many", **settings)
+    assert not (study.slices.void == "").any()
+    blamed = study.frame.status[1] == "failed" and "less time than its turn took" in study.frame.reason[1]
+    assert blamed or (copies == 1 and rounds.UNCHECKED in study.frame.warnings[0])
+
+
 def test_a_worker_that_reports_other_samples_than_its_rivals_voids_their_rounds_and_says_so(paced, ask):
     study = ask([paced("one"), paced("forging", FORGED.format('"samples": 2 * told["samples"]'))])
     assert rounds.UNEQUAL in study.frame.warnings[0] and not (study.slices.void == "").any()
@@ -154,7 +171,9 @@ def test_a_worker_that_reports_other_samples_than_its_rivals_voids_their_rounds_
         (Turn(0.5, 0.06, 5, 0), False, ""),
         (Turn(0.5, 0.25, 5, 0), False, "less time than its turn took"),
         (Turn(0.5, 0.25, 5, 1), False, "less time than its turn took"),
-        (Turn(0.5, 0.25, 5, 1), True, ""),  # loaders started in its uncounted steps
+        (Turn(0.5, 0.25, 5, 1), True, rounds.UNCHECKED),
+        (Turn(0.5, 0.06, 5, 1), True, ""),
+        (Turn(0.5, 0.25, 5, 0), True, "less time than its turn took"),  # an epoch may have ended in the slice
         (Turn(0.5, 0.005, 5, 0), False, "more time than its turn left for the slice"),
         (Turn(0.5, 0.005, 1, 1), False, ""),  # the uncounted step may have been of few images
         (Turn(9.0, 0.001, 0, 0), False, ""),

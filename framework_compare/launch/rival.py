@@ -78,8 +78,9 @@ class Rival:
         assert turn
         full_step_s = part.measured_s / part.samples * config.batch_size
         found = rounds.claim_fault(turn, part.measured_s / part.steps, full_step_s, config.pipeline != "memory")
-        self._claims, self._false = self._claims + 1, self._false + bool(found)
-        if found and rounds.MOST_CLAIMS <= self._false and self._claims <= 2 * self._false:
+        blamed = found not in ("", rounds.UNCHECKED)
+        self._claims, self._false = self._claims + 1, self._false + blamed
+        if blamed and rounds.MOST_CLAIMS <= self._false and self._claims <= 2 * self._false:
             last = f"in the last {part.measured_s:.3f} s of a turn of {turn.seconds:.3f} s"
             self.run.verdict = Verdict(
                 "failed", f"in {self._false} of {self._claims} rounds it reported {found}: {last}"

@@ -20,6 +20,7 @@ JITTER = 0.25  # so that slices do not always begin at the same batch of an epoc
 PATIENCE = 3.0  # times the length of a sample: where others void its rounds, it ends then
 MOST_FAULTS = 20  # pages read from disk in a slice
 UNCOUNTED_S = 0.1  # of a turn, beside its uncounted steps: waking the worker, hearing of its end
+UNCHECKED = "a time that cannot be checked, as loaders started in its uncounted steps"
 MOST_CLAIMS = 3  # slices that do not fit their turns, at least half of all: their worker is ended
 REHEARSAL = "first round: not counted"
 ENDED = "a competitor ended during it"
@@ -95,10 +96,10 @@ def claim_fault(turn: Turn, step_s: float, full_step_s: float, reopens: bool) ->
     """Whether the time that a worker reported is not that of its turn by the parent's clock; "" if it is.
 
     step_s: of its slice, by its own account; full_step_s: so scaled to a whole batch. reopens: whether an epoch begins
-    with the start of loaders, which falls into the uncounted steps.
+    with the start of loaders. Where one begins in the uncounted steps, the fault is UNCHECKED, and perhaps nobody's.
     """
-    if turn.uncounted_s > UNCOUNTED_S + 2 * turn.rewarm * full_step_s and not (turn.epochs and reopens):
-        return "less time than its turn took"
+    if turn.uncounted_s > UNCOUNTED_S + 2 * turn.rewarm * full_step_s:
+        return UNCHECKED if turn.epochs and reopens else "less time than its turn took"
     whole = max(turn.rewarm - turn.epochs, 0)  # the last batch of an epoch may be small
     if turn.uncounted_s < whole * step_s / 4:
         return "more time than its turn left for the slice"

@@ -65,7 +65,7 @@ def studies(own_cache, tmp_path, monkeypatch) -> None:
     )
     for study in ("STUDY", "STUDY_A", "STUDY_B"):
         cells = [Cell(name, "alexnet", "small", "cpu", TrainConfig()) for name in ("torch", "jax")]
-        recorded(studies_dir() / study, cells, lambda *_: Run("ok", epochs=epochs, disturbed_epochs=0))
+        recorded(studies_dir() / study, cells, lambda *_: Run("ok", epochs=epochs, disturbed_epochs=0), 2)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
 

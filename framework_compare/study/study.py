@@ -52,6 +52,7 @@ from framework_compare.study.schedules import Planned
 from framework_compare.study.strategies import Product, Progress, Strategy, half_width, run_s
 
 NO_ROOM = "memory cannot hold it together with its rivals"
+CROWDED_OUT = "out of memory together with its rivals"
 NO_RIVAL = "its rivals ended before the first turn"
 
 
@@ -165,11 +166,11 @@ class Study:
         if self.options.schedule != schedules.INTERLEAVED or self.strategy.limits_decide:
             return group
         anchor = schedules.anchor(group, self.store.paces(group[0][2]), self.options.across_models)
-        found = self.store.beside_anchor([run_id for run_id, *_ in group], anchor) if anchor else []
-        if anchor and found:
-            others = ", ".join(cell.label for _, cell, _ in group)
-            self.watcher.say(f"{anchor.label} runs once more, so that {others} can take turns with it")
-        return found or group
+        if anchor and (found := self.store.beside_anchor([run_id for run_id, *_ in group], anchor)):
+            labels = ", ".join(cell.label for _, cell, _ in group)
+            self.watcher.say(f"{anchor.label} runs once more, so that {labels} can take turns with it")
+            return found
+        return group
 
     def _tell_what_is_left(self, cells: Sequence[Cell]) -> None:
         """Seconds until these cells have run, by those that have; under a budget what is left of that."""
@@ -228,15 +229,12 @@ class Study:
             elif rivals and run.status == "out-of-memory":  # perhaps for its rivals' sake
                 again.append((run_id, cell, environment))
             else:
-                turned = bool(run.slices)
-                why = None if turned or run.status != "ok" else NO_RIVAL
-                ended[run_id] = cell, dataclasses.replace(run, duel=duel if turned else None, alone_why=why)
+                why = None if run.slices or run.status != "ok" else NO_RIVAL
+                ended[run_id] = cell, dataclasses.replace(run, duel=duel if run.slices else None, alone_why=why)
         self._end(ended)
         for run_id, cell, environment in again:
-            run = dataclasses.replace(
-                self._run_alone(run_id, cell, environment), alone_why="out of memory together with its rivals"
-            )
-            self._end({run_id: (cell, run)})
+            run = self._run_alone(run_id, cell, environment)
+            self._end({run_id: (cell, dataclasses.replace(run, alone_why=CROWDED_OUT))})
         if len(left) < len(able) - 1:
             return self._beside_anchor(left, ended)
         environments = {run_id: environment for run_id, _, _, environment in able}

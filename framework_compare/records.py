@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Optional, Tuple
+from typing import Any, Optional, Tuple, get_args, get_type_hints
 
 from framework_compare.protocol import Fields, TrainConfig
 from framework_compare.samplers.energy import Energy
@@ -200,3 +200,15 @@ def idle_workers(workers: int, batches: int) -> str:
         f"{batches}: images/s and the wait for data do not show what this pipeline can do; use at least {10 * workers} "
         "batches per epoch, or fewer loader workers"
     )
+
+
+def types_of(record: Any) -> dict[str, str]:
+    """The type of each field by its name: "int", "float | None"; others than numbers and texts as Python shows them."""
+    return {name: _named(hint) for name, hint in get_type_hints(record).items()}
+
+
+def _named(hint: Any) -> str:
+    kinds = [kind for kind in get_args(hint) if kind is not type(None)]
+    if len(kinds) == 1 and type(None) in get_args(hint):
+        return f"{_named(kinds[0])} | None"
+    return hint.__name__ if isinstance(hint, type) and not kinds else str(hint)

@@ -3,19 +3,17 @@
 A reader leaves a row out that is not sound, and says so; see `Store.left_out`.
 """
 
-import dataclasses
 import difflib
 import functools
 import math
 import operator
-import re
 import types
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from framework_compare.events import parse
 from framework_compare.protocol import Document, Fields, TrainConfig
-from framework_compare.records import PROFILE_KINDS, STATUSES, Cell, Epoch, Phase, ProfileRow, Run, Slice
+from framework_compare.records import PROFILE_KINDS, STATUSES, Cell, Epoch, Phase, ProfileRow, Run, Slice, types_of
 
 _NONE = type(None)
 _KINDS: dict[str, frozenset[type]] = {
@@ -41,9 +39,7 @@ class InvalidRow(ValueError):
 
 
 def _kinds(record: Any) -> dict[str, frozenset[type]]:
-    # Records that workers import spell "X | None" as Python 3.8 has it.
-    fields = {one.name: re.sub(r"Optional\[(.+)\]", r"\1 | None", str(one.type)) for one in dataclasses.fields(record)}
-    return {name: _KINDS[kind] for name, kind in fields.items() if kind in _KINDS}
+    return {name: _KINDS[kind] for name, kind in types_of(record).items() if kind in _KINDS}
 
 
 class Kinds:

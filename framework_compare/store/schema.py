@@ -9,14 +9,13 @@ import dataclasses
 import errno
 import json
 import operator
-import re
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from framework_compare.errors import StudyError
-from framework_compare.records import Epoch, Phase, ProfileRow, Quality, Run, Slice
+from framework_compare.records import Epoch, Phase, ProfileRow, Quality, Run, Slice, types_of
 from framework_compare.samplers.energy import Energy
 from framework_compare.samplers.samplers import COLUMNS, Sample
 
@@ -47,8 +46,7 @@ def _declared(reading: str) -> str:
 
 def _column(field: dataclasses.Field[Any], record: type) -> str:
     """Declare the column of a field: it may lack what the record may, and times of an epoch, as SQLite has no NaN."""
-    optional = re.fullmatch(r"Optional\[(\w+)\]", str(field.type))
-    kind = optional[1] if optional else str(field.type)
+    kind, _, optional = types_of(record)[field.name].partition(" | ")
     declared = f"{field.name} {_TYPES.get(kind, 'TEXT')}"
     if optional or (record is Epoch and kind == "float"):
         return declared

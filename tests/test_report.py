@@ -19,7 +19,7 @@ from nightly import some_nightly
 from framework_compare.api import compare, dry_run, ladder
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Run
-from framework_compare.report import headlines
+from framework_compare.report import headlines, provenance
 from framework_compare.report.figures import files, resources
 from framework_compare.report.figures.subject import Subject
 from framework_compare.report.page import report
@@ -196,6 +196,36 @@ def test_a_citation_has_machine_versions_data_and_intervals(comparison, page):
     one = next(one for one in comparison.verdicts() if (one.model, one.slower) == ("alexnet", "mxnet"))
     assert f"[{one.low:.2f}, {one.high:.2f}]" in said and said.endswith("Checks: not verified.")
     assert "Checks: not verified; caveats: failed cells, busy machine." in page.text
+
+
+def test_page_table_and_citation_say_that_data_were_generated(tmp_path):
+    made = study(tmp_path / "study", models=("alexnet",), data={"facts": {"generated": True}})
+    words = "791 generated images"
+    assert f"fire-smoke-small ({words})" in dict(provenance.facts(made))["Data"]
+    assert f"fire-smoke-small: {words}." in made.table("time").parts[0].caption
+    assert citation(made, made.verdicts(), "Verified").count(words) == 1
+    assert "generated" not in dict(provenance.facts(study(tmp_path / "real", models=("alexnet",))))["Data"]
+
+
+def test_a_citation_states_the_main_settings_once(comparison, tmp_path):
+    said = citation(comparison, comparison.verdicts(), "Not verified")
+    assert "Settings: CPU, batch 16, 1 thread, 3 epochs, image size 224, 3 runs per cell." in said
+    assert said.count("791 images") == 1
+    configs = TrainConfig(batch_size=8), TrainConfig(batch_size=16)
+    several = study(tmp_path / "study", models=("alexnet",), configs=configs)
+    assert "3 runs per cell, batch 8 or batch 16." in citation(several, several.verdicts(), "Not verified")
+
+
+def test_void_rounds_and_unsettled_runs_are_no_plain_verified(comparison):
+    quiet = comparison.frame[comparison.frame["status"] == "ok"].assign(epochs_disturbed=0.0, parity="0-5")
+    epochs = comparison.epochs.assign(disturbed=0.0, epoch_s=1.0)
+    assert standing(lights(quiet, epochs))[0] == "good"
+    void = lights(quiet.assign(rounds_void=[7, *[0] * (len(quiet) - 1)]), epochs)
+    assert standing(void) == ("warn", "Verified; caveats: void rounds")
+    assert "up to 7 rounds per cell do not count" in {one.title: one.sentence for one in void}["Quiet machine"]
+    unsettled = lights(quiet.assign(runs_unsettled=[3, *[0] * (len(quiet) - 1)]), epochs)
+    assert standing(unsettled) == ("warn", "Verified; caveats: unsettled runs")
+    assert {one.title: one.sentence for one in unsettled}["Length"].startswith("3 runs did not settle")
 
 
 def test_the_page_has_one_column_of_memory(page):

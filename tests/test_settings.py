@@ -116,7 +116,7 @@ def test_parity_is_cached_by_the_code_path():
 def record(**settings: object) -> SimpleNamespace:
     """A row of the cell frame, as far as captions read it."""
     values = {columns_name(name): getattr(DEFAULTS, name) for name in SETTINGS}
-    data = {"model": "alexnet", "dataset": "small", "images": 12, "skipped_images": 0}
+    data = {"model": "alexnet", "dataset": "small", "images": 12, "skipped_images": 0, "generated": None}
     return SimpleNamespace(**{**values, **data, "runs": 2, "schedule": "sequential", **settings})
 
 

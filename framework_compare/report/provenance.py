@@ -12,7 +12,7 @@ from framework_compare.protocol import Document, Fields
 from framework_compare.report import renderers, terminal
 from framework_compare.report.names import title as named
 from framework_compare.report.study import Study
-from framework_compare.report.table_notes import unit_of
+from framework_compare.report.table_notes import data_words, unit_of
 from framework_compare.report.tables import clean
 
 if TYPE_CHECKING:
@@ -97,8 +97,9 @@ def gpu_names(machine: Document) -> list[str]:
 def _dataset(name: str, facts: JSON, cells: pd.DataFrame) -> str:
     """A data set with its number of images, or of what else its cells train on."""
     samples = facts.get("images") if isinstance(facts, dict) else None
-    unit = unit_of([cell for cell in cells.itertuples() if cell.dataset == name])
-    return f"{name} ({samples:,} {unit}s)" if isinstance(samples, int) else str(name)
+    own = [cell for cell in cells.itertuples() if cell.dataset == name]
+    generated = any(cell.generated is True for cell in own)
+    return f"{name} ({data_words(samples, unit_of(own), generated)})" if isinstance(samples, int) else str(name)
 
 
 def _with_version(framework: str, version: str) -> str:

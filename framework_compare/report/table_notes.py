@@ -118,20 +118,25 @@ def caption(cells: Sequence[Record], varied: Sequence[str], unit: str = "image")
 
     unit: what the figures above the caption call a sample.
     """
+    datasets: dict[str, Record] = {}
+    for one in cells:
+        datasets.setdefault(one.dataset, one)
+    samples = [_samples(one, unit) for one in datasets.values()]
+    return f"{shared_settings(cells, varied)}. {'; '.join(samples)}."
+
+
+def shared_settings(cells: Sequence[Record], varied: Sequence[str], always: Sequence[str] = ("device",)) -> str:
+    """The settings of a caption without the data; always: what is named at its default, too."""
     kinds = {(cell.model, cell.threads): cell for cell in cells}.values()
     names = [name for name in SETTINGS if not varies(cells, column(name))]
-    names = [name for name in names if name == "device" or column(name) in varied or _by_choice(kinds, name)]
+    names = [name for name in names if name in always or column(name) in varied or _by_choice(kinds, name)]
     if not getattr(cells[0], "image_size", 1):  # none of rows and series
         names = [name for name in names if name != "image_size"]
     values = [setting_words(column(name), getattr(cells[0], column(name))) for name in names]
     schedules = {cell.schedule for cell in cells if isinstance(cell.schedule, str)}  # of those with a run that is ok
     turns = ", interleaved" if schedules == {"interleaved"} else ""
     runs = [] if varies(cells, "runs") else [f"{plural(cells[0].runs, 'run')} per cell{turns}"]
-    datasets: dict[str, Record] = {}
-    for one in cells:
-        datasets.setdefault(one.dataset, one)
-    samples = [_samples(one, unit) for one in datasets.values()]
-    return f"{', '.join([*values, *runs])}. {'; '.join(samples)}."
+    return ", ".join([*values, *runs])
 
 
 def _by_choice(cells: Iterable[Record], name: str) -> bool:
@@ -166,7 +171,12 @@ def _samples(cell: Record, unit: str) -> str:
     own = registry.unit(cell.model)
     skipped = f", {cell.skipped_images:.0f} skipped" if own == "image" and cell.skipped_images > 0 else ""
     renamed = "" if own == unit else f"; {unit}s/s are {own}s/s"
-    return f"{cell.dataset}: {plural(int(cell.images), own)}{skipped}{renamed}"
+    return f"{cell.dataset}: {data_words(int(cell.images), own, cell.generated)}{skipped}{renamed}"
+
+
+def data_words(samples: int, unit: str, generated: object) -> str:
+    """The size of a data set in words, which say so where the data were generated: "1,600 generated images"."""
+    return plural(samples, f"generated {unit}" if generated is True else unit)
 
 
 def varies(cells: Sequence[Record], name: str) -> bool:

@@ -33,6 +33,7 @@ _EVIDENCE = (
     "warnings",
     "images",
     "skipped_images",
+    "generated",
     "trace_path",
     "log_path",
 )

@@ -118,6 +118,7 @@ def _cell_row(store: Store, all_runs: list[Row], datasets: Document, kept: Mappi
         "runs_ok": len(ok),
         "images": _count(facts.get("images")),
         "skipped_images": _count(facts.get("skipped")),
+        "generated": _generated(facts),
     }
 
 
@@ -138,6 +139,13 @@ def _count(value: object) -> int | None:
     if isinstance(value, (list, tuple, dict)):
         return len(value)
     return value if type(value) is int else None
+
+
+def _generated(dataset: Document) -> bool | None:
+    """Return whether no data were measured or photographed: they were made from a seed. None where the study does not say."""
+    own = dataset.get("facts")
+    made = own.get("generated") if isinstance(own, dict) else None
+    return made if type(made) is bool else None
 
 
 RUN_COLUMNS = tuple(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 # Columns of the cell frame; load_before is of `reading_sources`.
-COLUMNS = ("epochs_disturbed", "disturbed_s", "disturbed_share", "runs_set_aside")
+COLUMNS = ("epochs_disturbed", "disturbed_s", "disturbed_share", "runs_set_aside", "rounds_void")
 Row = Document
 _UNFINISHED = ("planned", "running", "interrupted")
 
@@ -95,6 +95,7 @@ def summary(runs: Sequence[Row]) -> dict[str, float | None]:
         "epochs_disturbed": sum(run["disturbed_epochs"] for run in known) if known else None,
         "disturbed_s": seconds if known else None,
         "disturbed_share": sum(map(lost_s, known)) / seconds if seconds else None,
+        "rounds_void": sum(sum(_void(run).values()) for run in runs),
     }
 
 

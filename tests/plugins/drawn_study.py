@@ -2,7 +2,7 @@
 
 import random
 from pathlib import Path
-from typing import Sequence, Tuple
+from typing import Optional, Sequence, Tuple
 
 from framework_compare.comparison import Comparison
 from framework_compare.protocol import TrainConfig
@@ -64,10 +64,14 @@ def study(
     failure: Run = Run("crashed", "no memory left", log_tail="Traceback\n  MemoryError", died_in="epochs"),
     dataset: str = "fire-smoke-small",
     faster: float = 1.0,
+    data: Optional[dict] = None,
 ) -> Comparison:
-    """A finished study in `folder`; the first framework is the fastest, the second was disturbed in its first run."""
+    """A finished study in `folder`; the first framework is the fastest, the second was disturbed in its first run.
+
+    data: more that the study keeps on its data set.
+    """
     cells = [Cell(f, m, dataset, c.device, c) for c in configs for m in models for f in frameworks]
-    settings = {**SETTINGS, "datasets": {dataset: {"images": 791, "skipped": 0}}}
+    settings = {**SETTINGS, "datasets": {dataset: {"images": 791, "skipped": 0, **(data or {})}}}
     with Store.create(folder, settings=settings, machine=MACHINE, cells=cells, repeats=repeats) as store:
         at = 0.0
         for number, (run_id, cell, repeat) in enumerate(store.plan()):

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from framework_compare.plan.settings import column
 from framework_compare.report import headlines, provenance
 from framework_compare.report.study import Study
-from framework_compare.report.table_notes import caption, unit_of
+from framework_compare.report.table_notes import setting_words, shared_settings, varies
 from framework_compare.report.tables import clean
+from framework_compare.results.columns import Record
 from framework_compare.results.speed_verdicts import Verdict
 
 MAX_RESULTS = 20
+MAX_VALUES = 12  # of a setting in which cells differ
+STATED = ("batch_size", "image_size", "epochs", "threads")  # whether or not they are at their defaults
 
 
 def citation(study: Study, verdicts: Iterable[Verdict], standing: str) -> str:
@@ -26,10 +30,20 @@ def citation(study: Study, verdicts: Iterable[Verdict], standing: str) -> str:
         [
             f"Study {clean(Path(study.folder).name)}, measured {facts.get('Measured', '')} with {facts['Version']}.",
             *(f"{shown}: {facts[name]}." for name, shown in names.items() if name in facts),
-            *([f"Settings: {clean(caption(cells, (), unit_of(cells)))}"] if cells else []),
+            *([f"Settings: {clean(_settings(cells))}."] if cells else []),
             *(f"Result: {one.rstrip('.')}." for one in results),
             *left,
             *headlines.remarks(verdicts),
             f"Checks: {standing[0].lower()}{standing[1:]}.",
         ]
     )
+
+
+def _settings(cells: Sequence[Record]) -> str:
+    """What all cells share, then the values of STATED in which they differ."""
+    differing = []
+    for name in STATED:
+        if varies(cells, column(name)):
+            values = list(dict.fromkeys(setting_words(column(name), getattr(cell, column(name))) for cell in cells))
+            differing.append(" or ".join([*values[:MAX_VALUES], *(["others"] if len(values) > MAX_VALUES else [])]))
+    return ", ".join([shared_settings(cells, (), ("device", *STATED)), *differing])

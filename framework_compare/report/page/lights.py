@@ -30,7 +30,7 @@ class Light(NamedTuple):
 
 def lights(cells: pd.DataFrame, epochs: pd.DataFrame) -> list[Light]:
     """The answers: did all cells work, are there enough runs and steps, was the machine quiet, is the function the same?"""
-    others = _repeated(cells), *_length(epochs), _quiet(cells, epochs), *_clocks(cells)
+    others = _repeated(cells), *_length(cells, epochs), _quiet(cells, epochs), *_clocks(cells)
     return [_equal(cells), _worked(cells), *others]
 
 
@@ -63,7 +63,7 @@ def _repeated(cells: pd.DataFrame) -> Light:
     return Light(state, "Runs", sentence, "few runs")
 
 
-def _length(epochs: pd.DataFrame) -> list[Light]:
+def _length(cells: pd.DataFrame, epochs: pd.DataFrame) -> list[Light]:
     steps = epochs.groupby("run_id")["steps"].sum()
     if steps.empty:
         return []
@@ -71,7 +71,10 @@ def _length(epochs: pd.DataFrame) -> list[Light]:
     sentence = f"every run has at least {plural(fewest, 'measured step')}"
     if few := fewest < MIN_STEPS:
         sentence = f"a run has only {plural(fewest, 'measured step')}; below {MIN_STEPS}, warm-up cannot be detected"
-    return [Light(WARN if few else GOOD, "Length", sentence, "short runs")]
+    unsettled = int(cells["runs_unsettled"].sum())
+    if unsettled and not few:
+        sentence = f"{plural(unsettled, 'run')} did not settle: step times were still changing at the end"
+    return [Light(WARN if few or unsettled else GOOD, "Length", sentence, "short runs" if few else "unsettled runs")]
 
 
 def _quiet(cells: pd.DataFrame, all_epochs: pd.DataFrame) -> Light:
@@ -80,6 +83,7 @@ def _quiet(cells: pd.DataFrame, all_epochs: pd.DataFrame) -> Light:
     counted = all_epochs[all_epochs["disturbed"].ne(1)]
     slow = counted["epoch_s"].gt(SLOW * counted.groupby("cell")["epoch_s"].transform("median")).sum()
     whole = (cells["epochs_disturbed"] >= cells["epochs_measured"]) & cells["epochs_measured"].gt(0)
+    void = int(cells["rounds_void"].max()) if cells["rounds_void"].notna().any() else 0
     doubt = "slow epochs"
     if not cells["epochs_disturbed"].notna().any():
         state, sentence, doubt = WARN, "unknown: nothing was sampled", "unknown disturbances"
@@ -89,6 +93,9 @@ def _quiet(cells: pd.DataFrame, all_epochs: pd.DataFrame) -> Light:
             BAD if whole.any() else WARN,
             f"{disturbed:.0f} of {epochs:.0f} epochs {'was' if disturbed == 1 else 'were'} disturbed",
         )
+    elif void:
+        state, doubt = WARN, "void rounds"
+        sentence = f"no epoch that counts was disturbed, but {_rounds(void)}"
     elif slow:
         state = WARN
         often = f"{slow} of {len(counted)} epochs took more than {SLOW:g} times the median of their cell"
@@ -98,6 +105,10 @@ def _quiet(cells: pd.DataFrame, all_epochs: pd.DataFrame) -> Light:
         if replaced:
             sentence = f"no epoch that counts was disturbed; {plural(replaced, 'disturbed run')} replaced"
     return Light(state, "Quiet machine", sentence, doubt)
+
+
+def _rounds(void: int) -> str:
+    return "1 round does not count" if void == 1 else f"up to {void} rounds per cell do not count"
 
 
 def _equal(cells: pd.DataFrame) -> Light:

@@ -61,7 +61,7 @@ SHOWN = (
     Shown("How long does an epoch take, and how sure is that?", "F2", CIFAR),
     Shown("How many samples does it train per second?", "F2", GPT, view="images per second"),
     Shown("Is the fastest also the largest?", "F3", CIFAR, "110mm"),
-    Shown("What do CPU, memory and threads do during a run?", "F4", CIFAR, frameworks=("torch", "tensorflow")),
+    Shown("How much of a run do the measured epochs take?", "F4", CIFAR, frameworks=("torch", "tensorflow")),
     Shown("Where does the time of a whole run go?", "F5", CIFAR),
     Shown("Does training wait for its data?", "F6", CIFAR),
     Shown("Did the machine change while it measured?", "F7", CIFAR),

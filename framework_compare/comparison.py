@@ -328,7 +328,7 @@ class Comparison:
         return study_toml.text(self.settings, self.folder)
 
     def beside(self, other: Comparison, history: Sequence[Comparison] = ()) -> pd.DataFrame:
-        """Return one row per cell that both studies have, with the ratio of the median epoch times.
+        """Return one row per cell that both studies have, with the ratio of the epoch times.
 
         history: two or more other sessions of this study, from which the variance between sessions is estimated.
         """

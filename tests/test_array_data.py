@@ -129,7 +129,7 @@ def test_a_damaged_or_missing_file_is_one_sentence(tmp_path):
 def test_a_file_of_another_form_is_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "old.npz", "w") as archive:
         archive.writestr("document.json", json.dumps({"version": 99}))
-    with pytest.raises(DataError, match="its form is version 99, this program reads version 1"):
+    with pytest.raises(DataError, match="it has format version 99; this program reads version 1"):
         read_split(tmp_path / "old.npz", "train")
 
 

@@ -149,7 +149,7 @@ def test_disturbed_epochs_are_left_out_of_times_and_noted(tmp_path):
     assert (row.epochs_measured, row.epochs_disturbed, row.disturbed_s, row.disturbed_share) == (8, 2, 18.0, 0.8)
     table = result.table(style="markdown")
     assert "(1) other programs took 80 % of a core for 18.0 s: 2 of 8 epochs, which are excluded" in table
-    assert "Marked: significantly faster" in table
+    assert "*: significantly faster" in table
     assert "Warning, fast linear: other programs took 80 % of a core during 1 of 4 epochs, 9.0 s of 12.0 s" in table
     assert result.epochs.disturbed.tolist() == 2 * [0, 0, 0, 1] + 8 * [0]
 
@@ -171,9 +171,7 @@ def test_no_fastest_is_named_beside_a_cell_that_was_disturbed_throughout(tmp_pat
     result = study(tmp_path / "a", *runs, *runs, repeats=2)
     assert result.frame.epoch_s[1] == pytest.approx(2.002)
     table = result.table(style="markdown")
-    assert (
-        "other programs took CPU time in every epoch of slow" in table and "Marked: significantly faster" not in table
-    )
+    assert "other programs took CPU time in every epoch of slow" in table and "*: significantly faster" not in table
     assert "all 6 epochs, so there is no verdict" in table
     assert [one.reason for one in result.verdicts()] == ["other programs took CPU time in every epoch of slow"]
     other = study(tmp_path / "b", mixed, quiet(1), mixed, quiet(1), repeats=2)

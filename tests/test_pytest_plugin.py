@@ -87,7 +87,7 @@ def test_the_cells_of_a_session_make_one_study_whose_table_is_shown(pytester, im
     frame = Comparison.load(pytester.path / "study").frame
     assert frame.batch_size.tolist() == [2, 4] and (frame.status == "ok").all()
     shown = result.stdout.str().partition("framework-compare")[2]
-    assert shown.count("Median epoch time") == 2 and "study: study" in shown
+    assert shown.count("Epoch time") == 2 and "study: study" in shown
 
 
 def test_a_session_needs_a_folder_of_its_own(pytester, images):

@@ -110,7 +110,7 @@ def test_the_caption_names_what_is_not_the_default(tmp_path):
     config = TrainConfig(batch_size=50, epochs=7, threads=2, execution="graph", pipeline="shared", precision="tf32")
     caption = study(tmp_path, {("torch", "alexnet"): ok(1)}, configs=[config]).table(style="markdown").splitlines()[0]
     assert caption == (
-        "Median epoch time in seconds ± larger half-width of the 95 % confidence interval over runs. "
+        "Epoch time in seconds, geometric mean over runs ± larger half-width of the 95 % confidence interval. "
         "CPU, batch 50, execution graph, pipeline shared, "
         "precision tf32, 2 threads, 1 loader worker, 7 epochs, 1 run per cell. small: 791 images, 2 skipped."
     )
@@ -119,7 +119,7 @@ def test_the_caption_names_what_is_not_the_default(tmp_path):
 def test_each_set_of_settings_has_a_table_of_its_own(tmp_path):
     configs = [TrainConfig(batch_size=1), TrainConfig(batch_size=100), TrainConfig(device="cuda", learning_rate=0.5)]
     text = study(tmp_path, {("torch", "alexnet"): ok(1)}, configs=configs).table(style="markdown")
-    captions = [line for line in text.splitlines() if line.startswith("Median epoch time")]
+    captions = [line for line in text.splitlines() if line.startswith("Epoch time")]
     assert ["batch 1," in captions[0], "batch 100," in captions[1], "GPU" in captions[2]] == [True] * 3
     assert "learning rate 0.5" in captions[2]
 
@@ -236,10 +236,8 @@ def test_csv_has_nine_digits_and_the_ratio_to_the_best(tmp_path):
 def test_githubs_style_has_a_list_of_verdicts_and_folds_its_notes(tmp_path):
     outcomes = {("torch", "alexnet"): ok(1, 1, 1), ("paddle", "alexnet"): ok(2, 2, 2)}
     text = study(tmp_path, outcomes, repeats=2).table(style="github")
-    assert text.startswith("- AlexNet: PyTorch is 2.00x ") and "**Median epoch time" in text
-    assert "<details><summary>Notes</summary>\n\n- Marked: significantly faster" in text and text.endswith(
-        "</details>\n"
-    )
+    assert text.startswith("- AlexNet: PyTorch is 2.00x ") and "**Epoch time" in text
+    assert "<details><summary>Notes</summary>\n\n- Bold: significantly faster" in text and text.endswith("</details>\n")
 
 
 @pytest.mark.parametrize("most", [900_000, 300])
@@ -269,7 +267,7 @@ def test_a_part_has_columns_and_rows_of_them(table, comparison):
     assert part.columns[:3] == ("framework", "AlexNet / s", "AlexNet / ratio")
     assert all(len(row.names) + len(row.values) == len(part.columns) for row in part.rows)
     assert {row.names[0] for row in part.rows} == {"PyTorch", "MXNet", "JAX"}
-    assert part.caption.startswith("Median epoch time") and part.verdicts and part.remarks
+    assert part.caption.startswith("Epoch time") and part.verdicts and part.remarks
 
 
 def test_its_frame_has_the_numbers_of_the_studys(table, comparison):
@@ -305,7 +303,7 @@ def test_html_escapes_what_a_reason_holds(tmp_path):
 def test_latex_takes_a_label_and_a_caption_and_keeps_the_settings(table, halves):
     text = table.to_latex(label="tab:cpu", caption="Our times")
     assert r"\label{tab:cpu}" in text and r"\caption{Our times}" in text
-    assert "Median epoch time in seconds" in text.split(r"\end{tabular}")[1]
+    assert "Epoch time in seconds" in text.split(r"\end{tabular}")[1]
     assert r"\label{tab:cpu}" in halves.to_latex(label="tab:cpu") and r"\label{tab:cpu2}" in halves.to_latex("tab:cpu")
 
 

@@ -81,7 +81,7 @@ def test_sentence_table_figure_and_json_name_the_same_winner(tmp_path, entries, 
     assert ("(not verified)" in finding) == ("(not verified)" in sentence) == ("jax" == winner)
     (answer,) = json.loads(comparison.to_json())["winners"]
     assert (answer["framework"], answer["reason"]) == (winner, reason)
-    assert ("Marked: significantly faster" in table) == bool(winner)
+    assert ("*: significantly faster" in table) == bool(winner)
     assert ("Excluded, because they failed parity: MXNet (AlexNet)." in table) == (answer["excluded"] == ["mxnet"])
     assert answer["excluded"] == [name for name, (_, parity) in entries.items() if parity == FAILED]
 

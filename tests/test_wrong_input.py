@@ -179,7 +179,7 @@ COMMANDS = {
     "run torch lenet": "unknown model 'lenet' (did you mean 'alexnet'?); allowed: alexnet",
     "run torch alexnet /no/such": "data set folder '/no/such' does not exist",
     "run torch alexnet EMPTY": "data set folder 'HERE/EMPTY' has no class folders in it",
-    "run study.toml alexnet": "'alexnet' follows study.toml; allowed: a file alone, with options",
+    "run study.toml alexnet": "'alexnet' cannot be combined with study.toml; give the file alone, with options",
     "run /no/such.toml": "/no/such.toml is not a study to run: ",
     "run a.toml --from b.toml": "the file is given twice: a.toml and --from; ",
     "show DRAWN --style ''": "unknown style ''; allowed: terminal, markdown",

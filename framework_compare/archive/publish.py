@@ -119,7 +119,7 @@ def figures(cleaned: Document, parity: Document, name: str) -> Fields:
         study = Comparison(records.restore(cleaned, parity, Path(place) / "study"))
         document = json_document.document(study)
         if study.damage:
-            raise documents.Refused(f"records.json is damaged: {len(study.damage)} tables have unsound rows")
+            raise documents.Refused(f"records.json is damaged: {len(study.damage)} tables have invalid rows")
     return {**document, "study": name}
 
 

@@ -126,7 +126,7 @@ def _check_sound(folder: Path) -> None:
         raise Refused(f"records.json is damaged: {_without(str(error), folder)}") from None
     if damage:
         table, (rows, fault) = next(iter(damage.items()))
-        raise Refused(f"table {table} of records.json has {rows} unsound rows: {fault}")
+        raise Refused(f"table {table} of records.json has {rows} invalid rows: {fault}")
     if orphans:
         raise Refused(f"table {orphans[0][0]} of records.json has a row that belongs to no run")
 

@@ -62,7 +62,7 @@ def read_split(path: "str | os.PathLike[str]", split: str) -> SplitArrays:
         with zipfile.ZipFile(path) as archive:
             document = json.loads(archive.read(DOCUMENT))
             if document["version"] != VERSION:
-                raise ValueError(f"its form is version {document['version']}, this program reads version {VERSION}")
+                raise ValueError(f"it has format version {document['version']}; this program reads version {VERSION}")
             arrays = {}
             for name in archive.namelist():
                 if name.startswith(split + "."):

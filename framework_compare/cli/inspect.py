@@ -56,7 +56,8 @@ def inspect(
     print("\n".join([name, *inspection.layer_lines(graph), inspection.summary(graph)]))
     for one in imported:
         if one.level is not None:
-            print(f"compared with {one.level.judge} in float64: {one.level.error:.1e} at most ({one.level.where})")
+            error = f"{one.level.error:.1e} ({one.level.where})"
+            print(f"largest relative difference from {one.level.judge} in float64: {error}")
         print("\n".join(one.notes), end="\n" if one.notes else "")
     for framework, ops in inspection.missing_ops(graph).items():
         print(f"{framework}: {'lacks ' + ', '.join(ops) if ops else 'has every layer'}")

@@ -61,7 +61,7 @@ def read(words: Sequence[str], by_option: AbstractSet[str], names: Sequence[str]
         return {STUDY: words[0]}
     if FILE in names and words[0].endswith(".toml"):
         if words[1:]:
-            raise UsageError(f"{words[1]!r} follows {words[0]}; allowed: a file alone, with options")
+            raise UsageError(f"{words[1]!r} cannot be combined with {words[0]}; give the file alone, with options")
         if FILE in by_option:
             raise UsageError(f"the file is given twice: {words[0]} and --from; {allowed}")
         return {FILE: Path(words[0])}

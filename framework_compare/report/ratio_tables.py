@@ -49,7 +49,7 @@ def _with_ratio(sheet: Sheet) -> list[Record]:
 
 
 SPEEDUP = TableSpec(
-    f"Median epoch in seconds on the CPU and on the device, and the speed-up; {_SURE}",
+    f"Epoch time in seconds on the CPU and on the device, and the speed-up; {_SURE}",
     _speedup_columns,
     ("epoch_s_median",),
     names=(*NAMES, named("threads")),
@@ -99,8 +99,8 @@ def _mode_columns(sheet: Sheet) -> tuple[Column, ...]:
 
 
 MODES = TableSpec(
-    f"Each framework in the execution mode in which it is fastest; median epoch, speed-up over its default mode, and slowdown "
-    f"relative to the fastest framework in its own best mode; {_SURE}",
+    f"Each framework in its fastest execution mode. Epoch time in seconds; speed-up over its default mode; slowdown relative to "
+    f"the fastest framework in its own best mode. {_SURE}",
     _mode_columns,
     ("epoch_s_median",),
     names=(*NAMES, BATCH_SIZE),
@@ -116,7 +116,7 @@ MODES = TableSpec(
 
 
 STACK = TableSpec(
-    f"Median epoch in seconds with a library and with the plain framework below it, and their ratio; {_SURE}",
+    f"Epoch time in seconds with a library and with the plain framework below it, and their ratio; {_SURE}",
     _stack_columns,
     ("epoch_s_median",),
     names=(*NAMES, BATCH_SIZE),

@@ -133,7 +133,8 @@ def _energy_remarks(sheet: Sheet) -> Iterable[str]:
     if any(cell.gpu_idle_w >= 0 or cell.host_idle_w >= 0 for cell in sheet.cells):
         yield "Idle: the power before the first run; above idle: the energy minus that power over the same time."
     if on_gpu or on_host:
-        yield "J/epoch: GPU and host together, with the 95 % confidence interval over runs. No verdict uses energy."
+        summed = "GPU and host together" if on_gpu and on_host else "GPU only" if on_gpu else "host only"
+        yield f"J/epoch: {summed}, with the 95 % confidence interval over runs. No verdict uses energy."
     if not on_gpu and not on_host:
         yield NO_ENERGY
     yield from unmeasured_energy(sheet.cells)

@@ -43,7 +43,7 @@ def table(
     remarks += [f"{all_ - len(frame)} cells are in {name} only" for name, all_ in zip("AB", cells) if all_ > len(frame)]
     chosen = frame[_changed(frame)] if changed else frame
     return tabulate(
-        "Median epoch time in seconds, B relative to A with its 95 % confidence interval over runs, and the verdict on B."
+        "Epoch time in seconds, B relative to A with its 95 % confidence interval over runs, and the verdict on B."
         + ("" if several or frame.empty else f" {clean(frame['dataset'].iloc[0])}."),
         (FRAMEWORK, MODEL, *(named(name, always=True) for name in (["dataset"] * several + varying))),
         (

@@ -76,6 +76,6 @@ def _limit(limit: int | None) -> tuple[str, ...]:
     if limit is None:
         return ()
     return (
-        f"The memory limit of {limit / 2**30:.3f} GiB counts a page that processes share once (PSS); peak RSS counts "
-        "it in each process, so it may exceed the limit.",
+        f"The limit of {limit / 2**30:.3f} GiB counts shared pages once (PSS); RSS counts them once per process, so it may "
+        "exceed the limit.",
     )

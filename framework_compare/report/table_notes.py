@@ -93,9 +93,10 @@ def disturbance(cell: Record) -> str:
     if cell.disturbed_share > 0:
         lost = f"other programs took {percent(cell.disturbed_share)} of a core for {cell.disturbed_s:.1f} s"
     if cell.epochs_disturbed < cell.epochs_measured:
-        return f"{lost}: {cell.epochs_disturbed:.0f} of {cell.epochs_measured} epochs, which are excluded"
-    whole = "all" if cell.epochs_measured > 1 else "the only one of"
-    return f"{lost}: {whole} {plural(cell.epochs_measured, 'epoch')}, so there is no verdict"
+        are = "is" if cell.epochs_disturbed == 1 else "are"
+        return f"{lost}: {cell.epochs_disturbed:.0f} of {cell.epochs_measured} epochs, which {are} excluded"
+    whole = f"all {plural(cell.epochs_measured, 'epoch')}" if cell.epochs_measured > 1 else "its only epoch"
+    return f"{lost}: {whole}, so there is no verdict"
 
 
 def epoch_value(cell: Record, times: float = 1.0, best: bool = False) -> Value:

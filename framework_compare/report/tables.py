@@ -16,6 +16,7 @@ _TERMINAL_CODE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\
 _UNPRINTABLE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 NOTHING = "-"  # where there is no figure
 ABOUT = "≈"  # in front of an estimate
+BEST = "Bold"  # how a remark calls the mark of a best figure; a terminal's text has a mark of its own
 
 
 @dataclasses.dataclass(frozen=True)

@@ -66,7 +66,10 @@ def _quality_columns(sheet: Sheet) -> list[Column]:
 
 
 QUALITY = TableSpec(
-    "Quality on the validation split after the last epoch, mean over runs.",
+    lambda sheet: (
+        "Quality on the validation split after the last epoch, mean over "
+        + ("runs." if any(cell.patience > 0 for cell in sheet.cells) else "the runs that reached it.")
+    ),
     _quality_columns,
     ("epochs_run", "baseline", "tokens_per_s"),
     rows=_with_baselines,

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from framework_compare.report.tables import NOTHING, Row, Table, clean
+from framework_compare.report.tables import BEST, NOTHING, Row, Table, clean
 
 # A stretch of columns under one title: the title, and the places of the columns in the table.
 Span = tuple[str, tuple[int, ...]]
@@ -36,7 +36,8 @@ def render(table: Table, *, width: int | None = None, bold: bool | None = None) 
     lines += [*([""] if lines else []), *wrap(clean(table.caption), room)]
     for block in blocks:
         lines += [*((" " * GAP).join(line) for line in zip(*(part.lines(bold) for part in block))), ""]
-    lines += [piece for line in table.below() for piece in wrap(line, room)]
+    below = (MARK + line[len(BEST) :] if line.startswith(f"{BEST}:") else line for line in table.below())
+    lines += [piece for line in below for piece in wrap(line, room)]
     return "".join(line.rstrip() + "\n" for line in lines)
 
 

@@ -7,7 +7,7 @@ from framework_compare.plan.settings import DEFAULTS
 from framework_compare.report.names import title
 from framework_compare.report.table_notes import epoch_value, status_value, unverified_winner_note
 from framework_compare.report.table_spec import FRAMEWORK, NAMES, Column, Sheet, TableSpec, named
-from framework_compare.report.tables import NOTHING, Value, estimate, number
+from framework_compare.report.tables import BEST, NOTHING, Value, estimate, number
 from framework_compare.results.columns import SHARED, Record, batch_sizes
 from framework_compare.results.metrics import METRICS
 from framework_compare.results.ratios import epoch_seconds
@@ -89,7 +89,7 @@ def _remarks(sheet: Sheet) -> Iterable[str]:
     several = len({dataset for _, dataset in keys}) > 1
     headings = {key: f"{title(key[0])} / {key[1]}" if several else title(key[0]) for key in keys if key in found}
     if any(one.framework for one in found.values()):
-        yield "Marked: significantly faster than every other framework in the column."
+        yield f"{BEST}: significantly faster than every other framework in the column."
     left_out = [f"{title(name)} ({heading})" for key, heading in headings.items() for name in found[key].excluded]
     if left_out:
         yield f"Excluded, because they failed parity: {', '.join(left_out)}."
@@ -104,7 +104,7 @@ def _remarks(sheet: Sheet) -> Iterable[str]:
 
 
 TIME = TableSpec(
-    "Median epoch time in seconds ± larger half-width of the 95 % confidence interval over runs.",
+    "Epoch time in seconds, geometric mean over runs ± larger half-width of the 95 % confidence interval.",
     _columns,
     ("epoch_s", "epoch_s_median", "epoch_s_ci_low", "epoch_s_ci_high", *_ESTIMATES, "epochs_measured"),
     names=(FRAMEWORK,),
@@ -181,9 +181,8 @@ STARTUP = TableSpec(
     ("startup_s", "first_step_s", "epoch_s_median", "epoch_estimate_s", "images_per_s", "images"),
     names=(*NAMES, named("execution")),
     remarks=lambda sheet: (
-        "Pays after: measured steps until start-up and steps together take no longer than those of the same framework "
-        f"in {' or '.join(BASES)} execution; {NEVER} where its steps are not shorter. It "
-        "has no interval.",
+        f"Pays after: steps after which the slower start-up is recovered, relative to {' or '.join(BASES)}; {NEVER} if its "
+        "steps are not faster. No interval is given.",
     ),
     across=("execution",),
 )

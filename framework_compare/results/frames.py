@@ -142,7 +142,7 @@ def _count(value: object) -> int | None:
 
 
 def _generated(dataset: Document) -> bool | None:
-    """Return whether no data were measured or photographed: they were made from a seed. None where the study does not say."""
+    """Return whether the data were generated from a seed; None where the study does not say."""
     own = dataset.get("facts")
     made = own.get("generated") if isinstance(own, dict) else None
     return made if type(made) is bool else None

@@ -103,13 +103,17 @@ def last_epochs(epochs: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_quality(frame: pd.DataFrame, epochs: pd.DataFrame, settings: Document) -> pd.DataFrame:
-    """The cell frame with `epochs_run`, each metric after the last epoch (mean over runs), and what needs no model.
+    """The cell frame with `epochs_run`, each metric after the last epoch, and what needs no model.
 
+    Metrics are means over the runs that reached the last epoch; with `patience` each run has its own.
     Columns: epochs_run, validation_<metric>, baseline_<metric>, baseline (its name), data_unit ("$" of prices),
     tokens_per_s (of language models); none of a study without arrays.
     """
     names = [PREFIX + name for name in metric_names(epochs)]
     last = last_epochs(epochs)
+    # Runs end apart where time ran out; each has its own last epoch where training stops by the validation loss.
+    stops = last["cell"].map(frame["patience"].reset_index(drop=True)).gt(0)
+    last = last[stops | last["epoch"].eq(last.groupby("cell")["epoch"].transform("max"))]
     means = last.groupby("cell")[["epoch", *names]].mean().reindex(range(len(frame)))
     columns: Fields = {"epochs_run": means["epoch"].to_numpy()}
     columns.update({name: means[name].to_numpy() for name in names})

@@ -127,8 +127,8 @@ def decimals(value: float) -> int:
 
 _GIB = 1 / 2**30
 METRICS: dict[str, Metric] = {
-    "epoch_s": Metric("epoch time", "s", "lower", lambda p: None if p.sampled else _mean(p.all_seconds())),
-    "epoch_s_median": Metric("median epoch time", "s", "lower", lambda p: p.median and p.median.value),
+    "epoch_s": Metric("mean epoch time", "s", "lower", lambda p: None if p.sampled else _mean(p.all_seconds())),
+    "epoch_s_median": Metric("epoch time", "s", "lower", lambda p: p.median and p.median.value),
     "epoch_s_ci_low": Metric("epoch time, 95 % interval, low", "s", "lower", lambda p: p.median and p.median.low),
     "epoch_s_ci_high": Metric("epoch time, 95 % interval, high", "s", "lower", lambda p: p.median and p.median.high),
     "epoch_estimate_s": Metric("estimated epoch time", "s", "lower", lambda p: p.estimate and p.estimate.value),

@@ -1,4 +1,4 @@
-"""Ratios of median epoch times of two cells of one study over paired blocks."""
+"""Ratios of epoch times of two cells of one study over paired blocks."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class Ratio(NamedTuple):
 
 
 def epoch_seconds(cell: Record) -> float:
-    """Median epoch seconds, estimated where a part of an epoch was measured."""
+    """Epoch seconds, estimated where a part of an epoch was measured."""
     return float(cell.epoch_estimate_s if math.isnan(cell.epoch_s_median) else cell.epoch_s_median)
 
 
 def to_best(cells: Sequence[Record]) -> dict[int, float]:
-    """Each cell's median epoch time over the least of the same model, data set and settings, by its place."""
+    """Each cell's epoch time over the least of the same model, data set and settings, by its place."""
     least: dict[object, float] = {}
     worked = {cell.Index: _key(cell, "framework") for cell in cells if cell.status == "ok" and epoch_seconds(cell) > 0}
     for cell in cells:

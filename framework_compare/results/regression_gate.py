@@ -47,7 +47,7 @@ COLUMNS = (
 def side_by_side(a: Sides, b: Sides, history: Sequence[Sides] = ()) -> pd.DataFrame:
     """One row per cell that both studies have, in the order of the first; each side is its cell and epoch frames.
 
-    ratio is the median epoch time of B over that of A. Where both have 2 runs or more it has a 95 % interval: Welch's, as
+    ratio is the epoch time of B over that of A. Where both have 2 runs or more it has a 95 % interval: Welch's, as
     runs of two studies share no block, with what two sessions differ by though nothing changed. verdict is "faster" or
     "slower" (B) where that excludes 1, "not_shown" where it does not, "" where there is none. failed: why B does not work
     or trains another function, "" if neither. barred: why no verdict can stand on either cell, "" if one can. Verdicts

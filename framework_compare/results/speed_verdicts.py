@@ -33,7 +33,7 @@ class Verdict:
 
     model: its name, or "geometric mean" over `models`. condition: the data set and the settings that both share, by
     column. ratio: epoch time of `slower` over that of `faster`, 1 or more, over paired blocks; low and high are its 95 %
-    interval. If there is no verdict, ratio is that of the median epoch times, without an interval.
+    interval. If there is no verdict, ratio is that of the epoch times, without an interval.
     shown: whether the difference is significant; if not, `faster` and `slower` only order the figures. corrected:
     whether `shown` is adjusted for the number of `comparisons`; the interval never is.
     p: p value of this comparison, not adjusted. reason: why there is no verdict, "" if there is one; disturbed: the

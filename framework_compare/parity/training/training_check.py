@@ -213,9 +213,7 @@ def _first_wrong(ratios: Mapping[str, float], found: Sequence[float], exact: Seq
     if not wrong:
         return ""
     step = int(wrong[0].rpartition(" ")[2])
-    return (
-        f"; the first loss that differs is that of step {step}, {found[step - 1]:.9g}, expected {exact[step - 1]:.9g}"
-    )
+    return f"; losses first differ at step {step}: {found[step - 1]:.9g}, expected {exact[step - 1]:.9g}"
 
 
 def _gone_over(

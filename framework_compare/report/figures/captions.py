@@ -1,5 +1,6 @@
 """Captions of figures: a legend names only the marks that are drawn."""
 
+import re
 from collections.abc import Callable, Iterable
 
 from framework_compare.protocol import Document
@@ -22,6 +23,8 @@ MARKS: tuple[tuple[str, Callable[[Row], object]], ...] = (
     ("Hollow mark: fewer than two runs count, so there is no interval.", lambda row: _without_interval(row)),
     ("≈: estimated from the steps that were measured.", lambda row: row.get("about")),
     ("Hollow mark: disturbed epoch.", lambda row: row.get("marked")),
+    ("Line: mean of neighbouring readings; band: their minimum to maximum.", lambda row: _has_band(row)),
+    ("The time axis includes waiting for turns.", lambda row: row.get("waits")),
     ("Grey bars: CPU time of other programs; 100 % is one core.", lambda row: (row.get("disturbed_share") or 0) > 0),
     ("Grey backgrounds: stages of the run.", lambda row: row.get("stage") not in (None, "measured epochs")),
     ("Grey line: CPU time of other programs.", lambda row: row.get("others") is not None),
@@ -58,3 +61,9 @@ def caption(text: str, parts: Iterable[Drawn]) -> str:
 
 def _without_interval(row: Row) -> bool:
     return row.get("kind") == "cell" and row.get("x") is not None and row.get("low") is None
+
+
+def _has_band(row: Row) -> bool:
+    """Whether a bin of F4 holds different readings."""
+    ends = ((row[key], row.get(f"{key[:-1]}h")) for key in row if re.fullmatch(r"y\d+l", key))
+    return any(low != high for low, high in ends)

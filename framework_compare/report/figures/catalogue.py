@@ -59,7 +59,6 @@ _EPOCHS = (
     "with its 95 % confidence interval over runs; small dots: single epochs; number: slowdown relative to the fastest. "
     "Intervals include changes of the machine that slow all frameworks alike; ratios do not, so they are more precise."
 )
-_CURVES = "Line: mean; band: minimum to maximum."
 _BAND = "band: minimum to maximum over runs."
 
 
@@ -87,12 +86,12 @@ FIGURES = {
         "no cell has an epoch time",
         {
             "seconds per epoch": View(
-                times.epoch_time, findings.epoch_time, f"Large mark: median epoch time {_EPOCHS}"
+                times.epoch_time, findings.epoch_time, f"Large mark: epoch time, geometric mean over runs, {_EPOCHS}"
             ),
             "images per second": View(
                 partial(times.epoch_time, speed=True),
                 findings.throughput,
-                f"Large mark: images per second in the median epoch {_EPOCHS}",
+                f"Large mark: images per second at that epoch time, {_EPOCHS}",
             ),
         },
     ),
@@ -117,12 +116,12 @@ FIGURES = {
             "the whole run": View(
                 resources.resources,
                 findings.whole_run,
-                f"The first valid run of each framework, from its start. {_CURVES}",
+                "The first valid run of each framework, from its start.",
             ),
             "from the first epoch": View(
                 partial(resources.resources, whole=False),
                 findings.measured,
-                f"The first valid run of each framework, during its measured epochs. {_CURVES}",
+                "The first valid run of each framework, during its measured epochs.",
             ),
         },
     ),
@@ -131,7 +130,11 @@ FIGURES = {
         "Phases of a run",
         TIME,
         "no run succeeded",
-        _one(phases.phases, findings.phases, "Duration of each phase, mean over runs, on a logarithmic axis."),
+        _one(
+            phases.phases,
+            findings.phases,
+            "Duration of each phase, mean over runs, on a logarithmic axis; without waiting for turns.",
+        ),
     ),
     "waiting": Figure(
         "F6",

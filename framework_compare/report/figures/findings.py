@@ -52,12 +52,29 @@ def throughput(subject: Subject) -> str:
 def throughput_memory(subject: Subject) -> str:
     peaks, name = memory.peaks(subject.worked)
     cells = subject.worked.assign(gib=peaks / 2**30)
-    return _spread(subject, cells, "gib", f"Peak {name}", "GiB")
+    return " ".join(filter(None, [_fastest_is_largest(cells), _spread(subject, cells, "gib", f"Peak {name}", "GiB")]))
+
+
+def _fastest_is_largest(cells: pd.DataFrame) -> str:
+    """Whether the framework with the highest throughput needs the most memory, over all conditions with rivals."""
+    cells = cells.dropna(subset=["gib", "images_per_s"])
+    groups = [own for _, own in cells.groupby("condition_label") if len(own) > 1]
+    groups = [own for own in groups if own["gib"].max() >= SAME * own["gib"].min()]
+    both = sum(own["images_per_s"].idxmax() == own["gib"].idxmax() for own in groups)
+    if len(groups) > 1:
+        return f"In {both} of {len(groups)} cases the fastest framework also needs the most memory."
+    if not groups:
+        return ""
+    fastest = groups[0].loc[groups[0]["images_per_s"].idxmax(), "framework_label"]
+    return f"The fastest framework ({fastest}) {'also needs' if both else 'does not need'} the most memory."
 
 
 def whole_run(subject: Subject) -> str:
-    cells = subject.worked.assign(gib=subject.worked[memory.RSS] / 2**30)
-    return _spread(subject, cells, "gib", f"Peak {memory.NAMES[memory.RSS]} of a run", "GiB") or measured(subject)
+    """The share of measured epochs in the wall time of a run, both without waits for turns."""
+    epochs = subject.of(subject.study.epochs).groupby([*LABELS, "run_id"])["epoch_s"].sum().reset_index("run_id")
+    wall = epochs["run_id"].map(subject.study.runs.set_index("run_id")["wall_s"])
+    shares = (100 * epochs["epoch_s"] / wall).groupby(LABELS).mean().rename("share").reset_index()
+    return _spread(subject, shares, "share", "Measured epochs take", "% of a run", "")
 
 
 def measured(subject: Subject) -> str:
@@ -88,7 +105,7 @@ def machine(subject: Subject) -> str:
     )
     if not epochs["disturbed"].notna().any():
         seen = "Disturbances were not sampled"
-    return f"{seen}; the slowest took {relative.max():.2f} times the median of its cell."
+    return f"{seen}; epochs take {relative.min():.2f} to {relative.max():.2f} times the median of their cell."
 
 
 def learning(subject: Subject) -> str:
@@ -130,9 +147,9 @@ def _end(subject: Subject, last: pd.DataFrame, name: str) -> str:
 def energy(subject: Subject) -> str:
     cells = subject.worked
     joules = cells[["gpu_j_per_image", "host_j_per_image"]].sum(axis=1, min_count=1)
-    return _spread(
-        subject, cells[["framework_label", "condition_label"]].assign(j=joules), "j", "Energy per image", "J"
-    )
+    ends = {"low": cells["j_per_image_ci_low"], "high": cells["j_per_image_ci_high"]}
+    rows = cells[["framework_label", "condition_label"]].assign(j=joules, **ends)
+    return _spread(subject, rows, "j", "Energy per image", "J")
 
 
 def gains(subject: Subject) -> str:
@@ -205,9 +222,13 @@ def _spread(subject: Subject, cells: pd.DataFrame, column: str, what: str, unit:
         where = f"In {farthest}, {inner}" if several else what
         return f"{where}{verb} {digits(low[column])} {unit}{' in every framework' if len(own) > 1 else ''}."
     where = f"The gap is widest in {farthest}: {inner}" if several else what
+    apart = f", a factor of {high[column] / low[column]:.2f}."
+    if "high" in cells and not low["high"] < high["low"]:  # NaN of single runs shows no difference
+        known_ends = known(low["high"]) and known(high["low"])
+        apart = f"; {'their 95 % confidence intervals overlap' if known_ends else 'no interval is known'}."
     return (
         f"{where}{verb and ' ranges'} from {digits(low[column])} {unit} ({low['framework_label']}) to "
-        f"{digits(high[column])} {unit} ({high['framework_label']}), a factor of {high[column] / low[column]:.2f}."
+        f"{digits(high[column])} {unit} ({high['framework_label']}){apart}"
     )
 
 

@@ -23,10 +23,15 @@ COMPUTING, HANDING, WAITING = PARTS = ("computing", "handing work to the device"
 
 
 def phases(subject: Subject, width: float, columns: int) -> Fields:
-    """F5: the seconds of each phase of a run, mean over runs, on a logarithmic axis; START is all before the epochs."""
+    """F5: the seconds of each phase of a run, mean over runs, on a logarithmic axis; START is all before the epochs.
+
+    Waits for turns are left out.
+    """
     rows = _with_gaps(subject.of(subject.study.phases))
     if rows.empty:
         return {}
+    waited = rows["run_id"].map(subject.waited_s()).fillna(0.0).where(rows["phase"] == EPOCHS, 0.0)
+    rows = rows.assign(seconds=rows["seconds"] - waited)
     order = list(rows.sort_values("start_s")["phase"].drop_duplicates())
     before = order.index(EPOCHS) if EPOCHS in order else len(order)
     if BETWEEN in order:

@@ -47,6 +47,8 @@ def resources(subject: Subject, width: float, columns: int, *, whole: bool = Tru
         samples, phases = _of_epochs(samples, phases)
     drawn = sum(samples[name].notna().any() for name, _, _ in READINGS if name in samples)
     bins = max(LEAST_BINS, min(BINS, MAX_BINS // max(1, drawn * samples["cell"].nunique())))
+    waited = subject.waited_s()
+    phases = phases.assign(waits=phases["run_id"].map(waited).fillna(0.0).gt(0))
     parts = {}
     for condition in chosen["condition_label"].drop_duplicates():
         own, their_phases = (rows[rows["condition_label"] == condition] for rows in (samples, phases))
@@ -152,4 +154,8 @@ def _stages(phases: pd.DataFrame) -> pd.DataFrame:
     spans = spans.assign(stage=stage.mask(spans["phase"] == WARM_UP, warm_up), end=spans["start_s"] + spans["seconds"])
     part = spans.groupby("framework_label")["stage"].transform(lambda stages: (stages != stages.shift()).cumsum())
     whole = spans.groupby(["framework_label", "stage", part.rename("part")], sort=False)
-    return whole.agg(start=("start_s", "min"), end=("end", "max")).reset_index().drop(columns="part")
+    return (
+        whole.agg(start=("start_s", "min"), end=("end", "max"), waits=("waits", "max"))
+        .reset_index()
+        .drop(columns="part")
+    )

@@ -143,6 +143,10 @@ class Subject:
         epochs = self.of(self.study.epochs)
         return epochs.assign(epoch_s=epochs["estimate_s"].fillna(epochs["epoch_s"]))
 
+    def waited_s(self) -> pd.Series:
+        """By run_id the seconds of its epochs in which a run waited for its turns."""
+        return self.study.epochs.groupby("run_id")["waited_s"].sum()
+
     def of(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The rows of another frame that belong to these cells and to runs that count, with LABELS."""
         rows = frame[frame["counts"].astype(bool) & (frame["status"] == "ok")]

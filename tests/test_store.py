@@ -135,3 +135,10 @@ def test_a_plan_that_makes_no_sense_writes_nothing(tmp_path, cells, repeats):
     with pytest.raises(UsageError):
         create(tmp_path / "study", cells, repeats)
     assert not (tmp_path / "study").exists()
+
+
+def test_tables_declare_numbers_as_numbers_wherever_their_record_is_defined(tmp_path):
+    with create(tmp_path / "study") as store:
+        found = store._connection.execute("SELECT name, type FROM pragma_table_info('energy')").fetchall()
+    numbers = {"run_id": "INTEGER", "t_ns": "INTEGER", "energy_j": "REAL"}
+    assert dict(found) == {**numbers, "device": "TEXT", "source": "TEXT"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 
 import pytest
 from stored_study import recorded
@@ -13,7 +14,7 @@ from framework_compare.errors import UsageError
 from framework_compare.launch import disturbances
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Epoch, Run
-from framework_compare.report import side_by_side
+from framework_compare.report import side_by_side, table_notes
 from framework_compare.results import repeats
 from framework_compare.samplers import busy
 from framework_compare.samplers.disturbance import Counters, DisturbanceLog, Shares, SlowCounters, parse_cores
@@ -149,9 +150,23 @@ def test_disturbed_epochs_are_left_out_of_times_and_noted(tmp_path):
     assert (row.epochs_measured, row.epochs_disturbed, row.disturbed_s, row.disturbed_share) == (8, 2, 18.0, 0.8)
     table = result.table(style="markdown")
     assert "(1) other programs took 80 % of a core for 18.0 s: 2 of 8 epochs, which are excluded" in table
-    assert "*: significantly faster" in table
+    assert "Bold: significantly faster" in table
     assert "Warning, fast linear: other programs took 80 % of a core during 1 of 4 epochs, 9.0 s of 12.0 s" in table
     assert result.epochs.disturbed.tolist() == 2 * [0, 0, 0, 1] + 8 * [0]
+
+
+@pytest.mark.parametrize(
+    ("disturbed", "measured", "words"),
+    [
+        (1, 4, "1 of 4 epochs, which is excluded"),
+        (2, 4, "2 of 4 epochs, which are excluded"),
+        (1, 1, "its only epoch, so there is no verdict"),
+        (3, 3, "all 3 epochs, so there is no verdict"),
+    ],
+)
+def test_the_note_on_disturbed_epochs_counts_them(disturbed, measured, words):
+    cell = SimpleNamespace(epochs_disturbed=disturbed, epochs_measured=measured, disturbed_share=0.4, disturbed_s=1.3)
+    assert table_notes.disturbance(cell) == f"other programs took 40 % of a core for 1.3 s: {words}"
 
 
 def test_where_no_verdict_stands_its_ratio_is_that_of_the_figures_shown(tmp_path):
@@ -171,7 +186,10 @@ def test_no_fastest_is_named_beside_a_cell_that_was_disturbed_throughout(tmp_pat
     result = study(tmp_path / "a", *runs, *runs, repeats=2)
     assert result.frame.epoch_s[1] == pytest.approx(2.002)
     table = result.table(style="markdown")
-    assert "other programs took CPU time in every epoch of slow" in table and "*: significantly faster" not in table
+    assert (
+        "other programs took CPU time in every epoch of slow" in table
+        and "significantly faster than every" not in table
+    )
     assert "all 6 epochs, so there is no verdict" in table
     assert [one.reason for one in result.verdicts()] == ["other programs took CPU time in every epoch of slow"]
     other = study(tmp_path / "b", mixed, quiet(1), mixed, quiet(1), repeats=2)

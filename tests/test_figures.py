@@ -420,39 +420,3 @@ def test_phases_reach_from_the_start_to_the_epochs_with_the_time_between_them(tm
     assert seconds["total start-up"] == pytest.approx(made.frame["startup_s"][0])
     before = sum(value for name, value in seconds.items() if name not in ("epochs", "total start-up"))
     assert before == pytest.approx(made.frame["startup_s"][0])
-
-
-def _judged(subject: Subject, name: str, view: str = "") -> str:
-    return FIGURES[name].seen_as(view).finding(subject)
-
-
-def test_findings_answer_the_questions_of_their_figures(comparison):
-    subject = Subject(comparison)
-    epochs = subject.whole_epochs()
-    relative = epochs["epoch_s"] / epochs.groupby("cell")["epoch_s"].transform("median")
-    ends = f"{relative.min():.2f} to {relative.max():.2f}"
-    assert _judged(subject, "machine").endswith(f"epochs take {ends} times the median of their cell.")
-    assert "easured epochs take" in _judged(subject, "resources") and "% of a run" in _judged(subject, "resources")
-    assert "ean CPU use" in _judged(subject, "resources", "from the first epoch")
-    subject.worked.loc[subject.worked["framework"] == "torch", "pss_peak_bytes"] *= 2
-    assert _judged(subject, "memory").startswith("In 2 of 2 cases the fastest framework also needs the most memory. ")
-
-
-def test_energy_that_overlaps_has_no_factor(comparison):
-    subject = Subject(comparison)
-    assert "a factor of" in _judged(subject, "energy")
-    subject.worked["j_per_image_ci_low"], subject.worked["j_per_image_ci_high"] = 0.001, 100.0
-    assert _judged(subject, "energy").endswith("; their 95 % confidence intervals overlap.")
-
-
-def test_phases_leave_out_waits_for_turns(tmp_path):
-    made = study(tmp_path / "study", models=("alexnet",), failing=())
-    subject = Subject(made)
-
-    def seconds():
-        (part,) = files.draw(subject, "phases").values()
-        return sum(row["seconds"] for row in values(part.spec) if row["name"] == "epochs")
-
-    whole = seconds()
-    made.epochs["waited_s"] = 0.1  # of each of three epochs, in each of three frameworks
-    assert whole - seconds() == pytest.approx(9 * 0.1, rel=1e-3)

@@ -169,12 +169,12 @@ def race(folder, parity):
 
 def test_the_fastest_is_named_where_all_is_proved_that_a_cell_has_a_use_for(tmp_path):
     text = race(tmp_path, "0-3, 5")
-    assert "*: significantly faster" in text and "parity" not in text.lower()
+    assert "Bold: significantly faster" in text and "parity" not in text.lower()
 
 
 def test_the_fastest_is_named_with_a_note_where_a_level_could_not_be_asked(tmp_path):
     text = race(tmp_path, "0-3, 5, not asked: 4")
-    assert "*: significantly faster" in text and "not verified to train the same function: PyTorch" in text
+    assert "Bold: significantly faster" in text and "not verified to train the same function: PyTorch" in text
 
 
 def test_no_fastest_is_named_where_it_fails(tmp_path):

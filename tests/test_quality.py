@@ -5,6 +5,7 @@ import json
 import math
 
 import numpy as np
+import pandas
 import pytest
 from bounds import rounding
 
@@ -12,6 +13,7 @@ from framework_compare.batches import quality
 from framework_compare.batches.quality import METRICS, evaluate, loss, spans
 from framework_compare.errors import UsageError
 from framework_compare.graph import Field, Task, image_classification
+from framework_compare.results import gains
 from framework_compare.worker.losses import LossSum
 
 TAGS = ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
@@ -288,3 +290,19 @@ def test_an_unknown_loss_or_dtype_lists_the_known():
 def test_labels_alone_are_smoothed():
     with pytest.raises(UsageError, match="label_smoothing is 0.1; allowed for loss 'mse': 0"):
         Task((Field("x", (8,)),), Field("y", (1,)), 1, "mse", smoothing=0.1)
+
+
+def last_quality(patience):
+    """Epochs and perplexity of a cell with three runs, of which one ended before its last epoch."""
+    frame = pandas.DataFrame(
+        {"dataset": ["text"], "mode": ["train"], "new_tokens": [0], "images_per_s": [1.0], "patience": [patience]}
+    )
+    rows = [(1, 1, 9.2), (1, 2, 6.4), (2, 1, 9.2), (2, 2, 6.6), (3, 1, 9.2)]
+    epochs = pandas.DataFrame(rows, columns=["run_id", "epoch", "validation_perplexity"])
+    found = gains.with_quality(frame, epochs.assign(cell=0, status="ok", counts=True), {})
+    return found["epochs_run"][0], found["validation_perplexity"][0]
+
+
+def test_quality_is_not_averaged_over_different_last_epochs():
+    assert last_quality(0) == (2, pytest.approx(6.5))
+    assert last_quality(1) == (pytest.approx(5 / 3), pytest.approx(7.4)), "each run stopped where it was to"

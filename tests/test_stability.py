@@ -154,7 +154,7 @@ def test_a_sweep_on_two_devices_shows_them_apart(tmp_path):
 
 
 def test_beside_a_memory_limit_the_table_says_what_each_figure_counts(sweep):
-    assert "limit of 1.397 GiB counts a page that processes share once" in sweep("fine", memory_limit="1500MB").table()
+    assert "limit of 1.397 GiB counts shared pages once (PSS)" in sweep("fine", memory_limit="1500MB").table()
     assert "counts a page" not in sweep("fine", out=None).table()
 
 

@@ -1,0 +1,53 @@
+"""The sentences of figures answer the questions that they stand under, and contradict no table."""
+
+import pytest
+from drawn_study import study
+
+from framework_compare.report.figures import captions, files
+from framework_compare.report.figures.catalogue import FIGURES
+from framework_compare.report.figures.subject import Subject
+
+
+def found(subject: Subject, name: str, view: str = "") -> str:
+    return FIGURES[name].seen_as(view).finding(subject)
+
+
+def test_findings_answer_the_questions_of_their_figures(comparison):
+    subject = Subject(comparison)
+    epochs = subject.whole_epochs()
+    relative = epochs["epoch_s"] / epochs.groupby("cell")["epoch_s"].transform("median")
+    ends = f"{relative.min():.2f} to {relative.max():.2f}"
+    assert found(subject, "machine").endswith(f"epochs take {ends} times the median of their cell.")
+    assert "easured epochs take" in found(subject, "resources") and "% of a run" in found(subject, "resources")
+    assert "ean CPU use" in found(subject, "resources", "from the first epoch")
+    subject.worked.loc[subject.worked["framework"] == "torch", "pss_peak_bytes"] *= 2
+    assert found(subject, "memory").startswith("In 2 of 2 cases the fastest framework also needs the most memory. ")
+
+
+def test_energy_that_overlaps_has_no_factor(comparison):
+    subject = Subject(comparison)
+    assert "a factor of" in found(subject, "energy")
+    subject.worked["j_per_image_ci_low"], subject.worked["j_per_image_ci_high"] = 0.001, 100.0
+    assert found(subject, "energy").endswith("; their 95 % confidence intervals overlap.")
+
+
+def test_phases_leave_out_waits_for_turns(tmp_path):
+    made = study(tmp_path / "study", models=("alexnet",), failing=())
+    subject = Subject(made)
+
+    def seconds():
+        (part,) = files.draw(subject, "phases").values()
+        return sum(row["seconds"] for row in part.spec["datasets"].popitem()[1] if row["name"] == "epochs")
+
+    whole = seconds()
+    made.epochs["waited_s"] = 0.1  # of each of three epochs, in each of three frameworks
+    assert whole - seconds() == pytest.approx(9 * 0.1, rel=1e-3)
+
+
+def test_a_caption_explains_bands_only_where_some_are_drawn():
+    def said(low, high, **more):
+        part = files.Drawn({"datasets": {"": [{"t": 1, "y0": 2, "y0l": low, "y0h": high, **more}]}}, "", 0, 0)
+        return captions.caption("A figure.", [part])
+
+    assert "band" in said(1, 3) and "band" not in said(2, 2)
+    assert "waiting for turns" in said(2, 2, waits=1) and "waiting" not in said(2, 2, waits=0)

@@ -59,7 +59,7 @@ class Shown(NamedTuple):
 SHOWN = (
     Shown("Which framework is fastest?", "F1", CIFAR, "110mm"),
     Shown("How long does an epoch take, and how sure is that?", "F2", CIFAR),
-    Shown("How many samples does it train per second?", "F2", GPT, view="images per second"),
+    Shown("How many samples does it train per second?", "F2", GPT, view="sequences per second"),
     Shown("Is the fastest also the largest?", "F3", CIFAR, "110mm"),
     Shown("How much of a run do the measured epochs take?", "F4", CIFAR, frameworks=("torch", "tensorflow")),
     Shown("Where does the time of a whole run go?", "F5", CIFAR),
@@ -111,7 +111,7 @@ def gallery(archive: Path = ARCHIVE, *, draw: bool = True) -> str:
 def _part(one: Shown, study: Comparison, caption: str) -> str:
     figure, subject = FIGURES[find(one.figure)], Subject(study, list(one.frameworks) or None)
     name = subject.worded(f"{figure.title}, {one.view}" if one.view else figure.title)
-    finding = textwrap.fill(subject.worded(figure.seen_as(one.view).finding(subject)), 120)
+    finding = textwrap.fill(subject.worded(figure.seen_as(one.view, subject.worded).finding(subject)), 120)
     how = textwrap.fill(caption.partition(". ")[2].partition(" Settings: ")[0], 120)
     example = f"<!-- example: needs {one.needs} -->\n" if one.needs else ""
     image = f"![{name}](gallery/{one.file})"

@@ -1,4 +1,4 @@
-"""Draws docs/reproductions/*.svg: the published figures, and ours beside them as the records have them.
+"""Draws images from the records: docs/reproductions/*.svg, the published figures and ours beside them, and that of the tutorial.
 
 python docs/published.py
 """
@@ -15,7 +15,7 @@ from typing import Any
 import altair as alt
 
 from framework_compare import registry
-from framework_compare.report.figures import files, look
+from framework_compare.report.figures import files, look, marks, times
 from framework_compare.report.names import title
 
 DOCS = Path(__file__).parent
@@ -44,7 +44,15 @@ def number(text: str) -> float:
 
 
 def dots(
-    rows: Rows, x: str, panel: str, y: str, order: list[str], *, columns: int, log: bool = False, same: bool = False
+    rows: Rows,
+    x: str | list[str],
+    panel: str,
+    y: str,
+    order: list[str],
+    *,
+    columns: int,
+    log: bool = False,
+    same: bool = False,
 ) -> Any:
     """A line for each `y`, with the published figure hollow and ours filled with its interval, in panels.
 
@@ -61,7 +69,11 @@ def dots(
         title=None,
         scale=alt.Scale(domain=shown, range=[look.SHAPES[names.index(name)] for name in shown]),
     )
-    place = {"x": alt.X("value:Q", title=x, scale=scale, axis=alt.Axis(tickCount=5)), "color": by, "shape": form}
+    place = {
+        "x": alt.X("value:Q", title=x, scale=scale, axis=alt.Axis(tickCount=5 if log else 3)),
+        "color": by,
+        "shape": form,
+    }
     ours = base.transform_filter(f"datum.by == '{OURS}'")
     layers = alt.layer(
         ours.mark_rule(strokeWidth=1.5).encode(x=alt.X("low:Q"), x2="high:Q", color=by),
@@ -144,12 +156,52 @@ def guide() -> Any:
                 row = {"framework": title(framework), "model": name.strip("`")}
                 rows.append({**row, "by": OURS, "value": number(text), "low": number(baseline), "high": number(text)})
     order = [title(name) for name in registry.PLAIN]
-    return dots(rows, "accuracy; line: from that of the majority class", "model", "framework", order, columns=2)
+    named = ["accuracy; line: from that", "of the majority class"]
+    return dots(rows, named, "model", "framework", order, columns=2)
+
+
+# Of the study of four models: ratios that are not significant after Holm's correction, of those with an interval.
+UNSURE = (("MXNet", "AlexNet"), ("MXNet", "ResNet-50"), ("PyTorch", "VGG-16"), ("TensorFlow", "VGG-16"))
+
+
+def four_models() -> Any:
+    """Slowdown relative to the fastest of five frameworks, for four models."""
+    models = ["AlexNet", "MobileNetV2", "ResNet-50", "VGG-16"]
+    rows: Rows = []
+    for name, *cells in table("fire_smoke.md", "| | AlexNet |", "## Close rivals first, JAX"):
+        ratios = [[number(part) for part in re.findall(r"[\d.]+", cell.partition(";")[2])] for cell in cells]
+        for model, (ratio, *ends) in zip(models, ratios):
+            unsure = (name, model) in UNSURE or not ends and ratio != 1
+            text = f"{'~ ' if unsure else ''}{ratio:.2f}x"
+            interval = f"[{ends[0]:.2f}, {ends[1]:.2f}]" if ends else ""
+            rows.append(
+                {"framework_label": name, "condition_label": model, "ratio": ratio, "text": text, "interval": interval}
+            )
+        mean = math.exp(sum(math.log(one[0]) for one in ratios) / len(ratios))
+        rows.append(
+            {
+                "framework_label": name,
+                "condition_label": times.MEAN,
+                "ratio": mean,
+                "text": f"{mean:.2f}x",
+                "interval": "",
+            }
+        )
+    base = marks.chart(rows).encode(y=alt.Y("framework_label:N", sort=None, title=None))
+    tiles = times.tiles_of(base).properties(width=72, height=36 * 5)
+    return marks.panels_of(tiles, [*models, times.MEAN], 3)
+
+
+def image(chart: Any) -> str:
+    """A chart as SVG whose texts have room in any reader's font."""
+    return files.roomy(files.render(chart, 11.0, WIDTH), "white").svg
 
 
 IMAGES = {"lerat2021": lerat, "abidate2025": abidate, "tf-profiling": profiling, "gpu-guide": guide}
+GALLERY = {"four-models": four_models}  # a study with a record, and not in the archive
 
 if __name__ == "__main__":
     (DOCS / "reproductions").mkdir(exist_ok=True)
-    for name, draw in IMAGES.items():
-        (DOCS / "reproductions" / f"{name}.svg").write_text(files.render(draw(), 11.0, WIDTH).svg, encoding="utf-8")
+    for folder, images in (("reproductions", IMAGES), ("gallery", GALLERY)):
+        for name, draw in images.items():
+            (DOCS / folder / f"{name}.svg").write_text(image(draw()), encoding="utf-8")

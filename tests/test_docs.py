@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from browser_page import CHROMIUM, Opened
 from faulty import FAULTS
 
 import framework_compare
@@ -255,7 +256,13 @@ def test_the_page_on_ops_by_adapter_is_that_of_the_adapters():
 
 
 DOCS = Path(__file__).parent.parent / "docs"
-PUBLISHED = runpy.run_path(str(DOCS / "published.py"))["IMAGES"]
+SCRIPT = runpy.run_path(str(DOCS / "published.py"))
+PUBLISHED = SCRIPT["IMAGES"]
+OUTSIDE = """() => {
+    const whole = document.documentElement.getBoundingClientRect();
+    const boxes = [...document.querySelectorAll('text')].map(one => [one.textContent.trim(), one.getBoundingClientRect()]);
+    return boxes.filter(([text, box]) => text && (box.left < whole.left || box.right > whole.right)).map(([text]) => text);
+}"""
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -280,3 +287,20 @@ def test_the_image_of_a_study_of_images_has_each_published_ratio_beside_ours():
 def test_the_page_of_the_gallery_is_what_its_script_writes():
     page = runpy.run_path(str(DOCS / "gallery.py"))["gallery"](draw=False)
     assert (DOCS / "gallery.md").read_text() == page, "run `python docs/gallery.py`"
+
+
+def test_the_image_of_four_models_has_the_ratios_and_intervals_of_its_record():
+    (rows,) = SCRIPT["four_models"]().to_dict()["datasets"].values()
+    cells = {(row["framework_label"], row["condition_label"]): (row["text"], row["interval"]) for row in rows}
+    assert len(cells) == 25
+    assert cells["PyTorch", "VGG-16"] == ("~ 1.28x", "[1.05, 1.55]") and cells["JAX", "VGG-16"] == ("~ 3.14x", "")
+    assert cells["PaddlePaddle", "geometric mean"] == ("3.26x", "")
+
+
+@pytest.mark.skipif(
+    CHROMIUM is None, reason="no Chromium is installed; on Debian: apt-get install chromium-headless-shell"
+)
+@pytest.mark.parametrize("path", sorted(DOCS.rglob("*.svg")), ids=lambda path: path.name)
+def test_no_text_of_an_image_is_cut_by_its_edges(browser, path):
+    opened = Opened(browser, path)
+    assert opened.count("text") > 3 and opened.page.evaluate(OUTSIDE) == []

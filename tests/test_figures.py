@@ -13,6 +13,7 @@ from bounds import digits
 from drawn_study import run, study
 from stored_study import recorded
 
+from framework_compare.errors import UsageError
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell
 from framework_compare.report.figures import captions, files, look
@@ -155,6 +156,19 @@ def test_the_speeds_drawn_are_images_by_the_seconds_of_their_epochs(comparison):
     assert seen
 
 
+def test_a_saved_figure_and_its_views_have_the_unit_of_the_report(comparison, monkeypatch):
+    monkeypatch.setattr(Subject, "unit", "sequence")
+    for name, views, title in (
+        ("F2", ("images per second", "sequences per second"), "sequences per second"),
+        ("F9", ("",), "joules per sequence"),
+    ):
+        for view in views:
+            plot = comparison.plot(name, view=view)
+            assert f">{title}<" in plot.fitted(400.0).svg and title in titles(plot.specifications[0])
+    with pytest.raises(UsageError, match='"sequences per second"'):
+        comparison.plot("F2", view="rows per second")
+
+
 def test_readings_since_the_first_epoch_are_those_of_the_epochs(comparison):
     whole, epochs = (
         next(iter(files.draw(Subject(comparison), "resources", view=view).values())).spec
@@ -276,6 +290,10 @@ def test_curves_on_a_cpu_and_on_a_gpu_share_a_panel(tmp_path):
         ("VGG-16", "GPU"),
     }
     assert '"strokeDash": {"field": "device"' in json.dumps(part.spec)
+    lines = re.findall(r'd="M([-\d.]+),0L([-\d.]+),0"[^>]*stroke-dasharray="(\d+),(\d+)"', part.svg)
+    assert len(lines) == 2, "the legend of CPU and GPU"
+    (*ends, dash, gap), _ = sorted((tuple(map(float, line)) for line in lines), key=lambda line: -line[3])
+    assert ends[1] - ends[0] > 4 * (dash + gap), "a dashed line has several dashes in the legend"
 
 
 def test_batch_sizes_of_other_settings_are_other_panels(varied):

@@ -41,13 +41,18 @@ class Figure(NamedTuple):
     absent: str
     views: Mapping[str, View]
 
-    def seen_as(self, view: str = "") -> View:
-        """A view by its name, "" the usual one; UnknownNameError for another name, UsageError where there is one only."""
+    def seen_as(self, view: str = "", worded: Callable[[str], str] = str) -> View:
+        """A view by its name, "" the usual one; UnknownNameError for another name, UsageError where there is one only.
+
+        worded: gives the name of a view that a report of the study shows, which is allowed too.
+        """
         if view and len(self.views) == 1:
             raise UsageError(f"figure {self.number} has one view only, received {view!r}; leave the view out")
-        if view and view not in self.views:
-            raise UnknownNameError(f"view of figure {self.number}", view, [f'"{name}"' for name in self.views])
-        return self.views[view or next(iter(self.views))]
+        names = {worded(name): name for name in self.views}
+        name = names.get(view, view or next(iter(self.views)))
+        if name not in self.views:
+            raise UnknownNameError(f"view of figure {self.number}", view, [f'"{name}"' for name in names])
+        return self.views[name]
 
 
 # In the order of the page, which groups figures by them.

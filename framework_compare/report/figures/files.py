@@ -19,11 +19,14 @@ from framework_compare.report.figures.subject import Subject
 PAGE_WIDTH = 980.0  # of a figure in the report, in pixels
 FONT = 11.0
 LEAST_PANEL = 130.0  # points that a panel takes at least
+ROOM = 14  # pixels at both sides of an image: the reader's font may be wider than ours
 _TAG = re.compile(r"<[^<>]*>")
 _WASTE = re.compile(r' (aria-[a-z]+|role|class|pointer-events|font-family)="[^"<>]*"| opacity="1"')
 # Paths without a place, and rectangles without a colour: grounds that Vega puts below its groups.
 _UNSEEN = re.compile(r'<path d="" display="none"/>|<path d="M0,0h[-\d.]+v[-\d.]+h[-\d.]+Z"/>')
 _LONG = re.compile(r"\d+\.\d{2,}")
+_BOX = re.compile(r'width="[\d.]+" height="([\d.]+)" viewBox="0 0 ([\d.]+) ([\d.]+)"')
+_PAPER = re.compile(r'<rect width="[\d.]+" height="[\d.]+" fill="white"/>')
 _COORDINATES = re.compile(r' (d|transform|x|y|x1|y1|x2|y2|width|height)="[^"<>]*"')
 
 
@@ -45,9 +48,8 @@ def draw(
     the time.
     """
     columns = max(1, min(4, len(subject.conditions), int(width / (LEAST_PANEL + 8 * font))))
-    charts = FIGURES[name].seen_as(view).draw(subject, width, columns)
-    words = None if subject.unit == "image" else subject.worded
-    return {title: render(chart, font, width, still=still, words=words) for title, chart in charts.items()}
+    charts = FIGURES[name].seen_as(view, subject.worded).draw(subject, width, columns)
+    return {title: render(chart, font, width, still=still, words=subject.worded) for title, chart in charts.items()}
 
 
 def render(
@@ -73,6 +75,15 @@ def render(
     return Drawn(spec, svg, width, height)
 
 
+def roomy(drawn: Drawn, paper: str = "") -> Drawn:
+    """The same with ROOM at both sides of its SVG, on paper of a colour; "" for the paper of the page."""
+    wide = drawn.width + 2 * ROOM
+    box = rf'width="{wide:g}" height="\1" viewBox="{-ROOM} 0 {wide:g} \3"'
+    ground = f'<rect x="{-ROOM}" width="{wide:g}" height="{drawn.height:g}" fill="{paper}"/>' if paper else ""
+    svg = _PAPER.sub(ground, _BOX.sub(box, drawn.svg, count=1), count=1)
+    return drawn._replace(svg=svg, width=wide)
+
+
 def _reworded(part: JSON, words: Callable[[str], str]) -> JSON:
     if isinstance(part, list):
         return [_reworded(one, words) for one in part]
@@ -85,7 +96,9 @@ def _reworded(part: JSON, words: Callable[[str], str]) -> JSON:
 def responsive(specs: Sequence[Document]) -> Fields:
     """Specifications of the same data for pages of several widths, which share tables that are equal."""
     tables = {name: rows for spec in specs for name, rows in spec.get("datasets", {}).items()}
-    bare = [{name: part for name, part in spec.items() if name != "datasets"} for spec in specs]
+    bare = [{**spec, "background": "transparent"} for spec in specs]  # the page has its own paper, light or dark
+    for spec in bare:
+        spec.pop("datasets", None)
     return {"specs": bare, "datasets": tables}
 
 

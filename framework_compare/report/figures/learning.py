@@ -59,12 +59,12 @@ def _curve(
     table = groups[name].agg(["mean", "min", "max"]).assign(s=groups["trained_s"].mean()).reset_index()
     legend = alt.Legend(symbolOpacity=1)
     domain = list(dict.fromkeys(table["device"])) if several else subject.frameworks
-    ranges = list(look.DASHES[: len(domain)]) if several else subject.marks()[2]
+    ranges = list(look.DEVICE_DASHES[: len(domain)]) if several else subject.marks()[2]
     dashes = alt.StrokeDash(
         "device:N" if several else "framework_label:N",
         title=None,
         scale=alt.Scale(domain=domain, range=ranges),
-        legend=legend,
+        legend=alt.Legend(symbolOpacity=1, symbolSize=look.LINE) if several else legend,
     )
     by_epoch = alt.X("epoch:Q", title="epoch", axis=alt.Axis(values=_ticks(table["epoch"]), format="d"))
     by_time = alt.X("s:Q", title="seconds of training", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=6))

@@ -19,12 +19,20 @@ SHAPES = (
     "M-0.9,-0.9L0.9,-0.9L-0.9,0.9L0.9,0.9Z",  # an hourglass
 )
 DASHES = ((1, 0), (6, 2), (2, 2), (8, 2, 2, 2), (1, 3), (4, 4), (10, 3), (3, 1))
+DEVICE_DASHES = (DASHES[0], *DASHES[2:])  # told apart in the short line of a legend
+LINE = 600  # size of a line in a legend, which is about 24 points long
 FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 WARNING = "#B00020"
 GREY = "#6B6B6B"
 # Everything that is not a framework is grey: tiles from light to dark, and the stages of a run behind its readings.
 TILES = ("#F2F2F2", "#A6A6A6")
-STAGES = {"start-up": "#DEDEDE", "warm-up": "#A8A8A8", "measured epochs": "#FAFAFA", "after the epochs": "#C2C2C2"}
+# Translucent, so that a band over them keeps its hue where the page is dark.
+STAGES = {
+    "start-up": "rgba(0, 0, 0, 0.13)",
+    "warm-up": "rgba(0, 0, 0, 0.34)",
+    "measured epochs": "rgba(0, 0, 0, 0.02)",
+    "after the epochs": "rgba(0, 0, 0, 0.24)",
+}
 OPACITIES = (1.0, 0.35, 0.65, 0.2)  # of the parts of a bar, which has its framework's colour
 
 
@@ -51,11 +59,13 @@ def config(font_size: float, width: float) -> Fields:
     return {
         "aria": False,  # each image has one text of its own, instead of one for each mark
         "font": FONT,
+        "padding": {"left": font_size, "right": font_size, "top": 5, "bottom": 5},  # a reader's font may be wider
         "view": {"stroke": "#D0D0D0"},
         "axis": {
             "labelFontSize": font_size,
             "titleFontSize": font_size,
             "titleFontWeight": "normal",
+            "titlePadding": font_size,
             "gridColor": "#EBEBEB",
             "domainColor": "#8A8A8A",
             "tickColor": "#8A8A8A",
@@ -71,7 +81,8 @@ def config(font_size: float, width: float) -> Fields:
             "titleFontWeight": "normal",
             "symbolSize": 60,
             "orient": "bottom",
-            "columns": max(1, min(6, int(width / (8.5 * font_size)))),
+            "columns": max(1, min(6, int(width / (10 * font_size)))),
+            "columnPadding": 2 * font_size,
             "labelLimit": min(300, 0.8 * width),
             "symbolBaseFillColor": GREY,
             "symbolBaseStrokeColor": GREY,

@@ -31,7 +31,8 @@ LEAST_WIDTH, MOST_WIDTH = 60.0, 6000.0  # points of a whole figure
 class Plot:
     """A figure of a study, by name or number. frameworks, models: one or several names to draw; None draws all.
 
-    view: another view of the same data, such as "images per second" of F2; "" is the usual one.
+    view: another view of the same data, such as "images per second" of F2, or its name in a report, such as
+    "sequences per second"; "" is the usual one.
     """
 
     def __init__(
@@ -45,9 +46,9 @@ class Plot:
     ) -> None:
         self.name, self.view = find(name), view
         self._figure = FIGURES[self.name]
-        self._seen = self._figure.seen_as(view)
         only = ([one] if isinstance(one, str) else one for one in (frameworks, models))
         self._subject = Subject(study, *only)
+        self._seen = self._figure.seen_as(view, self._subject.worded)
 
     @functools.cached_property
     def parts(self) -> dict[str, Drawn]:
@@ -101,7 +102,7 @@ class Plot:
             parts = self._seen.draw(self._subject, width, columns) or self._absent()
             charts = [chart.properties(title=title) if title else chart for title, chart in parts.items()]
             whole = charts[0] if len(charts) == 1 else alt.vconcat(*charts)
-            drawn = files.render(whole, PAPER_FONT, target)
+            drawn = files.render(whole, PAPER_FONT, target, words=self._subject.worded)
             if abs(drawn.width - target) < 0.02 * target:
                 break
             width = max(40.0, width + target - drawn.width)

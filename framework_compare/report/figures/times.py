@@ -55,18 +55,18 @@ def overview(subject: Subject, width: float, columns: int) -> Fields:
         x=alt.X("condition_label:N", sort=conditions, title=None, axis=axis),
         y=alt.Y("framework_label:N", sort=by_mean, title=None),
     )
-    return {"": _tiles(base).properties(width=step * len(conditions), height=36 * len(subject.frameworks))}
+    return {"": tiles_of(base).properties(width=step * len(conditions), height=36 * len(subject.frameworks))}
 
 
 def _stacked_overview(subject: Subject, rows: pd.DataFrame, conditions: list[str], width: float) -> Fields:
     """The same where the columns do not fit beside each other: as many as fit, then the next ones below."""
     columns = max(1, int((width - 90) / 84))
     base = marks.chart(rows).encode(y=marks.framework_axis(subject))
-    tiles = _tiles(base).properties(width=72, height=36 * len(subject.frameworks))
+    tiles = tiles_of(base).properties(width=72, height=36 * len(subject.frameworks))
     return {"": marks.panels_of(tiles, conditions, columns)}
 
 
-def _tiles(base: alt.Chart) -> marks.Layers:
+def tiles_of(base: alt.Chart) -> marks.Layers:
     """A tile for each row: its ratio with its interval, on a grey that is darker for a slower cell."""
     shades = alt.Scale(type="log", domain=[1, 4], range=list(look.TILES), clamp=True)
     named = "datum.value == 4 ? '≥ 4x' : datum.value + 'x'"

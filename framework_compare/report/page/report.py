@@ -43,6 +43,7 @@ WIDTHS = (files.PAGE_WIDTH, 690.0, 300.0)  # of figures, in pixels; the page tak
 MAX_PANELS = 24  # models and settings that the figures show; tables and CSV have all
 MAX_ROWS = 1000  # of the table of cells
 MAX_CSV = 1_000_000  # characters of CSV within the page
+MAX_NARROW = 100_000  # characters of the stills of a figure for phones, which scroll that for laptops if there are more
 MAX_VERDICTS = 100
 UNFAILED = ("ok", "planned", "running")  # of runs
 CELL_METRICS = (
@@ -50,15 +51,15 @@ CELL_METRICS = (
     *("peak_rss_bytes", "cpu_percent_mean", "threads_max", "gpu_percent_mean", "gpu_process_memory_peak_bytes"),
     *("gpu_j_per_image", "first_step_s", "loss_last", "wall_s"),
 )
-ROOM = 14  # pixels at both sides of a still: the reader's font may be wider than ours
 _TAG = re.compile(r"<[^<>]*>")
-_BOX = re.compile(r'width="[\d.]+" height="([\d.]+)" viewBox="0 0 ([\d.]+) ([\d.]+)"')
 
 
 class Part(NamedTuple):
-    """A part of a figure: its still, which the usual view alone has, and a specification for each of WIDTHS."""
+    """A part of a figure: its stills for the widest and the narrowest of WIDTHS, which the usual view alone has, and a
+    specification for each of WIDTHS."""
 
     still: Drawn
+    narrow: Drawn
     specs: Document
 
 
@@ -86,7 +87,13 @@ def render(study: Study, more: Sequence[Table] = ()) -> str:
     """The report as text."""
     page = environment()
     page.filters.update(
-        markdown=renderers.markdown, latex=renderers.latex, uri=uri_of, packed=packed, named=named, log=_log
+        markdown=renderers.markdown,
+        latex=renderers.latex,
+        uri=uri_of,
+        source=source_of,
+        packed=packed,
+        named=named,
+        log=_log,
     )
     return page.get_template("report.html").render(**_content(study, more))
 
@@ -154,28 +161,34 @@ def _sections(subject: Subject) -> tuple[list[Section], list[Figure], int]:
 def _views(subject: Subject, name: str) -> dict[str, tuple[str, str, Mapping[str, Part]]]:
     views: dict[str, tuple[str, str, Mapping[str, Part]]] = {}
     for view, one in FIGURES[name].views.items():
-        drawn = [files.draw(subject, name, width, view=view, still=not (views or n)) for n, width in enumerate(WIDTHS)]
+        stills = () if views else (WIDTHS[0], WIDTHS[-1])
+        drawn = [files.draw(subject, name, width, view=view, still=width in stills) for width in WIDTHS]
         if not drawn[0] and not views:  # without data for the usual view there is none for another
             break
         parts = {
-            title: Part(_roomy(still), files.responsive([one[title].spec for one in drawn]))
+            title: Part(
+                files.roomy(still),
+                files.roomy(drawn[-1][title]),
+                files.responsive([one[title].spec for one in drawn]),
+            )
             for title, still in drawn[0].items()
         }
+        if sum(len(part.narrow.svg) for part in parts.values()) > MAX_NARROW:
+            parts = {title: part._replace(narrow=part.narrow._replace(svg="")) for title, part in parts.items()}
         finding, how = map(subject.worded, (one.finding(subject), caption(one.caption, drawn[0].values())))
         views.update({subject.worded(view): (finding, how, parts)} if parts else {})
     return views
-
-
-def _roomy(still: Drawn) -> Drawn:
-    wide = still.width + 2 * ROOM
-    box = rf'width="{wide:g}" height="\1" viewBox="{-ROOM} 0 {wide:g} \3"'
-    return still._replace(svg=_BOX.sub(box, still.svg, count=1), width=wide)
 
 
 def uri_of(svg: str) -> Markup:
     """An image within an attribute of a page: it runs nothing and shares no name with it."""
     single = _TAG.sub(lambda tag: tag[0] if "'" in tag[0] else tag[0].replace('"', "'"), svg)  # one letter, not three
     return Markup("data:image/svg+xml," + quote(single, safe=" =:/;,'()!*@+$[]{}|^`\n"))
+
+
+def source_of(svg: str) -> Markup:
+    """The same for `srcset`, which ends an address at white space."""
+    return Markup(uri_of(svg).replace(" ", "%20").replace("\n", "%0A"))
 
 
 def _metrics(subject: Subject) -> dict[str, Metric]:

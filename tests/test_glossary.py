@@ -313,12 +313,15 @@ def test_percent_is_written_one_way():
     assert [path.name for path in files if "%}" in path.read_text(encoding="utf-8")] == []
 
 
+ELEMENT = re.compile("</?picture>")  # of HTML, which has no other name for it
+
+
 def test_the_code_speaks_of_images_too():
     named = [
         path.relative_to(ROOT).as_posix()
         for folder in ("framework_compare", "adapters", "models", "datasets", "tests", "benchmarks", "docs", "examples")
         for path in (ROOT / folder).rglob("*")
         if path.suffix in {".py", ".md", ".toml", ".html", ".csv", ".json"} and path != Path(__file__)
-        if "picture" in path.name.lower() or "picture" in path.read_text(encoding="utf-8").lower()
+        if "picture" in path.name.lower() or "picture" in ELEMENT.sub("", path.read_text(encoding="utf-8").lower())
     ]
     assert named == []

@@ -1,5 +1,7 @@
 """The sentences of figures answer the questions that they stand under, and contradict no table."""
 
+from types import SimpleNamespace
+
 import pytest
 from bounds import digits
 from drawn_study import study
@@ -8,6 +10,8 @@ from framework_compare.report.figures import captions, files
 from framework_compare.report.figures.catalogue import FIGURES
 from framework_compare.report.figures.subject import Subject
 from framework_compare.report.study import rounded
+from framework_compare.report.table_notes import estimate_legend
+from framework_compare.report.tables import Row, Value, estimate
 
 DRAWN = digits(rounded.__defaults__[0])  # the digits of a specification's numbers
 
@@ -55,3 +59,46 @@ def test_a_caption_explains_bands_only_where_some_are_drawn():
 
     assert "band" in said(1, 3) and "band" not in said(2, 2)
     assert "waiting for turns" in said(2, 2, waits=1) and "waiting" not in said(2, 2, waits=0)
+
+
+def test_legends_are_decided_on_values_and_not_on_what_is_displayed():
+    def legend(row):
+        return captions.caption("", [SimpleNamespace(spec={"datasets": {"rows": [row]}})]).strip()
+
+    assert legend({"text": "~ its name !", "disturbed": ""}) == ""
+    assert legend({"unsure": True, "interval": "[0.98, 1.07]"}) == "~: not significant after Holm's correction."
+    assert legend({"unsure": True, "interval": ""}) == "~ without an interval: one run, so nothing is tested."
+    assert legend({"text": "1.02x", "throughout": True}) == "!: all epochs were disturbed."
+    shown, estimated = (Row((), (value,)) for value in (Value("≈ its name"), estimate("1.0", True)))
+    assert estimate_legend([shown]) == [] and len(estimate_legend([shown, estimated])) == 1
+
+
+def test_findings_follow_the_data(comparison, tmp_path):
+    slower = study(tmp_path / "study", faster=3.0)
+    seconds = slower.frame.groupby("model")["epoch_s_median"].agg(["min", "max"]).loc["alexnet"]
+    said = FIGURES["epoch-time"].seen_as().finding(Subject(slower))
+    assert said == (
+        f"The gap is widest in AlexNet: epochs take from {seconds['min']:.2f} s (PyTorch) to {seconds['max']:.2f} s (JAX), "
+        f"a factor of {seconds['max'] / seconds['min']:.2f}."
+    )
+    assert (
+        FIGURES["overview"]
+        .seen_as()
+        .finding(Subject(comparison))
+        .startswith("PyTorch (2 of 2) is significantly faster than all others (not verified); ")
+    )
+    assert FIGURES["machine"].seen_as().finding(Subject(comparison)).startswith("2 of 45 epochs were disturbed")
+
+
+def test_each_view_speaks_of_what_it_draws(comparison):
+    said = {
+        (name, view): one.finding(Subject(comparison)) for name in FIGURES for view, one in FIGURES[name].views.items()
+    }
+    for name, view, words in (
+        ("epoch-time", "images per second", "throughput ranges from"),
+        ("resources", "the whole run", "easured epochs take"),
+        ("resources", "from the first epoch", "ean CPU use during the measured epochs"),
+        ("learning", "by epoch", "he loss ends"),
+        ("learning", "by seconds of training", "ll epochs together take"),
+    ):
+        assert words in said[name, view]

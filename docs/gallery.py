@@ -17,12 +17,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import pandas as pd
+
 from framework_compare.archive import records
 from framework_compare.comparison import Comparison
 from framework_compare.report import headlines
 from framework_compare.report.figures.catalogue import FIGURES, find
 from framework_compare.report.figures.subject import Subject
 from framework_compare.report.names import title
+from framework_compare.report.page import lights
 from framework_compare.report.table_notes import unproved
 
 ROOT = Path(__file__).parent.parent
@@ -148,13 +151,28 @@ def _sentence(study: Comparison, folder: Path) -> str:
     )
     answers = headlines.answers(list(cells.itertuples()), study.verdicts(), study.modes)
     answers = answers[:1] if len(models) > 1 else answers  # the mean over all models
-    answers = [textwrap.fill(re.split(r"; (?:no verdict|ranks) ", one)[0], 110) for one in answers]
+    answers = [_shortened(one) for one in answers]
     fill = textwrap.fill(line, 120, break_long_words=False, break_on_hyphens=False)
-    once = cells.groupby("framework", sort=False)["runs_ok"].min() < 2
-    names = ", ".join(title(name) for name, alone in once.items() if alone)
-    untested = f" ({names}: one run of some models)" if names else ""
-    marks = f"`~`: not significant, or not tested{untested}; `!`: disturbed."
-    return "\n".join([fill, "", "```text", *answers, "```", "", marks, "", ""])
+    untested = f" (one run: {alone})" if (alone := _with_one_run(cells)) else ""
+    badge = lights.standing(lights.lights(cells, study.epochs))[1]
+    marks = f"`~`: not significant, or not tested{untested}; `!`: disturbed. The report's badge: *{badge}*."
+    return "\n".join([fill, "", "```text", *answers, "```", "", textwrap.fill(marks, 120), "", ""])
+
+
+def _shortened(answer: str) -> str:
+    """The first part of an answer, with an ellipsis if others follow."""
+    first, *rest = re.split(r"; (?:no verdict|ranks) ", answer, maxsplit=1)
+    return textwrap.fill(f"{first} ..." if rest else first, 110)
+
+
+def _with_one_run(cells: pd.DataFrame) -> str:
+    """The frameworks with cells of one run, each with the models of these unless that is all."""
+    names = []
+    for name, rows in cells.groupby("framework", sort=False):
+        once = [title(one) for one in rows.loc[rows["runs_ok"] < 2, "model"]]
+        if once:
+            names.append(title(name) if len(once) == len(rows) else f"{title(name)} in {' and '.join(once)}")
+    return ", ".join(names)
 
 
 def _command(study: Comparison, frameworks: list[str], models: list[str]) -> str:

@@ -8,6 +8,7 @@ import runpy
 import shlex
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import typer
 from browser_page import CHROMIUM, Opened
@@ -304,3 +305,12 @@ def test_the_image_of_four_models_has_the_ratios_and_intervals_of_its_record():
 def test_no_text_of_an_image_is_cut_by_its_edges(browser, path):
     opened = Opened(browser, path)
     assert opened.count("text") > 3 and opened.page.evaluate(OUTSIDE) == []
+
+
+def test_the_readme_names_cells_of_one_run_and_marks_a_shortened_sentence():
+    page = runpy.run_path(str(DOCS / "gallery.py"))
+    rows = [("torch", "alexnet", 2), ("jax", "alexnet", 3), ("jax", "vgg16", 1), ("paddle", "vgg16", 1)]
+    cells = pd.DataFrame(rows, columns=["framework", "model", "runs_ok"])
+    assert page["_with_one_run"](cells) == "JAX in VGG-16, PaddlePaddle"
+    assert page["_shortened"]("A is faster than B; no verdict for C") == "A is faster than B ..."
+    assert page["_shortened"]("A is faster than B") == "A is faster than B"

@@ -9,6 +9,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from stored_study import PADDLE, RUN, create
@@ -49,6 +50,12 @@ def test_what_a_creation_cut_short_leaves_does_not_stand_in_the_way(tmp_path):
     with create(tmp_path) as store:
         assert len(store.plan()) == 2
     assert {path.name for path in tmp_path.iterdir()} - {LOCK} == {FILE}
+
+
+def test_a_submission_is_no_study_and_the_message_names_the_function_that_makes_one():
+    for submission in (Path(__file__).parent.parent / "archive" / "submissions").iterdir():
+        with pytest.raises(StudyError, match=r"published submission; .* load_submission\(SUBMISSION, FOLDER\)"):
+            Store.open(submission)
 
 
 @pytest.mark.parametrize("readonly", [True, False], ids=["reading", "writing"])

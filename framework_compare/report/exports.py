@@ -19,7 +19,7 @@ from framework_compare.protocol import Fields
 from framework_compare.report import renderers, trackers
 from framework_compare.results import frames, profiles
 from framework_compare.store import schema
-from framework_compare.store.folder import FILE
+from framework_compare.store.folder import FILE, missing
 from framework_compare.store.study_file import Store
 
 _Part = TypeVar("_Part")
@@ -47,7 +47,7 @@ def export(study: str | os.PathLike[str], out: str | os.PathLike[str], kind: str
         raise UsageError("Parquet needs pyarrow: pip install 'framework-compare[parquet]', or choose csv or json")
     folder, target = Path(study).absolute(), Path(out).absolute()
     if not (folder / FILE).is_file():
-        raise StudyError(f"{folder} contains no study: there is no {FILE} in it")
+        raise StudyError(f"{folder} contains no study: {missing(folder)}")
     if why := fault(target):
         raise UsageError(f"{target} cannot be used for an export, because {why}; name another folder")
     Store.open(folder, checked=True).close()

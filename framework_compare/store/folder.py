@@ -12,6 +12,7 @@ from framework_compare.store import schema
 
 FILE = "study.sqlite"
 LOCK = "study.lock"
+SUBMISSION = ("manifest.json", "records.json")  # among the files of a published study
 IMAGES = "images"
 MODELS = "models"
 STEPS = "steps.i64"  # in a run's folder: the time of each step
@@ -30,6 +31,13 @@ def check_vacant(folder: Path) -> None:
         raise StudyError(f"{folder} already holds a study; resume it or name another folder")
     if entries:
         raise StudyError(f"{folder} contains {entries[0]!r} and no study; name an empty or a new folder")
+
+
+def missing(folder: Path) -> str:
+    """Why a folder without FILE is no study, and what to do with one that is a published submission."""
+    if all((folder / name).is_file() for name in SUBMISSION):
+        return "it is a published submission; turn it into a study with load_submission(SUBMISSION, FOLDER) in Python"
+    return f"there is no {FILE} in it"
 
 
 def acquire_lock(folder: Path) -> FileLock:

@@ -22,7 +22,7 @@ from framework_compare.json_types import JSON
 from framework_compare.protocol import Document, Fields, TrainConfig
 from framework_compare.records import STATUSES, Cell, Run
 from framework_compare.store import absorption, row_checks, schema
-from framework_compare.store.folder import CUT_SHORT, FILE, NEW, acquire_lock, check_vacant
+from framework_compare.store.folder import CUT_SHORT, FILE, NEW, acquire_lock, check_vacant, missing
 from framework_compare.store.schema import LISTS, RUN_FIELDS, as_json, column, insert
 
 REQUEST = "request"  # in the settings of a study: the arguments of the call that made it
@@ -79,7 +79,7 @@ class Store:
         folder = Path(folder).absolute()
         path = folder / FILE
         if not path.is_file():
-            raise StudyError(f"{folder} contains no study: there is no {FILE} in it")
+            raise StudyError(f"{folder} contains no study: {missing(folder)}")
         with contextlib.ExitStack() as undo:
             lock = None if readonly else acquire_lock(folder)
             if lock is not None:

@@ -240,7 +240,7 @@ def test_a_column_of_a_later_sampler_is_missing_from_older_samples_and_stored_fr
         store.record(1, Run("ok", samples=(Sample(1, cpu_percent=5.0),)))
     later = {**COLUMNS, "fans_rpm": Column(), "leds": Column(whole=True)}
     monkeypatch.setattr(schema, "COLUMNS", later)
-    fields = [("t_ns", "int"), *((name, "Optional[float]", None) for name in later)]
+    fields = [("t_ns", int), *((name, float | None, None) for name in later)]
     newer = dataclasses.make_dataclass("Newer", fields, frozen=True)
     monkeypatch.setitem(CHILDREN, "sample", newer)
     content = (tmp_path / FILE).read_bytes()

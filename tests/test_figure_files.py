@@ -111,7 +111,7 @@ def test_figures_of_a_workload_speak_of_its_samples(tmp_path):
     """A published study of rows: axes, captions and findings of its figures name rows, not images."""
     (folder,) = (Path(__file__).parents[1] / "archive" / "submissions").glob("torch-tensorflow-diabetes_ann-*")
     study = load_submission(folder, tmp_path / "study")
-    assert dict(provenance.facts(study))["Data"] == "diabetes (614 rows)"
+    assert dict(provenance.facts(study))["Data"] == "diabetes (614 generated rows)"
     memory = study.plot("memory")
     (svg,) = (part.svg for part in memory.parts.values())
     assert "rows/s" in svg and "images" not in svg

@@ -109,7 +109,7 @@ def test_tables_know_the_sizes(run):
     assert (row.batch_size, row.batch_growth, row.batch_size_limit) == (16, 1.25, 60)
     assert _batch_size(row) == 614 / len(SIZES)
     text = " ".join(str(study.table()).split())
-    assert "batch growth 1.25, batch size limit 60" in text and "614 rows" in text
+    assert "batch growth 1.25, batch size limit 60" in text and "614 generated rows" in text
     scaling = str(study.table("scaling"))
     assert "16 to 60" in scaling and "32 to 60" in scaling
     assert row.runs_unsettled != row.runs_unsettled  # steps grow by design: nobody looks where they settle

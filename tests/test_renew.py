@@ -9,9 +9,10 @@ import types
 import pytest
 from wheels import write_wheel
 
-from framework_compare import duels, registry
+from framework_compare import registry
 from framework_compare.environments import interpreters
 from framework_compare.registry import Framework
+from framework_compare.results import regression_gate
 from framework_compare.results.parity import Parity
 
 HERE, OTHER = sys.version_info[:2], (3, 99)
@@ -22,7 +23,7 @@ class Said:
     """What the checks of each release are to say."""
 
     parity: dict[str, str] = dataclasses.field(default_factory=dict)  # by competitor; others pass
-    outcome: str = duels.NOT_SLOWER
+    outcome: str = regression_gate.NOT_SLOWER
 
 
 @pytest.fixture
@@ -70,9 +71,9 @@ def test_a_pin_can_move_to_a_release_that_passes_and_is_not_slower(renew):
 @pytest.mark.parametrize(
     ("parity", "outcome", "verdict"),
     [
-        ({"tiny@1.1": "failed"}, duels.NOT_SLOWER, "the pin stays (parity: mnist_cnn)"),
-        ({}, duels.SLOWER, "the pin stays (slower: mnist_cnn)"),
-        ({"tiny@2.0": "failed"}, duels.NOT_SLOWER, "the pin can move"),
+        ({"tiny@1.1": "failed"}, regression_gate.NOT_SLOWER, "the pin stays (parity: mnist_cnn)"),
+        ({}, regression_gate.SLOWER, "the pin stays (slower: mnist_cnn)"),
+        ({"tiny@2.0": "failed"}, regression_gate.NOT_SLOWER, "the pin can move"),
     ],
     ids=["parity", "slower", "elsewhere"],
 )

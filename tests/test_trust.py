@@ -222,7 +222,7 @@ def watched(hostile, commands, code=WATCHED):
 
 
 def test_reading_a_study_executes_nothing(hostile):
-    codes = {command[0]: 3 * (command[0] == "check") for command in READING}  # two sessions of a study decide nothing
+    codes = {command[0]: int(command[0] == "check") for command in READING}  # a cell failed
     assert watched(hostile, READING) == {" ".join(command): (codes[command[0]], []) for command in READING}
 
 

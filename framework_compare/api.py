@@ -72,8 +72,8 @@ def compare(
         the same plan is resumed: finished runs are kept, and the others run with the limits, interpreters and index
         of this call. If its plan differs, StudyError shows the difference.
     retry: statuses whose runs are repeated when a study is resumed, such as ["failed", "timed-out"].
-    extend: add the cells to the study in `out`, whatever its plan, and keep finished runs. Without a study there,
-        make one.
+    extend: add the cells to the study in `out`, whatever its plan, and keep finished runs. If there is no study
+        there, one is created.
     executor: `Slurm(partition=...)` runs each block alone on a node of a cluster (docs/cluster.md); None runs it
         here.
     options: see `Request`, which also explains models, device and dataset.
@@ -135,7 +135,7 @@ def ladder(
     model: as for `compare`, or a published ladder (`plan.ladders.LADDERS`), which has its own rungs.
     rungs: changed settings by name, such as {"batch 100": {"batch_size": 100}}; each rung keeps all earlier changes.
     one_at_a_time: each rung changes only the base.
-    options: as for `compare`. A rung that a framework does not support is a row with the reason.
+    options: as for `compare`. A rung that a framework does not support gets a row with the reason.
     """
     given: Fields = {**options}
     if isinstance(model, str) and model in LADDERS:

@@ -297,7 +297,8 @@ class Comparison:
         """Return a figure by name ("overview", "epoch-time", ...) or number ("F2"); frameworks and models select
         what is drawn, view="images per second" selects another view.
 
-        Jupyter displays it; `save` writes it. Raises UnknownNameError for an unknown name, UsageError without data for it.
+        Jupyter displays it; `save` writes it. Raises UnknownNameError for an unknown name, UsageError if the study
+        has no data for the figure.
         """
         from framework_compare.report.figures.plot import Plot
 

@@ -40,7 +40,7 @@ NO_TIME, LACKING = Range(0, 0, 0), "cannot run here"
 
 @dataclasses.dataclass(frozen=True)
 class Forecast:
-    """The forecast of a study. `disk_bytes` has what does not exist yet, by purpose.
+    """The forecast of a study. `disk_bytes`: space for what does not exist yet, by kind.
 
     budget_s: what the runs together may take; None without a budget. note: a sentence on what that leaves open. schedule:
     sentences on which runs take turns. Nothing is started to make a forecast.
@@ -59,7 +59,7 @@ class Forecast:
 
     @property
     def lacks(self) -> tuple[str, ...]:
-        """Why cells cannot run here, one for each that cannot."""
+        """The reasons why cells cannot run here, one for each such cell."""
         return tuple(one.lack for one in self.cells if one.lack)
 
     @property
@@ -69,7 +69,7 @@ class Forecast:
         return total if self.budget_s is None else Range(*(min(value, self.budget_s) for value in total))
 
     def table(self, style: str = "terminal") -> str:
-        """As text, in style "terminal", "markdown" or "latex"."""
+        """Return the forecast as text, in style "terminal", "markdown" or "latex"."""
         table = forecast_table.table(
             self.cells, self.seconds, self.disk_bytes, self.budget_s, (*self.schedule, self.note)
         )

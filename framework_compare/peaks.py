@@ -62,7 +62,7 @@ def measure_peaks(
 ) -> List[MeasuredPeak]:
     """Measure this machine's peaks in the settings of a study, some seconds each, and store them in the cache folder.
 
-    No other comparison is timed on this node meanwhile. Run it on the machine of the study, while that is quiet.
+    No other comparison is timed on this node meanwhile. Run it on the machine of the study, while the machine is quiet.
     """
     result = Comparison.load(os.fspath(study))
     measured = []

@@ -48,7 +48,7 @@ class SweepCell:
 def sweep(
     frameworks: Optional["Names"] = None, models: Optional["Names"] = None, device: "Names" = "cpu"
 ) -> pytest.MarkDecorator:
-    """Decorator that parametrises a test's `cell` over frameworks x models x devices; None is all there are."""
+    """Decorator that parametrises a test's `cell` over frameworks x models x devices; None means all of them."""
     return pytest.mark.framework_compare_sweep(frameworks=frameworks, models=models, device=device)
 
 
@@ -80,7 +80,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_load_initial_conftests(early_config: pytest.Config, args: List[str]) -> None:
     """Load the conformance suite's options only with the suite: their names are too common for every session.
 
-    A package named with --pyargs has no initial conftest, so its own could not bring them.
+    A package named with --pyargs has no initial conftest, so it could not add them itself.
     """
     if any(_is_conformance(text) for text in args) and not early_config.pluginmanager.has_plugin(CONFORMANCE):
         early_config.pluginmanager.import_plugin(CONFORMANCE)

@@ -79,13 +79,13 @@ def reproduce(
 ) -> Reproduced:
     """Repeat a published study of `plan.reproductions.REPRODUCTIONS`, quickly or in full.
 
-    full: use the published sizes, which may take days; otherwise few images and epochs, for minutes on two cores. With
+    full: use the published sizes, which may take days; otherwise few images and epochs, which take minutes on two cores. With
         a budget, comparisons also use the published sizes and sample their epochs, at most two per run without `full`;
         sweeps and ladders ignore the budget.
     frameworks: default: those of the study. device: "cpu" or "cuda"; default: both if there is a GPU.
     parts: default: all. data: real data by part, as for `dataset` of `compare`; otherwise data are generated.
     out: folder with one study per part; studies in it are resumed. request: as for `compare`, overriding a part's own
-        (epochs, repeats, limit, threads, ...); a sweep of batch sizes ignores what `largest_batch` does not have.
+        (epochs, repeats, limit, threads, ...); a sweep of batch sizes ignores arguments that `largest_batch` lacks.
     """
     watcher, folder = watcher or default_watcher(), check_folder("out", new_study_folder() if out is None else out)
     asked: Fields = {"full": full, "frameworks": frameworks, "device": device, "parts": parts, "data": data, **request}

@@ -140,7 +140,7 @@ def largest_batch(
 
     search: "steps" tries `batch_sizes` in turn, smallest first. "doubling" starts with the smallest, doubles until one
     fails or the largest is reached, then halves the gap until it is no wider than the smallest.
-    out: study folder; if it contains the same sweep, that is resumed. Other arguments are those of `compare`; epochs is 1
+    out: study folder; a sweep that it already contains is resumed. Other arguments are those of `compare`; epochs is 1
     by default.
     """
     request = Request.of(frameworks, models, device, dataset=dataset, **options)

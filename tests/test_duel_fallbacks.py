@@ -159,7 +159,7 @@ def test_rounds_after_a_rival_has_finished_are_void_where_enough_are_left():
 def test_disturbed_runs_of_a_duel_are_repeated_as_a_duel(paced, ask, monkeypatch, told):
     """Also where one has run once more than its rivals."""
     monkeypatch.setattr(duel_module._Duel, "_fits", lambda self, member, free: len(self._rivals) < 2)
-    monkeypatch.setattr(rounds, "others_fault", lambda share, threshold: "others took CPU time")
+    monkeypatch.setattr(rounds, "others_fault", lambda share, threshold: "other programs took CPU time")
     names = [paced("one", pace_s=0.002), paced("two", pace_s=0.02), paced("three", pace_s=0.01)]
     study = ask(names, retries_when_disturbed=1)
     query = "SELECT duel, retry_of FROM run JOIN cell USING (cell_id) WHERE status = 'ok' ORDER BY run_id"

@@ -117,8 +117,8 @@ def test_one_run_proves_nothing(tmp_path):
 def test_an_outcome_is_that_of_the_whole_interval(baseline, ratio, low, high, outcome):
     beside = baseline.beside(baseline).head(1).assign(ratio=ratio, ratio_ci_low=low, ratio_ci_high=high)
     assert [one.outcome for one in gate.judge(beside, 0.05)] == [outcome]
-    (disturbed,) = gate.judge(beside.assign(barred="others took CPU time"), 0.05)
-    assert disturbed == gate.Judgement(gate.UNJUDGED, "others took CPU time")
+    (disturbed,) = gate.judge(beside.assign(barred="other programs took CPU time"), 0.05)
+    assert disturbed == gate.Judgement(gate.UNJUDGED, "other programs took CPU time")
 
 
 BARS = [

@@ -184,6 +184,6 @@ def test_a_study_has_the_time_to_the_first_token_and_tokens_per_second(source, r
     assert (study.frame.step_s_median > 0).all() and study.epochs.loss.isna().all()
     text = str(study.table("generation", width=200))
     assert "batch 1" in text and "tokens/s" in text and "first" in text
-    assert str(study.table("inference")).strip() == "No cell in this study has mode inference."
+    assert str(study.table("inference")).strip() == "No cell in this study ran in inference mode."
     frame = roofline.roofline_frame(study.frame, study.settings, lambda cell: None)
     assert frame.flop_per_image.isna().all()

@@ -1,4 +1,4 @@
-"""Intervals over runs: what they need, what they hold, and how often they hold the truth."""
+"""Intervals over runs: what they need, what they hold, and how often they cover the true value."""
 
 import itertools
 import math
@@ -81,13 +81,13 @@ def test_the_interval_of_a_paired_ratio_holds_the_truth_19_times_of_20(noise, ru
     found = [paired_ratio(by_block(slow), by_block(fast)) for fast, slow in seconds]
     truth = np.mean([one.low <= 1.1 <= one.high for one in found])
     # Three standard errors below 95 %; outliers make it hold more often.
-    assert truth >= 0.935, f"{truth:.3f} of the intervals hold the truth"
+    assert truth >= 0.935, f"{truth:.3f} of the intervals cover the true value"
     if noise == "normal":
         assert truth <= 0.965, f"{truth:.3f}: the intervals are wider than they need to be"
 
 
 def test_the_usual_bootstrap_would_not_hold_it_with_few_runs():
-    """Why it is not used: BCa intervals of 5 runs hold the truth in 17 cases of 20 or fewer."""
+    """Why it is not used: BCa intervals of 5 runs cover the true value in 17 cases of 20 or fewer."""
     generator = np.random.default_rng(3)
     inside = []
     for _ in range(300):

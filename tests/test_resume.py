@@ -280,7 +280,7 @@ def test_a_study_that_cannot_be_written_says_how_to_run_the_rest_of_it(study, mo
         raise OSError(30, "Read-only file system")
 
     monkeypatch.setattr("filelock.FileLock.acquire", refuse)
-    with pytest.raises(StudyError, match="Read-only file system; copy the folder to a writable place"):
+    with pytest.raises(StudyError, match="Read-only file system; copy the folder to a writable disk"):
         resume(folder)
 
 

@@ -166,7 +166,7 @@ def test_a_killed_study_where_nothing_can_be_written_says_what_to_do(tmp_path, r
     try:
         assert list(Comparison.load(read_only(tmp_path / "copy")).frame.status) == ["ok", "running"]
     except StudyError as error:
-        assert "left by a killed writer" in str(error) and "copy the folder to a writable place" in str(error)
+        assert "left by a killed writer" in str(error) and "copy the folder to a writable disk" in str(error)
     shutil.copytree(tmp_path / "copy", tmp_path / "elsewhere")
     assert list(Comparison.load(tmp_path / "elsewhere").frame.status) == ["ok", "running"]
 

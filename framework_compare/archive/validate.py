@@ -128,7 +128,7 @@ def check(folder: Path, *, recompute: bool = True) -> Checked:
 
 
 def load_submission(submission: str | Path, folder: str | Path) -> Comparison:
-    """Check a published submission and return its study, written into a new folder that every command reads.
+    """Check a published submission and return its study, written into a new folder that every command can read.
 
     Raise a FrameworkCompareError if anything in the submission is wrong, as `framework-compare validate` does.
     """

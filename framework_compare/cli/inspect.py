@@ -24,7 +24,8 @@ def inspect(
         ),
     ],
     data: Annotated[
-        str | None, typer.Argument(help="A file of arrays or a table, or a folder of text, that the model is for.")
+        str | None,
+        typer.Argument(help="The data that the model is for: a file of arrays, a table, or a folder of text."),
     ] = None,
     image_size: Annotated[int, typer.Option(help="Height and width in pixels.")] = DEFAULTS.image_size,
     num_classes: Annotated[int | None, typer.Option(help="Replace its head with one for this many classes.")] = None,

@@ -198,7 +198,9 @@ OPTIONS: dict[str, Option] = {
     "window": Option(int, "Your text: tokens per sample. Default: 128.", None),
     "tokenizer": Option(str, "Your text: the JSON file of a tokenizer, instead of bytes.", None, metavar="FILE"),
     "model_output": Option(str, "Your model: the output to train. Default: the first.", None),
-    "on_bad_image": Option(str, "On an image that does not decode: fail, or skip (leave it out and count it).", "fail"),
+    "on_bad_image": Option(
+        str, "What to do with an image that cannot be decoded: fail, or skip (leave it out and count it).", "fail"
+    ),
     "out": Option(Path, "Study folder; default: a new one in the cache folder.", None),
     "python": Option(list[str], _PYTHON, None, lambda given: by_framework("--python", given)),
     "index": Option(list[str], _INDEX, None, lambda given: check_indexes(by_framework("--index", given))),

@@ -27,7 +27,7 @@ def test_native_order_follows_the_seed(ready):
     first, again = ready.conduct["native"]["labels"], ready.again["native"]["labels"]
     if first != again:
         pytest.skip(
-            "two workers of one seed shuffle differently, which the protocol allows; to have runs that can be repeated,"
+            "two workers of one seed shuffle differently, which the protocol allows; for reproducible runs,"
             " shuffle by config.seed, as framework_compare.batches.order.EpochOrder does"
         )
 

@@ -65,7 +65,7 @@ def _refuse(node: Node, why: str) -> UsageError:
 def broadcast_shape(node: Node, *shapes: Shape) -> Shape:
     """Each axis is the same in all, or 1."""
     if len({len(shape) for shape in shapes}) > 1:
-        raise _refuse(node, f"of values of several ranks: {', '.join(map(str, shapes))}")
+        raise _refuse(node, f"of values of different ranks: {', '.join(map(str, shapes))}")
     out = tuple(max(sizes) for sizes in zip(*shapes))
     if any(size not in (1, wide) for shape in shapes for size, wide in zip(shape, out)):
         raise _refuse(node, f"does not join {', '.join(map(str, shapes))}")

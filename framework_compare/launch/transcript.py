@@ -134,7 +134,7 @@ class Transcript:
         if event["edge"] != "start":
             self._close(name, event["t_ns"])
         elif name in self.open or len(self.phases) + len(self.open) >= MAX_PHASES:
-            raise ValueError(f"phase {name!r} began twice, or is one too many")
+            raise ValueError(f"phase {name!r} began twice, or too many phases began")
         else:
             self.open[name] = self._time(event["t_ns"])
 

@@ -109,7 +109,7 @@ _CROP = "random: a random crop; none: the whole image, stretched"
 # In the order of the frames' columns.
 SETTINGS: dict[str, Setting] = {
     "device": Setting(
-        "the device that trains; of several devices each trains a replica of the model",
+        "the device to train on; with several, each trains a replica of the model",
         IDENTITY,
         ("cpu", "cuda", "cuda:N", "cuda:N,M", "cpu:0,1"),
         _DEVICE,
@@ -150,7 +150,7 @@ SETTINGS: dict[str, Setting] = {
     "decay_updates": Setting("update by which a cosine has lowered the learning rate to final_rate; 0: no decay"),
     "final_rate": Setting("share of the learning rate that remains after the decay", below=1),
     "accumulation": Setting("batches whose mean gradient makes one update", least=1),
-    "new_tokens": Setting("tokens after a prompt in mode generation", least=1),
+    "new_tokens": Setting("tokens generated per prompt (generation mode)", least=1),
     "label_smoothing": Setting("share of a label that all classes get", below=1),
 }
 

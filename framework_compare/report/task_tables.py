@@ -169,14 +169,14 @@ def _by_batch_size(mode: str, values: Iterable[tuple[str, Any]]) -> Callable[[Sh
 
 _LATENCY = (("median ms", "step_s_median"), ("p95 ms", "step_s_p95"), ("{unit}s/s", "images_per_s"))
 INFERENCE = TableSpec(
-    "Inference: latency of one step in milliseconds, median and 95th percentile, and {unit}s per second where steps"
-    " follow without waiting; outputs stay on the device.",
+    "Inference: latency of one step in milliseconds, median and 95th percentile, and {unit}s per second if steps"
+    " follow each other without waiting; outputs stay on the device.",
     _by_batch_size("inference", _LATENCY),
     tuple(name for _, name in _LATENCY),
     rows=_of_mode("inference"),
     spread=lambda cell: cell.batch_size,
     across=("batch_size",),
-    absent="No cell in this study has mode inference.",
+    absent="No cell in this study ran in inference mode.",
 )
 
 
@@ -192,5 +192,5 @@ GENERATION = TableSpec(
     spread=lambda cell: cell.batch_size,
     across=("batch_size",),
     frame="quality",
-    absent="No cell in this study has mode generation.",
+    absent="No cell in this study ran in generation mode.",
 )

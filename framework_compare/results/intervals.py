@@ -1,7 +1,7 @@
 """Student's t intervals over runs, on logarithms, where a ratio and its inverse are alike.
 
 The run is the unit of repetition: epochs of one process share its memory layout, its compiled code and its minute, so
-they say nothing of the next process. BCa bootstrap intervals of 5 runs hold the truth in 8 cases of 10, and no exact
+they say nothing of the next process. BCa bootstrap intervals of 5 runs cover the true value in 8 cases of 10, and no exact
 rank method reaches 95 % below 6 runs. The t interval of logarithms keeps 95 % from 2 runs on, as the ratio of two noisy
 runs is even round the truth, and errs on the wide side where some runs are held up (benchmarks/results/intervals.json).
 """
@@ -42,7 +42,7 @@ class Interval(NamedTuple):
 
 UNKNOWN = Interval(math.nan)
 # Runs that are added until an interval is narrow make it narrow by chance more often than a fixed number of them: so much
-# wider, those of the first LEAST_RUNS runs apart, they hold the truth in 95 % of cases (benchmarks/results/stopping.json).
+# wider, those of the first LEAST_RUNS runs apart, they cover the true value in 95 % of cases (benchmarks/results/stopping.json).
 STOPPING = 1.3
 LEAST_RUNS = 3
 

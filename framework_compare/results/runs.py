@@ -64,7 +64,7 @@ def whole_table(store: Store, table: str, order: str = "rowid") -> Lists:
 
 
 def _sound_columns(store: Store, table: str, columns: row_checks.Columns) -> Lists:
-    """Stored columns of a record without unsound rows; the store counts those."""
+    """Stored columns of a record without invalid rows; the store counts those."""
     faulty, fault = row_checks.rows(CHILDREN[table], columns)
     if faulty:
         store.left_out(table, fault, len(faulty))

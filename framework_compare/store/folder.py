@@ -50,9 +50,9 @@ def acquire_lock(folder: Path) -> FileLock:
             f"another process is writing the study in {folder}; wait for it, or open it for reading"
         ) from None
     except (OSError, RuntimeError) as error:  # filelock raises the second on a disk without locks
-        remedy = "name a writable place"
+        remedy = "name a writable folder"
         if (folder / FILE).exists():
-            remedy = "copy the folder to a writable place; `show` and `export` read the study where it is"
+            remedy = "copy the folder to a writable disk; `show` and `export` read the study where it is"
         raise StudyError(f"the study in {folder} cannot be locked for writing: {error}; {remedy}") from error
     return lock
 

@@ -128,7 +128,7 @@ def machine(facts: Document) -> Document:
 
 
 def rows(record: Any, columns: Columns) -> tuple[list[int], str]:
-    """The numbers of the unsound rows among a record's stored columns, and the fault of the first."""
+    """The numbers of the invalid rows among a record's stored columns, and the fault of the first."""
     faults: dict[int, str] = {}
     for name, allowed in _kinds(record).items():
         values = columns[name]

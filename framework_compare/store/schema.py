@@ -141,7 +141,7 @@ FROM sqlite_master AS tables JOIN pragma_table_xinfo(tables.name) AS one WHERE t
 
 # What to do about an error of the system or, which gives no number, of SQLite.
 _FULL = "free some space there and repeat the command; recorded runs are kept"
-_PLACE = "name a place that can be written"
+_PLACE = "name a writable folder"
 # What SQLite says of the place that a file is in, and not of the file. All our queries fit a whole study.
 _OF_THE_PLACE = ("disk is full", "readonly", "unable to open", "locked", "disk I/O", "interrupted")
 # What SQLite says of a file that it may read, but beside which it may not write what reading takes.
@@ -227,7 +227,7 @@ def check_version(connection: sqlite3.Connection, path: Path) -> None:
     added = connection.execute(_ADDED).fetchone()
     if added:
         raise StudyError(
-            f"{path} has the {added[0]} {added[1]!r}, which no study has, and which could run without end when it is read;"
+            f"{path} has the {added[0]} {added[1]!r}, which no study has, and which could run forever when read;"
             " it was not changed"
         )
     if version != VERSION:
@@ -293,8 +293,8 @@ def connect_for_reading(path: Path) -> sqlite3.Connection:
     beside = [Path(f"{path}{ending}") for ending in _BESIDE]
     if any(file.is_file() and file.stat().st_size for file in beside):
         raise StudyError(
-            f"{path} was left by a killed writer, and cannot be read in a read-only place; "
-            "copy the folder to a writable place"
+            f"{path} was left by a killed writer, and cannot be read on a read-only medium; "
+            "copy the folder to a writable disk"
         )
     return connect(path, "ro&immutable=1")
 

@@ -225,7 +225,7 @@ class Store:
             connection.execute("INSERT OR REPLACE INTO environment VALUES (?, ?)", (framework, as_json(document)))
 
     def left_out(self, table: str, fault: str, rows: int = 1) -> None:
-        """Count unsound rows of a table, with the fault of one of them."""
+        """Count invalid rows of a table, with the fault of one of them."""
         count, first = self.damage.get(table, (0, fault))
         self.damage[table] = (count + rows, first)
 
@@ -302,7 +302,7 @@ class Store:
             return [column[0] for column in cursor.description], cursor.fetchall()
 
     def close(self) -> None:
-        """Close the file; a writer leaves it a single file that can be read from a read-only place."""
+        """Close the file; a writer leaves it a single file that can be read on a read-only medium."""
         if self._lock is not None and self._lock.is_locked:
             self.single_file()
         self._connection.close()

@@ -38,17 +38,17 @@ class Executor:
     waits = False  # whether the study is waited for
 
     def check(self) -> None:
-        """UsageError where it cannot start anything here."""
+        """Raise UsageError if nothing can be started from this machine."""
 
     def submit(self, folder: Path, parts: Sequence[int]) -> None:
-        """Start these parts of a study; StudyError where that is refused."""
+        """Start these parts of a study; raise StudyError if they are refused."""
 
     def live(self, folder: Path) -> set[int]:
         """Return the parts that were submitted, now or earlier, and wait or run."""
         return set()
 
     def cancel(self, folder: Path) -> None:
-        """End all that is live."""
+        """Cancel every waiting or running part."""
 
 
 class Slurm(Executor):

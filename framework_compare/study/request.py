@@ -85,7 +85,7 @@ class CompareOptions(Options, total=False):
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """The request for a study, without where it is stored and how it is resumed.
+    """The request for a study, except for where it is stored and how it is resumed.
 
     frameworks: competitors: "torch" is the pinned version; "torch@2.12.0" and "torch@latest" are others, each in its
         own environment; "torch=/path/to/python" is the version in that interpreter.
@@ -128,8 +128,8 @@ class Request:
     across_models: let models compete and take turns, too.
     disturbance_threshold: cores that other programs or the hypervisor may use, such as 0.1; a round, or an epoch of a
         sequential run, in which they use more is excluded. Default: 0.05 per core, at least 0.1.
-    retries_when_disturbed: how often a run with such epochs is repeated after all others are done. Among a run and
-        its repeats, the one disturbed least counts; the others remain in the study and are marked.
+    retries_when_disturbed: how often a run with such epochs is repeated after all others are done. Of a run and its
+        repeats, only the one with the smallest disturbance counts; the others remain in the study and are marked.
     sample: measure about this much of each run, such as "10s". The run ends within the epoch that exceeds it; if that
         is its first epoch, the whole epoch is estimated (`epoch_estimate_s`).
     budget: wall time of all runs, such as "30min" or seconds. Cells get further runs where ratios are least certain,
@@ -193,17 +193,17 @@ class Request:
 
     @property
     def own_loss(self) -> str:
-        """A loss function of the user's, FILE.py:FUNCTION; "" for one by name."""
+        """The user's own loss function, FILE.py:FUNCTION; "" if the loss is a built-in one."""
         loss = self.settings.get("loss_function")
         return loss if isinstance(loss, str) and ":" in loss else ""
 
     @property
     def cell_settings(self) -> Document:
-        """Return the settings of cells, where a loss function of the user's stands under the name that it gets there."""
+        """Return the settings of cells, in which the user's own loss function has a fixed name."""
         return {**self.settings, "loss_function": OWN_LOSS} if self.own_loss else self.settings
 
     def data_options(self) -> tuple[DataOptions, list[str]]:
-        """Return how own data are read, and the names of those options that were given."""
+        """Return the options for reading the user's own data, and the names of those that were given."""
         asked = [name for name in OF_DATA if getattr(self, name) is not None]
         loss, seed = self.own_loss and OWN_LOSS or self.settings.get("loss_function"), self.settings.get("seed", 0)
         given = {name: getattr(self, name) for name in asked}
@@ -221,7 +221,7 @@ class Request:
         return check_limits(self.timeout_s, self.phase_timeout_s, self.silence_timeout_s, self.memory_limit)
 
     def run_options(self) -> RunOptions:
-        """Return how runs are run; UsageError says what is allowed."""
+        """Return the options of the runs; raise UsageError if one is not allowed."""
         return dataclasses.replace(
             run_options(self.python, self.index, self.limits(), self.sampling_hz),
             verify=check_mode(self.verify),
@@ -232,14 +232,14 @@ class Request:
         )
 
     def check_runs(self) -> None:
-        """UsageError for a number of runs, a budget or a sample that is wrong or rules out another."""
+        """Raise UsageError if the number of runs, the budget or the sample is wrong, or if two of them conflict."""
         if self.repeats is not None:
             check_count("repeats", self.repeats, 1, most=schedules.MOST_REPEATS)
         check_budget(self.budget, self.precision_target, self.repeats, self.rungs)
         check_sample(self.sample, self.budget, self.rungs)
 
     def strategy(self, cells: Sequence[Cell]) -> Strategy:
-        """Return how runs of these cells are picked."""
+        """Return the strategy that chooses the next run of these cells."""
         budget = check_budget(self.budget, self.precision_target, self.repeats, self.rungs)
         sample_s = check_sample(self.sample, self.budget, self.rungs)
         if budget or sample_s:

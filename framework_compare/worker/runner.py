@@ -137,7 +137,7 @@ class Runner:
             self.turns.finish()
             if self.job.profile and (self.ranks > 1 or self.config.mode == "generation"):
                 self.events.send(
-                    "warning", message="no profile: cells of several processes and of mode generation have none"
+                    "warning", message="no profile: cells with several processes, or in generation mode, have none"
                 )
             elif self.job.profile:
                 self._profile(source.held[0])

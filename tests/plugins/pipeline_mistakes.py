@@ -265,7 +265,7 @@ MISTAKES = {
         EPOCH.format(change="images = numpy.ascontiguousarray(images[:, ::-1])"),
         "the channels of an image are blue, green, red, expected red, green, blue",
     ),
-    "colours paler": (EPOCH.format(change="images = images * numpy.float32(0.9)"), "levels of 255, expected"),
+    "colours paler": (EPOCH.format(change="images = images * numpy.float32(0.9)"), "of 255, expected"),
 }
 
 

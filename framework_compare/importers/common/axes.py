@@ -107,7 +107,7 @@ def common_patterns(reader: GraphReader, operands: Sequence[Operand], rank: int)
         groups = [one.value.view[axis] for one in operands if one.value is not None and len(one.value.view) >= -axis]
         kinds = {pattern(group) for group in groups if True in pattern(group)}
         if len(kinds) > 1:
-            raise NotExpressible("values in which the batch stands differently")
+            raise NotExpressible("values with the batch on different axes")
         found.append(kinds.pop() if kinds else (False,))
     return found
 

@@ -248,7 +248,7 @@ class GraphReader:
         raise UsageError(f"its output has shape {last.shape}; allowed: {allowed}")
 
     def _check_shared(self, nodes: Sequence[Node]) -> None:
-        """UsageError where layers with the same arrays read values of several ranks: no framework has one layer for both."""
+        """UsageError where layers with the same arrays read values of different ranks: no framework has one layer for both."""
         ranks = {node.arrays: len(self.shapes[node.inputs[0]]) for node in nodes if node.inputs}
         for node in nodes:
             if node.inputs and len(self.shapes[node.inputs[0]]) != ranks[node.arrays]:

@@ -42,7 +42,7 @@ class ProgramReading(abc.ABC):
 
     def beside(self, at: object, like: Value, array: np.ndarray, axis: int) -> str:
         """The node of an array of the program that joins values along an axis."""
-        raise NotExpressible("Concat of what is not a value")
+        raise NotExpressible("Concat of something that is not an array")
 
     def elementwise(self, at: object, op: str, value: Value, attrs: Document) -> Value:
         """An op to which it does not matter how axes are folded."""

@@ -55,7 +55,7 @@ def attend(at: At, scores: Scores, values: Value) -> Value:
     shapes = {at.reader.shapes[part.node] for part, _ in parts}
     steps = {shape[:-1] for shape in shapes}
     if heads % kv_heads or parts[2][1] != kv_heads or len(steps) > 1 or (heads == kv_heads and len(shapes) > 1):
-        raise NotExpressible("attention with queries, keys and values of several shapes")
+        raise NotExpressible("attention with queries, keys and values of different shapes")
     attrs = {"heads": heads, "scale": scores.scale, **({"causal": True} if scores.causal else {})}
     if kv_heads != heads:
         attrs["kv_heads"] = kv_heads

@@ -171,7 +171,7 @@ def gather(at: At, table: Any, places: Any) -> Value:
         rows = taken(at, table, 0, array.ravel().tolist())
         return at.reshape(rows, (*array.shape, *table.shape[1:]))
     if any(atom.axis == BATCH for group in table.view for atom in group):
-        refuse("Gather", "from what differs among samples")
+        refuse("Gather", "from values that differ among samples")
     places = at.plain(places)
     made = at.add("Gather", [table.node, places.node], {})
     rest = as_group((False,), len(at.reader.shapes[made]) - 1, table.shape[-1], at.reader.batch)

@@ -216,7 +216,7 @@ def recurrent(op: str, gates: int) -> Handler:
         x = a["input"]
         batch, steps = (x.view[0], x.view[1]) if a["batch_first"] else (x.view[1], x.view[0])
         if not is_batch(batch):
-            refuse(op, "of what is not a batch of sequences")
+            refuse(op, "of something other than a batch of sequences")
         params, ends = list(a["params"]), []
         source, reader = at.plain(at.numbers(x)).node, at.reader
         for layer in range(a["num_layers"]):

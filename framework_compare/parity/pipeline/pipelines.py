@@ -127,7 +127,7 @@ def check_coverage(labels: Array, sizes: Sequence[Sequence[int]], count: int, ba
 
 
 def check_pixels(listed: ImageFiles, still: Drawn) -> Tuple[str, float, float]:
-    """The resampler's name, worst mean error in levels of 255, and that in units of its tolerance; else LevelFailed."""
+    """The resampler's name, worst mean error in levels (of 255), and that in units of its tolerance; else LevelFailed."""
     images, labels = still
     if images.shape[1:] != (3, SIZE, SIZE):
         raise LevelFailed(f"images have the shape {images.shape[1:]}, expected {(3, SIZE, SIZE)}")
@@ -137,7 +137,7 @@ def check_pixels(listed: ImageFiles, still: Drawn) -> Tuple[str, float, float]:
     name = min(verdicts, key=lambda key: verdicts[key][1])
     path, ratio, mean = verdicts[name]
     if ratio > 1:
-        off = f"{mean:.2f} levels of 255 off on average, {ratio:.1f} times what decoders and resamplers explain"
+        off = f"{mean:.2f} of 255 levels off on average, {ratio:.1f} times what decoders and resamplers explain"
         raise LevelFailed(f"pixels of {path} are {off}")
     return name, mean, ratio
 

@@ -83,7 +83,7 @@ def check_channels(ramps: Ramps) -> None:
     strange = ((rises > SLOPED) & (rises < RISES)).any(axis=(1, 2))
     if strange.any():
         changes = rises[strange.argmax()].max(axis=1).round(1).tolist()
-        raise LevelFailed(f"{CROPPED}, an image is not a plain crop: its channels change by {changes} levels of 255")
+        raise LevelFailed(f"{CROPPED}, an image is not a plain crop: its channels change by {changes} of 255 levels")
     for one in np.unique(rises > SLOPED, axis=0):
         found = tuple(COLOURS.get((bool(x), bool(y)), "mixed") for x, y in one)
         if found != tuple(COLOURS.values()):
@@ -97,7 +97,7 @@ def check_plain(ramps: Ramps) -> None:
         off = np.maximum(np.abs(rising - _line(rising)).max(axis=1), np.ptp(level, axis=1))
         if off.max() > CONSTANT:
             raise LevelFailed(
-                f"{CROPPED}, an image is not a plain crop: colours are {off.max():.1f} levels of 255 off a line"
+                f"{CROPPED}, an image is not a plain crop: colours are {off.max():.1f} of 255 levels off a line"
             )
 
 
@@ -118,7 +118,7 @@ def check_labels(blues: Array, labels: Array, listed: ImageFiles) -> None:
     off = np.abs(blues - blue_of(seen))
     if off.max() > BLUE_OFF:
         blue, expected = blues[off.argmax()], blue_of(labels[off.argmax()])
-        raise LevelFailed(f"{CROPPED}, the blue of an image is {blue:.1f} levels of 255, expected {expected}")
+        raise LevelFailed(f"{CROPPED}, the blue channel of an image is at level {blue:.1f} of 255, expected {expected}")
     others = np.flatnonzero(seen != labels % FILES)
     if len(others):
         names = [listed.paths[number].rpartition("/")[2] for number in (seen[others[0]], labels[others[0]])]

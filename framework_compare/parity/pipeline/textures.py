@@ -124,7 +124,7 @@ def check(name: str, fit: Fit, listed: ImageFiles, labels: Array, sides: Array, 
     if ratio.max() > 1:
         path = listed.paths[labels[worst]].rpartition("/")[2]
         raise LevelFailed(
-            f"with random crops, pixels of {path} are {fit.mean[worst]:.2f} levels of 255 off {name} on average,"
+            f"with random crops, pixels of {path} are {fit.mean[worst]:.2f} of 255 levels off {name} on average,"
             f" {ratio.max():.1f} times what is explained (in {(ratio > 1).sum()} of {len(judged)} images)"
         )
     return name, float(fit.mean[worst]), float(ratio.max())

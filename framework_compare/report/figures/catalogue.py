@@ -80,7 +80,7 @@ FIGURES = {
         _one(
             times.overview,
             findings.overview,
-            "Slowdown relative to the fastest framework of the same column (1.00x), with its 95 % confidence interval over "
+            "Slowdown relative to the fastest framework in the same column (1.00x), with its 95 % confidence interval over "
             "paired runs.",
         ),
     ),
@@ -108,7 +108,7 @@ FIGURES = {
         _one(
             memory.throughput_memory,
             findings.throughput_memory,
-            "Images per second over peak memory, whose kind the axis names; up and to the left is better. Vertical line: 95 % "
+            "Images per second against peak memory (the axis names its kind); up and to the left is better. Vertical line: 95 % "
             "confidence interval over runs; horizontal line: range of peaks over runs.",
         ),
     ),
@@ -179,7 +179,7 @@ FIGURES = {
             "by seconds of training": View(
                 partial(learning.learning, timed=True),
                 findings.learning_by_time,
-                f"Mean over runs after each epoch, over the mean training time so far; {_BAND}",
+                f"Mean over runs after each epoch, plotted against the mean training time; {_BAND}",
             ),
         },
     ),

@@ -234,7 +234,7 @@ def _load(path: Path) -> dict[bytes, object]:
         content = _Arrays(io.BytesIO(read_bytes(path)), encoding="bytes").load()
     except DataError:
         raise
-    except Exception as error:  # a damaged pickle raises whatever it comes to
+    except Exception as error:  # a damaged pickle may raise anything
         raise DataError(f"file {str(path)!r} is not a batch of CIFAR-10: {error}; get it again") from error
     if not isinstance(content, dict):
         raise DataError(

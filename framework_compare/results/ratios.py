@@ -43,7 +43,7 @@ def epoch_seconds(cell: Record) -> float:
 
 
 def to_best(cells: Sequence[Record]) -> dict[int, float]:
-    """Each cell's epoch time over the least of the same model, data set and settings, by its place."""
+    """Each cell's epoch time over the shortest of the same model, data set and settings, by its place."""
     least: dict[object, float] = {}
     worked = {cell.Index: _key(cell, "framework") for cell in cells if cell.status == "ok" and epoch_seconds(cell) > 0}
     for cell in cells:

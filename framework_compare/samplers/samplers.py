@@ -64,7 +64,7 @@ class Sampler(abc.ABC):
 
 
 class WorkerSampler(Sampler):
-    """cpu_percent is of one core, summed over the worker and its descendants, since the reading before."""
+    """cpu_percent counts one core as 100, summed over the worker and its descendants, since the reading before."""
 
     columns = {
         "cpu_percent": Column(since_before=True),

@@ -1,4 +1,4 @@
-"""Ops on each number by itself: functions of one and of two, and the masks of dropout."""
+"""Elementwise ops: functions of one and of two, and the masks of dropout."""
 
 import math
 from typing import Any, Callable, Dict, Tuple

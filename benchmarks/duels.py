@@ -3,13 +3,15 @@
     python benchmarks/duels.py --pairs 200 --save FILE
     python benchmarks/duels.py --pairs 40 --slower 0.05 --save FILE
     python benchmarks/duels.py --pairs 200 --neighbour --save FILE
+    python benchmarks/duels.py --pairs 30 --slower 0.05 --model alexnet,mobilenet_v2,resnet50 --budget 5min --save FILE
     taskset -c 2,3 python benchmarks/duels.py --python PATH --minutes 9 --save FILE
     python benchmarks/duels.py --join FILE,FILE --save FILE
 
 Each duel is of fresh workers, so that no two share a process; --slower waits after each step for a share of the time that
-the step took. --neighbour runs a busy loop beside them that takes half a core at random times. A file that is there is
-gone on with, so that many hours add up. Several at a time on one machine need cores of their own (taskset), and each its
-own XDG_RUNTIME_DIR, or they wait for each other; --join makes one file of theirs.
+the step took. --budget compares several models in one study, two cells of each. --neighbour runs a busy loop beside them
+that takes half a core at random times. A file that is there is gone on with, so that many hours add up. Several at a time
+on one machine need cores of their own (taskset), and each its own XDG_RUNTIME_DIR, or they wait for each other; --join
+makes one file of theirs.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from framework_compare import duel, registry
+from framework_compare import compare, duel, registry
 from framework_compare.adapters import torch as adapter
 from framework_compare.environments import managed
 from framework_compare.registry import Framework
@@ -87,12 +89,48 @@ def neighbour(wanted):
             busy.wait()
 
 
+def settings(options, folder, other, python):
+    return dict(
+        out=folder, batch_size=options.batch_size, image_size=options.image_size, pipeline=options.pipeline,
+        threads=options.threads, loader_workers=1, verify="off",
+        python=dict.fromkeys({"torch", other}, python) if python else {},
+    )  # fmt: skip
+
+
+def several(options, folder, other, python):
+    """The verdicts of one study of several models within a budget."""
+    began = time.monotonic()
+    frameworks, models = ["torch", other], options.model.split(",")
+    asked = settings(options, folder, other, python)
+    result = compare(frameworks, models, dataset=options.data, budget=options.budget, **asked)
+    wall_s = round(time.monotonic() - began, 1)
+    for verdict in result.verdicts(correct=False):
+        if verdict.model in models:
+            turned = verdict.slower == "torch"
+            low, high = (1 / verdict.high, 1 / verdict.low) if turned and verdict.low else (verdict.low, verdict.high)
+            mine = result.frame[result.frame.model == verdict.model].index
+            yield {
+                "at": datetime.datetime.now().isoformat(timespec="seconds"),
+                "model": verdict.model,
+                "wall_s": wall_s,
+                "measured_s": round(float(result.slices[result.slices.cell.isin(mine)].measured_s.sum()), 1),
+                "ratio": 1 / verdict.ratio if turned else verdict.ratio,
+                "low": low,
+                "high": high,
+                "p": verdict.p,
+                "blocks": verdict.blocks,
+                "reason": verdict.reason,
+                "seconds": [
+                    [round(value, 5) for value in result.block_times.get(place, {}).values()] for place in mine
+                ],
+            }
+
+
 def one(options, folder, other, python):
     began = time.monotonic()
     found = duel(
-        "torch", other, options.model, options.data, out=folder, blocks=options.blocks, sample=options.sample,
-        batch_size=options.batch_size, image_size=options.image_size, pipeline=options.pipeline, threads=options.threads,
-        loader_workers=1, verify="off", python=dict.fromkeys({"torch", other}, python) if python else {},
+        "torch", other, options.model, options.data, blocks=options.blocks, sample=options.sample,
+        **settings(options, folder, other, python),
     )  # fmt: skip
     result, ratio = found.comparison, found.ratio
     times = [result.block_times.get(place, {}) for place in (0, 1)]
@@ -161,6 +199,7 @@ def main():
     parser.add_argument("--neighbour", action="store_true")
     parser.add_argument("--model", default="mobilenet_v2")
     parser.add_argument("--data", default="fire-smoke-tiny")
+    parser.add_argument("--budget", help="of one study of several models, with commas between")
     parser.add_argument("--blocks", type=int, default=8)
     parser.add_argument("--sample", type=float, default=3.0)
     parser.add_argument("--batch-size", type=int, default=8)
@@ -183,7 +222,8 @@ def main():
         python = options.python or (str(environment.python) if options.slower else "")
         other = slowed(Path(folder), options.slower) if options.slower else "torch"
         while len(duels) < options.pairs and time.monotonic() < until:
-            duels.append(one(options, Path(folder) / f"duel-{len(duels)}", other, python))
+            asked_of = (options, Path(folder) / f"duel-{len(duels)}", other, python)
+            duels += several(*asked_of) if options.budget else [one(*asked_of)]
             report = {
                 "date": datetime.date.today().isoformat(),
                 "machine": {**host.describe(), "cores allowed": sorted(os.sched_getaffinity(0))},
@@ -193,9 +233,7 @@ def main():
                 "each": duels,
             }
             path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-            print(
-                len(duels), {name: duels[-1][name] for name in ("ratio", "low", "high", "wall_s", "rounds")}, flush=True
-            )
+            print(len(duels), {name: duels[-1][name] for name in ("ratio", "low", "high", "wall_s")}, flush=True)
     print(json.dumps(report["summary"], indent=1))
 
 

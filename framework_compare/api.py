@@ -269,7 +269,7 @@ def resume(
 ) -> Comparison:
     """Run the unfinished runs of a study, on the machine where it was started; finished runs are kept.
 
-    retry: statuses whose runs are repeated, too. Interpreters, limits and verify given here replace those of the study
+    retry: statuses whose runs are also repeated. Interpreters, limits and verify given here replace those of the study
     for the runs of this call; each run's record has its limits. executor: as for `compare`.
     trust: execute interpreters and model files that the study names even if this user never requested them.
     Finished parts of the study are absorbed first. Raises StudyError if the study cannot be resumed.

@@ -217,7 +217,7 @@ def _between(framework: str, versions: str, say: Callable[[str], None]) -> tuple
         if more:
             newest = max(more, key=Version)
             say(
-                f"{newest} and others have no wheel for Python {range_text((minor, minor))}; to search them, too, run this"
+                f"{newest} and others have no wheel for Python {range_text((minor, minor))}; to search them as well, run this"
                 f" under Python {range_text((other, other))}"
             )
             break

@@ -62,7 +62,7 @@ class Comparison:
 
     @functools.cached_property
     def frame(self) -> pd.DataFrame:
-        """One row per cell, in planned order, including failed cells; missing figures are NaN.
+        """One row per cell, in planned order, including failed cells; missing values are NaN.
 
         Column names end in their unit; shares are 0 to 1. `metrics.METRICS` has units and labels. If a cell has several
         runs, epoch figures cover all epochs of the runs that are ok, and the status is the worst one.
@@ -305,7 +305,7 @@ class Comparison:
         return Plot(self, name, **only)
 
     def to_csv(self, path: str | Path) -> None:
-        """Write `frame` as CSV, UTF-8, a missing figure as an empty field."""
+        """Write `frame` as CSV in UTF-8; a missing value is an empty field."""
         from framework_compare.report import renderers
 
         Path(path).write_text(renderers.csv(self.frame), encoding="utf-8", newline="")
@@ -313,7 +313,7 @@ class Comparison:
     def to_json(self) -> str:
         """Return the study as one JSON document: every cell with all columns of `frame`, verdicts, machine, packages.
 
-        Its schema is `report/study.schema.json` in the package; units are SI, and a missing figure is null.
+        Its schema is `report/study.schema.json` in the package; units are SI, and a missing value is null.
         """
         from framework_compare.report import json_document
 

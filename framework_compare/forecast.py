@@ -59,7 +59,7 @@ class Forecast:
 
     @property
     def lacks(self) -> tuple[str, ...]:
-        """The reasons why cells cannot run here, one for each such cell."""
+        """The reasons why cells cannot run here, one per cell."""
         return tuple(one.lack for one in self.cells if one.lack)
 
     @property

@@ -60,7 +60,7 @@ def _wanted(result: Comparison) -> List[Tuple[str, str, int]]:
 def measure_peaks(
     study: Union[str, "os.PathLike[str]"], *, say: Callable[[str], None] = lambda message: None
 ) -> List[MeasuredPeak]:
-    """Measure this machine's peaks in the settings of a study, some seconds each, and store them in the cache folder.
+    """Measure this machine's peaks in the settings of a study, a few seconds each, and store them in the cache folder.
 
     No other comparison is timed on this node meanwhile. Run it on the machine of the study, while the machine is quiet.
     """

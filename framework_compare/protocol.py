@@ -318,7 +318,7 @@ class Trainer(Protocol):
         """Yield the likeliest token after the prompts (N, steps) of a batch, one at a time, up to the end of the window.
 
         Each item has the tokens (N, 1) and their logits (N, vocabulary), left on the device. Keys and values of earlier
-        steps come from a cache; the weights are the present ones. Only for adapters that declare `generation`.
+        steps come from a cache; the current weights are used. Only for adapters that declare `generation`.
         """
 
     def read_generated(self, steps: List[Any]) -> Tuple["np.ndarray", "np.ndarray"]:

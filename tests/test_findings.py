@@ -29,7 +29,7 @@ def test_findings_answer_the_questions_of_their_figures(comparison):
     assert "easured epochs take" in found(subject, "resources") and "% of a run" in found(subject, "resources")
     assert "ean CPU use" in found(subject, "resources", "from the first epoch")
     subject.worked.loc[subject.worked["framework"] == "torch", "pss_peak_bytes"] *= 2
-    assert found(subject, "memory").startswith("In 2 of 2 cases the fastest framework also needs the most memory. ")
+    assert found(subject, "memory").startswith("In 2 of 2 cases, the fastest framework also needs the most memory. ")
 
 
 def test_energy_that_overlaps_has_no_factor(comparison):

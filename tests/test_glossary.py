@@ -71,6 +71,11 @@ GLOSSARY = (
     Word(r"no\s+interval stands", "has no interval"),
     Word(r"images so", "in 3 of 9 images"),
     Word(r"make no duel|is sure to", "a plain verb"),
+    Word(r",? too(?=[.,;:])", "also, before the verb"),
+    Word(r"(arrays|samples|module|model) in hand|models in hand", "in memory, an object"),
+    Word(r"still to do|any more|make room", "unfinished, no longer, free some space"),
+    Word(r"so (many|few) (batches|steps|images|runs)|of so (short|long|many|few)", "this many, such a"),
+    Word(r"index(es)? answers?|driver answers", "responds"),
 )  # fmt: skip
 CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 

@@ -98,7 +98,7 @@ def test_a_hidden_gpu_is_said_to_be_hidden(monkeypatch):
 def test_no_driver_is_a_reason_for_every_framework_and_none_on_a_cpu():
     for framework in registry.FRAMEWORKS:
         reason = lack(framework, "cuda", nvml=RecordedNvml(driver=False)).why
-        assert reason.startswith("device 'cuda': no NVIDIA driver answers here (")
+        assert reason.startswith("device 'cuda': no NVIDIA driver responds here (")
         assert lack(framework, "cpu", nvml=RecordedNvml(driver=False)) is None
 
 
@@ -168,7 +168,7 @@ def test_a_package_of_an_index_of_its_own_is_told_with_it(managed, monkeypatch):
     [
         ((9, 0), ["gcc"], None),
         ((9, 0), ["clang"], None),
-        ((9, 0), ["g++"], "torch.compile needs a C compiler for a GPU, too; install gcc"),
+        ((9, 0), ["g++"], "torch.compile needs a C compiler even for a GPU; install gcc"),
         ((6, 1), ["gcc"], "execution 'compiled' needs compute capability 7.0; this GPU has 6.1"),
     ],
 )

@@ -351,7 +351,7 @@ def test_parts_on_the_command_line(planned, tmp_path):
     for number in ("1", "2"):
         run("part", folder, number)
     absorbed = run("absorb", folder)
-    assert "0 of 4 runs are still to do" in absorbed.stdout + absorbed.stderr
+    assert "0 of 4 runs are unfinished" in absorbed.stdout + absorbed.stderr
     shown = run("show", folder).stdout
     assert "Measured on 1 node of a cluster" in shown and "planned" not in shown
 

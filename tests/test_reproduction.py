@@ -116,7 +116,7 @@ def test_what_it_would_take_is_shown_and_nothing_started(short):
     found = reproduction.dry_run(short, repeats=2)
     assert set(found) == {"epochs", "batches", "gains", "plain"}
     assert found["epochs"].runs == 2 and "Total: about" in str(found["epochs"])
-    assert "Counted as if no size fails." in str(found["batches"])
+    assert "The estimate assumes that no size fails." in str(found["batches"])
 
 
 @pytest.mark.parametrize(

@@ -137,14 +137,14 @@ def test_what_is_there_serves_without_a_network(links, monkeypatch):
     assert competitors.read(["tiny@1.1"], say=said.append).names == ["tiny@1.1"] and not said
     assert managed.ensure("tiny@1.1").version == "1.1"
     assert competitors.read(["tiny@latest"], say=said.append).names == ["tiny@1.1"]
-    assert "no index answers" in said[-1] and "using the newest installed version, 1.1" in said[-1]
+    assert "no index responds" in said[-1] and "using the newest installed version, 1.1" in said[-1]
     assert competitors.read(["tiny@2.0"], say=said.append).names == ["tiny@2.0"], "its cells say why they did not run"
-    with pytest.raises(EnvironmentUnavailable, match="no index answers"):
+    with pytest.raises(EnvironmentUnavailable, match="no index responds"):
         managed.ensure("tiny@2.0")
     write_wheel(links, version="1.0")
     assert competitors.read(["tiny@latest"], say=said.append).names == ["tiny@1.0"]
     assert re.search(
-        r"an index does not answer \(https://nowhere.invalid/simple/tinyfw/: .*only releases from", said[-1]
+        r"an index does not respond \(https://nowhere.invalid/simple/tinyfw/: .*only releases from", said[-1]
     )
 
 

@@ -250,7 +250,7 @@ def test_a_working_folder_that_is_gone_is_told(own_cache, tmp_path, monkeypatch)
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
-    assert refused(*TINY[:3], "images", "--out", "s") == "the working folder does not exist any more; change to another"
+    assert refused(*TINY[:3], "images", "--out", "s") == "the working folder no longer exists; change to another"
 
 
 def test_output_that_cannot_be_written_is_one_line(drawn):
@@ -260,7 +260,7 @@ def test_output_that_cannot_be_written_is_one_line(drawn):
     assert done.returncode == 1
     assert (
         done.stderr
-        == f"framework-compare: the output cannot be written: {os.strerror(errno.ENOSPC)}; make room, or send it elsewhere\n"
+        == f"framework-compare: the output cannot be written: {os.strerror(errno.ENOSPC)}; free some space, or redirect it\n"
     )
 
 

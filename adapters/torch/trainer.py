@@ -365,7 +365,7 @@ def _no_compiling(major: int, minor: int) -> Optional[str]:
         return f"execution 'compiled' needs compute capability 7.0; this GPU has {major}.{minor}"
     # in Triton's order of choice (triton/runtime/build.py); a worker does not inherit CC
     if not (shutil.which("gcc") or shutil.which("clang")):
-        return "execution 'compiled': torch.compile needs a C compiler for a GPU, too; install gcc"
+        return "execution 'compiled': torch.compile needs a C compiler even for a GPU; install gcc"
     return None
 
 

@@ -36,7 +36,7 @@ def publish(
         ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Write without asking.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be written, and write nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be written; write nothing.")] = False,
 ) -> None:
     """Write a study as a submission to an archive: figures, stored rounds, request, lock files, parity, machine, checksums.
 
@@ -54,9 +54,7 @@ def publish(
         return
     if not yes:
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise UsageError(
-                "there is no terminal on which to ask for consent; check it with --dry-run, then give --yes"
-            )
+            raise UsageError("there is no terminal to ask for confirmation; check with --dry-run, then give --yes")
         typer.confirm("Write this?", abort=True, err=True)
     print(made.write(out))
 

@@ -28,10 +28,10 @@ def check(
     ] = None,
     max_slowdown: Annotated[str, typer.Option(help="How much longer an epoch may take: 5% or 0.05.")] = "5%",
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with 1 also if a cell of the baseline is missing.")
+        bool, typer.Option("--strict", help="Also exit with 1 if a cell of the baseline is missing.")
     ] = False,
     allow_inconclusive: Annotated[
-        bool, typer.Option("--allow-inconclusive", help="Exit with 0 also if intervals contain the limit.")
+        bool, typer.Option("--allow-inconclusive", help="Also exit with 0 if intervals contain the limit.")
     ] = False,
 ) -> None:
     """Compare a study with a baseline of an earlier session on this machine.

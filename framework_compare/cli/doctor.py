@@ -175,7 +175,7 @@ def load_words(load: busy.Load) -> str:
 
 @takes("dry_run", "yes")
 def peaks(dry_run: bool, yes: bool, study: Annotated[str, STUDY] = "latest") -> None:
-    """Measure this machine's peak performance in the settings of a study: a matrix product and a copy, seconds each.
+    """Measure this machine's peak performance in the settings of a study: a matrix product and a copy, a few seconds each.
 
     The table `roofline` compares cells with these peaks. They are stored in the cache folder, together with the load at
     that time, so run this while the machine is quiet. Exit code 1 if a peak could not be measured.

@@ -32,7 +32,7 @@ def duel(
         str | None, typer.Option(help="How much longer B may take than A, such as 5%; sets the exit code.")
     ] = None,
     allow_inconclusive: Annotated[
-        bool, typer.Option("--allow-inconclusive", help="Exit with 0 also if the interval contains the limit.")
+        bool, typer.Option("--allow-inconclusive", help="Also exit with 0 if the interval contains the limit.")
     ] = False,
     blocks: Annotated[int, typer.Option(help="Blocks, each with fresh workers.")] = 8,
     sample: Annotated[str, typer.Option(help="Measured time per competitor and block.")] = "3s",

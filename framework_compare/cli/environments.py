@@ -92,7 +92,7 @@ def prune(
     max_size: Annotated[
         str | None, typer.Option(help="Delete the least recently used until the rest fits, such as 10GB.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be deleted, and delete nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be deleted; delete nothing.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before deleting.")] = False,
 ) -> None:
     """Delete environments by age and size; the next use makes them again, with the same packages.

@@ -28,7 +28,7 @@ def inspect(
         typer.Argument(help="The data that the model is for: a file of arrays, a table, or a folder of text."),
     ] = None,
     image_size: Annotated[int, typer.Option(help="Height and width in pixels.")] = DEFAULTS.image_size,
-    num_classes: Annotated[int | None, typer.Option(help="Replace its head with one for this many classes.")] = None,
+    num_classes: Annotated[int | None, typer.Option(help="Replace the head with one for this many classes.")] = None,
     loss_function: Annotated[str | None, typer.Option(help=LOSS)] = None,
     **of_data: Any,
 ) -> None:

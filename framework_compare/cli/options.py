@@ -151,7 +151,7 @@ def _inputs(given: list[str] | None) -> object:
 FRAMEWORKS, MODELS = ",".join(registry.FRAMEWORKS), ",".join(registry.image_models())
 PLAIN = ",".join(registry.PLAIN)  # what commands take by default: no libraries on top of others
 _DATASET = (
-    "A folder with one folder of images per class, a name that `list` shows, or for your model a file of arrays or a"
+    "A folder with one folder of images per class, a name that `list` shows, or, for your own model, a file of arrays or a"
     " table. Default: the model's own. Repeatable."
 )
 _INPUTS = "Your data: arrays or columns that the model receives. Default: all but the target. Repeatable."
@@ -159,7 +159,7 @@ _NORMALIZE = "Your data: scale by statistics of the training part: none, standar
 _WEIGHTS = "For your own models: file (their own weights) or seeded. Default: file; for zoos, seeded."
 _AS_WRITTEN = "Also train your own models in torch as written, as a second row."
 _PYTHON = "FRAMEWORK=PATH: an interpreter that already has the framework. Repeatable."
-_INDEX = "FRAMEWORK=URL: a package index for this framework; torch=none: not PyTorch's index of CPU builds. Repeatable."
+_INDEX = "FRAMEWORK=URL: a package index for this framework; torch=none: do not use PyTorch's index of CPU builds. Repeatable."
 _TRUST = "Execute the interpreters and model files that the study names, even if you did not choose them."
 _PHASES = "Time limit of each phase except epochs, in seconds, or PHASE=SECONDS,... for single phases."
 _SIZES = "Batch sizes to try, ascending, comma-separated; `doubling` uses only the first and the last."
@@ -366,7 +366,7 @@ def _show_all(context: typer.Context, wanted: bool) -> None:
 
 def _what(names: Sequence[str]) -> inspect.Parameter:
     """The argument that takes all words of a command."""
-    text = f"{words.usage(names)}, in place of the options of the same names."
+    text = f"{words.usage(names)}, instead of the options with these names."
     argument = typer.Argument(metavar="what", help=text, show_default=False)
     return inspect.Parameter("what", _KEYWORD, default=None, annotation=Annotated[list[str] | None, argument])
 

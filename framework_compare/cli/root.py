@@ -92,10 +92,10 @@ def main() -> None:
         sys.exit(1)
     except OSError as error:
         if _is_nowhere():
-            console.fail("the working folder does not exist any more; change to another", 2)
+            console.fail("the working folder no longer exists; change to another", 2)
         if error.errno not in (errno.ENOSPC, errno.EIO):
             raise
-        console.fail(f"the output cannot be written: {error.strerror}; make room, or send it elsewhere", 1)
+        console.fail(f"the output cannot be written: {error.strerror}; free some space, or redirect it", 1)
     except Exception as error:
         _usage_of_click(error)
         raise

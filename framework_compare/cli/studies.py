@@ -272,6 +272,6 @@ def absorb(study: Annotated[str, STUDY]) -> None:
     watcher = console.watcher()
     result, refused = api.absorb(names.find(study), say=watcher.say)
     left = int(result.runs["status"].isin(["planned", "running", "interrupted"]).sum())
-    watcher.say(f"{left} of {len(result.runs)} runs are still to do")
+    watcher.say(f"{left} of {len(result.runs)} runs are unfinished")
     if refused:
         raise typer.Exit(1)

@@ -38,8 +38,8 @@ def verify(
 
     Exit code 1 if a level fails or could not be checked, a framework cannot be installed, or nothing was verified.
     Verdicts are cached until the worker's source, the environment's packages or the GPU change. With STUDY (folder, name,
-    latest), check the cells that it has run if their environment and source are still the same; from then on its tables
-    show the verdicts.
+    latest), check the cells of this study
+    whose environment and source have not changed. Its tables then show the verdicts.
     """
     check_name("style", style, STYLES)
     study = request.pop(words.STUDY, None)

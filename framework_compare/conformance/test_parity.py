@@ -73,7 +73,7 @@ def _wanted(settings):
     }
     crop, flip = settings["crop"], settings["flip"]
     return (
-        f"with crop={crop!r} and flip={flip!r} each image once an epoch, with its own label, in another order each;"
+        f"with crop={crop!r} and flip={flip!r} each image once per epoch, with its own label, in a new order each time;"
         f" {crops[crop]}; {flips[flip]}; red, green and blue in this order, normalised with ImageNet's mean and"
         " deviation"
     )

@@ -1,4 +1,4 @@
-"""Each pipeline gives every image once an epoch, the last batch with the remaining ones, in another order each epoch."""
+"""Each pipeline gives every image once per epoch, in a new order each time; the last batch has the remaining ones."""
 
 import pytest
 

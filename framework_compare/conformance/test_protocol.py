@@ -43,7 +43,7 @@ def test_version_is_text(ready):
 def test_supported_is_none(ready):
     found = ready.conduct["interface"]["unsupported"]
     assert found["type"] == "NoneType", (
-        f"unsupported() returned {found['repr']} for a cell that it supports, expected None: else a sentence"
+        f"unsupported() returned {found['repr']} for a cell that it supports, expected None: a sentence says that it cannot run"
     )
 
 
@@ -90,7 +90,7 @@ def test_a_batch_reads_back_as_adopted(ready):
             f"read_batch() returned {name} as {_words(found[name])}, expected {wanted}"
         )
         assert found[name]["exact"], (
-            f"read_batch() returned other {name} ({_words(found[name])}) than adopt() was given; expected the same"
+            f"read_batch() returned {name} ({_words(found[name])}) that differ from what adopt() was given; expected the same"
             " numbers in the layout that the adapter's `layout` names"
         )
 

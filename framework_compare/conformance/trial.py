@@ -90,7 +90,7 @@ class Trial:
         """Why no worker can be asked more than the class, in words that name the test which says so, or ""."""
         said = self.its_class.said
         if said.get("methods"):
-            return "a method is missing or takes other arguments; test_has_every_method says which"
+            return "a method is missing or has different arguments; test_has_every_method says which"
         if said.get("declared", {}).get("fault"):
             return "its class does not declare what it implements; test_declares_what_it_implements says how"
         return f"its class declares no {self.lack}; test_declares_the_least says more" if self.lack else ""

@@ -99,7 +99,7 @@ def look(device: str, *, nvml: ModuleType = pynvml) -> Gpu:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
         remedy = "use device 'cpu', or a machine with an NVIDIA GPU and its driver"
-        raise NoGpu(f"no NVIDIA driver answers here ({error})", remedy) from None
+        raise NoGpu(f"no NVIDIA driver responds here ({error})", remedy) from None
     try:
         handle = find_handle(gpu_index(device) or 0, nvml=nvml, visible=os.environ.get("CUDA_VISIBLE_DEVICES"))
         return Gpu(

@@ -154,7 +154,7 @@ def make(root: Path, spec: Framework, version: str, device: str, index: str | No
     asked, half, log = (path.with_suffix(end) for end in (".in", ".part", ".log"))
     extra = f"[{spec.cuda_extra}]" if kind == "cuda" and spec.cuda_extra else ""
     asked.write_text("\n".join(_asked(package(spec, kind), version, extra, pins)), encoding="utf-8")
-    say(f"{spec.name}@{version}: resolving what it needs for Python {interpreter.version}")
+    say(f"{spec.name}@{version}: resolving its dependencies for Python {interpreter.version}")
     default = spec.cpu_index if kind == "cpu" and index is None else ""
     with log.open("w", encoding="utf-8") as output:
         uv = Uv(f"{spec.name}@{version}", output, say)

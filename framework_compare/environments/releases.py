@@ -51,10 +51,10 @@ def released(package: str, python: Minor, say: Callable[[str], None] = lambda me
             failures.append(f"{public_url(place)}: {' '.join(str(reason).split())}")
     if failures and not found:
         raise Unavailable(
-            f"the releases of {package} are unknown, as no index answers ({failures[0]})", "check the network"
+            f"the releases of {package} are unknown, as no index responds ({failures[0]})", "check the network"
         )
     if failures:
-        say(f"{package}: an index does not answer ({failures[0]}), so only releases from other indexes are known")
+        say(f"{package}: an index does not respond ({failures[0]}), so only releases from other indexes are known")
     allowed = _constraint(package)
     return sorted(version for version in found if allowed.contains(version, prereleases=True))
 

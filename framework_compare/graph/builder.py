@@ -94,7 +94,7 @@ class GraphBuilder:
         init: str = "kaiming_normal_fan_out",
         source: str = "",
     ) -> str:
-        """Conv2d, cross-correlation, zero padding; `graph.window` says how many numbers each of the window's may be."""
+        """Conv2d, cross-correlation, zero padding; `graph.window` describes kernel, stride, padding and dilation."""
         steps: Fields = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
         attrs = conv_attrs(self.shape(source)[0], out, kernel, bias=bias, init=init, **steps)
         return self._add(name, "Conv2d", source, **attrs)

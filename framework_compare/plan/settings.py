@@ -93,7 +93,7 @@ _MODE = (
     "train: forward, backward and update; inference: forward only, with the latency of single steps; generation:"
     " tokens one by one"
 )
-_PATIENCE = "epochs without a lower validation loss after which training stops, as in Keras; 0: never"
+_PATIENCE = "training stops after this many epochs without a lower validation loss, as in Keras; 0: never"
 _EPOCHS = "measured epochs (100 in the published study)"
 _SIZE = "height and width in pixels; each model has a smallest size"
 _CLASSES = "number of classes; `compare` takes it from the data set"
@@ -135,8 +135,10 @@ SETTINGS: dict[str, Setting] = {
     "num_classes": Setting(_CLASSES, OF_DATASET, least=2, verdict=NETWORK, may_be_list=False),
     "flip": Setting("axis along which half of the images are mirrored", choices=FLIPS),
     "crop": Setting(_CROP, choices=CROPS),
-    "optimizer": Setting("what updates the weights", choices=tuple(OPTIMIZERS)),
-    "loss": Setting("what is minimised; the data set's task decides it", choices=LOSSES, column="loss_function"),
+    "optimizer": Setting("the algorithm that updates the weights", choices=tuple(OPTIMIZERS)),
+    "loss": Setting(
+        "the function to minimise; default: that of the data set's task", choices=LOSSES, column="loss_function"
+    ),
     "patience": Setting(_PATIENCE),
     "epsilon": Setting("epsilon of adam, adamw, rmsprop and nadam"),
     "internals": Setting(_INTERNALS, choices=INTERNALS, verdict=CODE_PATH),
@@ -145,13 +147,13 @@ SETTINGS: dict[str, Setting] = {
     "batch_growth": Setting(_GROWTH, least=1),
     "batch_size_limit": Setting("upper bound with batch_growth", least=1),
     "beta2": Setting("decay of the second moment of adam, adamw and nadam", below=1),
-    "clip_norm": Setting("upper bound of the norm of all gradients together; 0: no clipping"),
+    "clip_norm": Setting("largest norm of all gradients together; 0: no clipping"),
     "ramp_updates": Setting("number of initial updates over which the learning rate rises linearly"),
-    "decay_updates": Setting("update by which a cosine has lowered the learning rate to final_rate; 0: no decay"),
+    "decay_updates": Setting("update at which cosine decay reaches final_rate; 0: no decay"),
     "final_rate": Setting("share of the learning rate that remains after the decay", below=1),
-    "accumulation": Setting("batches whose mean gradient makes one update", least=1),
+    "accumulation": Setting("batches per update, which uses their mean gradient", least=1),
     "new_tokens": Setting("tokens generated per prompt (generation mode)", least=1),
-    "label_smoothing": Setting("share of a label that all classes get", below=1),
+    "label_smoothing": Setting("share of each label that is spread over all classes", below=1),
 }
 
 Words: TypeAlias = str | Sequence[str]

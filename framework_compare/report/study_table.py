@@ -34,7 +34,7 @@ class StudyTable:
 
     @functools.cached_property
     def frame(self) -> "pd.DataFrame":
-        """The figures as numbers, one row per cell, including failed cells; a missing figure is NaN."""
+        """The figures as numbers, one row per cell, including failed cells; a missing value is NaN."""
         return self._figures()
 
     @property
@@ -75,7 +75,7 @@ class StudyTable:
         return "\n".join(texts) if texts else self._sentences(lambda sentence: f"% {clean(sentence)}")
 
     def to_csv(self) -> str:
-        """Return `frame` as CSV: SI units, 9 significant digits, a missing figure as an empty field."""
+        """Return `frame` as CSV: SI units, 9 significant digits; a missing value is an empty field."""
         return renderers.csv(self.frame)
 
     def text(self, style: str = "terminal", **terminal: Any) -> str:

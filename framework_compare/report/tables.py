@@ -83,7 +83,7 @@ class Table:
         return dataclasses.replace(self, warnings=(), verdicts=())
 
     def without_notes(self) -> Table:
-        """The same with nothing above or below, and no number of a note at a value."""
+        """Return the table without texts above or below it, and without note numbers."""
         return dataclasses.replace(self, rows=with_notes(self.rows, lambda note: ""), remarks=()).bare()
 
     def below(self) -> list[str]:

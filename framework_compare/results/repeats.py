@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 # Columns of the cell frame; load_before is of `reading_sources`.
 COLUMNS = ("epochs_disturbed", "disturbed_s", "disturbed_share", "runs_set_aside", "rounds_void")
+_OF_ROUNDS = re.compile(r"\d+ of \d+ rounds? do(?:es)? not count \((.*)\)")  # a warning of version 0.1
+_REASON = re.compile(r"(\d+): ([^;]+)")
 Row = Document
 _UNFINISHED = ("planned", "running", "interrupted")
 
@@ -112,7 +115,7 @@ def sentences(runs: Sequence[Row]) -> list[str]:
 def warnings(runs: Iterable[Row]) -> list[str]:
     """Return the different warnings of the runs of a cell, and one on all its rounds that do not count."""
     runs = list(runs)
-    told = list(dict.fromkeys(text for run in runs for text in run["warnings"]))
+    told = list(dict.fromkeys(text for run in runs for text in run["warnings"] if not _OF_ROUNDS.fullmatch(text)))
     void: collections.Counter[str] = collections.Counter()
     for run in runs:
         void.update(_void(run))
@@ -124,9 +127,15 @@ def warnings(runs: Iterable[Row]) -> list[str]:
 
 
 def _void(run: Row) -> dict[str, int]:
-    """Reason and number of the rounds of a run that do not count; empty if none were stored as `launch.duel` has them."""
+    """Reason and number of the rounds of a run that do not count; earlier versions stored them as a warning."""
     found = run["gauges"].get("void_rounds")
-    return {reason: n for reason, n in found.items() if type(n) is int} if isinstance(found, dict) else {}
+    if isinstance(found, dict):
+        return {reason: n for reason, n in found.items() if type(n) is int}
+    counted: dict[str, int] = {}
+    for text in filter(None, map(_OF_ROUNDS.fullmatch, run["warnings"])):
+        for count, reason in _REASON.findall(text[1]):
+            counted[re.sub("^others", "other programs", reason)] = int(count)
+    return counted
 
 
 def _sentence(run: Row) -> str:

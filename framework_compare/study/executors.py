@@ -44,7 +44,7 @@ class Executor:
         """Start these parts of a study; raise StudyError if they are refused."""
 
     def live(self, folder: Path) -> set[int]:
-        """Return the parts that were submitted, now or earlier, and wait or run."""
+        """Return the submitted parts that are still waiting or running."""
         return set()
 
     def cancel(self, folder: Path) -> None:

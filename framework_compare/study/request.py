@@ -94,7 +94,7 @@ class Request:
     device: "cpu", "cuda", "cuda:1"; "cuda:0,1" trains one replica on each of two GPUs, "cpu:0,1" two replicas on a
         CPU.
     dataset: registered names, or folders with one folder of images per class; for a workload, the file with the real
-        data (such as diabetes.csv); for your own models, also a file of arrays, a table, or arrays in hand
+        data (such as diabetes.csv); for your own models, also a file of arrays, a table, or arrays in memory
         (docs/own_data.md). Each model takes those that it can read; default: the model's own, "fire-smoke-small" for
         images, generated data for a workload.
     devices: number of devices, counted from the named one: 2, or [1, 2, 4] for cells on one, two and four.
@@ -125,7 +125,7 @@ class Request:
     schedule: "interleaved": competing workers, which train the same model on the same samples, are alive at the same
         time and take turns in rounds of short slices, as far as memory and devices allow, so that a slow period of
         the machine affects all of them. "sequential": one run after another.
-    across_models: let models compete and take turns, too.
+    across_models: also let models compete and take turns.
     disturbance_threshold: cores that other programs or the hypervisor may use, such as 0.1; a round, or an epoch of a
         sequential run, in which they use more is excluded. Default: 0.05 per core, at least 0.1.
     retries_when_disturbed: how often a run with such epochs is repeated after all others are done. Of a run and its
@@ -181,7 +181,7 @@ class Request:
 
     @classmethod
     def of(cls, frameworks: Names, models: Models, device: Names = "cpu", **given: Any) -> Request:
-        """Return the request of these keywords, of which those that are no fields are settings."""
+        """Return the request with these keywords; those that are not fields are settings."""
         for old in FORMER.keys() & given.keys():
             new = FORMER[old]
             warnings.warn(

@@ -94,7 +94,7 @@ class Growth(Strategy):
 
     name: ClassVar[str] = "growth"
     limits_decide: ClassVar[bool] = True
-    note: ClassVar[str] = "Counted as if no size fails."
+    note: ClassVar[str] = "The estimate assumes that no size fails."
 
     def possible(self, cells: Sequence[Cell]) -> Sequence[Cell]:
         tried: dict[int, bool] = {}

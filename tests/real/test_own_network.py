@@ -97,7 +97,7 @@ REFUSED = {
         "x",
         "y = self.conv(x).sigmoid(); y[:, 0] = 0; return self.fc(y.mean((2, 3)))",
         "return Net()",
-        "fill|copy|backward pass fails in torch, too",
+        "fill|copy|backward pass also fails in torch",
     ),
     "jit": (
         "x",

@@ -341,7 +341,7 @@ class Call(NamedTuple):
             try:
                 LOSSES[self.task.loss](torch)(outputs, target).backward()
             except RuntimeError as error:
-                raise UsageError(f"its backward pass fails in torch, too: {one_line(error)}") from error
+                raise UsageError(f"its backward pass also fails in torch: {one_line(error)}") from error
         return outputs.detach().numpy()  # type: ignore[no-any-return]
 
     @property

@@ -103,7 +103,7 @@ def listed(zoo: str, name: str) -> Module:
     known = module.list_models()
     if name not in known:
         near = difflib.get_close_matches(name, known, n=8)
-        raise UsageError(f"{zoo} has no model {name!r}" + (f"; near it: {', '.join(near)}" if near else ""))
+        raise UsageError(f"{zoo} has no model {name!r}" + (f"; similar names:  {', '.join(near)}" if near else ""))
     return module.get_model(name, weights=None) if zoo == "torchvision" else module.create_model(name)
 
 

@@ -291,7 +291,7 @@ def ratios_of(errors: Mapping[str, float], yardstick: Mapping[str, float], preci
     """Errors in units of the yardstick, place by place; LevelFailed where that is not finite, as it would pass anything."""
     overflown = next((where for where, size in yardstick.items() if not math.isfinite(size)), None)
     if overflown is not None:
-        raise LevelFailed(f"{overflown} overflows in {precision} in the reference too, so nothing is proved")
+        raise LevelFailed(f"{overflown} overflows in {precision} even in the reference, so nothing is proved")
     least = _middles(yardstick)
     return {where: error / _unit(max(yardstick[where], least[_kind(where)], 1e-12)) for where, error in errors.items()}
 

@@ -62,7 +62,9 @@ def _fastest_is_largest(cells: pd.DataFrame) -> str:
     groups = [own for own in groups if own["gib"].max() >= SAME * own["gib"].min()]
     both = sum(own["images_per_s"].idxmax() == own["gib"].idxmax() for own in groups)
     if len(groups) > 1:
-        return f"In {both} of {len(groups)} cases the fastest framework also needs the most memory."
+        if not both:
+            return f"In none of {len(groups)} cases does the fastest framework need the most memory."
+        return f"In {both} of {len(groups)} cases, the fastest framework also needs the most memory."
     if not groups:
         return ""
     fastest = groups[0].loc[groups[0]["images_per_s"].idxmax(), "framework_label"]

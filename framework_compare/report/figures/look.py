@@ -26,7 +26,7 @@ WARNING = "#B00020"
 GREY = "#6B6B6B"
 # Everything that is not a framework is grey: tiles from light to dark, and the stages of a run behind its readings.
 TILES = ("#F2F2F2", "#A6A6A6")
-# Translucent, so that a band over them keeps its hue where the page is dark.
+# Translucent, as the grid is, so that marks over them keep their hue where the page is dark.
 STAGES = {
     "start-up": "rgba(0, 0, 0, 0.13)",
     "warm-up": "rgba(0, 0, 0, 0.34)",
@@ -66,7 +66,7 @@ def config(font_size: float, width: float) -> Fields:
             "titleFontSize": font_size,
             "titleFontWeight": "normal",
             "titlePadding": font_size,
-            "gridColor": "#EBEBEB",
+            "gridColor": "rgba(0, 0, 0, 0.08)",
             "domainColor": "#8A8A8A",
             "tickColor": "#8A8A8A",
             "labelColor": "#222222",

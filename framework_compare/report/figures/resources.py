@@ -121,7 +121,7 @@ def _curve(
     tips = [alt.Tooltip(name) for name in ("stage:N", "start:Q", "end:Q")]
     behind = behind.encode(x=alt.X("start:Q", scale=scale), x2=alt.X2("end:Q"), fill=shades, tooltip=tips)
     bins = base.transform_filter("isValid(datum.t)")
-    y = alt.Y(f"{field}:Q", title=title, scale=alt.Scale(domain=[0, ends[1] or 1]), axis=alt.Axis(tickCount=3))
+    y = alt.Y(f"{field}:Q", title=title, scale=alt.Scale(domain=[0, 1.06 * ends[1] or 1]), axis=alt.Axis(tickCount=3))
     band = bins.mark_area(opacity=0.35).encode(x=x, y=alt.Y(f"{field}l:Q"), y2=alt.Y2(f"{field}h:Q"), color=tint)
     tips = [alt.Tooltip("t:Q", title="s"), alt.Tooltip(f"{field}:Q", title=title, format=".4~g")]
     layers = [behind, band, bins.mark_line(strokeWidth=1.3).encode(x=x, y=y, color=tint, tooltip=tips)]

@@ -19,6 +19,7 @@ nb_execution_raise_on_error = True
 nb_execution_timeout = 600  # seconds of one cell on a busy machine; the notebook reads a study and trains nothing
 html_theme = "furo"
 html_title = "framework-compare"
+html_theme_options = {"top_of_page_buttons": []}  # the button for a page's source is outside all landmarks
 exclude_patterns = ["records/fairness"]  # files that a command wrote; fairness-levels.md quotes them
 suppress_warnings = ["toc.no_title"]  # records/h200/tables.md, as a command wrote it, begins with a table
 myst_heading_anchors = 4  # pages link to headings, as GitHub names them
@@ -29,6 +30,14 @@ linkcheck_allow_unauthorized = True
 autodoc_member_order = "bysource"
 python_maximum_signature_line_length = 100
 
+# What axe-core misses in Furo's pages: levels of headings, names of landmarks, and the keyboard for what scrolls.
+ACCESSIBLE = (
+    ('class="caption" role="heading"', 'class="caption" role="heading" aria-level="2"'),
+    ('<aside class="sidebar-drawer"', '<aside class="sidebar-drawer" aria-label="Site navigation"'),
+    ('<aside class="toc-drawer', '<aside aria-label="On this page" class="toc-drawer'),
+    ("<pre>", '<pre tabindex="0">'),
+    ('<div class="table-wrapper', '<div tabindex="0" class="table-wrapper'),
+)
 ARGUMENT = re.compile(r"([a-z_0-9]+(?:, [a-z_0-9]+)*): (?=\S)")
 
 
@@ -76,7 +85,29 @@ def link_outside(app, name, source) -> None:
     source[0] = re.sub(r"\]\(((?:\.\./)+[^)#\s]+\.md)(?:#[^)\s]*)?\)", as_file, source[0])
 
 
+def name_pages(app, name, source) -> None:
+    """A link whose text is the name of a file shows the title of that page or section."""
+    source[0] = re.sub(r"\[(\w+\.md)\]\((?=\1[)#])", "[](", source[0])
+
+
+def make_accessible(app, exception) -> None:
+    """Add to each page what screen readers and keyboards need."""
+    for page in Path(app.outdir).rglob("*.html") if app.builder.format == "html" and not exception else ():
+        text = page.read_text(encoding="utf-8")
+        for old, new in ACCESSIBLE:
+            text = text.replace(old, new)
+        page.write_text(re.sub(r"<dl>\n<dd>.*?</dl>", _plain_lines, text, flags=re.DOTALL), encoding="utf-8")
+
+
+def _plain_lines(found: re.Match) -> str:
+    """The arguments of a signature, which Sphinx writes as a list of definitions without terms."""
+    text = found[0].replace("<dd>", '<div style="margin-left: 2em">').replace("</dd>", "</div>")
+    return text.replace("<dl>", "<div>").replace("</dl>", "</div>")
+
+
 def setup(app) -> None:
+    app.connect("source-read", name_pages)
     app.connect("source-read", link_outside)
     app.connect("builder-inited", write_commands)
+    app.connect("build-finished", make_accessible)
     app.connect("autodoc-process-docstring", format_docstring)

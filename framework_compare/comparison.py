@@ -166,7 +166,7 @@ class Comparison:
 
     @property
     def damage(self) -> list[str]:
-        """Damaged data that the frames read so far leave out: one sentence per table."""
+        """One sentence per table on the damaged data that the frames read so far leave out."""
         return schema.damage_sentences(self.folder, self._damage)
 
     @functools.cached_property

@@ -42,7 +42,7 @@ NO_TIME, LACKING = Range(0, 0, 0), "cannot run here"
 class Forecast:
     """The forecast of a study. `disk_bytes`: space for what does not exist yet, by kind.
 
-    budget_s: what the runs together may take; None without a budget. note: a sentence on what that leaves open. schedule:
+    budget_s: what the runs together may take; None without a budget. note: a sentence on what the budget leaves open. schedule:
     sentences on which runs take turns. Nothing is started to make a forecast.
     """
 

@@ -341,7 +341,7 @@ class Trainer(Protocol):
         """Return when all work submitted to the device is done and all ranks have reached this call."""
 
     def device_times(self) -> Optional[DeviceTimes]:
-        """Return the device's own times since the last call; None without such a clock, so that the runner times steps alone."""
+        """Return the device's own times since the last call; None if it has no clock, and the runner times steps separately."""
 
     def profile(self, step: Callable[[], None], folder: str) -> List[ProfileRow]:
         """Run `step` under the framework's own profiler, write its trace into `folder`, and return its rows.

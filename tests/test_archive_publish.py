@@ -270,7 +270,7 @@ def test_a_study_is_cited_with_machine_versions_design_and_intervals(tmp_path):
         "training time of AlexNet",
         "title = {{Training times of AlexNet in PyTorch and JAX}}",
         "in PyTorch 2.13.0 and JAX 2.13.0 with",
-        "ran 3 times in a new process each time, in blocks of random order; the workers",
+        "ran 3 times, each time in a new process, in blocks of random order; the workers",
         "verified against a float64 reference",
         "95 % confidence intervals",
         "AlexNet: PyTorch is 1.",
@@ -312,3 +312,13 @@ def test_a_study_that_was_stopped_while_it_repeated_a_run_is_not_published(tmp_p
     assert (Comparison.load(folder).frame["status"] == "ok").all()
     with pytest.raises(StudyError, match="runs left: 1"):
         publish.prepare(folder, conditions.ALLOWED)
+
+
+def test_a_submission_is_read_like_a_study(tmp_path, monkeypatch):
+    made = submission(study(tmp_path / "s"), tmp_path / "out", monkeypatch)
+    assert "Epoch time in seconds" in run("show", made, "--table", "time").stdout
+    run("report", made, "--out", tmp_path / "report.html")
+    assert (tmp_path / "report.html").stat().st_size > 100_000
+    assert "it is a published submission" in run("resume", made, check=2).stderr
+    (made / "study.json").write_text("{}")
+    assert "its checksum differs" in run("show", made, check=2).stderr

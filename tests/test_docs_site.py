@@ -61,3 +61,25 @@ def test_the_search_finds_a_page(browser, site, word, page):
     opened.page.wait_for_selector("#search-results ul.search li a")
     opened.page.wait_for_selector("#search-results >> text=Search finished")
     assert page in opened.page.eval_on_selector_all("ul.search li a", "all => all.map(one => one.textContent)")
+
+
+@pytest.mark.skipif(
+    CHROMIUM is None, reason="no Chromium is installed; on Debian: apt-get install chromium-headless-shell"
+)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 768, 1280])
+@pytest.mark.parametrize("page", ["tutorial", "columns", "api", "gallery", "compare", "generated/cli"])
+def test_axe_finds_no_barrier(browser, site, page, width, scheme):
+    axe = pytest.importorskip(
+        "axe_playwright_python.sync_playwright", reason="axe is missing: pip install -e '.[test]'"
+    )
+    opened = Opened(browser, site / f"{page}.html", width=width, scheme=scheme)
+    found = axe.Axe().run(opened.page).response
+    assert [(one["id"], [node["target"] for node in one["nodes"]][:3]) for one in found["violations"]] == []
+    assert len(found["passes"]) > 20
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_links_show_the_titles_of_pages(site):
+    page = (site / "results.html").read_text(encoding="utf-8")
+    assert "columns.md</a>" not in page and ">Columns</span></a>" in page

@@ -125,7 +125,7 @@ FORGED = """
     ("forged", "pace_s", "said"),
     [
         ('"measured_ns": told["measured_ns"] // 2', 0.004, "less time than its turn took"),
-        ('"measured_ns": told["end_ns"] - told["start_ns"]', 0.3, "more time than its turn left for the slice"),
+        ('"measured_ns": told["end_ns"] - told["start_ns"]', 0.3, "more time than its turn allowed"),
     ],
 )
 def test_a_time_that_is_not_that_of_its_turn_does_not_count_and_ends_its_worker(paced, ask, told, forged, pace_s, said):
@@ -174,7 +174,7 @@ def test_a_worker_that_reports_other_samples_than_its_rivals_voids_their_rounds_
         (Turn(0.5, 0.25, 5, 1), True, rounds.UNCHECKED),
         (Turn(0.5, 0.06, 5, 1), True, ""),
         (Turn(0.5, 0.25, 5, 0), True, "less time than its turn took"),  # an epoch may have ended in the slice
-        (Turn(0.5, 0.005, 5, 0), False, "more time than its turn left for the slice"),
+        (Turn(0.5, 0.005, 5, 0), False, "more time than its turn allowed"),
         (Turn(0.5, 0.005, 1, 1), False, ""),  # the uncounted step may have been of few images
         (Turn(9.0, 0.001, 0, 0), False, ""),
     ],

@@ -30,7 +30,9 @@ def test_energy_is_by_image_with_its_source(tmp_path):
         ["PyTorch", "AlexNet", "fp32", "100", "700", "5.00", "500", "2.00"],
         ["PyTorch", "AlexNet", "bf16", "out-of-memory (1)", "-", "-", "-", "-"],
     ]
-    assert "GPU energy: the whole device, including other users, by counter" in text and "processor packages" in text
+    assert (
+        "GPU energy: of the whole device, including other users, from counter" in text and "processor packages" in text
+    )
 
 
 @pytest.mark.parametrize(

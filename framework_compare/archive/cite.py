@@ -123,7 +123,7 @@ def _design(cells: Any) -> str:
         "; the workers of a block ran at the same time and trained in turns" if turns == {"interleaved"} else ""
     )
     order = (
-        "Each combination ran {} in a new process each time, in blocks of random order{}. Times exclude start-up, "
+        "Each combination ran {}, each time in a new process, in blocks of random order{}. Times exclude start-up, "
         "compilation and warm-up."
     )
     return order.format(runs, interleaved)

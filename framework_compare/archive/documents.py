@@ -134,7 +134,7 @@ def parse(name: str, content: bytes) -> JSON:
     except RecursionError:
         raise Refused(f"{name} is nested more than {MAX_DEPTH} deep") from None
     except ValueError as error:
-        raise Refused(f"{name} is not JSON of a submission: {error}") from None
+        raise Refused(f"{name} is not valid JSON: {error}") from None
     _check(name, document, "", 0)
     return document
 

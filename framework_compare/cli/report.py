@@ -7,7 +7,7 @@ from typing import Annotated, Iterable, List, Optional
 
 import typer
 
-from framework_compare.cli import console
+from framework_compare.cli import console, reading
 from framework_compare.errors import UsageError
 from framework_compare.plan.values import split
 
@@ -68,10 +68,9 @@ def report(
     It opens in any browser, offline, and works without JavaScript. With prices it has a table of what an epoch costs, as
     `cost` prints it.
     """
-    from framework_compare.comparison import Comparison
     from framework_compare.results.bills import read_per_hour
 
-    result = Comparison.load(study)
+    result = reading.load(study)
     given = {"per_hour": read_per_hour(per_hour), "per_kwh": per_kwh, "co2_g_per_kwh": co2_g_per_kwh}
     print(result.report(out, **{name: price for name, price in given.items() if price is not None}))
     console.print_damage(result)
@@ -93,11 +92,10 @@ def figure(
     ] = "",
 ) -> None:
     """Write one figure of a study for a paper, with its caption in a text file next to it."""
-    from framework_compare.comparison import Comparison
     from framework_compare.report.figures.catalogue import find
 
     find(name)  # before a study is sought: whoever gives that first learns what figures are called
-    result = Comparison.load(study)
+    result = reading.load(study)
     only = {"frameworks": None if frameworks is None else split(frameworks), "models": models and split(models)}
     print(result.plot(name, view=view, **only).save(out, width))
     console.print_damage(result)
@@ -115,12 +113,11 @@ def cost(
 
     Prices may be in any currency, as long as it is the same for all.
     """
-    from framework_compare.comparison import Comparison
     from framework_compare.report import resource_tables
     from framework_compare.results.bills import read_per_hour
 
     hours = read_per_hour(per_hour)
-    result = Comparison.load(study)
+    result = reading.load(study)
     bill = result.cost(hours, per_kwh, co2_g_per_kwh, epochs)
     if hours is None and not (bill.frame["bill_wh"] > 0).any():
         reasons = resource_tables.unmeasured_energy(list(result.frame.itertuples())) or [resource_tables.NO_ENERGY]

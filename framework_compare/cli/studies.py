@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from framework_compare.cli import console, words
+from framework_compare.cli import console, reading, words
 from framework_compare.cli.options import ENVIRONMENTS, LIMITS, OF_DATA, SETTINGS_OF_CELLS, stated, takes
 from framework_compare.cli.report import STUDY, starting
 from framework_compare.errors import UnknownNameError, UsageError, check_name
@@ -93,7 +93,7 @@ def reproduce(
     style: str,
     dry_run: bool,
     yes: bool,
-    full: Annotated[bool, typer.Option("--full", help="Use the published sizes: hours to days.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Use the published sizes, which takes hours to days.")] = False,
     frameworks: Annotated[str | None, typer.Option(help="Comma-separated; default: those of the study.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; default: both where there is a GPU.")] = None,
     part: Annotated[list[str] | None, typer.Option(help="Only this part of the study. Repeatable.")] = None,
@@ -134,9 +134,8 @@ def export(
 ) -> None:
     """Write the tables of a study as files. If the study is damaged, write what can be read and exit with 1."""
     from framework_compare.report.exports import export as write
-    from framework_compare.study import names
 
-    done = write(names.find(study), out, kind)
+    done = write(reading.folder(study), out, kind)
     for path in done.files:
         print(path)
     if done.damage:
@@ -178,7 +177,6 @@ def show(
 
     By default these are the tables of times and resources. Style github is also added to the summary of a GitHub job.
     """
-    from framework_compare.comparison import Comparison
     from framework_compare.report.kinds import KINDS
     from framework_compare.stability_sweep import Stability
     from framework_compare.study import names, strategies
@@ -190,25 +188,25 @@ def show(
                 raise UsageError(
                     f"--json and --toml print one whole study; received {what}; allowed: one of them, alone"
                 )
-        result = Comparison.load(study)
+        result = reading.load(study)
         print(result.to_json() if json else result.to_toml(), end="")
         console.print_damage(result)
         return
     if label is not None or caption is not None or no_notes:
         if style != "latex" or other is not None:
             raise UsageError("--label, --caption and --no-notes need one study and --style latex")
-        result = Comparison.load(study)
+        result = reading.load(study)
         print(result.table(table or "time").to_latex(label, caption, notes=not no_notes), end="")
         console.print_damage(result)
         return
     if other is not None:
-        _show_two(*names.find_two(study, other), style, changed)
+        _show_two(*names.find_two(reading.folder(study), reading.folder(other)), style, changed)
         return
     if changed:
         raise UsageError("--changed needs two studies; name a second one")
     if table is not None and table not in ("kinds", *KINDS):
         raise UnknownNameError("table", table, ("kinds", *KINDS))
-    result = Comparison.load(study)
+    result = reading.load(study)
     if table is None and strategies.grows(result.settings):
         print(Stability(result).table(style))
         console.print_damage(result)

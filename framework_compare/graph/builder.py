@@ -213,7 +213,7 @@ class GraphBuilder:
         return self._add(name, "Unembedding", source, **{**attrs, "arrays": attrs.get("arrays", embedding)})
 
     def rotary(self, name: str, heads: int, *, theta: float = 10000.0, source: str = "") -> str:
-        """Positions by turning pairs of a head's features, half-split: `attention.rotary_tables` has the angles."""
+        """Encode positions by rotating pairs of a head's features (half-split): `attention.rotary_tables` has the angles."""
         return self._add(name, "Rotary", source, heads=heads, theta=theta)
 
     def lstm(self, name: str, hidden: int, *, source: str = "") -> str:
@@ -318,7 +318,7 @@ class GraphBuilder:
         return self._add(name, "FromWindows", source, window=list(window))
 
     def relative_bias(self, name: str, window: Sequence[int], heads: int, *, init: str = "normal_0.02") -> str:
-        """A bias of attention in windows: per head, one number for each distance of two positions (Liu et al. 2021)."""
+        """A bias of attention in windows: per head, one number for each distance between two positions (Liu et al. 2021)."""
         return self._source(name, "RelativeBias", window=list(window), heads=heads, init=init)
 
     def conv1d(self, name: str, out: int, kernel: int, *, padding: int = 0, bias: bool = True) -> str:

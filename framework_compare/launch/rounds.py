@@ -20,7 +20,7 @@ JITTER = 0.25  # so that slices do not always begin at the same batch of an epoc
 PATIENCE = 3.0  # times the length of a sample: where others void its rounds, it ends then
 MOST_FAULTS = 20  # pages read from disk in a slice
 UNCOUNTED_S = 0.1  # of a turn, beside its uncounted steps: waking the worker, hearing of its end
-UNCHECKED = "a time that cannot be checked, as loaders started in its uncounted steps"
+UNCHECKED = "the time cannot be checked, because loaders started during uncounted steps"
 MOST_CLAIMS = 3  # slices that do not fit their turns, at least half of all: their worker is ended
 REHEARSAL = "first round: not counted"
 ENDED = "a competitor ended during it"
@@ -102,7 +102,7 @@ def claim_fault(turn: Turn, step_s: float, full_step_s: float, reopens: bool) ->
         return UNCHECKED if turn.epochs and reopens else "less time than its turn took"
     whole = max(turn.rewarm - turn.epochs, 0)  # the last batch of an epoch may be small
     if turn.uncounted_s < whole * step_s / 4:
-        return "more time than its turn left for the slice"
+        return "more time than its turn allowed"
     return ""
 
 

@@ -128,7 +128,7 @@ SETTINGS: dict[str, Setting] = {
     "epochs": Setting(_EPOCHS, least=1, caption="{} epoch"),
     "learning_rate": Setting("step size of the optimizer"),
     "momentum": Setting("momentum of SGD", below=1),
-    "weight_decay": Setting("weight decay of SGD, on all parameters, or of AdamW, on those with two axes or more"),
+    "weight_decay": Setting("weight decay: of all parameters in SGD, of those with two axes or more in AdamW"),
     "warmup_steps": Setting("untimed steps after the first one"),
     "seed": Setting("seed of weights, order and augmentation", below=2**32),  # what every framework takes
     "image_size": Setting(_SIZE, least=1, verdict=NETWORK),

@@ -86,8 +86,8 @@ def curves_table(curves: Sequence[Curves]) -> Table:
         ),
         curves,
         remarks=(
-            "Each value is the maximum over all steps, in units of the yardstick of its step: the distance from the float64 "
-            "loss, and between the two frameworks that are furthest apart.",
+            "Distance from the float64 loss, and between the two frameworks that are furthest apart. Each is the maximum over "
+            "all steps, in yardsticks of its step.",
             *registry.labels(names),
         ),
     )

@@ -106,7 +106,7 @@ MODES = TableSpec(
     names=(*NAMES, BATCH_SIZE),
     rows=lambda sheet: sorted(_with_ratio(sheet), key=lambda cell: (cell.model, cell.dataset, epoch_seconds(cell))),
     remarks=lambda sheet: (
-        "The runs that give these figures also choose the mode, so close rivals may look slightly too fast.",
+        "The same runs choose the mode and give its figures, so close rivals may look slightly too fast.",
     ),
     across=("execution", "batch_size"),
     ratios=ratios.modes,

@@ -89,7 +89,7 @@ def gains(part: Part, cells: "pd.DataFrame", caption: str) -> Table:
         Column("speed-up", gain, "here"),
     )
     remarks = (
-        "A published step changes several techniques at once; it is compared with our rung that has the last of them.",
+        "A published step changes several techniques at once; it is compared with the rung of ours that adds the last of them.",
         *registry.labels(cells["framework"]),
     )
     names = (FRAMEWORK, named("rung", always=True))

@@ -47,7 +47,7 @@ class Row:
 class Table:
     """A table: row names under `headings`, values under `groups`; verdicts above, numbered notes, remarks, warnings below.
 
-    Verdicts and warnings concern the cells, whichever of their figures the table shows.
+    Verdicts and warnings are about the cells, no matter which of their figures the table shows.
     """
 
     caption: str
@@ -71,11 +71,11 @@ class Table:
         return tuple(dict.fromkeys(value.note for row in self.rows for value in row.values if value.note))
 
     def number(self, value: Value) -> int:
-        """The number of a value's note, 0 without one."""
+        """The number of a value's note; 0 if it has none."""
         return self.notes.index(value.note) + 1 if value.note else 0
 
     def text(self, value: Value) -> str:
-        """A value, printable, with the number of its note."""
+        """A value as text, with the number of its note."""
         return clean(value.text) + (f" ({self.number(value)})" if value.note else "")
 
     def bare(self) -> Table:

@@ -33,9 +33,14 @@ def check_vacant(folder: Path) -> None:
         raise StudyError(f"{folder} contains {entries[0]!r} and no study; name an empty or a new folder")
 
 
+def is_submission(folder: Path) -> bool:
+    """Whether a folder is a published submission, and no study itself."""
+    return not (folder / FILE).exists() and all((folder / name).is_file() for name in SUBMISSION)
+
+
 def missing(folder: Path) -> str:
     """Why a folder without FILE is no study, and what to do with one that is a published submission."""
-    if all((folder / name).is_file() for name in SUBMISSION):
+    if is_submission(folder):
         return "it is a published submission; turn it into a study with load_submission(SUBMISSION, FOLDER) in Python"
     return f"there is no {FILE} in it"
 

@@ -130,8 +130,8 @@ class Request:
         sequential run, in which they use more is excluded. Default: 0.05 per core, at least 0.1.
     retries_when_disturbed: how often a run with such epochs is repeated after all others are done. Of a run and its
         repeats, only the one with the smallest disturbance counts; the others remain in the study and are marked.
-    sample: measure about this much of each run, such as "10s". The run ends within the epoch that exceeds it; if that
-        is its first epoch, the whole epoch is estimated (`epoch_estimate_s`).
+    sample: measure about this much of each run, such as "10s". The run ends in the epoch that exceeds this time; if
+    that is the first epoch, the whole epoch is estimated (`epoch_estimate_s`).
     budget: wall time of all runs, such as "30min" or seconds. Cells get further runs where ratios are least certain,
         in blocks with their competitors, until each ratio to the fastest is within precision_target or the time is
         spent. In long epochs only some steps are measured, as with `sample`. `Comparison.budget` reports the outcome.

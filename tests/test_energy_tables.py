@@ -31,7 +31,7 @@ def test_energy_is_by_image_with_its_source(tmp_path):
         ["PyTorch", "AlexNet", "bf16", "out-of-memory (1)", "-", "-", "-", "-"],
     ]
     assert (
-        "GPU energy: of the whole device, including other users, from counter" in text and "processor packages" in text
+        "GPU energy: of the whole device, including other users; source: counter" in text and "processor packages" in text
     )
 
 
@@ -61,7 +61,7 @@ def test_power_of_cells_by_different_sources_says_whose_is_by_samples(tmp_path):
 
 
 HOW = {
-    "gpu": {"utilization_window": "between 1/6 s and 1 s, by product", "utilization_period_s": 0.2},
+    "gpu": {"utilization_window": "1/6 s to 1 s, depending on the product", "utilization_period_s": 0.2},
     "host_energy": {"source": None, "reason": "energy_uj is readable by root only"},
 }
 
@@ -74,7 +74,7 @@ def test_the_time_over_which_a_gpu_is_read_stands_below_its_percent(tmp_path, ki
     text = study(tmp_path / "shown", cells).table(kind, "markdown")
     assert "GPU / mean %" in text and " 40.0 |" in text
     assert (
-        "GPU % over a period of between 1/6 s and 1 s, by product; on this machine it updates the value every 0.2 s."
+        "GPU % over a period of 1/6 s to 1 s, depending on the product; on this machine it updates the value every 0.2 s."
         in text
     )
     assert "averages GPU %" not in study(tmp_path / "not", cells[1:]).table(kind, "markdown")

@@ -127,9 +127,9 @@ def _energy_remarks(sheet: Sheet) -> Iterable[str]:
     on_host = any(cell.host_j_per_image > 0 for cell in sheet.cells)
     if on_gpu:
         sources = " or ".join(table_notes.texts_of(on_gpu, "gpu_energy_source"))
-        yield f"GPU energy: of the whole device, including other users, from {sources}."
+        yield f"GPU energy: of the whole device, including other users; source: {sources}."
     if on_host:
-        yield "Host energy: of all processor packages and their memory (if metered), including other programs, from counters."
+        yield "Host energy: of all processor packages and their memory (if metered), including other programs; source: counter."
     if any(cell.gpu_idle_w >= 0 or cell.host_idle_w >= 0 for cell in sheet.cells):
         yield "Idle: the power before the first run; above idle: the energy minus that power over the same time."
     if on_gpu or on_host:

@@ -13,7 +13,7 @@ from framework_compare.errors import UsageError
 from framework_compare.json_types import Fields
 from framework_compare.samplers.gpu_users import GpuProcess, GpuUsers
 
-UTILIZATION_WINDOW = "between 1/6 s and 1 s, by product (NVML's documentation of nvmlUtilization_t)"
+UTILIZATION_WINDOW = "1/6 s to 1 s, depending on the product (NVML's documentation of nvmlUtilization_t)"
 # NVML's number of a GPU, or the UUID of a MIG instance.
 Gpu = int | str
 Reader = Callable[[str], Gpu | None]

@@ -137,7 +137,7 @@ SETTINGS: dict[str, Setting] = {
     "crop": Setting(_CROP, choices=CROPS),
     "optimizer": Setting("the algorithm that updates the weights", choices=tuple(OPTIMIZERS)),
     "loss": Setting(
-        "the function to minimise; default: that of the data set's task", choices=LOSSES, column="loss_function"
+        "the function to minimise, by default that of the data set's task", choices=LOSSES, column="loss_function"
     ),
     "patience": Setting(_PATIENCE),
     "epsilon": Setting("epsilon of adam, adamw, rmsprop and nadam"),

@@ -70,7 +70,7 @@ def _curve(
     by_time = alt.X("s:Q", title="seconds of training", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=6))
     base = marks.chart(table).encode(x=by_time if timed else by_epoch)
     tint = marks.colour(subject, legend)
-    y = alt.Y("mean:Q", title=name.replace("_", " "), scale=alt.Scale(zero=False))
+    y = alt.Y("mean:Q", title=name.replace("_", " "), scale=alt.Scale(zero=False, padding=6))
     band = base.mark_area(opacity=0.2).encode(y=alt.Y("min:Q"), y2="max:Q", color=tint)
     line = base.mark_line(strokeWidth=1.6).encode(y=y, color=tint, strokeDash=dashes)
     tooltip = "framework_label:N", "device:N", "epoch:Q", alt.Tooltip("mean:Q", format=".5~g")

@@ -31,7 +31,8 @@ def test_energy_is_by_image_with_its_source(tmp_path):
         ["PyTorch", "AlexNet", "bf16", "out-of-memory (1)", "-", "-", "-", "-"],
     ]
     assert (
-        "GPU energy: of the whole device, including other users; source: counter" in text and "processor packages" in text
+        "GPU energy: of the whole device, including other users; source: counter" in text
+        and "processor packages" in text
     )
 
 
@@ -88,7 +89,7 @@ def test_energy_per_epoch_has_an_interval_and_what_is_idle_stands_beside_it(tmp_
     assert "J/epoch" in text and "GPU / above idle" in text and "GPU / idle W" in text
     assert "| 1049 [" in text or "| 1049 ±" in text
     assert " 8.10 " in text and " 60.0 " in text
-    assert "by counter." in text and "No verdict uses energy." in text
+    assert "source: counter." in text and "No verdict uses energy." in text
 
 
 def test_energy_says_why_the_hosts_is_not_known_once_for_all_cells(tmp_path):

@@ -2,11 +2,14 @@
 
 from types import SimpleNamespace
 
+import altair as alt
+import pandas as pd
 import pytest
 from bounds import digits
 from drawn_study import study
 
-from framework_compare.report.figures import captions, files
+from framework_compare.protocol import TrainConfig
+from framework_compare.report.figures import captions, files, learning, marks
 from framework_compare.report.figures.catalogue import FIGURES
 from framework_compare.report.figures.subject import Subject
 from framework_compare.report.study import rounded
@@ -102,3 +105,28 @@ def test_each_view_speaks_of_what_it_draws(comparison):
         ("learning", "by seconds of training", "ll epochs together take"),
     ):
         assert words in said[name, view]
+
+
+def test_no_gain_is_significant_where_all_epochs_were_disturbed(tmp_path, monkeypatch):
+    made = study(tmp_path / "s", ("torch", "keras-torch"), ("alexnet",), failing=(), faster=2.0)
+    shown = [row["shown"] for row in rows_of(files.draw(Subject(made), "gains")) if "shown" in row]
+    assert any(shown)
+    monkeypatch.setattr(learning, "disturbed_epochs", lambda cell: "all epochs")
+    shown = [row["shown"] for row in rows_of(files.draw(Subject(made), "gains")) if "shown" in row]
+    assert shown and not any(shown)
+
+
+def rows_of(parts):
+    return [row for part in parts.values() for rows in part.spec["datasets"].values() for row in rows]
+
+
+@pytest.mark.parametrize(("columns", "shared"), [(1, True), (3, False)])
+def test_no_axis_is_drawn_without_a_panel_above_it(tmp_path, columns, shared):
+    """Four panels in three columns: an axis that the panels of a column share would stand alone in two of them."""
+    configs = tuple(TrainConfig(batch_size=b, execution=e) for b in (8, 16) for e in ("eager", "graph"))
+    subject = Subject(study(tmp_path / "s", ("torch", "jax"), ("alexnet",), configs=configs, repeats=2))
+    rows = pd.DataFrame(
+        {"framework_label": ["PyTorch"], "condition_label": subject.conditions[:1], "name": "a", "x": 1.0}
+    )
+    drawn = marks.dot_rows(rows, subject, alt.X("x:Q"), ["a"], 400, columns).to_dict()
+    assert (drawn.get("resolve", {}).get("axis") == {"x": "independent"}) is not shared

@@ -93,7 +93,7 @@ def test_a_shared_note_leaves_the_other_notes_of_its_figures(tmp_path):
     text = study(tmp_path, [("torch", one, ok(1, 1, 1), UNKNOWN) for one in settings]).table("speedup", "markdown")
     ((_, _, cpu, gpu, times),) = rows(text)
     assert "(" not in cpu + gpu and times.endswith("(1)") and "(1) 8 threads on the CPU, 4 with the device" in text
-    assert "All cells: parity unverified; not yet verified" in text
+    assert "All cells: parity unverified; run `framework-compare verify STUDY`" in text
 
 
 def test_no_table_marks_a_cell_that_is_proved(tmp_path):

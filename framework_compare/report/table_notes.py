@@ -18,8 +18,8 @@ MAX_NOTE = 400
 MAX_WARNINGS = 6  # below a table; the report has all
 MOST_APART = 1.05  # of a rebuilt model over the same as it is written; beyond it a warning says so
 HOW_TO_PROVE = (
-    "not yet verified that all frameworks train the same function; run `framework-compare verify STUDY`, which stores the "
-    "verdict in the study"
+    "run `framework-compare verify STUDY` to check that all frameworks train the same function; it stores the verdict in "
+    "the study"
 )
 HANDING_OVER = (
     "On {device} the host queues work and runs ahead, so the wait for data and `step_s_*` of the frames are queueing times. "

@@ -89,7 +89,8 @@ class PlainWatcher(Watcher):
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
         self._told: dict[str, int] = {}
-        self._place = self._left = ""
+        self._begun: list[int] = []  # numbers of the runs that have not ended
+        self._total, self._left = 1, ""
 
     def say(self, message: str) -> None:
         print(one_line(message), file=self._stream, flush=True)
@@ -101,13 +102,15 @@ class PlainWatcher(Watcher):
             self.say(f"{what}: {done} of {total}")
 
     def begin(self, cell: Cell, number: int, total: int) -> None:
-        self._place = f"{number}/{total}" if total > 1 else ""
+        self._begun.append(number)
+        self._total = total
 
     def left(self, seconds: float, at_most: bool = False) -> None:
         self._left = left_words(seconds, at_most)
 
     def end(self, cell: Cell, run: Run) -> None:
-        place = ", ".join(filter(None, [self._place, self._left]))
+        number = self._begun.pop(0) if self._begun else 1
+        place = ", ".join(filter(None, [f"{number}/{self._total}" if self._total > 1 else "", self._left]))
         self._left = ""
         self.say((f"[{place}] " if place else "") + outcome_line(cell, run))
 

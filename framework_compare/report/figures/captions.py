@@ -30,7 +30,7 @@ MARKS: tuple[tuple[str, Callable[[Row], object]], ...] = (
     ("Grey line: CPU time of other programs.", lambda row: row.get("others") is not None),
     ("Thin bar: copying to the device, which overlaps with the rest.", lambda row: (row.get("copying") or 0) > 0),
     ("Idle: power that the device draws before the first run.", lambda row: str(row.get("part")).endswith("idle")),
-    ("Grey bar: not significant.", lambda row: row.get("shown") is False and "ratio" in row),
+    ("Grey bar: not significant, or all epochs disturbed.", lambda row: row.get("shown") is False and "ratio" in row),
     ("So far: speed-up over the first rung.", lambda row: "so far" in str(row.get("label"))),
     (
         "Waiting calls (Synchronize) block the host until the GPU is done.",

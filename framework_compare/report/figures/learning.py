@@ -9,7 +9,7 @@ import altair as alt
 
 from framework_compare.protocol import Fields
 from framework_compare.report.figures import look, marks
-from framework_compare.report.figures.subject import LABELS, Subject, speeds
+from framework_compare.report.figures.subject import LABELS, Subject, disturbed_epochs, speeds
 from framework_compare.report.machine_tables import TITLES
 from framework_compare.report.names import title
 from framework_compare.report.study import rounded
@@ -189,6 +189,7 @@ def gains(subject: Subject, width: float, columns: int) -> Fields:
     cells = list(subject.study.frame.itertuples())
     blocks = subject.study.block_times
     names = subject.cells.set_index("cell")[LABELS]
+    disturbed = [disturbed_epochs(cell) == "all epochs" for cell in cells]
     parts = {}
     for name, compute in (SPEEDUPS | SLOWDOWNS).items():
         rows = []
@@ -201,6 +202,7 @@ def gains(subject: Subject, width: float, columns: int) -> Fields:
                 value, ends = 1 / value, [end and 1 / end for end in reversed(ends)]
             low, high = ends
             shown = low is not None and high is not None and (low > 1 or high < 1)
+            shown = shown and not disturbed[place] and not disturbed[ratio.base.Index]
             row = {"ratio": value, "low": low, "high": high, "shown": shown, "worse": False}
             rows.append({**dict(names.loc[place]), **row, "label": f"{value:.2f}x"})
         if rows:

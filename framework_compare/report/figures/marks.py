@@ -83,7 +83,9 @@ def dot_rows(
     y = alt.Y("name:N", sort=list(order), title=None, axis=alt.Axis(grid=True))
     dots = points(chart(rows).encode(x=x, y=y, yOffset=aside), subject, 45, alt.Legend(), *tips)
     dots = dots.properties(width=row_width(order, width, columns), height=height * len(order))
-    return panels(dots, subject, columns)
+    faceted = panels(dots, subject, columns)
+    # An axis that is shared is drawn below each column, also where the last row has no panel.
+    return faceted.resolve_axis(x="independent") if len(subject.conditions) % columns else faceted
 
 
 def row_width(order: Sequence[str], width: float, columns: int) -> float:

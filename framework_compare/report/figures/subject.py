@@ -68,7 +68,7 @@ class Subject:
             framework_label=[_short(title(name)) for name in cells["framework"]],
             condition_label=[_condition(cell, varied) for cell in cells.itertuples()],
             worked=(cells["status"] == "ok") & cells["epoch_s_median"].gt(0),
-            disturbed=[_disturbed(cell) for cell in cells.itertuples()],
+            disturbed=[disturbed_epochs(cell) for cell in cells.itertuples()],
         )
         cells = cells if self._conditions is None else cells[cells["condition_label"].isin(list(self._conditions))]
         seconds = cells["epoch_s_median"].where(cells["worked"])
@@ -192,7 +192,8 @@ def _short(text: str) -> str:
     return line if len(line) <= MAX_NAME else line[: MAX_NAME - 1] + "…"
 
 
-def _disturbed(cell: Record) -> str:
+def disturbed_epochs(cell: Record) -> str:
+    """Which epochs of a cell other programs disturbed; "" if none."""
     if not cell.epochs_disturbed > 0:
         return ""
     return "all epochs" if disturbed_throughout(cell.epochs_disturbed, cell.epochs_measured) else "some epochs"

@@ -227,7 +227,7 @@ def test_the_limits_name_the_frameworks_that_train_a_cell_on_several_hosts():
 
 def test_the_page_on_studies_names_what_a_resume_may_change():
     text = " ".join((ROOT / "docs" / "environments.md").read_text().split())
-    named = set(re.findall(r"`(\w+)`", re.search(r"It takes other limits, (.*?)\.", text)[1]))
+    named = set(re.findall(r"`(\w+)`", re.search(r"It accepts new limits, (.*?)\.", text)[1]))
     assert named == set(inspect.signature(resume).parameters) - {"study", "retry", "executor", "watcher", "limits"}
 
 

@@ -1,6 +1,7 @@
 """compare() from end to end with the test framework in real worker processes."""
 
 import dataclasses
+import io
 import json
 import os
 import re
@@ -14,6 +15,8 @@ import pytest
 from framework_compare import Comparison, compare, registry
 from framework_compare.errors import UsageError
 from framework_compare.plan import planning
+from framework_compare.protocol import TrainConfig
+from framework_compare.records import Cell, Run
 from framework_compare.store.study_file import Store
 from framework_compare.study.progress import PlainWatcher
 
@@ -166,6 +169,19 @@ def test_plain_progress_is_a_line_a_cell(tiny, images, own_cache, tmp_path, caps
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "colours: 13 images (fire 5, smoke 4, no_fire 4)"
     assert re.fullmatch(r"tiny-linear-cpu, batch \d+: .* s per epoch, .* images/s.*", lines[-1])
+
+
+def test_each_line_of_progress_counts_one_more_run():
+    """Runs that take turns begin together; their lines are numbered one by one, in the order in which they end."""
+    stream, cell = io.StringIO(), Cell("torch", "linear", "colours", "cpu", TrainConfig())
+    watcher = PlainWatcher(stream)
+    watcher.end(cell, Run("failed", "it could not begin"))
+    for number in (1, 2, 3):
+        watcher.begin(cell, number, 3)
+    for _ in range(3):
+        watcher.end(cell, Run("failed", "no driver"))
+    begins = [line.partition(" ")[0] for line in stream.getvalue().splitlines()]
+    assert begins == ["torch-linear-cpu,", "[1/3]", "[2/3]", "[3/3]"]
 
 
 def test_every_framework_gets_the_same_weights_and_images(result, tmp_path):

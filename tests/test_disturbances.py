@@ -274,6 +274,15 @@ def test_rounds_of_several_runs_that_do_not_count_are_one_warning():
         assert repeats.warnings([{"warnings": [], "gauges": odd}]) == []
 
 
+def test_void_rounds_that_an_earlier_version_stored_as_a_warning_are_counted():
+    old = {"warnings": ["3 of 8 rounds do not count (2: others took CPU time; 1: paging)", "slow disk"], "gauges": {}}
+    new = {"warnings": [], "gauges": {"void_rounds": {"other programs took CPU time": 1}}}
+    assert repeats.warnings([old, new]) == [
+        "4 rounds do not count (3: other programs took CPU time; 1: paging)",
+        "slow disk",
+    ]
+
+
 @pytest.mark.parametrize(("asked", "used"), [(None, 6.4), (0.3, 0.3)])
 def test_a_node_of_a_cluster_has_the_threshold_of_its_own_cores(
     tiny, images, own_cache, tmp_path, monkeypatch, asked, used

@@ -9,7 +9,7 @@ def test_release_ends_loader_processes(ready):
         pytest.skip("the native pipeline with 2 loader workers starts no process, so there is nothing to end")
     left = found["left of loaders"]
     assert not left, (
-        f"{len(left)} of {len(found['loaders'])} loader processes still exist 5 s after release() ({left[0]}), wanted"
+        f"{len(left)} of {len(found['loaders'])} loader processes still exist 5 s after release() ({left[0]}), expected"
         " none: release() must end them"
     )
 

@@ -84,6 +84,6 @@ def _check_kinds(ready, found, what):
             f" {(size, *shape)}, as `layout` says {layout}"
         )
         assert (labels["shape"], labels["dtype"]) == ([size], "int64"), (
-            f"read_batch() of a batch of {what} has labels {labels['dtype']} {tuple(labels['shape'])}, wanted"
+            f"read_batch() of a batch of {what} has labels {labels['dtype']} {tuple(labels['shape'])}, expected"
             f" int64 {(size,)}"
         )

@@ -77,7 +77,7 @@ def test_host_array_is_new_and_float32(ready):
 def test_a_batch_knows_its_size(ready):
     found, size = ready.conduct["arrays"]["batch"], ready.config.batch_size
     assert found["size"]["value"] == size and found["size"]["type"] == "int", (
-        f"adopt() of {size} images returned a {found['type']} whose size is {found['size']['repr']}, wanted"
+        f"adopt() of {size} images returned a {found['type']} whose size is {found['size']['repr']}, expected"
         f" Batch(images, labels, {size})"
     )
 

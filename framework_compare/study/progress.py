@@ -109,8 +109,8 @@ class PlainWatcher(Watcher):
         self._left = left_words(seconds, at_most)
 
     def end(self, cell: Cell, run: Run) -> None:
-        number = self._begun.pop(0) if self._begun else 1
-        place = ", ".join(filter(None, [f"{number}/{self._total}" if self._total > 1 else "", self._left]))
+        number = f"{self._begun.pop(0)}/{self._total}" if self._begun else ""
+        place = ", ".join(filter(None, [number if self._total > 1 else "", self._left]))
         self._left = ""
         self.say((f"[{place}] " if place else "") + outcome_line(cell, run))
 

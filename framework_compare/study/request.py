@@ -122,9 +122,9 @@ class Request:
         "warn" shows known verdicts; "off" shows none.
     profile: after the measured epochs, run a few untimed steps under the framework's own profiler, for the share of
         time of each operator, CUDA function and kernel (`Comparison.profile`), and a trace for Perfetto.
-    schedule: "interleaved": competing workers, which train the same model on the same samples, are alive at the same
-        time and take turns in rounds of short slices, as far as memory and devices allow, so that a slow period of
-        the machine affects all of them. "sequential": one run after another.
+    schedule: "interleaved": workers that train the same model on the same samples take turns in rounds of short slices,
+        as far as memory and devices allow. A slow period of the machine then affects all of them. "sequential": one run
+        after another.
     across_models: also let models compete and take turns.
     disturbance_threshold: cores that other programs or the hypervisor may use, such as 0.1; a round, or an epoch of a
         sequential run, in which they use more is excluded. Default: 0.05 per core, at least 0.1.

@@ -87,7 +87,7 @@ def link_outside(app, name, source) -> None:
 
 def name_pages(app, name, source) -> None:
     """A link whose text is the name of a file shows the title of that page or section."""
-    source[0] = re.sub(r"\[(\w+\.md)\]\((?=\1[)#])", "[](", source[0])
+    source[0] = re.sub(r"\[[\w/-]*?([\w-]+\.md)\]\((?=[\w/.-]*\b\1[)#])", "[](", source[0])
 
 
 def make_accessible(app, exception) -> None:
@@ -106,8 +106,8 @@ def _plain_lines(found: re.Match) -> str:
 
 
 def setup(app) -> None:
-    app.connect("source-read", name_pages)
     app.connect("source-read", link_outside)
+    app.connect("source-read", name_pages)  # of the links that are left
     app.connect("builder-inited", write_commands)
     app.connect("build-finished", make_accessible)
     app.connect("autodoc-process-docstring", format_docstring)

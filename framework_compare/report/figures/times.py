@@ -212,9 +212,9 @@ def machine(subject: Subject, width: float, columns: int) -> Fields:
     rows = epochs.assign(minute=minutes, relative=epochs["epoch_s"] / median, marked=epochs["disturbed"].eq(1))
     rows = rows[[*LABELS, "minute", "relative", "marked", "disturbed_share", "repeat", "epoch"]].dropna(subset="minute")
     title = "minutes since the first run began"
-    x = alt.X(
-        "minute:Q", title=title, scale=alt.Scale(domain=[0, 1.02 * rows["minute"].max()]), axis=alt.Axis(tickCount=10)
-    )
+    last = rows["minute"].max()
+    scale = alt.Scale(domain=[0, 1.02 * last]) if last > 0 else alt.Scale(domainMin=0)  # NaN if no run has a start
+    x = alt.X("minute:Q", title=title, scale=scale, axis=alt.Axis(tickCount=10))
     base = marks.chart(rows).encode(x=x)
     tint = marks.colour(subject, alt.Legend())
     points = base.mark_point(size=40, strokeWidth=1.4, fillOpacity=1).encode(

@@ -36,6 +36,7 @@ ACCESSIBLE = (
     ('<aside class="sidebar-drawer"', '<aside class="sidebar-drawer" aria-label="Site navigation"'),
     ('<aside class="toc-drawer', '<aside aria-label="On this page" class="toc-drawer'),
     ("<pre>", '<pre tabindex="0">'),
+    ("<th></th>", "<td></td>"),  # the corner of a data frame
     ('<div class="table-wrapper', '<div tabindex="0" class="table-wrapper'),
 )
 ARGUMENT = re.compile(r"([a-z_0-9]+(?:, [a-z_0-9]+)*): (?=\S)")

@@ -173,7 +173,7 @@ def _asked(
 ) -> Fields:
     """A search as it is stored, checked."""
     check_name("metric", metric, METRICS)
-    (name,) = competitors.find_frameworks(framework)
+    name = _framework(framework)
     kept = {key: value for key, value in sorted(request.items()) if key not in ("watcher", "index", "python")}
     return {
         "framework": name,
@@ -184,6 +184,15 @@ def _asked(
         "metric": metric,
         "settings": json.loads(json.dumps(kept, default=str)),
     }
+
+
+def _framework(named: str) -> str:
+    """The framework that is searched, whose releases the range names."""
+    (name,) = competitors.find_frameworks(str(named).partition("=")[0])
+    if "=" in str(named) or "@" in name:
+        base = name.partition("@")[0]
+        raise UsageError(f"framework is {named!r}; allowed: a framework without a version, such as {base}")
+    return name
 
 
 def _ends(versions: str) -> tuple[Version, Version]:
@@ -200,7 +209,7 @@ def _ends(versions: str) -> tuple[Version, Version]:
 def _between(framework: str, versions: str, say: Callable[[str], None]) -> tuple[str, ...]:
     """Stable releases from one end to the other, both included, that have a wheel for the Python taken here."""
     first, last = _ends(versions)
-    spec = registry.framework(competitors.find_frameworks(framework)[0])
+    spec = registry.framework(_framework(framework))
     if not locks.has_versions(spec):
         raise UsageError(f"{spec.name} has one version here; allowed: a framework whose releases an index lists")
     minor = interpreters.choose(spec.python, framework=spec.name).minor
@@ -222,9 +231,9 @@ def _between(framework: str, versions: str, say: Callable[[str], None]) -> tuple
             )
             break
     if len(listed) < 2:
-        every = ", ".join(str(one.public) for one in releases.released(package, minor) if not one.is_prerelease)
+        near = locks.nearest(last, releases.released(package, minor))
         held = f"{len(listed)} release" + "s" * (len(listed) != 1)
-        raise UsageError(f"{spec.name} {versions} contains {held}, but two are needed; available: {every}")
+        raise UsageError(f"{spec.name} {versions} contains {held}, but two are needed; {near}")
     return listed
 
 

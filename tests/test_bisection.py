@@ -9,12 +9,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 from command_line import run
 from scipy import stats
 from wheels import write_wheel
 
-from framework_compare import bisection, registry
+from framework_compare import bisection, duels, registry
+from framework_compare.cli.root import app
 from framework_compare.errors import StudyError, UsageError
+from framework_compare.plan.values import seconds
 from framework_compare.registry import Framework
 from framework_compare.results import version_search
 from framework_compare.results.version_search import CHANGED, FAILED, INCONCLUSIVE, UNCHANGED, search
@@ -111,7 +114,8 @@ def test_the_command_says_what_it_would_take_and_how_a_search_of_memory_ended(ti
         ("1.0", "allowed: two, the older first"),
         ("2.0..1.0", "allowed: two, the older first"),
         ("1.0..new", "allowed: two, the older first"),
-        ("3.0..4.0", "contains 0 releases, but two are needed; available: 1.0, 1.1, 1.2, 2.0"),
+        ("3.0..4.0", "contains 0 releases, but two are needed; the nearest are 1.2, 2.0"),
+        ("0.1..0.2", "contains 0 releases, but two are needed; the nearest are 1.0, 1.1"),
         ("1.2..1.3", "contains 1 release, but two are needed"),
     ],
 )
@@ -120,6 +124,19 @@ def test_a_range_without_two_releases_is_refused(tiny_versions, versions, says, 
     with pytest.raises(UsageError, match=says):
         bisection.bisect("tiny", versions, "linear", out=tmp_path / "s", **QUICK)
     assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize("framework", ["tiny@1.1", f"tiny={sys.executable}"])
+def test_a_framework_with_a_version_or_an_interpreter_is_refused(tiny_versions, framework, tmp_path):
+    tiny_versions()
+    with pytest.raises(UsageError, match="allowed: a framework without a version, such as tiny"):
+        bisection.bisect(framework, "1.0..2.0", "linear", out=tmp_path / "s", **QUICK)
+
+
+@pytest.mark.parametrize(("command", "of"), [("bisect", bisection.bisect), ("duel", duels.duel)])
+def test_the_command_measures_as_long_as_the_function(command, of):
+    (sample,) = (option for option in typer.main.get_command(app).commands[command].params if option.name == "sample")
+    assert seconds("sample", sample.default) == {"bisect": bisection.SAMPLE_S, "duel": duels.SAMPLE_S}[command]
 
 
 def test_an_upper_end_is_a_prefix(tiny_versions):

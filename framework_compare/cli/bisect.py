@@ -30,7 +30,7 @@ def bisect(
     metric: Annotated[
         str, typer.Option(help="time, memory (the peak of a run) or parity (whether the check passes).")
     ] = "time",
-    sample: Annotated[str, typer.Option(help="Measured time per release and block.")] = "2s",
+    sample: Annotated[str, typer.Option(help="Measured time per release and block.")] = "4s",
     quiet: bool = False,
     json: bool = False,
     dry_run: bool = False,

@@ -161,16 +161,18 @@ def test_without_a_gpu_a_key_can_be_made(monkeypatch):
 
 @pytest.fixture
 def honest(tmp_path, monkeypatch, own_cache, warm, references, short_level_4):
-    """The framework `honest`, which is the reference in float32 and has one execution; what a climb of it says."""
+    """The framework `honest-one`, which is the reference in float32 and has one execution; what a climb of it says."""
     folder = write_adapter(tmp_path / "honest")
-    entry = Framework("honest", f"{folder}:ReferenceTrainer", "", "numpy", ((3, 8), (3, 99)))
-    monkeypatch.setitem(registry.FRAMEWORKS, "honest", entry)
+    entry = Framework("honest-one", f"{folder}:ReferenceTrainer", "", "numpy", ((3, 8), (3, 99)))
+    monkeypatch.setitem(registry.FRAMEWORKS, "honest-one", entry)
     monkeypatch.setitem(registry.MODELS, "small", registry.Model("small:build"))
 
     def climb(models=("small",), **settings):
         said = []
-        where = ladder.Where(python={"honest": sys.executable})
-        found = ladder.verify(["honest"], models, image_size=32, threads=1, where=where, say=said.append, **settings)
+        where = ladder.Where(python={"honest-one": sys.executable})
+        found = ladder.verify(
+            ["honest-one"], models, image_size=32, threads=1, where=where, say=said.append, **settings
+        )
         return [one.status for one in found], said
 
     return climb
@@ -190,7 +192,7 @@ def test_an_execution_that_is_lacking_beside_one_that_is_there(honest):
 
 
 def test_all_of_a_climb_is_kept_and_asked_anew_for_another_state_of_the_environment(honest, monkeypatch):
-    assert honest()[1] and not honest()[1]
+    assert "honest-one small fp32 default: levels 0 to 3 and 5" in honest()[1] and not honest()[1]
     monkeypatch.setattr(cache, "state", lambda *a: {**state(*a), "packages": {"numpy": "0.1"}})
     said = honest()[1]
     assert any("levels 0 to 3" in line for line in said) and any("native pipeline" in line for line in said)

@@ -16,7 +16,7 @@ from packaging.version import InvalidVersion, Version
 from framework_compare import duels, registry
 from framework_compare.comparison import Comparison
 from framework_compare.environments import interpreters, locks, managed, releases
-from framework_compare.environments.interpreters import range_text
+from framework_compare.environments.interpreters import Minor, Unavailable, range_text
 from framework_compare.errors import StudyError, UsageError, check_name
 from framework_compare.forecast import ENVIRONMENT_BYTES, ENVIRONMENT_BYTES_OTHERWISE
 from framework_compare.parity import verify
@@ -219,22 +219,49 @@ def _between(framework: str, versions: str, say: Callable[[str], None]) -> tuple
         return first <= version and upper and not version.is_prerelease
 
     package = locks.package(spec)
-    found = [one for one in releases.released(package, minor, say) if inside(one)]
-    listed = tuple(dict.fromkeys(str(one.public) for one in found))
+    try:
+        every = releases.released(package, minor, say)
+    except Unavailable as error:
+        every = [one for one in managed.versions_here(spec.name) if inside(one) and _runs_on(spec, one, minor)]
+        if len(every) < 2:
+            raise
+        say(f"{error}; searching the installed releases")
+    listed = tuple(dict.fromkeys(str(one.public) for one in every if inside(one)))
+    _say_of_other_pythons(spec, minor, listed, inside, say)
+    if len(listed) < 2:
+        near = locks.nearest(last, every)
+        held = f"{len(listed)} release" + "s" * (len(listed) != 1)
+        raise UsageError(f"{spec.name} {versions} contains {held}, but two are needed; {near}")
+    return listed
+
+
+def _runs_on(spec: registry.Framework, version: Version, minor: Minor) -> bool:
+    """Whether the installed environment of a release has this Python; another one would differ in more than the release."""
+    made = managed.find(f"{spec.name}@{version}")
+    return made is not None and made.interpreter.split(".")[:2] == [str(part) for part in minor]
+
+
+def _say_of_other_pythons(
+    spec: registry.Framework,
+    minor: Minor,
+    listed: tuple[str, ...],
+    inside: Callable[[Version], bool],
+    say: Callable[[str], None],
+) -> None:
+    """Name releases of the range that only another Python of this machine has."""
     for other in interpreters.minors(spec.python):
-        more = {str(one.public) for one in releases.released(package, other) if inside(one)} - {*listed}
+        try:
+            there = releases.released(locks.package(spec), other)
+        except Unavailable:  # said before
+            return
+        more = {str(one.public) for one in there if inside(one)} - {*listed}
         if more:
             newest = max(more, key=Version)
             say(
                 f"{newest} and others have no wheel for Python {range_text((minor, minor))}; to search them as well, run this"
                 f" under Python {range_text((other, other))}"
             )
-            break
-    if len(listed) < 2:
-        near = locks.nearest(last, releases.released(package, minor))
-        held = f"{len(listed)} release" + "s" * (len(listed) != 1)
-        raise UsageError(f"{spec.name} {versions} contains {held}, but two are needed; {near}")
-    return listed
+            return
 
 
 def _kept(folder: Path, asked: Fields) -> tuple[str, ...]:

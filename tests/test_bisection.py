@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import subprocess
 import sys
 import sysconfig
@@ -16,7 +17,8 @@ from wheels import write_wheel
 
 from framework_compare import bisection, duels, registry
 from framework_compare.cli.root import app
-from framework_compare.errors import StudyError, UsageError
+from framework_compare.environments import managed
+from framework_compare.errors import EnvironmentUnavailable, StudyError, UsageError
 from framework_compare.plan.values import seconds
 from framework_compare.registry import Framework
 from framework_compare.results import version_search
@@ -137,6 +139,20 @@ def test_a_framework_with_a_version_or_an_interpreter_is_refused(tiny_versions, 
 def test_the_command_measures_as_long_as_the_function(command, of):
     (sample,) = (option for option in typer.main.get_command(app).commands[command].params if option.name == "sample")
     assert seconds("sample", sample.default) == {"bisect": bisection.SAMPLE_S, "duel": duels.SAMPLE_S}[command]
+
+
+def test_without_a_network_the_installed_releases_are_searched(tiny_versions, monkeypatch):
+    tiny_versions()
+    for version in ("1.0", "1.2", "2.0"):
+        managed.ensure(f"tiny@{version}")
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.delenv("PIP_FIND_LINKS")
+    monkeypatch.setenv("PIP_INDEX_URL", "https://nowhere.invalid/simple")
+    said = []
+    assert bisection._between("tiny", "1.0..1.9", said.append) == ("1.0", "1.2")
+    assert len(said) == 1 and re.search("no index answers .*; searching the installed releases$", said[0])
+    with pytest.raises(EnvironmentUnavailable, match="no index answers"):
+        bisection._between("tiny", "1.0..1.1", said.append)
 
 
 def test_an_upper_end_is_a_prefix(tiny_versions):

@@ -218,8 +218,10 @@ def test_csv_is_long_and_has_every_cell(tmp_path):
 def test_resources_say_what_the_comparison_itself_took(tmp_path):
     parent = {"parent": {"cpu_percent": 0.44, "peak_rss_bytes": 64 * 2**20}}
     epochs = (Epoch(1, 0, 10**9, 0.0, 8, 2, 1.0, 0.1, 0.1, 0.1),)
-    cells = [Cell("torch", name, "d", "cpu", TrainConfig()) for name in ("alexnet", "vgg16")]
+    cells = [Cell("torch", name, "d", "cpu", TrainConfig()) for name in ("alexnet", "vgg16", "resnet50")]
+    short = {"parent": {"cpu_percent": 328.0, "peak_rss_bytes": 64 * 2**20}}  # of a worker that only said no
     runs = [Run("ok", epochs=epochs, gauges=gauges) for gauges in ({}, parent)]
+    runs.append(Run("unsupported", "no", gauges=short))
     text = recorded(tmp_path / "s", cells, runs).table("resources", width=200)
     assert "Measurement overhead: at most 0.4 % of a core and 64 MiB." in text
 

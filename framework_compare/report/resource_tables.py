@@ -25,7 +25,8 @@ def _resource_remarks(sheet: Sheet) -> Iterable[str]:
         yield from table_notes.gpu_reading_notes(cells)
     if any(cell.pss_peak_bytes > 0 for cell in cells):
         yield memory.APART
-    parent = [cell for cell in cells if cell.parent_cpu_percent > 0 and cell.parent_peak_rss_bytes > 0]
+    measured = [cell for cell in cells if epoch_seconds(cell) > 0]  # others end within a second, mostly of the parent's
+    parent = [cell for cell in measured if cell.parent_cpu_percent > 0 and cell.parent_peak_rss_bytes > 0]
     if parent:
         percent = max(cell.parent_cpu_percent for cell in parent)
         peak = max(cell.parent_peak_rss_bytes for cell in parent)

@@ -94,6 +94,15 @@ def look(name: str, models: tuple[str, ...], blocks: int) -> dict[str, Any]:
     return {**row, "verdict": f"the pin stays ({'; '.join(why)})" if why else "the pin can move"}
 
 
+def look_or_say(name: str, models: tuple[str, ...], blocks: int) -> dict[str, Any]:
+    """The same; a row with the error where that ends it, so that the other frameworks are still looked at."""
+    try:
+        return look(name, models, blocks)
+    except FrameworkCompareError as error:
+        pinned = locks.pinned(registry.framework(name))
+        return {"framework": name, "pinned": pinned, "newest": "-", "verdict": f"cannot be checked: {error}"}
+
+
 def table(rows: list[dict[str, Any]]) -> str:
     lines = [
         "| framework | pinned | newest here | parity | step time | verdict | newer, for another Python | minutes |",
@@ -123,15 +132,18 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help=f"{', '.join(QUICK)} alone, four blocks")
     parser.add_argument("--save", type=Path)
     options = parser.parse_args()
-    rows = []
-    for name in options.frameworks or able:
-        began = time.monotonic()
-        row = look(name, QUICK if options.quick else MODELS, 4 if options.quick else 8)
-        rows.append({**row, "minutes": (time.monotonic() - began) / 60})
-        if options.save:
-            kept = {"date": datetime.date.today().isoformat(), "machine": host.describe(), "rows": rows}
-            options.save.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
-    print(table(rows))
+    rows: list[dict[str, Any]] = []
+    try:
+        for name in options.frameworks or able:
+            began = time.monotonic()
+            row = look_or_say(name, QUICK if options.quick else MODELS, 4 if options.quick else 8)
+            rows.append({**row, "minutes": (time.monotonic() - began) / 60})
+            if options.save:
+                kept = {"date": datetime.date.today().isoformat(), "machine": host.describe(), "rows": rows}
+                options.save.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    finally:
+        if rows:
+            print(table(rows))
     if any(map(fails, rows)):
         raise SystemExit(1)
 

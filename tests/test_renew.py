@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import sys
 import types
 
@@ -82,3 +83,37 @@ def test_a_newer_release_that_fails_is_said_and_ends_the_routine_with_an_error(r
     said.parity, said.outcome = parity, outcome
     row = script.look("tiny", ("mnist_cnn",), 4)
     assert row["verdict"] == verdict and script.fails(row)
+
+
+def test_a_framework_that_cannot_be_looked_up_does_not_end_the_routine(renew, monkeypatch, capsys, tmp_path):
+    script, said = renew
+    pins = registry.FRAMEWORKS["tiny"].requirements
+    monkeypatch.setitem(registry.FRAMEWORKS, "lost", Framework("lost", "lost:T", pins, "", ((3, 8), OTHER)))
+    monkeypatch.setattr(script, "look_elsewhere", lambda spec, *_: unreachable() if spec.name == "lost" else {})
+    kept = tmp_path / "kept.json"
+    monkeypatch.setattr(sys, "argv", ["renew.py", "lost", "tiny", "--quick", "--save", str(kept)])
+    with pytest.raises(SystemExit) as ended:
+        script.main()
+    assert ended.value.code == 1
+    shown = capsys.readouterr().out
+    assert "| lost | 1.0 | - | - | - | cannot be checked: no index answers; check the network |" in shown
+    assert "| tiny | 1.0 | 1.1 |" in shown and "the pin can move" in shown
+    assert [row["framework"] for row in json.loads(kept.read_text())["rows"]] == ["lost", "tiny"]
+
+
+def test_what_was_found_before_an_interrupt_is_shown(renew, monkeypatch, capsys):
+    script, said = renew
+    found = iter([lambda: {"framework": "tiny", "pinned": "1.0", "newest": "1.1", "verdict": "the pin can move"}])
+    monkeypatch.setattr(script, "look", lambda *_: next(found, interrupted)())
+    monkeypatch.setattr(sys, "argv", ["renew.py", "tiny", "tiny"])
+    with pytest.raises(KeyboardInterrupt):
+        script.main()
+    assert "| tiny | 1.0 | 1.1 | - | - | the pin can move |" in capsys.readouterr().out
+
+
+def unreachable():
+    raise interpreters.Unavailable("no index answers", "check the network")
+
+
+def interrupted():
+    raise KeyboardInterrupt

@@ -5,7 +5,8 @@
 For each framework: resolve the newest stable release for the Python taken here (that of this process, if it fits),
 make its environment, run the parity ladder on MODELS, and a duel of the pinned release against it for each. A release that
 is newer still, for another Python of this machine, is checked for parity alone. One row per framework, with the minutes
-that it took. Exit code 1 if a release that is newer fails. The file is written after each framework.
+that it took. Exit code 1 if a newer release fails, 3 if it is not known whether one is slower. The file is written after
+each framework.
 """
 
 from __future__ import annotations
@@ -83,15 +84,23 @@ def look(name: str, models: tuple[str, ...], blocks: int) -> dict[str, Any]:
     row["lock"] = str(locks.find(managed.locks_dir(), competitor, "cpu").path)
     row["parity"], failed = check(competitor, models)
     row["ratios"] = {}
-    slower = []
+    slower, unsure = [], []
     for model in models:
         settings = {} if registry.of_arrays(model) else {**IMAGES, "pipeline": "memory"}
         data = None if registry.of_arrays(model) else "fire-smoke-tiny"
         found = duels.duel(f"{name}@{pinned}", competitor, model, data, max_slowdown=SLOWER, blocks=blocks, **settings)
         row["ratios"][model] = found.sentence
         slower += [model] if found.outcome in (regression_gate.SLOWER, regression_gate.FAILED) else []
-    why = [f"parity: {', '.join(failed)}"] * bool(failed) + [f"slower: {', '.join(slower)}"] * bool(slower)
-    return {**row, "verdict": f"the pin stays ({'; '.join(why)})" if why else "the pin can move"}
+        unsure += [model] if found.outcome in (regression_gate.INCONCLUSIVE, regression_gate.UNJUDGED) else []
+    return {**row, "verdict": judged(failed, slower, unsure)}
+
+
+def judged(failed: list[str], slower: list[str], unsure: list[str]) -> str:
+    """Whether the pin can move, from the models that fail parity, are slower, or have no answer about that."""
+    why = [f"{what}: {', '.join(models)}" for what, models in (("parity", failed), ("slower", slower)) if models]
+    if why:
+        return f"the pin stays ({'; '.join(why)})"
+    return f"undecided: run again on a quiet machine ({', '.join(unsure)})" if unsure else "the pin can move"
 
 
 def look_or_say(name: str, models: tuple[str, ...], blocks: int) -> dict[str, Any]:
@@ -146,6 +155,8 @@ def main() -> None:
             print(table(rows))
     if any(map(fails, rows)):
         raise SystemExit(1)
+    if any(row["verdict"].startswith("undecided") for row in rows):
+        raise SystemExit(regression_gate.CODE_INCONCLUSIVE)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import functools
 import json
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,9 @@ class Bisection:
     reasons: dict[str, str]
     folder: Path
     verified: bool = False  # whether all duels were between verified cells
+    passed: Mapping[str, bool] = dataclasses.field(
+        default_factory=dict
+    )  # of metric parity: by release, whether it passes
 
     @property
     def outcome(self) -> str:
@@ -71,11 +74,11 @@ class Bisection:
         return bisection_report.sentence(self)
 
     def table(self) -> Table:
-        """One row per release: its ratio to the oldest, with the interval of the search."""
+        """One row per release: its ratio to the oldest, with the interval of the search; or whether its parity holds."""
         return bisection_report.table(self)
 
     def figure(self, path: str | os.PathLike[str] | None = None) -> Path:
-        """Write the ratios over releases as SVG, by default into the folder of the search; return the path."""
+        """Write the table as an SVG, by default into the folder of the search; return the path."""
         target = Path(path) if path is not None else self.folder / "bisect.svg"
         target.write_text(releases_figure.svg(self), encoding="utf-8")
         return target
@@ -134,7 +137,8 @@ def bisect(
     state = _Search(asked, listed, dataset, folder, watcher, request)
     found = version_search.search(len(listed), asked["threshold"], state.measure, looks=LOOKS)
     result = Bisection(
-        asked["framework"], model, metric, asked["threshold"], listed, found, state.reasons, folder, state.verified
+        *(asked["framework"], model, metric, asked["threshold"], listed, found, state.reasons, folder, state.verified),
+        passed=state.passed,
     )
     result.figure()
     return result
@@ -299,6 +303,7 @@ class _Search:
         self.dataset, self.request = dataset, request
         self.reasons: dict[str, str] = {}
         self.verified = True
+        self.passed: dict[str, bool] = {}
 
     def measure(self, place: int, blocks: int) -> list[float] | None:
         """As version_search.Measure has it."""
@@ -356,7 +361,8 @@ class _Search:
         }
         (verdict,) = verify.verify([name], [self.asked["model"]], where=where, say=self.watcher.say, **settings)
         if verdict.status in (parity.PASSED, parity.FAILED):
-            return bool(verdict.status == parity.PASSED)
+            self.passed[version] = verdict.status == parity.PASSED
+            return self.passed[version]
         self.reasons[version] = verdict.reason or verdict.status
         return None
 

@@ -22,6 +22,7 @@ from framework_compare.errors import EnvironmentUnavailable, StudyError, UsageEr
 from framework_compare.plan.values import seconds
 from framework_compare.registry import Framework
 from framework_compare.results import version_search
+from framework_compare.results.parity import Parity
 from framework_compare.results.version_search import CHANGED, FAILED, INCONCLUSIVE, UNCHANGED, search
 from framework_compare.study.progress import Watcher
 
@@ -159,6 +160,47 @@ def test_an_upper_end_is_a_prefix(tiny_versions):
     tiny_versions()
     assert bisection._between("tiny", "0.5..1.1", print) == ("1.0", "1.1")
     assert bisection._between("tiny", "1.1..2", print) == ("1.1", "1.2", "2.0")
+
+
+@pytest.mark.parametrize(
+    ("passed", "says"),
+    [
+        ({"1.0": True, "1.1": True, "1.2": False, "2.0": False}, "its parity check fails, that of 1.0 passes"),
+        ({"1.0": False, "1.1": False, "1.2": True, "2.0": True}, "its parity check passes, that of 1.0 fails"),
+    ],
+    ids=["fails", "passes"],
+)
+def test_a_search_of_parity_says_who_passes(tiny_versions, monkeypatch, tmp_path, passed, says):
+    def verify(names, models, **_):
+        version = names[0].partition("@")[2]
+        return [Parity(names[0], version, models[0], "default", "passed" if passed[version] else "failed")]
+
+    tiny_versions()
+    monkeypatch.setattr(bisection.verify, "verify", verify)
+    found = bisection.bisect("tiny", "1.0..2.0", "linear", metric="parity", out=tmp_path / "s", watcher=Watcher())
+    assert found.sentence == f"tiny 1.2: {says}."
+    words = {True: "passed", False: "failed"}
+    assert [row.values[0].text for row in found.table().rows] == [words[one] for one in passed.values()]
+    assert "ratio" not in str(found.table()) and "confidence" not in found.table().caption
+    figure = (tmp_path / "s/bisect.svg").read_text()
+    assert "passed" in figure and "failed" in figure and "over that of" not in figure
+
+
+def test_where_parity_is_as_it_was_nothing_is_named(tiny_versions, monkeypatch, tmp_path):
+    tiny_versions()
+    monkeypatch.setattr(
+        bisection.verify, "verify", lambda names, models, **_: [Parity(names[0], "", models[0], "default", "passed")]
+    )
+    found = bisection.bisect("tiny", "1.0..2.0", "linear", metric="parity", out=tmp_path / "s", watcher=Watcher())
+    assert found.sentence == "No change in parity between tiny 1.0 and 2.0."
+    assert [row.values[0].text for row in found.table().rows] == ["passed", "not asked", "not asked", "passed"]
+
+
+def test_a_threshold_is_said_as_it_is_given(tmp_path):
+    one = version_search.Answer(1, 8, 1.01, 0.98, 1.04, UNCHANGED)
+    found = version_search.Found(UNCHANGED, 0, 1, (one,))
+    search = bisection.Bisection("tiny", "linear", "time", 0.05, ("1.0", "2.0"), found, {}, tmp_path)
+    assert search.sentence == "No change of 5 % or more (1.010x [0.980, 1.040]) in epoch time between tiny 1.0 and 2.0."
 
 
 SEARCHES = 10_000

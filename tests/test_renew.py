@@ -74,15 +74,27 @@ def test_a_pin_can_move_to_a_release_that_passes_and_is_not_slower(renew):
     [
         ({"tiny@1.1": "failed"}, regression_gate.NOT_SLOWER, "the pin stays (parity: mnist_cnn)"),
         ({}, regression_gate.SLOWER, "the pin stays (slower: mnist_cnn)"),
+        ({}, regression_gate.FAILED, "the pin stays (slower: mnist_cnn)"),
         ({"tiny@2.0": "failed"}, regression_gate.NOT_SLOWER, "the pin can move"),
     ],
-    ids=["parity", "slower", "elsewhere"],
+    ids=["parity", "slower", "broken", "elsewhere"],
 )
 def test_a_newer_release_that_fails_is_said_and_ends_the_routine_with_an_error(renew, parity, outcome, verdict):
     script, said = renew
     said.parity, said.outcome = parity, outcome
     row = script.look("tiny", ("mnist_cnn",), 4)
     assert row["verdict"] == verdict and script.fails(row)
+
+
+@pytest.mark.parametrize("outcome", [regression_gate.INCONCLUSIVE, regression_gate.UNJUDGED])
+def test_without_an_answer_on_step_time_no_pin_moves(renew, monkeypatch, capsys, outcome):
+    script, said = renew
+    said.outcome = outcome
+    monkeypatch.setattr(sys, "argv", ["renew.py", "tiny", "--quick"])
+    with pytest.raises(SystemExit) as ended:
+        script.main()
+    assert ended.value.code == 3
+    assert "| undecided: run again on a quiet machine (mnist_cnn) |" in capsys.readouterr().out
 
 
 def test_a_framework_that_cannot_be_looked_up_does_not_end_the_routine(renew, monkeypatch, capsys, tmp_path):

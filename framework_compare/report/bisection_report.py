@@ -23,7 +23,7 @@ OF_METRIC = {"time": "epoch time", "memory": "peak memory", "parity": "parity"}
 def sentence(search: Any) -> str:
     """What the search found, with the size of the change and its interval."""
     found, versions, name = search.found, search.versions, title(search.framework)
-    last, limit = found.answers[0], f"{search.threshold:.3g}"
+    last, limit = found.answers[0], f"{100 * search.threshold:.3g} %"
     ends = f"{name} {versions[0]} and {versions[-1]}"
     if found.outcome == FAILED:
         return f"No answer: {name} {versions[-1]} does not work: {search.reasons.get(versions[-1], 'see its study')}."
@@ -36,7 +36,10 @@ def sentence(search: Any) -> str:
     if found.outcome == INCONCLUSIVE:
         return f"Inconclusive: {name} changed {place}, in a release that these duels cannot identify ({_ratio(last)} in all)."
     if search.metric == "parity":
-        what = "parity changed"
+        holds = search.passed.get(versions[found.after])
+        what = (
+            f"its parity check {'passes' if holds else 'fails'}, that of {versions[0]} {'fails' if holds else 'passes'}"
+        )
     else:
         how = _MORE[search.metric][last.ratio < 1]
         ratio = _ratio(_at(search, found.after) or last)
@@ -48,6 +51,12 @@ def sentence(search: Any) -> str:
 
 def table(search: Any) -> Table:
     """One row per release."""
+    versions = Column("release", lambda place: search.versions[place])
+    if search.metric == "parity":
+        answer = Column("parity", lambda place: _parity(search, place))
+        return tabulate(
+            f"{sentence(search)} Parity of {search.model}.", (versions,), (answer,), range(len(search.versions))
+        )
     level = 1 - version_search.ALPHA
     caption = (
         f"{sentence(search)} {OF_METRIC[search.metric].capitalize()} of {search.model} over that of {search.versions[0]}; all"
@@ -58,7 +67,6 @@ def table(search: Any) -> Table:
         Column("blocks", lambda place: str(at.blocks) if (at := _at(search, place)) else NOTHING),
         Column("answer", lambda place: _answer(search, place)),
     )
-    versions = Column("release", lambda place: search.versions[place])
     return tabulate(caption, (versions,), columns, range(len(search.versions)))
 
 
@@ -85,8 +93,53 @@ def _answer(search: Any, place: int) -> str:
     return answer.outcome
 
 
+def _parity(search: Any, place: int) -> str:
+    holds = search.passed.get(search.versions[place])
+    return _answer(search, place) if holds is None else "passed" if holds else "failed"
+
+
 def svg(search: Any) -> str:
-    """Ratios over releases with their intervals, the threshold as lines, the release that changed it filled."""
+    """A point for each release that was asked, the one that changed it filled: its ratio, or whether its parity holds."""
+    chart = _parities(search) if search.metric == "parity" else _ratios(search)
+    return files.render(chart.properties(width=WIDTH, height=HEIGHT), files.FONT).svg
+
+
+def _releases(search: Any) -> alt.X:
+    every = list(search.versions)
+    x = alt.X("release:N", sort=every, title=f"release of {title(search.framework)}", axis=alt.Axis(labelAngle=0))
+    return x.scale(domain=every)
+
+
+def _points(search: Any, base: alt.Chart) -> alt.Chart:
+    colour = look.COLOURS[look.place(search.framework, [search.framework])]
+    points = base.mark_point(size=70, color=colour, strokeWidth=1.5)
+    return points.encode(fill=alt.condition("datum.named", alt.value(colour), alt.value("white")))
+
+
+def _named(search: Any, place: int) -> bool:
+    return bool(search.outcome == CHANGED and place == search.found.after)
+
+
+def _parities(search: Any) -> alt.Chart:
+    import pandas as pd
+
+    known = [place for place, version in enumerate(search.versions) if version in search.passed]
+    words = {True: "passed", False: "failed"}
+    rows = [
+        {
+            "release": (version := search.versions[place]),
+            "parity": words[search.passed[version]],
+            "named": _named(search, place),
+        }
+        for place in known
+    ]
+    y = alt.Y("parity:N", scale=alt.Scale(domain=[*words.values()]), title=f"parity of {search.model}")
+    base = alt.Chart(pd.DataFrame(rows, columns=["release", "parity", "named"]))
+    return _points(search, base).encode(x=_releases(search), y=y)
+
+
+def _ratios(search: Any) -> Any:
+    """Ratios with their intervals, and the threshold as lines."""
     import pandas as pd
 
     known = [one for one in search.found.answers if one.blocks and math.isfinite(one.high)]
@@ -94,27 +147,18 @@ def svg(search: Any) -> str:
     rows += [
         {
             **{"release": search.versions[one.place], "ratio": one.ratio, "low": one.low, "high": one.high},
-            "named": search.outcome == CHANGED and one.place == search.found.after,
+            "named": _named(search, one.place),
         }
         for one in known
     ]
     frame = pd.DataFrame(rows)
-    x = alt.X(
-        "release:N",
-        sort=list(search.versions),
-        title=f"release of {title(search.framework)}",
-        axis=alt.Axis(labelAngle=0),
-    )
-    x = x.scale(domain=list(search.versions))
+    x = _releases(search)
     y_title = f"{OF_METRIC[search.metric]} over that of {search.versions[0]}"
     y = alt.Y("ratio:Q", title=y_title, scale=alt.Scale(zero=False))
     base = alt.Chart(frame)
     colour = look.COLOURS[look.place(search.framework, [search.framework])]
     arms = base.mark_rule(color=colour, strokeWidth=1.5).encode(x=x, y=alt.Y("low:Q", title=y_title), y2="high:Q")
-    points = base.mark_point(size=70, color=colour, strokeWidth=1.5).encode(
-        x=x, y=y, fill=alt.condition("datum.named", alt.value(colour), alt.value("white"))
-    )
+    points = _points(search, base).encode(x=x, y=y)
     limits = pd.DataFrame({"ratio": [1 + search.threshold, 1 / (1 + search.threshold)]})
     lines = alt.Chart(limits).mark_rule(color=look.GREY, strokeDash=[4, 3]).encode(y=y)
-    chart = alt.layer(lines, arms, points).properties(width=WIDTH, height=HEIGHT)
-    return files.render(chart, files.FONT).svg
+    return alt.layer(lines, arms, points)

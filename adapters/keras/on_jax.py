@@ -60,10 +60,14 @@ class KerasJaxTrainer(KerasTrainer, JaxTrainer):
         return self._model.trainable_variables, self._model.non_trainable_variables, self._optimizer.variables
 
     def _take_state(self) -> None:
-        """Copies of all variables: a step takes the memory of its state."""
-        if self.config.execution != "fit":  # which keeps the variables themselves
-            copy = self.jax.numpy.array
-            self._leaves = tuple([copy(v.value) for v in variables] for variables in self._variables)
+        """Copies of all variables: a step takes the memory of its state. Placed as its results are, else it is compiled twice."""
+        placed = self.jax.device_put(tuple([v.value for v in variables] for variables in self._variables), self._device)
+        if self.config.execution == "fit":  # which keeps the variables themselves
+            for variables, arrays in zip(self._variables, placed):
+                for variable, array in zip(variables, arrays):
+                    variable.assign(array)
+        else:
+            self._leaves = self.jax.tree.map(self.jax.numpy.array, placed)
 
     def _held(self) -> Any:
         if self.config.execution == "fit":

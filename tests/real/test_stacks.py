@@ -64,3 +64,30 @@ def test_libraries_have_language_models(framework, model):
 def test_an_update_of_several_batches_is_that_of_their_mean(framework):
     (found,) = verify(framework, "gpt_nano", batch_size=2, threads=1, fresh=True, accumulation=2, **UPDATES)
     assert found.proves(), (found.reason, found.levels)
+
+
+# An array that was not placed on the device becomes placed by a step, whose program is then compiled again.
+COMPILED = """
+import logging
+
+seen = []
+handler = logging.Handler()
+handler.emit = lambda record: seen.append(record.getMessage())
+logging.getLogger("jax").addHandler(handler)
+trainer.jax.config.update("jax_log_compiles", True)
+shape = (4, *graph.input_shape[1:], graph.input_shape[0])
+batch = trainer.adopt(np.zeros(shape, np.float32), np.zeros(4, np.int64))
+answer = []
+for _ in range(3):
+    seen.clear()
+    trainer.read_losses([trainer.train_step(batch)])
+    answer.append(sum(line.startswith("Compiling ") and "step" in line for line in seen))
+trainer.jax.config.update("jax_log_compiles", False)
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("framework, execution", [("keras-jax", "default"), ("keras-jax", "fit"), ("flax", "default")])
+def test_a_step_is_compiled_once(trainer_script, images, framework, execution):
+    found = trainer_script(framework, "conformance-plain", COMPILED, images=images, image_size=32, execution=execution)
+    assert found == [1, 0, 0]

@@ -15,12 +15,13 @@ from framework_compare.results import version_search
 from framework_compare.results.metrics import percent
 from framework_compare.results.version_search import CHANGED, FAILED, INCONCLUSIVE, UNCHANGED, Answer
 
+Search = Any  # a bisection.Bisection, which is made above this layer
 _MORE = {"time": ("slower", "faster"), "memory": ("larger", "smaller")}
 WIDTH, HEIGHT = 560.0, 260.0  # of the figure, in points
 OF_METRIC = {"time": "epoch time", "memory": "peak memory", "parity": "parity"}
 
 
-def sentence(search: Any) -> str:
+def sentence(search: Search) -> str:
     """What the search found, with the size of the change and its interval."""
     found, versions, name = search.found, search.versions, title(search.framework)
     last, limit = found.answers[0], f"{100 * search.threshold:.3g} %"
@@ -49,7 +50,7 @@ def sentence(search: Any) -> str:
     return f"{name} {versions[found.after]}{skipped}{doubt}: {what}."
 
 
-def table(search: Any) -> Table:
+def table(search: Search) -> Table:
     """One row per release."""
     versions = Column("release", lambda place: search.versions[place])
     if search.metric == "parity":
@@ -70,7 +71,7 @@ def table(search: Any) -> Table:
     return tabulate(caption, (versions,), columns, range(len(search.versions)))
 
 
-def _at(search: Any, place: int) -> Answer | None:
+def _at(search: Search, place: int) -> Answer | None:
     return next((one for one in search.found.answers if one.place == place), None)
 
 
@@ -82,7 +83,7 @@ def _ratio(answer: Answer | None, otherwise: str = "no ratio") -> str:
     return f"{answer.ratio:.3f}x [{answer.low:.3f}, {answer.high:.3f}]"
 
 
-def _answer(search: Any, place: int) -> str:
+def _answer(search: Search, place: int) -> str:
     answer = _at(search, place)
     if place == 0:
         return "the oldest"
@@ -93,34 +94,34 @@ def _answer(search: Any, place: int) -> str:
     return answer.outcome
 
 
-def _parity(search: Any, place: int) -> str:
+def _parity(search: Search, place: int) -> str:
     holds = search.passed.get(search.versions[place])
     return _answer(search, place) if holds is None else "passed" if holds else "failed"
 
 
-def svg(search: Any) -> str:
+def svg(search: Search) -> str:
     """A point for each release that was asked, the one that changed it filled: its ratio, or whether its parity holds."""
     chart = _parities(search) if search.metric == "parity" else _ratios(search)
     return files.render(chart.properties(width=WIDTH, height=HEIGHT), files.FONT).svg
 
 
-def _releases(search: Any) -> alt.X:
+def _releases(search: Search) -> alt.X:
     every = list(search.versions)
     x = alt.X("release:N", sort=every, title=f"release of {title(search.framework)}", axis=alt.Axis(labelAngle=0))
     return x.scale(domain=every)
 
 
-def _points(search: Any, base: alt.Chart) -> alt.Chart:
+def _points(search: Search, base: alt.Chart) -> alt.Chart:
     colour = look.COLOURS[look.place(search.framework, [search.framework])]
     points = base.mark_point(size=70, color=colour, strokeWidth=1.5)
     return points.encode(fill=alt.condition("datum.named", alt.value(colour), alt.value("white")))
 
 
-def _named(search: Any, place: int) -> bool:
+def _named(search: Search, place: int) -> bool:
     return bool(search.outcome == CHANGED and place == search.found.after)
 
 
-def _parities(search: Any) -> alt.Chart:
+def _parities(search: Search) -> alt.Chart:
     import pandas as pd
 
     known = [place for place, version in enumerate(search.versions) if version in search.passed]
@@ -138,7 +139,7 @@ def _parities(search: Any) -> alt.Chart:
     return _points(search, base).encode(x=_releases(search), y=y)
 
 
-def _ratios(search: Any) -> Any:
+def _ratios(search: Search) -> alt.LayerChart | alt.FacetChart:
     """Ratios with their intervals, and the threshold as lines."""
     import pandas as pd
 

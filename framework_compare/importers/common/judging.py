@@ -1,6 +1,10 @@
-"""The arrays from which the judges of an import start."""
+"""The arrays from which the judges of an import start, and the samples that they are given."""
+
+from typing import Tuple
 
 import numpy as np
+
+from framework_compare.graph import Task
 
 SEED = 0
 
@@ -16,3 +20,17 @@ def moved(rng: np.random.Generator, array: np.ndarray, *, positive: bool) -> np.
         noise = rng.random(array.shape)
         array = array * (0.8 + 0.4 * noise) if positive else array + 0.2 * (noise - 0.5)
     return array.astype(np.float32).astype(np.float64)
+
+
+def drawn_inputs(task: Task, count: int, rng: np.random.Generator) -> Tuple[np.ndarray, ...]:
+    """Float64 numbers, normally distributed; tokens of the vocabulary; True and False."""
+    found = []
+    for field in task.inputs:
+        shape = (count, *field.shape)
+        if field.dtype == "float32":
+            found.append(rng.standard_normal(shape))
+        elif field.dtype == "bool":
+            found.append(rng.random(shape) < 0.5)
+        else:
+            found.append(rng.integers(0, field.vocabulary, shape))
+    return tuple(found)

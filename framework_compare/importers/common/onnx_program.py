@@ -27,12 +27,13 @@ class OnnxProgram:
     """Nodes in their order, up to the logits.
 
     arrays: initialisers and constants by the names of their values; of these `trained` are parameters and `statistics`
-    are running statistics. batch: the number of images that the file is fixed to, 0 for any. reference: what onnx's
-    own evaluator computes in float64 in evaluation mode: "images" (N, 3, S, S), "logits", and by "start:<name>" the
-    arrays that it started from.
+    are running statistics. inputs: names of values; fields: of a user's arrays those that they are given, none for
+    images. batch: the number of samples that the file is fixed to, 0 for any. reference: what onnx's own evaluator
+    computes in float64 in evaluation mode: "input:<name>" of its inputs, images as (N, 3, S, S), "logits", and by
+    "start:<name>" the arrays that it started from.
     """
 
-    input: str
+    inputs: Tuple[str, ...]
     output: str
     nodes: Tuple[OnnxNode, ...]
     arrays: Mapping[str, np.ndarray]
@@ -40,6 +41,7 @@ class OnnxProgram:
     statistics: FrozenSet[str]
     channels_last: bool
     batch: int
+    fields: Tuple[str, ...] = ()
     notes: Tuple[str, ...] = ()
     reference: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
@@ -61,7 +63,7 @@ class OnnxProgram:
         for name, place in PLACES.items():
             document[name] = _numbered(os.path.join(folder, place), document[name])
         nodes = (OnnxNode(op, name, tuple(i), tuple(o), attrs) for op, name, i, o, attrs in document["nodes"])
-        kinds = {"trained": frozenset, "statistics": frozenset, "notes": tuple}
+        kinds = {"trained": frozenset, "statistics": frozenset, "notes": tuple, "inputs": tuple, "fields": tuple}
         document.update({name: kind(document[name]) for name, kind in kinds.items()}, nodes=tuple(nodes))
         return cls(**document)
 

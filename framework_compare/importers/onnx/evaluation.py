@@ -11,41 +11,86 @@ import numpy as np
 from framework_compare.importers.common.judging import SEED, moved
 from framework_compare.importers.common.onnx_program import OnnxProgram, decimal
 from framework_compare.importers.common.user_file import one_line
+from framework_compare.json_types import Document
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
     from onnx.reference import ReferenceEvaluator
 
-IMAGES = 3
 ROOTS = (2**0.5, 0.5**0.5)
 DECIMALS = ("epsilon", "alpha", "beta")  # attributes that are float32 in the file
 
 
-def reference(model: ModelProto, nodes: Sequence[NodeProto], program: OnnxProgram, size: int) -> Dict[str, np.ndarray]:
-    """ "images", "logits", and "start:<name>" of what is trained and of statistics; "failure" where onnx cannot run it."""
+def reference(
+    model: ModelProto, nodes: Sequence[NodeProto], program: OnnxProgram, given: Sequence[np.ndarray]
+) -> Dict[str, np.ndarray]:
+    """ "input:<name>", "logits", and "start:<name>" of what is trained and of statistics; "failure" where onnx cannot run it.
+
+    given: its inputs in their order, floats in float64; images channels first.
+    """
     rng = np.random.default_rng(SEED)
     variances = {node.inputs[4] for node in program.nodes if node.op == "BatchNormalization"}
     learned = sorted(program.trained | program.statistics)
     start = {name: moved(rng, program.arrays[name], positive=name in variances) for name in learned}
-    images = rng.standard_normal((IMAGES, 3, size, size))
-    feed = images.transpose(0, 2, 3, 1) if program.channels_last else images
-    step = program.batch or IMAGES
+    inputs = dict(zip(program.inputs, given))
+    feed = {name: one.transpose(0, 2, 3, 1) if program.channels_last else one for name, one in inputs.items()}
+    count = len(given[0])
+    step = program.batch or count
     try:
-        evaluator = _evaluator(model, nodes, program, {**program.arrays, **start})
-        parts = [
-            evaluator.run(None, {program.input: feed[np.arange(first, first + step) % IMAGES]})[0]
-            for first in range(0, IMAGES, step)
-        ]
+        fixed = _fixed(model, nodes, program, {**program.arrays, **start}, feed)
+        evaluator = _evaluator(model, nodes, program, {**program.arrays, **start, **fixed}, [program.output])
+        parts = []
+        for first in range(0, count, step):
+            rows = np.arange(first, first + step) % count
+            parts += evaluator.run(None, {name: _as_declared(model, name, one[rows]) for name, one in feed.items()})
     except Exception as error:  # what it lacks may be what no operator is for, which is said for all layers at once
-        return {"failure": np.array(f"onnx cannot run it at {size} x {size} pixels: {one_line(error)}")}
-    logits = np.concatenate(parts)[:IMAGES]
-    return {"images": images, "logits": logits, **{f"start:{name}": array for name, array in start.items()}}
+        shapes = " and ".join(str(one.shape) for one in given)
+        return {"failure": np.array(f"onnx cannot run it on {shapes}: {one_line(error)}")}
+    fed = {f"input:{name}": one for name, one in inputs.items()}
+    started = {f"start:{name}": array for name, array in start.items()}
+    return {**fed, "logits": np.concatenate(parts)[:count], **started}
+
+
+def _fixed(
+    model: ModelProto,
+    nodes: Sequence[NodeProto],
+    program: OnnxProgram,
+    arrays: Mapping[str, np.ndarray],
+    feed: Document,
+) -> Dict[str, np.ndarray]:
+    """Numbers that depend on shapes alone, in float32 as whoever runs the file computes them."""
+    plain = {*arrays, ""} - program.trained - program.statistics
+    names = []
+    for node in nodes:
+        known = plain.issuperset(node.input) and not node.op_type.startswith("Random")
+        if node.op_type in ("Shape", "Size") or known:
+            plain.update(node.output)
+            names += [name for name in node.output if name not in arrays]
+    if not names:
+        return {}
+    single = {name: _in_single(_as_declared(model, name, one)) for name, one in feed.items()}
+    found = dict(zip(names, _evaluator(model, nodes, program, arrays, names, double=False).run(None, single)))
+    return {name: array for name, array in found.items() if np.asarray(array).dtype.kind == "f"}
+
+
+def _as_declared(model: ModelProto, name: str, array: np.ndarray) -> np.ndarray:
+    """Whole numbers in the type that the file declares."""
+    import onnx
+
+    (kind,) = (one.type.tensor_type.elem_type for one in model.graph.input if one.name == name)
+    return array if array.dtype.kind == "f" else array.astype(onnx.helper.tensor_dtype_to_np_dtype(kind))
 
 
 def _evaluator(
-    model: ModelProto, nodes: Sequence[NodeProto], program: OnnxProgram, arrays: Mapping[str, np.ndarray]
+    model: ModelProto,
+    nodes: Sequence[NodeProto],
+    program: OnnxProgram,
+    arrays: Mapping[str, np.ndarray],
+    outputs: Sequence[str],
+    *,
+    double: bool = True,
 ) -> ReferenceEvaluator:
-    """One for the nodes in evaluation mode, whose arrays are float64."""
+    """One for the nodes in evaluation mode, whose arrays are float64 or, where not `double`, float32."""
     import onnx
     from onnx.reference import ReferenceEvaluator
     from onnx.reference.op_run import OpRun
@@ -56,15 +101,16 @@ def _evaluator(
         op_domain = ""
 
         def _run(self, x: np.ndarray) -> Tuple[np.ndarray]:
-            return (np.vectorize(math.erf, otypes=[np.float64])(x),)
+            return (np.vectorize(math.erf, otypes=[x.dtype])(x),)
 
-    made = [_in_evaluation(onnx, node) for node in nodes if node.output[0] not in arrays]
-    initial = [onnx.numpy_helper.from_array(_in_double(array), name) for name, array in arrays.items()]
-    ends = [
-        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.DOUBLE, None)
-        for name in (program.input, program.output)
-    ]
-    graph = onnx.helper.make_graph(made, "evaluation", ends[:1], ends[1:], initial)
+    made = [_in_evaluation(onnx, node, double) for node in nodes if node.output[0] not in arrays]
+    given = {name: _in_double(array) if double else _in_single(array) for name, array in arrays.items()}
+    initial = [onnx.numpy_helper.from_array(array, name) for name, array in given.items()]
+    kinds = {one.name: one.type.tensor_type.elem_type for one in model.graph.input if one.name in program.inputs}
+    wide = {onnx.TensorProto.FLOAT: onnx.TensorProto.DOUBLE} if double else {}
+    begins = [onnx.helper.make_tensor_value_info(name, wide.get(kind, kind), None) for name, kind in kinds.items()]
+    ends = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.UNDEFINED, None) for name in outputs]
+    graph = onnx.helper.make_graph(made, "evaluation", begins, ends, initial)
     evaluator = ReferenceEvaluator(onnx.helper.make_model(graph, opset_imports=model.opset_import), new_ops=[Erf])
     for node in evaluator.rt_nodes_:
         for name in DECIMALS:
@@ -82,8 +128,12 @@ def _in_double(array: np.ndarray) -> np.ndarray:
     return np.full(array.shape, roots[0]) if roots else exact
 
 
-def _in_evaluation(onnx: ModuleType, node: NodeProto) -> NodeProto:
-    """The node without dropout, statistics of a batch and casts to float32."""
+def _in_single(array: np.ndarray) -> np.ndarray:
+    return array.astype(np.float32) if array.dtype.kind == "f" else array
+
+
+def _in_evaluation(onnx: ModuleType, node: NodeProto, double: bool) -> NodeProto:
+    """The node without dropout, statistics of a batch and, in double, casts to float32."""
     if node.op_type == "Dropout":
         return onnx.helper.make_node("Identity", node.input[:1], node.output[:1])
     made = onnx.NodeProto()
@@ -93,6 +143,6 @@ def _in_evaluation(onnx: ModuleType, node: NodeProto) -> NodeProto:
     for attribute in made.attribute:
         if attribute.name == "training_mode":
             attribute.i = 0
-        if node.op_type == "Cast" and attribute.name == "to" and attribute.i == onnx.TensorProto.FLOAT:
+        if double and node.op_type == "Cast" and attribute.name == "to" and attribute.i == onnx.TensorProto.FLOAT:
             attribute.i = onnx.TensorProto.DOUBLE
     return made

@@ -1,7 +1,8 @@
 """An ONNX file read and checked, and its logits computed by onnx's own evaluator.
 
-A job of kind "trace" has one task: {"source": where the file is, "sizes": image sizes}. It writes an OnnxProgram into
-the run's folder. Nothing in a file is run but the operators of the standard.
+A job of kind "trace" has one task: {"source": where the file is, "sizes": image sizes, "tasks": those for the user's
+arrays, "output": the one that is trained}. It writes an OnnxProgram into the run's folder. Nothing in a file is run but
+the operators of the standard.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ import dataclasses
 import os
 import re
 from types import ModuleType
-from typing import TYPE_CHECKING, Dict, FrozenSet, List, Mapping, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Collection, Dict, FrozenSet, List, Mapping, Sequence, Set, Tuple
 
 import numpy as np
 
 from framework_compare.errors import UsageError
+from framework_compare.graph import Field, Task, image_classification
+from framework_compare.importers.common.judging import SEED, drawn_inputs
 from framework_compare.importers.common.onnx_program import OnnxNode, OnnxProgram, decimal
 from framework_compare.importers.common.user_file import one_line
 from framework_compare.importers.onnx.evaluation import reference
@@ -36,6 +39,9 @@ FOLDED_RULE, BIAS_RULE, FOLDED_NAME = "FuseBatchNorm", "RemoveOptionalBias", re.
 ANONYMOUS = re.compile(r"onnx::Conv_\d+")  # weights that were computed at the export
 LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul", "BatchNormalization", "LayerNormalization", "PRelu")
 SOFTMAX = ("Softmax", "LogSoftmax")
+LAST = {"cross_entropy": SOFTMAX, "token_cross_entropy": SOFTMAX, "binary_cross_entropy": ("Sigmoid",)}
+IMAGES = 3  # that it is judged by
+SAMPLES = 16  # of arrays, which may be vectors before a BatchNormalization
 
 
 class OnnxImporter:
@@ -49,7 +55,10 @@ class OnnxImporter:
     def trace(job: Job) -> None:
         """Answer a job of kind "trace"; UsageError, in one line, where the file cannot be used."""
         (task,) = job.tasks
-        read(load(task["source"]["path"]), task["sizes"]).write(os.getcwd())
+        if task.get("loss"):
+            raise UsageError("an ONNX file trains with the loss of its target; for loss_function give an nn.Module")
+        tasks = [Task.from_dict(one) for one in task.get("tasks", ())]
+        read(load(task["source"]["path"]), task["sizes"], tasks, task.get("output", "")).write(os.getcwd())
 
 
 def load(path: str) -> ModelProto:
@@ -94,17 +103,22 @@ def _load_beside(onnx: ModuleType, model: ModelProto, path: str) -> None:
         raise UsageError(f"the external weights of {path} cannot be read: {one_line(error)}") from None
 
 
-def read(model: ModelProto, sizes: Sequence[int]) -> OnnxProgram:
+def read(model: ModelProto, sizes: Sequence[int], tasks: Sequence[Task] = (), trained: str = "") -> OnnxProgram:
     """Nodes and arrays of a checked model, and what onnx computes with them; UsageError for what cannot be trained."""
     import onnx
 
     graph = model.graph
     _check_layers(graph)
     arrays, copies = _arrays(onnx, graph)
-    source = _input(graph, arrays)
-    channels_last, batch = _layout(onnx, source, sizes)
+    sources = [one for one in graph.input if one.name not in arrays]
+    if tasks:
+        fields = _fields(onnx, sources, tasks[0].inputs)
+        channels_last, batch = False, sources[0].type.tensor_type.shape.dim[0].dim_value
+    else:
+        tasks, fields = [image_classification(0, sizes[0])], ()
+        channels_last, batch = _layout(onnx, _only(sources), sizes)
     made = {output: node for node in graph.node for output in node.output}
-    output, notes = _logits(graph.output[0].name, made)
+    output, notes = _logits(_output(graph, trained), made, {task.loss for task in tasks})
     live = _live(graph.node, output, made)
     left = [node for node in live if node.op_type != "Constant" and node.output[0] not in copies]
     users = _users(left)
@@ -113,7 +127,7 @@ def read(model: ModelProto, sizes: Sequence[int]) -> OnnxProgram:
     statistics = _statistics(left, arrays)
     trained = {name for name in arrays if _is_trained(arrays[name], name in initial, users[name])} - statistics
     program = OnnxProgram(
-        source.name,
+        tuple(one.name for one in sources),
         output,
         tuple(_node(onnx, node) for node in left),
         arrays,
@@ -121,9 +135,12 @@ def read(model: ModelProto, sizes: Sequence[int]) -> OnnxProgram:
         statistics,
         channels_last,
         batch,
+        tuple(field.name for field in fields),
         notes,
     )
-    return dataclasses.replace(program, reference=reference(model, live, program, sizes[0]))
+    task = dataclasses.replace(tasks[0], inputs=fields or tasks[0].inputs)
+    given = drawn_inputs(task, SAMPLES if fields else IMAGES, np.random.default_rng(SEED))
+    return dataclasses.replace(program, reference=reference(model, live, program, given))
 
 
 def _check_layers(graph: GraphProto) -> None:
@@ -173,12 +190,33 @@ def _plain(name: str, array: np.ndarray) -> np.ndarray:
     return array.astype(np.float32)
 
 
-def _input(graph: GraphProto, arrays: Mapping[str, np.ndarray]) -> ValueInfoProto:
-    sources = [one for one in graph.input if one.name not in arrays]
+def _only(sources: Sequence[ValueInfoProto]) -> ValueInfoProto:
     if len(sources) != 1:
         names = ", ".join(one.name for one in sources)
         raise UsageError(f"it takes {len(sources)} inputs ({names}); allowed: one, a batch of images")
     return sources[0]
+
+
+def _fields(onnx: ModuleType, sources: Sequence[ValueInfoProto], fields: Sequence[Field]) -> Tuple[Field, ...]:
+    """What each input is given: the array of its name, or, where not all have one, those in their order."""
+    named = {field.name: field for field in fields}
+    names = [one.name for one in sources]
+    if len(sources) != len(fields):
+        raise UsageError(
+            f"it takes {len(sources)} inputs ({', '.join(names)}), and the data have {len(fields)} ({', '.join(named)})"
+        )
+    found = tuple(named[name] for name in names) if set(names) == set(named) else tuple(fields)
+    for source, field in zip(sources, found):
+        kind = source.type.tensor_type
+        dims = [dim.dim_value for dim in kind.shape.dim]  # 0: not fixed
+        letter = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type).kind.replace("u", "i")
+        fits = len(dims) == 1 + len(field.shape) and all(n in (0, size) for n, size in zip(dims[1:], field.shape))
+        if not fits or letter != {"float32": "f", "bool": "b"}.get(field.dtype, "i"):
+            shape = " x ".join(str(dim or "?") for dim in dims)
+            own = " x ".join(map(str, ("?", *field.shape)))
+            what = {"f": "floats", "b": "booleans"}.get(letter, "integers")
+            raise UsageError(f"its input {source.name!r} takes {what} {shape}, and {field.name} is {field.dtype} {own}")
+    return found
 
 
 def _layout(onnx: ModuleType, source: ValueInfoProto, sizes: Sequence[int]) -> Tuple[bool, int]:
@@ -198,12 +236,21 @@ def _layout(onnx: ModuleType, source: ValueInfoProto, sizes: Sequence[int]) -> T
     return channels_last, dims[0]
 
 
-def _logits(name: str, made: Document) -> Tuple[str, Tuple[str, ...]]:
-    """The first output, in front of a last softmax: losses take logits."""
+def _output(graph: GraphProto, name: str) -> str:
+    """The name of the output that is trained: one by its name or number, the first where none is named."""
+    found = {**{str(number): one.name for number, one in enumerate(graph.output)}, "": graph.output[0].name}
+    found.update({one.name: one.name for one in graph.output})
+    if name not in found:
+        raise UsageError(f"it has no output {name!r}; allowed: {', '.join(one.name for one in graph.output)}")
+    return found[name]
+
+
+def _logits(name: str, made: Document, losses: Collection[str]) -> Tuple[str, Tuple[str, ...]]:
+    """The output, in front of a last softmax or sigmoid where the loss takes logits."""
     node = made.get(name)
     if node is None:
-        raise UsageError(f"its first output {name!r} does not depend on its images")
-    if node.op_type in SOFTMAX:
+        raise UsageError(f"its output {name!r} does not depend on its inputs")
+    if any(node.op_type in ops and loss in losses for loss, ops in LAST.items()):
         return node.input[0], (f"its last layer, {node.op_type}, is removed: losses take logits",)
     return name, ()
 

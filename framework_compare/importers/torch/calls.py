@@ -58,20 +58,6 @@ def _kind(torch: ModuleType, field: Field) -> dtype:
     return {"float32": torch.float32, "bool": torch.bool}.get(field.dtype, torch.int64)
 
 
-def drawn_inputs(task: Task, count: int, rng: np.random.Generator) -> Tuple[np.ndarray, ...]:
-    """Float64 numbers, normally distributed; tokens of the vocabulary; True and False."""
-    found = []
-    for field in task.inputs:
-        shape = (count, *field.shape)
-        if field.dtype == "float32":
-            found.append(rng.standard_normal(shape))
-        elif field.dtype == "bool":
-            found.append(rng.random(shape) < 0.5)
-        else:
-            found.append(rng.integers(0, field.vocabulary, shape))
-    return tuple(found)
-
-
 def drawn_target(task: Task, count: int, rng: np.random.Generator) -> np.ndarray:
     """Labels in turn, numbers by chance."""
     shape = (count, *task.target.shape)

@@ -35,7 +35,8 @@ def read(at: At, kind: str, given: Arguments, lack: Exception) -> Any:
         try:
             return way()
         except LACKS as other:
-            lack = lack if isinstance(lack, NotExpressible) or not isinstance(other, NotExpressible) else other
+            vague = not isinstance(lack, NotExpressible) or str(lack) == kind
+            lack = other if vague and isinstance(other, NotExpressible) else lack
     raise lack
 
 

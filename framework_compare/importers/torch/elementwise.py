@@ -145,6 +145,7 @@ HANDLERS: Dict[str, Handler] = {
     **dict.fromkeys(("logical_and", "bitwise_and", "__and__"), binary("Mul")),
     **dict.fromkeys(("logical_or", "bitwise_or", "__or__"), binary("Maximum")),
     "where": lambda at, a: at.emit("Where", a["condition"], a["self"], a["other"]),
+    "masked_fill": lambda at, a: at.emit("Where", a["mask"], a["value"], a["self"]),
     "sum": reduction("ReduceSum"),
     "mean": reduction("ReduceMean"),
     **dict.fromkeys(("amax", "max"), reduction("ReduceMax")),

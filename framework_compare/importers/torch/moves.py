@@ -191,6 +191,22 @@ def embedding(at: At, a: Arguments) -> Value:
     return without_row(at, gather(at, weight, places), places, a.get("padding_idx", -1))
 
 
+def embedding_bag(at: At, a: Arguments) -> Any:
+    """Sums or means of rows, of bags that all have the same number."""
+    places, starts, how = a["indices"], a["offsets"], BAGS.get(a["mode"])
+    if how is None or a["per_sample_weights"] is not None or isinstance(starts, Value):
+        refuse("EmbeddingBag", "of mode 'max'" if how is None else "with weights or bags of any size")
+    count, bags = math.prod(places.shape), len(starts) - a["include_last_offset"]
+    if count % bags or starts.tolist()[:bags] != list(range(0, count, count // bags)):
+        refuse("EmbeddingBag", "with bags of different sizes")
+    known = at.reshape(places, (bags, count // bags))
+    rows = embedding(at, {"weight": a["weight"], "indices": known, "padding_idx": -1})
+    return [at.reduced(how, rows, 1), None, None, None]
+
+
+BAGS = {0: "ReduceSum", 1: "ReduceMean"}
+
+
 def without_row(at: At, rows: Value, places: Any, row: int) -> Value:
     """Rows of an embedding of which one, that of padding, gets no gradient."""
     if row < 0 or not isinstance(places, Value):
@@ -223,4 +239,5 @@ HANDLERS: Dict[str, Handler] = {
     "index_select": index_select,
     "gather": gather_along,
     "embedding": embedding,
+    **dict.fromkeys(("_embedding_bag", "_embedding_bag_forward_only"), embedding_bag),
 }

@@ -55,7 +55,7 @@ def module_of(program: OnnxProgram) -> Module:
             super().__init__()
             self.steps: List[Tuple[OnnxNode, str]] = []
             self.paths: Dict[str, str] = {}
-            # what depends on the sizes of the images alone, from the last run that was no export
+            # what depends on the sizes of the inputs alone, from the last run that was no export
             self.shapes: Dict[str, np.ndarray] = {}
             for node in nodes:
                 name = _free(self, re.sub(r"\W+", "_", node.name).strip("_") or node.op)
@@ -66,20 +66,29 @@ def module_of(program: OnnxProgram) -> Module:
                 array = array if name in program.statistics else torch.nn.Parameter(array)
                 self.paths[name] = _keep(torch, self, place, array)
 
-        def forward(self, images: Tensor) -> Tensor:
+        def forward(self, *given: Tensor) -> Tensor:
+            double = any(one.dtype == torch.float64 for one in self.parameters())
             values: Fields = {name: program.arrays[name] for name in program.arrays if name not in self.paths}
-            values[program.input] = images.permute(0, 2, 3, 1) if program.channels_last else images
-            exporting = torch.compiler.is_exporting()
+            given = tuple(one.permute(0, 2, 3, 1) for one in given) if program.channels_last else given
+            values.update(zip(program.inputs, given))
+            # computed in float32, as the file has them
+            known = torch.compiler.is_exporting() or double
             for node, name in self.steps:
-                if node.outputs[0] in constant and exporting:
+                if known and all(self._is_known(output, double) for output in node.outputs):
                     values.update({output: self.shapes[output] for output in node.outputs})
                     continue
                 results = self._run(node, self._modules[name], values)
-                if node.outputs[0] in constant:
+                if node.outputs[0] in constant and not double:
                     results = [_array(torch, result) for result in results]
                     self.shapes.update(zip(node.outputs, results))
+                elif node.outputs[0] in constant:
+                    results = [_array(torch, result) for result in results]
                 values.update(zip(node.outputs, results))
             return values[program.output]
+
+        def _is_known(self, name: str, double: bool) -> bool:
+            """Whether a value is taken from the last run: in double, where shapes may be others, numbers alone."""
+            return name in self.shapes and not (double and self.shapes[name].dtype.kind != "f")
 
         def _run(self, node: OnnxNode, step: Callable[..., object], values: Document) -> Sequence[object]:
             own = ((name, self.paths.get(name)) for name in node.inputs)

@@ -266,8 +266,15 @@ def gather(c: Call, x: Given, index: Given) -> Given:
     if isinstance(index, np.ndarray) and index.ndim == 0:
         return x.select(axis, int(index))
     places = c.tensor(index)
+    if axis == 0 and x.ndim == 2 and not isinstance(index, np.ndarray):
+        return c.functional.embedding(places, x)
     picked = x.index_select(axis, places.flatten() % x.shape[axis])
     return picked.unflatten(axis % x.ndim, tuple(places.shape)) if places.ndim != 1 else picked
+
+
+def trilu(c: Call, x: Given, diagonal: Given = None) -> Given:
+    keep = c.torch.triu if c.attrs.get("upper", 1) else c.torch.tril
+    return keep(c.tensor(x), int(diagonal) if diagonal is not None else 0)
 
 
 def reduced(name: str) -> Callable[..., Given]:
@@ -368,6 +375,7 @@ OPERATORS: Dict[str, Callable[..., Given]] = {
     "Sum": total,
     "Swish": swish,
     "Transpose": transpose,
+    "Trilu": trilu,
     "Unsqueeze": unsqueeze,
     "Where": lambda c, condition, x, y: c.torch.where(*map(c.tensor, (condition, x, y))),
 }

@@ -268,11 +268,14 @@ def expand(at: At, a: Arguments) -> Any:
     """Nothing where what reads it broadcasts anyway, or where it is repeated for the batch alone."""
     x, shape = a["self"], at.shape
     own = (*[1] * (len(shape) - len(x.shape)), *x.shape)
-    if own[1:] != shape[1:] and any(operator_name(user.target) not in BROADCASTS for user in at.node.users):
+    users = {operator_name(user.target) for user in at.node.users}
+    learned = isinstance(x, Value) or hasattr(x, "target")
+    if (own[1:] != shape[1:] and users - {*BROADCASTS}) or (own != shape and learned and users - {*BROADCASTS, *JOINS}):
         refuse("expand", f"of {tuple(x.shape)} to {shape}")
     return at.reading.expand(x, shape)
 
 
+JOINS = ("cat", "concat")
 BROADCASTS = (
     *("add", "sub", "mul", "div", "where", "masked_fill", "maximum", "minimum"),
     *("eq", "ne", "lt", "gt", "le", "ge"),
@@ -303,7 +306,7 @@ HANDLERS: Dict[str, Handler] = {
     **dict.fromkeys(VIEWS, lambda at, a: at.reshape(a.get("self", a.get("input")), at.shape)),
     # of a parameter to the batch, or of nothing: what is computed with broadcasts by itself
     **dict.fromkeys(("expand", "expand_as"), expand),
-    **dict.fromkeys(("cat", "concat"), lambda at, a: at.reading.concat(at.node, a["tensors"], a["dim"])),
+    **dict.fromkeys(JOINS, lambda at, a: at.reading.concat(at.node, a["tensors"], a["dim"])),
     **dict.fromkeys(("chunk", "split", "split_with_sizes"), chunk),
     **dict.fromkeys(("constant_pad_nd", "pad"), pad),
     **dict.fromkeys(("swapaxes", "transpose"), transpose),

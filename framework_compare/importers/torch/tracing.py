@@ -23,7 +23,7 @@ from framework_compare.adapters.torch.trainer import TorchTrainer
 from framework_compare.errors import Unsupported, UsageError
 from framework_compare.graph import Graph, Task, image_classification
 from framework_compare.graph.trace_answer import TraceAnswer
-from framework_compare.importers.common.judging import SEED, moved
+from framework_compare.importers.common.judging import SEED, drawn_inputs, moved
 from framework_compare.importers.common.onnx_program import OnnxProgram
 from framework_compare.importers.common.user_file import made_by, object_of, one_line
 from framework_compare.importers.torch import calls, zoos
@@ -51,7 +51,7 @@ Asked = Mapping[int, Sequence[Task]]  # by image size, 0 of what is none: the ta
 class Known(NamedTuple):
     """What another program computes of a model in evaluation mode, and the arrays it starts from, by their paths."""
 
-    images: np.ndarray
+    given: Sequence[np.ndarray]
     start: Mapping[str, np.ndarray]
     logits: np.ndarray
 
@@ -66,11 +66,11 @@ class TorchImporter:
         import torch
 
         torch.set_num_threads(job.config.threads)
+        tasks = [Task.from_dict(one) for one in task.get("tasks", ())]
+        asked = of_arrays(tasks) if tasks else of_images(task["sizes"])
         if task["source"]["kind"] == ONNX:
-            traced = trace_onnx(OnnxProgram.read(task["program"]), task["sizes"])
+            traced = trace_onnx(OnnxProgram.read(task["program"]), asked)
         else:
-            tasks = [Task.from_dict(one) for one in task.get("tasks", ())]
-            asked = of_arrays(tasks) if tasks else of_images(task["sizes"])
             loss = object_of(*task["loss"]) if task.get("loss") else None
             traced = trace_module(load(task["source"]), asked, output=task.get("output", ""), loss=loss)
         traced.write(os.getcwd())
@@ -95,16 +95,25 @@ def load(source: Mapping[str, str]) -> Module:
 ONNX = "onnx"
 
 
-def trace_onnx(program: OnnxProgram, sizes: Sequence[int]) -> TraceAnswer:
+def trace_onnx(program: OnnxProgram, asked: Asked) -> TraceAnswer:
     """The same of an ONNX file, whose logits another program has computed."""
     module = module_of(program)
     exact = program.reference
+    if program.fields:
+        asked = {size: [_with_inputs(task, program.fields) for task in tasks] for size, tasks in asked.items()}
     if "failure" in exact:
-        trace_module(module, of_images(sizes))  # what the graph has no op for is said first
+        trace_module(module, asked)  # what the graph has no op for is said first
         raise UsageError(str(exact["failure"]))
     start = {module.paths[name]: exact[f"start:{name}"] for name in module.paths}
-    traced = trace_module(module, of_images(sizes), Known(exact["images"], start, exact["logits"]))
-    return traced._replace(notes=(*program.notes, *_guesses(traced.graphs[sizes[0]]), *traced.notes))
+    given = [exact[f"input:{name}"] for name in program.inputs]
+    traced = trace_module(module, asked, Known(given, start, exact["logits"]))
+    return traced._replace(notes=(*program.notes, *_guesses(traced.graphs[next(iter(asked))]), *traced.notes))
+
+
+def _with_inputs(task: Task, names: Sequence[str]) -> Task:
+    """The task with its inputs in this order."""
+    fields = {field.name: field for field in task.inputs}
+    return dataclasses.replace(task, inputs=tuple(fields[name] for name in names))
 
 
 def _guesses(graph: Graph) -> Tuple[str, ...]:
@@ -280,13 +289,13 @@ def judge(
             start = known.start[name] if known else moved(rng, own, positive=name.endswith("running_var"))
             arrays[name].copy_(torch.from_numpy(np.asarray(start)))
     task = reading.graph.task
-    given = (known.images,) if known else calls.drawn_inputs(task, _judged(reading.graph), rng)
+    given = known.given if known else drawn_inputs(task, _judged(reading.graph), rng)
     target = calls.drawn_target(task, len(given[0]), rng)
     exact = {**{f"input:{name}": array for name, array in zip(task.named_inputs, given)}, "target": target}
     exact.update({f"start:{name}": array for name, array in reading.arrays.items() if name not in reading.origin})
     exact.update({f"start:{ours}": reading.as_graph(ours, arrays[own]) for ours, own in reading.origin.items()})
     call = Call(torch, module, tuple(map(torch.from_numpy, given)), task, output)
-    exact["evaluation"] = call.evaluated() if known is None else known.logits
+    exact["evaluation"] = call.evaluated() if known is None else known.logits.reshape(-1, *task.output_shape)
     exact["training"] = call.trained(torch.from_numpy(target))
     _check_finite(exact, call.name)
     for ours, own in reading.origin.items():

@@ -73,6 +73,29 @@ def two_inputs():
     return _ended(layers.Add()([one, other]), [one, other])
 
 
+def row():
+    parts = [layers.Dense(16, activation="relu"), layers.BatchNormalization(), layers.Dropout(0.2)]
+    return keras.Sequential([keras.Input((6,)), *parts, layers.Dense(1, activation="sigmoid")])
+
+
+def row_and_tokens():
+    row, user = keras.Input((6,), name="row"), keras.Input((3,), dtype="int32", name="user")
+    tokens = layers.Flatten()(layers.Embedding(9, 4)(user))
+    x = layers.Concatenate()([layers.Dense(8, activation="tanh")(row), tokens])
+    ends = layers.Dense(3, activation="softmax", name="kind")(x), layers.Dense(1, name="amount")(x)
+    return keras.Model([row, user], ends)
+
+
+def series():
+    steps = keras.Input((20, 2))
+    x = layers.Conv1D(8, 3, padding="causal", dilation_rate=2, activation="relu")(steps)
+    x = layers.BatchNormalization()(x)
+    x = layers.Conv1D(6, 4, strides=2, padding="same")(x)
+    x = layers.Bidirectional(layers.LSTM(6, return_sequences=True))(x)
+    ends = [layers.LSTM(5)(x), layers.GlobalAveragePooling1D()(x), layers.GlobalMaxPooling1D()(x)]
+    return keras.Model(steps, layers.Dense(1)(layers.Concatenate()(ends)))
+
+
 def grey():
     images = keras.Input((16, 16, 1))
     return _ended(layers.Conv2D(4, 3)(images), images)

@@ -159,9 +159,32 @@ def nothing(path):
         file.write(helper.make_model(helper.make_graph([], "net", [], [])).SerializeToString())
 
 
+def arrays(path):
+    """Of a row and of tokens, whose order in the file is another; two outputs; 1 / 3 computed in float32."""
+    net = File()
+    net.inputs = [
+        helper.make_tensor_value_info("user", TensorProto.INT64, ["N", 3]),
+        helper.make_tensor_value_info("row", TensorProto.FLOAT, ["N", 5]),
+    ]
+    rows = net.node("Gather", net.array("table", 7, 4), "user")
+    third = net.node("Div", net.constant("one", 1, np.float32), net.constant("three", 3, np.float32))
+    mean = net.node("Mul", net.node("ReduceSum", rows, net.constant("axis", [1]), keepdims=0), third)
+    x = net.node("Concat", mean, net.norm("row", "norm", 5), axis=1)
+    parts = [net.node("Gemm", x, net.array(f"{name}.weight", out, 9), transB=1) for name, out in HEADS.items()]
+    ends = [net.node("Sigmoid", parts[0], name="probability"), parts[1]]
+    infos = [
+        helper.make_tensor_value_info(end, TensorProto.FLOAT, ["N", out]) for end, out in zip(ends, HEADS.values())
+    ]
+    graph = helper.make_graph(net.nodes, "net", net.inputs, infos, net.arrays)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), path)
+
+
+HEADS = {"yes": 1, "amount": 2}
+
+
 def main(folder):
     os.chdir(folder)
-    for write in (residual, gates, channels_last, gelu, huge, nothing):
+    for write in (residual, gates, channels_last, gelu, arrays, huge, nothing):
         write(f"{write.__name__}.onnx")
     plain("unknown.onnx", ops=[("LRN", {"size": 3}), ("SpaceToDepth", {"blocksize": 1}), ("LRN", {"size": 3})])
     plain("foreign.onnx", ops=[("Secret", {"domain": "own"})])

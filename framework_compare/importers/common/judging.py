@@ -34,3 +34,14 @@ def drawn_inputs(task: Task, count: int, rng: np.random.Generator) -> Tuple[np.n
         else:
             found.append(rng.integers(0, field.vocabulary, shape))
     return tuple(found)
+
+
+def drawn_target(task: Task, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Labels in turn, numbers by chance."""
+    shape = (count, *task.target.shape)
+    if task.loss == "mean_output":
+        return np.zeros(shape)
+    if task.loss == "mse":
+        return rng.standard_normal(shape)
+    turn = np.arange(int(np.prod(shape))).reshape(shape)
+    return (turn % 2).astype(np.float64) if task.loss == "binary_cross_entropy" else turn % task.outputs

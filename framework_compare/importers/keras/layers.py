@@ -67,8 +67,8 @@ def refuse_unless(kind: str, **wanted: Tuple[object, object]) -> None:
 def activated(reading: Any, layer: Layer, value: Value) -> Value:
     """A value behind the activation that a layer has built in."""
     name = getattr(layer.activation, "__name__", str(layer.activation))
-    if name == "softmax" and layer is reading.last:
-        return left_out(reading, value)
+    if name in reading.ends and layer is reading.last:
+        return left_out(reading, value, name)
     if name not in ACTIVATIONS:
         raise NotExpressible(f"activation {name}")
     op = ACTIVATIONS[name]
@@ -78,9 +78,10 @@ def activated(reading: Any, layer: Layer, value: Value) -> Value:
     return reading.elementwise(f"{layer.name}.{name}" if layer.weights else layer.name, op, value, attrs)
 
 
-def left_out(reading: Any, value: Value) -> Value:
-    """A value without the softmax that a model ends in."""
-    reading.notes.append("its last softmax is removed: losses take logits")
+def left_out(reading: Any, value: Value, name: str = "softmax") -> Value:
+    """A value without the softmax or sigmoid that a model ends in."""
+    reading.cut = reading.last.name
+    reading.notes.append(f"its last {name} is removed: losses take logits")
     return value
 
 
@@ -290,7 +291,6 @@ HANDLERS: Dict[str, Handler] = {
         reading, layer, inputs[0], "AvgPool2d", count_include_pad=False
     ),
     "BatchNormalization": batch_norm,
-    "Concatenate": lambda reading, layer, inputs: reading.concat(layer.name, inputs, layer.axis),
     **dict.fromkeys(("Conv2D", "DepthwiseConv2D"), conv2d),
     "Dense": dense,
     "Dropout": dropout,
@@ -307,7 +307,7 @@ HANDLERS: Dict[str, Handler] = {
     "Reshape": reshape,
     "SeparableConv2D": separable_conv2d,
     "Softmax": lambda reading, layer, inputs: (
-        left_out(reading, inputs[0]) if layer is reading.last else refuse("Softmax")
+        left_out(reading, inputs[0]) if layer is reading.last and "softmax" in reading.ends else refuse("Softmax")
     ),
     "ZeroPadding2D": zero_padding,
 }

@@ -7,35 +7,52 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence,
 import numpy as np
 
 from framework_compare.errors import UsageError
-from framework_compare.graph import INPUT, Graph, image_classification
+from framework_compare.graph import Graph, Task
 from framework_compare.importers.common.graph_reader import GraphReader
 from framework_compare.importers.common.reading import ProgramReading
 from framework_compare.importers.common.views import NotExpressible, Value
-from framework_compare.importers.keras.layers import FIRST, HANDLERS, LAST, swapped
+from framework_compare.importers.keras import arrays, layers
+from framework_compare.importers.keras.arrays import as_fed, channels_first
+from framework_compare.importers.keras.layers import FIRST, LAST, swapped
 from framework_compare.json_types import Document
 
 if TYPE_CHECKING:
     from keras import Model
     from keras.src.ops.node import Node as KerasNode
 
+HANDLERS = {**layers.HANDLERS, **arrays.HANDLERS}
+# The activation that a model may end in where the loss takes logits.
+ENDS = {"cross_entropy": "softmax", "token_cross_entropy": "softmax", "binary_cross_entropy": "sigmoid"}
 OPERATIONS = ("Add", "Multiply")  # that are also spelled + and *
 Form = Optional[Callable[[np.ndarray], np.ndarray]]  # from an array of Keras's to the graph's
 
 
 class Reading(ProgramReading):
-    """The graph of a model with one input of images, and the paths that its arrays have in the model."""
+    """The graph of a model for one of the tasks, and the paths that its arrays have in the model.
 
-    def __init__(self, model: Model, size: int, batch: int) -> None:
-        self.last = model.outputs[0]._keras_history.operation
+    cut: the name of the layer without whose softmax or sigmoid the graph ends, "" where it has all.
+    """
+
+    def __init__(self, model: Model, tasks: Sequence[Task], batch: int, output: int = 0) -> None:
+        self.last = model.outputs[output]._keras_history.operation
+        self.ends = {ENDS[task.loss] for task in tasks if task.loss in ENDS}
+        self.cut = ""
         self.notes: List[str] = []
-        self.reader = GraphReader(batch, {INPUT: (3, size, size)})
+        fields = tasks[0].named_inputs
+        self.reader = GraphReader(batch, {name: field.shape for name, field in fields.items()})
         self.forms: Dict[str, Form] = {}  # by the paths of Keras's variables
-        images = Value(INPUT, swapped(self.reader.inputs[INPUT].view, LAST))
-        values = self._run(model, [images], "")
-        value = values.get(id(model.outputs[0]))
+        # of each input whether its channels come first in the data
+        self.turned = [channels_first(one, field) for one, field in zip(model.inputs, fields.values())]
+        self.tokens = {name for name, field in fields.items() if field.dtype != "float32"}
+        inputs = [
+            Value(name, swapped(self.reader.inputs[name].view, LAST)) if turned else as_fed(self, name)
+            for name, turned in zip(fields, self.turned)
+        ]
+        values = self._run(model, inputs, "")
+        value = values.get(id(model.outputs[output]))
         if value is None:
-            raise UsageError("its first output does not depend on its images")
-        self.graph: Graph = self.reader.finish(value, [image_classification(0, size)])
+            raise UsageError(f"its output does not depend on its {tasks[0].unit}s")
+        self.graph: Graph = self.reader.finish(value, tasks)
         self.arrays, self.origin = self.reader.arrays, self.reader.origin
 
     def _run(self, model: Model, inputs: Sequence[Value], prefix: str) -> Dict[int, Value]:
@@ -58,6 +75,8 @@ class Reading(ProgramReading):
         layer, kind = node.operation, type(node.operation).__name__
         try:
             operation = not hasattr(layer, "weights")  # of keras.ops: x + y
+            if kind != "Embedding":
+                sources = [self._numbers(value) for value in sources]
             if kind not in HANDLERS or (operation and (kind not in OPERATIONS or len(sources) != 2)):
                 raise NotExpressible(kind)
             return HANDLERS[kind](self, layer, sources)
@@ -67,6 +86,12 @@ class Reading(ProgramReading):
             shape = [shape[axis] for axis in FIRST] if image else shape
             made = self.reader.missing(str(lack), layer.name, [value.node for value in sources], shape)
             return Value(made.node, swapped(made.view, LAST)) if image else made
+
+    def _numbers(self, value: Value) -> Value:
+        """Whole numbers that are fed become those that the network computes with."""
+        if value.node not in self.tokens:
+            return value
+        return Value(self.reader.once(f"{value.node}.numbers", "Cast", [value.node], {}), value.view)
 
     # -- what handlers use ------------------------------------------------------------------------------------------
 

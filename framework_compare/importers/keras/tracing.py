@@ -1,11 +1,12 @@
 """A user's Keras model as a layer graph: loaded, read layer by layer, judged in float64.
 
-A job of kind "trace" has one task: {"source": where the model is, "sizes": image sizes}. It writes a TraceAnswer
-into the run's folder.
+A job of kind "trace" has one task: {"source": where the model is, "sizes": image sizes, "tasks": those for the user's
+arrays, "output": the one that is trained}. It writes a TraceAnswer into the run's folder.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import zipfile
@@ -16,11 +17,12 @@ import numpy as np
 
 from framework_compare.adapters.tensorflow.trainer import TensorFlowTrainer
 from framework_compare.errors import UsageError
-from framework_compare.graph import INPUT
+from framework_compare.graph import Task, image_classification
 from framework_compare.graph.trace_answer import TraceAnswer
-from framework_compare.importers.common.judging import SEED, moved
+from framework_compare.importers.common.judging import SEED, drawn_inputs, drawn_target, moved
 from framework_compare.importers.common.reading import left_out
 from framework_compare.importers.common.user_file import made_by, one_line
+from framework_compare.importers.keras.arrays import matched
 from framework_compare.importers.keras.reading import Reading
 from framework_compare.json_types import JSON, Fields
 from framework_compare.protocol import Job
@@ -28,9 +30,9 @@ from framework_compare.protocol import Job
 if TYPE_CHECKING:
     from keras import Model
 
-OF_ARRAYS = "for arrays give an nn.Module"
 BATCH = 2  # images of the reading; the judging has another number
 JUDGED = 3
+SAMPLES = 16  # of arrays, which may be vectors before a BatchNormalization
 STATISTICS = ("moving_mean", "moving_variance", "seed_generator_state")  # ends of paths
 
 
@@ -44,17 +46,36 @@ class KerasImporter:
         import keras
 
         keras.utils.set_random_seed(SEED)  # the same weights at every import
-        if task.get("tasks"):
-            raise UsageError(f"{task['source']['text']}: Keras models are read for images in folders; {OF_ARRAYS}")
+        if task.get("loss"):
+            raise UsageError("a Keras model trains with the loss of its target; for loss_function give an nn.Module")
         model = load(task["source"])
         _check_layers(keras, model)
-        readings = {size: Reading(_checked(model, size), size, BATCH) for size in task["sizes"]}
-        size = task["sizes"][0]
-        first = readings[size]
+        tasks = [Task.from_dict(one) for one in task.get("tasks", ())]
+        output = _output(model, task.get("output", ""))
+        if tasks:
+            fields = matched(model, tasks[0].inputs)
+            ordered = [dataclasses.replace(one, inputs=fields) for one in tasks]
+            readings = {tasks[0].image_size: Reading(model, ordered, BATCH, output)}
+        else:
+            readings = {
+                size: Reading(_checked(model, size), [image_classification(0, size)], BATCH, output)
+                for size in task["sizes"]
+            }
+        first = next(iter(readings.values()))
         graphs = {size: reading.graph for size, reading in readings.items()}
         notes = [*first.notes, *_notes(model, first)]
-        exact = judge(keras, model, first, size)
+        exact = judge(keras, model, first, SAMPLES if tasks else JUDGED, output)
         TraceAnswer(graphs, first.arrays, exact, notes, keras.__version__).write(os.getcwd())
+
+
+def _output(model: Model, name: str) -> int:
+    """The number of the output that is trained: one by its name or number, the first where none is named."""
+    names = list(getattr(model, "output_names", ()))
+    found = {"": 0, **{str(number): number for number in range(len(model.outputs))}}
+    found.update({own: number for number, own in enumerate(names)})
+    if name not in found:
+        raise UsageError(f"it has no output {name!r}; allowed: {', '.join(names)}")
+    return found[name]
 
 
 def load(source: Mapping[str, str]) -> Model:
@@ -134,7 +155,7 @@ def _notes(model: Model, reading: Reading) -> List[str]:
     return notes
 
 
-def judge(keras: ModuleType, model: Model, reading: Reading, size: int) -> Dict[str, np.ndarray]:
+def judge(keras: ModuleType, model: Model, reading: Reading, count: int, output: int = 0) -> Dict[str, np.ndarray]:
     """What Keras computes with the model in float64, by names of the graph; dropout is off.
 
     The arrays are those that torch's tracing has. Keras keeps the biased running variance, the graph the unbiased one.
@@ -142,22 +163,33 @@ def judge(keras: ModuleType, model: Model, reading: Reading, size: int) -> Dict[
     import tensorflow as tf
 
     double, variables, start = _double(keras, model, reading)
-    rng = np.random.default_rng(SEED)
-    images = rng.standard_normal((JUDGED, 3, size, size))
-    labels = np.arange(JUDGED) % reading.graph.num_classes
-    fed = tf.constant(images.transpose(0, 2, 3, 1))
-    exact = {f"input:{INPUT}": images, "target": labels, "evaluation": _first(double(fed, training=False)).numpy()}
+    rng, task = np.random.default_rng(SEED), reading.graph.task
+    given = drawn_inputs(task, count, rng)
+    target = drawn_target(task, count, rng)
+    turned = [one.transpose(0, 2, 3, 1) if turn else one for one, turn in zip(given, reading.turned)]
+    fed = [
+        tf.constant(one, tensor.dtype if one.dtype != np.float64 else None)
+        for one, tensor in zip(turned, double.inputs)
+    ]
+
+    def outputs(training: bool) -> Any:
+        found = keras.tree.flatten(double(fed if len(fed) > 1 else fed[0], training=training))[output]
+        return tf.reshape(found, (count, *task.output_shape))
+
+    exact = {f"input:{name}": array for name, array in zip(task.named_inputs, given)}
+    exact.update({"target": target, "evaluation": outputs(False).numpy()})
     with tf.GradientTape() as tape:
-        logits = _first(double(fed, training=True))
-        loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
+        logits = outputs(True)
+        loss = tf.reduce_mean(_losses(tf, task.loss, target, logits))
     gradients = tape.gradient(loss, {path: one.value for path, one in variables.items() if one.trainable})
+    gradients = {path: tf.convert_to_tensor(one) for path, one in gradients.items() if one is not None}
     exact["training"] = logits.numpy()
     exact.update({f"start:{name}": array for name, array in reading.arrays.items() if name not in reading.origin})
-    counts = _counts(reading)
+    counts = _counts(reading, count)
     for ours, own in reading.origin.items():
         exact[f"start:{ours}"] = reading.as_graph(ours, start[own])
         if variables[own].trainable:
-            if gradients[own] is not None:
+            if own in gradients:
                 exact[f"gradient:{ours}"] = reading.as_graph(ours, gradients[own])
             continue
         after = np.asarray(variables[own])
@@ -172,7 +204,7 @@ def judge(keras: ModuleType, model: Model, reading: Reading, size: int) -> Dict[
 def _double(keras: ModuleType, model: Model, reading: Reading) -> Tuple[Model, Fields, Dict[str, np.ndarray]]:
     """The same model in float64 without dropout and last softmax; its arrays, and what they are moved to, by path."""
     kind = keras.Sequential if isinstance(model, keras.Sequential) else keras.Model
-    double = kind.from_config(_in_double(model.get_config(), reading.last.name))
+    double = kind.from_config(_in_double(model.get_config(), reading.cut))
     for layer in double._flatten_layers():
         if getattr(layer, "activation", None) is keras.activations.gelu:
             layer.activation = _gelu
@@ -204,25 +236,30 @@ def _in_double(config: JSON, last: str) -> JSON:
         if isinstance(inner, dict) and inner.get("name") == last:
             if config["class_name"] == "Softmax":
                 config, inner = {**config, "class_name": "Identity"}, {"name": last, "dtype": inner.get("dtype")}
-            elif inner.get("activation") == "softmax":
+            elif inner.get("activation") in ("softmax", "sigmoid"):
                 inner = {**inner, "activation": "linear"}
         config = config if inner is None else {**config, "config": inner}
         return {key: _in_double(value, last) for key, value in config.items()}
     return "float64" if config in ("float32", "float16", "mixed_float16", "mixed_bfloat16") else config
 
 
-def _first(outputs: Any) -> Any:
-    """The first tensor of what a model returns, as the graph has it."""
-    while isinstance(outputs, (list, tuple, dict)):
-        outputs = next(iter(outputs.values() if isinstance(outputs, dict) else outputs))
-    return outputs
+def _losses(tf: ModuleType, loss: str, target: np.ndarray, outputs: Any) -> Any:
+    """Of each sample, token or number, of which the mean is trained."""
+    if loss == "mse":
+        return (outputs - target) ** 2
+    if loss == "binary_cross_entropy":
+        return tf.nn.sigmoid_cross_entropy_with_logits(tf.constant(target), outputs)
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(target, outputs)
 
 
-def _counts(reading: Reading) -> Dict[str, Tuple[object, int]]:
+def _counts(reading: Reading, count: int) -> Dict[str, Tuple[object, int]]:
     """By the names of running variances their node, and of how many values of a channel they are."""
-    shapes = {**reading.graph.shapes(), "input": reading.graph.input_shape}
+    shapes = {
+        **reading.graph.shapes(),
+        **{name: field.shape for name, field in reading.graph.task.named_inputs.items()},
+    }
     return {
-        f"{node.name}.running_var": (node, JUDGED * int(np.prod(shapes[node.inputs[0]][1:])))
+        f"{node.name}.running_var": (node, count * int(np.prod(shapes[node.inputs[0]][1:])))
         for node in reading.graph.nodes
         if node.op == "BatchNorm2d"
     }

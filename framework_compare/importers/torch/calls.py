@@ -6,8 +6,6 @@ import inspect
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Callable, List, Tuple
 
-import numpy as np
-
 from framework_compare.errors import UsageError
 from framework_compare.graph import Field, Task
 
@@ -56,17 +54,6 @@ def examples(torch: ModuleType, fields: Tuple[Field, ...], batch: int) -> Tuple[
 
 def _kind(torch: ModuleType, field: Field) -> dtype:
     return {"float32": torch.float32, "bool": torch.bool}.get(field.dtype, torch.int64)
-
-
-def drawn_target(task: Task, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Labels in turn, numbers by chance."""
-    shape = (count, *task.target.shape)
-    if task.loss == "mean_output":
-        return np.zeros(shape)
-    if task.loss == "mse":
-        return rng.standard_normal(shape)
-    turn = np.arange(int(np.prod(shape))).reshape(shape)
-    return (turn % 2).astype(np.float64) if task.loss == "binary_cross_entropy" else turn % task.outputs
 
 
 def with_loss(torch: ModuleType, module: Module, loss: Callable[..., Tensor], output: str) -> Module:

@@ -172,4 +172,5 @@ def _free(module: Module, name: str) -> str:
 
 
 def _array(torch: ModuleType, value: object) -> np.ndarray:
-    return value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
+    array = value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
+    return array.astype(np.float32) if array.dtype == np.float64 else array

@@ -23,7 +23,7 @@ from framework_compare.adapters.torch.trainer import TorchTrainer
 from framework_compare.errors import Unsupported, UsageError
 from framework_compare.graph import Graph, Task, image_classification
 from framework_compare.graph.trace_answer import TraceAnswer
-from framework_compare.importers.common.judging import SEED, drawn_inputs, moved
+from framework_compare.importers.common.judging import SEED, drawn_inputs, drawn_target, moved
 from framework_compare.importers.common.onnx_program import OnnxProgram
 from framework_compare.importers.common.user_file import made_by, object_of, one_line
 from framework_compare.importers.torch import calls, zoos
@@ -290,7 +290,7 @@ def judge(
             arrays[name].copy_(torch.from_numpy(np.asarray(start)))
     task = reading.graph.task
     given = known.given if known else drawn_inputs(task, _judged(reading.graph), rng)
-    target = calls.drawn_target(task, len(given[0]), rng)
+    target = drawn_target(task, len(given[0]), rng)
     exact = {**{f"input:{name}": array for name, array in zip(task.named_inputs, given)}, "target": target}
     exact.update({f"start:{name}": array for name, array in reading.arrays.items() if name not in reading.origin})
     exact.update({f"start:{ours}": reading.as_graph(ours, arrays[own]) for ours, own in reading.origin.items()})

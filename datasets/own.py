@@ -241,7 +241,8 @@ def _as_field(
         return Field(name, train.shape[1:], "int32", kinds), (train.astype(np.int32), held.astype(np.int32)), None
     shift, scale = scaling_of(source, name, train, normalize)
     pair = tuple(to_float32(source, name, (part - shift) / scale) for part in parts)
-    return Field(name, train.shape[1:]), (pair[0], pair[1]), None
+    positive = all(bool((part >= 0).all()) for part in pair)
+    return Field(name, train.shape[1:], positive=positive), (pair[0], pair[1]), None
 
 
 def _images(

@@ -16,12 +16,16 @@ INPUT = "input"  # under which nodes read an only input
 
 @dataclasses.dataclass(frozen=True)
 class Field:
-    """One array of a sample, without the batch; `vocabulary` is the number of different tokens, 0 for numbers."""
+    """One array of a sample, without the batch; `vocabulary` is the number of different tokens, 0 for numbers.
+
+    positive: none of the numbers is below zero, so models may take their root or logarithm.
+    """
 
     name: str
     shape: Shape
     dtype: str = "float32"
     vocabulary: int = 0
+    positive: bool = False
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
@@ -86,12 +90,15 @@ class Task:
         document = dataclasses.asdict(self)
         if not self.smoothing:  # documents of earlier versions have none
             del document["smoothing"]
+        for field in (*document["inputs"], document["target"]):
+            if not field["positive"]:  # nor this
+                del field["positive"]
         return document
 
     @classmethod
     def from_dict(cls, document: Document) -> "Task":
         def field(given: Document) -> Field:
-            return Field(given["name"], tuple(given["shape"]), given["dtype"], given["vocabulary"])
+            return Field(**{**given, "shape": tuple(given["shape"])})
 
         return cls(
             **{

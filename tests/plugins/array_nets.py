@@ -45,3 +45,47 @@ def weighted(outputs, target):
 
 def of_the_batch(outputs, target):
     return F.mse_loss(outputs, target)
+
+
+class Queries(nn.Module):
+    """Learnt queries for each sample attend to its steps, twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.queries = nn.Parameter(torch.randn(4, 8) * 0.02)
+        self.step = nn.Linear(2, 8)
+        self.cross, self.own = (nn.MultiheadAttention(8, 2, batch_first=True) for _ in range(2))
+        self.out = nn.Linear(8, 1)
+
+    def forward(self, x):
+        x = self.step(x)
+        queries = self.queries.unsqueeze(0).expand(x.size(0), -1, -1)
+        queries = queries + self.cross(queries, x, x, need_weights=False)[0]
+        return self.out((queries + self.own(queries, queries, queries, need_weights=False)[0]).mean(1))
+
+
+class Bags(nn.Module):
+    """Sums of rows of a table, and logarithms and roots of counts."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.EmbeddingBag(50, 6, mode="mean")
+        self.out = nn.Linear(11, 3)
+
+    def forward(self, tokens, counts):
+        return self.out(torch.cat([self.table(tokens), torch.log1p(counts) + counts.sqrt()], 1))
+
+
+class Padded(nn.Module):
+    """An encoder whose attention leaves out padding."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(50, 8, padding_idx=0)
+        layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.1, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+        self.out = nn.Linear(8, 3)
+
+    def forward(self, tokens):
+        padding = tokens == 0
+        return self.out(self.encoder(self.table(tokens), src_key_padding_mask=padding).mean(1))

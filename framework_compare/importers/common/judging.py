@@ -23,12 +23,13 @@ def moved(rng: np.random.Generator, array: np.ndarray, *, positive: bool) -> np.
 
 
 def drawn_inputs(task: Task, count: int, rng: np.random.Generator) -> Tuple[np.ndarray, ...]:
-    """Float64 numbers, normally distributed; tokens of the vocabulary; True and False."""
+    """Float64 numbers, normally distributed, of data never below zero their sizes; tokens of the vocabulary; True and False."""
     found = []
     for field in task.inputs:
         shape = (count, *field.shape)
         if field.dtype == "float32":
-            found.append(rng.standard_normal(shape))
+            drawn = rng.standard_normal(shape)
+            found.append(np.abs(drawn) if field.positive else drawn)
         elif field.dtype == "bool":
             found.append(rng.random(shape) < 0.5)
         else:

@@ -23,7 +23,7 @@ def left_out(sizes: Mapping[str, int], separator: str) -> List[str]:
     if not sizes:
         return []
     owners = ", ".join(sorted({name.partition(separator)[0] for name in sizes}))
-    return [f"{sum(sizes.values()):,} parameters are removed, because its first output does not need them: {owners}"]
+    return [f"{sum(sizes.values()):,} parameters are removed, because the trained output does not need them: {owners}"]
 
 
 def filled(view: Sequence[Any], width: int, filler: Any = ()) -> Tuple[Any, ...]:

@@ -205,7 +205,7 @@ def make_batches(graph: Graph, questions: Questions) -> List[Tuple[Inputs, Array
     inputs = [
         rng.integers(0, field.vocabulary or 2, (count, *field.shape)).astype(field.dtype)
         if field.vocabulary or field.dtype == "bool"
-        else _noise(rng, (count, *field.shape))
+        else _noise(rng, (count, *field.shape), field.positive)
         for field in task.inputs
     ]
     batches: List[Tuple[Inputs, Array]] = []
@@ -222,8 +222,10 @@ def make_batches(graph: Graph, questions: Questions) -> List[Tuple[Inputs, Array
     return batches
 
 
-def _noise(rng: np.random.Generator, shape: Tuple[int, ...]) -> Array:
-    """Coarse and fine noise for images, fine noise for all else; float32."""
+def _noise(rng: np.random.Generator, shape: Tuple[int, ...], positive: bool = False) -> Array:
+    """Coarse and fine noise for images, fine noise for all else; float32. positive: its sizes."""
+    if positive:
+        return np.abs(_noise(rng, shape))
     if len(shape) != 4:
         return rng.standard_normal(shape).astype(np.float32)
     coarse = rng.standard_normal((*shape[:2], -(-shape[2] // 8), -(-shape[3] // 8)))

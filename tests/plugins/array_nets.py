@@ -89,3 +89,25 @@ class Padded(nn.Module):
     def forward(self, tokens):
         padding = tokens == 0
         return self.out(self.encoder(self.table(tokens), src_key_padding_mask=padding).mean(1))
+
+
+class Writes(nn.Module):
+    """Parts of values are written over, as forward functions often do."""
+
+    def __init__(self):
+        super().__init__()
+        self.step = nn.Linear(2, 4)
+        self.shift = nn.Parameter(torch.randn(10))
+        self.out = nn.Linear(40, 1)
+
+    def forward(self, x):
+        y = self.step(x)
+        shift = self.shift.clone()
+        shift[2:4].zero_()
+        y = y + shift[None, :, None]
+        late = torch.zeros_like(y)
+        late[:, 1:] = y[:, :-1]
+        late[:, 0] = 0.5
+        y = y * 1.0
+        y[:, 2, 1:3] = y[:, 3, 1:3] * 2
+        return self.out((y + late).flatten(1))

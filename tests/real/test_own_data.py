@@ -27,14 +27,14 @@ DATA: dict[str, dict[str, np.ndarray]] = {
         "label": LABELS,
     },
     "yes_or_no": {"x": RNG.standard_normal((120, 5)), "y": LABELS % 2},
-    "Queries": {"x": RNG.standard_normal((120, 10, 2)), "y": RNG.standard_normal(120)},
+    **{name: {"x": RNG.standard_normal((120, 10, 2)), "y": RNG.standard_normal(120)} for name in ("Queries", "Writes")},
     "Bags": {"tokens": RNG.integers(0, 50, (120, 4)), "counts": RNG.random((120, 5)), "y": LABELS},
     "Padded": {"tokens": RNG.integers(1, 50, (120, 9)) * (np.arange(9) < RNG.integers(3, 9, (120, 1))), "y": LABELS},
 }
 OPTIONS: dict[str, dict[str, Any]] = {
     "Series": {"normalize": "standard"},
     "Two": {"model_output": "label"},
-    **{name: {} for name in ("yes_or_no", "Queries", "Bags", "Padded")},
+    **{name: {} for name in ("yes_or_no", "Queries", "Writes", "Bags", "Padded")},
     "loss": {"loss_function": f"{NETS}:weighted"},
 }
 
@@ -52,7 +52,13 @@ def test_the_import_is_the_same_function(name: str) -> None:
     model = imported(name)
     task = model().task
     assert model.level is not None and model.level.passed and model.level.error <= TOLERANCE
-    losses = {"Series": "mse", "Queries": "mse", "yes_or_no": "binary_cross_entropy", "loss": "mean_output"}
+    losses = {
+        "Series": "mse",
+        "Queries": "mse",
+        "Writes": "mse",
+        "yes_or_no": "binary_cross_entropy",
+        "loss": "mean_output",
+    }
     assert task.loss == losses.get(name, "cross_entropy")
     if name == "Two":  # in forward's order
         assert [field.name for field in task.inputs] == ["image", "row"] and task.outputs == 3

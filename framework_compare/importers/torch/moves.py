@@ -12,7 +12,7 @@ from framework_compare.importers.common.axes import as_group, common_patterns, i
 from framework_compare.importers.common.reading import filled
 from framework_compare.importers.common.views import BATCH, NotExpressible, Value, whole
 from framework_compare.importers.torch.operands import LARGE, Arguments, At, Handler, axis_of
-from framework_compare.importers.torch.operators import refuse
+from framework_compare.importers.torch.operators import BROADCASTS, JOINS, operator_name, refuse
 
 
 def taken(at: At, x: Any, dim: int, index: Sequence[int]) -> Value:
@@ -130,7 +130,12 @@ def repeat(at: At, a: Arguments) -> Any:
     for dim, count in enumerate(a["repeats"]):
         if count > 1 and not (dim == 0 and count == at.reader.batch and x.shape[0] == 1):
             x = taken(at, x, dim, [*range(x.shape[dim])] * count)
-    return x
+    users = {operator_name(user.target) for user in at.node.users}
+    if x.shape[0] == at.shape[0] or not users - {*BROADCASTS, *JOINS}:
+        return x
+    x = at.plain(at.value(x))
+    name = reshaped_node(at.reader, x.node, at.reader.shapes[x.node][1:])
+    return at.like((whole(BATCH, at.reader.batch), *x.view[1:]), name)
 
 
 def index(at: At, a: Arguments) -> Value:
@@ -216,6 +221,34 @@ def without_row(at: At, rows: Value, places: Any, row: int) -> Value:
     return at.emit("Where", is_row, at.each("Detach", rows), rows)
 
 
+def written(at: At, base: Any, part: Any, new: Any) -> Value:
+    """A value of which a slice, or one place of an axis, has got other numbers."""
+    shape = part.args[0].meta["val"].shape
+    dim, *places = part.args[1:] or (0,)
+    dim %= len(shape)
+    if operator_name(part.target) == "select":
+        start = places[0] % shape[dim]
+        end, step = start + 1, 1
+        new = at.reshape(new, (*shape[:dim], 1, *shape[dim + 1 :]))
+    else:
+        start, end, step = slice(*(*places, None, None, None)[:3]).indices(shape[dim])
+    if step != 1:
+        refuse("writing", "in steps")
+    constant = not isinstance(base, Value) and not hasattr(base, "target")
+    around = [
+        base.narrow(dim, first, last - first) if constant else taken(at, base, dim, range(first, last))
+        for first, last in ((0, start), (end, shape[dim]))
+        if first < last
+    ]
+    return concat(at, [*around[: start > 0], new, *around[start > 0 :]], dim)
+
+
+def copied(at: At, a: Arguments) -> Any:
+    """What is written over a value, in its shape."""
+    source = a["src"]
+    return source if tuple(source.shape) == at.shape else expand(at, {"self": source})
+
+
 def gather_along(at: At, a: Arguments) -> Any:
     """From a constant that is one number everywhere."""
     x = a["self"]
@@ -238,6 +271,8 @@ HANDLERS: Dict[str, Handler] = {
     "index": index,
     "index_select": index_select,
     "gather": gather_along,
+    "copy": copied,
+    "fill": lambda at, a: at.reading.torch.full(at.shape, float(a["value"]), dtype=at.reading.torch.float64),
     "embedding": embedding,
     **dict.fromkeys(("_embedding_bag", "_embedding_bag_forward_only"), embedding_bag),
 }

@@ -12,12 +12,12 @@ from framework_compare.importers.common.axes import materialised, recut
 from framework_compare.importers.common.graph_reader import GraphReader
 from framework_compare.importers.common.reading import ProgramReading, filled, left_out
 from framework_compare.importers.common.views import BATCH, NotExpressible, Value, moved, shape_of, whole
-from framework_compare.importers.torch import attention, core, windows
+from framework_compare.importers.torch import attention, core, moves, windows
 from framework_compare.importers.torch.calls import chosen_output
 from framework_compare.importers.torch.exact import exact, exact_derivatives
 from framework_compare.importers.torch.learned import Arrays, Learned, flat, form, owner, taken
 from framework_compare.importers.torch.operands import At
-from framework_compare.importers.torch.operators import HANDLERS, Mask
+from framework_compare.importers.torch.operators import HANDLERS, Mask, operator_name
 from framework_compare.json_types import Document, Fields
 
 if TYPE_CHECKING:
@@ -133,10 +133,20 @@ class Reading(Arrays, ProgramReading):
         except LACKS as first:
             result = self._read_core(node, kind, given, operands, first)
         if name.endswith("_"):  # later readers of what it changed see the result
-            self.values[node.args[0].name] = result
+            self._write(node, node.args[0], result)
         return result
 
     read_inner = _read
+
+    def _write(self, node: FxNode, target: FxNode, result: Any) -> None:
+        """A value that an operator has changed; where it is a slice of another, that one, too."""
+        self.values[target.name] = result
+        if operator_name(target.target) in ("slice", "select"):
+            try:
+                made = moves.written(At(self, node), self.values[target.args[0].name], target, result)
+            except LACKS as lack:
+                made = self._missing(target.args[0], f"{node.target} on a part: {lack}", [])
+            self._write(node, target.args[0], made)
 
     def _read_core(self, node: FxNode, kind: str, given: Any, operands: Any, first: Exception) -> Any:
         """What is not a layer as primitives; a place for it where it is neither."""

@@ -12,7 +12,7 @@ from framework_compare.graph.attrs import conv_attrs
 from framework_compare.importers.common.axes import materialised
 from framework_compare.importers.common.views import NotExpressible, Value
 from framework_compare.importers.keras import layers
-from framework_compare.importers.keras.layers import FIRST, Handler, activated, refuse_unless, swapped
+from framework_compare.importers.keras.layers import FIRST, Handler, Reading, activated, refuse_unless, swapped
 
 if TYPE_CHECKING:
     from keras import Model
@@ -46,16 +46,16 @@ def channels_first(tensor: Any, field: Field) -> bool:
     return len(shape) == 3 and not _fits(tensor, shape) and _fits(tensor, (*shape[1:], shape[0]))
 
 
-def as_fed(reading: Any, name: str) -> Value:
+def as_fed(reading: Reading, name: str) -> Value:
     """An input as Keras has it; one of three axes is an image to a convolution, whose channels come first in the graph."""
     value = reading.reader.inputs[name]
     if len(value.view) != len(FIRST):
-        return value  # type: ignore[no-any-return]
+        return value
     node = materialised(reading.reader, Value(value.node, swapped(value.view, FIRST))).node
     return layers.as_keras(reading.reader, node)
 
 
-def _steps(reading: Any, x: Value) -> str:
+def _steps(reading: Reading, x: Value) -> str:
     """The node of a value that stands as (N, steps, features)."""
     plain = materialised(reading.reader, x)
     if len(plain.view) != 3 or plain != reading.reader.plain(plain.node):
@@ -63,20 +63,20 @@ def _steps(reading: Any, x: Value) -> str:
     return plain.node
 
 
-def embedding(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
+def embedding(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
     refuse_unless("Embedding", mask_zero=(layer.mask_zero, False))
     if not reading.reader.is_fed(inputs[0]):
         raise NotExpressible("Embedding of what is computed")
     attrs = {"num_embeddings": layer.input_dim, "embedding_dim": layer.output_dim, "init": "uniform_0.05"}
     made = reading.node(layer.name, "Embedding", [inputs[0].node], attrs, weight=(layer.embeddings, None))
-    return reading.reader.plain(made)  # type: ignore[no-any-return]
+    return reading.reader.plain(made)
 
 
 def _turned(kernel: np.ndarray) -> np.ndarray:
     return kernel.T
 
 
-def lstm(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
+def lstm(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
     source = _steps(reading, inputs[0])
     if layer.go_backwards:
         source = reading.node(f"{layer.name}.reversed", "Reverse", [source], {})
@@ -84,7 +84,7 @@ def lstm(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
     return _given(reading, layer, made)
 
 
-def _states(reading: Any, layer: Layer, source: str) -> str:
+def _states(reading: Reading, layer: Layer, source: str) -> str:
     activations = [getattr(one, "__name__", "") for one in (layer.activation, layer.recurrent_activation)]
     refuse_unless(
         type(layer).__name__,
@@ -97,16 +97,16 @@ def _states(reading: Any, layer: Layer, source: str) -> str:
     cell = layer.cell
     attrs = {"input_size": cell.kernel.shape[0], "hidden_size": layer.units}
     weights = {"weight_ih": (cell.kernel, _turned), "weight_hh": (cell.recurrent_kernel, _turned)}
-    return reading.node(layer.name, "LSTM", [source], attrs, **weights, bias=(cell.bias, None))  # type: ignore[no-any-return]
+    return reading.node(layer.name, "LSTM", [source], attrs, **weights, bias=(cell.bias, None))
 
 
-def _given(reading: Any, layer: Layer, states: str) -> Value:
+def _given(reading: Reading, layer: Layer, states: str) -> Value:
     """All states, or the last."""
     last = states if layer.return_sequences else reading.node(f"{layer.name}.last", "Last", [states], {})
-    return reading.reader.plain(last)  # type: ignore[no-any-return]
+    return reading.reader.plain(last)
 
 
-def bidirectional(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
+def bidirectional(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
     ahead, back = layer.forward_layer, layer.backward_layer
     kinds = [type(one).__name__ for one in (ahead, back)]
     refuse_unless("Bidirectional", merge_mode=(layer.merge_mode, "concat"), layers=(kinds, ["LSTM", "LSTM"]))
@@ -116,10 +116,10 @@ def bidirectional(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
     behind = _given(reading, back, _states(reading, back, turned)).node
     if back.return_sequences:
         behind = reading.node(f"{back.name}.ahead", "Reverse", [behind], {})
-    return reading.reader.plain(reading.node(layer.name, "Concat", [*ends, behind], {}))  # type: ignore[no-any-return]
+    return reading.reader.plain(reading.node(layer.name, "Concat", [*ends, behind], {}))
 
 
-def conv1d(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
+def conv1d(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
     (kernel,), into, out = layer.kernel_size, layer.kernel.shape[1] * layer.groups, layer.filters
     steps, dilation = layer.strides[0], layer.dilation_rate[0]
     x = materialised(reading.reader, inputs[0])
@@ -153,17 +153,17 @@ def conv1d(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
 def reduced(op: str) -> Handler:
     """Over the steps of a sequence."""
 
-    def handler(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
+    def handler(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
         refuse_unless(type(layer).__name__, keepdims=(layer.keepdims, False))
         source = _steps(reading, inputs[0])
         made = reading.node(layer.name, op, [source], {"axes": [0]})
         size = reading.reader.shapes[made][-1]
-        return reading.reader.plain(reading.node(f"{layer.name}.vector", "Reshape", [made], {"shape": [size]}))  # type: ignore[no-any-return]
+        return reading.reader.plain(reading.node(f"{layer.name}.vector", "Reshape", [made], {"shape": [size]}))
 
     return handler
 
 
-def batch_norm(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
+def batch_norm(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
     """Of vectors and sequences as of images of one row."""
     x = inputs[0]
     if len(x.view) == len(FIRST):
@@ -178,12 +178,12 @@ def batch_norm(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
     return materialised(reading.reader, Value(made.node, tuple(groups)))
 
 
-def concat(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
+def concat(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
     try:
-        return reading.concat(layer.name, inputs, layer.axis)  # type: ignore[no-any-return]
+        return reading.concat(layer.name, inputs, layer.axis)
     except NotExpressible:  # folded differently, as what is flattened beside a vector
         plain = [materialised(reading.reader, value) for value in inputs]
-        return reading.concat(layer.name, plain, layer.axis)  # type: ignore[no-any-return]
+        return reading.concat(layer.name, plain, layer.axis)
 
 
 class _LastAxis:

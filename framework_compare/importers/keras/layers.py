@@ -19,7 +19,8 @@ from framework_compare.json_types import Fields
 if TYPE_CHECKING:
     from keras.layers import Layer
 
-Handler = Callable[[Any, "Layer", Sequence[Value]], Value]
+Reading = Any  # that of reading.py, which has these handlers
+Handler = Callable[[Reading, "Layer", Sequence[Value]], Value]
 LAST, FIRST = (0, 2, 3, 1), (0, 3, 1, 2)  # channels
 # Ops by the names of Keras's activations; None: nothing is done.
 ACTIVATIONS = {
@@ -64,7 +65,7 @@ def refuse_unless(kind: str, **wanted: Tuple[object, object]) -> None:
         raise NotExpressible(f"{kind} with {', '.join(odd)}")
 
 
-def activated(reading: Any, layer: Layer, value: Value) -> Value:
+def activated(reading: Reading, layer: Layer, value: Value) -> Value:
     """A value behind the activation that a layer has built in."""
     name = getattr(layer.activation, "__name__", str(layer.activation))
     if name in reading.ends and layer is reading.last:
@@ -78,7 +79,7 @@ def activated(reading: Any, layer: Layer, value: Value) -> Value:
     return reading.elementwise(f"{layer.name}.{name}" if layer.weights else layer.name, op, value, attrs)
 
 
-def left_out(reading: Any, value: Value, name: str = "softmax") -> Value:
+def left_out(reading: Reading, value: Value, name: str = "softmax") -> Value:
     """A value without the softmax or sigmoid that a model ends in."""
     reading.cut = reading.last.name
     reading.notes.append(f"its last {name} is removed: losses take logits")
@@ -98,7 +99,7 @@ def _pads(layer: Layer, size: Sequence[int], kernel: Sequence[int], dilation: Se
 
 
 def _convolved(
-    reading: Any, layer: Layer, name: str, x: Value, kernel: Any, *, groups: int, bias: bool, **steps: object
+    reading: Reading, layer: Layer, name: str, x: Value, kernel: Any, *, groups: int, bias: bool, **steps: object
 ) -> Value:
     """In as many groups; 0: of each channel its own, by a kernel (height, width, channels, multiple)."""
     height, width, into, out = kernel.shape
@@ -110,7 +111,7 @@ def _convolved(
     return as_keras(reading.reader, reading.node(name, "Conv2d", [source], attrs, **arrays))
 
 
-def _steps(reading: Any, layer: Layer, x: Value) -> Fields:
+def _steps(reading: Reading, layer: Layer, x: Value) -> Fields:
     refuse_unless("a convolution", data_format=(layer.data_format, "channels_last"))
     dilation = list(layer.dilation_rate)
     padding = _pads(layer, reading.reader.shapes[image(reading.reader, x)][1:], layer.kernel_size, dilation)
@@ -127,13 +128,13 @@ def _depthwise(kernel: np.ndarray) -> np.ndarray:
     return kernel.transpose(2, 3, 0, 1).reshape(channels * multiple, 1, height, width)
 
 
-def conv2d(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
+def conv2d(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
     groups = 0 if type(layer).__name__ == "DepthwiseConv2D" else layer.groups
     how = {"groups": groups, "bias": layer.use_bias, **_steps(reading, layer, inputs[0])}
     return activated(reading, layer, _convolved(reading, layer, layer.name, inputs[0], layer.kernel, **how))
 
 
-def separable_conv2d(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
+def separable_conv2d(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
     how = {"groups": 0, "bias": False, **_steps(reading, layer, inputs[0])}
     x = _convolved(reading, layer, f"{layer.name}.depthwise", inputs[0], layer.depthwise_kernel, **how)
     how = {"groups": 1, "bias": layer.use_bias}
@@ -141,7 +142,7 @@ def separable_conv2d(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Val
     return activated(reading, layer, made)
 
 
-def pooled(reading: Any, layer: Layer, x: Value, op: str, **more: object) -> Value:
+def pooled(reading: Reading, layer: Layer, x: Value, op: str, **more: object) -> Value:
     refuse_unless("pooling", data_format=(layer.data_format, "channels_last"))
     reader: GraphReader = reading.reader
     source = image(reader, x)
@@ -162,14 +163,14 @@ def _signless(reader: GraphReader, name: str) -> bool:
     return node is not None and node.op in UNSIGNED
 
 
-def global_average_pool(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
+def global_average_pool(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
     source = image(reading.reader, inputs[0])
     if layer.keepdims:
         return as_keras(reading.reader, reading.node(layer.name, "AdaptiveAvgPool2d", [source], {"output": 1}))
     return reading.reader.plain(reading.node(layer.name, "GlobalAvgPool", [source], {}))
 
 
-def zero_padding(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
+def zero_padding(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
     attrs = {"padding": [int(side) for pair in layer.padding for side in pair]}
     return as_keras(reading.reader, reading.node(layer.name, "Pad", [image(reading.reader, inputs[0])], attrs))
 
@@ -177,7 +178,7 @@ def zero_padding(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
 # -- layers on features -------------------------------------------------------------------------------------------------
 
 
-def dense(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
+def dense(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
     into, out = layer.kernel.shape
     name, view, form = _features(reading.reader, inputs[0])
     arrays = {"weight": (layer.kernel, lambda kernel: form(kernel).T)}
@@ -204,7 +205,7 @@ def _features(reader: GraphReader, x: Value) -> Tuple[str, View, Callable[[np.nd
     return (*reader.features_last(x), lambda kernel: kernel)
 
 
-def batch_norm(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
+def batch_norm(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
     axes = len(inputs[0].view)
     refuse_unless(
         "BatchNormalization",
@@ -222,7 +223,7 @@ def batch_norm(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
     return as_keras(reading.reader, reading.node(layer.name, "BatchNorm2d", [source], attrs, **parts))
 
 
-def layer_norm(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
+def layer_norm(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
     x, axis = inputs[0], layer.axis if isinstance(layer.axis, int) else list(layer.axis)
     last = len(x.view) - 1
     refuse_unless("LayerNormalization", scale=(layer.scale, True), center=(layer.center, True))
@@ -236,14 +237,14 @@ def layer_norm(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
 # -- all else -----------------------------------------------------------------------------------------------------------
 
 
-def relu(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
+def relu(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
     refuse_unless("ReLU", negative_slope=(layer.negative_slope, 0), threshold=(layer.threshold, 0))
     if layer.max_value not in (None, 6):
         raise NotExpressible(f"ReLU up to {layer.max_value}")
     return reading.elementwise(layer.name, "ReLU" if layer.max_value is None else "ReLU6", inputs[0], {})
 
 
-def dropout(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
+def dropout(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
     if not layer.rate:
         return inputs[0]
     shape = tuple(layer.noise_shape or ())
@@ -252,7 +253,7 @@ def dropout(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
     return reading.elementwise(layer.name, "StochasticDepth" if shape else "Dropout", inputs[0], {"p": layer.rate})
 
 
-def reshape(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
+def reshape(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
     batch, *rest = inputs[0].shape
     shape = list(layer.target_shape)
     if -1 in shape:
@@ -263,7 +264,7 @@ def reshape(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
 def merged(op: str) -> Handler:
     """Add or Mul, of two or more."""
 
-    def handler(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
+    def handler(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
         result = inputs[0]
         for value in inputs[1:]:
             if len(value.view) != len(result.view):  # which Keras aligns in another way than torch does
@@ -274,7 +275,7 @@ def merged(op: str) -> Handler:
     return handler
 
 
-def rescaling(reading: Any, layer: Layer, inputs: Sequence[Value]) -> Value:
+def rescaling(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
     x = inputs[0]
     for op, number in (("Mul", layer.scale), ("Add", layer.offset)):
         neutral = 1 if op == "Mul" else 0

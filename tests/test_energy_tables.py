@@ -14,7 +14,9 @@ from table_study import rows
 from framework_compare.errors import UsageError
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Sample
+from framework_compare.results import energy
 from framework_compare.results.bills import COLUMNS, Prices, read_per_hour
+from framework_compare.results.measured import Measured
 
 
 def test_energy_is_by_image_with_its_source(tmp_path):
@@ -201,3 +203,33 @@ def test_prices_are_read_from_the_command_line(comparison):
         Prices()
     text = run("cost", comparison.folder, "--per-hour", "3.5", "--co2-g-per-kwh", "300").stdout
     assert "PyTorch" in text and "g CO2" in text
+
+
+def _measured(epochs, turns, readings):
+    """A run of these spans, in seconds, with joules of a GPU's counter at these seconds."""
+    spans = [
+        {"start_ns": [a * SECOND for a, _ in one], "end_ns": [b * SECOND for _, b in one]} for one in (epochs, turns)
+    ]
+    counter = {
+        "t_ns": [at * SECOND for at, _ in readings],
+        "energy_j": [float(joules) for _, joules in readings],
+        "device": ["gpu"] * len(readings),
+        "source": ["counter"] * len(readings),
+    }
+    return Measured({}, {}, {**spans[0], "images": [10] * len(epochs)}, {}, counter, spans[1])
+
+
+# 100 W in epochs, 500 W while validation compiles from second 4 to 8 and again from 12 to 16.
+READINGS = [(0, 0), (4, 400), (8, 2400), (12, 2800), (16, 4800)]
+
+
+@pytest.mark.parametrize(
+    ("turns", "seconds"),
+    [([], 8), ([(0, 3), (3, 8), (8, 16)], 8), ([(1, 3), (8, 10), (11, 16)], 5)],
+    ids=["alone", "turns", "a rival in between"],
+)
+def test_energy_is_that_of_training_not_of_validation_nor_of_rivals(turns, seconds):
+    run = _measured([(0, 4), (8, 12)], turns, READINGS)
+    assert energy.length_s(run) == seconds
+    assert energy.joules(run, "gpu") == pytest.approx(100 * seconds)
+    assert energy.joules_per_image([run], "gpu") == pytest.approx(100 * seconds / 20)

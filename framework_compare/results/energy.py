@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from framework_compare.results.intervals import Interval, geometric_mean
-from framework_compare.results.measured import Columns, Measured, turn_spans
+from framework_compare.results.measured import Columns, Measured, epoch_spans
 from framework_compare.samplers.energy import COUNTER
 
 # A counter is renewed every 20 to 100 ms: over less than this its difference is off by more than 10 %.
@@ -40,16 +40,16 @@ def _rate(parts: Sequence[tuple[float | None, float]]) -> float | None:
 
 
 def length_s(run: Measured) -> float:
-    """From the start of a run's first epoch to the end of its last; of one that took turns, all of these."""
-    return sum(end - start for start, end in turn_spans(run)) / 1e9
+    """Seconds of a run's epochs, without validation and the turns of its rivals."""
+    return sum(end - start for start, end in epoch_spans(run)) / 1e9
 
 
 def joules(run: Measured, devices: str) -> float | None:
-    """Energy from the start of a run's first epoch to the end of its last; of one that took turns, in all of these."""
+    """Energy during a run's epochs, without validation and the turns of its rivals."""
     if length_s(run) < _least_s(run, devices):
         return None
     names = sorted({name for name in run.energy["device"] if name.startswith(devices)})
-    parts = [_between(run.energy, name, *span) for name in names for span in turn_spans(run)]
+    parts = [_between(run.energy, name, *span) for name in names for span in epoch_spans(run)]
     energies = [part for part in parts if part is not None]
     return sum(energies) if energies and len(energies) == len(parts) else None
 

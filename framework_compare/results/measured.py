@@ -52,11 +52,13 @@ def turn_seconds(epochs: Columns, slices: Columns) -> float | None:
     return float(np.exp(np.log(per_image).mean()) * np.median(_whole_images(epochs)))
 
 
-def turn_spans(run: Measured) -> list[tuple[int, int]]:
-    """Start and end of each turn of a run, of one without turns those of all its epochs together."""
-    spans = run.slices if len(run.slices["start_ns"]) else run.epochs
-    times = list(zip(spans["start_ns"], spans["end_ns"]))
-    return times if spans is run.slices else [(times[0][0], times[-1][1])] if times else []
+def epoch_spans(run: Measured) -> list[tuple[int, int]]:
+    """Start and end of each part of an epoch in which its worker had the turn; whole epochs of a run without turns."""
+    epochs, turns = (list(zip(spans["start_ns"], spans["end_ns"])) for spans in (run.epochs, run.slices))
+    if not turns:
+        return epochs
+    parts = [(max(turn[0], epoch[0]), min(turn[1], epoch[1])) for turn in turns for epoch in epochs]
+    return [(start, end) for start, end in parts if start < end]
 
 
 def whole_seconds(epochs: Columns) -> np.ndarray:

@@ -62,7 +62,7 @@ def by_framework(channel: Any, names: Sequence[str], values: Sequence[str], lege
 
 def stacked_bars(base: alt.Chart, subject: Subject, parts: Sequence[str], **encodings: Any) -> alt.Chart:
     """Bars in the colours of their frameworks; `part` of a row decides how pale it is."""
-    shades = alt.Scale(domain=list(parts), range=list(look.OPACITIES[: len(parts)]))
+    shades = alt.Scale(type="ordinal", domain=list(parts), range=list(look.OPACITIES[: len(parts)]))
     opacity = alt.Opacity("part:N", scale=shades, title=None, sort=list(parts), legend=alt.Legend(symbolType="square"))
     place = alt.Order("place:Q")
     return base.mark_bar().encode(color=colour(subject), opacity=opacity, order=place, **encodings)

@@ -1,18 +1,23 @@
 """Validation losses of language models trained by several studies, as Markdown: by epoch, framework and seed.
 
-python benchmarks/language_training.py /tmp/train/*-gpt_nano /tmp/train/*-llama_nano
+    python benchmarks/language_training.py STUDY ... --svg FILE
 
 A study has one framework, one model and several seeds. Below each table are the largest difference between seeds of one
 framework, and between frameworks with the same seed, after the last epoch; epochs that not all runs have are left out.
+--svg draws the losses: frameworks whose losses coincide are rings around each other.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
+from pathlib import Path
 
+import altair as alt
 import pandas as pd
 
 from framework_compare.comparison import Comparison
+from framework_compare.report.figures import look
+from framework_compare.report.names import title
 
 LOSS = "validation_loss"
 
@@ -38,8 +43,32 @@ def between(last: pd.Series[float], level: str) -> float:
     return float(spreads.max())
 
 
+def draw(epochs: pd.DataFrame) -> alt.FacetChart:
+    """Loss by updates, a column for each model."""
+    rows = epochs.assign(updates=epochs["epoch"] * epochs["steps"], framework=epochs["framework"].map(title))
+    names = list(dict.fromkeys(rows["framework"]))
+    sizes = [60 + 90 * number for number in range(len(names))]
+    base = alt.Chart(rows[["model", "framework", "seed", "updates", LOSS]]).encode(
+        x=alt.X("updates:Q", title="updates", axis=alt.Axis(values=sorted(set(rows["updates"])))),
+        y=alt.Y(f"{LOSS}:Q", title="validation loss", scale=alt.Scale(zero=False)),
+    )
+    ring = base.mark_point(strokeWidth=1.2, opacity=1).encode(
+        color=alt.Color("framework:N", title=None, scale=alt.Scale(domain=names, range=look.COLOURS[: len(names)])),
+        size=alt.Size("framework:N", title=None, scale=alt.Scale(type="ordinal", domain=names, range=sizes)),
+    )
+    line = base.transform_filter(alt.datum.framework == names[0]).mark_line(color="#8A8A8A", strokeWidth=1)
+    line = line.encode(strokeDash=alt.StrokeDash("seed:N", title="seed"))
+    return (line + ring).properties(width=260, height=200).facet(column=alt.Column("model:N", title=None))
+
+
 def main() -> None:
-    epochs = losses(sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("studies", nargs="+")
+    parser.add_argument("--svg", type=Path)
+    options = parser.parse_args()
+    epochs = losses(options.studies)
+    if options.svg:
+        draw(epochs).save(options.svg)
     for model, of_model in epochs.groupby("model"):
         table = of_model.pivot_table(index=["framework", "seed"], columns="epoch", values=LOSS).dropna(axis=1)
         steps = int(of_model["steps"].iloc[0])

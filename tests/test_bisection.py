@@ -152,8 +152,8 @@ def test_without_a_network_the_installed_releases_are_searched(tiny_versions, mo
     monkeypatch.setenv("PIP_INDEX_URL", "https://nowhere.invalid/simple")
     said = []
     assert bisection._between("tiny", "1.0..1.9", said.append) == ("1.0", "1.2")
-    assert len(said) == 1 and re.search("no index answers .*; searching the installed releases$", said[0])
-    with pytest.raises(EnvironmentUnavailable, match="no index answers"):
+    assert len(said) == 1 and re.search("no index responds .*; searching the installed releases$", said[0])
+    with pytest.raises(EnvironmentUnavailable, match="no index responds"):
         bisection._between("tiny", "1.0..1.1", said.append)
 
 

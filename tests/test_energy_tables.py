@@ -233,3 +233,11 @@ def test_energy_is_that_of_training_not_of_validation_nor_of_rivals(turns, secon
     assert energy.length_s(run) == seconds
     assert energy.joules(run, "gpu") == pytest.approx(100 * seconds)
     assert energy.joules_per_image([run], "gpu") == pytest.approx(100 * seconds / 20)
+
+
+def test_epochs_shorter_than_the_steps_of_a_counter_have_energy_together():
+    epochs = [(second / 10, (second + 1) / 10) for second in range(40)]
+    spans = {"start_ns": [int(a * SECOND) for a, _ in epochs], "end_ns": [int(b * SECOND) for _, b in epochs]}
+    run = _measured([(0, 4)], [], [(0, 0), (1, 0), (2, 200), (4, 400)])
+    short = dataclasses.replace(run, epochs={**spans, "images": [1] * 40})
+    assert energy.joules(short, "gpu") == pytest.approx(400)

@@ -12,7 +12,7 @@ from framework_compare.report.figures.subject import Subject
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="no Chromium is installed; on Debian: apt-get install chromium-headless-shell"
 )
-TEXT, SHAPE = 4.5, 3.0  # the least contrasts that WCAG allows
+TEXT, SHAPE = 4.5, 3.0  # the lowest contrasts that WCAG allows
 PAPER = (26, 26, 26)
 APART = 60  # of two colours, as a distance of RGB
 

@@ -313,17 +313,16 @@ class ParityChecker:
     def _check_network(self, subject: Subject) -> Parity:
         framework, model, graph, config, _, environment = subject
         started = time.monotonic()
-        parts = (framework, model, config.precision, config.execution)
-        name = "-".join(parts)
+        names = (framework, model, config.precision, config.execution)
         reason = self._lack(subject)
         if reason is not None:
             return _lacking(framework, Run(UNSUPPORTED, reason, framework_version=environment.version), model, config)
         place, found, full = self._answers(subject)
-        self.say(f"{' '.join(parts)}: levels 0 to 3 and 5")
+        self.say(f"{' '.join(names)}: levels 0 to 3 and 5")
         # Small batches are asked about, too: as the last one of an epoch is, and must be averaged by its own size.
         run_tasks = self._worker(subject, **found.optimiser, **found.recipe)
         tasks = [*network_tasks(found, full, place), *dropout_tasks(graph, found, place)]
-        run, said, answers = run_tasks([*tasks, *generation_tasks(config, found, place)], name)
+        run, said, answers = run_tasks([*tasks, *generation_tasks(config, found, place)], "-".join(names))
         if run.status == "unsupported":
             return _lacking(framework, run, model, config)
         judge = Judge(graph, found, full, answers, said, run, config.mode == "generation")

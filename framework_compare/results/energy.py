@@ -49,9 +49,8 @@ def joules(run: Measured, devices: str) -> float | None:
     if length_s(run) < _least_s(run, devices):
         return None
     names = sorted({name for name in run.energy["device"] if name.startswith(devices)})
-    parts = [_between(run.energy, name, *span) for name in names for span in epoch_spans(run)]
-    energies = [part for part in parts if part is not None]
-    return sum(energies) if energies and len(energies) == len(parts) else None
+    energies = [energy_j for name in names if (energy_j := _within(run.energy, name, epoch_spans(run))) is not None]
+    return sum(energies) if energies and len(energies) == len(names) else None
 
 
 def above_idle(runs: Sequence[Measured], devices: str) -> float | None:
@@ -100,13 +99,15 @@ def _least_s(run: Measured, devices: str) -> float:
     return LEAST_S if all(source == COUNTER for source in sources) else LEAST_INTEGRAL_S
 
 
-def _between(readings: Columns, device: str, start_ns: int, end_ns: int) -> float | None:
+def _within(readings: Columns, device: str, spans: Sequence[tuple[int, int]]) -> float | None:
+    """Joules of a device within these spans together; None where its readings do not cover them, or stood still."""
     places = [place for place, name in enumerate(readings["device"]) if name == device]
-    # Subtracted as integers: a clock of many days in nanoseconds does not fit a float.
-    at_s = np.array([readings["t_ns"][place] - start_ns for place in places]) / 1e9
     energy_j = np.array([readings["energy_j"][place] for place in places])
-    length_s = (end_ns - start_ns) / 1e9
-    if not len(at_s) or at_s[0] > 0 or at_s[-1] < length_s:
+    # Subtracted as integers: a clock of many days in nanoseconds does not fit a float.
+    origin = spans[0][0]
+    at_s = np.array([readings["t_ns"][place] - origin for place in places]) / 1e9
+    ends_s = np.array([[start - origin, end - origin] for start, end in spans]) / 1e9
+    if not len(at_s) or at_s[0] > ends_s.min() or at_s[-1] < ends_s.max():
         return None
-    first, last = np.interp([0.0, length_s], at_s, energy_j)
-    return float(last - first) if last > first else None
+    sum_j = float(np.diff(np.interp(ends_s, at_s, energy_j), axis=1).sum())
+    return sum_j if sum_j > 0 else None

@@ -23,7 +23,6 @@ from framework_compare.study.schedules import MOST_REPEATS
 
 BLOCKS = 8  # fresh workers differ by more than rounds of the same ones do
 SAMPLE_S = 3.0  # of each competitor in a block
-MANY_EPOCHS = 1000  # the sample ends before them
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,12 +112,10 @@ def _request(
     frameworks, models = _competitors(a, b, model)
     if dataset is None:
         _check_same_data(models)
-    request = {"epochs": MANY_EPOCHS, "as_written": False, **request}
-    if dataset is not None:
-        request["dataset"] = dataset
     return {
         **{"frameworks": frameworks, "models": models, "device": device, "repeats": blocks, "sample": sample},
-        **{**request, "across_models": len(models) > 1},
+        **({} if dataset is None else {"dataset": dataset}),
+        **{"as_written": False, **request, "across_models": len(models) > 1},
     }
 
 

@@ -284,6 +284,17 @@ def test_short_epochs_are_whole(tiny, images, own_cache, tmp_path):
     assert study.epochs.whole_images.isna().all() and study.epochs.epoch.max() == 2
 
 
+@pytest.mark.parametrize("schedule", ["interleaved", "sequential"])
+def test_short_epochs_fill_the_sample(paced, images, own_cache, tmp_path, schedule):
+    asked = {name: value for name, value in QUICK.items() if name != "epochs"}
+    names = [paced("one", pace_s=0.01), paced("two", pace_s=0.01)]
+    study = compare(
+        names, "linear", dataset=images, out=tmp_path / "s", sample="2s", repeats=1, schedule=schedule, **asked
+    )
+    assert (study.epochs.groupby("run_id").epoch_s.sum() > 1.9).all(), "not three epochs of a tenth of a second"
+    assert "as many as fit into the sample" in str(study.table()).replace("\n", " "), "not a million epochs"
+
+
 @pytest.mark.alone  # beside other tests three runs may differ by more
 def test_it_stops_when_every_cell_is_within_the_target(paced, images, own_cache, tmp_path):
     watcher = Heard()

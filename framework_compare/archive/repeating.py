@@ -179,13 +179,16 @@ def _check_settings(source: str, request: Document, cells: Sequence[Document]) -
     columns = {column(name): name for name in SETTINGS}
     given = {columns[name]: value for name, value in request.items() if name in columns and name != "device"}
     given = {name: _single(value) for name, value in given.items()}
+    unstated = _OF_MACHINE - given.keys()
+    if "epochs" not in given and {"sample", "budget"} & request.keys():
+        unstated.add("epochs")  # as many as the sample held
     kinds = {device_kind(str(one)) for one in _listed(request.get("device", "cpu"))}
     if math.prod(len(_listed(value)) for value in given.values()) > len(cells):
         raise Refused(f"{source} asks for more settings than its records have cells ({len(cells)})")
     for cell in cells:
         entry = registry.model_of_all(cell["model"])
         whole = entry is not None and not entry.of_arrays
-        names = (SETTINGS.keys() if entry else given.keys()) - _BY_DATA - (_OF_MACHINE - given.keys())
+        names = (SETTINGS.keys() if entry else given.keys()) - _BY_DATA - unstated
         configs = expand_configs(
             {**(entry.settings if entry else {}), **{n: v for n, v in given.items() if n != "loss"}}
         )

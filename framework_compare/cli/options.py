@@ -32,7 +32,7 @@ class Option:
 
     default: Parameter.empty where the option is required. read: turns the option's text into the library's argument.
     flag: for an option whose flag is not its name with dashes, or that has no `--no-` form. words: what the shell offers
-    to complete a value with; after a comma, too. hidden: only `--help-all` shows it.
+    to complete a value with; after a comma, too. hidden: only `--help-all` shows it. unstated: the default of None in words.
     """
 
     type: Any
@@ -43,6 +43,7 @@ class Option:
     metavar: str | None = None
     words: tuple[str, ...] = ()
     hidden: bool = False
+    unstated: str = ""
 
     def parameter(self, name: str, default: object) -> inspect.Parameter:
         """The parameter of a command's function that typer makes the option of."""
@@ -50,7 +51,7 @@ class Option:
         complete = completions(self.words) if self.words else None
         option = typer.Option(
             *flags,
-            help=self.help,
+            help=f"{self.help} Default: {self.unstated}." if self.unstated and default is None else self.help,
             metavar=self.metavar,
             rich_help_panel=PANEL_OF.get(name),
             autocompletion=complete,
@@ -77,14 +78,17 @@ internals gpu_threads batch_growth batch_size_limit epsilon beta2 clip_norm ramp
 accumulation label_smoothing new_tokens
 """.split()
 
+_CORES = "the cores that a run may use"
+_UNSTATED = {"threads": _CORES, "loader_workers": _CORES, "epochs": "3; with a sample or budget, as many as fit"}
+
 
 def _of_setting(name: str) -> Option:
     setting, default = SETTINGS[name], getattr(DEFAULTS, name)
     kind, text, hidden = type(default), f"{setting.meaning}.", name in OF_FEW
     if not text.startswith(setting.choices):
         text = text[0].upper() + text[1:]
-    if setting.all_cores:
-        text, default = f"{text} Default: the cores that a run may use.", None
+    unstated = _UNSTATED.get(name, "")
+    default = None if unstated else default
     if not setting.may_be_list:
         return Option(kind, text, default, words=setting.choices, hidden=hidden)
     default = None if default is None else str(default)
@@ -94,6 +98,7 @@ def _of_setting(name: str) -> Option:
         metavar=f"<{kind.__name__}>,...",
         words=setting.choices,
         hidden=hidden,
+        unstated=unstated,
     )
 
 

@@ -95,6 +95,7 @@ _MODE = (
 )
 _PATIENCE = "training stops after this many epochs without a lower validation loss, as in Keras; 0: never"
 _EPOCHS = "measured epochs (100 in the published study)"
+ANY_EPOCHS = 10**6  # more than any sample holds, which then ends the run
 _SIZE = "height and width in pixels; each model has a smallest size"
 _CLASSES = "number of classes; `compare` takes it from the data set"
 _INTERNALS = "public: only public calls of the framework; private: singa's grouped convolutions through a corrected private field"

@@ -6,7 +6,7 @@ from numbers import Number
 
 from framework_compare import registry
 from framework_compare.graph.imported_model import ImportedModel
-from framework_compare.plan.settings import BY_ARRAYS, DEFAULTS, OF_DATASET, SETTINGS, column
+from framework_compare.plan.settings import ANY_EPOCHS, BY_ARRAYS, DEFAULTS, OF_DATASET, SETTINGS, column
 from framework_compare.report.names import title
 from framework_compare.report.tables import ABOUT, Row, Value, clean, estimate, with_interval, with_notes
 from framework_compare.results import ratios
@@ -160,9 +160,16 @@ def _default(cell: Record, name: str) -> object:
 
 def setting_words(name: str, value: object) -> str:
     """A value of a setting in words; name: its column."""
+    if setting_value(name, value) != value:
+        return f"epochs: {setting_value(name, value)}"
     captions = {column(field): setting.caption for field, setting in SETTINGS.items()}
     form = captions.get(name) or f"{name.replace('_', ' ')} {{}}"
     return plural(value, form[3:]) if form.startswith("{} ") else form.format(title(value))
+
+
+def setting_value(name: str, value: object) -> object:
+    """A value of a setting as tables list it; name: its column."""
+    return "as many as fit into the sample" if (name, value) == ("epochs", ANY_EPOCHS) else value
 
 
 def _samples(cell: Record, unit: str) -> str:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import TextIO
 
-from framework_compare.plan.settings import DEFAULTS, IDENTITY, SETTINGS, of_role
+from framework_compare.plan.settings import ANY_EPOCHS, DEFAULTS, IDENTITY, SETTINGS, of_role
 from framework_compare.protocol import Fields
 from framework_compare.records import Cell, Run
 from framework_compare.registry import unit
@@ -169,7 +169,8 @@ class RichWatcher(Watcher):
         elif event["event"] == "epoch":
             self._replace_cell_bar(f"{described(cell)}: epochs", event["number"], cell.config.epochs)
 
-    def _replace_cell_bar(self, text: str, done: int, total: int) -> None:
+    def _replace_cell_bar(self, text: str, done: int, epochs: int) -> None:
+        total = None if epochs == ANY_EPOCHS else epochs  # a bar that only moves
         if "cell" not in self._tasks:
             self._tasks["cell"] = self._bars.add_task("", total=total)
         self._bars.update(self._tasks["cell"], description=one_line(text), completed=done, total=total)

@@ -14,7 +14,7 @@ from framework_compare.plan import competitors
 from framework_compare.plan.data_of_models import DataSets
 from framework_compare.plan.ladders import Rungs
 from framework_compare.plan.planning import Models, Names
-from framework_compare.plan.settings import Settings
+from framework_compare.plan.settings import ANY_EPOCHS, Settings
 from framework_compare.protocol import Document
 from framework_compare.records import Cell
 from framework_compare.results.verdicts import check_mode
@@ -130,11 +130,12 @@ class Request:
         sequential run, in which they use more is excluded. Default: 0.05 per core, at least 0.1.
     retries_when_disturbed: how often a run with such epochs is repeated after all others are done. Of a run and its
         repeats, only the one with the smallest disturbance counts; the others remain in the study and are marked.
-    sample: measure about this much of each run, such as "10s". The run ends in the epoch that exceeds this time; if
-    that is the first epoch, the whole epoch is estimated (`epoch_estimate_s`).
+    sample: measure about this much of each run, such as "10s": as many epochs as fit, at most `epochs` if given. The run
+        ends in the epoch that exceeds this time; if that is the first epoch, the whole epoch is estimated
+        (`epoch_estimate_s`).
     budget: wall time of all runs, such as "30min" or seconds. Cells get further runs where ratios are least certain,
         in blocks with their competitors, until each ratio to the fastest is within precision_target or the time is
-        spent. In long epochs only some steps are measured, as with `sample`. `Comparison.budget` reports the outcome.
+        spent. It also decides how much of each run is measured, as with `sample`. `Comparison.budget` reports the outcome.
     precision_target: with a budget, the larger half-width of the interval of a ratio, as a share; 0.05 by default.
     rungs, one_at_a_time: as for `ladder`.
     settings: those of `plan.settings.SETTINGS` (batch_size, epochs, threads, pipeline, execution, ...). Each may be a
@@ -199,8 +200,10 @@ class Request:
 
     @property
     def cell_settings(self) -> Document:
-        """Return the settings of cells, in which the user's own loss function has a fixed name."""
-        return {**self.settings, "loss_function": OWN_LOSS} if self.own_loss else self.settings
+        """Return the settings of cells: the user's own loss function has a fixed name, and a sample ends its run."""
+        own = {"loss_function": OWN_LOSS} if self.own_loss else {}
+        sampled = self.sample is not None or self.budget is not None
+        return {**({"epochs": ANY_EPOCHS} if sampled else {}), **self.settings, **own}
 
     def data_options(self) -> tuple[DataOptions, list[str]]:
         """Return the options for reading the user's own data, and the names of those that were given."""

@@ -29,7 +29,7 @@ from framework_compare.report.page.citation import citation
 from framework_compare.report.page.lights import lights, standing
 from framework_compare.report.renderers import environment
 from framework_compare.report.study import Study
-from framework_compare.report.table_notes import warnings_of
+from framework_compare.report.table_notes import setting_value, warnings_of
 from framework_compare.report.tables import Table, clean
 from framework_compare.results import memory
 from framework_compare.results.metrics import METRICS, Metric
@@ -233,7 +233,7 @@ def _settings(cells: "pd.DataFrame") -> list[tuple[str, str, str]]:
     for name, setting in settings.SETTINGS.items():
         column = settings.column(name)
         if column in cells:
-            values = dict.fromkeys(clean(value) for value in cells[column].dropna().head(10_000))
+            values = dict.fromkeys(clean(setting_value(column, one)) for one in cells[column].dropna().head(10_000))
             rows.append((column, ", ".join(list(values)[:20]), setting.meaning))
     return rows
 

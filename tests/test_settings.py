@@ -191,7 +191,7 @@ def test_the_help_of_a_command_reads_the_setting(command):
 @pytest.mark.parametrize("name", SETTINGS)
 def test_an_option_starts_from_the_default_and_reads_one_value_or_several(name):
     option, default = options.OPTIONS[columns_name(name)], getattr(DEFAULTS, name)
-    assert option.read(option.default) == (None if SETTINGS[name].all_cores else default)
+    assert option.read(option.default) == (None if option.unstated else default)
     if SETTINGS[name].may_be_list and not SETTINGS[name].choices:
         assert option.read("4,5") == [type(default)(4), type(default)(5)]
 
@@ -203,7 +203,7 @@ def docs_table() -> str:
 
 
 def _docs_row(name: str) -> str:
-    default = "cores a run may use" if SETTINGS[name].all_cores else getattr(DEFAULTS, name)
+    default = options.OPTIONS[columns_name(name)].unstated or getattr(DEFAULTS, name)
     return f"| {columns_name(name)} | {default} | {SETTINGS[name].meaning} |"
 
 

@@ -78,8 +78,8 @@ internals gpu_threads batch_growth batch_size_limit epsilon beta2 clip_norm ramp
 accumulation label_smoothing new_tokens
 """.split()
 
-_CORES = "the cores that a run may use"
-_UNSTATED = {"threads": _CORES, "loader_workers": _CORES, "epochs": "3; with a sample or budget, as many as fit"}
+_CORES = "cores a run may use"
+_UNSTATED = {"threads": _CORES, "loader_workers": _CORES, "epochs": "3; sampled, as many as fit"}
 
 
 def _of_setting(name: str) -> Option:

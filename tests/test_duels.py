@@ -82,6 +82,16 @@ def test_the_first_round_does_not_count_and_the_time_is_that_of_the_others(paced
     assert study.block_times[0] == {1: pytest.approx(expected)}
 
 
+def test_rivals_of_several_batch_sizes_train_on_as_many_samples_in_a_round(paced, ask):
+    study = ask([paced("one"), paced("two")], batch_size=[1, 2], epochs=20)
+    assert study.frame.status.eq("ok").all() and study.frame.schedule.eq("interleaved").all()
+    for cell, slices in study.slices.groupby("cell"):
+        assert (slices.void == "").sum() >= rounds.LEAST_ROUNDS, study.frame.batch_size[cell]
+    steps = study.slices[study.slices["round"] == 2].set_index("cell").steps
+    assert [steps[cell] for cell in (0, 1)] == [2 * steps[2]] * 2 == [2 * steps[3]] * 2
+    assert study.frame.epoch_s_median[0] > 1.5 * study.frame.epoch_s_median[2]
+
+
 def test_a_study_leaves_no_descriptor_open(paced, ask):
     names = [paced("one"), paced("two")]
     ask(names, "first", sample=0.2, epochs=1000)

@@ -195,8 +195,14 @@ class _Duel:
 
     def _lengths(self, rivals: Sequence[Rival]) -> Lengths:
         spec = rivals[0].spec
-        steps = min(rival.transcript.steps for rival in rivals)
-        return Lengths.of([rival.step_s for rival in rivals], steps, spec.device != "cpu", spec.job.sample_s)
+        times = [self._times(rival) for rival in rivals]
+        steps = min(int(rival.transcript.steps / of) for rival, of in zip(rivals, times))
+        step_s = [rival.step_s * of for rival, of in zip(rivals, times)]
+        return Lengths.of(step_s, steps, spec.device != "cpu", spec.job.sample_s)
+
+    def _times(self, rival: Rival) -> float:
+        """How many times smaller its batches are than the largest."""
+        return max(one.batch_size for one in self._rivals) / rival.batch_size
 
     def _round(self, order: Sequence[Rival], lengths: Lengths) -> None:
         for rival in order:
@@ -204,19 +210,19 @@ class _Duel:
             rival.idle_cpu_s = rival.idle_s = 0.0
         began_ns = self._count()
         for rival in order:
-            self._turn(rival, lengths)
+            self._turn(rival, lengths.in_batches(self._times(rival)))
         for rival in order:
             if not rival.run.over:
                 rival.note_idle()
         ended_ns = self._count()
-        self._void(self._fault(order, (began_ns, ended_ns)))
+        self._void(self._fault(order, (began_ns, ended_ns), lengths))
         self._number += 1
 
     def _void(self, fault: str) -> None:
         if fault:
             self._voids[self._number] = fault
 
-    def _fault(self, order: Sequence[Rival], span: "tuple[int, int]") -> str:
+    def _fault(self, order: Sequence[Rival], span: "tuple[int, int]", lengths: Lengths) -> str:
         """Why a round does not count; "" where it does."""
         if not self._number:
             return rounds.REHEARSAL
@@ -224,11 +230,13 @@ class _Duel:
         whole = [one[0] for one in of_round.values() if one and one[0].round == self._number]
         if len(whole) < len(order) or any(rival.run.over and not rival.transcript.last for rival in order):
             return rounds.ENDED
-        if len({one.steps for one in whole}) > 1 or not whole[0].steps:  # the last round may be of few steps, or none
+        asked = [lengths.in_batches(self._times(one)).steps for one in order]
+        steps = [one.steps for one in whole]
+        if steps != asked and (len({*steps}) > 1 or not steps[0]):  # the last round may be of few steps, or none
             return rounds.ENDED
-        if len({one.samples for one in whole}) > 1:
-            batches = {one.spec.job.config.batch_size for one in order}
-            return rounds.UNEQUAL if len(batches) == 1 else rounds.ENDED
+        by_batch = {(one.batch_size, part.samples) for one, part in zip(order, whole)}
+        if len(by_batch) > len({one.batch_size for one in order}):
+            return rounds.UNEQUAL
         lost = self._log.shares(*span, (0, span[1]))
         share, threshold = (lost.disturbed if lost else 0.0), order[0].spec.disturbance_threshold
         others = rounds.others_fault(share, threshold)

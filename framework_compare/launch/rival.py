@@ -43,6 +43,10 @@ class Rival:
         self._claims, self._false = 0, 0  # slices that were compared with their turns
 
     @property
+    def batch_size(self) -> int:
+        return self.spec.job.config.batch_size
+
+    @property
     def takes_turns(self) -> bool:
         return self.transcript.ready and not self.transcript.last and not self.run.over
 
@@ -76,7 +80,7 @@ class Rival:
         """Whether the time it reported is not that of its turn; "" if it is. One that keeps doing so is ended."""
         turn, part, config = self.transcript.turn, self.transcript.slices[-1], self.spec.job.config
         assert turn
-        full_step_s = part.measured_s / part.samples * config.batch_size
+        full_step_s = part.measured_s / part.samples * self.batch_size
         found = rounds.claim_fault(turn, part.measured_s / part.steps, full_step_s, config.pipeline != "memory")
         blamed = found not in ("", rounds.UNCHECKED)
         self._claims, self._false = self._claims + 1, self._false + blamed

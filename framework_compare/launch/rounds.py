@@ -32,7 +32,10 @@ EXPECTED = ("", REHEARSAL, ENDED, ALONE, FEWER)
 
 @dataclasses.dataclass(frozen=True)
 class Lengths:
-    """Steps of each slice, and of what comes before it in a turn; of all rivals the same."""
+    """Steps of each slice, and of what comes before it in a turn, of a rival with the largest batches.
+
+    The others get as many samples, in more steps.
+    """
 
     steps: int
     rewarm: int
@@ -57,6 +60,10 @@ class Lengths:
     def drawn(self, generator: random.Random) -> "Lengths":
         """The lengths of one round."""
         return dataclasses.replace(self, steps=max(1, round(self.steps * generator.uniform(1 - JITTER, 1 + JITTER))))
+
+    def in_batches(self, times: float) -> "Lengths":
+        """The lengths of a rival whose batches are so many times smaller than the largest."""
+        return Lengths(round(self.steps * times), round(self.rewarm * times))
 
 
 def least(sample_s: float, round_s: float) -> int:

@@ -215,7 +215,7 @@ def test_the_one_disturbed_run_of_several_is_repeated_and_set_aside(paced, image
     watcher = InTheSecondRun(beside)
     asked = dict(dataset=images, out=tmp_path / "s", repeats=3, disturbance_threshold=0.02, **SETTINGS)
     result = compare(paced, "linear", watcher=watcher, **asked)
-    assert watcher.begun == 4 and "repeating 1 run, because other programs took CPU time" in watcher.said
+    assert watcher.begun == 4 and "repeating 1 disturbed run" in watcher.said
     row = result.frame.iloc[0]
     assert (row.status, row.runs, row.runs_ok, row.epochs_disturbed, row.runs_set_aside) == ("ok", 3, 3, 0, 1)
     assert "run 2 does not count, because other programs took" in row.warnings

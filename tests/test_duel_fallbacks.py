@@ -85,6 +85,12 @@ def test_what_others_took_is_unknown_where_the_kernel_does_not_say(paced, ask, m
     assert verdict.reason.startswith("the CPU time of other programs is unknown") and not verdict.shown
 
 
+def test_a_run_too_short_for_a_round_that_counts_is_not_called_undisturbed(paced, ask):
+    study = ask([paced("one"), paced("two", pace_s=0.02)], batch_size=13, epochs=2, repeats=3)
+    assert study.frame.schedule.eq("interleaved").all() and not (study.slices.void == "").any()
+    assert study.epochs.disturbed.isna().all() and study.verdicts()[0].reason.startswith("the CPU time of other programs")
+
+
 def test_a_duel_without_turns_says_so(paced, images, own_cache, tmp_path, crowded):
     names = paced("one", pace_s=0.01), paced("two", pace_s=0.02)
     sampled = {"blocks": 2, "sample": 0.5, **{name: value for name, value in QUICK.items() if name != "epochs"}}
@@ -167,6 +173,16 @@ def test_disturbed_runs_of_a_duel_are_repeated_as_a_duel(paced, ask, monkeypatch
     first, again = ([duel for duel, of in runs if (of is None) is firsts] for firsts in (True, False))
     assert sorted(collections.Counter(first).values()) == [2, 2]
     assert sorted(collections.Counter(again).values()) == [2, 2] and None not in again
+
+
+def test_a_repeat_counts_instead_of_a_run_whose_rounds_are_void_though_nobody_took_cpu_time(paced, ask, monkeypatch, told):
+    began = []
+    compete = duel_module._Duel._compete
+    monkeypatch.setattr(duel_module._Duel, "_compete", lambda self: (began.append(self), compete(self))[1])
+    monkeypatch.setattr(rounds, "idle_fault", lambda *_: "one used CPU while waiting" if len(began) == 1 else "")
+    study = ask([paced("one"), paced("two")], retries_when_disturbed=1)
+    assert study.epochs.groupby("run_id").counts.first().tolist() == [False, False, True, True]
+    assert study.frame.epochs_disturbed.eq(0).all() and study.frame.runs_set_aside.eq(1).all()
 
 
 def test_a_part_of_a_study_across_models_has_all_of_them(paced, images, own_cache, tmp_path, monkeypatch):

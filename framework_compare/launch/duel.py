@@ -132,7 +132,8 @@ class _Duel:
         voids = collections.Counter(one.void for one in slices if one.void not in rounds.EXPECTED)
         void, counted = sum(voids.values()), sum(not one.void for one in slices)
         disturbed = void > counted and counted < rounds.LEAST_ROUNDS
-        known = bool(self._log.last_ns())  # whether the kernel says what others use
+        # whether the kernel says what others use, and any round was judged by it
+        known = bool(self._log.last_ns()) and bool(void or counted)
         taken = [self._taken[number] for number in {one.round for one in slices} & self._taken.keys()]
         seconds = sum(lasted_s for lasted_s, _ in taken)
         return dataclasses.replace(

@@ -27,7 +27,8 @@ _UNFINISHED = ("planned", "running", "interrupted")
 def counting(runs: Iterable[Row]) -> set[int]:
     """The run_ids that figures are made of: of each run and its repeats the ok one that lost the least to others.
 
-    Where none of them is ok it is the first. Every run that was neither disturbed nor repeated counts.
+    One that was not disturbed comes before all that were: rounds may be void though others took nothing. Where none is
+    ok it is the first. Every run that was neither disturbed nor repeated counts.
     """
     # Of a damaged file one may name a run of another cell: every cell with runs has one that counts all the same.
     slots: dict[tuple[int, int], list[Row]] = {}
@@ -35,7 +36,11 @@ def counting(runs: Iterable[Row]) -> set[int]:
         first = run["run_id"] if run["retry_of"] is None else run["retry_of"]
         slots.setdefault((run["cell_id"], first), []).append(run)
     ok = [[run for run in slot if run["status"] == "ok"] or slot[:1] for slot in slots.values()]
-    return {min(several, key=lambda run: (lost_s(run), run["run_id"]))["run_id"] for several in ok}
+    return {min(several, key=_loss)["run_id"] for several in ok}
+
+
+def _loss(run: Row) -> tuple[bool, float, int]:
+    return (run["disturbed_epochs"] or 0) > 0, lost_s(run), run["run_id"]
 
 
 def counted(frame: pd.DataFrame) -> pd.DataFrame:

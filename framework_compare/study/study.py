@@ -101,8 +101,7 @@ class Study:
         costs = {cell_id: run_s(cell, self._wall_s) for cell_id, cell in self.store.cells()}
         repeated = self.store.repeat_disturbed(self.options.retries_when_disturbed, left_s, costs)
         if repeated:
-            runs = "1 run" if repeated == 1 else f"{repeated} runs"
-            self.watcher.say(f"repeating {runs}, because other programs took CPU time")
+            self.watcher.say(f"repeating {repeated} disturbed {'run' if repeated == 1 else 'runs'}")
         return repeated > 0
 
     def _plan_cells(self, cells: Sequence[Cell], progress: Progress) -> None:

@@ -12,6 +12,7 @@ from framework_compare.errors import UsageError, check_count
 from framework_compare.forecast import Forecast
 from framework_compare.plan import competitors
 from framework_compare.plan.data_of_models import DataSets
+from framework_compare.plan.settings import SETTINGS, column
 from framework_compare.plan.values import slowdown
 from framework_compare.protocol import Fields
 from framework_compare.results import speed_verdicts
@@ -112,11 +113,20 @@ def _request(
     frameworks, models = _competitors(a, b, model)
     if dataset is None:
         _check_same_data(models)
+    _check_one_cell_each({**request, "device": device, "dataset": dataset})
     return {
         **{"frameworks": frameworks, "models": models, "device": device, "repeats": blocks, "sample": sample},
         **({} if dataset is None else {"dataset": dataset}),
         **{"as_written": False, **request, "across_models": len(models) > 1},
     }
+
+
+def _check_one_cell_each(request: Fields) -> None:
+    """UsageError for a setting of several values, which would make more than two cells."""
+    for name in ("dataset", "devices", *map(column, SETTINGS)):
+        value = request.get(name)
+        if isinstance(value, (list, tuple)) and len(value) > 1:
+            raise UsageError(f"{name} is {', '.join(map(str, value))}; allowed in a duel: one value, which both have")
 
 
 def _check_same_data(models: list[str]) -> None:

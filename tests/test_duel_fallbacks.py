@@ -88,7 +88,9 @@ def test_what_others_took_is_unknown_where_the_kernel_does_not_say(paced, ask, m
 def test_a_run_too_short_for_a_round_that_counts_is_not_called_undisturbed(paced, ask):
     study = ask([paced("one"), paced("two", pace_s=0.02)], batch_size=13, epochs=2, repeats=3)
     assert study.frame.schedule.eq("interleaved").all() and not (study.slices.void == "").any()
-    assert study.epochs.disturbed.isna().all() and study.verdicts()[0].reason.startswith("the CPU time of other programs")
+    assert study.epochs.disturbed.isna().all() and study.verdicts()[0].reason.startswith(
+        "the CPU time of other programs"
+    )
 
 
 def test_a_duel_without_turns_says_so(paced, images, own_cache, tmp_path, crowded):
@@ -175,7 +177,9 @@ def test_disturbed_runs_of_a_duel_are_repeated_as_a_duel(paced, ask, monkeypatch
     assert sorted(collections.Counter(again).values()) == [2, 2] and None not in again
 
 
-def test_a_repeat_counts_instead_of_a_run_whose_rounds_are_void_though_nobody_took_cpu_time(paced, ask, monkeypatch, told):
+def test_a_repeat_counts_instead_of_a_run_whose_rounds_are_void_though_nobody_took_cpu_time(
+    paced, ask, monkeypatch, told
+):
     began = []
     compete = duel_module._Duel._compete
     monkeypatch.setattr(duel_module._Duel, "_compete", lambda self: (began.append(self), compete(self))[1])

@@ -128,7 +128,10 @@ FORGED = """
         ('"measured_ns": told["end_ns"] - told["start_ns"]', 0.3, "more time than its turn allowed"),
     ],
 )
-def test_a_time_that_is_not_that_of_its_turn_does_not_count_and_ends_its_worker(paced, ask, told, forged, pace_s, said):
+def test_a_time_that_is_not_that_of_its_turn_does_not_count_and_ends_its_worker(
+    paced, ask, told, monkeypatch, forged, pace_s, said
+):
+    monkeypatch.setattr(duel_module, "QUIET", 1000)
     one, two = paced("one", pace_s=pace_s), paced("two", pace_s=pace_s)
     study = ask(
         [one, paced("forging", FORGED.format(forged), pace_s=pace_s), two],
@@ -143,10 +146,21 @@ def test_a_time_that_is_not_that_of_its_turn_does_not_count_and_ends_its_worker(
     assert (slices.void == "").sum() >= rounds.LEAST_ROUNDS, "the others go on"
 
 
+def test_a_time_that_others_may_have_taken_does_not_count_but_ends_nobody(paced, ask, told, monkeypatch):
+    monkeypatch.setattr(duel_module, "QUIET", -1)
+    forging = paced("forging", FORGED.format('"measured_ns": told["measured_ns"] // 3'), pace_s=0.004)
+    study = ask([paced("one", pace_s=0.004), forging], epochs=200, sample=3, disturbance_threshold=1000)
+    assert (
+        study.frame.status.eq("ok").all()
+        and study.slices.void.str.contains("less time than its turn took").sum() > 2 * rounds.MOST_CLAIMS
+    )
+
+
 @pytest.mark.alone
 @pytest.mark.parametrize("copies", [1, 30], ids=["an-epoch-ends-in-every-turn", "an-epoch-ends-in-few-turns"])
-def test_with_loaders_too_a_third_of_a_time_never_counts(paced, ask, told, images, tmp_path, copies):
+def test_with_loaders_too_a_third_of_a_time_never_counts(paced, ask, told, images, tmp_path, monkeypatch, copies):
     """Where loaders start in the uncounted steps of all turns nobody can be blamed, but no round counts."""
+    monkeypatch.setattr(duel_module, "QUIET", 1000)
     for place in images.glob("*/*.jpg"):
         for number in range(copies):
             copy = tmp_path / "many" / place.parent.name / f"{place.stem}-{number}.jpg"

@@ -334,6 +334,9 @@ def test_a_duel_of_what_does_not_fit_is_refused(tiny, images, tmp_path):
         duel("mnist_cnn", "cifar_cnn", "torch", out=tmp_path / "s")
     with pytest.raises(UsageError, match="two frameworks and a model, or two models and a framework"):
         duel(tiny, "linear", "linear", images, out=tmp_path / "s")
+    for several in ({"batch_size": [4, 8]}, {"device": ["cpu", "cuda"]}, {"devices": [1, 2], "device": "cpu"}):
+        with pytest.raises(UsageError, match="allowed in a duel: one value, which both have"):
+            duel("torch", "jax", "alexnet", images, out=tmp_path / "s", **several)
 
 
 COMMAND = "--sample 0.5s --threads 1 --loader-workers 0 --batch-size 1 --pipeline memory --image-size 32".split()

@@ -16,7 +16,7 @@ import random
 import time
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 
-from framework_compare.launch import memory_limit, rounds
+from framework_compare.launch import disturbances, memory_limit, rounds
 from framework_compare.launch.launcher import INTERRUPTED, WorkerRun, listen, prepare_folder
 from framework_compare.launch.rival import Member, Rival
 from framework_compare.launch.rounds import Lengths
@@ -28,6 +28,7 @@ MEMORY_SHARE = 0.8  # of what is free before a duel: more is not taken by all it
 LEAST_TURN_S, TURN_FACTOR = 180.0, 30.0  # a turn may take so long, and so many times what is expected
 ALONE_TURN_S = 60.0  # of a worker whose rivals have gone, so that it has a deadline, too
 MOST_READINGS = 100_000
+QUIET = disturbances.threshold()  # of a core that others take: above, a worker may have waited for the CPU in its turn
 
 
 class Outcome(NamedTuple):
@@ -248,7 +249,7 @@ class _Duel:
             or rounds.idle_fault({one.name: one.idle_cpu_s for one in order}, {one.name: one.idle_s for one in order})
             or rounds.stop_fault([one.name for one in order if one.stopped])
             or rounds.faults_fault({one.name: one.transcript.slices[-1].major_faults for one in order})
-            or "; ".join(filter(None, [one.false_claim() for one in order if lost]))
+            or "; ".join(filter(None, [one.false_claim(share <= QUIET) for one in order if lost]))
         )
 
     def _turn(self, rival: Rival, lengths: Lengths) -> None:

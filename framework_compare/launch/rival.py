@@ -76,15 +76,18 @@ class Rival:
         self.idle_s += now - self._rested_at
         self._rested_ns, self._rested_at = spent_ns, now
 
-    def false_claim(self) -> str:
-        """Whether the time it reported is not that of its turn; "" if it is. One that keeps doing so is ended."""
+    def false_claim(self, quiet: bool) -> str:
+        """Whether the time it reported is not that of its turn; "" if it is. One that keeps doing so is ended.
+
+        Not where others took CPU time, whatever threshold the user allows: it may have had to wait for its turn's steps.
+        """
         turn, part, config = self.transcript.turn, self.transcript.slices[-1], self.spec.job.config
         assert turn
         full_step_s = part.measured_s / part.samples * self.batch_size
         found = rounds.claim_fault(turn, part.measured_s / part.steps, full_step_s, config.pipeline != "memory")
         blamed = found not in ("", rounds.UNCHECKED)
-        self._claims, self._false = self._claims + 1, self._false + blamed
-        if blamed and rounds.MOST_CLAIMS <= self._false and self._claims <= 2 * self._false:
+        self._claims, self._false = self._claims + quiet, self._false + (blamed and quiet)
+        if blamed and quiet and rounds.MOST_CLAIMS <= self._false and self._claims <= 2 * self._false:
             last = f"in the last {part.measured_s:.3f} s of a turn of {turn.seconds:.3f} s"
             self.run.verdict = Verdict(
                 "failed", f"in {self._false} of {self._claims} rounds it reported {found}: {last}"

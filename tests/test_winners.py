@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 
@@ -104,3 +105,18 @@ def test_a_winner_by_paired_runs_is_the_first_of_the_figure_whatever_the_medians
     (part,) = files.draw(Subject(comparison), "overview").values()
     rows = [row for rows in part.spec["datasets"].values() for row in rows]
     assert {row["framework_label"]: row["text"] for row in rows} == {"PyTorch": "1.00x", "JAX": "1.99x"}
+
+
+def test_who_is_not_known_to_be_undisturbed_is_named_as_everywhere_else(tmp_path):
+    cells = [Cell(name, "alexnet", "small", "cpu", TrainConfig()) for name in ("torch", "jax", "mxnet")]
+
+    def run_of(cell, repeat):
+        run = ok(1.0 + (cell.framework == "mxnet"))
+        if cell.framework == "mxnet":
+            return run
+        epochs = tuple(dataclasses.replace(one, disturbed=None) for one in run.epochs)
+        return dataclasses.replace(run, epochs=epochs, disturbed_epochs=None)
+
+    recorded(tmp_path, cells, run_of, 3)
+    table = " ".join(str(Comparison.load(tmp_path).table(width=200)).split())
+    assert "No framework is marked as fastest (the CPU time of other programs is unknown for PyTorch, JAX)" in table

@@ -79,7 +79,11 @@ def _winner(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> Winner:
     for name in names:
         if {one.slower for one in among if one.shown and one.faster == name} == names - {name}:
             return none._replace(framework=name)
-    unclear = [one.reason for one in among if one.p is None]
+    unclear = [one.reason for one in among if one.reason]
+    for why in (speed_verdicts.UNKNOWN, speed_verdicts.VOID):
+        whose = tuple(cell.framework for cell in rivals if why + cell.framework in unclear)
+        if whose:
+            return none._replace(reason=f"{why}{{}}", whose=whose)
     few = tuple(cell.framework for cell in rivals if cell.runs_ok < MIN_RUNS)
     if not among or few:
         all_of_them = "" if not few or len(few) == len(rivals) else "{}: "

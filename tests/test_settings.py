@@ -137,6 +137,8 @@ def test_a_caption_says_that_cells_took_turns():
     turns = record(schedule="interleaved")
     assert "2 runs per cell, interleaved" in table_notes.caption([turns, turns], [])
     assert "interleaved" not in table_notes.caption([turns, record()], [])
+    more = record(schedule="interleaved", runs=5)
+    assert "2 to 5 runs per cell, interleaved" in table_notes.caption([turns, more], []), "as under a budget"
 
 
 def test_a_caption_of_a_workload_leaves_out_what_its_data_decide():

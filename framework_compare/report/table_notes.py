@@ -136,8 +136,9 @@ def shared_settings(cells: Sequence[Record], varied: Sequence[str], always: Sequ
     values = [setting_words(column(name), getattr(cells[0], column(name))) for name in names]
     schedules = {cell.schedule for cell in cells if isinstance(cell.schedule, str)}  # of those with a run that is ok
     turns = ", interleaved" if schedules == {"interleaved"} else ""
-    runs = [] if varies(cells, "runs") else [f"{plural(cells[0].runs, 'run')} per cell{turns}"]
-    return ", ".join([*values, *runs])
+    fewest, most = min(cell.runs for cell in cells), max(cell.runs for cell in cells)
+    runs = f"{plural(fewest, 'run')} per cell" if fewest == most else f"{fewest} to {most} runs per cell"
+    return ", ".join([*values, f"{runs}{turns}"])
 
 
 def _by_choice(cells: Iterable[Record], name: str) -> bool:

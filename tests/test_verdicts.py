@@ -136,6 +136,7 @@ def test_settings_compete_too_within_a_framework(tmp_path):
     comparison = recorded(tmp_path, cells, lambda cell, _: ok(1.0 if cell.config.execution == "compiled" else 2.0), 2)
     (one,) = comparison.verdicts("execution")
     assert (one.faster, one.slower, one.condition["framework"]) == ("compiled", "eager", "torch")
+    assert one.sentence.startswith("vgg16 in torch: ")
     assert comparison.verdicts() == []
     with pytest.raises(UnknownNameError, match="subject of verdicts"):
         comparison.verdicts("seed")

@@ -253,11 +253,12 @@ def sentence(verdict: Verdict) -> str:
 
 
 def subject(verdict: Verdict) -> str:
-    """Return the subject of a verdict: a model, or how many of them; marked where the optimizers are not the same."""
+    """Return the subject of a verdict: a model, or how many, marked where the optimizers are not the same; its framework."""
     mark = " (native optimizers, not equal)" if verdict.condition.get("optimizer_variant") == "native" else ""
     several = f" of {len(verdict.models)} models" if len(verdict.models) > 1 else ""
     name = verdict.model.capitalize() if verdict.model == GEOMETRIC_MEAN else verdict.model
-    return f"{name}{several}{mark}"
+    within = verdict.condition.get("framework")  # of competitors that differ in something else
+    return f"{name}{several}{mark}{f' in {within}' if within else ''}"
 
 
 def statement(verdict: Verdict) -> str:

@@ -177,6 +177,20 @@ def test_disturbed_runs_of_a_duel_are_repeated_as_a_duel(paced, ask, monkeypatch
     assert sorted(collections.Counter(again).values()) == [2, 2] and None not in again
 
 
+def test_disturbed_runs_of_two_parts_are_repeated_as_two_duels(paced, ask, tmp_path, monkeypatch, told):
+    """Each part numbers its duels by runs of its own."""
+    monkeypatch.setenv("SLURM_TMPDIR", str(tmp_path))
+    monkeypatch.setattr(rounds, "others_fault", lambda share, threshold: "other programs took CPU time")
+    names = [paced("one"), paced("two")]
+    study = ask(names, repeats=2, executor=Executor())
+    for number in (1, 2):
+        run_part(study.folder, number, Watcher())
+    api.absorb(study.folder, say=lambda line: None)
+    ask(names, repeats=2, retries_when_disturbed=1)
+    again = selected(study.folder, "SELECT duel, repeat FROM run WHERE retry_of IS NOT NULL AND status = 'ok'")
+    assert sorted(collections.Counter(again).values()) == [2, 2]
+
+
 def test_a_repeat_counts_instead_of_a_run_whose_rounds_are_void_though_nobody_took_cpu_time(
     paced, ask, monkeypatch, told
 ):

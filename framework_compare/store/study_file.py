@@ -163,13 +163,13 @@ class Store:
     def repeat_disturbed(self, most: int, left_s: float = math.inf, costs_s: Mapping[int, float] | None = None) -> int:
         """Plan each run once more that was disturbed, as were its repeats so far, if these are below `most`; how many.
 
-        The run that is repeated stays. A repeat that ended otherwise is not repeated again. Repeats of a duel are one,
-        too. costs_s: by cell_id the seconds of a run, which must fit into left_s.
+        The run that is repeated stays. A repeat that ended otherwise is not repeated again. Repeats of a duel, which each
+        part numbers anew, are one, too. costs_s: by cell_id the seconds of a run, which must fit into left_s.
         """
         query = (
-            "SELECT coalesce(retry_of, run_id) AS first, cell_id, max(CASE WHEN retry_of IS NULL THEN duel END) FROM run"
-            " GROUP BY first HAVING sum(NOT (status = 'ok' AND coalesce(disturbed_epochs, 0) > 0)) = 0 AND count(*) <= ?"
-            " ORDER BY first"
+            "SELECT coalesce(retry_of, run_id) AS first, cell_id,"
+            " max(CASE WHEN retry_of IS NULL THEN duel || ' of ' || coalesce(part_id, '') END) FROM run GROUP BY first"
+            " HAVING sum(NOT (status = 'ok' AND coalesce(disturbed_epochs, 0) > 0)) = 0 AND count(*) <= ? ORDER BY first"
         )
         found = []
         for row in self.select(query, (most,))[1]:

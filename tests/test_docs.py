@@ -26,7 +26,7 @@ WORDS = 1200  # at most in a page; fewer in these
 FEWER = {"README.md": 450, "map.md": 640}
 # Scripts that records name and that are in the history alone, as their results stand.
 GONE = """as_written calibration disturbances estimates imported_parity overheads parity_time part_overhead real_workloads
-replica_variants replicas turns workload_curves workload_parity xla_programs"""
+replica_variants replicas workload_curves workload_parity xla_programs"""
 GONE = {f"benchmarks/{name}.py" for name in GONE.split()}
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -85,7 +85,7 @@ def duel(
 
     a, b: competitors as for `compare` ("torch", "torch@2.12.0", "torch=/path/to/python"), or two models, in which case
     `model` is the framework that trains both. dataset: as for `compare`; None: the model's own.
-    blocks: number of sets of fresh workers. sample: measured time per competitor and block, their mean, in seconds or "10s".
+    blocks: number of sets of fresh workers. sample: measured time per competitor and block, in seconds or "10s".
     max_slowdown: how much longer B may take than A, such as "5%" or 0.05; it determines `outcome`.
     request: as for `compare`. Raises UsageError for an invalid request.
     """

@@ -174,9 +174,18 @@ def test_with_loaders_too_a_third_of_a_time_never_counts(paced, ask, told, image
     assert blamed or (copies == 1 and rounds.UNCHECKED in study.frame.warnings[0])
 
 
-def test_a_worker_that_reports_other_samples_than_its_rivals_voids_their_rounds_and_says_so(paced, ask):
-    study = ask([paced("one"), paced("forging", FORGED.format('"samples": 2 * told["samples"]'))])
-    assert rounds.UNEQUAL in study.frame.warnings[0] and not (study.slices.void == "").any()
+@pytest.mark.parametrize(
+    ("forged", "settings", "said"),
+    [
+        ("2 * ", {}, rounds.MORE),
+        ("2 * ", {"sample": 0.5}, rounds.MORE),
+        ("-1 + ", {"batch_size": 2, "epochs": 8}, rounds.UNEQUAL),
+    ],
+)
+def test_a_worker_that_reports_other_samples_voids_the_rounds_and_says_so(paced, ask, forged, settings, said):
+    settings = {"epochs": 1000, **settings} if "sample" in settings else settings
+    study = ask([paced("one"), paced("forging", FORGED.format(f'"samples": {forged}told["samples"]'))], **settings)
+    assert said in study.frame.warnings[0] and not (study.slices.void == "").any()
 
 
 @pytest.mark.parametrize(

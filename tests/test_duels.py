@@ -92,6 +92,15 @@ def test_rivals_of_several_batch_sizes_train_on_as_many_samples_in_a_round(paced
     assert study.frame.epoch_s_median[0] > 1.5 * study.frame.epoch_s_median[2]
 
 
+def test_slices_of_a_sample_are_equally_long_however_slow_a_rival_is(paced, ask):
+    names = [paced("one", pace_s=0.004), paced("two", pace_s=0.1)]
+    study = ask(names, sample=3, epochs=1000, disturbance_threshold=1000)
+    counted = study.slices[study.slices.void == ""]
+    fast, slow = (counted[counted.cell == cell] for cell in (0, 1))
+    assert fast.measured_s.sum() > 0.5 * slow.measured_s.sum() > 1 and fast.steps.mean() > 10 * slow.steps.mean()
+    assert study.block_times[1][1] > 10 * study.block_times[0][1], "seconds are of one sample"
+
+
 def test_a_study_leaves_no_descriptor_open(paced, ask):
     names = [paced("one"), paced("two")]
     ask(names, "first", sample=0.2, epochs=1000)

@@ -35,7 +35,7 @@ def duel(
         bool, typer.Option("--allow-inconclusive", help="Also exit with 0 if the interval contains the limit.")
     ] = False,
     blocks: Annotated[int, typer.Option(help="Blocks, each with fresh workers.")] = 8,
-    sample: Annotated[str, typer.Option(help="Measured time per competitor and block, on average.")] = "3s",
+    sample: Annotated[str, typer.Option(help="Measured time per competitor and block.")] = "3s",
     quiet: bool = False,
     json: bool = False,
     dry_run: bool = False,

@@ -13,6 +13,7 @@ import contextlib
 import dataclasses
 import math
 import random
+import statistics
 import time
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 
@@ -27,6 +28,7 @@ from framework_compare.samplers.disturbance import CoreCounter, DisturbanceLog, 
 MEMORY_SHARE = 0.8  # of what is free before a duel: more is not taken by all its workers together
 LEAST_TURN_S, TURN_FACTOR = 180.0, 30.0  # a turn may take so long, and so many times what is expected
 ALONE_TURN_S = 60.0  # of a worker whose rivals have gone, so that it has a deadline, too
+SAMPLED = 2.0  # times a sample that all rivals could train: their slices are then equally long
 MOST_READINGS = 100_000
 QUIET = disturbances.threshold()  # of a core that others take: above, a worker may have waited for the CPU in its turn
 
@@ -68,6 +70,8 @@ class _Duel:
         self._voids: Dict[int, str] = {}
         self._taken: Dict[int, "tuple[float, float]"] = {}  # of a round that others disturbed: seconds, share of a core
         self._number = 0
+        self._factors: Dict[str, float] = {}  # steps of a rival's slice over those of Lengths
+        self._in_time = False  # whether slices are equally long, not of equally many samples
         self._stopped: Optional[Run] = None  # the record of a worker that was not started before the user stopped all
 
     def run(self) -> None:
@@ -197,14 +201,20 @@ class _Duel:
 
     def _lengths(self, rivals: Sequence[Rival]) -> Lengths:
         spec = rivals[0].spec
-        times = [self._times(rival) for rival in rivals]
-        steps = min(int(rival.transcript.steps / of) for rival, of in zip(rivals, times))
-        step_s = [rival.step_s * of for rival, of in zip(rivals, times)]
-        return Lengths.of(step_s, steps, spec.device != "cpu", spec.job.sample_s)
-
-    def _times(self, rival: Rival) -> float:
-        """How many times smaller its batches are than the largest."""
-        return max(one.batch_size for one in self._rivals) / rival.batch_size
+        seconds, sample_s = [rival.step_s for rival in rivals], spec.job.sample_s
+        batch_size = max(rival.batch_size for rival in rivals)
+        factors = [batch_size / rival.batch_size for rival in rivals]
+        # else all train to the end, together, or nearly so
+        self._in_time = sample_s > 0 and all(
+            rival.transcript.steps * step_s > SAMPLED * sample_s for rival, step_s in zip(rivals, seconds)
+        )
+        if self._in_time:
+            middle_s = statistics.geometric_mean(seconds)
+            factors = [middle_s / step_s for step_s in seconds]
+        self._factors = {rival.name: factor for rival, factor in zip(rivals, factors)}
+        steps = min(int(rival.transcript.steps / factor) for rival, factor in zip(rivals, factors))
+        scaled_s = [step_s * factor for step_s, factor in zip(seconds, factors)]
+        return Lengths.of(scaled_s, steps, spec.device != "cpu", sample_s, max(seconds) if self._in_time else 0.0)
 
     def _round(self, order: Sequence[Rival], lengths: Lengths) -> None:
         for rival in order:
@@ -212,7 +222,7 @@ class _Duel:
             rival.idle_cpu_s = rival.idle_s = 0.0
         began_ns = self._count()
         for rival in order:
-            self._turn(rival, lengths.in_batches(self._times(rival)))
+            self._turn(rival, lengths.times(self._factors[rival.name]))
         for rival in order:
             if not rival.run.over:
                 rival.note_idle()
@@ -232,12 +242,14 @@ class _Duel:
         whole = [one[0] for one in of_round.values() if one and one[0].round == self._number]
         if len(whole) < len(order) or any(rival.run.over and not rival.transcript.last for rival in order):
             return rounds.ENDED
-        asked = [lengths.in_batches(self._times(one)).steps for one in order]
+        asked = [lengths.times(self._factors[one.name]).steps for one in order]
         steps = [one.steps for one in whole]
         if steps != asked and (len({*steps}) > 1 or not steps[0]):  # the last round may be of few steps, or none
             return rounds.ENDED
+        if any(part.samples > part.steps * one.batch_size for one, part in zip(order, whole)):
+            return rounds.MORE
         by_batch = {(one.batch_size, part.samples) for one, part in zip(order, whole)}
-        if len(by_batch) > len({one.batch_size for one in order}):
+        if not self._in_time and len(by_batch) > len({one.batch_size for one in order}):
             return rounds.UNEQUAL
         lost = self._log.shares(*span, (0, span[1]))
         share, threshold = (lost.disturbed if lost else 0.0), order[0].spec.disturbance_threshold

@@ -25,6 +25,7 @@ MOST_CLAIMS = 3  # slices that do not fit their turns, at least half of all: the
 REHEARSAL = "first round: not counted"
 ENDED = "a competitor ended during it"
 UNEQUAL = "competitors reported different numbers of samples"
+MORE = "a competitor reported more samples than its steps have"
 ALONE = "no competitor was left"
 FEWER = "a competitor had finished before it"
 EXPECTED = ("", REHEARSAL, ENDED, ALONE, FEWER)
@@ -32,24 +33,24 @@ EXPECTED = ("", REHEARSAL, ENDED, ALONE, FEWER)
 
 @dataclasses.dataclass(frozen=True)
 class Lengths:
-    """Steps of each slice, and of what comes before it in a turn, of a rival with the largest batches.
-
-    The others get as many samples, in more steps.
-    """
+    """Steps of each slice, and of what comes before it in a turn; some rivals have them `times` a factor."""
 
     steps: int
     rewarm: int
 
     @classmethod
-    def of(cls, step_s: Sequence[float], steps: int, on_device: bool, sample_s: float = 0.0) -> "Lengths":
+    def of(
+        cls, step_s: Sequence[float], steps: int, on_device: bool, sample_s: float = 0.0, longest_s: float = 0.0
+    ) -> "Lengths":
         """By the seconds of a step of each rival, and the steps that each trains in all, or the seconds.
 
-        A run as short as that of a demonstration still has LEAST_ROUNDS that count.
+        A run as short as that of a demonstration still has LEAST_ROUNDS that count. longest_s: of one step of the slowest
+        rival, which the others' slices last for, too.
         """
         middle_s = math.exp(sum(math.log(max(one, 1e-6)) for one in step_s) / len(step_s))
         rewarm = math.ceil(REWARM_S / middle_s) if middle_s < LONG_STEP_S else 0
         slice_s = SLICE_ON_DEVICE_S if on_device else SLICE_S
-        slice_s = min(slice_s, sample_s / LEAST_ROUNDS) if sample_s else slice_s
+        slice_s = min(max(slice_s, longest_s), sample_s / LEAST_ROUNDS) if sample_s else slice_s
         wanted = max(math.ceil(slice_s / middle_s), 2 * rewarm, 1)
         most = steps // (LEAST_ROUNDS + 2)  # of a turn
         if rewarm + wanted > most:
@@ -61,9 +62,9 @@ class Lengths:
         """The lengths of one round."""
         return dataclasses.replace(self, steps=max(1, round(self.steps * generator.uniform(1 - JITTER, 1 + JITTER))))
 
-    def in_batches(self, times: float) -> "Lengths":
-        """The lengths of a rival whose batches are so many times smaller than the largest."""
-        return Lengths(round(self.steps * times), round(self.rewarm * times))
+    def times(self, factor: float) -> "Lengths":
+        """The lengths of a rival whose steps are shorter by this factor, or train on fewer samples."""
+        return Lengths(max(1, round(self.steps * factor)), round(self.rewarm * factor))
 
 
 def least(sample_s: float, round_s: float) -> int:

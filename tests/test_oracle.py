@@ -126,6 +126,27 @@ def test_batchnorm_keeps_the_unbiased_variance():
     np.testing.assert_allclose(plain.var(axis=(0, 2, 3)), var / (var + one.attrs["eps"]), rtol=allowed)
 
 
+def test_groupnorm_goes_back_by_sums_of_a_channel_to_the_same_gradients():
+    one, rng = node("GroupNorm", groups=2, channels=6, eps=1e-5), RNG(5)
+    x, upstream = 3 + rng.standard_normal((2, 6, 5, 4)), rng.standard_normal((2, 6, 5, 4))
+    weights = {"weight": rng.uniform(0.5, 2, 6), "bias": rng.uniform(0.5, 2, 6)}
+    (exact,), of_weights = OPS["GroupNorm"](one, weights, (x,), Mode(True))[1](upstream)
+    (by_sums,), found = OPS["GroupNorm"](one, weights, (x,), Mode(True, plain_sums=True))[1](upstream)
+    allowed = rounding(6 * 5 * 4) * (3 + np.abs(x).max())
+    np.testing.assert_allclose(by_sums, exact, atol=allowed * np.abs(exact).max())
+    for name, gradient in of_weights.items():
+        np.testing.assert_allclose(found[name], gradient, atol=allowed * np.abs(gradient).max())
+
+
+def test_plain_sums_of_a_groupnorm_add_equal_gradients_one_by_one():
+    """As PyTorch does in channels_last: 1,024 times 0.1 has errors that do not cancel."""
+    one, x = node("GroupNorm", groups=1, channels=2, eps=1e-5), RNG(6).standard_normal((1, 2, 32, 32))
+    weights, upstream = {"weight": np.ones(2, np.float32), "bias": np.zeros(2, np.float32)}, np.full(x.shape, 0.1)
+    mode = Mode(True, plain_sums=True, dtype=np.float32)
+    _, found = OPS["GroupNorm"](one, weights, (x.astype(np.float32),), mode)[1](upstream.astype(np.float32))
+    assert list(found["bias"]) == [np.full(1024, 0.1, np.float32).cumsum()[-1]] * 2
+
+
 def test_padding_never_wins_a_max_pool():
     y, _ = OPS["MaxPool2d"](CASES["maxpool-overlap"], {}, (-np.ones((1, 1, 4, 4)),), Mode(False))
     assert y.tolist() == [[[[-1, -1], [-1, -1]]]]

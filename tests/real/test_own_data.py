@@ -95,7 +95,7 @@ def test_two_frameworks_learn_the_same_from_several_inputs() -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("name", [name for name in OPTIONS if name != "Padded"])  # TensorFlow fails level 5 with it
+@pytest.mark.parametrize("name", OPTIONS)
 def test_five_frameworks_compute_the_same(name: str) -> None:
     model = imported(name)
     for found in verify(FRAMEWORKS, model.name, threads=1):

@@ -38,6 +38,7 @@ DEPTH_MOVES = 0.01  # relative; a branch is a part of the whole
 # rounded to fewer bits, equal is all that passes.
 OFF = 64 * float(np.finfo(np.float32).eps)
 KEPT = 1e-4  # relative, beside a unit: how far a value that dropout keeps may be from its scale
+DRAWS = 8  # of the reference's dropout, while all move its gradient by more than twice what a framework's does
 FEW = 40  # values: so many are not dropped alike in two images by chance
 # An adapter whose framework keeps the biased running variance says so in its settings under this name, with "biased":
 # then that is what it is held to. Training is the same; evaluation differs by n / (n - 1) in each variance.
@@ -220,7 +221,8 @@ class Judge:
     def _in_steps(self, nodes: Sequence[Node]) -> None:
         """Dropping a share p of its inputs moves a layer's gradient by sqrt(p / (1 - p)) of itself: half is asked.
 
-        Where what is dropped is averaged later, as in front of pooling, half of what it moves the reference's by.
+        Where what is dropped is averaged later, as in front of pooling, half of the least that it moves the reference's
+        by in some draws.
         Of a StochasticDepth one batch is enough to see that samples are dropped or scaled, not to say how many.
         """
         shares = [node.attrs["p"] for node in nodes if node.op == "Dropout"]
@@ -230,15 +232,15 @@ class Judge:
         with_it, without = self._array("dropout in steps with"), self._array("dropout in steps without")
         both = (np.concatenate([part[name].ravel() for name in without]) for part in (with_it, without))
         moved = deviations.relative(*both)
-        if moved < least and moved < 0.5 * self._dropout_moves():
+        if moved < least and not any(moved >= 0.5 * self._dropout_moves(draw) for draw in range(DRAWS)):
             raise LevelFailed("dropout is off in training steps: their gradients are those of the model without it")
 
-    def _dropout_moves(self) -> float:
-        """By what share of itself dropout moves the reference's gradient of the first batch."""
+    def _dropout_moves(self, draw: int) -> float:
+        """By what share of itself a draw of dropout moves the reference's gradient of the first batch."""
         reference, graph = self.reference, surgery.asked_dropout(self.graph)
         oracle = Oracle(graph, weight_views(reference.graph, reference.flat), replicas=reference.replicas)
         _, _, without, _ = oracle.gradients(*reference.batches[0])
-        _, _, with_it, _ = oracle.gradients(*reference.batches[0], dropout=np.random.default_rng(0))
+        _, _, with_it, _ = oracle.gradients(*reference.batches[0], dropout=np.random.default_rng(draw))
         return deviations.relative(
             *(np.concatenate([part[name].ravel() for name in without]) for part in (with_it, without))
         )

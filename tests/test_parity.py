@@ -8,7 +8,7 @@ import sys
 import numpy
 import pytest
 from bounds import digits
-from network_mistakes import BIASED, DECAYED, MUTATIONS, NESTEROV, NO_LOADER, RENAMED_OP, SUMMED
+from network_mistakes import BIASED, BOUNDED, DECAYED, MUTATIONS, NESTEROV, NO_LOADER, RENAMED_OP, SUMMED
 from nightly import some_nightly
 from parity_fixtures import climb
 
@@ -112,12 +112,15 @@ def test_a_native_pipeline_that_is_not_installed_is_neither_held_nor_failed(muta
     assert found.levels[4].where == "its loader is not installed"
 
 
+@pytest.mark.parametrize("body, setting", [(BIASED, "'running_variance': 'biased'"), (BOUNDED, "'loss_bound': 0.25")])
 @pytest.mark.usefixtures("training_held", "pipeline_held")
-def test_a_biased_variance_that_is_declared_is_held_to_that(mutate):
-    declared = "\n    def settings(self):\n        return {'running_variance': 'biased'}\n"
-    mutate(BIASED + declared)
+def test_a_deviation_that_is_declared_is_held_to_that(mutate, body, setting):
+    declared = f"\n    def settings(self):\n        return {{{setting}}}\n"
+    mutate(body + declared)
     found = climb()
-    assert found.status == "passed"
+    assert found.status == "passed" and found.levels[3].where.endswith(
+        (" (biased running variance)", "below the largest)")
+    )
     mutate(declared)
     assert climb().highest == 2
 

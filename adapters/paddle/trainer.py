@@ -95,6 +95,7 @@ class PaddleTrainer(Generates, common.TrainerDefaults):
             "optimizer": optimizer_name(self.config),
             "attention": "scaled_dot_product_attention; products with a bias",
             "running_variance": "biased",
+            **({} if self._on_gpu else {"loss_bound": 64.0}),
             "threads": self.config.threads,
             **({"replicas": "DataParallel, BatchNorm of each replica's own batch"} if self._replicas else {}),
             **(self._gpu_settings() if self._on_gpu else {}),

@@ -84,6 +84,15 @@ BIASED = """
             self.oracle.weights[name] = numpy.float32(0.9) * before + batch_share * numpy.float32((count - 1) / count)
         return loss
 """
+BOUNDED = """
+    def train_step(self, batch):
+        from framework_compare.parity.network.oracle import LOSSES
+        config = self.config
+        _, logits, _ = self.oracle.train_step(batch.images, batch.labels, learning_rate=config.learning_rate,
+                                              momentum=config.momentum, weight_decay=config.weight_decay)
+        bounded = numpy.maximum(logits, logits.max(axis=1, keepdims=True) - numpy.float32(0.25))
+        return LOSSES["cross_entropy"](bounded, batch.labels)[0]
+"""
 DROPOUT_ON = """
     def forward(self, batch, *, training=False):
         return super().forward(batch, training=True) if not training and any(
@@ -143,6 +152,7 @@ MUTATIONS = {
     "loss summed for averaged": (SUMMED, 2, "fc"),
     "BatchNorm momentum 0.9 for 0.1": (change("BatchNorm2d", momentum=0.9), 3, "bn1.running"),
     "biased running variance": (BIASED, 3, "running_var"),
+    "losses of bounded logits": (BOUNDED, 3, "loss of step"),
     "Nesterov for plain momentum": (NESTEROV, 3, ""),
     "momentum a thousandth too small": (MOMENTUM_OFF, 3, ""),
     "no weight decay of biases and BatchNorm": (LESS_DECAY, 3, ""),

@@ -43,6 +43,7 @@ FEW = 40  # values: so many are not dropped alike in two images by chance
 # An adapter whose framework keeps the biased running variance says so in its settings under this name, with "biased":
 # then that is what it is held to. Training is the same; evaluation differs by n / (n - 1) in each variance.
 RUNNING_VARIANCE = "running_variance"
+LOSS_BOUND = "loss_bound"  # likewise, of losses in which logits are at most so much below the largest; not gradients
 
 
 def remark(precision: str, levels: Sequence[Level], found: Reference, full: Reference) -> str:
@@ -162,6 +163,8 @@ class Judge:
         losses = [math.nan if loss is None else loss for loss in self._said("steps")["losses"]]
         if self.settings.get(RUNNING_VARIANCE) == "biased":
             exact = dataclasses.replace(exact, weights=self.reference.with_biased_variance())
+        if LOSS_BOUND in self.settings:
+            exact = dataclasses.replace(exact, losses=self.reference.bounded_losses(self.settings[LOSS_BOUND]))
         found = dataclasses.replace(exact, losses=losses, weights=self._named("steps", exact.weights))
         pairs = {name: (found.weights[name], array) for name, array in exact.weights.items()}
         steps = enumerate(zip(losses, exact.losses), start=1)
@@ -170,8 +173,12 @@ class Judge:
         if level.passed:
             self._again()
             self._ranks_agree()
-        biased = exact is not self.reference.exact and any(n.op == "BatchNorm2d" for n in self.graph.nodes)
-        return dataclasses.replace(level, where=f"{level.where} (biased running variance)") if biased else level
+        where = level.where
+        if exact.weights is not self.reference.exact.weights and any(n.op == "BatchNorm2d" for n in self.graph.nodes):
+            where += " (biased running variance)"
+        if not np.allclose(exact.losses, self.reference.exact.losses, rtol=1e-9, atol=0):
+            where += f" (losses of logits at most {self.settings[LOSS_BOUND]:g} below the largest)"
+        return dataclasses.replace(level, where=where)
 
     def _again(self) -> None:
         """LevelFailed if momentum outlives load_weights(): the first step from loaded weights moves by its gradient alone."""

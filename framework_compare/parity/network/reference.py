@@ -20,7 +20,7 @@ from framework_compare.parity.network.deviations import (
     loss_roundings,
     scatter,
 )
-from framework_compare.parity.network.oracle import Oracle
+from framework_compare.parity.network.oracle import LOSSES, Oracle
 from framework_compare.parity.network.oracle.op import Inputs
 from framework_compare.parity.network.questions import SCHEDULED, Questions, asked_optimizer
 from framework_compare.parity.network.rounding import Rounding, rounding_of, unit
@@ -138,6 +138,20 @@ class Reference:
                 left = (1 - node.attrs["momentum"]) ** steps * initial[name].astype(np.float64)
                 weights[name] = left + (weights[name] - left) * (count - 1) / count
         return weights
+
+    def bounded_losses(self, bound: float) -> List[float]:
+        """The exact losses of a framework that takes no logit for more than `bound` below the largest of its row."""
+        task = self.graph.task
+        if "cross_entropy" not in task.loss or task.loss == "binary_cross_entropy":
+            return list(self.exact.losses)
+
+        def loss(logits: Array, labels: Array) -> float:
+            bounded = np.maximum(logits, logits.max(axis=-1, keepdims=True) - bound)
+            return LOSSES[task.named_loss](bounded, labels, **task.loss_options)[0]
+
+        ends = zip(self.exact.step_logits, (labels for _, labels in self.batches))
+        parts = (map(loss, np.split(z, self.replicas), np.split(labels, self.replicas)) for z, labels in ends)
+        return [float(np.mean(list(each))) for each in parts]
 
     def write(self, folder: Path) -> None:
         """The weights and batches as the probe reads them: weights.npy, smooth.npy, batches.npz.

@@ -11,19 +11,27 @@ from typing import Any, Callable, Dict, Mapping, Sequence
 import numpy as np
 
 from framework_compare.adapters.common import quanv
+from framework_compare.adapters.mxnet.primitives import convolution
+from framework_compare.graph.window import pair
 
 
-def block(gluon: Any, forward: Callable[..., Any], arrays: Mapping[str, Sequence[int]] = {}, **constants: Any) -> Any:
+def block(
+    gluon: Any,
+    forward: Callable[..., Any],
+    arrays: Mapping[str, Sequence[int]] = {},
+    params: Any = None,
+    **constants: Any,
+) -> Any:
     """Return a block that calls forward(F, *inputs) with parameters of these shapes and with constants, by name.
 
-    One without inputs is called with the network's, as a block is with no less.
+    params: of another block, which has the arrays. One without inputs is called with the network's, as a block is with no less.
     """
 
     class Block(gluon.HybridBlock):  # type: ignore[misc]
         hybrid_forward = staticmethod(forward)
 
         def __init__(self) -> None:
-            super().__init__()
+            super().__init__(params=params)
             for name, shape in arrays.items():
                 setattr(self, name, self.params.get(name, shape=tuple(shape)))
             for name, array in constants.items():
@@ -86,6 +94,15 @@ def relative_bias(gluon: Any, a: Mapping[str, Any]) -> Any:
 
 def parameter(gluon: Any, a: Mapping[str, Any]) -> Any:
     return block(gluon, lambda F, x, value: F.expand_dims(value, 0), {"value": a["shape"]})
+
+
+def conv_transpose(gluon: Any, a: Mapping[str, Any], params: Any) -> Any:
+    """Of an array of its own, which is a parameter's: with one that is computed the process ends (1.9.1)."""
+
+    def forward(F: Any, x: Any, weight: Any, value: Any) -> Any:
+        return F.Deconvolution(x, value, adj=pair(a["output_padding"]), **convolution(a))
+
+    return block(gluon, forward, {"value": a["shapes"][1]}, params)
 
 
 def constant(gluon: Any, a: Mapping[str, Any]) -> Any:

@@ -43,14 +43,25 @@ def make_network(mx: Any, graph: Graph) -> Any:
                     shared = self.layers[node.arrays].params
                     how = {"in_units": node.attrs["embedding_dim"], "use_bias": False, "flatten": False}
                     self.tied[node.name] = mx.gluon.nn.Dense(node.attrs["num_embeddings"], params=shared, **how)
-                    self.register_child(self.tied[node.name], node.name)
+                elif node.op == "ConvTranspose":
+                    self.tied[node.name] = self._conv_transpose(node)
                 elif node.op in LAYERS and node.arrays not in self.layers:
                     self.layers[node.arrays] = LAYERS[node.op](mx.gluon, attrs[node.name])
                     self.register_child(self.layers[node.arrays], node.arrays)
+            for name, layer in self.tied.items():
+                self.register_child(layer, name)
+
+        def _conv_transpose(self, node: Node) -> Any:
+            (weight,) = (one for one in program.nodes if one.name == node.inputs[1])
+            if weight.op != "Parameter":
+                raise Unsupported(
+                    f"{node.name}: MXNet's Deconvolution needs a weight that is a parameter, not one computed"
+                )
+            return blocks.conv_transpose(mx.gluon, attrs[node.name], self.layers[weight.arrays].params)
 
         def hybrid_forward(self, F: Any, x: Any, *more: Any) -> Any:
             def apply(node: Node, *inputs: Any) -> Any:
-                if node.op == "Unembedding":
+                if node.name in self.tied:
                     return self.tied[node.name](*inputs)
                 if node.op not in LAYERS:
                     return FUNCTIONS[node.op](F, attrs[node.name], *inputs)
@@ -215,5 +226,5 @@ FUNCTIONS = {
     "Mean": lambda F, a, x: F.mean(x, axis=a["axis"]),
     **primitives.FUNCTIONS,
 }
-HAS = frozenset(LAYERS) | frozenset(FUNCTIONS) | {"Unembedding"}
+HAS = frozenset(LAYERS) | frozenset(FUNCTIONS) | {"Unembedding", "ConvTranspose"}
 OPS = graph_ops(HAS)

@@ -6,7 +6,7 @@ import math
 from typing import Any, Callable, Dict, Mapping
 
 from framework_compare.adapters.common import network
-from framework_compare.graph.window import Window, pair
+from framework_compare.graph.window import Window
 
 Attrs = Mapping[str, Any]
 
@@ -55,13 +55,13 @@ def pad_axes(F: Any, a: Attrs, x: Any) -> Any:
 
 
 def convolve(F: Any, a: Attrs, x: Any, weight: Any) -> Any:
+    return F.Convolution(x, F.squeeze(weight, axis=0), **convolution(a))
+
+
+def convolution(a: Attrs) -> Dict[str, Any]:
     window = Window.of(a)
     how = {"kernel": window.kernel, "stride": window.stride, "dilate": window.dilation, "num_group": a["groups"]}
-    how.update(pad=tuple(first for first, _ in window.pads), num_filter=a["out_channels"], no_bias=True)
-    weight = F.squeeze(weight, axis=0)
-    if "output_padding" in a:
-        return F.Deconvolution(x, weight, adj=pair(a["output_padding"]), **how)
-    return F.Convolution(x, weight, **how)
+    return {**how, "pad": tuple(first for first, _ in window.pads), "num_filter": a["out_channels"], "no_bias": True}
 
 
 def _reduced(name: str) -> Callable[..., Any]:
@@ -86,5 +86,4 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "PadAxes": pad_axes,
     "MatMul": matmul,
     "Convolve": convolve,
-    "ConvTranspose": convolve,
 }

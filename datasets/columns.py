@@ -18,6 +18,10 @@ MEMORY_SHARE = 0.5  # of what is free: more is refused before it is read
 Arrays = Mapping[str, np.ndarray]  # by name; the first axis is the samples. Text is an object array of str
 
 
+class OtherType(str):
+    """The type of a column that is read neither as numbers nor as text, in place of each of its values."""
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Source:
     """Named arrays of a training part and, where the data have one, of a validation part.
@@ -73,9 +77,15 @@ class Source:
         bad = next((i for i, text in enumerate(array) if not is_number(text)), None)
         if bad is None:  # each is a number, but of no common kind
             raise DataError(f"{self.where}: {name} contains integers beyond 64 bits; write them as floats")
+        if isinstance(array[bad], OtherType):
+            raise DataError(
+                f"{self.where}: {name} has the type {array[bad]}; allowed: numbers, lists of numbers of one length, or text"
+                f" as a target; convert it, or name inputs without {name}"
+            )
         what = "is empty" if not str(array[bad]).strip() else f"is {str(array[bad])[:20]!r}"
+        mend = "encode the text as numbers" if is_text(array) else "fix or remove the row"
         raise DataError(
-            f"{self._place(bad, split)}: {name} {what}, not a number; fix or remove the row, or name inputs without {name}"
+            f"{self._place(bad, split)}: {name} {what}, not a number; {mend}, or name inputs without {name}"
         )
 
 
@@ -86,6 +96,12 @@ def is_number(text: object) -> bool:
     except ValueError:
         return False
     return True
+
+
+def is_text(array: np.ndarray) -> bool:
+    """Whether a column is text on purpose: at least half of it is not a number."""
+    some = array[:1000] if array.dtype.kind == "O" else ()
+    return len(some) > 0 and sum(map(is_number, some)) * 2 <= len(some)
 
 
 def column_of(texts: Sequence[str]) -> np.ndarray:

@@ -11,8 +11,8 @@ import numpy as np
 
 from framework_compare.batches.arrays import Pixels
 from framework_compare.datasets.arrays import ArrayData, Split, split_indices
-from framework_compare.datasets.columns import Arrays, Source, names_of, scaling_of, to_float32
-from framework_compare.datasets.targets import Target, baseline_of, is_text
+from framework_compare.datasets.columns import Arrays, Source, is_text, names_of, scaling_of, to_float32
+from framework_compare.datasets.targets import Target, baseline_of
 from framework_compare.errors import DataError, UsageError
 from framework_compare.graph import Field, Task
 from framework_compare.protocol import Document

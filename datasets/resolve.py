@@ -69,6 +69,10 @@ def _reader_of(dataset: object) -> Callable[[Path], Source] | None:
     if path.is_dir():
         if table_files.is_saved(path):
             return table_files.read_saved
+        if not any(path.iterdir()):
+            raise DataError(
+                f"data set folder {str(dataset)!r} is empty; give one with a folder of images per class, or data"
+            )
         if any(entry.is_dir() for entry in path.iterdir()):  # of classes, with a list or a licence beside them
             return None
         return next((reader for kind, reader in FOLDERS.items() if any(path.glob(kind))), None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Sequence
 
 import numpy as np
 
-from framework_compare.datasets.columns import Arrays, Source, check_memory, column_of, stacked, text_array
+from framework_compare.datasets.columns import Arrays, OtherType, Source, check_memory, column_of, stacked, text_array
 from framework_compare.datasets.source_files import check_once, read_table, source
 from framework_compare.errors import DataError
 from framework_compare.protocol import Fields
@@ -128,7 +128,7 @@ def _column(column: "pyarrow.ChunkedArray", name: str, where: str) -> np.ndarray
         return np.asarray(column)
     if kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind):
         return stacked(column.to_pylist(), name, where)
-    return text_array([str(kind)] * len(column))  # dates and such, which no input may be
+    return text_array([OtherType(kind)] * len(column))  # dates, encoded images and such
 
 
 def _pyarrow(where: str, module: str) -> ModuleType:

@@ -6,7 +6,7 @@ from typing import Sequence
 import numpy as np
 
 from framework_compare.datasets.arrays import Baseline, majority_outputs
-from framework_compare.datasets.columns import Source, is_number, scaling_of, to_float32
+from framework_compare.datasets.columns import Source, scaling_of, to_float32
 from framework_compare.errors import DataError, UsageError
 from framework_compare.graph import Field, Task
 from framework_compare.protocol import Fields
@@ -76,6 +76,11 @@ class Target:
         """Classes in rising order: labels are their numbers."""
         both = np.concatenate([train, held])
         values, numbers = np.unique(both.astype(str) if both.dtype.kind == "O" else both, return_inverse=True)
+        if both.dtype.kind in "if" and values[0] < 0 and values.tolist() != [-1, 1]:
+            raise DataError(
+                f"{self._source.where}: the target {self._names[0]} is {values[0]} in {np.sum(both == values[0]):,} of"
+                f" {len(both):,} samples; allowed: labels from 0 on, or -1 and 1; remove samples without a label"
+            )
         if len(values) < 2:
             raise DataError(
                 f"{self._source.where}: the target {self._names[0]} has one class only, {str(values[0])[:20]!r}; two are"
@@ -135,12 +140,6 @@ class Target:
             self.facts["scaling"] = {"minimum": shift, "maximum": shift + scale, "unit": ""}
         self.values = to_float32(source, name, train), to_float32(source, name, held)
         self.tasks = [Task((), Field("value", train.shape[1:]), train.shape[-1], "mse", ("rmse",))]
-
-
-def is_text(array: np.ndarray) -> bool:
-    """Whether a column is text on purpose: at least half of it is not a number."""
-    some = array[:1000] if array.dtype.kind == "O" else ()
-    return len(some) > 0 and sum(map(is_number, some)) * 2 <= len(some)
 
 
 def baseline_of(task: Task, train: np.ndarray, count: int) -> Baseline:

@@ -162,6 +162,16 @@ def test_a_loss_that_is_asked_for_takes_precedence() -> None:
         read({"x": X, "y": LABELS}, loss="binary_cross_entropy")
 
 
+def test_minus_one_and_one_are_two_classes() -> None:
+    data = read({"x": X, "y": LABELS % 2 * 2 - 1})
+    assert task_of(data).loss == "binary_cross_entropy" and data.facts["classes"] == ["-1", "1"]
+
+
+def test_an_empty_folder_is_said_to_be_empty(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="is empty; give one with a folder of images per class, or data"):
+        own_data(tmp_path, DataOptions(), [], True)
+
+
 def test_targets_of_several_numbers_and_of_places() -> None:
     assert task_of(read({"x": X, "y": X[:, :2]})).target.shape == (2,)
     places = task_of(read({"x": RNG.integers(0, 9, (40, 6)), "y": np.where(X[:, :1] > 0, -100, np.ones((40, 6), int))}))
@@ -172,7 +182,7 @@ BAD_TABLES = {
     "no target": ("a,b\n1,2\n3,4\n", {}, r"name the target; it has a, b"),
     "no column": (ROWS, {"target": "kinds"}, r"has no target 'kinds' \(did you mean 'kind'\?\); it has a, b, kind, y"),
     "no input": (ROWS, {"inputs": ["aa", "b"]}, r"has no input 'aa'"),
-    "text": (ROWS, {}, r"line 2: kind is 'k0', not a number; fix or remove the row, or name inputs without kind"),
+    "text": (ROWS, {}, r"line 2: kind is 'k0', not a number; encode the text as numbers, or name inputs without"),
     "one text": (ROWS.replace("\n7,", "\n?,"), {"inputs": ["a", "b"]}, r"line 9: a is '\?', not a number"),
     "empty value": (ROWS.replace("\n7,", "\n,"), {"inputs": ["a"]}, r"line 9: a is empty, not a number"),
     "nan": (ROWS.replace("\n7,", "\nnan,"), {"inputs": ["a"]}, r"line 9: a has no finite number"),
@@ -247,6 +257,10 @@ BAD_ARRAYS = {
         lambda p: npz(p, x_train=X, y_train=LABELS, x_test=X[:, :3], y_test=LABELS),
         r"shape \(5,\) in training, \(3,\) in validation",
     ),
+    "no label": (
+        lambda p: npz(p, x=X, y=LABELS - 1),
+        r"the target y is -1 in \d+ of 40 samples; allowed: labels from 0 on, or -1 and 1; remove samples without",
+    ),
     "many labels": (lambda p: npz(p, x=np.zeros((5000, 2)), y=np.arange(5000)), "5,000 different whole numbers; give"),
     "target alone": (lambda p: npz(p, y=LABELS), "has nothing but the target y"),
 }
@@ -305,10 +319,12 @@ def test_a_parquet_file_that_is_none_or_has_dates(tmp_path: Path) -> None:
     (tmp_path / "d.parquet").write_bytes(b"PAR1 hello")
     with pytest.raises(DataError, match="cannot be read as Parquet"):
         read(tmp_path / "d.parquet")
-    table = pyarrow.table({"when": pyarrow.array([1, 2, 3], pyarrow.date32()), "y": [0, 1, 0], "x": [1, None, 3]})
+    days, encoded = pyarrow.array([1, 2, 3], pyarrow.date32()), [{"bytes": b"x", "path": "a.jpg"}] * 3
+    table = pyarrow.table({"when": days, "image": encoded, "y": [0, 1, 0], "x": [1, None, 3]})
     pyarrow.parquet.write_table(table, tmp_path / "d.parquet")
-    with pytest.raises(DataError, match="sample . *: when is 'date32"):
-        read(tmp_path / "d.parquet")
+    for name, kind in (("when", "date32"), ("image", "struct<bytes: binary, path: string>")):
+        with pytest.raises(DataError, match=f"{name} has the type {kind}.*; convert it, or name inputs without {name}"):
+            read(tmp_path / "d.parquet", inputs=[name])
     with pytest.raises(DataError, match="sample 1: x has no finite number"):
         read(tmp_path / "d.parquet", inputs=["x"])
 

@@ -91,6 +91,19 @@ class Padded(nn.Module):
         return self.out(self.encoder(self.table(tokens), src_key_padding_mask=padding).mean(1))
 
 
+class Tied(nn.Module):
+    """A language model without attention, whose logits lie hundreds apart."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(50, 256)
+        self.mix, self.norm = nn.Linear(256, 256), nn.LayerNorm(256)
+
+    def forward(self, tokens):
+        x = self.words(tokens)
+        return F.linear(self.norm(x + torch.tanh(self.mix(x))), self.words.weight)
+
+
 class Writes(nn.Module):
     """Parts of values are written over, as forward functions often do."""
 

@@ -89,7 +89,7 @@ def test_what_does_not_fit_gives_one_line(name: str, files: Path) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("name", ["onnx", "keras series"])
+@pytest.mark.parametrize("name", ["onnx", "keras row and tokens", "keras series"])
 def test_five_frameworks_compute_the_same(name: str, files: Path) -> None:
     model, data, options, _ = MODELS[name]
     made = imported(files, model, data, options)

@@ -29,12 +29,13 @@ DATA: dict[str, dict[str, np.ndarray]] = {
     "yes_or_no": {"x": RNG.standard_normal((120, 5)), "y": LABELS % 2},
     **{name: {"x": RNG.standard_normal((120, 10, 2)), "y": RNG.standard_normal(120)} for name in ("Queries", "Writes")},
     "Bags": {"tokens": RNG.integers(0, 50, (120, 4)), "counts": RNG.random((120, 5)), "y": LABELS},
+    "Tied": {"tokens": RNG.integers(0, 50, (120, 8)), "y": RNG.integers(0, 50, (120, 8))},
     "Padded": {"tokens": RNG.integers(1, 50, (120, 9)) * (np.arange(9) < RNG.integers(3, 9, (120, 1))), "y": LABELS},
 }
 OPTIONS: dict[str, dict[str, Any]] = {
     "Series": {"normalize": "standard"},
     "Two": {"model_output": "label"},
-    **{name: {} for name in ("yes_or_no", "Queries", "Writes", "Bags", "Padded")},
+    **{name: {} for name in ("yes_or_no", "Queries", "Writes", "Bags", "Padded", "Tied")},
     "loss": {"loss_function": f"{NETS}:weighted"},
 }
 
@@ -58,6 +59,7 @@ def test_the_import_is_the_same_function(name: str) -> None:
         "Writes": "mse",
         "yes_or_no": "binary_cross_entropy",
         "loss": "mean_output",
+        "Tied": "token_cross_entropy",
     }
     assert task.loss == losses.get(name, "cross_entropy")
     if name == "Two":  # in forward's order

@@ -1,13 +1,16 @@
 """Tables as columns: CSV, Parquet, and the folder of a saved Hugging Face data set, which is Arrow files."""
 
 import importlib
+import io
 import json
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Sequence
 
 import numpy as np
+from PIL import Image
 
+from framework_compare.batches.preprocess import to_rgb
 from framework_compare.datasets.columns import Arrays, OtherType, Source, check_memory, column_of, stacked, text_array
 from framework_compare.datasets.source_files import check_once, read_table, source
 from framework_compare.errors import DataError
@@ -128,7 +131,28 @@ def _column(column: "pyarrow.ChunkedArray", name: str, where: str) -> np.ndarray
         return np.asarray(column)
     if kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind):
         return stacked(column.to_pylist(), name, where)
-    return text_array([OtherType(kind)] * len(column))  # dates, encoded images and such
+    if kinds.is_struct(kind) and {"bytes", "path"} <= {field.name for field in kind}:
+        return _pixels(column.to_pylist(), name, where)
+    return text_array([OtherType(kind)] * len(column))  # dates and such, which no input may be
+
+
+def _pixels(rows: Sequence[Fields | None], name: str, where: str) -> np.ndarray:
+    """Encoded images of one size as uint8: grey where all are, else RGB."""
+    found = []
+    for sample, row in enumerate(rows):
+        place, data = f"{where}, sample {sample}: {name}", (row or {}).get("bytes")
+        if not data:
+            raise DataError(f"{place} has no bytes of an image; save the images in the file, not their paths")
+        try:
+            with Image.open(io.BytesIO(data)) as image:
+                check_memory(3 * image.width * image.height * len(rows), where)
+                found.append(np.asarray(image if image.mode == "L" else to_rgb(image)))
+        except DataError:
+            raise
+        except (OSError, SyntaxError, TypeError, ValueError, Image.DecompressionBombError):
+            raise DataError(f"{place} is no image that decodes; remove the sample") from None
+    grey = all(each.ndim == 2 for each in found)
+    return stacked([each if grey or each.ndim == 3 else np.stack([each] * 3, axis=2) for each in found], name, where)
 
 
 def _pyarrow(where: str, module: str) -> ModuleType:

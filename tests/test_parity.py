@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 
@@ -12,11 +13,13 @@ from network_mistakes import BIASED, BOUNDED, DECAYED, MUTATIONS, NESTEROV, NO_L
 from nightly import some_nightly
 from parity_fixtures import climb
 
+from framework_compare.graph import Node
 from framework_compare.parity import verify as ladder
 from framework_compare.parity.network import surgery
 from framework_compare.parity.network.ladder import (
     KEPT,
     TOLERANCE,
+    Judge,
     LevelFailed,
     check_dropout,
     check_off,
@@ -345,3 +348,13 @@ def test_dropout_that_is_on_in_evaluation_is_seen(summed_twice, moved):
     with_it.flat[0] += moved * numpy.abs(with_it).max()
     with pytest.raises(LevelFailed, match="dropout is on in evaluation mode"):
         check_off(with_it, summed_twice[0])
+
+
+@pytest.mark.parametrize("moved, is_off", [(0.0, True), (0.02, False)])
+def test_dropout_in_steps_may_move_less_than_half_of_one_draw(moved, is_off):
+    judge, node = Judge.__new__(Judge), Node("drop", "Dropout", ("input",), {"p": 0.1})
+    judge._said = lambda name: {}
+    judge._array = lambda name: {"weight": numpy.array([1 + moved * name.endswith("with")])}
+    judge._dropout_moves = lambda draw: [0.07, 0.05, 0.04, 0.03][draw % 4]
+    with pytest.raises(LevelFailed, match="off in training steps") if is_off else contextlib.nullcontext():
+        judge._in_steps([node])

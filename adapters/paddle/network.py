@@ -248,6 +248,16 @@ def _conv2d(nn: Any, a: Mapping[str, Any]) -> Any:
     )
 
 
+def _reduce_max(paddle: Any, a: Mapping[str, Any], x: Any) -> Any:
+    """Over one axis: over several of five and more its gradient is not initialised (3.3.1)."""
+    axes = a["axes"]
+    if len(axes) == 1 or x.ndim < 5:
+        return x.amax(axes, keepdim=True)
+    kept = [axis for axis in range(x.ndim) if axis not in axes]
+    sizes = [1 if axis in axes else size for axis, size in enumerate(x.shape)]
+    return x.transpose([*kept, *axes]).flatten(len(kept)).amax(-1).reshape([-1, *sizes[1:]])
+
+
 def _convolve(paddle: Any, a: Mapping[str, Any], x: Any, weight: Any) -> Any:
     window = Window.of(a)
     pads = [first for first, _ in window.pads]
@@ -327,7 +337,7 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "Where": lambda paddle, a, condition, x, y: paddle.where(condition != 0, x, y),
     "ReduceSum": lambda paddle, a, x: x.sum(a["axes"], keepdim=True),
     "ReduceMean": lambda paddle, a, x: x.mean(a["axes"], keepdim=True),
-    "ReduceMax": lambda paddle, a, x: x.amax(a["axes"], keepdim=True),
+    "ReduceMax": _reduce_max,
     "Softmax": lambda paddle, a, x: paddle.nn.functional.softmax(x, a["axis"]),
     "LogSoftmax": lambda paddle, a, x: paddle.nn.functional.log_softmax(x, a["axis"]),
     "CumSum": lambda paddle, a, x: x.cumsum(a["axis"]),

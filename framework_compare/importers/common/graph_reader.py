@@ -219,7 +219,7 @@ class GraphReader:
 
         UsageError that lists every kind of layer that is missing.
         """
-        last = self.vector(output)
+        last = self._without_ones(self.vector(output))
         nodes = needed(list(self.nodes.values()), last.node)
         self._check_missing(nodes)
         task = self._task_of(last, tasks)
@@ -234,6 +234,13 @@ class GraphReader:
         self.arrays = _renamed(self.arrays, renamed, kept)
         self.origin = _renamed(self.origin, renamed, kept)
         return graph
+
+    def _without_ones(self, value: Value) -> Value:
+        """What a reduction leaves, (N, classes, 1) that stands as (N, classes), as an array of these axes."""
+        own = plain(self.batch, self.shapes[value.node])
+        if len(value.view) < 2 or value.view == own or value.view != tuple(group for group in own if group):
+            return value
+        return self.plain(self.add(f"{value.node}.reshaped", "Reshape", [value.node], {"shape": list(value.shape[1:])}))
 
     def _task_of(self, last: Value, tasks: Sequence[Task]) -> Task:
         shape = self.shapes[last.node]

@@ -2,13 +2,15 @@
 
 python benchmarks/imported_models.py torchvision                        # benchmarks/results/imported_torchvision.json
 python benchmarks/imported_models.py timm --draw 50 --python PYTHON     # PYTHON has torch, torchvision and timm
+python benchmarks/imported_models.py timm --seed 7 --list               # names of another draw, small ones first
 python benchmarks/imported_models.py torchvision resnet18 vgg11         # these alone, asked again
 python benchmarks/imported_models.py torchvision --here                 # traced in this process, which must have torch
 python benchmarks/imported_models.py timm --table                       # the file as Markdown
 python benchmarks/imported_models.py transformers --python PYTHON       # a small configuration of each family in FAMILIES
 
 Each is imported at the least size that it takes. Small ones come first. Models in the file are not asked again, but for
-those that need more memory than there was.
+those that need more memory than there was. With --save another file is written, so that several processes can share a draw;
+--join puts their files together.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from framework_compare.launch import staging
 
 Trace = Callable[[Source, Asked], Traced]
 RESULTS = Path(__file__).parent / "results"
-SEED = 20261125
+SEED = 20261125  # another with --seed
 STEPS, TOKENS = 16, 99  # of a sequence; different ones
 _SIZES = "hidden_size=32,num_hidden_layers=2,num_attention_heads=4,intermediate_size=64"
 _GPT = "n_layer=2,n_embd=32,n_head=4,resid_pdrop=0.0,embd_pdrop=0.0,attn_pdrop=0.0"
@@ -113,7 +115,7 @@ def catalogue(arguments: argparse.Namespace) -> Dict[str, Dict[str, Any]]:
         return {name: {"module": 0, "sizes": [0]} for name in arguments.names or FAMILIES}
     framework = registry.framework("torch")
     environment = managed.ensure("torch", python=sys.executable if arguments.here else arguments.python)
-    drawn = [str(arguments.draw), str(SEED)] if arguments.zoo == "timm" else []
+    drawn = [str(arguments.draw), str(arguments.seed)] if arguments.zoo == "timm" else []
     answer = subprocess.run(
         [str(environment.python), "-c", CATALOGUE, arguments.zoo, *drawn, *arguments.names],
         cwd=staging.stage(framework),  # what workers import
@@ -203,14 +205,26 @@ def main() -> None:
     parser.add_argument("zoo", choices=("torchvision", "timm", "transformers"))
     parser.add_argument("names", nargs="*")
     parser.add_argument("--draw", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--list", action="store_true", help="print the names only")
+    parser.add_argument("--save", type=Path, help="the file to write; default: imported_ZOO.json in the results")
+    parser.add_argument("--join", help="files of several processes, with commas between; nothing is imported")
     parser.add_argument("--python")
     parser.add_argument("--here", action="store_true")
     parser.add_argument("--table", action="store_true")
     arguments = parser.parse_args()
-    path = RESULTS / f"imported_{arguments.zoo}.json"
+    path = arguments.save or RESULTS / f"imported_{arguments.zoo}.json"
+    if arguments.join:
+        parts = [json.loads(Path(name).read_text(encoding="utf-8")) for name in arguments.join.split(",")]
+        joined = {name: entry for part in parts for name, entry in part.items()}
+        path.write_text(json.dumps(joined, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        return
     entries: Dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     if arguments.table:
         print("\n".join(table(entries)))
+        return
+    if arguments.list:
+        print("\n".join(catalogue(arguments)))
         return
     tracer: Trace = here if arguments.here else Tracer({"torch": arguments.python} if arguments.python else {})
     for name, known in catalogue(arguments).items():

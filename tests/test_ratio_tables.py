@@ -267,6 +267,7 @@ def test_a_library_is_compared_with_the_framework_below_it(tmp_path):
         ("torch", {}, ok(2, 2)),
         ("keras-torch", {}, ok(5, 5)),
         ("keras-torch", {"execution": "fit"}, ok(4, 4)),
+        ("torch", {"execution": "fit"}, Run("unsupported", "no execution 'fit'")),  # of both executions in one run
         ("keras-torch@3.14.0", {}, ok(8, 8)),
         ("keras-jax", {}, ok(9, 9)),
     ]

@@ -145,7 +145,8 @@ def stacks(cells: Sequence[Record], blocks: BlockTimes) -> dict[int, Ratio]:
             return None
         settings = _key(cell, "framework", "execution")
         found = (plain.get((settings, known.backend, execution), []) for execution in (cell.execution, "default"))
-        return next((bases[0] for bases in found if len(bases) == 1), None)
+        bases = [several[0] for several in found if len(several) == 1]
+        return next((base for base in bases if base.status == "ok"), bases[-1] if bases else None)
 
     return _against(base_of, cells, blocks)
 

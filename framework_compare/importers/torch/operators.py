@@ -298,7 +298,7 @@ def detach(at: At, a: Arguments) -> Any:
 
 SAME = ("HardSigmoid", "HardSwish", "ReLU", "ReLU6", "Sigmoid", "SiLU", "Tanh")
 THROUGH = ("alias", "clone", "contiguous")
-VIEWS = ("flatten", "reshape", "squeeze", "unflatten", "unsqueeze", "view", "view_as")
+VIEWS = ("flatten", "reshape", "reshape_as", "squeeze", "unflatten", "unsqueeze", "view", "view_as")
 HANDLERS: Dict[str, Handler] = {
     **{op.lower(): same(op) for op in SAME},
     **dict.fromkeys(THROUGH, lambda at, a: a.get("self", a.get("input"))),

@@ -45,8 +45,12 @@ def group_norm(at: At, a: Arguments) -> Value:
 
 
 def batch_norm(at: At, a: Arguments) -> Value:
-    """Of vectors and sequences as of images."""
+    """Of vectors and sequences as of images; without running statistics of an array that has no batch, such as a weight."""
     x = a["input"]
+    if a["running_mean"] is None and a["running_var"] is None and a["training"]:
+        x = at.value(x)
+        y = normal(at, x, [dim for dim in range(len(x.shape)) if dim != 1], a["eps"])
+        return affine(at, y, a["weight"], a["bias"], (x.shape[1], *[1] * (len(x.shape) - 2)))
     count, channels, *places = x.shape
     if len(places) > 1:
         refuse("BatchNorm", f"of {len(x.shape)} axes")

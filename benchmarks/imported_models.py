@@ -36,7 +36,7 @@ from framework_compare.launch import staging
 
 Trace = Callable[[Source, Asked], Traced]
 RESULTS = Path(__file__).parent / "results"
-SEED = 20261125  # another with --seed
+SEED = 20261136  # another with --seed
 STEPS, TOKENS = 16, 99  # of a sequence; different ones
 _SIZES = "hidden_size=32,num_hidden_layers=2,num_attention_heads=4,intermediate_size=64"
 _GPT = "n_layer=2,n_embd=32,n_head=4,resid_pdrop=0.0,embd_pdrop=0.0,attn_pdrop=0.0"

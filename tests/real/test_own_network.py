@@ -18,7 +18,8 @@ from framework_compare.graph.imported_model import ImportedModel
 from framework_compare.importing.imports import resolve
 from framework_compare.importing.tracing import Tracer
 
-NET = Path(__file__).parents[1] / "plugins" / "user_net.py"
+PLUGINS = Path(__file__).parents[1] / "plugins"
+NET = PLUGINS / "user_net.py"
 FORWARD = """
 import torch
 from torch import nn
@@ -155,6 +156,13 @@ def test_operators_that_torch_takes_apart_are_the_same_function(tmp_path: Path) 
     _, (model,) = resolve(f"{tmp_path / 'net.py'}:build", 16)
     assert model.level is not None and model.level.passed
     assert {"MaxPool2d", "AdaptiveAvgPool2d", "Where", "Sqrt", "Concat"} <= {node.op for node in model().nodes}
+
+
+@pytest.mark.usefixtures("together")
+def test_blocks_of_published_vision_models_are_the_same_functions() -> None:
+    _, (model,) = resolve(f"{PLUGINS / 'vision_blocks.py'}:build", 16)
+    assert model.level is not None and model.level.passed, model.level
+    assert {"Convolve", "Take", "Expand", "PadAxes", "MatMul"} <= {node.op for node in model().nodes}
 
 
 SWIN = """

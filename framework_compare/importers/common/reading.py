@@ -64,14 +64,14 @@ class ProgramReading(abc.ABC):
         return Value(value.node, tuple(value.view[axis] for axis in order))
 
     def resized(self, value: Value, made: str) -> Value:
-        """A value's view of a node whose axes are those of the value's, some of another size; none is folded."""
-        new = self.reader.shapes[made]
+        """A value's view of a node whose axes are those of the value's, some of another size; none of these is folded."""
+        new, old = self.reader.shapes[made], self.reader.shapes[value.node]
         groups = []
         for group in value.view:
             axes = {atom.axis for atom in group}
-            if len(group) == 1 and group[0].axis != BATCH:
+            if len(axes) == 1 and BATCH not in axes and group == whole(group[0].axis, old[group[0].axis]):
                 group = whole(group[0].axis, new[group[0].axis])
-            elif any(axis != BATCH and new[axis] != self.reader.shapes[value.node][axis] for axis in axes):
+            elif any(axis != BATCH and new[axis] != old[axis] for axis in axes):
                 raise NotExpressible(f"a part of folded axes {value.shape}")
             groups.append(group)
         return Value(made, tuple(groups))

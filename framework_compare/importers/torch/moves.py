@@ -8,7 +8,14 @@ from typing import Any, Dict, List, Sequence
 import numpy as np
 
 from framework_compare.graph.attrs import unless
-from framework_compare.importers.common.axes import as_group, common_patterns, is_batch, program_axes, reshaped_node
+from framework_compare.importers.common.axes import (
+    as_group,
+    common_patterns,
+    is_batch,
+    pattern,
+    program_axes,
+    reshaped_node,
+)
 from framework_compare.importers.common.reading import filled
 from framework_compare.importers.common.views import BATCH, NotExpressible, Value, whole
 from framework_compare.importers.torch.operands import LARGE, Arguments, At, Handler, axis_of
@@ -115,11 +122,16 @@ def expand(at: At, a: Arguments) -> Any:
     shape = at.shape
     x = at.plain(at.value(a["self"]))
     groups = filled(x.view, len(shape))
-    sizes = [size for size, group in zip(shape, groups) if not is_batch(group)]
+
+    def own(wanted: Sequence[int]) -> List[int]:
+        """Of one sample, whose axes may be folded into one with the batch."""
+        rest = [(size, True in pattern(group)) for size, group in zip(wanted, groups) if not is_batch(group)]
+        return [size // at.reader.batch if folded else size for size, folded in rest]
+
+    sizes = own(shape)
     if not any(is_batch(group) for group in groups) and shape and shape[0] == at.reader.batch:
         groups, sizes = ((*whole(BATCH, at.reader.batch),), *groups[1:]), list(shape[1:])
-    flat = [size for group, size in zip(groups, filled(x.shape, len(shape), 1)) if not is_batch(group)]
-    name = reshaped_node(at.reader, x.node, flat)
+    name = reshaped_node(at.reader, x.node, own(filled(x.shape, len(shape), 1)))
     if tuple(sizes) != at.reader.shapes[name]:
         name = at.add("Expand", [name], {"shape": sizes})
     return at.like(groups, name)
@@ -257,6 +269,16 @@ def gather_along(at: At, a: Arguments) -> Any:
     return x.new_full(at.shape, x.flatten()[0].item())
 
 
+def unfold(at: At, a: Arguments) -> Any:
+    """Windows of an axis, which may overlap; the places in a window are the last axis."""
+    shape, size, step = a["self"].shape, a["size"], a["step"]
+    dim = a["dimension"] % len(shape)
+    count = (shape[dim] - size) // step + 1
+    places = [step * number + place for number in range(count) for place in range(size)]
+    cut = at.reshape(taken(at, a["self"], dim, places), (*shape[:dim], count, size, *shape[dim + 1 :]))
+    return at.permute(cut, [axis for axis in range(len(shape) + 1) if axis != dim + 1] + [dim + 1])
+
+
 HANDLERS: Dict[str, Handler] = {
     **dict.fromkeys(("cat", "concat"), lambda at, a: concat(at, a["tensors"], a["dim"])),
     "stack": stack,
@@ -266,6 +288,7 @@ HANDLERS: Dict[str, Handler] = {
     **dict.fromkeys(("chunk", "split", "split_with_sizes"), parts),
     "flip": flip,
     "roll": roll,
+    "unfold": unfold,
     **dict.fromkeys(("expand", "expand_as", "broadcast_to"), expand),
     "repeat": repeat,
     "index": index,

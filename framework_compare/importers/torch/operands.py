@@ -13,6 +13,7 @@ from framework_compare.importers.common.axes import (
     common_patterns,
     is_batch,
     materialised,
+    pattern,
     program_axes,
     reshaped_node,
     sizes_in,
@@ -122,8 +123,7 @@ class At(NamedTuple):
 
     def like(self, view: View, made: str) -> Value:
         """A node whose axes stand as those of a value did from which it is made, whatever their sizes."""
-        patterns = [(True,) if is_batch(group) else (False,) for group in view]
-        return Value(made, program_axes(self.reader, patterns, self.reader.shapes[made]))
+        return Value(made, program_axes(self.reader, [pattern(group) for group in view], self.reader.shapes[made]))
 
     def emit(self, op: str, *given: Any, **attrs: Document) -> Value:
         """A primitive of values that broadcast."""

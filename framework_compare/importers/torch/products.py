@@ -190,8 +190,8 @@ def adaptive_max_pool(at: At, a: Arguments) -> Any:
     return [at.reduced("ReduceMax", at.reshape(at.plain(x), (*x.shape[:-2], *cut)), [-3, -1]), None]
 
 
-def resized(mode: str) -> Handler:
-    """Upsampling as a product with a matrix of weights for each axis."""
+def resized(mode: str, antialias: bool = False) -> Handler:
+    """Resizing as a product with a matrix of weights for each axis."""
 
     def handler(at: At, a: Arguments) -> Value:
         x, functional = a.get("input", a.get("self")), at.reading.torch.nn.functional
@@ -199,7 +199,7 @@ def resized(mode: str) -> Handler:
         how = {"mode": mode} if mode == "nearest" else {"mode": mode, "align_corners": a["align_corners"]}
         for dim, (size, out) in enumerate(zip(places, at.shape[2:])):
             eye = at.reading.torch.eye(size, dtype=at.reading.torch.float64)[None, None]
-            matrix = functional.interpolate(eye, size=(out, size), **how)[0, 0]
+            matrix = functional.interpolate(eye, size=(out, size), **how, antialias=antialias)[0, 0]
             if bool(((matrix == 0) | (matrix == 1)).all()):
                 x = taken(at, x, 2 + dim, matrix.argmax(1).tolist())
                 continue
@@ -265,4 +265,5 @@ HANDLERS: Dict[str, Handler] = {
     "convolution": convolution,
     "adaptive_max_pool2d": adaptive_max_pool,
     **{f"upsample_{kind}": resized(kind[:-2]) for kind in ("nearest1d", "nearest2d", "bilinear2d", "bicubic2d")},
+    **{f"_upsample_{kind}2d_aa": resized(kind, antialias=True) for kind in ("bilinear", "bicubic")},
 }

@@ -106,9 +106,12 @@ class Fit:
 
         def run() -> None:
             try:
+                from lightning.pytorch.plugins import environments
+
                 how = {"gradient_clip_val": config.clip_norm or None, "accumulate_grad_batches": config.accumulation}
                 how.update(dict.fromkeys(WITHOUT, False))
-                trainer = lightning.Trainer(accelerator="cpu", max_epochs=1, **how)
+                alone = environments.LightningEnvironment()  # else it looks for a cluster, and MPI may end the process
+                trainer = lightning.Trainer(accelerator="cpu", max_epochs=1, plugins=[alone], **how)
                 trainer.fit(Module(), Loader())
                 losses.put(RuntimeError("Trainer.fit ended before its batches did"))
             except BaseException as error:

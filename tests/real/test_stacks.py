@@ -3,7 +3,8 @@
 import pytest
 
 from framework_compare.conformance import graphs
-from framework_compare.parity.verify import verify
+from framework_compare.environments import managed
+from framework_compare.parity.verify import Where, verify
 
 KERAS = ["keras-tensorflow", "keras-jax", "keras-torch"]
 LIBRARIES = [*KERAS, "flax", "lightning"]
@@ -91,3 +92,18 @@ trainer.jax.config.update("jax_log_compiles", False)
 def test_a_step_is_compiled_once(trainer_script, images, framework, execution):
     found = trainer_script(framework, "conformance-plain", COMPILED, images=images, image_size=32, execution=execution)
     assert found == [1, 0, 0]
+
+
+@pytest.mark.nightly
+def test_lightning_looks_for_no_cluster(tmp_path):
+    """Where mpi4py is installed without a working MPI, asking it ends the process."""
+    package, told = tmp_path / "mpi4py", tmp_path / "mpi4py-4.1.2.dist-info"
+    package.mkdir(), told.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "MPI.py").write_text("import os\nos._exit(1)\n")
+    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: mpi4py\nVersion: 4.1.2\n")
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexport PYTHONPATH={tmp_path}\nexec {managed.ensure("lightning").python} "$@"\n')
+    python.chmod(0o755)
+    (found,) = verify("lightning", "diabetes_ann", where=Where({"lightning": str(python)}), threads=1, fresh=True)
+    assert found.proves(), (found.reason, found.levels)

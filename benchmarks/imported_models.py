@@ -176,7 +176,7 @@ def outcome(zoo: str, name: str, known: Dict[str, Any], tracer: Trace) -> Dict[s
             "judge": level.judge,
             "reason": "" if level.passed else "not the same function",
         }
-    status = "not judged" if "GiB of memory" in reason else "refused"
+    status = "not judged" if "GiB of memory" in reason or "memory_limit" in reason else "refused"
     return {**known, "status": status, "reason": reason.partition(": ")[2]}
 
 

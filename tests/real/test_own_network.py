@@ -165,6 +165,25 @@ def test_blocks_of_published_vision_models_are_the_same_functions() -> None:
     assert {"Convolve", "Take", "Expand", "PadAxes", "MatMul"} <= {node.op for node in model().nodes}
 
 
+DEEP = """
+from torch import nn
+def build():
+    layers = []
+    for _ in range(40):
+        conv = nn.Conv2d(8 if layers else 3, 8, 3, padding=1)
+        nn.init.normal_(conv.weight, std=0.6)  # whose outputs have five times the deviation that BatchNorm starts with
+        layers += [conv, nn.BatchNorm2d(8), nn.Tanh()]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 3))
+"""
+
+
+@pytest.mark.usefixtures("together")
+def test_a_network_that_amplifies_rounding_is_verified_with_statistics_of_a_batch(tmp_path: Path) -> None:
+    (tmp_path / "deep.py").write_text(DEEP)
+    _, (model,) = resolve(f"{tmp_path / 'deep.py'}:build", 16)
+    assert model.level is not None and model.level.passed and model.level.error < 1e-8, model.level
+
+
 SWIN = """
 from torchvision.models.swin_transformer import SwinTransformer
 def build():

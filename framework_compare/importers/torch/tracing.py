@@ -27,7 +27,7 @@ from framework_compare.importers.common.judging import SEED, drawn_inputs, drawn
 from framework_compare.importers.common.onnx_program import OnnxProgram
 from framework_compare.importers.common.user_file import made_by, object_of, one_line
 from framework_compare.importers.torch import calls, zoos
-from framework_compare.importers.torch.exact import exact_derivatives
+from framework_compare.importers.torch.exact import AMPLIFIED, exact_derivatives, take_statistics
 from framework_compare.importers.torch.onnx_module import module_of
 from framework_compare.importers.torch.reading import Reading
 from framework_compare.protocol import Job
@@ -292,10 +292,16 @@ def judge(
     given = known.given if known else drawn_inputs(task, _judged(reading.graph), rng)
     target = drawn_target(task, len(given[0]), rng)
     exact = {**{f"input:{name}": array for name, array in zip(task.named_inputs, given)}, "target": target}
+    call = Call(torch, module, tuple(map(torch.from_numpy, given)), task, output)
+    if known is None:
+        exact["evaluation"] = call.evaluated()
+        if call.amplification(exact["evaluation"]) > AMPLIFIED:
+            take_statistics(torch, module, call.given)
+            exact["evaluation"] = call.evaluated()
+    else:
+        exact["evaluation"] = known.logits.reshape(-1, *task.output_shape)
     exact.update({f"start:{name}": array for name, array in reading.arrays.items() if name not in reading.origin})
     exact.update({f"start:{ours}": reading.as_graph(ours, arrays[own]) for ours, own in reading.origin.items()})
-    call = Call(torch, module, tuple(map(torch.from_numpy, given)), task, output)
-    exact["evaluation"] = call.evaluated() if known is None else known.logits.reshape(-1, *task.output_shape)
     exact["training"] = call.trained(torch.from_numpy(target))
     _check_finite(exact, call.name)
     for ours, own in reading.origin.items():
@@ -332,6 +338,15 @@ class Call(NamedTuple):
                 " the first, or draws random numbers, as a functional dropout without training=self.training does"
             )
         return first
+
+    def amplification(self, outputs: np.ndarray) -> float:
+        """By how much these outputs in evaluation change, relatively, with the last place of what is given."""
+        up = self.torch.tensor(math.inf, dtype=self.torch.float64)
+        nearby = [self.torch.nextafter(one, up) if one.is_floating_point() else one for one in self.given]
+        with self.torch.no_grad(), exact_derivatives(self.torch, drops=True):
+            moved_by = self._outputs(nearby).numpy() - outputs
+        size = float(np.linalg.norm(outputs))
+        return float(np.linalg.norm(moved_by)) / size if size else 0.0
 
     def trained(self, target: Tensor) -> np.ndarray:
         """Outputs in training; gradients are with the parameters then."""

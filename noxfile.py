@@ -43,9 +43,8 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """The types of the parent's side."""
-    session.install("-e", ".[test]")
-    session.run("mypy")
+    """The types of everything, adapters, models and data sets too, linked to where they are installed."""
+    pytest(session, "-n", "0", "tests/test_linters.py", "-k", "mypy or type")
 
 
 @nox.session

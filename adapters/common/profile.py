@@ -6,7 +6,7 @@ import glob
 from typing import Any, Callable, Collection, Iterable, Iterator, List, Tuple
 
 from framework_compare.protocol import ProfileRow
-from framework_compare.worker.profiling import DEVICE, HOST, count, lines_by_kind, write_trace, xplane_kind
+from framework_compare.worker.profiling import DEVICE, HOST, Line, count, lines_by_kind, write_trace, xplane_kind
 
 # An event of a trace: its name; what it is counted under, given its kind ("" for nothing); its start and end in ns.
 Event = Tuple[str, Callable[[str], str], int, int]
@@ -17,7 +17,7 @@ def xplane_rows(folder: str, read: Callable[[str], Iterable[Tuple[str, str, Iter
 
     `read` gives of a file each line: the names of its plane and of itself, and its events.
     """
-    lines = []
+    lines: List[Line] = []
     for path in glob.glob(f"{folder}/**/*.xplane.pb", recursive=True):
         found = list(read(path))
         launched = {event[0] for plane, line, events in found if plane.startswith(DEVICE) for event in events}

@@ -10,7 +10,7 @@ import dataclasses
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from framework_compare.graph import Node
-from framework_compare.graph.lowering import Program
+from framework_compare.graph.program import Program
 
 RECURRENT = ("LSTM", "GRU")
 PAIR = "Pair"  # a layer of each direction: attributes "op", "forward" and "backward", the names of their arrays
@@ -87,7 +87,7 @@ def _directions(program: Program, concat: Node) -> Optional[Tuple[Node, Node, No
 class _Turned:
     """The nodes of a graph with a Turn wherever the steps come in front, or go back behind the samples."""
 
-    def __init__(self, inputs: Dict[str, object], nodes: List[Node]) -> None:
+    def __init__(self, inputs: Mapping[str, object], nodes: List[Node]) -> None:
         self.nodes: List[Node] = []
         self._front: Set[str] = set()  # values with the steps in front
         self._turned: Dict[str, str] = {}

@@ -59,7 +59,7 @@ class Network(plain.Network):
         """Float32 logits of a view of the model, which is in training or in evaluation."""
 
         def apply(node: Node, *inputs: Any) -> Any:
-            layer = getattr(model, identifier(node.arrays), None)
+            layer: Any = getattr(model, identifier(node.arrays), None)
             if node.op in plain.FUNCTIONS:
                 return plain.FUNCTIONS[node.op](self.jax, node.attrs, *inputs)
             if node.op == "Unembedding":
@@ -73,7 +73,7 @@ class Network(plain.Network):
 
 
 def _module(nnx: Any, parts: Mapping[str, Any]) -> Any:
-    class Module(nnx.Module):  # type: ignore[misc]
+    class Module(nnx.Module):
         def __init__(self) -> None:
             for name, part in parts.items():
                 setattr(self, name, part)
@@ -111,7 +111,7 @@ def conv(net: Network, node: Node, rngs: Any) -> Any:
 
 
 def batchnorm(net: Network, node: Node, rngs: Any) -> Any:
-    class BatchNorm(net.nnx.BatchNorm):  # type: ignore[misc,name-defined]
+    class BatchNorm(net.nnx.BatchNorm):  # type: ignore[name-defined]
         """Flax keeps the biased running variance; the graph the unbiased one, n / (n - 1) times the batch's.
 
         Its fast variance is a difference of means of squares: too far off in float32 for MobileNetV2's last layers.

@@ -216,10 +216,10 @@ class Network:
         return (sums / (areas[:, :, None] if self.channels_last else areas)).astype(x.dtype)
 
     def _reduce(self, x: Any, start: float, function: Callable[..., Any], window: Window) -> Any:
-        kernel, strides, pads = ([at] * 4 for at in (1, 1, (0, 0)))
+        kernel, strides, pads = [1] * 4, [1] * 4, [(0, 0)] * 4
         all_pads = window.all_pads([x.shape[axis] for axis in self.spatial])
-        for axis, *along in zip(self.spatial, window.kernel, window.stride, all_pads):
-            kernel[axis], strides[axis], pads[axis] = along
+        for axis, size, stride, pad in zip(self.spatial, window.kernel, window.stride, all_pads):
+            kernel[axis], strides[axis], pads[axis] = size, stride, pad
         return self.jax.lax.reduce_window(x, start, function, kernel, strides, pads)
 
     def attention(self, node: Node, own: Mapping[str, Any], *inputs: Any, **_: Any) -> Any:

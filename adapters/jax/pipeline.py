@@ -59,6 +59,9 @@ class Processes:
     for data; one for all of them would read ahead while nothing is timed.
     """
 
+    _next: int  # the epoch that the processes read next; 0 within one
+    _iterator: Any
+
     def __init__(
         self, files: ImageFiles, config: TrainConfig, layout: str, replicas: Optional[Replicas] = None
     ) -> None:
@@ -91,7 +94,8 @@ class Processes:
 
     def _start(self, first: int) -> None:
         """Return when each process has said that it is there."""
-        grain, self._next = self._grain, first
+        grain = self._grain
+        self._next = first
         reading = grain.ReadOptions(num_threads=1, prefetch_buffer_size=1)
         processes = grain.MultiprocessingOptions(num_workers=self._workers, per_worker_buffer_size=1)
         source = gated(grain, self._batches, self._gate, first, self._workers)
@@ -150,7 +154,7 @@ def gated(grain: Any, batches: Any, gate: Gate, first: int, workers: int) -> Any
 def mapped(grain: Any, length: int, element: Callable[[int], Any]) -> Any:
     """Return a dataset of so many elements, each made from its number."""
 
-    class Mapped(grain.MapDataset):  # type: ignore[misc]
+    class Mapped(grain.MapDataset):
         def __len__(self) -> int:
             return length
 

@@ -108,7 +108,7 @@ class JaxTrainer(Generates, common.TrainerDefaults):
         self._keeps_losses = self._on_gpu and config.execution != "eager"  # in the state, on the device
         jax.config.update("jax_default_matmul_precision", MATMUL_PRECISION[config.precision])
         found, self._found = _find_devices(jax, names)
-        self._device = found[0] if found else None
+        self._device: Any = found[0] if found else None
         self._mesh = Mesh(jax, found) if replicas and found else None
         self._flash = not self._mesh and self._device is not None and has_flash(config, self._device)
         jax.config.update("jax_default_device", self._device)
@@ -157,7 +157,8 @@ class JaxTrainer(Generates, common.TrainerDefaults):
         self._key = jax.random.key(config.seed & 0xFFFFFFFF)
         jit: Callable[..., Any] = jax.jit if config.execution != "eager" else lambda function, **_: function
         self._step = jit(self._step_of_leaves, donate_argnums=0)
-        self._update, compute, train = self._plain_step, self._gradients, functools.partial(self._logits, training=True)
+        self._update, compute = self._plain_step, self._gradients
+        train: Callable[..., Any] = functools.partial(self._logits, training=True)
         if self._mesh:
             all_, each = self._mesh.all, self._mesh.each
             state, on_each = _specs(self._mesh), self._mesh.on_each
@@ -185,7 +186,7 @@ class JaxTrainer(Generates, common.TrainerDefaults):
         jax, jnp = self.jax, self.jax.numpy
         self._end_block()
         self._taken = 0
-        self._leaves = None  # the former ones' memory is free before there are others
+        self._leaves: Any = None  # the former ones' memory is free before there are others
         # never aliased: a step writes into the memory of what it is given
         arrays = {name: self._put(name, self._network.to_native(name, array)) for name, array in weights.items()}
         parameters = {name: array for name, array in arrays.items() if name in self._trainable}
@@ -196,7 +197,7 @@ class JaxTrainer(Generates, common.TrainerDefaults):
         start = State(parameters, statistics, optimizer, jnp.uint32(0), scale, jnp.int32(0), losses)
         # as a step's results are: told apart from those by not being put anywhere, it would be compiled for twice
         if self._mesh and self._mesh.spread:
-            shared = jax.tree.map(self._mesh.put_all, start._replace(parameters=(), statistics=()))
+            shared = jax.tree.map(self._mesh.put_all, start._replace(parameters={}, statistics={}))
             start = shared._replace(parameters=parameters, statistics=statistics)
         else:
             places = State(*map(self._mesh.sharding, _specs(self._mesh))) if self._mesh else self._device
@@ -229,7 +230,7 @@ class JaxTrainer(Generates, common.TrainerDefaults):
     def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
         arrays = images, labels.astype(self._target_type)
         placed = self._mesh.put_batch(*arrays) if self._mesh else self.jax.device_put(arrays, self._device)
-        return Batch(*placed, len(labels))
+        return Batch(placed[0], placed[1], len(labels))
 
     def read_batch(self, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
         labels = np.asarray(self._here(batch.labels))
@@ -373,7 +374,7 @@ class JaxTrainer(Generates, common.TrainerDefaults):
             self.jax.distributed.shutdown()
         self._network = self._leaves = self._loss_seen = None
         self._prepared = (None, 0)
-        self._block = self._step = self._differentiate = self._evaluate = self._train = self._copy = None
+        self._block = self._step = self._differentiate = self._evaluate = self._train = self._copy = None  # type: ignore[assignment]
 
 
 def _specs(mesh: Mesh) -> State:

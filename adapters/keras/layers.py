@@ -14,7 +14,7 @@ def own_layers(keras: Any) -> Dict[str, Callable[..., Any]]:
     """What makes each layer, once Keras is imported; each also takes what any layer of Keras does."""
     ops = keras.ops
 
-    class Layer(keras.layers.Layer):  # type: ignore[misc]
+    class Layer(keras.layers.Layer):
         """A function of an array with this shape, None where it has none, and of the inputs."""
 
         def __init__(self, function: Callable[..., Any], shape: Sequence[int] = (), **how: Any) -> None:
@@ -95,7 +95,7 @@ def _attend(ops: Any, a: Mapping[str, Any], *inputs: Any) -> Any:
 def _batchnorm(keras: Any) -> Any:
     ops = keras.ops
 
-    class BatchNorm(keras.layers.BatchNormalization):  # type: ignore[misc]
+    class BatchNorm(keras.layers.BatchNormalization):
         """Keras keeps the biased running variance; the graph the unbiased one, n / (n - 1) times the batch's."""
 
         def call(self, x: Any, training: Any = None, mask: Any = None) -> Any:

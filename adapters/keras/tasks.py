@@ -57,7 +57,7 @@ def _rate(keras: Any, config: TrainConfig) -> Any:
     if len(table) == 1:
         return config.learning_rate
 
-    class Table(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[misc]
+    class Table(keras.optimizers.schedules.LearningRateSchedule):
         def __call__(self, step: Any) -> Any:
             return ops.take(ops.convert_to_tensor(table), ops.minimum(ops.cast(step, "int32"), len(table) - 1))
 

@@ -74,19 +74,19 @@ class KerasTrainer(abc.ABC):
     def build(self, graph: Graph) -> None:
         keras = self.keras
         self._graphed = Network(keras, graph)
-        self._model, self._arrays = self._graphed.model, self._graphed.arrays
+        self._model, self._by_name = self._graphed.model, self._graphed.arrays
         self._objective = LOSSES[graph.task.named_loss](keras, **graph.task.loss_options)
         self._optimizer = make_optimizer(keras, self.config)
         if self.config.optimizer == "adamw" and not is_native(self.config):
             axes = {parameter.name: len(parameter.shape) for parameter in graph.parameters()}
-            kept = [array.variable for name, array in self._arrays.items() if axes[name] < DECAYED]
+            kept = [array.variable for name, array in self._by_name.items() if axes[name] < DECAYED]
             self._optimizer.exclude_from_weight_decay(var_list=kept)
         self._updated = list(self._model.trainable_variables)  # a model looks for them in its layers each time
         self._optimizer.build(self._updated)
         # slots are zeros; what else an optimiser starts from is one number a variable
         self._scalars = {id(v): keras.ops.convert_to_numpy(v) for v in self._optimizer.variables if len(v.shape) == 0}
         trained = set(trainable_names(graph))
-        self._trained = {name: array for name, array in self._arrays.items() if name in trained}
+        self._trained = {name: array for name, array in self._by_name.items() if name in trained}
         if self.config.execution == "fit":
             self._model.compile(optimizer=self._optimizer, loss=self._objective)
         self._make_functions()
@@ -98,7 +98,7 @@ class KerasTrainer(abc.ABC):
     def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         ops = self.keras.ops
         for name, array in weights.items():
-            place = self._arrays[name]
+            place = self._by_name[name]
             native = place.to_native(array)
             if place.row is not None:  # of several arrays in one variable
                 whole = np.array(ops.convert_to_numpy(place.variable))
@@ -111,7 +111,7 @@ class KerasTrainer(abc.ABC):
 
     def weights(self) -> Dict[str, np.ndarray]:
         values = self._values()
-        return {name: array.from_native(values[id(array.variable)]) for name, array in self._arrays.items()}
+        return {name: array.from_native(values[id(array.variable)]) for name, array in self._by_name.items()}
 
     def _values(self) -> Dict[int, np.ndarray]:
         """The model's variables as arrays, by identity."""
@@ -139,4 +139,4 @@ class KerasTrainer(abc.ABC):
 
     def release(self) -> None:
         super().release()  # type: ignore[misc]
-        self._graphed = self._model = self._arrays = self._trained = self._updated = self._optimizer = None
+        self._graphed = self._model = self._by_name = self._trained = self._updated = self._optimizer = None  # type: ignore[assignment]

@@ -81,7 +81,7 @@ class Fit:
         batches: "queue.SimpleQueue[Any]" = queue.SimpleQueue()  # None is the end
         losses: "queue.SimpleQueue[Any]" = queue.SimpleQueue()  # or what was raised
 
-        class Module(lightning.LightningModule):  # type: ignore[misc]
+        class Module(lightning.LightningModule):
             def __init__(self) -> None:
                 super().__init__()
                 self.network = network

@@ -27,7 +27,7 @@ def block(
     params: of another block, which has the arrays. One without inputs is called with the network's, as a block is with no less.
     """
 
-    class Block(gluon.HybridBlock):  # type: ignore[misc]
+    class Block(gluon.HybridBlock):
         hybrid_forward = staticmethod(forward)
 
         def __init__(self) -> None:

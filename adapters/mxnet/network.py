@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, Mapping
+from typing import Any, Callable, Dict, Mapping
 
 from framework_compare.adapters.common.network import by_graph_name
 from framework_compare.adapters.common.recurrent import TURN, Direction, by_direction, pairs, turned
@@ -36,7 +36,8 @@ def make_network(mx: Any, graph: Graph) -> Any:
 
         def __init__(self) -> None:
             super().__init__(prefix="")
-            self.layers, self.tied = {}, {}
+            self.layers: Dict[str, Any] = {}
+            self.tied: Dict[str, Any] = {}
             self.pairs = pairs(program)
             for node in program.nodes:
                 if node.op == "Unembedding":  # its array is the embedding's
@@ -164,7 +165,7 @@ def _gelu(F: Any, a: Mapping[str, Any], x: Any) -> Any:
     return 0.5 * x * (1 + F.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
 
 
-LAYERS = {
+LAYERS: Dict[str, Callable[..., Any]] = {
     "Conv2d": lambda gluon, a: gluon.nn.Conv2D(
         a["out_channels"],
         Window.of(a).kernel,
@@ -203,7 +204,7 @@ LAYERS = {
     **recurrent.LAYERS,
 }
 # Of F, attributes, and inputs.
-FUNCTIONS = {
+FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "ReLU6": lambda F, a, x: F.clip(x, 0, 6),
     "SiLU": lambda F, a, x: x * F.sigmoid(x),
     # its own slope is 0.2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Tuple
 
 from framework_compare.adapters.common.trainer import is_native, optimizer_settings
 from framework_compare.protocol import TrainConfig
@@ -24,7 +24,7 @@ def smoothed_cross_entropy(mx: Any, smoothing: float) -> Callable[[Any, Any], An
 def token_cross_entropy(mx: Any, smoothing: float = 0.0) -> Callable[[Any, Any], Any]:
     """Mean over the tokens whose label is not -1: the losses of samples have it as their mean."""
 
-    class TokenCrossEntropy(mx.gluon.HybridBlock):  # type: ignore[misc]
+    class TokenCrossEntropy(mx.gluon.HybridBlock):
         def hybrid_forward(self, F: Any, logits: Any, labels: Any) -> Any:
             counts = F.cast(labels >= 0, "float32")
             # over an axis other than the last, as in `cross_entropy`
@@ -99,7 +99,7 @@ def _adam(mx: Any) -> Any:
 
         def __init__(self, **settings: Any) -> None:
             super().__init__(**settings)
-            self._asked = self.epsilon
+            self._asked: float = settings["epsilon"]
 
         def update(self, index: int, weight: Any, grad: Any, state: Any) -> None:
             step = self._index_update_count.get(index, self.begin_num_update) + 1
@@ -116,7 +116,8 @@ def _adamw(mx: Any) -> Any:
         def __init__(self, beta1: float, beta2: float, epsilon: float, **settings: Any) -> None:
             super().__init__(**settings)
             self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
-            self._rescale: Dict[float, Any] = {}  # as the array that the kernel takes; one that is NaN skips an update
+            # as the array that the kernel takes; one that is NaN skips an update
+            self._rescale: Dict[Tuple[float, str], Any] = {}
 
         def create_state(self, index: int, weight: Any) -> Any:
             return tuple(mx.nd.zeros(weight.shape, weight.context, dtype=weight.dtype) for _ in range(2))

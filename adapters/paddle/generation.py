@@ -30,6 +30,8 @@ class Cache:
 
 
 class Generates(generation.Generates):
+    paddle: Any
+    _auto_cast: Any
     _built: Any  # the graph, and its layers by the names of their arrays
 
     def _prepare(self, prompt: int) -> Tuple[int, generation.Step]:

@@ -10,7 +10,8 @@ import numpy as np
 from framework_compare.adapters.common import network, quanv
 from framework_compare.adapters.common.recurrent import PAIR, RECURRENT, TURN, Direction, by_direction, pairs, turned
 from framework_compare.graph import Graph, Node, evaluate
-from framework_compare.graph.lowering import UNEVEN, Program, graph_ops, lowered
+from framework_compare.graph.lowering import UNEVEN, graph_ops, lowered
+from framework_compare.graph.program import Program
 from framework_compare.graph.window import Window, pair
 
 GRAPH_NAMES = {"_mean": "running_mean", "_variance": "running_var"}
@@ -97,7 +98,7 @@ def _quanv2d(nn: Any, a: Mapping[str, Any]) -> Any:
 
     functions = quanv.Functions(paddle.cos, paddle.sin, lambda arrays: paddle.concat(arrays, axis=-1), paddle.matmul)
 
-    class Quanv2d(nn.Layer):  # type: ignore[misc]
+    class Quanv2d(nn.Layer):
         def __init__(self) -> None:
             super().__init__()
             self.known = [paddle.to_tensor(array) for array in quanv.constants(a["gates"], a["trained"])]
@@ -186,7 +187,7 @@ def _layer(nn: Any, forward: Callable[..., Any], arrays: Mapping[str, Sequence[i
     """Return a layer with this method, with parameters of these shapes and with constants; to_static reads no lambda."""
     import paddle
 
-    class Layer(nn.Layer):  # type: ignore[misc]
+    class Layer(nn.Layer):
         def __init__(self) -> None:
             super().__init__()
             for name, shape in arrays.items():

@@ -13,7 +13,7 @@ from framework_compare.protocol import TrainConfig
 
 
 def cross_entropy(paddle: Any, smoothing: float = 0.0) -> Callable[[Any, Any], Any]:
-    return paddle.nn.CrossEntropyLoss(label_smoothing=smoothing)  # type: ignore[no-any-return]
+    return paddle.nn.CrossEntropyLoss(label_smoothing=smoothing)
 
 
 def token_cross_entropy(paddle: Any, smoothing: float = 0.0) -> Callable[[Any, Any], Any]:
@@ -58,7 +58,7 @@ def make_optimizer(paddle: Any, config: TrainConfig, parameters: Sequence[Any]) 
     common["epsilon"] = settings["eps"]
     if config.optimizer == "rmsprop":
         return kind(**common, rho=settings["rho"])
-    own = {"momentum_decay": settings["psi"]} if config.optimizer == "nadam" else {}
+    own: Dict[str, Any] = {"momentum_decay": settings["psi"]} if config.optimizer == "nadam" else {}
     if config.optimizer == "adamw":
         decayed = {parameter.name for parameter in parameters if len(parameter.shape) >= DECAYED}  # Paddle's own names
         own = {"weight_decay": settings["weight_decay"], "apply_decay_param_fun": lambda name: name in decayed}
@@ -73,7 +73,7 @@ def _corrected(kind: Any, settings: Dict[str, float]) -> Any:
     """
     decays = 0.0 if "psi" in settings else settings["beta1"], settings["beta2"]
 
-    class Corrected(kind):  # type: ignore[misc]
+    class Corrected(kind):
         def __init__(self, **given: Any) -> None:
             super().__init__(**given)
             self.taken, self.rate, self._asked = 0, given["learning_rate"], given["epsilon"]
@@ -105,10 +105,11 @@ def forget(optimizer: Any, config: TrainConfig) -> None:
     if hasattr(optimizer, "taken"):
         optimizer.taken = 0
     powers = {"beta1_pow_acc": settings.get("beta1"), "beta2_pow_acc": settings.get("beta2")}
-    first = {
+    values: Dict[str, Dict[str, Any]] = {
         **dict.fromkeys(("adam", "adamw"), powers),
         "nadam": {"momentum_decay_pow": 1.0, "beta2_pow": 1.0, "mu_product": 1.0},
-    }.get(config.optimizer, {})
+    }
+    first = values.get(config.optimizer, {})
     for name, accumulators in optimizer._accumulators.items():
         value = next((value for ending, value in first.items() if name.endswith(ending)), 0.0)
         for accumulator in accumulators.values():

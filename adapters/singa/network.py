@@ -162,7 +162,7 @@ LAYERS: Dict[str, Callable[..., Any]] = {
     "ReLU": lambda network, node, x: network.singa.autograd.relu(x),
     "ReLU6": lambda network, node, x: network.singa.autograd.clip(x, 0.0, 6.0),
     "MaxPool2d": lambda network, node, x: _pool2d(
-        network, node, x, *(node.attrs[name] for name in ("kernel", "stride", "padding")), True
+        network, node, x, node.attrs["kernel"], node.attrs["stride"], node.attrs["padding"], True
     ),
     "AdaptiveAvgPool2d": _adaptive_avgpool2d,
     "Reshape": lambda network, node, x: network.singa.autograd.reshape(x, node.attrs["shape"]),

@@ -51,13 +51,14 @@ def _correct(handle: Any, offset: int, before: List[int], after: List[int]) -> N
     numbers = (ctypes.c_int64 * len(before)).from_address(begin)
     if list(numbers) != before:
         raise Unsupported(f"SINGA's ConvHandle holds {list(numbers)}, not {before}; use internals 'public'")
-    numbers[:] = after
+    for place, number in enumerate(after):
+        numbers[place] = number
 
 
 def _make_scale(singa: Singa) -> Any:
     core = singa.core
 
-    class Scale(singa.autograd.Operator):  # type: ignore[misc]
+    class Scale(singa.autograd.Operator):  # type: ignore[name-defined]
         def __init__(self, by: float) -> None:
             super().__init__()
             self._by = by
@@ -72,7 +73,7 @@ def _make_scale(singa: Singa) -> Any:
 
 
 def _make_together(singa: Singa) -> Any:
-    class Together(singa.autograd._Conv2d):  # type: ignore[misc]
+    class Together(singa.autograd._Conv2d):  # type: ignore[name-defined]
         """SINGA's convolution on images seen as many of one group's channels, which its checks want to see."""
 
         def __init__(self, handle: Any, groups: int) -> None:
@@ -102,7 +103,7 @@ def _make_one_by_one(singa: Singa) -> Any:
         for image in range(rows):
             core.CopyDataToFrom(whole, part, size, image * row + number * size, image * size)
 
-    class OneByOne(autograd.Operator):  # type: ignore[misc]
+    class OneByOne(autograd.Operator):  # type: ignore[name-defined]
         """A convolution for each group, on slices of input and weights; results are copied side by side."""
 
         def __init__(self, handle: Any, groups: int) -> None:

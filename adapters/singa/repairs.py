@@ -115,9 +115,9 @@ def copy_arrays(singa: Singa, library: Any) -> None:
         get = _function(library, f"_ZNK5singa6Tensor8GetValueI{letter}EEvPT_m", "ppn")
         setattr(tensor, f"Copy{kind}DataFromHostPtr", _putter(put, dtype))
         setattr(tensor, f"Get{kind}Value", _getter(get, dtype))
-    for alias, kind in (("int", int), ("float", float)):
-        if alias not in vars(np):
-            setattr(np, alias, kind)
+    for builtin in (int, float):
+        if builtin.__name__ not in vars(np):
+            setattr(np, builtin.__name__, builtin)
 
 
 def _putter(put: Callable[..., None], dtype: Any) -> Callable[..., None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import functools
-from typing import Any, Callable, Deque, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -88,7 +88,7 @@ class TensorFlowTrainer(Generates, common.TrainerDefaults):
             open_cpus(tensorflow, len(names))
         kind = "GPU" if self._on_gpu else "CPU"
         there = replicas is not None and (self._gpu is not None or not self._on_gpu)
-        self._mirrored = Mirrored(tensorflow, [f"/{kind}:{n}" for n in range(len(names))]) if there else None
+        self._mirrored: Any = Mirrored(tensorflow, [f"/{kind}:{n}" for n in range(len(names))]) if there else None
         tensorflow.config.experimental.enable_tensor_float_32_execution(config.precision == "tf32")
 
     def unsupported(self) -> Optional[str]:
@@ -283,7 +283,7 @@ class TensorFlowTrainer(Generates, common.TrainerDefaults):
 
     def infer(self, batch: Batch) -> Any:
         if self._mirrored:
-            parts = self._mirrored.parts(batch.images)
+            parts: Iterable[Any] = self._mirrored.parts(batch.images)
             if isinstance(batch.images, tuple):
                 parts = zip(*map(self._mirrored.parts, batch.images))
             return self.tf.concat([self._infer(part, training=False) for part in parts], axis=0)
@@ -314,7 +314,7 @@ class TensorFlowTrainer(Generates, common.TrainerDefaults):
         return xplane_rows(folder, read_trace)
 
     def release(self) -> None:
-        self._network = self._step = self._trainable = self._optimizer = None
+        self._network = self._step = self._trainable = self._optimizer = None  # type: ignore[assignment]
         self._prepared = (None, 0)
 
 

@@ -6,6 +6,7 @@ from typing import Any, Dict, Mapping, Tuple
 
 from framework_compare.adapters.common import generation
 from framework_compare.adapters.torch.network import LAYERS, attention, make_network
+from framework_compare.graph import Graph
 from framework_compare.graph.generation import at_positions
 
 
@@ -31,6 +32,11 @@ class Cache:
 
 
 class Generates(generation.Generates):
+    torch: Any
+    _graph: Graph
+    _device: Any
+    _autocast: Any
+
     def _prepare(self, prompt: int) -> Tuple[int, generation.Step]:
         torch, cache = self.torch, Cache(self._graph.input_shape[0])
         layers = {**LAYERS, "Attention": cache.attention}

@@ -12,7 +12,7 @@ from framework_compare.graph.lowering import graph_ops, lowered
 from framework_compare.graph.window import Window, pair
 
 # torch's names of arrays that the graph calls otherwise, by op; None: no array of the graph's.
-GRAPH_NAMES = {
+GRAPH_NAMES: Dict[str, Dict[str, Optional[str]]] = {
     "BatchNorm2d": {"num_batches_tracked": None},
     "LSTM": {"weight_ih_l0": "weight_ih", "weight_hh_l0": "weight_hh", "bias_ih_l0": "bias", "bias_hh_l0": None},
     "LSTM of two biases": {name + "_l0": name for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")},
@@ -72,13 +72,15 @@ def _spare_values(graph: Graph) -> Set[str]:
 
 def by_graph_name(graph: Graph, arrays: Mapping[str, Any]) -> Dict[str, Any]:
     """Arrays of a network's state by their names in the graph; what the graph has not is left out."""
-    ops = {node.arrays: "LSTM of two biases" if node.attrs.get("biases") == 2 else node.op for node in graph.nodes}
+    ops: Dict[str, str] = {
+        node.arrays: "LSTM of two biases" if node.attrs.get("biases") == 2 else node.op for node in graph.nodes
+    }
     named = {}
     for name, array in arrays.items():
         layer, _, own = name.rpartition(".")
-        own = GRAPH_NAMES.get(ops[layer], {}).get(own, own)
-        if own is not None:
-            named[f"{layer}.{own}"] = array
+        ours = GRAPH_NAMES.get(ops[layer], {}).get(own, own)
+        if ours is not None:
+            named[f"{layer}.{ours}"] = array
     return named
 
 
@@ -88,7 +90,7 @@ def _recurrent(kind: str) -> Any:
     def make(nn: Any, a: Mapping[str, Any]) -> Any:
         base = getattr(nn, kind)
 
-        class Recurrent(base):  # type: ignore[misc]
+        class Recurrent(base):  # type: ignore[misc, valid-type]
             def forward(self, x: Any) -> Any:
                 return super().forward(x)[0]
 
@@ -102,7 +104,7 @@ def _recurrent(kind: str) -> Any:
 
 
 def _conv1d(nn: Any, a: Mapping[str, Any]) -> Any:
-    class Conv1d(nn.Conv1d):  # type: ignore[misc]
+    class Conv1d(nn.Conv1d):
         """Of (N, steps, features); torch has the features before the steps."""
 
         def forward(self, x: Any) -> Any:
@@ -112,7 +114,7 @@ def _conv1d(nn: Any, a: Mapping[str, Any]) -> Any:
 
 
 def _avgpool2d(nn: Any, a: Mapping[str, Any]) -> Any:
-    class AvgPool2d(nn.AvgPool2d):  # type: ignore[misc]
+    class AvgPool2d(nn.AvgPool2d):
         """Of channels_last images PyTorch's kernel for GPUs puts the gradient of padded windows in wrong places.
 
         Its issue 188344, of 2.11 at least, mended in July 2026. Forward, unpadded and on a CPU it is right.
@@ -135,7 +137,7 @@ def _layer(nn: Any, forward: Callable[..., Any], arrays: Mapping[str, Sequence[i
     """Return a module with this method, with parameters of these shapes and with tensors that are no state."""
     import torch
 
-    class Layer(nn.Module):  # type: ignore[misc]
+    class Layer(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             for name, shape in arrays.items():
@@ -162,7 +164,7 @@ def _quanv2d(nn: Any, a: Mapping[str, Any]) -> Any:
 
 
 def _conv2d(nn: Any, a: Mapping[str, Any]) -> Any:
-    class Pointwise(nn.Conv2d):  # type: ignore[misc]
+    class Pointwise(nn.Conv2d):
         """Of 2 to 7 channels_last channels the gradient of a pointwise convolution with a stride crashes on a CPU.
 
         PyTorch 2.13.0, seen with AVX2. So it reads the pixels that count first, and convolves these without a stride.

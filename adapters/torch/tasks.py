@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterable, List
+from typing import Any, Callable, Dict, Iterable, List, Tuple
 
 from framework_compare.adapters.common import trainer as common
 from framework_compare.graph.optimizer import DECAYED, Schedule
@@ -10,7 +10,7 @@ from framework_compare.protocol import TrainConfig
 
 
 def cross_entropy(torch: Any, smoothing: float = 0.0) -> Callable[[Any, Any], Any]:
-    return torch.nn.CrossEntropyLoss(label_smoothing=smoothing)  # type: ignore[no-any-return]
+    return torch.nn.CrossEntropyLoss(label_smoothing=smoothing)
 
 
 def token_cross_entropy(torch: Any, smoothing: float = 0.0) -> Callable[[Any, Any], Any]:
@@ -44,11 +44,12 @@ def make_optimizer(torch: Any, config: TrainConfig, parameters: Iterable[Any], *
     elif config.optimizer == "rmsprop":
         optimizer = _rmsprop(torch)(parameters, rate, settings)
     else:
-        kind, own = {
+        kinds: Dict[str, Tuple[Any, Dict[str, Any]]] = {
             "adam": (torch.optim.Adam, {"fused": True}),
             "nadam": (torch.optim.NAdam, {"foreach": True, "momentum_decay": settings.get("psi")}),
             "adamw": (torch.optim.AdamW, {"fused": True}),
-        }[config.optimizer]
+        }
+        kind, own = kinds[config.optimizer]
         if config.optimizer == "adamw":
             parameters = decay_groups(parameters, settings["weight_decay"])
         betas = (settings["beta1"], settings["beta2"])

@@ -347,7 +347,7 @@ class TorchTrainer(Generates, common.TrainerDefaults):
         return [row for row in map(profile_row, session.key_averages()) if row.self_ns]
 
     def release(self) -> None:
-        self._network = self._trained = self._optimizer = self._call = self._loss_of = self._step = self._gpu = None
+        self._network = self._trained = self._optimizer = self._call = self._loss_of = self._step = self._gpu = None  # type: ignore[assignment]
         self._prepared = (None, 0)
 
 

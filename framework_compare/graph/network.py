@@ -5,13 +5,16 @@ vectors are (features,).
 """
 
 import dataclasses
-from typing import Callable, Dict, FrozenSet, List, Sequence, Set, Tuple, TypeVar, Union
+from typing import TYPE_CHECKING, Callable, Dict, FrozenSet, List, Sequence, Set, Tuple, TypeVar, Union
 
 from framework_compare.errors import UsageError
 from framework_compare.graph.node import Node, Parameter, Shape
 from framework_compare.graph.ops import OPS
 from framework_compare.graph.task import Field, Task, image_classification
 from framework_compare.json_types import Document, Fields
+
+if TYPE_CHECKING:
+    from framework_compare.graph.program import Program
 
 _Value = TypeVar("_Value")
 
@@ -155,7 +158,9 @@ def needed(nodes: Sequence[Node], last: str) -> List[Node]:
     return [node for node in nodes if node.name in found - {last}] + [by_name[name] for name in found & {last}]
 
 
-def evaluate(graph: Graph, apply: Callable[..., _Value], source: Union[_Value, Tuple[_Value, ...]]) -> _Value:
+def evaluate(
+    graph: "Union[Graph, Program]", apply: Callable[..., _Value], source: Union[_Value, Tuple[_Value, ...]]
+) -> _Value:
     """Run the nodes in order through `apply(node, *inputs)` and return the last one's value.
 
     source: the value of the only input, or a tuple with one value for each input in the task's order. A value is

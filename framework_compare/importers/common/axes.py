@@ -4,7 +4,7 @@ A program's axis is the batch, an axis of the node, or both folded into one; `ma
 """
 
 import math
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -93,7 +93,7 @@ class Operand(NamedTuple):
     """A value, or an array without a batch that is yet to become a node."""
 
     value: Optional[Value]
-    array: Optional[np.ndarray] = None  # with .shape; numpy's or the program's own
+    array: Any = None  # with .shape; numpy's or the program's own
 
     @property
     def shape(self) -> Tuple[int, ...]:

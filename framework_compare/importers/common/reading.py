@@ -37,7 +37,7 @@ class ProgramReading(abc.ABC):
     reader: GraphReader
 
     @abc.abstractmethod
-    def node(self, at: object, op: str, sources: Sequence[str], attrs: Document, **arrays: object) -> str:
+    def node(self, at: Any, op: str, sources: Sequence[str], attrs: Document, **arrays: Any) -> str:
         """A node of the graph, and its arrays as the program has them."""
 
     def beside(self, at: object, like: Value, array: np.ndarray, axis: int) -> str:
@@ -96,7 +96,7 @@ class ProgramReading(abc.ABC):
             )
         return Value(self.node(at, op, [first.node, second.node], {}), view)
 
-    def concat(self, at: object, operands: Sequence[object], axis: int) -> Value:
+    def concat(self, at: object, operands: Sequence[Any], axis: int) -> Value:
         """Values, and perhaps arrays beside them, one behind the other along an axis of the program."""
         if len({isinstance(one, Value) for one in operands}) > 1 or any(len(one.shape) == 3 for one in operands):
             operands = [self.reader.tokens(one) if isinstance(one, Value) else one for one in operands]

@@ -13,6 +13,7 @@ from framework_compare.importers.common.axes import materialised
 from framework_compare.importers.common.views import NotExpressible, Value
 from framework_compare.importers.keras import layers
 from framework_compare.importers.keras.layers import FIRST, Handler, Reading, activated, refuse_unless, swapped
+from framework_compare.json_types import Fields
 
 if TYPE_CHECKING:
     from keras import Model
@@ -142,7 +143,7 @@ def conv1d(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
     )
     batch, rows, features = x.view
     source = materialised(reading.reader, Value(x.node, (batch, features, (), rows))).node
-    arrays = {"weight": (layer.kernel, lambda array: array.transpose(2, 1, 0)[:, :, None])}
+    arrays: Fields = {"weight": (layer.kernel, lambda array: array.transpose(2, 1, 0)[:, :, None])}
     if layer.use_bias:
         arrays["bias"] = (layer.bias, None)
     view = reading.reader.plain(reading.node(layer.name, "Conv2d", [source], attrs, **arrays))

@@ -14,7 +14,7 @@ from framework_compare.graph import window
 from framework_compare.graph.attrs import conv_attrs, linear_attrs, window_attrs
 from framework_compare.importers.common.graph_reader import GraphReader
 from framework_compare.importers.common.views import NotExpressible, Value, View, plain, reshaped, whole
-from framework_compare.json_types import Fields
+from framework_compare.json_types import JSON, Fields
 
 if TYPE_CHECKING:
     from keras.layers import Layer
@@ -99,7 +99,7 @@ def _pads(layer: Layer, size: Sequence[int], kernel: Sequence[int], dilation: Se
 
 
 def _convolved(
-    reading: Reading, layer: Layer, name: str, x: Value, kernel: Any, *, groups: int, bias: bool, **steps: object
+    reading: Reading, layer: Layer, name: str, x: Value, kernel: Any, *, groups: int, bias: bool, **steps: JSON
 ) -> Value:
     """In as many groups; 0: of each channel its own, by a kernel (height, width, channels, multiple)."""
     height, width, into, out = kernel.shape
@@ -181,7 +181,7 @@ def zero_padding(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Val
 def dense(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
     into, out = layer.kernel.shape
     name, view, form = _features(reading.reader, inputs[0])
-    arrays = {"weight": (layer.kernel, lambda kernel: form(kernel).T)}
+    arrays: Fields = {"weight": (layer.kernel, lambda kernel: form(kernel).T)}
     if layer.use_bias:
         arrays["bias"] = (layer.bias, None)
     made = reading.node(layer.name, "Linear", [name], linear_attrs(into, out, bias=layer.use_bias), **arrays)

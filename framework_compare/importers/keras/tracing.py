@@ -17,7 +17,7 @@ import numpy as np
 
 from framework_compare.adapters.tensorflow.trainer import TensorFlowTrainer
 from framework_compare.errors import UsageError
-from framework_compare.graph import Task, image_classification
+from framework_compare.graph import Node, Task, image_classification
 from framework_compare.graph.trace_answer import TraceAnswer
 from framework_compare.importers.common.judging import SEED, drawn_inputs, drawn_target, moved
 from framework_compare.importers.common.reading import left_out
@@ -252,7 +252,7 @@ def _losses(tf: ModuleType, loss: str, target: np.ndarray, outputs: Any) -> Any:
     return tf.nn.sparse_softmax_cross_entropy_with_logits(target, outputs)
 
 
-def _counts(reading: Reading, count: int) -> Dict[str, Tuple[object, int]]:
+def _counts(reading: Reading, count: int) -> Dict[str, Tuple[Node, int]]:
     """By the names of running variances their node, and of how many values of a channel they are."""
     shapes = {
         **reading.graph.shapes(),

@@ -95,7 +95,7 @@ def _evaluator(
     from onnx.reference import ReferenceEvaluator
     from onnx.reference.op_run import OpRun
 
-    class Erf(OpRun):  # type: ignore[misc]
+    class Erf(OpRun):
         """onnx's own gives float32 whatever it gets."""
 
         op_domain = ""

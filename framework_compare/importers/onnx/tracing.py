@@ -125,13 +125,13 @@ def read(model: ModelProto, sizes: Sequence[int], tasks: Sequence[Task] = (), tr
     arrays = {name: array for name, array in arrays.items() if name in users}
     initial = {one.name for one in graph.initializer} | copies
     statistics = _statistics(left, arrays)
-    trained = {name for name in arrays if _is_trained(arrays[name], name in initial, users[name])} - statistics
+    learned = {name for name in arrays if _is_trained(arrays[name], name in initial, users[name])} - statistics
     program = OnnxProgram(
         tuple(one.name for one in sources),
         output,
         tuple(_node(onnx, node) for node in left),
         arrays,
-        frozenset(trained),
+        frozenset(learned),
         statistics,
         channels_last,
         batch,
@@ -178,7 +178,7 @@ def _constant(onnx: ModuleType, node: NodeProto) -> np.ndarray:
     (attribute,) = node.attribute
     value = onnx.helper.get_attribute_value(attribute)
     if attribute.name == "value":
-        return onnx.numpy_helper.to_array(value)  # type: ignore[no-any-return]
+        return onnx.numpy_helper.to_array(value)
     return np.asarray(value, {"value_int": np.int64, "value_ints": np.int64}.get(attribute.name, np.float32))
 
 

@@ -125,7 +125,7 @@ def _with_one_output(torch: ModuleType, module: Module, output: str, task: Task)
     """The module, giving the tensor that is trained of what it returns; it gets integers of 64 bits, as modules expect."""
     integers = any(field.dtype.startswith("int") for field in task.inputs)
 
-    class OneOutput(torch.nn.Module):  # type: ignore[misc, name-defined]
+    class OneOutput(torch.nn.Module):  # type: ignore[name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.module = module

@@ -63,7 +63,7 @@ def attend(at: At, scores: Scores, values: Value) -> Value:
     return Value(at.add("Attention", sources, attrs), query.view)
 
 
-def is_triangle(mask: object) -> bool:
+def is_triangle(mask: Any) -> bool:
     """Whether a constant lets each step see itself and those before it, and no other."""
     if not hasattr(mask, "tril") or str(mask.dtype) != "torch.bool" or mask.ndim < 2:
         return False

@@ -59,7 +59,7 @@ def _kind(torch: ModuleType, field: Field) -> dtype:
 def with_loss(torch: ModuleType, module: Module, loss: Callable[..., Tensor], output: str) -> Module:
     """The module and a user's loss function as one, which takes the target behind the inputs and gives a loss a sample."""
 
-    class WithLoss(torch.nn.Module):  # type: ignore[misc, name-defined]
+    class WithLoss(torch.nn.Module):  # type: ignore[name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.module = module

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Any, List
+from typing import TYPE_CHECKING, Any, Callable, List
 
 from framework_compare.importers.common.views import NotExpressible, Value
 from framework_compare.importers.torch import attention, elementwise, moves, products
@@ -25,7 +25,7 @@ LACKS = (NotExpressible, AttributeError, LookupError, RuntimeError, TypeError, V
 def read(at: At, kind: str, given: Arguments, lack: Exception) -> Any:
     """The operator in the first of these ways that is expressible; NotExpressible, as said first, where none is."""
     given = {name: _without_scores(at, value) for name, value in given.items()}
-    ways = []
+    ways: List[Callable[[], Any]] = []
     if kind in LAYERS:
         ways.append(lambda: LAYERS[kind](at, {name: _settled(at, value) for name, value in given.items()}))
     if kind in PRIMITIVES:
@@ -90,7 +90,7 @@ def _decomposed(reading: Any, node: FxNode, kind: str) -> Any:
     return _read_graph(reading, node, graph, inner)
 
 
-def _read_graph(reading: Any, node: FxNode, graph: FxGraph, inner: List[object]) -> Any:
+def _read_graph(reading: Any, node: FxNode, graph: FxGraph, inner: List[Any]) -> Any:
     outer = reading.values
     places = [one for one in graph.nodes if one.op == "placeholder"]
     inputs = {place.name: outer[one.name] for place, one in zip(places, inner)}

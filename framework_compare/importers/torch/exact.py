@@ -18,7 +18,7 @@ def exact_derivatives(torch: ModuleType, drops: bool = False) -> Any:
 
     aten = torch.ops.aten
 
-    class Exact(TorchDispatchMode):  # type: ignore[misc]
+    class Exact(TorchDispatchMode):
         def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if function is aten.bernoulli_.float and not drops:
                 # a mask that keeps all, before it is divided by the share kept

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, Callable, Dict, Iterator, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, Iterable, Iterator, NamedTuple, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -52,7 +52,7 @@ def owner(target: str) -> str:
     return f"{module}.{own}" if module else own
 
 
-def flat(values: object) -> Iterator[object]:
+def flat(values: Iterable[object]) -> Iterator[object]:
     for value in values:
         if isinstance(value, list):
             yield from flat(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, Iterable, List, Sequence
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from framework_compare.importers.torch.operands import LARGE, Arguments, At, Han
 from framework_compare.importers.torch.operators import BROADCASTS, JOINS, operator_name, refuse
 
 
-def taken(at: At, x: Any, dim: int, index: Sequence[int]) -> Value:
+def taken(at: At, x: Any, dim: int, index: Iterable[int]) -> Value:
     """Places of an axis by their numbers; a run of them is a Slice."""
     x = at.plain(x if isinstance(x, Value) else at.value(x))
     axis, index = axis_of(x, dim), [int(place) for place in index]
@@ -85,7 +85,7 @@ def pad(at: At, a: Arguments) -> Value:
             x = taken(at, x, dim, range(max(0, -before), size - max(0, -behind)))
             sides.append((dim, max(0, before), max(0, behind)))
         else:
-            how = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}[mode]
+            how: Any = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}[mode]
             x = taken(at, x, dim, np.pad(np.arange(size), (before, behind), mode=how))
     x = at.plain(x)
     pads = [[0, 0] for _ in at.reader.shapes[x.node]]

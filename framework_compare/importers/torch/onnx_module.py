@@ -36,7 +36,7 @@ def module_of(program: OnnxProgram) -> Module:
     constant = _constants(nodes, program)
     signless = _signless(nodes)
 
-    class Step(torch.nn.Module):  # type: ignore[misc]
+    class Step(torch.nn.Module):
         """One node."""
 
         def __init__(self, node: OnnxNode) -> None:
@@ -48,7 +48,7 @@ def module_of(program: OnnxProgram) -> Module:
             call = Call(torch, self.node.attrs, len(self.node.outputs), self.signless, program.batch, self.training)
             return OPERATORS[self.node.op](call, *values)
 
-    class OnnxModule(torch.nn.Module):  # type: ignore[misc]
+    class OnnxModule(torch.nn.Module):
         """All of them, in their order."""
 
         def __init__(self) -> None:
@@ -78,11 +78,11 @@ def module_of(program: OnnxProgram) -> Module:
                     values.update({output: self.shapes[output] for output in node.outputs})
                     continue
                 results = self._run(node, self._modules[name], values)
-                if node.outputs[0] in constant and not double:
-                    results = [_array(torch, result) for result in results]
-                    self.shapes.update(zip(node.outputs, results))
-                elif node.outputs[0] in constant:
-                    results = [_array(torch, result) for result in results]
+                if node.outputs[0] in constant:
+                    arrays = [_array(torch, result) for result in results]
+                    if not double:
+                        self.shapes.update(zip(node.outputs, arrays))
+                    results = arrays
                 values.update(zip(node.outputs, results))
             return values[program.output]
 

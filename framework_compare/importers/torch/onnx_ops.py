@@ -191,7 +191,7 @@ def _is_float(value: Operand) -> bool:
 
 
 def total(c: Call, *values: Given) -> Given:
-    result = values[0]
+    result: "Tensor" = values[0]
     for value in values[1:]:
         result = result + c.tensor(value, result)
     return result
@@ -214,7 +214,7 @@ def _with_batch(c: Call, x: Given, sizes: List[int]) -> List[int]:
     return [x.shape[0], *sizes[1:]] if fixed else sizes
 
 
-def flatten(c: Call, x: Given) -> Given:
+def flatten(c: Call, x: "Tensor") -> Given:
     axis = c.attrs.get("axis", 1)
     return x.flatten(1) if axis == 1 else x.reshape(math.prod(x.shape[:axis]), -1)
 
@@ -250,7 +250,7 @@ def split(c: Call, x: Given, sizes: Given = None) -> Given:
 
 
 def slice_(
-    c: Call, x: Given, starts: Given = None, ends: Given = None, axes: Given = None, steps: Given = None
+    c: Call, x: "Tensor", starts: Given = None, ends: Given = None, axes: Given = None, steps: Given = None
 ) -> Given:
     x = c.tensor(x)
     first, last = c.numbers("starts", starts) or [], c.numbers("ends", ends) or []

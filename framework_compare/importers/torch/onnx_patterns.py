@@ -46,8 +46,9 @@ class _Rewriting:
     def constant(self, name: str, value: float) -> bool:
         """Whether a value is this one number, up to what float32 keeps of it."""
         array = self.program.arrays.get(name)
-        known = array is not None and array.size == 1 and name not in self.program.trained
-        return known and math.isclose(float(np.ravel(array)[0]), value, rel_tol=1e-6)
+        if array is None or array.size != 1 or name in self.program.trained:
+            return False
+        return math.isclose(float(np.ravel(array)[0]), value, rel_tol=1e-6)
 
     def other(self, node: OnnxNode, name: str) -> str:
         """The operand beside one."""

@@ -21,7 +21,7 @@ from framework_compare.importers.common.axes import (
 )
 from framework_compare.importers.common.graph_reader import GraphReader
 from framework_compare.importers.common.views import BATCH, NotExpressible, Value, View
-from framework_compare.json_types import Document
+from framework_compare.json_types import JSON, Document
 
 if TYPE_CHECKING:
     from torch.fx import Node as FxNode
@@ -130,7 +130,7 @@ class At(NamedTuple):
         names, view = self.joined(given)
         return Value(self.add(op, names, attrs), view)
 
-    def each(self, op: str, x: Any, **attrs: Document) -> Value:
+    def each(self, op: str, x: Any, **attrs: JSON) -> Value:
         """An op to which it does not matter how axes are folded."""
         x = self.value(x)
         return Value(self.add(op, [x.node], attrs), x.view)

@@ -11,7 +11,7 @@ from framework_compare.graph.attrs import conv_attrs, linear_attrs, window_attrs
 from framework_compare.importers.common.graph_reader import GraphReader
 from framework_compare.importers.common.views import BATCH, Atom, NotExpressible, Value, View, moved, whole
 from framework_compare.importers.torch.operands import Arguments, At, Handler
-from framework_compare.json_types import Fields
+from framework_compare.json_types import JSON, Fields
 
 
 class Mask(NamedTuple):
@@ -26,7 +26,7 @@ def refuse(kind: str, why: str) -> NoReturn:
     raise NotExpressible(f"{kind} {why}")
 
 
-def pair(value: object, default: object = None) -> List[int]:
+def pair(value: JSON, default: JSON = None) -> List[int]:
     value = default if value in (None, []) else value
     listed = list(value) if isinstance(value, (list, tuple)) else [value, value]
     return [int(one) for one in (listed * 2 if len(listed) == 1 else listed)]
@@ -36,7 +36,11 @@ def conv2d(at: At, a: Arguments) -> Value:
     weight, bias, groups = a["weight"], a["bias"], a["groups"]
     out, into, *kernel = at.reading.own("Conv2d", "weight", weight).shape
     dilation = pair(a["dilation"], 1)
-    steps = {"stride": pair(a["stride"], 1), "padding": _padding(a["padding"], kernel, dilation), "dilation": dilation}
+    steps: Fields = {
+        "stride": pair(a["stride"], 1),
+        "padding": _padding(a["padding"], kernel, dilation),
+        "dilation": dilation,
+    }
     attrs = conv_attrs(into * groups, out, kernel, groups=groups, bias=bias is not None, **steps)
     source = at.reader.image(a["input"])
     return at.layer("Conv2d", [source], attrs, weight=weight, bias=bias)
@@ -139,7 +143,7 @@ def _pooling(a: Arguments) -> Fields:
 def adaptive_avg_pool2d(at: At, a: Arguments) -> Value:
     output = list(at.shape[2:])
     if tuple(a["self"].shape) == at.shape:
-        return a["self"]  # type: ignore[no-any-return]
+        return a["self"]
     return at.layer("AdaptiveAvgPool2d", [at.reader.image(a["self"])], {"output": window.plain(output)})
 
 

@@ -22,6 +22,7 @@ from framework_compare.importers.torch.moves import concat, taken
 from framework_compare.importers.torch.operands import LARGE, Arguments, At, Handler, affine, along, normal
 from framework_compare.importers.torch.operators import HANDLERS as LAYERS
 from framework_compare.importers.torch.operators import pair, refuse
+from framework_compare.json_types import Fields
 
 
 def layer_norm(at: At, a: Arguments) -> Value:
@@ -154,7 +155,7 @@ def convolution(at: At, a: Arguments) -> Value:
     rank = len(weight.shape) - 2
     if rank > 2:
         refuse("Conv3d", f"of {x.shape}")
-    steps = {name: pair(a[name]) if rank == 2 else [neutral, *a[name]] for name, neutral in _NEUTRAL.items()}
+    steps: Fields = {name: pair(a[name]) if rank == 2 else [neutral, *a[name]] for name, neutral in _NEUTRAL.items()}
     if rank == 1:
         x = at.reshape(at.plain(x), (*x.shape[:2], 1, x.shape[2]))
         weight = at.reshape(weight, (*weight.shape[:2], 1, weight.shape[2]))

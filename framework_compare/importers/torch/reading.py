@@ -77,7 +77,7 @@ class Reading(Arrays, ProgramReading):
         try:
             self.graph: Graph = self.reader.finish(value, tasks)
         except UsageError as error:
-            error.shared = frozenset({*self.shared, NO_LIFTS})  # another reading may have them apart
+            error.shared = frozenset({*self.shared, NO_LIFTS})  # type: ignore[attr-defined]  # another reading may have them apart
             raise
         self.arrays = self.reader.arrays
         self.origin = self.reader.origin
@@ -226,7 +226,7 @@ class Reading(Arrays, ProgramReading):
             raise NotExpressible(f"{op} with a computed {part}")
         return array
 
-    def node(self, node: FxNode, op: str, sources: Sequence[str], attrs: Document, **arrays: Optional[Learned]) -> str:
+    def node(self, at: FxNode, op: str, sources: Sequence[str], attrs: Document, **arrays: Optional[Learned]) -> str:
         """A node of the graph, named after its arrays where it has any; an array that is None is left out."""
         own = {part: self.own(op, part, array) for part, array in arrays.items() if array is not None}
         first = self._first_with(op, sources, attrs, own)
@@ -234,7 +234,7 @@ class Reading(Arrays, ProgramReading):
             return first
         if first:
             return self.reader.add(first, op, sources, {**attrs, "arrays": first})
-        stem = owner(next(iter(own.values())).target) if own else self.stem(node)
+        stem = owner(next(iter(own.values())).target) if own else self.stem(at)
         pairs = {part: (array.target, array.tensor.cpu().numpy()) for part, array in own.items()}
         made = self.reader.add(stem, op, sources, attrs, pairs)
         self.forms.update({array.target: array.form for array in own.values()})

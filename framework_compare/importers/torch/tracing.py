@@ -13,7 +13,7 @@ import dataclasses
 import math
 import os
 from types import ModuleType
-from typing import TYPE_CHECKING, Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, FrozenSet, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -182,7 +182,8 @@ def read(torch: ModuleType, module: Module, tasks: Sequence[Task], output: str =
     given = calls.examples(torch, fields, BATCH)
     _check_runs(torch, module, given, tasks[0])
     ordered = [dataclasses.replace(task, inputs=fields) for task in tasks]
-    program, apart, first = _export(torch, module, given), frozenset(), None
+    program, first = _export(torch, module, given), None
+    apart: FrozenSet[str] = frozenset()
     while True:  # until no array is left that two kinds of layers share
         try:
             return Reading(program, BATCH, ordered, output, apart)
@@ -366,7 +367,7 @@ class Call(NamedTuple):
                 LOSSES[self.task.loss](torch)(outputs, target).backward()
             except RuntimeError as error:
                 raise UsageError(f"its backward pass also fails in torch: {one_line(error)}") from error
-        return outputs.detach().numpy()  # type: ignore[no-any-return]
+        return outputs.detach().numpy()
 
     @property
     def name(self) -> str:

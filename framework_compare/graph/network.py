@@ -5,18 +5,13 @@ vectors are (features,).
 """
 
 import dataclasses
-from typing import TYPE_CHECKING, Callable, Dict, FrozenSet, List, Sequence, Set, Tuple, TypeVar, Union
+from typing import Dict, FrozenSet, List, Sequence, Set, Tuple
 
 from framework_compare.errors import UsageError
 from framework_compare.graph.node import Node, Parameter, Shape
 from framework_compare.graph.ops import OPS
 from framework_compare.graph.task import Field, Task, image_classification
 from framework_compare.json_types import Document, Fields
-
-if TYPE_CHECKING:
-    from framework_compare.graph.program import Program
-
-_Value = TypeVar("_Value")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,21 +151,3 @@ def needed(nodes: Sequence[Node], last: str) -> List[Node]:
             found.add(name)
             waiting += by_name[name].inputs
     return [node for node in nodes if node.name in found - {last}] + [by_name[name] for name in found & {last}]
-
-
-def evaluate(
-    graph: "Union[Graph, Program]", apply: Callable[..., _Value], source: Union[_Value, Tuple[_Value, ...]]
-) -> _Value:
-    """Run the nodes in order through `apply(node, *inputs)` and return the last one's value.
-
-    source: the value of the only input, or a tuple with one value for each input in the task's order. A value is
-    dropped after its last reader, so that a framework that runs op by op can free it.
-    """
-    last_reader = {name: node.name for node in graph.nodes for name in node.inputs}
-    values: Dict[str, _Value] = dict(zip(graph.inputs, source if isinstance(source, tuple) else (source,)))
-    for node in graph.nodes:
-        values[node.name] = apply(node, *(values[name] for name in node.inputs))
-        for name in set(node.inputs):
-            if last_reader[name] == node.name:
-                del values[name]
-    return values[graph.nodes[-1].name]

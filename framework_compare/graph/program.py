@@ -1,7 +1,7 @@
 """The program that a framework evaluates in place of a graph, and how its nodes are added one by one."""
 
 import dataclasses
-from typing import Dict, FrozenSet, List, Mapping, NamedTuple, Sequence, Set, Tuple, TypeVar
+from typing import Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Sequence, Set, Tuple, TypeVar, Union
 
 from framework_compare.graph.network import Graph
 from framework_compare.graph.node import IMAGE, Node, Shape
@@ -33,6 +33,22 @@ class Program:
     def input_shape(self, node: Node) -> Shape:
         """Shape of what a node reads first; () where it reads nothing."""
         return self.shapes[node.inputs[0]] if node.inputs else ()
+
+
+def evaluate(graph: Union[Graph, Program], apply: Callable[..., _T], source: Union[_T, Tuple[_T, ...]]) -> _T:
+    """Run the nodes in order through `apply(node, *inputs)` and return the last one's value.
+
+    source: the value of the only input, or a tuple with one value for each input in the task's order. A value is
+    dropped after its last reader, so that a framework that runs op by op can free it.
+    """
+    last_reader = {name: node.name for node in graph.nodes for name in node.inputs}
+    values: Dict[str, _T] = dict(zip(graph.inputs, source if isinstance(source, tuple) else (source,)))
+    for node in graph.nodes:
+        values[node.name] = apply(node, *(values[name] for name in node.inputs))
+        for name in set(node.inputs):
+            if last_reader[name] == node.name:
+                del values[name]
+    return values[graph.nodes[-1].name]
 
 
 class Step(NamedTuple):

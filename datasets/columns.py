@@ -90,7 +90,7 @@ class Source:
 
 
 def is_number(text: object) -> bool:
-    """Whether a text is a number, not "1_000" as Python takes it."""
+    """Return whether a text is a number, not "1_000" as Python takes it."""
     try:
         float(str(text).replace("_", "?"))
     except ValueError:
@@ -99,7 +99,7 @@ def is_number(text: object) -> bool:
 
 
 def is_text(array: np.ndarray) -> bool:
-    """Whether a column is text on purpose: at least half of it is not a number."""
+    """Return whether a column is text on purpose: at least half of it is not a number."""
     some = array[:1000] if array.dtype.kind == "O" else ()
     return len(some) > 0 and sum(map(is_number, some)) * 2 <= len(some)
 
@@ -190,7 +190,7 @@ def to_float32(source: Source, name: str, array: np.ndarray) -> np.ndarray:
 def scaling_of(
     source: Source, name: str, train: np.ndarray, normalize: str
 ) -> tuple[np.ndarray | float, np.ndarray | float]:
-    """What is subtracted from each feature and what it is divided by, by the training part."""
+    """Return what is subtracted from each feature and what it is divided by, by the training part."""
     if normalize == "none":
         return 0.0, 1.0
     kept = 1 + feature_axis(train.shape[1:])

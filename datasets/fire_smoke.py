@@ -38,7 +38,7 @@ def unmade(name: str) -> ImageFiles | None:
 
 
 def size_bytes(name: str) -> int:
-    """What a set takes on disk, about."""
+    """Return what a set takes on disk, about."""
     return BYTES_PER_IMAGE * len(_wanted(name))
 
 

@@ -131,7 +131,7 @@ def limit(index: ImageFolder, n: int, seed: int = 0) -> ImageFolder:
 
 
 def _shares(counts: np.ndarray, n: int) -> list[int]:
-    """How many of each class, by largest remainder: at least one each, `n` in total."""
+    """Return how many of each class, by largest remainder: at least one each, `n` in total."""
     spare = counts - 1
     exact = spare * ((n - len(counts)) / spare.sum())
     shares = np.floor(exact).astype(int)

@@ -191,7 +191,7 @@ def _read_image(path: str, size: int) -> np.ndarray:
 
 
 def is_batches(path: Path) -> bool:
-    """Whether a folder holds the batches, not class folders."""
+    """Return whether a folder holds the batches, not class folders."""
     return (path / TEST).is_file() or any(path.glob("data_batch_*"))
 
 

@@ -180,7 +180,7 @@ def _is_hidden(name: str) -> bool:
 
 
 def _made_by() -> list[object]:
-    """What a verdict depends on besides the file."""
+    """Return what a verdict depends on besides the file."""
     return [1, PIL.__version__, ".".join(simplejpeg.__version_info__), MAX_IMAGE_PIXELS]
 
 

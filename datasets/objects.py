@@ -16,7 +16,7 @@ CHECKED_EVERY = 1024  # samples of an iterable, which may have no end
 
 
 def is_data(given: object) -> bool:
-    """Whether an object is data, not the name or the path of some, nor a list of these."""
+    """Return whether an object is data, not the name or the path of some, nor a list of these."""
     if given is None or isinstance(given, (str, os.PathLike)):
         return False
     return not isinstance(given, (list, tuple)) or any(not isinstance(one, (str, os.PathLike)) for one in given)

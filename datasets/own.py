@@ -262,6 +262,6 @@ def _images(
 
 
 def _unit(fields: Sequence[Field]) -> str:
-    """What a sample is called, by its first input."""
+    """Return what a sample is called, by its first input."""
     rank = len(fields[0].shape)
     return "image" if rank == 3 else "sequence" if rank == 2 or (rank == 1 and fields[0].vocabulary) else "row"

@@ -62,7 +62,7 @@ def own_data(dataset: Any, options: DataOptions, asked: Sequence[str], models: b
 
 
 def _reader_of(dataset: object) -> Callable[[Path], Source] | None:
-    """What reads a file or a folder of own data; None for folders of images and names."""
+    """Return what reads a file or a folder of own data; None for folders of images and names."""
     if not isinstance(dataset, (str, os.PathLike)) or (isinstance(dataset, str) and registry.data_source(dataset)):
         return None
     path = Path(os.path.expanduser(dataset))

@@ -53,7 +53,7 @@ def read_parquet(path: Path) -> Source:
 
 
 def is_saved(path: Path) -> bool:
-    """Whether a folder is what `datasets.save_to_disk` writes."""
+    """Return whether a folder is what `datasets.save_to_disk` writes."""
     return (path / STATE).is_file() or (path / SPLIT_LIST).is_file()
 
 

@@ -143,7 +143,7 @@ class Target:
 
 
 def baseline_of(task: Task, train: np.ndarray, count: int) -> Baseline:
-    """What needs no model: the most frequent label, or the mean of the training part."""
+    """Return what needs no model: the most frequent label, or the mean of the training part."""
     if task.loss == "mean_output":
         return Baseline("", np.zeros((count, 1), np.float32))
     if task.loss == "cross_entropy":

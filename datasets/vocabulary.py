@@ -12,7 +12,7 @@ RESERVED = 2
 
 
 def words_of(text: str) -> list[str]:
-    """What stands between blanks, in lower case: what word Jaccard counts too."""
+    """Return what stands between blanks, in lower case: what word Jaccard counts too."""
     return text.lower().split()
 
 

@@ -327,7 +327,7 @@ def _registered(study: Folder) -> Path:
 def _as_planned(
     store: Store, given: Limits, index: Mapping[str, str] | None, python: Mapping[str, str] | None, verify: str | None
 ) -> tuple[RunOptions, Strategy]:
-    """How a study is run, with what is given now in the place of its own."""
+    """Return how a study is run, with what is given now in the place of its own."""
     options = as_planned(store.settings(), store.path, given, index, python)
     check_same_limits(store, options.limits.to_dict())
     options = dataclasses.replace(options, verify=verify or options.verify)

@@ -353,7 +353,7 @@ class _Search:
 
     @functools.cache  # noqa: B019 - lives as long as the search
     def _parity(self, version: str) -> bool | None:
-        """Whether the ladder holds; None where it could not be asked."""
+        """Return whether the ladder holds; None where it could not be asked."""
         name = f"{self.asked['framework']}@{version}"
         where = verify.Where(self.request.get("python") or {}, self.request.get("index") or {})
         settings = {

@@ -51,7 +51,7 @@ class FrameworkCheck:
 
     @property
     def made_at_first_use(self) -> bool:
-        """Whether nothing is missing but an environment, which the next use makes."""
+        """Return whether nothing is missing but an environment, which the next use makes."""
         return self.state == "not made yet"
 
 

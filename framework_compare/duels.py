@@ -46,7 +46,7 @@ class Duel:
 
     @property
     def passed(self) -> bool:
-        """Whether B is shown to be within the limit; without a limit, whether both worked."""
+        """Return whether B is shown to be within the limit; without a limit, whether both worked."""
         return self.outcome in (NOT_SLOWER, "")
 
     @property
@@ -138,7 +138,7 @@ def _check_same_data(models: list[str]) -> None:
 
 
 def judge(result: Comparison, limit: float | None) -> Duel:
-    """What a study of two cells shows: the second against the first."""
+    """Return what a study of two cells shows: the second against the first."""
     rows = list(result.frame.itertuples())
     if len(rows) != 2:
         raise UsageError(f"{result.folder} has {len(rows)} cells; allowed: a study of two competitors")

@@ -80,7 +80,7 @@ class Forecast:
 
 
 def forecast(plan: Plan, options: RunOptions, strategy: Strategy, repeats: int, here: bool = True) -> Forecast:
-    """What a study of this plan would take, by earlier studies in the cache of this machine, else by assumptions.
+    """Return what a study of this plan would take, by earlier studies in the cache of this machine, else by assumptions.
 
     here: whether this machine runs it, whose devices it needs then.
     """
@@ -106,7 +106,7 @@ def left(
     here: bool = True,
     ran: Callable[[int], Paces] = lambda _: {},
 ) -> Forecast:
-    """What these runs would take, of a study whose settings are in a file; ran: as for `schedules.sentences`."""
+    """Return what these runs would take, of a study whose settings are in a file; ran: as for `schedules.sentences`."""
     runs = collections.Counter(cell for _, cell, _ in planned)
     facts = settings.get("datasets") or {}
     samples = {name: int(facts.get(name, {}).get("images") or 0) for name in {cell.dataset for cell in runs}}
@@ -123,7 +123,7 @@ def _schedule(
     here: bool,
     ran: Callable[[int], Paces] = lambda _: {},
 ) -> tuple[str, ...]:
-    """Which runs take turns, of those that can run, and how much memory that may take."""
+    """Return which runs take turns, of those that can run, and how much memory that may take."""
     lacking = {one.cell for one in result.cells if one.lack}
     planned = [one for one in planned if one[1] not in lacking]
     if strategy.limits_decide:

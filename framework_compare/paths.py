@@ -74,7 +74,7 @@ def runtime_dir() -> Path:
 
 
 def own_name() -> str:
-    """What a folder of this user's in a place for all users is called."""
+    """Return what a folder of this user's in a place for all users is called."""
     return f"framework-compare-{os.getuid()}"
 
 

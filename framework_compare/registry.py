@@ -270,12 +270,12 @@ def find(kind: str, table: Mapping[str, Entry], name: object) -> Entry:
 
 
 def unit(model: str) -> str:
-    """What a sample of a model is called: "image", "row"."""
+    """Return what a sample of a model is called: "image", "row"."""
     return MODELS[model].unit if model in MODELS else "image"
 
 
 def of_arrays(model: str) -> bool:
-    """Whether a model is a workload: one for a data set of arrays, not for folders of images."""
+    """Return whether a model is a workload: one for a data set of arrays, not for folders of images."""
     return model in MODELS and MODELS[model].of_arrays
 
 
@@ -295,7 +295,7 @@ def image_datasets() -> list[str]:
 
 
 def builder(model: str) -> None | str | Builder:
-    """What builds the graph of a model; None of one that is not registered."""
+    """Return what builds the graph of a model; None of one that is not registered."""
     return MODELS[model].build if model in MODELS else None
 
 

@@ -154,7 +154,7 @@ def _parts(known: Mapping[str, Part], wanted: Names | None, data: Document) -> d
 
 
 def _is_here(framework: str, where_installed: Names, watcher: Watcher) -> bool:
-    """Whether a framework takes part; one that only joins where it is installed is named when it does not."""
+    """Return whether a framework takes part; one that only joins where it is installed is named when it does not."""
     if framework not in where_installed or managed.find(framework) is not None:
         return True
     watcher.say(
@@ -164,7 +164,7 @@ def _is_here(framework: str, where_installed: Names, watcher: Watcher) -> bool:
 
 
 def _arguments(part: Part, device: str, own: Document) -> Fields:
-    """What a part is asked for on a device; a budget, which decides on repeats, is for comparisons only."""
+    """Return what a part is asked for on a device; a budget, which decides on repeats, is for comparisons only."""
     if part.sweeps:
         foreign: tuple[str, ...] = FOREIGN
     elif part.rungs:

@@ -140,7 +140,7 @@ def parse(name: str, content: bytes) -> JSON:
 
 
 def fault_of(value: str) -> str:
-    """What is wrong with a string, "" for plain text."""
+    """Return what is wrong with a string, "" for plain text."""
     if len(value) > MAX_TEXT:
         return f"has {len(value)} characters; allowed: {MAX_TEXT}"
     if "<" in value or ">" in value:

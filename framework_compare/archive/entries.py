@@ -47,7 +47,7 @@ class Entry(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What a search looks into."""
+        """Return what a search looks into."""
         names = [f"{name} {release(name, version)}" for name, version in self.versions]
         models = [f"{title(model)} {model}" for model in self.models]
         return " ".join([self.id, self.date, self.machine, *names, *models, *self.devices, *self.allowed])
@@ -188,7 +188,7 @@ def pairs_of(checked: Checked, entry: Entry) -> list[Pair]:
 
 
 def condition(settings: Document, model: str) -> str:
-    """What two studies of a model must share for their ratios to stand side by side, in words.
+    """Return what two studies of a model must share for their ratios to stand side by side, in words.
 
     Its own settings and all other defaults are left out.
     """

@@ -70,7 +70,7 @@ def _changed_in_git(root: Path) -> str:
 
 
 def _changed_since_installed(root: Path) -> str:
-    """What differs from the checksums that the installer noted; a copy that was never installed has none."""
+    """Return what differs from the checksums that the installer noted; a copy that was never installed has none."""
     try:
         record = importlib.metadata.distribution(PACKAGE.replace("_", "-")).read_text("RECORD") or ""
     except importlib.metadata.PackageNotFoundError:

@@ -65,7 +65,7 @@ def faults(records: Document, document: Document, now: datetime.datetime) -> Ite
 
 
 def _sampled(study: Tables) -> Iterator[str]:
-    """What says how much others disturbed it was read at least once while it ran."""
+    """Yield the runs that state disturbances of which no reading was taken while they ran."""
     read = set(study.column("sample", "run_id"))
     for number, run in study.runs.items():
         if run["status"] == "ok" and run.get("disturbed_epochs") is not None and number not in read:

@@ -129,7 +129,7 @@ def identity_of(slug: str, content: bytes) -> str:
 
 
 def slug_of(frameworks: Iterable[str], models: Iterable[str]) -> str:
-    """What a study compares, as the beginning of an id: its frameworks and its first two models."""
+    """Return what a study compares, as the beginning of an id: its frameworks and its first two models."""
     words = [*dict.fromkeys(frameworks), *list(dict.fromkeys(models))[:2]]
     return re.sub(r"[^a-z0-9_]+", "-", "-".join(map(str, words)).lower()).strip("-")[:60].strip("-") or "study"
 

@@ -95,7 +95,7 @@ class Scrubber:
 
 
 def names_in(value: JSON, patterns: Iterable[re.Pattern[str]]) -> set[str]:
-    """What the patterns find in the strings of a document: of USERS or HOSTS."""
+    """Return what the patterns find in the strings of a document: of USERS or HOSTS."""
     if isinstance(value, str):
         return {name for pattern in patterns for name in pattern.findall(value)}
     if isinstance(value, Mapping):
@@ -125,7 +125,7 @@ def _own_names() -> list[str]:
 
 
 def _pattern(names: Iterable[str]) -> re.Pattern[str] | None:
-    """What finds these names as words, without those that are common, short, or words of this package."""
+    """Return what finds these names as words, without those that are common, short, or words of this package."""
     known = {*_COMMON, *registry.FRAMEWORKS, *registry.MODELS, *registry.DATASETS, *registry.ALIASES}
     telling = {name for name in names if len(name) >= _LEAST and name.lower() not in known}
     longest = sorted(telling, key=len, reverse=True)

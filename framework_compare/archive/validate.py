@@ -202,7 +202,7 @@ def _check_code(manifest: Document, records: Document) -> None:
 
 
 def _run_ids(tables: Document) -> Iterator[tuple[object, ...]]:
-    """What tells each run from all others: when it began, and how long its epochs lasted, in nanoseconds.
+    """Yield what tells each run from all others: when it began, and how long its epochs lasted, in nanoseconds.
 
     The second finds a run whose clock or date was changed.
     """

@@ -114,7 +114,7 @@ def _ready(device: str, checks: list[FrameworkCheck]) -> str:
 
 
 def is_quiet(load: busy.Load) -> bool:
-    """Whether others take so little of the CPU that no epoch would be marked as disturbed."""
+    """Return whether others take so little of the CPU that no epoch would be marked as disturbed."""
     return load.others + load.stolen <= THRESHOLD
 
 
@@ -146,7 +146,7 @@ def _print_machine(diagnosis: Diagnosis, load: busy.Load) -> None:
 
 
 def clock_notes(here: Machine) -> list[str]:
-    """What makes times of this machine vary besides other programs: clocks that rise and fall, memory on disk."""
+    """Return what makes times of this machine vary besides other programs: clocks that rise and fall, memory on disk."""
     notes = []
     if here.governor not in (None, "performance"):
         notes.append(
@@ -164,7 +164,7 @@ def clock_notes(here: Machine) -> list[str]:
 
 
 def load_words(load: busy.Load) -> str:
-    """Whether the machine is quiet, and who is busy if not, shares of one core."""
+    """Return whether the machine is quiet, and who is busy if not, shares of one core."""
     state = "quiet" if is_quiet(load) else "not quiet"
     hypervisor = f", the hypervisor {percent(load.stolen)}" if load.stolen > THRESHOLD / 2 else ""
     names = [f"{one.name} (pid {one.pid}) {percent(one.share)}" for one in load.busiest]

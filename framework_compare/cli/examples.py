@@ -76,6 +76,6 @@ EXAMPLES: Dict[str, Tuple[str, ...]] = {
 
 
 def below(command: str) -> str:
-    """What stands below the help of a command; a paragraph per line, as typer joins lines."""
+    """Return what stands below the help of a command; a paragraph per line, as typer joins lines."""
     lines = (f"framework-compare {example}" for example in EXAMPLES.get(command, ()))
     return "\n\n".join(["Examples:", *lines])

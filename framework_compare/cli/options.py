@@ -62,7 +62,7 @@ class Option:
 
 
 def completions(words: Sequence[str]) -> Callable[[str], list[str]]:
-    """What a shell may complete a value with, of which the last after a comma is begun."""
+    """Return what a shell may complete a value with, of which the last after a comma is begun."""
 
     def offered(incomplete: str) -> list[str]:
         before, comma, begun = incomplete.rpartition(",")
@@ -294,7 +294,7 @@ def _read(name: str, text: object) -> object:
 
 
 def asked(context: typer.Context, name: str) -> bool:
-    """Whether the command line gives an option."""
+    """Return whether the command line gives an option."""
     source = context.get_parameter_source(name)
     return source is None or source.name != "DEFAULT"
 

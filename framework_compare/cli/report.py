@@ -41,7 +41,7 @@ def _figures(incomplete: str) -> List[str]:
 
 
 def starting(names: Iterable[str], incomplete: str) -> List[str]:
-    """What the shell offers to complete a value with."""
+    """Return what the shell offers to complete a value with."""
     return [name for name in names if name.startswith(incomplete)]
 
 

@@ -204,7 +204,7 @@ def windows(num_classes: int = 3, image_size: int = 32) -> Graph:
 
 
 def primitives(num_classes: int = 3, image_size: int = 32) -> Graph:
-    """What programs compute beside layers: on images, on matrices, on constants."""
+    """Return what programs compute beside layers: on images, on matrices, on constants."""
     g = GraphBuilder(NAMES[6], num_classes=num_classes, image_size=image_size)
     one = g.constant("one", np.ones((1, 1, 1)))
     g.conv("stem", 8, 4, stride=4, bias=True, init="kaiming_normal_fan_in", source="input")
@@ -294,7 +294,7 @@ def busy(ops: Collection[str], num_classes: int) -> Graph:
 
 
 def smaller(ops: Collection[str], num_classes: int, image_size: int, first: str, last: str) -> Graph:
-    """What of convolution, BatchNorm, ReLU, pooling and dropout is among these ops, and a Linear layer."""
+    """Return what of convolution, BatchNorm, ReLU, pooling and dropout is among these ops, and a Linear layer."""
     g = GraphBuilder("conformance-declared", num_classes=num_classes, image_size=image_size)
     if "Conv2d" in ops:
         g.conv(first, 8, 3, stride=2, padding=1, bias=True)
@@ -319,7 +319,7 @@ def _to_vector(g: GraphBuilder, ops: Collection[str]) -> None:
 
 
 def lack(ops: Collection[str]) -> str:
-    """What the smallest network needs of ops that are not among these, in words; "" where it can be built."""
+    """Return what the smallest network needs of ops that are not among these, in words; "" where it can be built."""
     lacking = [] if "Linear" in ops else ["op 'Linear'"]
     if not {"Flatten", "GlobalAvgPool"} & set(ops):
         lacking.append("op 'Flatten' or 'GlobalAvgPool'")

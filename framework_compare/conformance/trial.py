@@ -102,7 +102,7 @@ class Trial:
 
     @property
     def lack(self) -> str:
-        """What every test needs and its class does not declare, in words, or ""."""
+        """Return what every test needs and its class does not declare, in words, or ""."""
         found, config = self.its_class.said.get("declared", {}), self.config
         needs = (("losses", "loss", config.loss), ("optimizers", "optimizer", config.optimizer))
         lacking = [f"{noun} {name!r}" for field, noun, name in needs if name not in found.get(field, [name])]

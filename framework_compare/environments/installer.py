@@ -154,7 +154,7 @@ class _Installer:
         return found
 
     def _has(self, index: str, line: str, options: tuple[str, ...]) -> bool:
-        """Whether an index alone has the file of a requirement."""
+        """Return whether an index alone has the file of a requirement."""
         how = ("--only-binary", ":all:", "--require-hashes", "--no-deps", "--dry-run")
         return self.uv.succeeds(*self._pip_install, "-r", "-", *how, *options, "--default-index", index, given=line)
 

@@ -76,7 +76,7 @@ def minors(allowed: tuple[Minor, Minor]) -> list[Minor]:
 
 @functools.cache
 def probe(path: Path) -> Interpreter | None:
-    """What a Python says of itself, or None if it does not run or cannot be used; remembered in this process."""
+    """Return what a Python says of itself, or None if it does not run or cannot be used; remembered in this process."""
     try:
         answer = subprocess.run(
             [str(path), "-I", "-S", "-c", _PROBE],

@@ -50,7 +50,7 @@ def package(spec: Framework, device: str = "cpu") -> str:
 
 
 def has_versions(spec: Framework, device: str = "cpu") -> bool:
-    """Whether other versions of a framework can be installed."""
+    """Return whether other versions of a framework can be installed."""
     return bool(pinned(spec, device)) and spec.foreign is None
 
 
@@ -134,7 +134,7 @@ def _release(spec: Framework, asked: Version, device: str) -> tuple[str, Minor]:
 
 
 def nearest(asked: Version, there: Sequence[Version]) -> str:
-    """What to name instead of a version that is not there."""
+    """Return what to name instead of a version that is not there."""
     stable = sorted({Version(one.public) for one in there if not one.is_prerelease})
     below = [one for one in stable if one < asked][-2:]
     above = [one for one in stable if one > asked][:2]

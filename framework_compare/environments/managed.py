@@ -178,7 +178,7 @@ def delete(folder: Path, framework: str) -> None:
 
 
 def plan_for(framework: str, device: str = "cpu") -> venvs.Plan:
-    """How a framework's managed environment for a device is made here.
+    """Return how a framework's managed environment for a device is made here.
 
     Raises EnvironmentUnavailable where nothing is pinned for the device, no Python fits, or a version has no lock yet.
     """
@@ -226,7 +226,7 @@ def label(framework: str, device: str, python: str | Path | None = None) -> str:
 
 
 def is_given(spec: registry.Framework, python: str | Path | None) -> bool:
-    """Whether a framework runs on a Python that is not ours to make: one the user named, or the parent's own."""
+    """Return whether a framework runs on a Python that is not ours to make: one the user named, or the parent's own."""
     return python is not None or not spec.requirements
 
 
@@ -248,7 +248,7 @@ def _parents_own(spec: registry.Framework) -> Environment:
 
 
 def read(folder: Path) -> Environment:
-    """What is in a finished managed environment, whose health the caller has checked, or need not."""
+    """Return what is in a finished managed environment, whose health the caller has checked, or need not."""
     marker = venvs.marker(folder)
     if marker is None:
         raise Unavailable(f"the environment {folder} was removed while it was being read", "run again")

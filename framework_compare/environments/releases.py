@@ -60,7 +60,7 @@ def released(package: str, python: Minor, say: Callable[[str], None] = lambda me
 
 
 def _constraint(package: str) -> SpecifierSet:
-    """What the constraint files of pip's settings say of a package; uv reads those behind a URL itself."""
+    """Return what the constraint files of pip's settings say of a package; uv reads those behind a URL itself."""
     allowed = SpecifierSet()
     for path in map(Path, uv_command.read().constraints):
         for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
@@ -84,7 +84,7 @@ def _places(package: str, environment: Mapping[str, str]) -> Iterator[str]:
 
 
 def _read(place: str, environment: Mapping[str, str]) -> list[File]:
-    """What is listed there; nothing where the package is not. OSError or ValueError where that cannot be read."""
+    """Return what is listed there; nothing where the package is not. OSError or ValueError where that cannot be read."""
     url = urllib.parse.urlsplit(place)
     if url.scheme in ("", "file"):
         folder = Path(urllib.request.url2pathname(url.path)) if url.scheme else Path(place).expanduser()

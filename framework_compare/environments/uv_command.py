@@ -105,7 +105,7 @@ class Uv:
                 raise failure from None
 
     def succeeds(self, *arguments: str, given: str) -> bool:
-        """Whether a command ends well, with a text as its input; what it prints is dropped."""
+        """Return whether a command ends well, with a text as its input; what it prints is dropped."""
         command, environment = self._command(*arguments)
         done = subprocess.run(command, env=environment, input=given, capture_output=True, encoding="utf-8")
         return not done.returncode
@@ -158,7 +158,7 @@ def reason(lines: list[str]) -> str:
 
 
 def read() -> PipSettings:
-    """What pip would use here: its files, of which the later ones win, then PIP_* variables. Raises Unavailable."""
+    """Return what pip would use here: its files, of which the later ones win, then PIP_* variables. Raises Unavailable."""
     parser = configparser.RawConfigParser()
     try:
         parser.read(_files(), encoding="utf-8")

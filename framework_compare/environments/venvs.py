@@ -55,14 +55,14 @@ class Plan:
 
 
 def remedy_without_build(spec: Framework) -> str:
-    """What a user does where no build for a device is pinned; of a foreign wheel the adapter takes no other."""
+    """Return what a user does where no build for a device is pinned; of a foreign wheel the adapter takes no other."""
     if spec.foreign:
         return "run it on a CPU, which its only wheel is built for"
     return f"name an interpreter that has a build for it: --python {spec.name}=/path/to/python"
 
 
 def plan(spec: Framework, root: Path, device: str = "cpu") -> Plan:
-    """How a framework's environment for a device is to be made under `root`.
+    """Return how a framework's environment for a device is to be made under `root`.
 
     Raises Unavailable where no build for the device is pinned, no Python fits or the requirements cannot be read.
     """
@@ -167,7 +167,7 @@ def delete(folder: Path) -> None:
 
 
 def marker(folder: Path) -> Fields | None:
-    """What was written about an environment when it was finished, None where that is not there or not whole."""
+    """Return what was written about an environment when it was finished, None where that is not there or not whole."""
     try:
         fields = json.loads((folder / MARKER).read_text(encoding="utf-8"))
     except (OSError, ValueError):

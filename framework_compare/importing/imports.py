@@ -57,7 +57,7 @@ def resolve(
 
 
 def are_own(models: Models) -> bool:
-    """Whether one of the models is the user's, or of a zoo; UsageError for what cannot be imported."""
+    """Return whether one of the models is the user's, or of a zoo; UsageError for what cannot be imported."""
     alone = isinstance(models, (str, os.PathLike)) or not isinstance(models, Iterable) or is_module(models)
     for model in [models] if alone else list(cast(Iterable[object], models)):
         if not isinstance(model, (str, os.PathLike)) or source_of(model) is not None:

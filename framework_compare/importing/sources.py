@@ -42,7 +42,7 @@ class Source:
 
 
 def source_of(model: object) -> Optional[Source]:
-    """Where a model of the user's is; None for a name of the registry. UsageError for what cannot be imported.
+    """Return where a model of the user's is; None for a name of the registry. UsageError for what cannot be imported.
 
     What can be told from the file as it lies there is told before an environment is made for it.
     """
@@ -113,7 +113,7 @@ def _check_name(path: str, name: str, text: str) -> None:
 
 
 def _is_of_keras(path: str) -> bool:
-    """Whether a Python file imports Keras or TensorFlow and not torch; it is read, not run."""
+    """Return whether a Python file imports Keras or TensorFlow and not torch; it is read, not run."""
     try:
         tree = ast.parse(Path(path).read_bytes())
     except (SyntaxError, ValueError, OSError):  # the worker says what is the matter
@@ -125,10 +125,10 @@ def _is_of_keras(path: str) -> bool:
 
 
 def is_module(model: object) -> bool:
-    """Whether this is an nn.Module in hand; torch is not imported to find out."""
+    """Return whether this is an nn.Module in hand; torch is not imported to find out."""
     return any(base.__module__ == "torch.nn.modules.module" for base in type(model).__mro__)
 
 
 def is_keras_model(model: object) -> bool:
-    """Whether this is a keras.Model in hand; Keras is not imported to find out."""
+    """Return whether this is a keras.Model in hand; Keras is not imported to find out."""
     return any(base.__module__ == "keras.src.models.model" and base.__name__ == "Model" for base in type(model).__mro__)

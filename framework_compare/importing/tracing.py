@@ -48,7 +48,7 @@ class Asked:
 
     @staticmethod
     def words(document: Document) -> str:
-        """What `to_dict` gave, in words."""
+        """Return what `to_dict` gave, in words."""
         fields = [field for task in document["tasks"][:1] for field in task["inputs"]]
         shapes = " and ".join(f"{one['name']} {tuple(one['shape'])}" for one in fields)
         return f"for {shapes}" if fields else f"at {', '.join(map(str, document['sizes']))} pixels"
@@ -107,7 +107,7 @@ class Tracer:
 
 
 def read_answer(folder: Path, judge: str) -> Traced:
-    """What a worker wrote into its folder; judge: what it computed the exact answers with."""
+    """Return what a worker wrote into its folder; judge: what it computed the exact answers with."""
     answer = TraceAnswer.read(str(folder))
     level, flat = judged(folder, judge)
     return Traced(answer.graphs, flat, level, answer.notes)

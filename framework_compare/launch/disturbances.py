@@ -19,7 +19,7 @@ Span = Tuple[int, int]
 
 
 def threshold(cores: Optional[int] = None) -> float:
-    """What others may take, in cores: on a machine of so many, None for those that this process may use."""
+    """Return what others may take, in cores: on a machine of so many, None for those that this process may use."""
     return max(THRESHOLD, THRESHOLD_PER_CORE * (cores or len(os.sched_getaffinity(0))))
 
 

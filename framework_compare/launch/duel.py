@@ -152,7 +152,7 @@ class _Duel:
         )
 
     def _fits(self, member: Member, free: int) -> bool:
-        """Whether memory holds one more worker; of one that is not known, as large a one as the largest so far."""
+        """Return whether memory holds one more worker; of one that is not known, as large a one as the largest so far."""
         if not self._rivals:
             return True
         peaks = [rival.run.recorder.peak_rss_bytes or 0 for rival in self._rivals if rival.run.recorder]
@@ -281,7 +281,7 @@ class _Duel:
             rival.rest()
 
     def _enough(self, rivals: Sequence[Rival]) -> bool:
-        """Whether a sample is as long as it was asked to be, or others have voided too many of its rounds."""
+        """Return whether a sample is as long as it was asked to be, or others have voided too many of its rounds."""
         sample_s = max((rival.spec.job.sample_s for rival in rivals), default=0.0)
         slices = [one for rival in rivals for one in rival.transcript.slices]
         counted = [one for one in slices if one.round not in self._voids]

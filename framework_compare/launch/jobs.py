@@ -22,13 +22,13 @@ class Interpreter(Protocol):
 
     @property
     def managed(self) -> bool:
-        """Whether we made it; then it is kept from the user's site-packages."""
+        """Return whether we made it; then it is kept from the user's site-packages."""
 
 
 def run_job(
     framework: Framework, environment: Interpreter, job: Job, folder: Path, *, limits: Limits = Limits()
 ) -> Run:
-    """How a worker ends that does a job in its own folder, unsampled; KeyboardInterrupt where the user stops it."""
+    """Return how a worker ends that does a job in its own folder, unsampled; KeyboardInterrupt where the user stops it."""
     run = run_worker(spec_of(framework, environment, job, folder, limits, hz=0.0))
     if run.status == "interrupted":
         raise KeyboardInterrupt
@@ -60,7 +60,7 @@ def spec_of(
 
 
 def ask_support(framework: Framework, environment: Interpreter, device: str, *, timeout_s: float) -> Run:
-    """How a worker ends that only asks `Trainer.unsupported()` of default settings: `ok` where a cell could start.
+    """Return how a worker ends that only asks `Trainer.unsupported()` of default settings: `ok` where a cell could start.
 
     Takes as long as the import, seconds. Never raises for what the worker does, nor where it cannot be started.
     """

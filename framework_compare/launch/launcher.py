@@ -127,7 +127,7 @@ def _watch(selector: selectors.BaseSelector, wanted: Sequence[int]) -> None:
 
 
 def _read(descriptor: int) -> Optional[bytes]:
-    """What has arrived, b"" at the end of the pipe, None if nothing has."""
+    """Return what has arrived, b"" at the end of the pipe, None if nothing has."""
     try:
         return os.read(descriptor, 1 << 16)
     except BlockingIOError:
@@ -350,7 +350,7 @@ class WorkerRun:
         return Verdict("ok", "")
 
     def _parent(self) -> Dict[str, float]:
-        """What this process itself took: CPU of one core during the run, and its largest memory since it began."""
+        """Return what this process itself took: CPU of one core during the run, and its largest memory since it began."""
         cpu_s, wall_s = time.process_time() - self.began_cpu_s, self.wall_s + self._waited_s
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         return {"cpu_percent": 100 * cpu_s / max(wall_s, 1e-9), "peak_rss_bytes": float(peak)}
@@ -376,7 +376,7 @@ class WorkerRun:
         )
 
     def _rank(self) -> Optional[int]:
-        """Which of several ranks ended the others: of those that told of a failure the one that was heard first."""
+        """Return which of several ranks ended the others: of those that told of a failure the one that was heard first."""
         if self.worker is None or self.spec.ranks * self.spec.nodes == 1:
             return None
         failed = self.transcript.first_failed() if self.worker.returncode == TOLD_FAILURE else None

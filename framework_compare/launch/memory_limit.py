@@ -152,7 +152,7 @@ class ControlGroup(MemoryLimit):
 def limit(
     limit_bytes: Optional[int], *, mount: Path = cgroup.MOUNT, membership: Path = cgroup.MEMBERSHIP
 ) -> MemoryLimit:
-    """What holds a worker to `limit_bytes` here; one that does nothing for None."""
+    """Return what holds a worker to `limit_bytes` here; one that does nothing for None."""
     if limit_bytes is None:
         return MemoryLimit()
     for parent in writable_groups(mount, membership):

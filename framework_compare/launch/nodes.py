@@ -51,7 +51,7 @@ def _ask(*command: str) -> str:
 
 
 def variables() -> Dict[str, str]:
-    """What srun needs of this process's environment; no rank gets it."""
+    """Return what srun needs of this process's environment; no rank gets it."""
     return {name: value for name, value in os.environ.items() if name.startswith("SLURM")}
 
 

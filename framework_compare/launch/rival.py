@@ -77,7 +77,7 @@ class Rival:
         self._rested_ns, self._rested_at = spent_ns, now
 
     def false_claim(self, quiet: bool) -> str:
-        """Whether the time it reported is not that of its turn; "" if it is. One that keeps doing so is ended.
+        """Return whether the time it reported is not that of its turn; "" if it is. One that keeps doing so is ended.
 
         Not where others took CPU time, whatever threshold the user allows: it may have had to wait for its turn's steps.
         """

@@ -101,7 +101,7 @@ def idle_fault(idle_cpu_s: Mapping[str, float], idle_s: Mapping[str, float]) -> 
 
 
 def claim_fault(turn: Turn, step_s: float, full_step_s: float, reopens: bool) -> str:
-    """Whether the time that a worker reported is not that of its turn by the parent's clock; "" if it is.
+    """Return whether the time that a worker reported is not that of its turn by the parent's clock; "" if it is.
 
     step_s: of its slice, by its own account; full_step_s: so scaled to a whole batch. reopens: whether an epoch begins
     with the start of loaders. Where one begins in the uncounted steps, the fault is UNCHECKED, and perhaps nobody's.
@@ -119,11 +119,11 @@ def others_fault(share: float, threshold: float) -> str:
 
 
 def stop_fault(stopped: Sequence[str]) -> str:
-    """Which rivals somebody else had stopped while they waited."""
+    """Return which rivals somebody else had stopped while they waited."""
     return f"a signal stopped {', '.join(stopped)} while waiting" if stopped else ""
 
 
 def faults_fault(faults: Dict[str, int]) -> str:
-    """Which rivals had to wait for pages from disk."""
+    """Return which rivals had to wait for pages from disk."""
     found = [name for name, count in faults.items() if count > MOST_FAULTS]
     return f"{', '.join(found)} read memory back from disk" if found else ""

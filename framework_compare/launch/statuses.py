@@ -135,7 +135,7 @@ def _failed(reported: Verdict, seen: Evidence) -> Verdict:
 
 
 def _allocation_failure(traceback: str) -> Optional[str]:
-    """What says so of the exceptions that led to the last one."""
+    """Return what says so of the exceptions that led to the last one."""
     return next((line for line in EXCEPTION.findall(traceback) if ALLOCATION_FAILURE.search(line)), None)
 
 

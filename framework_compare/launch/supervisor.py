@@ -94,7 +94,7 @@ def _make_scratch(folder: str) -> None:
 
 
 def _environments(ranks: str) -> List[Dict[str, str]]:
-    """What each worker's environment has beside this process's, under torchrun's names."""
+    """Return what each worker's environment has beside this process's, under torchrun's names."""
     if not ranks:
         return [{}]
     world, address, first, count = ranks.split()[:4]
@@ -221,7 +221,7 @@ def _put(path: str, content: bytes) -> None:
 
 
 def _wait(workers: List[int], others: List[OtherNode], events: int, control: int, woken: int) -> Dict[int, Ended]:
-    """How workers ended, once all have or one did not end well. The others have to be ended.
+    """Return how workers ended, once all have or one did not end well. The others have to be ended.
 
     So have all when the parent said so, is gone, or the system is stopping.
     """
@@ -324,7 +324,7 @@ def _kill(pid: int) -> None:
 
 
 def _tracks_resources(pid: int) -> bool:
-    """Whether a process is Python's resource tracker, which ends by itself when all that it tracks for are gone."""
+    """Return whether a process is Python's resource tracker, which ends by itself when all that it tracks for are gone."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             return b"multiprocessing.resource_tracker" in file.read()

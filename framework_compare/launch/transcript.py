@@ -298,7 +298,7 @@ class Transcript:
 
 
 def _is_shallow(value: object, levels: int = MAX_DEPTH) -> bool:
-    """Whether a document can be written again: what was read just so may be too deep for that."""
+    """Return whether a document can be written again: what was read just so may be too deep for that."""
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return levels > 0 and all(_is_shallow(item, levels - 1) for item in items)
 

@@ -57,7 +57,7 @@ def _key(base: str) -> str:
 
 
 def is_framework(name: object) -> bool:
-    """Whether a name is that of a competitor; its version or interpreter need not exist."""
+    """Return whether a name is that of a competitor; its version or interpreter need not exist."""
     try:
         registry.find("framework", registry.FRAMEWORKS, _split(str(name))[0])
     except UnknownNameError:
@@ -163,7 +163,7 @@ def _latest(key: str, entry: registry.Framework, pinned: str, device: str, say: 
 
 
 def _name(wish: _Wish, several: bool, device: str) -> str:
-    """What cells call a competitor."""
+    """Return what cells call a competitor."""
     entry = registry.FRAMEWORKS[wish.base]
     pinned = locks.pinned(entry, device)
     if wish.python:

@@ -52,7 +52,7 @@ def by_model(models: Sequence[str], dataset: DataSets | None) -> dict[str, list[
 
 
 def _can_read(model: registry.Model, dataset: DataSet) -> bool:
-    """Whether a data set is one of the kind that a model is for; a path may be of any kind."""
+    """Return whether a data set is one of the kind that a model is for; a path may be of any kind."""
     if model.dataset == registry.OWN:
         return False
     source = registry.data_source(dataset) if isinstance(dataset, str) else None

@@ -41,7 +41,7 @@ class Part:
 
     @property
     def sweeps(self) -> bool:
-        """Whether the batch size grows until a cell fails."""
+        """Return whether the batch size grows until a cell fails."""
         return "batch_sizes" in self.settings
 
 

@@ -68,7 +68,7 @@ class Setting:
 
     @property
     def meaning(self) -> str:
-        """What it is and what is allowed, for `--help` and the docs."""
+        """Return what it is and what is allowed, for `--help` and the docs."""
         if not self.choices:
             below = f", less than {self.below:.10g}" if self.below < math.inf else ""
             return f"{self.help}; at least {self.least:g}{below}"
@@ -76,7 +76,7 @@ class Setting:
         return self.help if explained else f"{self.help}: {', '.join(self.choices)}"
 
     def chooses(self, value: object) -> bool:
-        """Whether a value is one of the choices."""
+        """Return whether a value is one of the choices."""
         pattern = self.pattern or "|".join(self.choices)
         return isinstance(value, str) and re.fullmatch(pattern, value) is not None
 
@@ -211,7 +211,7 @@ COMPARED = (
 
 
 def column(name: str) -> str:
-    """What users call a setting: in requests, options and frames. `loss` there would be taken for a figure."""
+    """Return what users call a setting: in requests, options and frames. `loss` there would be taken for a figure."""
     return SETTINGS[name].column or name
 
 

@@ -11,7 +11,7 @@ from framework_compare.errors import UsageError
 
 
 def listed(kind: str, wanted: object) -> list[Any]:
-    """What a user lists, one name being a list of one; UsageError for nothing and for what is not a list."""
+    """Return what a user lists, one name being a list of one; UsageError for nothing and for what is not a list."""
     if not isinstance(wanted, (str, os.PathLike, Iterable)):
         raise UsageError(f"{kind} is {wanted!r}; allowed: a name or a list of names")
     given = [wanted] if isinstance(wanted, (str, os.PathLike)) else list(wanted)
@@ -106,7 +106,7 @@ def share(name: str, value: Any) -> float:
 
 
 def slowdown(name: str, value: Any) -> float:
-    """How much longer something may take, from 0, 0.05, "5%" or "150%"; UsageError for anything else."""
+    """Return how much longer something may take, from 0, 0.05, "5%" or "150%"; UsageError for anything else."""
     given, percent = _share(value)
     if not (0 <= given < 1 or percent and 0 <= given < math.inf):
         raise UsageError(

@@ -22,7 +22,7 @@ OF_METRIC = {"time": "epoch time", "memory": "peak memory", "parity": "parity"}
 
 
 def sentence(search: Search) -> str:
-    """What the search found, with the size of the change and its interval."""
+    """Return what the search found, with the size of the change and its interval."""
     found, versions, name = search.found, search.versions, title(search.framework)
     last, limit = found.answers[0], f"{100 * search.threshold:.3g} %"
     ends = f"{name} {versions[0]} and {versions[-1]}"

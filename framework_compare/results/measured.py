@@ -136,12 +136,12 @@ class Pool:
 
     @functools.cached_property
     def sampled(self) -> bool:
-        """Whether any run measured only a part of an epoch."""
+        """Return whether any run measured only a part of an epoch."""
         return any(value is not None for run in self.ok for value in run.epochs["whole_images"])
 
     @functools.cached_property
     def took_turns(self) -> bool:
-        """Whether times are by slices of any run."""
+        """Return whether times are by slices of any run."""
         return any(turn_seconds(run.epochs, run.slices) is not None for run in self.ok)
 
     @property

@@ -71,7 +71,7 @@ def _cells(frame: pd.DataFrame) -> dict[tuple[object, ...], Fields]:
 
 
 def _between(sides: Sequence[Sides]) -> SessionVariance:
-    """What sessions of the same cells differ by."""
+    """Return what sessions of the same cells differ by."""
     by_cell: dict[tuple[object, ...], list[list[float]]] = {}
     for side in sides:
         seconds = block_seconds(side[1])
@@ -81,7 +81,7 @@ def _between(sides: Sequence[Sides]) -> SessionVariance:
 
 
 def variance(beside: pd.DataFrame) -> SessionVariance:
-    """What `side_by_side` took sessions to differ by."""
+    """Return what `side_by_side` took sessions to differ by."""
     return SessionVariance(float(beside["session_sd"].iloc[0]), int(beside["sessions"].iloc[0]))
 
 

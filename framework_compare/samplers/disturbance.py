@@ -73,7 +73,7 @@ class CoreCounter:
         return parse_cores(os.pread(self._file, self._bytes, 0), self._names)
 
     def counters(self, worker_ns: int = 0) -> Tuple[Cores, Counters]:
-        """What `read` gives now, and what that makes others' beside a worker that has had so much CPU time."""
+        """Return what `read` gives now, and what that makes others' beside a worker that has had so much CPU time."""
         t_ns, parent_ns, cores = time.monotonic_ns(), time.process_time_ns(), self.read()
         others_ns = self.count * t_ns - (cores.idle + cores.stolen) * TICK_NS - worker_ns - parent_ns
         return cores, Counters(t_ns, others_ns, cores.stolen * TICK_NS, parent_ns)

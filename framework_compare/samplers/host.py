@@ -17,7 +17,7 @@ VECTORS = {"amx_tile": "AMX", "avx512f": "AVX-512", "avx2": "AVX2", "avx": "AVX"
 
 
 def describe() -> Fields:
-    """What a reader of a result must know of the machine, ready for JSON; bytes and counts, None where unknown.
+    """Return what a reader of a result must know of the machine, ready for JSON; bytes and counts, None where unknown.
 
     The host's name, the user's and any path are left out: results are made to be passed on.
     """
@@ -41,12 +41,12 @@ def describe() -> Fields:
 
 
 def governor(root: str = CPUS) -> Optional[str]:
-    """What sets the clock of the first core, such as "powersave"; None where the system does not say."""
+    """Return what sets the clock of the first core, such as "powersave"; None where the system does not say."""
     return _first_line(f"{root}/cpu0/cpufreq/scaling_governor")
 
 
 def turbo(root: str = CPUS) -> Optional[bool]:
-    """Whether clocks may rise above the nominal one while few cores work; None where the system does not say."""
+    """Return whether clocks may rise above the nominal one while few cores work; None where the system does not say."""
     boost, no_turbo = _first_line(f"{root}/cpufreq/boost"), _first_line(f"{root}/intel_pstate/no_turbo")
     if no_turbo is not None:
         return no_turbo.strip() == "0"
@@ -85,7 +85,7 @@ def cpu_model(cpuinfo: str = "/proc/cpuinfo") -> Optional[str]:
 
 
 def in_container() -> bool:
-    """Whether this looks like the inside of a container; a guess from what Docker, Podman and Kubernetes leave."""
+    """Return whether this looks like the inside of a container; a guess from what Docker, Podman and Kubernetes leave."""
     marked = any(os.path.exists(path) for path in ("/.dockerenv", "/run/.containerenv"))
     return marked or any(name in os.environ for name in ("container", "KUBERNETES_SERVICE_HOST"))
 

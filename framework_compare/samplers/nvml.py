@@ -101,7 +101,7 @@ class NvmlSampler:
         return self._users.warnings()
 
     def facts(self) -> Fields:
-        """Which GPU it is, and the sources of its readings; takes milliseconds."""
+        """Return which GPU it is, and the sources of its readings; takes milliseconds."""
         if self._handle is None:
             return {"reason": self.reason or "the readings are closed"}
         return {
@@ -204,7 +204,7 @@ def _describe_gpu(nvml: ModuleType, number: int) -> Fields:
 
 
 def ask(nvml: ModuleType, function: str, *arguments: object) -> Any:
-    """What NVML answers; None where it cannot."""
+    """Return what NVML answers; None where it cannot."""
     try:
         return getattr(nvml, function)(*arguments)
     except nvml.NVMLError:
@@ -297,7 +297,7 @@ class GpuGroup:
             gpu.note_baseline()
 
     def meters(self) -> dict[str, Callable[[], float | None]]:
-        """What reads the energy of each device, by the name that it has in the energy readings."""
+        """Return what reads the energy of each device, by the name that it has in the energy readings."""
         return {f"gpu-{number}" if self._several else "gpu": gpu.energy_j for number, gpu in self._gpus.items()}
 
     def warnings(self) -> list[str]:

@@ -160,7 +160,7 @@ def _rss_bytes(process: ProcfsProcess) -> int:
 
 
 def any_thread(pids: Collection[int], state: bytes) -> bool:
-    """Whether a thread of these processes is in a state."""
+    """Return whether a thread of these processes is in a state."""
     for pid in pids:
         try:
             for thread in os.listdir(f"/proc/{pid}/task"):

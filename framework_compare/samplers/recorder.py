@@ -115,7 +115,7 @@ class Recorder:
             self._going.release()
 
     def shares(self, epoch: Tuple[int, int], within: Tuple[int, int]) -> Optional[Shares]:
-        """What a span of time lost to others, once the run has ended; see `DisturbanceLog.shares`."""
+        """Return what a span of time lost to others, once the run has ended; see `DisturbanceLog.shares`."""
         return self._disturbance.shares(*epoch, within)
 
     def energy(self) -> Tuple[Energy, ...]:

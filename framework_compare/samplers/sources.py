@@ -36,7 +36,7 @@ class ProcfsProcess:
         self._stat, self._statm, self._children = opened
 
     def usage(self) -> Optional[Usage]:
-        """What the process uses now, or None when it is gone."""
+        """Return what the process uses now, or None when it is gone."""
         try:
             stat, statm = os.pread(self._stat, 1024, 0), os.pread(self._statm, 128, 0)
         except OSError:

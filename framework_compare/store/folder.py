@@ -34,7 +34,7 @@ def check_vacant(folder: Path) -> None:
 
 
 def is_submission(folder: Path) -> bool:
-    """Whether a folder is a published submission, and no study itself."""
+    """Return whether a folder is a published submission, and no study itself."""
     return not (folder / FILE).exists() and all((folder / name).is_file() for name in SUBMISSION)
 
 

@@ -177,7 +177,7 @@ def written_of(cell: Cell) -> dict[str, str] | None:
 
 
 def weight_pieces(graph: Graph, seed: int) -> Iterator[np.ndarray]:
-    """What a graph starts from, flat and in order: seeded values, or those that an imported model came with."""
+    """Return what a graph starts from, flat and in order: seeded values, or those that an imported model came with."""
     model = registry.builder(graph.name)
     if not isinstance(model, ImportedModel):
         return initial_pieces(graph, seed)

@@ -56,7 +56,7 @@ def find_two(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> t
 
 
 def _ended(folder: Path) -> set[tuple[object, ...]]:
-    """What tells each run that has ended from every other: its cell, start and length."""
+    """Return what tells each run that has ended from every other: its cell, start and length."""
     query = "SELECT framework, model, started_at, wall_s FROM run JOIN cell USING (cell_id) WHERE wall_s > 0"
     with Store.open(folder) as store:
         return set(store.select(query)[1])
@@ -68,7 +68,7 @@ def in_cache() -> list[Path]:
 
 
 def shown(folder: Path) -> str:
-    """What a reader calls a study by: the name of one in the cache, else its path."""
+    """Return what a reader calls a study by: the name of one in the cache, else its path."""
     return folder.name if folder.absolute().parent == studies_dir() else str(folder)
 
 
@@ -84,7 +84,7 @@ class Listed(NamedTuple):
 
 
 def listed(folder: Path) -> Listed:
-    """What `list` shows of a study; StudyError where it cannot be read."""
+    """Return what `list` shows of a study; StudyError where it cannot be read."""
     with Store.open(folder) as store:
         outcomes = store.outcomes()
         ((first,),) = store.select("SELECT MIN(started_at) FROM run WHERE started_at != ''")[1]

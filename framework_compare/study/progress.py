@@ -79,7 +79,7 @@ def length(seconds: float) -> str:
 
 
 def left_words(seconds: float, at_most: bool) -> str:
-    """What is left of a study: "about 12 min left"."""
+    """Return what is left of a study: "about 12 min left"."""
     return f"{'at most' if at_most else 'about'} {length(seconds)} left"
 
 

@@ -73,7 +73,7 @@ class Readiness:
 
 
 def describe(environment: Environment) -> Fields:
-    """What a study stores of an environment, and compares when it is resumed."""
+    """Return what a study stores of an environment, and compares when it is resumed."""
     return {
         "version": environment.version,
         "interpreter": environment.interpreter,

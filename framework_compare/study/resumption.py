@@ -71,7 +71,7 @@ _KINDS = {
 
 
 def _different_strategy(before: strategies.Strategy, now: Document) -> list[str] | None:
-    """What differs between two strategies of one name, cells apart; None where the names differ."""
+    """Return what differs between two strategies of one name, cells apart; None where the names differ."""
     stored = before.to_dict()
     names = {name: name for name in {**stored, **now} if name != "first_cells"}
     return _differences(stored, now, names) if stored["name"] == now["name"] else None

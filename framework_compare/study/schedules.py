@@ -90,7 +90,7 @@ def sentences(
 
 
 def _how(several: Sequence[Sequence[Planned]], fastest: Cell | None) -> str:
-    """How runs of a block that compete run, in groups of `groups`."""
+    """Return how runs of a block that compete run, in groups of `groups`."""
     (_, cell, _), *others = several[0]
     if fastest:
         return f"{IN_TURNS} with {fastest.framework}, which runs once more"
@@ -130,12 +130,12 @@ def why_alone(cell: Cell) -> str | None:
 
 
 def reads_ahead(config: TrainConfig) -> bool:
-    """Whether anything reads images while the worker waits: every pipeline of a framework may, ours with loaders."""
+    """Return whether anything reads images while the worker waits: every pipeline of a framework may, ours with loaders."""
     return config.pipeline == "native" or config.loader_workers > 0
 
 
 def shared(cell: Cell, across_models: bool = False) -> Hashable:
-    """What competitors have in common."""
+    """Return what competitors have in common."""
     config = dataclasses.replace(cell.config, **{name: getattr(_DEFAULTS, name) for name in COMPARED})
     return (cell.dataset, cell.device, config, "" if across_models else cell.model)
 

@@ -381,7 +381,7 @@ def _warnings(cell: Cell, run: Run) -> tuple[str, ...]:
 
 
 def _why_more(cells: Sequence[Cell], progress: Progress, budget_s: float) -> str:
-    """Which of the cells another block is for."""
+    """Return which of the cells another block is for."""
     cell = max(cells, key=lambda one: half_width(one, progress))
     width = half_width(cell, progress)
     why = (
@@ -393,7 +393,7 @@ def _why_more(cells: Sequence[Cell], progress: Progress, budget_s: float) -> str
 
 
 def _trace_path(study: Path, run: Path) -> str | None:
-    """What a profiler wrote in the folder of a run: the file for Perfetto, else all of it; relative to the study."""
+    """Return what a profiler wrote in the folder of a run: the file for Perfetto, else all of it; relative to the study."""
     folder = run / "profile"
     names = (folder / "trace.json.gz", folder / "trace.json", folder)
     return next((str(path) for path in names if (study / path).exists()), None)

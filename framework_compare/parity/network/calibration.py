@@ -53,7 +53,7 @@ def smooth(graph: Graph, views: Dict[str, Array], images: Inputs, seed: int, rep
 
 
 def _lift(value: Array, pieces: int, rng: np.random.Generator) -> Array:
-    """What is to be added to each feature, so that one of each group is the largest at all places, with a margin."""
+    """Return what is to be added to each feature, so that one of each group is the largest at all places, with a margin."""
     groups = value.reshape(-1, value.shape[-1] // pieces, pieces)
     winner = rng.integers(pieces, size=(1, groups.shape[1], 1))
     chosen = np.take_along_axis(groups, np.broadcast_to(winner, (len(groups), groups.shape[1], 1)), axis=2)

@@ -72,7 +72,7 @@ def first_step_errors(
 
 
 def loss_roundings(found: Answers, exact: Answers, loss: str = "cross_entropy") -> Dict[str, float]:
-    """How far rounding of the logits may move each step's loss, relative; a loss, one number, may be right by luck.
+    """Return how far rounding of the logits may move each step's loss, relative; a loss, one number, may be right by luck.
 
     It is a float32 in all precisions, so never known to less than half a unit.
     """
@@ -109,7 +109,7 @@ def gradient_errors(
 
 
 def moved_relative(found: Array, exact: Array, initial: Array) -> Tuple[float, float, float]:
-    """How far off an array is, relative to how far it moved: in all, along its way, and along its initial value."""
+    """Return how far off an array is, relative to how far it moved: in all, along its way, and along its initial value."""
     difference = np.subtract(found, exact, dtype=np.float64).ravel()
     way = np.subtract(exact, initial, dtype=np.float64).ravel()
     start = initial.ravel().astype(np.float64)

@@ -63,7 +63,7 @@ def _values(end: str, found: np.ndarray, exact: np.ndarray, initial: Optional[np
 
 
 def _distance(found: np.ndarray, exact: np.ndarray) -> np.ndarray:
-    """What is not a number is the furthest off."""
+    """Return how far apart values are; what is not a number is the furthest off."""
     return np.nan_to_num(np.abs(np.subtract(found, exact, dtype=np.float64)), nan=np.inf)
 
 
@@ -86,7 +86,7 @@ def first_layer(found: Reference, training: bool, run_tasks: RunTasks, folder: P
 
 
 def watch(found: Reference, training: bool) -> Dict[str, Watched]:
-    """What is watched of every layer that reads others, by graph order."""
+    """Return what is watched of every layer that reads others, by graph order."""
     views = weight_views(found.graph, found.flat)
     shapes = found.graph.shapes()
     places = {node.name: surgery.places_in(shapes[node.name], 1) for node in found.graph.nodes}
@@ -140,7 +140,7 @@ def ask(
     run_tasks: RunTasks,
     folder: Path,
 ) -> Dict[str, np.ndarray]:
-    """What the framework has at the watched places of some layers, by name; a layer it cannot build is missing."""
+    """Return what the framework has at the watched places of some layers, by name; a layer it cannot build is missing."""
     views, shapes = weight_views(found.graph, found.flat), found.graph.shapes()
     tasks = []
     for number, name in enumerate(names):

@@ -47,7 +47,7 @@ LOSS_BOUND = "loss_bound"  # likewise, of losses in which logits are at most so 
 
 
 def remark(precision: str, levels: Sequence[Level], found: Reference, full: Reference) -> str:
-    """Where a verdict says less than it seems to.
+    """Return where a verdict says less than it seems to.
 
     Logits far closer to exact than the precision rounds: it is parity, but not of that precision. And a batch of so many
     copies that as much is allowed for their sums as tf32 changes.

@@ -128,5 +128,5 @@ class Rounding:
 
 
 def rounding_of(precision: str, draw: int = 0, share: float = 1.0) -> Optional[Rounding]:
-    """What a run of the oracle in float32 is given for a precision."""
+    """Return what a run of the oracle in float32 is given for a precision."""
     return None if precision == "fp32" else Rounding(precision, draw, share)

@@ -42,7 +42,7 @@ def network_tasks(found: Reference, full: Reference, folder: Path) -> List[Field
 
 
 def generation_tasks(config: TrainConfig, found: Reference, folder: Path) -> List[Fields]:
-    """What a cell generates behind the prompts of the first batch, at the weights of level 1; else none."""
+    """Return what a cell generates behind the prompts of the first batch, at the weights of level 1; else none."""
     if config.mode != "generation":
         return []
     prompt = found.graph.input_shape[0] - config.new_tokens

@@ -90,7 +90,7 @@ def check_edges(name: str, found: Statistic, expected: Statistic) -> None:
 
 
 def least_beyond(inner: int, outer: int) -> int:
-    """How many values of `outer` beyond all of `inner` have a probability below ALPHA if both are drawn alike."""
+    """Return how many values of `outer` beyond all of `inner` have a probability below ALPHA if both are drawn alike."""
     probability = 1.0
     for count in range(outer):
         if probability < ALPHA:
@@ -150,7 +150,7 @@ def check_flips(flipped: Array) -> None:
 
 
 def _chance(share: float, count: int) -> float:
-    """How far off a share that is seen in `count` draws may be."""
+    """Return how far off a share that is seen in `count` draws may be."""
     return DEVIATIONS * math.sqrt(share * (1 - share) * (1 / count + 1 / REFERENCES))
 
 

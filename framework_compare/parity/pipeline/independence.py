@@ -34,7 +34,7 @@ def check(crops: Array, labels: Array, count: int, batch_size: int) -> None:
 
 
 def draws_of(crops: Array) -> Dict[str, Array]:
-    """What was drawn for each crop, (N, 5) as `ramps.crops_of` has them; a place is NaN where there was no choice."""
+    """Return what was drawn for each crop, (N, 5) as `ramps.crops_of` has them; a place is NaN where there was no choice."""
     left, top, width, height, flipped = crops.T
     places = {}
     for name, start, side, full in zip(PLACES, (left, top), (width, height), SIZE):

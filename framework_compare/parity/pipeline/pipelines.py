@@ -64,7 +64,7 @@ def judge(run_tasks: RunTasks, config: TrainConfig, only: Sequence[str] = ()) ->
 def _judge_all(
     run_tasks: RunTasks, folder: Path, parts: Sequence[Part]
 ) -> Tuple[List[Tuple[str, float, float]], List[str]]:
-    """What there is to show of the parts, and which were not asked, and why."""
+    """Return what there is to show of the parts, and which were not asked, and why."""
     known, left_out = [], []
     for part in parts:
         try:
@@ -202,7 +202,7 @@ def check_narrow(listed: ImageFiles, drawn: Drawn, size: Tuple[int, int]) -> Non
 
 
 def _turned(listed: ImageFiles, drawn: Drawn) -> Tuple[Array, Array]:
-    """Which images are mirrored left to right, and which are upside down; their colours and labels are checked."""
+    """Return which images are mirrored left to right, and which are upside down; their colours and labels are checked."""
     images, labels = drawn
     found = ramps.read(images)
     ramps.check_channels(found)

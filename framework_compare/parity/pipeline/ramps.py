@@ -127,7 +127,7 @@ def check_labels(blues: Array, labels: Array, listed: ImageFiles) -> None:
 
 
 def texture_of(images: Array, ramps: Ramps) -> Dict[str, textures.Fit]:
-    """What each resampler leaves of the blue of N images (N, 3, S, S), read as `ramps`."""
+    """Return what each resampler leaves of the blue of N images (N, 3, S, S), read as `ramps`."""
     x, y = edges_of(ramps)
     turned = [edges[0] > edges[1] for edges in (x, y)]
     blue = (images[:, 2] * preprocess.STD[2] + preprocess.MEAN[2]) * np.float32(255)
@@ -153,7 +153,7 @@ def crops_of(ramps: Ramps, size: Tuple[int, int] = SIZE) -> Array:
 
 
 def turned(ramps: Ramps) -> Tuple[Array, Array]:
-    """Which of N images are mirrored left to right, and which are upside down."""
+    """Return which of N images are mirrored left to right, and which are upside down."""
     x, y = edges_of(ramps)
     return x[0] > x[1], y[0] > y[1]
 

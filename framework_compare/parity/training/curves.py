@@ -81,7 +81,7 @@ class Curves:
 
     @property
     def hold(self) -> bool:
-        """Whether every framework that was to train did, and all lie within the yardstick of each other."""
+        """Return whether every framework that was to train did, and all lie within the yardstick of each other."""
         return not self.failures and (not self.losses or self.ratio(self.apart()) <= 1)
 
 

@@ -160,7 +160,7 @@ def _inputs(graph: Graph, weights: Mapping[str, Array], images: Array) -> Array:
 
 
 def _mask(left: Array, inputs: Array, precision: str) -> Tuple[Array, Array]:
-    """What was kept of one image's inputs, and which are LARGE; LevelFailed if share or scale are not dropout's."""
+    """Return what was kept of one image's inputs, and which are LARGE; LevelFailed if share or scale are not dropout's."""
     sure = np.abs(inputs) > LARGE
     kept = np.abs(left) > 0.25 * np.abs(inputs)
     share, count = 1 - float(kept[sure].mean()), int(sure.sum())

@@ -54,7 +54,7 @@ MARKS: tuple[tuple[str, Callable[[Row], object]], ...] = (
 
 
 def caption(text: str, parts: Iterable[Drawn]) -> str:
-    """How to read a figure, and what each mark in its parts means."""
+    """Return how to read a figure, and what each mark in its parts means."""
     rows = [row for part in parts for values in part.spec.get("datasets", {}).values() for row in values]
     return " ".join([text, *(words for words, has in MARKS if any(map(has, rows)))])
 
@@ -64,6 +64,6 @@ def _without_interval(row: Row) -> bool:
 
 
 def _has_band(row: Row) -> bool:
-    """Whether a bin of F4 holds different readings."""
+    """Return whether a bin of F4 holds different readings."""
     ends = ((row[key], row.get(f"{key[:-1]}h")) for key in row if re.fullmatch(r"y\d+l", key))
     return any(low != high for low, high in ends)

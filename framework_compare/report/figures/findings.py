@@ -56,7 +56,7 @@ def throughput_memory(subject: Subject) -> str:
 
 
 def _fastest_is_largest(cells: pd.DataFrame) -> str:
-    """Whether the framework with the highest throughput needs the most memory, over all conditions with rivals."""
+    """Return whether the framework with the highest throughput needs the most memory, over all conditions with rivals."""
     cells = cells.dropna(subset=["gib", "images_per_s"])
     groups = [own for _, own in cells.groupby("condition_label") if len(own) > 1]
     groups = [own for own in groups if own["gib"].max() >= SAME * own["gib"].min()]

@@ -193,7 +193,7 @@ def _short(text: str) -> str:
 
 
 def disturbed_epochs(cell: Record) -> str:
-    """Which epochs of a cell other programs disturbed; "" if none."""
+    """Return which epochs of a cell other programs disturbed; "" if none."""
     if not cell.epochs_disturbed > 0:
         return ""
     return "all epochs" if disturbed_throughout(cell.epochs_disturbed, cell.epochs_measured) else "some epochs"

@@ -40,7 +40,7 @@ def citation(study: Study, verdicts: Iterable[Verdict], standing: str) -> str:
 
 
 def _settings(cells: Sequence[Record]) -> str:
-    """What all cells share, then the values of STATED in which they differ."""
+    """Return what all cells share, then the values of STATED in which they differ."""
     differing = []
     for name in STATED:
         if varies(cells, column(name)):

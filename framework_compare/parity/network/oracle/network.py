@@ -90,7 +90,7 @@ class Oracle:
         return sum(losses) / self.replicas, np.concatenate(outputs), means, statistics[0]
 
     def _parts(self, images: Inputs) -> List[Inputs]:
-        """What each replica gets of a batch."""
+        """Return what each replica gets of a batch."""
         if isinstance(images, tuple):
             return list(zip(*(np.split(array, self.replicas) for array in images)))
         return list(np.split(images, self.replicas))

@@ -46,7 +46,7 @@ class Mode:
         return (len(x) if self.copies is None else len(self.copies)) * math.prod(x.shape[2:])
 
     def shares(self, x: Array) -> Union[float, Array]:
-        """What each value of a channel counts in a mean over the batch; (N, 1, 1, 1) where samples differ in it."""
+        """Return what each value of a channel counts in a mean over the batch; (N, 1, 1, 1) where samples differ in it."""
         if self.copies is None:
             return 1 / self.count(x)
         times = np.bincount(self.copies, minlength=len(x)).astype(x.dtype)

@@ -388,11 +388,9 @@ def model_of_all(name: str) -> Model | None:
     return entry if (entry := MODELS.get(name)) and isinstance(entry.build, str) else None
 
 
-def register_dataset(name: str, target: str) -> None:
-    """Add a data set: "module:function" that takes a progress callback (or None) and returns a folder."""
-    DATASETS[name] = DataSource(target)
+def register_dataset(name: str, target: str, *, arrays: bool = False) -> None:
+    """Add a data set: "module:function" that takes a progress callback (or None) and returns a folder of images.
 
-
-def register_array_dataset(name: str, target: str) -> None:
-    """Add a data set of arrays: "module:function" that takes a path or None, then options, and returns an ArrayData."""
-    DATASETS[name] = DataSource(target, arrays=True)
+    arrays: it takes a path or None, then options, and returns an ArrayData.
+    """
+    DATASETS[name] = DataSource(target, arrays=arrays)

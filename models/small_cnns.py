@@ -5,9 +5,9 @@ from typing import Sequence
 from framework_compare.graph import Graph, GraphBuilder, Task
 
 
-def guava_cnn(task: Task, widths: Sequence[int] = (32, 64, 128), units: Sequence[int] = (128, 64, 32)) -> Graph:
+def guava_cnn(task: Task) -> Graph:
     """Pools behind every convolution."""
-    return _cnn("guava_cnn", task, widths, units, pools=len(widths))
+    return _cnn("guava_cnn", task, (32, 64, 128), (128, 64, 32), pools=3)
 
 
 def cifar_cnn(task: Task) -> Graph:

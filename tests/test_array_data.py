@@ -286,5 +286,5 @@ def test_names_and_options_are_checked(tmp_path):
 
 def test_an_array_data_set_of_ones_own_can_be_registered(monkeypatch):
     monkeypatch.setattr(registry, "DATASETS", dict(registry.DATASETS))
-    registry.register_array_dataset("mine", "framework_compare.datasets.diabetes:diabetes")
+    registry.register_dataset("mine", "framework_compare.datasets.diabetes:diabetes", arrays=True)
     assert load("mine").task.loss == "binary_cross_entropy"

@@ -2,12 +2,12 @@
 
 import json
 import os
-import socket
 import sys
 import time
 
 import numpy as np
 import pytest
+from slurm_cluster import is_free
 
 from framework_compare.batches.shares import share_of, share_size
 from framework_compare.errors import ProtocolError, UnknownNameError, UsageError
@@ -51,10 +51,10 @@ def test_no_other_program_gets_the_port_at_which_ranks_meet(tmp_path):
     places = {"log": tmp_path / "log.txt", "folder": tmp_path}
     with SupervisedWorker([sys.executable, "-c", code], environment={}, ranks=2, **places):
         port = int(written(tmp_path / "started"))
-        assert is_taken(port)
+        assert not is_free(port)
         (tmp_path / "go").touch()
-        assert written(tmp_path / "listens") == "" and is_taken(port)
-    assert not is_taken(port)
+        assert written(tmp_path / "listens") == "" and not is_free(port)
+    assert is_free(port)
 
 
 def written(path):
@@ -63,15 +63,6 @@ def written(path):
     while not (path.exists() and path.read_text().endswith(".")) and time.monotonic() < give_up:
         time.sleep(0.01)
     return path.read_text()[:-1]
-
-
-def is_taken(port):
-    with socket.socket() as other:
-        try:
-            other.bind(("127.0.0.1", port))
-        except OSError:
-            return True
-    return False
 
 
 def test_counts_of_devices_begin_at_the_one_that_is_named():

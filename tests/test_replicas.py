@@ -1,11 +1,11 @@
 """A cell on several devices: who trains on what, what is proved of it, and whose death is told. No real framework."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from bounds import rounding
+from parity_fixtures import climb
 from reference_adapter import write_adapter
 from reference_trainer import ReferenceTrainer
 
@@ -13,7 +13,6 @@ from framework_compare import compare, events, registry, resume
 from framework_compare.errors import Unsupported, UsageError
 from framework_compare.launch import nodes, supervisor
 from framework_compare.launch.transcript import Transcript
-from framework_compare.parity import verify as ladder
 from framework_compare.protocol import Replicas, TrainConfig
 from framework_compare.registry import Framework
 from framework_compare.study import executors, parts
@@ -43,19 +42,11 @@ def ranks(tmp_path, monkeypatch, own_cache):
     return register
 
 
-def climb():
-    where = ladder.Where(python={"mutated": sys.executable})
-    (found,) = ladder.verify(
-        ["mutated"], ["small"], image_size=32, threads=1, pipeline="memory", device="cpu:0,1", where=where
-    )
-    return found
-
-
 @pytest.mark.cold  # two workers at once
 @pytest.mark.parametrize("name", ["Replicated", "Ranked"])
 def test_the_reference_on_two_devices_is_the_mean_of_two_replicas(ranks, references, name):
     ranks(name)
-    found = climb()
+    found = climb(pipeline="memory", device="cpu:0,1")
     assert found.status == "passed", found
     assert found.levels[3].error < rounding(1, np.float32), "in float64 nothing is left to rounding"
 
@@ -93,7 +84,7 @@ MUTATIONS = {
 def test_a_mistake_of_replicas_is_caught_at_its_level(ranks, references, mistake):
     body, level, words = MUTATIONS[mistake]
     ranks("Replicated", body)
-    found = climb()
+    found = climb(pipeline="memory", device="cpu:0,1")
     failed = [one for one in found.levels if not one.passed]
     assert failed and failed[0].number == level and words in failed[0].where, found.levels
 

@@ -216,12 +216,13 @@ def trains(place: Path) -> bool:
 def _free_ports(count: int) -> int:
     """The first of so many neighbouring ports that nobody listens on."""
     for first in range(21000 + os.getpid() % 4000, 32000, count):
-        if all(_is_free(port) for port in range(first, first + count)):
+        if all(is_free(port) for port in range(first, first + count)):
             return first
     raise OSError("no free ports")
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Return whether nothing listens on a port of this machine."""
     with socket.socket() as probe:
         try:
             probe.bind(("127.0.0.1", port))

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from framework_compare import api, registry
 from framework_compare.cli import examples, options, root
-from framework_compare.cli.words import FORMER, MATTER
+from framework_compare.cli.words import MATTER
 from framework_compare.errors import UsageError
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Epoch, Run
@@ -143,41 +143,6 @@ def test_the_help_of_run_has_a_dozen_options_of_a_request():
 
 def test_what_the_short_help_shows_is_there():
     assert set(MATTER) <= set(options.OPTIONS)
-
-
-@pytest.mark.parametrize(
-    ("line", "new", "value"),
-    [
-        ("cost STUDY --co2 300", "co2_g_per_kwh", 300),
-        ("report STUDY --co2=300", "co2_g_per_kwh", 300),
-        ("run torch alexnet --loss mse", "loss_function", "mse"),
-        ("run --framework torch --models alexnet", "frameworks", "torch"),
-        ("run torch --model=alexnet", "models", "alexnet"),
-    ],
-)
-def test_former_options_work_with_a_warning_and_are_in_no_help(line, new, value):
-    name, arguments = split(line)
-    with pytest.warns(FutureWarning, match="is now called --.*; the old name will be removed in version 0.2"):
-        assert COMMANDS[name].make_context(name, arguments).params[new] == value
-    assert not {*FORMER} & (flags(name, "--help-all") | flags(name, "--help"))
-
-
-@pytest.mark.parametrize(("old", "new"), [("loss", "loss_function")])
-def test_former_keywords_work_with_a_warning(old, new, own_cache):
-    with pytest.warns(FutureWarning, match=f"{old} is now called {new}"), pytest.raises(UsageError, match=new):
-        api.dry_run("torch", "alexnet", **{old: "nonsense"})
-
-
-def test_the_former_argument_of_fairness_works_with_a_warning(monkeypatch):
-    found, line = {}, ["OUT", "--models", "alexnet", "--dry-run"]
-    monkeypatch.setattr("framework_compare.study.opening.check_writable", lambda out, *_: found.update(out=out))
-    with pytest.warns(FutureWarning, match="^OUT is now called --out; the old form will be removed in version 0.2$"):
-        COMMANDS["fairness"].main(line, standalone_mode=False)
-    assert found["out"] == Path("OUT")
-    with pytest.raises(UsageError, match="^out is given twice: 'OUT' and --out; allowed: FRAMEWORKS MODELS"):
-        COMMANDS["fairness"].main([*line, "--out", "B"], standalone_mode=False)
-    with pytest.raises(UsageError, match="'torhc' names frameworks, but no models are named"):
-        COMMANDS["fairness"].main(["torhc", "--dry-run"], standalone_mode=False)
 
 
 COMPARE, SWEEP = "framework_compare.study.request.Request.of", "framework_compare.stability_sweep.largest_batch"

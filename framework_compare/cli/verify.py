@@ -121,7 +121,7 @@ def _verify_study(
     models=MODELS,
     dataset=["fire-smoke-tiny"],
     batch_size="2",
-    by_place=(words.OUT, *words.REQUEST),
+    by_place=words.REQUEST,
 )
 def fairness(
     frameworks: List[str],

@@ -1,7 +1,5 @@
-"""What a command is asked for: its positional arguments, the length of its help, and former names of options."""
+"""What a command is asked for: its positional arguments, and the length of its help."""
 
-import difflib
-import warnings
 from pathlib import Path
 from typing import AbstractSet, Any, List, Sequence
 
@@ -10,12 +8,10 @@ from typer.core import TyperCommand
 from framework_compare.errors import UsageError
 from framework_compare.plan.values import split
 from framework_compare.protocol import Fields
-from framework_compare.registry import FRAMEWORKS
 
 REQUEST = ("frameworks", "models", "dataset")
 # What a word alone may be instead, of a command that has it among its names: a file of a study, a study.
 FILE, STUDY = "study_file", "study"
-OUT = "out"  # was positional before version 0.1; goes with version 0.2
 _ALONE = {FILE: "FILE.toml", STUDY: "STUDY"}
 SHOWS_ALL = "help_all"  # the option of commands whose help is short
 # What the help shows of the options that several commands share where it is short.
@@ -23,23 +19,12 @@ MATTER = (
     *("frameworks", "models", "dataset", "device", "precision", "batch_size", "batch_sizes", "epochs"),
     *("limit", "repeats", "budget", "dry_run", "out", "style"),
 )
-# Names of options before version 0.1; they go with version 0.2.
-FORMER = {
-    "--co2": "--co2-g-per-kwh",
-    "--framework": "--frameworks",
-    "--loss": "--loss-function",
-    "--model": "--models",
-}
 
 
 def usage(names: Sequence[str]) -> str:
     """The arguments as the help shows them: "FRAMEWORKS MODELS [DATASET]..., or FILE.toml"."""
     several = " ".join("[DATASET]..." if name == "dataset" else name.upper() for name in names if name in REQUEST)
     return ", or ".join([several, *(_ALONE[name] for name in names if name in _ALONE)])
-
-
-def _near_a_framework(word: str) -> bool:
-    return bool(difflib.get_close_matches(word.partition(",")[0].partition("@")[0].lower(), FRAMEWORKS, cutoff=0.7))
 
 
 def read(words: Sequence[str], by_option: AbstractSet[str], names: Sequence[str] = REQUEST) -> Fields:
@@ -50,13 +35,6 @@ def read(words: Sequence[str], by_option: AbstractSet[str], names: Sequence[str]
     allowed = f"allowed: {usage(names)}"
     if not words:
         return {}
-    if OUT in names and len(words) == 1 and not _near_a_framework(words[0]):
-        if OUT in by_option:
-            raise UsageError(f"{OUT} is given twice: {words[0]!r} and --{OUT}; {allowed}")
-        warnings.warn(
-            f"OUT is now called --{OUT}; the old form will be removed in version 0.2", FutureWarning, stacklevel=2
-        )
-        return {OUT: Path(words[0])}
     if STUDY in names and len(words) == 1:
         return {STUDY: words[0]}
     if FILE in names and words[0].endswith(".toml"):
@@ -79,20 +57,6 @@ def read(words: Sequence[str], by_option: AbstractSet[str], names: Sequence[str]
 
 class Command(TyperCommand):
     """Class of every command."""
-
-    def parse_args(self, ctx: Any, args: List[str]) -> List[str]:
-        return super().parse_args(ctx, [self._by_its_name(word) for word in args])
-
-    def _by_its_name(self, word: str) -> str:
-        """An option that is given by its former name by that of now, with a warning; other words as they are."""
-        old, equals, value = word.partition("=")
-        new, known = FORMER.get(old), {flag for one in self.params for flag in one.opts}
-        if new is None or old in known or new not in known:
-            return word
-        warnings.warn(
-            f"{old} is now called {new}; the old name will be removed in version 0.2", FutureWarning, stacklevel=2
-        )
-        return f"{new}{equals}{value}"
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         shared: List[Any] = [one for one in self.params if getattr(one, "rich_help_panel", None)]

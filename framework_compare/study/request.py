@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from typing import Any, Callable, Mapping, Sequence, TypedDict
 
 from framework_compare.datasets.own import DataOptions, Inputs
@@ -31,9 +30,6 @@ from framework_compare.study.run_options import (
     run_options,
 )
 from framework_compare.study.strategies import Budget, Product, Strategy
-
-# Keywords before version 0.1; they go with version 0.2.
-FORMER = {"loss": "loss_function"}
 
 
 class LimitOptions(TypedDict, total=False):
@@ -183,12 +179,6 @@ class Request:
     @classmethod
     def of(cls, frameworks: Names, models: Models, device: Names = "cpu", **given: Any) -> Request:
         """Return the request with these keywords; those that are not fields are settings."""
-        for old in FORMER.keys() & given.keys():
-            new = FORMER[old]
-            warnings.warn(
-                f"{old} is now called {new}; the old name will be removed in version 0.2", FutureWarning, stacklevel=3
-            )
-            given.setdefault(new, given.pop(old))
         own = {name: given.pop(name) for name in FIELDS if name in given}
         return cls(frameworks, models, device, settings=given, **own)
 

@@ -246,7 +246,7 @@ class Trainer(Protocol):
 
     Arrays that cross this interface are numpy float32 arrays in the layout of `torch.nn`: images (N, C, H, W),
     Conv2d weights (out, in / groups, kH, kW), Linear weights (out, in). The task of the model built last determines what
-    `adopt` receives: the only input (N, ...), or a tuple of inputs in the task's order, and the target; see graph.Task.
+    `to_device_batch` receives: the only input (N, ...), or a tuple of inputs in the task's order, and the target; see graph.Task.
     """
 
     name: str
@@ -288,16 +288,16 @@ class Trainer(Protocol):
         """Return copies of all parameters and running statistics, by graph name, in the graph's shapes."""
 
     def host_array(self, shape: Tuple[int, ...]) -> "np.ndarray":
-        """Return a new, uninitialised float32 array in the memory from which `adopt` copies fastest."""
+        """Return a new, uninitialised float32 array in the memory from which `to_device_batch` copies fastest."""
 
-    def adopt(self, images: "Inputs", labels: "np.ndarray") -> Batch:
+    def to_device_batch(self, images: "Inputs", labels: "np.ndarray") -> Batch:
         """Return a batch on the device, from float32 images in `layout`, (N, C, H, W) or (N, H, W, C), and int64 labels (N,).
 
         For other tasks: from the input, (N, ...) float32 or integer tokens, and the target.
         """
 
     def read_batch(self, batch: Batch) -> Tuple["Inputs", "np.ndarray"]:
-        """Return the images and labels of a batch in the form that `adopt` takes."""
+        """Return the images and labels of a batch in the form that `to_device_batch` takes."""
 
     def open_pipeline(self, files: ImageFiles) -> Any:
         """Start the framework's own input pipeline and return it; each epoch passes it to `epoch`."""

@@ -212,7 +212,7 @@ MISTAKES = {
         return loss
 """,
         {
-            "test_shared_batches_arrive_unchanged": "neither adopt() nor train_step() may change or reuse them",
+            "test_shared_batches_arrive_unchanged": "neither to_device_batch() nor train_step() may change or reuse them",
             "test_memory_batch_stays_as_it_is": "train_step() may not change its batch",
             "test_a_small_network_trained_as_cells_train": "level 3 fails: as a cell trains, with held batches",
         },

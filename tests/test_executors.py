@@ -11,7 +11,7 @@ import pytest
 
 from framework_compare import Slurm, compare, paths, resume
 from framework_compare.errors import UnknownNameError, UsageError
-from framework_compare.launch import one_timing
+from framework_compare.launch import node_lock
 from framework_compare.launch.statuses import Evidence, judge
 from framework_compare.paths import private_folder, runtime_dir
 from framework_compare.study import executors
@@ -91,7 +91,7 @@ def test_a_worker_ended_by_sigterm_from_outside_is_interrupted():
 def test_one_timing_at_a_time_on_a_node():
     """Of two processes one waits for the other, and says so; a process that is killed holds up nobody."""
     code = (
-        "import time; from framework_compare.launch.one_timing import one_timing\n"
+        "import time; from framework_compare.launch.node_lock import one_timing\n"
         "with one_timing(print): print('in', flush=True); time.sleep(60)"
     )
     other = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
@@ -99,7 +99,7 @@ def test_one_timing_at_a_time_on_a_node():
         assert other.stdout.readline() == "in\n"
         threading.Timer(0.7, other.kill).start()
         lines, began = [], time.monotonic()
-        with one_timing.one_timing(lines.append):
+        with node_lock.one_timing(lines.append):
             waited = time.monotonic() - began
         assert waited > 0.5 and len(lines) == 1 and "another comparison is running" in lines[0]
     finally:
@@ -110,23 +110,23 @@ def test_one_timing_at_a_time_on_a_node():
 def test_another_user_cannot_block_timings(monkeypatch):
     """Names that all users share hold up nobody; one of another user's timing is a warning."""
     taken = [socket.socket(socket.AF_UNIX) for _ in range(2)]
-    names = [f"framework_compare-{one_timing.node()}", f"framework-compare:12345:{one_timing.node()[:40]}:abcd"]
+    names = [f"framework_compare-{node_lock.node()}", f"framework-compare:12345:{node_lock.node()[:40]}:abcd"]
     lines = []
     for name, holder in zip(names, taken):
         holder.bind(f"\0{name}")
-    with one_timing.one_timing(lines.append):
-        assert lines == [one_timing.OTHERS]
+    with node_lock.one_timing(lines.append):
+        assert lines == [node_lock.OTHERS]
     taken[1].close()
-    with one_timing.one_timing(lines.append):
-        assert lines == [one_timing.OTHERS]
+    with node_lock.one_timing(lines.append):
+        assert lines == [node_lock.OTHERS]
     taken[0].close()
 
 
 def test_the_lock_is_in_a_folder_that_only_its_user_can_enter(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(private_folder(tmp_path / "run")))
-    with one_timing.one_timing():
+    with node_lock.one_timing():
         (lock,) = (tmp_path / "run").iterdir()
-        assert one_timing.node() in lock.name and lock.stat().st_mode & 0o777 == 0o600
+        assert node_lock.node() in lock.name and lock.stat().st_mode & 0o777 == 0o600
     (tmp_path / "run").chmod(0o755)
     assert runtime_dir() != tmp_path / "run"
 
@@ -137,9 +137,9 @@ def test_a_planted_folder_in_tmp_blocks_no_timing(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert runtime_dir() == tmp_path / paths.own_name()
     (tmp_path / paths.own_name()).chmod(0o777)
-    with one_timing.one_timing():
+    with node_lock.one_timing():
         (lock,) = (tmp_path / "cache/framework_compare/runtime").iterdir()
-    assert one_timing.node() in lock.name and lock.parent.stat().st_mode & 0o777 == 0o700
+    assert node_lock.node() in lock.name and lock.parent.stat().st_mode & 0o777 == 0o700
     assert not [*(tmp_path / paths.own_name()).iterdir()]
     (tmp_path / "cache/framework_compare/runtime").chmod(0o777)
     with pytest.raises(UsageError, match="set XDG_RUNTIME_DIR to one$"):

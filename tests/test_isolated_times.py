@@ -23,7 +23,7 @@ class Device:
     def train_step(self, batch: Batch) -> None:
         self._give(STEP_NS * batch.size)
 
-    def adopt(self, images: List[int], labels: List[int]) -> Batch:
+    def to_device_batch(self, images: List[int], labels: List[int]) -> Batch:
         self._give(COPY_NS * len(images))
         return Batch(images, labels, len(images))
 
@@ -91,5 +91,5 @@ def test_one_hiccup_does_not_count():
 
 def test_what_is_no_slower_with_a_copy_copies_in_no_time():
     device = Device()
-    device.adopt = lambda images, labels: Batch(images, labels, len(images))
+    device.to_device_batch = lambda images, labels: Batch(images, labels, len(images))
     assert timed(8, device=device).epoch([8] * 3, LONG).copy_ns == 0

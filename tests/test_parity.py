@@ -231,7 +231,7 @@ NEIGHBOURS_MIXED = """
 LAST_LEFT_OUT = """
     def gradients(self, batch):
         if batch.size > 4:
-            batch = self.adopt(batch.images[:-1], batch.labels[:-1])
+            batch = self.to_device_batch(batch.images[:-1], batch.labels[:-1])
         return super().gradients(batch)
 """
 

@@ -235,8 +235,8 @@ ONE_ARRAY = """
         held = self.__dict__.setdefault("arrays", {})
         return held.setdefault(shape, numpy.empty(shape, numpy.float32))
 
-    def adopt(self, images, labels):
-        return super().adopt(images, labels)
+    def to_device_batch(self, images, labels):
+        return super().to_device_batch(images, labels)
 """
 
 

@@ -279,7 +279,7 @@ def test_a_loader_may_use_its_memory_again(judge):
         for images, labels in pipeline.epoch(number):
             array = held.setdefault(images.shape, numpy.empty_like(images))
             array[:] = images
-            yield self.adopt(array, labels)
+            yield self.to_device_batch(array, labels)
 """
     level = judge(body, only=["still"])
     assert level.passed, level.where

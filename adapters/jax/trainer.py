@@ -227,7 +227,7 @@ class JaxTrainer(Generates, common.TrainerDefaults):
     def _to_graph(self, arrays: Mapping[str, Any]) -> Dict[str, np.ndarray]:
         return {name: self._network.from_native(name, np.asarray(array)) for name, array in arrays.items()}
 
-    def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
+    def to_device_batch(self, images: np.ndarray, labels: np.ndarray) -> Batch:
         arrays = images, labels.astype(self._target_type)
         placed = self._mesh.put_batch(*arrays) if self._mesh else self.jax.device_put(arrays, self._device)
         return Batch(placed[0], placed[1], len(labels))
@@ -248,7 +248,7 @@ class JaxTrainer(Generates, common.TrainerDefaults):
         for images, labels in pipeline.epoch(number):
             even = len(labels) // replicas * replicas
             if even:
-                yield self.adopt(images[:even], labels[:even])
+                yield self.to_device_batch(images[:even], labels[:even])
 
     def train_step(self, batch: Batch) -> Any:
         self._leaves, loss = self._step(self._leaves, batch.images, batch.labels)

@@ -169,7 +169,7 @@ class MXNetTrainer(common.TrainerDefaults):
     def weights(self) -> Dict[str, np.ndarray]:
         return {name: parameter.data(self._context).asnumpy() for name, parameter in self._parameters.items()}
 
-    def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
+    def to_device_batch(self, images: np.ndarray, labels: np.ndarray) -> Batch:
         nd, context = self.mx.nd, self._context
         if self._replicas:
             return self._split(common.each(nd.array, images), nd.array(labels, dtype=self._target_type), len(labels))

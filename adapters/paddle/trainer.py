@@ -156,7 +156,7 @@ class PaddleTrainer(Generates, common.TrainerDefaults):
     def _of_graph(self, arrays: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
         return {name: np.ascontiguousarray(a.T if name in self._transposed else a) for name, a in arrays.items()}
 
-    def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
+    def to_device_batch(self, images: np.ndarray, labels: np.ndarray) -> Batch:
         return Batch(common.each(self.paddle.to_tensor, images), self.paddle.to_tensor(labels), len(labels))
 
     def read_batch(self, batch: Batch) -> Any:

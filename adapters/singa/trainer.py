@@ -98,7 +98,7 @@ class SingaTrainer(TrainerDefaults):
         array: np.ndarray = self.singa.tensor.to_numpy(tensor)
         return array
 
-    def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
+    def to_device_batch(self, images: np.ndarray, labels: np.ndarray) -> Batch:
         tensor, int32 = self.singa.tensor.Tensor, self.singa.tensor.int32
         held = tensor(data=labels.astype(np.int32), dtype=int32, requires_grad=False)
         return Batch(tensor(data=images, requires_grad=False), held, len(labels))
@@ -111,7 +111,7 @@ class SingaTrainer(TrainerDefaults):
         return self._pipeline
 
     def epoch(self, pipeline: NativePipeline, number: int) -> Iterator[Batch]:
-        return (self.adopt(images, labels) for images, labels in pipeline.epoch(number))
+        return (self.to_device_batch(images, labels) for images, labels in pipeline.epoch(number))
 
     def train_step(self, batch: Batch) -> Any:
         loss = self._loss(batch)

@@ -185,7 +185,7 @@ class TensorFlowTrainer(Generates, common.TrainerDefaults):
         variables = self._network.variables
         return {name: self._network.from_native(name, v.numpy()) for name, v in variables.items()}
 
-    def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
+    def to_device_batch(self, images: np.ndarray, labels: np.ndarray) -> Batch:
         if self._mirrored:
             return Batch(common.each(self._mirrored.split, images), self._mirrored.split(labels), len(labels))
         with self.tf.device(self._place):

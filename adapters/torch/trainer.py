@@ -220,7 +220,7 @@ class TorchTrainer(Generates, common.TrainerDefaults):
     def host_array(self, shape: Tuple[int, ...]) -> Any:
         return self.torch.empty(shape, pin_memory=self._on_gpu).numpy()
 
-    def adopt(self, images: Any, labels: Any) -> Batch:
+    def to_device_batch(self, images: Any, labels: Any) -> Batch:
         return self._batch(common.each(self._tensor, images), self.torch.from_numpy(labels))
 
     def _tensor(self, array: Any) -> Any:

@@ -39,10 +39,10 @@ def test_native_batches_have_the_layout(ready):
 def test_shared_batches_arrive_unchanged(ready):
     found = ready.conduct["shared"]
     _check_coverage(found, CLASSES, ready.config.batch_size, "from the shared pipeline")
-    _check_kinds(ready, found, "adopt()")
+    _check_kinds(ready, found, "to_device_batch()")
     assert found["exact"], (
-        "batches of the shared pipeline read back after a training step differ from those that adopt() was given,"
-        " expected the same numbers: neither adopt() nor train_step() may change or reuse them"
+        "batches of the shared pipeline read back after a training step differ from those that to_device_batch() was given,"
+        " expected the same numbers: neither to_device_batch() nor train_step() may change or reuse them"
     )
 
 

@@ -77,7 +77,7 @@ def test_host_array_is_new_and_float32(ready):
 def test_a_batch_knows_its_size(ready):
     found, size = ready.conduct["arrays"]["batch"], ready.config.batch_size
     assert found["size"]["value"] == size and found["size"]["type"] == "int", (
-        f"adopt() of {size} images returned a {found['type']} whose size is {found['size']['repr']}, expected"
+        f"to_device_batch() of {size} images returned a {found['type']} whose size is {found['size']['repr']}, expected"
         f" Batch(images, labels, {size})"
     )
 
@@ -85,13 +85,13 @@ def test_a_batch_knows_its_size(ready):
 def test_a_batch_reads_back_as_adopted(ready):
     found = ready.conduct["arrays"]
     for name, dtype in (("images", "float32"), ("labels", "int64")):
-        wanted = f"the {dtype} array that adopt() was given"
+        wanted = f"the {dtype} array that to_device_batch() was given"
         assert found[name]["dtype"] == dtype, (
             f"read_batch() returned {name} as {_words(found[name])}, expected {wanted}"
         )
         assert found[name]["exact"], (
-            f"read_batch() returned {name} ({_words(found[name])}) that differ from what adopt() was given; expected the same"
-            " numbers in the layout that the adapter's `layout` names"
+            f"read_batch() returned {name} ({_words(found[name])}) that differ from what to_device_batch() was given; expected the"
+            " same numbers in the layout that the adapter's `layout` names"
         )
 
 

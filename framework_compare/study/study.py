@@ -19,7 +19,7 @@ from framework_compare.graph import Graph, Task, weights_size
 from framework_compare.launch.duel import run_duel
 from framework_compare.launch.jobs import spec_of
 from framework_compare.launch.launcher import WorkerSpec, run_worker
-from framework_compare.launch.one_timing import one_timing
+from framework_compare.launch.node_lock import one_timing
 from framework_compare.launch.rival import Member
 from framework_compare.parity import in_study
 from framework_compare.paths import file_name

@@ -233,7 +233,7 @@ class ConformanceAnswers(ParityAnswers):
         images = held["images0"]
         if self.trainer.layout == "NHWC":
             images = np.ascontiguousarray(images.transpose(0, 2, 3, 1))
-        return self.trainer.adopt(images.copy(), held["labels0"]), images, held["labels0"]
+        return self.trainer.to_device_batch(images.copy(), held["labels0"]), images, held["labels0"]
 
 
 def _changed(found: Arrays, held: Arrays) -> List[str]:

@@ -44,7 +44,7 @@ class IsolatedTimes:
             return DeviceTimes(0, computing)
         images, labels = self._trainer.read_batch(batch)
         # one after the other, as a step cannot begin before its batch is there
-        both = self._median(lambda: self._trainer.train_step(self._trainer.adopt(images, labels)))
+        both = self._median(lambda: self._trainer.train_step(self._trainer.to_device_batch(images, labels)))
         return DeviceTimes(max(0, both - alone), computing)
 
     def _median(self, work: Callable[[], object]) -> int:

@@ -175,7 +175,7 @@ class ParityAnswers:
             with shared_pipeline(self.trainer, read_image_files(task["shared"]), self.config, self.replicas) as shared:
                 for number in range(1, self.config.epochs + 1):
                     # all of an epoch before its first step: read ahead, as a cell's are, but not by chance
-                    yield from [self.trainer.adopt(*batch) for batch in shared.epoch(number)]
+                    yield from [self.trainer.to_device_batch(*batch) for batch in shared.epoch(number)]
             return
         pipeline = self.trainer.open_pipeline(read_image_files(task["images"]))
         for number in range(1, self.config.epochs + 1):
@@ -188,7 +188,7 @@ class ParityAnswers:
         with self._shared_pipeline(task) as pipeline:
             for images, labels in _endless(pipeline):
                 checksums.append(self._checksum(images, labels))
-                batch = self.trainer.adopt(images, labels)
+                batch = self.trainer.to_device_batch(images, labels)
                 losses += self.trainer.read_losses([self.trainer.train_step(batch)])
                 if len(losses) == task["steps"]:
                     return {"losses": losses, "checksums": checksums}
@@ -253,7 +253,7 @@ class ParityAnswers:
 
     def _adopt(self, images: Inputs, labels: np.ndarray) -> Batch:
         images = tuple(map(self._own, images)) if isinstance(images, tuple) else self._own(images)
-        batch: Batch = self.trainer.adopt(images, labels)
+        batch: Batch = self.trainer.to_device_batch(images, labels)
         return batch
 
     def _own(self, array: np.ndarray) -> np.ndarray:

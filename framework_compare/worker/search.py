@@ -113,7 +113,7 @@ class SearchRunner(runner.Runner):
             for inputs, target in pipeline.epoch(number):
                 began = now()
                 self._waits.append(began - self._mark)
-                losses.add(trainer.train_step(trainer.adopt(inputs, target)), len(target))
+                losses.add(trainer.train_step(trainer.to_device_batch(inputs, target)), len(target))
                 if is_first:
                     trainer.synchronize()
                     is_first = False

@@ -20,7 +20,7 @@ METHODS = (
     "load_weights",
     "weights",
     "host_array",
-    "adopt",
+    "to_device_batch",
     "read_batch",
     "open_pipeline",
     "epoch",

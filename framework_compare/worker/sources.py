@@ -65,7 +65,7 @@ class SharedSource:
         self._pipeline = pipeline
 
     def epoch(self, number: int) -> Iterator[Batch]:
-        return (self._trainer.adopt(images, labels) for images, labels in self._pipeline.epoch(number))
+        return (self._trainer.to_device_batch(images, labels) for images, labels in self._pipeline.epoch(number))
 
     def close(self) -> None:
         self._pipeline.close()
@@ -108,7 +108,7 @@ def _open_arrays(trainer: Trainer, split: "SplitArrays", config: TrainConfig, re
     held = []
     for size in distinct(sizes):
         parts = tuple(array[:size] for array in arrays)
-        held.append(trainer.adopt(parts if len(parts) > 1 else parts[0], target[:size]))
+        held.append(trainer.to_device_batch(parts if len(parts) > 1 else parts[0], target[:size]))
     if config.pipeline == "memory":
         return MemorySource(sizes, held)
     reading.update(batch_size=config.batch_size, growth=config.batch_growth, limit=config.batch_size_limit)
@@ -151,4 +151,4 @@ def _held_batches(
     reading = _reading(trainer, config)
     images, labels = memory_batch(files, batch_size=config.batch_size, replicas=replicas, **reading)
     sizes = distinct(_epoch_sizes(files, config, replicas))
-    return [trainer.adopt(images[:size], labels[:size]) for size in sizes]
+    return [trainer.to_device_batch(images[:size], labels[:size]) for size in sizes]

@@ -23,7 +23,7 @@ class Validation:
         """Loss and metrics of the task by name; None where one cannot be computed."""
         trainer = self._trainer
         split, batches = self._split, self._pipeline.epoch(1)
-        parts = ((trainer.forward(trainer.adopt(inputs, target)), target) for inputs, target in batches)
+        parts = ((trainer.forward(trainer.to_device_batch(inputs, target)), target) for inputs, target in batches)
         if set(split.task.metrics).issubset(quality.OF_TOKENS) and split.task.loss == "token_cross_entropy":
             found = quality.evaluate_parts(split.task, parts)  # the outputs of all are gigabytes
         else:

@@ -61,7 +61,7 @@ trainer = TorchTrainer(config)
 trainer.build(graph)
 trainer.load_weights(weight_views(graph, flat))
 rng = np.random.default_rng(0)
-batches = [trainer.adopt(rng.random((4, 32, 32, 3), np.float32), rng.integers(0, 3, 4)) for _ in range(7)]
+batches = [trainer.to_device_batch(rng.random((4, 32, 32, 3), np.float32), rng.integers(0, 3, 4)) for _ in range(7)]
 for number in range(2000):
     step = trainer.train_step(batches[number % 7])
     loss = trainer.read_losses([step])[0]
@@ -78,7 +78,7 @@ trainer = trainer_class(config)
 trainer.build(graph)
 rng = np.random.default_rng(0)
 shape = (4, 32, 32, 3) if trainer.layout == "NHWC" else (4, 3, 32, 32)
-batches = [trainer.adopt(rng.random(shape, np.float32), rng.integers(0, 3, 4)) for _ in range(7)]
+batches = [trainer.to_device_batch(rng.random(shape, np.float32), rng.integers(0, 3, 4)) for _ in range(7)]
 found = {}
 for lag in (0, 8):
     trainer.load_weights(weight_views(graph, flat))

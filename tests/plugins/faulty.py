@@ -304,7 +304,7 @@ class FaultyTrainer:
     def host_array(self, shape: Tuple[int, ...]) -> np.ndarray:
         return np.empty(shape, dtype=np.float32)
 
-    def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
+    def to_device_batch(self, images: np.ndarray, labels: np.ndarray) -> Batch:
         return Batch(images, labels, len(labels))
 
     def open_pipeline(self, files: ImageFiles) -> Any:

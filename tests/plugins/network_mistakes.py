@@ -105,22 +105,23 @@ UNSCALED_DROPOUT = """
 """
 BGR = """
     def epoch(self, pipeline, number):
-        return (self.adopt(numpy.ascontiguousarray(i[:, ::-1]), l) for i, l in pipeline.epoch(number))
+        return (self.to_device_batch(numpy.ascontiguousarray(i[:, ::-1]), l) for i, l in pipeline.epoch(number))
 """
 SWAPPED_CLASS = """
     def epoch(self, pipeline, number):
         swap = {0: 1, 1: 0}
         for images, labels in pipeline.epoch(number):
-            yield self.adopt(images, numpy.array([swap.get(int(l), int(l)) for l in labels]))
+            yield self.to_device_batch(images, numpy.array([swap.get(int(l), int(l)) for l in labels]))
 """
 DROPPED = """
     def epoch(self, pipeline, number):
-        return (self.adopt(i, l) for i, l in pipeline.epoch(number) if len(l) == self.config.batch_size)
+        return (self.to_device_batch(i, l) for i, l in pipeline.epoch(number) if len(l) == self.config.batch_size)
 """
 SAME_CROPS = """
     def epoch(self, pipeline, number):
         for images, labels in pipeline.epoch(1):
-            yield self.adopt(images[::-1].copy() if number > 1 else images, labels[::-1].copy() if number > 1 else labels)
+            turned = (images[::-1].copy(), labels[::-1].copy())
+            yield self.to_device_batch(*(turned if number > 1 else (images, labels)))
 """
 NEVER_FLIPPED = """
     def __init__(self, config):

@@ -15,7 +15,7 @@ EPOCH = """
         for images, labels in pipeline.epoch(number):
             if self.random_crops:
                 {change}
-            yield self.adopt(images, labels)
+            yield self.to_device_batch(images, labels)
 """
 OPENED = """
     def open_pipeline(self, images):
@@ -58,7 +58,7 @@ LATE_LABELS = """
         labels = numpy.roll(labels, self.config.batch_size) if self.random_crops else labels
         for i, (images, found) in enumerate(batches):
             start = i * self.config.batch_size
-            yield self.adopt(images, labels[start : start + len(found)])
+            yield self.to_device_batch(images, labels[start : start + len(found)])
 """
 ORDERED = """
     def epoch(self, pipeline, number):
@@ -143,7 +143,7 @@ FLIPPED_BATCHES = """
         for place, (images, labels) in enumerate(pipeline.epoch(number)):
             if self.random_crops and place % 2:
                 images = numpy.ascontiguousarray(images[:, :, :, ::-1])
-            yield self.adopt(images, labels)
+            yield self.to_device_batch(images, labels)
 
     def open_pipeline(self, images):
         import dataclasses

@@ -94,7 +94,7 @@ class ReferenceTrainer:
     def host_array(self, shape):
         return numpy.empty(shape, dtype=numpy.float32)
 
-    def adopt(self, images, labels):
+    def to_device_batch(self, images, labels):
         return Batch(images, labels, len(labels))
 
     def read_batch(self, batch):
@@ -113,7 +113,7 @@ class ReferenceTrainer:
         )
 
     def epoch(self, pipeline, number):
-        return (self.adopt(images, labels) for images, labels in pipeline.epoch(number))
+        return (self.to_device_batch(images, labels) for images, labels in pipeline.epoch(number))
 
     def train_step(self, batch):
         config = self.config

@@ -54,7 +54,7 @@ class TinyTrainer:
     def host_array(self, shape: Tuple[int, ...]) -> np.ndarray:
         return np.empty(shape, dtype=np.float32)
 
-    def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
+    def to_device_batch(self, images: np.ndarray, labels: np.ndarray) -> Batch:
         return Batch(images, labels, len(labels))
 
     def open_pipeline(self, files: ImageFiles) -> Any:
@@ -66,7 +66,7 @@ class TinyTrainer:
         )
 
     def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
-        return (self.adopt(images, labels) for images, labels in pipeline.epoch(number))
+        return (self.to_device_batch(images, labels) for images, labels in pipeline.epoch(number))
 
     def train_step(self, batch: Batch) -> Any:
         features = batch.images.mean(axis=(2, 3), dtype=np.float64)

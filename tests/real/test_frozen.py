@@ -32,7 +32,7 @@ trainer.build(graph)
 trainer.load_weights(weights)
 rng = np.random.default_rng(0)
 shape = (4, 3, 64, 64) if trainer.layout == "NCHW" else (4, 64, 64, 3)
-batch = trainer.adopt(rng.standard_normal(shape, dtype=np.float32), np.array([0, 1, 2, 0]))
+batch = trainer.to_device_batch(rng.standard_normal(shape, dtype=np.float32), np.array([0, 1, 2, 0]))
 gradients = trainer.gradients(batch)
 for _ in range(2):
     trainer.read_losses([trainer.train_step(batch)])

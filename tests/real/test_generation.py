@@ -36,8 +36,8 @@ def off(change=None):
             return window, lambda tokens, at: step(*change(tokens, at)) if at else step(tokens, at)
         trainer._prepare = wrong
     trainer._prepared = (None, 0)
-    chosen, logits = trainer.read_generated(list(trainer.generate(trainer.adopt(tokens[:, :100], labels))))
-    whole = trainer.forward(trainer.adopt(np.concatenate([tokens[:, :100], chosen], 1).astype(np.int32), labels))
+    chosen, logits = trainer.read_generated(list(trainer.generate(trainer.to_device_batch(tokens[:, :100], labels))))
+    whole = trainer.forward(trainer.to_device_batch(np.concatenate([tokens[:, :100], chosen], 1).astype(np.int32), labels))
     return float(np.linalg.norm(logits - whole[:, 99:127]) / np.linalg.norm(whole[:, 99:127]))
 
 answer = [
@@ -61,7 +61,7 @@ def test_a_step_at_another_place_is_seen(pair, trainer_script, images):
 
 GREEDY = """
 tokens = np.random.default_rng(5).integers(0, 256, (4, 96)).astype(np.int32)
-steps = list(trainer.generate(trainer.adopt(tokens, np.zeros((4, 128), np.int64))))
+steps = list(trainer.generate(trainer.to_device_batch(tokens, np.zeros((4, 128), np.int64))))
 answer = [array.tolist() for array in trainer.read_generated(steps)]
 """
 

@@ -61,7 +61,7 @@ graph = g.build()
 weights = initial_weights(graph, 0, np.empty(weights_size(graph), np.float32))
 trainer.build(graph)
 trainer.load_weights(weights)
-batch = trainer.adopt(np.full((4, 1024), 3, np.int32), np.ones((4, 1024), np.int64))
+batch = trainer.to_device_batch(np.full((4, 1024), 3, np.int32), np.ones((4, 1024), np.int64))
 found = np.asarray(trainer.gradients(batch)["wte.weight"])[3]
 logits = weights["wte.weight"][3] @ weights["head.weight"].T + weights["head.bias"]
 shares = np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()

@@ -26,7 +26,7 @@ missing = theirs.load_state_dict({{name: torch.from_numpy(array) for name, array
 assert not missing.unexpected_keys, missing.unexpected_keys
 assert all(name.endswith("num_batches_tracked") for name in missing.missing_keys), missing.missing_keys
 images = np.random.default_rng(0).standard_normal((2, 224, 224, 3), dtype=np.float32)
-ours = trainer.forward(trainer.adopt(images, np.zeros(2, np.int64)))
+ours = trainer.forward(trainer.to_device_batch(images, np.zeros(2, np.int64)))
 with torch.no_grad():
     theirs = theirs.eval()(torch.from_numpy(images.transpose(0, 3, 1, 2).copy())).numpy()
 answer = float(np.abs(ours - theirs).max() / np.abs(theirs).max())
@@ -60,7 +60,7 @@ shape = (4, 3, 64, 64) if trainer.layout == "NCHW" else (4, 64, 64, 3)
 images = rng.standard_normal((4, 3, 64, 64), dtype=np.float32)
 if trainer.layout == "NHWC":
     images = np.ascontiguousarray(images.transpose(0, 2, 3, 1))
-batch = trainer.adopt(images, np.array([0, 1, 2, 0]))
+batch = trainer.to_device_batch(images, np.array([0, 1, 2, 0]))
 losses = [trainer.read_losses([trainer.train_step(batch)])[0] for _ in range(3)]
 trainer.load_weights(weights)
 again = [trainer.read_losses([trainer.train_step(batch)])[0] for _ in range(3)]
@@ -95,7 +95,9 @@ def test_loading_weights_takes_training_back_to_its_start(first_losses, framewor
 
 LATE = """
 rng = np.random.default_rng(0)
-batches = [trainer.adopt(rng.standard_normal((4, 64, 64, 3), dtype=np.float32), np.array([0, 1, 2, 0])) for _ in range(11)]
+labels = np.array([0, 1, 2, 0])
+images = [rng.standard_normal((4, 64, 64, 3), dtype=np.float32) for _ in range(11)]
+batches = [trainer.to_device_batch(one, labels) for one in images]
 plain = [trainer.read_losses([trainer.train_step(batch)])[0] for batch in batches]
 trainer._keeps_losses = True  # as beside a GPU
 trainer.build(graph)

@@ -90,7 +90,7 @@ if BUILD:
 side = graph.image_size
 rng = np.random.default_rng(0)
 batches = [
-    trainer.adopt(rng.standard_normal((size, 3, side, side), dtype=np.float32), np.arange(size) % 3) for size in (4, 1)
+    trainer.to_device_batch(rng.standard_normal((size, 3, side, side), dtype=np.float32), np.arange(size) % 3) for size in (4, 1)
 ]
 answer = []
 for step in range(10 * EVERY + 1):

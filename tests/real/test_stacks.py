@@ -77,7 +77,7 @@ handler.emit = lambda record: seen.append(record.getMessage())
 logging.getLogger("jax").addHandler(handler)
 trainer.jax.config.update("jax_log_compiles", True)
 shape = (4, *graph.input_shape[1:], graph.input_shape[0])
-batch = trainer.adopt(np.zeros(shape, np.float32), np.zeros(4, np.int64))
+batch = trainer.to_device_batch(np.zeros(shape, np.float32), np.zeros(4, np.int64))
 answer = []
 for _ in range(3):
     seen.clear()

@@ -135,7 +135,7 @@ class TinygradTrainer(TrainerDefaults):
     def weights(self):
         return {name: np.array(tensor.numpy()) for name, tensor in self.arrays.items()}
 
-    def adopt(self, images, labels):
+    def to_device_batch(self, images, labels):
         return Batch(
             self.Tensor(np.array(images)).realize(), self.Tensor(labels.astype(np.int32)).realize(), len(labels)
         )
@@ -150,7 +150,7 @@ class TinygradTrainer(TrainerDefaults):
         return self.pipeline
 
     def epoch(self, pipeline, number):
-        return (self.adopt(images, labels) for images, labels in pipeline.epoch(number))
+        return (self.to_device_batch(images, labels) for images, labels in pipeline.epoch(number))
 
     def _outputs(self, images, training):
         def apply(node, *inputs):

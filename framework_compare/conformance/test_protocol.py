@@ -90,8 +90,8 @@ def test_a_batch_reads_back_as_adopted(ready):
             f"read_batch() returned {name} as {_words(found[name])}, expected {wanted}"
         )
         assert found[name]["exact"], (
-            f"read_batch() returned {name} ({_words(found[name])}) that differ from what to_device_batch() was given; expected the"
-            " same numbers in the layout that the adapter's `layout` names"
+            f"read_batch() returned {name} ({_words(found[name])}) that differ from what to_device_batch() was given; expected"
+            " the same numbers in the layout that the adapter's `layout` names"
         )
 
 

@@ -30,18 +30,22 @@ DATA: dict[str, dict[str, np.ndarray]] = {
     **{name: {"x": RNG.standard_normal((120, 10, 2)), "y": RNG.standard_normal(120)} for name in ("Queries", "Writes")},
     "Bags": {"tokens": RNG.integers(0, 50, (120, 4)), "counts": RNG.random((120, 5)), "y": LABELS},
     "Tied": {"tokens": RNG.integers(0, 50, (120, 8)), "y": RNG.integers(0, 50, (120, 8))},
+    "Windows": {"x": RNG.standard_normal((120, 10, 2)), "y": np.arange(120) % 4},
     "Padded": {"tokens": RNG.integers(1, 50, (120, 9)) * (np.arange(9) < RNG.integers(3, 9, (120, 1))), "y": LABELS},
 }
 OPTIONS: dict[str, dict[str, Any]] = {
     "Series": {"normalize": "standard"},
     "Two": {"model_output": "label"},
-    **{name: {} for name in ("yes_or_no", "Queries", "Writes", "Bags", "Padded", "Tied")},
+    **{name: {} for name in ("yes_or_no", "Queries", "Writes", "Bags", "Padded", "Tied", "Windows")},
     "loss": {"loss_function": f"{NETS}:weighted"},
+    "by_label": {"loss_function": f"{NETS}:by_label"},
+    "twice": {"loss_function": f"{NETS}:twice"},
 }
+LOSSES = {"loss": "Series", "by_label": "Windows", "twice": "Windows"}  # and the model that each is for
 
 
 def imported(name: str, **options: Any) -> ImportedModel:
-    net = "Series" if name == "loss" else name
+    net = LOSSES.get(name, name)
     request = Request.of([], f"{NETS}:{net}", dataset=DATA[net], **{**OPTIONS[name], **options})
     _, _, (model,) = api.with_own(request, Tracer())
     return model
@@ -58,7 +62,7 @@ def test_the_import_is_the_same_function(name: str) -> None:
         "Queries": "mse",
         "Writes": "mse",
         "yes_or_no": "binary_cross_entropy",
-        "loss": "mean_output",
+        **dict.fromkeys(LOSSES, "mean_output"),
         "Tied": "token_cross_entropy",
     }
     assert task.loss == losses.get(name, "cross_entropy")

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any, Callable, List
 
 from framework_compare.importers.common.views import NotExpressible, Value
-from framework_compare.importers.torch import attention, elementwise, moves, products
+from framework_compare.importers.torch import attention, calls, elementwise, moves, products
 from framework_compare.importers.torch.operands import Arguments, At
 from framework_compare.importers.torch.operators import HANDLERS as LAYERS
 from framework_compare.importers.torch.operators import operator_name
@@ -121,4 +121,6 @@ def place_of(node: FxNode) -> str:
     frames = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
     own = [frame for frame in frames if not re.search(r"[/\\](torch|site-packages[/\\]torch)[/\\]", frame[0])]
     path, line = (own or frames or [("", "")])[-1]
+    if path == calls.__file__:  # torch keeps frames of forward alone
+        return "in the loss function"
     return f"{os.path.basename(path)}:{line}" if path else ""

@@ -15,8 +15,12 @@ AMPLIFIED = 1e-9  # relative change of outputs by the last place of what is give
 def exact_derivatives(torch: ModuleType, drops: bool = False) -> Any:
     """A mode in which nothing is dropped unless it `drops`, and what is kept in float32 is in float64."""
     from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_map
 
     aten = torch.ops.aten
+
+    def wide(one: Any) -> Any:
+        return one.double() if isinstance(one, torch.Tensor) and one.dtype is torch.float32 else one
 
     class Exact(TorchDispatchMode):
         def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -29,7 +33,9 @@ def exact_derivatives(torch: ModuleType, drops: bool = False) -> Any:
             kwargs = dict(kwargs or {})
             if kwargs.get("dtype") is torch.float32:
                 kwargs["dtype"] = torch.float64
-            return function(*args, **kwargs)
+            if function._schema.is_mutable:
+                return function(*args, **kwargs)
+            return tree_map(wide, function(*tree_map(wide, args), **tree_map(wide, kwargs)))  # constants that forward makes
 
     return Exact()
 

@@ -189,6 +189,9 @@ def gather(at: At, table: Any, places: Any) -> Value:
         return at.reshape(rows, (*array.shape, *table.shape[1:]))
     if any(atom.axis == BATCH for group in table.view for atom in group):
         refuse("Gather", "from values that differ among samples")
+    if len(table.shape) == 1:
+        rows = gather(at, at.reshape(table, (*table.shape, 1)), places)
+        return at.reshape(rows, tuple(places.shape))
     places = at.plain(places)
     made = at.add("Gather", [table.node, places.node], {})
     rest = as_group((False,), len(at.reader.shapes[made]) - 1, table.shape[-1], at.reader.batch)
@@ -262,11 +265,31 @@ def copied(at: At, a: Arguments) -> Any:
 
 
 def gather_along(at: At, a: Arguments) -> Any:
-    """From a constant that is one number everywhere."""
-    x = a["self"]
-    if isinstance(x, Value) or hasattr(x, "target") or not bool((x == x.flatten()[0]).all()):
-        refuse("gather", "by computed places")
-    return x.new_full(at.shape, x.flatten()[0].item())
+    """Places of an axis by a value: the sum of what stands where the axis has that number."""
+    x, dim, places = a["self"], a["dim"] % len(at.shape), a["index"]
+    if not isinstance(x, Value) and not hasattr(x, "target") and bool((x == x.flatten()[0]).all()):
+        return x.new_full(at.shape, x.flatten()[0].item())
+    if any(size != other for axis, (size, other) in enumerate(zip(x.shape, at.shape)) if axis != dim):
+        refuse("gather", "of a part of other axes")
+    size, count = x.shape[dim], at.shape[dim]
+    number = np.arange(size).reshape(size, *[1] * (len(at.shape) - dim - 1))
+    if count > 1:
+        x = at.reshape(x, (*x.shape[:dim], 1, *x.shape[dim:]))
+        places = at.reshape(places, (*at.shape[: dim + 1], 1, *at.shape[dim + 1 :]))
+        dim += 1
+    chosen = at.emit("Where", at.emit("Equal", places, number), x, 0.0)
+    return at.reduced("ReduceSum", chosen, dim, count == 1)
+
+
+def unfold(at: At, a: Arguments) -> Any:
+    """Windows of an axis, in steps, whose places become the last axis."""
+    x, size, step = a["self"], a["size"], a["step"]
+    dim = a["dimension"] % len(x.shape)
+    count = at.shape[dim]
+    x = taken(at, x, dim, [step * start + place for start in range(count) for place in range(size)])
+    x = at.reshape(x, (*x.shape[:dim], count, size, *x.shape[dim + 1 :]))
+    rest = [axis for axis in range(len(x.shape)) if axis != dim + 1]
+    return at.permute(x, (*rest, dim + 1))
 
 
 def unfold(at: At, a: Arguments) -> Any:
@@ -294,6 +317,7 @@ HANDLERS: Dict[str, Handler] = {
     "index": index,
     "index_select": index_select,
     "gather": gather_along,
+    "unfold": unfold,
     "copy": copied,
     "fill": lambda at, a: at.reading.torch.full(at.shape, float(a["value"]), dtype=at.reading.torch.float64),
     "embedding": embedding,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Dict, Mapping
+from typing import Any, Callable, Dict, Mapping, Set
 
 from framework_compare.adapters.common.network import by_graph_name
 from framework_compare.adapters.common.recurrent import TURN, Direction, by_direction, pairs, turned
@@ -12,6 +12,7 @@ from framework_compare.errors import Unsupported
 from framework_compare.graph import Graph, Node, evaluate, trainable_names
 from framework_compare.graph.image_ops import adaptive_size
 from framework_compare.graph.lowering import graph_ops, lowered
+from framework_compare.graph.program import Program
 from framework_compare.graph.window import Window
 
 GRAPH_NAMES = {"gamma": "weight", "beta": "bias"}
@@ -19,6 +20,7 @@ GRAPH_NAMES = {"gamma": "weight", "beta": "bias"}
 
 def make_network(mx: Any, graph: Graph) -> Any:
     program = turned(lowered(graph, HAS))
+    behind = _behind_trained(program, graph)
     attrs = {
         node.name: {
             **node.attrs,
@@ -26,7 +28,9 @@ def make_network(mx: Any, graph: Graph) -> Any:
             "size": program.shapes[node.name],
             "shapes": [program.shapes[name] for name in node.inputs],
             "shared_inputs": [name in program.shared for name in node.inputs],
-            "broadcasts": len({(name in program.shared, program.shapes[name]) for name in node.inputs}) > 1,
+            # its plain sum leaves gradients uninitialised beside an operand that has none, with static_alloc (1.9.1)
+            "broadcasts": len({(name in program.shared, program.shapes[name]) for name in node.inputs}) > 1
+            or not behind.issuperset(node.inputs),
         }
         for node in program.nodes
     }
@@ -71,6 +75,15 @@ def make_network(mx: Any, graph: Graph) -> Any:
             return evaluate(program, apply, (x, *more))
 
     return Network()
+
+
+def _behind_trained(program: Program, graph: Graph) -> Set[str]:
+    """The nodes that a trained array has a part in."""
+    trained, found = {name.rpartition(".")[0] for name in trainable_names(graph)}, set()
+    for node in program.nodes:
+        if node.arrays in trained or not found.isdisjoint(node.inputs):
+            found.add(node.name)
+    return found
 
 
 def parameters_of(network: Any) -> Dict[str, Any]:

@@ -151,3 +151,8 @@ def twice(outputs, target):
     places = torch.stack([target.long(), 3 - target.long()], 1)
     first, second = outputs.gather(1, places).unbind(1)
     return (first - 2 * second) ** 2
+
+
+def away(outputs, target):
+    """A target minus outputs: a sum of what has no gradient with what has one."""
+    return (target - outputs).abs().mean(1)

@@ -40,8 +40,14 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "loss": {"loss_function": f"{NETS}:weighted"},
     "by_label": {"loss_function": f"{NETS}:by_label"},
     "twice": {"loss_function": f"{NETS}:twice"},
+    "away": {"loss_function": f"{NETS}:away"},
 }
-LOSSES = {"loss": "Series", "by_label": "Windows", "twice": "Windows"}  # and the model that each is for
+LOSSES = {
+    "loss": "Series",
+    "by_label": "Windows",
+    "twice": "Windows",
+    "away": "Series",
+}  # and the model that each is for
 
 
 def imported(name: str, **options: Any) -> ImportedModel:
@@ -106,6 +112,12 @@ def test_five_frameworks_compute_the_same(name: str) -> None:
     model = imported(name)
     for found in verify(FRAMEWORKS, model.name, threads=1):
         assert found.proves(), (found.framework, found.reason, found.levels)
+
+
+@pytest.mark.usefixtures("together")
+def test_mxnet_adds_an_array_without_a_gradient() -> None:
+    (found,) = verify("mxnet", imported("away").name, threads=1)
+    assert found.proves(), (found.reason, found.levels)
 
 
 @pytest.mark.usefixtures("together")

@@ -11,10 +11,14 @@ from nightly import some_nightly
 from reference_adapter import write_adapter
 
 from framework_compare import compare, registry
+from framework_compare.graph import GraphBuilder
 from framework_compare.parity import verify as ladder
 from framework_compare.parity.network import rounding
+from framework_compare.parity.network.ladder import remark
+from framework_compare.parity.network.reference import make_reference
 from framework_compare.protocol import TrainConfig
 from framework_compare.registry import Framework
+from framework_compare.results.parity import Level
 
 # The reference rounded as its config says; COMPUTES puts another precision in its place.
 CLASS = """
@@ -134,6 +138,20 @@ def test_a_batch_in_which_tf32_in_gradients_would_pass_is_named(rounded, climb):
     found = climb("fp32", batch_size=1024)
     assert found.remark == "at a batch of 1024 level 2 may mistake gradients in tf32 for fp32"
     assert climb("fp32", batch_size=16).remark == ""
+
+
+@pytest.mark.parametrize("size", [8, 48])
+def test_a_groupnorm_over_so_many_places_that_tf32_in_gradients_would_pass_is_named(size):
+    g = GraphBuilder("normed", num_classes=3, image_size=size)
+    for name in ("first", "second"):
+        g.conv(name, 8, 3, padding=1)
+        g.op(f"{name}.norm", "GroupNorm", groups=1, channels=8, eps=1e-5)
+        g.op(f"{name}.leaky", "LeakyReLU", slope=0.1)
+    g.global_avgpool("pool")
+    g.linear("fc", 3)
+    asked = make_reference(g.build())
+    named = "at a batch of 2 level 2 may mistake gradients in tf32 for fp32"
+    assert remark("fp32", [Level(1, True, "")], asked, asked.full(2, 3)) == (named if size == 48 else "")
 
 
 @pytest.mark.parametrize("precision", some_nightly(["tf32", "bf16"], nightly=["tf32"]))  # bf16 allows the most

@@ -26,11 +26,23 @@ def other(change):
     return inputs(lambda x: (x[0], change(x[1]), *x[2:]))
 
 
+def unscaled(right):
+    """The gradient of the input without the scale."""
+
+    def wrong(node, weights, given, mode):
+        y, back = right(node, weights, given, mode)
+        _, bare = right(node, {**weights, "weight": np.ones_like(weights["weight"])}, given, mode)
+        return y, lambda dy: (bare(dy)[0], back(dy)[1])
+
+    return wrong
+
+
 SWAPPED = inputs(lambda x: (x[1], x[0], *x[2:]))
 Mistake = functools.partial(op_mistakes.Mistake, "primitives")
 MISTAKES = {
     "GroupNorm of other groups": Mistake(1, "GroupNorm", attrs(groups=4)),
-    "GroupNorm with another eps": Mistake(1, "GroupNorm", attrs(eps=1e-1)),
+    "GroupNorm with another eps": Mistake(1, "GroupNorm", attrs(eps=1e-4)),
+    "GroupNorm without the scale in its gradient": Mistake(2, "GroupNorm", unscaled),
     "LeakyReLU of torch's own slope": Mistake(1, "LeakyReLU", attrs(slope=0.01)),
     "ConvTranspose with its window turned round": Mistake(1, "ConvTranspose", other(lambda w: w[..., ::-1, ::-1])),
     "ConvTranspose without the gradient of its weight": Mistake(2, "ConvTranspose", scaled(1, 0)),

@@ -1,6 +1,7 @@
 """What the ladder asks of a network, the oracle's answers in float64, and how far a precision's rounding moves them."""
 
 import dataclasses
+import functools
 import math
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Tuple
@@ -49,6 +50,7 @@ class Reference:
     yardstick: Errors
     precision: str = "fp32"
     replicas: int = 1
+    finest: float = 0.0  # the middle error of gradients where sums are added in blocks, as by most kernels
     copies: Optional[Array] = None  # of which samples a batch of a cell's own size is made, as `Mode` has them
 
     @property
@@ -125,7 +127,11 @@ class Reference:
 
     def at(self, precision: str, draws: int) -> "Reference":
         """The same questions and answers with the yardstick of another precision (as long as it takes in float32)."""
-        return dataclasses.replace(self, precision=precision, yardstick=make_yardstick(self, precision, draws))
+        found = draw_errors(self, precision, draws)
+        finest = float(np.median(list(found[0][2].values())))
+        return dataclasses.replace(
+            self, precision=precision, yardstick=functools.reduce(larger, found, {}), finest=finest
+        )
 
     def with_biased_variance(self) -> Dict[str, Array]:
         """The exact weights after the steps, of a framework that keeps the biased running variance."""
@@ -194,9 +200,9 @@ def make_reference(graph: Graph, questions: Questions = Questions(), precision: 
     return asked.answered().at(precision, questions.draws)
 
 
-def make_yardstick(found: Reference, precision: str, draws: int) -> Errors:
-    """The largest error, place by place, of some runs of the oracle that round as the precision does."""
-    yardstick: Errors = {}
+def draw_errors(found: Reference, precision: str, draws: int) -> List[Errors]:
+    """Errors, place by place, of some runs of the oracle that round as the precision does; the first adds in blocks."""
+    drawn = []
     share = min(1.0, len(found.batches[0][1]) / len(found.samples))
     for draw in range(draws):
         nearby = [(moved(images, draw, precision), labels) for images, labels in found.batches]
@@ -205,8 +211,8 @@ def make_yardstick(found: Reference, precision: str, draws: int) -> Errors:
         off = errors(said, found.exact, found.initial, precision)
         off[3].update(loss_roundings(said, found.exact, found.graph.task.loss))
         off[3].update({where: max(size, off[3][where]) for where, size in scatter(off[3], found.exact).items()})
-        yardstick = larger(yardstick, off)
-    return yardstick
+        drawn.append(off)
+    return drawn
 
 
 def make_batches(graph: Graph, questions: Questions) -> List[Tuple[Inputs, Array]]:
@@ -277,7 +283,7 @@ def asked_weights(graph: Graph, images: Inputs, seed: int) -> Array:
         names = [name for name in views if name.rpartition(".")[0] == node.name]
         for name in names:
             kind = name.rpartition(".")[2]
-            if node.op in ("BatchNorm2d", "LayerNorm", "RMSNorm") and kind in ("weight", "bias"):
+            if node.op in ("BatchNorm2d", "GroupNorm", "LayerNorm", "RMSNorm") and kind in ("weight", "bias"):
                 views[name][:] = rng.uniform(*{"weight": (0.5, 2.0), "bias": (-1.0, 1.0)}[kind], views[name].shape)
             elif kind.startswith("bias"):
                 views[name][:] += (0.1 * rng.standard_normal(views[name].shape)).astype(np.float32)

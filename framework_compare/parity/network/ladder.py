@@ -77,12 +77,7 @@ def checked(number: int, check: Callable[[], Level], when: str = "") -> Level:
         return check()
     except LevelFailed as wrong:
         return Level(number, False, f"{when}{wrong}", answered=not isinstance(wrong, WorkerEndedEarly))
-    except (
-        ArithmeticError,
-        LookupError,
-        TypeError,
-        ValueError,
-    ) as error:  # an answer of another form than anyone thought of
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # an answer of an unforeseen form
         reason = f"its answer cannot be judged: {type(error).__name__}: {error}"[:500]
         return Level(number, False, f"{when}{reason}")
 

@@ -31,6 +31,7 @@ DATA: dict[str, dict[str, np.ndarray]] = {
     "Bags": {"tokens": RNG.integers(0, 50, (120, 4)), "counts": RNG.random((120, 5)), "y": LABELS},
     "Tied": {"tokens": RNG.integers(0, 50, (120, 8)), "y": RNG.integers(0, 50, (120, 8))},
     "Windows": {"x": RNG.standard_normal((120, 10, 2)), "y": np.arange(120) % 4},
+    "columns": {"a": RNG.standard_normal(120), "b": RNG.standard_normal(120), "y": LABELS},
     "Padded": {"tokens": RNG.integers(1, 50, (120, 9)) * (np.arange(9) < RNG.integers(3, 9, (120, 1))), "y": LABELS},
 }
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -79,6 +80,12 @@ def test_the_import_is_the_same_function(name: str) -> None:
 REFUSED = {
     "inputs": ("yes_or_no", "Two", {}, r"forward takes 1 input \(input\); the data have 2 inputs"),
     "fewer": ("Two", "yes_or_no", {}, r"forward takes 2 inputs \(image, row\); the data have 1 input \(x\)"),
+    "columns": (
+        "Two",
+        "columns",
+        {},
+        r"have 1 input \(features\); a column is an input of its own if it is named: inputs image=",
+    ),
     "output": ("Two", "Two", {"model_output": "logits"}, "it has no output 'logits'; allowed: hidden, label"),
     "shape": ("Series", "Two", {"inputs": ["row"]}, r"forward fails on a batch of rows \(2, 5\)"),
     "widths": ("yes_or_no", "Series", {"inputs": "x", "target": "y"}, "forward fails"),

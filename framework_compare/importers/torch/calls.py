@@ -29,7 +29,9 @@ def in_order(module: Module, task: Task) -> Tuple[Field, ...]:
     if len(needed) > len(fields) or (len(takes) < len(fields) and not many):
         names = needed if len(needed) > len(fields) else takes
         allowed = f"the data have {_words(list(fields))}" if task.unit != "image" else "allowed: one, a batch of images"
-        raise UsageError(f"forward takes {_words(names)}; {allowed}")
+        merged = "features" in fields and len(needed) > len(fields)
+        apart = f"; a column is an input of its own if it is named: inputs {needed[0]}={needed[0]}" if merged else ""
+        raise UsageError(f"forward takes {_words(names)}; {allowed}{apart}")
     if len(fields) < 2 or not set(fields) <= set(takes):
         return task.inputs
     ordered = [name for name in takes if name in fields]

@@ -282,17 +282,6 @@ def gather_along(at: At, a: Arguments) -> Any:
 
 
 def unfold(at: At, a: Arguments) -> Any:
-    """Windows of an axis, in steps, whose places become the last axis."""
-    x, size, step = a["self"], a["size"], a["step"]
-    dim = a["dimension"] % len(x.shape)
-    count = at.shape[dim]
-    x = taken(at, x, dim, [step * start + place for start in range(count) for place in range(size)])
-    x = at.reshape(x, (*x.shape[:dim], count, size, *x.shape[dim + 1 :]))
-    rest = [axis for axis in range(len(x.shape)) if axis != dim + 1]
-    return at.permute(x, (*rest, dim + 1))
-
-
-def unfold(at: At, a: Arguments) -> Any:
     """Windows of an axis, which may overlap; the places in a window are the last axis."""
     shape, size, step = a["self"].shape, a["size"], a["step"]
     dim = a["dimension"] % len(shape)
@@ -311,7 +300,6 @@ HANDLERS: Dict[str, Handler] = {
     **dict.fromkeys(("chunk", "split", "split_with_sizes"), parts),
     "flip": flip,
     "roll": roll,
-    "unfold": unfold,
     **dict.fromkeys(("expand", "expand_as", "broadcast_to"), expand),
     "repeat": repeat,
     "index": index,

@@ -79,7 +79,8 @@ def make_network(mx: Any, graph: Graph) -> Any:
 
 def _behind_trained(program: Program, graph: Graph) -> Set[str]:
     """The nodes that a trained array has a part in."""
-    trained, found = {name.rpartition(".")[0] for name in trainable_names(graph)}, set()
+    trained = {name.rpartition(".")[0] for name in trainable_names(graph)}
+    found: Set[str] = set()
     for node in program.nodes:
         if node.arrays in trained or not found.isdisjoint(node.inputs):
             found.add(node.name)

@@ -28,7 +28,7 @@ from framework_compare.protocol import Fields
 from framework_compare.report import bisection_report
 from framework_compare.report import bisection_report as releases_figure
 from framework_compare.report.tables import Table
-from framework_compare.results import parity, regression_gate, version_search
+from framework_compare.results import parity, regression_gate, speed_verdicts, version_search
 from framework_compare.results.version_search import CHANGED, FAILED, INCONCLUSIVE, LOOKS, UNCHANGED, Found
 from framework_compare.store.study_file import Store
 from framework_compare.study.opening import check_folder, check_writable, new_study_folder
@@ -223,13 +223,17 @@ def _between(framework: str, versions: str, say: Callable[[str], None]) -> tuple
         return first <= version and upper and not version.is_prerelease
 
     package = locks.package(spec)
+    unread: list[str] = []
     try:
-        every = releases.released(package, minor, say)
+        every = releases.released(package, minor, unread.append)
     except Unavailable as error:
-        every = [one for one in managed.versions_here(spec.name) if inside(one) and _runs_on(spec, one, minor)]
+        every = _installed(spec, inside, minor)
         if len(every) < 2:
             raise
         say(f"{error}; searching the installed releases")
+    if unread:
+        say(f"{unread[0]}; installed releases are searched as well")
+        every = sorted({*every, *_installed(spec, inside, minor)})
     listed = tuple(dict.fromkeys(str(one.public) for one in every if inside(one)))
     _say_of_other_pythons(spec, minor, listed, inside, say)
     if len(listed) < 2:
@@ -237,6 +241,11 @@ def _between(framework: str, versions: str, say: Callable[[str], None]) -> tuple
         held = f"{len(listed)} release" + "s" * (len(listed) != 1)
         raise UsageError(f"{spec.name} {versions} contains {held}, but two are needed; {near}")
     return listed
+
+
+def _installed(spec: registry.Framework, inside: Callable[[Version], bool], minor: Minor) -> list[Version]:
+    """Releases of the range whose environments are there."""
+    return [one for one in managed.versions_here(spec.name) if inside(one) and _runs_on(spec, one, minor)]
 
 
 def _runs_on(spec: registry.Framework, version: Version, minor: Minor) -> bool:
@@ -275,14 +284,16 @@ def _kept(folder: Path, asked: Fields) -> tuple[str, ...]:
         return ()
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
-        before, listed = kept["asked"], tuple(map(str, kept["versions"]))
+        before, now = ({**one, **one["settings"], "settings": None} for one in (kept["asked"], asked))
+        listed = tuple(map(str, kept["versions"]))
     except (ValueError, KeyError, TypeError):
         raise StudyError(f"{path} is not a search over releases; name another folder") from None
-    different = [name for name in asked if before.get(name) != asked[name]]
+    different = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     if different:
         name = different[0]
         raise StudyError(
-            f"{folder} contains another search, with {name} {before.get(name)!r} instead of {asked[name]!r}; name another folder"
+            f"{folder} contains another search, with {name} {before.get(name)!r} instead of {now.get(name)!r}; name another"
+            " folder"
         )
     return listed
 
@@ -340,7 +351,7 @@ class _Search:
             **{"sample": SAMPLE_S, **self.request},
         )
         if result.outcome == regression_gate.FAILED:
-            self.reasons[version] = result.reason
+            self._keep_reasons(version, result.comparison)
             return None
         self.verified = self.verified and result.verdict.verified
         if result.verdict.reason:
@@ -350,6 +361,13 @@ class _Search:
         times = comparison.block_times if self.asked["metric"] == "time" else _peaks(comparison)
         first, second = times.get(0, {}), times.get(1, {})
         return [math.log(second[block] / first[block]) for block in sorted(first.keys() & second.keys())]
+
+    def _keep_reasons(self, version: str, comparison: Comparison) -> None:
+        """Why a duel has no answer, by the release that does not work: it may be the oldest."""
+        for one, cell in zip((self.versions[0], version), comparison.frame.itertuples()):
+            bar = speed_verdicts.blocking_reason(cell)
+            if bar.failed:
+                self.reasons[one] = bar.reason
 
     @functools.cache  # noqa: B019 - lives as long as the search
     def _parity(self, version: str) -> bool | None:

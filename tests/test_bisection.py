@@ -94,6 +94,8 @@ def test_the_release_that_is_slower_is_found_and_a_search_resumes(tiny_versions,
     )
     with pytest.raises(StudyError, match="contains another search, with threshold 0.2 instead of 0.3"):
         bisection.bisect("tiny", "1.0..2.0", "linear", images, **{**asked, "threshold": "30%"})
+    with pytest.raises(StudyError, match=r"contains another search, with sample 0\.3 instead of 0\.5; name"):
+        bisection.bisect("tiny", "1.0..2.0", "linear", images, **{**asked, "sample": 0.5})
 
 
 def test_the_command_says_what_it_would_take_and_how_a_search_of_memory_ended(tiny_versions, images, tmp_path):
@@ -143,8 +145,9 @@ def test_the_command_measures_as_long_as_the_function(command, of):
     assert seconds("sample", sample.default) == {"bisect": bisection.SAMPLE_S, "duel": duels.SAMPLE_S}[command]
 
 
-def test_without_a_network_the_installed_releases_are_searched(tiny_versions, monkeypatch):
+def test_without_a_network_the_installed_releases_are_searched(tiny_versions, monkeypatch, tmp_path):
     tiny_versions()
+    (tmp_path / "links").mkdir()
     for version in ("1.0", "1.2", "2.0"):
         managed.ensure(f"tiny@{version}")
     monkeypatch.delenv("PIP_NO_INDEX")
@@ -155,6 +158,13 @@ def test_without_a_network_the_installed_releases_are_searched(tiny_versions, mo
     assert len(said) == 1 and re.search("no index responds .*; searching the installed releases$", said[0])
     with pytest.raises(EnvironmentUnavailable, match="no index responds"):
         bisection._between("tiny", "1.0..1.1", said.append)
+    write_wheel(tmp_path / "links", version="1.1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "links"))
+    said.clear()
+    assert bisection._between("tiny", "1.0..1.9", said.append) == ("1.0", "1.1", "1.2"), "one of two indexes responds"
+    assert len(said) == 1 and re.search(
+        "an index does not respond .*; installed releases are searched as well$", said[0]
+    )
 
 
 def test_an_upper_end_is_a_prefix(tiny_versions):
@@ -195,6 +205,30 @@ def test_where_parity_is_as_it_was_nothing_is_named(tiny_versions, monkeypatch, 
     found = bisection.bisect("tiny", "1.0..2.0", "linear", metric="parity", out=tmp_path / "s", watcher=Watcher())
     assert found.sentence == "No change in parity between tiny 1.0 and 2.0."
     assert [row.values[0].text for row in found.table().rows] == ["passed", "not asked", "not asked", "passed"]
+
+
+@pytest.mark.parametrize("broken", ["1.0", "2.0"])
+@pytest.mark.parametrize("metric", ["time", "parity"])
+def test_the_end_that_does_not_work_is_the_one_named(tiny_versions, monkeypatch, tmp_path, images, metric, broken):
+    def verify(names, models, **_):
+        status = "not-installed" if names[0].endswith(broken) else "passed"
+        return [Parity(names[0], "", models[0], "default", status, "no such wheel")]
+
+    python = tiny_versions()
+    (tmp_path / "rival.py").write_text(
+        (tmp_path / "rival.py").read_text()
+        + f"\nimport sys\nif sys.prefix.endswith('-{broken}'):\n    raise ImportError('no such wheel')\n"
+    )
+    monkeypatch.setattr(bisection.verify, "verify", verify)
+    asked = {**QUICK, "python": python, "metric": metric, "out": tmp_path / "s"}
+    found = bisection.bisect("tiny", "1.0..2.0", "linear", images, **asked)
+    assert found.outcome == FAILED and re.search(rf"tiny {broken} does not work: .*no such wheel", found.sentence)
+    first, last = (found.table().rows[place].values[-1].text for place in (0, -1))
+    if broken == "1.0":
+        alone = {"time": "no answer, as 1.0 does not work beside it", "parity": "passed"}
+        assert "does not work: " in first and last == alone[metric]
+    else:
+        assert (first == "the oldest" or metric == "parity") and "does not work: " in last
 
 
 def test_a_threshold_is_said_as_it_is_given(tmp_path):

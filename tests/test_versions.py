@@ -49,6 +49,7 @@ def links(wheels, offline, framework, monkeypatch):
         (["tiny@2.0", "tiny@0.9", "bare"], ["tiny@2.0", "tiny@0.9", "bare"]),
         (["tiny", "tiny@latest"], ["tiny@1.0", "tiny@2.0"]),
         (["tiny@1.1.0"], ["tiny@1.1"]),
+        (["tiny@v1.1"], ["tiny@1.1"]),
         (["tiny", "tiny@b"], ["tiny@1.0", "tiny@1.0-b"]),
         ("TINY", ["tiny"]),
     ],
@@ -141,7 +142,13 @@ def test_what_is_there_serves_without_a_network(links, monkeypatch):
     assert competitors.read(["tiny@2.0"], say=said.append).names == ["tiny@2.0"], "its cells say why they did not run"
     with pytest.raises(EnvironmentUnavailable, match="no index responds"):
         managed.ensure("tiny@2.0")
+    assert competitors.read(["tiny@v1.1.0"]).names == ["tiny@1.1"], "not a second environment of the same release"
     write_wheel(links, version="1.0")
+    said.clear()
+    assert competitors.read(["tiny@2.0"], say=said.append).names == ["tiny@2.0"], "another index may have it"
+    assert re.search(r"no index that responds has tinyfw 2.0 \(.*nowhere.invalid", said[-1])
+    with pytest.raises(EnvironmentUnavailable, match="no index that responds"):
+        managed.ensure("tiny@2.0")
     assert competitors.read(["tiny@latest"], say=said.append).names == ["tiny@1.0"]
     assert re.search(
         r"an index does not respond \(https://nowhere.invalid/simple/tinyfw/: .*only releases from", said[-1]
@@ -177,6 +184,14 @@ def test_a_version_of_a_library_is_not_that_of_the_framework_below_it(shared, li
     for made, version in ((old, "1.1"), (new, "1.2")):
         assert made.version == made.packages["tinylib"] == version and made.packages["tinyfw"] == "1.0"
     assert managed.read(new.folder).version == "1.2"
+
+
+def test_without_any_index_the_newest_is_the_newest_installed(monkeypatch):
+    managed.ensure("tiny@2.0")
+    monkeypatch.delenv("PIP_FIND_LINKS")
+    said: list[str] = []
+    assert competitors.read(["tiny@latest"], say=said.append).names == ["tiny@2.0"]
+    assert "name no index and no folder" in said[-1] and "using the newest installed version, 2.0" in said[-1]
 
 
 def test_constraints_of_pip_bound_what_is_newest(monkeypatch, tmp_path):

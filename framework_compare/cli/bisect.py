@@ -41,7 +41,7 @@ def bisect(
     """Find the release that changed speed, memory or parity: a binary search by duels against the oldest release.
 
     The probability of naming a wrong release is at most 5 %. The exit code is 0 if nothing changed, 1 if a release is
-    named or the newest does not work, 3 if the search is inconclusive. The same command with --out continues a search
+    named or either end does not work, 3 if the search is inconclusive. The same command with --out continues a search
     that was stopped.
     """
     from framework_compare import bisection

@@ -114,20 +114,26 @@ def listed(spec: Framework, device: str, say: Callable[[str], None] = lambda mes
 
 
 def release(spec: Framework, asked: Version, device: str) -> str:
-    """A version as indexes write it. Raises NoRelease with the nearest ones where no index has it."""
+    """A version as indexes write it. Raises NoRelease with the nearest ones where no index has it.
+
+    Raises Unavailable where an index that cannot be read may have it.
+    """
     return _release(spec, asked, device)[0]
 
 
 def _release(spec: Framework, asked: Version, device: str) -> tuple[str, Minor]:
     """The same, and the Python that it is installed for: the one that is taken first, else the newest that fits."""
     name, seen = package(spec, device), []
+    unread: list[str] = []
     first = interpreters.choose(spec.python, framework=spec.name).minor
     for minor in (first, *(minor for minor in interpreters.minors(spec.python) if minor != first)):
-        there = releases.released(name, minor)
+        there = releases.released(name, minor, unread.append)
         found = [one for one in there if Version(one.public) == asked]
         if found:
             return found[0].public, minor
         seen += there
+    if unread:
+        raise Unavailable(f"no index that responds has {name} {asked} ({unread[0]})", "check the network")
     raise NoRelease(
         f"{spec.name} has no release {asked} with a wheel for a Python of this machine", nearest(asked, seen)
     )

@@ -43,7 +43,12 @@ def released(package: str, python: Minor, say: Callable[[str], None] = lambda me
     environment = uv_command.read().environment()
     found: set[Version] = set()
     failures = []
-    for place in _places(package, environment):
+    places = [*_places(package, environment)]
+    if not places:
+        raise Unavailable(
+            f"the releases of {package} are unknown, as pip's settings name no index and no folder", "allow an index"
+        )
+    for place in places:
         try:
             found.update(_fitting(package, _read(place, environment), python))
         except (OSError, ValueError) as error:

@@ -140,8 +140,10 @@ def _version(key: str, entry: registry.Framework, version: str, device: str, say
         raise UsageError(f"framework is {key}@{version}, which is not a version; allowed: {FORMS}") from None
     if pinned and asked == Version(pinned):
         return pinned + suffix
+    there = [one for one in managed.versions_here(key, device) if one == asked]
+    bare = str(there[0] if there else asked.public)
     try:
-        if asked not in managed.versions_here(key, device):
+        if not there:
             bare = locks.release(entry, asked, device)
     except locks.NoRelease as error:
         raise UsageError(f"framework is {key}@{version}; {error}") from None

@@ -27,7 +27,8 @@ def sentence(search: Search) -> str:
     last, limit = found.answers[0], f"{100 * search.threshold:.3g} %"
     ends = f"{name} {versions[0]} and {versions[-1]}"
     if found.outcome == FAILED:
-        return f"No answer: {name} {versions[-1]} does not work: {search.reasons.get(versions[-1], 'see its study')}."
+        broken = next((one for one in (versions[-1], versions[0]) if one in search.reasons), versions[-1])
+        return f"No answer: {name} {broken} does not work: {search.reasons.get(broken, 'see its study')}."
     if found.outcome == UNCHANGED:
         size = "" if search.metric == "parity" else f" of {limit} or more ({_ratio(last)})"
         return f"No change{size} in {OF_METRIC[search.metric]} between {ends}."
@@ -86,12 +87,19 @@ def _ratio(answer: Answer | None, otherwise: str = "no ratio") -> str:
 def _answer(search: Search, place: int) -> str:
     answer = _at(search, place)
     if place == 0:
-        return "the oldest"
+        failed = search.outcome == FAILED and search.versions[0] in search.reasons
+        return "the oldest" + (f", {_failure(search, search.versions[0])}" if failed else "")
     if answer is None:
         return "not asked"
     if answer.outcome == FAILED:
-        return f"does not work: {search.reasons.get(search.versions[place], 'see its study')}"
+        return _failure(search, search.versions[place])
     return answer.outcome
+
+
+def _failure(search: Search, version: str) -> str:
+    if version not in search.reasons and search.versions[0] in search.reasons:
+        return f"no answer, as {search.versions[0]} does not work beside it"
+    return f"does not work: {search.reasons.get(version, 'see its study')}"
 
 
 def _parity(search: Search, place: int) -> str:

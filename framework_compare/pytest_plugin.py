@@ -103,7 +103,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     marker = metafunc.definition.get_closest_marker("framework_compare_sweep")
     if marker is None:
         return
-    cells = _cells(marker.kwargs, metafunc.config)
+    try:
+        cells = _cells(marker.kwargs, metafunc.config)
+    except pytest.UsageError as error:  # while tests are collected, pytest would print its own frames
+        raise pytest.Collector.CollectError(str(error)) from None
     metafunc.parametrize("cell", cells, ids=[cell.id for cell in cells])
 
 
@@ -115,7 +118,7 @@ def _cells(wanted: Any, config: pytest.Config) -> List[SweepCell]:
     registry.load_plugins()
     try:
         found = competitors.read(wanted["frameworks"] or list(registry.PLAIN))
-        frameworks = found.names
+        frameworks = list(dict.fromkeys(found.names))  # `latest` may be the pinned version
         models = planning.find_all("model", registry.MODELS, wanted["models"] or list(registry.MODELS))
         chosen = config.getoption("--fc-frameworks")
         if chosen is not None:

@@ -4,7 +4,9 @@ import json
 import sys
 from pathlib import Path
 
+from framework_compare import registry
 from framework_compare.comparison import Comparison
+from framework_compare.environments import locks
 
 PLUGINS = Path(__file__).parent / "plugins"
 SUITE = f"""
@@ -59,7 +61,14 @@ def test_a_cell_runs_and_its_row_comes_back(pytester, images, own_cache):
 def test_an_unknown_name_is_a_usage_error(pytester):
     pytester.makepyfile(SUITE + TEST.format(images="x"))
     result = pytester.runpytest_subprocess("--fc-frameworks", "caffe")
-    assert "unknown framework 'caffe'; allowed: torch" in result.stdout.str() + result.stderr.str()
+    said = result.stdout.str() + result.stderr.str()
+    assert "unknown framework 'caffe'; allowed: torch" in said and "pytest_plugin.py:" not in said
+
+
+def test_a_competitor_that_has_two_names_is_one_test(pytester):
+    pin = locks.pinned(registry.framework("jax"))
+    pytester.makepyfile(SUITE + f"@sweep(['jax', 'jax@{pin}', 'torch'], ['alexnet'])\ndef test_it(cell): pass\n")
+    assert collected(pytester) == [f"jax@{pin}-alexnet-cpu", "torch-alexnet-cpu"]
 
 
 TWICE = """

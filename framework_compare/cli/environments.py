@@ -18,6 +18,7 @@ from framework_compare.launch.limits import parse_bytes
 from framework_compare.plan import competitors
 from framework_compare.plan.planning import check_device
 from framework_compare.plan.values import listed, seconds, split
+from framework_compare.report.table_notes import plural
 
 app = typer.Typer(no_args_is_help=True, help="Create, list and remove the environments of the frameworks.")
 
@@ -110,16 +111,16 @@ def prune(
         print(_line(made))
     total = gigabytes(sum(made.size_bytes or 0 for made in doomed))
     if dry_run or not doomed:
-        print(f"{len(doomed)} environments, {total}; nothing was deleted")
+        print(f"{plural(len(doomed), 'environment')}, {total}; nothing was deleted")
         return
     if not yes:
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise UsageError("deleting needs confirmation; give --yes, or --dry-run to list only")
-        typer.confirm(f"Delete {len(doomed)} environments, {total}?", abort=True, err=True)
+        typer.confirm(f"Delete {plural(len(doomed), 'environment')}, {total}?", abort=True, err=True)
     for made in doomed:
         if made.folder:
             managed.delete(made.folder, made.framework)
-    print(f"deleted {len(doomed)} environments, {total}")
+    print(f"deleted {plural(len(doomed), 'environment')}, {total}")
 
 
 def _line(made: managed.Environment) -> str:

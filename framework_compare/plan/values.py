@@ -92,7 +92,7 @@ def seconds(name: str, value: object) -> float:
         given = sum(float(count) * _UNITS_S[unit] for count, unit in _DURATION.findall(given))
     if not isinstance(given, (int, float)) or isinstance(given, bool) or not 0 < given <= MOST_S:
         raise UsageError(
-            f'{name} is {value!r}; allowed: a time such as "30min", "1h30min", "90s", or a number of seconds; at most a year'
+            f'{name} is {value!r}; allowed: a time such as "30min", "1h30min", "30d", or a number of seconds; at most a year'
         )
     return float(given)
 

@@ -90,6 +90,19 @@ def test_an_adapter_of_few_ops_passes_on_networks_of_these(conform, pytester, op
         assert cases[f"{name}[mine]"].find("skipped") is None, name
 
 
+WRONG_VARIANCE = """
+    def weights(self):
+        return {name: a * 1.01 if name.endswith("running_var") else a for name, a in super().weights().items()}
+"""
+
+
+def test_batchnorm_is_checked_where_few_ops_are_declared(conform):
+    few = declaring('{"Conv2d", "BatchNorm2d", "ReLU", "MaxPool2d", "GlobalAvgPool", "Linear"}')
+    only = ("-k", "test_level and not level_4")
+    assert conform(few, *only, least=30) == {}
+    assert "stem_bn.running_var" in conform(few + WRONG_VARIANCE, *only, least=30)["test_level"]
+
+
 TOO_LITTLE = {
     "no Linear": (declaring('every - {"Linear"}'), "op 'Linear'"),
     "no way to a vector": (declaring('{"Conv2d", "Linear"}'), "op 'Flatten' or 'GlobalAvgPool'"),

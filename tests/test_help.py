@@ -145,6 +145,11 @@ def test_what_the_short_help_shows_is_there():
     assert set(MATTER) <= set(options.OPTIONS)
 
 
+def test_names_of_frameworks_alone_are_no_study():
+    with pytest.raises(UsageError, match="'jax@0.9.2,torch' names frameworks, but no models are named"):
+        COMMANDS["verify"].main(["jax@0.9.2,torch", "--dry-run"], standalone_mode=False)
+
+
 COMPARE, SWEEP = "framework_compare.study.request.Request.of", "framework_compare.stability_sweep.largest_batch"
 CURVES, LEVELS = "framework_compare.parity.training.curves.train_curves", "framework_compare.parity.verify.verify"
 
@@ -160,6 +165,7 @@ CURVES, LEVELS = "framework_compare.parity.training.curves.train_curves", "frame
         ("doctor torch,jax", "framework_compare.cli.doctor.examine", [["torch", "jax"]]),
         ("verify torch,jax alexnet", LEVELS, [["torch", "jax"], ["alexnet"]]),
         ("verify STUDY", "framework_compare.api.verify_study", [studies_dir]),
+        ("verify torch@2.12.0 --models alexnet", LEVELS, [["torch@2.12.0"], ["alexnet"]]),
         ("fairness torch,jax alexnet A", CURVES, [["torch", "jax"], ["alexnet"], "A"]),
         ("fairness torch --models alexnet", CURVES, [["torch"], ["alexnet"]]),
     ],

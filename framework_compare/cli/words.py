@@ -8,6 +8,7 @@ from typer.core import TyperCommand
 from framework_compare.errors import UsageError
 from framework_compare.plan.values import split
 from framework_compare.protocol import Fields
+from framework_compare.registry import FRAMEWORKS
 
 REQUEST = ("frameworks", "models", "dataset")
 # What a word alone may be instead, of a command that has it among its names: a file of a study, a study.
@@ -27,6 +28,11 @@ def usage(names: Sequence[str]) -> str:
     return ", or ".join([several, *(_ALONE[name] for name in names if name in _ALONE)])
 
 
+def _are_frameworks(word: str) -> bool:
+    names = (one.partition("=")[0].partition("@")[0].strip().lower() for one in word.split(","))
+    return not Path(word).exists() and all(name in FRAMEWORKS for name in names)
+
+
 def read(words: Sequence[str], by_option: AbstractSet[str], names: Sequence[str] = REQUEST) -> Fields:
     """Arguments by `names` from words, of which "dataset" takes all that are left.
 
@@ -35,7 +41,7 @@ def read(words: Sequence[str], by_option: AbstractSet[str], names: Sequence[str]
     allowed = f"allowed: {usage(names)}"
     if not words:
         return {}
-    if STUDY in names and len(words) == 1:
+    if STUDY in names and len(words) == 1 and not _are_frameworks(words[0]):
         return {STUDY: words[0]}
     if FILE in names and words[0].endswith(".toml"):
         if words[1:]:

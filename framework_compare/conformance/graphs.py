@@ -8,7 +8,8 @@ from framework_compare import registry
 from framework_compare.graph import Graph, GraphBuilder
 
 NAMES = tuple(
-    f"conformance-{kind}" for kind in ("branched", "plain", "gated", "joined", "attention", "windows", "primitives")
+    f"conformance-{kind}"
+    for kind in ("branched", "plain", "gated", "joined", "attention", "windows", "primitives", "normed")
 )
 
 
@@ -60,6 +61,21 @@ def plain(num_classes: int = 3, image_size: int = 32) -> Graph:
     g.relu("relu3")
     g.dropout("dropout2", 0.5)
     g.linear("fc2", num_classes, init="kaiming_normal_fan_in")
+    return g.build()
+
+
+def normed(num_classes: int = 3, image_size: int = 32) -> Graph:
+    """BatchNorm with the fewest other ops, for adapters that declare few."""
+    g = GraphBuilder(NAMES[7], num_classes=num_classes, image_size=image_size)
+    g.conv("stem", 8, 3, stride=2, padding=1)
+    g.batchnorm("stem_bn")
+    g.relu("stem_relu")
+    g.maxpool("pool", 3, stride=2, padding=1)
+    g.conv("widen", 12, 3, padding=1)
+    g.batchnorm("widen_bn", eps=1e-3, momentum=0.01)
+    g.relu("relu")
+    g.global_avgpool("avgpool")
+    g.linear("fc", num_classes)
     return g.build()
 
 

@@ -178,7 +178,7 @@ COMMANDS = {
     "run torch": "'torch' names frameworks, but no models are named; allowed: FRAMEWORKS MODELS [DATASET]..., or FILE.toml",
     "run torch lenet": "unknown model 'lenet' (did you mean 'alexnet'?); allowed: alexnet",
     "run torch alexnet /no/such": "data set folder '/no/such' does not exist",
-    "run torch alexnet EMPTY": "data set folder 'HERE/EMPTY' has no class folders in it",
+    "run torch alexnet EMPTY": "data set folder 'EMPTY' is empty; give one with a folder of images per class, or data",
     "run study.toml alexnet": "'alexnet' cannot be combined with study.toml; give the file alone, with options",
     "run /no/such.toml": "/no/such.toml is not a study to run: ",
     "run a.toml --from b.toml": "the file is given twice: a.toml and --from; ",

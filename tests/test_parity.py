@@ -355,6 +355,6 @@ def test_dropout_in_steps_may_move_less_than_half_of_one_draw(moved, is_off):
     judge, node = Judge.__new__(Judge), Node("drop", "Dropout", ("input",), {"p": 0.1})
     judge._said = lambda name: {}
     judge._array = lambda name: {"weight": numpy.array([1 + moved * name.endswith("with")])}
-    judge._dropout_moves = lambda draw: [0.07, 0.05, 0.04, 0.03][draw % 4]
+    judge._dropout_moves = lambda: iter([0.07, 0.05, 0.04, 0.03])
     with pytest.raises(LevelFailed, match="off in training steps") if is_off else contextlib.nullcontext():
         judge._in_steps([node])

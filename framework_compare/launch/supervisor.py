@@ -324,7 +324,7 @@ def _kill(pid: int) -> None:
 
 
 def _tracks_resources(pid: int) -> bool:
-    """Return whether a process is Python's resource tracker, which ends by itself when all that it tracks for are gone."""
+    """Return whether a process is Python's resource tracker, which ends once all that it tracks for are gone."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             return b"multiprocessing.resource_tracker" in file.read()

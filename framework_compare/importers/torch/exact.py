@@ -35,9 +35,8 @@ def exact_derivatives(torch: ModuleType, drops: bool = False) -> Any:
                 kwargs["dtype"] = torch.float64
             if function._schema.is_mutable:
                 return function(*args, **kwargs)
-            return tree_map(
-                wide, function(*tree_map(wide, args), **tree_map(wide, kwargs))
-            )  # constants that forward makes
+            # constants that forward makes are float32
+            return tree_map(wide, function(*tree_map(wide, args), **tree_map(wide, kwargs)))
 
     return Exact()
 

@@ -8,7 +8,7 @@ come out better by luck.
 import dataclasses
 import math
 from pathlib import Path
-from typing import Callable, Dict, List, Mapping, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 import numpy as np
 
@@ -228,8 +228,8 @@ class Judge:
     def _in_steps(self, nodes: Sequence[Node]) -> None:
         """Dropping a share p of its inputs moves a layer's gradient by sqrt(p / (1 - p)) of itself: half is asked.
 
-        Where what is dropped is averaged later, as in front of pooling, half of the least that it moves the reference's
-        by in some draws.
+        Where what is dropped is averaged later, as in front of pooling, half of the smallest move of the reference's
+        gradient in several draws.
         Of a StochasticDepth one batch is enough to see that samples are dropped or scaled, not to say how many.
         """
         shares = [node.attrs["p"] for node in nodes if node.op == "Dropout"]
@@ -239,18 +239,18 @@ class Judge:
         with_it, without = self._array("dropout in steps with"), self._array("dropout in steps without")
         both = (np.concatenate([part[name].ravel() for name in without]) for part in (with_it, without))
         moved = deviations.relative(*both)
-        if moved < least and not any(0 < 0.5 * self._dropout_moves(draw) <= moved for draw in range(DRAWS)):
+        if moved < least and not any(0 < 0.5 * share <= moved for share in self._dropout_moves()):
             raise LevelFailed("dropout is off in training steps: their gradients are those of the model without it")
 
-    def _dropout_moves(self, draw: int) -> float:
-        """By what share of itself a draw of dropout moves the reference's gradient of the first batch."""
+    def _dropout_moves(self) -> Iterator[float]:
+        """By what share of itself each of DRAWS draws of dropout moves the reference's gradient of the first batch."""
         reference, graph = self.reference, surgery.asked_dropout(self.graph)
         oracle = Oracle(graph, weight_views(reference.graph, reference.flat), replicas=reference.replicas)
-        _, _, without, _ = oracle.gradients(*reference.batches[0])
-        _, _, with_it, _ = oracle.gradients(*reference.batches[0], dropout=np.random.default_rng(draw))
-        return deviations.relative(
-            *(np.concatenate([part[name].ravel() for name in without]) for part in (with_it, without))
-        )
+        draws = (None, *map(np.random.default_rng, range(DRAWS)))
+        found = (oracle.gradients(*reference.batches[0], dropout=one)[2] for one in draws)
+        gradients = (np.concatenate([each[name].ravel() for name in sorted(each)]) for each in found)
+        without = next(gradients)
+        yield from (deviations.relative(with_it, without) for with_it in gradients)
 
     def _pair(self, name: str) -> List[np.ndarray]:
         for kind in ("with", "without"):

@@ -18,7 +18,7 @@ from framework_compare.batches.images import SharedPipeline, epoch_order, memory
 from framework_compare.batches.reading import Reading
 from framework_compare.datasets.folder import read_folder
 from framework_compare.errors import DataError, UsageError
-from framework_compare.protocol import ImageFiles
+from framework_compare.protocol import ImageFiles, TrainConfig
 
 REAL = Path(__file__).parents[2] / "shared" / "data" / "fire_smoke_791"
 SIZE = 32
@@ -125,7 +125,8 @@ def test_every_batch_has_its_own_memory(files: ImageFiles) -> None:
 
 
 def test_memory_batch_is_the_first_of_epoch_zero(files: ImageFiles) -> None:
-    images, labels = memory_batch(files, batch_size=5, image_size=SIZE, seed=1, layout="NHWC")
+    config = TrainConfig(batch_size=5, image_size=SIZE, seed=1)
+    images, labels = memory_batch(files, config, layout="NHWC")
     expected = epoch(files, layout="NHWC")
     assert np.array_equal(images, expected[0][:5]) and np.array_equal(labels, expected[1][:5])
 

@@ -13,7 +13,7 @@ from framework_compare.batches import preprocess
 from framework_compare.batches.reading import Reading
 from framework_compare.batches.shares import share_of
 from framework_compare.errors import UsageError, check_count, check_name
-from framework_compare.protocol import CROPS, FLIPS, ImageFiles, Replicas
+from framework_compare.protocol import CROPS, FLIPS, ImageFiles, Replicas, TrainConfig
 
 if TYPE_CHECKING:
     from framework_compare.batches.decoders import Decoders
@@ -30,11 +30,10 @@ class SharedPipeline:
     """Shuffled, augmented batches of a set of images, the same whatever the framework and number of workers.
 
     `workers` threads decode (simplejpeg, Pillow and numpy release the GIL), or with `processes` as many processes; 0
-    decodes in the caller. `prefetch`
-    batches are made ahead of the one in use, so that memory does not grow with the number of images. What an
-    image looks like depends on (seed, epoch, its index) only. `allocate` makes the arrays of images: in memory that
-    a device copies from fastest, for instance. Of several `replicas` it makes the batches of this process. Close it, or
-    use it in a `with`.
+    decodes in the caller. `prefetch` batches are made ahead of the one in use, so that memory does not grow with the
+    number of images. What an image looks like depends on (seed, epoch, its index) only. `allocate` makes the arrays of
+    images: in memory that a device copies from fastest, for instance. Of several `replicas` it makes the batches of this
+    process. Close it, or use it in a `with`.
     """
 
     def __init__(
@@ -75,6 +74,12 @@ class SharedPipeline:
 
             self._decoders = Decoders(workers, MOST_PER_TASK, self._reading._asdict(), self._reading.shape)
         self._closed = False
+
+    @classmethod
+    def of(cls, files: ImageFiles, config: TrainConfig, **given: Any) -> "SharedPipeline":
+        """Return the pipeline of a config, but for the arguments that are given."""
+        own = {name: getattr(config, name) for name in ("batch_size", "image_size", "seed", "flip", "crop")}
+        return cls(files, **{"workers": config.loader_workers, **own, **given})
 
     def epoch(self, number: int) -> Iterator[Arrays]:
         """Batches of one pass, every image once, the last batch with the remaining ones.
@@ -163,7 +168,7 @@ def epoch_order(seed: int, number: int, count: int) -> np.ndarray:
     return np.random.RandomState(preprocess.seed_words(seed, number)).permutation(count)
 
 
-def memory_batch(files: ImageFiles, **settings: Any) -> Arrays:
-    """The one batch of the `memory` pipeline: the first of epoch 0 of the shared one of these settings."""
-    with SharedPipeline(files, workers=0, **settings) as pipeline:
+def memory_batch(files: ImageFiles, config: TrainConfig, **given: Any) -> Arrays:
+    """The one batch of the `memory` pipeline: the first of epoch 0 of the shared one."""
+    with SharedPipeline.of(files, config, workers=0, **given) as pipeline:
         return next(pipeline.epoch(0))

@@ -3,6 +3,7 @@
 import pytest
 
 from framework_compare.conformance import graphs
+from framework_compare.graph import OPTIMIZERS
 from framework_compare.parity.network.ladder import LevelFailed
 from framework_compare.parity.pipeline import pipelines
 from framework_compare.parity.training import training_check
@@ -14,7 +15,18 @@ TRAINED = graphs.ops_of(training_check.network()) | graphs.ops_of(training_check
 
 @pytest.mark.parametrize("number", BELOW, ids=[f"level{number}" for number in BELOW])
 def test_level(ready, network, number):
-    parity = ready.parity(network)
+    _check_level(ready, ready.parity(network), network, number)
+
+
+@pytest.mark.parametrize("optimizer", sorted(set(OPTIMIZERS) - {"sgd"}))
+def test_steps_of_each_optimizer(ready, optimizer):
+    """Those of SGD are in test_level."""
+    if optimizer not in ready.its_class["declared"]["optimizers"]:
+        pytest.skip(f"the adapter declares no optimizer {optimizer!r}")
+    _check_level(ready, ready.parity("conformance-plain", optimizer), "conformance-plain", 3)
+
+
+def _check_level(ready, parity, network, number):
     if parity.status == UNSUPPORTED:
         pytest.skip(f"the adapter does not support this: {parity.reason}")
     _skip_above_what_fails(ready, network, number)

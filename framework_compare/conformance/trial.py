@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import pytest
 
@@ -68,7 +68,7 @@ class Trial:
         self.config = dataclasses.replace(CONFIG, device=device)
         self.folder = Path()  # the session's; set before a worker is asked for
         self.say: Callable[[str], None] = lambda message: None
-        self._parities: Dict[str, Parity] = {}
+        self._parities: Dict[Tuple[str, str], Parity] = {}
         self._drawn: Dict[str, Level] = {}
         self._rows: Dict[str, Run] = {}
 
@@ -139,14 +139,15 @@ class Trial:
             return f"the adapter does not start ({conduct.run.status}: {conduct.run.reason})"
         return ""
 
-    def parity(self, network: str) -> Parity:
-        """Levels 0 to 3 and 5 of one network."""
-        if network not in self._parities:
-            small = network.startswith("conformance-")
-            config = dataclasses.replace(self.config, num_classes=3, image_size=32 if small else 224)
+    def parity(self, network: str, optimizer: str = CONFIG.optimizer) -> Parity:
+        """Levels 0 to 3 and 5 of one network, whose steps are those of one optimiser."""
+        asked = network, optimizer
+        if asked not in self._parities:
+            size = 32 if network.startswith("conformance-") else 224
+            config = dataclasses.replace(self.config, num_classes=3, image_size=size, optimizer=optimizer)
             checker = ParityChecker(self.folder, {self.framework: self.environment}, fresh=True, say=self.say)
-            self._parities[network] = checker.network(self.framework, network, config)
-        return self._parities[network]
+            self._parities[asked] = checker.network(self.framework, network, config)
+        return self._parities[asked]
 
     def drawn(self, part: str) -> Level:
         """Level 4 of the native pipeline, of one of its parts."""

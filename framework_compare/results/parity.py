@@ -12,7 +12,7 @@ LEVELS: dict[int, str] = {
     0: "names, shapes and number of parameters; weights read back are those loaded",
     1: "logits, BatchNorm in evaluation and in training mode",
     2: "gradient of every parameter",
-    3: "losses, weights and running statistics after SGD steps with momentum",
+    3: "losses, weights and running statistics after steps of the optimizer",
     4: "pixels, labels, coverage, crops and flips of the native pipeline",
     5: "share and scale of dropout, and none in evaluation",
 }

@@ -127,20 +127,14 @@ def shared_pipeline(
     """Our own input pipeline in the layout that the trainer adopts without a copy."""
     from framework_compare.batches.images import SharedPipeline
 
-    return SharedPipeline(
+    return SharedPipeline.of(
         files,
-        batch_size=config.batch_size,
-        workers=config.loader_workers,
+        config,
+        layout=trainer.layout,
         processes=config.device != "cpu",
         allocate=trainer.host_array,
         replicas=replicas,
-        **_reading(trainer, config),
     )
-
-
-def _reading(trainer: Trainer, config: TrainConfig) -> Fields:
-    names = ("image_size", "seed", "flip", "crop")
-    return {"layout": trainer.layout, **{name: getattr(config, name) for name in names}}
 
 
 def _held_batches(
@@ -148,7 +142,6 @@ def _held_batches(
 ) -> List[Batch]:
     from framework_compare.batches.images import memory_batch
 
-    reading = _reading(trainer, config)
-    images, labels = memory_batch(files, batch_size=config.batch_size, replicas=replicas, **reading)
+    images, labels = memory_batch(files, config, layout=trainer.layout, replicas=replicas)
     sizes = distinct(_epoch_sizes(files, config, replicas))
     return [trainer.to_device_batch(images[:size], labels[:size]) for size in sizes]

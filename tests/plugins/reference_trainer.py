@@ -101,16 +101,7 @@ class ReferenceTrainer:
         return batch.images, batch.labels
 
     def open_pipeline(self, files):
-        config = self.config
-        return SharedPipeline(
-            files,
-            batch_size=config.batch_size,
-            image_size=config.image_size,
-            seed=config.seed,
-            flip=config.flip,
-            crop=config.crop,
-            workers=0,
-        )
+        return SharedPipeline.of(files, self.config, workers=0)
 
     def epoch(self, pipeline, number):
         return (self.to_device_batch(images, labels) for images, labels in pipeline.epoch(number))

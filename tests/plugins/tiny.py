@@ -60,10 +60,7 @@ class TinyTrainer:
     def open_pipeline(self, files: ImageFiles) -> Any:
         from framework_compare.batches.images import SharedPipeline
 
-        config = self.config
-        return SharedPipeline(
-            files, batch_size=config.batch_size, image_size=config.image_size, seed=config.seed, workers=0
-        )
+        return SharedPipeline.of(files, self.config, workers=0)
 
     def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
         return (self.to_device_batch(images, labels) for images, labels in pipeline.epoch(number))

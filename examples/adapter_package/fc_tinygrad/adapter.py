@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 
 from framework_compare.adapters.common.network import FUNCTIONS, adaptive_matrix
-from framework_compare.adapters.common.trainer import TrainerDefaults
+from framework_compare.adapters.common.trainer import TrainerDefaults, optimizer_settings
 from framework_compare.batches.images import SharedPipeline
 from framework_compare.graph import OPS, evaluate, trainable_names
 from framework_compare.graph.image_ops import adaptive_size
@@ -121,15 +121,18 @@ class TinygradTrainer(TrainerDefaults):
         self.load_weights({})
 
     def load_weights(self, weights):
-        config, optim = self.config, self.tinygrad.nn.optim
+        config, optim, settings = self.config, self.tinygrad.nn.optim, optimizer_settings(self.config)
         for name, array in weights.items():
             self.arrays[name].assign(self.Tensor(np.array(array))).realize()
         trained = [self.arrays[name] for name in self.names]
         if config.optimizer == "adam":
-            self.optimizer = optim.Adam(trained, config.learning_rate, eps=config.epsilon)
+            betas = {f"b{n}": settings[f"beta{n}"] for n in "12"}
+            self.optimizer = optim.Adam(trained, config.learning_rate, **betas, eps=settings["eps"])
+            # In float32, as tinygrad 0.14.0 has its powers, 1 - beta2^t is 1e-5 off in the first steps.
+            ones = (self.Tensor.ones((1,), dtype="float64").is_param_(False) for _ in betas)
+            self.optimizer.b1_t, self.optimizer.b2_t = ones
         else:
-            how = {"momentum": config.momentum, "weight_decay": config.weight_decay}
-            self.optimizer = optim.SGD(trained, config.learning_rate, **how)
+            self.optimizer = optim.SGD(trained, config.learning_rate, config.momentum, config.weight_decay)
         self.steps = {}  # what is captured has the optimizer's arrays in it
 
     def weights(self):
@@ -144,9 +147,7 @@ class TinygradTrainer(TrainerDefaults):
         return batch.images.numpy(), batch.labels.numpy().astype(np.int64)
 
     def open_pipeline(self, files):
-        c = self.config
-        how = {"seed": c.seed, "flip": c.flip, "crop": c.crop, "workers": c.loader_workers}
-        self.pipeline = SharedPipeline(files, batch_size=c.batch_size, image_size=c.image_size, **how)
+        self.pipeline = SharedPipeline.of(files, self.config)
         return self.pipeline
 
     def epoch(self, pipeline, number):

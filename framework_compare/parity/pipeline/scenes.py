@@ -130,8 +130,7 @@ def levels_of(images: Array) -> Array:
 
 def shared_batches(files: ImageFiles, config: TrainConfig, steps: int) -> List[Tuple[Array, Array]]:
     """The first batches of the shared pipeline, epoch after epoch: images (N, 3, S, S) and labels (N,)."""
-    names = ("batch_size", "image_size", "seed", "flip", "crop")
-    with SharedPipeline(files, **{name: getattr(config, name) for name in names}) as pipeline:
+    with SharedPipeline.of(files, config) as pipeline:
         return first_batches(pipeline.epoch, steps)
 
 

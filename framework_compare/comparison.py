@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from framework_compare.report.figures.plot import Plot
     from framework_compare.report.study_table import StudyTable
 
-Part = TypeVar("Part")
+T = TypeVar("T")
 
 
 class Comparison:
@@ -199,7 +199,7 @@ class Comparison:
         """The execution mode in which each framework ran, and its other modes."""
         return self._read(modes.read)
 
-    def _read(self, reader: Callable[[Store], Part]) -> Part:
+    def _read(self, reader: Callable[[Store], T]) -> T:
         with Store.open(self.folder) as store:
             part = reader(store)
             self._damage.update(store.damage)

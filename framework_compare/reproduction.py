@@ -13,7 +13,7 @@ from framework_compare.forecast import Forecast
 from framework_compare.plan import reproductions
 from framework_compare.plan.ladders import OF_GPUS
 from framework_compare.plan.planning import Names, check_device, find_all
-from framework_compare.plan.reproductions import REPRODUCTIONS, Part
+from framework_compare.plan.reproductions import REPRODUCTIONS, ReproductionPart
 from framework_compare.protocol import Document, Fields
 from framework_compare.report import renderers, reproduction_tables
 from framework_compare.report.tables import Table
@@ -50,7 +50,7 @@ class Reproduced:
                 texts += [study.table(kind, style) for kind in parts[name].tables]
         return "\n".join(texts)
 
-    def _table(self, name: str, part: Part, study: Comparison | Stability) -> Table:
+    def _table(self, name: str, part: ReproductionPart, study: Comparison | Stability) -> Table:
         size = "in full" if self.full else "quick: fewer images and epochs; a check of the pipeline, not of the figures"
         if isinstance(study, Comparison) and study.budget is not None:
             size = "the published sizes, sampled under a budget"
@@ -121,7 +121,7 @@ def _planned(
     parts: Names | None = None,
     data: Document | None = None,
     **request: Any,
-) -> dict[str, tuple[Part, Fields]]:
+) -> dict[str, tuple[ReproductionPart, Fields]]:
     """The parts that run here, with the arguments of `compare`, or of a sweep of `largest_batch`."""
     published = REPRODUCTIONS[_find(name)]
     device = check_device(device) if device else "cuda" if nvml.describe_gpus() else "cpu"
@@ -130,7 +130,7 @@ def _planned(
     asked = _parts(published.parts, parts, data)
     if frameworks is None:
         frameworks = [one for one in published.frameworks if _is_here(one, published.where_installed, watcher)]
-    planned: dict[str, tuple[Part, Fields]] = {}
+    planned: dict[str, tuple[ReproductionPart, Fields]] = {}
     for part_name, part in asked.items():
         if device == "cpu" and "cpu" not in part.devices:
             watcher.say(f"{part_name} is skipped: it needs a GPU")
@@ -146,7 +146,7 @@ def _planned(
     return planned
 
 
-def _parts(known: Mapping[str, Part], wanted: Names | None, data: Document) -> dict[str, Part]:
+def _parts(known: Mapping[str, ReproductionPart], wanted: Names | None, data: Document) -> dict[str, ReproductionPart]:
     for name in data:
         check_name("part", name, known)
     names = list(known) if wanted is None else find_all("part", known, wanted)
@@ -163,7 +163,7 @@ def _is_here(framework: str, where_installed: Names, watcher: Watcher) -> bool:
     return False
 
 
-def _arguments(part: Part, device: str, own: Document) -> Fields:
+def _arguments(part: ReproductionPart, device: str, own: Document) -> Fields:
     """Return what a part is asked for on a device; a budget, which decides on repeats, is for comparisons only."""
     if part.sweeps:
         foreign: tuple[str, ...] = FOREIGN

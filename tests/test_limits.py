@@ -75,11 +75,11 @@ def test_output_breaks_a_silence_and_a_phase_of_its_own_begins_anew(tmp_path):
     clock = Clock(Limits(silence_timeout_s=0.2, phase_timeout_s=10), log)
     time.sleep(0.25)
     log.write_text("still here")
-    assert clock.verdict() is None
+    assert clock.ending() is None
     time.sleep(0.25)
-    assert "silent for 0.2 s in phase spawn" in clock.verdict().reason
+    assert "silent for 0.2 s in phase spawn" in clock.ending().reason
     clock.hear("build")
-    assert clock.verdict() is None and 0 < clock.wait_s() <= 0.2
+    assert clock.ending() is None and 0 < clock.wait_s() <= 0.2
 
 
 def test_a_long_log_keeps_both_ends(tmp_path):
@@ -114,7 +114,7 @@ def test_the_nearest_group_that_hands_memory_down_is_used(groups):
 
 def test_a_control_group_tells_its_kills_and_its_peak(tmp_path):
     group = ControlGroup(64 * MIB, tmp_path / "group")
-    assert (group.kills(), group.peak_bytes(), group.verdict()) == (0, None, None)
+    assert (group.kills(), group.peak_bytes(), group.ending()) == (0, None, None)
     (tmp_path / "group" / "memory.events").write_text("low 0\nhigh 0\nmax 12\noom 1\noom_kill 3\noom_group_kill 1\n")
     (tmp_path / "group" / "memory.peak").write_text("67108864\n")
     assert (group.kills(), group.peak_bytes()) == (3, 64 * MIB)
@@ -139,11 +139,11 @@ def watched(code: str, limit_bytes: int, until_bytes: int) -> "tuple[str | None,
     watchdog = Watchdog(limit_bytes)
     try:
         watchdog.watch(process.pid)
-        end, verdict = time.monotonic() + 60, None
-        while verdict is None and time.monotonic() < end and (watchdog.peak_bytes() or 0) < until_bytes:
+        end, ending = time.monotonic() + 60, None
+        while ending is None and time.monotonic() < end and (watchdog.peak_bytes() or 0) < until_bytes:
             time.sleep(watchdog.wait_s())
-            verdict = watchdog.verdict()
-        return verdict and verdict.status, watchdog.peak_bytes()
+            ending = watchdog.ending()
+        return ending and ending.status, watchdog.peak_bytes()
     finally:
         watchdog.close()
         os.killpg(process.pid, 9)
@@ -158,7 +158,7 @@ def test_a_watchdog_has_nothing_to_say_of_a_supervisor_that_has_ended(reaped):
         process.wait()
     watchdog = Watchdog(1)
     watchdog.watch(process.pid)
-    assert (watchdog.verdict(), watchdog.peak_bytes()) == (None, None)
+    assert (watchdog.ending(), watchdog.peak_bytes()) == (None, None)
     watchdog.close()
     process.wait()
 

@@ -12,7 +12,7 @@ from framework_compare.cli import root
 from framework_compare.errors import UnknownNameError
 from framework_compare.plan import planning
 from framework_compare.plan.ladders import Rung
-from framework_compare.plan.reproductions import GAINS, RATIOS, REPRODUCTIONS, SIZES, Part, Reproduction
+from framework_compare.plan.reproductions import GAINS, RATIOS, REPRODUCTIONS, SIZES, Reproduction, ReproductionPart
 from framework_compare.report import reproduction_tables
 from framework_compare.reproduction import reproduce
 from framework_compare.results.block_times import BlockTimes
@@ -35,18 +35,18 @@ def short(tiny, images, own_cache, monkeypatch):
         Rung("Adam", {"batch_size": 4}),
     )
     parts = {
-        "epochs": Part(
+        "epochs": ReproductionPart(
             ("alexnet",), {**base, "epochs": 3}, {"epochs": 2}, published="lerat_table1_cpu.csv", beside=RATIOS
         ),
-        "gains": Part(
+        "gains": ReproductionPart(
             ("alexnet",), base, {}, rungs, published="abidate_gains.csv", beside=GAINS,
             workload="lstm_ibm", phase="train", places={"base": 0, "Adam": 1},
         ),
-        "batches": Part(
+        "batches": ReproductionPart(
             ("alexnet",), {**base, "batch_sizes": (2, 4)}, published="lerat_batches.csv", beside=SIZES
         ),
-        "gpu": Part(("alexnet",), base, devices=("cuda",)),
-        "plain": Part(("alexnet",), base),
+        "gpu": ReproductionPart(("alexnet",), base, devices=("cuda",)),
+        "plain": ReproductionPart(("alexnet",), base),
     }  # fmt: skip
     monkeypatch.setitem(REPRODUCTIONS, "short", Reproduction("a source", parts, ("torch", "singa"), ("singa",)))
     monkeypatch.setattr(reproduction.managed, "find", lambda name: None)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from framework_compare.launch.statuses import Evidence, Verdict, judge, log_tail
+from framework_compare.launch.statuses import Ending, Evidence, judge, log_tail
 
 GIB = 1 << 30
 SAYS = {
@@ -24,7 +24,7 @@ SAYS = {
 
 @pytest.mark.parametrize("framework", SAYS)
 def test_an_exception_of_an_allocator_is_out_of_memory(framework):
-    told = Verdict("failed", SAYS[framework], traceback="kept")
+    told = Ending("failed", SAYS[framework], traceback="kept")
     verdict = judge(told, Evidence(0))
     assert (verdict.status, verdict.reason, verdict.traceback) == ("out-of-memory", SAYS[framework], "kept")
 
@@ -40,12 +40,12 @@ def test_an_exception_of_an_allocator_is_out_of_memory(framework):
     ],
 )
 def test_an_exception_that_only_mentions_memory_is_a_failure(reason):
-    assert judge(Verdict("failed", reason), Evidence(0)).status == "failed"
+    assert judge(Ending("failed", reason), Evidence(0)).status == "failed"
 
 
 @pytest.mark.parametrize("status", ["ok", "unsupported", "diverged", "out-of-memory"])
 def test_other_outcomes_stand_as_told(status):
-    told = Verdict(status, "DefaultCPUAllocator: not enough memory")
+    told = Ending(status, "DefaultCPUAllocator: not enough memory")
     assert judge(told, Evidence(-9, kernel_kills=1)) == told
 
 
@@ -99,7 +99,7 @@ torch.AcceleratorError: CUDA error: operation failed due to a previous error dur
 
 def test_memory_that_ran_out_before_the_last_exception_is_out_of_memory():
     last = "AcceleratorError: CUDA error: operation failed due to a previous error during capture"
-    verdict = judge(Verdict("failed", last, IN_A_CAPTURE), Evidence(0))
+    verdict = judge(Ending("failed", last, IN_A_CAPTURE), Evidence(0))
     assert verdict.status == "out-of-memory"
     assert verdict.reason.startswith("torch.OutOfMemoryError: CUDA out of memory.") and verdict.reason.endswith(last)
 
@@ -109,7 +109,7 @@ def test_a_source_line_that_speaks_of_memory_is_no_exception():
         'Traceback (most recent call last):\n  File "a.py", line 1\n'
         '    raise MemoryError("no") if full else ValueError\nValueError: 3'
     )
-    assert judge(Verdict("failed", "ValueError: 3", traceback), Evidence(0)).status == "failed"
+    assert judge(Ending("failed", "ValueError: 3", traceback), Evidence(0)).status == "failed"
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_source_line_that_speaks_of_memory_is_no_exception():
     ],
 )
 def test_what_libraries_of_a_gpu_say_is_out_of_memory(said):
-    assert judge(Verdict("failed", said), Evidence(0)).status == "out-of-memory"
+    assert judge(Ending("failed", said), Evidence(0)).status == "out-of-memory"
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_what_libraries_of_a_gpu_say_is_out_of_memory(said):
     ids=["torch", "grain", "pool"],
 )
 def test_a_loader_worker_killed_by_the_kernel_is_out_of_memory(said):
-    told = Verdict("failed", said)
+    told = Ending("failed", said)
     assert judge(told, Evidence(0)).status == "failed"
     verdict = judge(told, Evidence(0, "epochs", kernel_kills=1))
     assert verdict.status == "out-of-memory" and said in verdict.reason

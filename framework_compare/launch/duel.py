@@ -103,7 +103,7 @@ class _Duel:
     def interrupt(self) -> None:
         self._stopped = Run(INTERRUPTED.status, INTERRUPTED.reason)
         for run in self._runs.values():
-            run.verdict = INTERRUPTED
+            run.ending = INTERRUPTED
 
     def close(self) -> None:
         for rival in self._rivals:

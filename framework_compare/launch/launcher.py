@@ -23,7 +23,7 @@ from framework_compare.launch.disturbances import warnings as disturbance_warnin
 from framework_compare.launch.limits import Clock, Limits, shorten_if_long
 from framework_compare.launch.memory_limit import MemoryLimit
 from framework_compare.launch.scratch import make_way, scratch
-from framework_compare.launch.statuses import Evidence, Verdict, judge, log_tail, stuck_at
+from framework_compare.launch.statuses import Ending, Evidence, judge, log_tail, stuck_at
 from framework_compare.launch.supervised_worker import SupervisedWorker, SupervisionError
 from framework_compare.launch.transcript import Grant, Transcript
 from framework_compare.launch.worker_environment import worker_environment
@@ -35,7 +35,7 @@ from framework_compare.samplers.recorder import Recorder, open_gpu
 from framework_compare.store import schema
 from framework_compare.store.folder import STEPS
 
-INTERRUPTED = Verdict("interrupted", "stopped by the user")
+INTERRUPTED = Ending("interrupted", "stopped by the user")
 STACKS_S = 0.2  # until a worker that hangs has written where its threads are
 MOST_KEPT_BYTES = 64 << 20  # of a worker's events; a hostile one would fill the disk
 OnEvent = Callable[[Fields], None]
@@ -86,7 +86,7 @@ def run_worker(spec: WorkerSpec, on_event: OnEvent = lambda event: None) -> Run:
             attempt.start(job)
             listen([attempt])
         except KeyboardInterrupt:
-            attempt.verdict = INTERRUPTED
+            attempt.ending = INTERRUPTED
         finally:
             attempt.close()
         return attempt.run()
@@ -151,7 +151,7 @@ class WorkerRun:
         )
         self.worker: Optional[SupervisedWorker] = None
         self.recorder: Optional[Recorder] = None
-        self.verdict: Optional[Verdict] = None  # the parent's own, which stands before what the worker says
+        self.ending: Optional[Ending] = None  # the parent's own, which stands before what the worker says
         self.over = False
         self.wall_s = 0.0  # once it is over, without the time in which it waited for turns
         self.shares: Callable[[Span, Span], Optional[Shares]] = lambda *spans: None  # what an epoch lost to others
@@ -166,7 +166,7 @@ class WorkerRun:
         try:
             self._start(job)
         except SupervisionError as error:
-            self.verdict = Verdict("failed", str(error))
+            self.ending = Ending("failed", str(error))
             self.close()
 
     def _start(self, job: Path) -> None:
@@ -233,26 +233,26 @@ class WorkerRun:
                 self.close()
                 return
         except ProtocolError as error:
-            self.verdict = Verdict("failed", str(error))
+            self.ending = Ending("failed", str(error))
         if self.worker.status in ready and not self.worker.ended:
             self.worker.read_status()  # its last events may have come since: one more round
-        self.verdict = self.verdict or self.holder.verdict() or self._late(self.worker)
-        if self.verdict:
+        self.ending = self.ending or self.holder.ending() or self._late(self.worker)
+        if self.ending:
             self.close()
 
-    def _late(self, worker: SupervisedWorker) -> Optional[Verdict]:
-        """Return the verdict of a limit that has passed, with the line the worker is at; its log gets every thread's stack."""
-        verdict = self.clock.verdict()
-        if verdict is None:
+    def _late(self, worker: SupervisedWorker) -> Optional[Ending]:
+        """Return the ending of a limit that has passed, with the line the worker is at; its log gets every thread's stack."""
+        ending = self.clock.ending()
+        if ending is None:
             return None
         if any_thread(worker.pids, STOPPED):
-            return dataclasses.replace(verdict, reason=f"{verdict.reason}; it was stopped by a signal")
+            return dataclasses.replace(ending, reason=f"{ending.reason}; it was stopped by a signal")
         for pid in worker.pids:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGUSR1)
         time.sleep(STACKS_S)
         place = stuck_at(self.spec.log)
-        return dataclasses.replace(verdict, reason=f"{verdict.reason}; it was {place}") if place else verdict
+        return dataclasses.replace(ending, reason=f"{ending.reason}; it was {place}") if place else ending
 
     def _hear(self, worker: SupervisedWorker) -> bool:
         """Take in its events; True where there are none.
@@ -306,7 +306,7 @@ class WorkerRun:
         self.wall_s = time.monotonic() - self.began - self._waited_s
 
     def run(self) -> Run:
-        """The record: the parent's verdict stands before the worker's own, and that before what its death tells."""
+        """The record: the parent's ending stands before the worker's own, and that before what its death tells."""
         seen, transcript = self._evidence(), self.transcript
         final = self._judge(seen)
         code = seen.returncode
@@ -318,8 +318,8 @@ class WorkerRun:
             reason=final.reason,
             started_at=self.started_at,
             wall_s=self.wall_s,
-            exit_code=code if code is not None and code >= 0 and not self.verdict else None,
-            signal=None if self.verdict else seen.signal,
+            exit_code=code if code is not None and code >= 0 and not self.ending else None,
+            signal=None if self.ending else seen.signal,
             died_in=None if final.status == "ok" else seen.died_in,
             traceback=final.traceback,
             framework_version=transcript.framework.get("version"),
@@ -340,14 +340,14 @@ class WorkerRun:
             profile=tuple(transcript.profile),
         )
 
-    def _judge(self, seen: Evidence) -> Verdict:
+    def _judge(self, seen: Evidence) -> Ending:
         transcript = self.transcript
-        final = self.verdict or judge(transcript.reported_outcome(seen.rank or 0), seen)
+        final = self.ending or judge(transcript.reported_outcome(seen.rank or 0), seen)
         if final.status in ("ok", "interrupted") or transcript.died_in != "profile" or not transcript.all_epochs:
             return final
         # All that was asked for is measured: what the profiler does to the worker is no end of the cell.
         transcript.warnings.append(f"no profile: {final.status}: {final.reason}")
-        return Verdict("ok", "")
+        return Ending("ok", "")
 
     def _parent(self) -> Dict[str, float]:
         """Return what this process itself took: CPU of one core during the run, and its largest memory since it began."""

@@ -11,7 +11,7 @@ from typing import BinaryIO, List, Mapping, Optional, Tuple, Union
 
 from framework_compare.errors import UsageError, check_name
 from framework_compare.launch.scratch import open_regular
-from framework_compare.launch.statuses import Verdict
+from framework_compare.launch.statuses import Ending
 from framework_compare.protocol import Fields
 from framework_compare.records import PHASES
 
@@ -127,7 +127,7 @@ class Clock:
         due = [self._log_due, *(moment for moment, _ in self._deadlines())]
         return max(0.0, min(due) - time.monotonic())
 
-    def verdict(self) -> Optional[Verdict]:
+    def ending(self) -> Optional[Ending]:
         """Why the worker has to be ended now, or None."""
         now = time.monotonic()
         if now >= self._log_due:
@@ -136,7 +136,7 @@ class Clock:
         if late and late[0].startswith("silent"):
             self._look_at_log(now)
             late = [reason for moment, reason in self._deadlines() if now >= moment]
-        return Verdict("timed-out", late[0]) if late else None
+        return Ending("timed-out", late[0]) if late else None
 
     def _deadlines(self) -> List[Tuple[float, str]]:
         limits = self._limits

@@ -13,7 +13,7 @@ from typing import Iterator, Optional
 
 import psutil
 
-from framework_compare.launch.statuses import Verdict
+from framework_compare.launch.statuses import Ending
 from framework_compare.samplers import cgroup
 from framework_compare.samplers.process import ProcessTreeSampler
 
@@ -34,10 +34,10 @@ class MemoryLimit:
         """The worker is there, under this supervisor."""
 
     def wait_s(self) -> Optional[float]:
-        """Seconds until `verdict` should be asked; None: never."""
+        """Seconds until `ending` should be asked; None: never."""
         return None
 
-    def verdict(self) -> Optional[Verdict]:
+    def ending(self) -> Optional[Ending]:
         """Why the worker has to be ended now, or None."""
         return None
 
@@ -80,7 +80,7 @@ class Watchdog(MemoryLimit):
     def wait_s(self) -> float:
         return max(0.0, self._due - time.monotonic())
 
-    def verdict(self) -> Optional[Verdict]:
+    def ending(self) -> Optional[Ending]:
         now = time.monotonic()
         if now < self._due or self._tree is None:
             return None
@@ -97,7 +97,7 @@ class Watchdog(MemoryLimit):
         self._peak = max(self._peak or 0, used)
         if used <= self.limit_bytes:
             return None
-        return Verdict("out-of-memory", f"{used / 2**30:.2f} GiB in use, ended at the {self.words}")
+        return Ending("out-of-memory", f"{used / 2**30:.2f} GiB in use, ended at the {self.words}")
 
     def peak_bytes(self) -> Optional[int]:
         return self._peak

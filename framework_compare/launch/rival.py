@@ -10,7 +10,7 @@ from typing import NamedTuple, Optional
 
 from framework_compare.launch import rounds
 from framework_compare.launch.launcher import OnEvent, WorkerRun, WorkerSpec
-from framework_compare.launch.statuses import Verdict
+from framework_compare.launch.statuses import Ending
 from framework_compare.records import Slice
 from framework_compare.samplers.process import RUNS, STOPPED, ProcessTreeSampler, any_thread
 
@@ -89,9 +89,7 @@ class Rival:
         self._claims, self._false = self._claims + quiet, self._false + (blamed and quiet)
         if blamed and quiet and rounds.MOST_CLAIMS <= self._false and self._claims <= 2 * self._false:
             last = f"in the last {part.measured_s:.3f} s of a turn of {turn.seconds:.3f} s"
-            self.run.verdict = Verdict(
-                "failed", f"in {self._false} of {self._claims} rounds it reported {found}: {last}"
-            )
+            self.run.ending = Ending("failed", f"in {self._false} of {self._claims} rounds it reported {found}: {last}")
             self.run.close()
         return found and f"{self.name} reported {found}"
 

@@ -59,8 +59,8 @@ STUCK = re.compile(r'^Current thread .*\n  File "(.+)", line (\d+) in (.+)$', re
 
 
 @dataclasses.dataclass(frozen=True)
-class Verdict:
-    """A status and the sentence that goes with it."""
+class Ending:
+    """How a worker ended: a status and the sentence that goes with it."""
 
     status: str
     reason: str
@@ -104,22 +104,22 @@ class Evidence:
         return signal_name(-self.returncode) if self.returncode is not None and self.returncode < 0 else None
 
 
-def judge(reported: Optional[Verdict], seen: Evidence) -> Verdict:
-    """The verdict on a worker that ended by itself, from its own report, if any, and the evidence.
+def judge(reported: Optional[Ending], seen: Evidence) -> Ending:
+    """Return how a worker that ended by itself did so, from its own report, if any, and the evidence.
 
-    Of several ranks it is the verdict on the one that ended first: what the others then report follows from that.
+    Of several ranks it is the ending of the one that was first: what the others then report follows from that.
     """
     if reported is None or (seen.lost and reported.status != "ok"):
-        verdict = _unexplained(seen)
+        ending = _unexplained(seen)
     else:
-        verdict = _failed(reported, seen) if reported.status == "failed" else reported
-    if seen.rank is None or verdict.status in ("ok", "unsupported"):
-        return verdict
+        ending = _failed(reported, seen) if reported.status == "failed" else reported
+    if seen.rank is None or ending.status in ("ok", "unsupported"):
+        return ending
     who = f"rank {seen.rank} ({seen.node})" if seen.node else f"rank {seen.rank}"
-    return dataclasses.replace(verdict, reason=f"{who}: {verdict.reason}")
+    return dataclasses.replace(ending, reason=f"{who}: {ending.reason}")
 
 
-def _failed(reported: Verdict, seen: Evidence) -> Verdict:
+def _failed(reported: Ending, seen: Evidence) -> Ending:
     """An exception is a failure, unless it says, or the kernel does, that memory ran out."""
     if ALLOCATION_FAILURE.search(_first_line(reported.reason)):
         return dataclasses.replace(reported, status="out-of-memory")
@@ -144,23 +144,23 @@ def _first_line(reason: str) -> str:
     return reason[:MAX_REASON].split("\n\n")[0]
 
 
-def _unexplained(seen: Evidence) -> Verdict:
+def _unexplained(seen: Evidence) -> Ending:
     if seen.lost:  # not the framework's doing, whatever the batch system does next
         reason = f"the connection to its node was lost {seen.where}; the log ends: {seen.last_words}"
-        return Verdict("interrupted", reason)
+        return Ending("interrupted", reason)
     if seen.returncode is None:
         reason = f"the process that supervises the worker was killed {seen.where}, and the worker with it"
-        return Verdict("crashed", reason)
+        return Ending("crashed", reason)
     memory = _out_of_memory(seen)
     if memory:
-        return Verdict("out-of-memory", memory)
+        return Ending("out-of-memory", memory)
     if seen.signal == "SIGTERM":  # nothing here sends it: a batch system does to all processes of a job that it ends
-        return Verdict(
+        return Ending(
             "interrupted", f"ended {seen.where} by an external SIGTERM, such as from a batch system or the host"
         )
     how = f"killed by {seen.signal}" if seen.signal else f"exited with code {seen.returncode}"
     silent = "" if seen.signal else " without reporting an outcome"
-    return Verdict("crashed", f"{how} {seen.where}{silent}; the log ends: {seen.last_words}")
+    return Ending("crashed", f"{how} {seen.where}{silent}; the log ends: {seen.last_words}")
 
 
 def _out_of_memory(seen: Evidence) -> Optional[str]:

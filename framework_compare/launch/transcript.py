@@ -9,7 +9,7 @@ from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from framework_compare.errors import ProtocolError
 from framework_compare.events import MAX_TEXT, OF_RANKS
-from framework_compare.launch.statuses import TOLD, Verdict
+from framework_compare.launch.statuses import TOLD, Ending
 from framework_compare.protocol import Fields
 from framework_compare.records import PROFILE_KINDS, Epoch, Phase, ProfileRow, Quality, Slice
 
@@ -81,7 +81,7 @@ class Transcript:
         self.warnings: List[str] = []
         self.framework: Fields = {}
         self.python: Optional[str] = None
-        self.outcomes: Dict[int, Verdict] = {}  # by rank
+        self.outcomes: Dict[int, Ending] = {}  # by rank
 
     def add(self, event: Event) -> None:
         """Take in one event; ProtocolError if a field is missing, of another type, or makes no sense here."""
@@ -107,17 +107,17 @@ class Transcript:
     def all_epochs(self) -> bool:
         return len(self.epochs) >= self.asked_epochs
 
-    def reported_outcome(self, rank: int = 0) -> Optional[Verdict]:
+    def reported_outcome(self, rank: int = 0) -> Optional[Ending]:
         """The outcome that the worker, or a rank of it, reported; an `ok` before all epochs were reported is a failure."""
         outcome = self.outcomes.get(rank)
         if outcome and outcome.status == "ok" and not self.all_epochs:
             found = f"{len(self.epochs)} of {self.asked_epochs} epochs"
-            return Verdict("failed", f"the worker reported success after {found}")
+            return Ending("failed", f"the worker reported success after {found}")
         return outcome
 
     def first_failed(self) -> Optional[int]:
         """The rank whose failure was heard of first; None where none was."""
-        return next((rank for rank, verdict in self.outcomes.items() if verdict.status != "ok"), None)
+        return next((rank for rank, ending in self.outcomes.items() if ending.status != "ok"), None)
 
     def _hello(self, event: Event) -> None:
         self.python = _text(event["python"], MAX_NAME)
@@ -294,7 +294,7 @@ class Transcript:
         if status not in TOLD or rank in self.outcomes:
             raise ValueError(f"outcome {_text(status, MAX_NAME)!r}")
         kept = None if traceback is None else _text(traceback, MAX_TEXT)
-        self.outcomes[rank] = Verdict(status, _text(event["reason"], MAX_TEXT), kept)
+        self.outcomes[rank] = Ending(status, _text(event["reason"], MAX_TEXT), kept)
 
 
 def _is_shallow(value: object, levels: int = MAX_DEPTH) -> bool:

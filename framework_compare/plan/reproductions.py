@@ -17,7 +17,7 @@ FIVE = ("torch", "tensorflow", "mxnet", "paddle", "jax")
 
 
 @dataclasses.dataclass(frozen=True)
-class Part:
+class ReproductionPart:
     """One study of a reproduction.
 
     settings: keywords of `compare`, or of `largest_batch` with `batch_sizes`. quick: what a small run has in their place.
@@ -50,17 +50,19 @@ class Reproduction:
     """A published study: its source, its frameworks, and its parts by name."""
 
     source: str
-    parts: Mapping[str, Part]
+    parts: Mapping[str, ReproductionPart]
     frameworks: Tuple[str, ...] = FIVE
     where_installed: Tuple[str, ...] = ()  # frameworks that are left out where they have no environment
 
 
-def _ladder(name: str, quick: Document, **published: Any) -> Part:
+def _ladder(name: str, quick: Document, **published: Any) -> ReproductionPart:
     ladder = LADDERS[name]
-    return Part((ladder.model,), ladder.base, {"repeats": 1, **quick}, ladder.rungs, tables=("gains",), **published)
+    return ReproductionPart(
+        (ladder.model,), ladder.base, {"repeats": 1, **quick}, ladder.rungs, tables=("gains",), **published
+    )
 
 
-def _gains(name: str, quick: Document, workload: str, phase: str = "train", **places: int) -> Part:
+def _gains(name: str, quick: Document, workload: str, phase: str = "train", **places: int) -> ReproductionPart:
     places = {rung.replace("_", " "): place for rung, place in {"base": 0, **places}.items()}
     theirs = {"published": "abidate_gains.csv", "beside": GAINS, "workload": workload, "phase": phase}
     return _ladder(name, quick, **theirs, places=places)
@@ -68,13 +70,13 @@ def _gains(name: str, quick: Document, workload: str, phase: str = "train", **pl
 
 _NETWORKS = ("alexnet", "mobilenet_v2", "resnet50", "vgg16")
 _FEW: Document = {"epochs": 2, "repeats": 1}
-_LERAT = Part(
+_LERAT = ReproductionPart(
     _NETWORKS,
     {"dataset": ("fire-smoke-small", "fire-smoke-big"), "batch_size": 1, "epochs": 100},
     {"dataset": "fire-smoke-small", "limit": 6, "warmup_steps": 1, **_FEW},
     beside=RATIOS,
 )
-_BATCHES = Part(
+_BATCHES = ReproductionPart(
     _NETWORKS,
     {"dataset": "fire-smoke-small", "batch_sizes": tuple(range(10, 101, 10))},
     {"models": ("alexnet",), "batch_sizes": (10, 50, 100), "limit": 100, "warmup_steps": 0},
@@ -122,7 +124,7 @@ REPRODUCTIONS: Dict[str, Reproduction] = {
                 ),
                 tables=("search", "gains"),
             ),
-            "quantum": Part(
+            "quantum": ReproductionPart(
                 ("quanv_fixed", "quanv_trained", "quanv_classical"), {"epochs": 30}, _FEW, tables=_QUALITY
             ),
         },
@@ -140,17 +142,17 @@ REPRODUCTIONS: Dict[str, Reproduction] = {
     "colab-tiny-imagenet": Reproduction(
         "Colab study of Tiny ImageNet",
         {
-            "cpu": Part(("tiny_cnn",), {"epochs": 15}, _IMAGES, devices=("cpu",), tables=_QUALITY),
-            "gpu": Part(("tiny_cnn",), {"epochs": 15}, _IMAGES, devices=("cuda",), tables=_QUALITY),
+            "cpu": ReproductionPart(("tiny_cnn",), {"epochs": 15}, _IMAGES, devices=("cpu",), tables=_QUALITY),
+            "gpu": ReproductionPart(("tiny_cnn",), {"epochs": 15}, _IMAGES, devices=("cuda",), tables=_QUALITY),
         },
     ),
     "gpu-guide": Reproduction(
         "guide to GPUs for deep learning",
         {
-            "mnist-cnn": Part(("mnist_cnn",), {"epochs": 5}, {"limit": 512, **_FEW}, tables=_QUALITY),
-            "text-rnn": Part(("text_rnn",), {"epochs": 3}, _TEXTS, tables=_QUALITY),
-            "vgg16": Part(("vgg16_frozen",), {"epochs": 3}, _LARGE, tables=_QUALITY),
-            "inference": Part(("mnist_cnn",), _INFERENCE, _SHORT, tables=("inference",)),
+            "mnist-cnn": ReproductionPart(("mnist_cnn",), {"epochs": 5}, {"limit": 512, **_FEW}, tables=_QUALITY),
+            "text-rnn": ReproductionPart(("text_rnn",), {"epochs": 3}, _TEXTS, tables=_QUALITY),
+            "vgg16": ReproductionPart(("vgg16_frozen",), {"epochs": 3}, _LARGE, tables=_QUALITY),
+            "inference": ReproductionPart(("mnist_cnn",), _INFERENCE, _SHORT, tables=("inference",)),
         },
     ),
 }  # fmt: skip

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from framework_compare import registry
-from framework_compare.plan.reproductions import Part
+from framework_compare.plan.reproductions import ReproductionPart
 from framework_compare.report import headlines, kinds
 from framework_compare.report.names import title
 from framework_compare.report.table_notes import epoch_value, first_value, status_value
@@ -27,7 +27,7 @@ SETS = {"fire-smoke-small": "small", "fire-smoke-big": "big"}
 IMAGES = {"small": 791, "big": 6003}
 
 
-def ratios(part: Part, cells: "pd.DataFrame", blocks: BlockTimes, caption: str) -> Table:
+def ratios(part: ReproductionPart, cells: "pd.DataFrame", blocks: BlockTimes, caption: str) -> Table:
     """Milliseconds per image and the ratio to PyTorch, published and here; one row per cell."""
     seconds, frame = epoch_seconds(part.published), list(cells.itertuples())
     verdicts = speed_verdicts.verdicts(frame, blocks) if (cells["runs_ok"] > 1).any() else []
@@ -67,7 +67,7 @@ def ratios(part: Part, cells: "pd.DataFrame", blocks: BlockTimes, caption: str) 
     return dataclasses.replace(kinds.with_remarks(table, frame, precision_too=True), verdicts=lines)
 
 
-def gains(part: Part, cells: "pd.DataFrame", caption: str) -> Table:
+def gains(part: ReproductionPart, cells: "pd.DataFrame", caption: str) -> Table:
     """Seconds of training and the speed-up over the first rung, published and here; one row per rung."""
     seconds = rung_seconds(part.published, part.workload, part.phase)
 
@@ -96,7 +96,7 @@ def gains(part: Part, cells: "pd.DataFrame", caption: str) -> Table:
     return tabulate(caption, names, columns, cells.itertuples(), remarks=remarks)
 
 
-def sizes(part: Part, cells: "pd.DataFrame", caption: str) -> Table:
+def sizes(part: ReproductionPart, cells: "pd.DataFrame", caption: str) -> Table:
     """The largest batch that works and the one that fails, published and here; one row per framework and model."""
     published_sizes = largest_batches(part.published)
 

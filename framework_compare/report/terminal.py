@@ -80,7 +80,7 @@ def _says(table: Table, row: Row, spans: Sequence[Span]) -> bool:
 
 
 @dataclasses.dataclass(frozen=True)
-class Part:
+class ColumnGroup:
     """Columns under one title; a title that is None has no line, an empty one keeps it free. best: the bold fields."""
 
     title: str | None
@@ -122,18 +122,20 @@ def _centred(text: str, width: int) -> str:
     return " " * (blank // 2) + text + " " * (blank - blank // 2)
 
 
-def _names(table: Table, rows: Sequence[Row]) -> Part:
+def _names(table: Table, rows: Sequence[Row]) -> ColumnGroup:
     names = [list(map(clean, row.names)) for row in rows]
-    return Part(_title(table, ""), [*map(clean, table.headings)], names, "left", [[False] * len(row) for row in names])
+    return ColumnGroup(
+        _title(table, ""), [*map(clean, table.headings)], names, "left", [[False] * len(row) for row in names]
+    )
 
 
-def _values(table: Table, span: Span, rows: Sequence[Row]) -> Part:
+def _values(table: Table, span: Span, rows: Sequence[Row]) -> ColumnGroup:
     title, places = span
     headings = [clean(heading) for group in table.groups for heading in group.headings]
     values = [[row.values[place] for place in places] for row in rows]
     texts = [[f"{MARK} {table.text(one)}" if one.best else table.text(one) for one in row] for row in values]
     best = [[one.best for one in row] for row in values]
-    return Part(_title(table, title), [headings[place] for place in places], texts, "right", best)
+    return ColumnGroup(_title(table, title), [headings[place] for place in places], texts, "right", best)
 
 
 def _title(table: Table, title: str) -> str | None:

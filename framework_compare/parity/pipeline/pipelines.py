@@ -31,7 +31,7 @@ class NotHere(Exception):
     """The interpreter has no native pipeline: its loader is a package that is not installed."""
 
 
-class Part(NamedTuple):
+class PipelineCheck(NamedTuple):
     """What is asked for with some settings; `check` raises LevelFailed, or gives what there is to show of what was drawn."""
 
     name: str
@@ -62,7 +62,7 @@ def judge(run_tasks: RunTasks, config: TrainConfig, only: Sequence[str] = ()) ->
 
 
 def _judge_all(
-    run_tasks: RunTasks, folder: Path, parts: Sequence[Part]
+    run_tasks: RunTasks, folder: Path, parts: Sequence[PipelineCheck]
 ) -> Tuple[List[Tuple[str, float, float]], List[str]]:
     """Return what there is to show of the parts, and which were not asked, and why."""
     known, left_out = [], []
@@ -76,7 +76,7 @@ def _judge_all(
     return [one for one in known if one is not None], left_out
 
 
-def _judge(run_tasks: RunTasks, folder: Path, part: Part) -> Optional[Tuple[str, float, float]]:
+def _judge(run_tasks: RunTasks, folder: Path, part: PipelineCheck) -> Optional[Tuple[str, float, float]]:
     listed = part.write(folder / part.name)
     return part.check(listed, _ask(run_tasks, listed, part.name, **part.settings))
 
@@ -211,16 +211,18 @@ def _turned(listed: ImageFiles, drawn: Drawn) -> Tuple[Array, Array]:
     return ramps.turned(found)
 
 
-def _narrow(name: str, size: Tuple[int, int]) -> Part:
+def _narrow(name: str, size: Tuple[int, int]) -> PipelineCheck:
     write = functools.partial(ramps.write, size=size, count=NARROW)
-    return Part(name, write, AS_NARROW, functools.partial(check_narrow, size=size))
+    return PipelineCheck(name, write, AS_NARROW, functools.partial(check_narrow, size=size))
 
 
 PARTS = (
-    Part("still", scenes.write_scenes, STILL, check_pixels),
-    Part("as trained", functools.partial(ramps.write, count=RAMPS), AS_TRAINED, check_crops),
+    PipelineCheck("still", scenes.write_scenes, STILL, check_pixels),
+    PipelineCheck("as trained", functools.partial(ramps.write, count=RAMPS), AS_TRAINED, check_crops),
     _narrow("wide", ramps.WIDE),
     _narrow("tall", ramps.TALL),
-    Part("upside down", functools.partial(ramps.write, count=FEW), UPSIDE_DOWN, check_vertical, optional=True),
-    Part("not flipped", functools.partial(ramps.write, count=FEW), NOT_FLIPPED, check_not_flipped, optional=True),
+    PipelineCheck("upside down", functools.partial(ramps.write, count=FEW), UPSIDE_DOWN, check_vertical, optional=True),
+    PipelineCheck(
+        "not flipped", functools.partial(ramps.write, count=FEW), NOT_FLIPPED, check_not_flipped, optional=True
+    ),
 )

@@ -54,7 +54,7 @@ CELL_METRICS = (
 _TAG = re.compile(r"<[^<>]*>")
 
 
-class Part(NamedTuple):
+class Panel(NamedTuple):
     """A part of a figure: its stills for the widest and the narrowest of WIDTHS, which the usual view alone has, and a
     specification for each of WIDTHS."""
 
@@ -68,7 +68,7 @@ class Section(NamedTuple):
 
     name: str
     figure: Figure
-    views: Mapping[str, tuple[str, str, Mapping[str, Part]]]
+    views: Mapping[str, tuple[str, str, Mapping[str, Panel]]]
 
 
 def write(study: Study, path: str | Path, more: Sequence[Table] = ()) -> Path:
@@ -158,15 +158,15 @@ def _sections(subject: Subject) -> tuple[list[Section], list[Figure], int]:
     return sections, absent, left
 
 
-def _views(subject: Subject, name: str) -> dict[str, tuple[str, str, Mapping[str, Part]]]:
-    views: dict[str, tuple[str, str, Mapping[str, Part]]] = {}
+def _views(subject: Subject, name: str) -> dict[str, tuple[str, str, Mapping[str, Panel]]]:
+    views: dict[str, tuple[str, str, Mapping[str, Panel]]] = {}
     for view, one in FIGURES[name].views.items():
         stills = () if views else (WIDTHS[0], WIDTHS[-1])
         drawn = [files.draw(subject, name, width, view=view, still=width in stills) for width in WIDTHS]
         if not drawn[0] and not views:  # without data for the usual view there is none for another
             break
         parts = {
-            title: Part(
+            title: Panel(
                 files.roomy(still),
                 files.roomy(drawn[-1][title]),
                 files.responsive([one[title].spec for one in drawn]),

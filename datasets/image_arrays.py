@@ -108,7 +108,7 @@ def _generated(
 
 
 def _with_groups(name: str, train: Labelled, validation: Labelled, classes: Sequence[str], facts: Fields) -> ArrayData:
-    """Where one class is called healthy, the accuracy of healthy against all others is a metric too."""
+    """Add the accuracy of healthy against all others if one class is called healthy."""
     if "healthy" not in classes:
         return image_data(name, train, validation, classes, facts)
     groups = [int(one == "healthy") for one in classes]

@@ -143,7 +143,7 @@ def _target_names(source: Source, given: None | str | Sequence[str]) -> list[str
 
 
 def _input_names(source: Source, given: Inputs, target: Sequence[str]) -> dict[str, str | list[str]]:
-    """By the name of each input the array that it is, or the columns that are side by side in it."""
+    """Return the array of each input, or the columns that it consists of, by the input's name."""
     if isinstance(given, Mapping):
         named = {str(name): one if isinstance(one, str) else list(one) for name, one in given.items()}
         for one in named.values():

@@ -249,7 +249,7 @@ def _installed(spec: registry.Framework, inside: Callable[[Version], bool], mino
 
 
 def _runs_on(spec: registry.Framework, version: Version, minor: Minor) -> bool:
-    """Whether the installed environment of a release has this Python; another one would differ in more than the release."""
+    """Return whether a release's installed environment has this Python; others differ in more than the release."""
     made = managed.find(f"{spec.name}@{version}")
     return made is not None and made.interpreter.split(".")[:2] == [str(part) for part in minor]
 
@@ -317,7 +317,7 @@ class _Search:
         self.passed: dict[str, bool] = {}
 
     def measure(self, place: int, blocks: int) -> list[float] | None:
-        """As version_search.Measure has it."""
+        """Measure two releases as version_search.Measure asks."""
         if self.asked["metric"] == "parity":
             verdicts = [self._parity(self.versions[one]) for one in (0, place)]
             if None in verdicts:
@@ -363,7 +363,7 @@ class _Search:
         return [math.log(second[block] / first[block]) for block in sorted(first.keys() & second.keys())]
 
     def _keep_reasons(self, version: str, comparison: Comparison) -> None:
-        """Why a duel has no answer, by the release that does not work: it may be the oldest."""
+        """Keep why a duel has no answer, under the release that does not work: it may be the oldest."""
         for one, cell in zip((self.versions[0], version), comparison.frame.itertuples()):
             bar = speed_verdicts.blocking_reason(cell)
             if bar.failed:

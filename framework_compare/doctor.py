@@ -180,7 +180,7 @@ def ask_too(one: FrameworkCheck, spec: registry.Framework) -> FrameworkCheck:
 
 
 def _failure(one: FrameworkCheck, spec: registry.Framework, run: Run) -> tuple[str, str]:
-    """Why a worker did not get as far as to be asked, and what to do."""
+    """Return why a worker did not get as far as to be asked, and what to do."""
     why = _import_failure(one.python, spec.imports) if one.python and spec.imports and not spec.foreign else ""
     if why:
         return f"import {spec.imports} failed: {why}", f"see what `{one.python} -c 'import {spec.imports}'` prints"

@@ -156,7 +156,7 @@ def judge(result: Comparison, limit: float | None) -> Duel:
 
 
 def _alone_why(result: Comparison) -> str:
-    """Why the runs of both, or some of them, had the machine to themselves."""
+    """Return why the runs of both, or some of them, had the machine to themselves."""
     if set(result.frame["schedule"]) == {schedules.INTERLEAVED}:
         return ""
     if result.settings.get("schedule") == schedules.SEQUENTIAL:

@@ -168,7 +168,7 @@ def _forecast(
 
 
 def _unusable(python: Mapping[str, str]) -> dict[str, str]:
-    """Why interpreters that this user names cannot serve, by framework: each is started, as it is when cells run."""
+    """Return by framework why a named interpreter cannot serve; each is started, as it is when cells run."""
     found = {}
     for name, path in python.items():
         try:
@@ -179,7 +179,7 @@ def _unusable(python: Mapping[str, str]) -> dict[str, str]:
 
 
 def _lack(cell: Cell, options: RunOptions) -> str:
-    """Why a cell cannot run on this machine, and what to do; "" where nothing is known against it."""
+    """Return why a cell cannot run on this machine, and what to do; "" where nothing is known against it."""
     try:
         nodes.check(cell.config.nodes)
     except UsageError as error:
@@ -224,7 +224,7 @@ def _disk(data: _Data, options: RunOptions, result: Forecast) -> dict[str, float
 
 
 def _environments(cells: Sequence[Cell], options: RunOptions) -> dict[str, float]:
-    """Those that are not there yet, by name."""
+    """Return the bytes of each environment that is missing, by name."""
     sizes: dict[str, float] = {}
     kinds = dict.fromkeys((cell.framework, registry.device_kind(cell.device)) for cell in cells)
     for framework, kind in kinds:

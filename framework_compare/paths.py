@@ -40,7 +40,7 @@ def private_folder(path: Path) -> Path:
 
 
 def fault(folder: Path) -> str:
-    """Why no file could be written into a folder, there or not, as the end of a sentence; "" where one could."""
+    """Return why no file could be written into a folder, there or not, as the end of a sentence; "" where one could."""
     there = next(one for one in (folder.absolute(), *folder.absolute().parents) if one.exists() or one.is_symlink())
     if not there.exists():
         return f"{there} is a broken link"

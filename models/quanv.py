@@ -20,7 +20,7 @@ def classical(task: Task) -> Graph:
 
 
 def head(task: Task) -> Graph:
-    """For a task whose images are the circuit's outputs, (4, height / 2, width / 2)."""
+    """Return the head for a task whose images are the circuit's outputs, (4, height / 2, width / 2)."""
     return _head(GraphBuilder("quanv_head", task), task)
 
 

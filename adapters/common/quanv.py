@@ -24,12 +24,12 @@ class Functions(NamedTuple):
 
 
 def rotations(gates: Sequence[Gate]) -> int:
-    """How many angles a circuit has."""
+    """Return how many angles a circuit has."""
     return len(circuit.angles_of(gates))
 
 
 def constants(gates: Sequence[Gate], trained: bool) -> List[np.ndarray]:
-    """What `expectations` takes beside pixels and angles, float32 and transposed: signs, then what makes the circuit.
+    """Return what `expectations` takes beside pixels and angles, float32, transposed: signs, then the circuit's own.
 
     Of a circuit of constants that is one matrix (16, 32); of one whose angles are learnt what selects the 16 real
     amplitudes (16, 32), the unit matrix (32, 32), and for each gate its K or, of a CNOT, its own matrix.

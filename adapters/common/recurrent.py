@@ -30,7 +30,7 @@ def turned(program: Program) -> Program:
 
 
 def pairs(program: Program) -> Dict[str, Tuple[str, str]]:
-    """Of each pair of directions in a turned program, by its name, the names of the arrays forward and backward."""
+    """Return the names of the forward and the backward arrays of each pair of directions in a turned program."""
     return {n.name: (n.attrs["forward"], n.attrs["backward"]) for n in program.nodes if n.op == PAIR}
 
 

@@ -35,7 +35,7 @@ def gpu_number(device: str) -> int:
 
 
 def needs_capability(precision: str, ask: Callable[[], Iterable[int]]) -> Optional[str]:
-    """Why a GPU has no kernels for a precision, or None; `ask` for its compute capability is called if that matters."""
+    """Return why a GPU has no kernels for a precision, or None; `ask` gives its compute capability if that matters."""
     if precision not in ("tf32", "bf16"):
         return None
     major, minor = ask()
@@ -60,7 +60,7 @@ def optimizer_settings(config: TrainConfig) -> Dict[str, float]:
 
 
 def is_native(config: TrainConfig) -> bool:
-    """Whether the optimiser is the framework's own, with all its defaults but the learning rate."""
+    """Return whether the optimiser is the framework's own, with all its defaults but the learning rate."""
     return config.optimizer_variant == "native"
 
 
@@ -80,7 +80,7 @@ class Updates:
 
     @property
     def begins(self) -> bool:
-        """Whether the next batch is the first of an update."""
+        """Return whether the next batch is the first of an update."""
         return self._batches % self._config.accumulation == 0
 
     def gathered(self) -> bool:
@@ -89,14 +89,14 @@ class Updates:
         return self.begins
 
     def rate(self) -> Optional[float]:
-        """Of the update that is due; None where it never changes."""
+        """Return the learning rate of the next update; None if it never changes."""
         if self._schedule.is_constant:
             return None
         return self._config.learning_rate * self._schedule.share(self._batches // self._config.accumulation - 1)
 
 
 def loss_scale_settings(config: TrainConfig) -> Dict[str, Any]:
-    """What `settings` says of the scale of fp16's loss; nothing for another precision."""
+    """Return what `settings` says of the scale of fp16's loss; nothing for another precision."""
     return {"loss_scale": f"dynamic, from {LOSS_SCALE:g}"} if config.precision == "fp16" else {}
 
 

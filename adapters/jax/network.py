@@ -18,14 +18,14 @@ from framework_compare.protocol import TrainConfig
 
 
 def has_flash(config: TrainConfig, device: Any) -> bool:
-    """Whether cuDNN has fused attention for this precision on a device of JAX; XLA never chooses it unasked."""
+    """Return whether cuDNN has fused attention for this precision on a device of JAX; XLA never chooses it unasked."""
     if config.device == "cpu" or config.precision not in HALF_TYPES:
         return False
     return int(device.compute_capability.partition(".")[0]) >= 8
 
 
 def fits_flash(shape: Tuple[int, ...]) -> bool:
-    """Whether cuDNN trains with queries of this shape: (N, steps, heads, features)."""
+    """Return whether cuDNN trains with queries of this shape: (N, steps, heads, features)."""
     return shape[3] <= 128 and shape[3] % 8 == 0
 
 

@@ -186,7 +186,7 @@ def make_images(
 
 
 def _shared(grain: Any, every: Any, batch_size: int, replicas: Replicas) -> Any:
-    """Of every epoch of a dataset the part of this process."""
+    """Return the part of this process of every epoch of a dataset."""
     count = len(every)
     places = share_of(np.arange(count), batch_size, replicas).tolist()
 

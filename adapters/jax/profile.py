@@ -10,7 +10,7 @@ from framework_compare.worker.profiling import cuda_function
 
 
 def read_trace(jax: Any, path: str) -> Iterator[Tuple[str, str, List[Event]]]:
-    """Of each line the names of its plane and of itself, and its events."""
+    """Yield the plane's name, the line's name and the events of each line."""
     for plane in jax.profiler.ProfileData.from_file(path).planes:
         for line in plane.lines:
             yield plane.name, line.name, [_event(event) for event in line.events]
@@ -22,7 +22,7 @@ def _event(event: Any) -> Event:
 
 def _names(event: Any) -> Callable[[str], str]:
     def name(kind: str) -> str:
-        """What an event is counted under; of a host's line the operator without its number, "" for what is none."""
+        """Return the name of an event: on a host's line the operator without its number, "" for others."""
         if kind == "cuda-runtime":
             return cuda_function(event.name) or str(event.name)
         found = str(dict(event.stats).get("hlo_op", "")) if kind == "operator" else event.name

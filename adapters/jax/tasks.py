@@ -13,7 +13,7 @@ from framework_compare.protocol import TrainConfig
 
 
 def cross_entropies(optax: Any, logits: Any, labels: Any, smoothing: float) -> Any:
-    """Of each label; with smoothing a share is the mean over all classes, whose labels are one number."""
+    """Return the loss of each label; with smoothing a share of it is the mean over all classes."""
     losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
     if not smoothing:
         return losses

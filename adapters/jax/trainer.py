@@ -206,13 +206,13 @@ class JaxTrainer(Generates, common.TrainerDefaults):
         self._leaves = jax.block_until_ready(leaves)
 
     def _put(self, name: str, array: np.ndarray) -> Any:
-        """On the device; replicas share what is trained, and each has its own of the rest."""
+        """Put an array on the device; replicas share what is trained, and each has its own of the rest."""
         if self._mesh and name not in self._trainable:
             return self._mesh.put_each(array)
         return self._mesh.put_all(array) if self._mesh else self.jax.device_put(array, self._device, may_alias=False)
 
     def _here(self, arrays: Any) -> Any:
-        """Of arrays that are spread over processes this one's part."""
+        """Return this process's part of arrays that are spread over processes."""
         return self.jax.tree.map(self._mesh.here, arrays) if self._mesh else arrays
 
     @property
@@ -378,7 +378,7 @@ class JaxTrainer(Generates, common.TrainerDefaults):
 
 
 def _specs(mesh: Mesh) -> State:
-    """Which parts of the state replicas share: all but what is not trained."""
+    """Return which parts of the state replicas share: all but what is not trained."""
     return State(mesh.all, mesh.each, mesh.all, mesh.all, mesh.all, mesh.all, mesh.all)
 
 

@@ -11,7 +11,7 @@ from framework_compare.adapters.common import quanv
 
 
 def own_layers(keras: Any) -> Dict[str, Callable[..., Any]]:
-    """What makes each layer, once Keras is imported; each also takes what any layer of Keras does."""
+    """Return what makes each layer, once Keras is imported; each also takes what any layer of Keras does."""
     ops = keras.ops
 
     class Layer(keras.layers.Layer):
@@ -117,7 +117,7 @@ def _batchnorm(keras: Any) -> Any:
             return count / ops.maximum(count - 1, 1)
 
         def _moments(self, inputs: Any, mask: Any) -> Any:
-            """On PyTorch Keras takes the mean of squares less the square of the mean, too far off for MobileNetV2."""
+            """Return mean and variance; Keras' on PyTorch, by the mean of squares, are too far off for MobileNetV2."""
             if keras.backend.backend() != "torch":
                 return super()._moments(inputs, mask)
             mean = ops.mean(inputs, self._reduction_axes)

@@ -174,7 +174,7 @@ def embedding(net: Network, node: Node, x: Any) -> Any:
 
 
 def dropout(net: Network, node: Node, x: Any) -> Any:
-    """Of a frozen part there is none."""
+    """Apply dropout, but not in a frozen part."""
     if net.graph.is_frozen(node):
         return x
     of_samples = {"noise_shape": (None, *[1] * (len(x.shape) - 1))} if node.op == "StochasticDepth" else {}

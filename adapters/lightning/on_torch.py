@@ -64,7 +64,7 @@ class LightningTrainer(TorchTrainer):
 
 
 def _scheduled(optimizer: Any, config: TrainConfig) -> Any:
-    """What `configure_optimizers` returns, with a schedule over updates where there is one."""
+    """Return the answer of `configure_optimizers`, with a schedule over updates where there is one."""
     schedule = Schedule.of(config)
     if schedule.is_constant:
         return optimizer

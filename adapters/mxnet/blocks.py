@@ -97,7 +97,7 @@ def parameter(gluon: Any, a: Mapping[str, Any]) -> Any:
 
 
 def conv_transpose(gluon: Any, a: Mapping[str, Any], params: Any) -> Any:
-    """Of an array of its own, which is a parameter's: with one that is computed the process ends (1.9.1)."""
+    """Convolve with an array that is a parameter's: with a computed one the process ends (1.9.1)."""
 
     def forward(F: Any, x: Any, weight: Any, value: Any) -> Any:
         return F.Deconvolution(x, value, adj=pair(a["output_padding"]), **convolution(a))

@@ -112,7 +112,7 @@ def freeze(parameters: Dict[str, Any], graph: Graph) -> None:
 
 
 def _pool(gluon: Any, a: Mapping[str, Any], kind: str, **how: Any) -> Any:
-    """With its padding in front where `_pads_first`, and cut behind where MXNet rounds up to windows behind the image."""
+    """Pad first where `_pads_first`; crop afterwards where MXNet rounds up to windows behind the image."""
     first, window = kind == "AvgPool2D" and _pads_first(a), Window.of(a)
     if first:  # then what is counted is what it gets
         how["count_include_pad"] = False
@@ -129,7 +129,7 @@ def _pool(gluon: Any, a: Mapping[str, Any], kind: str, **how: Any) -> Any:
 
 
 def _pads_first(a: Mapping[str, Any]) -> bool:
-    """Whether an average rounds up and counts its padding, whose gradient is wrong by what it rounds up to (1.9.1)."""
+    """Return whether an average rounds up and counts its padding: then MXNet's gradient is wrong (1.9.1)."""
     return bool(a.get("ceil_mode")) and bool(a["count_include_pad"])
 
 

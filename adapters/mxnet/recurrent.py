@@ -16,7 +16,7 @@ def _layer(gluon: Any, a: Mapping[str, Any], op: str, **how: Any) -> Any:
 
 
 def arrays_of(one: Direction) -> Dict[str, Any]:
-    """Of an LSTM's two biases the graph may have one: the other stays zero, where trained both would move twice as far."""
+    """Return the layer's arrays. Of two biases the graph may have one; the other stays zero, or both would move."""
     side = "r0" if one.is_backward else "l0"
     arrays = {name: one.layer._reg_params[f"{side}_{own}"] for own, name in _ARRAYS.items()}
     if type(one.layer).__name__ == "LSTM" and one.layer.biases == 1:

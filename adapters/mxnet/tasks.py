@@ -16,7 +16,7 @@ def cross_entropy(mx: Any) -> Callable[[Any, Any], Any]:
 
 
 def smoothed_cross_entropy(mx: Any, smoothing: float) -> Callable[[Any, Any], Any]:
-    """That of a sequence of one token: gluon's loss smooths no labels."""
+    """Return the loss of a sequence of one token: gluon's loss smooths no labels."""
     loss = token_cross_entropy(mx, smoothing)
     return lambda logits, labels: loss(logits.expand_dims(1), labels.expand_dims(1))
 

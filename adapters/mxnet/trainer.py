@@ -177,7 +177,7 @@ class MXNetTrainer(common.TrainerDefaults):
         return Batch(inputs, nd.array(labels, dtype=self._target_type, ctx=context), len(labels))
 
     def _split(self, images: Any, labels: Any, size: int) -> Batch:
-        """Of replicas a list, the part of each."""
+        """Split a batch into the parts of the replicas; without replicas it stays whole."""
         parts = [data_parallel.split(array, self._contexts) for array in common.arguments(images)]
         inputs = list(zip(*parts)) if isinstance(images, tuple) else parts[0]
         return Batch(inputs, data_parallel.split(labels, self._contexts), size)
@@ -240,7 +240,7 @@ class MXNetTrainer(common.TrainerDefaults):
         return loss
 
     def _losses(self, batch: Batch) -> Any:
-        """Of each image; of replicas a list, those of each."""
+        """Return the loss of each image; of replicas a list of each one's losses."""
         if not self._replicas:
             return self._loss(self._network(*common.arguments(batch.images)), batch.labels)
         pairs = zip(batch.images, batch.labels)

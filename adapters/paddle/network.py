@@ -22,7 +22,7 @@ def make_program(graph: Graph) -> Program:
 
 
 def make_layers(paddle: Any, program: Program, kinds: Any = None, made: Mapping[str, Any] = {}) -> Dict[str, Any]:
-    """What computes the nodes of a program, by the names of their arrays. kinds: in place of LAYERS. made: what exists."""
+    """Return layers by the names of their arrays. kinds: in place of LAYERS. made: layers that exist."""
     layers, kinds = dict(made), kinds or LAYERS
     for node in program.nodes:
         if node.op in LAYERS and node.arrays not in layers:
@@ -70,7 +70,7 @@ def _arrays_of(layer: Any) -> Dict[str, Any]:
 
 
 def second_biases(layers: Dict[str, Any]) -> List[Any]:
-    """Of each LSTM the bias that the graph has not, made zero: no optimiser may have it.
+    """Return the bias of each LSTM that the graph lacks, set to zero: no optimizer may have it.
 
     Without it the kernel for CPUs ends the process, and one that needs no gradient its backward pass (3.3.1).
     """
@@ -82,7 +82,7 @@ def second_biases(layers: Dict[str, Any]) -> List[Any]:
 
 
 def _cells(layer: Any) -> Sequence[Any]:
-    """Of a recurrent layer: that of its only direction, or those forward and backward."""
+    """Return a recurrent layer's only cell, or its forward and backward cells."""
     both = type(layer[0]).__name__ == "BiRNN"
     return (layer[0].cell_fw, layer[0].cell_bw) if both else (layer[0].cell,)
 
@@ -165,7 +165,7 @@ def attention(nn: Any, a: Mapping[str, Any], attend: Any = None) -> Any:
         return y.reshape([*y.shape[:-2], y.shape[-2] * y.shape[-1]])
 
     def products(q: Any, k: Any, v: Any, bias: Any) -> Any:
-        """Of (N, ..., steps, heads, features): Paddle's own kernels have no gradient of a bias."""
+        """Attend by products, (N, ..., steps, heads, features): Paddle's kernels have no gradient of a bias."""
         q, k, v = (_heads_first(x) for x in (q * a["scale"], k, v))
         scores = paddle.matmul(q, k, transpose_y=True)
         if bias is not None:

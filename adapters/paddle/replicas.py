@@ -8,7 +8,7 @@ from framework_compare.protocol import Replicas
 
 
 def environment(replicas: Replicas, gpu: "int | None") -> Dict[str, str]:
-    """What Paddle's own launcher sets for a rank, before Paddle is imported. Only rank 0's port is listened to."""
+    """Return what Paddle's launcher sets for a rank before Paddle is imported. Only rank 0 listens at its port."""
     host, _, port = replicas.address.rpartition(":")
     endpoints = [f"{host}:{int(port) + number}" for number in range(len(replicas.devices))]
     where = {"PADDLE_DISTRI_BACKEND": "gloo"} if gpu is None else {"FLAGS_selected_gpus": str(gpu)}

@@ -62,7 +62,7 @@ class Network:
         return [self.parameters.get(f"{node.name}.{name}") for name in names]
 
     def kept(self, node: Node, x: Any, make: Callable[[], Any]) -> Any:
-        """What a layer needs for inputs of this shape, made when the first one comes."""
+        """Return what a layer needs for inputs of this shape, made when the first one comes."""
         key = (node.name, x.shape)
         if key not in self._kept:
             self._kept[key] = make()
@@ -77,7 +77,7 @@ def _refuse_frozen_batchnorm(graph: Graph) -> None:
 
 
 def _refuse_other_forms(graph: Graph) -> None:
-    """Of the ops it has SINGA computes the forms of the package's own models, and no others."""
+    """Refuse forms of an op that the package's own models do not have: SINGA's layers compute no others."""
     shapes = graph.shapes()
     for node in graph.nodes:
         a, read = node.attrs, [shapes[name] for name in node.inputs]

@@ -202,7 +202,7 @@ def stochastic_depth(net: Any, node: Node, x: Any, *, training: bool, **_: Any) 
 
 
 def samples(tf: Any, x: Any) -> Any:
-    """How many there are in a batch, a tensor where it is not known before."""
+    """Return the number of samples in a batch, as a tensor where it is not known before."""
     return tf.shape(x)[0] if x.shape[0] is None else x.shape[0]
 
 
@@ -216,7 +216,7 @@ def groupnorm(net: Any, node: Node, x: Any, **_: Any) -> Any:
 
 
 def convolve(net: Any, node: Node, x: Any, weight: Any, **_: Any) -> Any:
-    """With a weight that is computed, or the gradient of a convolution as a layer; of groups one after the other."""
+    """Convolve with a computed weight, or as the gradient of a convolution; groups one after the other."""
     tf, window, groups = net.tf, Window.of(node.attrs), node.attrs["groups"]
     transposed = node.op == "ConvTranspose"
     kernels = tf.split(tf.transpose(weight[0], (2, 3, 1, 0)), groups, axis=3)  # rows, columns, in or out, out or in

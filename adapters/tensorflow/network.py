@@ -107,7 +107,7 @@ class Network:
         return self.tf.cast(evaluate(self.program, apply, images), "float32")
 
     def keys_and_values(self, node: Node, keys: Any, values: Any) -> Any:
-        """What a layer of attention attends to: its own, or those of earlier steps, too."""
+        """Return what a layer of attention attends to: its own, or those of earlier steps, too."""
         return keys, values
 
     def of(self, node: Node, parameter: str) -> Any:
@@ -131,7 +131,7 @@ def _reordered(array: np.ndarray) -> np.ndarray:
 
 
 def _readers(graph: Graph, name: str) -> List[Node]:
-    """What reads a value, looking through ops that change number by number; empty where the output is one of them."""
+    """Return the readers of a value, looking through elementwise ops; none where the output is one of these."""
     readers = [node for node in graph.nodes if name in node.inputs]
     through = [_readers(graph, node.name) if node.op in POINTWISE else [node] for node in readers]
     return [node for nodes in through for node in nodes] if all(through) else []

@@ -9,7 +9,7 @@ from framework_compare.adapters.common.profile import Event
 
 
 def read_trace(path: str) -> Iterator[Tuple[str, str, List[Event]]]:
-    """Of each line the names of its plane and of itself, and its events."""
+    """Yield the plane's name, the line's name and the events of each line."""
     from tensorflow.tsl.profiler.protobuf.xplane_pb2 import XSpace
 
     with open(path, "rb") as file:
@@ -27,7 +27,7 @@ def _event(plane: Any, line: Any, event: Any) -> Event:
 
 def _names(plane: Any, event: Any) -> Callable[[str], str]:
     def name(kind: str) -> str:
-        """What an event is counted under: of a host's line the type of an operator, "" for what is none."""
+        """Return what an event is counted under: of a host's line the type of an operator, "" for what is none."""
         known = plane.event_metadata[event.metadata_id]
         if kind != "operator":
             return str(known.name)

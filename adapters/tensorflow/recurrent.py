@@ -14,7 +14,7 @@ CUDNN_GATES = (0, 2, 1, 3)  # i, f, g, o of the variables' i, g, f, o
 
 
 def kernels(dtype: str, *, gpu: bool, compiled: bool) -> str:
-    """What computes recurrent layers: on a GPU cuDNN, as Keras' layers choose it.
+    """Return what computes recurrent layers: on a GPU cuDNN, as Keras' layers choose it.
 
     XLA has a counterpart of none. Halves take loops: cuDNN has kernels for them, whose parity no GPU has proved yet.
     """

@@ -34,11 +34,11 @@ class Mirrored:
             yield
 
     def run(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """What the function gives on each replica, of its part of the arguments."""
+        """Return what the function gives on each replica, of its part of the arguments."""
         return self._strategy.run(function, args=arguments, kwargs=options)
 
     def number(self) -> int:
-        """Of the replica that calls; 0 outside a function that runs on each."""
+        """Return the number of the calling replica; 0 outside a function that runs on each."""
         context = self._tf.distribute.get_replica_context()
         return 0 if context is None else int(self._tf.get_static_value(context.replica_id_in_sync_group))
 
@@ -54,7 +54,7 @@ class Mirrored:
         return self.parts(values)[0]
 
     def parts(self, values: Any) -> Sequence[Any]:
-        """Of each replica, in order; a value that is not split is one part."""
+        """Return the parts of all replicas in order; a value that is not split is one part."""
         return self._strategy.experimental_local_results(values)
 
     def split(self, array: Any) -> Any:

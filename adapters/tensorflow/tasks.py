@@ -10,7 +10,7 @@ from framework_compare.protocol import TrainConfig
 
 
 def cross_entropies(tf: Any, logits: Any, labels: Any, smoothing: float) -> Any:
-    """Of each label."""
+    """Return the loss of each label."""
     if not smoothing:
         return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
     classes, share = logits.shape[-1], smoothing / logits.shape[-1]

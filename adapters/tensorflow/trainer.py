@@ -104,7 +104,7 @@ class TensorFlowTrainer(Generates, common.TrainerDefaults):
 
     @property
     def _details(self) -> Dict[str, Any]:
-        """What TensorFlow says of the GPU: device_name, compute_capability."""
+        """Return what TensorFlow says of the GPU: device_name, compute_capability."""
         return dict(self.tf.config.experimental.get_device_details(self._gpu))
 
     def settings(self) -> Dict[str, Any]:
@@ -298,7 +298,7 @@ class TensorFlowTrainer(Generates, common.TrainerDefaults):
         return self._network(batch.images, training=True, keep_statistics=True).numpy()
 
     def synchronize(self) -> None:
-        """On a CPU a tf.function returns when it has run."""
+        """Wait for the GPU; on a CPU a tf.function returns when it has run."""
         if self._on_gpu:
             self.tf.test.experimental.sync_devices()
 

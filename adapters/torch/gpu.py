@@ -72,7 +72,7 @@ class Gpu:
         return float(step.loss)
 
     def times(self) -> DeviceTimes:
-        """Of all that was read and copied since the last call; the device is idle."""
+        """Return the device times of everything read and copied since the last call; the device is idle."""
         self._settle()
         found = DeviceTimes(round(self._copy_ms * 1e6), round(self._compute_ms * 1e6))
         self._copy_ms = self._compute_ms = 0.0

@@ -216,7 +216,7 @@ def attention(nn: Any, a: Mapping[str, Any], attend: Any = None) -> Any:
 
 
 def _sum(mask: Any, bias: Any = None, *, windows: bool) -> Any:
-    """What is added to the scores, or None."""
+    """Return what is added to the scores, or None."""
     if bias is None:
         return mask
     bias = bias[:, None, None] if windows else bias

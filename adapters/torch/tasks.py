@@ -64,7 +64,7 @@ def make_optimizer(torch: Any, config: TrainConfig, parameters: Iterable[Any], *
 
 
 def decay_groups(parameters: Iterable[Any], decay: float) -> List[Dict[str, Any]]:
-    """Those that decay, and gains and biases."""
+    """Return two groups: parameters that decay, and gains and biases."""
     held = list(parameters)
     groups = {wd: [p for p in held if (p.dim() >= DECAYED) == (wd > 0)] for wd in dict.fromkeys((decay, 0.0))}
     if not decay:
@@ -89,7 +89,7 @@ class Updates(common.Updates):
         return due
 
     def clip(self) -> None:
-        """As clip_grad_norm_, which adds 1e-6 to the norm."""
+        """Clip gradients as clip_grad_norm_ does, which adds 1e-6 to the norm."""
         torch, most = self._torch, self._config.clip_norm
         gradients = [p.grad for group in self._optimizer.param_groups for p in group["params"] if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients)
@@ -113,7 +113,7 @@ def _rmsprop(torch: Any) -> Any:
 
         @torch.no_grad()
         def step(self, closure: Any = None) -> Any:
-            """As steps of torch.optim do: the closure computes the gradients, where a loop such as Lightning's passes one."""
+            """Take a step as torch.optim does; a closure, such as Lightning's loop passes, computes the gradients."""
             loss = None
             if closure is not None:
                 with torch.enable_grad():

@@ -90,7 +90,7 @@ def _turns(study: Tables) -> Iterator[str]:
 
 
 def _apart(study: Tables) -> Iterator[str]:
-    """In its epochs a worker either has a turn or waits, and no two runs have epochs of the same lengths."""
+    """Yield what contradicts this: in its epochs a worker has a turn or waits, and no two runs have equal epochs."""
     seen: dict[tuple[int, ...], int] = {}
     turns = study.by_run("slice")
     for number, epochs in study.by_run("epoch").items():

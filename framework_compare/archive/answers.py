@@ -44,7 +44,7 @@ class Answer(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """Who is fastest, in how many settings."""
+        """Return who is fastest, in how many settings."""
         parts = [f"{names} ({count} of {self.settings} settings)" for names, count in self.fastest.items()]
         if not parts:
             return "No difference between frameworks is significant."
@@ -112,7 +112,7 @@ def _leaders(pairs: Sequence[Pair]) -> tuple[str, bool]:
 
 
 def _slowdowns(pairs: Sequence[Pair]) -> dict[str, float]:
-    """By framework its time over that of the fastest in the same study: the median over machines, of medians over studies."""
+    """Return each framework's time over the fastest of its study: the median over machines of medians over studies."""
     studies: dict[tuple[str, str], dict[str, float]] = {}
     for one in pairs:
         behind = studies.setdefault((one.machine, one.id), {})

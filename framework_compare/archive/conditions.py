@@ -27,7 +27,7 @@ def worked(document: Document) -> list[Document]:
 
 
 def of_figures(document: Document, statuses: Iterable[str] = ()) -> dict[str, str]:
-    """By condition one sentence on the figures of a study; StudyError for a study that cannot be published at all.
+    """Return one sentence per condition on a study's figures; StudyError if the study cannot be published at all.
 
     statuses: of all its runs, as a study that was stopped when its figures pleased is none to publish.
     """

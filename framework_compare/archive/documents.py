@@ -167,7 +167,7 @@ def fault_of(value: str) -> str:
 
 
 def _mixes(word: str) -> bool:
-    """Whether Latin letters stand beside those of another alphabet that has the same shapes, or beside styled ones."""
+    """Return whether Latin letters stand beside look-alikes of another alphabet, or beside styled ones."""
     alphabets = {unicodedata.name(letter, "").partition(" ")[0] for letter in word if letter.isalpha()}
     return "LATIN" in alphabets and bool(alphabets & _LOOK_ALIKE)
 

@@ -103,7 +103,7 @@ class Spread(NamedTuple):
 
     @property
     def badge(self) -> str:
-        """On how many machines the same difference is shown, and whether one shows the opposite."""
+        """Return on how many machines the difference is shown, and whether one shows the opposite."""
         ahead, behind = self.shown_on
         if not any(one.counts for one in self.pairs):
             return "not counted: not verified, or a condition is stated"
@@ -218,7 +218,7 @@ def machine_name(machine: Document) -> str:
 
 
 def spreads(pairs: Iterable[Pair]) -> dict[str, list[Spread]]:
-    """By condition each pair over all machines, those with most submissions first."""
+    """Return each pair over all machines, by condition, those with most submissions first."""
     groups: dict[str, dict[tuple[str, str], list[Pair]]] = {}
     for one in pairs:
         groups.setdefault(one.condition, {}).setdefault((one.first, one.second), []).append(one)

@@ -170,7 +170,7 @@ def _below_zero(study: Tables) -> Iterator[str]:
 
 
 def _turns(study: Tables, cores: int) -> Iterator[str]:
-    """On the clock, no worker uses more CPU time than all cores have."""
+    """Yield turns in which a worker used more CPU time than all cores have."""
     for number, turns in study.by_run("slice").items():
         used, length = (sum(row[name] for row in turns) for name in ("cpu_s", "measured_s"))
         if used > length * cores * TURN_SLACK + COUNTER_S:
@@ -250,7 +250,7 @@ def _most(study: Tables, table: str, name: str) -> float:
 
 
 def _trainings(study: Tables) -> dict[int, Row]:
-    """By run the phase of its epochs, of several the last."""
+    """Return the last phase of epochs of each run."""
     return {row["run_id"]: row for row in study.rows("phase") if row["name"] == "epochs"}
 
 

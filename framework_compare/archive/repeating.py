@@ -257,7 +257,7 @@ def _check_lock(name: str, lines: Sequence[str], facts: Document) -> None:
 
 @functools.lru_cache(maxsize=1)
 def _checksums() -> Mapping[tuple[str, str], set[str]]:
-    """By package and version the checksums that the requirements of this package have."""
+    """Return the checksums in this package's requirements by package and version."""
     found: dict[tuple[str, str], set[str]] = {}
     for spec in registry.FRAMEWORKS.values():
         for device in ("cpu", "cuda"):

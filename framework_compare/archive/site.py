@@ -230,7 +230,7 @@ class _Site:
         return found[:MAX_CONDITIONS]
 
     def _trends(self, framework: str, pairs: Sequence[Pair]) -> list[tuple[str, Chart, list[Fields]]]:
-        """By model and condition, the ratio of each rival to a framework over its versions; of two versions or more."""
+        """Return charts of rivals' ratios to a framework over two or more versions, by model and condition."""
         groups: dict[str, list[Fields]] = {}
         for one in reversed(pairs):
             (_, version), rival, ratio = one.versions[0], one.second, one.ratio

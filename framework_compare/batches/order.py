@@ -16,7 +16,7 @@ class EpochOrder:
     """
 
     def __init__(self, count: int, seed: int, batch_size: int = 1, replicas: Optional[Replicas] = None) -> None:
-        """Of several `replicas` the indices of this process, which makes batches of `batch_size`."""
+        """With several `replicas`, hold the indices of this process, which makes batches of `batch_size`."""
         self._count = count
         self._seed = seed
         self._batch_size, self._replicas = batch_size, replicas

@@ -19,7 +19,7 @@ class Reading(NamedTuple):
 
     @property
     def shape(self) -> Tuple[int, int, int]:
-        """Of one image."""
+        """Return the shape of one image."""
         s = self.image_size
         return (3, s, s) if self.layout == "NCHW" else (s, s, 3)
 

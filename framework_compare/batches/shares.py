@@ -25,5 +25,5 @@ def share_of(order: np.ndarray, batch_size: int, replicas: Optional[Replicas]) -
 
 
 def share_size(count: int, batch_size: int, replicas: Optional[Replicas]) -> int:
-    """How many of `count` images an epoch of this process has."""
+    """Return how many of `count` images an epoch of this process has."""
     return len(share_of(np.arange(count), batch_size, replicas))

@@ -60,7 +60,7 @@ def publish(
 
 
 def _show(made: Submission) -> None:
-    """What is public once it is written: what was replaced, the machine, the files."""
+    """Show what would become public: what was replaced, the machine, the files."""
     lines = []
     for kind, counts in made.replaced.items():
         lines.append(f"{kind} replaced:")

@@ -28,7 +28,7 @@ def list_names(
 
 
 def document(latest: int = 0) -> Fields:
-    """For programs; models are of 3 classes at 224 x 224, and a study that cannot be read has an `error` instead.
+    """Return the listing for programs; models have 3 classes at 224 x 224, an unreadable study has an `error`.
 
     latest: how many studies, 0 for all.
     """

@@ -286,19 +286,19 @@ def ops_of(graph: Graph) -> set[str]:
 
 
 def questioned(ops: Collection[str], num_classes: int, image_size: int) -> Graph:
-    """Of these ops, the network on which conduct is asked about: `branched`, or what is declared of a smaller one."""
+    """Return the network of conduct: `branched`, or the part of a smaller one that these ops suffice for."""
     whole = branched(num_classes, image_size)
     return whole if ops_of(whole).issubset(ops) else smaller(ops, num_classes, image_size, "stem", "fc")
 
 
 def replacing(ops: Collection[str], num_classes: int, image_size: int) -> Graph:
-    """Of these ops, the network that is built in the place of the first: its layers have other names and shapes."""
+    """Return the network that replaces the first one, of these ops: its layers have other names and shapes."""
     whole = plain(num_classes, image_size)
     return whole if ops_of(whole).issubset(ops) else smaller(ops, num_classes, image_size, "conv1", "fc2")
 
 
 def busy(ops: Collection[str], num_classes: int) -> Graph:
-    """Of these ops, a network on which threads are watched: `heavy`, or a wide layer on all pixels."""
+    """Return the network on which threads are watched: `heavy`, or a wide layer on all pixels."""
     whole = heavy(num_classes)
     if ops_of(whole).issubset(ops):
         return whole

@@ -20,7 +20,7 @@ def test_level(ready, network, number):
 
 @pytest.mark.parametrize("optimizer", sorted(set(OPTIMIZERS) - {"sgd"}))
 def test_steps_of_each_optimizer(ready, optimizer):
-    """Those of SGD are in test_level."""
+    """test_level has those of SGD."""
     if optimizer not in ready.its_class["declared"]["optimizers"]:
         pytest.skip(f"the adapter declares no optimizer {optimizer!r}")
     _check_level(ready, ready.parity("conformance-plain", optimizer), "conformance-plain", 3)
@@ -72,7 +72,7 @@ def test_level_4_resizes_all_alike(ready):
 
 
 def _wanted(settings):
-    """What the protocol has for such settings, in words."""
+    """Return in words what the protocol has for such settings."""
     crops = {
         "none": f"the whole image, resized to {settings['image_size']} x {settings['image_size']} pixels",
         "random": "a separate crop for each image: 0.08 to 1 of the area, uniformly, a ratio from 3/4 to 4/3, its"

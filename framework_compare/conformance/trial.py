@@ -82,12 +82,12 @@ class Trial:
 
     @functools.cached_property
     def its_class(self) -> Answers:
-        """What is known without its framework: `methods` and `declared`, neither where its file cannot be imported."""
+        """Return what is known without the framework: `methods` and `declared`; neither if its file fails."""
         return self._ask("class", [])
 
     @property
     def fault(self) -> str:
-        """Why no worker can be asked more than the class, in words that name the test which says so, or ""."""
+        """Return why no worker can be asked more than the class, in words that name the test which says so, or ""."""
         said = self.its_class.said
         if said.get("methods"):
             return "a method is missing or has different arguments; test_has_every_method says which"
@@ -97,7 +97,7 @@ class Trial:
 
     @functools.cached_property
     def ops(self) -> List[str]:
-        """Those that its class declares; all where it does not say, which is the fault of a test."""
+        """Return the ops that the class declares; all if it does not say, which another test reports."""
         return self.its_class.said.get("declared", {}).get("ops", sorted(OPS))
 
     @property
@@ -128,7 +128,7 @@ class Trial:
         return {level.number: level for level in training_check.judge(self._worker(), self.config)}
 
     def why_not_ready(self) -> str:
-        """Why the adapter cannot be tested beyond its methods and its start, or ""."""
+        """Return why the adapter cannot be tested beyond its methods and its start, or ""."""
         try:
             if self.fault:
                 return self.fault

@@ -81,7 +81,7 @@ class NoGpu(Exception):
 
 
 def lack(framework: str, device: str, *, nvml: ModuleType = pynvml) -> Lack | None:
-    """Why a framework's pinned build cannot run on a device, or why no build can; None where nothing is against it."""
+    """Return why a framework's pinned build, or any build, cannot run on a device; None if nothing is known."""
     return next(filter(None, (_lack_of(framework, device, index, nvml) for index in gpu_indices(device))), None)
 
 
@@ -120,7 +120,7 @@ def _capability(nvml: ModuleType, handle: object) -> Capability | None:
 
 
 def unfit(build: Build | None, gpu: Gpu, framework: str = "") -> Lack | None:
-    """Why a build does not run on a GPU, or None; a build or a reading that is not known speaks against nothing."""
+    """Return why a build does not run on a GPU, or None; an unknown build or reading is no reason."""
     if build is None:
         return None
     other = f"name an interpreter with a build that fits: --python {framework}=/path/to/python"

@@ -317,7 +317,7 @@ def locks_dir() -> Path:
 def choose(
     environments: Sequence[Environment], now: float, age_s: float | None, size_bytes: float | None
 ) -> list[Environment]:
-    """Those not used for `age_s` seconds, and then the least recently used until the others take `size_bytes` at most."""
+    """Return those unused for `age_s` seconds, then the least recently used beyond `size_bytes`."""
     busy = in_use()
     by_use = sorted(
         (one for one in environments if one.folder and one.folder not in busy), key=lambda one: one.used or 0.0

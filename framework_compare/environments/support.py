@@ -11,7 +11,7 @@ from framework_compare.records import Run
 
 
 def lack(framework: str, device: str) -> Lack | None:
-    """Why a framework's managed environment cannot serve a device here, or None; nothing is made to find out."""
+    """Return why a framework's managed environment cannot serve a device here, or None; nothing is made to find out."""
     spec = registry.framework(framework)
     if spec.requirements_on(device):
         return gpu_builds.lack(framework, device)
@@ -20,7 +20,7 @@ def lack(framework: str, device: str) -> Lack | None:
 
 
 def lack_here(framework: str, device: str, python: str | None = None) -> str:
-    """Why a framework cannot serve a device here, and what to do; "" where nothing is known against it."""
+    """Return why a framework cannot serve a device here, and what to do; "" where nothing is known against it."""
     spec = registry.framework(framework)
     given = managed.is_given(spec, python)  # whose build nobody here knows
     found = gpu_builds.lack("", device) if given else lack(spec.name, device)

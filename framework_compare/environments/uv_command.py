@@ -55,7 +55,7 @@ class PipSettings(NamedTuple):
 
     @property
     def indexes(self) -> list[str]:
-        """Those that uv asks, in its order: the default one last."""
+        """Return the indexes that uv asks, in its order: the default one last."""
         handed = self.environment()
         extra = f"{handed.get('UV_INDEX', '')} {handed.get('UV_EXTRA_INDEX_URL', '')}".split()
         return [*extra, handed.get("UV_DEFAULT_INDEX") or handed.get("UV_INDEX_URL") or PYPI]
@@ -145,7 +145,7 @@ def public_url(url: str | None) -> str | None:
 
 
 def reason(lines: list[str]) -> str:
-    """Why uv failed, from what it printed: "error: ..." and its causes, the last of which is the first."""
+    """Return why uv failed, from what it printed: "error: ..." and its causes, the last of which is the first."""
     text = re.split(r"^hint: ", "".join(lines), flags=re.MULTILINE)[0]
     error = re.split(r"^error: ", text, flags=re.MULTILINE)[-1]
     parts = [" ".join(part.split()).rstrip(".") for part in re.split(r"^\s*cause: ", error, flags=re.MULTILINE)]

@@ -137,7 +137,7 @@ def _name(pin: str) -> str:
 
 
 def fault(planned: Plan, *, index: str | None = None) -> str:
-    """Why the environment of a plan cannot be used as it is, empty if it can; the framework is not imported.
+    """Return why the environment of a plan cannot be used as it is, empty if it can; the framework is not imported.
 
     `index` is the URL that the framework's own packages must be from, None for any. Every file of its packages is looked
     at and none is read: about 0.02 ms a file.

@@ -13,7 +13,7 @@ AWAY = -100.0  # added to the score of two places that a shifted window brings t
 
 
 def attention_shape(node: Node, *shapes: Shape) -> Shape:
-    """Of queries, keys and values as one input or three: (..., steps, features)."""
+    """Return the shape for queries, keys and values as one input or three: (..., steps, features)."""
     a = node.attrs
     operands = shapes[:-1] if a.get("bias") else shapes
     first, kv_heads = operands[0], a.get("kv_heads", a["heads"])
@@ -35,7 +35,7 @@ def attention_shape(node: Node, *shapes: Shape) -> Shape:
 
 
 def _grouped_shape(node: Node, operands: Sequence[Shape], kv_heads: int) -> Shape:
-    """Of grouped queries (Ainslie et al. 2023): key and value head j serves the j-th group of query heads."""
+    """Return the shape for grouped queries (Ainslie et al. 2023): key/value head j serves query group j."""
     first, heads = operands[0], node.attrs["heads"]
     if len(operands) != 3 or len(first) != 2 or heads % kv_heads or first[-1] % heads:
         raise UsageError(f"layer {node.name}: expects three sequences and {heads} query heads in {kv_heads} groups")
@@ -71,7 +71,7 @@ def relative_index(window: Sequence[int]) -> np.ndarray:
 
 
 def shift_mask(attrs: Document, rows: int, across: int) -> Optional[np.ndarray]:
-    """What is added to the scores in windows of a map that was rolled back by `mask_shift`; None where it was not.
+    """Return what is added to scores in windows of a map rolled back by `mask_shift`; None if it was not.
 
     float32 (rows, across, 1, places, places): AWAY for two places that lie on both sides of the map's edge.
     """

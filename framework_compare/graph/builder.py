@@ -190,7 +190,7 @@ class GraphBuilder:
         return self._add(name, "Add", first, second)
 
     def mul(self, name: str, first: str, second: str) -> str:
-        """As `add`."""
+        """Multiply two values, broadcast as `add` does."""
         return self._add(name, "Mul", first, second)
 
     def tanh(self, name: str, *, source: str = "") -> str:

@@ -49,7 +49,7 @@ def _real(matrix: np.ndarray) -> np.ndarray:
 
 
 def gate_constants(gates: Sequence[Gate]) -> List[Tuple[bool, np.ndarray]]:
-    """For each gate whether it takes an angle, and its constant: K of a rotation, the matrix of a CNOT."""
+    """Return for each gate whether it takes an angle, and its constant: K of a rotation, the matrix of a CNOT."""
     return [(name != "CNOT", cnot(*qubits) if name == "CNOT" else rotation(name, *qubits)) for name, qubits, _ in gates]
 
 

@@ -20,7 +20,7 @@ PLACED = ("Attention", "Rotary", "Parameter")
 
 
 def refusal(graph: Graph, new_tokens: int) -> str:
-    """Why a model generates no such number of tokens, in words that follow its name; "" where it does."""
+    """Return why a model generates no such number of tokens, in words that follow its name; "" where it does."""
     task, loss, (first, *others) = graph.task, graph.task.loss, graph.task.inputs
     if others or not first.vocabulary or loss != "token_cross_entropy" or task.outputs != first.vocabulary:
         return "predicts no next token of a sequence; use a language model such as gpt_nano"

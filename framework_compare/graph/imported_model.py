@@ -132,7 +132,7 @@ class ImportedModel:
                 yield from initial_values(graph, parameter, seed)
 
     def replaced_head(self, num_classes: int) -> str:
-        """What is to be said where the data have other classes than the source; "" where they have not."""
+        """Return what is to be said where the data have other classes than the source; "" where they have not."""
         graph = self()
         head = head_of(graph)
         if head is None or graph.num_classes == num_classes:
@@ -164,7 +164,7 @@ class ImportedModel:
 
     @classmethod
     def read(cls, folder: str) -> "ImportedModel":
-        """What `write` wrote; UsageError where that is damaged."""
+        """Return what `write` wrote; UsageError where that is damaged."""
         path = os.path.join(folder, GRAPH)
         try:
             with open(path, encoding="utf-8") as file:

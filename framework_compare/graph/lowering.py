@@ -86,7 +86,7 @@ PATCHES, FROM_PATCHES = "c (r d) (l a) -> (r l) (c d a)", "(r l) q -> q r l"
 
 
 def _rearranged(to: Lowering, pattern: str, shape: Shape, **sizes: int) -> List[Step]:
-    """From a shape of the graph, by a Reshape, a Permute and a Reshape, each where something is to be done."""
+    """Rearrange a shape of the graph by Reshape, Permute and Reshape, each where it changes something."""
     left, right = ([(one or other).split() for one, other in _GROUP.findall(side)] for side in pattern.split("->"))
     for group, size in zip(left, shape):
         unknown = [axis for axis in group if axis not in sizes]
@@ -195,7 +195,7 @@ def _pads(to: Lowering, sides: Sequence[int]) -> Sequence[Tuple[int, int]]:
 
 
 def _roll(to: Lowering, node: Node, shape: Shape) -> None:
-    """Where a framework has no such op, what leaves the image is joined to its other side, axis by axis."""
+    """Lower Roll: join what leaves the image to its other side, axis by axis."""
     axes = [to.axis(axis, IMAGE) for axis in (1, 2)]
     if "Roll" in to.has:
         to.one(node, axes=axes)
@@ -219,7 +219,7 @@ def _roll(to: Lowering, node: Node, shape: Shape) -> None:
 
 
 def _of_features(to: Lowering, node: Node, shape: Shape) -> None:
-    """Of an image whose channels are in front of its rows by the framework's own op for that, or turned to the end."""
+    """Lower an op of features: for channels in front by the framework's own op, or with them turned to the end."""
     if len(shape) != IMAGE or to.channels_last:
         to.one(node)
     elif OF_CHANNELS[node.op] in to.has:

@@ -141,7 +141,7 @@ def trainable_names(graph: Graph) -> Sequence[str]:
 
 
 def needed(nodes: Sequence[Node], last: str) -> List[Node]:
-    """What the node `last` needs of some, and it at the end, each behind what it reads; nothing if it is not there."""
+    """Return the nodes that `last` needs and itself, each behind what it reads; nothing if it is not there."""
     by_name = {node.name: node for node in nodes}
     found: Set[str] = set()
     waiting = [last]

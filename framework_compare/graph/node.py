@@ -74,7 +74,7 @@ def affine(node: Node, features: int) -> List[Parameter]:
 
 
 def weight_and_bias(node: Node, *shape: int) -> List[Parameter]:
-    """Of a layer whose outputs are the first axis of its weight; without a bias where it says so."""
+    """Return the parameters of a layer whose weight has outputs first; no bias if the node says so."""
     bias = {"bias": (shape[:1], "zeros")} if node.attrs.get("bias", True) else {}
     return arrays(node, weight=(shape, node.attrs["init"]), **bias)
 

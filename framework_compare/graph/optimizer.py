@@ -60,7 +60,7 @@ class Schedule:
         return not self.ramp and not self.decay
 
     def share(self, update: int) -> float:
-        """Of the learning rate at an update, counted from 0."""
+        """Return the share of the learning rate at an update, counted from 0."""
         if update < self.ramp:
             return (update + 1) / self.ramp
         if not self.decay:
@@ -96,7 +96,7 @@ class Optimizer:
 
     @classmethod
     def of(cls, config: Any) -> "Optimizer":
-        """That of a TrainConfig."""
+        """Return the optimizer of a TrainConfig."""
         own = (Schedule.of(config), config.clip_norm, config.accumulation)
         return cls(config.optimizer, config.learning_rate, options_of(config), *own)
 

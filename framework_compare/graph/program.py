@@ -129,7 +129,7 @@ class Lowering:
         self.append(node.name, op or node.op, node.inputs, {**node.attrs, **changed}, shape)
 
     def cut(self, shape: Shape, axis: int, start: int, end: int, step: int = 1) -> Step:
-        """Of a shape in the framework's order, along an axis of its array."""
+        """Return the step that slices a shape in the framework's order along an axis of its array."""
         sizes = list(shape)
         sizes[axis - 1] = -(-(end - start) // step)
         at = (slice(None),) * axis + (slice(start, end, step),)

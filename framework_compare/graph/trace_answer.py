@@ -34,7 +34,7 @@ class TraceAnswer(NamedTuple):
 
     @classmethod
     def read(cls, folder: str) -> "TraceAnswer":
-        """What `write` wrote; an array is read each time it is asked for."""
+        """Return what `write` wrote; an array is read each time it is asked for."""
         with open(os.path.join(folder, ANSWER), encoding="utf-8") as file:
             document: Fields = json.load(file)
         graphs = {int(size): Graph.from_dict(graph) for size, graph in document["graphs"].items()}

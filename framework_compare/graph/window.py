@@ -54,7 +54,7 @@ class Window:
 
     @property
     def keeps_size(self) -> bool:
-        """Whether an image stays as large by as much padding on each side: "same" of TensorFlow and Keras."""
+        """Return whether an image stays as large by as much padding on each side: "same" of TensorFlow and Keras."""
         whole = all(2 * first == span - 1 for (first, _), span in zip(self.pads, self.spans))
         return self.stride == (1, 1) and self.is_symmetric and whole
 

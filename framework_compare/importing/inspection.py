@@ -37,7 +37,7 @@ def summary(graph: Graph) -> str:
 
 
 def missing_ops(graph: Graph, frameworks: Sequence[str] = ()) -> Dict[str, List[str]]:
-    """By framework the ops of a graph that its adapter does not declare; an adapter that is a file is asked when it runs."""
+    """Return a graph's undeclared ops by framework; an adapter given as a file is only asked when it runs."""
     asked = {}
     for name in frameworks or registry.PLAIN:
         target = registry.framework(name).trainer

@@ -235,7 +235,7 @@ class _Duel:
             self._voids[self._number] = fault
 
     def _fault(self, order: Sequence[Rival], span: "tuple[int, int]", lengths: Lengths) -> str:
-        """Why a round does not count; "" where it does."""
+        """Return why a round does not count; "" where it does."""
         if not self._number:
             return rounds.REHEARSAL
         of_round = {rival.name: rival.transcript.slices[-1:] for rival in order}

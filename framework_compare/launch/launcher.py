@@ -215,7 +215,7 @@ class WorkerRun:
 
     @property
     def descriptors(self) -> List[int]:
-        """Those to wait on while the worker lives."""
+        """Return the descriptors to wait on while the worker lives."""
         worker = self.worker
         return [] if worker is None else [number for number in (worker.events, worker.status) if number >= 0]
 
@@ -276,7 +276,7 @@ class WorkerRun:
         return not chunk
 
     def rest(self) -> None:
-        """It has given its turn back, or is ready for its first."""
+        """Note that it has given its turn back, or is ready for its first."""
         self._rested = time.monotonic()
         self.clock.pause()
         if self.recorder:

@@ -45,7 +45,7 @@ class Limits:
         return None if phase == "epochs" else self.phase_timeout_s
 
     def to_dict(self) -> Fields:
-        """Those that are set, for the record of a run."""
+        """Return the limits that are set, for the record of a run."""
         return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
 
 
@@ -108,7 +108,7 @@ class Clock:
         self._paused, self._turn = time.monotonic(), None
 
     def go_on(self, turn_s: float = math.inf, last: bool = False) -> None:
-        """It has a turn, of at most so many seconds, or is to end within them."""
+        """Start the clock of a turn, or of the end, of at most so many seconds."""
         if self._paused is not None:
             waited, self._paused = time.monotonic() - self._paused, None
             self._started, self._heard = self._started + waited, self._heard + waited
@@ -128,7 +128,7 @@ class Clock:
         return max(0.0, min(due) - time.monotonic())
 
     def ending(self) -> Optional[Ending]:
-        """Why the worker has to be ended now, or None."""
+        """Return why the worker has to be ended now, or None."""
         now = time.monotonic()
         if now >= self._log_due:
             self._look_at_log(now)

@@ -38,7 +38,7 @@ class MemoryLimit:
         return None
 
     def ending(self) -> Optional[Ending]:
-        """Why the worker has to be ended now, or None."""
+        """Return why the worker has to be ended now, or None."""
         return None
 
     def kills(self) -> int:

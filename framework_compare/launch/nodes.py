@@ -41,7 +41,7 @@ def names(count: int) -> List[str]:
 
 
 def address(name: str) -> str:
-    """Where other nodes reach a node, as Slurm does."""
+    """Return where other nodes reach a node, as Slurm does."""
     found = re.search(r"\bNodeAddr=(\S+)", _ask("scontrol", "show", "node", name))
     return found[1] if found else name
 

@@ -61,7 +61,7 @@ class Rival:
         return (self._tree.spent_ns() if self._tree else None) or self._rested_ns
 
     def rest(self) -> None:
-        """It waits from now on: its loaders stopped, or its threads still."""
+        """Make it wait from now on: its loaders stopped, or its threads still."""
         self.run.rest()
         if self._freezes:
             self.spent_ns()  # finds loaders that have started in this turn
@@ -99,7 +99,7 @@ class Rival:
             self._tree.close()
 
     def wake(self) -> None:
-        """It is about to have a turn; a stop by somebody else, which would last until the turn's deadline, ends, too."""
+        """Wake it for a turn; this also ends a stop by somebody else, which would last until the turn's deadline."""
         self.note_idle()
         self.stopped = not self._freezes and any_thread(self._tree.pids() if self._tree else (), STOPPED)
         if self._freezes or self.stopped:

@@ -42,7 +42,7 @@ class Lengths:
     def of(
         cls, step_s: Sequence[float], steps: int, on_device: bool, sample_s: float = 0.0, longest_s: float = 0.0
     ) -> "Lengths":
-        """By the seconds of a step of each rival, and the steps that each trains in all, or the seconds.
+        """Return lengths from the seconds of each rival's step, and the steps, or seconds, that each trains in all.
 
         A run as short as that of a demonstration still has LEAST_ROUNDS that count. longest_s: of one step of the slowest
         rival, which the others' slices last for, too.
@@ -68,7 +68,7 @@ class Lengths:
 
 
 def least(sample_s: float, round_s: float) -> int:
-    """How many rounds must count: LEAST_ROUNDS, fewer where a sample of these seconds of each rival does not hold them."""
+    """Return how many rounds must count: LEAST_ROUNDS, or fewer if a sample of these seconds does not hold them."""
     fitting = math.ceil(sample_s / round_s) if sample_s and round_s else LEAST_ROUNDS
     return max(FEWEST_ROUNDS, min(LEAST_ROUNDS, fitting))
 
@@ -95,7 +95,7 @@ def _williams(count: int) -> List[List[int]]:
 
 
 def idle_fault(idle_cpu_s: Mapping[str, float], idle_s: Mapping[str, float]) -> str:
-    """Which rivals used CPU while they waited: more than 1 % of a core, beyond two ticks of the clock, of 10 ms each."""
+    """Return the rivals that used more than 1 % of a core while waiting, beyond two clock ticks of 10 ms."""
     busy = [name for name, cpu_s in idle_cpu_s.items() if cpu_s > 0.02 + 0.01 * idle_s[name]]
     return f"{', '.join(busy)} used CPU while waiting" if busy else ""
 

@@ -89,8 +89,8 @@ class Evidence:
 
     @property
     def last_words(self) -> str:
-        """Of the log: a library's failed check, Python's own account of a fatal error and the innermost call, else the
-        last line."""
+        """Return a library's failed check, or Python's account of a fatal error and the innermost call, or else the last
+        line of the log."""
         lines = [line.strip() for line in self.log_tail.splitlines() if line.strip()]
         fatal = max((n for n, line in enumerate(lines) if line.startswith(FATAL)), default=None)
         if fatal is None:
@@ -164,7 +164,7 @@ def _unexplained(seen: Evidence) -> Ending:
 
 
 def _out_of_memory(seen: Evidence) -> Optional[str]:
-    """Why a death without a word was for want of memory; None where nothing says so."""
+    """Return why a death without a word was for want of memory; None where nothing says so."""
     if seen.group_kills:
         return f"killed by the kernel {seen.where} at the {seen.limit}"
     if seen.signal == "SIGKILL" and seen.kernel_kills:

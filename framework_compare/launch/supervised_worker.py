@@ -162,7 +162,7 @@ class SupervisedWorker:
             self._port.close()
 
     def _end_supervisor(self) -> None:
-        """It exits by itself; one that does not is killed, with what it can no longer end."""
+        """Wait for the supervisor to exit, or kill it, with what it can no longer end."""
         try:
             self._supervisor.wait(1.0)
         except subprocess.TimeoutExpired:
@@ -183,7 +183,7 @@ def _held_port(others: Sequence[str]) -> socket.socket:
 
 
 def _meeting(port: Optional[socket.socket], ranks: int, others: Sequence[str]) -> str:
-    """What the supervisor is told of several ranks: their number, where they meet, which are here, and the other nodes."""
+    """Return what the supervisor is told of ranks: how many, where they meet, which are here, the other nodes."""
     if port is None:
         return ""
     host = nodes.address(node_lock.node()) if others else LOOPBACK

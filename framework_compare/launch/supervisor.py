@@ -351,7 +351,7 @@ def _remove_segments(pids: Set[int], since_s: float) -> None:
 
 
 def _remove_tree(folder: str) -> None:
-    """As shutil.rmtree, whose import takes longer than this process takes to start."""
+    """Remove a folder as shutil.rmtree does, whose import takes longer than this process takes to start."""
     for place, folders, files in os.walk(folder, topdown=False):
         for name, remove in [*((name, os.unlink) for name in files), *((name, os.rmdir) for name in folders)]:
             path = os.path.join(place, name)

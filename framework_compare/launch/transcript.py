@@ -100,7 +100,7 @@ class Transcript:
         return self.phase_of_end(0)
 
     def phase_of_end(self, rank: int) -> Optional[str]:
-        """In which phase a rank ended. When another one does, rank 0 leaves its phase by an error and goes to release."""
+        """Return the phase a rank ended in. When another one ends, rank 0 leaves its phase by an error for release."""
         return next(iter(self.open) if rank else reversed(self.open), None)
 
     @property
@@ -161,7 +161,7 @@ class Transcript:
         return _within(event.get("rank", 0), 0, self._ranks - 1)
 
     def _progress(self, event: Event) -> None:
-        """For whoever watches; nothing to keep."""
+        """Pass progress on to whoever watches; nothing is kept."""
         _whole(event["epoch"]), _whole(event["steps"])
 
     def _warning(self, event: Event) -> None:

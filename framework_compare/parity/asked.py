@@ -80,7 +80,7 @@ def _largest_bytes(graph: Graph, config: TrainConfig) -> int:
 
 
 def of_checks(checks: Iterable[Check], known: int = 0) -> CheckForecast:
-    """Of verdicts that are not known. References are made once for each graph and precision, for all frameworks."""
+    """Estimate checks with unknown verdicts. A reference is made once per graph and precision, for all frameworks."""
     checks, made, seconds, questions = list(checks), set(), Range(0, 0, 0), Questions()
     for _, graph, config in checks:
         batch = max(questions.batch_size, least_batch(graph)) * len(replicas_of(config))
@@ -94,7 +94,7 @@ def of_checks(checks: Iterable[Check], known: int = 0) -> CheckForecast:
 
 
 def of_curves(checks: Iterable[Check], steps: int) -> CheckForecast:
-    """Of loss curves: that of the oracle once for each graph, and one of every framework and execution."""
+    """Estimate loss curves: the oracle's once per graph, and one per framework and execution."""
     checks, made, seconds = list(checks), set(), Range(0, 0, 0)
     for _, graph, config in checks:
         if id(graph) not in made:

@@ -250,7 +250,7 @@ class ParityChecker:
         return found
 
     def _training(self, subject: Subject, seek: bool) -> list[Level] | None:
-        """Of the small network. Cells from memory train as those of the native pipeline do."""
+        """Return levels of the small network. Cells from memory train as those of the native pipeline do."""
         config = subject.config
         key = self._key(cache.training_key, subject, config)
 
@@ -288,7 +288,7 @@ class ParityChecker:
     def _levels(
         self, key: str, known: Callable[[], list[Level] | None], check: Callable[[], list[Level]], seek: bool
     ) -> list[Level] | None:
-        """Those that are the same for all networks: of calls side by side one checks them."""
+        """Return levels that all networks share: one of several concurrent calls checks them."""
         found: list[Level] | None = self._checked.get(key)
         if found is not None:
             return found
@@ -347,7 +347,7 @@ class ParityChecker:
         )
 
     def _lack(self, subject: Subject) -> str | None:
-        """Why a framework cannot run such a cell, asked once, and before a reference is made for nothing."""
+        """Return why a framework cannot run such a cell, asked once, and before a reference is made for nothing."""
         config = subject.config
         key = (subject.framework, config)
         plain = (config.device, config.precision, config.execution) == ("cpu", "fp32", "default")  # which all have

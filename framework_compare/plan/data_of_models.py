@@ -27,7 +27,7 @@ CountProgress = Callable[[str, int, int], None]
 
 
 def by_model(models: Sequence[str], dataset: DataSets | None) -> dict[str, list[DataSet]]:
-    """Those of the data sets named that a model can read; UsageError where it or a data set is left without."""
+    """Return the named data sets that each model can read; UsageError if one is left without a partner."""
     if dataset is None:
         return {model: [registry.MODELS[model].dataset] for model in models}
     if isinstance(dataset, OwnData):

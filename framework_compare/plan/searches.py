@@ -19,7 +19,7 @@ class Candidate(NamedTuple):
 
     @property
     def label(self) -> str:
-        """As "learning rate 0.01, layers 1"."""
+        """Return the setting in words, such as "learning rate 0.01, layers 1"."""
         values = {**self.settings, **self.size}
         return ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in values.items())
 

@@ -132,5 +132,5 @@ def rung_seconds(name: str, workload: str, phase: str) -> Mapping[int, float]:
 
 
 def largest_batches(name: str) -> dict[str, tuple[str, str]]:
-    """By framework the largest batch that worked, and the one that failed; "" where none did."""
+    """Return by framework the largest batch that worked, and the one that failed; "" where none did."""
     return {one["framework"]: (one["largest_ok"], one["next_failed"]) for one in rows(name)}

@@ -96,7 +96,7 @@ def _size(cell: Record) -> str:
 
 
 def _largest(sheet: Sheet) -> Iterable[str]:
-    """For each sweep with a failed cell, the largest batch that worked."""
+    """Yield the largest batch that worked in each sweep with a failed cell."""
     for (framework, model, _), sweep in _sweeps(sheet).items():
         worked = [_step_size(cell) for cell in sweep if cell.status == "ok"]
         failed = [cell for cell in sweep if cell.status not in ("ok", "planned", "running", "interrupted")]

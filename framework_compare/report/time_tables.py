@@ -61,7 +61,7 @@ def _columns(sheet: Sheet) -> list[Column]:
 
 
 def _ratios(sheet: Sheet) -> dict[str, list[float]]:
-    """By framework the ratios of its cells to the best."""
+    """Return the ratios of each framework's cells to the best."""
     ratios: dict[str, list[float]] = {cell.framework: [] for cell in sheet.cells}
     cells = {(cell.framework, _key(cell)): cell for cell in sheet.cells}
     for cell in cells.values():
@@ -133,7 +133,7 @@ def _startup_columns(sheet: Sheet) -> tuple[Column, ...]:
 
 
 def _pays_after(cells: Sequence[Record]) -> dict[object, tuple[str, str]]:
-    """By the Index of a cell after how many steps and epochs its start has paid."""
+    """Return by Index of a cell the steps and epochs after which its start has paid."""
     bases: dict[object, Record] = {}
     for execution in reversed(BASES):
         bases.update(

@@ -19,7 +19,7 @@ class Modes(NamedTuple):
 
 
 def read(store: Store) -> dict[str, Modes]:
-    """By framework, of its runs that are ok."""
+    """Return the modes of each framework's runs that are ok."""
     rows = store.select(
         "SELECT framework, settings FROM run JOIN cell USING (cell_id) WHERE status = 'ok' ORDER BY run_id"
     )[1]

@@ -68,7 +68,7 @@ class Parity:
         return [level.number for level in itertools.takewhile(lambda level: level.passed, ordered) if level.asked]
 
     def holds(self) -> str:
-        """As "0-5", "0-3, 5" where level 4 is of no use, "0-1" below a failure, "" for none."""
+        """Return levels that hold: "0-5", "0-3, 5" where 4 does not apply, "0-1" below a failure, "" for none."""
         return _ranges(self._held())
 
     @property
@@ -102,7 +102,7 @@ class Parity:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """As "0-3, 5" of 0, 1, 2, 3 and 5."""
+    """Return numbers as ranges: "0-3, 5" for 0, 1, 2, 3 and 5."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][-1] + 1:

@@ -48,7 +48,7 @@ def columns(settings: Document) -> Fields:
 
 
 def ratio_half_widths(cells: Sequence[Document], blocks: BlockTimes) -> dict[int, Fields]:
-    """By the place of a cell the columns of its ratio to the fastest competitor; of the fastest that of the next one.
+    """Return by cell the columns of its ratio to the fastest competitor; for the fastest, to the next one.
 
     A cell without a competitor has the interval of its own time. cells: rows of the cell frame.
     """
@@ -61,7 +61,7 @@ def ratio_half_widths(cells: Sequence[Document], blocks: BlockTimes) -> dict[int
 
 
 def slowness(cells: Sequence[Document], blocks: BlockTimes) -> dict[int, float]:
-    """By the place of a cell its mean time over that of the fastest competitor."""
+    """Return by cell its mean time over that of the fastest competitor."""
     return {
         place: time.value / next(iter(times.values())).value
         for times in _competitions(cells, blocks)
@@ -70,7 +70,7 @@ def slowness(cells: Sequence[Document], blocks: BlockTimes) -> dict[int, float]:
 
 
 def _competitions(cells: Sequence[Document], blocks: BlockTimes) -> list[dict[int, Interval]]:
-    """For each condition the mean times of the cells that compete, the fastest first."""
+    """Return for each condition the mean times of the cells that compete, the fastest first."""
     groups: dict[tuple[object, ...], dict[int, Interval]] = {}
     for place, cell in enumerate(cells):
         if blocks.get(place):

@@ -58,7 +58,7 @@ def undisturbed(marks: ArrayLike, cells: ArrayLike) -> np.ndarray:
 
 
 def blocks(runs: Sequence[Row]) -> dict[int, int]:
-    """By run_id the block that a run belongs to: the turn in which it, or the run that it repeats, was planned.
+    """Return by run_id the block of a run: the turn in which it, or the run that it repeats, was planned.
 
     Of a turn of one model and data set, runs of another node, or of another duel, than most are in a block of their own,
     whose number is above all turns: no ratio is taken of runs of two nodes, nor of turns that two sets of workers took.

@@ -35,7 +35,7 @@ class Winner(NamedTuple):
         return key(self)
 
     def why(self, named: Callable[[str], str] = str) -> str:
-        """Why no one is named, with frameworks as `named` writes them; "" where one is."""
+        """Return why no one is named, with frameworks as `named` writes them; "" where one is."""
         return self.reason.format(", ".join(map(named, self.whose)))
 
 

@@ -150,7 +150,7 @@ class DisturbanceLog:
         return times[0] if times else 0
 
     def shares(self, start_ns: int, end_ns: int, within: Tuple[int, int]) -> Optional[Shares]:
-        """Of an epoch; of one under LEAST_NS with what is about it `within` the measured epochs, None if that is less."""
+        """Return the shares of an epoch; a short one is widened `within` the measured epochs to LEAST_NS, or None."""
         start_ns, end_ns = _widened(start_ns, end_ns, within)
         times = self._columns["t_ns"]
         if end_ns - start_ns < LEAST_NS or len(times) < 2:
@@ -174,7 +174,7 @@ class DisturbanceLog:
         return float(after - before)
 
     def _slowly(self, start_ns: int, end_ns: int) -> Tuple[Optional[int], Optional[int]]:
-        """By the last readings before, or at, each end."""
+        """Return the last readings before, or at, each end."""
         found = []
         for place in (1, 2):
             before = [row[place] for row in self._slow if row[0] <= start_ns + SLACK_NS][-1:]
@@ -196,6 +196,6 @@ def _widened(start_ns: int, end_ns: int, within: Tuple[int, int]) -> Tuple[int, 
 
 
 def mean_share(shares: Sequence[Tuple[float, float]]) -> Optional[float]:
-    """Of (share, seconds) the mean by time."""
+    """Return the mean of (share, seconds), weighted by time."""
     whole = sum(seconds for _, seconds in shares)
     return sum(share * seconds for share, seconds in shares) / whole if whole else None

@@ -96,7 +96,7 @@ def find_packages(root: Path = POWERCAP) -> Tuple[List[RaplDomain], Optional[str
 
 
 def _device(folder: Path) -> str:
-    """What a domain meters, "" if it is part of another: cores and graphics are in their package's figure, memory is not."""
+    """Return what a domain meters, "" if it is part of another: a package includes cores and graphics, not memory."""
     name, place = (folder / "name").read_text().strip(), folder.name.split(":")[1:]
     if len(place) == 1 and name.startswith("package"):
         return f"host-{name}"

@@ -38,7 +38,7 @@ class GpuUsers:
         self._unplaced = 0
 
     def note_baseline(self, device_bytes: Optional[int], reserved_bytes: int, processes: Sequence[GpuProcess]) -> None:
-        """What is there before the worker: the device's memory in use, the driver's own part of it, and by whom."""
+        """Note what is in use before the worker starts: the device's memory, the driver's part of it, and by whom."""
         self.baseline_bytes = device_bytes
         self._held_bytes = None if device_bytes is None else max(0, device_bytes - reserved_bytes)
         self._before = {process.pid for process in processes}

@@ -305,7 +305,7 @@ class GpuGroup:
         return [f"GPU {number}: {text}" if self._several else text for number, text in found]
 
     def facts(self) -> Fields:
-        """Of the first, and what each of them is."""
+        """Return the facts of the first GPU, and what each of them is."""
         each = {str(number): gpu.facts() for number, gpu in self._gpus.items()}
         return {**next(iter(each.values())), **({"devices": each} if self._several else {})}
 

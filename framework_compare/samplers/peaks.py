@@ -40,7 +40,7 @@ def read(path: Path) -> Optional[Peak]:
 
 
 def measure(path: Path, command: Sequence[str], threads: int) -> Optional[Peak]:
-    """What a command prints of the peak, with the load meanwhile, kept in a file; None if it fails or takes too long."""
+    """Return the peak a command prints, with the load meanwhile, and keep it; None if it fails or takes too long."""
     environment = {**os.environ, **dict.fromkeys(POOLS, str(threads))}
     before = _others()
     try:

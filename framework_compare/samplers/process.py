@@ -78,7 +78,7 @@ class ProcessTreeSampler:
         return None if self._read_usages(time.monotonic_ns()) is None else self._spent_ns
 
     def _read_usages(self, t_ns: int) -> Optional[Dict[int, Usage]]:
-        """Of every process of the tree, their CPU time added to what is spent; None when the root has ended."""
+        """Read usage of every process of the tree and add up their CPU time; None when the root has ended."""
         usages, settled = self._read_known()
         if self._pid not in usages or not usages[self._pid].threads:
             return None
@@ -87,7 +87,7 @@ class ProcessTreeSampler:
         return usages
 
     def pids(self) -> Collection[int]:
-        """Of all processes of the tree, as last read."""
+        """Return the ids of all processes of the tree, as last read."""
         return self._processes.keys()
 
     def pss_bytes(self, *, without_root: bool = False) -> Optional[int]:

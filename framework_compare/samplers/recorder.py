@@ -134,7 +134,7 @@ class Recorder:
         return {**self._gauges, "gpu": {**gpu, "energy_source": source}} if gpu else self._gauges
 
     def warnings(self) -> Tuple[str, ...]:
-        """What may have disturbed the run, once it has ended: others on its GPU; and readings that could not be had."""
+        """Return what may have disturbed an ended run: others on its GPU, and readings that could not be had."""
         fault = self._energy.fault if self._energy else ""
         return (*self._warnings, fault) if fault else self._warnings
 

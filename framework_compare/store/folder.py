@@ -39,7 +39,7 @@ def is_submission(folder: Path) -> bool:
 
 
 def missing(folder: Path) -> str:
-    """Why a folder without FILE is no study, and what to do with one that is a published submission."""
+    """Return why a folder without FILE is no study, and what to do with one that is a published submission."""
     if is_submission(folder):
         return "it is a published submission; turn it into a study with load_submission(SUBMISSION, FOLDER) in Python"
     return f"there is no {FILE} in it"

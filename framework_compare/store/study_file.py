@@ -142,7 +142,7 @@ class Store:
             connection.executemany(_NEW_RUN, [(known[cell], block) for cell in cells])
 
     def paces(self, block: int) -> dict[Cell, float]:
-        """By cell the mean seconds per sample of its runs of a block that are ok, without those in which it waited."""
+        """Return by cell the mean seconds per sample of its ok runs of a block, without those in which it waited."""
         seconds = "sum((end_ns - start_ns) / 1e9 - coalesce(waited_s, 0)) / sum(images)"
         which = "JOIN epoch USING (run_id) WHERE repeat = ? AND status = 'ok' GROUP BY cell_id"
         return {cell: pace for cell, (pace,) in self._by_cell(seconds, which, (block,)).items()}
@@ -187,11 +187,11 @@ class Store:
         return len(found)
 
     def outcomes(self) -> dict[Cell, list[str]]:
-        """By cell the statuses of its runs, in the order of the plan."""
+        """Return by cell the statuses of its runs, in the order of the plan."""
         return self._by_cell("status", "ORDER BY cell_id, repeat")
 
     def wall_seconds(self) -> dict[Cell, list[float]]:
-        """By cell the wall seconds of its runs that have ended."""
+        """Return by cell the wall seconds of its runs that have ended."""
         return self._by_cell("wall_s", "WHERE typeof(wall_s) = 'real' ORDER BY run_id")
 
     def _by_cell(self, name: str, which: str, values: tuple[object, ...] = ()) -> dict[Cell, list[Any]]:
@@ -236,7 +236,7 @@ class Store:
             connection.executemany("INSERT OR REPLACE INTO figures VALUES (?, ?, ?)", rows)
 
     def kept_figures(self, version: str) -> dict[int, Fields]:
-        """By cell_id, the figures that were computed in this version; none where they are damaged."""
+        """Return by cell_id the figures that this version computed; none where they are damaged."""
         try:
             rows = self.select("SELECT cell_id, document FROM figures WHERE version = ?", (version,))[1]
             return {cell_id: self._parsed(document) for cell_id, document in rows}
@@ -266,7 +266,7 @@ class Store:
             connection.executemany("INSERT OR IGNORE INTO machine VALUES (?, ?)", [] if self.machine() else rows)
 
     def nodes(self) -> dict[int, Fields]:
-        """By node_id the machines of a kind that parts of the study ran on, each with its "name"."""
+        """Return by node_id the machines that parts of the study ran on, each with its "name"."""
         rows = self.select("SELECT node_id, name, machine FROM node ORDER BY node_id")[1]
         with self._sound():
             found = {node_id: row_checks.document(text, dict, "machine") for node_id, _, text in rows}

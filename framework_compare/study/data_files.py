@@ -169,7 +169,7 @@ def register_models(folder: Path) -> None:
 
 
 def written_of(cell: Cell) -> dict[str, str] | None:
-    """Where a cell's model is as its author wrote it, of a cell that trains that; None for any other."""
+    """Return where a cell's model is as its author wrote it, of a cell that trains that; None for any other."""
     model = registry.builder(cell.model)
     if cell.framework not in registry.AS_WRITTEN or not isinstance(model, ImportedModel):
         return None

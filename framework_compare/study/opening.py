@@ -101,7 +101,7 @@ def open_or_extend(
 
 
 def _write_data(folder: Path, plan: Plan, options: RunOptions) -> None:
-    """What a later resume needs and finds nowhere else: lists of images, arrays, imported models, what may be executed."""
+    """Write what only this folder can give a resume: lists of images, arrays, imported models, what may be executed."""
     trust.note(trust.programs(plan.cells, options.python))
     write_data(folder, plan.datasets)
     write_models(folder, (cell.model for cell in plan.cells))

@@ -72,7 +72,7 @@ def _trained(store: Store) -> list[Cell]:
 def _ready(
     store: Store, cells: list[Cell], device: str, options: RunOptions, say: Say
 ) -> tuple[Mapping[str, Environment], list[str]]:
-    """By framework the environment that its cells ran in; why there is none of the others."""
+    """Return by framework the environment its cells ran in, and why others have none."""
     ready: dict[str, Environment] = {}
     reasons = []
     for framework in dict.fromkeys(cell.framework for cell in cells):

@@ -89,7 +89,7 @@ def _check_kind(folder: Path, plan: PartPlan, machine: Document) -> None:
 
 
 def _place(plan: PartPlan) -> Path:
-    """On the node's own disk, where only this user can put anything; of two nodes that share it each has its own."""
+    """Return a place on the node's own disk that only this user can write; nodes that share it have their own."""
     base = Path(os.environ.get("SLURM_TMPDIR") or tempfile.gettempdir())
     return private_folder(base / own_name()) / f"{plan.study}-{_node(plan)}-{plan.number}"
 

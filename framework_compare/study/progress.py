@@ -37,7 +37,7 @@ class Watcher:
         """The worker sent an event."""
 
     def left(self, seconds: float, at_most: bool = False) -> None:
-        """By the runs so far, seconds until the last one ends; at_most: fewer if the figures are sure before that."""
+        """Tell the seconds until the last run ends, by the runs so far; at_most: fewer if figures are sure before."""
 
     def end(self, cell: Cell, run: Run) -> None:
         """The run is over and recorded."""

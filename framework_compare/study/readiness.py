@@ -30,7 +30,7 @@ class Readiness:
         return self._by_device[key]
 
     def by_device(self, cells: Iterable[Cell]) -> dict[str, tuple[list[Cell], Document]]:
-        """Of each device its cells, and by framework the environment there or what a cell ends as without one."""
+        """Return each device's cells, and by framework the environment there, or what a cell ends as without one."""
         sorted_out: dict[str, tuple[list[Cell], Fields]] = {}
         for cell in cells:
             listed, ready = sorted_out.setdefault(cell.device, ([], {}))

@@ -159,7 +159,7 @@ def _same(name: str, before: object, now: object) -> bool:
 
 
 def _models(gpus: object) -> object:
-    """Of GPUs what they are; their driver may be another."""
+    """Return the models of GPUs; their driver may be another."""
     return gpus.get("devices") if isinstance(gpus, Mapping) else gpus
 
 

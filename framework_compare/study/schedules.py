@@ -117,7 +117,7 @@ def _of_models(models: Sequence[str], across_models: bool) -> str:
 
 
 def why_alone(cell: Cell) -> str | None:
-    """Why a cell cannot take turns with any other; None where it can."""
+    """Return why a cell cannot take turns with any other; None where it can."""
     if searches.is_search(cell.model):
         return "a search is measured as a whole"
     if len(replicas_of(cell.config)) > 1:
@@ -149,7 +149,7 @@ def new_seed() -> int:
 
 
 def orders(cells: int, repeats: int, seed: int | None) -> list[list[int]]:
-    """For each block the places of the cells in the plan, shuffled; as planned where there is one block or no seed."""
+    """Return each block's order of the cells: shuffled, or as planned if there is one block or no seed."""
     places = list(range(cells))
     if repeats < 2 or seed is None:
         return [places] * repeats

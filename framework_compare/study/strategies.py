@@ -113,7 +113,7 @@ class Growth(Strategy):
         return ()
 
     def _of(self, cell: Cell, outcomes: Outcomes) -> dict[int, bool]:
-        """By batch size whether the cell worked with it."""
+        """Return by batch size whether the cell worked with it."""
         return {
             other.config.batch_size: all(status == "ok" for status in statuses)
             for other, statuses in outcomes.items()

@@ -115,7 +115,7 @@ class Study:
         self.watcher.say(_why_more(cells, progress, self.strategy.seconds))
 
     def _progress(self) -> Progress:
-        """With how sure ratios are and how slow cells, where a strategy adds blocks by these."""
+        """Return the progress, with how sure ratios are and how slow cells if a strategy adds blocks by these."""
         outcomes, spent_s = self.store.outcomes(), self._spent_s()
         if not self.strategy.adds_blocks:
             return Progress(outcomes, self._wall_s, {}, spent_s)
@@ -336,7 +336,7 @@ class Study:
         )
 
     def _candidates(self, cell: Cell, task: Task) -> tuple[Fields, ...]:
-        """Those of a search, as its worker takes them."""
+        """Return the candidates of a search, as its worker takes them."""
         made = []
         for candidate in searches.candidates(cell.model):
             graph = searches.graph_of(cell.model, candidate, task)
@@ -372,7 +372,7 @@ def _run_folder(run_id: int, cell: Cell) -> Path:
 
 
 def _warnings(cell: Cell, run: Run) -> tuple[str, ...]:
-    """Those of a run, and what its settings make of its figures."""
+    """Return the warnings of a run, and what its settings do to its figures."""
     config = cell.config
     least = registry.framework(cell.framework).whole_batches_from
     batches = config.pipeline == "native" and 0 < least <= config.loader_workers

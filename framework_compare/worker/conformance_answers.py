@@ -63,12 +63,12 @@ class ConformanceAnswers(ParityAnswers):
             self._answer_all()
 
     def methods(self, task: Fields) -> Fields:
-        """What is wrong with each method that cannot be called as the protocol has it."""
+        """Return what is wrong with each method that cannot be called as the protocol has it."""
         faults = {name: fault(self.trainer_class, name) for name in METHODS}
         return {name: words for name, words in faults.items() if words}
 
     def declared(self, task: Fields) -> Fields:
-        """What is wrong with the class's attribute of that name, "" if nothing; what it declares, some of it by device."""
+        """Return what is wrong with the class's `declared`, and what it declares, some of it by device."""
         declared = getattr(self.trainer_class, "declared", None)
         fault = fault_of(declared)
         if fault:
@@ -222,7 +222,7 @@ class ConformanceAnswers(ParityAnswers):
         }
 
     def _train_an_epoch(self, task: Fields) -> None:
-        """As in the runner, nothing but the trainer holds the pipeline when this returns."""
+        """Train an epoch as the runner does: only the trainer holds the pipeline when this returns."""
         pipeline = self.trainer.open_pipeline(read_image_files(task["images"]))
         for batch in self.trainer.epoch(pipeline, 1):
             self.trainer.read_losses([self.trainer.train_step(batch)])

@@ -26,7 +26,7 @@ class IsolatedTimes:
         self._times: Dict[int, DeviceTimes] = {batch.size: self._of(batch, copies) for batch in held}
 
     def epoch(self, sizes: Iterable[int], elapsed_ns: int) -> DeviceTimes:
-        """Of an epoch with a step of each of these sizes; neither is more than it lasted.
+        """Return the device times of an epoch with a step of each of these sizes; neither is more than it lasted.
 
         A size that was not timed takes as long as a full batch: a loader's own last batch, for instance.
         """

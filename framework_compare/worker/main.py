@@ -52,7 +52,7 @@ def main(arguments: List[str]) -> int:
 
 
 def _enter_own_folder(name: str) -> None:
-    """What other ranks write has the same names as what rank 0 writes into the run's folder."""
+    """Enter a folder of this rank's own: all ranks write files of the same names."""
     os.makedirs(name, exist_ok=True)
     os.chdir(name)
 
@@ -75,7 +75,7 @@ def _report(job: Job, replicas: Optional[Replicas], events: EventWriter, turns: 
 
 
 def _words(error: Exception) -> str:
-    """What an exception says, without the stack that TensorFlow puts in front of it; the traceback keeps that."""
+    """Return what an exception says, without the stack that TensorFlow puts in front; the traceback keeps that."""
     text = str(error)
     last = max((found.end() for found in re.finditer(r'(?m)^\s*File "[^"\n]*", line \d+, in .*$', text)), default=0)
     return text[last:].strip() or text

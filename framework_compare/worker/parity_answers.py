@@ -61,7 +61,7 @@ class ParityAnswers:
             self.trainer.release()
 
     def refuse_undeclared(self) -> None:
-        """As the runner does with a cell, of all networks that the tasks name."""
+        """Refuse undeclared networks of the tasks, as the runner does with a cell."""
         tasks = [part for task in self.tasks for part in (task, task.get("other", {}))]
         graphs = [Graph.from_dict(task["graph"]) for task in tasks if "graph" in task]
         refuse_undeclared(self.trainer_class, self.config, graphs, self.replicas)
@@ -125,7 +125,7 @@ class ParityAnswers:
         return _save(task, tokens=tokens, logits=logits)
 
     def gradients(self, task: Fields) -> Fields:
-        """Of the mean loss of batch 0, or of its "samples"."""
+        """Return gradients of the mean loss of batch 0, or of its "samples"."""
         found = self.trainer.gradients(self._batch(task, 0))
         self.trainer.load_weights(self.held)
         return _save(task, **found)
@@ -246,7 +246,7 @@ class ParityAnswers:
         return self._adopt(inputs[0] if len(inputs) == 1 else tuple(inputs), labels)
 
     def _part(self, array: np.ndarray) -> np.ndarray:
-        """Of a batch of all replicas what this process trains on."""
+        """Return this process's part of a batch of all replicas."""
         if self.replicas is None or self.replicas.rank is None:
             return array
         return np.split(array, self.replicas.processes)[self.replicas.rank]
@@ -257,11 +257,11 @@ class ParityAnswers:
         return batch
 
     def _own(self, array: np.ndarray) -> np.ndarray:
-        """In the trainer's layout."""
+        """Return the array in the trainer's layout."""
         return np.ascontiguousarray(array.transpose(0, 2, 3, 1)) if self._channels_last(array) else array
 
     def _channels_last(self, images: np.ndarray) -> bool:
-        """Whether a batch is of images, and the trainer has their channels last."""
+        """Return whether a batch is of images, and the trainer has their channels last."""
         return self.trainer.layout == "NHWC" and images.ndim == 4
 
 

@@ -51,7 +51,7 @@ WHOLE = 0  # in the place of a thread's number: this process, threads that have 
 
 
 def thread_times() -> Times:
-    """By (process, thread), of this process and all it started."""
+    """Return times by (process, thread), of this process and all it started."""
     found = {(os.getpid(), WHOLE): ThreadTime("", time.process_time_ns(), 0)}
     for pid in (os.getpid(), *descendants(os.getpid())):
         for thread in _threads_of(pid):
@@ -62,7 +62,7 @@ def thread_times() -> Times:
 
 
 def gained(before: Times, after: Times) -> List[ThreadTime]:
-    """What each thread used from one reading to the next, the busiest first; those that used nothing left out."""
+    """Return what each thread used between two readings, the busiest first, without those that used nothing."""
     none = ThreadTime("", 0, 0)
     changes = {
         key: ThreadTime(t.name, t.cpu_ns - before.get(key, none).cpu_ns, t.waited_ns - before.get(key, none).waited_ns)
@@ -82,7 +82,7 @@ def _threads_of(pid: int) -> List[int]:
 
 
 def _times_of(pid: int, thread: int) -> Optional[ThreadTime]:
-    """From schedstat, in nanoseconds; where the kernel keeps none, from stat, in ticks and without waiting."""
+    """Read times from schedstat in nanoseconds, or, if the kernel keeps none, from stat in ticks without waiting."""
     place = f"/proc/{pid}/task/{thread}"
     name, scheduled = _read(f"{place}/comm").strip(), _read(f"{place}/schedstat").split()
     if len(scheduled) == 3:

@@ -107,13 +107,13 @@ def _lack(trainer: Type[Trainer], what: str, declared: Iterable[str], missing: I
 
 
 def _why(trainer: Type[Trainer], missing: Iterable[str]) -> str:
-    """What the class says of what is missing, once each, in words that follow it."""
+    """Return what the class says of what is missing, once each, in words that follow it."""
     reasons = dict.fromkeys(trainer.declared.why[name] for name in missing if name in trainer.declared.why)
     return f": {', and '.join(reasons)}" if reasons else ""
 
 
 def untested(declared: Declared, device: str, precisions: Iterable[str]) -> str:
-    """Which of these precisions are declared for a device though none of its kind has run them, in a sentence; "" if none."""
+    """Say in a sentence which declared precisions no device of this kind has run; "" if none."""
     kind = device.partition(":")[0]
     names = [name for name in precisions if name in declared.untested.get(kind, ())]
     what = {"cpu": "a CPU", "cuda": "a GPU"}.get(kind, kind)
@@ -121,7 +121,7 @@ def untested(declared: Declared, device: str, precisions: Iterable[str]) -> str:
 
 
 def fault_of(declared: object) -> str:
-    """What is wrong with the attribute `declared` of a trainer's class, in words that follow its name; "" if nothing."""
+    """Return what is wrong with a class's attribute `declared`, in words that follow its name; "" if nothing."""
     if not isinstance(declared, Declared):
         fields = ", ".join(Declared._fields)
         kind = "is missing" if declared is None else f"is a {type(declared).__name__}"

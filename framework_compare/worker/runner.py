@@ -94,7 +94,7 @@ class Runner:
                 self.trainer.release()
 
     def _growing_batches(self) -> Dict[str, str]:
-        """What batches that grow add to a run's settings: how many shapes a compiler meets."""
+        """Return what batches that grow add to a run's settings: how many shapes a compiler meets."""
         config = self.config
         if config.batch_growth == 1:
             return {}
@@ -199,7 +199,7 @@ class Runner:
 
     @property
     def _has_no_clock(self) -> bool:
-        """Whether a device may have to be timed by the host, by as many steps as time allows: ranks step in step."""
+        """Return whether the host may have to time a device, by as many steps as time allows: ranks step in step."""
         return self.config.mode == "train" and self.config.device != "cpu" and self.ranks == 1
 
     def _steps(self, batches: List[Batch]) -> None:
@@ -301,7 +301,7 @@ class Runner:
         return event
 
     def _last_step(self, number: int) -> Optional[sampling.LastStep]:
-        """What ends a sample of the first epoch by its length; in turns the parent does."""
+        """Return what ends a sample of the first epoch by its length; in turns the parent does."""
         asked = number == 1 and self.job.sample_s and not self.job.turns
         return sampling.LastStep(*self._place) if asked else None
 

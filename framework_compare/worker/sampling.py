@@ -14,7 +14,7 @@ LEAST_STEPS = 5
 
 
 def suffices(seconds: float, elapsed_ns: int, steps: int) -> bool:
-    """Whether a sample of an epoch is long enough; never where none is asked for (0 seconds)."""
+    """Return whether a sample of an epoch is long enough; never where none is asked for (0 seconds)."""
     return 0 < seconds * 1e9 <= elapsed_ns and steps >= LEAST_STEPS
 
 
@@ -30,7 +30,7 @@ class LastStep:
         self._number: Optional[int] = None
 
     def sample_ends(self, steps: int, enough: bool, in_flight: int) -> bool:
-        """Whether the sample ends here, asked after every step; enough: whether this process's clock would end the sample.
+        """Return whether the sample ends here, asked after every step; enough: this process's clock would end it.
 
         No rank is further ahead than the losses in flight allow: it waits for the loss of an earlier step, which needs
         the weights that all made in the step before that. So rank 0 chooses one that none has reached.

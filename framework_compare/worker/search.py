@@ -160,7 +160,7 @@ def _parts(split: SplitArrays, counts: List[int]) -> List[SplitArrays]:
 
 
 def mean_of(folds: List[Values]) -> Values:
-    """Of each value the mean over folds, None where a fold has none."""
+    """Return the mean over folds of each value, None where a fold has none."""
     means: Values = {}
     for name in folds[0]:
         values = [fold[name] for fold in folds]

@@ -34,7 +34,7 @@ METHODS = (
 
 
 def fault(trainer: Type[Trainer], name: str) -> str:
-    """Why a method cannot be called as the protocol has it, or ""."""
+    """Return why a method cannot be called as the protocol has it, or ""."""
     method = getattr(trainer, name, None)
     if not callable(method) or method is getattr(Trainer, name):  # inherited from the protocol: a stub
         return "it is missing"

@@ -25,7 +25,7 @@ def read_image_files(path: str) -> ImageFiles:
 
 
 def read_data(job: Job) -> Data:
-    """What a cell is trained on."""
+    """Return what a cell is trained on."""
     if job.data is None:
         return read_image_files(job.images)
     from framework_compare.batches.arrays import read_split

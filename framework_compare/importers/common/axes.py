@@ -23,7 +23,7 @@ def size_of(group: Group) -> int:
 
 
 def pattern(group: Group) -> Pattern:
-    """How the batch stands in an axis; that which is split by it has no form here."""
+    """Return how the batch stands in an axis; an axis that is split by it has no form here."""
     kinds = [atom.axis == BATCH for atom in group]
     short = tuple(kind for place, kind in enumerate(kinds) if place == 0 or kind != kinds[place - 1])
     if len(short) > 2:
@@ -101,7 +101,7 @@ class Operand(NamedTuple):
 
 
 def common_patterns(reader: GraphReader, operands: Sequence[Operand], rank: int) -> List[Pattern]:
-    """How the batch stands in each axis of what several operands give together."""
+    """Return how the batch stands in each axis of what several operands give together."""
     found: List[Pattern] = []
     for axis in range(-rank, 0):
         groups = [one.value.view[axis] for one in operands if one.value is not None and len(one.value.view) >= -axis]

@@ -47,7 +47,7 @@ class GraphReader:
         self.inputs = {name: self.plain(name) for name in inputs}
 
     def plain(self, name: str) -> Value:
-        """What a node gives, in its own axes."""
+        """Return what a node gives, in its own axes."""
         return Value(name, plain(self.batch, self.shapes[name]))
 
     def add(self, stem: str, op: str, sources: Sequence[str], attrs: Document, arrays: Optional[Arrays] = None) -> str:
@@ -80,11 +80,11 @@ class GraphReader:
         return self._once[key]
 
     def is_fed(self, value: object) -> bool:
-        """Whether it is an input as it is fed."""
+        """Return whether it is an input as it is fed."""
         return isinstance(value, Value) and value.node not in self.nodes and value == self.plain(value.node)
 
     def is_behind_missing(self, names: Sequence[str]) -> bool:
-        """Whether one of these nodes is missing or reads what is: nobody knows how its axes stand."""
+        """Return whether one of these nodes is missing or reads what is: nobody knows how its axes stand."""
         return not self._behind.isdisjoint(names)
 
     def missing(self, kind: str, where: str, sources: Sequence[str], shape: Sequence[int], line: str = "") -> Value:
@@ -236,7 +236,7 @@ class GraphReader:
         return graph
 
     def _without_ones(self, value: Value) -> Value:
-        """What a reduction leaves, (N, classes, 1) that stands as (N, classes), as an array of these axes."""
+        """Return what a reduction leaves, (N, classes, 1) that stands as (N, classes), as an array of these axes."""
         own = plain(self.batch, self.shapes[value.node])
         if len(value.view) < 2 or value.view == own or value.view != tuple(group for group in own if group):
             return value

@@ -27,7 +27,7 @@ def left_out(sizes: Mapping[str, int], separator: str) -> List[str]:
 
 
 def filled(view: Sequence[Any], width: int, filler: Any = ()) -> Tuple[Any, ...]:
-    """With as many axes in front as are missing."""
+    """Return the view with as many axes in front as are missing."""
     return (*[filler] * (width - len(view)), *view)
 
 

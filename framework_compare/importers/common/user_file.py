@@ -10,7 +10,7 @@ from framework_compare.errors import UsageError
 
 
 def object_of(path: str, name: str) -> Any:
-    """What stands in a file under a name; UsageError, in one line, where it cannot be imported or has no such name."""
+    """Return the object of a file with this name; UsageError if it cannot be imported or has no such name."""
     sys.path.insert(0, os.path.dirname(path))  # files beside it may be imported by it
     spec = importlib.util.spec_from_file_location(os.path.splitext(os.path.basename(path))[0], path)
     if spec is None or spec.loader is None:
@@ -33,7 +33,7 @@ def object_of(path: str, name: str) -> Any:
 
 
 def made_by(path: str, name: str) -> Any:
-    """What a function or class of a file gives, called without arguments, or what stands there under that name.
+    """Return what a function or class of a file gives, called without arguments, or what stands there under that name.
 
     UsageError, in one line, where it cannot be imported, has no such name, or fails.
     """

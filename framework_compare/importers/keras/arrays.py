@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def matched(model: Model, fields: Sequence[Field]) -> Tuple[Field, ...]:
-    """What each input is given: the array of its name, or, where not all have one, those in their order."""
+    """Return what each input is given: the array of its name, or, where not all have one, those in their order."""
     names = [tensor.name for tensor in model.inputs]
     named = {field.name: field for field in fields}
     if len(names) != len(fields):
@@ -42,7 +42,7 @@ def _fits(tensor: Any, shape: Sequence[int]) -> bool:
 
 
 def channels_first(tensor: Any, field: Field) -> bool:
-    """Whether a field is images, of which the model takes the channels last."""
+    """Return whether a field is images, of which the model takes the channels last."""
     shape = field.shape
     return len(shape) == 3 and not _fits(tensor, shape) and _fits(tensor, (*shape[1:], shape[0]))
 
@@ -165,7 +165,7 @@ def reduced(op: str) -> Handler:
 
 
 def batch_norm(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
-    """Of vectors and sequences as of images of one row."""
+    """Read BatchNorm of vectors and sequences as of images of one row."""
     x = inputs[0]
     if len(x.view) == len(FIRST):
         return layers.batch_norm(reading, layer, inputs)

@@ -101,7 +101,7 @@ def _pads(layer: Layer, size: Sequence[int], kernel: Sequence[int], dilation: Se
 def _convolved(
     reading: Reading, layer: Layer, name: str, x: Value, kernel: Any, *, groups: int, bias: bool, **steps: JSON
 ) -> Value:
-    """In as many groups; 0: of each channel its own, by a kernel (height, width, channels, multiple)."""
+    """Read a convolution in groups; 0: each channel has its own, with a kernel (height, width, channels, multiple)."""
     height, width, into, out = kernel.shape
     form = _outer_first if groups else _depthwise
     into, out, groups = (into * groups, out, groups) if groups else (into, into * out, into)
@@ -123,7 +123,7 @@ def _outer_first(kernel: np.ndarray) -> np.ndarray:
 
 
 def _depthwise(kernel: np.ndarray) -> np.ndarray:
-    """Of each channel its multiples, one behind the other."""
+    """Return the kernel with the multiples of each channel one behind the other."""
     height, width, channels, multiple = kernel.shape
     return kernel.transpose(2, 3, 0, 1).reshape(channels * multiple, 1, height, width)
 

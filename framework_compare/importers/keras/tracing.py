@@ -156,7 +156,7 @@ def _notes(model: Model, reading: Reading) -> List[str]:
 
 
 def judge(keras: ModuleType, model: Model, reading: Reading, count: int, output: int = 0) -> Dict[str, np.ndarray]:
-    """What Keras computes with the model in float64, by names of the graph; dropout is off.
+    """Return what Keras computes with the model in float64, by names of the graph; dropout is off.
 
     The arrays are those that torch's tracing has. Keras keeps the biased running variance, the graph the unbiased one.
     """
@@ -244,7 +244,7 @@ def _in_double(config: JSON, last: str) -> JSON:
 
 
 def _losses(tf: ModuleType, loss: str, target: np.ndarray, outputs: Any) -> Any:
-    """Of each sample, token or number, of which the mean is trained."""
+    """Return the loss of each sample, token or number; their mean is trained."""
     if loss == "mse":
         return (outputs - target) ** 2
     if loss == "binary_cross_entropy":
@@ -253,7 +253,7 @@ def _losses(tf: ModuleType, loss: str, target: np.ndarray, outputs: Any) -> Any:
 
 
 def _counts(reading: Reading, count: int) -> Dict[str, Tuple[Node, int]]:
-    """By the names of running variances their node, and of how many values of a channel they are."""
+    """Return, by name of running variance, its node and how many values of a channel it is computed from."""
     shapes = {
         **reading.graph.shapes(),
         **{name: field.shape for name, field in reading.graph.task.named_inputs.items()},

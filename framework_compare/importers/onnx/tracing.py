@@ -198,7 +198,7 @@ def _only(sources: Sequence[ValueInfoProto]) -> ValueInfoProto:
 
 
 def _fields(onnx: ModuleType, sources: Sequence[ValueInfoProto], fields: Sequence[Field]) -> Tuple[Field, ...]:
-    """What each input is given: the array of its name, or, where not all have one, those in their order."""
+    """Return what each input is given: the array of its name, or, where not all have one, those in their order."""
     named = {field.name: field for field in fields}
     names = [one.name for one in sources]
     if len(sources) != len(fields):
@@ -220,7 +220,7 @@ def _fields(onnx: ModuleType, sources: Sequence[ValueInfoProto], fields: Sequenc
 
 
 def _layout(onnx: ModuleType, source: ValueInfoProto, sizes: Sequence[int]) -> Tuple[bool, int]:
-    """Whether channels come last, and the number of images that the file is fixed to (0: any)."""
+    """Return whether channels come last, and the number of images that the file is fixed to (0: any)."""
     kind = source.type.tensor_type
     dims = [dim.dim_value for dim in kind.shape.dim]  # 0: not fixed
     channels_last = len(dims) == 4 and dims[3] == 3 and dims[1] != 3

@@ -104,7 +104,7 @@ def _arrays(module: Module) -> Fields:
 
 
 def _replace_head(torch: ModuleType, module: Module, weight: str, classes: int) -> None:
-    """In place of the layer that holds the weight, one of the same kind with as many outputs."""
+    """Replace the layer that holds the weight by one of the same kind with as many outputs."""
     path = weight.rpartition(".")[0]
     parent, _, name = path.rpartition(".")
     head = module.get_submodule(path)

@@ -64,7 +64,7 @@ def attend(at: At, scores: Scores, values: Value) -> Value:
 
 
 def is_triangle(mask: Any) -> bool:
-    """Whether a constant lets each step see itself and those before it, and no other."""
+    """Return whether a constant lets each step see itself and those before it, and no other."""
     if not hasattr(mask, "tril") or str(mask.dtype) != "torch.bool" or mask.ndim < 2:
         return False
     if mask.shape[-1] != mask.shape[-2]:

@@ -62,7 +62,7 @@ def _without_scores(at: At, value: Any) -> Any:
 
 
 def _decomposed(reading: Any, node: FxNode, kind: str) -> Any:
-    """By torch's own definition of the operator in core ATen operators."""
+    """Decompose an operator into core ATen operators, by torch's own definition."""
     torch = reading.torch
     from torch._decomp import core_aten_decompositions
     from torch.fx.experimental.proxy_tensor import make_fx
@@ -117,7 +117,7 @@ def _mapped(returned: Any, values: Document) -> Any:
 
 
 def place_of(node: FxNode) -> str:
-    """Where in the user's own source an operator stands: "net.py:31"; "" where torch does not say."""
+    """Return where in the user's own source an operator stands: "net.py:31"; "" where torch does not say."""
     frames = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
     own = [frame for frame in frames if not re.search(r"[/\\](torch|site-packages[/\\]torch)[/\\]", frame[0])]
     path, line = (own or frames or [("", "")])[-1]

@@ -117,7 +117,7 @@ def negated(at: At, x: Any) -> Value:
 
 
 def to_dtype(at: At, a: Arguments) -> Any:
-    """Of numbers to numbers nothing changes: the graph has one precision."""
+    """Read a cast; between floating-point types nothing changes, since the graph has one precision."""
     x, dtype = a.get("self", a.get("input")), at.node.meta["val"].dtype
     return at.value(x) if dtype.is_floating_point or not isinstance(x, Value) else x
 

@@ -92,6 +92,6 @@ class Arrays(abc.ABC):
         return None
 
     def keep_whole(self, source: str, made: str) -> None:
-        """What moves whole numbers gives whole numbers."""
+        """Note that an operator that only moves values gives whole numbers if its source does."""
         if source in self.whole_numbers:
             self.whole_numbers.add(made)

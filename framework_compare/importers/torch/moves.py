@@ -74,7 +74,7 @@ def roll(at: At, a: Arguments) -> Value:
 
 
 def pad(at: At, a: Arguments) -> Value:
-    """By a constant, also cutting; by what lies inside."""
+    """Pad or crop by a constant, or by what lies inside."""
     x, amounts, mode = at.value(a["self"]), list(a["pad"]), a.get("mode", "constant")
     rank, sides = len(x.shape), []
     for place in range(len(amounts) // 2):
@@ -124,7 +124,7 @@ def expand(at: At, a: Arguments) -> Any:
     groups = filled(x.view, len(shape))
 
     def own(wanted: Sequence[int]) -> List[int]:
-        """Of one sample, whose axes may be folded into one with the batch."""
+        """Return the shape of one sample, whose axes may be folded into one with the batch."""
         rest = [(size, True in pattern(group)) for size, group in zip(wanted, groups) if not is_batch(group)]
         return [size // at.reader.batch if folded else size for size, folded in rest]
 
@@ -151,7 +151,7 @@ def repeat(at: At, a: Arguments) -> Any:
 
 
 def index(at: At, a: Arguments) -> Value:
-    """By arrays of constants, in axes that stand side by side; or rows of a table by a value."""
+    """Index adjacent axes by constant arrays, or rows of a table by a value."""
     x, places = a["self"], list(a["indices"])
     used = [dim for dim, place in enumerate(places) if place is not None]
     if len(used) == 1 and isinstance(places[used[0]], Value) and used == [0]:
@@ -259,7 +259,7 @@ def written(at: At, base: Any, part: Any, new: Any) -> Value:
 
 
 def copied(at: At, a: Arguments) -> Any:
-    """What is written over a value, in its shape."""
+    """Return what is written over a value, in its shape."""
     source = a["src"]
     return source if tuple(source.shape) == at.shape else expand(at, {"self": source})
 

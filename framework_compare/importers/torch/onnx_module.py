@@ -87,7 +87,7 @@ def module_of(program: OnnxProgram) -> Module:
             return values[program.output]
 
         def _is_known(self, name: str, double: bool) -> bool:
-            """Whether a value is taken from the last run: in double, where shapes may be others, numbers alone."""
+            """Return whether a value is taken from the last run: in double, where shapes may differ, only numbers."""
             return name in self.shapes and not (double and self.shapes[name].dtype.kind != "f")
 
         def _run(self, node: OnnxNode, step: Callable[..., object], values: Document) -> Sequence[object]:
@@ -153,7 +153,7 @@ def _signless(nodes: Sequence[OnnxNode]) -> Set[str]:
 
 
 def _places(program: OnnxProgram, steps: Sequence[Tuple[OnnxNode, str]]) -> Dict[str, str]:
-    """Where the arrays of a program are to be in the module: under their own names where these are a module's."""
+    """Return the places of a program's arrays in the module: their own names where these are a module's."""
     places: Dict[str, str] = {}
     for node, step in steps:
         for position, name in enumerate(node.inputs):

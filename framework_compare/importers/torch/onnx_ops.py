@@ -182,7 +182,7 @@ def _minus(x: Operand, y: Operand) -> Operand:
 
 
 def _over(x: Operand, y: Operand) -> Operand:
-    """Of whole numbers the whole part, as shapes need it."""
+    """Divide; of whole numbers return the whole part, as shapes need it."""
     return x / y if _is_float(x) or _is_float(y) else x // y
 
 

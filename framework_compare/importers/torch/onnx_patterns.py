@@ -30,7 +30,7 @@ class _Rewriting:
                 self.readers.setdefault(name, []).append(node)
 
     def by(self, pattern: Any) -> List[OnnxNode]:
-        """With each node that a pattern ends at replaced; what nobody reads any more is left out."""
+        """Return the nodes with each end of a pattern replaced; nodes that nobody reads any more are left out."""
         nodes = [pattern(self, node) or node for node in self.nodes]
         needed, kept = {self.program.output}, []
         for node in reversed(nodes):
@@ -40,11 +40,11 @@ class _Rewriting:
         return kept[::-1]
 
     def alone(self, name: str) -> bool:
-        """Whether one node reads a value."""
+        """Return whether one node reads a value."""
         return len(self.readers.get(name, ())) == 1 and name != self.program.output
 
     def constant(self, name: str, value: float) -> bool:
-        """Whether a value is this one number, up to what float32 keeps of it."""
+        """Return whether a value is this one number, up to what float32 keeps of it."""
         array = self.program.arrays.get(name)
         if array is None or array.size != 1 or name in self.program.trained:
             return False
@@ -55,7 +55,7 @@ class _Rewriting:
         return node.inputs[1] if node.inputs[0] == name else node.inputs[0]
 
     def trained(self, name: str, rank: int) -> bool:
-        """Whether a value is an array that is trained, perhaps transposed."""
+        """Return whether a value is an array that is trained, perhaps transposed."""
         node = self.maker.get(name)
         name = node.inputs[0] if node is not None and node.op == "Transpose" else name
         return name in self.program.trained and self.program.arrays[name].ndim == rank

@@ -50,7 +50,7 @@ class At(NamedTuple):
 
     @property
     def shape(self) -> Tuple[int, ...]:
-        """Of what the program's node gives."""
+        """Return the shape of what the program's node gives."""
         return tuple(self.node.meta["val"].shape)
 
     def sized(self, shape: Sequence[int]) -> "At":
@@ -170,7 +170,7 @@ def along(op: str) -> Handler:
 
 
 def normal(at: At, x: Any, dims: Sequence[int], eps: float) -> Value:
-    """With mean 0 and variance 1 over these axes."""
+    """Normalise to mean 0 and variance 1 over these axes."""
     apart = at.emit("Sub", x, at.reduced("ReduceMean", x, dims, True))
     mean = at.reduced("ReduceMean", at.emit("Mul", apart, apart), dims, True)
     return at.emit("Div", apart, at.each("Sqrt", at.emit("Add", mean, eps)))

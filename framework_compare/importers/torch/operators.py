@@ -47,7 +47,7 @@ def conv2d(at: At, a: Arguments) -> Value:
 
 
 def _padding(given: Any, kernel: Sequence[int], dilation: Sequence[int]) -> List[int]:
-    """Of height and width, or of top, bottom, left and right where torch's "same" needs unequal ones."""
+    """Return pads of height and width, or of all four sides where torch's "same" needs unequal ones."""
     if not isinstance(given, str):
         return pair(given, 0)
     if given == "valid":

@@ -46,7 +46,7 @@ def group_norm(at: At, a: Arguments) -> Value:
 
 
 def batch_norm(at: At, a: Arguments) -> Value:
-    """Of vectors and sequences as of images; without running statistics of an array that has no batch, such as a weight."""
+    """Read BatchNorm of vectors, sequences and images; without running statistics also of an array such as a weight."""
     x = a["input"]
     if a["running_mean"] is None and a["running_var"] is None and a["training"]:
         x = at.value(x)
@@ -62,7 +62,7 @@ def batch_norm(at: At, a: Arguments) -> Value:
 
 
 def matmul(at: At, first: Any, second: Any) -> Value:
-    """Of torch's shapes: a vector is one row or one column."""
+    """Multiply as torch does: a vector is one row or one column."""
     ranks = len(first.shape), len(second.shape)
     if ranks[0] > 1 and ranks[1] == 2:
         layer = _as_linear(at, first, second, None)
@@ -150,7 +150,7 @@ def linear(at: At, a: Arguments) -> Value:
 
 
 def convolution(at: At, a: Arguments) -> Value:
-    """Of one or two axes, also transposed, also with a computed weight: what torch makes of conv1d and the others."""
+    """Read any convolution of one or two axes, also transposed, also with a computed weight."""
     x, weight, groups, transposed = (a[name] for name in ("input", "weight", "groups", "transposed"))
     rank = len(weight.shape) - 2
     if rank > 2:

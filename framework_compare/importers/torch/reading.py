@@ -149,7 +149,7 @@ class Reading(Arrays, ProgramReading):
             self._write(node, target.args[0], made)
 
     def _read_core(self, node: FxNode, kind: str, given: Any, operands: Any, first: Exception) -> Any:
-        """What is not a layer as primitives; a place for it where it is neither."""
+        """Return what is not a layer as primitives; a place for it where it is neither."""
         try:
             if kind in RANDOM or self.reader.is_behind_missing([one.node for one in attention.values_of(operands)]):
                 raise first

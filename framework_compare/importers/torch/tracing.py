@@ -277,7 +277,7 @@ def _export(torch: ModuleType, module: Module, given: Tuple[Tensor, ...]) -> Exp
 def judge(
     torch: ModuleType, module: Module, reading: Reading, known: Optional[Known] = None, output: str = ""
 ) -> Dict[str, np.ndarray]:
-    """What the module as its author wrote it computes in float64, by names of the graph; dropout is off.
+    """Return what the module as its author wrote it computes in float64, by names of the graph; dropout is off.
 
     module: a copy, which is changed. The result is what a TraceAnswer has as `exact`.
     """
@@ -324,7 +324,7 @@ class Call(NamedTuple):
     output: str
 
     def _outputs(self, given: Sequence[Tensor]) -> Tensor:
-        """In the graph's shape, which has (N, 1) for (N,)."""
+        """Return outputs in the graph's shape, which has (N, 1) for (N,)."""
         found = calls.chosen_output(self.module(*given), self.output)
         return found.reshape(len(given[0]), *self.task.output_shape)
 
@@ -341,7 +341,7 @@ class Call(NamedTuple):
         return first
 
     def amplification(self, outputs: np.ndarray) -> float:
-        """By how much these outputs in evaluation change, relatively, with the last place of what is given."""
+        """Return the relative change of these outputs in evaluation with the last place of the inputs."""
         up = self.torch.tensor(math.inf, dtype=self.torch.float64)
         nearby = [self.torch.nextafter(one, up) if one.is_floating_point() else one for one in self.given]
         with self.torch.no_grad(), exact_derivatives(self.torch, drops=True):
@@ -371,7 +371,7 @@ class Call(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What its outputs are called."""
+        """Return what its outputs are called."""
         return "logits" if self.task.loss.endswith("cross_entropy") else "outputs"
 
 
@@ -386,7 +386,7 @@ def _check_finite(exact: Mapping[str, np.ndarray], name: str) -> None:
 
 
 def _judged(graph: Graph) -> int:
-    """How many images a model is judged by."""
+    """Return how many images a model is judged by."""
     shapes = graph.shapes()
     places = [math.prod(shapes[node.name][1:]) for node in graph.nodes if node.op == "BatchNorm2d"]
     return max(JUDGED, -(-VALUES // min(places, default=VALUES)))

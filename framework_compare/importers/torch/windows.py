@@ -47,7 +47,7 @@ def calls_of(nodes: Iterable[FxNode]) -> Dict[str, Call]:
 
 
 def _path(node: FxNode) -> str:
-    """Where in the model the module stands whose own operator this is; "" for operators of others."""
+    """Return where in the model the module stands whose own operator this is; "" for operators of others."""
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     if not stack:
         return ""

@@ -154,7 +154,7 @@ def _spread(value: Array) -> Tuple[Array, Array]:
 
 
 def _target(activation: str, deviation: Array, state: Array) -> Array:
-    """Where the middle of each channel goes, by `state` from 0 to 1: on, beyond the cap where there is one, or off."""
+    """Return where each channel's middle goes, by `state` from 0 to 1: on, beyond a cap, or off."""
     away = MARGIN * deviation
     if activation in CAPPED:
         low, high = KINKS[activation]

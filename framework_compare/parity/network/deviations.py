@@ -56,7 +56,7 @@ def step_errors(found: Answers, exact: Answers, initial: Mapping[str, Array]) ->
 
 
 def scatter(off: Mapping[str, float], exact: Answers) -> Dict[str, float]:
-    """What chance leaves of an array's error in a sum of its numbers, four deviations; draws may have less by luck."""
+    """Return the part of an array's error that a sum of its numbers may keep by chance: four deviations."""
     return {
         name + along: off[name] * min(1.0, 4 / float(np.sqrt(exact.weights[name].size)))
         for name in exact.gradients

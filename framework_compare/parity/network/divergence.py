@@ -68,7 +68,7 @@ def _distance(found: np.ndarray, exact: np.ndarray) -> np.ndarray:
 
 
 def first_layer(found: Reference, training: bool, run_tasks: RunTasks, folder: Path) -> str:
-    """By sections: of each the last layer is asked about, then the section with the first that differs is cut again."""
+    """Search by sections: ask about the last layer of each, then cut the first section that differs again."""
     watched = watch(found, training)
     names = list(watched)
     while names:
@@ -118,7 +118,7 @@ def watch(found: Reference, training: bool) -> Dict[str, Watched]:
 def _allowed(
     exact: np.ndarray, narrow: np.ndarray, largest: float, norm: float, shape: Sequence[int], precision: str
 ) -> np.ndarray:
-    """For single values by the layer's largest; for sums by its norm, as a sum of n terms is rounded up to n times."""
+    """Return the bound: for single values by the layer's largest; for sums by its norm, as n terms round n times."""
     rounding = np.abs(exact - narrow)
     split = exact.shape[1] - surgery.SUMS
     sums = norm * unit(precision) * math.sqrt(math.prod(shape))

@@ -243,7 +243,7 @@ class Judge:
             raise LevelFailed("dropout is off in training steps: their gradients are those of the model without it")
 
     def _dropout_moves(self) -> Iterator[float]:
-        """By what share of itself each of DRAWS draws of dropout moves the reference's gradient of the first batch."""
+        """Yield by what share each of DRAWS draws of dropout moves the reference's gradient of the first batch."""
         reference, graph = self.reference, surgery.asked_dropout(self.graph)
         oracle = Oracle(graph, weight_views(reference.graph, reference.flat), replicas=reference.replicas)
         draws = (None, *map(np.random.default_rng, range(DRAWS)))
@@ -316,7 +316,7 @@ def _kind(where: str) -> str:
 
 
 def _middles(yardstick: Mapping[str, float]) -> Dict[str, float]:
-    """Of each kind; frozen arrays, which do not move at all, are left out."""
+    """Return the median error of each kind; frozen arrays, which do not move at all, are left out."""
     kinds: Dict[str, List[float]] = {}
     for where, size in yardstick.items():
         kinds.setdefault(_kind(where), []).append(size)

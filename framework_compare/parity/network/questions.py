@@ -48,7 +48,7 @@ class Questions:
 
 
 def asked_optimizer(graph: Graph, weights: Mapping[str, Array], batches: Batches, questions: Questions) -> Optimizer:
-    """That of the questions, with the clipping, the schedule and the accumulation that are asked about."""
+    """Return the optimizer of the questions, with the clipping, schedule and accumulation that they ask about."""
     asked: Fields = {"accumulation": questions.accumulation}
     if questions.clips:
         asked["clip_norm"] = clip_norm_of(graph, weights, batches, questions)
@@ -75,7 +75,7 @@ def clip_norm_of(graph: Graph, weights: Mapping[str, Array], batches: Batches, q
 def _of_a_rate(
     graph: Graph, weights: Mapping[str, Array], batch: Tuple[Inputs, Array], questions: Questions
 ) -> Optimizer:
-    """With a rate of two digits: a larger one takes the network to where it is not smooth, a smaller one moves the
+    """Return it with a rate of two digits: a larger one leaves the smooth part of the network, a smaller one moves the
     weights by less than float32 can tell. Only SGD's first step is as long as the gradient; others' go by its signs."""
     oracle = Oracle(graph, weights, np.float32, replicas=questions.replicas)
     loss, _, gradients, _ = oracle.gradients(*batch)

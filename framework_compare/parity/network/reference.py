@@ -122,7 +122,7 @@ class Reference:
         }
 
     def answered(self) -> "Reference":
-        """With the oracle's answers in float64."""
+        """Return the reference with the oracle's answers in float64."""
         return dataclasses.replace(self, exact=answer(self, self.batches, np.float64))
 
     def at(self, precision: str, draws: int) -> "Reference":

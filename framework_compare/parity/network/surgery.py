@@ -69,7 +69,7 @@ def signs(size: int) -> np.ndarray:
 
 
 def places_in(shape: Tuple[int, ...], seed: int) -> List[Tuple[int, ...]]:
-    """Where to look in an output: the corners of the first and the last channel, then at random."""
+    """Return where to look in an output: the corners of the first and the last channel, then at random."""
     rng = np.random.default_rng(seed)
     count = min(max(PEEK_VALUES // math.prod(shape), FEWEST), MOST)
     ends = [tuple(0 for _ in shape), tuple(size - 1 for size in shape)]

@@ -57,7 +57,7 @@ def reference(count: int, seed: int, size: Tuple[int, int] = SIZE) -> Array:
 
 
 def statistics_of(crops: Array) -> Dict[str, Statistic]:
-    """Of crops rounded to whole pixels, as the reference's are: the noise of measuring is less than that."""
+    """Return statistics of crops rounded to whole pixels, as the reference's are: measuring is less noisy."""
     left, top, width, height = crops[:, :4].T
     left, top, right, bottom = (np.round(edge) for edge in (left, top, left + width, top + height))
     width, height = right - left, bottom - top

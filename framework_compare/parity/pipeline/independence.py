@@ -96,7 +96,7 @@ def _check(what: str, first: Array, second: Array, expected: float = 0.0) -> Non
 
 
 def correlation(first: Array, second: Array) -> Tuple[float, int]:
-    """Of those pairs that have both values, and their number."""
+    """Return the correlation of the pairs that have both values, and their number."""
     both = np.isfinite(first) & np.isfinite(second)
     first, second = first[both], second[both]
     if not first.std() or not second.std():

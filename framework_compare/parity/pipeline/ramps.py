@@ -67,7 +67,7 @@ def blue_of(entry: _Number) -> _Number:
 
 
 def read(images: Array) -> Ramps:
-    """Of images as a network gets them, normalised (N, 3, S, S)."""
+    """Return the ramps of images as a network gets them, normalised (N, 3, S, S)."""
     if images.ndim != 4 or images.shape[1] != 3 or images.shape[2] != images.shape[3]:
         raise LevelFailed(f"{CROPPED}, images have the shape {images.shape[1:]}, expected three channels and a square")
     std, mean = (np.array(values)[:, None] for values in (preprocess.STD, preprocess.MEAN))
@@ -102,7 +102,7 @@ def check_plain(ramps: Ramps) -> None:
 
 
 def _rises(ramp: Array) -> Array:
-    """By how many levels lines through (N, C, S) rise or fall from edge to edge."""
+    """Return by how many levels lines through (N, C, S) rise or fall from edge to edge."""
     return np.abs(np.ptp(_line(ramp.reshape(-1, ramp.shape[2])), axis=1)).reshape(ramp.shape[:2])
 
 
@@ -138,7 +138,7 @@ def texture_of(images: Array, ramps: Ramps) -> Dict[str, textures.Fit]:
 
 
 def edges_of(ramps: Ramps, size: Tuple[int, int] = SIZE) -> Tuple[Tuple[Array, Array], Tuple[Array, Array]]:
-    """Where the first and the last edge of each image lie in its file, in x and in y."""
+    """Return where the first and the last edge of each image lie in its file, in x and in y."""
     x, y = (_ends(ramp, length) for ramp, length in zip((ramps.across[:, 0], ramps.down[:, 1]), size))
     return x, y
 
@@ -159,7 +159,7 @@ def turned(ramps: Ramps) -> Tuple[Array, Array]:
 
 
 def _ends(ramp: Array, length: int) -> Tuple[Array, Array]:
-    """Where the first and the last edge of each row's line lie, in pixels."""
+    """Return where the first and the last edge of each row's line lie, in pixels."""
     slope, offset = _fit(ramp)
     return offset * length / 255, (offset + slope * ramp.shape[1]) * length / 255
 

@@ -49,7 +49,7 @@ def of(width: int, height: int) -> Array:
 
 
 def fits(blue: Array, x: Tuple[Array, Array], y: Tuple[Array, Array], size: Tuple[int, int]) -> Dict[str, Fit]:
-    """Of N images' blue (N, S, S), turned as the file is, whose first and last edges lie at x and y in pixels."""
+    """Return each resampler's fit to N images' blue (N, S, S), turned as the file, with edges at x and y in pixels."""
     inner = blue[:, EDGE:-EDGE, EDGE:-EDGE]
     found = {}
     for name, sample in SAMPLERS.items():
@@ -63,7 +63,7 @@ def fits(blue: Array, x: Tuple[Array, Array], y: Tuple[Array, Array], size: Tupl
 
 
 def _nearest(sample: Sampler, texture: Array, seen: Array, edges: Tuple[Array, Array], size: int) -> Array:
-    """Of the places where a crop may lie, what `sample` makes of the texture in the one that is most like `seen`."""
+    """Return what `sample` makes of the texture at the possible place of the crop that is most like `seen`."""
     seen = seen - seen.mean(axis=1, keepdims=True)
     best, least = np.zeros_like(seen), np.full(len(seen), np.inf)
 
@@ -88,7 +88,7 @@ def point_sampled(texture: Array, first: Array, last: Array, size: int) -> Array
 
 
 def antialiased(texture: Array, first: Array, last: Array, size: int) -> Array:
-    """By a triangle filter as wide as the scale, as `scenes.antialiased`; (N, size) of N crops.
+    """Resample by a triangle filter as wide as the scale, as `scenes.antialiased`; (N, size) of N crops.
 
     The triangle is a second difference of max(0, t - k - 1/2), and so is the sum of the pixels k under it.
     """

@@ -169,7 +169,7 @@ def train_workload_curves(
 
 
 def _checksum(inputs: Inputs, labels: Array) -> int:
-    """Of the inputs in the task's order, then the labels, as workers have it."""
+    """Return the checksum of the inputs in the task's order, then the labels, as workers have it."""
     found = 0
     for array in (*several(inputs), labels):
         found = zlib.crc32(np.ascontiguousarray(array).data, found)

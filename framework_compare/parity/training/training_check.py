@@ -138,7 +138,7 @@ def _check_unlike(masks: Mapping[str, Tuple[Array, Array]]) -> None:
 def _masks(
     graph: Graph, before: Mapping[str, Array], after: Mapping[str, Array], images: Array, labels: Array, precision: str
 ) -> List[Tuple[Array, Array]]:
-    """Of each image, which inputs of the last layer a step kept, and which of them are large enough to say so.
+    """Return, per image, which inputs of the last layer a step kept, and which are large enough to tell.
 
     All logits are zero, so row r of the layer moves by -rate / B times the sum over images of (1/CLASSES - [r is its
     label]) times what dropout left of its inputs: as many equations as images.
@@ -151,7 +151,7 @@ def _masks(
 
 
 def _inputs(graph: Graph, weights: Mapping[str, Array], images: Array) -> Array:
-    """Of dropout, (N, inputs), in float64."""
+    """Return the inputs of dropout, (N, inputs), in float64."""
     values: Dict[str, Array] = {}
     inside = {name: np.asarray(array) for name, array in weights.items() if name.startswith("conv")}
     cut = surgery.up_to(graph, "flatten")
@@ -293,7 +293,7 @@ def _held_batches(graph: Graph) -> Batches:
 
 
 def _save(batches: Batches, path: Path) -> Path:
-    """As the probe reads them."""
+    """Save batches as the probe reads them."""
     named: Fields = {f"images{i}": images for i, (images, _) in enumerate(batches)}
     named.update({f"labels{i}": labels for i, (_, labels) in enumerate(batches)})
     np.savez(path, **named)

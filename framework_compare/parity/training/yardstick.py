@@ -15,7 +15,7 @@ Array = np.ndarray
 def yardstick(
     exact: Document, runs: Sequence[Document], labels: Sequence[Array], task: Task = image_classification(2, 1)
 ) -> List[float]:
-    """Of each step, from curves as `oracle_curve` makes them; rounding of weights adds up from step to step.
+    """Return the yardstick of each step, from curves of `oracle_curve`; rounding of weights adds up over steps.
 
     Any two of the runs count, the exact one included, as any two frameworks are compared.
     """
@@ -37,7 +37,7 @@ def yardstick(
 
 
 def _of_logits(one: Array, other: Array, labels: Array) -> float:
-    """By twice the furthest of each sample's logits, on the average."""
+    """Return twice the largest difference of each sample's logits, averaged."""
     return 2 * float(np.abs(one - other).max(axis=-1).mean())
 
 

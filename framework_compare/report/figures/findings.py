@@ -130,7 +130,7 @@ def _qualities(epochs: pd.DataFrame, prefix: str) -> list[str]:
 
 
 def _end(subject: Subject, last: pd.DataFrame, name: str) -> str:
-    """Where a quality ends, under the condition in which the frameworks differ most; "" without values."""
+    """Return where a quality ends, under the condition in which the frameworks differ most; "" without values."""
     values = last.groupby(LABELS)[name].mean().dropna()
     if values.empty:
         return ""

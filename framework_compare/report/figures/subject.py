@@ -144,7 +144,7 @@ class Subject:
         return epochs.assign(epoch_s=epochs["estimate_s"].fillna(epochs["epoch_s"]))
 
     def waited_s(self) -> pd.Series:
-        """By run_id the seconds of its epochs in which a run waited for its turns."""
+        """Return by run_id the seconds of its epochs in which a run waited for its turns."""
         return self.study.epochs.groupby("run_id")["waited_s"].sum()
 
     def of(self, frame: pd.DataFrame) -> pd.DataFrame:

@@ -52,7 +52,7 @@ def gelu(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) ->
 
 
 def dropout(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    """Of a StochasticDepth the mask has one number a sample."""
+    """Apply dropout; the mask of a StochasticDepth has one number per sample."""
     (x,), keep = inputs, 1 - node.attrs["p"]
     if not mode.training or mode.dropout is None:
         return x, lambda dy: ((dy,), {})

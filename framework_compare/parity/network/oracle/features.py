@@ -20,7 +20,7 @@ from framework_compare.parity.network.oracle.op import (
 
 
 def linear(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    """Of the features; an Unembedding's matrix has the rows of an embedding."""
+    """Multiply the features; an Unembedding's matrix has the rows of an embedding."""
     x, matrix = features_last(inputs[0]), weights["weight"]
     y = x @ matrix.T
     if "bias" in weights:
@@ -85,7 +85,7 @@ def maxout(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) 
 
 
 def concat(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    """Of the features, or along the axis that it names; an array without a batch is repeated."""
+    """Concatenate features, or along the node's axis; an array without a batch is repeated."""
     axis, count = 1 + concat_axis(node, inputs[0].shape[1:]), max(map(len, inputs))
     ends = np.cumsum([x.shape[axis] for x in inputs])[:-1]
     y = np.concatenate([np.broadcast_to(x, (count, *x.shape[1:])) for x in inputs], axis=axis)

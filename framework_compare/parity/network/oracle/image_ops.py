@@ -38,7 +38,7 @@ def fold(cols: Array, size: Tuple[int, int], window: Window) -> Array:
 
 
 def places(window: Window, size: Sequence[int]) -> Iterator[Tuple[int, int, Tuple[slice, slice]]]:
-    """Of each place (i, j) in the window: the padded image's pixels that it meets, one a window."""
+    """Yield each place (i, j) of the window with the padded image's pixels that it meets, one per window."""
     (rows, across), (down, right) = window.output(size), window.stride
     for i in range(window.kernel[0]):
         for j in range(window.kernel[1]):

@@ -164,7 +164,7 @@ def groupnorm(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> Resul
         return (back(dnormal).reshape(x.shape),), gradients
 
     def backward_by_sums(dy: Array) -> Gradients:
-        """From sums that Paddle's kernel adds one by one over a group, and PyTorch's of dy and dy x, which nearly cancel."""
+        """Return gradients from sums over a group, as Paddle's and PyTorch's kernels do: sums that nearly cancel."""
         values, dnormal = x.reshape(grouped.shape), (dy * weights["weight"][:, None, None]).reshape(grouped.shape)
         mean = values.mean(axis=2, keepdims=True)
         scale = 1 / np.sqrt(values.var(axis=2, keepdims=True) + x.dtype.type(a["eps"]))

@@ -260,6 +260,12 @@ def test_slices_are_as_long_as_steps_allow():
     assert 30 // (short.steps + short.rewarm) > rounds.LEAST_ROUNDS
 
 
+def test_a_slow_rival_refills_its_caches_before_its_slice_like_the_others():
+    assert Lengths(5, 1).times(0.2) == Lengths(1, 1)
+    assert Lengths(40, 5).times(3.0) == Lengths(120, 15)
+    assert Lengths(1, 0).times(0.5) == Lengths(1, 0)
+
+
 def test_a_stop_at_the_last_step_of_an_epoch_holds_in_the_next(tmp_path):
     read, write = os.pipe()
     os.write(write, b"turn 0 1 0\nstop\n")

@@ -64,7 +64,7 @@ class Lengths:
 
     def times(self, factor: float) -> "Lengths":
         """The lengths of a rival whose steps are shorter by this factor, or train on fewer samples."""
-        return Lengths(max(1, round(self.steps * factor)), round(self.rewarm * factor))
+        return Lengths(max(1, round(self.steps * factor)), max(min(1, self.rewarm), round(self.rewarm * factor)))
 
 
 def least(sample_s: float, round_s: float) -> int:

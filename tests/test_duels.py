@@ -266,6 +266,18 @@ def test_a_slow_rival_refills_its_caches_before_its_slice_like_the_others():
     assert Lengths(1, 0).times(0.5) == Lengths(1, 0)
 
 
+def test_turns_of_few_steps_do_not_always_count_the_same_batches_of_an_epoch():
+    generator = random.Random(1)
+    steps, place, counted = 4, 0, collections.Counter()  # of an epoch
+    for _ in range(400):
+        place += (turn := Lengths(1, 1).shifted(generator)).rewarm
+        counted[place % steps] += turn.steps
+        place += turn.steps
+    assert len(counted) == steps and min(counted.values()) > 60
+    for lengths in (Lengths(40, 5), Lengths(1, 0)):
+        assert lengths.shifted(generator) == lengths
+
+
 def test_a_stop_at_the_last_step_of_an_epoch_holds_in_the_next(tmp_path):
     read, write = os.pipe()
     os.write(write, b"turn 0 1 0\nstop\n")

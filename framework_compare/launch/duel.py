@@ -222,7 +222,7 @@ class _Duel:
             rival.idle_cpu_s = rival.idle_s = 0.0
         began_ns = self._count()
         for rival in order:
-            self._turn(rival, lengths.times(self._factors[rival.name]))
+            self._turn(rival, lengths.times(self._factors[rival.name]).shifted(self._random))
         for rival in order:
             if not rival.run.over:
                 rival.note_idle()

@@ -17,6 +17,7 @@ LONG_STEP_S = 1.0  # of which the part that fills caches is less than one percen
 LEAST_ROUNDS = 6  # that count, of a block; fewer say little
 FEWEST_ROUNDS = 2  # of steps so long that more do not fit into a sample
 JITTER = 0.25  # so that slices do not always begin at the same batch of an epoch
+FEW_STEPS = 4  # of which that much is none
 PATIENCE = 3.0  # times the length of a sample: where others void its rounds, it ends then
 MOST_FAULTS = 20  # pages read from disk in a slice
 UNCOUNTED_S = 0.1  # of a turn, beside its uncounted steps: waking the worker, hearing of its end
@@ -65,6 +66,11 @@ class Lengths:
     def times(self, factor: float) -> "Lengths":
         """The lengths of a rival whose steps are shorter by this factor, or train on fewer samples."""
         return Lengths(max(1, round(self.steps * factor)), max(min(1, self.rewarm), round(self.rewarm * factor)))
+
+    def shifted(self, generator: random.Random) -> "Lengths":
+        """The lengths of one turn: of few steps sometimes one later, else epochs of 2 n steps would have the same n counted."""
+        few = self.rewarm > 0 and self.steps < FEW_STEPS
+        return dataclasses.replace(self, rewarm=self.rewarm + generator.randint(0, 1)) if few else self
 
 
 def least(sample_s: float, round_s: float) -> int:

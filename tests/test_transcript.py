@@ -8,7 +8,7 @@ import pytest
 
 from framework_compare.errors import ProtocolError
 from framework_compare.events import MAX_LINE_BYTES, MAX_TEXT, EventReader, EventWriter
-from framework_compare.launch.transcript import Transcript
+from framework_compare.launch.transcript import Grant, Transcript
 
 EPOCH = {
     "event": "epoch", "t_ns": 9, "number": 1, "start_ns": 0, "end_ns": 8, "data_wait_ns": 1, "images": 2, "steps": 1,
@@ -64,6 +64,24 @@ def test_latencies_of_inference_are_taken_after_an_epoch_that_may_be_shorter():
     assert told(**inference).step_s_p95 == 30e-9
     with pytest.raises(ProtocolError, match="malformed epoch event"):
         told(**inference | {"step_ns": [9, 12, 33]})  # longer than the time since the epoch's end
+
+
+@pytest.mark.parametrize("loss", [None, 1.0], ids=["inference", "training"])
+def test_what_a_turn_left_uncounted_does_not_depend_on_when_its_parent_hears_of_it(loss):
+    """A parent that has to wait for the CPU hears late of an epoch, while its worker has long begun the next."""
+    transcript = Transcript(0, epochs=2)
+    began = time.monotonic_ns()
+    transcript.grant = Grant(1, 2, 1, began)
+    time.sleep(0.1)
+    ms = 1_000_000
+    end, told_ns = began + 20 * ms, began + (30 if loss is None else 20) * ms
+    transcript.add({**EPOCH, "start_ns": began, "end_ns": end, "t_ns": told_ns, "loss": loss})
+    if loss:
+        values = {"loss": 1.0}
+        transcript.add({"event": "quality", "t_ns": end + 10 * ms, "epoch": 1, "split": "validation", "values": values})
+    measured = {"steps": 2, "samples": 2, "measured_ns": 60 * ms, "cpu_ns": 0, "major_faults": 0, "last": False}
+    transcript.add({"event": "slice", "number": 1, "start_ns": began, "end_ns": end + 70 * ms, "t_ns": end, **measured})
+    assert transcript.turn.uncounted_s == pytest.approx(transcript.turn.seconds - 0.060 - 0.010, abs=1e-9)
 
 
 def test_an_epoch_may_not_begin_before_the_run_nor_before_the_last_one_ended():

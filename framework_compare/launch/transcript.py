@@ -74,7 +74,7 @@ class Transcript:
         self._ended: List[int] = []  # after how many steps of this turn epochs ended
         self._between_ns = 0  # what the worker did between epochs of this turn
         self._of_turns = self._of_epochs = 0  # steps so far, of turns that are over and of epochs
-        self._told_ns = 0  # when the parent heard of the last
+        self._told_ns = 0  # when the last was sent, of which the parent may hear late
         self.last = False  # whether it needs no further turn
         self.quality: List[Quality] = []
         self.profile: List[ProfileRow] = []
@@ -233,7 +233,7 @@ class Transcript:
         p05, median, p95 = (_within(ns, 0, longest) / 1e9 for ns in event["step_ns"])
         self._of_epochs += _within(event["steps"], 1, MOST)
         self._ended.append(self._of_epochs - self._of_turns)
-        self._told_ns = time.monotonic_ns()
+        self._told_ns = max(event["t_ns"], end_ns)
         self._between_ns += self._told_ns - end_ns if event["loss"] is None else 0
         self.epochs.append(
             Epoch(
@@ -274,7 +274,7 @@ class Transcript:
             raise ValueError(f"quality of epoch {number} after epoch {len(self.epochs)}")
         if len(values) > MAX_METRICS:
             raise ValueError(f"{len(values)} metrics; allowed: at most {MAX_METRICS}")
-        told_ns, self._told_ns = self._told_ns, time.monotonic_ns()
+        told_ns, self._told_ns = self._told_ns, max(event["t_ns"], self._told_ns)
         self._between_ns += self._told_ns - told_ns
         for name, value in values.items():
             self.quality.append(

@@ -278,6 +278,13 @@ def test_turns_of_few_steps_do_not_always_count_the_same_batches_of_an_epoch():
         assert lengths.shifted(generator) == lengths
 
 
+def test_turns_of_few_steps_that_train_to_the_end_hold_the_same_batches_for_all(paced, ask):
+    study = ask([paced("one"), paced("two", pace_s=0.006)], batch_size=1, epochs=2, repeats=2)
+    counted = study.slices[study.slices.void == ""]
+    assert counted.steps.max() < rounds.FEW_STEPS
+    assert set(study.slices.groupby("run_id")["round"].size()) == {9}, "26 steps, three a turn"
+
+
 def test_a_stop_at_the_last_step_of_an_epoch_holds_in_the_next(tmp_path):
     read, write = os.pipe()
     os.write(write, b"turn 0 1 0\nstop\n")

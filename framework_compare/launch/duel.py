@@ -222,7 +222,9 @@ class _Duel:
             rival.idle_cpu_s = rival.idle_s = 0.0
         began_ns = self._count()
         for rival in order:
-            self._turn(rival, lengths.times(self._factors[rival.name]).shifted(self._random))
+            of_rival = lengths.times(self._factors[rival.name])
+            # else all train on the same batches in a round
+            self._turn(rival, of_rival.shifted(self._random) if self._in_time else of_rival)
         for rival in order:
             if not rival.run.over:
                 rival.note_idle()

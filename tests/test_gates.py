@@ -121,6 +121,19 @@ def test_an_outcome_is_that_of_the_whole_interval(baseline, ratio, low, high, ou
     assert disturbed == gate.Judgement(gate.UNJUDGED, "other programs took CPU time")
 
 
+def test_epochs_of_other_numbers_of_samples_are_not_compared(baseline, tmp_path):
+    """Half as many would hide any slowdown."""
+    fewer = study(tmp_path / "fewer", faster=0.5)
+    a, b = ((one.frame, one.epochs) for one in (baseline, fewer))
+    b = b[0].assign(images=a[0].images / 2), b[1]
+    beside = gate.side_by_side(a, b)
+    reason = "fire-smoke-small has 396 samples now, and 791 in the baseline"
+    assert gate.judge(beside, 0.05)[0] == gate.Judgement(gate.UNJUDGED, reason) and beside.verdict[0] == ""
+    assert gate.judge(gate.side_by_side(a, (fewer.frame, fewer.epochs)), 0.05)[0].outcome == gate.NOT_SLOWER
+    sessions = [gate.variance(gate.side_by_side(a, a, [a, other])).sessions for other in (a, b)]
+    assert sessions == [3, 0]
+
+
 BARS = [
     ("epochs_disturbed", NONE, gate.UNJUDGED, "is unknown for {}"),
     ("epochs_disturbed", 99, gate.UNJUDGED, "other programs took CPU time in every epoch of {}"),

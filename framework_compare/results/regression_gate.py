@@ -73,9 +73,12 @@ def _cells(frame: pd.DataFrame) -> dict[tuple[object, ...], Fields]:
 def _between(sides: Sequence[Sides]) -> SessionVariance:
     """Return what sessions of the same cells differ by."""
     by_cell: dict[tuple[object, ...], list[list[float]]] = {}
+    first = _cells(sides[0][0])
     for side in sides:
         seconds = block_seconds(side[1])
         for key, cell in _cells(side[0]).items():
+            if key in first and _other_data(first[key], cell):
+                continue
             by_cell.setdefault(key, []).append(list(seconds.get(cell["number"], {}).values()))
     return session_variance(list(by_cell.values()))
 
@@ -92,7 +95,7 @@ def _row(
     ratio = unpaired_ratio(runs[1], runs[0], between) or UNKNOWN
     low, high = ratio.ends
     before, now = (speed_verdicts.blocking_reason(SimpleNamespace(**one)) for one in (a, b))
-    barred = f"baseline: {before.reason}" if before.reason else now.reason
+    barred = f"baseline: {before.reason}" if before.reason else now.reason or _other_data(a, b)
     beside = {name: (a[name], b[name]) for name in ("status", "parity", "epoch_s_median", "disturbed_share")}
     return {
         **dict(zip(IDENTITY, key)),
@@ -105,6 +108,14 @@ def _row(
         "barred": barred,
         "verdict": "" if barred else _verdict(low, high),
     }
+
+
+def _other_data(a: Fields, b: Fields) -> str:
+    """Why epochs of two cells do not compare: one has more samples than the other; "" if they do, as far as is known."""
+    counts = a["images"], b["images"]
+    if counts[0] == counts[1] or any(count is None or math.isnan(count) for count in counts):
+        return ""
+    return f"{a['dataset']} has {counts[1]:.0f} samples now, and {counts[0]:.0f} in the baseline"
 
 
 def _verdict(low: float, high: float) -> str:

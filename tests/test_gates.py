@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+import sqlite3
 
 import pytest
 from command_line import run
@@ -132,6 +133,14 @@ def test_epochs_of_other_numbers_of_samples_are_not_compared(baseline, tmp_path)
     assert gate.judge(gate.side_by_side(a, (fewer.frame, fewer.epochs)), 0.05)[0].outcome == gate.NOT_SLOWER
     sessions = [gate.variance(gate.side_by_side(a, a, [a, other])).sessions for other in (a, b)]
     assert sessions == [3, 0]
+
+
+def test_sessions_of_two_machines_are_not_compared(baseline, tmp_path):
+    other = study(tmp_path / "other", faster=1.01)
+    with sqlite3.connect(other.folder / "study.sqlite") as connection:
+        connection.execute("UPDATE machine SET value = '\"another\"' WHERE key = 'cpu'")
+    said = run("check", other.folder, "--baseline", baseline.folder, "--max-slowdown", "50%", check=2).stderr
+    assert "are of different machines (cpu: A processor" in said and "another now" in said
 
 
 BARS = [

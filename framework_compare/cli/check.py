@@ -43,12 +43,18 @@ def check(
     from framework_compare.comparison import Comparison
     from framework_compare.plan.values import slowdown
     from framework_compare.results import regression_gate
-    from framework_compare.study import names
+    from framework_compare.study import names, resumption
 
     limit = slowdown("--max-slowdown", max_slowdown)
     for two in itertools.combinations([baseline, study, *(history or ())], 2):
         names.find_two(*two)
     before, after, *others = (Comparison.load(names.find(one)) for one in (baseline, study, *(history or ())))
+    for one in (before, *others):
+        cells = [*one.frame.itertuples()]
+        if changes := resumption.other_kind(one.machine, after.machine, cells) if after.machine else []:
+            raise UsageError(
+                f"{one.folder} and {after.folder} are of different machines ({'; '.join(changes)}); measure both on one"
+            )
     beside = before.beside(after, others)
     if beside.empty:
         raise UsageError(

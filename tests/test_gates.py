@@ -140,7 +140,7 @@ def test_sessions_of_two_machines_are_not_compared(baseline, tmp_path):
     with sqlite3.connect(other.folder / "study.sqlite") as connection:
         connection.execute("UPDATE machine SET value = '\"another\"' WHERE key = 'cpu'")
     said = run("check", other.folder, "--baseline", baseline.folder, "--max-slowdown", "50%", check=2).stderr
-    assert "are of different machines (cpu: A processor" in said and "another now" in said
+    assert "were measured on different machines (cpu: A processor" in said and "another now" in said
 
 
 BARS = [

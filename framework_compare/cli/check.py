@@ -53,7 +53,7 @@ def check(
         cells = [*one.frame.itertuples()]
         if changes := resumption.other_kind(one.machine, after.machine, cells) if after.machine else []:
             raise UsageError(
-                f"{one.folder} and {after.folder} are of different machines ({'; '.join(changes)}); measure both on one"
+                f"{one.folder} and {after.folder} were measured on different machines ({'; '.join(changes)}); measure both on one"
             )
     beside = before.beside(after, others)
     if beside.empty:

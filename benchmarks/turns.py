@@ -5,7 +5,7 @@ python benchmarks/turns.py   # writes benchmarks/results/turns.json, a minute
 Each block has fresh workers, whose lasting effect is normal (2 %). The machine's speed changes with time: a random walk
 (drift), two states that change at random (flicker), or steps of a 1/f kind; each slice sees it where its turn stands in the
 round, in the orders that `launch.rounds` draws, and has noise of its own (5 %). The estimate is that of studies: by block the
-geometric mean over rounds, then Student's interval of the blocks' ratios. Beside it the same work in sequence: all slices of
+seconds over samples, then Student's interval of the blocks' ratios. Beside it the same work in sequence: all slices of
 a worker in a row.
 """
 
@@ -51,7 +51,7 @@ def study(machine, cells, blocks, count, generator, interleaved):
         else:
             owners = np.repeat(generator.permutation(cells), count)
         noisy = speed + generator.normal(0, OWN, cells * count)
-        found[:, block] = [noisy[owners == cell].mean() for cell in range(cells)]
+        found[:, block] = [np.log(np.exp(noisy[owners == cell]).mean()) for cell in range(cells)]
     return found + generator.normal(0, LASTING, (cells, blocks))
 
 

@@ -44,12 +44,12 @@ def epoch_seconds(epochs: Columns) -> np.ndarray:
 
 
 def turn_seconds(epochs: Columns, slices: Columns) -> float | None:
-    """Seconds of an epoch by the slices of a run whose rounds count: their geometric mean; None where there is none."""
+    """Seconds of an epoch by the slices of a run whose rounds count, which hold unequal numbers of samples; None without."""
     counted = np.asarray([not void for void in slices["void"]], dtype=bool)
     if not counted.any() or not len(epochs["images"]):
         return None
-    per_image = floats(slices["measured_s"])[counted] / floats(slices["samples"])[counted]
-    return float(np.exp(np.log(per_image).mean()) * np.median(_whole_images(epochs)))
+    measured_s, samples = (floats(slices[name])[counted].sum() for name in ("measured_s", "samples"))
+    return float(measured_s / samples * np.median(_whole_images(epochs)))
 
 
 def epoch_spans(run: Measured) -> list[tuple[int, int]]:

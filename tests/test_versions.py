@@ -192,6 +192,9 @@ def test_without_any_index_the_newest_is_the_newest_installed(monkeypatch):
     said: list[str] = []
     assert competitors.read(["tiny@latest"], say=said.append).names == ["tiny@2.0"]
     assert "name no index and no folder" in said[-1] and "using the newest installed version, 2.0" in said[-1]
+    marker = managed.ensure("tiny@2.0").folder / venvs.MARKER
+    marker.write_text(marker.read_text().replace(sys.version.split()[0], "3.4.10"))
+    assert competitors.read(["tiny@latest"]).names == ["tiny@1.0"], "one with another Python is not the newest for this one"
 
 
 def test_constraints_of_pip_bound_what_is_newest(monkeypatch, tmp_path):
@@ -248,6 +251,17 @@ def test_the_commands_list_and_prune():
     assert managed.ensure("tiny@1.1").version == "1.1"
     run("env", "remove", "tiny@1.1")
     assert locks.find(managed.locks_dir(), "tiny@1.1", "cpu") is None
+
+
+def test_removing_takes_only_the_environment_that_is_named():
+    run("env", "create", "tiny,tiny@1.1")
+    there = lambda: sorted(one.framework for one in managed.installed())  # noqa: E731
+    assert "has no environment here; allowed: torch, torch@2.12.0" in run("env", "remove", "tiny=/x", check=2).stderr
+    assert there() == ["tiny", "tiny@1.1"], "an interpreter is not the framework's own environment"
+    run("env", "remove", "tiny@v1.1.0")
+    assert there() == ["tiny"]
+    run("env", "remove", "tiny@1.0")  # the pinned one, by its number
+    assert there() == [] and locks.find(managed.locks_dir(), "tiny@1.0", "cpu"), "its lock was shipped"
 
 
 def test_names_for_readers():

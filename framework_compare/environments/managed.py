@@ -19,7 +19,7 @@ from packaging.version import Version
 
 from framework_compare import registry
 from framework_compare.environments import externals, installer, locks, venvs
-from framework_compare.environments.interpreters import Unavailable
+from framework_compare.environments.interpreters import Minor, Unavailable
 from framework_compare.environments.uv_command import public_url
 from framework_compare.paths import CACHE_VARIABLE, cache_dir
 
@@ -202,20 +202,23 @@ def other_version(framework: str, device: str) -> tuple[registry.Framework, str]
     return spec, "" if version == locks.pinned(spec, device) or not spec.requirements_on(device) else version
 
 
-def versions_here(base: str, device: str = "cpu") -> list[Version]:
-    """Versions of a framework whose environments are there, oldest first."""
+def versions_here(base: str, device: str = "cpu", python: Minor | None = None) -> list[Version]:
+    """Versions of a framework whose environments are there, of any or of one Python, oldest first."""
     spec = registry.framework(base)
     pinned = locks.pinned(spec, device)
     named = {str(one): f"{spec.name}@{one}" for one in locks.known(locks_dir(), spec.name, device)}
     named.update({pinned: spec.name} if pinned else {})
-    return sorted(Version(version) for version, name in named.items() if _is_there(name, device))
+    return sorted(Version(version) for version, name in named.items() if _is_there(name, device, python))
 
 
-def _is_there(name: str, device: str) -> bool:
+def _is_there(name: str, device: str, python: Minor | None) -> bool:
     try:
-        return venvs.marker(plan_for(name, device).folder) is not None
+        marker = venvs.marker(plan_for(name, device).folder)
     except Unavailable:
         return False
+    if marker is None or python is None:
+        return marker is not None
+    return bool(marker["interpreter"].split(".")[:2] == [str(part) for part in python])
 
 
 def label(framework: str, device: str, python: str | Path | None = None) -> str:

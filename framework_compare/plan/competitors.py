@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from packaging.version import InvalidVersion, Version
 
 from framework_compare import registry
-from framework_compare.environments import externals, locks, managed
+from framework_compare.environments import externals, interpreters, locks, managed
 from framework_compare.environments.interpreters import Unavailable
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.plan.values import check_unique, listed
@@ -153,12 +153,12 @@ def _version(key: str, entry: registry.Framework, version: str, device: str, say
 
 
 def _latest(key: str, entry: registry.Framework, pinned: str, device: str, say: Say) -> str:
-    """The newest stable release for the Python that is taken first; without a network the newest that is here."""
+    """The newest stable release for the Python that is taken first; without a network the newest that is here for it."""
     try:
         listed = [one for one in locks.listed(entry, device, say) if not one.is_prerelease]
         return str(max(listed).public) if listed else pinned
     except Unavailable as error:
-        here = managed.versions_here(key, device)
+        here = managed.versions_here(key, device, interpreters.choose(entry.python, framework=key).minor)
         newest = str(here[-1]) if here else pinned
         say(f"{key}@{LATEST}: {error}; using the newest installed version, {newest}")
         return newest

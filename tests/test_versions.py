@@ -67,6 +67,9 @@ def test_a_name_carries_the_version_where_it_was_given_or_where_two_compete(want
         ("tiny@9.0", r"no release 9\.0 .*the nearest are 1\.1, 2\.0$"),
         ("tiny@new", "not a version; allowed: torch, torch@2.12.0, torch@latest"),
         ("tiny@", "allowed: torch, torch@2.12.0"),
+        ("tiny==1.1", r"for a version, name tiny@1\.1$"),
+        ("tiny=1.1", r"for a version, name tiny@1\.1$"),
+        ("tiny@1.0+cpu", r"name the version without its build: tiny@1\.0$"),
         ("bare@1.0", "no version is pinned for bare, allowed: bare, or bare=/path/to/python"),
         (["tiny", "tiny@1.0"], "given twice"),
         ("caffe@1.0", "unknown framework 'caffe'"),
@@ -178,7 +181,7 @@ def test_a_version_of_a_library_is_not_that_of_the_framework_below_it(shared, li
     monkeypatch.setitem(registry.FRAMEWORKS, "top", Framework("top", "top:T", str(pins), "tinylib", ANY_PYTHON, **more))
     assert competitors.read(["top", "top@1.2"]).names == ["top@1.1", "top@1.2"]
     assert competitors.read("top@latest").names == ["top@1.2"]
-    with pytest.raises(UsageError, match=r"top has no release 2\.0 .*the nearest are 1\.1, 1\.2$"):
+    with pytest.raises(UsageError, match=r"top@2\.0; tinylib has no release 2\.0 .*the nearest are 1\.1, 1\.2$"):
         competitors.read("top@2.0")
     old, new = managed.ensure("top@1.1"), managed.ensure("top@1.2")
     for made, version in ((old, "1.1"), (new, "1.2")):

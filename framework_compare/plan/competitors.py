@@ -7,6 +7,7 @@ all that is stored by framework, have that name.
 
 import collections
 import dataclasses
+import os
 from collections.abc import Callable, Mapping
 
 from packaging.version import InvalidVersion, Version
@@ -114,12 +115,22 @@ def _wish(text: object, python: Mapping[str, str], device: str, say: Say) -> _Wi
     key = _key(base)
     if ("=" in str(text) and not path) or ("@" in str(text).partition("=")[0] and not version) or (version and path):
         raise UsageError(f"framework is {text!r}; allowed: {FORMS}")
+    meant = path.removeprefix("=")
+    if _is_version(meant) and not os.path.exists(path):
+        raise UsageError(f"framework is {text!r}, whose {path!r} is no interpreter; for a version, name {key}@{meant}")
     again = version == locks.AGAIN[1:]  # the same as another, from wherever that comes
     path = path or python.get(f"{key}@{version}" if version else key) or python.get(str(text)) or ""
     path = path or (python.get(key, "") if again else "")
     if path or not version or again:
         return _Wish(key, version, path)
     return _Wish(key, _version(key, registry.FRAMEWORKS[key], version, device, say))
+
+
+def _is_version(text: str) -> bool:
+    try:
+        return bool(Version(text))
+    except InvalidVersion:
+        return False
 
 
 def _version(key: str, entry: registry.Framework, version: str, device: str, say: Say) -> str:
@@ -138,6 +149,8 @@ def _version(key: str, entry: registry.Framework, version: str, device: str, say
         asked = Version(bare)
     except InvalidVersion:
         raise UsageError(f"framework is {key}@{version}, which is not a version; allowed: {FORMS}") from None
+    if asked.local:
+        raise UsageError(f"framework is {key}@{version}; name the version without its build: {key}@{asked.public}")
     if pinned and asked == Version(pinned):
         return pinned + suffix
     there = [one for one in managed.versions_here(key, device) if one == asked]

@@ -267,6 +267,14 @@ def test_removing_takes_only_the_environment_that_is_named():
     assert there() == [] and locks.find(managed.locks_dir(), "tiny@1.0", "cpu"), "its lock was shipped"
 
 
+def test_a_lock_that_was_emptied_is_a_sentence():
+    managed.ensure("tiny@1.1")
+    locks.find(managed.locks_dir(), "tiny@1.1", "cpu").path.write_text("")
+    assert "name no package; `framework-compare env remove tiny@1.1`" in run("env", "create", "tiny@1.1", check=1).stderr
+    run("env", "remove", "tiny@1.1")
+    assert managed.ensure("tiny@1.1").version == "1.1"
+
+
 def test_names_for_readers():
     assert title("torch@2.12.0") == "PyTorch 2.12.0"
     assert in_order(["jax@0.9.2", "torch", "jax@0.10.2", "x"]) == ["torch", "jax@0.9.2", "jax@0.10.2", "x"]

@@ -67,6 +67,7 @@ def test_a_name_carries_the_version_where_it_was_given_or_where_two_compete(want
         ("tiny@9.0", r"no release 9\.0 .*the nearest are 1\.1, 2\.0$"),
         ("tiny@new", "not a version; allowed: torch, torch@2.12.0, torch@latest"),
         ("tiny@", "allowed: torch, torch@2.12.0"),
+        ({"tiny": "1.1"}, "allowed: a name or a list of names"),
         ("tiny==1.1", r"for a version, name tiny@1\.1$"),
         ("tiny=1.1", r"for a version, name tiny@1\.1$"),
         ("tiny@1.0+cpu", r"name the version without its build: tiny@1\.0$"),
@@ -100,6 +101,19 @@ def test_one_interpreter_twice_is_two_competitors(one, python):
     first, second = found.names
     assert re.fullmatch(r"bare@[\d.]+", first) and second == f"{first}-b"
     assert [found.python[name] for name in found.names] == [sys.executable] * 2
+
+
+def test_an_interpreter_that_is_not_what_a_name_says_is_said():
+    said: list[str] = []
+    competitors.read(["bare@0.1"], {"bare@0.1": sys.executable}, say=said.append)
+    assert len(said) == 1 and re.fullmatch(rf"bare@0\.1 runs in {sys.executable}, which has bare [\d.]+", said[0])
+    said.clear()
+    assert competitors.read(["tiny@1.1"], {"tiny": sys.executable}, say=said.append).python == {}
+    assert said == ["python of tiny is not used, since each tiny here names a version"]
+    said.clear()
+    found = competitors.read(["bare", f"bare={sys.executable}"], say=said.append)
+    competitors.read(found.names, found.python, say=said.append)
+    assert said == [], "names that were made from interpreters are right"
 
 
 def test_an_index_of_a_framework_is_that_of_its_versions():
@@ -197,7 +211,9 @@ def test_without_any_index_the_newest_is_the_newest_installed(monkeypatch):
     assert "name no index and no folder" in said[-1] and "using the newest installed version, 2.0" in said[-1]
     marker = managed.ensure("tiny@2.0").folder / venvs.MARKER
     marker.write_text(marker.read_text().replace(sys.version.split()[0], "3.4.10"))
-    assert competitors.read(["tiny@latest"]).names == ["tiny@1.0"], "one with another Python is not the newest for this one"
+    assert competitors.read(["tiny@latest"]).names == ["tiny@1.0"], (
+        "one with another Python is not the newest for this one"
+    )
 
 
 def test_constraints_of_pip_bound_what_is_newest(monkeypatch, tmp_path):
@@ -270,7 +286,9 @@ def test_removing_takes_only_the_environment_that_is_named():
 def test_a_lock_that_was_emptied_is_a_sentence():
     managed.ensure("tiny@1.1")
     locks.find(managed.locks_dir(), "tiny@1.1", "cpu").path.write_text("")
-    assert "name no package; `framework-compare env remove tiny@1.1`" in run("env", "create", "tiny@1.1", check=1).stderr
+    assert (
+        "name no package; `framework-compare env remove tiny@1.1`" in run("env", "create", "tiny@1.1", check=1).stderr
+    )
     run("env", "remove", "tiny@1.1")
     assert managed.ensure("tiny@1.1").version == "1.1"
 

@@ -8,7 +8,7 @@ all that is stored by framework, have that name.
 import collections
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from packaging.version import InvalidVersion, Version
 
@@ -75,8 +75,8 @@ def read(
 ) -> Competitors:
     """Names, versions and interpreters of competitors; what is the same twice gets a name of its own.
 
-    python, index: by framework, for all its competitors, or by a competitor's name. UsageError for a version that no index
-    has, with the nearest ones.
+    index: by framework, for all its competitors, or by a competitor's name; python: likewise, by framework for the one that
+    names no version. UsageError for a version that no index has, with the nearest ones.
     """
     python, index = dict(python or {}), dict(index or {})
     kind = "cuda" if device.startswith("cuda") else "cpu"
@@ -92,8 +92,29 @@ def read(
             python[name] = wish.python
         if wish.base in index:
             index.setdefault(name, index[wish.base])
+    _say_of_interpreters(wishes, python, say)
     python = {name: path for name, path in python.items() if name in names or name not in several}
     return Competitors(names, python, index)
+
+
+def _say_of_interpreters(wishes: Sequence[_Wish], python: Mapping[str, str], say: Say) -> None:
+    """Say which interpreter nobody takes, and which has another version than its competitor's name."""
+    for base in dict.fromkeys(wish.base for wish in wishes):
+        if base in python and python[base] not in [wish.python for wish in wishes if wish.base == base]:
+            say(f"python of {base} is not used, since each {base} here names a version")
+    for wish in wishes:
+        if wish.python and (found := _other_version(wish)):
+            say(f"{wish.base}@{wish.version} runs in {wish.python}, which has {wish.base} {found}")
+
+
+def _other_version(wish: _Wish) -> str:
+    """The version that the interpreter of a competitor has, where it is not that of its name."""
+    try:
+        asked = Version(wish.version.removesuffix(locks.AGAIN))
+        found = externals.examine(registry.FRAMEWORKS[wish.base], wish.python).version or ""
+        return found if found and Version(Version(found).public) != Version(asked.public) else ""
+    except (InvalidVersion, Unavailable):  # as in "jax@b"; a cell says the other
+        return ""
 
 
 def twice(a: str, b: str) -> tuple[str, str]:

@@ -38,12 +38,13 @@ def variables_for(backend: str) -> Dict[str, str]:
 
 def step_of(model: Any) -> Callable[[Any, Any], Any]:
     """`train_on_batch` with the loss of the batch. Up to Keras 3.14 it returns the mean over all batches since a reset."""
+    on_batch: Callable[[Any, Any], Any] = model.train_on_batch
     if "reset_metrics" in model.train_on_batch.__code__.co_names:
-        return model.train_on_batch  # type: ignore[no-any-return]
+        return on_batch
 
     def step(images: Any, labels: Any) -> Any:
         model.reset_metrics()
-        return model.train_on_batch(images, labels)
+        return on_batch(images, labels)
 
     return step
 

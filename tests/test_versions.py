@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 import sys
 import time
 
@@ -281,6 +282,15 @@ def test_removing_takes_only_the_environment_that_is_named():
     assert there() == ["tiny"]
     run("env", "remove", "tiny@1.0")  # the pinned one, by its number
     assert there() == [] and locks.find(managed.locks_dir(), "tiny@1.0", "cpu"), "its lock was shipped"
+
+
+def test_an_environment_in_which_a_process_runs_is_not_removed():
+    made = managed.ensure("tiny@1.1")
+    with subprocess.Popen([str(made.python), "-c", "input()"], stdin=subprocess.PIPE):
+        assert "tiny@1.1: a process runs in " in run("env", "remove", "tiny@1.1", check=1).stderr
+    assert managed.find("tiny@1.1") == made, "its lock is still there, too"
+    run("env", "remove", "tiny@1.1")
+    assert managed.find("tiny@1.1") is None
 
 
 def test_a_lock_that_was_emptied_is_a_sentence():

@@ -156,15 +156,17 @@ def remove(framework: str) -> list[Path]:
 
     Of a version its lock goes, too. Other versions stay.
 
-    Raises EnvironmentUnavailable if another process is making one of them.
+    Raises EnvironmentUnavailable if another process is making one of them, or runs in one.
     """
     name = registry.framework(framework).name
     base, version = locks.split(name)
+    ours = re.compile(re.escape(name) + r"-[0-9a-f]{12}")
+    folders = [path for path in sorted(_root().glob(f"{name}-*")) if path.is_dir() and ours.fullmatch(path.name)]
+    if busy := sorted({*folders} & in_use()):
+        raise Unavailable(f"{name}: a process runs in {busy[0]}", "remove it when that has ended")
     if version:
         for lock in locks_dir().glob(f"{base}-{version}-*-cp*"):
             lock.unlink(missing_ok=True)
-    ours = re.compile(re.escape(name) + r"-[0-9a-f]{12}")
-    folders = [path for path in sorted(_root().glob(f"{name}-*")) if path.is_dir() and ours.fullmatch(path.name)]
     for folder in folders:
         delete(folder, name)
     return folders

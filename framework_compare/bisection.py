@@ -244,14 +244,8 @@ def _between(framework: str, versions: str, say: Callable[[str], None]) -> tuple
 
 
 def _installed(spec: registry.Framework, inside: Callable[[Version], bool], minor: Minor) -> list[Version]:
-    """Releases of the range whose environments are there."""
-    return [one for one in managed.versions_here(spec.name) if inside(one) and _runs_on(spec, one, minor)]
-
-
-def _runs_on(spec: registry.Framework, version: Version, minor: Minor) -> bool:
-    """Return whether a release's installed environment has this Python; others differ in more than the release."""
-    made = managed.find(f"{spec.name}@{version}")
-    return made is not None and made.interpreter.split(".")[:2] == [str(part) for part in minor]
+    """Releases of the range whose environments are there, with this Python; others would differ in more than the release."""
+    return [one for one in managed.versions_here(spec.name, python=minor) if inside(one)]
 
 
 def _say_of_other_pythons(

@@ -280,6 +280,29 @@ def test_a_library_is_compared_with_the_framework_below_it(tmp_path):
     assert ratios["torch", "default"] == ratios["keras-jax", "default"] == "", text
 
 
+def test_a_library_is_compared_only_with_the_version_that_it_ran_on(tmp_path):
+    def of(version, *seconds, on=None):
+        settings = {"backend": on} if on else {}
+        return dataclasses.replace(ok(*seconds), framework_version=version, settings=settings)
+
+    outcomes = [
+        ("jax@0.9.2", {}, of("0.9.2", 2, 2)),
+        ("jax@0.10.2", {}, of("0.10.2", 4, 4)),
+        ("torch@2.14.1", {}, of("2.14.1", 2, 2)),
+        ("keras-jax", {}, of("3.15.1", 8, 8, on="jax 0.10.2")),
+        ("keras-torch", {}, of("3.15.1", 8, 8, on="torch 2.13.0+cpu")),
+    ]
+    found = study(tmp_path, outcomes, repeats=2)
+    read = list(csv.DictReader(io.StringIO(found.table("stack", "csv"))))
+    ratios = {row["framework"]: row["ratio"] for row in read}
+    assert ratios["keras-jax"] == "0.5", "not 0.25, the ratio to version 0.9.2"
+    assert ratios["keras-torch"] == ""
+    assert found.frame["backend"].dropna().tolist() == ["jax 0.10.2", "torch 2.13.0+cpu"]
+    text = found.table("stack", "markdown")
+    assert [row[0] for row in rows(text)] == ["Keras (JAX)"]
+    assert "Keras (PyTorch) is left out: it ran on PyTorch 2.13.0+cpu, which was not measured" in text
+
+
 @pytest.mark.parametrize(
     "kind", [kind for kind in OF_CELLS if kind not in ("stack", "modes")]
 )  # of libraries, of executions

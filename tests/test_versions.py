@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 import sys
 import time
 
@@ -67,6 +68,10 @@ def test_a_name_carries_the_version_where_it_was_given_or_where_two_compete(want
         ("tiny@9.0", r"no release 9\.0 .*the nearest are 1\.1, 2\.0$"),
         ("tiny@new", "not a version; allowed: torch, torch@2.12.0, torch@latest"),
         ("tiny@", "allowed: torch, torch@2.12.0"),
+        ({"tiny": "1.1"}, "allowed: a name or a list of names"),
+        ("tiny==1.1", r"for a version, name tiny@1\.1$"),
+        ("tiny=1.1", r"for a version, name tiny@1\.1$"),
+        ("tiny@1.0+cpu", r"name the version without its build: tiny@1\.0$"),
         ("bare@1.0", "no version is pinned for bare, allowed: bare, or bare=/path/to/python"),
         (["tiny", "tiny@1.0"], "given twice"),
         ("caffe@1.0", "unknown framework 'caffe'"),
@@ -97,6 +102,19 @@ def test_one_interpreter_twice_is_two_competitors(one, python):
     first, second = found.names
     assert re.fullmatch(r"bare@[\d.]+", first) and second == f"{first}-b"
     assert [found.python[name] for name in found.names] == [sys.executable] * 2
+
+
+def test_an_interpreter_that_is_not_what_a_name_says_is_said():
+    said: list[str] = []
+    competitors.read(["bare@0.1"], {"bare@0.1": sys.executable}, say=said.append)
+    assert len(said) == 1 and re.fullmatch(rf"bare@0\.1 runs in {sys.executable}, which has bare [\d.]+", said[0])
+    said.clear()
+    assert competitors.read(["tiny@1.1"], {"tiny": sys.executable}, say=said.append).python == {}
+    assert said == ["python of tiny is not used, since each tiny here names a version"]
+    said.clear()
+    found = competitors.read(["bare", f"bare={sys.executable}"], say=said.append)
+    competitors.read(found.names, found.python, say=said.append)
+    assert said == [], "names that were made from interpreters are right"
 
 
 def test_an_index_of_a_framework_is_that_of_its_versions():
@@ -178,7 +196,7 @@ def test_a_version_of_a_library_is_not_that_of_the_framework_below_it(shared, li
     monkeypatch.setitem(registry.FRAMEWORKS, "top", Framework("top", "top:T", str(pins), "tinylib", ANY_PYTHON, **more))
     assert competitors.read(["top", "top@1.2"]).names == ["top@1.1", "top@1.2"]
     assert competitors.read("top@latest").names == ["top@1.2"]
-    with pytest.raises(UsageError, match=r"top has no release 2\.0 .*the nearest are 1\.1, 1\.2$"):
+    with pytest.raises(UsageError, match=r"top@2\.0; tinylib has no release 2\.0 .*the nearest are 1\.1, 1\.2$"):
         competitors.read("top@2.0")
     old, new = managed.ensure("top@1.1"), managed.ensure("top@1.2")
     for made, version in ((old, "1.1"), (new, "1.2")):
@@ -192,6 +210,11 @@ def test_without_any_index_the_newest_is_the_newest_installed(monkeypatch):
     said: list[str] = []
     assert competitors.read(["tiny@latest"], say=said.append).names == ["tiny@2.0"]
     assert "name no index and no folder" in said[-1] and "using the newest installed version, 2.0" in said[-1]
+    marker = managed.ensure("tiny@2.0").folder / venvs.MARKER
+    marker.write_text(marker.read_text().replace(sys.version.split()[0], "3.4.10"))
+    assert competitors.read(["tiny@latest"]).names == ["tiny@1.0"], (
+        "one with another Python is not the newest for this one"
+    )
 
 
 def test_constraints_of_pip_bound_what_is_newest(monkeypatch, tmp_path):
@@ -248,6 +271,36 @@ def test_the_commands_list_and_prune():
     assert managed.ensure("tiny@1.1").version == "1.1"
     run("env", "remove", "tiny@1.1")
     assert locks.find(managed.locks_dir(), "tiny@1.1", "cpu") is None
+
+
+def test_removing_takes_only_the_environment_that_is_named():
+    run("env", "create", "tiny,tiny@1.1")
+    there = lambda: sorted(one.framework for one in managed.installed())  # noqa: E731
+    assert "has no environment here; allowed: torch, torch@2.12.0" in run("env", "remove", "tiny=/x", check=2).stderr
+    assert there() == ["tiny", "tiny@1.1"], "an interpreter is not the framework's own environment"
+    run("env", "remove", "tiny@v1.1.0")
+    assert there() == ["tiny"]
+    run("env", "remove", "tiny@1.0")  # the pinned one, by its number
+    assert there() == [] and locks.find(managed.locks_dir(), "tiny@1.0", "cpu"), "its lock was shipped"
+
+
+def test_an_environment_in_which_a_process_runs_is_not_removed():
+    made = managed.ensure("tiny@1.1")
+    with subprocess.Popen([str(made.python), "-c", "input()"], stdin=subprocess.PIPE):
+        assert "tiny@1.1: a process runs in " in run("env", "remove", "tiny@1.1", check=1).stderr
+    assert managed.find("tiny@1.1") == made, "its lock is still there, too"
+    run("env", "remove", "tiny@1.1")
+    assert managed.find("tiny@1.1") is None
+
+
+def test_a_lock_that_was_emptied_is_a_sentence():
+    managed.ensure("tiny@1.1")
+    locks.find(managed.locks_dir(), "tiny@1.1", "cpu").path.write_text("")
+    assert (
+        "name no package; `framework-compare env remove tiny@1.1`" in run("env", "create", "tiny@1.1", check=1).stderr
+    )
+    run("env", "remove", "tiny@1.1")
+    assert managed.ensure("tiny@1.1").version == "1.1"
 
 
 def test_names_for_readers():

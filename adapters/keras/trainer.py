@@ -36,6 +36,19 @@ def variables_for(backend: str) -> Dict[str, str]:
     return {"KERAS_BACKEND": backend, "KERAS_HOME": os.path.join(os.devnull, "keras")}
 
 
+def step_of(model: Any) -> Callable[[Any, Any], Any]:
+    """`train_on_batch` with the loss of the batch. Up to Keras 3.14 it returns the mean over all batches since a reset."""
+    on_batch: Callable[[Any, Any], Any] = model.train_on_batch
+    if "reset_metrics" in model.train_on_batch.__code__.co_names:
+        return on_batch
+
+    def step(images: Any, labels: Any) -> Any:
+        model.reset_metrics()
+        return on_batch(images, labels)
+
+    return step
+
+
 class KerasTrainer(abc.ABC):
     """Mixed into the plain trainer of a back end, which has the rest: threads, batches, pipelines, profiles.
 
@@ -46,6 +59,7 @@ class KerasTrainer(abc.ABC):
     _differentiate: Callable[[Any, Any], Any]  # the loss, and gradients in the order of the model's trainable variables
     _outputs_of: Callable[[Any], Any]  # in evaluation, on the device
 
+    _on_batch: Any = None  # in execution `fit`, as _take_step
     config: TrainConfig
     backend = default_execution = ""
     read_losses = TrainerDefaults.read_losses
@@ -89,6 +103,7 @@ class KerasTrainer(abc.ABC):
         self._trained = {name: array for name, array in self._by_name.items() if name in trained}
         if self.config.execution == "fit":
             self._model.compile(optimizer=self._optimizer, loss=self._objective)
+            self._on_batch = step_of(self._model)
         self._make_functions()
 
     @abc.abstractmethod
@@ -119,7 +134,7 @@ class KerasTrainer(abc.ABC):
 
     def train_step(self, batch: Batch) -> Any:
         if self.config.execution == "fit":
-            return self._model.train_on_batch(batch.images, batch.labels)
+            return self._on_batch(batch.images, batch.labels)
         return self._take_step(batch.images, batch.labels)
 
     def gradients(self, batch: Batch) -> Dict[str, np.ndarray]:
@@ -140,3 +155,4 @@ class KerasTrainer(abc.ABC):
     def release(self) -> None:
         super().release()  # type: ignore[misc]
         self._graphed = self._model = self._by_name = self._trained = self._updated = self._optimizer = None  # type: ignore[assignment]
+        self._on_batch = None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from packaging.version import InvalidVersion, Version
 
 from framework_compare import registry
 from framework_compare.cli import console, examples
@@ -130,9 +132,22 @@ def _line(made: managed.Environment) -> str:
 
 
 def _named(frameworks: str) -> list[str]:
-    """Names of what has an environment of its own."""
+    """Names of what has an environment of its own, versions as environments are named after them."""
     names = listed("framework", split(frameworks))
-    return [name if name in registry.READERS else competitors.find_frameworks(name)[0] for name in names]
+    return [name if name in registry.READERS else _of_environment(name) for name in names]
+
+
+def _of_environment(named: str) -> str:
+    if "=" in named:
+        raise UsageError(f"{named} has no environment here; allowed: {competitors.VERSIONS}")
+    (name,) = competitors.find_frameworks(named)
+    base, _, version = name.partition("@")
+    if not version:
+        return name
+    with contextlib.suppress(InvalidVersion):
+        found = [one for one in managed.versions_here(base) if one == Version(version)]
+        name = f"{base}@{found[0] if found else Version(version)}"
+    return name if managed.other_version(name, "cpu")[1] else base
 
 
 def titled(framework: str, device: str) -> str:

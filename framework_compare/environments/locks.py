@@ -135,7 +135,8 @@ def _release(spec: Framework, asked: Version, device: str) -> tuple[str, Minor]:
     if unread:
         raise Unavailable(f"no index that responds has {name} {asked} ({unread[0]})", "check the network")
     raise NoRelease(
-        f"{spec.name} has no release {asked} with a wheel for a Python of this machine", nearest(asked, seen)
+        f"{spec.library or spec.name} has no release {asked} with a wheel for a Python of this machine",
+        nearest(asked, seen),
     )
 
 

@@ -19,7 +19,7 @@ from packaging.version import Version
 
 from framework_compare import registry
 from framework_compare.environments import externals, installer, locks, venvs
-from framework_compare.environments.interpreters import Unavailable
+from framework_compare.environments.interpreters import Minor, Unavailable
 from framework_compare.environments.uv_command import public_url
 from framework_compare.paths import CACHE_VARIABLE, cache_dir
 
@@ -156,15 +156,17 @@ def remove(framework: str) -> list[Path]:
 
     Of a version its lock goes, too. Other versions stay.
 
-    Raises EnvironmentUnavailable if another process is making one of them.
+    Raises EnvironmentUnavailable if another process is making one of them, or runs in one.
     """
     name = registry.framework(framework).name
     base, version = locks.split(name)
+    ours = re.compile(re.escape(name) + r"-[0-9a-f]{12}")
+    folders = [path for path in sorted(_root().glob(f"{name}-*")) if path.is_dir() and ours.fullmatch(path.name)]
+    if busy := sorted({*folders} & in_use()):
+        raise Unavailable(f"{name}: a process runs in {busy[0]}", "remove it when that has ended")
     if version:
         for lock in locks_dir().glob(f"{base}-{version}-*-cp*"):
             lock.unlink(missing_ok=True)
-    ours = re.compile(re.escape(name) + r"-[0-9a-f]{12}")
-    folders = [path for path in sorted(_root().glob(f"{name}-*")) if path.is_dir() and ours.fullmatch(path.name)]
     for folder in folders:
         delete(folder, name)
     return folders
@@ -202,20 +204,23 @@ def other_version(framework: str, device: str) -> tuple[registry.Framework, str]
     return spec, "" if version == locks.pinned(spec, device) or not spec.requirements_on(device) else version
 
 
-def versions_here(base: str, device: str = "cpu") -> list[Version]:
-    """Versions of a framework whose environments are there, oldest first."""
+def versions_here(base: str, device: str = "cpu", python: Minor | None = None) -> list[Version]:
+    """Versions of a framework whose environments are there, of any or of one Python, oldest first."""
     spec = registry.framework(base)
     pinned = locks.pinned(spec, device)
     named = {str(one): f"{spec.name}@{one}" for one in locks.known(locks_dir(), spec.name, device)}
     named.update({pinned: spec.name} if pinned else {})
-    return sorted(Version(version) for version, name in named.items() if _is_there(name, device))
+    return sorted(Version(version) for version, name in named.items() if _is_there(name, device, python))
 
 
-def _is_there(name: str, device: str) -> bool:
+def _is_there(name: str, device: str, python: Minor | None) -> bool:
     try:
-        return venvs.marker(plan_for(name, device).folder) is not None
+        marker = venvs.marker(plan_for(name, device).folder)
     except Unavailable:
         return False
+    if marker is None or python is None:
+        return marker is not None
+    return bool(marker["interpreter"].split(".")[:2] == [str(part) for part in python])
 
 
 def label(framework: str, device: str, python: str | Path | None = None) -> str:

@@ -19,6 +19,7 @@ from framework_compare.environments.interpreters import Unavailable
 
 _DOWNLOAD = re.compile(r"Downloading (\S+) \(([\d.]+[MG]iB)\)")
 NETWORK = re.compile(r"Failed to fetch|error sending request|timed out")
+# uv's variable for each option of pip's, and what separates several values there.
 _VARIABLES = {
     "index-url": ("UV_DEFAULT_INDEX", ""),
     "extra-index-url": ("UV_EXTRA_INDEX_URL", " "),
@@ -152,9 +153,6 @@ def reason(lines: list[str]) -> str:
     parts[-1] = re.sub(r" Expected: .* Computed: (sha256:\w{12}).*", r" (it has \1...)", parts[-1])
     told = ": ".join(parts if len(parts) < 3 else (*parts[:2], parts[-1])) or "it printed nothing"
     return told if len(told) <= 400 else f"{told[:397]}..."
-
-
-# uv's variable for each option of pip's, and what separates several values there.
 
 
 def read() -> PipSettings:

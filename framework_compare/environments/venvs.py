@@ -78,6 +78,11 @@ def plan(spec: Framework, root: Path, device: str = "cpu") -> Plan:
         raise Unavailable(
             f"{spec.name}: its requirements {path} cannot be read ({error.strerror})", "reinstall its package"
         ) from None
+    if not pins:
+        remedy = (
+            f"`framework-compare env remove {spec.name}` deletes it" if "@" in spec.name else "reinstall its package"
+        )
+        raise Unavailable(f"{spec.name}: its requirements {path} name no package", remedy)
     interpreter = interpreters.choose(spec.python, framework=spec.name)
     parts = (*pins, "python {}.{}".format(*interpreter.minor), platform.system(), platform.machine())
     checksum = hashlib.sha256("\n".join(parts).encode()).hexdigest()

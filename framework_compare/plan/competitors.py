@@ -7,12 +7,13 @@ all that is stored by framework, have that name.
 
 import collections
 import dataclasses
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 
 from packaging.version import InvalidVersion, Version
 
 from framework_compare import registry
-from framework_compare.environments import externals, locks, managed
+from framework_compare.environments import externals, interpreters, locks, managed
 from framework_compare.environments.interpreters import Unavailable
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.plan.values import check_unique, listed
@@ -74,8 +75,8 @@ def read(
 ) -> Competitors:
     """Names, versions and interpreters of competitors; what is the same twice gets a name of its own.
 
-    python, index: by framework, for all its competitors, or by a competitor's name. UsageError for a version that no index
-    has, with the nearest ones.
+    index: by framework, for all its competitors, or by a competitor's name; python: likewise, by framework for the one that
+    names no version. UsageError for a version that no index has, with the nearest ones.
     """
     python, index = dict(python or {}), dict(index or {})
     kind = "cuda" if device.startswith("cuda") else "cpu"
@@ -91,8 +92,29 @@ def read(
             python[name] = wish.python
         if wish.base in index:
             index.setdefault(name, index[wish.base])
+    _say_of_interpreters(wishes, python, say)
     python = {name: path for name, path in python.items() if name in names or name not in several}
     return Competitors(names, python, index)
+
+
+def _say_of_interpreters(wishes: Sequence[_Wish], python: Mapping[str, str], say: Say) -> None:
+    """Say which interpreter nobody takes, and which has another version than its competitor's name."""
+    for base in dict.fromkeys(wish.base for wish in wishes):
+        if base in python and python[base] not in [wish.python for wish in wishes if wish.base == base]:
+            say(f"python of {base} is not used, since each {base} here names a version")
+    for wish in wishes:
+        if wish.python and (found := _other_version(wish)):
+            say(f"{wish.base}@{wish.version} runs in {wish.python}, which has {wish.base} {found}")
+
+
+def _other_version(wish: _Wish) -> str:
+    """The version that the interpreter of a competitor has, where it is not that of its name."""
+    try:
+        asked = Version(wish.version.removesuffix(locks.AGAIN))
+        found = externals.examine(registry.FRAMEWORKS[wish.base], wish.python).version or ""
+        return found if found and Version(Version(found).public) != Version(asked.public) else ""
+    except (InvalidVersion, Unavailable):  # as in "jax@b"; a cell says the other
+        return ""
 
 
 def twice(a: str, b: str) -> tuple[str, str]:
@@ -114,12 +136,22 @@ def _wish(text: object, python: Mapping[str, str], device: str, say: Say) -> _Wi
     key = _key(base)
     if ("=" in str(text) and not path) or ("@" in str(text).partition("=")[0] and not version) or (version and path):
         raise UsageError(f"framework is {text!r}; allowed: {FORMS}")
+    meant = path.removeprefix("=")
+    if _is_version(meant) and not os.path.exists(path):
+        raise UsageError(f"framework is {text!r}, whose {path!r} is no interpreter; for a version, name {key}@{meant}")
     again = version == locks.AGAIN[1:]  # the same as another, from wherever that comes
     path = path or python.get(f"{key}@{version}" if version else key) or python.get(str(text)) or ""
     path = path or (python.get(key, "") if again else "")
     if path or not version or again:
         return _Wish(key, version, path)
     return _Wish(key, _version(key, registry.FRAMEWORKS[key], version, device, say))
+
+
+def _is_version(text: str) -> bool:
+    try:
+        return bool(Version(text))
+    except InvalidVersion:
+        return False
 
 
 def _version(key: str, entry: registry.Framework, version: str, device: str, say: Say) -> str:
@@ -138,6 +170,8 @@ def _version(key: str, entry: registry.Framework, version: str, device: str, say
         asked = Version(bare)
     except InvalidVersion:
         raise UsageError(f"framework is {key}@{version}, which is not a version; allowed: {FORMS}") from None
+    if asked.local:
+        raise UsageError(f"framework is {key}@{version}; name the version without its build: {key}@{asked.public}")
     if pinned and asked == Version(pinned):
         return pinned + suffix
     there = [one for one in managed.versions_here(key, device) if one == asked]
@@ -153,12 +187,12 @@ def _version(key: str, entry: registry.Framework, version: str, device: str, say
 
 
 def _latest(key: str, entry: registry.Framework, pinned: str, device: str, say: Say) -> str:
-    """The newest stable release for the Python that is taken first; without a network the newest that is here."""
+    """The newest stable release for the Python that is taken first; without a network the newest that is here for it."""
     try:
         listed = [one for one in locks.listed(entry, device, say) if not one.is_prerelease]
         return str(max(listed).public) if listed else pinned
     except Unavailable as error:
-        here = managed.versions_here(key, device)
+        here = managed.versions_here(key, device, interpreters.choose(entry.python, framework=key).minor)
         newest = str(here[-1]) if here else pinned
         say(f"{key}@{LATEST}: {error}; using the newest installed version, {newest}")
         return newest

@@ -12,7 +12,7 @@ from framework_compare.errors import UsageError
 
 def listed(kind: str, wanted: object) -> list[Any]:
     """Return what a user lists, one name being a list of one; UsageError for nothing and for what is not a list."""
-    if not isinstance(wanted, (str, os.PathLike, Iterable)):
+    if not isinstance(wanted, (str, os.PathLike, Iterable)) or isinstance(wanted, Mapping):
         raise UsageError(f"{kind} is {wanted!r}; allowed: a name or a list of names")
     given = [wanted] if isinstance(wanted, (str, os.PathLike)) else list(wanted)
     if not given:

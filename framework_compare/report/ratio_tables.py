@@ -98,6 +98,19 @@ def _mode_columns(sheet: Sheet) -> tuple[Column, ...]:
     )
 
 
+def _on_other_versions(sheet: Sheet) -> tuple[str, ...]:
+    """Libraries that the table lacks, since the version below them was not measured."""
+    lacking = {
+        cell.framework: cell.backend
+        for cell in sheet.cells
+        if cell.status == "ok" and isinstance(cell.backend, str) and cell.Index not in sheet.ratios
+    }
+    return tuple(
+        f"{title(name)} is left out: it ran on {title(backend.replace(' ', '@'))}, which was not measured with the same settings."
+        for name, backend in lacking.items()
+    )
+
+
 MODES = TableSpec(
     f"Each framework in its fastest execution mode. Epoch time in seconds; speed-up over its default mode; slowdown relative to "
     f"the fastest framework in its own best mode. {_SURE}",
@@ -123,7 +136,9 @@ STACK = TableSpec(
     rows=_with_ratio,
     across=("execution", "batch_size"),
     ratios=ratios.stacks,
-    absent="No library was measured together with its plain framework; run both, such as torch and keras-torch.",
+    remarks=_on_other_versions,
+    absent="No library was measured together with its plain framework in the version that it ran on; run both, such as torch"
+    " and keras-torch.",
 )
 
 

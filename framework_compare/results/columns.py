@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _OUTCOME = ("status", "reason", "runs", "runs_ok", "epochs_measured")
-_FIXED = ("framework", "framework_version", "model", "dataset", *SETTINGS, *_OUTCOME, *METRICS)
+_FIXED = ("framework", "framework_version", "backend", "model", "dataset", *SETTINGS, *_OUTCOME, *METRICS)
 OTHER_SETTINGS = tuple(map(settings.column, settings.of_role(settings.QUIET, settings.OF_DATASET)))
 # Of the study, and of the ratio to the fastest competitor: its larger half-width, over so many blocks; None without a budget.
 BUDGET = ("precision_target", "budget_s", "ratio_half_width", "ratio_blocks")

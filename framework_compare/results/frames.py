@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -113,6 +114,7 @@ def _cell_row(store: Store, all_runs: list[Row], datasets: Document, kept: Mappi
         "runs_set_aside": sum(run["status"] == "ok" for run in all_runs) - len(ok),
         "warnings": "; ".join(filter(None, warnings)),
         "framework_version": next((run["framework_version"] for run in runs if run["framework_version"]), None),
+        "backend": next((found for run in runs if (found := _backend(run))), None),
         "reason": _reason(worst, len(runs)),
         "runs": len(runs),
         "runs_ok": len(ok),
@@ -133,6 +135,16 @@ def _reason(run: Row, runs: int) -> str:
     place = " ".join(filter(None, [run["signal"], f"in {run['died_in']}" if run["died_in"] else ""]))
     reason = run["reason"] or place
     return f"run {run['repeat']} of {runs}: {reason}" if reason and runs > 1 else reason
+
+
+def _backend(run: Row) -> str | None:
+    """The plain framework that a library ran on, with its version."""
+    known = registry.FRAMEWORKS.get(run["framework"].partition("@")[0])
+    if known and known.backend:
+        with contextlib.suppress(row_checks.InvalidRow):
+            found = row_checks.document(run["settings"], dict, "settings").get("backend")
+            return found if isinstance(found, str) else None
+    return None
 
 
 def _count(value: object) -> int | None:

@@ -131,8 +131,8 @@ def modes(cells: Sequence[Record], blocks: BlockTimes) -> dict[int, Ratio]:
 def stacks(cells: Sequence[Record], blocks: BlockTimes) -> dict[int, Ratio]:
     """Each cell of a library against the plain framework below it, other settings equal, by its place.
 
-    In the same execution where that has been measured, else in the plain framework's default. Of a framework that several
-    versions compete of, none is known to be the one below.
+    In the same execution where that has been measured, else in the plain framework's default; in no other version than the
+    library ran on.
     """
     plain: dict[tuple[object, ...], list[Record]] = {}
     for cell in cells:
@@ -145,10 +145,24 @@ def stacks(cells: Sequence[Record], blocks: BlockTimes) -> dict[int, Ratio]:
             return None
         settings = _key(cell, "framework", "execution")
         found = (plain.get((settings, known.backend, execution), []) for execution in (cell.execution, "default"))
-        bases = [several[0] for several in found if len(several) == 1]
+        bases = [base for several in found if (base := _below(cell, several)) is not None]
         return next((base for base in bases if base.status == "ok"), bases[-1] if bases else None)
 
     return _against(base_of, cells, blocks)
+
+
+def _below(library: Record, several: Sequence[Record]) -> Record | None:
+    """The competitor with the version that a library ran on; the only one where either is unknown."""
+    ran_on = _release(library.backend).rpartition(" ")[2]
+    versions = [_release(one.framework_version) for one in several]
+    if ran_on and ran_on in versions:
+        return several[versions.index(ran_on)]
+    return several[0] if len(several) == 1 and not (ran_on and versions[0]) else None
+
+
+def _release(version: object) -> str:
+    """A version without the name of its build; "" where it is unknown."""
+    return version.partition("+")[0] if isinstance(version, str) else ""
 
 
 def _against(

@@ -113,6 +113,12 @@ def test_two_frameworks_learn_the_same_from_several_inputs() -> None:
     assert found.losses.keys() == {"torch", "jax"} and found.hold, (found.apart(), found.yardstick)
 
 
+@pytest.mark.usefixtures("together")
+def test_a_head_tied_to_an_embedding_is_a_layer() -> None:
+    tied = {node.arrays: node.op for node in imported("Tied")().nodes if node.op in ("Embedding", "Unembedding")}
+    assert list(tied.values()) == ["Unembedding"]
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", OPTIONS)
 def test_five_frameworks_compute_the_same(name: str) -> None:

@@ -205,6 +205,20 @@ def test_attention_of_rotated_heads_is_one_layer(mask: str, causal: Optional[boo
     assert attention.attrs.get("causal") == causal and "Softmax" not in {node.op for node in model().nodes}
 
 
+OWN_NORM = "net = Net(); net.norm = nn.RMSNorm(4); return net"
+OWN_EPS = """
+y = 1e-3 * self.conv(x).mean((2, 3))
+        return self.fc(self.norm(y) + nn.functional.rms_norm(1e-3 * y, (4,)))
+"""
+
+
+@pytest.mark.usefixtures("together")
+def test_a_norm_without_an_eps_has_that_of_float32(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(FORWARD.format(inputs="x", body=OWN_EPS.strip(), build=OWN_NORM))
+    _, (model,) = resolve(f"{tmp_path / 'net.py'}:build", 16)
+    assert model.level is not None and model.level.passed, model.level
+
+
 SWIN = """
 from torchvision.models.swin_transformer import SwinTransformer
 def build():

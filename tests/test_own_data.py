@@ -156,6 +156,15 @@ def test_class_folders_beside_a_text_are_images(tmp_path: Path) -> None:
     assert own_data(tmp_path, DataOptions(), [], True) is None
 
 
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [("cross_entropy", "the target y has 5 values for each sample, and it takes one label"), ("other", "allowed: cross_")],
+)
+def test_a_loss_that_does_not_fit_the_target_is_one_line(loss: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        read({"x": X, "y": X}, loss=loss)
+
+
 def test_a_loss_that_is_asked_for_takes_precedence() -> None:
     assert task_of(read({"x": X, "y": LABELS}, loss="mse")).loss == "mse"
     assert task_of(read({"x": X, "y": LABELS % 2}, loss="cross_entropy")).outputs == 2

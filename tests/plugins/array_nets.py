@@ -43,6 +43,14 @@ def weighted(outputs, target):
     return (off * off * torch.sigmoid(off)).mean(1)
 
 
+def ready(outputs, target):
+    """The losses that torch has for numbers."""
+    kinds = (F.mse_loss, F.l1_loss, F.huber_loss, F.smooth_l1_loss)
+    parts = [kind(outputs, target, reduction="none").mean(1) for kind in kinds]
+    shares = F.kl_div(outputs.sigmoid().log(), target.sigmoid(), reduction="none").sum(1)
+    return torch.stack([*parts, shares, torch.log(torch.cosh(outputs - target)).mean(1)]).sum(0)
+
+
 def of_the_batch(outputs, target):
     return F.mse_loss(outputs, target)
 

@@ -41,6 +41,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "loss": {"loss_function": f"{NETS}:weighted"},
     "by_label": {"loss_function": f"{NETS}:by_label"},
     "twice": {"loss_function": f"{NETS}:twice"},
+    "ready": {"loss_function": f"{NETS}:ready"},
     "away": {"loss_function": f"{NETS}:away"},
 }
 LOSSES = {
@@ -48,6 +49,7 @@ LOSSES = {
     "by_label": "Windows",
     "twice": "Windows",
     "away": "Series",
+    "ready": "Series",
 }  # and the model that each is for
 
 

@@ -112,6 +112,17 @@ def elu(at: At, a: Arguments) -> Value:
     return at.emit("Add", at.emit("Mul", above, float(scale)), at.emit("Mul", below, float(alpha)))
 
 
+def broadcast(at: At, a: Arguments) -> Any:
+    """Several arrays in one shape, as losses of torch bring outputs and target; the op that reads them repeats them."""
+    return [at.reading.expand(one, meta.shape) for one, meta in zip(a["tensors"], at.node.meta["val"])]
+
+
+def cosh(at: At, a: Arguments) -> Value:
+    x = at.value(a["self"])
+    both = at.emit("Add", at.each("Exp", x), at.each("Exp", at.emit("Mul", x, -1.0)))
+    return at.emit("Mul", both, 0.5)
+
+
 def negated(at: At, x: Any) -> Value:
     return at.emit("Equal", x, 0.0)
 
@@ -146,6 +157,9 @@ HANDLERS: Dict[str, Handler] = {
     **dict.fromkeys(("logical_or", "bitwise_or", "__or__"), binary("Maximum")),
     "where": lambda at, a: at.emit("Where", a["condition"], a["self"], a["other"]),
     "masked_fill": lambda at, a: at.emit("Where", a["mask"], a["value"], a["self"]),
+    "isnan": lambda at, a: negated(at, at.emit("Equal", a["self"], a["self"])),
+    "cosh": cosh,
+    "broadcast_tensors": broadcast,
     "sum": reduction("ReduceSum"),
     "mean": reduction("ReduceMean"),
     **dict.fromkeys(("amax", "max"), reduction("ReduceMax")),

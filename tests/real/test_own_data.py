@@ -42,6 +42,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "by_label": {"loss_function": f"{NETS}:by_label"},
     "twice": {"loss_function": f"{NETS}:twice"},
     "ready": {"loss_function": f"{NETS}:ready"},
+    "shares": {"loss_function": f"{NETS}:shares"},
     "away": {"loss_function": f"{NETS}:away"},
 }
 LOSSES = {
@@ -50,6 +51,7 @@ LOSSES = {
     "twice": "Windows",
     "away": "Series",
     "ready": "Series",
+    "shares": "Series",
 }  # and the model that each is for
 
 
@@ -132,6 +134,12 @@ def test_five_frameworks_compute_the_same(name: str) -> None:
 @pytest.mark.usefixtures("together")
 def test_mxnet_adds_an_array_without_a_gradient() -> None:
     (found,) = verify("mxnet", imported("away").name, threads=1)
+    assert found.proves(), (found.reason, found.levels)
+
+
+@pytest.mark.usefixtures("together")
+def test_mxnets_logarithm_of_a_softmax_is_exact() -> None:
+    (found,) = verify("mxnet", imported("shares").name, threads=1)
     assert found.proves(), (found.reason, found.levels)
 
 

@@ -123,6 +123,15 @@ def cosh(at: At, a: Arguments) -> Value:
     return at.emit("Mul", both, 0.5)
 
 
+def where(at: At, a: Arguments) -> Value:
+    condition, other = a["condition"], a["other"]
+    if hasattr(condition, "any") and isinstance(other, Value) and not bool(condition.any()):
+        return at.reading.expand(
+            other, at.shape
+        )  # some frameworks multiply, and the array that is not taken may be NaN
+    return at.emit("Where", condition, a["self"], other)
+
+
 def negated(at: At, x: Any) -> Value:
     return at.emit("Equal", x, 0.0)
 
@@ -155,9 +164,9 @@ HANDLERS: Dict[str, Handler] = {
     **dict.fromkeys(("logical_not", "bitwise_not"), lambda at, a: negated(at, a["self"])),
     **dict.fromkeys(("logical_and", "bitwise_and", "__and__"), binary("Mul")),
     **dict.fromkeys(("logical_or", "bitwise_or", "__or__"), binary("Maximum")),
-    "where": lambda at, a: at.emit("Where", a["condition"], a["self"], a["other"]),
+    "where": where,
     "masked_fill": lambda at, a: at.emit("Where", a["mask"], a["value"], a["self"]),
-    "isnan": lambda at, a: negated(at, at.emit("Equal", a["self"], a["self"])),
+    "isnan": lambda at, a: at.reading.torch.zeros(at.shape, dtype=at.reading.torch.bool),  # what trains has none
     "cosh": cosh,
     "broadcast_tensors": broadcast,
     "sum": reduction("ReduceSum"),

@@ -77,7 +77,7 @@ def _imported(zoo: str, module: str) -> ModuleType:
     except ImportError as error:
         raise UsageError(
             f"{zoo} is not installed in {sys.executable} ({error}); name an interpreter that has it:"
-            " python={'torch': '/path/to/python'}"
+            " --python torch=/path/to/python, in Python python={'torch': '/path/to/python'}"
         ) from None
 
 

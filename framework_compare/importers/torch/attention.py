@@ -3,12 +3,17 @@
 One node keeps each framework's fused kernel; what stands between the two products is collected in `Scores`.
 """
 
+from __future__ import annotations
+
 import math
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 from framework_compare.importers.common.axes import is_batch
 from framework_compare.importers.common.views import BATCH, Atom, NotExpressible, Value, whole
 from framework_compare.importers.torch.operands import Arguments, At, Handler
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Scores(NamedTuple):
@@ -79,7 +84,7 @@ def attend_steps(at: At, given: Iterable[Value], scale: Optional[float], causal:
     return attend(at, Scores(queries, keys, scale, (), causal=causal), values)
 
 
-def hides_nothing(mask: Any) -> bool:
+def hides_nothing(mask: Optional[Tensor]) -> bool:
     return mask is None or (str(getattr(mask, "dtype", "")) == "torch.bool" and bool(mask.all()))
 
 

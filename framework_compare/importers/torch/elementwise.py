@@ -1,7 +1,7 @@
 """Elementwise ATen operators and reductions, as primitives."""
 
 import math
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 from framework_compare.importers.common.views import Value
 from framework_compare.importers.torch.operands import Arguments, At, Handler, along
@@ -112,7 +112,7 @@ def elu(at: At, a: Arguments) -> Value:
     return at.emit("Add", at.emit("Mul", above, float(scale)), at.emit("Mul", below, float(alpha)))
 
 
-def broadcast(at: At, a: Arguments) -> Any:
+def broadcast(at: At, a: Arguments) -> List[Value]:
     """Several arrays in one shape, as losses of torch bring outputs and target; the op that reads them repeats them."""
     return [at.reading.expand(one, meta.shape) for one, meta in zip(a["tensors"], at.node.meta["val"])]
 

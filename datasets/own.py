@@ -138,7 +138,9 @@ def _target_names(source: Source, given: None | str | Sequence[str]) -> list[str
     by_lower = {name.lower(): name for name in reversed(list(source.train))}
     found = next((by_lower[name] for name in TARGETS if name in by_lower), None)
     if found is None:
-        raise DataError(f"{source.where}: name the target; it has {names_of(source.train)}")
+        marks = [mark for mark in (";", "|") if len(source.train) == 1 and mark in next(iter(source.train))]
+        remedy = f"separate its columns by commas, not {marks[0]!r}" if marks else "name the target"
+        raise DataError(f"{source.where}: {remedy}; it has {names_of(source.train)}")
     return [found]
 
 

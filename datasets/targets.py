@@ -7,8 +7,9 @@ import numpy as np
 
 from framework_compare.datasets.arrays import Baseline, majority_outputs
 from framework_compare.datasets.columns import Source, scaling_of, to_float32
-from framework_compare.errors import DataError, UsageError
+from framework_compare.errors import DataError, UnknownNameError, UsageError
 from framework_compare.graph import Field, Task
+from framework_compare.graph.task import LOSSES
 from framework_compare.protocol import Fields
 
 MOST_CLASSES = 1000  # of whole numbers that are taken for labels
@@ -27,6 +28,14 @@ class Target:
         self.tasks: Sequence[Task] = ()
         self.values: tuple[np.ndarray, np.ndarray]
         train, held = arrays
+        if loss not in (None, *LOSSES):
+            raise UnknownNameError("loss_function", loss, LOSSES)
+        if loss == "cross_entropy" and train.size != len(train):
+            shape = "x".join(map(str, train.shape[1:]))
+            raise UsageError(
+                f"loss_function is 'cross_entropy'; the target {names[0]} has {shape} values for each sample, and it takes"
+                " one label"
+            )
         if train.dtype.kind == "O":
             if loss not in (None, "cross_entropy", "binary_cross_entropy"):
                 raise UsageError(

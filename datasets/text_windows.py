@@ -86,7 +86,7 @@ def generate(seed: int) -> bytes:
 def read_windows(path: Path, window: int | None, tokenizer: str | None, validation: float | None) -> Source:
     """Windows that follow each other: of the beginning of the text to train on, of its end to validate with."""
     window = WINDOW if window is None else window
-    check_count("window", window)
+    check_count("window", window, least=2)  # single tokens would be columns
     where = f"{'folder' if path.is_dir() else 'file'} {str(path)!r}"
     files = sorted(path.glob("*.txt")) if path.is_dir() else [path]
     texts = [read_text(file) for file in files]

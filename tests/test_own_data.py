@@ -146,6 +146,8 @@ def test_windows_of_a_text(tmp_path: Path) -> None:
     assert bytes(made.train.inputs["tokens"][0].astype(np.uint8)) == b"abcdefghijabcdef"
     with pytest.raises(UsageError, match="window is 0"):
         read(tmp_path / "t", window=0)
+    with pytest.raises(UsageError, match="window is 1; .* at least 2"):
+        read(tmp_path / "t", window=1)
     with pytest.raises(DataError, match="too few for windows of 4000"):
         read(tmp_path / "t", window=4000)
 
@@ -154,6 +156,18 @@ def test_class_folders_beside_a_text_are_images(tmp_path: Path) -> None:
     (tmp_path / "cats").mkdir()
     (tmp_path / "labels.txt").write_text("cats\n")
     assert own_data(tmp_path, DataOptions(), [], True) is None
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        ("cross_entropy", "the target y has 5 values for each sample, and it takes one label"),
+        ("other", "allowed: cross_"),
+    ],
+)
+def test_a_loss_that_does_not_fit_the_target_is_one_line(loss: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        read({"x": X, "y": X}, loss=loss)
 
 
 def test_a_loss_that_is_asked_for_takes_precedence() -> None:
@@ -181,6 +195,7 @@ def test_targets_of_several_numbers_and_of_places() -> None:
 
 BAD_TABLES = {
     "no target": ("a,b\n1,2\n3,4\n", {}, r"name the target; it has a, b"),
+    "semicolons": ("a;y\n1;0\n3;1\n", {}, r"separate its columns by commas, not ';'; it has a;y"),
     "no column": (ROWS, {"target": "kinds"}, r"has no target 'kinds' \(did you mean 'kind'\?\); it has a, b, kind, y"),
     "no input": (ROWS, {"inputs": ["aa", "b"]}, r"has no input 'aa'"),
     "text": (ROWS, {}, r"line 2: kind is 'k0', not a number; encode the text as numbers, or name inputs without"),

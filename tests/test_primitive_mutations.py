@@ -104,6 +104,34 @@ def test_a_mistake_is_caught(name, monkeypatch):
     check_caught(reference(), MISTAKES[name], monkeypatch)
 
 
+class Precise:
+    """A rounding that rounds nothing, and notes the types of gradients by the op they come from."""
+
+    def __init__(self) -> None:
+        self.types = {}
+
+    def gradient(self, dy):
+        return dy
+
+    def __call__(self, op, node, weights, given, mode):
+        y, backward = op(node, weights, given, mode)
+
+        def noted(dy):
+            found, parameters = backward(dy)
+            self.types.setdefault(node.op, set()).update(g.dtype.name for g in (dy, *found, *parameters.values()))
+            return found, parameters
+
+        return y, noted
+
+
+def test_gradients_of_float32_stay_float32():
+    """Else the yardstick knows too little rounding, and what is behind the op fails for the rounding of an honest run."""
+    found, (images, labels) = reference(), reference().batches[0]
+    precise = Precise()
+    Oracle(found.graph, found.initial, np.float32, rounding=precise).gradients(images, labels)
+    assert {op: types for op, types in precise.types.items() if types != {"float32"}} == {}
+
+
 def test_each_primitive_has_a_mistake():
     named = {asked.name for asked in MISTAKES.values()}
     primitives = {*table.UNARY, *table.BINARY[2:], *table.COMPARISONS, *table.REDUCTIONS, *table.ALONG}

@@ -18,6 +18,7 @@ from framework_compare.errors import FrameworkCompareError
 from framework_compare.json_types import JSON
 from framework_compare.plan.planning import expand_configs
 from framework_compare.plan.settings import BY_ARRAYS, SETTINGS, column
+from framework_compare.plan.values import split
 from framework_compare.protocol import Document, Fields
 from framework_compare.registry import device_kind
 from framework_compare.study.request import FIELDS
@@ -93,7 +94,8 @@ def _of_command(command: str) -> Fields:
     for word in rest:
         name = word[2:].replace("-", "_") if word.startswith("--") else next(places, "dataset")
         values = next(rest, "") if word.startswith("--") else word
-        request.setdefault(name, []).extend(map(_number, values.split(",")))
+        parts = split(values) if name == "models" else values.split(",")
+        request.setdefault(name, []).extend(map(_number, parts))
     return request
 
 

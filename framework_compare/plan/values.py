@@ -29,8 +29,17 @@ def check_unique(kind: str, names: Iterable[object]) -> None:
 
 
 def split(text: str, convert: Callable[[str], Any] = str) -> List[Any]:
-    """Parts of a comma-separated option, converted; UsageError names the part that cannot be."""
-    parts = [part.strip() for part in text.split(",") if part.strip()]
+    """Parts of a comma-separated option, converted; UsageError names the part that cannot be.
+
+    A keyword belongs to the model before it, as in "transformers:gpt2:n_layer=2,n_embd=64", also a list in brackets.
+    """
+    parts: List[str] = []
+    for part in filter(None, map(str.strip, text.split(","))):
+        before = parts[-1] if parts and parts[-1].startswith("transformers:") else ""
+        if before and (re.match(r"\w+=", part) or before.count("[") > before.count("]")):
+            parts[-1] += f",{part}"
+        else:
+            parts.append(part)
     try:
         return [convert(part) for part in parts]
     except ValueError:

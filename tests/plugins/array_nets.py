@@ -43,6 +43,19 @@ def weighted(outputs, target):
     return (off * off * torch.sigmoid(off)).mean(1)
 
 
+def ready(outputs, target):
+    """The losses that torch has for numbers."""
+    kinds = (F.mse_loss, F.l1_loss, F.huber_loss, F.smooth_l1_loss)
+    parts = [kind(outputs, target, reduction="none").mean(1) for kind in kinds]
+    return torch.stack([*parts, torch.log(torch.cosh(outputs - target)).mean(1)]).sum(0)
+
+
+def shares(outputs, target):
+    """The divergence of two distributions that are nearly equal."""
+    first, second = (torch.cat([0.1 * one, -one, one.sin()], 1) for one in (outputs, outputs + 0.1 * target))
+    return F.kl_div(first.log_softmax(1), second.softmax(1), reduction="none").sum(1)
+
+
 def of_the_batch(outputs, target):
     return F.mse_loss(outputs, target)
 

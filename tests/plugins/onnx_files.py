@@ -125,6 +125,15 @@ def gelu(path):
     net.write(path, net.node("Gemm", x, net.array("fc.weight", 5, 12), net.array("fc.bias", 5), transB=1))
 
 
+def tanh(path):
+    """The tanh form of GELU, and a bilinear form by einsum."""
+    net = File(opset=20)
+    x = net.node("Gelu", net.node("ReduceMean", net.conv("images", "conv", 3, 6), net.constant("axes", [2, 3]), keepdims=0),
+                 approximate="tanh")  # fmt: skip
+    x = net.node("Einsum", x, net.array("form", 5, 6, 6, low=-2, high=2), x, equation="bi,kij,bj->bk")
+    net.write(path, net.node("Add", x, net.array("bias", 5)))
+
+
 def plain(path, **changes):
     """A small network, with something the matter."""
     net = File(image=changes.get("image", ("N", 3, 16, 16)), opset=changes.get("opset", 18))
@@ -184,7 +193,7 @@ HEADS = {"yes": 1, "amount": 2}
 
 def main(folder):
     os.chdir(folder)
-    for write in (residual, gates, channels_last, gelu, arrays, huge, nothing):
+    for write in (residual, gates, channels_last, gelu, tanh, arrays, huge, nothing):
         write(f"{write.__name__}.onnx")
     plain("unknown.onnx", ops=[("LRN", {"size": 3}), ("SpaceToDepth", {"blocksize": 1}), ("LRN", {"size": 3})])
     plain("foreign.onnx", ops=[("Secret", {"domain": "own"})])

@@ -96,3 +96,8 @@ def test_erf_is_gelu_and_a_free_array_is_trained(files: Path) -> None:
     model = imported(files, "gelu")
     assert {"GELU": 1, "LayerNorm": 1, "Parameter": 1, "Linear": 2}.items() <= ops(model).items()
     assert model.notes == ("ONNX does not say which arrays are trained; besides those of layers, position are",)
+
+
+@pytest.mark.usefixtures("together")
+def test_gelu_by_a_tanh_and_a_product_by_indices(files: Path) -> None:
+    assert {"GELU", "MatMul"} <= set(ops(imported(files, "tanh")))

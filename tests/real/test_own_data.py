@@ -41,6 +41,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "loss": {"loss_function": f"{NETS}:weighted"},
     "by_label": {"loss_function": f"{NETS}:by_label"},
     "twice": {"loss_function": f"{NETS}:twice"},
+    "ready": {"loss_function": f"{NETS}:ready"},
+    "shares": {"loss_function": f"{NETS}:shares"},
     "away": {"loss_function": f"{NETS}:away"},
 }
 LOSSES = {
@@ -48,6 +50,8 @@ LOSSES = {
     "by_label": "Windows",
     "twice": "Windows",
     "away": "Series",
+    "ready": "Series",
+    "shares": "Series",
 }  # and the model that each is for
 
 
@@ -113,6 +117,12 @@ def test_two_frameworks_learn_the_same_from_several_inputs() -> None:
     assert found.losses.keys() == {"torch", "jax"} and found.hold, (found.apart(), found.yardstick)
 
 
+@pytest.mark.usefixtures("together")
+def test_a_head_tied_to_an_embedding_is_a_layer() -> None:
+    tied = {node.arrays: node.op for node in imported("Tied")().nodes if node.op in ("Embedding", "Unembedding")}
+    assert list(tied.values()) == ["Unembedding"]
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", OPTIONS)
 def test_five_frameworks_compute_the_same(name: str) -> None:
@@ -124,6 +134,12 @@ def test_five_frameworks_compute_the_same(name: str) -> None:
 @pytest.mark.usefixtures("together")
 def test_mxnet_adds_an_array_without_a_gradient() -> None:
     (found,) = verify("mxnet", imported("away").name, threads=1)
+    assert found.proves(), (found.reason, found.levels)
+
+
+@pytest.mark.usefixtures("together")
+def test_mxnets_logarithm_of_a_softmax_is_exact() -> None:
+    (found,) = verify("mxnet", imported("shares").name, threads=1)
     assert found.proves(), (found.reason, found.levels)
 
 

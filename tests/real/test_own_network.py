@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Optional
 
 import pytest
 from command_line import run
@@ -181,6 +182,40 @@ def build():
 def test_a_network_that_amplifies_rounding_is_verified_with_statistics_of_a_batch(tmp_path: Path) -> None:
     (tmp_path / "deep.py").write_text(DEEP)
     _, (model,) = resolve(f"{tmp_path / 'deep.py'}:build", 16)
+    assert model.level is not None and model.level.passed, model.level
+
+
+TURNED = """
+q, k, v = (self.conv(x)[:, :, :4, :4].flatten(2).transpose(1, 2).unflatten(2, (2, 2)).transpose(1, 2) for _ in range(3))
+        turn = torch.arange(16.0)[None, None, :, None]
+        q, k = (y * turn.cos() + torch.cat([-y[..., 1:], y[..., :1]], -1) * turn.sin() for y in (q, k))
+        y = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=torch.ones(16, 16, dtype=torch.bool){mask})
+        return self.fc(y.transpose(1, 2).flatten(2)[:, -1])
+"""
+
+
+@pytest.mark.usefixtures("together")
+@pytest.mark.parametrize(("mask", "causal"), [(".tril()[None, None]", True), ("", None)])
+def test_attention_of_rotated_heads_is_one_layer(mask: str, causal: Optional[bool], tmp_path: Path) -> None:
+    body = TURNED.format(mask=mask).strip()
+    (tmp_path / "net.py").write_text(FORWARD.format(inputs="x", body=body, build="return Net()"))
+    _, (model,) = resolve(f"{tmp_path / 'net.py'}:build", 16)
+    assert model.level is not None and model.level.passed, model.level
+    (attention,) = (node for node in model().nodes if node.op == "Attention")
+    assert attention.attrs.get("causal") == causal and "Softmax" not in {node.op for node in model().nodes}
+
+
+OWN_NORM = "net = Net(); net.norm = nn.RMSNorm(4); return net"
+OWN_EPS = """
+y = 1e-3 * self.conv(x).mean((2, 3))
+        return self.fc(self.norm(y) + nn.functional.rms_norm(1e-3 * y, (4,)))
+"""
+
+
+@pytest.mark.usefixtures("together")
+def test_a_norm_without_an_eps_has_that_of_float32(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(FORWARD.format(inputs="x", body=OWN_EPS.strip(), build=OWN_NORM))
+    _, (model,) = resolve(f"{tmp_path / 'net.py'}:build", 16)
     assert model.level is not None and model.level.passed, model.level
 
 

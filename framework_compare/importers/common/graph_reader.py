@@ -255,10 +255,10 @@ class GraphReader:
         raise UsageError(f"its output has shape {last.shape}; allowed: {allowed}")
 
     def _check_shared(self, nodes: Sequence[Node]) -> None:
-        """UsageError where layers with the same arrays read values of different ranks: no framework has one layer for both."""
-        ranks = {node.arrays: len(self.shapes[node.inputs[0]]) for node in nodes if node.inputs}
+        """UsageError where one layer is called with values of different ranks: no framework has one layer for both."""
+        ranks = {(node.arrays, node.op): len(self.shapes[node.inputs[0]]) for node in nodes if node.inputs}
         for node in nodes:
-            if node.inputs and len(self.shapes[node.inputs[0]]) != ranks[node.arrays]:
+            if node.inputs and len(self.shapes[node.inputs[0]]) != ranks[node.arrays, node.op]:
                 raise UsageError(
                     f"{node.op} {node.arrays} is called with values of {self.shapes[node.inputs[0]]} and others"
                 )

@@ -103,6 +103,18 @@ def _evaluator(
         def _run(self, x: np.ndarray) -> Tuple[np.ndarray]:
             return (np.vectorize(math.erf, otypes=[x.dtype])(x),)
 
+    class Gelu(OpRun):
+        """onnx's own has the constants of the tanh form in float32."""
+
+        op_domain = ""
+
+        def _run(self, x: np.ndarray, approximate: str = "none") -> Tuple[np.ndarray]:
+            if approximate == "tanh":
+                share = np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
+            else:
+                share = np.vectorize(math.erf, otypes=[x.dtype])(x / math.sqrt(2))
+            return (x * (1 + share) / 2,)
+
     made = [_in_evaluation(onnx, node, double) for node in nodes if node.output[0] not in arrays]
     given = {name: _in_double(array) if double else _in_single(array) for name, array in arrays.items()}
     initial = [onnx.numpy_helper.from_array(array, name) for name, array in given.items()]
@@ -111,7 +123,7 @@ def _evaluator(
     begins = [onnx.helper.make_tensor_value_info(name, wide.get(kind, kind), None) for name, kind in kinds.items()]
     ends = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.UNDEFINED, None) for name in outputs]
     graph = onnx.helper.make_graph(made, "evaluation", begins, ends, initial)
-    evaluator = ReferenceEvaluator(onnx.helper.make_model(graph, opset_imports=model.opset_import), new_ops=[Erf])
+    evaluator = ReferenceEvaluator(onnx.helper.make_model(graph, opset_imports=model.opset_import), new_ops=[Erf, Gelu])
     for node in evaluator.rt_nodes_:
         for name in DECIMALS:
             if isinstance(getattr(node, name, None), (float, np.floating)):

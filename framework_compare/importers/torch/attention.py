@@ -3,11 +3,17 @@
 One node keeps each framework's fused kernel; what stands between the two products is collected in `Scores`.
 """
 
-import math
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Tuple
+from __future__ import annotations
 
+import math
+from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+
+from framework_compare.importers.common.axes import is_batch
 from framework_compare.importers.common.views import BATCH, Atom, NotExpressible, Value, whole
 from framework_compare.importers.torch.operands import Arguments, At, Handler
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Scores(NamedTuple):
@@ -63,6 +69,25 @@ def attend(at: At, scores: Scores, values: Value) -> Value:
     return Value(at.add("Attention", sources, attrs), query.view)
 
 
+def attend_steps(at: At, given: Iterable[Value], scale: Optional[float], causal: bool) -> Value:
+    """The Attention node of heads that stand before their steps, which its operands have behind them."""
+    moved = []
+    for value in given:
+        if len(value.shape) != 4 or not is_batch(value.view[0]):
+            raise NotExpressible(f"attention of {value.shape}")
+        count, heads, steps, width = value.shape
+        joined = at.reshape(at.plain(at.permute(value, (0, 2, 1, 3))), (count, steps, heads * width))
+        cut = at.reshape(at.plain(joined), (count, steps, heads, width))
+        moved.append(at.permute(cut, (0, 2, 1, 3)))
+    queries, keys, values = moved
+    scale = 1 / math.sqrt(queries.shape[-1]) if scale is None else float(scale)
+    return attend(at, Scores(queries, keys, scale, (), causal=causal), values)
+
+
+def hides_nothing(mask: Optional[Tensor]) -> bool:
+    return mask is None or (str(getattr(mask, "dtype", "")) == "torch.bool" and bool(mask.all()))
+
+
 def is_triangle(mask: Any) -> bool:
     """Return whether a constant lets each step see itself and those before it, and no other."""
     if not hasattr(mask, "tril") or str(mask.dtype) != "torch.bool" or mask.ndim < 2:
@@ -87,7 +112,7 @@ def _packed(at: At, names: List[str]) -> List[str]:
 
 def scaled_dot_product_attention(at: At, a: Arguments) -> Value:
     causal = bool(a.get("is_causal")) or is_triangle(a.get("attn_mask"))
-    if a.get("dropout_p") or (a.get("attn_mask") is not None and not is_triangle(a["attn_mask"])):
+    if a.get("dropout_p") or not (causal or hides_nothing(a.get("attn_mask"))):
         raise NotExpressible(f"attention with {'dropout_p' if a.get('dropout_p') else 'attn_mask'}")
     scale = a["scale"] if a["scale"] is not None else 1 / math.sqrt(a["query"].shape[-1])
     scores = Scores(a["query"], a["key"], float(scale), (), causal=causal)

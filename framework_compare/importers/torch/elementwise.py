@@ -1,7 +1,7 @@
 """Elementwise ATen operators and reductions, as primitives."""
 
 import math
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 from framework_compare.importers.common.views import Value
 from framework_compare.importers.torch.operands import Arguments, At, Handler, along
@@ -112,6 +112,26 @@ def elu(at: At, a: Arguments) -> Value:
     return at.emit("Add", at.emit("Mul", above, float(scale)), at.emit("Mul", below, float(alpha)))
 
 
+def broadcast(at: At, a: Arguments) -> List[Value]:
+    """Several arrays in one shape, as losses of torch bring outputs and target; the op that reads them repeats them."""
+    return [at.reading.expand(one, meta.shape) for one, meta in zip(a["tensors"], at.node.meta["val"])]
+
+
+def cosh(at: At, a: Arguments) -> Value:
+    x = at.value(a["self"])
+    both = at.emit("Add", at.each("Exp", x), at.each("Exp", at.emit("Mul", x, -1.0)))
+    return at.emit("Mul", both, 0.5)
+
+
+def where(at: At, a: Arguments) -> Value:
+    condition, other = a["condition"], a["other"]
+    if hasattr(condition, "any") and isinstance(other, Value) and not bool(condition.any()):
+        return at.reading.expand(
+            other, at.shape
+        )  # some frameworks multiply, and the array that is not taken may be NaN
+    return at.emit("Where", condition, a["self"], other)
+
+
 def negated(at: At, x: Any) -> Value:
     return at.emit("Equal", x, 0.0)
 
@@ -144,8 +164,11 @@ HANDLERS: Dict[str, Handler] = {
     **dict.fromkeys(("logical_not", "bitwise_not"), lambda at, a: negated(at, a["self"])),
     **dict.fromkeys(("logical_and", "bitwise_and", "__and__"), binary("Mul")),
     **dict.fromkeys(("logical_or", "bitwise_or", "__or__"), binary("Maximum")),
-    "where": lambda at, a: at.emit("Where", a["condition"], a["self"], a["other"]),
+    "where": where,
     "masked_fill": lambda at, a: at.emit("Where", a["mask"], a["value"], a["self"]),
+    "isnan": lambda at, a: at.reading.torch.zeros(at.shape, dtype=at.reading.torch.bool),  # what trains has none
+    "cosh": cosh,
+    "broadcast_tensors": broadcast,
     "sum": reduction("ReduceSum"),
     "mean": reduction("ReduceMean"),
     **dict.fromkeys(("amax", "max"), reduction("ReduceMax")),

@@ -18,6 +18,7 @@ def exact_derivatives(torch: ModuleType, drops: bool = False) -> Any:
     from torch.utils._pytree import tree_map
 
     aten = torch.ops.aten
+    own_eps = {torch.finfo(torch.float64).eps: torch.finfo(torch.float32).eps}  # of norms without one, by the type
 
     def wide(one: Any) -> Any:
         return one.double() if isinstance(one, torch.Tensor) and one.dtype is torch.float32 else one
@@ -30,6 +31,7 @@ def exact_derivatives(torch: ModuleType, drops: bool = False) -> Any:
             if function is aten.hardsigmoid_backward.default:  # torch 2.13 has 1/6 in float32 there
                 gradient, x = args
                 return torch.where((x > -3) & (x < 3), gradient / 6, torch.zeros_like(gradient))
+            args = tuple(own_eps.get(one, one) if isinstance(one, float) else one for one in args)
             kwargs = dict(kwargs or {})
             if kwargs.get("dtype") is torch.float32:
                 kwargs["dtype"] = torch.float64

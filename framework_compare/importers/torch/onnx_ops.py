@@ -337,6 +337,7 @@ OPERATORS: Dict[str, Callable[..., Given]] = {
     "Dropout": lambda c, x, ratio=None, mode=None: c.functional.dropout(
         x, float(np.ravel(c.given("ratio", ratio, 0.5))[0]), c.training
     ),
+    "Einsum": lambda c, *operands: c.torch.einsum(c.attrs["equation"], *map(c.tensor, operands)),
     "Elu": lambda c, x: c.functional.elu(x, c.attrs.get("alpha", 1.0)),
     "Expand": lambda c, x, shape: c.tensor(x).expand(np.broadcast_shapes(tuple(x.shape), tuple(map(int, shape)))),
     "Flatten": flatten,

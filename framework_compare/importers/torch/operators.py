@@ -13,6 +13,8 @@ from framework_compare.importers.common.views import BATCH, Atom, NotExpressible
 from framework_compare.importers.torch.operands import Arguments, At, Handler
 from framework_compare.json_types import JSON, Fields
 
+FLOAT32_EPS = 2.0**-23  # of a norm without one of its own
+
 
 class Mask(NamedTuple):
     """Random ones with a share `keep`, zeros else, perhaps divided by that share."""
@@ -87,9 +89,10 @@ def layer_norm(at: At, a: Arguments) -> Value:
 
 
 def rms_norm(at: At, a: Arguments) -> Value:
-    if a["weight"] is None or a["eps"] is None or len(a["normalized_shape"]) != 1:
-        refuse("RMSNorm", "without a scale, an eps, or over several axes")
-    attrs = {"features": a["normalized_shape"][0], "eps": a["eps"]}
+    if a["weight"] is None or len(a["normalized_shape"]) != 1:
+        refuse("RMSNorm", "without a scale, or over several axes")
+    eps = FLOAT32_EPS if a["eps"] is None else a["eps"]
+    attrs = {"features": a["normalized_shape"][0], "eps": eps}
     return at.reading.on_features(at.node, "RMSNorm", a["input"], attrs, weight=a["weight"])
 
 

@@ -18,6 +18,7 @@ from framework_compare.importers.common.axes import (
     sizes_in,
 )
 from framework_compare.importers.common.views import BATCH, NotExpressible, Value, whole
+from framework_compare.importers.torch.attention import attend_steps, hides_nothing, is_triangle
 from framework_compare.importers.torch.moves import concat, taken
 from framework_compare.importers.torch.operands import LARGE, Arguments, At, Handler, affine, along, normal
 from framework_compare.importers.torch.operators import HANDLERS as LAYERS
@@ -97,8 +98,13 @@ def matmul(at: At, first: Any, second: Any) -> Value:
 
 
 def attention(at: At, a: Arguments) -> Value:
-    """softmax(scale q k' + mask) v, where no layer is for it: with a dropout, or heads that stand in another way."""
+    """softmax(scale q k' + mask) v: the layer where its mask is one of the layer's, else primitives."""
     q, k, v = (at.value(a[name]) for name in ("query", "key", "value"))
+    mask = a.get("attn_mask")
+    causal = bool(a.get("is_causal")) or is_triangle(mask)
+    if not a.get("dropout_p") and (causal or hides_nothing(mask)):
+        with contextlib.suppress(NotExpressible):
+            return attend_steps(at, (q, k, v), a.get("scale"), causal)
     if a.get("enable_gqa"):
         times = q.shape[-3] // k.shape[-3]
         heads = [head for head in range(k.shape[-3]) for _ in range(times)]
@@ -106,7 +112,6 @@ def attention(at: At, a: Arguments) -> Value:
     scale = a["scale"] if a.get("scale") is not None else 1 / math.sqrt(q.shape[-1])
     order = [*range(len(k.shape) - 2), len(k.shape) - 1, len(k.shape) - 2]
     scores = at.emit("Mul", matmul(at, q, at.permute(k, order)), float(scale))
-    mask = a.get("attn_mask")
     if a.get("is_causal"):
         mask = at.reading.torch.ones(q.shape[-2], k.shape[-2], dtype=at.reading.torch.bool).tril()
     if getattr(mask, "dtype", None) == at.reading.torch.bool or a.get("mask_is_bool"):

@@ -13,7 +13,7 @@ import importlib
 import re
 import sys
 from types import ModuleType
-from typing import TYPE_CHECKING, Tuple
+from typing import TYPE_CHECKING, Iterable, Tuple
 
 from framework_compare.errors import UsageError
 from framework_compare.importers.common.user_file import one_line
@@ -40,7 +40,7 @@ def split(text: str) -> Tuple[str, Fields]:
     for part in filter(None, re.split(r",(?![^\[]*\])", rest)):  # not at a comma of a list
         key, equals, value = part.partition("=")
         if not equals:
-            raise UsageError(f"{text}: {part!r} is not a keyword; allowed: NAME:KEY=VALUE,KEY=VALUE")
+            raise UsageError(f"{part!r} is not a keyword; allowed: NAME:KEY=VALUE,KEY=VALUE")
         try:
             found[key.strip()] = ast.literal_eval(value.strip())
         except (ValueError, SyntaxError):
@@ -53,14 +53,22 @@ def configured(zoo: str, text: str) -> Module:
     transformers = _imported(zoo, zoo)
     name, keywords = split(text)
     head = keywords.pop("head", "")
-    try:
-        config = transformers.AutoConfig.for_model(name, **keywords)
-    except ValueError as error:
-        raise UsageError(f"transformers has no configuration {name!r}: {one_line(error)[:200]}") from None
     if head and head not in HEADS:
-        raise UsageError(f"{text}: head is {head!r}; allowed: {', '.join(HEADS)}")
+        raise UsageError(f"head is {head!r}; allowed: {', '.join(HEADS)}")
+    if name not in transformers.CONFIG_MAPPING:
+        raise UsageError(f"transformers has no configuration {name!r}{_similar(name, transformers.CONFIG_MAPPING)}")
+    plain = transformers.AutoConfig.for_model(name)
+    for key in keywords:  # a configuration accepts any, and ignores those that it does not know
+        if not hasattr(plain, key):
+            raise UsageError(f"the configuration {name!r} has no field {key!r}{_similar(key, vars(plain))}")
+    config = transformers.AutoConfig.for_model(name, **keywords)
     config.use_cache = False
     return _bare(_with_head(transformers, config, name, head))
+
+
+def _similar(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=8)
+    return f"; similar names: {', '.join(near)}" if near else ""
 
 
 def _imported(zoo: str, module: str) -> ModuleType:
@@ -69,7 +77,7 @@ def _imported(zoo: str, module: str) -> ModuleType:
     except ImportError as error:
         raise UsageError(
             f"{zoo} is not installed in {sys.executable} ({error}); name an interpreter that has it:"
-            " python={'torch': '/path/to/python'}"
+            " --python torch=/path/to/python, in Python python={'torch': '/path/to/python'}"
         ) from None
 
 
@@ -102,8 +110,7 @@ def listed(zoo: str, name: str) -> Module:
     module = _imported(zoo, "torchvision.models" if zoo == "torchvision" else zoo)
     known = module.list_models()
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=8)
-        raise UsageError(f"{zoo} has no model {name!r}" + (f"; similar names:  {', '.join(near)}" if near else ""))
+        raise UsageError(f"{zoo} has no model {name!r}{_similar(name, known)}")
     return module.get_model(name, weights=None) if zoo == "torchvision" else module.create_model(name)
 
 

@@ -29,7 +29,8 @@ def binary(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) 
 
 def _larger(x: Array, y: Array) -> Tuple[Array, Array]:
     """Half to each of two equal numbers, as torch has it."""
-    return (x > y) + 0.5 * (x == y), (y > x) + 0.5 * (x == y)
+    half = x.dtype.type(0.5)
+    return (x > y) + half * (x == y), (y > x) + half * (x == y)
 
 
 def logistic(x: Array) -> Array:

@@ -107,7 +107,9 @@ def test_one_interpreter_twice_is_two_competitors(one, python):
 def test_an_interpreter_that_is_not_what_a_name_says_is_said():
     said: list[str] = []
     competitors.read(["bare@0.1"], {"bare@0.1": sys.executable}, say=said.append)
-    assert len(said) == 1 and re.fullmatch(rf"bare@0\.1 runs in {sys.executable}, which has bare [\d.]+", said[0])
+    assert len(said) == 1 and re.fullmatch(
+        rf"{sys.executable}: bare@0\.1 runs bare [\d.]+, not the version of its name", said[0]
+    )
     said.clear()
     assert competitors.read(["tiny@1.1"], {"tiny": sys.executable}, say=said.append).python == {}
     assert said == ["python of tiny is not used, since each tiny here names a version"]

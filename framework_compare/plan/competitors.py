@@ -6,6 +6,7 @@ all that is stored by framework, have that name.
 """
 
 import collections
+import contextlib
 import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -103,18 +104,22 @@ def _say_of_interpreters(wishes: Sequence[_Wish], python: Mapping[str, str], say
         if base in python and python[base] not in [wish.python for wish in wishes if wish.base == base]:
             say(f"python of {base} is not used, since each {base} here names a version")
     for wish in wishes:
-        if wish.python and (found := _other_version(wish)):
-            say(f"{wish.base}@{wish.version} runs in {wish.python}, which has {wish.base} {found}")
+        if wish.python:
+            with contextlib.suppress(Unavailable):  # a cell says so
+                found = externals.examine(registry.FRAMEWORKS[wish.base], wish.python).version
+                if remark := misnamed(f"{wish.base}@{wish.version}", found):
+                    say(f"{wish.python}: {remark}")
 
 
-def _other_version(wish: _Wish) -> str:
-    """The version that the interpreter of a competitor has, where it is not that of its name."""
+def misnamed(competitor: str, found: str | None) -> str:
+    """Return what to say of a competitor that runs another version than that of its name; "" if it does not."""
+    base, _, version = competitor.partition("@")
     try:
-        asked = Version(wish.version.removesuffix(locks.AGAIN))
-        found = externals.examine(registry.FRAMEWORKS[wish.base], wish.python).version or ""
-        return found if found and Version(Version(found).public) != Version(asked.public) else ""
-    except (InvalidVersion, Unavailable):  # as in "jax@b"; a cell says the other
+        asked = Version(version.removesuffix(locks.AGAIN))
+        other = bool(found) and Version(Version(str(found)).public) != Version(asked.public)
+    except InvalidVersion:  # of "jax", of "jax@b"
         return ""
+    return f"{competitor} runs {base} {found}, not the version of its name" if other else ""
 
 
 def twice(a: str, b: str) -> tuple[str, str]:

@@ -24,6 +24,7 @@ from framework_compare.launch.rival import Member
 from framework_compare.parity import in_study
 from framework_compare.paths import file_name
 from framework_compare.plan import searches
+from framework_compare.plan.competitors import misnamed
 from framework_compare.plan.planning import build_graph
 from framework_compare.plan.settings import column
 from framework_compare.protocol import Fields, Job
@@ -376,8 +377,8 @@ def _warnings(cell: Cell, run: Run) -> tuple[str, ...]:
     config = cell.config
     least = registry.framework(cell.framework).whole_batches_from
     batches = config.pipeline == "native" and 0 < least <= config.loader_workers
-    remark = idle_workers(config.loader_workers, run.epochs[0].whole_steps) if batches and run.epochs else ""
-    return (*run.warnings, remark) if remark else run.warnings
+    idle = idle_workers(config.loader_workers, run.epochs[0].whole_steps) if batches and run.epochs else ""
+    return (*run.warnings, *filter(None, (idle, misnamed(cell.framework, run.framework_version))))
 
 
 def _why_more(cells: Sequence[Cell], progress: Progress, budget_s: float) -> str:

@@ -18,7 +18,7 @@ from framework_compare.records import Cell, Run
 from framework_compare.report import headlines
 from framework_compare.results import speed_verdicts
 from framework_compare.results.modes import Modes
-from framework_compare.results.speed_verdicts import Verdict
+from framework_compare.results.speed_verdicts import Verdict, ranks
 from framework_compare.store.study_file import Store
 
 
@@ -71,6 +71,17 @@ def test_every_table_of_times_begins_with_verdicts_and_ranks_with_ties(tmp_path)
         )
         assert first.endswith("ranks 1 PyTorch = JAX, 3 MXNet") and "Holm-corrected for 3 comparisons" in second
     assert "No framework is marked as fastest (no significant difference)" in str(comparison.table())
+
+
+def test_a_framework_that_was_compared_with_the_fastest_alone_shares_no_rank():
+    def verdict(faster, slower, p=0.001, shown=True):
+        return Verdict("resnet50", {}, faster, slower, 2.0, 1.9, 2.1, shown=shown, p=p)
+
+    found = [verdict("jax", "torch"), verdict("jax", "mxnet"), verdict("torch", "mxnet", 0.5, shown=False)]
+    found += [verdict("jax", "paddle"), verdict("torch", "paddle", None, shown=False)]
+    names = ["jax", "torch", "mxnet", "paddle"]
+    assert ranks(names, found) == {"jax": 1, "torch": 2, "mxnet": 2}
+    assert ranks(["torch", "paddle"], found) == {}
 
 
 def test_a_framework_without_an_interval_has_no_rank_and_is_named_as_the_one_that_lacks_runs(tmp_path):

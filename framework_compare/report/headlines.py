@@ -98,8 +98,9 @@ def _line(group: Sequence[Verdict], varied: Sequence[str], fastest: str | None) 
         if not one.shown:
             alike.setdefault(speed_verdicts.THROUGHOUT if one.disturbed else one.reason, []).append(one)
     parts += [_undecided(leader, several) for several in alike.values()]
-    if len(names) > 2 and any(one.shown for one in group):
-        parts.append(f"ranks {_ranks(names, group)}")
+    ranks = _ranks(names, group) if len(names) > 2 and any(one.shown for one in group) else ""
+    if ranks:
+        parts.append(f"ranks {ranks}")
     where = ", ".join(str(group[0].condition[name]) for name in varied)
     return f"{speed_verdicts.subject(group[0])}{f', {where}' if where else ''}: {'; '.join(parts)}"
 

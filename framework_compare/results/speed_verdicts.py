@@ -181,10 +181,15 @@ def ranks(names: Sequence[str], among: Sequence[Verdict]) -> dict[str, int]:
     """The rank of each competitor under one condition: 1, and 1 more for each that is shown to be faster.
 
     So competitors without a difference between them share a rank, unless a third one parts them. One without an interval
-    beside any other has no rank.
+    beside another that has a rank and is faster has none.
     """
-    known = {name for one in among if one.p is not None for name in (one.faster, one.slower)}
-    return {name: 1 + sum(one.shown and one.slower == name for one in among) for name in names if name in known}
+    tested = {frozenset((one.faster, one.slower)) for one in among if one.p is not None}
+    ranked: list[str] = []
+    for name in sorted(names, key=lambda name: -sum(one.faster == name for one in among)):
+        if all(frozenset((name, other)) in tested for other in ranked):
+            ranked.append(name)
+    shown = [one.slower for one in among if one.shown and one.faster in ranked]
+    return {name: 1 + shown.count(name) for name in names if name in ranked} if len(ranked) > 1 else {}
 
 
 def _draft(

@@ -64,7 +64,7 @@ FAMILIES = {
     "vit": f"{_SIZES},{_IMAGE}",
     "deit": f"{_SIZES},{_IMAGE}",
     "convnext": "hidden_sizes=[8,16,24,32],depths=[1,1,2,1],image_size=64",
-    "resnet": "embedding_size=8,hidden_sizes=[8,16,24,32],depths=[1,1,1,1],image_size=64",
+    "resnet": "embedding_size=8,hidden_sizes=[8,16,24,32],depths=[1,1,1,1],image_size=64",  # taken off: it has no such field
 }
 SMALL = 64  # pixels to try first of a model of timm that takes several sizes
 TOO_SMALL = ("forward fails", "torch.export", "cannot be expressed")  # another size may do
@@ -140,7 +140,7 @@ def asked_of(zoo: str, name: str, size: int) -> tuple[Source, Asked]:
     keywords = FAMILIES[name]
     found = re.search(r"image_size=(\d+)", keywords)
     if found:
-        text = f"{name}:{keywords}"
+        text = f"{name}:{keywords.replace(f',{found[0]}', '') if name == 'resnet' else keywords}"
         return Source(name=text, kind=zoo, text=f"{zoo}:{text}", stem=name), Asked([int(found.group(1))])
     text = f"{name}:{keywords},vocab_size={TOKENS}"
     tokens, labels = Field("tokens", (STEPS,), "int64", TOKENS), Field("labels", (STEPS,), "int64")

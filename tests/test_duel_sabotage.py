@@ -149,7 +149,7 @@ def test_a_time_that_is_not_that_of_its_turn_does_not_count_and_ends_its_worker(
 def test_a_time_that_others_may_have_taken_does_not_count_but_ends_nobody(paced, ask, told, monkeypatch):
     monkeypatch.setattr(duel_module, "QUIET", -1)
     forging = paced("forging", FORGED.format('"measured_ns": told["measured_ns"] // 3'), pace_s=0.004)
-    study = ask([paced("one", pace_s=0.004), forging], epochs=200, sample=3, disturbance_threshold=1000)
+    study = ask([paced("one", pace_s=0.004), forging], epochs=100, sample=2, disturbance_threshold=1000)
     assert (
         study.frame.status.eq("ok").all()
         and study.slices.void.str.contains("less time than its turn took").sum() > 2 * rounds.MOST_CLAIMS
@@ -167,7 +167,7 @@ def test_with_loaders_too_a_third_of_a_time_never_counts(paced, ask, told, image
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.symlink_to(place)
     third = FORGED.format('"measured_ns": told["measured_ns"] // 3')  # half of the shortest slice is near the bound
-    settings = {"epochs": 200, "sample": 3, "disturbance_threshold": 1000, "pipeline": "shared"}
+    settings = {"epochs": 100, "sample": 1, "disturbance_threshold": 1000, "pipeline": "shared"}
     study = ask([paced("one"), paced("forging", third)], dataset=tmp_path / "many", **settings)
     assert not (study.slices.void == "").any()
     blamed = study.frame.status[1] == "failed" and "less time than its turn took" in study.frame.reason[1]

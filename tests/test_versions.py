@@ -278,12 +278,30 @@ def test_the_commands_list_and_prune():
 def test_removing_takes_only_the_environment_that_is_named():
     run("env", "create", "tiny,tiny@1.1")
     there = lambda: sorted(one.framework for one in managed.installed())  # noqa: E731
-    assert "has no environment here; allowed: torch, torch@2.12.0" in run("env", "remove", "tiny=/x", check=2).stderr
+    assert (
+        "tiny=/x names no environment; allowed: torch, torch@2.12.0" in run("env", "remove", "tiny=/x", check=2).stderr
+    )
     assert there() == ["tiny", "tiny@1.1"], "an interpreter is not the framework's own environment"
     run("env", "remove", "tiny@v1.1.0")
     assert there() == ["tiny"]
     run("env", "remove", "tiny@1.0")  # the pinned one, by its number
     assert there() == [] and locks.find(managed.locks_dir(), "tiny@1.0", "cpu"), "its lock was shipped"
+
+
+@pytest.mark.parametrize("named", ["tiny@", "tiny@b", "tiny@new", "tiny@latest", "tiny@*", "tiny@1.*"])
+def test_removing_refuses_what_is_no_version(named):
+    made = [managed.ensure(name) for name in ("tiny", "tiny@1.1")]
+    assert f"{named} names no environment; allowed: " in run("env", "remove", named, check=2).stderr
+    assert managed.installed() == made
+    assert locks.find(managed.locks_dir(), "tiny@1.1", "cpu"), "a pattern takes no lock"
+
+
+def test_a_version_that_was_pinned_is_removed_by_its_number(framework):
+    before = managed.ensure("tiny")
+    framework("tinyfw==2.0\n")
+    after = managed.ensure("tiny")
+    assert f"removed {before.folder}" in run("env", "remove", "tiny@1.0").stdout
+    assert managed.installed() == [after]
 
 
 def test_an_environment_in_which_a_process_runs_is_not_removed():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import time
 from pathlib import Path
@@ -22,6 +21,7 @@ from framework_compare.plan.planning import check_device
 from framework_compare.plan.values import listed, seconds, split
 from framework_compare.report.table_notes import plural
 
+_REMOVABLE = "torch, torch@2.12.0"
 app = typer.Typer(no_args_is_help=True, help="Create, list and remove the environments of the frameworks.")
 
 
@@ -139,14 +139,17 @@ def _named(frameworks: str) -> list[str]:
 
 def _of_environment(named: str) -> str:
     if "=" in named:
-        raise UsageError(f"{named} has no environment here; allowed: {competitors.VERSIONS}")
+        raise UsageError(f"{named} names no environment; allowed: {_REMOVABLE}")
     (name,) = competitors.find_frameworks(named)
     base, _, version = name.partition("@")
-    if not version:
+    if "@" not in named:
         return name
-    with contextlib.suppress(InvalidVersion):
-        found = [one for one in managed.versions_here(base) if one == Version(version)]
-        name = f"{base}@{found[0] if found else Version(version)}"
+    try:
+        asked = Version(version)
+    except InvalidVersion:
+        raise UsageError(f"{named} names no environment; allowed: {_REMOVABLE}") from None
+    found = [one for one in managed.versions_here(base) if one == asked]
+    name = f"{base}@{found[0] if found else asked}"
     return name if managed.other_version(name, "cpu")[1] else base
 
 

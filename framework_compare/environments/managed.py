@@ -162,6 +162,7 @@ def remove(framework: str) -> list[Path]:
     base, version = locks.split(name)
     ours = re.compile(re.escape(name) + r"-[0-9a-f]{12}")
     folders = [path for path in sorted(_root().glob(f"{name}-*")) if path.is_dir() and ours.fullmatch(path.name)]
+    folders += [folder for folder in _made_when_pinned(name) if folder not in folders]
     if busy := sorted({*folders} & in_use()):
         raise Unavailable(f"{name}: a process runs in {busy[0]}", "remove it when that has ended")
     if version:
@@ -170,6 +171,18 @@ def remove(framework: str) -> list[Path]:
     for folder in folders:
         delete(folder, name)
     return folders
+
+
+def _made_when_pinned(name: str) -> list[Path]:
+    """Environments of a version from the time when it was the pinned one, under the name of its framework."""
+    found = []
+    for device in ("cpu", "cuda"):
+        spec, version = other_version(name, device)
+        if version and not spec.environment:  # which a framework below may share
+            with contextlib.suppress(Unavailable):
+                folder = plan_for(name, device).folder
+                found += [folder] if venvs.marker(folder) else []
+    return found
 
 
 def delete(folder: Path, framework: str) -> None:

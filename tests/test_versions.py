@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 from command_line import run
 from environment_fixtures import ANY_PYTHON
@@ -104,7 +105,7 @@ def test_one_interpreter_twice_is_two_competitors(one, python):
     assert [found.python[name] for name in found.names] == [sys.executable] * 2
 
 
-def test_an_interpreter_that_is_not_what_a_name_says_is_said():
+def test_an_interpreter_that_is_not_what_a_name_says_is_said(framework):
     said: list[str] = []
     competitors.read(["bare@0.1"], {"bare@0.1": sys.executable}, say=said.append)
     assert len(said) == 1 and re.fullmatch(
@@ -114,6 +115,14 @@ def test_an_interpreter_that_is_not_what_a_name_says_is_said():
     assert competitors.read(["tiny@1.1"], {"tiny": sys.executable}, say=said.append).python == {}
     assert said == ["python of tiny is not used, since each tiny here names a version"]
     said.clear()
+    assert competitors.read(["tiny"], {"tiny@1.1": sys.executable}, say=said.append).names == ["tiny"]
+    assert said == ["python of tiny@1.1 is not used, since the competitors are tiny"]
+    said.clear()
+    framework(imports="numpy")
+    for wanted, python in ((["tiny@1.1.0"], "tiny@1.1"), (["tiny", "tiny@1.1"], "tiny@1.0")):
+        competitors.read(wanted, {python: sys.executable}, say=said.append)
+        assert said.pop() == f"{sys.executable}: {python} runs tiny {np.__version__}, not the version of its name"
+    assert competitors.misnamed("tiny@1.0-b-b", "1.0") == ""
     found = competitors.read(["bare", f"bare={sys.executable}"], say=said.append)
     competitors.read(found.names, found.python, say=said.append)
     assert said == [], "names that were made from interpreters are right"

@@ -9,6 +9,7 @@ import collections
 import contextlib
 import dataclasses
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from packaging.version import InvalidVersion, Version
@@ -79,7 +80,7 @@ def read(
     index: by framework, for all its competitors, or by a competitor's name; python: likewise, by framework for the one that
     names no version. UsageError for a version that no index has, with the nearest ones.
     """
-    python, index = dict(python or {}), dict(index or {})
+    given, python, index = dict(python or {}), dict(python or {}), dict(index or {})
     kind = "cuda" if device.startswith("cuda") else "cpu"
     wishes = [_wish(one, python, kind, say) for one in listed("framework", wanted)]
     several = collections.Counter(wish.base for wish in wishes)
@@ -93,29 +94,32 @@ def read(
             python[name] = wish.python
         if wish.base in index:
             index.setdefault(name, index[wish.base])
-    _say_of_interpreters(wishes, python, say)
     python = {name: path for name, path in python.items() if name in names or name not in several}
+    _say_of_interpreters(given, names, python, say)
     return Competitors(names, python, index)
 
 
-def _say_of_interpreters(wishes: Sequence[_Wish], python: Mapping[str, str], say: Say) -> None:
+def _say_of_interpreters(given: Mapping[str, str], names: Sequence[str], python: Mapping[str, str], say: Say) -> None:
     """Say which interpreter nobody takes, and which has another version than its competitor's name."""
-    for base in dict.fromkeys(wish.base for wish in wishes):
-        if base in python and python[base] not in [wish.python for wish in wishes if wish.base == base]:
-            say(f"python of {base} is not used, since each {base} here names a version")
-    for wish in wishes:
-        if wish.python:
+    for asked, path in given.items():
+        base, _, version = asked.partition("@")
+        here = [name for name in names if name.partition("@")[0] == base]
+        if here and path not in [python.get(name) for name in here]:
+            why = f"the competitors are {', '.join(here)}" if version else f"each {base} here names a version"
+            say(f"python of {asked} is not used, since {why}")
+    for name in names:
+        if name in python:
             with contextlib.suppress(Unavailable):  # a cell says so
-                found = externals.examine(registry.FRAMEWORKS[wish.base], wish.python).version
-                if remark := misnamed(f"{wish.base}@{wish.version}", found):
-                    say(f"{wish.python}: {remark}")
+                found = externals.examine(registry.FRAMEWORKS[name.partition("@")[0]], python[name]).version
+                if remark := misnamed(name, found):
+                    say(f"{python[name]}: {remark}")
 
 
 def misnamed(competitor: str, found: str | None) -> str:
     """Return what to say of a competitor that runs another version than that of its name; "" if it does not."""
     base, _, version = competitor.partition("@")
     try:
-        asked = Version(version.removesuffix(locks.AGAIN))
+        asked = Version(re.sub(f"({locks.AGAIN})+$", "", version))
         other = bool(found) and Version(Version(str(found)).public) != Version(asked.public)
     except InvalidVersion:  # of "jax", of "jax@b"
         return ""

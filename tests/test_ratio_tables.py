@@ -303,6 +303,24 @@ def test_a_library_is_compared_only_with_the_version_that_it_ran_on(tmp_path):
     assert "Keras (PyTorch) is left out: it ran on PyTorch 2.13.0+cpu, which was not measured" in text
 
 
+def test_what_the_table_of_libraries_lacks_is_named_as_it_is(tmp_path):
+    on = {"framework_version": "3.15.1", "settings": {"backend": "jax 0.10.2"}}
+    library = dataclasses.replace(ok(8, 8), **on)
+    outcomes = [
+        ("jax@0.10.2", {"batch_size": 32}, Run("failed", "no memory")),
+        ("jax@0.10.2", {}, dataclasses.replace(ok(4, 4), framework_version="0.10.2")),
+        ("jax@0.9.2", {"batch_size": 32}, dataclasses.replace(ok(2, 2), framework_version="0.9.2")),
+        ("keras-jax", {"execution": "fit"}, library),
+        ("keras-jax", {"batch_size": 32}, library),
+        ("keras-jax", {"batch_size": 64}, library),
+    ]
+    text = study(tmp_path, outcomes, repeats=2).table("stack", "markdown")
+    shown = {row[2]: row[4:7] for row in rows(text)}
+    assert set(shown) == {"16", "32"} and shown["32"][:2] == ["JAX 0.10.2", "failed (2)"], "the version of its name"
+    assert "(1) JAX 0.10.2 in default" in text
+    assert "Keras (JAX) lacks cells: they ran on JAX 0.10.2, which was not measured with the same settings." in text
+
+
 @pytest.mark.parametrize(
     "kind", [kind for kind in OF_CELLS if kind not in ("stack", "modes")]
 )  # of libraries, of executions

@@ -64,7 +64,7 @@ SPEEDUP = TableSpec(
 def _stack_columns(sheet: Sheet) -> tuple[Column, ...]:
     def times(cell: Record) -> Value:
         one = sheet.ratios[cell.Index]
-        differ = "" if one.base.execution == cell.execution else f"{one.base.framework} in {one.base.execution}"
+        differ = "" if one.base.execution == cell.execution else f"{title(one.base.framework)} in {one.base.execution}"
         slower = with_interval(1 / one.ratio, 1 / one.ratio_ci_high, 1 / one.ratio_ci_low)
         return Value(slower, parity_note(cell, one.base, differ))
 
@@ -105,8 +105,10 @@ def _on_other_versions(sheet: Sheet) -> tuple[str, ...]:
         for cell in sheet.cells
         if cell.status == "ok" and isinstance(cell.backend, str) and cell.Index not in sheet.ratios
     }
+    shown = {cell.framework for cell in sheet.cells if cell.Index in sheet.ratios}
     return tuple(
-        f"{title(name)} is left out: it ran on {title(backend.replace(' ', '@'))}, which was not measured with the same settings."
+        f"{title(name)} {'lacks cells: they' if name in shown else 'is left out: it'} ran on "
+        f"{title(backend.replace(' ', '@'))}, which was not measured with the same settings."
         for name, backend in lacking.items()
     )
 

@@ -154,7 +154,7 @@ def stacks(cells: Sequence[Record], blocks: BlockTimes) -> dict[int, Ratio]:
 def _below(library: Record, several: Sequence[Record]) -> Record | None:
     """The competitor with the version that a library ran on; the only one where either is unknown."""
     ran_on = _release(library.backend).rpartition(" ")[2]
-    versions = [_release(one.framework_version) for one in several]
+    versions = [_release(one.framework_version) or one.framework.partition("@")[2] for one in several]
     if ran_on and ran_on in versions:
         return several[versions.index(ran_on)]
     return several[0] if len(several) == 1 and not (ran_on and versions[0]) else None

@@ -322,6 +322,19 @@ def test_an_environment_in_which_a_process_runs_is_not_removed():
     assert managed.find("tiny@1.1") is None
 
 
+def test_an_environment_is_in_use_however_its_path_is_written_and_until_it_is_pruned(tmp_path, monkeypatch):
+    made = managed.ensure("tiny@1.1")
+    (tmp_path / "other").symlink_to(made.folder.parent)
+    python = tmp_path / "other" / made.folder.name / "bin/python"
+    with subprocess.Popen([str(python), "-c", "input()"], stdin=subprocess.PIPE):
+        assert "tiny@1.1: a process runs in " in run("env", "remove", "tiny@1.1", check=1).stderr
+        assert managed.choose([made], time.time() + 1, 0.5, None) == []
+        monkeypatch.setattr(managed, "choose", lambda found, *asked: found)  # before the process began
+        said = run("env", "prune", "--older-than", "0.001s", "--yes").stdout
+    assert f"kept {made.folder}: a process runs in it\ndeleted 0 environments, 0.0 GB" in said
+    assert managed.installed() == [made]
+
+
 def test_a_lock_that_was_emptied_is_a_sentence():
     managed.ensure("tiny@1.1")
     locks.find(managed.locks_dir(), "tiny@1.1", "cpu").path.write_text("")

@@ -119,10 +119,18 @@ def prune(
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise UsageError("deleting needs confirmation; give --yes, or --dry-run to list only")
         typer.confirm(f"Delete {plural(len(doomed), 'environment')}, {total}?", abort=True, err=True)
-    for made in doomed:
-        if made.folder:
-            managed.delete(made.folder, made.framework)
-    print(f"deleted {plural(len(doomed), 'environment')}, {total}")
+    deleted = [made for made in doomed if _prune(made)]
+    print(f"deleted {plural(len(deleted), 'environment')}, {gigabytes(sum(made.size_bytes or 0 for made in deleted))}")
+
+
+def _prune(made: managed.Environment) -> bool:
+    if not made.folder:
+        return False
+    if made.folder.resolve() in managed.in_use():  # by a process that began since
+        print(f"kept {made.folder}: a process runs in it")
+        return False
+    managed.delete(made.folder, made.framework)
+    return True
 
 
 def _line(made: managed.Environment) -> str:

@@ -163,7 +163,7 @@ def remove(framework: str) -> list[Path]:
     ours = re.compile(re.escape(name) + r"-[0-9a-f]{12}")
     folders = [path for path in sorted(_root().glob(f"{name}-*")) if path.is_dir() and ours.fullmatch(path.name)]
     folders += [folder for folder in _made_when_pinned(name) if folder not in folders]
-    if busy := sorted({*folders} & in_use()):
+    if busy := sorted({folder.resolve() for folder in folders} & in_use()):
         raise Unavailable(f"{name}: a process runs in {busy[0]}", "remove it when that has ended")
     if version:
         for lock in locks_dir().glob(f"{base}-{version}-*-cp*"):
@@ -338,7 +338,8 @@ def choose(
     """Return those unused for `age_s` seconds, then the least recently used beyond `size_bytes`."""
     busy = in_use()
     by_use = sorted(
-        (one for one in environments if one.folder and one.folder not in busy), key=lambda one: one.used or 0.0
+        (one for one in environments if one.folder and one.folder.resolve() not in busy),
+        key=lambda one: one.used or 0.0,
     )
     doomed = [one for one in by_use if age_s is not None and now - (one.used or 0.0) > age_s]
     left = sum(one.size_bytes or 0 for one in environments) - sum(one.size_bytes or 0 for one in doomed)
@@ -352,10 +353,10 @@ def choose(
 
 
 def in_use() -> set[Path]:
-    """Folders of environments whose Python some process runs."""
+    """Folders of environments whose Python some process runs, without links in their paths."""
     found = set()
     for process in psutil.process_iter(["cmdline"]):
         command = process.info["cmdline"] or []
         if command and os.path.basename(os.path.dirname(command[0])) == "bin":
-            found.add(Path(command[0]).parents[1])
+            found.add(Path(command[0]).parents[1].resolve())
     return found

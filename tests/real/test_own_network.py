@@ -219,6 +219,32 @@ def test_a_norm_without_an_eps_has_that_of_float32(tmp_path: Path) -> None:
     assert model.level is not None and model.level.passed, model.level
 
 
+HIDING = """
+q, k, v = (self.conv(x)[:, :, :4, :4].flatten(2).transpose(1, 2).unflatten(2, (2, 2)).transpose(1, 2) for _ in range(3))
+        seen = {mask}
+        y = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=seen)
+        return self.fc(y.transpose(1, 2).flatten(2).mean(1))
+"""
+
+
+@pytest.mark.usefixtures("together")
+@pytest.mark.parametrize(
+    "mask",
+    [
+        "x[:, :1, :4, :4].flatten(2)[:, None] > 0",
+        "(x[:, :1, :4, :4].flatten(2)[:, None] > 0) & torch.ones(16, 16, dtype=torch.bool).tril(-1)",
+        "torch.ones(16, 16, dtype=torch.bool).tril(-1)",
+        "torch.zeros(16, 16).masked_fill(torch.ones(16, 16, dtype=torch.bool).triu(), float('-inf'))",
+    ],
+    ids=["computed", "and-causal", "whole-row", "whole-row-of-numbers"],
+)
+def test_masks_of_attention_may_be_computed_and_hide_everything(mask: str, tmp_path: Path) -> None:
+    body = HIDING.format(mask=mask).strip()
+    (tmp_path / "net.py").write_text(FORWARD.format(inputs="x", body=body, build="return Net()"))
+    _, (model,) = resolve(f"{tmp_path / 'net.py'}:build", 16)
+    assert model.level is not None and model.level.passed, model.level
+
+
 SWIN = """
 from torchvision.models.swin_transformer import SwinTransformer
 def build():

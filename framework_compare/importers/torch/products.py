@@ -114,14 +114,30 @@ def attention(at: At, a: Arguments) -> Value:
     scores = at.emit("Mul", matmul(at, q, at.permute(k, order)), float(scale))
     if a.get("is_causal"):
         mask = at.reading.torch.ones(q.shape[-2], k.shape[-2], dtype=at.reading.torch.bool).tril()
-    if getattr(mask, "dtype", None) == at.reading.torch.bool or a.get("mask_is_bool"):
-        scores = at.emit("Where", mask, scores, -LARGE)
-    elif mask is not None:
-        scores = at.emit("Add", scores, mask)
-    shares = along("Softmax")(at, {"self": scores, "dim": -1})
+    boolean = _is_boolean(at, mask)
+    if mask is not None:
+        scores = at.emit("Where", mask, scores, -LARGE) if boolean else at.emit("Add", scores, mask)
+    shares = _seen(at, mask, boolean, along("Softmax")(at, {"self": scores, "dim": -1}))
     if a.get("dropout_p"):
         shares = at.each("Dropout", shares, p=a["dropout_p"])
     return matmul(at, shares, v)
+
+
+def _is_boolean(at: At, mask: Any) -> bool:
+    if isinstance(mask, Value):  # which does not say it; the program does
+        source = at.node.kwargs.get("attn_mask") or at.node.args[3]
+        return bool(source.meta["val"].dtype == at.reading.torch.bool)
+    return getattr(mask, "dtype", None) == at.reading.torch.bool
+
+
+def _seen(at: At, mask: Any, boolean: bool, shares: Value) -> Value:
+    """Shares, which torch has as zero for a step from which a mask hides all."""
+    if isinstance(mask, Value):
+        return at.emit("Mul", shares, at.reduced("ReduceMax", mask, -1, True)) if boolean else shares
+    if not hasattr(mask, "isneginf"):
+        return shares
+    seen = (mask if boolean else ~mask.isneginf()).any(-1, keepdim=True)
+    return shares if bool(seen.all()) else at.emit("Mul", shares, seen)
 
 
 def addmm(at: At, a: Arguments) -> Value:

@@ -56,3 +56,10 @@ def test_keywords_belong_to_the_model_before_them() -> None:
         *("gpt_nano", "transformers:gpt2:n_layer=2,n_head=4"),
         *("transformers:vit:image_size=[32,32],head=image", "timm:a"),
     ]
+
+
+def test_commas_of_lists_and_mappings_separate_neither_models_nor_keywords() -> None:
+    name = "llama:rope_parameters={'type':'linear','factor':2.0},sizes=[[1,2],[3,4]],pair=(1,2),word='a,b',head=lm"
+    keywords = {"rope_parameters": {"type": "linear", "factor": 2.0}, "sizes": [[1, 2], [3, 4]]}
+    assert zoos.split(name) == ("llama", {**keywords, "pair": (1, 2), "word": "a,b", "head": "lm"})
+    assert split(f"gpt_nano,transformers:{name},timm:a") == ["gpt_nano", f"transformers:{name}", "timm:a"]

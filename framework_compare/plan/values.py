@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional
 from framework_compare import registry
 from framework_compare.environments.installer import NO_INDEX
 from framework_compare.errors import UsageError
+from framework_compare.importers.common.keywords import is_open
 
 
 def listed(kind: str, wanted: object) -> list[Any]:
@@ -31,12 +32,12 @@ def check_unique(kind: str, names: Iterable[object]) -> None:
 def split(text: str, convert: Callable[[str], Any] = str) -> List[Any]:
     """Parts of a comma-separated option, converted; UsageError names the part that cannot be.
 
-    A keyword belongs to the model before it, as in "transformers:gpt2:n_layer=2,n_embd=64", also a list in brackets.
+    A keyword belongs to the model before it, as in "transformers:gpt2:n_layer=2,n_embd=64", also one in brackets or quotes.
     """
     parts: List[str] = []
     for part in filter(None, map(str.strip, text.split(","))):
         before = parts[-1] if parts and parts[-1].startswith("transformers:") else ""
-        if before and (re.match(r"\w+=", part) or before.count("[") > before.count("]")):
+        if before and (re.match(r"\w+=", part) or is_open(before)):
             parts[-1] += f",{part}"
         else:
             parts.append(part)

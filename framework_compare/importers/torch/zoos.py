@@ -10,12 +10,12 @@ from __future__ import annotations
 import ast
 import difflib
 import importlib
-import re
 import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Iterable, Tuple
 
 from framework_compare.errors import UsageError
+from framework_compare.importers.common.keywords import parts_of
 from framework_compare.importers.common.user_file import one_line
 from framework_compare.json_types import Fields
 
@@ -37,7 +37,7 @@ def split(text: str) -> Tuple[str, Fields]:
     """Name and keywords of "gpt2:n_layer=2"; a value is a Python literal, else a word."""
     name, _, rest = text.partition(":")
     found: Fields = {}
-    for part in filter(None, re.split(r",(?![^\[]*\])", rest)):  # not at a comma of a list
+    for part in parts_of(rest):
         key, equals, value = part.partition("=")
         if not equals:
             raise UsageError(f"{part!r} is not a keyword; allowed: NAME:KEY=VALUE,KEY=VALUE")

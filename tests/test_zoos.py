@@ -13,7 +13,11 @@ from framework_compare.plan.values import split
 class Config:
     def __init__(self, **given: object) -> None:
         self.n_layer, self.n_head = 12, 12
+        self.text_config = types.SimpleNamespace(n_layer=12, to_dict=dict)
         vars(self).update(given)  # as transformers does
+
+    def to_dict(self) -> object:
+        return vars(self)
 
 
 @pytest.fixture(autouse=True)
@@ -38,6 +42,11 @@ def test_fields_are_those_of_the_configuration() -> None:
     ("text", "words"),
     [
         ("gpt2:n_layers=2", "the configuration 'gpt2' has no field 'n_layers'; similar names: n_layer"),
+        ("gpt2:to_dict=2", "the configuration 'gpt2' has no field 'to_dict'"),
+        (
+            "gpt2:text_config={'n_layers':2}",
+            "the configuration 'gpt2.text_config' has no field 'n_layers'; similar names: n_layer",
+        ),
         ("gpt2:other=2", "the configuration 'gpt2' has no field 'other'"),
         ("gpt3", "transformers has no configuration 'gpt3'; similar names: gpt2"),
         ("gpt2:n_layer", "'n_layer' is not a keyword; allowed: NAME:KEY=VALUE,KEY=VALUE"),

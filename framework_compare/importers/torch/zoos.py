@@ -57,13 +57,20 @@ def configured(zoo: str, text: str) -> Module:
         raise UsageError(f"head is {head!r}; allowed: {', '.join(HEADS)}")
     if name not in transformers.CONFIG_MAPPING:
         raise UsageError(f"transformers has no configuration {name!r}{_similar(name, transformers.CONFIG_MAPPING)}")
-    plain = transformers.AutoConfig.for_model(name)
-    for key in keywords:  # a configuration accepts any, and ignores those that it does not know
-        if not hasattr(plain, key):
-            raise UsageError(f"the configuration {name!r} has no field {key!r}{_similar(key, vars(plain))}")
+    _check_fields(name, transformers.AutoConfig.for_model(name), keywords)
     config = transformers.AutoConfig.for_model(name, **keywords)
     config.use_cache = False
     return _bare(_with_head(transformers, config, name, head))
+
+
+def _check_fields(name: str, plain: PretrainedConfig, keywords: Fields) -> None:
+    """UsageError for a field that it does not have: a configuration accepts any, and ignores those."""
+    for key, value in keywords.items():
+        own = getattr(plain, key, None)
+        if not hasattr(plain, key) or callable(own):
+            raise UsageError(f"the configuration {name!r} has no field {key!r}{_similar(key, vars(plain))}")
+        if isinstance(value, dict) and hasattr(own, "to_dict"):
+            _check_fields(f"{name}.{key}", own, value)
 
 
 def _similar(name: str, known: Iterable[str]) -> str:

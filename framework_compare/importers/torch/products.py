@@ -123,18 +123,18 @@ def attention(at: At, a: Arguments) -> Value:
     return matmul(at, shares, v)
 
 
-def _is_boolean(at: At, mask: Any) -> bool:
+def _is_boolean(at: At, mask: object) -> bool:
     if isinstance(mask, Value):  # which does not say it; the program does
         source = at.node.kwargs.get("attn_mask") or at.node.args[3]
         return bool(source.meta["val"].dtype == at.reading.torch.bool)
     return getattr(mask, "dtype", None) == at.reading.torch.bool
 
 
-def _seen(at: At, mask: Any, boolean: bool, shares: Value) -> Value:
+def _seen(at: At, mask: object, boolean: bool, shares: Value) -> Value:
     """Shares, which torch has as zero for a step from which a mask hides all."""
     if isinstance(mask, Value):
         return at.emit("Mul", shares, at.reduced("ReduceMax", mask, -1, True)) if boolean else shares
-    if not hasattr(mask, "isneginf"):
+    if not isinstance(mask, at.reading.torch.Tensor):
         return shares
     seen = (mask if boolean else ~mask.isneginf()).any(-1, keepdim=True)
     return shares if bool(seen.all()) else at.emit("Mul", shares, seen)

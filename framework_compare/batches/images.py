@@ -77,7 +77,7 @@ class SharedPipeline:
 
     @classmethod
     def of(cls, files: ImageFiles, config: TrainConfig, **given: Any) -> "SharedPipeline":
-        """Return the pipeline of a config, but for the arguments that are given."""
+        """Return the pipeline of a config; arguments that are given take precedence."""
         own = {name: getattr(config, name) for name in ("batch_size", "image_size", "seed", "flip", "crop")}
         return cls(files, **{"workers": config.loader_workers, **own, **given})
 

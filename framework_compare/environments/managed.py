@@ -335,7 +335,7 @@ def locks_dir() -> Path:
 def choose(
     environments: Sequence[Environment], now: float, age_s: float | None, size_bytes: float | None
 ) -> list[Environment]:
-    """Return those unused for `age_s` seconds, then the least recently used beyond `size_bytes`."""
+    """Return those unused for `age_s` seconds, then the oldest by use beyond `size_bytes`."""
     busy = in_use()
     by_use = sorted(
         (one for one in environments if one.folder and one.folder.resolve() not in busy),

@@ -105,7 +105,7 @@ class Evidence:
 
 
 def judge(reported: Optional[Ending], seen: Evidence) -> Ending:
-    """Return how a worker that ended by itself did so, from its own report, if any, and the evidence.
+    """Return how a worker that nobody stopped has ended, from its own report, if any, and the evidence.
 
     Of several ranks it is the ending of the one that was first: what the others then report follows from that.
     """

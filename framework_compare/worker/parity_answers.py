@@ -261,7 +261,7 @@ class ParityAnswers:
         return np.ascontiguousarray(array.transpose(0, 2, 3, 1)) if self._channels_last(array) else array
 
     def _channels_last(self, images: np.ndarray) -> bool:
-        """Return whether a batch is of images, and the trainer has their channels last."""
+        """Return whether a batch holds images, and the trainer has their channels last."""
         return self.trainer.layout == "NHWC" and images.ndim == 4
 
 

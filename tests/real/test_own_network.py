@@ -7,11 +7,11 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Optional
 
 import pytest
 from command_line import run
 from nightly import some_nightly
+from own_net import imported, write
 
 from framework_compare.environments import managed
 from framework_compare.errors import UsageError
@@ -21,19 +21,6 @@ from framework_compare.importing.tracing import Tracer
 
 PLUGINS = Path(__file__).parents[1] / "plugins"
 NET = PLUGINS / "user_net.py"
-FORWARD = """
-import torch
-from torch import nn
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv = nn.Conv2d(3, 4, 3)
-        self.fc = nn.Linear(4, 2)
-    def forward(self, {inputs}):
-        {body}
-def build():
-    {build}
-"""
 REFUSED = {
     "fails": ("x", "return self.fc(x)", "return Net()", "forward fails on a batch of images"),
     "two inputs": ("x, y", "return x", "return Net()", r"takes 2 inputs \(x, y\)"),
@@ -153,9 +140,7 @@ steps = self.conv(x).flatten(2)
 
 @pytest.mark.usefixtures("together")
 def test_operators_that_torch_takes_apart_are_the_same_function(tmp_path: Path) -> None:
-    (tmp_path / "net.py").write_text(FORWARD.format(inputs="x", body=DECOMPOSED.strip(), build="return Net()"))
-    _, (model,) = resolve(f"{tmp_path / 'net.py'}:build", 16)
-    assert model.level is not None and model.level.passed
+    model = imported(tmp_path, DECOMPOSED)
     assert {"MaxPool2d", "AdaptiveAvgPool2d", "Where", "Sqrt", "Concat"} <= {node.op for node in model().nodes}
 
 
@@ -185,26 +170,6 @@ def test_a_network_that_amplifies_rounding_is_verified_with_statistics_of_a_batc
     assert model.level is not None and model.level.passed, model.level
 
 
-TURNED = """
-q, k, v = (self.conv(x)[:, :, :4, :4].flatten(2).transpose(1, 2).unflatten(2, (2, 2)).transpose(1, 2) for _ in range(3))
-        turn = torch.arange(16.0)[None, None, :, None]
-        q, k = (y * turn.cos() + torch.cat([-y[..., 1:], y[..., :1]], -1) * turn.sin() for y in (q, k))
-        y = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=torch.ones(16, 16, dtype=torch.bool){mask})
-        return self.fc(y.transpose(1, 2).flatten(2)[:, -1])
-"""
-
-
-@pytest.mark.usefixtures("together")
-@pytest.mark.parametrize(("mask", "causal"), [(".tril()[None, None]", True), ("", None)])
-def test_attention_of_rotated_heads_is_one_layer(mask: str, causal: Optional[bool], tmp_path: Path) -> None:
-    body = TURNED.format(mask=mask).strip()
-    (tmp_path / "net.py").write_text(FORWARD.format(inputs="x", body=body, build="return Net()"))
-    _, (model,) = resolve(f"{tmp_path / 'net.py'}:build", 16)
-    assert model.level is not None and model.level.passed, model.level
-    (attention,) = (node for node in model().nodes if node.op == "Attention")
-    assert attention.attrs.get("causal") == causal and "Softmax" not in {node.op for node in model().nodes}
-
-
 OWN_NORM = "net = Net(); net.norm = nn.RMSNorm(4); return net"
 OWN_EPS = """
 y = 1e-3 * self.conv(x).mean((2, 3))
@@ -214,64 +179,14 @@ y = 1e-3 * self.conv(x).mean((2, 3))
 
 @pytest.mark.usefixtures("together")
 def test_a_norm_without_an_eps_has_that_of_float32(tmp_path: Path) -> None:
-    (tmp_path / "net.py").write_text(FORWARD.format(inputs="x", body=OWN_EPS.strip(), build=OWN_NORM))
-    _, (model,) = resolve(f"{tmp_path / 'net.py'}:build", 16)
-    assert model.level is not None and model.level.passed, model.level
-
-
-HIDING = """
-q, k, v = (self.conv(x)[:, :, :4, :4].flatten(2).transpose(1, 2).unflatten(2, (2, 2)).transpose(1, 2) for _ in range(3))
-        seen = {mask}
-        y = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=seen)
-        return self.fc(y.transpose(1, 2).flatten(2).mean(1))
-"""
-
-
-@pytest.mark.usefixtures("together")
-@pytest.mark.parametrize(
-    "mask",
-    [
-        "x[:, :1, :4, :4].flatten(2)[:, None] > 0",
-        "(x[:, :1, :4, :4].flatten(2)[:, None] > 0) & torch.ones(16, 16, dtype=torch.bool).tril(-1)",
-        "torch.ones(16, 16, dtype=torch.bool).tril(-1)",
-        "torch.zeros(16, 16).masked_fill(torch.ones(16, 16, dtype=torch.bool).triu(), float('-inf'))",
-    ],
-    ids=["computed", "and-causal", "whole-row", "whole-row-of-numbers"],
-)
-def test_masks_of_attention_may_be_computed_and_hide_everything(mask: str, tmp_path: Path) -> None:
-    body = HIDING.format(mask=mask).strip()
-    (tmp_path / "net.py").write_text(FORWARD.format(inputs="x", body=body, build="return Net()"))
-    _, (model,) = resolve(f"{tmp_path / 'net.py'}:build", 16)
-    assert model.level is not None and model.level.passed, model.level
-
-
-SWIN = """
-from torchvision.models.swin_transformer import SwinTransformer
-def build():
-    return SwinTransformer([4, 4], 16, [2, 2], [2, 4], [{window}, {window}], num_classes=5)
-"""
-
-
-@pytest.mark.usefixtures("together")
-def test_attention_in_shifted_windows_is_the_same_function(tmp_path: Path) -> None:
-    (tmp_path / "swin.py").write_text(SWIN.format(window=4))
-    _, (model,) = resolve(f"{tmp_path / 'swin.py'}:build", 32)
-    assert {"Windows", "FromWindows", "RelativeBias", "Roll", "Slice"} <= {node.op for node in model().nodes}
-    assert model.level is not None and model.level.passed
-
-
-@pytest.mark.usefixtures("together")
-def test_windows_that_are_padded_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "swin.py").write_text(SWIN.format(window=3))
-    with pytest.raises(UsageError, match="windows of 3 x 3 in a map of 8 x 8, which is padded"):
-        resolve(f"{tmp_path / 'swin.py'}:build", 32)
+    imported(tmp_path, OWN_EPS, OWN_NORM)
 
 
 @pytest.mark.usefixtures("together")
 @pytest.mark.parametrize("kind", REFUSED)
 def test_what_cannot_be_imported_gives_one_line(kind: str, tmp_path: Path) -> None:
     inputs, body, build, words = REFUSED[kind]
-    (tmp_path / "net.py").write_text(FORWARD.format(inputs=inputs, body=body, build=build))
+    write(tmp_path, body, build, inputs)
     done = run("inspect", f"{tmp_path / 'net.py'}:build", "--image-size", 16, check=2)
     *progress, line = done.stderr.splitlines()
     assert line.startswith(f"framework-compare: {tmp_path / 'net.py'}:build: ") and re.search(words, line)
@@ -281,8 +196,7 @@ def test_what_cannot_be_imported_gives_one_line(kind: str, tmp_path: Path) -> No
 @pytest.mark.usefixtures("together")
 def test_constants_that_depend_on_the_size_are_those_of_each_size(tmp_path: Path) -> None:
     body = "return self.fc(self.conv(x).mean((2, 3)) * (x.shape[-1] / 10))"
-    (tmp_path / "net.py").write_text(FORWARD.format(inputs="x", body=body, build="return Net()"))
-    _, (model,) = resolve(f"{tmp_path / 'net.py'}:build", [16, 24])
+    model = imported(tmp_path, body, size=[16, 24])
     found = {
         size: [node.attrs["values"] for node in model(image_size=size).nodes if node.op == "Constant"]
         for size in (16, 24)

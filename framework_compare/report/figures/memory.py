@@ -71,7 +71,7 @@ def _apart(rows: pd.DataFrame) -> list[int]:
 
 
 def _ranges(subject: Subject, cells: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Return the least and the most GiB of the peaks of a cell's runs, where two or more have readings."""
+    """Return the smallest and the largest GiB of the peaks of a cell's runs, where two or more have readings."""
     on_gpu = set(cells.loc[cells["device"].map(device_kind) != "cpu", "cell"])
     pss = name == memory.NAMES[memory.PSS]
     host = (subject.study.phases, "pss_bytes") if pss else (subject.study.samples, "rss_bytes")

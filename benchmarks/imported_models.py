@@ -64,8 +64,9 @@ FAMILIES = {
     "vit": f"{_SIZES},{_IMAGE}",
     "deit": f"{_SIZES},{_IMAGE}",
     "convnext": "hidden_sizes=[8,16,24,32],depths=[1,1,2,1],image_size=64",
-    "resnet": "embedding_size=8,hidden_sizes=[8,16,24,32],depths=[1,1,1,1],image_size=64",  # taken off: it has no such field
+    "resnet": "embedding_size=8,hidden_sizes=[8,16,24,32],depths=[1,1,1,1]",
 }
+PIXELS = {"vit": 32, "deit": 32, "convnext": 64, "resnet": 64}  # of those that take images
 SMALL = 64  # pixels to try first of a model of timm that takes several sizes
 TOO_SMALL = ("forward fails", "torch.export", "cannot be expressed")  # another size may do
 
@@ -137,12 +138,10 @@ def asked_of(zoo: str, name: str, size: int) -> tuple[Source, Asked]:
     """A model as a source, and what it is asked for."""
     if zoo != "transformers":
         return Source(name=name, kind=zoo, text=f"{zoo}:{name}", stem=name), Asked([size])
-    keywords = FAMILIES[name]
-    found = re.search(r"image_size=(\d+)", keywords)
-    if found:
-        text = f"{name}:{keywords.replace(f',{found[0]}', '') if name == 'resnet' else keywords}"
-        return Source(name=text, kind=zoo, text=f"{zoo}:{text}", stem=name), Asked([int(found.group(1))])
-    text = f"{name}:{keywords},vocab_size={TOKENS}"
+    text = f"{name}:{FAMILIES[name]}"
+    if name in PIXELS:
+        return Source(name=text, kind=zoo, text=f"{zoo}:{text}", stem=name), Asked([PIXELS[name]])
+    text += f",vocab_size={TOKENS}"
     tokens, labels = Field("tokens", (STEPS,), "int64", TOKENS), Field("labels", (STEPS,), "int64")
     task = Task((tokens,), labels, 0, "token_cross_entropy", ("accuracy",), "sequence")
     return Source(name=text, kind=zoo, text=f"{zoo}:{text}", stem=name), Asked(tasks=[task])

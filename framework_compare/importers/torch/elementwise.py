@@ -126,9 +126,8 @@ def cosh(at: At, a: Arguments) -> Value:
 def where(at: At, a: Arguments) -> Value:
     condition, other = a["condition"], a["other"]
     if hasattr(condition, "any") and isinstance(other, Value) and not bool(condition.any()):
-        return at.reading.expand(
-            other, at.shape
-        )  # some frameworks multiply, and the array that is not taken may be NaN
+        # some frameworks multiply, and the array that is not taken may be NaN
+        return at.reading.expand(other, at.shape)
     return at.emit("Where", condition, a["self"], other)
 
 

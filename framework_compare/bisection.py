@@ -216,6 +216,8 @@ def _between(framework: str, versions: str, say: Callable[[str], None]) -> tuple
     spec = registry.framework(_framework(framework))
     if not locks.has_versions(spec):
         raise UsageError(f"{spec.name} has one version here; allowed: a framework whose releases an index lists")
+    if spec.since and first < Version(spec.since):
+        raise UsageError(f"versions is {versions!r}; allowed: {spec.name} from {spec.since} on")
     minor = interpreters.choose(spec.python, framework=spec.name).minor
 
     def inside(version: Version) -> bool:

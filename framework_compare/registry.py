@@ -41,6 +41,7 @@ class Framework:
     process_per_device: bool = False  # whether a cell on several devices is as many processes, or one
     importer: str = ""  # "module:Class" of `importers`, which its workers run in place of `trainer`
     library: str = ""  # package on top of a plain framework, whose version is this one's: "keras"
+    since: str = ""  # oldest version that its adapter supports, where indexes list older ones
     backend: str = ""  # that framework, whose adapter is staged too, and with which tables compare: "jax"
     environment: str = ""  # framework whose environment it runs in; "" for one of its own
     cuda_extra: str = ""  # extra of its package that brings CUDA's libraries, for other versions than the pinned one
@@ -72,7 +73,7 @@ def _above(name: str, trainer: str, backend: str, **more: Any) -> Framework:
 
 
 def _of_keras(backend: str, trainer: str, requirements: str, **more: Any) -> Framework:
-    known: Fields = {"imports": "keras", "python": _PYTHONS, "library": "keras", "backend": backend}
+    known: Fields = {"imports": "keras", "python": _PYTHONS, "library": "keras", "since": "3.0.0", "backend": backend}
     return Framework(f"keras-{backend}", f"{_A}keras:{trainer}", requirements, **known, **more)
 
 

@@ -132,6 +132,11 @@ def test_a_range_without_two_releases_is_refused(tiny_versions, versions, says, 
     assert not (tmp_path / "s").exists()
 
 
+def test_releases_older_than_an_adapter_supports_are_refused(tmp_path):
+    with pytest.raises(UsageError, match=r"versions is '2\.12\.\.3\.15'; allowed: keras-jax from 3\.0\.0 on$"):
+        bisection.bisect("keras-jax", "2.12..3.15", "linear", out=tmp_path / "s", **QUICK)
+
+
 @pytest.mark.parametrize("framework", ["tiny@1.1", f"tiny={sys.executable}"])
 def test_a_framework_with_a_version_or_an_interpreter_is_refused(tiny_versions, framework, tmp_path):
     tiny_versions()

@@ -75,12 +75,19 @@ def test_a_name_carries_the_version_where_it_was_given_or_where_two_compete(want
         ("tiny@1.0+cpu", r"name the version without its build: tiny@1\.0$"),
         ("bare@1.0", "no version is pinned for bare, allowed: bare, or bare=/path/to/python"),
         (["tiny", "tiny@1.0"], "given twice"),
+        ("keras-jax@2.15.0", r"allowed: keras-jax@3\.0\.0 or later$"),
         ("caffe@1.0", "unknown framework 'caffe'"),
     ],
 )
 def test_a_version_that_is_not_there_is_one_sentence(wanted, says):
     with pytest.raises(UsageError, match=says):
         competitors.find_frameworks(competitors.read(wanted).names)
+
+
+def test_the_newest_release_is_not_what_an_interpreter_has():
+    says = f"python of bare@latest is '{sys.executable}', which has one version; allowed: bare={sys.executable}"
+    with pytest.raises(UsageError, match=re.escape(says) + "$"):
+        competitors.read("bare@latest", {"bare@latest": sys.executable})
 
 
 def test_an_interpreter_is_a_competitor_of_its_own():

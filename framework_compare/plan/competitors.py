@@ -151,6 +151,8 @@ def _wish(text: object, python: Mapping[str, str], device: str, say: Say) -> _Wi
     again = version == locks.AGAIN[1:]  # the same as another, from wherever that comes
     path = path or python.get(f"{key}@{version}" if version else key) or python.get(str(text)) or ""
     path = path or (python.get(key, "") if again else "")
+    if path and version.removesuffix(locks.AGAIN) == LATEST:
+        raise UsageError(f"python of {text} is {path!r}, which has one version; allowed: {key}={path}")
     if path or not version or again:
         return _Wish(key, version, path)
     return _Wish(key, _version(key, registry.FRAMEWORKS[key], version, device, say))
@@ -181,6 +183,8 @@ def _version(key: str, entry: registry.Framework, version: str, device: str, say
         raise UsageError(f"framework is {key}@{version}, which is not a version; allowed: {FORMS}") from None
     if asked.local:
         raise UsageError(f"framework is {key}@{version}; name the version without its build: {key}@{asked.public}")
+    if entry.since and asked < Version(entry.since):
+        raise UsageError(f"framework is {key}@{version}; allowed: {key}@{entry.since} or later")
     if pinned and asked == Version(pinned):
         return pinned + suffix
     there = [one for one in managed.versions_here(key, device) if one == asked]

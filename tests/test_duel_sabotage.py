@@ -125,7 +125,10 @@ FORGED = """
     ("forged", "pace_s", "said"),
     [
         ('"measured_ns": told["measured_ns"] // 2', 0.004, "less time than its turn took"),
-        ('"measured_ns": told["end_ns"] - told["start_ns"]', 0.3, "more time than its turn allowed"),
+        pytest.param(
+            *('"measured_ns": told["end_ns"] - told["start_ns"]', 0.3, "more time than its turn allowed"),
+            marks=pytest.mark.nightly,  # steps of 0.3 s: half a minute in which no other test runs
+        ),
     ],
 )
 def test_a_time_that_is_not_that_of_its_turn_does_not_count_and_ends_its_worker(
@@ -157,7 +160,13 @@ def test_a_time_that_others_may_have_taken_does_not_count_but_ends_nobody(paced,
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("copies", [1, 30], ids=["an-epoch-ends-in-every-turn", "an-epoch-ends-in-few-turns"])
+@pytest.mark.parametrize(
+    "copies",
+    [
+        pytest.param(1, id="an-epoch-ends-in-every-turn", marks=pytest.mark.nightly),
+        pytest.param(30, id="an-epoch-ends-in-few-turns"),
+    ],
+)
 def test_with_loaders_too_a_third_of_a_time_never_counts(paced, ask, told, images, tmp_path, monkeypatch, copies):
     """Where loaders start in the uncounted steps of all turns nobody can be blamed, but no round counts."""
     monkeypatch.setattr(duel_module, "QUIET", 1000)

@@ -83,7 +83,7 @@ def make_language(job, config, trainer_class, role):
 
     share_allocator(config, trainer_class)
     with ArrayPipeline(read_split(job["data"]["path"], "train"), batch_size=config.batch_size) as pipeline:
-        (inputs,), target = next(iter(pipeline.epoch(1)))
+        inputs, target = next(iter(pipeline.epoch(1)))
     batch, made = (inputs, target.astype("int32")), {}
     sys.argv[1:] = [job["zoo_model"], "--threads", str(config.threads)]
     common.run = lambda arguments, name, step, gradients: made.update(step=step)

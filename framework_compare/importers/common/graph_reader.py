@@ -14,6 +14,7 @@ from framework_compare.graph.task import Task
 from framework_compare.importers.common.views import (
     BATCH,
     Atom,
+    Group,
     NotExpressible,
     Value,
     View,
@@ -236,11 +237,11 @@ class GraphReader:
         return graph
 
     def _without_ones(self, value: Value) -> Value:
-        """Return what a reduction leaves, (N, classes, 1) that stands as (N, classes), as an array of these axes."""
-        own = plain(self.batch, self.shapes[value.node])
-        if len(value.view) < 2 or value.view == own or value.view != tuple(group for group in own if group):
+        """Return (N, classes, 1) that stands as (N, classes), or (N, 1, 1) as (N,), as an array of these axes."""
+        own, wanted = plain(self.batch, self.shapes[value.node]), value.shape[1:] or (1,)
+        if self.shapes[value.node] == wanted or _wide(value.view) != _wide(own):
             return value
-        return self.plain(self.add(f"{value.node}.reshaped", "Reshape", [value.node], {"shape": list(value.shape[1:])}))
+        return self.plain(self.add(f"{value.node}.reshaped", "Reshape", [value.node], {"shape": list(wanted)}))
 
     def _task_of(self, last: Value, tasks: Sequence[Task]) -> Task:
         shape = self.shapes[last.node]
@@ -272,6 +273,11 @@ class GraphReader:
             kinds = len({node.op for node in nodes} - {MISSING})
             words = "; ".join(f"{kind} ({len(where)} x, first at {where[0]})" for kind, where in places.items())
             raise UsageError(f"{len(places)} of {kinds} kinds of layer cannot be expressed: {words}")
+
+
+def _wide(view: View) -> List[Group]:
+    """The axes of more than one place."""
+    return [group for group in view if group]
 
 
 def _output_words(task: Task) -> str:

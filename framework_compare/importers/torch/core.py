@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Any, Callable, List
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Sequence
 
-from framework_compare.importers.common.views import NotExpressible, Value
+from framework_compare.importers.common.axes import is_batch
+from framework_compare.importers.common.views import BATCH, NotExpressible, Value
 from framework_compare.importers.torch import attention, calls, elementwise, moves, products
 from framework_compare.importers.torch.operands import Arguments, At
 from framework_compare.importers.torch.operators import HANDLERS as LAYERS
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from torch.fx import Node as FxNode
 
 PRIMITIVES = {**elementwise.HANDLERS, **moves.HANDLERS, **products.HANDLERS}
+RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell")
 LACKS = (NotExpressible, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
@@ -87,13 +89,32 @@ def _decomposed(reading: Any, node: FxNode, kind: str) -> Any:
     calls = [one for one in graph.nodes if one.op == "call_function"]
     if not calls or any(operator_name(one.target) == kind for one in calls):
         raise NotExpressible(kind)
-    return _read_graph(reading, node, graph, inner)
+    given = {one: reading.values[one.name] for one in inner}
+    given.update(_batched_states(At(reading, node)) if kind in RECURRENT else {})
+    return _read_graph(reading, node, graph, list(given.values()))
 
 
-def _read_graph(reading: Any, node: FxNode, graph: FxGraph, inner: List[Any]) -> Any:
+def _batched_states(at: At) -> Dict[FxNode, Value]:
+    """Initial states that are constants or learned, one for each sample, since steps are taken from them."""
+    source, states = at.node.args[0], at.node.args[1]
+    found: Dict[FxNode, Value] = {}
+    for state in states if isinstance(states, (list, tuple)) else [states]:
+        value = at.reading.values[state.name]
+        if isinstance(value, Value) and any(atom.axis == BATCH for group in value.view for atom in group):
+            continue
+        x = at.value(at.reading.values[source.name])
+        others = [dim for dim, group in enumerate(x.view) if not is_batch(group)]
+        zero = at.emit("Mul", at.reduced("ReduceMean", x, others), 0.0)
+        if isinstance(value, Value) and value.shape[-2] == zero.shape[0]:  # one state that was expanded
+            value = moves.taken(at, value, len(value.shape) - 2, [0])
+        found[state] = at.emit("Add", at.reshape(zero, (zero.shape[0], 1)), value)
+    return found
+
+
+def _read_graph(reading: Any, node: FxNode, graph: FxGraph, given: Sequence[Any]) -> Any:
     outer = reading.values
     places = [one for one in graph.nodes if one.op == "placeholder"]
-    inputs = {place.name: outer[one.name] for place, one in zip(places, inner)}
+    inputs = {place.name: value for place, value in zip(places, given)}
     try:
         reading.values = inputs
         for one in graph.nodes:

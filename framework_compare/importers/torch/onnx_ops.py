@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # What arrays are called in the layers that have them, by their position among the inputs.
 _WEIGHT = {1: "weight", 2: "bias"}
 PARTS: Dict[str, Dict[int, str]] = {
-    **dict.fromkeys(("Conv", "Gemm", "Linear", "MatMul", "LayerNormalization"), _WEIGHT),
+    **dict.fromkeys(("Conv", "ConvTranspose", "Gemm", "Linear", "MatMul", "LayerNormalization"), _WEIGHT),
     "BatchNormalization": {**_WEIGHT, 3: "running_mean", 4: "running_var"},
 }
 Given = Union["Tensor", np.ndarray, None]  # None: left out; an array: it depends on no image and is not trained
@@ -257,6 +257,10 @@ def slice_(
     along, strides = c.numbers("axes", axes) or range(len(first)), c.numbers("steps", steps) or [1] * len(first)
     index = [slice(None)] * x.ndim
     for axis, start, end, step in zip(along, first, last, strides):
+        if step < 0:  # torch has no such slices
+            places = range(*slice(start, end, step).indices(x.shape[axis]))
+            x = x.index_select(axis, c.torch.tensor(list(places), dtype=c.torch.int64))
+            continue
         index[axis] = slice(*slice(start, end, step).indices(x.shape[axis]))
     return x[tuple(index)]
 

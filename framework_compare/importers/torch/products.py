@@ -239,6 +239,10 @@ def recurrent(op: str, gates: int) -> Handler:
     def handler(at: At, a: Arguments) -> Any:
         if not a["has_biases"] or any(bool(state.any()) for state in _listed(a["hx"])):
             refuse(op, "without biases" if not a["has_biases"] else "from a state that is not zero")
+        if any(user.args[1] == 2 and user.users for user in at.node.users):
+            refuse(op, "whose last cell state is read")
+        if op == "LSTM" and a["params"][1].shape[1] * gates != a["params"][1].shape[0]:
+            refuse(op, "whose states are projected")
         x = a["input"]
         batch, steps = (x.view[0], x.view[1]) if a["batch_first"] else (x.view[1], x.view[0])
         if not is_batch(batch):

@@ -106,7 +106,8 @@ class Reading(Arrays, ProgramReading):
     def as_graph(self, name: str, array: Tensor) -> np.ndarray:
         """An array of the module, by the graph's name, in the graph's shape."""
         form = self.forms.get(self.origin[name], lambda tensor: tensor)
-        return np.array(form(array.detach()).cpu().numpy()).reshape(self.arrays[name].shape)
+        array = array.detach().to_dense() if array.is_sparse else array.detach()  # as of nn.Embedding(sparse=True)
+        return np.array(form(array).cpu().numpy()).reshape(self.arrays[name].shape)
 
     # -- one operator -----------------------------------------------------------------------------------------------
 

@@ -23,7 +23,8 @@ class Target:
     ) -> None:
         """arrays: of both parts. loss: that the user names, None for the one that the values suggest."""
         self._source, self._names, self._normalize = source, names, normalize
-        self._loss = loss = None if loss == "mean_output" else loss
+        self._own = loss == "mean_output"  # a function of the user's, which takes a target of any shape
+        self._loss = loss = None if self._own else loss
         self.facts: Fields = {}
         self.tasks: Sequence[Task] = ()
         self.values: tuple[np.ndarray, np.ndarray]
@@ -61,7 +62,11 @@ class Target:
         field, dtype = dataclasses.replace(task.target, name="target"), "float32"
         if task.target.dtype == "int64":
             if min(train.min(), held.min()) < 0:
-                raise DataError(f"{self._source.where}: a loss function of your own gets labels from 0 on, not -1")
+                free = len(self.facts["classes"])
+                raise DataError(
+                    f"{self._source.where}: the target {self._names[0]} has labels below 0, which a loss function of your own"
+                    f" cannot get; give places that it ignores another label, such as {free}, and ignore_index={free}"
+                )
             dtype = "int32"
             field = Field("target", task.target.shape, dtype, len(self.facts["classes"]))
         self.tasks = [Task((), Field("loss", (1,)), 1, "mean_output")]
@@ -120,10 +125,10 @@ class Target:
 
     def _tokens(self, train: np.ndarray, held: np.ndarray) -> None:
         """A label for each place; -1 or -100 where none counts."""
-        if train.ndim != 2 or train.dtype.kind not in "iub":
+        if (train.ndim != 2 and not self._own) or train.dtype.kind not in "iub":
             raise DataError(
                 f"{self._source.where}: the target {self._names[0]} has shape {train.shape[1:]} of {train.dtype} for a sample;"
-                " allowed: a label, a label for each place (T,) of whole numbers, numbers"
+                " allowed: a label, a label for each place (T,) of whole numbers, numbers; or any with a loss function of your own"
             )
         self.values = tuple(np.where(part == -100, -1, part.astype(np.int64)) for part in (train, held))  # type: ignore[assignment]
         both = [part.max() for part in self.values]
@@ -138,9 +143,10 @@ class Target:
 
     def _numbers(self, train: np.ndarray, held: np.ndarray) -> None:
         train, held = (part.reshape(len(part), -1) if part.ndim == 1 else part for part in (train, held))
-        if train.ndim > 3:
+        if train.ndim > 3 and not self._own:
             raise DataError(
-                f"{self._source.where}: the target has shape {train.shape[1:]}; allowed: (outputs,), (T, outputs)"
+                f"{self._source.where}: the target has shape {train.shape[1:]}; allowed: (outputs,), (T, outputs), or any with a"
+                " loss function of your own"
             )
         source, name = self._source, ", ".join(self._names)
         if train.shape[1:] == (1,) and self._normalize != "none":

@@ -93,6 +93,8 @@ class GraphReader:
 
         kind: "" for what could be, were it not for another that is missing in front of it. line: in the user's source.
         """
+        if not all(isinstance(size, int) for size in shape):
+            kind, shape = kind and f"{kind}, the size of which depends on values", ()
         node = Node(self._name(where), MISSING + kind, tuple(sources), {})
         self.nodes[node.name] = node
         self._behind.add(node.name)

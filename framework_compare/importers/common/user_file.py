@@ -4,6 +4,7 @@ import importlib.util
 import inspect
 import os
 import sys
+import traceback
 from typing import Any
 
 from framework_compare.errors import UsageError
@@ -48,3 +49,14 @@ def one_line(error: BaseException) -> str:
     """An exception in one line."""
     words = " ".join(str(error).split("\n\n")[0].split())
     return f"{type(error).__name__}: {words[:300]}"
+
+
+def place_of(error: BaseException) -> str:
+    """Return where in the user's own source an exception arose: " at net.py:31 (if x.sum() > 0:)"; "" where it is elsewhere."""
+    libraries = tuple(os.path.join(sys.prefix, name) for name in ("lib", "lib64"))
+    ours = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        path = os.path.abspath(frame.filename)
+        if os.path.isfile(path) and not path.startswith((*libraries, os.path.dirname(os.__file__), ours)):
+            return f" at {os.path.basename(path)}:{frame.lineno} ({(frame.line or '').strip()[:80]})"
+    return ""

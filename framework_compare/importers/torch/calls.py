@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Callable, List, Tuple
+from typing import TYPE_CHECKING, Any, Callable, List, Sequence, Tuple
 
 from framework_compare.errors import UsageError
 from framework_compare.graph import Field, Task
+from framework_compare.importers.common.user_file import place_of
 
 if TYPE_CHECKING:
     from torch import Tensor, dtype
@@ -56,6 +57,20 @@ def examples(torch: ModuleType, fields: Tuple[Field, ...], batch: int) -> Tuple[
 
 def _kind(torch: ModuleType, field: Field) -> dtype:
     return {"float32": torch.float32, "bool": torch.bool}.get(field.dtype, torch.int64)
+
+
+def called(module: Module, given: Sequence[Tensor], task: Task) -> Any:
+    """What a module returns; UsageError for tokens that it has no row for."""
+    try:
+        return module(*given)
+    except IndexError as error:
+        tokens = [f"{field.name} to {field.vocabulary - 1}" for field in task.inputs if field.vocabulary]
+        if not tokens:
+            raise
+        raise UsageError(
+            f"an index is out of range{place_of(error)}; the data have {', '.join(tokens)}, and an nn.Embedding needs one row"
+            " more than its largest token"
+        ) from error
 
 
 def with_loss(torch: ModuleType, module: Module, loss: Callable[..., Tensor], output: str) -> Module:

@@ -131,6 +131,15 @@ def _read_graph(reading: Any, node: FxNode, graph: FxGraph, given: Sequence[Any]
         reading.values = outer
 
 
+def read_without_gradient(reading: Any, node: FxNode) -> Any:
+    """What a part of the program gives that runs in torch.no_grad(): its values, which pass no gradient."""
+    enabled, part, *sources = node.args
+    graph = getattr(node.graph.owning_module, part.target).graph
+    made = _read_graph(reading, node, graph, [reading.values[one.name] for one in sources])
+    at = At(reading, node)
+    return [at.each("Detach", one) if isinstance(one, Value) and not enabled else one for one in made]
+
+
 def _mapped(returned: Any, values: Document) -> Any:
     if isinstance(returned, (list, tuple)):
         return [_mapped(one, values) for one in returned]

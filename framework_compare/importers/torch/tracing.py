@@ -25,7 +25,7 @@ from framework_compare.graph import Graph, Task, image_classification
 from framework_compare.graph.trace_answer import TraceAnswer
 from framework_compare.importers.common.judging import SEED, drawn_inputs, drawn_target, moved
 from framework_compare.importers.common.onnx_program import OnnxProgram
-from framework_compare.importers.common.user_file import made_by, object_of, one_line
+from framework_compare.importers.common.user_file import made_by, object_of, one_line, place_of
 from framework_compare.importers.torch import calls, zoos
 from framework_compare.importers.torch.exact import AMPLIFIED, exact_derivatives, take_statistics
 from framework_compare.importers.torch.onnx_module import module_of
@@ -269,8 +269,11 @@ def _export(torch: ModuleType, module: Module, given: Tuple[Tensor, ...]) -> Exp
     try:
         return torch.export.export(module.train(), given, strict=False)
     except Exception as error:
+        by_values = type(error).__name__ == "GuardOnDataDependentSymNode"  # whose words are for authors of torch
+        words = "it branches on values" if by_values else one_line(error)
         raise UsageError(
-            f"torch.export cannot trace it: {one_line(error)}; what forward does must not depend on the values of its input"
+            f"torch.export cannot trace it{place_of(error)}: {words}; what forward does must not depend on the values of its"
+            " input"
         ) from error
 
 
@@ -325,7 +328,7 @@ class Call(NamedTuple):
 
     def _outputs(self, given: Sequence[Tensor]) -> Tensor:
         """Return outputs in the graph's shape, which has (N, 1) for (N,)."""
-        found = calls.chosen_output(self.module(*given), self.output)
+        found = calls.chosen_output(calls.called(self.module, given, self.task), self.output)
         return found.reshape(len(given[0]), *self.task.output_shape)
 
     def evaluated(self) -> np.ndarray:

@@ -128,7 +128,8 @@ class Target:
         if (train.ndim != 2 and not self._own) or train.dtype.kind not in "iub":
             raise DataError(
                 f"{self._source.where}: the target {self._names[0]} has shape {train.shape[1:]} of {train.dtype} for a sample;"
-                " allowed: a label, a label for each place (T,) of whole numbers, numbers; or any with a loss function of your own"
+                " allowed: a label, a label for each place (T,) of whole numbers, numbers; or any with a loss function of your"
+                " own"
             )
         self.values = tuple(np.where(part == -100, -1, part.astype(np.int64)) for part in (train, held))  # type: ignore[assignment]
         both = [part.max() for part in self.values]

@@ -22,17 +22,19 @@ TOKENS, NEXT = "tokens", "next_tokens"
 
 
 def text_bytes(path: Path | None = None, *, window: int = WINDOW, vocabulary: int = BYTES, seed: int = 0) -> ArrayData:
-    """Return windows of a text file's UTF-8 bytes, or of a generated text; the last tenth is held out.
+    """Return windows of a text's UTF-8 bytes, or of a generated text; the last tenth is held out.
 
-    vocabulary: rows of an embedding, at least 256; what is above
-    no byte names, and a model of a larger vocabulary is trained with it as it is.
+    path: a file, or a folder of .txt files, of which text.txt is taken alone. vocabulary: rows of an embedding, at least
+    256; what is above no byte names, and a model of a larger vocabulary is trained with it as it is.
     """
     check_count("vocabulary", vocabulary, BYTES)
     if path is None:
         text, facts = generate(seed), {"generated": True, "source": [], "seed": seed}
     else:
-        file = one_file(path, ("text.txt",), "the text")
-        text, facts = read_text(file).encode("utf-8"), {"generated": False, "source": source([file])}
+        files = [] if path.is_file() or (path / "text.txt").is_file() else sorted(path.glob("*.txt"))
+        files = files or [one_file(path, ("text.txt",), "the text")]
+        text = "\n".join(map(read_text, files)).encode("utf-8")
+        facts = {"generated": False, "source": source(files)}
     facts = {**facts, "tokens": "bytes"}
     return token_windows("text-bytes", np.frombuffer(text, np.uint8), vocabulary, window, facts)
 

@@ -292,3 +292,11 @@ def test_a_packed_text_file_is_read_like_a_plain_one(tmp_path):
     packed = tmp_path / "prices.csv.gz"
     packed.write_bytes(gzip.compress(plain.read_bytes()))
     np.testing.assert_array_equal(prices.read(plain, "Close").values, prices.read(packed, "Close").values)
+
+
+def test_a_folder_of_texts_is_one_text(tmp_path: Path) -> None:
+    for name in ("b.txt", "a.txt"):
+        (tmp_path / name).write_text(name[0] * 2000)
+    data = load("text-bytes", tmp_path)
+    assert bytes(data.train.inputs["tokens"][0].astype(np.uint8)) == b"a" * 128
+    assert [one["file"] for one in data.facts["source"]] == ["a.txt", "b.txt"]

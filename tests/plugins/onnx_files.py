@@ -134,6 +134,27 @@ def tanh(path):
     net.write(path, net.node("Add", x, net.array("bias", 5)))
 
 
+def upsampled(path):
+    """As torch exports a segmentation net: resized, transposed, repeated, and by numbers known from shapes alone."""
+    net = File()
+    x = net.node("Relu", net.conv("images", "down", 3, 8, strides=[2, 2]))
+    x = net.node("InstanceNormalization", x, net.array("norm.weight", 8, low=0.2), net.array("norm.bias", 8))
+    y = net.node("ConvTranspose", x, net.array("up.weight", 8, 6, 3, 3), net.array("up.bias", 6), kernel_shape=[3, 3],
+                 strides=[2, 2], pads=[1] * 4, output_padding=[1, 1])  # fmt: skip
+    sizes = net.node("Concat", net.node("Shape", x, start=0, end=2), net.node("Shape", "images", start=2), axis=0)
+    x = net.node("Resize", x, "", "", sizes, mode="linear", coordinate_transformation_mode="half_pixel")
+    mean = net.node("ReduceMean", x, net.constant("channels", [1]))
+    y = net.node("Max", y, net.node("Tile", mean, net.constant("six", [1, 6, 1, 1])))
+    bounds = [net.constant(name, [n]) for name, n in (("from", -1), ("to", -(2**62)), ("axis", 3), ("step", -1))]
+    y = net.node("Slice", y, *bounds)
+    width = net.node("Gather", net.node("Shape", "images"), net.constant("third", 3))
+    zero, one, base = net.constant("zero", 0), net.constant("one", 1), net.constant("base", 100, np.float32)
+    steps = net.node("Cast", net.node("Range", zero, width, one), to=TensorProto.FLOAT)
+    power = net.node("Pow", base, net.node("Div", steps, net.constant("eight", 8, np.float32)))
+    y = net.node("Mul", y, net.node("Cos", power))
+    net.write(path, head(net, y, 6))
+
+
 def plain(path, **changes):
     """A small network, with something the matter."""
     net = File(image=changes.get("image", ("N", 3, 16, 16)), opset=changes.get("opset", 18))
@@ -193,7 +214,7 @@ HEADS = {"yes": 1, "amount": 2}
 
 def main(folder):
     os.chdir(folder)
-    for write in (residual, gates, channels_last, gelu, tanh, arrays, huge, nothing):
+    for write in (residual, gates, channels_last, gelu, tanh, upsampled, arrays, huge, nothing):
         write(f"{write.__name__}.onnx")
     plain("unknown.onnx", ops=[("LRN", {"size": 3}), ("SpaceToDepth", {"blocksize": 1}), ("LRN", {"size": 3})])
     plain("foreign.onnx", ops=[("Secret", {"domain": "own"})])

@@ -101,3 +101,8 @@ def test_erf_is_gelu_and_a_free_array_is_trained(files: Path) -> None:
 @pytest.mark.usefixtures("together")
 def test_gelu_by_a_tanh_and_a_product_by_indices(files: Path) -> None:
     assert {"GELU", "MatMul"} <= set(ops(imported(files, "tanh")))
+
+
+@pytest.mark.usefixtures("together")
+def test_a_segmentation_net_and_numbers_known_from_shapes(files: Path) -> None:
+    assert {"ConvTranspose", "GroupNorm", "Maximum"} <= set(ops(imported(files, "upsampled")))

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, Optional
+import operator
+from typing import TYPE_CHECKING, Callable, Dict, List, Optional
 
 import numpy as np
 
 from framework_compare.errors import UsageError
 from framework_compare.importers.torch.onnx_ops import Call, Given, binary, unary
+from framework_compare.json_types import JSON
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def conv_transpose(c: Call, x: Given, weight: Given, bias: Given = None) -> Given:
@@ -34,25 +39,31 @@ def resize(c: Call, x: Given, region: Given = None, scales: Given = None, sizes:
     if x.ndim not in (3, 4) or places not in plain.get(mode, ()) or nearest != "floor" or c.attrs.get("antialias"):
         raise UsageError(f"a Resize by {mode} and {places} of {x.ndim} axes cannot be expressed")
     axes = c.numbers("axes") or list(range(x.ndim))
-    size, factor = _inner(c.numbers("sizes", sizes), axes, x.ndim), None
-    if size is None:
-        factor = _inner([float(one) for one in np.ravel(scales)], axes, x.ndim)
+    size = _inner(c.numbers("sizes", sizes), axes, x.ndim)
+    factor = None if size else _inner(c.given("scales", scales), axes, x.ndim)
     if mode == "nearest":
         return c.functional.interpolate(x, size, factor)
     kind = "linear" if x.ndim == 3 else "bilinear"
     return c.functional.interpolate(x, size, factor, kind, align_corners=places == "align_corners")
 
 
-def _inner(given: Optional[List[float]], axes: List[int], rank: int) -> Optional[List[float]]:
+def _inner(given: JSON, axes: List[int], rank: int) -> Optional[List[float]]:
     """Of sizes or scales of some axes, those behind the channels; None where none are given."""
-    if not given:
+    if given is None or not np.size(given):
         return None
-    by_axis = {axis % rank: one for axis, one in zip(axes, given)}
+    by_axis = {axis % rank: one for axis, one in zip(axes, np.ravel(given).tolist())}
     return [by_axis[axis] for axis in range(2, rank)]
 
 
 def tile(c: Call, x: Given, repeats: Given) -> Given:
-    return c.tensor(x).repeat([int(one) for one in np.ravel(repeats)])
+    tensor: "Tensor" = c.tensor(x)
+    return tensor.repeat(c.numbers("repeats", repeats) or [])
+
+
+def power(c: Call, x: Given, y: Given) -> Given:
+    if isinstance(x, np.ndarray) and isinstance(y, np.ndarray):
+        return np.power(x, y).astype(x.dtype)
+    return binary(operator.pow)(c, x, y)
 
 
 def folded(name: str) -> Callable[..., Given]:
@@ -87,7 +98,7 @@ def depth_to_space(c: Call, x: Given) -> Given:
 
 
 def norm(order: int) -> Callable[..., Given]:
-    def run(c: Call, x: Given, axes: Given = None) -> Given:
+    def run(c: Call, x: "Tensor", axes: Given = None) -> Given:
         along, keep = c.numbers("axes", axes) or list(range(x.ndim)), bool(c.attrs.get("keepdims", 1))
         return x.abs().sum(along, keepdim=keep) if order == 1 else (x * x).sum(along, keepdim=keep).sqrt()
 
@@ -104,7 +115,8 @@ FURTHER: Dict[str, Callable[..., Given]] = {
     "Max": folded("maximum"),
     "Min": folded("minimum"),
     "Mish": lambda c, x: c.functional.mish(x),
-    "Or": binary(lambda x, y: x | y),
+    "Or": folded("logical_or"),
+    "Pow": power,
     "ReduceL1": norm(1),
     "ReduceL2": norm(2),
     "Resize": resize,

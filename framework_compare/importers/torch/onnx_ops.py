@@ -176,11 +176,6 @@ def unary(name: str) -> Callable[..., Given]:
 ROUNDED = ("cos", "exp", "log", "sin", "tanh")  # of numbers known from shapes, as onnx's evaluator rounds them
 
 
-def power(c: Call, x: Given, y: Given) -> Given:
-    alike = isinstance(x, np.ndarray) and isinstance(y, np.ndarray)
-    return np.power(x, y).astype(x.dtype) if alike else binary(operator.pow)(c, x, y)
-
-
 def binary(apply: Callable[[Operand, Operand], Operand]) -> Callable[..., Given]:
     def run(c: Call, x: Given, y: Given) -> Given:
         x, y = _operand(x), _operand(y)
@@ -377,7 +372,6 @@ OPERATORS: Dict[str, Callable[..., Given]] = {
     "Not": unary("logical_not"),
     "PRelu": lambda c, x, slope: c.functional.prelu(x, slope.flatten()),
     "Pad": pad,
-    "Pow": power,
     "RandomUniformLike": unary("rand_like"),
     "Range": lambda c, first, end, step: np.arange(first, end, step),
     "ReduceProd": lambda c, x, axes=None: np.prod(x, keepdims=bool(c.attrs.get("keepdims", 1))),

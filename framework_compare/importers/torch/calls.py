@@ -59,7 +59,7 @@ def _kind(torch: ModuleType, field: Field) -> dtype:
     return {"float32": torch.float32, "bool": torch.bool}.get(field.dtype, torch.int64)
 
 
-def called(module: Module, given: Sequence[Tensor], task: Task) -> Any:
+def called(module: Module, given: Sequence[Tensor], task: Task) -> object:
     """What a module returns; UsageError for tokens that it has no row for."""
     try:
         return module(*given)

@@ -131,12 +131,11 @@ def _read_graph(reading: Any, node: FxNode, graph: FxGraph, given: Sequence[Any]
         reading.values = outer
 
 
-def read_without_gradient(reading: Any, node: FxNode) -> Any:
+def read_without_gradient(at: At) -> List[object]:
     """What a part of the program gives that runs in torch.no_grad(): its values, which pass no gradient."""
-    enabled, part, *sources = node.args
-    graph = getattr(node.graph.owning_module, part.target).graph
-    made = _read_graph(reading, node, graph, [reading.values[one.name] for one in sources])
-    at = At(reading, node)
+    enabled, part, *sources = at.node.args
+    graph = getattr(at.node.graph.owning_module, part.target).graph
+    made = _read_graph(at.reading, at.node, graph, [at.reading.values[one.name] for one in sources])
     return [at.each("Detach", one) if isinstance(one, Value) and not enabled else one for one in made]
 
 

@@ -115,7 +115,7 @@ class Reading(Arrays, ProgramReading):
         if getattr(node.target, "__name__", "") == "getitem":
             return self.values[node.args[0].name][node.args[1]]
         if getattr(node.target, "__name__", "") == "wrap_with_set_grad_enabled":
-            return core.read_without_gradient(self, node)
+            return core.read_without_gradient(At(self, node))
         if not hasattr(node.target, "_schema"):
             return self._missing(node, getattr(node.target, "__name__", str(node.target)), [])
         name = node.target._schema.name.partition("::")[2]

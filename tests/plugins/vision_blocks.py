@@ -49,5 +49,37 @@ class Net(nn.Module):
         return self.fc(self.attend(x).mean(1))
 
 
+class Folded(nn.Module):
+    """Steps and windows as samples of layers, windows that overlap, positions made for each image, no autocast."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.bn = nn.Conv2d(3, WIDTH, 3), nn.BatchNorm1d(WIDTH)
+        self.place, self.fc = nn.Linear(2, WIDTH), nn.Linear(WIDTH, 3)
+        self.spread = nn.Linear(WIDTH, WIDTH * 9)
+        self.inner = nn.Sequential(nn.Conv2d(WIDTH, WIDTH, 3, padding=1, groups=2), nn.BatchNorm2d(WIDTH))
+
+    def forward(self, x):
+        count, side = len(x), x.shape[-1] - 2
+        x = self.conv(x).flatten(2).transpose(1, 2)
+        x = self.bn(x.flatten(0, 1)).reshape_as(x)
+        rows = torch.arange(side, dtype=x.dtype)
+        places = torch.stack(torch.meshgrid(rows, rows, indexing="ij"), -1).flatten(0, 1).expand(count, -1, -1)
+        x = torch.cat([x[:, :0], x + self.place(places)], 1)
+        with torch.autocast("cpu", enabled=False):
+            x = x.transpose(1, 2).unflatten(2, (side, side))
+            windows = self.spread(F.avg_pool2d(x, 2, 2).flatten(2).transpose(1, 2)).transpose(1, 2)
+        with torch.no_grad():
+            scale = x.mean((2, 3), keepdim=True)
+        x = x * scale + F.fold(windows, (side, side), 3, padding=1, stride=2)
+        windows = x.reshape(count, WIDTH, 2, side // 2, 2, side // 2).permute(0, 2, 4, 1, 3, 5)
+        x = self.inner(windows.reshape(count * 4, WIDTH, side // 2, side // 2)).reshape(windows.shape)
+        return self.fc(x.square().mean((1, 2, 4, 5)))
+
+
 def build():
     return Net()
+
+
+def folded():
+    return Folded()

@@ -150,6 +150,9 @@ def test_blocks_of_published_vision_models_are_the_same_functions() -> None:
     _, (model,) = resolve(f"{PLUGINS / 'vision_blocks.py'}:build", 16)
     assert model.level is not None and model.level.passed, model.level
     assert {"Convolve", "Take", "Expand", "PadAxes", "MatMul"} <= {node.op for node in model().nodes}
+    _, (model,) = resolve(f"{PLUGINS / 'vision_blocks.py'}:folded", 16)
+    assert model.level is not None and model.level.passed, model.level
+    assert {"BatchNorm2d", "PadAxes", "Detach"} <= {node.op for node in model().nodes}
 
 
 DEEP = """

@@ -131,12 +131,18 @@ def _read_graph(reading: Any, node: FxNode, graph: FxGraph, given: Sequence[Any]
         reading.values = outer
 
 
-def read_without_gradient(at: At) -> List[object]:
-    """What a part of the program gives that runs in torch.no_grad(): its values, which pass no gradient."""
-    enabled, part, *sources = at.node.args
-    graph = getattr(at.node.graph.owning_module, part.target).graph
-    made = _read_graph(at.reading, at.node, graph, [at.reading.values[one.name] for one in sources])
-    return [at.each("Detach", one) if isinstance(one, Value) and not enabled else one for one in made]
+AUTOCAST, GRADIENT = "wrap_with_autocast", "wrap_with_set_grad_enabled"
+
+
+def read_wrapped(at: At, kind: str) -> List[object]:
+    """What a part of the program gives that runs in torch.no_grad(), which passes no gradient, or without autocast."""
+    place = next((n for n, one in enumerate(at.node.args) if getattr(one, "op", "") == "get_attr"), None)
+    if kind not in (AUTOCAST, GRADIENT) or place is None or (kind == AUTOCAST and at.node.args[2]):
+        raise NotExpressible(kind)
+    graph = getattr(at.node.graph.owning_module, at.node.args[place].target).graph
+    made = _read_graph(at.reading, at.node, graph, [at.reading.values[one.name] for one in at.node.args[place + 1 :]])
+    passes = kind == AUTOCAST or at.node.args[0]
+    return [at.each("Detach", one) if isinstance(one, Value) and not passes else one for one in made]
 
 
 def _mapped(returned: Any, values: Document) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, Dict, Iterable, List, Sequence
 
@@ -22,10 +23,14 @@ from framework_compare.importers.torch.operands import LARGE, Arguments, At, Han
 from framework_compare.importers.torch.operators import BROADCASTS, JOINS, operator_name, refuse
 
 
-def taken(at: At, x: Any, dim: int, index: Iterable[int]) -> Value:
-    """Places of an axis by their numbers; a run of them is a Slice."""
+def taken(at: At, x: Any, dim: int, index: Iterable[int]) -> Any:
+    """Places of an axis by their numbers; a run of them is a Slice, none an empty constant."""
+    index = [int(place) for place in index]
+    if not index:
+        shape = [0 if place == dim % len(x.shape) else size for place, size in enumerate(x.shape)]
+        return at.reading.torch.zeros(shape)
     x = at.plain(x if isinstance(x, Value) else at.value(x))
-    axis, index = axis_of(x, dim), [int(place) for place in index]
+    axis = axis_of(x, dim)
     steps = set(np.diff(index).tolist()) or {1}
     if index == list(range(at.reader.shapes[x.node][axis])):
         return x
@@ -291,7 +296,36 @@ def unfold(at: At, a: Arguments) -> Any:
     return at.permute(cut, [axis for axis in range(len(shape) + 1) if axis != dim + 1] + [dim + 1])
 
 
+def col2im(at: At, a: Arguments) -> Value:
+    """Sum windows that overlap into an image."""
+    sizes, kernel, pads = a["output_size"], a["kernel_size"], a["padding"]
+    counts = [
+        (size + 2 * pad - dilation * (side - 1) - 1) // stride + 1
+        for size, pad, dilation, side, stride in zip(sizes, pads, a["dilation"], kernel, a["stride"])
+    ]
+    batch, channels = at.shape[:2]
+    x = at.reshape(at.plain(a["self"]), (batch, channels, *kernel, *counts))
+    for dim in (2, 3):  # places in a window, then places of windows: (N, C, rows, columns, rows, columns)
+        dilation, stride, size = a["dilation"][dim - 2], a["stride"][dim - 2], sizes[dim - 2] + 2 * pads[dim - 2]
+        lines = [taken(at, x, dim, [place]) for place in range(kernel[dim - 2])]
+        spread = [_spread(at, line, dim + 2, place * dilation, stride, size) for place, line in enumerate(lines)]
+        x = functools.reduce(lambda one, other: at.emit("Add", one, other), spread)
+        x = taken(at, x, dim + 2, range(pads[dim - 2], size - pads[dim - 2]))
+    return at.reshape(x, at.shape)
+
+
+def _spread(at: At, x: Value, dim: int, start: int, step: int, size: int) -> Value:
+    """The places of an axis in steps among `size` places, zeros between."""
+    rank, count = len(x.shape), x.shape[dim]
+    if step > 1:
+        apart = at.reshape(x, (*x.shape[: dim + 1], 1, *x.shape[dim + 1 :]))
+        apart = pad(at, {"self": apart, "pad": [0, 0] * (rank - dim - 1) + [0, step - 1]})
+        x = at.reshape(apart, (*x.shape[:dim], count * step, *x.shape[dim + 1 :]))
+    return pad(at, {"self": x, "pad": [0, 0] * (rank - dim - 1) + [start, size - start - count * step]})
+
+
 HANDLERS: Dict[str, Handler] = {
+    "col2im": col2im,
     **dict.fromkeys(("cat", "concat"), lambda at, a: concat(at, a["tensors"], a["dim"])),
     "stack": stack,
     **dict.fromkeys(("pad", "constant_pad_nd"), pad),

@@ -20,7 +20,7 @@ from framework_compare.importers.common.axes import (
     without_repeats,
 )
 from framework_compare.importers.common.graph_reader import GraphReader
-from framework_compare.importers.common.views import BATCH, NotExpressible, Value, View
+from framework_compare.importers.common.views import BATCH, NotExpressible, Value, View, whole
 from framework_compare.json_types import JSON, Document
 
 if TYPE_CHECKING:
@@ -83,6 +83,11 @@ class At(NamedTuple):
         """An operand as a value: a parameter becomes a node of its own, a constant one that is not trained."""
         if isinstance(x, Value):
             return self.numbers(x)
+        batch = self.reader.batch
+        if self.reading.constants_of_samples and len(x.shape) > 1 and x.shape[0] == batch and not hasattr(x, "target"):
+            if all(bool((one == x[0]).all()) for one in x):
+                name, view = self.value(x[0])
+                return Value(name, (whole(BATCH, batch), *view))
         (name,), view = self.joined([x])
         return Value(name, view)
 

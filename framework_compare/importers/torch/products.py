@@ -54,12 +54,40 @@ def batch_norm(at: At, a: Arguments) -> Value:
         y = normal(at, x, [dim for dim in range(len(x.shape)) if dim != 1], a["eps"])
         return affine(at, y, a["weight"], a["bias"], (x.shape[1], *[1] * (len(x.shape) - 2)))
     count, channels, *places = x.shape
+    if _has_parts(x):
+        steps = sum(x.view[2:], x.view[0][1:])
+        apart = Value(x.node, (x.view[0][:1], x.view[1], steps))
+        made = batch_norm(at.sized(apart.shape), {**a, "input": apart})
+        made = at.reshape(made, (at.reader.batch, channels, count // at.reader.batch, *places))
+        return at.reshape(at.permute(made, [0, 2, 1, *range(3, 3 + len(places))]), x.shape)
     if len(places) > 1:
         refuse("BatchNorm", f"of {len(x.shape)} axes")
     image = at.reshape(at.plain(x), (count, channels, *places, *[1] * (2 - len(places))))
     image = at.plain(image)
     made = LAYERS["batch_norm"](at.sized(image.shape), {**a, "input": image})
     return at.reshape(at.plain(made), x.shape)
+
+
+def _has_parts(x: object) -> bool:
+    """Return whether samples of a layer are steps or windows of the network's samples."""
+    return isinstance(x, Value) and len(x.view[0]) > 1 and x.view[0][0].axis == BATCH
+
+
+def conv2d_of_parts(at: At, a: Arguments) -> Value:
+    """A Conv2d of windows that a network took for samples: one call for each window."""
+    x = a["input"]
+    if not _has_parts(x) or len(x.shape) != 4:
+        refuse("Conv2d", f"of {len(x.shape)} axes")
+    windows = x.shape[0] // at.reader.batch
+    if windows > MOST_WINDOWS:
+        refuse("Conv2d", f"of {windows} windows; at most {MOST_WINDOWS} are read")
+    apart = at.plain(Value(x.node, (x.view[0][:1], x.view[0][1:], *x.view[1:])))
+    one = at.sized((at.reader.batch, *at.shape[1:]))
+    parts = [taken(at, apart, 1, [number]) for number in range(windows)]
+    parts = [reshaped_node(at.reader, y.node, at.reader.shapes[y.node][1:]) for y in parts]
+    made = [LAYERS["conv2d"](one, {**a, "input": at.reader.plain(name)}) for name in parts]
+    rows = [at.reshape(y, (y.shape[0], 1, *y.shape[1:])) for y in made]
+    return at.reshape(concat(at, rows, 1), at.shape)
 
 
 def matmul(at: At, first: Any, second: Any) -> Value:
@@ -277,7 +305,9 @@ def _listed(states: Any) -> List[Any]:
     return list(states) if isinstance(states, (list, tuple)) else [states]
 
 
+MOST_WINDOWS = 16
 HANDLERS: Dict[str, Handler] = {
+    "conv2d": conv2d_of_parts,
     "layer_norm": layer_norm,
     **dict.fromkeys(("group_norm", "instance_norm"), group_norm),
     "batch_norm": batch_norm,

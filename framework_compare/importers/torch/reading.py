@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 SHAPE_ONLY = ("new_zeros", "new_ones", "new_empty", "new_full", "zeros_like", "ones_like", "empty_like", "full_like")
 RANDOM = ("rand", "randn", "rand_like", "randn_like", "randint", "randperm", "normal", "uniform", "multinomial")
 NO_LIFTS = ""  # beside names of arrays: no vector becomes an image
+SAMPLES = " "  # likewise: a constant that repeats itself as often as there are images was made for each of them
 STATISTICS = ("batch_norm",)  # operators that take buffers as their own; to others a buffer is a constant
 
 
@@ -44,13 +46,12 @@ class Reading(Arrays, ProgramReading):
         """
         import torch
 
-        self.torch = torch
-        self.apart = frozenset(apart)
+        self.torch, self.apart = torch, frozenset(apart)
         self.shared: Set[str] = set()  # arrays that turned out to be so
         signature = program.graph_signature
         fields = tasks[0].named_inputs
         self.reader = GraphReader(batch, {name: field.shape for name, field in fields.items()})
-        self.reader.lifts = NO_LIFTS not in self.apart
+        self.reader.lifts, self.constants_of_samples = NO_LIFTS not in self.apart, SAMPLES in self.apart
         self.whole_numbers = {name for name, field in fields.items() if field.dtype != "float32"}
         # A Value, a Mask, a Learned, Scores, a list of them, or a tensor: what depends on nothing learned or fed
         self.values: Fields = dict(zip(signature.user_inputs, self.reader.inputs.values()))
@@ -72,15 +73,15 @@ class Reading(Arrays, ProgramReading):
         if not isinstance(value, Value):
             raise UsageError(f"what it returns does not depend on its {tasks[0].unit}s")
         value = self.reader.vector(value)
-        squeezed = value == Value(value.node, self.reader.plain(value.node).view[: len(value.view)])
-        value = value if squeezed else materialised(self.reader, value)
+        if value != Value(value.node, self.reader.plain(value.node).view[: len(value.view)]):
+            value = materialised(self.reader, value)
         try:
             self.graph: Graph = self.reader.finish(value, tasks)
         except UsageError as error:
-            error.shared = frozenset({*self.shared, NO_LIFTS})  # type: ignore[attr-defined]  # another reading may have them apart
+            more = {NO_LIFTS, *([SAMPLES] if NO_LIFTS in self.apart else [])}
+            error.shared = frozenset({*self.shared, *more})  # type: ignore[attr-defined]  # another reading may have them apart
             raise
-        self.arrays = self.reader.arrays
-        self.origin = self.reader.origin
+        self.arrays, self.origin = self.reader.arrays, self.reader.origin
         others = f"it gives {len(made)} outputs; {output or 'the first'} is trained"
         self.notes = (*self._notes(), *([others] if len(made) > 1 else ()))
 
@@ -114,10 +115,12 @@ class Reading(Arrays, ProgramReading):
     def _read(self, node: FxNode) -> Any:
         if getattr(node.target, "__name__", "") == "getitem":
             return self.values[node.args[0].name][node.args[1]]
-        if getattr(node.target, "__name__", "") == "wrap_with_set_grad_enabled":
-            return core.read_without_gradient(At(self, node))
         if not hasattr(node.target, "_schema"):
-            return self._missing(node, getattr(node.target, "__name__", str(node.target)), [])
+            kind = getattr(node.target, "__name__", str(node.target))
+            try:
+                return core.read_wrapped(At(self, node), kind)
+            except NotExpressible:
+                return self._missing(node, kind, [])
         name = node.target._schema.name.partition("::")[2]
         kind = name.rstrip("_")
         given = self._arguments(node, kind)
@@ -294,8 +297,7 @@ class Reading(Arrays, ProgramReading):
         """Broadcasting is left to the op that reads it."""
         if tuple(value.shape) == tuple(shape):
             return value
-        missing = len(shape) - len(value.shape)
-        return self.reshape(value, (*[1] * missing, *value.shape))
+        return self.reshape(value, (*[1] * (len(shape) - len(value.shape)), *value.shape))
 
     def select(self, node: FxNode, value: Value, axis: int, index: int) -> Value:
         """One place of an axis, which is gone."""
@@ -388,8 +390,7 @@ class Reading(Arrays, ProgramReading):
         return self.node(node, "Parameter", [], attrs, value=squeezed)
 
     def concat(self, at: FxNode, operands: Sequence[Any], axis: int) -> Value:
-        empty = [isinstance(one, self.torch.Tensor) and one.numel() == 0 for one in operands]
-        return super().concat(at, [one for one, nothing in zip(operands, empty) if not nothing], axis)
+        return super().concat(at, [one for one in operands if isinstance(one, Value) or math.prod(one.shape)], axis)
 
     def beside(self, at: FxNode, like: Value, array: Any, axis: int) -> str:
         return self.parameter(at, like, array if isinstance(array, Learned) else Learned("", array), free=axis)

@@ -43,6 +43,12 @@ REFUSED = {
         "return Net()",
         r"sort .*at sort \(net.py:10\)",
     ),
+    "precision": (
+        "x",
+        "with torch.autocast('cpu', torch.bfloat16):\n            x = self.conv(x)\n        return self.fc(x.float().mean((2, 3)))",
+        "return Net()",
+        r"torch\.autocast, in place of which a study has the setting precision",
+    ),
     "all kinds": (
         "x",
         "y = self.conv(x).sort(2)[0]; return self.fc((y.mean((2, 3)) - x.mean((0, 2, 3))[:1]).cumprod(1))",

@@ -137,8 +137,10 @@ AUTOCAST, GRADIENT = "wrap_with_autocast", "wrap_with_set_grad_enabled"
 def read_wrapped(at: At, kind: str) -> List[object]:
     """What a part of the program gives that runs in torch.no_grad(), which passes no gradient, or without autocast."""
     place = next((n for n, one in enumerate(at.node.args) if getattr(one, "op", "") == "get_attr"), None)
-    if kind not in (AUTOCAST, GRADIENT) or place is None or (kind == AUTOCAST and at.node.args[2]):
+    if kind not in (AUTOCAST, GRADIENT) or place is None:
         raise NotExpressible(kind)
+    if kind == AUTOCAST and at.node.args[2]:
+        raise NotExpressible("torch.autocast, in place of which a study has the setting precision")
     graph = getattr(at.node.graph.owning_module, at.node.args[place].target).graph
     made = _read_graph(at.reading, at.node, graph, [at.reading.values[one.name] for one in at.node.args[place + 1 :]])
     passes = kind == AUTOCAST or at.node.args[0]

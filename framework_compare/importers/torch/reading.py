@@ -119,8 +119,8 @@ class Reading(Arrays, ProgramReading):
             kind = getattr(node.target, "__name__", str(node.target))
             try:
                 return core.read_wrapped(At(self, node), kind)
-            except NotExpressible:
-                return self._missing(node, kind, [])
+            except NotExpressible as lack:
+                return self._missing(node, str(lack), [])
         name = node.target._schema.name.partition("::")[2]
         kind = name.rstrip("_")
         given = self._arguments(node, kind)

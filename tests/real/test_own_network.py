@@ -45,7 +45,8 @@ REFUSED = {
     ),
     "precision": (
         "x",
-        "with torch.autocast('cpu', torch.bfloat16):\n            x = self.conv(x)\n        return self.fc(x.float().mean((2, 3)))",
+        "with torch.autocast('cpu', torch.bfloat16):\n            x = self.conv(x)\n"
+        "        return self.fc(x.float().mean((2, 3)))",
         "return Net()",
         r"torch\.autocast, in place of which a study has the setting precision",
     ),

@@ -11,9 +11,8 @@ import numpy as np
 
 from framework_compare.errors import UsageError
 from framework_compare.importers.common.onnx_program import OnnxNode, OnnxProgram
-from framework_compare.importers.torch.onnx_further import FURTHER
-from framework_compare.importers.torch.onnx_ops import OPERATORS as FIRST
-from framework_compare.importers.torch.onnx_ops import PARTS, Call
+from framework_compare.importers.torch.onnx_layers import LAYERS, PARTS
+from framework_compare.importers.torch.onnx_ops import FUNCTIONS, Call
 from framework_compare.importers.torch.onnx_patterns import simplified
 from framework_compare.json_types import Document, Fields
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Module
 
-OPERATORS = {**FIRST, **FURTHER}
+OPERATORS = {**FUNCTIONS, **LAYERS}
 
 NAMES = re.compile(r"[A-Za-z_]\w*(\.\w+)+")  # of arrays that have kept those of a module
 UNSIGNED = ("Relu", "Sigmoid", "HardSigmoid", "Softmax")  # never below zero

@@ -1,4 +1,4 @@
-"""What each ONNX operator is in torch. An operator: (call, values) -> a tensor, or a list of them.
+"""What each ONNX operator that is no layer is in torch. An operator: (call, values) -> a tensor, or a list of them.
 
 A value is a tensor, None where it is left out, or an array of numpy: what depends on no image and is not trained. Over
 the opsets arguments have moved from attributes to such arrays, so both are looked at.
@@ -7,23 +7,15 @@ the opsets arguments have moved from attributes to such arrays, so both are look
 import math
 import operator
 from types import ModuleType
-from typing import TYPE_CHECKING, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Callable, Dict, List, NamedTuple, Optional, Union
 
 import numpy as np
 
-from framework_compare.errors import UsageError
-from framework_compare.graph.window import same_padding
 from framework_compare.json_types import JSON, Document
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-# What arrays are called in the layers that have them, by their position among the inputs.
-_WEIGHT = {1: "weight", 2: "bias"}
-PARTS: Dict[str, Dict[int, str]] = {
-    **dict.fromkeys(("Conv", "ConvTranspose", "Gemm", "Linear", "MatMul", "LayerNormalization"), _WEIGHT),
-    "BatchNormalization": {**_WEIGHT, 3: "running_mean", 4: "running_var"},
-}
 Given = Union["Tensor", np.ndarray, None]  # None: left out; an array: it depends on no image and is not trained
 Operand = Union["Tensor", np.ndarray, int, float, bool]
 
@@ -61,87 +53,6 @@ class Call(NamedTuple):
 def _operand(value: Given) -> Operand:
     """An array of one number as that number."""
     return value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value
-
-
-# -- layers -------------------------------------------------------------------------------------------------------------
-
-
-def conv(c: Call, x: Given, weight: Given, bias: Given = None) -> Given:
-    if isinstance(bias, np.ndarray):  # made up by the exporter for a layer without one
-        bias = c.tensor(bias, x) if bias.any() else None
-    kernel = list(weight.shape[2:])
-    x, padding = _padded(c, x, kernel, 0.0)
-    steps = (_pair(c, "strides", kernel), padding, _pair(c, "dilations", kernel))
-    return getattr(c.functional, f"conv{len(kernel)}d")(x, weight, bias, *steps, c.attrs.get("group", 1))
-
-
-def _pair(c: Call, name: str, kernel: Sequence[int]) -> List[int]:
-    return c.numbers(name) or [1] * len(kernel)
-
-
-def _padded(c: Call, x: Given, kernel: Sequence[int], filler: float) -> Tuple[Given, List[int]]:
-    """The input, with unequal padding in front of it, and the padding that is left to the layer."""
-    pairs = _pads(c, x, kernel)
-    if all(first == last for first, last in pairs):
-        return x, [first for first, _ in pairs]
-    flat = [side for pair in reversed(pairs) for side in pair]
-    return c.functional.pad(x, flat, value=filler), [0] * len(kernel)
-
-
-def _pads(c: Call, x: Given, kernel: Sequence[int]) -> List[Tuple[int, int]]:
-    """Before and behind each axis."""
-    auto = c.attrs.get("auto_pad", "NOTSET")
-    if auto == "VALID":
-        return [(0, 0)] * len(kernel)
-    if auto == "NOTSET":
-        pads = c.numbers("pads") or [0] * 2 * len(kernel)
-        return list(zip(pads[: len(kernel)], pads[len(kernel) :]))
-    axes = zip(x.shape[2:], kernel, _pair(c, "strides", kernel), _pair(c, "dilations", kernel))
-    pairs = [same_padding(*axis) for axis in axes]
-    return pairs if auto == "SAME_UPPER" else [(behind, before) for before, behind in pairs]
-
-
-def max_pool(c: Call, x: Given) -> Given:
-    kernel = c.numbers("kernel_shape") or []
-    # of values that are never below zero a zero beside them is never more than the largest
-    x, padding = _padded(c, x, kernel, 0.0 if c.signless else -math.inf)
-    steps = (_pair(c, "strides", kernel), padding, _pair(c, "dilations", kernel))
-    return getattr(c.functional, f"max_pool{len(kernel)}d")(x, kernel, *steps, bool(c.attrs.get("ceil_mode")))
-
-
-def average_pool(c: Call, x: Given) -> Given:
-    kernel, counted = c.numbers("kernel_shape") or [], bool(c.attrs.get("count_include_pad"))
-    if not counted and any(first != last for first, last in _pads(c, x, kernel)):
-        raise UsageError("an AveragePool with unequal padding and count_include_pad=0 cannot be expressed")
-    x, padding = _padded(c, x, kernel, 0.0)
-    pool = getattr(c.functional, f"avg_pool{len(kernel)}d")
-    return pool(x, kernel, _pair(c, "strides", kernel), padding, bool(c.attrs.get("ceil_mode")), counted)
-
-
-def batch_norm(c: Call, x: Given, scale: Given, shift: Given, mean: Given, variance: Given) -> Given:
-    momentum = round(1 - c.attrs.get("momentum", 0.9), 9)  # ONNX has the share that is kept
-    eps = c.attrs.get("epsilon", 1e-5)
-    return c.functional.batch_norm(x, mean, variance, scale, shift, c.training, momentum, eps)
-
-
-def layer_norm(c: Call, x: Given, scale: Given, shift: Given = None) -> Given:
-    shape = x.shape[c.attrs.get("axis", -1) :]
-    return c.functional.layer_norm(x, shape, scale, shift, c.attrs.get("epsilon", 1e-5))
-
-
-def gemm(c: Call, x: Given, weight: Given, bias: Given = None) -> Given:
-    if c.attrs.get("transA") or c.attrs.get("alpha", 1) != 1 or c.attrs.get("beta", 1) != 1:
-        raise UsageError(f"attributes {dict(c.attrs)}; allowed: transB")
-    return c.functional.linear(x, weight if c.attrs.get("transB") else weight.t(), _bias(c, bias, x))
-
-
-def _bias(c: Call, bias: Given, x: Given) -> Given:
-    return c.tensor(bias, x) if isinstance(bias, np.ndarray) and bias.any() else None if bias is None else bias
-
-
-def matmul(c: Call, x: Given, y: Given) -> Given:
-    x, y = c.tensor(x, y), c.tensor(y, x)
-    return c.functional.linear(x, y.t()) if y.ndim == 2 and x.ndim >= 2 else c.torch.matmul(x, y)
 
 
 # -- functions of single numbers ----------------------------------------------------------------------------------------
@@ -327,24 +238,69 @@ def cast(c: Call, x: Given, like: Given = None) -> Given:
     return x.astype(KINDS[c.attrs["to"]])
 
 
-UNARY = ("Abs", "Ceil", "Cos", "Erf", "Exp", "Floor", "Log", "Reciprocal", "Relu", "Sigmoid", "Sin", "Sqrt", "Tanh")
+def tile(c: Call, x: Given, repeats: Given) -> Given:
+    tensor: "Tensor" = c.tensor(x)
+    return tensor.repeat(c.numbers("repeats", repeats) or [])
+
+
+def power(c: Call, x: Given, y: Given) -> Given:
+    if isinstance(x, np.ndarray) and isinstance(y, np.ndarray):
+        return np.power(x, y).astype(x.dtype)
+    return binary(operator.pow)(c, x, y)
+
+
+def folded(name: str) -> Callable[..., Given]:
+    """A function of two values, over any number of them."""
+
+    def run(c: Call, *values: Given) -> Given:
+        like = next((value for value in values if not isinstance(value, np.ndarray)), None)
+        result, *others = (c.tensor(value, like) for value in values)
+        for other in others:
+            result = getattr(c.torch, name)(result, other)
+        return result
+
+    return run
+
+
+def norm(order: int) -> Callable[..., Given]:
+    def run(c: Call, x: "Tensor", axes: Given = None) -> Given:
+        along, keep = c.numbers("axes", axes) or list(range(x.ndim)), bool(c.attrs.get("keepdims", 1))
+        return x.abs().sum(along, keepdim=keep) if order == 1 else (x * x).sum(along, keepdim=keep).sqrt()
+
+    return run
+
+
+UNARY = (
+    "Abs",
+    "Ceil",
+    "Cos",
+    "Erf",
+    "Exp",
+    "Floor",
+    "Log",
+    "Reciprocal",
+    "Relu",
+    "Sigmoid",
+    "Sign",
+    "Sin",
+    "Sqrt",
+    "Tanh",
+)
 BINARY = {
     **{"Add": operator.add, "Sub": _minus, "Mul": operator.mul, "Div": _over, "Mod": operator.mod},
     **{"And": operator.and_, "Equal": operator.eq, "Greater": operator.gt, "Less": operator.lt},
+    **{"GreaterOrEqual": operator.ge, "LessOrEqual": operator.le},
 }
 REDUCED = {"ReduceMax": "amax", "ReduceMean": "mean", "ReduceMin": "amin", "ReduceSum": "sum"}
-OPERATORS: Dict[str, Callable[..., Given]] = {
+FUNCTIONS: Dict[str, Callable[..., Given]] = {
     **{name: unary(name.lower()) for name in UNARY},
     **{name: binary(apply) for name, apply in BINARY.items()},
     **{name: reduced(own) for name, own in REDUCED.items()},
-    "AveragePool": average_pool,
-    "BatchNormalization": batch_norm,
     "Cast": cast,
     "CastLike": cast,
     "Clip": clip,
     "Concat": concat,
     "ConstantOfShape": lambda c, shape: np.full([int(n) for n in shape], (c.attrs.get("value") or [0.0])[0]),
-    "Conv": conv,
     "Dropout": lambda c, x, ratio=None, mode=None: c.functional.dropout(
         x, float(np.ravel(c.given("ratio", ratio, 0.5))[0]), c.training
     ),
@@ -354,26 +310,24 @@ OPERATORS: Dict[str, Callable[..., Given]] = {
     "Flatten": flatten,
     "Gather": gather,
     "Gelu": lambda c, x: c.functional.gelu(x, approximate=c.attrs.get("approximate", "none")),
-    "Gemm": gemm,
-    "GlobalAveragePool": lambda c, x: (
-        c.functional.adaptive_avg_pool2d(x, 1) if x.ndim == 4 else x.mean(list(range(2, x.ndim)), True)
-    ),
-    "GlobalMaxPool": lambda c, x: c.functional.adaptive_max_pool2d(x, 1),
     "HardSigmoid": hard_sigmoid,
     "HardSwish": lambda c, x: c.functional.hardswish(x),
     "Identity": lambda c, x: x,
-    "LayerNormalization": layer_norm,
     "LeakyRelu": lambda c, x: c.functional.leaky_relu(x, c.attrs.get("alpha", 0.01)),
-    "Linear": lambda c, x, weight, bias: c.functional.linear(x, weight.t(), bias),
     "LogSoftmax": lambda c, x: c.functional.log_softmax(x, c.attrs.get("axis", -1)),
-    "MatMul": matmul,
-    "MaxPool": max_pool,
+    "Max": folded("maximum"),
+    "Min": folded("minimum"),
+    "Mish": lambda c, x: c.functional.mish(x),
     "Neg": lambda c, x: c.tensor(x) * -1,
     "Not": unary("logical_not"),
+    "Or": folded("logical_or"),
     "PRelu": lambda c, x, slope: c.functional.prelu(x, slope.flatten()),
     "Pad": pad,
+    "Pow": power,
     "RandomUniformLike": unary("rand_like"),
     "Range": lambda c, first, end, step: np.arange(first, end, step),
+    "ReduceL1": norm(1),
+    "ReduceL2": norm(2),
     "ReduceProd": lambda c, x, axes=None: np.prod(x, keepdims=bool(c.attrs.get("keepdims", 1))),
     "Reshape": reshape,
     "Selu": lambda c, x: c.functional.selu(x),
@@ -386,6 +340,7 @@ OPERATORS: Dict[str, Callable[..., Given]] = {
     "Squeeze": squeeze,
     "Sum": total,
     "Swish": swish,
+    "Tile": tile,
     "Transpose": transpose,
     "Trilu": trilu,
     "Unsqueeze": unsqueeze,

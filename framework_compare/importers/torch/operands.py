@@ -83,13 +83,17 @@ class At(NamedTuple):
         """An operand as a value: a parameter becomes a node of its own, a constant one that is not trained."""
         if isinstance(x, Value):
             return self.numbers(x)
-        batch = self.reader.batch
-        if self.reading.constants_of_samples and len(x.shape) > 1 and x.shape[0] == batch and not hasattr(x, "target"):
-            if all(bool((one == x[0]).all()) for one in x):
-                name, view = self.value(x[0])
-                return Value(name, (whole(BATCH, batch), *view))
+        if self.reading.constants_of_samples and self._repeats_for_samples(x):
+            name, view = self.value(x[0])
+            return Value(name, (whole(BATCH, self.reader.batch), *view))
         (name,), view = self.joined([x])
         return Value(name, view)
+
+    def _repeats_for_samples(self, x: object) -> bool:
+        """Return whether a constant array (N, ...) has the same numbers for each of the batch."""
+        if not isinstance(x, self.reading.torch.Tensor) or x.ndim < 2 or len(x) != self.reader.batch:
+            return False
+        return bool((x == x[:1]).all())
 
     def numbers(self, value: Value) -> Value:
         """Whole numbers become those that the network computes with."""

@@ -39,8 +39,7 @@ DEPTH_MOVES = 0.01  # relative; a branch is a part of the whole
 OFF = 64 * float(np.finfo(np.float32).eps)
 KEPT = 1e-4  # relative, beside a unit: how far a value that dropout keeps may be from its scale
 DRAWS = 8  # of the reference's dropout, while all move its gradient by far more than a framework's does
-# Of the smallest move of the reference's gradient: where few values decide, one draw moves it 7 times as far as another.
-DRAW_MOVES = 0.1
+DRAW_MOVES = 0.1  # of the smallest of these moves; where few values decide, one is 7 times as far as another
 FEW = 40  # values: so many are not dropped alike in two images by chance
 # An adapter whose framework keeps the biased running variance says so in its settings under this name, with "biased":
 # then that is what it is held to. Training is the same; evaluation differs by n / (n - 1) in each variance.
@@ -230,8 +229,7 @@ class Judge:
     def _in_steps(self, nodes: Sequence[Node]) -> None:
         """Dropping a share p of its inputs moves a layer's gradient by sqrt(p / (1 - p)) of itself: half is asked.
 
-        Where what is dropped is averaged later, as in front of pooling, a share of the smallest move of the
-        reference's gradient in several draws.
+        Where what is dropped is averaged later, as in front of pooling, a share of the smallest of several draws is.
         Of a StochasticDepth one batch is enough to see that samples are dropped or scaled, not to say how many.
         """
         shares = [node.attrs["p"] for node in nodes if node.op == "Dropout"]

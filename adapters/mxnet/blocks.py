@@ -119,7 +119,7 @@ def rmsnorm(gluon: Any, a: Mapping[str, Any]) -> Any:
 
     def forward(F: Any, x: Any, weight: Any) -> Any:
         scale = F.rsqrt(F.mean(x * x, axis=-1, keepdims=True) + a["eps"])
-        return F.broadcast_mul(F.broadcast_mul(x, scale), weight)
+        return F.broadcast_mul(F.broadcast_mul(x, F.broadcast_like(scale, x)), weight)
 
     return block(gluon, forward, {"weight": (a["features"],)})
 

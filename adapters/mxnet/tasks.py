@@ -138,7 +138,8 @@ def _adamw(mx: Any) -> Any:
 
 def clip(mx: Any, gradients: Any, most: float) -> None:
     """Scale gradients in place so that their norm is `most` where it was more; nothing waits for it."""
-    norm = mx.nd.sqrt(mx.nd.add_n(*(mx.nd.sum(mx.nd.square(gradient)) for gradient in gradients)))
+    flat = (gradient.reshape(-1) for gradient in gradients)
+    norm = mx.nd.sqrt(mx.nd.add_n(*(mx.nd.dot(one, one) for one in flat)))  # sums of squares take nine times as long
     scale = mx.nd.minimum(most / norm, 1.0)
     for gradient in gradients:
         gradient *= scale

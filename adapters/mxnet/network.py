@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Set
+from typing import Any, Callable, Dict, Mapping, Set
 
 from framework_compare.adapters.common.network import by_graph_name
 from framework_compare.adapters.common.recurrent import TURN, Direction, by_direction, pairs, turned
@@ -31,7 +31,6 @@ def make_network(mx: Any, graph: Graph) -> Any:
             # its plain sum leaves gradients uninitialised beside an operand that has none, with static_alloc (1.9.1)
             "broadcasts": len({(name in program.shared, program.shapes[name]) for name in node.inputs}) > 1
             or not behind.issuperset(node.inputs),
-            "repeats": _repeated(program, node.inputs),
         }
         for node in program.nodes
     }
@@ -129,20 +128,15 @@ def _pool(gluon: Any, a: Mapping[str, Any], kind: str, **how: Any) -> Any:
     return blocks.block(gluon, forward)
 
 
-def _repeated(program: Program, names: Sequence[str]) -> Optional[int]:
-    """Return which one of two inputs has the other's shape once it is repeated, if one has."""
-    shapes = [(1 if name in program.shared else 0, *program.shapes[name]) for name in names]
-    if len(shapes) != 2 or len(shapes[0]) != len(shapes[1]) or shapes[0] == shapes[1]:
-        return None
-    fits = [all(one in (1, other) for one, other in zip(*pair)) for pair in (shapes, shapes[::-1])]
-    return fits.index(True) if any(fits) else None
-
-
 def _mul(F: Any, a: Mapping[str, Any], x: Any, y: Any) -> Any:
-    if a["repeats"] is None:
-        return F.broadcast_mul(x, y)
-    one, other = (y, x) if a["repeats"] == 0 else (x, y)
-    return F.broadcast_mul(one, F.broadcast_like(other, one))  # of unlike shapes its gradient takes three times as long
+    """Repeat the smaller operand first: of unlike shapes the gradient takes three times as long (1.9.1)."""
+    one, other = ((1 if shared else 0, *shape) for shared, shape in zip(a["shared_inputs"], a["shapes"]))
+    if len(one) == len(other) and one != other:
+        if all(size in (1, wanted) for size, wanted in zip(one, other)):
+            x = F.broadcast_like(x, y)
+        elif all(size in (1, wanted) for size, wanted in zip(other, one)):
+            y = F.broadcast_like(y, x)
+    return F.broadcast_mul(x, y)
 
 
 def _pads_first(a: Mapping[str, Any]) -> bool:

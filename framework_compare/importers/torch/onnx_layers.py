@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -11,9 +11,6 @@ from framework_compare.errors import UsageError
 from framework_compare.graph.window import same_padding
 from framework_compare.importers.torch.onnx_ops import Call, Given
 from framework_compare.json_types import JSON
-
-if TYPE_CHECKING:
-    pass
 
 # What arrays are called in the layers that have them, by their position among the inputs.
 _WEIGHT = {1: "weight", 2: "bias"}

@@ -14,6 +14,7 @@ from framework_compare.plan import reproductions
 from framework_compare.plan.ladders import OF_GPUS
 from framework_compare.plan.planning import Names, check_device, find_all
 from framework_compare.plan.reproductions import REPRODUCTIONS, ReproductionPart
+from framework_compare.plan.values import listed
 from framework_compare.protocol import Document, Fields
 from framework_compare.report import renderers, reproduction_tables
 from framework_compare.report.tables import Table
@@ -141,6 +142,8 @@ def _planned(
         own = {**part.settings, **({} if full else sampled if samples else part.quick), **request}
         if part_name in data:
             own["dataset"] = data[part_name]
+        if samples and part.reference in listed("framework", frameworks):
+            own.setdefault("reference", part.reference)
         where = device if "cuda" in part.devices else "cpu"
         planned[part_name] = part, {"models": part.models, **_arguments(part, where, own), "frameworks": frameworks}
     return planned
@@ -170,7 +173,7 @@ def _arguments(part: ReproductionPart, device: str, own: Document) -> Fields:
     elif part.rungs:
         rungs = [rung for rung in part.rungs if device != "cpu" or not rung.settings.keys() & OF_GPUS]
         own, device = {**own, "rungs": rungs or None}, "cpu"
-        foreign = ("budget", "precision_target")
+        foreign = ("budget", "precision_target", "reference")
     else:
         foreign = ("repeats",) if own.get("budget") is not None else ()
     return {"device": device, **{name: value for name, value in own.items() if name not in foreign}}

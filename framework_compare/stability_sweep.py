@@ -34,7 +34,7 @@ PUBLISHED = tuple(range(10, 101, 10))
 # What a request may ask of `compare` alone: a sweep runs each size once, by itself.
 FOREIGN = (
     *("repeats", "profile", "schedule", "across_models", "disturbance_threshold", "retries_when_disturbed"),
-    *("sample", "budget", "precision_target", "rungs", "one_at_a_time"),
+    *("sample", "budget", "precision_target", "reference", "rungs", "one_at_a_time"),
 )
 NAMED = ("framework", "model", "dataset", "device")
 COLUMNS = (

@@ -14,8 +14,9 @@ from framework_compare.plan import values
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Epoch, Run
 from framework_compare.results import precision
-from framework_compare.results.columns import CELL_COLUMNS
-from framework_compare.results.precision import LEAST_RUNS
+from framework_compare.results.block_times import BlockTimes
+from framework_compare.results.columns import CELL_COLUMNS, IDENTITY
+from framework_compare.results.precision import LEAST_RUNS, ratio_half_widths, slowness
 from framework_compare.results.runs import refresh_figures
 from framework_compare.results.steadiness import whole_epoch_s
 from framework_compare.store.study_file import Store
@@ -75,6 +76,7 @@ def test_what_is_no_share_is_refused(given):
     "asked, message",
     [
         ({"precision_target": 0.05}, "precision_target is 0.05 without a budget"),
+        ({"reference": "torch"}, "reference is 'torch' without a budget"),
         ({"budget": "1min", "repeats": 3}, "repeats is 3 with a budget"),
         ({"budget": "1min", "rungs": {"a": {"batch_size": 2}}}, "a ladder takes no budget"),
     ],
@@ -126,12 +128,12 @@ def test_a_cell_that_failed_gets_no_more_runs():
 
 def test_all_get_an_interval_then_near_rivals_come_first_then_each_is_made_sure():
     fastest, near, slow = planned = cells("x", "y", "z")
-    slowness = {fastest: 1.0, near: 1.1, slow: 4.0}
+    paces = {fastest: 1.0, near: 1.1, slow: 4.0}
 
     def following(blocks, half_widths):
         now = progress(planned, half_widths)
         outcomes = {cell: ["ok"] * count for cell, count in zip(planned, blocks)}
-        return list(Budget(1000, 0.05, 1).next(now._replace(outcomes=outcomes, slowness=slowness)))
+        return list(Budget(1000, 0.05, 1).next(now._replace(outcomes=outcomes, slowness=paces)))
 
     assert following([1, 1, 1], [None] * 3) == [fastest, near]
     assert following([2, 2, 1], [None] * 3) == [fastest, slow], "a slow one has an interval before near ones are sure"
@@ -147,6 +149,30 @@ def test_a_fastest_without_a_near_rival_runs_with_the_slower_ones():
     planned = cells("x", "z")
     now = progress(planned, [None, None], runs=1)._replace(slowness={planned[0]: 1.0, planned[1]: 4.0})
     assert list(Budget(1000, 0.05, 1).next(now)) == planned
+
+
+def test_the_ratios_to_a_reference_are_narrowed_where_one_is_named():
+    fastest, reference, slow = planned = cells("x", "y", "z")
+    now = progress(planned, [0.01, 0.01, 0.2])._replace(slowness={fastest: 0.4, reference: 1.0, slow: 1.5})
+    assert list(Budget(1000, 0.05, 1, reference="y").next(now)) == [reference, slow]
+    fast = now._replace(half_widths={fastest: 0.2, reference: 0.01, slow: 0.01})
+    assert list(Budget(1000, 0.05, 1, reference="y").next(fast)) == [reference, fastest]
+    budget = Budget(1000, 0.05, 1, "y")
+    assert of_settings({"strategy": budget.to_dict()}) == budget
+
+
+def test_half_widths_are_of_ratios_to_the_reference():
+    rows = [{**dict.fromkeys(IDENTITY, ""), "framework": name} for name in ("x", "y", "z")]
+    blocks = BlockTimes({0: {0: 1.0, 1: 1.0, 2: 1.0}, 1: {0: 2.0, 1: 2.2, 2: 2.1}, 2: {0: 3.0, 1: 3.3, 2: 3.15}})
+    named, fastest = (ratio_half_widths(rows, blocks, to) for to in ("y", ""))
+    assert named[2]["ratio_half_width"] < fastest[2]["ratio_half_width"]
+    assert named[0] == named[1] and fastest[0] == fastest[1]
+    assert slowness(rows, blocks, "y")[1] == 1.0 > slowness(rows, blocks, "y")[0]
+
+
+def test_a_reference_that_is_no_competitor_is_refused(tiny, images, tmp_path):
+    with pytest.raises(UsageError, match="reference"):
+        compare(tiny, "linear", dataset=images, out=tmp_path / "s", budget="1min", reference="mxnet", **QUICK)
 
 
 def test_samples_are_as_long_as_the_budget_allows():
@@ -169,7 +195,7 @@ def outcome_of(*statuses, runs=LEAST_RUNS):
 @pytest.mark.parametrize(
     "statuses, within, text",
     [
-        (("ok", "ok"), True, "Every ratio to the fastest is within ±5 %, under the budget of 1 minutes. B"),
+        (("ok", "ok"), True, "Every ratio that decides is within ±5 %, under the budget of 1 minutes. B"),
         (("ok", "crashed"), True, "under the budget of 1 minutes; 1 of 2 cells failed."),
         (("crashed", "failed"), False, "No cell finished, so none has an interval."),
         (("ok", "interrupted"), False, "Not finished: f1 same."),
@@ -304,7 +330,7 @@ def test_it_stops_when_every_cell_is_within_the_target(paced, images, own_cache,
     assert study.epochs.groupby("framework").block.unique().map(list).tolist() == [[1, 2, 3]] * 2, "paired"
     outcome = study.budget
     assert outcome.within and not outcome.unsure and outcome.spent_s < outcome.budget_s == 600
-    assert "Every ratio to the fastest is within ±90 %" in str(study.table())
+    assert "Every ratio that decides is within ±90 %" in str(study.table())
     assert watcher.said[-1] == outcome.sentence and "used" in outcome.sentence
     assert all(at_most and 0 < seconds < 600 for seconds, at_most in watcher.left_s)
 

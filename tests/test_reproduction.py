@@ -36,7 +36,8 @@ def short(tiny, images, own_cache, monkeypatch):
     )
     parts = {
         "epochs": ReproductionPart(
-            ("alexnet",), {**base, "epochs": 3}, {"epochs": 2}, published="lerat_table1_cpu.csv", beside=RATIOS
+            ("alexnet",), {**base, "epochs": 3}, {"epochs": 2}, published="lerat_table1_cpu.csv", beside=RATIOS,
+            reference="torch",
         ),
         "gains": ReproductionPart(
             ("alexnet",), base, {}, rungs, published="abidate_gains.csv", beside=GAINS,
@@ -107,6 +108,7 @@ def test_a_budget_reaches_comparisons_only(short, tmp_path, monkeypatch):
     reproduce(short, out=tmp_path / "r", parts=["epochs", "gains"], repeats=1, budget="30min")
     assert [("budget" in call, "repeats" in call) for call in calls] == [(True, False), (False, True)]
     assert "limit" not in calls[0], "a budget samples the published sizes"
+    assert [call.get("reference") for call in calls] == ["torch", None], "ratios are published over PyTorch"
     assert calls[0]["epochs"] == 2, "of three: many short epochs of one run would take the time of all others"
     reproduce(short, out=tmp_path / "f", parts=["epochs"], budget="30min", full=True)
     assert calls[-1]["epochs"] == 3

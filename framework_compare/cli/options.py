@@ -237,7 +237,10 @@ OPTIONS: dict[str, Option] = {
         str, "Wall time of all runs: 30min, 1h, ...; spent on the ratios with the widest intervals.", None
     ),
     "precision_target": Option(
-        str, "With a budget: stop once every ratio to the fastest is known to within this, such as 5%.", None
+        str, "With a budget: stop once every ratio to the reference is known to within this, such as 5%.", None
+    ),
+    "reference": Option(
+        str, "With a budget: the framework whose ratios are narrowed. Default: the fastest of each model.", None
     ),
     "dry_run": Option(
         bool, "Start nothing; print the number of cells and runs, the time and the disk space.", False, flag="--dry-run"
@@ -262,7 +265,7 @@ seed
 """
 _RUNS = """
 repeats extend sampling_hz profile verify retry schedule disturbance_threshold retries_when_disturbed sample budget
-precision_target dry_run yes
+precision_target reference dry_run yes
 """
 PANELS: dict[str, Sequence[str]] = {
     "What to compare": "frameworks models weights as_written dataset batch_sizes search mode new_tokens".split(),

@@ -10,7 +10,7 @@ from framework_compare.plan.ladders import LADDERS, Rung
 from framework_compare.protocol import Document
 
 # How ours and theirs are set beside each other.
-RATIOS = "ratios"  # seconds per image, and over PyTorch's
+RATIOS = "ratios"  # seconds per image, and over those of the reference
 GAINS = "gains"  # seconds of a rung, and how many times faster than the first
 SIZES = "sizes"  # largest batch that works
 FIVE = ("torch", "tensorflow", "mxnet", "paddle", "jax")
@@ -24,6 +24,7 @@ class ReproductionPart:
     rungs: of a ladder; those that ask for a GPU are left out where there is none.
     devices: kinds of device it is for. tables: shown where no figures are published, and of those that are none.
     published, beside: file of the published figures, and how they are compared. workload, phase: of its rows.
+    reference: the framework that ratios are to.
     places: the published rung beside which a rung of ours stands.
     """
 
@@ -35,6 +36,7 @@ class ReproductionPart:
     tables: Tuple[str, ...] = ("time",)
     published: str = ""
     beside: str = ""
+    reference: str = ""
     workload: str = ""
     phase: str = ""
     places: Mapping[str, int] = dataclasses.field(default_factory=dict)
@@ -75,6 +77,7 @@ _LERAT = ReproductionPart(
     {"dataset": ("fire-smoke-small", "fire-smoke-big"), "batch_size": 1, "epochs": 100},
     {"dataset": "fire-smoke-small", "limit": 6, "warmup_steps": 1, **_FEW},
     beside=RATIOS,
+    reference="torch",
 )
 _BATCHES = ReproductionPart(
     _NETWORKS,

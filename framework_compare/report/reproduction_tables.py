@@ -28,11 +28,11 @@ IMAGES = {"small": 791, "big": 6003}
 
 
 def ratios(part: ReproductionPart, cells: "pd.DataFrame", blocks: BlockTimes, caption: str) -> Table:
-    """Milliseconds per image and the ratio to PyTorch, published and here; one row per cell."""
+    """Milliseconds per image and the ratio to the reference, published and here; one row per cell."""
     seconds, frame = epoch_seconds(part.published), list(cells.itertuples())
     verdicts = speed_verdicts.verdicts(frame, blocks) if (cells["runs_ok"] > 1).any() else []
     worked = [cell for cell in frame if cell.status == "ok"]
-    torch = {(cell.model, cell.dataset): cell.Index for cell in worked if cell.framework == "torch"}
+    bases = {(cell.model, cell.dataset): cell.Index for cell in worked if cell.framework == part.reference}
 
     def theirs(cell: Record, framework: str) -> float | None:
         return seconds.get((framework, cell.model, SETS.get(cell.dataset, "")))
@@ -42,20 +42,20 @@ def ratios(part: ReproductionPart, cells: "pd.DataFrame", blocks: BlockTimes, ca
         return number(1000 * own / IMAGES[SETS[cell.dataset]] if own else None)
 
     def their_ratio(cell: Record) -> str:
-        own, base = theirs(cell, cell.framework), theirs(cell, "torch")
+        own, base = theirs(cell, cell.framework), theirs(cell, part.reference)
         return number(own / base if own and base else None)
 
     def our_ms(cell: Record) -> Value:
         return epoch_value(cell, 1000 / cell.images) if cell.status == "ok" else status_value(cell)
 
     def our_ratio(cell: Record) -> str:
-        base = torch.get((cell.model, cell.dataset), -1)
+        base = bases.get((cell.model, cell.dataset), -1)
         here = blocks.ratio(cell.Index, base) if cell.status == "ok" else None  # some of its runs may be ok
         if here is None:
             return NOTHING
-        return "1.00" if cell.framework == "torch" else with_interval(here.value, here.low, here.high)
+        return "1.00" if cell.framework == part.reference else with_interval(here.value, here.low, here.high)
 
-    over = f"over {title('torch')}"
+    over = f"over {title(part.reference)}"
     columns = (
         Column("ms/image", their_ms, "published"),
         Column(over, their_ratio, "published"),

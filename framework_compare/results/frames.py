@@ -69,7 +69,8 @@ def cell_frame(store: Store) -> pd.DataFrame:
     for row in rows:
         row.update(verdicts.of_row(row, parities, mode), **budget)
     if precision.under_budget(settings):
-        for place, half_width in precision.ratio_half_widths(rows, looked_blocks(store)).items():
+        widths = precision.ratio_half_widths(rows, looked_blocks(store), precision.reference(settings))
+        for place, half_width in widths.items():
             rows[place].update(half_width)
     # Column by column: numbers lie in one block then, to which users and figures may add columns.
     values = map(operator.itemgetter(*CELL_COLUMNS), ({**_EMPTY, **row} for row in rows))

@@ -1,4 +1,4 @@
-"""The precision of a study under a budget: the larger half-width of each ratio to the fastest beside the target."""
+"""The precision of a study under a budget: the larger half-width of each ratio to the reference beside the target."""
 
 import dataclasses
 import math
@@ -20,9 +20,9 @@ _STORED = dict(zip(BUDGET, ("target", "seconds")))
 class BudgetOutcome:
     """The outcome of a study under a budget, or its state so far.
 
-    spent_s: wall seconds of all runs. within: whether cells worked, and the ratio of every one to the fastest of its
-    competitors is within the target. unsure: the cells of which it is not, with its larger half-width;
-    not_run: those the time did not reach. Of a study that was interrupted, or runs, nothing is within yet.
+    spent_s: wall seconds of all runs. within: whether cells worked, and the ratio of every one to the reference, by
+    default the fastest of its competitors, is within the target. unsure: the cells of which it is not, with its larger
+    half-width; not_run: those the time did not reach. Of a study that was interrupted, or runs, nothing is within yet.
     """
 
     budget_s: float
@@ -47,36 +47,44 @@ def columns(settings: Document) -> Fields:
     return {**dict.fromkeys(BUDGET), **{n: value for n, value in values.items() if type(value) in (int, float)}}
 
 
-def ratio_half_widths(cells: Sequence[Document], blocks: BlockTimes) -> dict[int, Fields]:
-    """Return by cell the columns of its ratio to the fastest competitor; for the fastest, to the next one.
+def reference(settings: Document) -> str:
+    """Return the framework whose ratios the budget of a study with these settings narrows; "" for the fastest."""
+    return str(settings["strategy"].get("reference", "")) if under_budget(settings) else ""
 
-    A cell without a competitor has the interval of its own time. cells: rows of the cell frame.
+
+def ratio_half_widths(cells: Sequence[Document], blocks: BlockTimes, to: str = "") -> dict[int, Fields]:
+    """Return by cell the columns of its ratio to the reference; for the reference, to the fastest of the others.
+
+    A cell without a competitor has the interval of its own time. cells: rows of the cell frame. to: as for `reference`.
     """
     found: dict[int, Interval | None] = {}
-    for times in _competitions(cells, blocks):
+    for times in _competitions(cells, blocks, to):
         first, *others = times
         found.update({place: blocks.ratio(place, first) for place in others})
         found[first] = found[others[0]] if others else times[first]
     return {place: dict(zip(BUDGET[2:], (one.half_width, one.runs))) for place, one in found.items() if one}
 
 
-def slowness(cells: Sequence[Document], blocks: BlockTimes) -> dict[int, float]:
-    """Return by cell its mean time over that of the fastest competitor."""
+def slowness(cells: Sequence[Document], blocks: BlockTimes, to: str = "") -> dict[int, float]:
+    """Return by cell its mean time over that of the reference."""
     return {
         place: time.value / next(iter(times.values())).value
-        for times in _competitions(cells, blocks)
+        for times in _competitions(cells, blocks, to)
         for place, time in times.items()
     }
 
 
-def _competitions(cells: Sequence[Document], blocks: BlockTimes) -> list[dict[int, Interval]]:
-    """Return for each condition the mean times of the cells that compete, the fastest first."""
+def _competitions(cells: Sequence[Document], blocks: BlockTimes, to: str) -> list[dict[int, Interval]]:
+    """Return for each condition the mean times of the cells that compete, the reference first, then the fastest."""
     groups: dict[tuple[object, ...], dict[int, Interval]] = {}
     for place, cell in enumerate(cells):
         if blocks.get(place):
             time = geometric_mean([*blocks[place].values()], looked=blocks.looked)
             groups.setdefault(tuple(str(cell[name]) for name in _CONDITION), {})[place] = time
-    return [dict(sorted(times.items(), key=lambda one: one[1].value)) for times in groups.values()]
+    return [
+        dict(sorted(times.items(), key=lambda one: (cells[one[0]]["framework"] != to, one[1].value)))
+        for times in groups.values()
+    ]
 
 
 _COMPARED = {"framework", *map(column, COMPARED)}
@@ -121,7 +129,7 @@ def sentences(cells: Sequence[Record]) -> list[str]:
     if not ok and not texts:
         return ["No cell finished, so none has an interval."]
     lacking = f"; {len(cells) - len(ok)} of {len(cells)} cells failed" if len(ok) < len(cells) else ""
-    return texts or [f"Every ratio to the fastest is within {target}, under the budget of {minutes}{lacking}."]
+    return texts or [f"Every ratio that decides is within {target}, under the budget of {minutes}{lacking}."]
 
 
 def _unsure(cells: Sequence[Record]) -> tuple[str, ...]:

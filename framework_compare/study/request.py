@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any, Callable, Mapping, Sequence, TypedDict
 
 from framework_compare.datasets.own import DataOptions, Inputs
-from framework_compare.errors import check_count
+from framework_compare.errors import check_count, check_name
 from framework_compare.launch.limits import Limits, PhaseTimeout
 from framework_compare.launch.limits import check as check_limits
 from framework_compare.plan import competitors
@@ -70,6 +70,7 @@ class Options(Settings, LimitOptions, total=False):
     sample: str | float | None
     budget: str | float | None
     precision_target: str | float | None
+    reference: str | None
 
 
 class CompareOptions(Options, total=False):
@@ -130,9 +131,10 @@ class Request:
         ends in the epoch that exceeds this time; if that is the first epoch, the whole epoch is estimated
         (`epoch_estimate_s`).
     budget: wall time of all runs, such as "30min" or seconds. Cells get further runs where ratios are least certain,
-        in blocks with their competitors, until each ratio to the fastest is within precision_target or the time is
+        in blocks with their competitors, until each ratio to the reference is within precision_target or the time is
         spent. It also decides how much of each run is measured, as with `sample`. `Comparison.budget` reports the outcome.
     precision_target: with a budget, the larger half-width of the interval of a ratio, as a share; 0.05 by default.
+    reference: with a budget, the framework whose ratios to the others are narrowed; by default the fastest of each model.
     rungs, one_at_a_time: as for `ladder`.
     settings: those of `plan.settings.SETTINGS` (batch_size, epochs, threads, pipeline, execution, ...). Each may be a
         list; every combination is then a cell.
@@ -172,6 +174,7 @@ class Request:
     sample: str | float | None = None
     budget: str | float | None = None
     precision_target: str | float | None = None
+    reference: str | None = None
     rungs: Rungs | None = None
     one_at_a_time: bool = False
     settings: Document = dataclasses.field(default_factory=dict)
@@ -228,17 +231,21 @@ class Request:
         """Raise UsageError if the number of runs, the budget or the sample is wrong, or if two of them conflict."""
         if self.repeats is not None:
             check_count("repeats", self.repeats, 1, most=schedules.MOST_REPEATS)
-        check_budget(self.budget, self.precision_target, self.repeats, self.rungs)
+        self._budget()
         check_sample(self.sample, self.budget, self.rungs)
 
     def strategy(self, cells: Sequence[Cell]) -> Strategy:
         """Return the strategy that chooses the next run of these cells."""
-        budget = check_budget(self.budget, self.precision_target, self.repeats, self.rungs)
-        sample_s = check_sample(self.sample, self.budget, self.rungs)
+        budget, sample_s = self._budget(), check_sample(self.sample, self.budget, self.rungs)
         if budget or sample_s:
             check_whole_runs(cells, "a budget" if budget else "a sample")
         in_turns = self.schedule == schedules.INTERLEAVED
-        return Budget.of(*budget, len(cells), in_turns) if budget else Product(sample_s)
+        if self.reference is not None:
+            check_name("reference", self.reference, sorted({cell.framework for cell in cells}))
+        return Budget.of(*budget, len(cells), in_turns, self.reference or "") if budget else Product(sample_s)
+
+    def _budget(self) -> tuple[float, float] | None:
+        return check_budget(self.budget, self.precision_target, self.reference, self.repeats, self.rungs)
 
 
 OWN_LOSS = "mean_output"  # in settings and tasks: the network gives the losses

@@ -79,11 +79,14 @@ def check_disturbance(threshold: float | None, retries: int) -> Fields:
 PRECISION_TARGET = 0.05  # where a budget is given without one
 
 
-def check_budget(budget: object, target: object, repeats: object, rungs: object) -> tuple[float, float] | None:
+def check_budget(
+    budget: object, target: object, reference: object, repeats: object, rungs: object
+) -> tuple[float, float] | None:
     """Seconds and the target of a budget, None without one; UsageError says what does not go with it."""
     if budget is None:
-        if target is not None:
-            raise UsageError(f"precision_target is {target!r} without a budget; name a budget, such as 30min")
+        for name, value in (("precision_target", target), ("reference", reference)):
+            if value is not None:
+                raise UsageError(f"{name} is {value!r} without a budget; name a budget, such as 30min")
         return None
     if repeats is not None:
         raise UsageError(f"repeats is {repeats!r} with a budget, which determines it; name one of the two")

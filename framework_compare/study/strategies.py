@@ -24,9 +24,9 @@ WallSeconds = Mapping[Cell, Sequence[float]]  # of its runs by cell
 class Progress(NamedTuple):
     """The progress of a study, cell by cell: statuses and wall seconds of its runs, and how sure its ratio is.
 
-    half_widths: the larger half-width of its ratio to the fastest competitor, as a share; a cell without, or with one
-    over fewer than LEAST_RUNS blocks, is not in it. spent_s: wall seconds of all runs. slowness: its mean time over
-    that of the fastest competitor, where both have been measured.
+    half_widths: the larger half-width of its ratio to the reference of its competitors, as a share; a cell without, or
+    with one over fewer than LEAST_RUNS blocks, is not in it. spent_s: wall seconds of all runs. slowness: its mean time
+    over that of the reference, where both have been measured.
     """
 
     outcomes: Outcomes
@@ -40,7 +40,8 @@ class Strategy:
     """Picks cells; this one takes all that are planned, and adds none.
 
     `name` and `to_dict` say in the study file how cells were picked. seconds: wall seconds that all runs together may
-    take. sample_s: the seconds of a longer epoch that are measured; 0: all of it. note: what a forecast has to say of
+    take. sample_s: the seconds of a longer epoch that are measured; 0: all of it. reference: the framework whose ratios
+    decide; "": the fastest. note: what a forecast has to say of
     `possible`.
     """
 
@@ -50,6 +51,7 @@ class Strategy:
     note: ClassVar[str] = ""
     seconds: float = math.inf
     sample_s: float = 0
+    reference: str = ""
 
     def possible(self, cells: Sequence[Cell]) -> Sequence[Cell]:
         """All cells that a study of the planned ones may run."""
@@ -140,7 +142,7 @@ SHORTEST_SAMPLE_S = 1.0
 # In turns the machine's speed leaves a ratio, and what stays is the effect that a worker keeps for life: longer samples
 # of the same workers do not make it smaller (docs/records/turns.md).
 LONGEST_SAMPLE_IN_TURNS_S = 5.0
-NEAR = 2.0  # times the time of the fastest: slower rivals decide no verdict that a block more could change
+NEAR = 2.0  # times the time of the reference: slower rivals decide no verdict that a block more could change
 NEAR_BLOCKS = 5  # of near rivals, before slower ones get more than the blocks of an interval
 
 
@@ -148,31 +150,32 @@ NEAR_BLOCKS = 5  # of near rivals, before slower ones get more than the blocks o
 class Budget(Strategy):
     """Blocks of runs, each of cells that compete, until all are sure or the time is spent.
 
-    All first get the MIN_RUNS blocks of an interval. Then come the fastest and its near rivals, up to NEAR_BLOCKS; then
-    slower ones with the fastest, up to LEAST_RUNS; then near ones until they are sure, and at last the slower ones. Of
-    several, those with the fewest runs come first, and then those likely to be sure soonest, as half-widths fall with the
-    root of the number of blocks. target: the larger half-width of a ratio to the fastest, as a share, below which a cell is sure.
+    All first get the MIN_RUNS blocks of an interval. Then come the reference and its near rivals, up to NEAR_BLOCKS; then
+    others with the reference, up to LEAST_RUNS; then near ones until they are sure, and at last the others. Of several,
+    those with the fewest runs come first, and then those likely to be sure soonest, as half-widths fall with the root of
+    the number of blocks. target: the larger half-width of a ratio to the reference, as a share, below which a cell is sure.
     """
 
     seconds: float = dataclasses.field()  # none of the defaults that strategies have
     target: float
     sample_s: float = dataclasses.field()
+    reference: str = ""
 
     name: ClassVar[str] = "budget"
     adds_blocks: ClassVar[bool] = True
 
     @classmethod
-    def of(cls, seconds: float, target: float, cells: int, in_turns: bool) -> Budget:
+    def of(cls, seconds: float, target: float, cells: int, in_turns: bool, reference: str = "") -> Budget:
         """Samples so long that LEAST_RUNS of them, with as long a start each, fit into the budget."""
         share = seconds / (cells * LEAST_RUNS * 2)
         longest = LONGEST_SAMPLE_IN_TURNS_S if in_turns else LONGEST_SAMPLE_S
-        return cls(seconds, target, min(max(share, SHORTEST_SAMPLE_S), longest))
+        return cls(seconds, target, min(max(share, SHORTEST_SAMPLE_S), longest), reference)
 
     def next(self, progress: Progress) -> Sequence[Cell]:
         left = self.seconds - progress.spent_s
         found = []
         for rivals in _rivals(progress):
-            for near, cells in _blocks(rivals, progress):
+            for near, cells in _blocks(rivals, progress, self.reference):
                 unsure = [cell for cell in cells if half_width(cell, progress) > self.target]
                 cost_s = sum(run_s(cell, progress.wall_s) for cell in cells)
                 if unsure and cost_s <= left:
@@ -188,7 +191,8 @@ class Budget(Strategy):
 
     @classmethod
     def from_dict(cls, document: Document) -> Budget:
-        return cls(*(float(document[field.name]) for field in dataclasses.fields(cls)))
+        seconds, target, sample_s = (float(document[name]) for name in ("seconds", "target", "sample_s"))
+        return cls(seconds, target, sample_s, document.get("reference", ""))
 
 
 def half_width(cell: Cell, progress: Progress) -> float:
@@ -211,12 +215,12 @@ def _rivals(progress: Progress) -> list[list[Cell]]:
     return list(rivals.values())
 
 
-def _blocks(rivals: Sequence[Cell], progress: Progress) -> list[tuple[bool, list[Cell]]]:
-    """The fastest with its near rivals (True), and with all that are slower (False)."""
-    fastest = min(rivals, key=lambda cell: progress.slowness.get(cell, 1.0))
-    near = [cell for cell in rivals if progress.slowness.get(cell, 1.0) <= NEAR]
+def _blocks(rivals: Sequence[Cell], progress: Progress, reference: str) -> list[tuple[bool, list[Cell]]]:
+    """The reference with its near rivals (True), and with all others (False)."""
+    first = min(rivals, key=lambda cell: (cell.framework != reference, progress.slowness.get(cell, 1.0)))
+    near = [cell for cell in rivals if 1 / NEAR <= progress.slowness.get(cell, 1.0) <= NEAR]
     far = [cell for cell in rivals if cell not in near]
-    return [(True, near)] * (len(near) > 1 or not far) + [(False, [fastest, *far])] * bool(far)
+    return [(True, near)] * (len(near) > 1 or not far) + [(False, [first, *far])] * bool(far)
 
 
 def of_settings(settings: Document, path: object = "the study") -> Strategy:

@@ -113,7 +113,7 @@ class Study:
             return
         seed = self.store.settings().get("order_seed")
         self.store.add_block(schedules.shuffled(cells, seed, sum(map(len, progress.outcomes.values()))))
-        self.watcher.say(_why_more(cells, progress, self.strategy.seconds))
+        self.watcher.say(_why_more(cells, progress, self.strategy))
 
     def _progress(self) -> Progress:
         """Return the progress, with how sure ratios are and how slow cells if a strategy adds blocks by these."""
@@ -125,13 +125,13 @@ class Study:
             {**{column(name): value for name, value in cell.config.to_dict().items()}, **verdicts.row_of(cell)}
             for cell in cells
         ]
-        times = frames.looked_blocks(self.store)
+        times, to = frames.looked_blocks(self.store), self.strategy.reference
         half_widths = {
             cells[place]: one["ratio_half_width"]
-            for place, one in precision.ratio_half_widths(rows, times).items()
+            for place, one in precision.ratio_half_widths(rows, times, to).items()
             if one["ratio_blocks"] >= LEAST_RUNS and one["ratio_half_width"] is not None
         }
-        slowness = {cells[place]: ratio for place, ratio in precision.slowness(rows, times).items()}
+        slowness = {cells[place]: ratio for place, ratio in precision.slowness(rows, times, to).items()}
         return Progress(outcomes, self._wall_s, half_widths, spent_s, slowness)
 
     def _spent_s(self) -> float:
@@ -381,16 +381,17 @@ def _warnings(cell: Cell, run: Run) -> tuple[str, ...]:
     return (*run.warnings, *filter(None, (idle, misnamed(cell.framework, run.framework_version))))
 
 
-def _why_more(cells: Sequence[Cell], progress: Progress, budget_s: float) -> str:
+def _why_more(cells: Sequence[Cell], progress: Progress, strategy: Strategy) -> str:
     """Return which of the cells another block is for."""
     cell = max(cells, key=lambda one: half_width(one, progress))
     width = half_width(cell, progress)
     why = (
         f"has fewer than {LEAST_RUNS} runs that count"
         if math.isinf(width)
-        else f"has a ±{percent(width, 1)} interval relative to the fastest"
+        else f"has a ±{percent(width, 1)} interval relative to {strategy.reference or 'the fastest'}"
     )
-    return f"one more block of {cell.model}: {cell.label} {why}; {length(progress.spent_s)} of {length(budget_s)} used"
+    used = f"{length(progress.spent_s)} of {length(strategy.seconds)} used"
+    return f"one more block of {cell.model}: {cell.label} {why}; {used}"
 
 
 def _trace_path(study: Path, run: Path) -> str | None:

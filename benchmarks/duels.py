@@ -7,11 +7,11 @@
     taskset -c 2,3 python benchmarks/duels.py --python PATH --minutes 9 --save FILE
     python benchmarks/duels.py --join FILE,FILE --save FILE
 
-Each duel is of fresh workers, so that no two share a process; --slower waits after each step for a share of the time that
-the step took. --budget compares several models in one study, two cells of each. --neighbour runs a busy loop beside them
-that takes half a core at random times. A file that is there is gone on with, so that many hours add up. Several at a time
-on one machine need cores of their own (taskset), and each its own XDG_RUNTIME_DIR, or they wait for each other; --join
-makes one file of theirs.
+Each duel is of fresh workers, so that no two share a process; --slower keeps all threads busy after each step for a share
+of the time that the step took. --budget compares several models in one study, two cells of each. --neighbour runs a busy
+loop beside them that takes half a core at random times. A file that is there is gone on with, so that many hours add up.
+Several at a time on one machine need cores of their own (taskset), and each its own XDG_RUNTIME_DIR, or they wait for each
+other; --join makes one file of theirs.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ from framework_compare.samplers import host
 SLOWED = """
 import time
 
+import torch
+
 from framework_compare.adapters.torch.trainer import TorchTrainer
 
 
@@ -52,9 +54,9 @@ class Slowed(TorchTrainer):
         loss = super().train_step(batch)
         now = time.perf_counter()
         end = now + {share!r} * (now - began)
-        time.sleep(max(end - now - 2e-4, 0))
-        while time.perf_counter() < end:  # a sleep ends too late by some 0.1 ms
-            pass
+        busy = torch.zeros(1 << 17)  # large enough for all threads: asleep, they would be late for the next step, too
+        while time.perf_counter() < end:
+            busy.add_(1)
         return loss
 """
 NEIGHBOUR = """

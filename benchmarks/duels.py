@@ -7,11 +7,11 @@
     taskset -c 2,3 python benchmarks/duels.py --python PATH --minutes 9 --save FILE
     python benchmarks/duels.py --join FILE,FILE --save FILE
 
-Each duel is of fresh workers, so that no two share a process; --slower keeps all threads busy after each step for a share
-of the time that the step took. --budget compares several models in one study, two cells of each. --neighbour runs a busy
-loop beside them that takes half a core at random times. A file that is there is gone on with, so that many hours add up.
-Several at a time on one machine need cores of their own (taskset), and each its own XDG_RUNTIME_DIR, or they wait for each
-other; --join makes one file of theirs.
+Each duel is of fresh workers, so that no two share a process; --slower takes a share of the steps twice, from a random one
+on: a wait or a busy loop would change how fast the steps are. --budget compares several models in one study, two cells of
+each. --neighbour runs a busy loop beside them that takes half a core at random times. A file that is there is gone on with,
+so that many hours add up. Several at a time on one machine need cores of their own (taskset), and each its own
+XDG_RUNTIME_DIR, or they wait for each other; --join makes one file of theirs.
 """
 
 from __future__ import annotations
@@ -38,9 +38,7 @@ from framework_compare.registry import Framework
 from framework_compare.samplers import host
 
 SLOWED = """
-import time
-
-import torch
+import random
 
 from framework_compare.adapters.torch.trainer import TorchTrainer
 
@@ -48,16 +46,13 @@ from framework_compare.adapters.torch.trainer import TorchTrainer
 class Slowed(TorchTrainer):
     name = {name!r}
     version = lambda self: str(__import__("torch").__version__)  # there is no module of its name
+    steps = random.randrange({every})
 
     def train_step(self, batch):
-        began = time.perf_counter()
-        loss = super().train_step(batch)
-        now = time.perf_counter()
-        end = now + {share!r} * (now - began)
-        busy = torch.zeros(1 << 17)  # large enough for all threads: asleep, they would be late for the next step, too
-        while time.perf_counter() < end:
-            busy.add_(1)
-        return loss
+        self.steps += 1
+        if self.steps % {every} == 0:
+            super().train_step(batch)
+        return super().train_step(batch)
 """
 NEIGHBOUR = """
 import random, time
@@ -75,7 +70,7 @@ def slowed(folder, share):
     package = folder / name / "torch"
     shutil.copytree(Path(adapter.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
     (package / "__init__.py").write_text("from framework_compare.adapters.torch.slowed import Slowed as Slowed\n")
-    (package / "slowed.py").write_text(SLOWED.format(name=name, share=share))
+    (package / "slowed.py").write_text(SLOWED.format(name=name, every=round(1 / share)))
     registry.FRAMEWORKS[name] = Framework(name, f"{package}:Slowed", "", "torch", ((3, 8), (3, 99)))
     return name
 

@@ -383,17 +383,14 @@ def _warnings(cell: Cell, run: Run) -> tuple[str, ...]:
 
 def _why_more(cells: Sequence[Cell], progress: Progress, strategy: Strategy) -> str:
     """Return which of the cells another block is for."""
-    cell = max(
-        cells, key=lambda one: (half_width(one, progress), progress.slowness.get(one) != 1.0)
-    )  # not the reference
+    cell = max(cells, key=lambda one: (half_width(one, progress), progress.slowness.get(one) != 1.0))
     width = half_width(cell, progress)
     why = (
         f"has fewer than {LEAST_RUNS} runs that count"
         if math.isinf(width)
         else f"has a ±{percent(width, 1)} interval relative to {strategy.reference or 'the fastest'}"
     )
-    used = f"{length(progress.spent_s)} of {length(strategy.seconds)} used"
-    return f"one more block of {cell.model}: {cell.label} {why}; {used}"
+    return f"one more block of {cell.model}: {cell.label} {why}; {length(progress.spent_s)} of {length(strategy.seconds)} used"
 
 
 def _trace_path(study: Path, run: Path) -> str | None:

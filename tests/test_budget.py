@@ -87,14 +87,20 @@ def test_what_does_not_go_with_a_budget_is_refused(asked, message, tiny, images,
     assert not (tmp_path / "s").exists()
 
 
-def test_the_next_block_is_of_all_that_compete_with_the_cell_that_is_likely_to_be_sure_soonest():
+def test_the_next_block_is_the_one_that_is_likely_to_make_a_cell_sure_soonest():
     planned = cells("x", "y", models=("a", "b"))
-    now = progress(planned, [0.06, 0.01, 0.02, 0.3])
-    assert list(Budget(1000, 0.05, 1).next(now)) == planned[:2], (
-        "both frameworks of model a, though one of them is sure"
-    )
+    now = progress(planned, [0.06, 0.06, 0.3, 0.3])
+    assert list(Budget(1000, 0.05, 1).next(now)) == planned[:2]
     slow = now._replace(wall_s={cell: [600.0 if cell.model == "a" else 1.0] for cell in planned})
     assert list(Budget(1e6, 0.05, 1).next(slow)) == planned[2:]
+
+
+def test_a_cell_that_is_sure_runs_no_more_and_the_reference_runs_with_each():
+    planned = cells("x", "y", "z", models=("a", "b"))
+    now = progress(planned, [0.01, 0.01, 0.3, 0.01, 0.06, 0.9], runs=NEAR_BLOCKS)
+    assert list(Budget(1000, 0.05, 1).next(now)) == planned[3:], "y of model b is the next that can be sure"
+    sure = now._replace(half_widths={**now.half_widths, planned[4]: 0.04})
+    assert list(Budget(1000, 0.05, 1).next(sure)) == [planned[0], planned[2]]
 
 
 def test_cells_of_fewer_runs_than_a_verdict_needs_come_first():

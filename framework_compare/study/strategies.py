@@ -151,9 +151,10 @@ class Budget(Strategy):
     """Blocks of runs, each of cells that compete, until all are sure or the time is spent.
 
     All first get the MIN_RUNS blocks of an interval. Then come the reference and its near rivals, up to NEAR_BLOCKS; then
-    others with the reference, up to LEAST_RUNS; then near ones until they are sure, and at last the others. Of several,
-    those with the fewest runs come first, and then those likely to be sure soonest, as half-widths fall with the root of
-    the number of blocks. target: the larger half-width of a ratio to the reference, as a share, below which a cell is sure.
+    others with the reference, up to LEAST_RUNS; then near ones until they are sure, and at last the others. A cell that is
+    sure runs no more, the reference apart. Of several blocks, those of the fewest runs come first, and then those of which
+    a cell is likely to be sure soonest, as half-widths fall with the root of the number of blocks. target: the larger
+    half-width of a ratio to the reference, as a share, below which a cell is sure.
     """
 
     seconds: float = dataclasses.field()  # none of the defaults that strategies have
@@ -175,16 +176,20 @@ class Budget(Strategy):
         left = self.seconds - progress.spent_s
         found = []
         for rivals in _rivals(progress):
-            for near, cells in _blocks(rivals, progress, self.reference):
-                unsure = [cell for cell in cells if half_width(cell, progress) > self.target]
+            for near, (first, *others) in _blocks(rivals, progress, self.reference):
+                unsure = [cell for cell in others or [first] if half_width(cell, progress) > self.target]
+                cells = [first, *unsure] if others else unsure
                 cost_s = sum(run_s(cell, progress.wall_s) for cell in cells)
                 if unsure and cost_s <= left:
                     fewest = min(len(progress.outcomes[cell]) for cell in unsure)
                     soon = fewest < (NEAR_BLOCKS if near else LEAST_RUNS)
-                    widest = max(half_width(cell, progress) for cell in unsure)
-                    order = -fewest if fewest < LEAST_RUNS else -cost_s * fewest * ((widest / self.target) ** 2 - 1)
+                    lacking = min(self._lacking_blocks(cell, progress) for cell in unsure)
+                    order = -fewest if fewest < LEAST_RUNS else -cost_s * lacking
                     found.append(((fewest < MIN_RUNS, soon, near, fewest < LEAST_RUNS, order), cells))
         return max(found, key=lambda one: one[0], default=((), ()))[1]
+
+    def _lacking_blocks(self, cell: Cell, progress: Progress) -> float:
+        return len(progress.outcomes[cell]) * ((half_width(cell, progress) / self.target) ** 2 - 1)
 
     def to_dict(self) -> Fields:
         return {**super().to_dict(), **dataclasses.asdict(self)}
@@ -216,11 +221,11 @@ def _rivals(progress: Progress) -> list[list[Cell]]:
 
 
 def _blocks(rivals: Sequence[Cell], progress: Progress, reference: str) -> list[tuple[bool, list[Cell]]]:
-    """The reference with its near rivals (True), and with all others (False)."""
+    """The reference before its near rivals (True), and before all others (False)."""
     first = min(rivals, key=lambda cell: (cell.framework != reference, progress.slowness.get(cell, 1.0)))
-    near = [cell for cell in rivals if 1 / NEAR <= progress.slowness.get(cell, 1.0) <= NEAR]
-    far = [cell for cell in rivals if cell not in near]
-    return [(True, near)] * (len(near) > 1 or not far) + [(False, [first, *far])] * bool(far)
+    near = [cell for cell in rivals if cell != first and 1 / NEAR <= progress.slowness.get(cell, 1.0) <= NEAR]
+    far = [cell for cell in rivals if cell != first and cell not in near]
+    return [(True, [first, *near])] * bool(near or not far) + [(False, [first, *far])] * bool(far)
 
 
 def of_settings(settings: Document, path: object = "the study") -> Strategy:

@@ -42,7 +42,11 @@ import warm_workers  # noqa: E402
 
 # Files whose tests share nothing that takes long to make: any process may run any of them.
 APART = (
+    "test_busy_loops.py",
     "test_cells.py",
+    "test_duel_fallbacks.py",
+    "test_duel_sabotage.py",
+    "test_duels.py",
     "test_faults.py",
     "test_parity.py",
     "test_parity_studies.py",
@@ -56,11 +60,13 @@ TOGETHER = dict.fromkeys(ANSWERS, "answers")
 LONG = (
     "tests/real/",
     "answers",
+    "tests/test_bisection",
     "tests/test_conformance",
     "tests/test_environment",
     "tests/test_interrupts",
     "tests/test_linters",
     "tests/test_real_limits",
+    "tests/test_report",
     "tests/test_slurm",
     "tests/test_nodes",
 )

@@ -49,6 +49,7 @@ def test_a_worker_that_uses_cpu_while_it_waits_voids_rounds_and_is_named(paced, 
     spinning = """
     def build(self, graph):
         super().build(graph)
+        __import__("sys").setswitchinterval(1e-4)  # or each step waits for the interpreter time and again
         def spin():
             while True:
                 pass
@@ -66,6 +67,7 @@ def test_a_loader_that_reads_ahead_is_stopped_between_turns(paced, ask):
     ahead = """
     def build(self, graph):
         super().build(graph)
+        __import__("sys").setswitchinterval(1e-4)  # or each step waits for the interpreter time and again
         def read():
             while True:
                 sum(range(1000))
@@ -139,7 +141,7 @@ def test_a_time_that_is_not_that_of_its_turn_does_not_count_and_ends_its_worker(
     study = ask(
         [one, paced("forging", FORGED.format(forged), pace_s=pace_s), two],
         epochs=200,
-        sample=4,
+        sample=2,
         disturbance_threshold=1000,
     )
     assert study.frame.status.tolist() == ["ok", "failed", "ok"]
@@ -152,7 +154,7 @@ def test_a_time_that_is_not_that_of_its_turn_does_not_count_and_ends_its_worker(
 def test_a_time_that_others_may_have_taken_does_not_count_but_ends_nobody(paced, ask, told, monkeypatch):
     monkeypatch.setattr(duel_module, "QUIET", -1)
     forging = paced("forging", FORGED.format('"measured_ns": told["measured_ns"] // 3'), pace_s=0.004)
-    study = ask([paced("one", pace_s=0.004), forging], epochs=100, sample=2, disturbance_threshold=1000)
+    study = ask([paced("one", pace_s=0.004), forging], epochs=100, sample=1, disturbance_threshold=1000)
     assert (
         study.frame.status.eq("ok").all()
         and study.slices.void.str.contains("less time than its turn took").sum() > 2 * rounds.MOST_CLAIMS

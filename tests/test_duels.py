@@ -349,7 +349,6 @@ def test_a_duel_gives_one_verdict_and_an_outcome(paced, images, own_cache, tmp_p
     assert (epochs.groupby("run_id").epoch_s.sum() < 1.2 * took + 0.02).all(), "no wait for a turn is in an epoch"
     turned = duel(two, one, "linear", images, max_slowdown=0.05, out=tmp_path / "b", **SAMPLED)
     assert turned.outcome == "not slower" and turned.passed
-    assert duel(one, two, "linear", images, out=tmp_path / "c", **SAMPLED).outcome == ""
 
 
 def test_a_framework_may_duel_with_itself_in_another_interpreter(paced, images, own_cache, tmp_path):
@@ -357,6 +356,7 @@ def test_a_framework_may_duel_with_itself_in_another_interpreter(paced, images, 
     found = duel(one, f"{one}={sys.executable}", "linear", images, out=tmp_path / "s", **SAMPLED)
     names = found.comparison.frame.framework.tolist()
     assert names[0] == "one" and names[1].startswith("one@") and 0.8 < found.ratio.value < 1.25
+    assert found.outcome == "", "without a limit"
     assert Comparison.load(tmp_path / "s").table() is not None
 
 
@@ -378,7 +378,7 @@ COMMAND += ["--max-slowdown", "5%", "--verify", "off"]
 
 @pytest.mark.parametrize(("first", "second", "code"), [(0.01, 0.03, 1), (0.03, 0.01, 0)])
 def test_the_exit_code_of_a_duel_is_its_outcome(paced, images, own_cache, tmp_path, first, second, code):
-    words = ["duel", paced("one", pace_s=first), paced("two", pace_s=second), "linear", images, "--blocks", "3"]
+    words = ["duel", paced("one", pace_s=first), paced("two", pace_s=second), "linear", images, "--blocks", "2"]
     run(*words, *COMMAND, check=code)
 
 

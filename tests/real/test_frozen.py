@@ -1,6 +1,7 @@
 """A parameter that is not to be trained stays as it was loaded, and has no gradient; the others are trained."""
 
 import pytest
+from nightly import some_nightly
 
 FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle", "jax", "singa", "flax", "lightning"]
 BODY = """
@@ -48,7 +49,10 @@ FROZEN = ["conv1.weight", "conv2.bias", "conv2.weight", "fc1.bias", "fc1.weight"
 STATISTICS = ["bn1.running_mean", "bn1.running_var", "bn2.running_mean", "bn2.running_var"]
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+LIBRARIES = ["flax", "lightning"]  # by day what trains under them is tested
+
+
+@pytest.mark.parametrize("framework", some_nightly(FRAMEWORKS, LIBRARIES))
 def test_what_is_frozen_stays_and_the_rest_is_trained(framework, trainer_script, images):
     body = BODY.replace("{frozen}", str(FROZEN)) + STEPS
     found = trainer_script(framework, "mobilenet_v2", body, images=images, build=False, weight_decay=0.01)
@@ -72,7 +76,10 @@ graph = g.build().frozen("base.")
 OTHERS = ["keras-tensorflow", "keras-jax", "keras-torch"]
 
 
-@pytest.mark.parametrize("framework", [*(name for name in FRAMEWORKS if name != "singa"), *OTHERS])
+@pytest.mark.parametrize(
+    "framework",
+    some_nightly([*(name for name in FRAMEWORKS if name != "singa"), *OTHERS], [*LIBRARIES, *OTHERS[1:]]),
+)
 def test_a_frozen_part_and_a_constant_stay(framework, trainer_script, images):
     found = trainer_script(framework, "mobilenet_v2", PARTS + STEPS, images=images, build=False)
     assert found["still"] == found["without gradient"] == ["base.conv.bias", "base.conv.weight", "scale.value"]

@@ -382,8 +382,8 @@ def _warnings(cell: Cell, run: Run) -> tuple[str, ...]:
 
 
 def _why_more(cells: Sequence[Cell], progress: Progress, strategy: Strategy) -> str:
-    """Return which of the cells another block is for."""
-    cell = max(cells, key=lambda one: (half_width(one, progress), progress.slowness.get(one) != 1.0))
+    """Return which of the cells, the reference first, another block is for."""
+    cell = max(cells[1:] or cells, key=lambda one: half_width(one, progress))
     width = half_width(cell, progress)
     why = (
         f"has fewer than {LEAST_RUNS} runs that count"

@@ -1,13 +1,14 @@
 """Parity in a study: the verdict on each cell is looked up, or sought where it is required, before the cell runs."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from framework_compare.environments.managed import Environment
 from framework_compare.graph import Task
 from framework_compare.launch.scratch import scratch
 from framework_compare.parity.verify import ParityChecker, Say
-from framework_compare.protocol import Document, Fields
-from framework_compare.records import Cell
+from framework_compare.protocol import Fields
+from framework_compare.records import Cell, Run
 from framework_compare.results import verdicts
 from framework_compare.results.parity import NOT_INSTALLED, PROVED, UNSUPPORTED, UNVERIFIED, Parity
 
@@ -17,7 +18,7 @@ TaskOf = Callable[[Cell], "Task | None"]
 def record(
     folder: Path,
     cells: Iterable[Cell],
-    ready: Document,
+    ready: Mapping[str, Environment | Run],
     mode: str,
     say: Say = lambda message: None,
     task_of: TaskOf = lambda cell: None,
@@ -52,7 +53,7 @@ def record(
 def attach(
     folder: Path,
     cells: Iterable[Cell],
-    ready: Document,
+    ready: Mapping[str, Environment | Run],
     fresh: bool = False,
     say: Say = lambda message: None,
     task_of: TaskOf = lambda cell: None,

@@ -285,9 +285,9 @@ class CurveRun:
         name = f"curve-{cache.short_digest(document)}"
         found = cache.load_curve(name)
         if found is None:
-            found = {"value": make()}
-            cache.save(name, found)
-        return found["value"]
+            found = make()
+            cache.save(name, {"value": found})
+        return found
 
 
 class NoCurve(Exception):

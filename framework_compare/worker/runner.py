@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple, Ty
 
 import numpy as np
 
-from framework_compare.batches.sizes import distinct, epoch_sizes
+from framework_compare.batches.order import distinct, epoch_sizes
 from framework_compare.errors import FrameworkCompareError, Unsupported
 from framework_compare.events import EventWriter
 from framework_compare.graph import Graph, weight_views

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Iterator, List, Optional, Protocol, Union
 
-from framework_compare.batches.shares import share_size
-from framework_compare.batches.sizes import distinct, epoch_sizes
+from framework_compare.batches.order import distinct, epoch_sizes, share_size
 from framework_compare.protocol import Batch, Fields, ImageFiles, Job, Replicas, TrainConfig, Trainer
 
 if TYPE_CHECKING:

@@ -8,8 +8,10 @@ from typing import Collection, List, Tuple
 import numpy as np
 
 from framework_compare.conformance import graphs
-from framework_compare.graph import Graph, initial_weights, weights_size
+from framework_compare.graph import Graph, initial_flat
+from framework_compare.parity.network.reference import save_batches
 from framework_compare.parity.network.surgery import without_dropout
+from framework_compare.parity.network.tasks import build_task
 from framework_compare.parity.pipeline import scenes
 from framework_compare.protocol import Fields, TrainConfig
 
@@ -104,8 +106,8 @@ class Material:
     def _build(self, name: str, graph: Graph) -> Fields:
         path = self.folder / f"{name.replace(' ', '-')}.npy"
         if not path.exists():
-            _save_weights(path, graph, 0)
-        return {"ask": "build", "name": name, "graph": graph.to_dict(), "weights": str(path)}
+            np.save(path, initial_flat(graph, 0))
+        return build_task(name, graph, path)
 
     def _source(self, name: str, pipeline: str = "", listed: str = "all") -> Fields:
         path = self.folder / listed / "images.json"
@@ -119,23 +121,11 @@ def write(folder: Path, config: TrainConfig, ops: Collection[str]) -> Material:
         (folder / name).mkdir()
         scenes.listed(folder / name, [Path(path) for path in every.paths[:count]], every.formats[:count])
     graph = graphs.questioned(ops, config.num_classes, config.image_size)
-    _save_weights(folder / "weights.npy", graph, config.seed)
+    np.save(folder / "weights.npy", initial_flat(graph, config.seed))
     rng = np.random.default_rng(0)
-    _save_batches(folder / "batches.npz", STEPS, (config.batch_size, 3, config.image_size, config.image_size), rng)
-    _save_batches(folder / "large.npz", 1, (8, 3, 64, 64), rng)
+    small = (config.batch_size, 3, config.image_size, config.image_size)
+    for name, count, shape in (("batches.npz", STEPS, small), ("large.npz", 1, (8, 3, 64, 64))):
+        images = [rng.standard_normal(shape, dtype=np.float32) for _ in range(count)]
+        save_batches(folder / name, [(one, rng.integers(0, CLASSES, len(one))) for one in images])
     replacing, busy = graphs.replacing(ops, 5, config.image_size), graphs.busy(ops, config.num_classes)
     return Material(folder, graph, replacing, busy, config)
-
-
-def _save_weights(path: Path, graph: Graph, seed: int) -> None:
-    flat = np.empty(weights_size(graph), np.float32)
-    initial_weights(graph, seed, flat)
-    np.save(path, flat)
-
-
-def _save_batches(path: Path, count: int, shape: "tuple[int, ...]", rng: np.random.Generator) -> None:
-    named: Fields = {}
-    for number in range(count):
-        named[f"images{number}"] = rng.standard_normal(shape, dtype=np.float32)
-        named[f"labels{number}"] = rng.integers(0, CLASSES, shape[0])
-    np.savez(path, **named)

@@ -80,7 +80,9 @@ class Runner:
             self.trainer = make_trainer(self.trainer_class, self.config, self.replicas)
         if self.job.written is not None:
             self.trainer.written = self.job.written  # an adapter of registry.AS_WRITTEN
-        self._check_support()
+        reason = self.trainer.unsupported()
+        if reason:
+            raise Unsupported(reason)
         executions = sorted(self.trainer_class.declared.executions.get(self.config.device.partition(":")[0], ()))
         settings = {**self.trainer.settings(), "executions": executions, **self._growing_batches()}
         self.events.send("framework", version=self.trainer.version(), settings=settings)
@@ -109,11 +111,6 @@ class Runner:
         """Return whether this process is the only one, or rank 0."""
         return self.replicas is None or not self.replicas.rank
 
-    def _check_support(self) -> None:
-        reason = self.trainer.unsupported()
-        if reason:
-            raise Unsupported(reason)
-
     def _train(self) -> None:
         with self.phase("build"):
             self.trainer.build(self.graph)
@@ -140,7 +137,10 @@ class Runner:
                     "warning", message="no profile: cells with several processes, or in generation mode, have none"
                 )
             elif self.job.profile:
-                self._profile(source.held[0])
+                from framework_compare.worker import profiling
+
+                with self.phase("profile"):
+                    profiling.profile(self.trainer, source.held[0], self.events)
 
     def _epochs(self, source: Source) -> None:
         infers, stopping, took_ns = self.config.mode != "train", EarlyStopping(self.config.patience), 0
@@ -166,12 +166,6 @@ class Runner:
             if 0 < self.job.sample_s * 1e9 <= took_ns and not self.job.turns:
                 self.events.send("stopped", epoch=number)
                 return
-
-    def _profile(self, batch: Batch) -> None:
-        from framework_compare.worker import profiling
-
-        with self.phase("profile"):
-            profiling.profile(self.trainer, batch, self.events)
 
     def load_weights(self) -> None:
         flat = np.load(self.job.weights, mmap_mode="r")

@@ -145,17 +145,16 @@ def read_folds(path: str) -> List[Fold]:
 
 
 def _parts(split: SplitArrays, counts: List[int]) -> List[SplitArrays]:
-    ends = np.cumsum(counts)
+    rows = [slice(end - count, end) for count, end in zip(counts, np.cumsum(counts))]
     return [
         SplitArrays(
             split.task,
-            tuple(array[end - count : end] for array in split.inputs),
-            split.target[end - count : end],
-            {name: array[end - count : end] for name, array in split.extras.items()},
-            split.pixels,
-            split.facts,
+            tuple(array[part] for array in split.inputs),
+            split.target[part],
+            {name: array[part] for name, array in split.extras.items()},
+            *split[4:],
         )
-        for count, end in zip(counts, ends)
+        for part in rows
     ]
 
 

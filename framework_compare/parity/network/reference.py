@@ -160,19 +160,21 @@ class Reference:
         return [float(np.mean(list(each))) for each in parts]
 
     def write(self, folder: Path) -> None:
-        """The weights and batches as the probe reads them: weights.npy, smooth.npy, batches.npz.
-
-        Of batch i an only input is images<i>, of several the k-th is input<k>_<i>; the target is labels<i>.
-        """
+        """The weights and batches as the probe reads them: weights.npy, smooth.npy, batches.npz."""
         np.save(folder / "weights.npy", self.flat)
         np.save(folder / "smooth.npy", self.smooth)
-        alone = len(self.graph.inputs) == 1
-        arrays = {f"labels{i}": target for i, (_, target) in enumerate(self.batches)}
-        for i, (inputs, _) in enumerate(self.batches):
-            arrays.update(
-                {f"images{i}" if alone else f"input{k:02}_{i}": array for k, array in enumerate(several(inputs))}
-            )
-        np.savez(folder / "batches.npz", **arrays)
+        save_batches(folder / "batches.npz", self.batches)
+
+
+def save_batches(path: Path, batches: Sequence[Tuple[Inputs, Array]]) -> None:
+    """Of batch i an only input is images<i>, of several the k-th is input<k>_<i>; the target is labels<i>."""
+    arrays = {f"labels{i}": target for i, (_, target) in enumerate(batches)}
+    for i, (inputs, _) in enumerate(batches):
+        if isinstance(inputs, tuple):
+            arrays.update({f"input{k:02}_{i}": array for k, array in enumerate(inputs)})
+        else:
+            arrays[f"images{i}"] = inputs
+    np.savez(path, **arrays)
 
 
 def least_batch(graph: Graph) -> int:

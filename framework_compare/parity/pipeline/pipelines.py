@@ -8,7 +8,7 @@ from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 
 from framework_compare.parity.network.ladder import LevelFailed, WorkerEndedEarly
-from framework_compare.parity.pipeline import crops, independence, orders, ramps, scenes, textures
+from framework_compare.parity.pipeline import draws, ramps, scenes
 from framework_compare.parity.workers import RunTasks
 from framework_compare.protocol import Fields, ImageFiles, TrainConfig
 from framework_compare.results.parity import Level
@@ -164,16 +164,16 @@ def check_crops(listed: ImageFiles, drawn: Drawn) -> Tuple[str, float, float]:
     batch_size, wanted = AS_TRAINED["batch_size"], EPOCHS * len(listed)
     if len(labels) != wanted:
         raise LevelFailed(f"{EPOCHS} epochs have {len(labels)} images, expected {wanted}")
-    orders.check(labels, len(listed), batch_size)
+    draws.check_orders(labels, len(listed), batch_size)
     found = ramps.read(images)
     ramps.check_channels(found)
     fits = ramps.texture_of(images, found)
-    name = textures.nearest(fits)
+    name = ramps.nearest_resampler(fits)
     ramps.check_labels(fits[name].code, labels, listed)
     cut = ramps.crops_of(found)
-    independence.check(cut, labels, len(listed), batch_size)
-    crops.check(cut)
-    return textures.check(name, fits[name], listed, labels, cut[:, 2:4].min(axis=1), RAMP_SIDE)
+    draws.check_independence(cut, labels, len(listed), batch_size)
+    draws.check_crops(cut)
+    return ramps.check_texture(name, fits[name], listed, labels, cut[:, 2:4].min(axis=1), RAMP_SIDE)
 
 
 def check_vertical(listed: ImageFiles, drawn: Drawn) -> None:
@@ -183,7 +183,7 @@ def check_vertical(listed: ImageFiles, drawn: Drawn) -> None:
         raise LevelFailed(
             f"with flip='vertical', {mirrored.sum()} of {len(mirrored)} images are mirrored left to right"
         )
-    crops.check_flips(upside_down)
+    draws.check_flips(upside_down)
 
 
 def check_not_flipped(listed: ImageFiles, drawn: Drawn) -> None:
@@ -191,14 +191,14 @@ def check_not_flipped(listed: ImageFiles, drawn: Drawn) -> None:
     for turned, how in zip(_turned(listed, drawn), ("mirrored left to right", "upside down")):
         if turned.any():
             raise LevelFailed(f"with flip='none' and random crops, {turned.sum()} of {len(turned)} images are {how}")
-    crops.check_cut(ramps.crops_of(ramps.read(drawn[0])))
+    draws.check_cut(ramps.crops_of(ramps.read(drawn[0])))
 
 
 def check_narrow(listed: ImageFiles, drawn: Drawn, size: Tuple[int, int]) -> None:
     """LevelFailed unless random crops of images of a size are as the protocol's."""
     found = ramps.read(drawn[0])
     ramps.check_channels(found)
-    crops.check_narrow(ramps.crops_of(found, size), size)
+    draws.check_narrow(ramps.crops_of(found, size), size)
 
 
 def _turned(listed: ImageFiles, drawn: Drawn) -> Tuple[Array, Array]:
@@ -207,7 +207,7 @@ def _turned(listed: ImageFiles, drawn: Drawn) -> Tuple[Array, Array]:
     found = ramps.read(images)
     ramps.check_channels(found)
     fits = ramps.texture_of(images, found)
-    ramps.check_labels(fits[textures.nearest(fits)].code, labels, listed)
+    ramps.check_labels(fits[ramps.nearest_resampler(fits)].code, labels, listed)
     return ramps.turned(found)
 
 

@@ -31,6 +31,7 @@ from framework_compare.parity.asked import CheckForecast
 from framework_compare.parity.network.oracle import Oracle
 from framework_compare.parity.network.reference import moved, several
 from framework_compare.parity.network.surgery import without_dropout
+from framework_compare.parity.network.tasks import build_task
 from framework_compare.parity.pipeline.scenes import first_batches, shared_batches
 from framework_compare.parity.training.yardstick import yardstick
 from framework_compare.parity.verify import RunTasks, Say, Where
@@ -266,7 +267,7 @@ class CurveRun:
     def _train(self, framework: str, environment: Environment, graph: Graph, config: TrainConfig) -> List[float]:
         self.say(f"{framework} {graph.name} {config.execution}: {self.steps} steps")
         tasks: List[Fields] = [
-            {"ask": "build", "graph": graph.to_dict(), "weights": str(self.folder / "initial.npy")},
+            build_task("build", graph, self.folder / "initial.npy"),
             {"ask": "shared", "steps": self.steps, **self.given.opened_by},
         ]
         run_tasks = RunTasks(self.folder, framework, config, environment)

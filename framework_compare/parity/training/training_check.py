@@ -21,8 +21,9 @@ from framework_compare.parity.network.deviations import Answers
 from framework_compare.parity.network.ladder import RUNNING_VARIANCE as VARIANCE_SETTING
 from framework_compare.parity.network.ladder import SIGMAS, TOLERANCE, LevelFailed, WorkerEndedEarly, checked, ratios_of
 from framework_compare.parity.network.oracle import Oracle
-from framework_compare.parity.network.reference import moved
+from framework_compare.parity.network.reference import moved, save_batches
 from framework_compare.parity.network.rounding import rounding_of, unit
+from framework_compare.parity.network.tasks import build_task
 from framework_compare.parity.pipeline import ramps, scenes
 from framework_compare.parity.workers import RunTasks
 from framework_compare.protocol import Document, Fields, ImageFiles, TrainConfig
@@ -81,7 +82,8 @@ def _train(run_tasks: RunTasks, config: TrainConfig, folder: Path) -> Tuple[str,
     ramps.write(folder / "images", CLASSES)
     listed = str(folder / "images" / "images.json")
     task = {"ask": "train", "name": "train"}
-    plain = {**task, "batches": str(_save(held, folder / "held.npz")), "order": ORDER}
+    save_batches(folder / "held.npz", held)
+    plain = {**task, "batches": str(folder / "held.npz"), "order": ORDER}
     given = [held[number] for number in ORDER]
     found = [_steps(run_tasks, [build, plain], graph, config, "held batches", DECAYING, given)]
     if config.pipeline == "native":
@@ -114,7 +116,8 @@ def _drop(run_tasks: RunTasks, config: TrainConfig, folder: Path) -> Tuple[str, 
     batches = [
         (rng.standard_normal((size, *graph.input_shape)).astype(np.float32), 1 + np.arange(size)) for size in DROP_SIZES
     ]
-    task = {"ask": "train", "name": "train", "batches": str(_save(batches, folder / "dropped.npz"))}
+    save_batches(folder / "dropped.npz", batches)
+    task = {"ask": "train", "name": "train", "batches": str(folder / "dropped.npz")}
     said, held = _ask(
         run_tasks, [_build(graph, folder, flat), task], "dropout", {**FAINT, "batch_size": max(DROP_SIZES)}
     )
@@ -280,9 +283,8 @@ def _ask(
 
 
 def _build(graph: Graph, folder: Path, flat: Array) -> Fields:
-    path = folder / "weights.npy"
-    np.save(path, flat)
-    return {"ask": "build", "name": "build", "graph": graph.to_dict(), "weights": str(path)}
+    np.save(folder / "weights.npy", flat)
+    return build_task("build", graph, folder / "weights.npy")
 
 
 def _held_batches(graph: Graph) -> Batches:
@@ -290,11 +292,3 @@ def _held_batches(graph: Graph) -> Batches:
     images = [rng.standard_normal((size, *graph.input_shape)).astype(np.float32) for size in SIZES]
     labels = [rng.integers(0, CLASSES, size) for size in SIZES]
     return list(zip(images, labels))
-
-
-def _save(batches: Batches, path: Path) -> Path:
-    """Save batches as the probe reads them."""
-    named: Fields = {f"images{i}": images for i, (images, _) in enumerate(batches)}
-    named.update({f"labels{i}": labels for i, (_, labels) in enumerate(batches)})
-    np.savez(path, **named)
-    return path

@@ -36,16 +36,16 @@ def record(
         find = checker.parity if mode == "require" else checker.cached
         for cell in cells:
             row = verdicts.row_of(cell)
-            proof = verdicts.unasked(row)  # which tables have of themselves
+            name, proof = verdicts.key(row), verdicts.unasked(row)  # which tables have of themselves
             proved = proof in PROVED
             if not proof:
                 verdict = find(cell.framework, cell.model, cell.config, task_of(cell))
-                known[verdicts.key(row)] = _shown(verdict)
-                proof = _shown(verdict)["parity"]
+                known[name] = _shown(verdict)
+                proof = known[name]["parity"]
                 # what cannot be run at all ends by itself, as such a cell does
                 proved = verdict is not None and (verdict.status in (UNSUPPORTED, NOT_INSTALLED) or verdict.proves())
             if mode == "require" and not proved:
-                refused[verdicts.key(row)] = f"parity is required: {proof}"
+                refused[name] = f"parity is required: {proof}"
     verdicts.write(folder, known)
     return refused
 

@@ -1,7 +1,5 @@
 """Images that say which crop of which of them was taken: red rises with x, green with y, blue is code and texture."""
 
-import os
-import shutil
 from pathlib import Path
 from typing import Dict, List, NamedTuple, Tuple, TypeVar
 
@@ -76,17 +74,10 @@ def write(folder: Path, count: int, size: Tuple[int, int] = SIZE) -> ImageFiles:
         image = Image.fromarray(pixels.astype(np.uint8))
         image.save(files[-1], quality=98, subsampling=0, compress_level=1)
     # names of their own: a loader may look labels up by them
-    entries = [_linked(files[i % FILES], f"{i:04d}-") for i in range(count)]
+    entries = [folder / f"{i:04d}-{files[i % FILES].name}" for i in range(count)]
+    for i, entry in enumerate(entries):
+        entry.symlink_to(files[i % FILES].name)
     return scenes.listed(folder, entries, [file.suffix[1:].upper() for file in entries])
-
-
-def _linked(file: Path, prefix: str) -> Path:
-    entry = file.with_name(prefix + file.name)
-    try:
-        os.link(file, entry)
-    except OSError:  # a file system without links
-        shutil.copyfile(file, entry)
-    return entry
 
 
 def blue_of(entry: _Number) -> _Number:

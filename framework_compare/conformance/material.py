@@ -3,12 +3,12 @@
 import dataclasses
 import json
 from pathlib import Path
-from typing import Collection, List, Tuple
+from typing import Collection, List, Mapping, Tuple
 
 import numpy as np
 
 from framework_compare.conformance import graphs
-from framework_compare.graph import Graph, initial_flat
+from framework_compare.graph import Graph, initial_flat, weight_views
 from framework_compare.parity.network.reference import save_batches
 from framework_compare.parity.network.surgery import without_dropout
 from framework_compare.parity.network.tasks import build_task
@@ -33,6 +33,15 @@ class Material:
     config: TrainConfig
 
     @property
+    def smooth(self) -> Graph:
+        """Without dropout, so that the same steps have the same losses."""
+        return without_dropout(self.graph)
+
+    @property
+    def smooth_weights(self) -> Mapping[str, np.ndarray]:
+        return weight_views(self.smooth, np.load(self.folder / "build-smooth.npy"))
+
+    @property
     def images(self) -> Path:
         return self.folder / "all" / "images.json"
 
@@ -43,7 +52,6 @@ class Material:
     def conduct_tasks(self) -> List[Fields]:
         """Losses before other questions draw from generators; threads before a loader is open; what ends all, last."""
         batches = str(self.folder / "batches.npz")
-        smooth = self._build("build smooth", without_dropout(self.graph))
         return [
             *self.repeated_tasks()[:-1],
             self._build("build heavy", self.busy),
@@ -52,9 +60,13 @@ class Material:
             {"ask": "interface"},
             {"ask": "arrays", "batches": batches},
             {"ask": "copies", "batches": batches},
-            smooth,
-            {"ask": "repeat", "batches": batches},
-            {"ask": "rebuild", "batches": batches, "other": self._build("other", self.replacing)},
+            self._build("build smooth", self.smooth),
+            {"ask": "steps", "name": "first", "batches": batches},
+            {"ask": "steps", "name": "repeated", "batches": batches},
+            self._build("other", self.replacing),
+            {"ask": "weights", "name": "replaced"},
+            self._build("build smooth", self.smooth),
+            {"ask": "steps", "name": "rebuilt", "batches": batches},
             self._build("build", self.graph),
             self._source("native"),
             self._source("even", "native", "even"),

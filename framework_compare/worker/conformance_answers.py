@@ -11,7 +11,7 @@ import dataclasses
 import inspect
 import json
 import time
-from typing import Any, Dict, List, Mapping, Sequence, Tuple, Type, Union
+from typing import Any, Dict, List, Mapping, Sequence, Tuple, Type
 
 import numpy as np
 
@@ -110,24 +110,6 @@ class ConformanceAnswers(ParityAnswers):
         trainer.synchronize()
         return {"given": _changed(given, self.held), "taken": _changed(taken, held)}
 
-    def repeat(self, task: Fields) -> Fields:
-        """The same steps twice, the weights loaded before each: losses, and how far apart the arrays end."""
-        first, once = self.trained(task)
-        again, twice = self.trained(task)
-        return {"losses": [first, again], "apart": _apart(once, twice, self.held)}
-
-    def rebuild(self, task: Fields) -> Fields:
-        """Another network in the place of the trained one: its arrays; then the first one again, and the same steps."""
-        graph, held = self.graph, self.held
-        self.trainer.build(graph)
-        first, once = self.trained(task)
-        self.build(task["other"])
-        shapes = {name: list(array.shape) for name, array in self.trainer.weights().items()}
-        self.graph, self.held = graph, held
-        self.trainer.build(graph)
-        again, twice = self.trained(task)
-        return {"shapes": shapes, "losses": [first, again], "apart": _apart(once, twice, self.held)}
-
     def source(self, task: Fields) -> Fields:
         """Two epochs of a pipeline, trained on: their labels and batch sizes; kinds of arrays; what was changed."""
         files = read_image_files(task["images"])
@@ -214,17 +196,6 @@ class ConformanceAnswers(ParityAnswers):
 
 def _changed(found: Arrays, held: Arrays) -> List[str]:
     return [name for name, array in held.items() if not np.array_equal(found[name], array)]
-
-
-def _apart(once: Arrays, twice: Arrays, start: Arrays) -> List[Union[str, float]]:
-    """[name, share] of the array that ends furthest from where it ended before, in units of how far it had moved."""
-    shares = {}
-    for name, array in once.items():
-        fits = name in start and start[name].shape == array.shape  # if not, level 0 of the ladder says so
-        moved = float(np.linalg.norm(array - start[name] if fits else array))
-        shares[name] = float(np.linalg.norm(twice[name] - array)) / (moved or 1.0)
-    name = max(shares, key=lambda key: shares[key])
-    return [name, shares[name]]
 
 
 def _same(one: Sequence[Any], other: Sequence[Any]) -> bool:

@@ -55,8 +55,7 @@ class ParityAnswers:
 
     def open_trainer(self) -> None:
         """Make the trainer; undeclared networks of the tasks are refused, as the runner does with a cell."""
-        tasks = [part for task in self.tasks for part in (task, task.get("other", {}))]
-        graphs = [Graph.from_dict(task["graph"]) for task in tasks if "graph" in task]
+        graphs = [Graph.from_dict(task["graph"]) for task in self.tasks if "graph" in task]
         refuse_undeclared(self.trainer_class, self.config, graphs, self.replicas)
         with self.phase("import"):
             self.trainer = make_trainer(self.trainer_class, self.config, self.replicas)
@@ -129,18 +128,16 @@ class ParityAnswers:
         return _save(task, **found)
 
     def steps(self, task: Fields) -> Fields:
-        """One training step a batch, or "count" of them, from the weights; losses, and all arrays after the last."""
-        losses, weights = self.trained(task)
-        _save(task, **weights)
-        return {"losses": losses}
+        """One training step a batch, or "count" of them, from the weights, loaded into whatever has been trained.
 
-    def trained(self, task: Fields) -> Tuple[List[float], Dict[str, np.ndarray]]:
-        """Losses and arrays after steps from the weights, loaded once more into what has been trained."""
+        Losses, and all arrays after the last step.
+        """
         self.trainer.load_weights(self.held)
         batches = self._batches(task)[: task.get("count")]
         losses = [self.trainer.read_losses([self.trainer.train_step(batch)])[0] for batch in batches]
         self.trainer.synchronize()
-        return losses, self.trainer.weights()
+        _save(task, **self.trainer.weights())
+        return {"losses": losses}
 
     def train(self, task: Fields) -> Fields:
         """Train on held batches (task["order"]: their numbers) or, as a cell does, on all epochs of a pipeline.

@@ -68,9 +68,7 @@ class Trial:
         self.config = dataclasses.replace(CONFIG, device=device)
         self.folder = Path()  # the session's; set before a worker is asked for
         self.say: Callable[[str], None] = lambda message: None
-        self._parities: Dict[Tuple[str, str], Parity] = {}
-        self._drawn: Dict[str, Level] = {}
-        self._rows: Dict[str, Run] = {}
+        self._done: Dict[Tuple[str, ...], Any] = {}  # what workers said, by what they were asked for
 
     @functools.cached_property
     def environment(self) -> Environment:
@@ -141,40 +139,40 @@ class Trial:
 
     def parity(self, network: str, optimizer: str = CONFIG.optimizer) -> Parity:
         """Levels 0 to 3 and 5 of one network, whose steps are those of one optimiser."""
-        asked = network, optimizer
-        if asked not in self._parities:
+
+        def check() -> Parity:
             size = 32 if network.startswith("conformance-") else 224
             config = dataclasses.replace(self.config, num_classes=3, image_size=size, optimizer=optimizer)
             checker = ParityChecker(self.folder, {self.framework: self.environment}, fresh=True, say=self.say)
-            self._parities[asked] = checker.network(self.framework, network, config)
-        return self._parities[asked]
+            return checker.network(self.framework, network, config)
+
+        return self._once(check, "parity", network, optimizer)
 
     def drawn(self, part: str) -> Level:
         """Level 4 of the native pipeline, of one of its parts."""
-        if part not in self._drawn:
+
+        def check() -> Level:
             self.say(f"{self.framework}: native pipeline, {part}")
-            self._drawn[part] = pipelines.judge(self._worker(), self.config, only=[part])
-        return self._drawn[part]
+            return pipelines.judge(self._worker(), self.config, only=[part])
+
+        return self._once(check, "drawn", part)
 
     def row(self, name: str, *, graph: Optional[Fields] = None, listed: str = "", **changed: Any) -> Run:
         """The outcome of a cell run as `compare` runs it, with its own model, images and settings."""
-        if name not in self._rows:
-            config = dataclasses.replace(self.config, **changed)
-            material = self.material
-            job = Job(
-                config,
-                graph=graph or material.graph.to_dict(),
-                images=listed or str(material.images),
-                weights=str(material.weights),
-            )
-            self._rows[name] = run_job(
-                registry.framework(self.framework),
-                self.environment,
-                job,
-                self.folder / name,
-                limits=Limits(timeout_s=ROW_TIMEOUT_S),
-            )
-        return self._rows[name]
+        own = self.material
+        job = Job(
+            dataclasses.replace(self.config, **changed),
+            graph=graph or own.graph.to_dict(),
+            images=listed or str(own.images),
+            weights=str(own.weights),
+        )
+        entry, limits = registry.framework(self.framework), Limits(timeout_s=ROW_TIMEOUT_S)
+        return self._once(lambda: run_job(entry, self.environment, job, self.folder / name, limits=limits), "row", name)
+
+    def _once(self, ask: Callable[[], Any], *name: str) -> Any:
+        if name not in self._done:
+            self._done[name] = ask()
+        return self._done[name]
 
     def _ask(self, name: str, tasks: List[Fields], **changed: object) -> Answers:
         self.say(f"{self.framework}: {name}")

@@ -25,7 +25,7 @@ from framework_compare.worker.memory import pss_bytes
 from framework_compare.worker.placement import make_trainer
 from framework_compare.worker.refusal import refuse_undeclared, untested
 from framework_compare.worker.sources import Source, open_source, read_data
-from framework_compare.worker.turns import NoTurns, Stopped, Turns
+from framework_compare.worker.turns import Stopped, Turns
 
 if TYPE_CHECKING:
     from framework_compare.worker.validation import Validation
@@ -60,7 +60,7 @@ class Runner:
     ) -> None:
         self.job = job
         self._turns_from = turns_from  # descriptor
-        self.turns: NoTurns = NoTurns()
+        self.turns: Optional[Turns] = None  # where the worker does not have the machine to itself
         self.replicas = replicas
         self.ranks = replicas.processes if replicas else 1
         self.config = job.config
@@ -131,7 +131,8 @@ class Runner:
             self._warm_up(source.held)
             with self.phase("epochs"):
                 self._epochs(source)
-            self.turns.finish()
+            if self.turns:
+                self.turns.finish()
             if self.job.profile and (self.ranks > 1 or self.config.mode == "generation"):
                 self.events.send(
                     "warning", message="no profile: cells with several processes, or in generation mode, have none"
@@ -183,7 +184,7 @@ class Runner:
             self._steps(held[first:])
             began = time.monotonic_ns()
             self._steps(held[:1] * self.config.warmup_steps)
-            if isinstance(self.turns, Turns):
+            if self.turns:
                 self.turns.steps = self.config.epochs * -(-len(self.data) // self.config.batch_size)
                 if self.config.warmup_steps:
                     self.turns.step_ns = (time.monotonic_ns() - began) // self.config.warmup_steps
@@ -250,11 +251,12 @@ class Runner:
         trainer.device_times()  # what came before this epoch is not its own
         cut, last_step = False, self._last_step(number)
         turns, waited = self.turns, 0
-        turns.epoch_begins()
+        if turns:
+            turns.epoch_begins()
         start = mark = told = now()
         while True:
             try:
-                away = turns.take()
+                away = turns.take() if turns else 0
             except Stopped as stop:
                 if number > 1:
                     return None
@@ -267,7 +269,8 @@ class Runner:
             waits.append(now() - mark)
             losses.add(step(batch), batch.size)
             sizes.append(batch.size)
-            turns.done(batch.size)
+            if turns:
+                turns.done(batch.size)
             mark = now()
             ends.append(mark - waited)
             if mark - told > PROGRESS_NS:
@@ -281,7 +284,8 @@ class Runner:
         loss = losses.mean()
         trainer.synchronize()
         end = now()
-        turns.epoch_ends()
+        if turns:
+            turns.epoch_ends()
         if loss is not None and not math.isfinite(loss):
             raise Diverged(f"the mean loss of epoch {number} is {loss}")
         event = epoch_event(number, start, end, waits, ends, losses.samples * self.ranks, loss)

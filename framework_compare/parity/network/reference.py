@@ -10,17 +10,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from framework_compare.graph import Graph, Optimizer, Task, initial_weights, weight_views, weights_size
-from framework_compare.parity.network import calibration
-from framework_compare.parity.network.deviations import (
-    EVALUATION,
-    TRAINING,
-    Answers,
-    Errors,
-    errors,
-    larger,
-    loss_roundings,
-    scatter,
-)
+from framework_compare.parity.network import calibration, deviations
+from framework_compare.parity.network.deviations import EVALUATION, TRAINING, Answers, Errors, larger
 from framework_compare.parity.network.oracle import LOSSES, Oracle
 from framework_compare.parity.network.oracle.op import Inputs
 from framework_compare.parity.network.questions import SCHEDULED, Questions, asked_optimizer
@@ -29,8 +20,6 @@ from framework_compare.parity.network.surgery import without_dropout
 from framework_compare.protocol import Fields
 
 Array = np.ndarray
-
-
 # Of two values BatchNorm makes two signs, whatever they are: what is left of their gradients is rounding.
 NORMED = 8
 GROWN = 0.07  # relative; ten such units are less than a gradient that is left out
@@ -210,9 +199,10 @@ def draw_errors(found: Reference, precision: str, draws: int) -> List[Errors]:
         nearby = [(moved(images, draw, precision), labels) for images, labels in found.batches]
         with np.errstate(over="ignore", invalid="ignore"):  # of fp16; the judge says so
             said = answer(found, nearby, np.float32, draw > 0, rounding_of(precision, draw, share))
-        off = errors(said, found.exact, found.initial, precision)
-        off[3].update(loss_roundings(said, found.exact, found.graph.task.loss))
-        off[3].update({where: max(size, off[3][where]) for where, size in scatter(off[3], found.exact).items()})
+        off = deviations.errors(said, found.exact, found.initial, precision)
+        off[3].update(deviations.loss_roundings(said, found.exact, found.graph.task.loss))
+        scattered = deviations.scatter(off[3], found.exact)
+        off[3].update({where: max(size, off[3][where]) for where, size in scattered.items()})
         drawn.append(off)
     return drawn
 

@@ -5,17 +5,17 @@ from typing import Callable, Dict, Tuple
 import numpy as np
 
 from framework_compare.graph import Node
-from framework_compare.parity.network.oracle.op import (
-    Array,
-    Gradients,
-    Mode,
-    Op,
-    Result,
-    Weights,
-    features_first,
-    features_last,
-    rows,
-)
+from framework_compare.parity.network.oracle.op import Array, Gradients, Mode, Op, Result, Weights, rows
+
+
+def features_last(x: Array) -> Array:
+    """An image with its channels at the end, where all else has its features."""
+    return x.transpose(0, 2, 3, 1) if x.ndim == 4 else x
+
+
+def features_first(x: Array) -> Array:
+    """Back from `features_last`."""
+    return x.transpose(0, 3, 1, 2) if x.ndim == 4 else x
 
 
 def linear(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:

@@ -30,6 +30,7 @@ class Answers:
     losses: Sequence[float]
     weights: Mapping[str, Array]
     step_logits: Sequence[Array] = ()  # those behind the losses; of the oracle only
+    biased: Mapping[str, Array] = dataclasses.field(default_factory=dict)  # as `Oracle` has them
 
 
 def errors(found: Answers, exact: Answers, initial: Mapping[str, Array], precision: str = "fp32") -> Errors:

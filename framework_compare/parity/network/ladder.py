@@ -157,7 +157,7 @@ class Judge:
         exact = self.reference.exact
         losses = [math.nan if loss is None else loss for loss in self._said("steps")["losses"]]
         if self.settings.get(RUNNING_VARIANCE) == "biased":
-            exact = dataclasses.replace(exact, weights=self.reference.with_biased_variance())
+            exact = dataclasses.replace(exact, weights={**exact.weights, **exact.biased})
         if LOSS_BOUND in self.settings:
             exact = dataclasses.replace(exact, losses=self.reference.bounded_losses(self.settings[LOSS_BOUND]))
         found = dataclasses.replace(exact, losses=losses, weights=self._named("steps", exact.weights))

@@ -122,18 +122,6 @@ class Reference:
             self, precision=precision, yardstick=functools.reduce(larger, found, {}), finest=finest
         )
 
-    def with_biased_variance(self) -> Dict[str, Array]:
-        """The exact weights after the steps, of a framework that keeps the biased running variance."""
-        shapes, initial, steps = self.graph.shapes(), self.initial, len(self.batches)
-        weights = dict(self.exact.weights)
-        for node in self.graph.nodes:
-            if node.op == "BatchNorm2d":
-                name = f"{node.name}.running_var"
-                count = len(self.batches[0][1]) // self.replicas * shapes[node.name][1] * shapes[node.name][2]
-                left = (1 - node.attrs["momentum"]) ** steps * initial[name].astype(np.float64)
-                weights[name] = left + (weights[name] - left) * (count - 1) / count
-        return weights
-
     def bounded_losses(self, bound: float) -> List[float]:
         """The exact losses of a framework that takes no logit for more than `bound` below the largest of its row."""
         task = self.graph.task
@@ -334,4 +322,4 @@ def answer(
     oracle = Oracle(asked.graph, asked.initial, dtype, **how)
     steps = [oracle.train_step(*batch, optimizer=asked.optimizer, copies=asked.copies) for batch in batches]
     losses, step_logits, gradients = zip(*steps)
-    return Answers(evaluation, training, gradients[0], losses, oracle.weights, step_logits)
+    return Answers(evaluation, training, gradients[0], losses, oracle.weights, step_logits, oracle.biased)

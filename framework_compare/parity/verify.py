@@ -318,7 +318,7 @@ class ParityChecker:
         place, found, full = self._answers(subject)
         self.say(f"{' '.join(names)}: levels 0 to 3 and 5")
         # Small batches are asked about, too: as the last one of an epoch is, and must be averaged by its own size.
-        run_tasks = self._worker(subject, **found.optimiser, **found.recipe)
+        run_tasks = self._worker(subject, **found.settings)
         tasks = [*network_tasks(found, full, place), *dropout_tasks(graph, found, place)]
         run, said, answers = run_tasks([*tasks, *generation_tasks(config, found, place)], "-".join(names))
         if run.status == "unsupported":

@@ -169,7 +169,7 @@ class ConformanceAnswers(ParityAnswers):
     def release(self, task: Fields) -> Fields:
         """Processes that native pipelines started, and those that are there after `release`."""
         self._before = processes.others()
-        self._train_an_epoch(task)
+        self._train_an_epoch(task)  # only the trainer holds the pipeline after it
         self.trainer.release()
         end = time.monotonic() + RELEASE_S
         while processes.others() and time.monotonic() < end:
@@ -182,7 +182,6 @@ class ConformanceAnswers(ParityAnswers):
         }
 
     def _train_an_epoch(self, task: Fields) -> None:
-        """Train an epoch as the runner does: only the trainer holds the pipeline when this returns."""
         pipeline = self.trainer.open_pipeline(read_image_files(task["images"]))
         for batch in self.trainer.epoch(pipeline, 1):
             self.trainer.read_losses([self.trainer.train_step(batch)])

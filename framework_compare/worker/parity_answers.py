@@ -237,18 +237,15 @@ class ParityAnswers:
         if "prompt" in task:
             arrays[0] = arrays[0][:, : task["prompt"]]
         *inputs, labels = map(self._part, arrays)
-        return self._adopt(inputs[0] if len(inputs) == 1 else tuple(inputs), labels)
+        inputs = list(map(self._own, inputs))
+        batch: Batch = self.trainer.to_device_batch(inputs[0] if len(inputs) == 1 else tuple(inputs), labels)
+        return batch
 
     def _part(self, array: np.ndarray) -> np.ndarray:
         """Return this process's part of a batch of all replicas."""
         if self.replicas is None or self.replicas.rank is None:
             return array
         return np.split(array, self.replicas.processes)[self.replicas.rank]
-
-    def _adopt(self, images: Inputs, labels: np.ndarray) -> Batch:
-        images = tuple(map(self._own, images)) if isinstance(images, tuple) else self._own(images)
-        batch: Batch = self.trainer.to_device_batch(images, labels)
-        return batch
 
     def _own(self, array: np.ndarray) -> np.ndarray:
         """Return the array in the trainer's layout."""

@@ -9,7 +9,7 @@ import math
 import time
 from array import array
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple, Type
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Type
 
 import numpy as np
 
@@ -303,14 +303,11 @@ class Runner:
 
     def _last_step(self, number: int) -> Optional[sampling.LastStep]:
         """Return what ends a sample of the first epoch by its length; in turns the parent does."""
-        asked = number == 1 and self.job.sample_s and not self.job.turns
-        return sampling.LastStep(*self._place) if asked else None
-
-    @property
-    def _place(self) -> Tuple[Path, int, int]:
-        """The run's folder, this process's rank and how many train: other ranks than 0 work in a folder within it."""
+        if number > 1 or not self.job.sample_s or self.job.turns:
+            return None
         rank = self.replicas.rank or 0 if self.replicas else 0
-        return (Path.cwd().parent if rank else Path.cwd()), rank, self.ranks
+        # other ranks than 0 work in a folder within the run's
+        return sampling.LastStep(Path.cwd().parent if rank else Path.cwd(), rank, self.ranks)
 
     def _keep_steps(self, start: int, ends: "array[int]") -> None:
         """Append the step times of an epoch to the job's file; without room for them the run goes on."""

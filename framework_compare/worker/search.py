@@ -120,7 +120,9 @@ class SearchRunner(runner.Runner):
                     self._spent[FIRST_STEP] += now() - began
                 self._mark = now()
                 self._ends.append(self._mark)
-                self._say_how_far()
+                if self._mark - self._told > runner.PROGRESS_NS:
+                    self._told = self._mark
+                    self.events.send("progress", epoch=1, steps=len(self._ends))
             trained = losses.mean()
             self._images += losses.samples
         trainer.synchronize()
@@ -129,11 +131,6 @@ class SearchRunner(runner.Runner):
         self._mark = now()
         self._spent[JUDGING] += self._mark - began
         return {**values, TRAINED: trained if math.isfinite(trained) else None}
-
-    def _say_how_far(self) -> None:
-        if self._mark - self._told > runner.PROGRESS_NS:
-            self._told = self._mark
-            self.events.send("progress", epoch=1, steps=len(self._ends))
 
 
 def read_folds(path: str) -> List[Fold]:

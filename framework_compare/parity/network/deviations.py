@@ -65,13 +65,6 @@ def scatter(off: Mapping[str, float], exact: Answers) -> Dict[str, float]:
     }
 
 
-def first_step_errors(
-    found: Mapping[str, Array], expected: Mapping[str, Array], initial: Mapping[str, Array]
-) -> Dict[str, float]:
-    """Relative errors of how far a first step, which no state of former ones has a part in, moved each parameter."""
-    return {name: moved_relative(found[name], after, initial[name])[0] for name, after in expected.items()}
-
-
 def loss_roundings(found: Answers, exact: Answers, loss: str = "cross_entropy") -> Dict[str, float]:
     """Return how far rounding of the logits may move each step's loss, relative; a loss, one number, may be right by luck.
 

@@ -178,8 +178,8 @@ class Judge:
     def _again(self) -> None:
         """LevelFailed if momentum outlives load_weights(): the first step from loaded weights moves by its gradient alone."""
         found, reference = self._named("again", self.reference.exact.weights), self.reference
-        errors = deviations.first_step_errors(found, reference.after_first_step(), reference.initial)
-        for name, error in errors.items():
+        for name, after in reference.after_first_step().items():
+            error = deviations.moved_relative(found[name], after, reference.initial[name])[0]
             if error > max(FIRST_STEP, TOLERANCE * _unit(reference.yardstick[3][name])):
                 raise LevelFailed(f"{name} after load_weights() and one step: it keeps momentum from earlier steps")
 

@@ -47,21 +47,17 @@ class Reference:
         return weight_views(self.graph, self.smooth)
 
     @property
-    def optimiser(self) -> Fields:
-        """The settings of TrainConfig that level 3 is asked with."""
-        optimizer = self.optimizer
-        if optimizer.name == "sgd":
-            return {"learning_rate": optimizer.learning_rate, "optimizer": "sgd", **optimizer.settings}
-        others = {"optimizer": optimizer.name, "epsilon": optimizer.settings["eps"], "weight_decay": 0.0}
-        own = {name: value for name, value in optimizer.settings.items() if name in ("beta2", "weight_decay")}
-        return {"learning_rate": optimizer.learning_rate, **others, **own}
-
-    @property
-    def recipe(self) -> Fields:
-        """The settings of what comes in front of the optimiser."""
+    def settings(self) -> Fields:
+        """The settings of TrainConfig that level 3 is asked with: the optimiser's, and of what comes in front of it."""
         asked, schedule = self.optimizer, self.optimizer.schedule
+        own = {"optimizer": asked.name, "learning_rate": asked.learning_rate}
+        if asked.name == "sgd":
+            own.update(asked.settings)
+        else:
+            own.update(epsilon=asked.settings["eps"], weight_decay=0.0)
+            own.update({name: value for name, value in asked.settings.items() if name in ("beta2", "weight_decay")})
         rates = {"ramp_updates": schedule.ramp, "decay_updates": schedule.decay, "final_rate": schedule.final}
-        return {"clip_norm": asked.clip_norm, "accumulation": asked.accumulation, **rates}
+        return {**own, "clip_norm": asked.clip_norm, "accumulation": asked.accumulation, **rates}
 
     def after_first_step(self) -> Dict[str, Array]:
         """The trained arrays after one step from the initial ones, whose optimiser has no past."""
@@ -159,11 +155,6 @@ def least_batch(graph: Graph) -> int:
     shapes = graph.shapes()
     areas = [math.prod(shapes[node.name][1:]) for node in graph.nodes if node.op == "BatchNorm2d"]
     return math.ceil(NORMED / min(areas, default=NORMED))
-
-
-def several(inputs: Inputs) -> Tuple[Array, ...]:
-    """The arrays of a batch's inputs, of which an only one may stand alone."""
-    return inputs if isinstance(inputs, tuple) else (inputs,)
 
 
 def make_reference(graph: Graph, questions: Questions = Questions(), precision: str = "fp32") -> Reference:

@@ -213,8 +213,11 @@ def check_texture(
 
 def edges_of(ramps: Ramps, size: Tuple[int, int] = SIZE) -> Tuple[Tuple[Array, Array], Tuple[Array, Array]]:
     """Return where the first and the last edge of each image lie in its file, in x and in y."""
-    x, y = (_ends(ramp, length) for ramp, length in zip((ramps.across[:, 0], ramps.down[:, 1]), size))
-    return x, y
+    ends = []
+    for ramp, length in zip((ramps.across[:, 0], ramps.down[:, 1]), size):
+        slope, offset = _fit(ramp)
+        ends.append((offset * length / 255, (offset + slope * ramp.shape[1]) * length / 255))
+    return ends[0], ends[1]
 
 
 def crops_of(ramps: Ramps, size: Tuple[int, int] = SIZE) -> Array:
@@ -230,12 +233,6 @@ def turned(ramps: Ramps) -> Tuple[Array, Array]:
     """Return which of N images are mirrored left to right, and which are upside down."""
     x, y = edges_of(ramps)
     return x[0] > x[1], y[0] > y[1]
-
-
-def _ends(ramp: Array, length: int) -> Tuple[Array, Array]:
-    """Return where the first and the last edge of each row's line lie, in pixels."""
-    slope, offset = _fit(ramp)
-    return offset * length / 255, (offset + slope * ramp.shape[1]) * length / 255
 
 
 def _fit(ramp: Array) -> Tuple[Array, Array]:

@@ -29,7 +29,7 @@ from framework_compare.launch.scratch import scratch
 from framework_compare.parity import asked, cache
 from framework_compare.parity.asked import CheckForecast
 from framework_compare.parity.network.oracle import LOSSES, Oracle
-from framework_compare.parity.network.reference import moved, several
+from framework_compare.parity.network.reference import moved
 from framework_compare.parity.network.surgery import without_dropout
 from framework_compare.parity.network.tasks import build_task
 from framework_compare.parity.pipeline.scenes import first_batches, shared_batches
@@ -171,7 +171,7 @@ def train_workload_curves(
 def _checksum(inputs: Inputs, labels: Array) -> int:
     """Return the checksum of the inputs in the task's order, then the labels, as workers have it."""
     found = 0
-    for array in (*several(inputs), labels):
+    for array in (*(inputs if isinstance(inputs, tuple) else (inputs,)), labels):
         found = zlib.crc32(np.ascontiguousarray(array).data, found)
     return found
 

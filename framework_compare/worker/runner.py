@@ -188,15 +188,12 @@ class Runner:
                 self.turns.steps = self.config.epochs * -(-len(self.data) // self.config.batch_size)
                 if self.config.warmup_steps:
                     self.turns.step_ns = (time.monotonic_ns() - began) // self.config.warmup_steps
-            if self._has_no_clock and self.trainer.device_times() is None:
+            # The host times a device that gives no clock, by as many steps as time allows; ranks train step in step.
+            may_time = self.config.mode == "train" and self.config.device != "cpu" and self.ranks == 1
+            if may_time and self.trainer.device_times() is None:
                 self._alone = IsolatedTimes(self.trainer, held, copies=self.config.pipeline != "memory")
             self.load_weights()
             self.trainer.synchronize()
-
-    @property
-    def _has_no_clock(self) -> bool:
-        """Return whether the host may have to time a device, by as many steps as time allows: ranks step in step."""
-        return self.config.mode == "train" and self.config.device != "cpu" and self.ranks == 1
 
     def _steps(self, batches: List[Batch]) -> None:
         for batch in batches:

@@ -98,7 +98,8 @@ def read(images: Array) -> Ramps:
 
 def check_channels(ramps: Ramps) -> None:
     """LevelFailed unless the channels of every image are red, green and blue, in this order."""
-    rises = np.stack([_rises(ramp) for ramp in ramps], axis=2)  # (N, 3, 2)
+    lines = [_line(ramp.reshape(-1, ramp.shape[2])) for ramp in ramps]
+    rises = np.stack([np.ptp(line, axis=1).reshape(-1, 3) for line in lines], axis=2)  # from edge to edge, (N, 3, 2)
     strange = ((rises > SLOPED) & (rises < RISES)).any(axis=(1, 2))
     if strange.any():
         changes = rises[strange.argmax()].max(axis=1).round(1).tolist()
@@ -118,11 +119,6 @@ def check_plain(ramps: Ramps) -> None:
             raise LevelFailed(
                 f"{CROPPED}, an image is not a plain crop: colours are {off.max():.1f} of 255 levels off a line"
             )
-
-
-def _rises(ramp: Array) -> Array:
-    """Return by how many levels lines through (N, C, S) rise or fall from edge to edge."""
-    return np.abs(np.ptp(_line(ramp.reshape(-1, ramp.shape[2])), axis=1)).reshape(ramp.shape[:2])
 
 
 def _line(ramp: Array) -> Array:

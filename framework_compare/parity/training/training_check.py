@@ -89,18 +89,14 @@ def _train(run_tasks: RunTasks, config: TrainConfig, folder: Path) -> Tuple[str,
             _steps(run_tasks, [build, {**task, "images": listed}], graph, config, "the native pipeline", MOVING)
         )
     elif config.pipeline == "shared":
-        given = _shared_batches(Path(listed), config)
+        files = ImageFiles(**json.loads(Path(listed).read_text(encoding="utf-8")))
+        as_asked = dataclasses.replace(config, **dict[str, Any](COMMON))
+        given = scenes.shared_batches(files, as_asked, as_asked.epochs * math.ceil(len(files) / as_asked.batch_size))
         shared = {**task, "shared": listed}
         found.append(_steps(run_tasks, [build, shared], graph, config, "the shared pipeline", MOVING, given))
     else:
         found.append(_steps(run_tasks, [build, plain], graph, config, "held batches", MOVING, given))
     return max((one for one in found if one), key=lambda one: one[2])
-
-
-def _shared_batches(listed: Path, config: TrainConfig) -> Batches:
-    found = ImageFiles(**json.loads(listed.read_text(encoding="utf-8")))
-    config = dataclasses.replace(config, **dict[str, Any](COMMON))
-    return scenes.shared_batches(found, config, config.epochs * math.ceil(len(found) / config.batch_size))
 
 
 def _drop(run_tasks: RunTasks, config: TrainConfig, folder: Path) -> Tuple[str, float, float]:

@@ -94,14 +94,6 @@ def concat(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) 
     return y, backward
 
 
-def _tokens(x: Array, a: Attrs) -> Array:
-    return x.reshape(*x.shape[:2], -1).swapaxes(1, 2)
-
-
-def _channel_shuffle(x: Array, a: Attrs) -> Array:
-    return x.reshape(len(x), a["groups"], -1, *x.shape[2:]).swapaxes(1, 2).reshape(x.shape)
-
-
 def _windows(x: Array, a: Attrs) -> Array:
     """(N, C, H, W) to (N, rows, across, places, C)."""
     (count, channels, height, width), (down, across) = x.shape, a["window"]
@@ -126,8 +118,8 @@ def _slice(x: Array, a: Attrs) -> Array:
 
 MOVES: Dict[str, Callable[[Array, Attrs], Array]] = {
     "Flatten": lambda x, a: x.reshape(len(x), -1),
-    "Tokens": _tokens,
-    "ChannelShuffle": _channel_shuffle,
+    "Tokens": lambda x, a: x.reshape(*x.shape[:2], -1).swapaxes(1, 2),
+    "ChannelShuffle": lambda x, a: x.reshape(len(x), a["groups"], -1, *x.shape[2:]).swapaxes(1, 2).reshape(x.shape),
     "Roll": lambda x, a: np.roll(x, a["shifts"], (2, 3)),
     "Windows": _windows,
     "FromWindows": _from_windows,

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, TypeVar
 
 import pytest
 
@@ -23,6 +23,7 @@ from framework_compare.records import Run
 from framework_compare.registry import Framework
 from framework_compare.results.parity import Level, Parity
 
+Made = TypeVar("Made")
 ROW_TIMEOUT_S = 300.0  # of a cell of a few steps; an optimising compiler may take a minute of it
 CONFIG = TrainConfig(
     batch_size=4,
@@ -68,7 +69,7 @@ class Trial:
         self.config = dataclasses.replace(CONFIG, device=device)
         self.folder = Path()  # the session's; set before a worker is asked for
         self.say: Callable[[str], None] = lambda message: None
-        self._done: Dict[Tuple[str, ...], Any] = {}  # what workers said, by what they were asked for
+        self._done: Fields = {}  # what workers said, by what they were asked for
 
     @functools.cached_property
     def environment(self) -> Environment:
@@ -146,7 +147,7 @@ class Trial:
             checker = ParityChecker(self.folder, {self.framework: self.environment}, fresh=True, say=self.say)
             return checker.network(self.framework, network, config)
 
-        return self._once(check, "parity", network, optimizer)
+        return self._once(f"parity {network} {optimizer}", check)
 
     def drawn(self, part: str) -> Level:
         """Level 4 of the native pipeline, of one of its parts."""
@@ -155,7 +156,7 @@ class Trial:
             self.say(f"{self.framework}: native pipeline, {part}")
             return pipelines.judge(self._worker(), self.config, only=[part])
 
-        return self._once(check, "drawn", part)
+        return self._once(f"drawn {part}", check)
 
     def row(self, name: str, *, graph: Optional[Fields] = None, listed: str = "", **changed: Any) -> Run:
         """The outcome of a cell run as `compare` runs it, with its own model, images and settings."""
@@ -167,12 +168,14 @@ class Trial:
             weights=str(own.weights),
         )
         entry, limits = registry.framework(self.framework), Limits(timeout_s=ROW_TIMEOUT_S)
-        return self._once(lambda: run_job(entry, self.environment, job, self.folder / name, limits=limits), "row", name)
+        place = self.folder / name
+        return self._once(f"row {name}", lambda: run_job(entry, self.environment, job, place, limits=limits))
 
-    def _once(self, ask: Callable[[], Any], *name: str) -> Any:
+    def _once(self, name: str, ask: Callable[[], Made]) -> Made:
         if name not in self._done:
             self._done[name] = ask()
-        return self._done[name]
+        made: Made = self._done[name]
+        return made
 
     def _ask(self, name: str, tasks: List[Fields], **changed: object) -> Answers:
         self.say(f"{self.framework}: {name}")

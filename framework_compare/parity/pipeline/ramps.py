@@ -23,7 +23,8 @@ RISES, CONSTANT, SLOPED, BLUE_OFF = 30.0, 6.0, 20.0, 2.5
 CROPPED = "with crops and flips on"
 HEIGHT = 10  # levels up or down: with those of the other axis, 20
 EDGE = 2  # pixels
-# A crop is where the ramps show it, or at the nearest whole pixels; fast transforms of JPEG decoders move that by two.
+# A crop is at the whole pixels next to where the ramps show it, as fast transforms of JPEG decoders move that by two; or
+# right there, if none of these explains it.
 FAR = [(first, last) for first in range(-2, 3) for last in range(-2, 3)]
 ROUNDING_MEAN, ROUNDING_MAX = 0.6, 2.0  # levels: of 8 bits after each axis, and of weights of 11 bits
 # Of JPEG, levels: what is lost when a file is written at quality 98, and what a fast transform loses of it.
@@ -176,10 +177,9 @@ def _most_alike(sample: scenes.Sampler, line: Array, seen: Array, edges: Tuple[A
             better = off < least[which]
             least[which[better]], best[which[better]] = off[better], made[better]
 
-    whole = tuple(np.round(edge) for edge in edges)
-    improve(np.arange(len(seen)), [edges, whole])  # type: ignore[list-item]
-    doubtful = np.flatnonzero(least > ROUNDING_MEAN / 2)
-    improve(doubtful, [(whole[0] + first, whole[1] + last) for first, last in FAR])
+    first, last = map(np.round, edges)
+    improve(np.arange(len(seen)), [(first + one, last + other) for one, other in FAR])
+    improve(np.flatnonzero(least > ROUNDING_MEAN / 2), [edges])
     return best
 
 

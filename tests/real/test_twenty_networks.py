@@ -17,7 +17,7 @@ from framework_compare.parity.verify import verify
 from framework_compare.results.parity import Parity
 from framework_compare.study.request import Request
 
-FILE = Path(__file__).parents[2] / "benchmarks" / "twenty_networks.py"
+FILE = Path(__file__).with_name("twenty_networks.py")
 ENTRY = re.compile(r'"(\w+)": \((\w+), (IMAGE|\([\d, ]+\)), "(\w+)", (\d+)\)')
 NETWORKS = {name: entry for name, *entry in ENTRY.findall(FILE.read_text())}
 FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle", "jax"]

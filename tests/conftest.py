@@ -19,7 +19,7 @@ import pytest
 import vl_convert
 from PIL import Image
 
-from framework_compare import registry
+from framework_compare import compare, registry
 from framework_compare.comparison import Comparison
 from framework_compare.datasets import fire_smoke, render
 from framework_compare.launch import supervised_worker
@@ -219,10 +219,26 @@ def cluster() -> Iterator[slurm_cluster.Cluster]:
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch, warm: None) -> str:
     """Registers the test framework `tiny` and the test model `linear`; the framework's name."""
+    return _register_tiny(monkeypatch)
+
+
+def _register_tiny(patch: pytest.MonkeyPatch) -> str:
     entry = Framework("tiny", f"{HERE / 'plugins' / 'tiny.py'}:TinyTrainer", "", "numpy", ((3, 8), (3, 99)))
-    monkeypatch.setitem(registry.FRAMEWORKS, "tiny", entry)
-    monkeypatch.setitem(registry.MODELS, "linear", registry.Model("linear:build"))
+    patch.setitem(registry.FRAMEWORKS, "tiny", entry)
+    patch.setitem(registry.MODELS, "linear", registry.Model("linear:build"))
     return "tiny"
+
+
+@pytest.fixture(scope="session")
+def trained(worker_server: warm_workers.Server, images: Path, tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+    """A study of one cell that `tiny` trained for two epochs; tests leave it as it is."""
+    place = tmp_path_factory.mktemp("trained")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FRAMEWORK_COMPARE_CACHE", str(place / "cache"))
+        patch.setattr(supervised_worker, "subprocess", warm_workers.Subprocess(worker_server))
+        quick = {"batch_size": 4, "epochs": 2, "threads": 1, "loader_workers": 1, "image_size": 32}
+        request = {"dataset": images, "out": place / "study", "learning_rate": 0.5, **quick}
+        return compare(_register_tiny(patch), "linear", **request)
 
 
 @pytest.fixture

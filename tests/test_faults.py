@@ -157,14 +157,6 @@ def test_half_of_a_surrogate_pair_hinders_neither_tables_nor_exports(study, tmp_
         assert not export(result.folder, tmp_path / kind, kind).damage
 
 
-@pytest.mark.parametrize("style", ["terminal", "markdown", "latex", "csv"])
-def test_what_a_worker_says_is_shown_escaped(study, style):
-    text = study("raise").table(style=style)
-    assert "\x1b[31m" not in text and "\ud800" not in text
-    if style == "markdown":
-        assert "<b>" not in text
-
-
 def test_a_log_without_end_is_cut_in_its_middle(study):
     result = study("flood")
     log = result.folder / result.frame.log_path[0]
@@ -193,11 +185,6 @@ def test_limits_and_what_held_them_are_recorded(study):
     limits = json.loads(run["limits"])
     assert limits.pop("memory_by") in ("cgroup", "watchdog")
     assert limits == {"memory_bytes": 1 << 30, "timeout_s": 60, "phase_timeout_s": {"import": 30}}
-
-
-def test_a_limit_that_is_kept_harms_nothing(study):
-    limits = dict(memory_limit="2GiB", timeout_s=60, phase_timeout_s=30, silence_timeout_s=30)
-    assert list(study("fine", **limits).frame.status) == ["ok"]
 
 
 def test_nothing_of_the_parent_is_open_in_a_worker_but_the_pipe(study):

@@ -129,16 +129,11 @@ def check_fault(fault, study):
 
 
 @pytest.mark.cold  # whose stack is shorter
-def test_a_reason_says_what_happened_once_and_where(study):
-    result = study("nan", "segfault")
-    assert row_of(result, 0)["reason"] == "the mean loss of epoch 1 is nan"
-    assert "Fatal Python error: Segmentation fault; File " in row_of(result, 1)["reason"]
-
-
-@pytest.mark.cold  # whose stack is shorter
-def test_a_failure_keeps_its_traceback_a_crash_the_end_of_its_log(study):
-    result = study("raise", "segfault")
-    failed, crashed = row_of(result, 0), row_of(result, 1)
+def test_a_reason_says_what_happened_once_and_where_and_the_evidence_is_kept(study):
+    result = study("nan", "raise", "segfault")
+    diverged, failed, crashed = (row_of(result, number) for number in range(3))
+    assert diverged["reason"] == "the mean loss of epoch 1 is nan"
+    assert "Fatal Python error: Segmentation fault; File " in crashed["reason"]
     assert "in raise_it" in failed["traceback"] and failed["signal"] is None
     assert "Segmentation fault" in crashed["log_tail"] and "faulty.py" in crashed["log_tail"]
     assert crashed["signal"] == "SIGSEGV" and crashed["exit_code"] is None

@@ -169,6 +169,7 @@ def test_verdicts_on_simulated_cells_are_wrong_and_right_as_often_as_they_say(tr
     assert not any(math.isnan(one.value) for one in found)
 
 
+@pytest.mark.nightly  # by day a duel of test_duels.py finds the slower of two that really run
 @pytest.mark.alone
 def test_cells_that_really_run_get_the_verdict_that_their_pace_asks_for(paced, images, own_cache, tmp_path):
     """Three cells of a real study, in processes of their own; one takes twice as long per step, two are alike."""

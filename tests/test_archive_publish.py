@@ -7,11 +7,10 @@ import json
 import platform
 import re
 import subprocess
-import sys
 
 import jsonschema
 import pytest
-from command_line import run, start
+from command_line import run
 from published_study import CLEAN, PROVED, study, submission
 
 from framework_compare import Comparison
@@ -298,11 +297,6 @@ def test_validate_and_site_say_what_they_need(tmp_path):
     (tmp_path / "empty").mkdir()
     assert "contains no submission" in run("validate", tmp_path / "empty", check=2).stderr
     assert "is not a folder" in run("site", tmp_path / "none", check=2).stderr
-
-
-def test_the_commands_start_as_a_user_calls_them(tmp_path):
-    done = start("publish", "--help")
-    assert "--allow" in done.stdout and sys.version_info >= (3, 10)
 
 
 def test_a_study_that_was_stopped_while_it_repeated_a_run_is_not_published(tmp_path, clean):

@@ -95,11 +95,6 @@ def test_a_kind_is_a_whole_of_its_own(two_kinds):
     assert list(sums) == pytest.approx([1.0, 1.0, 1.0])
 
 
-def test_export_holds_the_profile(profiled, tmp_path):
-    profiled.export(tmp_path / "files", "csv")
-    assert "logits" in (tmp_path / "files" / "profile.csv").read_text()
-
-
 @pytest.mark.parametrize("fault, why", [
     ("profile-raise", "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"),
     ("profile-segfault", "SIGSEGV"),

@@ -174,10 +174,6 @@ def shown(visible):
             return [handle if isinstance(handle, str) else handle[1] for handle in found], str(error)
 
 
-def test_without_a_list_gpus_are_numbered_as_nvml_does():
-    assert find_handle(1, nvml=TwoGpus()) == ("nvmlDeviceGetHandleByIndex", 1)
-
-
 # what cuDeviceGetCount and cuDeviceGetUuid of driver 580.159 told under each of these, on a machine of two GPUs
 @pytest.mark.parametrize(
     "visible, gpus",
@@ -312,12 +308,6 @@ def test_memory_is_none_without_list_and_baseline():
     assert found.own_bytes([], TREE, 950 * MIB) is None
     assert users(600 * MIB).own_bytes([], TREE, None) is None
     assert found.memory_source is None
-
-
-def test_nobody_else_is_no_warning():
-    found = users(600 * MIB, 580 * MIB)
-    found.own_bytes([GpuProcess(WORKER, 300 * MIB)], TREE, 900 * MIB)
-    assert found.warnings() == []
 
 
 def test_another_worker_of_this_process_is_no_stranger():

@@ -9,7 +9,6 @@ from framework_compare import Comparison, compare
 from framework_compare.api import compare_file
 from framework_compare.cli import root
 from framework_compare.errors import StudyError, UsageError
-from framework_compare.store.study_file import Store
 from framework_compare.study import study_toml
 from framework_compare.study.request import Request
 
@@ -94,12 +93,6 @@ def test_a_wrong_file_is_refused(tiny, tmp_path, own_cache, text, said):
     with pytest.raises(UsageError, match=said):
         compare_file(tmp_path / "study.toml", out=tmp_path / "study")
     assert not (tmp_path / "study").exists()
-
-
-def test_a_study_without_a_request_says_so(tmp_path):
-    Store.create(tmp_path / "study", settings={}, machine={}, cells=[], repeats=1).close()
-    with pytest.raises(StudyError, match="has no stored request"):
-        Comparison.load(tmp_path / "study").to_toml()
 
 
 def test_a_ladders_rungs_are_kept(study, tmp_path):

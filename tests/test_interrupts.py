@@ -92,7 +92,8 @@ def statuses(study: Path) -> "list[tuple[int, str]]":
         return store.select("SELECT run_id, status FROM run ORDER BY run_id")[1]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
+# SIGTERM is taken as Ctrl-C is: by day the tests of a starting program, of a sweep and of a last cell send it.
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)])
 def test_a_stopped_parent_keeps_what_was_measured(number, images, tmp_path):
     parent = Parent(images, tmp_path / "cache", tmp_path / "study", "fine,slow,raise", epochs=1000)
     parent.wait_for("SELECT 1 FROM run WHERE run_id = 2 AND status = 'running'")

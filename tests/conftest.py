@@ -27,7 +27,7 @@ from framework_compare.registry import Framework
 from framework_compare.samplers.disturbance import DisturbanceLog
 from framework_compare.study import schedules
 
-pytest_plugins = ["pytester", "environment_fixtures", "parity_fixtures"]  # of plugins/
+pytest_plugins = ["pytester", "duel_fixtures", "environment_fixtures", "parity_fixtures"]  # of plugins/
 HERE = Path(__file__).parent
 REAL_IMAGES = HERE.parent.parent / "shared" / "data" / "fire_smoke_791"
 COLOURS = {"fire": (220, 90, 20), "smoke": (150, 150, 150), "no_fire": (40, 130, 60)}

@@ -13,10 +13,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from duel_fixtures import QUICK, SAMPLED, TELLS
 from processes import wait_for
 from stored_study import selected
 
-from framework_compare import Comparison, api, compare, duel, resume
+from framework_compare import Comparison, api, duel, resume
 from framework_compare.errors import UsageError
 from framework_compare.events import EventWriter
 from framework_compare.launch import duel as duel_module
@@ -32,19 +33,6 @@ from framework_compare.study.schedules import groups, why_alone
 from framework_compare.worker.turns import Stopped, Turns
 
 HERE = Path(__file__).parent
-QUICK = {
-    **{"batch_size": 1, "epochs": 4, "threads": 1, "loader_workers": 0, "image_size": 32, "pipeline": "memory"},
-    **{"verify": "off", "retries_when_disturbed": 0, "sampling_hz": 0},
-}
-SAMPLED = {"blocks": 2, "sample": 0.5, **{name: value for name, value in QUICK.items() if name != "epochs"}}
-
-
-@pytest.fixture
-def ask(images, own_cache, tmp_path):
-    def run(names, out="s", **settings):
-        return compare(names, "linear", dataset=images, out=tmp_path / out, **{**QUICK, **settings})
-
-    return run
 
 
 def test_rivals_take_turns_and_learn_what_they_learn_alone(paced, ask):
@@ -119,7 +107,7 @@ def test_a_rival_that_dies_in_its_turn_leaves_the_others_their_rounds(paced, ask
 
 def test_a_rival_that_is_killed_while_it_waits_is_told_at_once(paced, ask, tmp_path):
     place = tmp_path / "victim.pid"
-    tells = f"def build(self, graph):\n    super().build(graph)\n    open({str(place)!r}, 'w').write(str(os.getpid()))"
+    tells = TELLS.format(place=str(place))
     kills = f"def on_step(self):\n    if self.steps == 30:\n        os.kill(int(open({str(place)!r}).read()), 9)"
     study = ask([paced("killer", kills), paced("victim", tells)])
     assert dict(zip(study.frame.framework, study.frame.status)) == {"killer": "ok", "victim": "crashed"}

@@ -56,10 +56,12 @@ APART = (
     "test_resume.py",
 )
 ANSWERS = ("test_frozen.py", "test_model_zoos.py", "test_networks.py", "test_reading_ahead.py")
-TOGETHER = dict.fromkeys(ANSWERS, "answers")
+REPORTS = ("test_report.py", "test_report_browser.py", "test_report_stills.py")  # of one study, drawn once per process
+TOGETHER = {**dict.fromkeys(ANSWERS, "answers"), **dict.fromkeys(REPORTS, "reports")}
 LONG = (
     "tests/real/",
     "answers",
+    "reports",
     "tests/test_bisection",
     "tests/test_conformance",
     "tests/test_environment",

@@ -232,15 +232,26 @@ def _register_tiny(patch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture(scope="session")
-def trained(worker_server: warm_workers.Server, images: Path, tmp_path_factory: pytest.TempPathFactory) -> Comparison:
-    """A study of one cell that `tiny` trained for two epochs; tests leave it as it is."""
-    place = tmp_path_factory.mktemp("trained")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FRAMEWORK_COMPARE_CACHE", str(place / "cache"))
-        patch.setattr(supervised_worker, "subprocess", warm_workers.Subprocess(worker_server))
-        quick = {"batch_size": 4, "epochs": 2, "threads": 1, "loader_workers": 1, "image_size": 32}
-        request = {"dataset": images, "out": place / "study", "learning_rate": 0.5, **quick}
-        return compare(_register_tiny(patch), "linear", **request)
+def train_once(
+    worker_server: warm_workers.Server, images: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., Comparison]:
+    """Makes a study of one cell that `tiny` trains for two epochs, for several tests, which leave it as it is."""
+
+    def train(**settings: Any) -> Comparison:
+        place = tmp_path_factory.mktemp("trained")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("FRAMEWORK_COMPARE_CACHE", str(place / "cache"))
+            patch.setattr(supervised_worker, "subprocess", warm_workers.Subprocess(worker_server))
+            quick = {"batch_size": 4, "epochs": 2, "threads": 1, "loader_workers": 1, "image_size": 32}
+            request = {"dataset": images, "out": place / "study", "learning_rate": 0.5, **quick, **settings}
+            return compare(_register_tiny(patch), "linear", **request)
+
+    return train
+
+
+@pytest.fixture(scope="session")
+def trained(train_once: Callable[..., Comparison]) -> Comparison:
+    return train_once()
 
 
 @pytest.fixture

@@ -151,37 +151,35 @@ def test_gpus_are_those_that_cuda_shows(visible, gpus):
     assert shown(visible)[0] == gpus
 
 
-@pytest.mark.parametrize(
-    "visible, gpus, end",
-    [
-        ("0,-1,1", [0], "-1"),
-        ("0,9,1", [0], "9"),
-        ("-1", [], "-1"),
-        ("NoDevFiles", [], "NoDevFiles"),
-        ("GPU-", [], "GPU-"),
-        ("GPU-8f6dzz,GPU-2cc3", [], "GPU-8f6dzz"),
-        ("gpu-8f6d", [], "gpu-8f6d"),
-        (" GPU-8f6d", [], " GPU-8f6d"),
-        ("GPU-8f6d ", [], "GPU-8f6d "),
-        ("GPU-8f6d,1", [0], "1"),
-        ("0,GPU-2cc3", [0], "GPU-2cc3"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
+NO_GPU, TWICE = (
+    "hides it: CUDA reads it up to {!r}, which names no GPU here",
+    "names a GPU twice, and CUDA then shows none",
 )
-def test_the_first_entry_that_names_no_gpu_ends_the_list(visible, gpus, end):
-    found, reason = shown(visible)
-    assert found == gpus
-    assert reason == f"CUDA_VISIBLE_DEVICES={visible!r} hides it: CUDA reads it up to {end!r}, which names no GPU here"
+NAMELESS = [
+    ("0,-1,1", [0], "-1"),
+    ("0,9,1", [0], "9"),
+    ("-1", [], "-1"),
+    ("NoDevFiles", [], "NoDevFiles"),
+    ("GPU-", [], "GPU-"),
+    ("GPU-8f6dzz,GPU-2cc3", [], "GPU-8f6dzz"),
+    ("gpu-8f6d", [], "gpu-8f6d"),
+    (" GPU-8f6d", [], " GPU-8f6d"),
+    ("GPU-8f6d ", [], "GPU-8f6d "),
+    ("GPU-8f6d,1", [0], "1"),
+    ("0,GPU-2cc3", [0], "GPU-2cc3"),
+]
 
 
-@pytest.mark.parametrize("visible, gpus", [("", []), (",0", []), ("0,,1", [0])])
-def test_an_empty_entry_ends_the_list(visible, gpus):
-    assert shown(visible) == (gpus, f"CUDA_VISIBLE_DEVICES={visible!r} hides it")
-
-
-@pytest.mark.parametrize("visible", ["0,0", "0,1,0", "GPU-8f6d,GPU-8f6d1c00"])
-def test_a_gpu_named_twice_hides_all(visible):
-    assert shown(visible) == ([], f"CUDA_VISIBLE_DEVICES={visible!r} names a GPU twice, and CUDA then shows none")
+@pytest.mark.parametrize(
+    "visible, gpus, why",
+    [
+        *((visible, gpus, NO_GPU.format(end)) for visible, gpus, end in NAMELESS),
+        *((visible, gpus, "hides it") for visible, gpus in [("", []), (",0", []), ("0,,1", [0])]),
+        *((visible, [], TWICE) for visible in ("0,0", "0,1,0", "GPU-8f6d,GPU-8f6d1c00")),
+    ],
+)
+def test_the_first_entry_that_names_no_gpu_ends_the_list_and_one_named_twice_hides_all(visible, gpus, why):
+    assert shown(visible) == (gpus, f"CUDA_VISIBLE_DEVICES={visible!r} {why}")
 
 
 def test_a_part_of_a_gpu_is_asked_for_by_its_uuid():

@@ -9,7 +9,7 @@ import pytest
 import rounding_bounds
 from command_line import start
 
-from framework_compare import Comparison, compare
+from framework_compare import Comparison, compare, registry
 from framework_compare.graph.imported_model import ImportedModel
 from framework_compare.importing.as_written import with_written
 from framework_compare.plan import planning
@@ -79,7 +79,10 @@ def test_a_file_that_is_no_longer_what_was_imported_is_not_measured(study, chang
     (name,) = set(study.frame["model"])
     try:
         change(file, text)
-        rows = compare("torch", name, dataset=real_images, out=tmp_path / "study", **SMALL).frame.set_index("framework")
+        model = registry.MODELS[name].build
+        rows = compare("torch", model, dataset=real_images, out=tmp_path / "study", **SMALL).frame.set_index(
+            "framework"
+        )
     finally:
         file.write_text(text, encoding="utf-8")
     assert list(rows["status"]) == ["ok", "unsupported"], "what is rebuilt needs nothing of the user's"

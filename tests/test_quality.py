@@ -86,10 +86,6 @@ def test_entities_are_read_as_conlleval_reads_them(labels, expected):
     assert spans(np.array([labels]), TAGS) == expected
 
 
-def test_entities_end_with_their_sentence():
-    assert spans(np.array([[0, 1], [2, 0]]), TAGS) == {(0, 1, 1, "LOC"), (1, 0, 0, "LOC")}
-
-
 def by_hand(row: list) -> set:
     """Entities of one sentence by a loop over its tags."""
     found, start, kind = set(), None, None

@@ -69,9 +69,10 @@ def cell_frame(store: Store) -> pd.DataFrame:
     for row in rows:
         row.update(verdicts.of_row(row, parities, mode), **budget)
     if precision.under_budget(settings):
-        widths = precision.ratio_half_widths(rows, looked_blocks(store), precision.reference(settings))
-        for place, half_width in widths.items():
-            rows[place].update(half_width)
+        beside = precision.to_reference(rows, looked_blocks(store), precision.reference(settings))
+        for place, (ratio, _) in beside.items():
+            if ratio:
+                rows[place].update(ratio_half_width=ratio.half_width, ratio_blocks=ratio.runs)
     # Column by column: numbers lie in one block then, to which users and figures may add columns.
     values = map(operator.itemgetter(*CELL_COLUMNS), ({**_EMPTY, **row} for row in rows))
     columns = zip(CELL_COLUMNS, zip(*values) if rows else itertools.repeat(()))

@@ -14,7 +14,7 @@ from framework_compare.plan import settings
 from framework_compare.protocol import Document, Fields
 from framework_compare.results import intervals, repeats
 from framework_compare.results.block_times import BlockTimes
-from framework_compare.results.columns import SHARED, Record, values_of
+from framework_compare.results.columns import SHARED, Record, grouped, values_of
 from framework_compare.results.intervals import LEVEL, MIN_RUNS, Interval
 from framework_compare.results.parity import FAILED, PROVED
 from framework_compare.results.ratios import epoch_seconds
@@ -77,13 +77,12 @@ def verdicts(cells: Sequence[Record], blocks: BlockTimes, of: str = "framework",
     Cells without any epoch are ignored. Raises UnknownNameError for a setting that cannot have competitors.
     """
     check_name("subject of verdicts", of, SUBJECTS)
-    conditions: dict[tuple[object, ...], list[Record]] = {}
-    for cell in cells:
-        if cell.status == "ok" and blocks.get(cell.Index):
-            conditions.setdefault(condition_of(of)(cell), []).append(cell)
+    measured = (cell for cell in cells if cell.status == "ok" and blocks.get(cell.Index))
     singles, means = [], []
-    for alike in conditions.values():
-        singles += _pairs(alike, blocks, of)
+    for alike in grouped(measured, condition_of(of)).values():
+        for rivals in grouped(alike, lambda cell: cell.model).values():
+            for a, b in itertools.combinations(rivals, 2):
+                singles.append(_of_models(((a, b),), blocks.ratio(b.Index, a.Index), of))
         means += _means(alike, blocks, of)
     return [*_judged(singles, correct), *_judged(means, correct)]
 
@@ -97,15 +96,6 @@ def condition_of(of: str = "framework") -> Callable[[Record], tuple[object, ...]
 def condition(cell: Record, of: str = "framework") -> Fields:
     """Return what a cell shares with its competitors, without its model, by column."""
     return {name: getattr(cell, name) for name in ("framework", "dataset", *SHARED) if name != of}
-
-
-def _pairs(cells: Sequence[Record], blocks: BlockTimes, of: str) -> list[Verdict]:
-    drafts = []
-    for model in dict.fromkeys(cell.model for cell in cells):
-        rivals = [cell for cell in cells if cell.model == model]
-        for a, b in itertools.combinations(rivals, 2):
-            drafts.append(_of_models(((a, b),), blocks.ratio(b.Index, a.Index), of))
-    return drafts
 
 
 def blocking_reason(*cells: Record, of: str = "framework") -> Bar:

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from framework_compare.protocol import Document
 from framework_compare.results import repeats, speed_verdicts
-from framework_compare.results.columns import Record, values
+from framework_compare.results.columns import Record, grouped, values
 from framework_compare.results.intervals import MIN_RUNS
 from framework_compare.results.parity import FAILED
-from framework_compare.results.ratios import epoch_seconds
+from framework_compare.results.ratios import epoch_seconds, timed
 from framework_compare.results.speed_verdicts import Verdict
 
 Key = tuple[str, tuple[object, ...]]  # model, values of the condition
@@ -48,14 +48,9 @@ def key(one: Record | Verdict | Winner) -> Key:
 
 def winners(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> list[Winner]:
     """One for each model and condition under which two frameworks or more have an epoch time."""
-    rivals: dict[Key, list[Record]] = {}
-    for cell in cells:
-        if cell.status == "ok" and epoch_seconds(cell) > 0:
-            rivals.setdefault(key(cell), []).append(cell)
-    judged: dict[Key, list[Verdict]] = {}
-    for one in verdicts:
-        judged.setdefault(key(one), []).append(one)
-    return [_winner(several, judged.get(shared, ())) for shared, several in rivals.items() if len(several) > 1]
+    judged = grouped(verdicts, key)
+    rivals = grouped(timed(cells), key).items()
+    return [_winner(several, judged.get(shared, ())) for shared, several in rivals if len(several) > 1]
 
 
 def _winner(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> Winner:

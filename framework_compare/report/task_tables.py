@@ -8,11 +8,9 @@ from typing import Any
 from framework_compare.batches import quality
 from framework_compare.report.table_spec import FRAMEWORK, Column, Sheet, TableSpec
 from framework_compare.report.tables import NOTHING, Value, known, number, with_interval
-from framework_compare.results import searches
 from framework_compare.results.columns import SHARED, Record
-from framework_compare.results.gains import COLUMNS as GAIN_COLUMNS
-from framework_compare.results.gains import PREFIX, TOLERANCE, one_at_a_time
 from framework_compare.results.metrics import percent
+from framework_compare.results.workloads import GAIN_COLUMNS, PREFIX, SEARCH_COLUMNS, TOLERANCE, one_at_a_time
 
 
 def _number(value: Any) -> str:
@@ -148,7 +146,7 @@ SEARCH = TableSpec(
     "Seconds of the whole grid search, with all candidates in one process, and of its parts: building, steps (including"
     " first steps, which may compile) and evaluation. Best: mean over folds.",
     _search_columns,
-    (*searches.COLUMNS, "epoch_s_median", "epoch_s_ci_low", "epoch_s_ci_high"),
+    (*SEARCH_COLUMNS, "epoch_s_median", "epoch_s_ci_low", "epoch_s_ci_high"),
     frame="searches",
     absent="This study has no grid search.",
 )

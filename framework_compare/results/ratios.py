@@ -50,7 +50,7 @@ def timed(cells: Iterable[Record]) -> list[Record]:
 def to_best(cells: Sequence[Record]) -> dict[int, float]:
     """Each cell's epoch time over the shortest of the same model, data set and settings, by its place."""
     found = {}
-    for rivals in grouped(timed(cells), _alike_but("framework")).values():
+    for rivals in grouped(timed(cells), alike_but("framework")).values():
         least = min(map(epoch_seconds, rivals))
         found.update({cell.Index: epoch_seconds(cell) / least for cell in rivals})
     return found
@@ -61,7 +61,7 @@ def speedups(cells: Sequence[Record], blocks: BlockTimes) -> dict[int, Ratio]:
 
     Where no cell on the CPU has as many threads, the one with the most is taken.
     """
-    key = _alike_but("device", "threads")
+    key = alike_but("device", "threads")
     bases = grouped((cell for cell in cells if cell.device == "cpu"), key)
 
     def base_of(cell: Record) -> Record | None:
@@ -78,12 +78,13 @@ def devices(cells: Sequence[Record], blocks: BlockTimes) -> dict[int, Ratio]:
     """
 
     def key(cell: Record, devices: int = 1) -> tuple[object, ...]:
-        settings = _alike_but("device", "nodes", "batch_size")(cell)
+        settings = alike_but("device", "nodes", "batch_size")(cell)
         return device_kind(cell.device), settings, devices * cell.batch_size
 
     def of_images(cell: Record, base: Record) -> Ratio:
-        share = blocks.images.get(cell.Index, 1.0) / blocks.images.get(base.Index, 1.0)
-        return Ratio(base, *(share * end for end in _ratio(cell, base, blocks)[1:4]))
+        one, images = _ratio(cell, base, blocks), blocks.images
+        share = images.get(cell.Index, 1.0) / images.get(base.Index, 1.0)
+        return Ratio(base, share * one.ratio, share * one.ratio_ci_low, share * one.ratio_ci_high)
 
     bases = grouped((cell for cell in cells if len(replicas_of(cell)) == 1), key)
     ratios = {}
@@ -98,15 +99,15 @@ def devices(cells: Sequence[Record], blocks: BlockTimes) -> dict[int, Ratio]:
 
 def ladder(cells: Sequence[Record], blocks: BlockTimes) -> dict[int, Ratio]:
     """Each cell against the one in fp32 and eager execution, other settings equal, by its place."""
-    key = _alike_but("precision", "execution")
+    key = alike_but("precision", "execution")
     bases = {key(cell): cell for cell in cells if (cell.precision, cell.execution) == ("fp32", "eager")}
     return _against(lambda cell: bases.get(key(cell)), cells, blocks)
 
 
 def modes(cells: Sequence[Record], blocks: BlockTimes) -> dict[int, Ratio]:
     """The fastest execution of each framework against its default one, other settings equal, by its place."""
-    rivals = _alike_but("execution", "framework")
-    groups = grouped(timed(cells), _alike_but("execution")).values()
+    rivals = alike_but("execution", "framework")
+    groups = grouped(timed(cells), alike_but("execution")).values()
     best = [min(several, key=epoch_seconds) for several in groups]
     fastest = grouped(sorted(best, key=epoch_seconds), rivals)
     found = {}
@@ -123,7 +124,7 @@ def stacks(cells: Sequence[Record], blocks: BlockTimes) -> dict[int, Ratio]:
     In the same execution where that has been measured, else in the plain framework's default; in no other version than the
     library ran on.
     """
-    key = _alike_but("framework", "execution")
+    key = alike_but("framework", "execution")
     plain = grouped(cells, lambda cell: (key(cell), cell.framework.partition("@")[0], cell.execution))
 
     def base_of(cell: Record) -> Record | None:
@@ -159,7 +160,7 @@ def _against(
 
 
 @functools.cache
-def _alike_but(*without: str) -> Callable[[Record], tuple[object, ...]]:
+def alike_but(*without: str) -> Callable[[Record], tuple[object, ...]]:
     """Return a function from a cell to its names and settings, but for these."""
     return values_of(*(name for name in (*NAMES, *SHARED) if name not in without))
 

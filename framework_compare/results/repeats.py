@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,11 +36,11 @@ def counting(runs: Iterable[Row]) -> set[int]:
         first = run["run_id"] if run["retry_of"] is None else run["retry_of"]
         slots.setdefault((run["cell_id"], first), []).append(run)
     ok = [[run for run in slot if run["status"] == "ok"] or slot[:1] for slot in slots.values()]
-    return {min(several, key=_loss)["run_id"] for several in ok}
 
+    def loss(run: Row) -> tuple[bool, float, int]:
+        return (run["disturbed_epochs"] or 0) > 0, lost_s(run), run["run_id"]
 
-def _loss(run: Row) -> tuple[bool, float, int]:
-    return (run["disturbed_epochs"] or 0) > 0, lost_s(run), run["run_id"]
+    return {min(several, key=loss)["run_id"] for several in ok}
 
 
 def counted(frame: pd.DataFrame) -> pd.DataFrame:
@@ -67,26 +67,21 @@ def blocks(runs: Sequence[Row]) -> dict[int, int]:
     turns = {
         run["run_id"]: planned[run["run_id"] if run["retry_of"] not in planned else run["retry_of"]] for run in runs
     }
-    counts: dict[tuple[object, ...], collections.Counter[tuple[object, object]]] = {}
+    sessions: dict[tuple[object, ...], collections.Counter[tuple[object, object]]] = {}
+    rivals = {id(run): (turns[run["run_id"]], *(run[name] for name in _SHARED)) for run in runs}
     for run in runs:
         if run["node_id"] is not None or run["duel"] is not None:
-            counts.setdefault(_turn(run, turns), collections.Counter())[run["node_id"], run["duel"]] += 1
+            sessions.setdefault(rivals[id(run)], collections.Counter())[run["node_id"], run["duel"]] += 1
     last = max(turns.values(), default=0)
-    places = {
-        turn: {session: place for place, (session, _) in enumerate(of.most_common())} for turn, of in counts.items()
-    }
-    return {
-        run["run_id"]: turns[run["run_id"]]
-        + last * places.get(_turn(run, turns), {}).get((run["node_id"], run["duel"]), 0)
-        for run in runs
-    }
+    found = {}
+    for run in runs:
+        common = [session for session, _ in sessions.get(rivals[id(run)], collections.Counter()).most_common()]
+        session = run["node_id"], run["duel"]
+        found[run["run_id"]] = turns[run["run_id"]] + last * (common.index(session) if session in common else 0)
+    return found
 
 
-def _turn(run: Row, turns: Mapping[int, int]) -> tuple[object, ...]:
-    return turns[run["run_id"]], run["model"], run["dataset"], *(run[name] for name in _SHARED)
-
-
-_SHARED = [column(name) for name in SETTINGS if name not in COMPARED]
+_SHARED = ["model", "dataset", *(column(name) for name in SETTINGS if name not in COMPARED)]
 
 
 def lost_s(run: Row) -> float:

@@ -65,16 +65,12 @@ def marked(epochs: Sequence[Epoch], path: Path) -> Fields:
     steps = read(path, epochs)
     inner = [part[1:-1] for part in steps or ()]
     steady_state = steadiness(np.concatenate(inner)) if inner else None
+    fields: Fields = {} if steady_state is None else {"settled": int(steady_state.settled)}
     if epochs and epochs[0].whole_images is not None:
-        return _sampled(epochs[0], steps, steady_state)
-    return {} if steady_state is None else {"settled": int(steady_state.settled)}
-
-
-def _sampled(epoch: Epoch, steps: list[np.ndarray] | None, steady_state: Steadiness | None) -> Fields:
-    warm_up = steady_state.warm_up if steady_state else 0
-    whole_s = whole_epoch_s(epoch, steps[0] if steps else None, warm_up)
-    estimated = {"epochs": (dataclasses.replace(epoch, estimate_s=whole_s),)}
-    return estimated if steady_state is None else {**estimated, "settled": int(steady_state.settled)}
+        warm_up = steady_state.warm_up if steady_state else 0
+        whole_s = whole_epoch_s(epochs[0], steps[0] if steps else None, warm_up)
+        fields["epochs"] = (dataclasses.replace(epochs[0], estimate_s=whole_s),)
+    return fields
 
 
 def steadiness(steps: np.ndarray) -> Steadiness | None:

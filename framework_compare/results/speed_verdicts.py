@@ -7,7 +7,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from framework_compare.errors import check_name
 from framework_compare.plan import settings
@@ -159,12 +159,14 @@ def _of_models(both: Sequence[tuple[Record, Record]], ratio: Interval | None, of
         ratio = Interval(math.exp(sum(logs) / len(logs)), runs=0 if ratio is None else ratio.runs)
     names = str(getattr(a, of)), str(getattr(b, of))
     proved = all(verified(*two) for two in both)
-    return _draft(GEOMETRIC_MEAN if len(both) > 1 else a.model, models, condition(a, of), names, ratio, bar, proved)
+    model = GEOMETRIC_MEAN if len(both) > 1 else a.model
+    return _draft(names, ratio, bar, proved, model=model, models=models, condition=condition(a, of))
 
 
 def of_two(subject: str, names: tuple[str, str], ratio: Interval | None, bar: Bar, proved: bool) -> Verdict:
     """The verdict on two competitors alone: ratio is seconds of the second over those of the first; None is unknown."""
-    return _judged([_draft(subject, (subject,), {}, names, ratio or intervals.UNKNOWN, bar, proved)], correct=False)[0]
+    fields: Fields = {"model": subject, "models": (subject,), "condition": {}}
+    return _judged([_draft(names, ratio or intervals.UNKNOWN, bar, proved, **fields)], correct=False)[0]
 
 
 def ranks(names: Sequence[str], among: Sequence[Verdict]) -> dict[str, int]:
@@ -182,35 +184,15 @@ def ranks(names: Sequence[str], among: Sequence[Verdict]) -> dict[str, int]:
     return {name: 1 + shown.count(name) for name in names if name in ranked} if len(ranked) > 1 else {}
 
 
-def _draft(
-    model: str,
-    models: tuple[str, ...],
-    condition: Document,
-    names: tuple[str, str],
-    ratio: Interval,
-    bar: Bar,
-    proved: bool,
-) -> Verdict:
+def _draft(names: tuple[str, str], ratio: Interval, bar: Bar, proved: bool, **fields: Any) -> Verdict:
     """Return the verdict on two competitors before p values are corrected; ratio: seconds of the second over the first's."""
-    draft = Verdict(
-        model,
-        condition,
-        faster=names[0],
-        slower=names[1],
-        ratio=ratio.value,
-        low=ratio.low,
-        high=ratio.high,
-        models=models,
-        blocks=ratio.runs,
-        p=ratio.p,
-        reason=bar.reason,
-        disturbed=bar.disturbed,
-        verified=proved,
-    )
-    if not bar.reason and ratio.p is None:
+    reason = bar.reason
+    if not reason and ratio.p is None:
         there = {0: "is none", 1: "is 1"}.get(ratio.runs, f"are {ratio.runs}")
-        needed = f"an interval needs {MIN_RUNS} blocks in which both ran; there {there}"
-        draft = dataclasses.replace(draft, reason=needed)
+        reason = f"an interval needs {MIN_RUNS} blocks in which both ran; there {there}"
+    found: Fields = {"ratio": ratio.value, "low": ratio.low, "high": ratio.high, "p": ratio.p, "blocks": ratio.runs}
+    why: Fields = {"reason": reason, "disturbed": bar.disturbed, "verified": proved}
+    draft = Verdict(faster=names[0], slower=names[1], **fields, **found, **why)
     return inverted(draft) if ratio.value < 1 else draft
 
 
@@ -228,18 +210,9 @@ def _judged(drafts: Sequence[Verdict], correct: bool) -> list[Verdict]:
 
 def inverted(verdict: Verdict) -> Verdict:
     """Return the same of the two the other way round."""
-    return dataclasses.replace(
-        verdict,
-        faster=verdict.slower,
-        slower=verdict.faster,
-        ratio=1 / verdict.ratio,
-        low=_inverse(verdict.high),
-        high=_inverse(verdict.low),
-    )
-
-
-def _inverse(value: float | None) -> float | None:
-    return None if value is None else 1 / value if value else math.inf
+    low, high = (end if end is None else 1 / end if end else math.inf for end in (verdict.high, verdict.low))
+    names: Fields = {"faster": verdict.slower, "slower": verdict.faster}
+    return dataclasses.replace(verdict, **names, ratio=1 / verdict.ratio, low=low, high=high)
 
 
 def sentence(verdict: Verdict) -> str:

@@ -65,14 +65,12 @@ def answers(cells: Sequence[Record], verdicts: Sequence[Verdict], modes: Mapping
     if len(of_models) > room:
         left = len(of_models) - room
         of_models[room:] = [f"{left} more: `Comparison.verdicts()` lists all."]
-    return with_modes("\n".join([*disturbance_notice(verdicts), *over_all, *of_models]), modes).split("\n")
-
-
-def disturbance_notice(verdicts: Sequence[Verdict]) -> list[str]:
-    """The only line where others disturbed so much that no framework can be named; it tells what to do."""
-    if not any(one.disturbed for one in verdicts) or not all(one.reason for one in verdicts):
-        return []
-    return ["No verdict: other programs took CPU time. Run again when `doctor` finds the machine quiet."]
+    # Where others disturbed so much that no framework can be named, a line tells what to do.
+    void = any(one.disturbed for one in verdicts) and all(one.reason for one in verdicts)
+    notice = (
+        ["No verdict: other programs took CPU time. Run again when `doctor` finds the machine quiet."] if void else []
+    )
+    return with_modes("\n".join([*notice, *over_all, *of_models]), modes).split("\n")
 
 
 def _line(group: Sequence[Verdict], varied: Sequence[str], fastest: str | None) -> str:
@@ -82,7 +80,10 @@ def _line(group: Sequence[Verdict], varied: Sequence[str], fastest: str | None) 
     leader = title(fastest) if fastest else max(names, key=lambda name: sum(one.faster == name for one in group))
     own = sorted((one for one in group if one.faster == leader), key=lambda one: one.ratio)
     differences = [one for one in own if one.shown]
-    parts = [f"{leader} is {_list(differences)}"] if differences else []
+    faster = [
+        f"{speed_verdicts.times(one)}{' faster' * (one is differences[0])} than {one.slower}" for one in differences
+    ]
+    parts = [f"{leader} is {', '.join(faster)}{speed_verdicts.doubt(*differences)}"] if faster else []
     unclear = (one for one in own if not one.shown)
     alike = grouped(unclear, lambda one: speed_verdicts.THROUGHOUT if one.disturbed else one.reason)
     parts += [_undecided(leader, several) for several in alike.values()]
@@ -106,13 +107,6 @@ def _undecided(leader: str, several: Sequence[Verdict]) -> str:
         return f"no verdict on {leader} and {others}: {reason}"
     others = ", ".join(f"{one.slower} ({speed_verdicts.beside(one)})" for one in several)
     return f"no significant difference between {leader} and {others}"
-
-
-def _list(differences: Sequence[Verdict]) -> str:
-    one, *others = differences
-    head = f"{speed_verdicts.times(one)} faster than {one.slower}"
-    more = (f"{speed_verdicts.times(other)} than {other.slower}" for other in others)
-    return ", ".join([head, *more]) + speed_verdicts.doubt(*differences)
 
 
 def remarks(verdicts: Sequence[Verdict]) -> list[str]:

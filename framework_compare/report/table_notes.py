@@ -123,11 +123,11 @@ def caption(cells: Sequence[Record], varied: Sequence[str], unit: str = "image")
 def shared_settings(cells: Sequence[Record], varied: Sequence[str], always: Sequence[str] = ("device",)) -> str:
     """The settings of a caption without the data; always: what is named at its default, too."""
     kinds = {(cell.model, cell.threads): cell for cell in cells}.values()
-    names = [name for name in SETTINGS if not varies(cells, column(name))]
     names = [
         name
-        for name in names
-        if name in always or column(name) in varied or any(_is_chosen(cell, name) for cell in kinds)
+        for name in SETTINGS
+        if not varies(cells, column(name))
+        and (name in always or column(name) in varied or any(_is_chosen(cell, name) for cell in kinds))
     ]
     if not getattr(cells[0], "image_size", 1):  # none of rows and series
         names = [name for name in names if name != "image_size"]

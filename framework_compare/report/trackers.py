@@ -74,7 +74,7 @@ def _finite(value: object) -> bool:
     return isinstance(value, (int, float, np.number)) and math.isfinite(value)
 
 
-def logged_runs(cells: pd.DataFrame, runs: pd.DataFrame, epochs: pd.DataFrame) -> Iterator["LoggedRun"]:
+def logged_runs(cells: pd.DataFrame, epochs: pd.DataFrame, runs: pd.DataFrame) -> Iterator["LoggedRun"]:
     """Return each run of the study that has ended, as trackers log it."""
     by_cell = {cell.Index: cell for cell in cells.itertuples()}
     for run in runs.itertuples():

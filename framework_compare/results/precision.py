@@ -130,7 +130,17 @@ def _unsure(cells: Sequence[Record]) -> tuple[str, ...]:
         sure = cell.ratio_blocks >= LEAST_RUNS and cell.ratio_half_width <= cell.precision_target
         return cell.status == "ok" and not sure
 
-    return tuple(f"{name} {_width(cell)}" for name, cell in zip(_names(cells, is_unsure), filter(is_unsure, cells)))
+    def width(cell: Record) -> str:
+        if math.isnan(cell.ratio_half_width):
+            return "without interval"
+        near = (
+            cell.ratio_half_width < 1.1 * cell.precision_target
+        )  # and with fewer digits it may read as the target itself
+        few = f" over {cell.ratio_blocks:.0f} blocks" if cell.ratio_blocks < LEAST_RUNS else ""
+        return f"±{100 * cell.ratio_half_width:.{2 if near and not few else 1}f} %{few}"
+
+    widths = map(width, filter(is_unsure, cells))
+    return tuple(map(" ".join, zip(_names(cells, is_unsure), widths)))
 
 
 def _names(cells: Sequence[Record], chosen: Callable[[Record], bool]) -> tuple[str, ...]:
@@ -141,11 +151,3 @@ def _names(cells: Sequence[Record], chosen: Callable[[Record], bool]) -> tuple[s
         " ".join([cell.framework, cell.model, *(f"{word}{getattr(cell, name)}" for name, word in words.items())])
         for cell in filter(chosen, cells)
     )
-
-
-def _width(cell: Record) -> str:
-    if math.isnan(cell.ratio_half_width):
-        return "without interval"
-    near = cell.ratio_half_width < 1.1 * cell.precision_target  # and with fewer digits it may read as the target itself
-    few = f" over {cell.ratio_blocks:.0f} blocks" if cell.ratio_blocks < LEAST_RUNS else ""
-    return f"±{100 * cell.ratio_half_width:.{2 if near and not few else 1}f} %{few}"

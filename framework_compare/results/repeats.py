@@ -109,7 +109,18 @@ def disturbed_throughout(epochs_disturbed: float, epochs_measured: float) -> boo
 
 def sentences(runs: Sequence[Row]) -> list[str]:
     """Return what to say of the runs of a cell that do not count."""
-    return [_sentence(run) for run in runs if not run["counts"] and run["status"] not in _UNFINISHED]
+    found = []
+    for run in runs:
+        if run["counts"] or run["status"] in _UNFINISHED:
+            continue
+        if run["status"] != "ok":
+            ended = f"ended as {run['status']}: {run['reason']}"
+            found.append(f"run {run['repeat']}, which repeats a disturbed one, {ended}")
+            continue
+        share, seconds = run["disturbed_share"], run["disturbed_s"]
+        why = f", because other programs took {100 * share:.0f} % of a core for {seconds:.1f} s" if lost_s(run) else ""
+        found.append(f"run {run['repeat']} does not count{why}; another run replaces it")
+    return found
 
 
 def warnings(runs: Iterable[Row]) -> list[str]:
@@ -136,14 +147,3 @@ def _void(run: Row) -> dict[str, int]:
         for count, reason in _REASON.findall(text[1]):
             counted[re.sub("^others", "other programs", reason)] = int(count)
     return counted
-
-
-def _sentence(run: Row) -> str:
-    if run["status"] != "ok":
-        return f"run {run['repeat']}, which repeats a disturbed one, ended as {run['status']}: {run['reason']}"
-    why = (
-        f", because other programs took {100 * run['disturbed_share']:.0f} % of a core for {run['disturbed_s']:.1f} s"
-        if lost_s(run)
-        else ""
-    )
-    return f"run {run['repeat']} does not count{why}; another run replaces it"

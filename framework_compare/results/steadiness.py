@@ -137,23 +137,22 @@ def _likeness(residuals: np.ndarray) -> float:
 
 def summary(runs: Sequence[Row]) -> dict[str, int | None]:
     """COLUMNS of the runs of a cell that count, None where it is not known of any."""
-    known = _known(runs)
-    return {"runs_unsettled": sum(not run["settled"] for run in known) if known else None}
+    settled = _settled(runs)
+    return {"runs_unsettled": settled.count(False) if settled else None}
 
 
-def _known(runs: Sequence[Row]) -> list[Row]:
-    return [run for run in runs if run["status"] == "ok" and run["settled"] is not None]
+def _settled(runs: Sequence[Row]) -> list[bool]:
+    return [bool(run["settled"]) for run in runs if run["status"] == "ok" and run["settled"] is not None]
 
 
 def sentences(runs: Sequence[Row]) -> list[str]:
     """Return what to say of a cell whose figures include steps that are not steady."""
-    known = _known(runs)
-    unsettled = sum(not run["settled"] for run in known)
-    if not unsettled:
+    settled = _settled(runs)
+    if all(settled):
         return []
     return [
-        f"{unsettled} of {len(known)} runs did not settle: step times still changed by more than {percent(LEAST_CHANGE)}"
-        " when they ended, so runs of another length may give different results"
+        f"{settled.count(False)} of {len(settled)} runs did not settle: step times still changed by more than"
+        f" {percent(LEAST_CHANGE)} when they ended, so runs of another length may give different results"
     ]
 
 

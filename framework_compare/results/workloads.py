@@ -47,7 +47,12 @@ def gain_frame(cells: pd.DataFrame, epochs: pd.DataFrame, phases: pd.DataFrame, 
         return rows.iloc[:0].assign(**dict.fromkeys(GAIN_COLUMNS, []))
     if len(rows) % len(rungs):
         raise StudyError(f"the study has {len(rows)} cells for {len(rungs)} rungs; it is damaged: name another folder")
-    subjects, seconds = len(rows) // len(rungs), _totals(epochs, phases)
+    subjects, ok = len(rows) // len(rungs), repeats.counted(epochs)
+    first_s = phases[phases["phase"] == "first-step"].groupby("run_id")["seconds"].sum().to_dict()
+    totals: dict[int, dict[int, float]] = {}  # by the place of a cell, then by block
+    for (cell, block, run), epochs_s in ok.groupby(["cell", "block", "run_id"])["epoch_s"].sum().items():
+        totals.setdefault(int(cell), {})[int(block)] = float(epochs_s) + float(first_s.get(run, 0.0))
+    seconds = BlockTimes(totals, strata(ok))
     found = []
     for place, row in enumerate(rows.to_dict("records")):
         number, base = divmod(place, subjects)
@@ -56,7 +61,8 @@ def gain_frame(cells: pd.DataFrame, epochs: pd.DataFrame, phases: pd.DataFrame, 
         gain = seconds.ratio(base + changed * subjects, place) if number else None
         in_all = seconds.ratio(base, place) if number else None
         metric = next(iter(row["metrics"]), None)
-        value, first = _value(row, metric), _value(rows.iloc[base], metric)
+        value, first = (float(one.get(f"{PREFIX}{metric}", np.nan)) for one in (row, rows.iloc[base]))
+        better = -1 if metric and quality.METRICS[metric].higher_is_better else 1
         found.append(
             {
                 "rung": rungs[number]["name"],
@@ -66,7 +72,7 @@ def gain_frame(cells: pd.DataFrame, epochs: pd.DataFrame, phases: pd.DataFrame, 
                 **dict(zip(GAIN, ((gain or UNKNOWN).value, *(gain or UNKNOWN).ends, (in_all or UNKNOWN).value))),
                 "metric": metric,
                 "value": value,
-                "worse": _is_worse(metric, value, first),
+                "worse": bool(better * (value - first) > TOLERANCE * abs(first)),  # False of NaN
             }
         )
     return rows.assign(**{name: [row[name] for row in found] for name in GAIN_COLUMNS})
@@ -76,27 +82,6 @@ def one_at_a_time(cells: Iterable[Record]) -> bool:
     """Return whether two rungs of a ladder change the same one, the base; rows of `gain_frame`."""
     pairs = {(cell.before, cell.rung) for cell in cells if cell.before}
     return len({before for before, _ in pairs}) < len(pairs)
-
-
-def _totals(epochs: pd.DataFrame, phases: pd.DataFrame) -> BlockTimes:
-    """Seconds of training of each run that is ok and counts, by the place of its cell, then by block."""
-    ok = repeats.counted(epochs)
-    first = phases[phases["phase"] == "first-step"].groupby("run_id")["seconds"].sum().to_dict()
-    totals: dict[int, dict[int, float]] = {}
-    for (cell, block, run), seconds in ok.groupby(["cell", "block", "run_id"])["epoch_s"].sum().items():
-        totals.setdefault(int(cell), {})[int(block)] = float(seconds) + float(first.get(run, 0.0))
-    return BlockTimes(totals, strata(ok))
-
-
-def _value(row: Record, metric: str | None) -> float:
-    return float(row.get(f"{PREFIX}{metric}", np.nan)) if metric else np.nan
-
-
-def _is_worse(metric: str | None, value: float, base: float) -> bool:
-    if metric is None or np.isnan(value) or np.isnan(base):
-        return False
-    lost = base - value if quality.METRICS[metric].higher_is_better else value - base
-    return bool(lost > TOLERANCE * abs(base))
 
 
 def with_quality(frame: pd.DataFrame, epochs: pd.DataFrame, settings: Document) -> pd.DataFrame:

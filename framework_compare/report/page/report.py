@@ -217,18 +217,16 @@ time startup resources speedup stack modes devices quality gains search inferenc
 
 def _tables(study: Study) -> list[Table]:
     """The tables of time and resources, and the others that the study has figures for."""
-    if len(study.frame) > MAX_ROWS:
-        return []
-    blocks = partial(getattr, study, "block_times")
-    frames = {kind: getattr(study, kinds.KINDS[kind].frame) for kind in SHOWN}
-    return [table for kind, frame in frames.items() for table in kinds.build(frame, kind, blocks)[:12]]
+    blocks, tables = partial(getattr, study, "block_times"), []
+    for kind in SHOWN if len(study.frame) <= MAX_ROWS else ():
+        tables += kinds.build(getattr(study, kinds.KINDS[kind].frame), kind, blocks)[:12]
+    return tables
 
 
 def _log(text: object) -> str:
     """The last lines of a log, printable, with their indents."""
-    if not isinstance(text, str):
-        return ""
-    return "\n".join(" " * (len(line) - len(line.lstrip(" "))) + clean(line) for line in text.splitlines()[-30:])
+    lines = text.splitlines()[-30:] if isinstance(text, str) else ()
+    return "\n".join(" " * (len(line) - len(line.lstrip(" "))) + clean(line) for line in lines)
 
 
 def _settings(cells: "pd.DataFrame") -> list[tuple[str, str, str]]:
@@ -267,20 +265,13 @@ def command(study: Study) -> str:
     for name in _values(cells["dataset"]):
         words += ["--dataset", name]
     for name, setting in settings.SETTINGS.items():
-        words += _option(cells, name, setting)
+        column = settings.column(name)
+        if column in cells and setting.role != settings.OF_DATASET:
+            values, default = _values(cells[column]), getattr(settings.DEFAULTS, name)
+            if values != [clean(_number(default))] or setting.all_cores:
+                words += [f"--{column.replace('_', '-')}", ",".join(values)]
     repeats = int(study.runs["repeat"].max()) if len(study.runs) else 1
     return shlex.join([*words, *(["--repeats", str(repeats)] if repeats > 1 else [])])
-
-
-def _option(cells: "pd.DataFrame", name: str, setting: settings.Setting) -> list[str]:
-    column = settings.column(name)
-    if column not in cells or setting.role == settings.OF_DATASET:
-        return []
-    values = _values(cells[column])
-    default = getattr(settings.DEFAULTS, name)
-    if values == [clean(_number(default))] and not setting.all_cores:
-        return []
-    return [f"--{column.replace('_', '-')}", ",".join(values)]
 
 
 def _values(column: "pd.Series") -> list[str]:

@@ -41,11 +41,8 @@ def table(
         remarks += ["A verdict needs 2 runs in both studies. Verdicts are not corrected for multiple comparisons."]
         remarks += [regression_gate.variance(frame).sentence]
     remarks += [f"{all_ - len(frame)} cells are in {name} only" for name, all_ in zip("AB", cells) if all_ > len(frame)]
-    if changed:
-        works_once = (frame["status_a"] == "ok") != (frame["status_b"] == "ok")
-        chosen = frame[frame["verdict"].isin(("slower", "faster")) | works_once]
-    else:
-        chosen = frame
+    works_once = (frame["status_a"] == "ok") != (frame["status_b"] == "ok")
+    chosen = frame[frame["verdict"].isin(("slower", "faster")) | works_once] if changed else frame
 
     def interval(row: Record) -> str:
         return NOTHING if np.isnan(row.ratio_ci_low) else f"[{row.ratio_ci_low:.3f}, {row.ratio_ci_high:.3f}]"

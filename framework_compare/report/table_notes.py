@@ -113,10 +113,7 @@ def caption(cells: Sequence[Record], varied: Sequence[str], unit: str = "image")
 
     unit: what the figures above the caption call a sample.
     """
-    datasets: dict[str, Record] = {}
-    for one in cells:
-        datasets.setdefault(one.dataset, one)
-    samples = [_samples(one, unit) for one in datasets.values()]
+    samples = [_samples(own[0], unit) for own in grouped(cells, lambda cell: cell.dataset).values()]
     return f"{shared_settings(cells, varied)}. {'; '.join(samples)}."
 
 

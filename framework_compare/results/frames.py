@@ -103,6 +103,8 @@ def _cell_row(store: Store, all_runs: list[Row], datasets: Document, kept: Mappi
     warnings = [*repeats.warnings(runs), *steadiness.sentences(runs), *repeats.sentences(all_runs)]
     if images is not None:
         warnings.append(oversize(worst["batch_size"], images, worst["dataset"], registry.unit(worst["model"])))
+    # Of a run that ended badly without a reason the signal and the phase.
+    reason = worst["reason"] or " ".join(filter(None, [worst["signal"], worst["died_in"] and f"in {worst['died_in']}"]))
     return {
         **worst,
         **figures,
@@ -116,19 +118,13 @@ def _cell_row(store: Store, all_runs: list[Row], datasets: Document, kept: Mappi
         "warnings": "; ".join(filter(None, warnings)),
         "framework_version": next((run["framework_version"] for run in runs if run["framework_version"]), None),
         "backend": next((found for run in runs if (found := _backend(run))), None),
-        "reason": _reason(worst, len(runs)),
+        "reason": f"run {worst['repeat']} of {len(runs)}: {reason}" if reason and len(runs) > 1 else reason,
         "runs": len(runs),
         "runs_ok": len(ok),
         "images": images,
         "skipped_images": _count(facts.get("skipped")),
         "generated": generated if type(generated) is bool else None,  # from a seed; None where the study does not say
     }
-
-
-def _reason(run: Row, runs: int) -> str:
-    place = " ".join(filter(None, [run["signal"], f"in {run['died_in']}" if run["died_in"] else ""]))
-    reason = run["reason"] or place
-    return f"run {run['repeat']} of {runs}: {reason}" if reason and runs > 1 else reason
 
 
 def _backend(run: Row) -> str | None:

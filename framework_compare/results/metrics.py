@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 
 from framework_compare.results import energy
-from framework_compare.results.intervals import Interval
 from framework_compare.results.measured import SETTLING_NS, Measured, Pool, floats, present
 from framework_compare.samplers import throttle
 
@@ -63,6 +62,11 @@ def _all_bits(masks: np.ndarray) -> float | None:
 def _power_w(pool: Pool) -> float | None:
     counted = energy.counted_power_w(pool.ok, "gpu")
     return _weighted(pool.measured("gpu_power_w", SETTLING_NS)) if counted is None else counted
+
+
+def _energy(pool: Pool, end: str) -> float | None:
+    interval = energy.whole_j_per_image(pool.ok)
+    return None if interval is None else getattr(interval, end)
 
 
 def _throughput(pool: Pool) -> float | None:
@@ -121,24 +125,19 @@ def decimals(value: float) -> int:
     return min(max(2 - math.floor(math.log10(abs(value))), 0), 6)
 
 
-def _with_ends(name: str, ends: str, label: str, unit: str, of: Callable[[Pool], Interval | None]) -> dict[str, Metric]:
-    """A figure that has an interval, and both ends of that, whose names begin as `ends`."""
-
-    def part(field: str) -> Callable[[Pool], float | None]:
-        return lambda pool: getattr(of(pool), field, None)
-
-    return {
-        name: Metric(label, unit, "lower", part("value")),
-        f"{ends}_low": Metric(f"{label}, 95 % interval, low", unit, "lower", part("low")),
-        f"{ends}_high": Metric(f"{label}, 95 % interval, high", unit, "lower", part("high")),
-    }
-
-
 _GIB = 1 / 2**30
 METRICS: dict[str, Metric] = {
     "epoch_s": Metric("mean epoch time", "s", "lower", lambda p: None if p.sampled else _mean(p.seconds())),
-    **_with_ends("epoch_s_median", "epoch_s_ci", "epoch time", "s", lambda p: p.median),
-    **_with_ends("epoch_estimate_s", "epoch_estimate_s", "estimated epoch time", "s", lambda p: p.estimate),
+    "epoch_s_median": Metric("epoch time", "s", "lower", lambda p: p.median and p.median.value),
+    "epoch_s_ci_low": Metric("epoch time, 95 % interval, low", "s", "lower", lambda p: p.median and p.median.low),
+    "epoch_s_ci_high": Metric("epoch time, 95 % interval, high", "s", "lower", lambda p: p.median and p.median.high),
+    "epoch_estimate_s": Metric("estimated epoch time", "s", "lower", lambda p: p.estimate and p.estimate.value),
+    "epoch_estimate_s_low": Metric(
+        "estimated epoch time, 95 % interval, low", "s", "lower", lambda p: p.estimate and p.estimate.low
+    ),
+    "epoch_estimate_s_high": Metric(
+        "estimated epoch time, 95 % interval, high", "s", "lower", lambda p: p.estimate and p.estimate.high
+    ),
     "interval_half_width": Metric("larger half-width", "%", "lower", lambda p: p.epoch_s and p.epoch_s.half_width, 100),
     "interval_runs": Metric("runs of the interval", "", "", lambda p: p.epoch_s and p.epoch_s.runs, whole=True),
     "images_per_s": Metric("throughput", "images/s", "higher", _throughput),
@@ -195,7 +194,9 @@ METRICS: dict[str, Metric] = {
         "host energy per image above idle", "J", "lower", lambda p: energy.above_idle(p.ok, "host-")
     ),
     "host_idle_w": Metric("idle host power", "W", "", lambda p: energy.idle_power_w(p.ok, "host-")),
-    **_with_ends("j_per_image", "j_per_image_ci", "energy per image", "J", lambda p: energy.whole_j_per_image(p.ok)),
+    "j_per_image": Metric("energy per image", "J", "lower", lambda p: _energy(p, "value")),
+    "j_per_image_ci_low": Metric("energy per image, 95 % interval, low", "J", "lower", lambda p: _energy(p, "low")),
+    "j_per_image_ci_high": Metric("energy per image, 95 % interval, high", "J", "lower", lambda p: _energy(p, "high")),
     "compute_share": Metric("computing on the device", "%", "", lambda p: p.epoch_share("compute_s"), 100),
     "copy_share": Metric("copying to the device", "%", "lower", lambda p: p.epoch_share("copy_s"), 100),
     "parameters": Metric("parameters", "", "", lambda p: _max(p.field("parameters")), whole=True),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from framework_compare.protocol import Document
-from framework_compare.results import repeats, speed_verdicts
+from framework_compare.results import speed_verdicts
 from framework_compare.results.columns import Record, grouped, values
 from framework_compare.results.intervals import MIN_RUNS
 from framework_compare.results.parity import FAILED
@@ -62,13 +62,10 @@ def _winner(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> Winner:
     rivals = [cell for cell in cells if cell.framework not in failing]
     if len(rivals) < 2:
         return none._replace(reason="{}: parity fails", whose=failing)
-    disturbed = [
-        cell.framework
-        for cell in rivals
-        if repeats.disturbed_throughout(cell.epochs_disturbed, cell.epochs_measured) and cell.disturbed_share > 0
-    ]
+    barred = [(speed_verdicts.blocking_reason(cell), cell.framework) for cell in rivals]
+    disturbed = tuple(name for bar, name in barred if bar.disturbed)
     if disturbed:
-        return none._replace(reason=f"{speed_verdicts.THROUGHOUT}{{}}", whose=tuple(disturbed))
+        return none._replace(reason=f"{speed_verdicts.THROUGHOUT}{{}}", whose=disturbed)
     names = {cell.framework for cell in rivals}
     among = [one for one in verdicts if {one.faster, one.slower} <= names]
     for name in names:

@@ -164,18 +164,15 @@ def _rungs(subject: Subject, gained: pd.DataFrame, faster: str, width: float, co
     if gained.empty or not gained["gain"].notna().any():
         return None
     rows = gained[gained["framework"].isin(list(names)) & gained["gain"].notna()]
-    low, high = rows["gain_low"], rows["gain_high"]
     worse = rows["worse"].fillna(False).astype(bool)
     labels = [
         # Beside a gain that on the ladder's base, where that is another number.
         f"{gain:.2f}x{f', {whole:.2f}x so far' if known(whole) and f'{whole:.2f}' != f'{gain:.2f}' else ''}{' worse' * bad}"
         for gain, whole, bad in zip(rows["gain"], rows["gain_in_all"], worse)
     ]
-    rows = rows.assign(
-        framework_label=rows["framework"].map(names), ratio=rows["gain"], low=low, high=high, label=labels
-    )
-    rows = rows.assign(shown=low.gt(1) | high.lt(1), worse=worse)
-    rows = rows[["framework_label", "rung", "ratio", "low", "high", "shown", "label", "worse"]]
+    bars = {"ratio": rows["gain"], "low": rows["gain_low"], "high": rows["gain_high"], "label": labels, "worse": worse}
+    rows = rows[["rung"]].assign(framework_label=rows["framework"].map(names), **bars)
+    rows = rows.assign(shown=rows["low"].gt(1) | rows["high"].lt(1))
     order = list(gained["rung"].drop_duplicates())
     panel = marks.panel_width(width, columns, 110)
     y = alt.Y("rung:N", sort=order, title=None)

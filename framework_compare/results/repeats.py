@@ -68,14 +68,14 @@ def blocks(runs: Sequence[Row]) -> dict[int, int]:
         run["run_id"]: planned[run["run_id"] if run["retry_of"] not in planned else run["retry_of"]] for run in runs
     }
     sessions: dict[tuple[object, ...], collections.Counter[tuple[object, object]]] = {}
-    rivals = {id(run): (turns[run["run_id"]], *(run[name] for name in _SHARED)) for run in runs}
+    rivals = {run["run_id"]: (turns[run["run_id"]], *(run[name] for name in _SHARED)) for run in runs}
     for run in runs:
         if run["node_id"] is not None or run["duel"] is not None:
-            sessions.setdefault(rivals[id(run)], collections.Counter())[run["node_id"], run["duel"]] += 1
+            sessions.setdefault(rivals[run["run_id"]], collections.Counter())[run["node_id"], run["duel"]] += 1
     last = max(turns.values(), default=0)
     found = {}
     for run in runs:
-        common = [session for session, _ in sessions.get(rivals[id(run)], collections.Counter()).most_common()]
+        common = [session for session, _ in sessions.get(rivals[run["run_id"]], collections.Counter()).most_common()]
         session = run["node_id"], run["duel"]
         found[run["run_id"]] = turns[run["run_id"]] + last * (common.index(session) if session in common else 0)
     return found

@@ -12,8 +12,7 @@ from framework_compare.results import speed_verdicts
 from framework_compare.results.columns import Record, grouped
 from framework_compare.results.intervals import MIN_RUNS
 from framework_compare.results.runs import Modes
-from framework_compare.results.speed_verdicts import GEOMETRIC_MEAN, Verdict
-from framework_compare.results.winners import key, winners
+from framework_compare.results.speed_verdicts import GEOMETRIC_MEAN, Verdict, key, winners
 
 MAX_LINES, MIN_LINES = 8, 2
 _UNKNOWN: Mapping[str, Modes] = {}

@@ -19,8 +19,7 @@ from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.columns import SHARED, Record
 from framework_compare.results.ratios import Ratio
 from framework_compare.results.repeats import disturbed_throughout
-from framework_compare.results.speed_verdicts import Verdict
-from framework_compare.results.winners import key, winners
+from framework_compare.results.speed_verdicts import Verdict, key, winners
 
 MAX_NAME = 60
 _IMAGE = re.compile(r"\b[Ii]mage(?=s?\b)")

@@ -33,14 +33,18 @@ RESERVED = frozenset(
 class Subject:
     """A study as figures see it: its cells with names for people, and the parts of its frames that belong to them.
 
-    frameworks, models: only these; None is all. UsageError for a name that the study has not.
+    frameworks, models, conditions: only these; None is all. UsageError for a name that the study has not.
     """
 
     def __init__(
-        self, study: Study, frameworks: Sequence[str] | None = None, models: Sequence[str] | None = None
+        self,
+        study: Study,
+        frameworks: Sequence[str] | None = None,
+        models: Sequence[str] | None = None,
+        conditions: Sequence[str] | None = None,
     ) -> None:
         self.study = study
-        self._conditions: Sequence[str] | None = None
+        self._conditions = conditions
         self._only = {"framework": frameworks, "model": models}
         for column, names in self._only.items():
             allowed = list(dict.fromkeys(map(str, study.frame[column])))
@@ -109,12 +113,6 @@ class Subject:
         ratios = [cell.best if one is None else one.ratio for cell, one in zip(cells.itertuples(), found)]
         best = pd.Series(ratios, cells.index).where(cells["framework"] != cells["condition_label"].map(leaders), 1.0)
         return cells.assign(best=best, verdict=found)
-
-    def narrowed(self, conditions: Sequence[str]) -> "Subject":
-        """The same study with only these conditions."""
-        narrowed = Subject(self.study, self._only["framework"], self._only["model"])
-        narrowed._conditions = conditions
-        return narrowed
 
     def without(self, setting: str) -> list[str]:
         """Return the condition of each cell without a setting that the figure already shows."""

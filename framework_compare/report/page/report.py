@@ -152,7 +152,7 @@ def _sections(subject: Subject) -> tuple[list[Section], list[Figure], int]:
     shown = subject.conditions[:MAX_PANELS]
     left = len(subject.conditions) - len(shown)
     if left:
-        subject = subject.narrowed(shown)
+        subject = Subject(subject.study, conditions=shown)
     if not len(subject.worked):
         return [], list(FIGURES.values()), left
     names = sorted(FIGURES, key=lambda name: QUESTIONS.index(FIGURES[name].question))

@@ -66,10 +66,8 @@ def answers(cells: Sequence[Record], verdicts: Sequence[Verdict], modes: Mapping
         of_models[room:] = [f"{left} more: `Comparison.verdicts()` lists all."]
     # Where others disturbed so much that no framework can be named, a line tells what to do.
     void = any(one.disturbed for one in verdicts) and all(one.reason for one in verdicts)
-    notice = (
-        ["No verdict: other programs took CPU time. Run again when `doctor` finds the machine quiet."] if void else []
-    )
-    return with_modes("\n".join([*notice, *over_all, *of_models]), modes).split("\n")
+    notice = "No verdict: other programs took CPU time. Run again when `doctor` finds the machine quiet."
+    return with_modes("\n".join([*([notice] if void else []), *over_all, *of_models]), modes).split("\n")
 
 
 def _line(group: Sequence[Verdict], varied: Sequence[str], fastest: str | None) -> str:
@@ -79,10 +77,12 @@ def _line(group: Sequence[Verdict], varied: Sequence[str], fastest: str | None) 
     leader = title(fastest) if fastest else max(names, key=lambda name: sum(one.faster == name for one in group))
     own = sorted((one for one in group if one.faster == leader), key=lambda one: one.ratio)
     differences = [one for one in own if one.shown]
-    faster = [
-        f"{speed_verdicts.times(one)}{' faster' * (one is differences[0])} than {one.slower}" for one in differences
-    ]
-    parts = [f"{leader} is {', '.join(faster)}{speed_verdicts.doubt(*differences)}"] if faster else []
+    parts = []
+    if differences:
+        first, *others = differences
+        more = (f", {speed_verdicts.times(one)} than {one.slower}" for one in others)
+        head = f"{leader} is {speed_verdicts.times(first)} faster than {first.slower}"
+        parts.append(f"{head}{''.join(more)}{speed_verdicts.doubt(*differences)}")
     unclear = (one for one in own if not one.shown)
     alike = grouped(unclear, lambda one: speed_verdicts.THROUGHOUT if one.disturbed else one.reason)
     parts += [_undecided(leader, several) for several in alike.values()]

@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from framework_compare.json_types import JSON
 from framework_compare.protocol import Fields
 from framework_compare.samplers.energy import COUNTER
 
@@ -35,7 +35,7 @@ def of_cell(runs: Sequence[Row], figures: Mapping[str, float | None]) -> Row:
     for column, (sampler, name) in _REPORTED.items() if gauges else ():
         reports = (own.get(sampler) for own in gauges)
         # Stored values are checked, since any program may have written them.
-        values: list[Any] = [report.get(name) for report in reports if isinstance(report, dict)]
+        values: list[JSON] = [report.get(name) for report in reports if isinstance(report, dict)]
         if column in NUMBERS:
             values = [float(one) for one in values if type(one) in (int, float) and 0 < one < math.inf]
         else:

@@ -10,7 +10,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from framework_compare.errors import check_name
 from framework_compare.plan import settings
@@ -164,13 +164,13 @@ def _of_models(both: Sequence[tuple[Record, Record]], ratio: Interval | None, of
     names = str(getattr(a, of)), str(getattr(b, of))
     proved = all(verified(*two) for two in both)
     model = GEOMETRIC_MEAN if len(both) > 1 else a.model
-    return _draft(names, ratio, bar, proved, model=model, models=models, condition=condition(a, of))
+    return _draft(names, ratio, bar, proved, {"model": model, "models": models, "condition": condition(a, of)})
 
 
 def of_two(subject: str, names: tuple[str, str], ratio: Interval | None, bar: Bar, proved: bool) -> Verdict:
     """The verdict on two competitors alone: ratio is seconds of the second over those of the first; None is unknown."""
-    fields: Fields = {"model": subject, "models": (subject,), "condition": {}}
-    return _judged([_draft(names, ratio or intervals.UNKNOWN, bar, proved, **fields)], correct=False)[0]
+    about: Fields = {"model": subject, "models": (subject,), "condition": {}}
+    return _judged([_draft(names, ratio or intervals.UNKNOWN, bar, proved, about)], correct=False)[0]
 
 
 def ranks(names: Sequence[str], among: Sequence[Verdict]) -> dict[str, int]:
@@ -188,15 +188,18 @@ def ranks(names: Sequence[str], among: Sequence[Verdict]) -> dict[str, int]:
     return {name: 1 + shown.count(name) for name in names if name in ranked} if len(ranked) > 1 else {}
 
 
-def _draft(names: tuple[str, str], ratio: Interval, bar: Bar, proved: bool, **fields: Any) -> Verdict:
-    """Return the verdict on two competitors before p values are corrected; ratio: seconds of the second over the first's."""
+def _draft(names: tuple[str, str], ratio: Interval, bar: Bar, proved: bool, about: Fields) -> Verdict:
+    """Return the verdict on two competitors before p values are corrected.
+
+    ratio: seconds of the second over the first's; about: its model, models and condition.
+    """
     reason = bar.reason
     if not reason and ratio.p is None:
         there = {0: "is none", 1: "is 1"}.get(ratio.runs, f"are {ratio.runs}")
         reason = f"an interval needs {MIN_RUNS} blocks in which both ran; there {there}"
     found: Fields = {"ratio": ratio.value, "low": ratio.low, "high": ratio.high, "p": ratio.p, "blocks": ratio.runs}
     why: Fields = {"reason": reason, "disturbed": bar.disturbed, "verified": proved}
-    draft = Verdict(faster=names[0], slower=names[1], **fields, **found, **why)
+    draft = Verdict(faster=names[0], slower=names[1], **about, **found, **why)
     return inverted(draft) if ratio.value < 1 else draft
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.protocol import Fields
@@ -13,6 +13,7 @@ from framework_compare.report.figures.subject import Subject
 
 # Charts by the name of the part of the study that they show, "" where there is one for all; none without data.
 Draw = Callable[[Subject, float, int], Fields]
+Finding = Callable[[Subject], str]
 
 
 class View(NamedTuple):
@@ -24,7 +25,7 @@ class View(NamedTuple):
     """
 
     draw: Draw
-    finding: Callable[[Subject], str]
+    finding: Finding
     caption: str
 
 
@@ -66,9 +67,9 @@ _EPOCHS = (
 _BAND = "band: minimum to maximum over runs."
 
 
-def _figure(number: str, title: str, question: str, absent: str, *view: Any) -> Figure:
-    """A figure of one view: how it is drawn, its finding, its caption."""
-    return Figure(number, title, question, absent, {"": View(*view)})
+def _figure(number: str, title: str, question: str, absent: str, draw: Draw, finding: Finding, caption: str) -> Figure:
+    """A figure of one view."""
+    return Figure(number, title, question, absent, {"": View(draw, finding, caption)})
 
 
 FIGURES = {

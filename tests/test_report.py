@@ -22,7 +22,6 @@ from framework_compare.report import headlines, provenance
 from framework_compare.report.figures import files, resources
 from framework_compare.report.figures.subject import Subject
 from framework_compare.report.page import report
-from framework_compare.report.page.citation import citation
 from framework_compare.report.page.lights import lights, standing
 from framework_compare.report.renderers import code
 from framework_compare.report.study import rounded
@@ -183,7 +182,7 @@ def test_no_badge_is_green_where_parity_is_not_verified(comparison, page):
 
 
 def test_a_citation_has_machine_versions_data_and_intervals(comparison, page):
-    said = citation(comparison, comparison.verdicts(), "Not verified")
+    said = report.citation(comparison, comparison.verdicts(), "Not verified")
     for words in (
         "A processor",
         "PyTorch 1.2.3",
@@ -202,17 +201,17 @@ def test_page_table_and_citation_say_that_data_were_generated(tmp_path):
     words = "791 generated images"
     assert f"fire-smoke-small ({words})" in dict(provenance.facts(made))["Data"]
     assert f"fire-smoke-small: {words}." in made.table("time").parts[0].caption
-    assert citation(made, made.verdicts(), "Verified").count(words) == 1
+    assert report.citation(made, made.verdicts(), "Verified").count(words) == 1
     assert "generated" not in dict(provenance.facts(study(tmp_path / "real", models=("alexnet",))))["Data"]
 
 
 def test_a_citation_states_the_main_settings_once(comparison, tmp_path):
-    said = citation(comparison, comparison.verdicts(), "Not verified")
+    said = report.citation(comparison, comparison.verdicts(), "Not verified")
     assert "Settings: CPU, batch 16, 1 thread, 3 epochs, image size 224, 3 runs per cell." in said
     assert said.count("791 images") == 1
     configs = TrainConfig(batch_size=8), TrainConfig(batch_size=16)
     several = study(tmp_path / "study", models=("alexnet",), configs=configs)
-    assert "3 runs per cell, batch 8 or batch 16." in citation(several, several.verdicts(), "Not verified")
+    assert "3 runs per cell, batch 8 or batch 16." in report.citation(several, several.verdicts(), "Not verified")
 
 
 def test_void_rounds_and_unsettled_runs_are_no_plain_verified(comparison):

@@ -16,7 +16,7 @@ from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Run
 from framework_compare.report import headlines
 from framework_compare.results import speed_verdicts
-from framework_compare.results.modes import Modes
+from framework_compare.results.runs import Modes
 from framework_compare.results.speed_verdicts import Verdict, ranks
 from framework_compare.store.study_file import Store
 

@@ -126,12 +126,10 @@ class Study:
             for cell in cells
         ]
         times, to = frames.looked_blocks(self.store), self.strategy.reference
-        half_widths = {
-            cells[place]: one["ratio_half_width"]
-            for place, one in precision.ratio_half_widths(rows, times, to).items()
-            if one["ratio_blocks"] >= LEAST_RUNS and one["ratio_half_width"] is not None
-        }
-        slowness = {cells[place]: ratio for place, ratio in precision.slowness(rows, times, to).items()}
+        beside = {cells[place]: one for place, one in precision.to_reference(rows, times, to).items()}
+        ratios = {cell: one.ratio for cell, one in beside.items() if one.ratio and one.ratio.runs >= LEAST_RUNS}
+        half_widths = {cell: ratio.half_width for cell, ratio in ratios.items() if ratio.half_width is not None}
+        slowness = {cell: one.slowness for cell, one in beside.items()}
         return Progress(outcomes, self._wall_s, half_widths, spent_s, slowness)
 
     def _spent_s(self) -> float:

@@ -15,7 +15,7 @@ from framework_compare.graph import Graph, Task
 from framework_compare.graph.imported_model import ImportLevel
 from framework_compare.graph.trace_answer import TraceAnswer
 from framework_compare.importers.common.user_file import object_of, one_line
-from framework_compare.importing.judging import judged
+from framework_compare.importing.import_level import judged
 from framework_compare.importing.sources import KERAS, KERAS_FILE, ONNX, Source
 from framework_compare.launch.jobs import run_job
 from framework_compare.launch.limits import Limits

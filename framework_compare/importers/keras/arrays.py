@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Sequence, Tuple
 
 import numpy as np
 
 from framework_compare.errors import UsageError
 from framework_compare.graph import Field
-from framework_compare.graph.attrs import conv_attrs
 from framework_compare.importers.common.axes import materialised
+from framework_compare.importers.common.ends import in_order
 from framework_compare.importers.common.views import NotExpressible, Value
 from framework_compare.importers.keras import layers
-from framework_compare.importers.keras.layers import FIRST, Handler, Reading, activated, refuse_unless, swapped
-from framework_compare.json_types import Fields
+from framework_compare.importers.keras.layers import FIRST, Handler, Reading, refuse_unless, swapped
 
 if TYPE_CHECKING:
     from keras import Model
@@ -22,13 +21,7 @@ if TYPE_CHECKING:
 
 def matched(model: Model, fields: Sequence[Field]) -> Tuple[Field, ...]:
     """Return what each input is given: the array of its name, or, where not all have one, those in their order."""
-    names = [tensor.name for tensor in model.inputs]
-    named = {field.name: field for field in fields}
-    if len(names) != len(fields):
-        raise UsageError(
-            f"it takes {len(names)} inputs ({', '.join(names)}), and the data have {len(fields)} ({', '.join(named)})"
-        )
-    found = tuple(named[name] for name in names) if set(names) == set(named) else tuple(fields)
+    found = in_order([tensor.name for tensor in model.inputs], fields)
     for tensor, field in zip(model.inputs, found):
         if not _fits(tensor, field.shape) and not channels_first(tensor, field):
             own = (None, *field.shape)
@@ -73,10 +66,6 @@ def embedding(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
     return reading.reader.plain(made)
 
 
-def _turned(kernel: np.ndarray) -> np.ndarray:
-    return kernel.T
-
-
 def lstm(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
     source = _steps(reading, inputs[0])
     if layer.go_backwards:
@@ -97,7 +86,7 @@ def _states(reading: Reading, layer: Layer, source: str) -> str:
     )
     cell = layer.cell
     attrs = {"input_size": cell.kernel.shape[0], "hidden_size": layer.units}
-    weights = {"weight_ih": (cell.kernel, _turned), "weight_hh": (cell.recurrent_kernel, _turned)}
+    weights = {"weight_ih": (cell.kernel, np.transpose), "weight_hh": (cell.recurrent_kernel, np.transpose)}
     return reading.node(layer.name, "LSTM", [source], attrs, **weights, bias=(cell.bias, None))
 
 
@@ -120,37 +109,6 @@ def bidirectional(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Va
     return reading.reader.plain(reading.node(layer.name, "Concat", [*ends, behind], {}))
 
 
-def conv1d(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
-    (kernel,), into, out = layer.kernel_size, layer.kernel.shape[1] * layer.groups, layer.filters
-    steps, dilation = layer.strides[0], layer.dilation_rate[0]
-    x = materialised(reading.reader, inputs[0])
-    length, total = x.shape[1], dilation * (kernel - 1)
-    sides = [0, 0]
-    if layer.padding == "causal":
-        sides = [total, 0]
-    elif layer.padding == "same":
-        total = max(0, (-(-length // steps) - 1) * steps + total + 1 - length)
-        sides = [total // 2, total - total // 2]
-    attrs = conv_attrs(
-        into,
-        out,
-        [1, kernel],
-        groups=layer.groups,
-        bias=layer.use_bias,
-        stride=[1, steps],
-        padding=[0, 0, *sides],
-        dilation=[1, dilation],
-    )
-    batch, rows, features = x.view
-    source = materialised(reading.reader, Value(x.node, (batch, features, (), rows))).node
-    arrays: Fields = {"weight": (layer.kernel, lambda array: array.transpose(2, 1, 0)[:, :, None])}
-    if layer.use_bias:
-        arrays["bias"] = (layer.bias, None)
-    view = reading.reader.plain(reading.node(layer.name, "Conv2d", [source], attrs, **arrays))
-    made = materialised(reading.reader, Value(view.node, (view.view[0], view.view[3], view.view[1])))
-    return activated(reading, layer, made)
-
-
 def reduced(op: str) -> Handler:
     """Over the steps of a sequence."""
 
@@ -164,21 +122,6 @@ def reduced(op: str) -> Handler:
     return handler
 
 
-def batch_norm(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
-    """Read BatchNorm of vectors and sequences as of images of one row."""
-    x = inputs[0]
-    if len(x.view) == len(FIRST):
-        return layers.batch_norm(reading, layer, inputs)
-    x = materialised(reading.reader, x)
-    batch, *rows, features = x.view
-    refuse_unless("BatchNormalization", axis=(layer.axis % len(x.view), len(x.view) - 1))
-    image = materialised(reading.reader, Value(x.node, (batch, features, *(rows or [()]), ())))
-    standing = Value(image.node, swapped(image.view, layers.LAST))
-    made = layers.batch_norm(reading, _LastAxis(layer), [standing])
-    groups: List[Any] = [made.view[0], *([made.view[1]] if rows else []), made.view[3]]
-    return materialised(reading.reader, Value(made.node, tuple(groups)))
-
-
 def concat(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
     try:
         return reading.concat(layer.name, inputs, layer.axis)
@@ -187,22 +130,9 @@ def concat(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
         return reading.concat(layer.name, plain, layer.axis)
 
 
-class _LastAxis:
-    """A layer whose axis is the last one, whatever the rank."""
-
-    def __init__(self, layer: Layer) -> None:
-        self._layer = layer
-        self.axis = -1
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._layer, name)
-
-
 HANDLERS: Dict[str, Handler] = {
-    "BatchNormalization": batch_norm,
     "Bidirectional": bidirectional,
     "Concatenate": concat,
-    "Conv1D": conv1d,
     "Embedding": embedding,
     "GlobalAveragePooling1D": reduced("ReduceMean"),
     "GlobalMaxPooling1D": reduced("ReduceMax"),

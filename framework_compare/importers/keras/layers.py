@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, NoReturn, Sequence,
 
 import numpy as np
 
-from framework_compare.graph import window
 from framework_compare.graph.attrs import conv_attrs, linear_attrs, window_attrs
+from framework_compare.graph.window import same_padding
+from framework_compare.importers.common.axes import materialised
 from framework_compare.importers.common.graph_reader import GraphReader
 from framework_compare.importers.common.views import NotExpressible, Value, View, plain, reshaped, whole
 from framework_compare.json_types import JSON, Fields
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 Reading = Any  # that of reading.py, which has these handlers
 Handler = Callable[[Reading, "Layer", Sequence[Value]], Value]
+Windows = Sequence[Sequence[int]]  # kernel, strides, dilation; each down and across
 LAST, FIRST = (0, 2, 3, 1), (0, 3, 1, 2)  # channels
 # Ops by the names of Keras's activations; None: nothing is done.
 ACTIVATIONS = {
@@ -89,49 +91,70 @@ def left_out(reading: Reading, value: Value, name: str = "softmax") -> Value:
 # -- convolutions and pooling -------------------------------------------------------------------------------------------
 
 
-def _pads(layer: Layer, size: Sequence[int], kernel: Sequence[int], dilation: Sequence[int]) -> List[int]:
-    """Top, bottom, left, right; "same" puts the odd one behind."""
+def _pads(layer: Layer, size: Sequence[int], window: Windows) -> List[int]:
+    """Top, bottom, left, right; "same" puts the odd one behind, "causal" all of a row in front."""
+    kernel, strides, dilation = window
     if layer.padding == "valid":
         return [0, 0, 0, 0]
+    if layer.padding == "causal":
+        return [0, 0, dilation[1] * (kernel[1] - 1), 0]
     if layer.padding != "same":
         raise NotExpressible(f"padding {layer.padding!r}")
-    return [side for axis in zip(size, kernel, layer.strides, dilation) for side in window.same_padding(*axis)]
+    return [side for axis in zip(size, kernel, strides, dilation) for side in same_padding(*axis)]
 
 
 def _convolved(
     reading: Reading, layer: Layer, name: str, x: Value, kernel: Any, *, groups: int, bias: bool, **steps: JSON
 ) -> Value:
     """Read a convolution in groups; 0: each channel has its own, with a kernel (height, width, channels, multiple)."""
-    height, width, into, out = kernel.shape
-    form = _outer_first if groups else _depthwise
-    into, out, groups = (into * groups, out, groups) if groups else (into, into * out, into)
-    attrs = conv_attrs(into, out, [height, width], groups=groups, bias=bias, **steps)
+    shape = height, width, into, out = _of_image(kernel.shape, 4)
+    into, out, count = (into * groups, out, groups) if groups else (into, into * out, into)
+
+    def form(array: np.ndarray) -> np.ndarray:
+        """Return outputs first; where each channel has its own, its multiples are one behind the other."""
+        order = (3, 2, 0, 1) if groups else (2, 3, 0, 1)
+        return array.reshape(shape).transpose(order).reshape(out, -1, height, width)
+
+    attrs = conv_attrs(into, out, [height, width], groups=count, bias=bias, **steps)
     arrays = {"weight": (kernel, form), **({"bias": (layer.bias, None)} if bias else {})}
     source = image(reading.reader, x)
     return as_keras(reading.reader, reading.node(name, "Conv2d", [source], attrs, **arrays))
 
 
+def _of_image(sizes: Sequence[int], count: int = 2) -> Tuple[int, ...]:
+    """Sizes of a layer of images; those of a layer of sequences are of one row."""
+    return (*[1] * (count - len(sizes)), *sizes)
+
+
 def _steps(reading: Reading, layer: Layer, x: Value) -> Fields:
     refuse_unless("a convolution", data_format=(layer.data_format, "channels_last"))
-    dilation = list(layer.dilation_rate)
-    padding = _pads(layer, reading.reader.shapes[image(reading.reader, x)][1:], layer.kernel_size, dilation)
-    return {"stride": layer.strides, "padding": padding, "dilation": dilation}
+    window = kernel, stride, dilation = [
+        _of_image(sizes) for sizes in (layer.kernel_size, layer.strides, layer.dilation_rate)
+    ]
+    padding = _pads(layer, reading.reader.shapes[image(reading.reader, x)][1:], window)
+    return {"stride": stride, "padding": padding, "dilation": dilation}
 
 
-def _outer_first(kernel: np.ndarray) -> np.ndarray:
-    return kernel.transpose(3, 2, 0, 1)
-
-
-def _depthwise(kernel: np.ndarray) -> np.ndarray:
-    """Return the kernel with the multiples of each channel one behind the other."""
-    height, width, channels, multiple = kernel.shape
-    return kernel.transpose(2, 3, 0, 1).reshape(channels * multiple, 1, height, width)
-
-
-def conv2d(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
+def conv(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
+    """Of images, or of sequences as images of one row."""
+    x, reader = inputs[0], reading.reader
+    is_row = len(x.view) == 3
+    x = _standing(reader, x, lambda steps: ((), *steps)) if is_row else x
     groups = 0 if type(layer).__name__ == "DepthwiseConv2D" else layer.groups
-    how = {"groups": groups, "bias": layer.use_bias, **_steps(reading, layer, inputs[0])}
-    return activated(reading, layer, _convolved(reading, layer, layer.name, inputs[0], layer.kernel, **how))
+    how = {"groups": groups, "bias": layer.use_bias, **_steps(reading, layer, x)}
+    made = _convolved(reading, layer, layer.name, x, layer.kernel, **how)
+    if is_row:
+        batch, _, steps, features = made.view
+        made = materialised(reader, Value(made.node, (batch, steps, features)))
+    return activated(reading, layer, made)
+
+
+def _standing(reader: GraphReader, x: Value, places: Callable[[View], View]) -> Value:
+    """A vector or a sequence as an image, whose height and width `places` makes of its steps."""
+    x = materialised(reader, x)
+    batch, *steps, features = x.view
+    made = materialised(reader, Value(x.node, (batch, features, *places(tuple(steps)))))
+    return Value(made.node, swapped(made.view, LAST))
 
 
 def separable_conv2d(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
@@ -146,7 +169,7 @@ def pooled(reading: Reading, layer: Layer, x: Value, op: str, **more: object) ->
     refuse_unless("pooling", data_format=(layer.data_format, "channels_last"))
     reader: GraphReader = reading.reader
     source = image(reader, x)
-    pads = _pads(layer, reader.shapes[source][1:], layer.pool_size, (1, 1))
+    pads = _pads(layer, reader.shapes[source][1:], (layer.pool_size, layer.strides, (1, 1)))
     if pads[0] != pads[1] or pads[2] != pads[3]:
         # a zero beside values that are never below zero is never more than the largest
         if op != "MaxPool2d" or not _signless(reader, source):
@@ -206,7 +229,8 @@ def _features(reader: GraphReader, x: Value) -> Tuple[str, View, Callable[[np.nd
 
 
 def batch_norm(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
-    axes = len(inputs[0].view)
+    """Of images; of vectors and sequences as of images of one column."""
+    x, axes = inputs[0], len(inputs[0].view)
     refuse_unless(
         "BatchNormalization",
         scale=(layer.scale, True),
@@ -219,8 +243,13 @@ def batch_norm(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value
     parts = {"weight": layer.gamma, "bias": layer.beta}
     parts.update(running_mean=layer.moving_mean, running_var=layer.moving_variance)
     parts = {name: (variable, None) for name, variable in parts.items()}
-    source = image(reading.reader, inputs[0])
-    return as_keras(reading.reader, reading.node(layer.name, "BatchNorm2d", [source], attrs, **parts))
+    x = x if axes == len(LAST) else _standing(reading.reader, x, lambda steps: (*(steps or [()]), ()))
+    source = image(reading.reader, x)
+    made = as_keras(reading.reader, reading.node(layer.name, "BatchNorm2d", [source], attrs, **parts))
+    if axes == len(LAST):
+        return made
+    batch, steps, _, features = made.view
+    return materialised(reading.reader, Value(made.node, (batch, *([steps] if axes == 3 else []), features)))
 
 
 def layer_norm(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
@@ -292,7 +321,7 @@ HANDLERS: Dict[str, Handler] = {
         reading, layer, inputs[0], "AvgPool2d", count_include_pad=False
     ),
     "BatchNormalization": batch_norm,
-    **dict.fromkeys(("Conv2D", "DepthwiseConv2D"), conv2d),
+    **dict.fromkeys(("Conv1D", "Conv2D", "DepthwiseConv2D"), conv),
     "Dense": dense,
     "Dropout": dropout,
     "Flatten": lambda reading, layer, inputs: reading.reshape(

@@ -19,6 +19,7 @@ from framework_compare.adapters.tensorflow.trainer import TensorFlowTrainer
 from framework_compare.errors import UsageError
 from framework_compare.graph import Node, Task, image_classification
 from framework_compare.graph.trace_answer import TraceAnswer
+from framework_compare.importers.common.ends import output_number
 from framework_compare.importers.common.judging import SEED, drawn_inputs, drawn_target, moved
 from framework_compare.importers.common.reading import left_out
 from framework_compare.importers.common.user_file import made_by, one_line
@@ -51,7 +52,8 @@ class KerasImporter:
         model = load(task["source"])
         _check_layers(keras, model)
         tasks = [Task.from_dict(one) for one in task.get("tasks", ())]
-        output = _output(model, task.get("output", ""))
+        # a Sequential has one output, without a name
+        output = output_number(getattr(model, "output_names", ("0",)), task.get("output", ""))
         if tasks:
             fields = matched(model, tasks[0].inputs)
             ordered = [dataclasses.replace(one, inputs=fields) for one in tasks]
@@ -66,16 +68,6 @@ class KerasImporter:
         notes = [*first.notes, *_notes(model, first)]
         exact = judge(keras, model, first, SAMPLES if tasks else JUDGED, output)
         TraceAnswer(graphs, first.arrays, exact, notes, keras.__version__).write(os.getcwd())
-
-
-def _output(model: Model, name: str) -> int:
-    """The number of the output that is trained: one by its name or number, the first where none is named."""
-    names = list(getattr(model, "output_names", ()))
-    found = {"": 0, **{str(number): number for number in range(len(model.outputs))}}
-    found.update({own: number for number, own in enumerate(names)})
-    if name not in found:
-        raise UsageError(f"it has no output {name!r}; allowed: {', '.join(names)}")
-    return found[name]
 
 
 def load(source: Mapping[str, str]) -> Model:

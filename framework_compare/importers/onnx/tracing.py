@@ -17,6 +17,7 @@ import numpy as np
 
 from framework_compare.errors import UsageError
 from framework_compare.graph import Field, Task, image_classification
+from framework_compare.importers.common.ends import in_order, output_number
 from framework_compare.importers.common.judging import SEED, drawn_inputs
 from framework_compare.importers.common.onnx_program import OnnxNode, OnnxProgram, decimal
 from framework_compare.importers.common.user_file import one_line
@@ -118,7 +119,8 @@ def read(model: ModelProto, sizes: Sequence[int], tasks: Sequence[Task] = (), tr
         tasks, fields = [image_classification(0, sizes[0])], ()
         channels_last, batch = _layout(onnx, _only(sources), sizes)
     made = {output: node for node in graph.node for output in node.output}
-    output, notes = _logits(_output(graph, trained), made, {task.loss for task in tasks})
+    names = [one.name for one in graph.output]
+    output, notes = _logits(names[output_number(names, trained)], made, {task.loss for task in tasks})
     live = _live(graph.node, output, made)
     left = [node for node in live if node.op_type != "Constant" and node.output[0] not in copies]
     users = _users(left)
@@ -199,13 +201,7 @@ def _only(sources: Sequence[ValueInfoProto]) -> ValueInfoProto:
 
 def _fields(onnx: ModuleType, sources: Sequence[ValueInfoProto], fields: Sequence[Field]) -> Tuple[Field, ...]:
     """Return what each input is given: the array of its name, or, where not all have one, those in their order."""
-    named = {field.name: field for field in fields}
-    names = [one.name for one in sources]
-    if len(sources) != len(fields):
-        raise UsageError(
-            f"it takes {len(sources)} inputs ({', '.join(names)}), and the data have {len(fields)} ({', '.join(named)})"
-        )
-    found = tuple(named[name] for name in names) if set(names) == set(named) else tuple(fields)
+    found = in_order([one.name for one in sources], fields)
     for source, field in zip(sources, found):
         kind = source.type.tensor_type
         dims = [dim.dim_value for dim in kind.shape.dim]  # 0: not fixed
@@ -234,15 +230,6 @@ def _layout(onnx: ModuleType, source: ValueInfoProto, sizes: Sequence[int]) -> T
         if any(fixed not in (0, size) for fixed in pixels):
             raise UsageError(f"it is fixed to images of {pixels[0]} x {pixels[1]} pixels, but image_size is {size}")
     return channels_last, dims[0]
-
-
-def _output(graph: GraphProto, name: str) -> str:
-    """The name of the output that is trained: one by its name or number, the first where none is named."""
-    found = {**{str(number): one.name for number, one in enumerate(graph.output)}, "": graph.output[0].name}
-    found.update({one.name: one.name for one in graph.output})
-    if name not in found:
-        raise UsageError(f"it has no output {name!r}; allowed: {', '.join(one.name for one in graph.output)}")
-    return found[name]
 
 
 def _logits(name: str, made: Document, losses: Collection[str]) -> Tuple[str, Tuple[str, ...]]:

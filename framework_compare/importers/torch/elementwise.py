@@ -114,7 +114,7 @@ def elu(at: At, a: Arguments) -> Value:
 
 def broadcast(at: At, a: Arguments) -> List[Value]:
     """Several arrays in one shape, as losses of torch bring outputs and target; the op that reads them repeats them."""
-    return [at.reading.expand(one, meta.shape) for one, meta in zip(a["tensors"], at.node.meta["val"])]
+    return [at.expand(one, meta.shape) for one, meta in zip(a["tensors"], at.node.meta["val"])]
 
 
 def cosh(at: At, a: Arguments) -> Value:
@@ -127,7 +127,7 @@ def where(at: At, a: Arguments) -> Value:
     condition, other = a["condition"], a["other"]
     if hasattr(condition, "any") and isinstance(other, Value) and not bool(condition.any()):
         # some frameworks multiply, and the array that is not taken may be NaN
-        return at.reading.expand(other, at.shape)
+        return at.expand(other, at.shape)
     return at.emit("Where", condition, a["self"], other)
 
 
@@ -165,7 +165,7 @@ HANDLERS: Dict[str, Handler] = {
     **dict.fromkeys(("logical_or", "bitwise_or", "__or__"), binary("Maximum")),
     "where": where,
     "masked_fill": lambda at, a: at.emit("Where", a["mask"], a["value"], a["self"]),
-    "isnan": lambda at, a: at.reading.torch.zeros(at.shape, dtype=at.reading.torch.bool),  # what trains has none
+    "isnan": lambda at, a: at.torch.zeros(at.shape, dtype=at.torch.bool),  # what trains has none
     "cosh": cosh,
     "broadcast_tensors": broadcast,
     "sum": reduction("ReduceSum"),

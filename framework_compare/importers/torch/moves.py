@@ -28,7 +28,7 @@ def taken(at: At, x: Any, dim: int, index: Iterable[int]) -> Any:
     index = [int(place) for place in index]
     if not index:
         shape = [0 if place == dim % len(x.shape) else size for place, size in enumerate(x.shape)]
-        return at.reading.torch.zeros(shape)
+        return at.torch.zeros(shape)
     x = at.plain(x if isinstance(x, Value) else at.value(x))
     axis = axis_of(x, dim)
     steps = set(np.diff(index).tolist()) or {1}
@@ -39,7 +39,8 @@ def taken(at: At, x: Any, dim: int, index: Iterable[int]) -> Any:
         made = at.add("Slice", [x.node], {"axis": axis, **ends})
     else:
         made = at.add("Take", [x.node], {"axis": axis, "index": index})
-    at.reading.keep_whole(x.node, made)
+    if x.node in at.reading.whole_numbers:  # and stays one
+        at.reading.whole_numbers.add(made)
     return at.like(x.view, made)
 
 
@@ -341,7 +342,7 @@ HANDLERS: Dict[str, Handler] = {
     "gather": gather_along,
     "unfold": unfold,
     "copy": copied,
-    "fill": lambda at, a: at.reading.torch.full(at.shape, float(a["value"]), dtype=at.reading.torch.float64),
+    "fill": lambda at, a: at.torch.full(at.shape, float(a["value"]), dtype=at.torch.float64),
     "embedding": embedding,
     **dict.fromkeys(("_embedding_bag", "_embedding_bag_forward_only"), embedding_bag),
 }

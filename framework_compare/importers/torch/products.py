@@ -20,7 +20,7 @@ from framework_compare.importers.common.axes import (
 from framework_compare.importers.common.views import BATCH, NotExpressible, Value, whole
 from framework_compare.importers.torch.attention import attend_steps, hides_nothing, is_triangle
 from framework_compare.importers.torch.moves import concat, taken
-from framework_compare.importers.torch.operands import LARGE, Arguments, At, Handler, affine, along, normal
+from framework_compare.importers.torch.operands import LARGE, Arguments, At, Handler, Learned, affine, along, normal
 from framework_compare.importers.torch.operators import HANDLERS as LAYERS
 from framework_compare.importers.torch.operators import pair, refuse
 from framework_compare.json_types import Fields
@@ -141,7 +141,7 @@ def attention(at: At, a: Arguments) -> Value:
     order = [*range(len(k.shape) - 2), len(k.shape) - 1, len(k.shape) - 2]
     scores = at.emit("Mul", matmul(at, q, at.permute(k, order)), float(scale))
     if a.get("is_causal"):
-        mask = at.reading.torch.ones(q.shape[-2], k.shape[-2], dtype=at.reading.torch.bool).tril()
+        mask = at.torch.ones(q.shape[-2], k.shape[-2], dtype=at.torch.bool).tril()
     boolean = _is_boolean(at, mask)
     if mask is not None:
         scores = at.emit("Where", mask, scores, -LARGE) if boolean else at.emit("Add", scores, mask)
@@ -154,15 +154,15 @@ def attention(at: At, a: Arguments) -> Value:
 def _is_boolean(at: At, mask: object) -> bool:
     if isinstance(mask, Value):  # which does not say it; the program does
         source = at.node.kwargs.get("attn_mask") or at.node.args[3]
-        return bool(source.meta["val"].dtype == at.reading.torch.bool)
-    return getattr(mask, "dtype", None) == at.reading.torch.bool
+        return bool(source.meta["val"].dtype == at.torch.bool)
+    return getattr(mask, "dtype", None) == at.torch.bool
 
 
 def _seen(at: At, mask: object, boolean: bool, shares: Value) -> Value:
     """Shares, which torch has as zero for a step from which a mask hides all."""
     if isinstance(mask, Value):
         return at.emit("Mul", shares, at.reduced("ReduceMax", mask, -1, True)) if boolean else shares
-    if not isinstance(mask, at.reading.torch.Tensor):
+    if not isinstance(mask, at.torch.Tensor):
         return shares
     seen = (mask if boolean else ~mask.isneginf()).any(-1, keepdim=True)
     return shares if bool(seen.all()) else at.emit("Mul", shares, seen)
@@ -189,13 +189,23 @@ def _as_linear(at: At, x: Any, weight: Any, bias: Any) -> Optional[Value]:
 
 def linear(at: At, a: Arguments) -> Value:
     weight = a["weight"]
-    tied = at.reading.embedding_with(weight) if a["bias"] is None else None
+    tied = _tied(at, weight) if a["bias"] is None else None
     if tied is not None:
         name, view = rows(at.reader, at.numbers(a["input"]))
-        return at.reading.with_features(at.reader.add(at.reading.stem(at.node), "Unembedding", [name], tied), view)
+        return at.with_features(at.reader.add(at.reading.stem(at.node), "Unembedding", [name], tied), view)
     order = (*range(len(weight.shape) - 2), len(weight.shape) - 1, len(weight.shape) - 2)
     product = matmul(at, a["input"], at.permute(at.value(weight), order))
     return product if a["bias"] is None else at.emit("Add", product, a["bias"])
+
+
+def _tied(at: At, weight: Learned) -> Optional[Fields]:
+    """Attributes of a head that has the array of an embedding; None where there is none with it."""
+    for node in at.reader.nodes.values():
+        name = f"{node.arrays}.weight"
+        if node.op == "Embedding" and at.reader.origin.get(name) == getattr(weight, "target", ""):
+            same = at.reader.arrays[name].tobytes() == weight.content
+            return {**node.attrs, "arrays": node.arrays} if same else None
+    return None
 
 
 def convolution(at: At, a: Arguments) -> Value:
@@ -244,11 +254,11 @@ def resized(mode: str, antialias: bool = False) -> Handler:
     """Resizing as a product with a matrix of weights for each axis."""
 
     def handler(at: At, a: Arguments) -> Value:
-        x, functional = a.get("input", a.get("self")), at.reading.torch.nn.functional
+        x, functional = a.get("input", a.get("self")), at.torch.nn.functional
         places = x.shape[2:]
         how = {"mode": mode} if mode == "nearest" else {"mode": mode, "align_corners": a["align_corners"]}
         for dim, (size, out) in enumerate(zip(places, at.shape[2:])):
-            eye = at.reading.torch.eye(size, dtype=at.reading.torch.float64)[None, None]
+            eye = at.torch.eye(size, dtype=at.torch.float64)[None, None]
             matrix = functional.interpolate(eye, size=(out, size), **how, antialias=antialias)[0, 0]
             if bool(((matrix == 0) | (matrix == 1)).all()):
                 x = taken(at, x, 2 + dim, matrix.argmax(1).tolist())

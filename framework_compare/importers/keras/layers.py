@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, NoReturn, Sequence,
 
 import numpy as np
 
-from framework_compare.graph.attrs import conv_attrs, linear_attrs, window_attrs
+from framework_compare.graph.node import conv_attrs, linear_attrs, window_attrs
 from framework_compare.graph.window import same_padding
 from framework_compare.importers.common.axes import materialised
 from framework_compare.importers.common.graph_reader import GraphReader

@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterable, List, Sequence
 
 import numpy as np
 
-from framework_compare.graph.attrs import unless
+from framework_compare.graph.node import unless
 from framework_compare.importers.common.axes import (
     as_group,
     common_patterns,

@@ -7,7 +7,7 @@ import math
 from typing import Any, Dict, List, NamedTuple, NoReturn, Sequence, Tuple
 
 from framework_compare.graph import window
-from framework_compare.graph.attrs import conv_attrs, linear_attrs, window_attrs
+from framework_compare.graph.node import conv_attrs, linear_attrs, window_attrs
 from framework_compare.importers.common.graph_reader import GraphReader
 from framework_compare.importers.common.views import BATCH, Atom, NotExpressible, Value, View, moved, whole
 from framework_compare.importers.torch.operands import Arguments, At, Handler

@@ -5,7 +5,7 @@ import math
 from typing import Any, Dict, List, Optional
 
 from framework_compare.graph import window
-from framework_compare.graph.attrs import conv_attrs
+from framework_compare.graph.node import conv_attrs
 from framework_compare.importers.common.axes import (
     Operand,
     common_patterns,

@@ -10,7 +10,7 @@ import itertools
 import math
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, NamedTuple, Tuple
 
-from framework_compare.graph.attrs import linear_attrs
+from framework_compare.graph.node import linear_attrs
 from framework_compare.importers.common.views import BATCH, NotExpressible, Value, whole
 from framework_compare.importers.torch.operands import At
 from framework_compare.importers.torch.operators import operator_name

@@ -9,6 +9,7 @@ from framework_compare.environments import locks
 from framework_compare.errors import UnknownNameError, UsageError, check_count
 from framework_compare.graph import Graph, Task, initial_flat
 from framework_compare.graph.imported_model import FROM_FILE, SEEDED, STARTS, ImportedModel
+from framework_compare.graph.trace_answer import Asked
 from framework_compare.importing.sources import (
     FORMS,
     MODULE_FILE,
@@ -18,7 +19,7 @@ from framework_compare.importing.sources import (
     loss_function,
     source_of,
 )
-from framework_compare.importing.tracing import Asked, Traced, Tracer, trace_in_hand, trace_keras
+from framework_compare.importing.tracing import Traced, Tracer, trace_in_hand, trace_keras
 from framework_compare.plan.planning import Models, Plan
 from framework_compare.plan.settings import DEFAULTS
 from framework_compare.protocol import devices_of

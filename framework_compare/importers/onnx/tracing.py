@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Collection, Dict, FrozenSet, List, Mapping, Se
 import numpy as np
 
 from framework_compare.errors import UsageError
-from framework_compare.graph import Field, Task, image_classification
+from framework_compare.graph import Field
+from framework_compare.graph.trace_answer import Asked
 from framework_compare.importers.common.ends import in_order, output_number
 from framework_compare.importers.common.judging import SEED, drawn_inputs
 from framework_compare.importers.common.onnx_program import OnnxNode, OnnxProgram, decimal
@@ -56,10 +57,10 @@ class OnnxImporter:
     def trace(job: Job) -> None:
         """Answer a job of kind "trace"; UsageError, in one line, where the file cannot be used."""
         (task,) = job.tasks
-        if task.get("loss"):
+        asked = Asked.from_dict(task)
+        if asked.loss:
             raise UsageError("an ONNX file trains with the loss of its target; for loss_function give an nn.Module")
-        tasks = [Task.from_dict(one) for one in task.get("tasks", ())]
-        read(load(task["source"]["path"]), task["sizes"], tasks, task.get("output", "")).write(os.getcwd())
+        read(load(task["source"]["path"]), asked).write(os.getcwd())
 
 
 def load(path: str) -> ModelProto:
@@ -104,7 +105,7 @@ def _load_beside(onnx: ModuleType, model: ModelProto, path: str) -> None:
         raise UsageError(f"the external weights of {path} cannot be read: {one_line(error)}") from None
 
 
-def read(model: ModelProto, sizes: Sequence[int], tasks: Sequence[Task] = (), trained: str = "") -> OnnxProgram:
+def read(model: ModelProto, asked: Asked) -> OnnxProgram:
     """Nodes and arrays of a checked model, and what onnx computes with them; UsageError for what cannot be trained."""
     import onnx
 
@@ -112,15 +113,16 @@ def read(model: ModelProto, sizes: Sequence[int], tasks: Sequence[Task] = (), tr
     _check_layers(graph)
     arrays, copies = _arrays(onnx, graph)
     sources = [one for one in graph.input if one.name not in arrays]
-    if tasks:
+    tasks = next(iter(asked.by_size.values()))
+    if asked.tasks:
         fields = _fields(onnx, sources, tasks[0].inputs)
         channels_last, batch = False, sources[0].type.tensor_type.shape.dim[0].dim_value
     else:
-        tasks, fields = [image_classification(0, sizes[0])], ()
-        channels_last, batch = _layout(onnx, _only(sources), sizes)
+        fields = ()
+        channels_last, batch = _layout(onnx, sources, asked.sizes)
     made = {output: node for node in graph.node for output in node.output}
     names = [one.name for one in graph.output]
-    output, notes = _logits(names[output_number(names, trained)], made, {task.loss for task in tasks})
+    output, notes = _logits(names[output_number(names, asked.output)], made, {task.loss for task in tasks})
     live = _live(graph.node, output, made)
     left = [node for node in live if node.op_type != "Constant" and node.output[0] not in copies]
     users = _users(left)
@@ -192,13 +194,6 @@ def _plain(name: str, array: np.ndarray) -> np.ndarray:
     return array.astype(np.float32)
 
 
-def _only(sources: Sequence[ValueInfoProto]) -> ValueInfoProto:
-    if len(sources) != 1:
-        names = ", ".join(one.name for one in sources)
-        raise UsageError(f"it takes {len(sources)} inputs ({names}); allowed: one, a batch of images")
-    return sources[0]
-
-
 def _fields(onnx: ModuleType, sources: Sequence[ValueInfoProto], fields: Sequence[Field]) -> Tuple[Field, ...]:
     """Return what each input is given: the array of its name, or, where not all have one, those in their order."""
     found = in_order([one.name for one in sources], fields)
@@ -215,8 +210,12 @@ def _fields(onnx: ModuleType, sources: Sequence[ValueInfoProto], fields: Sequenc
     return found
 
 
-def _layout(onnx: ModuleType, source: ValueInfoProto, sizes: Sequence[int]) -> Tuple[bool, int]:
+def _layout(onnx: ModuleType, sources: Sequence[ValueInfoProto], sizes: Sequence[int]) -> Tuple[bool, int]:
     """Return whether channels come last, and the number of images that the file is fixed to (0: any)."""
+    if len(sources) != 1:
+        names = ", ".join(one.name for one in sources)
+        raise UsageError(f"it takes {len(sources)} inputs ({names}); allowed: one, a batch of images")
+    (source,) = sources
     kind = source.type.tensor_type
     dims = [dim.dim_value for dim in kind.shape.dim]  # 0: not fixed
     channels_last = len(dims) == 4 and dims[3] == 3 and dims[1] != 3

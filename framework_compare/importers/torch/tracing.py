@@ -13,7 +13,7 @@ import dataclasses
 import math
 import os
 from types import ModuleType
-from typing import TYPE_CHECKING, Callable, Dict, FrozenSet, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, FrozenSet, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -21,8 +21,8 @@ from framework_compare.adapters.torch.pipeline import import_torchvision
 from framework_compare.adapters.torch.tasks import LOSSES
 from framework_compare.adapters.torch.trainer import TorchTrainer
 from framework_compare.errors import Unsupported, UsageError
-from framework_compare.graph import Graph, Task, image_classification
-from framework_compare.graph.trace_answer import TraceAnswer
+from framework_compare.graph import Graph, Task
+from framework_compare.graph.trace_answer import Asked, TraceAnswer
 from framework_compare.importers.common.judging import SEED, drawn_inputs, drawn_target, moved
 from framework_compare.importers.common.onnx_program import OnnxProgram
 from framework_compare.importers.common.user_file import made_by, object_of, one_line, place_of
@@ -45,9 +45,6 @@ VALUES = 16  # that each BatchNorm sees at least when it is judged: over a few, 
 BYTES_A_PARAMETER = 40
 
 
-Asked = Mapping[int, Sequence[Task]]  # by image size, 0 of what is none: the tasks that the module may be for
-
-
 class Known(NamedTuple):
     """What another program computes of a model in evaluation mode, and the arrays it starts from, by their paths."""
 
@@ -66,13 +63,11 @@ class TorchImporter:
         import torch
 
         torch.set_num_threads(job.config.threads)
-        tasks = [Task.from_dict(one) for one in task.get("tasks", ())]
-        asked = of_arrays(tasks) if tasks else of_images(task["sizes"])
+        asked = Asked.from_dict(task)
         if task["source"]["kind"] == ONNX:
             traced = trace_onnx(OnnxProgram.read(task["program"]), asked)
         else:
-            loss = object_of(*task["loss"]) if task.get("loss") else None
-            traced = trace_module(load(task["source"]), asked, output=task.get("output", ""), loss=loss)
+            traced = trace_module(load(task["source"]), asked)
         traced.write(os.getcwd())
 
 
@@ -99,15 +94,14 @@ def trace_onnx(program: OnnxProgram, asked: Asked) -> TraceAnswer:
     """The same of an ONNX file, whose logits another program has computed."""
     module = module_of(program)
     exact = program.reference
-    if program.fields:
-        asked = {size: [_with_inputs(task, program.fields) for task in tasks] for size, tasks in asked.items()}
+    asked = dataclasses.replace(asked, output="", tasks=[_with_inputs(task, program.fields) for task in asked.tasks])
     if "failure" in exact:
         trace_module(module, asked)  # what the graph has no op for is said first
         raise UsageError(str(exact["failure"]))
     start = {module.paths[name]: exact[f"start:{name}"] for name in module.paths}
     given = [exact[f"input:{name}"] for name in program.inputs]
     traced = trace_module(module, asked, Known(given, start, exact["logits"]))
-    return traced._replace(notes=(*program.notes, *_guesses(traced.graphs[next(iter(asked))]), *traced.notes))
+    return traced._replace(notes=(*program.notes, *_guesses(next(iter(traced.graphs.values()))), *traced.notes))
 
 
 def _with_inputs(task: Task, names: Sequence[str]) -> Task:
@@ -124,27 +118,10 @@ def _guesses(graph: Graph) -> Tuple[str, ...]:
     return (words,) if free else ()
 
 
-def of_images(sizes: Sequence[int]) -> Asked:
-    """The task of images at each size, for as many classes as the module gives."""
-    return {size: [image_classification(0, size)] for size in sizes}
-
-
-def of_arrays(tasks: Sequence[Task]) -> Asked:
-    """Tasks with the same inputs, of which the module's output decides."""
-    return {tasks[0].image_size: tasks}
-
-
-def trace_module(
-    module: Module,
-    asked: Asked,
-    known: Optional[Known] = None,
-    output: str = "",
-    loss: Optional[Callable[..., Tensor]] = None,
-) -> TraceAnswer:
+def trace_module(module: Module, asked: Asked, known: Optional[Known] = None) -> TraceAnswer:
     """Read a module for each image size, or for arrays; its own mode, weights and statistics stay as they are.
 
-    output: the name of the output that is trained, "" for the first. loss: a function of it and of the target, the last
-    input of the tasks; what it gives becomes the output.
+    A loss function takes its output and the target, the last input of the tasks; what it gives becomes the output.
     """
     import torch
 
@@ -155,10 +132,11 @@ def trace_module(
     _check_numbers(module)
     _check_gradient_hooks(module)
     module = _copied(module).cpu().float()
-    if loss is not None:
-        asked = {size: _inputs_in_order(module, tasks) for size, tasks in asked.items()}
-        module, output = calls.with_loss(torch, module, loss, output), ""
-    readings = {size: read(torch, module, tasks, output) for size, tasks in asked.items()}
+    output, by_size = asked.output, asked.by_size
+    if asked.loss:
+        by_size = {size: _inputs_in_order(module, tasks) for size, tasks in by_size.items()}
+        module, output = calls.with_loss(torch, module, object_of(*asked.loss), output), ""
+    readings = {size: read(torch, module, tasks, output) for size, tasks in by_size.items()}
     (start, first), *others = readings.items()
     _check_all_trained(module, first)
     for size, reading in others:

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import os
-from typing import Dict, FrozenSet, List, Mapping, NamedTuple, Tuple
+from typing import Dict, FrozenSet, List, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
@@ -44,6 +44,17 @@ class OnnxProgram:
     fields: Tuple[str, ...] = ()
     notes: Tuple[str, ...] = ()
     reference: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+
+    def constants(self, nodes: Sequence[OnnxNode]) -> List[str]:
+        """Values computed by nodes that depend on nothing but shapes: on no input, and on nothing that is trained."""
+        known = {*self.arrays, ""} - self.trained - self.statistics
+        computed: List[str] = []
+        for node in nodes:
+            alone = known.issuperset(node.inputs) and not node.op.startswith("Random")
+            if node.op in ("Shape", "Size") or alone:
+                known.update(node.outputs)
+                computed += node.outputs
+        return computed
 
     def write(self, folder: str) -> None:
         """Arrays stand under numbers in their files: no name is the name of a file."""

@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from typing import Any, Iterable, Sequence, cast
+from typing import Any, Iterable, Mapping, Sequence, cast
 
 from framework_compare import registry
 from framework_compare.environments import locks
@@ -10,15 +10,7 @@ from framework_compare.errors import UnknownNameError, UsageError, check_count
 from framework_compare.graph import Graph, Task, initial_flat
 from framework_compare.graph.imported_model import FROM_FILE, SEEDED, STARTS, ImportedModel
 from framework_compare.graph.trace_answer import Asked
-from framework_compare.importing.sources import (
-    FORMS,
-    MODULE_FILE,
-    ZOOS,
-    is_keras_model,
-    is_module,
-    loss_function,
-    source_of,
-)
+from framework_compare.importing import sources
 from framework_compare.importing.tracing import Traced, Tracer, trace_in_hand, trace_keras
 from framework_compare.plan.planning import Models, Plan
 from framework_compare.plan.settings import DEFAULTS
@@ -46,7 +38,7 @@ def resolve(
         raise UnknownNameError("weights", weights, STARTS)
     names: list[Any] = []
     imported: list[ImportedModel] = []
-    function = loss_function(loss) if loss else ()
+    function = sources.loss_function(loss) if loss else ()
     asked = Asked([], tasks, output or "", function) if tasks else Asked(_sizes(sizes), output=output or "")
     for model in _listed(models):
         made = _imported(model, asked, weights, tracer)
@@ -61,11 +53,11 @@ def resolve(
 
 def are_own(models: Models) -> bool:
     """Return whether one of the models is the user's, or of a zoo; UsageError for what cannot be imported."""
-    return any(not isinstance(one, (str, os.PathLike)) or source_of(one) is not None for one in _listed(models))
+    return any(not isinstance(one, (str, os.PathLike)) or sources.source_of(one) is not None for one in _listed(models))
 
 
 def _is_one(models: Models) -> bool:
-    return isinstance(models, (str, os.PathLike)) or not isinstance(models, Iterable) or is_module(models)
+    return isinstance(models, (str, os.PathLike)) or not isinstance(models, Iterable) or sources.is_module(models)
 
 
 def _listed(models: Models) -> list[Any]:
@@ -86,27 +78,28 @@ def _imported(model: Any, asked: Asked, weights: str | None, tracer: Tracer) -> 
     if isinstance(model, Graph):
         sizes = {model.image_size: model}
         return ImportedModel.of(model.name, f"Graph {model.name}", sizes, initial_flat(model, 0), seeded=True)
-    if is_module(model):
+    if sources.is_module(model):
         stem = type(model).__name__
         return _made(stem, stem, trace_in_hand(model, asked), asked, weights or FROM_FILE)
-    if is_keras_model(model):
+    if sources.is_keras_model(model):
         traced = trace_keras(model, asked, tracer)
         return _made(model.name, type(model).__name__, traced, asked, weights or FROM_FILE)
-    source = source_of(model)
+    source = sources.source_of(model)
     if source is None:
         text = os.fspath(model) if isinstance(model, (str, os.PathLike)) else ""
         if not text or (":" in text and text not in registry.MODELS):
-            raise UsageError(f"model is {model!r}; allowed: a name that `list` shows, {FORMS}")
+            raise UsageError(f"model is {model!r}; allowed: a name that `list` shows, {sources.FORMS}")
         return None
-    default = SEEDED if source.kind in ZOOS else FROM_FILE
-    made = _made(source.stem, source.text, tracer(source, asked), asked, weights or default)
-    if source.kind not in (MODULE_FILE, *ZOOS) or asked.loss:
-        return made
-    written = {**source.to_dict(), **({"output": asked.output} if asked.output else {})}
-    return dataclasses.replace(made, written=written)
+    default = SEEDED if source.kind in sources.ZOOS else FROM_FILE
+    written = {}
+    if source.kind in (sources.MODULE_FILE, *sources.ZOOS) and not asked.loss:
+        written = {**source.to_dict(), **({"output": asked.output} if asked.output else {})}
+    return _made(source.stem, source.text, tracer(source, asked), asked, weights or default, written)
 
 
-def _made(stem: str, text: str, traced: Traced, asked: Asked, weights: str) -> ImportedModel:
+def _made(
+    stem: str, text: str, traced: Traced, asked: Asked, weights: str, written: Mapping[str, str] = {}
+) -> ImportedModel:
     graph = next(iter(traced.graphs.values()))
     unit = graph.task.unit
     if graph.task.loss == "cross_entropy" and graph.num_classes < 2:  # whose cross-entropy is 0 whatever the weights
@@ -120,8 +113,8 @@ def _made(stem: str, text: str, traced: Traced, asked: Asked, weights: str) -> I
             f"{text}: the imported model is not the same function as yours: {level.where} differs by {level.error:.1e};"
             " unless its forward remembers earlier calls or depends on whether it is training, please report it with the file"
         )
-    made = ImportedModel.of(stem, text, traced.graphs, traced.flat, weights == SEEDED, level, tuple(traced.notes))
-    return dataclasses.replace(made, of_arrays=bool(asked.tasks))
+    known = {"level": level, "notes": tuple(traced.notes), "written": written, "of_arrays": bool(asked.tasks)}
+    return ImportedModel.of(stem, text, traced.graphs, traced.flat, weights == SEEDED, **known)
 
 
 def with_written(plan: Plan, models: Iterable[ImportedModel]) -> Plan:

@@ -45,20 +45,16 @@ def clamp(at: At, a: Arguments) -> Value:
     return x
 
 
-def reduction(op: str) -> Handler:
+def reduction(op: str, *, turned: bool = False) -> Handler:
+    """turned: with other signs before and behind, as the least number is the largest then."""
+
     def handler(at: At, a: Arguments) -> Any:
-        result = at.reduced(op, a["self"], a.get("dim"), a.get("keepdim", False))
+        x = at.emit("Mul", a["self"], -1.0) if turned else a["self"]
+        result = at.reduced(op, x, a.get("dim"), a.get("keepdim", False))
+        result = at.emit("Mul", result, -1.0) if turned else result
         return [result, None] if isinstance(at.node.meta["val"], (tuple, list)) else result
 
     return handler
-
-
-def lowest(at: At, a: Arguments) -> Any:
-    turned = {**a, "self": at.emit("Mul", a["self"], -1.0)}
-    found = reduction("ReduceMax")(at, turned)
-    value = found[0] if isinstance(found, list) else found
-    value = at.emit("Mul", value, -1.0)
-    return [value, None] if isinstance(found, list) else value
 
 
 def variance(at: At, a: Arguments) -> Value:
@@ -170,14 +166,13 @@ HANDLERS: Dict[str, Handler] = {
     "broadcast_tensors": broadcast,
     "sum": reduction("ReduceSum"),
     "mean": reduction("ReduceMean"),
-    **dict.fromkeys(("amax", "max"), reduction("ReduceMax")),
-    **dict.fromkeys(("amin", "min"), lowest),
+    **dict.fromkeys(("amax", "max", "any"), reduction("ReduceMax")),
+    **dict.fromkeys(("amin", "min"), reduction("ReduceMax", turned=True)),
     "var": variance,
     **dict.fromkeys(("linalg_vector_norm", "norm"), vector_norm),
     "logsumexp": log_sum_exp,
     "log1p": lambda at, a: at.each("Log", at.emit("Add", a["self"], 1.0)),
     "expm1": lambda at, a: at.emit("Sub", at.each("Exp", a["self"]), 1.0),
-    "any": lambda at, a: at.reduced("ReduceMax", at.value(a["self"]), a.get("dim"), a.get("keepdim", False)),
     **dict.fromkeys(("softmax", "_softmax"), along("Softmax")),
     **dict.fromkeys(("log_softmax", "_log_softmax"), along("LogSoftmax")),
     "cumsum": along("CumSum"),

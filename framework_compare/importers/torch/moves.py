@@ -9,14 +9,7 @@ from typing import Any, Dict, Iterable, List, Sequence
 import numpy as np
 
 from framework_compare.graph.node import unless
-from framework_compare.importers.common.axes import (
-    as_group,
-    common_patterns,
-    is_batch,
-    pattern,
-    program_axes,
-    reshaped_node,
-)
+from framework_compare.importers.common.axes import common_patterns, is_batch, pattern, program_axes, reshaped_node
 from framework_compare.importers.common.reading import filled
 from framework_compare.importers.common.views import BATCH, NotExpressible, Value, whole
 from framework_compare.importers.torch.operands import LARGE, Arguments, At, Handler, axis_of
@@ -200,8 +193,7 @@ def gather(at: At, table: Any, places: Any) -> Value:
         return at.reshape(rows, tuple(places.shape))
     places = at.plain(places)
     made = at.add("Gather", [table.node, places.node], {})
-    rest = as_group((False,), len(at.reader.shapes[made]) - 1, table.shape[-1], at.reader.batch)
-    return Value(made, (*places.view, rest))
+    return Value(made, (*places.view, whole(len(at.reader.shapes[made]) - 1, table.shape[-1])))
 
 
 def embedding(at: At, a: Arguments) -> Value:

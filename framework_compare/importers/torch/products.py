@@ -6,17 +6,8 @@ from typing import Any, Dict, List, Optional
 
 from framework_compare.graph import window
 from framework_compare.graph.node import conv_attrs
-from framework_compare.importers.common.axes import (
-    Operand,
-    common_patterns,
-    is_batch,
-    pattern,
-    program_axes,
-    reshaped_node,
-    rows,
-    size_of,
-    sizes_in,
-)
+from framework_compare.importers.common import axes
+from framework_compare.importers.common.axes import is_batch, pattern, program_axes, reshaped_node
 from framework_compare.importers.common.views import BATCH, NotExpressible, Value, whole
 from framework_compare.importers.torch.attention import attend_steps, hides_nothing, is_triangle
 from framework_compare.importers.torch.moves import concat, taken
@@ -104,15 +95,15 @@ def matmul(at: At, first: Any, second: Any) -> Value:
     pairs = [at.plain(x) for x in values]
     if any(atom.axis == BATCH for group in (pairs[0].view[-1], pairs[1].view[-2]) for atom in group):
         raise NotExpressible("a product across the samples of a batch")
-    outer = [Operand(Value(one.node, one.view[:-2])) for one in pairs]
-    patterns = common_patterns(reader, outer, rank - 2)
+    outer = [axes.Operand(Value(one.node, one.view[:-2])) for one in pairs]
+    patterns = axes.common_patterns(reader, outer, rank - 2)
     own = [pattern(pairs[0].view[-2]) or (False,), pattern(pairs[1].view[-1]) or (False,)]  # of rows and columns
     if sum(True in how for how in (*patterns, *own)) > 1:
         raise NotExpressible("a product between the samples of a batch")
     names = []
     for one, lead, how, place in zip(pairs, outer, own, (-2, -1)):
-        sizes, _ = sizes_in(lead, patterns, reader.batch)
-        inner = [size_of(group) for group in one.view[-2:] if not is_batch(group)]
+        sizes, _ = axes.sizes_in(lead, patterns, reader.batch)
+        inner = [axes.size_of(group) for group in one.view[-2:] if not is_batch(group)]
         if how == (True,):  # each sample is a row or a column of its own
             inner.insert(0 if place == -2 else 1, 1)
         names.append(reshaped_node(reader, one.node, (*sizes, *inner)))
@@ -191,7 +182,7 @@ def linear(at: At, a: Arguments) -> Value:
     weight = a["weight"]
     tied = _tied(at, weight) if a["bias"] is None else None
     if tied is not None:
-        name, view = rows(at.reader, at.numbers(a["input"]))
+        name, view = axes.rows(at.reader, at.numbers(a["input"]))
         return at.with_features(at.reader.add(at.reading.stem(at.node), "Unembedding", [name], tied), view)
     order = (*range(len(weight.shape) - 2), len(weight.shape) - 1, len(weight.shape) - 2)
     product = matmul(at, a["input"], at.permute(at.value(weight), order))

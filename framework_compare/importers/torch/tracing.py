@@ -94,7 +94,9 @@ def trace_onnx(program: OnnxProgram, asked: Asked) -> TraceAnswer:
     """The same of an ONNX file, whose logits another program has computed."""
     module = module_of(program)
     exact = program.reference
-    asked = dataclasses.replace(asked, output="", tasks=[_with_inputs(task, program.fields) for task in asked.tasks])
+    fields = {field.name: field for task in asked.tasks for field in task.inputs}
+    inputs = tuple(fields[name] for name in program.fields)
+    asked = Asked(asked.sizes, [dataclasses.replace(task, inputs=inputs) for task in asked.tasks])
     if "failure" in exact:
         trace_module(module, asked)  # what the graph has no op for is said first
         raise UsageError(str(exact["failure"]))
@@ -102,12 +104,6 @@ def trace_onnx(program: OnnxProgram, asked: Asked) -> TraceAnswer:
     given = [exact[f"input:{name}"] for name in program.inputs]
     traced = trace_module(module, asked, Known(given, start, exact["logits"]))
     return traced._replace(notes=(*program.notes, *_guesses(next(iter(traced.graphs.values()))), *traced.notes))
-
-
-def _with_inputs(task: Task, names: Sequence[str]) -> Task:
-    """The task with its inputs in this order."""
-    fields = {field.name: field for field in task.inputs}
-    return dataclasses.replace(task, inputs=tuple(fields[name] for name in names))
 
 
 def _guesses(graph: Graph) -> Tuple[str, ...]:
@@ -139,8 +135,10 @@ def trace_module(module: Module, asked: Asked, known: Optional[Known] = None) ->
     readings = {size: read(torch, module, tasks, output) for size, tasks in by_size.items()}
     (start, first), *others = readings.items()
     _check_all_trained(module, first)
-    for size, reading in others:
-        _check_same_arrays(first, start, reading, size)
+    for size, reading in others:  # which start from one set of arrays
+        for name, array in reading.arrays.items():
+            if name in first.arrays and not np.array_equal(first.arrays[name], array):
+                raise UsageError(f"{name} has different values at {size} and at {start} pixels; import it at one size")
     exact = judge(torch, module, first, known, output)
     return TraceAnswer(
         {size: reading.graph for size, reading in readings.items()}, first.arrays, exact, first.notes, torch.__version__
@@ -216,13 +214,6 @@ def _check_all_trained(module: Module, reading: Reading) -> None:
         )
 
 
-def _check_same_arrays(first: Reading, size: int, second: Reading, other: int) -> None:
-    """UsageError for a constant that depends on the size of the image: all sizes start from one set of arrays."""
-    for name, array in second.arrays.items():
-        if name in first.arrays and not np.array_equal(first.arrays[name], array):
-            raise UsageError(f"{name} has different values at {other} and at {size} pixels; import it at one size")
-
-
 def _available_bytes() -> Optional[int]:
     with contextlib.suppress(OSError), open("/proc/meminfo", encoding="ascii") as file:
         for line in file:
@@ -264,7 +255,7 @@ def judge(
     """
     module = module.double()
     rng = np.random.default_rng(SEED)
-    arrays = dict(module.named_parameters(remove_duplicate=False)) | dict(module.named_buffers(remove_duplicate=False))
+    arrays = arrays_of(module)
     with torch.no_grad():
         for name in dict.fromkeys(reading.origin.values()):
             own = arrays[name].numpy()
@@ -293,6 +284,12 @@ def judge(
         elif not isinstance(array, torch.nn.Parameter):
             exact[f"after:{ours}"] = reading.as_graph(ours, array)
     return exact
+
+
+def arrays_of(module: Module) -> Dict[str, Tensor]:
+    """Parameters and buffers by all their names."""
+    parameters, buffers = module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False)
+    return {**dict(parameters), **dict(buffers)}
 
 
 class Call(NamedTuple):

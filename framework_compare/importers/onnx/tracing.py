@@ -129,7 +129,12 @@ def read(model: ModelProto, asked: Asked) -> OnnxProgram:
     arrays = {name: array for name, array in arrays.items() if name in users}
     initial = {one.name for one in graph.initializer} | copies
     statistics = _statistics(left, arrays)
-    learned = {name for name in arrays if _is_trained(arrays[name], name in initial, users[name])} - statistics
+    # ONNX does not say what is trained: float arrays of layers are, and other initialisers of more than one number
+    learned = {
+        name
+        for name, array in arrays.items()
+        if array.dtype.kind == "f" and (not set(LAYERS).isdisjoint(users[name]) or (name in initial and array.size > 1))
+    } - statistics
     program = OnnxProgram(
         tuple(one.name for one in sources),
         output,
@@ -267,11 +272,6 @@ def _statistics(nodes: Sequence[NodeProto], arrays: Mapping[str, np.ndarray]) ->
     if computed:
         raise UsageError(f"its BatchNormalization reads statistics that are computed ({computed[0]}), not running ones")
     return names
-
-
-def _is_trained(array: np.ndarray, initial: bool, users: Sequence[str]) -> bool:
-    """ONNX does not say so: float arrays of layers are, and other initialisers of more than one number."""
-    return array.dtype.kind == "f" and (any(op in LAYERS for op in users) or (initial and array.size > 1))
 
 
 def _node(onnx: ModuleType, node: NodeProto) -> OnnxNode:

@@ -245,17 +245,12 @@ class At(Place):
         """An operand as a value: a parameter becomes a node of its own, a constant one that is not trained."""
         if isinstance(x, Value):
             return self.numbers(x)
-        if self.reading.constants_of_samples and self._repeats_for_samples(x):
+        for_samples = self.reading.constants_of_samples and isinstance(x, self.torch.Tensor) and x.ndim > 1
+        if for_samples and len(x) == self.reader.batch and bool((x == x[:1]).all()):  # the same for each of the batch
             name, view = self.value(x[0])
             return Value(name, (whole(BATCH, self.reader.batch), *view))
         (name,), view = self.joined([x])
         return Value(name, view)
-
-    def _repeats_for_samples(self, x: Any) -> bool:
-        """Return whether a constant array (N, ...) has the same numbers for each of the batch."""
-        if not isinstance(x, self.torch.Tensor) or x.ndim < 2 or len(x) != self.reader.batch:
-            return False
-        return bool((x == x[:1]).all())
 
     def numbers(self, value: Value) -> Value:
         """Whole numbers become those that the network computes with."""

@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Optional
 
 from framework_compare.graph import window
 from framework_compare.graph.node import conv_attrs
@@ -266,7 +266,8 @@ def recurrent(op: str, gates: int) -> Handler:
     """Layers of one direction or two, from a state of zeros; states of all steps, and the last of each direction."""
 
     def handler(at: At, a: Arguments) -> Any:
-        if not a["has_biases"] or any(bool(state.any()) for state in _listed(a["hx"])):
+        initial = a["hx"] if isinstance(a["hx"], (list, tuple)) else [a["hx"]]
+        if not a["has_biases"] or any(bool(state.any()) for state in initial):
             refuse(op, "without biases" if not a["has_biases"] else "from a state that is not zero")
         if any(user.args[1] == 2 and user.users for user in at.node.users):
             refuse(op, "whose last cell state is read")
@@ -300,10 +301,6 @@ def recurrent(op: str, gates: int) -> Handler:
         return [Value(source, (*groups, whole(1, out[1]))), states, None]
 
     return handler
-
-
-def _listed(states: Any) -> List[Any]:
-    return list(states) if isinstance(states, (list, tuple)) else [states]
 
 
 MOST_WINDOWS = 16

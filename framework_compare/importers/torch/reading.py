@@ -63,7 +63,7 @@ class Reading:
             if call is not None and node is call.last:
                 self.values[node.name] = self._read_call(call)
             elif call is None and node.op == "call_function":
-                self.values[node.name] = self._read(node)
+                self.values[node.name] = self.read(node)
         returned = next(n for n in program.graph.nodes if n.op == "output").args[0]
         made = [node for node, spec in zip(returned, signature.output_specs) if spec.kind.name == "USER_OUTPUT"]
         trained = chosen_output(torch.utils._pytree.tree_unflatten(made, program.call_spec.out_spec), output)
@@ -117,7 +117,8 @@ class Reading:
 
     # -- one operator -----------------------------------------------------------------------------------------------
 
-    def _read(self, node: FxNode) -> Any:
+    def read(self, node: FxNode) -> Any:
+        """Return what an operator of the program, or of one that is decomposed, gives."""
         if getattr(node.target, "__name__", "") == "getitem":
             return self.values[node.args[0].name][node.args[1]]
         if not hasattr(node.target, "_schema"):
@@ -146,8 +147,6 @@ class Reading:
         if name.endswith("_"):  # later readers of what it changed see the result
             self._write(node, node.args[0], result)
         return result
-
-    read_inner = _read
 
     def _write(self, node: FxNode, target: FxNode, result: Any) -> None:
         """A value that an operator has changed; where it is a slice of another, that one, too."""

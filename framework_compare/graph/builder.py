@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 
+WITHOUT_INPUTS = ("Parameter", "Constant", "RelativeBias")
+
+
 def _plain(op: str, doc: Optional[str] = None) -> Callable[..., str]:
     """A method that adds an op of one input without attributes."""
 
@@ -56,18 +59,13 @@ class GraphBuilder:
         self.last = next(iter(self._shapes))
 
     def _add(self, name: str, op: str, *sources: str, **attrs: object) -> str:
-        return self._append(Node(name, op, tuple(filter(None, sources)) or (self.last,), attrs))
-
-    def _source(self, name: str, op: str, **attrs: object) -> str:
-        """A node without inputs."""
-        return self._append(Node(name, op, (), attrs))
-
-    def _append(self, node: Node) -> str:
-        name = node.name
+        """A node that reads these, or the last node where none is named."""
         if name in self._shapes:
             raise UsageError(f"{self._graph.name}: two nodes are called {name!r}")
+        inputs = () if op in WITHOUT_INPUTS else tuple(filter(None, sources)) or (self.last,)
+        node = Node(name, op, inputs, attrs)
         try:
-            self._shapes[name] = OPS[node.op].shape(node, *(self._shapes[i] for i in node.inputs))
+            self._shapes[name] = OPS[op].shape(node, *(self._shapes[source] for source in inputs))
         except UsageError as error:
             raise self._refusal(str(error)) from None
         self._nodes.append(node)
@@ -249,15 +247,15 @@ class GraphBuilder:
 
         `add`, `mul` and `concat` combine it with other values. A constant is not trained.
         """
-        return self._source(name, "Parameter", shape=list(shape), init=init, **unless(True, trained=trained))
+        return self._add(name, "Parameter", shape=list(shape), init=init, **unless(True, trained=trained))
 
     def constant(self, name: str, array: "ArrayLike") -> str:
         """An array of constants, the same for each sample."""
-        return self._source(name, "Constant", **constant_attrs(array))
+        return self._add(name, "Constant", **constant_attrs(array))
 
     def op(self, name: str, op: str, *sources: str, **attrs: object) -> str:
         """A primitive, or any op without a method of its own; see `graph.primitives`."""
-        return self._add(name, op, *(sources or (self.last,)), **attrs)
+        return self._add(name, op, *sources, **attrs)
 
     def attention(
         self,
@@ -303,7 +301,7 @@ class GraphBuilder:
 
     def relative_bias(self, name: str, window: Sequence[int], heads: int, *, init: str = "normal_0.02") -> str:
         """A bias of attention in windows: per head, one number for each distance between two positions (Liu et al. 2021)."""
-        return self._source(name, "RelativeBias", window=list(window), heads=heads, init=init)
+        return self._add(name, "RelativeBias", window=list(window), heads=heads, init=init)
 
     def conv1d(self, name: str, out: int, kernel: int, *, padding: int = 0, bias: bool = True) -> str:
         """Cross-correlation along the steps of a sequence, (steps, in) to (steps, out), zero padding on both ends."""

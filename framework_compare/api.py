@@ -14,8 +14,7 @@ from framework_compare.errors import UsageError
 from framework_compare.forecast import Forecast, forecast
 from framework_compare.forecast import left as forecast_of_the_rest
 from framework_compare.graph.imported_model import ImportedModel
-from framework_compare.importing.as_written import with_written
-from framework_compare.importing.imports import are_own, resolve
+from framework_compare.importing.imports import are_own, resolve, with_written
 from framework_compare.importing.tracing import Tracer
 from framework_compare.launch import nodes
 from framework_compare.launch.limits import Limits

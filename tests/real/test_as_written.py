@@ -11,7 +11,7 @@ from command_line import start
 
 from framework_compare import Comparison, compare, registry
 from framework_compare.graph.imported_model import ImportedModel
-from framework_compare.importing.as_written import with_written
+from framework_compare.importing.imports import with_written
 from framework_compare.plan import planning
 from framework_compare.report import table_notes
 from framework_compare.results.columns import Record

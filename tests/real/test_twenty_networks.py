@@ -10,9 +10,10 @@ from nightly import some_nightly
 
 from framework_compare import api
 from framework_compare.graph import Field, Task
+from framework_compare.graph.trace_answer import Asked
 from framework_compare.importing.import_level import TOLERANCE
 from framework_compare.importing.sources import MODULE_FILE, Source
-from framework_compare.importing.tracing import Asked, Tracer
+from framework_compare.importing.tracing import Tracer
 from framework_compare.parity.verify import verify
 from framework_compare.results.parity import Parity
 from framework_compare.study.request import Request

@@ -11,7 +11,7 @@ from bounds import rounding
 
 from framework_compare import registry
 from framework_compare.batches.arrays import ArrayPipeline, Pixels, memory_batch, read_split
-from framework_compare.batches.images import epoch_order
+from framework_compare.batches.order import epoch_order
 from framework_compare.datasets.arrays import ArrayData, Baseline, Split, load
 from framework_compare.errors import DataError, UsageError
 from framework_compare.graph import Field, Task

@@ -7,7 +7,7 @@ import pytest
 
 from framework_compare import compare, largest_batch
 from framework_compare.batches.arrays import ArrayPipeline, read_split
-from framework_compare.batches.sizes import distinct, epoch_sizes
+from framework_compare.batches.order import distinct, epoch_sizes
 from framework_compare.errors import UsageError
 from framework_compare.plan.reproductions import REPRODUCTIONS
 from framework_compare.results.roofline import _batch_size

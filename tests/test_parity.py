@@ -23,7 +23,6 @@ from framework_compare.parity.network.ladder import (
     LevelFailed,
     check_dropout,
     check_off,
-    check_stochastic_depth,
 )
 from framework_compare.parity.network.rounding import unit
 
@@ -317,7 +316,7 @@ DEPTH_INPUT = numpy.random.default_rng(2).standard_normal((2, 3, 4, 4)).astype(n
 
 
 def test_samples_dropped_by_chance_pass():
-    check_stochastic_depth("depth", 0.2, depth(), DEPTH_INPUT, "fp32")
+    check_dropout("depth", 0.2, depth(), DEPTH_INPUT, "fp32", of_samples=True)
 
 
 @pytest.mark.parametrize(
@@ -333,7 +332,7 @@ def test_samples_dropped_by_chance_pass():
 )
 def test_other_ways_to_drop_samples_fail(passes, message):
     with pytest.raises(LevelFailed, match=message):
-        check_stochastic_depth("depth", 0.2, passes, DEPTH_INPUT, "fp32")
+        check_dropout("depth", 0.2, passes, DEPTH_INPUT, "fp32", of_samples=True)
 
 
 def test_logits_that_two_orders_of_sums_explain_are_those_without_dropout(summed_twice):

@@ -56,13 +56,7 @@ OTHER_FORMS = (
     "[" * 100_000,
     '{"levels": [{"a": 1}]}',
     '{"levels": 3}',
-    '{"framework": 1, "version": "1", "model": "m", "execution": "default", "status": "passed"}',
-    '{"framework": "f", "version": "1", "model": "m", "execution": "default", "status": 5, "levels": []}',
-    '{"framework": "f", "version": "1", "model": "m", "execution": "default", "status": "passed", '
-    '"levels": [{"number": "0", "passed": true}]}',
-    '{"levels": [{"number": 4, "passed": "yes"}]}',
     '{"levels": [{"number": 4, "passed": true, "more": 1}]}',
-    '{"levels": [{"number": 4, "passed": true, "error": "small"}]}',
 )  # fmt: skip
 
 
@@ -183,7 +177,7 @@ def test_an_execution_that_is_lacking_is_found_before_a_reference_is_made(honest
     monkeypatch.setattr(RunTasks, "__call__", lambda *a, _call=RunTasks.__call__: asked.append(a) or _call(*a))
     assert honest(("small", "mobilenet_v2"), execution="graph") == (["unsupported"] * 2, [])
     assert len(asked) == 1
-    assert not (own_cache / "parity").exists()
+    assert not [*(own_cache / "parity").glob("*.json")]
 
 
 def test_an_execution_that_is_lacking_beside_one_that_is_there(honest):

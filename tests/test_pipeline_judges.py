@@ -16,7 +16,7 @@ from framework_compare import registry
 from framework_compare.environments.managed import Environment
 from framework_compare.parity import cache
 from framework_compare.parity.network.ladder import LevelFailed
-from framework_compare.parity.pipeline import crops, independence, orders, pipelines, ramps, textures
+from framework_compare.parity.pipeline import draws, pipelines, ramps
 from framework_compare.parity.verify import ParityChecker
 from framework_compare.protocol import TrainConfig
 from framework_compare.results import verdicts
@@ -51,7 +51,7 @@ def test_honest_crops_pass_with_every_seed_however_a_framework_rounds(rule, seed
     for seed in range(2, 2 + seeds):
         drawn = drawn_otherwise(seed, RULES[rule])
         drawn[:, :4] += noise.normal(0, 0.07, (COUNT, 4))
-        crops.check(drawn)
+        draws.check_crops(drawn)
 
 
 @pytest.mark.parametrize("seeds", HONEST_SEEDS)
@@ -60,8 +60,8 @@ def test_honest_orders_and_draws_pass_with_every_seed(seeds):
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
         labels = np.concatenate([rng.permutation(count) for _ in range(pipelines.EPOCHS)])
-        orders.check(labels, count, batch_size)
-        independence.check(drawn_otherwise(seed), labels, count, batch_size)
+        draws.check_orders(labels, count, batch_size)
+        draws.check_independence(drawn_otherwise(seed), labels, count, batch_size)
 
 
 def exchanged(rng: np.random.Generator, listed: np.ndarray) -> np.ndarray:
@@ -100,7 +100,7 @@ def test_a_mistake_of_orders_is_named_from_their_numbers(mistake):
     else:
         epochs = [listed, rng.permutation(listed), listed]
     with pytest.raises(LevelFailed) as error:
-        orders.check(np.concatenate(epochs), pipelines.RAMPS, BATCH)
+        draws.check_orders(np.concatenate(epochs), pipelines.RAMPS, BATCH)
     assert MISTAKES[mistake][1] in str(error.value)
 
 
@@ -152,7 +152,7 @@ def test_a_mistake_of_draws_is_named_from_their_numbers(mistake):
     rng = np.random.default_rng(0)
     labels = np.concatenate([rng.permutation(pipelines.RAMPS) for _ in range(pipelines.EPOCHS)])
     with pytest.raises(LevelFailed) as error:
-        independence.check(DRAWS[mistake](drawn_otherwise(2), labels, mistake), labels, pipelines.RAMPS, BATCH)
+        draws.check_independence(DRAWS[mistake](drawn_otherwise(2), labels, mistake), labels, pipelines.RAMPS, BATCH)
     assert MISTAKES[mistake][1] in str(error.value)
 
 
@@ -161,7 +161,7 @@ def test_a_shuffle_buffer_that_is_too_small_is_seen():
     for seed in range(5):
         labels = np.concatenate([buffered(count, count // 2, 10 * seed + epoch) for epoch in range(3)])
         with pytest.raises(LevelFailed, match="not shuffled over the whole set"):
-            orders.check(labels, count, 32)
+            draws.check_orders(labels, count, 32)
 
 
 def buffered(count: int, size: int, seed: int) -> np.ndarray:
@@ -191,21 +191,21 @@ SEEN = {
 def test_ranges_that_are_off_are_seen_with_every_seed(ranges, seeds):
     for seed in range(seeds):
         with pytest.raises(LevelFailed):
-            crops.check(drawn_otherwise(seed, **SEEN[ranges]))
+            draws.check_crops(drawn_otherwise(seed, **SEEN[ranges]))
 
 
 def test_too_many_values_beyond_a_sample_are_as_rare_as_said():
     inner, outer = 40, 10
-    count = crops.least_beyond(inner, outer)
+    count = draws.least_beyond(inner, outer)
     probability = math.comb(outer, count) / math.comb(inner + outer, count)  # the `count` largest are all of `outer`
-    assert probability < crops.ALPHA <= math.comb(outer, count - 1) / math.comb(inner + outer, count - 1)
+    assert probability < draws.ALPHA <= math.comb(outer, count - 1) / math.comb(inner + outer, count - 1)
 
 
 def test_an_image_is_read_to_a_part_of_a_pixel(tmp_path):
     from framework_compare.batches import preprocess
 
     listed = ramps.write(tmp_path / "ramps", ramps.FILES)
-    drawn = crops.reference(ramps.FILES, 3)
+    drawn = draws.reference(ramps.FILES, 3)
     images = np.empty((ramps.FILES, 3, 64, 64), np.float32)
     for image, path, (left, top, width, height, flipped) in zip(images, listed.paths, drawn):
         crop = preprocess.Crop(int(left), int(top), int(width), int(height), "horizontal" if flipped else "none")
@@ -213,7 +213,7 @@ def test_an_image_is_read_to_a_part_of_a_pixel(tmp_path):
     found = ramps.read(images)
     ramps.check_channels(found)
     fits = ramps.texture_of(images, found)
-    ramps.check_labels(fits[textures.nearest(fits)].code, np.arange(ramps.FILES), listed)
+    ramps.check_labels(fits[ramps.nearest_resampler(fits)].code, np.arange(ramps.FILES), listed)
     assert np.array_equal(np.round(ramps.crops_of(found)), drawn)
 
 

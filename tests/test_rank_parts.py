@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from slurm_cluster import is_free
 
-from framework_compare.batches.shares import share_of, share_size
+from framework_compare.batches.order import share_of, share_size
 from framework_compare.errors import ProtocolError, UnknownNameError, UsageError
 from framework_compare.events import EventWriter
 from framework_compare.launch.supervised_worker import SupervisedWorker

@@ -14,8 +14,9 @@ from processes import wait_for
 
 from framework_compare.adapters.tensorflow.pipeline import one_pass
 from framework_compare.batches import preprocess
-from framework_compare.batches.images import SharedPipeline, epoch_order, memory_batch
-from framework_compare.batches.reading import Reading
+from framework_compare.batches.images import SharedPipeline, memory_batch
+from framework_compare.batches.order import epoch_order
+from framework_compare.batches.preprocess import Reading
 from framework_compare.datasets.folder import read_folder
 from framework_compare.errors import DataError, UsageError
 from framework_compare.protocol import ImageFiles, TrainConfig
@@ -71,12 +72,12 @@ def test_each_image_once_an_epoch_in_a_new_order(files: ImageFiles) -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        *({"workers": 1}, {"workers": 7}, {"workers": 3, "prefetch": 9}, {"workers": 2, "processes": True}),
+        *({"workers": 1}, {"workers": 7}, {"workers": 2, "processes": True}),
         *({"workers": 2, "batch_size": size} for size in (1, 5, 23, 100)),
     ],
     ids=str,
 )
-def test_workers_prefetch_and_batch_size_change_nothing(files: ImageFiles, settings: dict) -> None:
+def test_workers_and_batch_size_change_nothing(files: ImageFiles, settings: dict) -> None:
     expected, got = epoch(files, 2, workers=0), epoch(files, 2, **settings)
     assert np.array_equal(expected[0], got[0]) and np.array_equal(expected[1], got[1])
 
@@ -146,7 +147,7 @@ def test_prefetch_is_bounded(files: ImageFiles, monkeypatch) -> None:
     real = Reading.fill
     monkeypatch.setattr(Reading, "fill", lambda self, image, **task: read.append(task) or real(self, image, **task))
     many = ImageFiles(("a",), files.paths * 10, files.labels * 10, files.formats * 10)
-    with pipeline(many, workers=2, prefetch=2) as opened:
+    with pipeline(many, workers=2) as opened:
         batches = opened.epoch(0)
         next(batches)
         threading.Event().wait(0.2)
@@ -197,7 +198,6 @@ def test_a_process_that_was_killed_is_told(files: ImageFiles) -> None:
         ("batch_size", 2.0),
         ("image_size", 0),
         ("workers", -1),
-        ("prefetch", 0),
         ("flip", "x"),
         ("layout", "CHWN"),
     ],

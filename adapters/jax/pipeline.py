@@ -15,7 +15,7 @@ from typing import Any, Callable, Iterator, NamedTuple, Optional, Tuple
 import numpy as np
 
 from framework_compare.adapters.common.pipeline import read_normalised
-from framework_compare.batches.shares import share_of
+from framework_compare.batches.order import share_of
 from framework_compare.errors import Unsupported
 from framework_compare.protocol import ImageFiles, Replicas, TrainConfig
 

@@ -14,7 +14,7 @@ from typing import Any, Deque, Iterator, List, Optional, Tuple
 import numpy as np
 
 from framework_compare.adapters.common.pipeline import read_normalised
-from framework_compare.batches.images import epoch_order
+from framework_compare.batches.order import epoch_order
 from framework_compare.batches.preprocess import image_state
 from framework_compare.protocol import ImageFiles, TrainConfig
 

@@ -8,13 +8,12 @@ import json
 import math
 import os
 import zipfile
-from typing import Any, Dict, Iterator, NamedTuple, Optional, Tuple, Union
+from typing import Any, ContextManager, Dict, Iterator, NamedTuple, Optional, Tuple, Union
 
 import numpy as np
 
-from framework_compare.batches.images import LAYOUTS, Allocate, epoch_order
-from framework_compare.batches.shares import share_of
-from framework_compare.batches.sizes import epoch_sizes
+from framework_compare.batches.images import LAYOUTS, Allocate
+from framework_compare.batches.order import epoch_order, epoch_sizes, share_of
 from framework_compare.errors import DataError, UsageError, check_count, check_name
 from framework_compare.graph import Task
 from framework_compare.protocol import Fields, Replicas
@@ -89,7 +88,7 @@ def _split_of(document: Fields, split: str, arrays: Dict[str, np.ndarray]) -> Sp
     )
 
 
-class ArrayPipeline:
+class ArrayPipeline(ContextManager["ArrayPipeline"]):
     """Shuffled batches of arrays, the same whatever the framework; the order is that of the images' `shared` pipeline.
 
     Batches are new C-contiguous arrays, ready to adopt. `layout` is that of images: (N, C, H, W) or (N, H, W, C).
@@ -140,9 +139,6 @@ class ArrayPipeline:
         """Let go of the arrays; a second call does nothing."""
         self._closed = True
         self._inputs = []
-
-    def __enter__(self) -> "ArrayPipeline":
-        return self
 
     def __exit__(self, *raised: object) -> None:
         self.close()

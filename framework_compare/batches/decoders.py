@@ -16,7 +16,7 @@ from typing import BinaryIO, List, Sequence, cast
 
 import numpy as np
 
-from framework_compare.batches.reading import Reading
+from framework_compare.batches.preprocess import Reading
 from framework_compare.errors import DataError
 from framework_compare.protocol import Fields
 

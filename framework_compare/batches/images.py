@@ -5,13 +5,12 @@ Worker side: standard library, numpy, Pillow and simplejpeg.
 
 import collections
 import concurrent.futures
-from typing import TYPE_CHECKING, Any, Callable, Deque, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, ContextManager, Deque, Iterator, List, Optional, Tuple
 
 import numpy as np
 
-from framework_compare.batches import preprocess
-from framework_compare.batches.reading import Reading
-from framework_compare.batches.shares import share_of
+from framework_compare.batches.order import epoch_order, share_of
+from framework_compare.batches.preprocess import Reading
 from framework_compare.errors import UsageError, check_count, check_name
 from framework_compare.protocol import CROPS, FLIPS, ImageFiles, Replicas, TrainConfig
 
@@ -20,17 +19,17 @@ if TYPE_CHECKING:
 
 LAYOUTS = ("NCHW", "NHWC")
 Arrays = Tuple[np.ndarray, np.ndarray]
+Filling = Tuple[Arrays, List["concurrent.futures.Future[None]"]]  # arrays being filled, and the tasks that fill them
 Allocate = Callable[[Tuple[int, ...]], np.ndarray]  # a float32 array of a shape, its contents not set
-
-
+PREFETCH = 2
 MOST_PER_TASK = 4  # images: handing a task over costs some 3 % of decoding one
 
 
-class SharedPipeline:
+class SharedPipeline(ContextManager["SharedPipeline"]):
     """Shuffled, augmented batches of a set of images, the same whatever the framework and number of workers.
 
     `workers` threads decode (simplejpeg, Pillow and numpy release the GIL), or with `processes` as many processes; 0
-    decodes in the caller. `prefetch` batches are made ahead of the one in use, so that memory does not grow with the
+    decodes in the caller. PREFETCH batches are made ahead of the one in use, so that memory does not grow with the
     number of images. What an image looks like depends on (seed, epoch, its index) only. `allocate` makes the arrays of
     images: in memory that a device copies from fastest, for instance. Of several `replicas` it makes the batches of this
     process. Close it, or use it in a `with`.
@@ -47,7 +46,6 @@ class SharedPipeline:
         crop: str = "random",
         layout: str = "NCHW",
         workers: int = 1,
-        prefetch: int = 2,
         processes: bool = False,
         allocate: Allocate = lambda shape: np.empty(shape, dtype=np.float32),
         replicas: Optional[Replicas] = None,
@@ -58,7 +56,6 @@ class SharedPipeline:
         check_count("batch_size", batch_size, 1)
         check_count("image_size", image_size, 1)
         check_count("workers", workers, 0)
-        check_count("prefetch", prefetch, 1)
         self._files = files
         self._batch_size, self._seed = batch_size, seed
         self._replicas = replicas
@@ -66,7 +63,7 @@ class SharedPipeline:
         self._workers = workers
         self._allocate = allocate
         # Small batches: enough of them in flight to keep every worker busy.
-        self._ahead = max(prefetch, -(-2 * workers // batch_size))
+        self._ahead = max(PREFETCH, -(-2 * workers // batch_size))
         self._pool = concurrent.futures.ThreadPoolExecutor(workers, "images") if workers else None
         self._decoders: Optional["Decoders"] = None
         if processes and workers:
@@ -89,7 +86,7 @@ class SharedPipeline:
         """
         order = share_of(epoch_order(self._seed, number, len(self._files)), self._batch_size, self._replicas)
         parts = (order[start : start + self._batch_size] for start in range(0, len(order), self._batch_size))
-        pending: Deque[_Batch] = collections.deque()
+        pending: Deque[Filling] = collections.deque()
         try:
             for indices in parts:
                 pending.append(self._start(number, indices))
@@ -98,8 +95,9 @@ class SharedPipeline:
             while pending:
                 yield self._finish(pending.popleft())
         finally:
-            for batch in pending:
-                batch.cancel()
+            for _, tasks in pending:
+                for task in tasks:
+                    task.cancel()
 
     def close(self) -> None:
         """Stop the threads and wait for them; a second call does nothing."""
@@ -110,32 +108,31 @@ class SharedPipeline:
             self._decoders.close()
             self._decoders = None
 
-    def __enter__(self) -> "SharedPipeline":
-        return self
-
     def __exit__(self, *raised: object) -> None:
         self.close()
 
-    def _start(self, number: int, indices: np.ndarray) -> "_Batch":
+    def _start(self, number: int, indices: np.ndarray) -> Filling:
         if self._closed:
             raise UsageError("the input pipeline is closed; open another one")
         labels = np.array([self._files.labels[i] for i in indices], dtype=np.int64)
-        batch = _Batch(self._allocate((len(indices), *self._reading.shape)), labels)
+        images = self._allocate((len(indices), *self._reading.shape))
         if self._pool is None:
-            self._fill(batch.images, number, indices)
-            return batch
+            self._fill(images, number, indices)
+            return (images, labels), []
+        tasks = []
         step = max(1, min(MOST_PER_TASK, len(indices) // (2 * self._workers)))  # enough tasks for all workers
         for start in range(0, len(indices), step):
             part = slice(start, start + step)
-            batch.tasks.append(self._pool.submit(self._fill, batch.images[part], number, indices[part]))
-        return batch
+            tasks.append(self._pool.submit(self._fill, images[part], number, indices[part]))
+        return (images, labels), tasks
 
-    def _finish(self, batch: "_Batch") -> Arrays:
-        for task in batch.tasks:
+    def _finish(self, filling: Filling) -> Arrays:
+        arrays, tasks = filling
+        for task in tasks:
             task.result()
         if self._closed:
             raise UsageError("the input pipeline was closed before the end of the epoch")
-        return batch.images, batch.labels
+        return arrays
 
     def _fill(self, images: np.ndarray, number: int, indices: np.ndarray) -> None:
         tasks = [{"path": self._files.paths[i], "epoch": number, "index": int(i)} for i in indices]
@@ -148,24 +145,6 @@ class SharedPipeline:
             if self._closed:
                 return
             self._reading.fill(image, **task)
-
-
-class _Batch:
-    """Arrays being filled, and the tasks that fill them."""
-
-    def __init__(self, images: np.ndarray, labels: np.ndarray) -> None:
-        self.images = images
-        self.labels = labels
-        self.tasks: List["concurrent.futures.Future[None]"] = []
-
-    def cancel(self) -> None:
-        for task in self.tasks:
-            task.cancel()
-
-
-def epoch_order(seed: int, number: int, count: int) -> np.ndarray:
-    """Indices of `count` images in the order of epoch `number`, int (count,)."""
-    return np.random.RandomState(preprocess.seed_words(seed, number)).permutation(count)
 
 
 def memory_batch(files: ImageFiles, config: TrainConfig, **given: Any) -> Arrays:

@@ -1,10 +1,65 @@
-"""The order of images as a sampler, for loaders that bring processes of their own. Worker side."""
+"""The order of samples in an epoch, each replica's share of it, and the sizes of its batches. Worker side."""
 
-from typing import Iterable, Iterator, Optional
+import math
+from typing import Iterable, Iterator, List, Optional
 
-from framework_compare.batches.images import epoch_order
-from framework_compare.batches.shares import share_of, share_size
+import numpy as np
+
 from framework_compare.protocol import Replicas
+
+_WORD = 0xFFFFFFFF
+
+
+def seed_words(seed: int, *more: int) -> "list[int]":
+    """The seed of a RandomState that belongs to (seed, more...) alone; any integer is a seed."""
+    return [word & _WORD for word in (seed, seed >> 32, *more)]
+
+
+def epoch_order(seed: int, number: int, count: int) -> np.ndarray:
+    """Indices of `count` images in the order of epoch `number`, int (count,)."""
+    return np.random.RandomState(seed_words(seed, number)).permutation(count)
+
+
+def share_of(order: np.ndarray, batch_size: int, replicas: Optional[Replicas]) -> np.ndarray:
+    """This process's part of an order, (n,): of each global batch its rank's `batch_size`, all of it where it is alone.
+
+    batch_size is that of all replicas of the process together.
+
+    Of the last global batch, if it is not full, each replica gets as many images. What does not divide evenly is left
+    out: the mean of unequal parts' gradients would be that of no batch.
+    """
+    if replicas is None:
+        return order
+    ranks, rank = replicas.processes, replicas.rank or 0
+    full = len(order) - len(order) % (ranks * batch_size)
+    tail = (len(order) - full) // len(replicas.devices) * len(replicas.devices) // ranks
+    batches = order[:full].reshape(-1, ranks, batch_size)[:, rank]
+    return np.concatenate([batches.ravel(), order[full + rank * tail : full + (rank + 1) * tail]])
+
+
+def share_size(count: int, batch_size: int, replicas: Optional[Replicas]) -> int:
+    """Return how many of `count` images an epoch of this process has."""
+    return len(share_of(np.arange(count), batch_size, replicas))
+
+
+def epoch_sizes(samples: int, first: int, growth: float = 1.0, limit: float = math.inf) -> List[int]:
+    """Samples of each batch of an epoch in order, the last with the remaining ones.
+
+    A batch is `growth` times as large as the one before, but no larger than `limit`: whole samples of that, as spaCy's
+    `compounding` and `minibatch` have it. Each epoch begins with `first` again.
+    """
+    sizes: List[int] = []
+    size, left = float(first), samples
+    while left > 0:
+        sizes.append(min(int(size), left))
+        left -= sizes[-1]
+        size = min(size * growth, max(first, limit))
+    return sizes
+
+
+def distinct(sizes: List[int]) -> List[int]:
+    """Each size once, the largest first."""
+    return sorted(set(sizes), reverse=True)
 
 
 class EpochOrder:

@@ -13,6 +13,9 @@ from typing import NamedTuple, Optional, Tuple
 import numpy as np
 from PIL import Image
 
+from framework_compare.batches.order import seed_words
+from framework_compare.errors import DataError
+
 try:
     import simplejpeg
 except ImportError:  # pragma: no cover - slower, not different
@@ -26,7 +29,6 @@ TRIES = 10
 
 _SCALE = (1 / (255 * np.array(STD))).astype(np.float32)
 _BIAS = (-np.array(MEAN) / np.array(STD)).astype(np.float32)
-_WORD = 0xFFFFFFFF
 _JPEG = b"\xff\xd8\xff"
 _FLIPS = {"horizontal": Image.Transpose.FLIP_LEFT_RIGHT, "vertical": Image.Transpose.FLIP_TOP_BOTTOM}
 _local = threading.local()
@@ -40,11 +42,6 @@ class Crop(NamedTuple):
     width: int
     height: int
     flip: str = "none"
-
-
-def seed_words(seed: int, *more: int) -> "list[int]":
-    """The seed of a RandomState that belongs to (seed, more...) alone; any integer is a seed."""
-    return [word & _WORD for word in (seed, seed >> 32, *more)]
 
 
 def image_state(seed: int, epoch: int, index: int) -> np.random.RandomState:
@@ -184,3 +181,34 @@ def to_rgb(image: Image.Image) -> Image.Image:
     elif image.mode == "P" and "transparency" in image.info:
         image = image.convert("RGBA")
     return image if image.mode == "RGB" else image.convert("RGB")
+
+
+class Reading(NamedTuple):
+    """How images are read: with an epoch and an index it decides every bit of one."""
+
+    image_size: int
+    seed: int
+    flip: str
+    crop: str
+    layout: str
+
+    @property
+    def shape(self) -> Tuple[int, int, int]:
+        """Return the shape of one image."""
+        s = self.image_size
+        return (3, s, s) if self.layout == "NCHW" else (s, s, 3)
+
+    def fill(self, image: np.ndarray, path: str, epoch: int, index: int) -> None:
+        """Read one image into a float32 array of `shape`; DataError names one that cannot be read."""
+        try:
+            with open(path, "rb") as file:
+                data = file.read()
+            state = image_state(self.seed, epoch, index)
+            size = encoded_size(data)
+            crop = draw_crop(state, *size, flip=self.flip)
+            if self.crop == "none":
+                crop = whole(*size)._replace(flip=crop.flip)
+            pixels = decode_crop_resize(data, crop, self.image_size)
+        except Exception as error:
+            raise DataError(f"image {path!r} cannot be read: {error}") from error
+        normalise_into(image, pixels, self.layout)

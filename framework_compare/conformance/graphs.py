@@ -1,16 +1,27 @@
 """Small networks that hold all ops of GraphBuilder between them, and those of ops that an adapter declares."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import numpy as np
 
 from framework_compare import registry
 from framework_compare.graph import Graph, GraphBuilder
 
-NAMES = tuple(
-    f"conformance-{kind}"
-    for kind in ("branched", "plain", "gated", "joined", "attention", "windows", "primitives", "normed")
-)
+NAMES: list[str] = []  # of those that the ladder is climbed with
+
+
+def _network(body: Callable[[GraphBuilder, int], object]) -> Callable[..., Graph]:
+    """Make a network known by its name from what adds its nodes, given the number of classes."""
+    name = f"conformance-{body.__name__}"
+    NAMES.append(name)
+
+    def build(num_classes: int = 3, image_size: int = 32) -> Graph:
+        g = GraphBuilder(name, num_classes=num_classes, image_size=image_size)
+        body(g, num_classes)
+        return g.build()
+
+    build.__doc__ = body.__doc__
+    return build
 
 
 def register() -> None:
@@ -19,9 +30,9 @@ def register() -> None:
         registry.register_model(name, f"{__name__}:{name.rpartition('-')[2]}")
 
 
-def branched(num_classes: int = 3, image_size: int = 32) -> Graph:
+@_network
+def branched(g: GraphBuilder, num_classes: int) -> None:
     """Strides, BatchNorm, a depthwise convolution, ReLU6, a shortcut added twice, global average pooling, dropout."""
-    g = GraphBuilder(NAMES[0], num_classes=num_classes, image_size=image_size)
     g.conv("stem", 8, 3, stride=2, padding=1)
     g.batchnorm("stem_bn")
     g.relu("stem_relu")
@@ -40,15 +51,14 @@ def branched(num_classes: int = 3, image_size: int = 32) -> Graph:
     g.global_avgpool("avgpool")
     g.dropout("dropout", 0.2)
     g.linear("fc", num_classes)
-    return g.build()
 
 
-def plain(num_classes: int = 3, image_size: int = 32) -> Graph:
+@_network
+def plain(g: GraphBuilder, num_classes: int) -> None:
     """Biases, groups, pooling without padding, adaptive pooling to windows that overlap, Flatten, two dropouts.
 
     Its logits are large, so that rounding moves the loss by more than a softmax kernel of few exact digits does.
     """
-    g = GraphBuilder(NAMES[1], num_classes=num_classes, image_size=image_size)
     g.conv("conv1", 8, 5, stride=2, padding=2, bias=True)
     g.relu("relu1")
     g.maxpool("pool1", 3, stride=2)
@@ -61,27 +71,11 @@ def plain(num_classes: int = 3, image_size: int = 32) -> Graph:
     g.relu("relu3")
     g.dropout("dropout2", 0.5)
     g.linear("fc2", num_classes, init="kaiming_normal_fan_in")
-    return g.build()
 
 
-def normed(num_classes: int = 3, image_size: int = 32) -> Graph:
-    """BatchNorm with the fewest other ops, for adapters that declare few."""
-    g = GraphBuilder(NAMES[7], num_classes=num_classes, image_size=image_size)
-    g.conv("stem", 8, 3, stride=2, padding=1)
-    g.batchnorm("stem_bn")
-    g.relu("stem_relu")
-    g.maxpool("pool", 3, stride=2, padding=1)
-    g.conv("widen", 12, 3, padding=1)
-    g.batchnorm("widen_bn", eps=1e-3, momentum=0.01)
-    g.relu("relu")
-    g.global_avgpool("avgpool")
-    g.linear("fc", num_classes)
-    return g.build()
-
-
-def gated(num_classes: int = 3, image_size: int = 32) -> Graph:
+@_network
+def gated(g: GraphBuilder, num_classes: int) -> None:
     """Squeeze and excitation, hard activations and SiLU, windows of two numbers, stochastic depth."""
-    g = GraphBuilder(NAMES[2], num_classes=num_classes, image_size=image_size)
     g.conv("stem", 8, 3, stride=2, padding=[0, 1, 0, 1])
     g.batchnorm("stem_bn")
     block = g.hardswish("stem_act")
@@ -111,12 +105,11 @@ def gated(num_classes: int = 3, image_size: int = 32) -> Graph:
     g.linear("fc1", 16, init="kaiming_normal_fan_in")
     g.hardswish("fc1_act")
     g.linear("fc2", num_classes, init="kaiming_normal_fan_in", bias=False)
-    return g.build()
 
 
-def joined(num_classes: int = 3, image_size: int = 32) -> Graph:
+@_network
+def joined(g: GraphBuilder, num_classes: int) -> None:
     """Branches joined, cut and shuffled, a layer called twice, pooling that rounds up, flattened values no Linear reads."""
-    g = GraphBuilder(NAMES[3], num_classes=num_classes, image_size=image_size)
     g.conv("stem", 8, 3, stride=2, padding=1)
     g.maxpool("stem_pool", 3, stride=2, ceil_mode=True)
     g.batchnorm("stem_bn")
@@ -144,12 +137,11 @@ def joined(num_classes: int = 3, image_size: int = 32) -> Graph:
     corner = g.flatten("flat_corner")
     g.concat("both", pooled, corner)
     g.linear("fc", num_classes, init="kaiming_normal_fan_in")
-    return g.build()
 
 
-def attention(num_classes: int = 3, image_size: int = 32) -> Graph:
+@_network
+def attention(g: GraphBuilder, num_classes: int) -> None:
     """A ConvNeXt block with its scale of each channel, then a ViT block with class token and positions."""
-    g = GraphBuilder(NAMES[4], num_classes=num_classes, image_size=image_size)
     patches = g.conv("patches", 12, 8, stride=8, bias=True)
     g.conv("depthwise", 12, 3, padding=1, groups=12, bias=True)
     g.layernorm("norm", eps=1e-6)
@@ -182,12 +174,11 @@ def attention(num_classes: int = 3, image_size: int = 32) -> Graph:
     mean = g.global_avgpool("mean", source=end)
     g.add("both", first, mean)
     g.linear("head", num_classes, init="kaiming_normal_fan_in")
-    return g.build()
 
 
-def windows(num_classes: int = 3, image_size: int = 32) -> Graph:
+@_network
+def windows(g: GraphBuilder, num_classes: int) -> None:
     """A block of Swin with its padding, shifted windows and relative bias, attention of three inputs, a merging."""
-    g = GraphBuilder(NAMES[5], num_classes=num_classes, image_size=image_size)
     g.conv("patches", 8, 4, stride=4, bias=True)
     start = g.layernorm("norm")
     g.layernorm("norm1")
@@ -216,12 +207,11 @@ def windows(num_classes: int = 3, image_size: int = 32) -> Graph:
     g.attention("plain", 4, q, k, v, scale=0.4)
     g.global_avgpool("mean")
     g.linear("head", num_classes, init="kaiming_normal_fan_in")
-    return g.build()
 
 
-def primitives(num_classes: int = 3, image_size: int = 32) -> Graph:
+@_network
+def primitives(g: GraphBuilder, num_classes: int) -> None:
     """Return what programs compute beside layers: on images, on matrices, on constants."""
-    g = GraphBuilder(NAMES[6], num_classes=num_classes, image_size=image_size)
     one = g.constant("one", np.ones((1, 1, 1)))
     g.conv("stem", 8, 4, stride=4, bias=True, init="kaiming_normal_fan_in", source="input")
     g.op("norm", "GroupNorm", groups=2, channels=8, eps=1e-3)
@@ -266,7 +256,20 @@ def primitives(num_classes: int = 3, image_size: int = 32) -> Graph:
     small = g.mul("small", "signed", g.constant("scale", np.full((1, 1), 1 / 64)))
     g.op("flat", "Reshape", small, shape=[25])
     g.linear("head", num_classes, init="kaiming_normal_fan_in")
-    return g.build()
+
+
+@_network
+def normed(g: GraphBuilder, num_classes: int) -> None:
+    """BatchNorm with the fewest other ops, for adapters that declare few."""
+    g.conv("stem", 8, 3, stride=2, padding=1)
+    g.batchnorm("stem_bn")
+    g.relu("stem_relu")
+    g.maxpool("pool", 3, stride=2, padding=1)
+    g.conv("widen", 12, 3, padding=1)
+    g.batchnorm("widen_bn", eps=1e-3, momentum=0.01)
+    g.relu("relu")
+    g.global_avgpool("avgpool")
+    g.linear("fc", num_classes)
 
 
 def heavy(num_classes: int = 3, image_size: int = 64) -> Graph:
@@ -287,14 +290,12 @@ def ops_of(graph: Graph) -> set[str]:
 
 def questioned(ops: Collection[str], num_classes: int, image_size: int) -> Graph:
     """Return the network of conduct: `branched`, or the part of a smaller one that these ops suffice for."""
-    whole = branched(num_classes, image_size)
-    return whole if ops_of(whole).issubset(ops) else smaller(ops, num_classes, image_size, "stem", "fc")
+    return _suited(branched(num_classes, image_size), ops, "stem", "fc")
 
 
 def replacing(ops: Collection[str], num_classes: int, image_size: int) -> Graph:
     """Return the network that replaces the first one, of these ops: its layers have other names and shapes."""
-    whole = plain(num_classes, image_size)
-    return whole if ops_of(whole).issubset(ops) else smaller(ops, num_classes, image_size, "conv1", "fc2")
+    return _suited(plain(num_classes, image_size), ops, "conv1", "fc2")
 
 
 def busy(ops: Collection[str], num_classes: int) -> Graph:
@@ -309,9 +310,11 @@ def busy(ops: Collection[str], num_classes: int) -> Graph:
     return g.build()
 
 
-def smaller(ops: Collection[str], num_classes: int, image_size: int, first: str, last: str) -> Graph:
-    """Return what of convolution, BatchNorm, ReLU, pooling and dropout is among these ops, and a Linear layer."""
-    g = GraphBuilder("conformance-declared", num_classes=num_classes, image_size=image_size)
+def _suited(whole: Graph, ops: Collection[str], first: str, last: str) -> Graph:
+    """Return a network, or what of convolution, BatchNorm, ReLU, pooling and dropout is among these ops, and a Linear."""
+    if ops_of(whole).issubset(ops):
+        return whole
+    g = GraphBuilder("conformance-declared", num_classes=whole.num_classes, image_size=whole.image_size)
     if "Conv2d" in ops:
         g.conv(first, 8, 3, stride=2, padding=1, bias=True)
     if "BatchNorm2d" in ops:
@@ -323,7 +326,7 @@ def smaller(ops: Collection[str], num_classes: int, image_size: int, first: str,
     _to_vector(g, ops)
     if "Dropout" in ops:
         g.dropout("dropout", 0.2)
-    g.linear(last, num_classes, init="kaiming_normal_fan_in")
+    g.linear(last, whole.num_classes, init="kaiming_normal_fan_in")
     return g.build()
 
 

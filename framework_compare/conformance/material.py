@@ -3,13 +3,15 @@
 import dataclasses
 import json
 from pathlib import Path
-from typing import Collection, List, Tuple
+from typing import Collection, List, Mapping, Tuple
 
 import numpy as np
 
 from framework_compare.conformance import graphs
-from framework_compare.graph import Graph, initial_weights, weights_size
+from framework_compare.graph import Graph, initial_flat, weight_views
+from framework_compare.parity.network.reference import save_batches
 from framework_compare.parity.network.surgery import without_dropout
+from framework_compare.parity.network.tasks import build_task
 from framework_compare.parity.pipeline import scenes
 from framework_compare.protocol import Fields, TrainConfig
 
@@ -31,6 +33,15 @@ class Material:
     config: TrainConfig
 
     @property
+    def smooth(self) -> Graph:
+        """Without dropout, so that the same steps have the same losses."""
+        return without_dropout(self.graph)
+
+    @property
+    def smooth_weights(self) -> Mapping[str, np.ndarray]:
+        return weight_views(self.smooth, np.load(self.folder / "build-smooth.npy"))
+
+    @property
     def images(self) -> Path:
         return self.folder / "all" / "images.json"
 
@@ -41,7 +52,6 @@ class Material:
     def conduct_tasks(self) -> List[Fields]:
         """Losses before other questions draw from generators; threads before a loader is open; what ends all, last."""
         batches = str(self.folder / "batches.npz")
-        smooth = self._build("build smooth", without_dropout(self.graph))
         return [
             *self.repeated_tasks()[:-1],
             self._build("build heavy", self.busy),
@@ -50,9 +60,13 @@ class Material:
             {"ask": "interface"},
             {"ask": "arrays", "batches": batches},
             {"ask": "copies", "batches": batches},
-            smooth,
-            {"ask": "repeat", "batches": batches},
-            {"ask": "rebuild", "batches": batches, "other": self._build("other", self.replacing)},
+            self._build("build smooth", self.smooth),
+            {"ask": "steps", "name": "first", "batches": batches},
+            {"ask": "steps", "name": "repeated", "batches": batches},
+            self._build("other", self.replacing),
+            {"ask": "weights", "name": "replaced"},
+            self._build("build smooth", self.smooth),
+            {"ask": "steps", "name": "rebuilt", "batches": batches},
             self._build("build", self.graph),
             self._source("native"),
             self._source("even", "native", "even"),
@@ -104,8 +118,8 @@ class Material:
     def _build(self, name: str, graph: Graph) -> Fields:
         path = self.folder / f"{name.replace(' ', '-')}.npy"
         if not path.exists():
-            _save_weights(path, graph, 0)
-        return {"ask": "build", "name": name, "graph": graph.to_dict(), "weights": str(path)}
+            np.save(path, initial_flat(graph, 0))
+        return build_task(name, graph, path)
 
     def _source(self, name: str, pipeline: str = "", listed: str = "all") -> Fields:
         path = self.folder / listed / "images.json"
@@ -119,23 +133,11 @@ def write(folder: Path, config: TrainConfig, ops: Collection[str]) -> Material:
         (folder / name).mkdir()
         scenes.listed(folder / name, [Path(path) for path in every.paths[:count]], every.formats[:count])
     graph = graphs.questioned(ops, config.num_classes, config.image_size)
-    _save_weights(folder / "weights.npy", graph, config.seed)
+    np.save(folder / "weights.npy", initial_flat(graph, config.seed))
     rng = np.random.default_rng(0)
-    _save_batches(folder / "batches.npz", STEPS, (config.batch_size, 3, config.image_size, config.image_size), rng)
-    _save_batches(folder / "large.npz", 1, (8, 3, 64, 64), rng)
+    small = (config.batch_size, 3, config.image_size, config.image_size)
+    for name, count, shape in (("batches.npz", STEPS, small), ("large.npz", 1, (8, 3, 64, 64))):
+        images = [rng.standard_normal(shape, dtype=np.float32) for _ in range(count)]
+        save_batches(folder / name, [(one, rng.integers(0, CLASSES, len(one))) for one in images])
     replacing, busy = graphs.replacing(ops, 5, config.image_size), graphs.busy(ops, config.num_classes)
     return Material(folder, graph, replacing, busy, config)
-
-
-def _save_weights(path: Path, graph: Graph, seed: int) -> None:
-    flat = np.empty(weights_size(graph), np.float32)
-    initial_weights(graph, seed, flat)
-    np.save(path, flat)
-
-
-def _save_batches(path: Path, count: int, shape: "tuple[int, ...]", rng: np.random.Generator) -> None:
-    named: Fields = {}
-    for number in range(count):
-        named[f"images{number}"] = rng.standard_normal(shape, dtype=np.float32)
-        named[f"labels{number}"] = rng.integers(0, CLASSES, shape[0])
-    np.savez(path, **named)

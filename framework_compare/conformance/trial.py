@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, TypeVar
 
 import pytest
 
@@ -23,6 +23,7 @@ from framework_compare.records import Run
 from framework_compare.registry import Framework
 from framework_compare.results.parity import Level, Parity
 
+Made = TypeVar("Made")
 ROW_TIMEOUT_S = 300.0  # of a cell of a few steps; an optimising compiler may take a minute of it
 CONFIG = TrainConfig(
     batch_size=4,
@@ -68,9 +69,7 @@ class Trial:
         self.config = dataclasses.replace(CONFIG, device=device)
         self.folder = Path()  # the session's; set before a worker is asked for
         self.say: Callable[[str], None] = lambda message: None
-        self._parities: Dict[Tuple[str, str], Parity] = {}
-        self._drawn: Dict[str, Level] = {}
-        self._rows: Dict[str, Run] = {}
+        self._done: Fields = {}  # what workers said, by what they were asked for
 
     @functools.cached_property
     def environment(self) -> Environment:
@@ -141,40 +140,42 @@ class Trial:
 
     def parity(self, network: str, optimizer: str = CONFIG.optimizer) -> Parity:
         """Levels 0 to 3 and 5 of one network, whose steps are those of one optimiser."""
-        asked = network, optimizer
-        if asked not in self._parities:
+
+        def check() -> Parity:
             size = 32 if network.startswith("conformance-") else 224
             config = dataclasses.replace(self.config, num_classes=3, image_size=size, optimizer=optimizer)
             checker = ParityChecker(self.folder, {self.framework: self.environment}, fresh=True, say=self.say)
-            self._parities[asked] = checker.network(self.framework, network, config)
-        return self._parities[asked]
+            return checker.network(self.framework, network, config)
+
+        return self._once(f"parity {network} {optimizer}", check)
 
     def drawn(self, part: str) -> Level:
         """Level 4 of the native pipeline, of one of its parts."""
-        if part not in self._drawn:
+
+        def check() -> Level:
             self.say(f"{self.framework}: native pipeline, {part}")
-            self._drawn[part] = pipelines.judge(self._worker(), self.config, only=[part])
-        return self._drawn[part]
+            return pipelines.judge(self._worker(), self.config, only=[part])
+
+        return self._once(f"drawn {part}", check)
 
     def row(self, name: str, *, graph: Optional[Fields] = None, listed: str = "", **changed: Any) -> Run:
         """The outcome of a cell run as `compare` runs it, with its own model, images and settings."""
-        if name not in self._rows:
-            config = dataclasses.replace(self.config, **changed)
-            material = self.material
-            job = Job(
-                config,
-                graph=graph or material.graph.to_dict(),
-                images=listed or str(material.images),
-                weights=str(material.weights),
-            )
-            self._rows[name] = run_job(
-                registry.framework(self.framework),
-                self.environment,
-                job,
-                self.folder / name,
-                limits=Limits(timeout_s=ROW_TIMEOUT_S),
-            )
-        return self._rows[name]
+        own = self.material
+        job = Job(
+            dataclasses.replace(self.config, **changed),
+            graph=graph or own.graph.to_dict(),
+            images=listed or str(own.images),
+            weights=str(own.weights),
+        )
+        entry, limits = registry.framework(self.framework), Limits(timeout_s=ROW_TIMEOUT_S)
+        place = self.folder / name
+        return self._once(f"row {name}", lambda: run_job(entry, self.environment, job, place, limits=limits))
+
+    def _once(self, name: str, ask: Callable[[], Made]) -> Made:
+        if name not in self._done:
+            self._done[name] = ask()
+        made: Made = self._done[name]
+        return made
 
     def _ask(self, name: str, tasks: List[Fields], **changed: object) -> Answers:
         self.say(f"{self.framework}: {name}")

@@ -21,7 +21,7 @@ from framework_compare.paths import cache_dir, write_whole
 from framework_compare.plan.settings import CODE_PATH, SIZES, of_verdict
 from framework_compare.protocol import Document, Fields, TrainConfig
 from framework_compare.registry import Framework, device_kind
-from framework_compare.results.parity import FAILED, PASSED, Level, Parity
+from framework_compare.results.parity import Level, Parity
 from framework_compare.worker import parity_answers
 
 # The other settings do not change what function is trained.
@@ -118,40 +118,24 @@ def gpu_name(device: str) -> str | None:
 
 
 def load_network(key: str) -> Parity | None:
-    return _made(Parity.from_dict, load(key))
+    return _made(Parity.from_dict, key)
 
 
 def load_levels(key: str) -> list[Level] | None:
-    return _made(lambda document: [Level(**level) for level in document["levels"]], load(key))
+    return _made(lambda document: [Level(**level) for level in document["levels"]], key) or None
 
 
-def load_curve(key: str) -> Document | None:
-    """Return what `parity.training.curves` keeps: {"value": ...}."""
-    document = load(key)
-    return document if isinstance(document, dict) and "value" in document else None
+def load_curve(key: str) -> JSON:
+    """Return what `parity.training.curves` keeps as {"value": ...}."""
+    return _made(lambda document: document["value"], key)
 
 
-def _made(make: Callable[[JSON], Made], document: JSON) -> Made | None:
-    """Return what a document describes, None for one of another form: it is sought anew."""
+def _made(make: Callable[[JSON], Made], key: str) -> Made | None:
+    """Return what is made of the document under a key, None for none or one of another form: it is sought anew."""
     try:
-        found = make(document)
+        return make(load(key))
     except (TypeError, KeyError, ValueError):
         return None
-    return found if _is_sound(found) else None
-
-
-def _is_sound(found: JSON) -> bool:
-    if isinstance(found, list):
-        return bool(found) and all(map(_is_sound, found))
-    if isinstance(found, Parity):
-        words = (found.framework, found.version, found.model, found.execution, found.reason, found.diverges)
-        known = found.status in (PASSED, FAILED) and all(isinstance(word, str) for word in words)
-        return known and all(map(_is_sound, found.levels))
-    kinds = {"number": int, "passed": bool, "where": str, "asked": bool}
-    numbers = (found.error, found.ratio)
-    return all(type(getattr(found, name)) is kind for name, kind in kinds.items()) and all(
-        number is None or isinstance(number, (int, float)) for number in numbers
-    )
 
 
 def load(key: str) -> JSON:
@@ -162,9 +146,11 @@ def load(key: str) -> JSON:
         return None
 
 
-def save(key: str, document: Document) -> None:
-    """Keep a document, whole at any moment whoever else keeps one under this key."""
-    write_whole(_path(key), json.dumps(document))
+def save(key: str, found: Parity | list[Level] | Document) -> None:
+    """Keep a verdict, levels or a document, whole at any moment whoever else keeps one under this key."""
+    if isinstance(found, list):
+        found = {"levels": [dataclasses.asdict(level) for level in found]}
+    write_whole(_path(key), json.dumps(found.to_dict() if isinstance(found, Parity) else found))
 
 
 def lock(key: str) -> BaseFileLock:

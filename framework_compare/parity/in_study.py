@@ -1,13 +1,14 @@
 """Parity in a study: the verdict on each cell is looked up, or sought where it is required, before the cell runs."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from framework_compare.environments.managed import Environment
 from framework_compare.graph import Task
 from framework_compare.launch.scratch import scratch
 from framework_compare.parity.verify import ParityChecker, Say
-from framework_compare.protocol import Document, Fields
-from framework_compare.records import Cell
+from framework_compare.protocol import Fields
+from framework_compare.records import Cell, Run
 from framework_compare.results import verdicts
 from framework_compare.results.parity import NOT_INSTALLED, PROVED, UNSUPPORTED, UNVERIFIED, Parity
 
@@ -17,7 +18,7 @@ TaskOf = Callable[[Cell], "Task | None"]
 def record(
     folder: Path,
     cells: Iterable[Cell],
-    ready: Document,
+    ready: Mapping[str, Environment | Run],
     mode: str,
     say: Say = lambda message: None,
     task_of: TaskOf = lambda cell: None,
@@ -35,16 +36,16 @@ def record(
         find = checker.parity if mode == "require" else checker.cached
         for cell in cells:
             row = verdicts.row_of(cell)
-            proof = verdicts.unasked(row)  # which tables have of themselves
+            name, proof = verdicts.key(row), verdicts.unasked(row)  # which tables have of themselves
             proved = proof in PROVED
             if not proof:
                 verdict = find(cell.framework, cell.model, cell.config, task_of(cell))
-                known[verdicts.key(row)] = _shown(verdict)
-                proof = _shown(verdict)["parity"]
+                known[name] = _shown(verdict)
+                proof = known[name]["parity"]
                 # what cannot be run at all ends by itself, as such a cell does
                 proved = verdict is not None and (verdict.status in (UNSUPPORTED, NOT_INSTALLED) or verdict.proves())
             if mode == "require" and not proved:
-                refused[verdicts.key(row)] = f"parity is required: {proof}"
+                refused[name] = f"parity is required: {proof}"
     verdicts.write(folder, known)
     return refused
 
@@ -52,7 +53,7 @@ def record(
 def attach(
     folder: Path,
     cells: Iterable[Cell],
-    ready: Document,
+    ready: Mapping[str, Environment | Run],
     fresh: bool = False,
     say: Say = lambda message: None,
     task_of: TaskOf = lambda cell: None,

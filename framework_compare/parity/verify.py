@@ -6,9 +6,9 @@ import contextlib
 import dataclasses
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from framework_compare import registry
 from framework_compare.environments import managed, support
@@ -28,13 +28,23 @@ from framework_compare.parity.training import training_check
 from framework_compare.parity.workers import RunTasks
 from framework_compare.plan import competitors, planning
 from framework_compare.plan.planning import Names
-from framework_compare.protocol import Fields, TrainConfig, replicas_of
+from framework_compare.protocol import Document, Fields, TrainConfig, replicas_of
 from framework_compare.records import Run
 from framework_compare.results.parity import FAILED, PASSED, UNSUPPORTED, Level, Parity
 
 Say = Callable[[str], None]
+Part = TypeVar("Part", Parity, list[Level])
 NOT_OF_IMAGES = Level(4, True, "arrays have one pipeline for all frameworks", asked=False)
 ON_ONE_DEVICE = Level(4, True, "pipelines, and training as in a cell, are checked on one device", asked=False)
+
+
+class Combination(NamedTuple):
+    """What a verdict is asked for; `task` is of a workload whose data are not those that are generated."""
+
+    framework: str
+    model: str
+    config: TrainConfig
+    task: Task | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,23 +80,20 @@ def verify(
     settings: those of SETTINGS that a verdict depends on. fresh: check again and ignore the cache. folder: for the
     workers' files; by default they are deleted.
     """
-    configs = planning.expand_configs(settings)
-    names, where = where.named(frameworks, configs[0].device, say)
-    chosen = planning.find_models(models)
-    asked.check(chosen, configs, say)  # before an environment is made, which takes minutes
-    with _folder(folder) as place:
+    combinations, where = _combinations(frameworks, models, where, say, settings)
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    with scratch() if folder is None else contextlib.nullcontext(folder.absolute()) as place:
         checkers: dict[str, ParityChecker] = {}
-        for device in dict.fromkeys(config.device for config in configs):  # which has environments of its own
+        for device in dict.fromkeys(one.config.device for one in combinations):  # which has environments of its own
             own = place / device.replace(":", "-")
             own.mkdir(exist_ok=True)
-            ready = {name: where.environment(name, say, device) for name in names}
+            ready = {
+                name: where.environment(name, say, device)
+                for name in dict.fromkeys(one.framework for one in combinations)
+            }
             checkers[device] = ParityChecker(own, ready, questions, fresh, say)
-        return [
-            checkers[config.device].parity(framework, model, config)
-            for model in chosen
-            for config in configs
-            for framework in names
-        ]
+        return [checkers[one.config.device].parity(*one) for one in combinations]
 
 
 def dry_run(
@@ -99,45 +106,40 @@ def dry_run(
     **settings: Any,
 ) -> CheckForecast:
     """Return what `verify` would take; nothing is started but interpreters of the user's own, and nothing is made."""
-    chosen, configs = planning.find_models(models), planning.expand_configs(settings)
+    return forecast(*_combinations(frameworks, models, where, say, settings), fresh)
+
+
+def _combinations(
+    frameworks: Names, models: Names, where: Where, say: Say, settings: Document
+) -> tuple[list[Combination], Where]:
+    """Return what is to be checked, and where; what cannot be is refused before an environment takes minutes to make."""
+    configs = planning.expand_configs(settings)
     names, where = where.named(frameworks, configs[0].device, say)
+    chosen = planning.find_models(models)
     asked.check(chosen, configs, say)
-    every = [(name, model, config, None) for model in chosen for config in configs for name in names]
-    return forecast(every, where, fresh)
+    return [Combination(name, model, config) for model in chosen for config in configs for name in names], where
 
 
-def forecast(
-    every: Sequence[tuple[str, str, TrainConfig, Task | None]], where: Where = Where(), fresh: bool = False
-) -> CheckForecast:
+def forecast(combinations: Sequence[Combination], where: Where = Where(), fresh: bool = False) -> CheckForecast:
     """Return what verdicts on frameworks and models would take, of which some are in the cache."""
-    ready: dict[str, dict[str, Environment]] = {}
-    for name, _, config, _ in every:
-        of_device = ready.setdefault(config.device, {})
-        found = None if name in of_device else managed.find(name, device=config.device, python=where.python.get(name))
-        if found is not None:
-            of_device[name] = found
-    checkers = {device: ParityChecker(Path(), there) for device, there in ready.items()}
+    environments: dict[str, dict[str, Environment | Run]] = {}
+    checkers: dict[str, ParityChecker] = {}
     left, known, lacks = [], 0, []
-    for name, model, config, task in every:
-        if lack := support.lack_here(name, config.device, where.python.get(name)):
+    for one in combinations:
+        name, device = one.framework, one.config.device
+        python = where.python.get(name)
+        if lack := support.lack_here(name, device, python):
             lacks.append(lack)
             continue
-        there = name in ready[config.device] and not fresh
-        if there and checkers[config.device].cached(name, model, config, task) is not None:
+        ready = environments.setdefault(device, {})
+        if name not in ready and (environment := managed.find(name, device=device, python=python)):
+            ready[name] = environment
+        checker = checkers.setdefault(device, ParityChecker(Path(), ready))
+        if name in ready and not fresh and checker.cached(*one) is not None:
             known += 1
         else:
-            left.append(asked.Check(name, planning.build_graph(model, config, task), config))
+            left.append(asked.Check(name, planning.build_graph(one.model, one.config, one.task), one.config))
     return asked.of_checks(left, known)._replace(lacks=tuple(lacks))
-
-
-@contextlib.contextmanager
-def _folder(given: Path | None) -> Iterator[Path]:
-    if given is not None:
-        given.mkdir(parents=True, exist_ok=True)
-        yield given.absolute()
-        return
-    with scratch() as temporary:
-        yield temporary
 
 
 class Subject(NamedTuple):
@@ -240,14 +242,7 @@ class ParityChecker:
 
     def _network(self, subject: Subject, seek: bool) -> Parity | None:
         key = self._key(cache.network_key, subject, subject.graph, subject.config, subject.questions)
-        found: Parity | None = self._checked.get(key)
-        if found is None and not (seek and self.fresh):
-            found = cache.load_network(key)
-        if found is None and seek:
-            found = self._checked[key] = self._check_network(subject)
-            if found.status != UNSUPPORTED and not found.reason:  # what was lacking, or killed, need not be next time
-                cache.save(key, found.to_dict())
-        return found
+        return self._part(key, lambda: cache.load_network(key), lambda: self._check_network(subject), seek)
 
     def _training(self, subject: Subject, seek: bool) -> list[Level] | None:
         """Return levels of the small network. Cells from memory train as those of the native pipeline do."""
@@ -255,18 +250,18 @@ class ParityChecker:
         key = self._key(cache.training_key, subject, config)
 
         def known() -> list[Level] | None:
-            own = cache.load_levels(key)
-            if own is not None or config.pipeline != "memory":
-                return own
-            native = dataclasses.replace(config, pipeline="native")
-            other = cache.load_levels(self._key(cache.training_key, subject, native))
-            return other if other is not None and all(level.passed for level in other) else None
+            levels = cache.load_levels(key)
+            if levels is None and config.pipeline == "memory":
+                native = dataclasses.replace(config, pipeline="native")
+                levels = cache.load_levels(self._key(cache.training_key, subject, native))
+                return levels if all(level.passed for level in levels or ()) else None
+            return levels
 
         def check() -> list[Level]:
             self.say(f"{subject.framework} {config.precision} {config.execution}: training as cells train")
             return training_check.judge(self._worker(subject), config)
 
-        return self._levels(key, known, check, seek)
+        return self._part(key, known, check, seek)
 
     def _pipeline(self, subject: Subject, seek: bool) -> list[Level] | None:
         config = subject.config
@@ -283,24 +278,27 @@ class ParityChecker:
             self.say(f"{subject.framework}: native pipeline")
             return [pipelines.judge(self._worker(subject), config)]
 
-        return self._levels(key, known, check, seek)
+        return self._part(key, known, check, seek)
 
-    def _levels(
-        self, key: str, known: Callable[[], list[Level] | None], check: Callable[[], list[Level]], seek: bool
-    ) -> list[Level] | None:
-        """Return levels that all networks share: one of several concurrent calls checks them."""
-        found: list[Level] | None = self._checked.get(key)
-        if found is not None:
-            return found
-        found = None if seek and self.fresh else known()
+    def _part(self, key: str, known: Callable[[], Part | None], check: Callable[[], Part], seek: bool) -> Part | None:
+        """Return a part of a verdict from this checker, the cache, or a worker: of several concurrent calls one checks it."""
+        found: Part | None = self._checked.get(key)
+        if found is None and not (seek and self.fresh):
+            found = known()
         if found is not None or not seek:
             return found
         with cache.lock(key):
             found = None if self.fresh else known()
             if found is None:
                 found = self._checked[key] = check()
-                if all(level.answered for level in found):  # a worker may have been killed
-                    cache.save(key, {"levels": [dataclasses.asdict(level) for level in found]})
+                if isinstance(found, Parity):
+                    lasts = (
+                        found.status != UNSUPPORTED and not found.reason
+                    )  # what lacked, or was killed, may not next time
+                else:
+                    lasts = all(level.answered for level in found)
+                if lasts:
+                    cache.save(key, found)
         return found
 
     def _key(self, make: Callable[..., str], subject: Subject, *asked: object) -> str:
@@ -320,7 +318,7 @@ class ParityChecker:
         place, found, full = self._answers(subject)
         self.say(f"{' '.join(names)}: levels 0 to 3 and 5")
         # Small batches are asked about, too: as the last one of an epoch is, and must be averaged by its own size.
-        run_tasks = self._worker(subject, **found.optimiser, **found.recipe)
+        run_tasks = self._worker(subject, **found.settings)
         tasks = [*network_tasks(found, full, place), *dropout_tasks(graph, found, place)]
         run, said, answers = run_tasks([*tasks, *generation_tasks(config, found, place)], "-".join(names))
         if run.status == "unsupported":

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from framework_compare.batches.sizes import epoch_sizes
+from framework_compare.batches.order import epoch_sizes
 from framework_compare.plan import settings
 from framework_compare.protocol import Document
 from framework_compare.results import reading_sources, repeats, steadiness, verdicts

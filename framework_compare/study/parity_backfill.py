@@ -61,7 +61,7 @@ def forecast(store: Store, fresh: bool) -> CheckForecast:
         row = verdicts.row_of(cell)
         name = verdicts.key(row)
         if known.get(name, {}).get("parity", UNVERIFIED) == UNVERIFIED and not verdicts.unasked(row):
-            asked[name] = (cell.framework, cell.model, cell.config, task_of(store, cell))
+            asked[name] = verify.Combination(cell.framework, cell.model, cell.config, task_of(store, cell))
     return verify.forecast(list(asked.values()), fresh=fresh)
 
 

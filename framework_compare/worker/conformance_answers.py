@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import inspect
+import json
 import time
-from typing import Any, Dict, List, Mapping, Sequence, Tuple, Type, Union
+from typing import Any, Dict, List, Mapping, Sequence, Tuple, Type
 
 import numpy as np
 
-from framework_compare.errors import Unsupported
 from framework_compare.events import EventWriter
 from framework_compare.protocol import Batch, Fields, ImageFiles, Job, Trainer
 from framework_compare.worker import processes
 from framework_compare.worker.parity_answers import ParityAnswers
 from framework_compare.worker.refusal import BY_DEVICE, fault_of
-from framework_compare.worker.signatures import METHODS, array_of, fault, value_of
 from framework_compare.worker.sources import Source, open_source, read_image_files, shared_pipeline
 
 Arrays = Mapping[str, np.ndarray]
+# Of the protocol, what training or the ladder can do without.
+OPTIONAL = ("infer", "generate", "read_generated", "device_times", "profile")
 RELEASE_S = 5.0  # that processes have to end after `release`
 
 
@@ -32,39 +34,21 @@ class ConformanceAnswers(ParityAnswers):
     def __init__(self, job: Job, trainer: Type[Trainer], events: EventWriter) -> None:
         super().__init__(job, trainer, events)
         self.loaders: Dict[int, str] = {}  # processes of native pipelines, those of pipelines dropped since included
-        self.questions.update(
-            {
-                "interface": self.interface,
-                "arrays": self.arrays,
-                "copies": self.copies,
-                "repeat": self.repeat,
-                "rebuild": self.rebuild,
-                "source": self.source,
-                "threads": self.threads,
-                "release": self.release,
-            }
-        )
 
     def run(self) -> None:
         """The class first, as a trainer that lacks a method may not start; then as the probe does, if there are tasks."""
-        self.questions["methods"] = self.methods
-        self.questions["declared"] = self.declared
         self._answer({"ask": "methods"})
         self._answer({"ask": "declared"})
         if not self.tasks:
             return
-        self.refuse_undeclared()
-        with self.phase("import"):
-            self.trainer = self.trainer_class(self.config)
-        reason = self.trainer.unsupported()
-        if reason:
-            raise Unsupported(str(reason))
+        self.open_trainer()
         with self.phase("verify"):
             self._answer_all()
 
     def methods(self, task: Fields) -> Fields:
         """Return what is wrong with each method that cannot be called as the protocol has it."""
-        faults = {name: fault(self.trainer_class, name) for name in METHODS}
+        methods = [name for name in vars(Trainer) if not name.startswith("_") and callable(getattr(Trainer, name))]
+        faults = {name: fault(self.trainer_class, name) for name in methods if name not in OPTIONAL}
         return {name: words for name, words in faults.items() if words}
 
     def declared(self, task: Fields) -> Fields:
@@ -126,30 +110,6 @@ class ConformanceAnswers(ParityAnswers):
         trainer.synchronize()
         return {"given": _changed(given, self.held), "taken": _changed(taken, held)}
 
-    def repeat(self, task: Fields) -> Fields:
-        """The same steps twice, the weights loaded before each: losses, and how far apart the arrays end."""
-        first, once = self._steps(task)
-        again, twice = self._steps(task)
-        return {"losses": [first, again], "apart": _apart(once, twice, self.held)}
-
-    def rebuild(self, task: Fields) -> Fields:
-        """Another network in the place of the trained one: its arrays; then the first one again, and the same steps."""
-        graph, held = self.graph, self.held
-        self.trainer.build(graph)
-        first, once = self._steps(task)
-        self.build(task["other"])
-        shapes = {name: list(array.shape) for name, array in self.trainer.weights().items()}
-        self.graph, self.held = graph, held
-        self.trainer.build(graph)
-        again, twice = self._steps(task)
-        return {"shapes": shapes, "losses": [first, again], "apart": _apart(once, twice, self.held)}
-
-    def _steps(self, task: Fields) -> Tuple[List[float], Dict[str, np.ndarray]]:
-        self.trainer.load_weights(self.held)
-        losses = [self.trainer.read_losses([self.trainer.train_step(batch)])[0] for batch in self._batches(task)]
-        self.trainer.synchronize()
-        return losses, self.trainer.weights()
-
     def source(self, task: Fields) -> Fields:
         """Two epochs of a pipeline, trained on: their labels and batch sizes; kinds of arrays; what was changed."""
         files = read_image_files(task["images"])
@@ -209,7 +169,7 @@ class ConformanceAnswers(ParityAnswers):
     def release(self, task: Fields) -> Fields:
         """Processes that native pipelines started, and those that are there after `release`."""
         self._before = processes.others()
-        self._train_an_epoch(task)
+        self._train_an_epoch(task)  # only the trainer holds the pipeline after it
         self.trainer.release()
         end = time.monotonic() + RELEASE_S
         while processes.others() and time.monotonic() < end:
@@ -222,7 +182,6 @@ class ConformanceAnswers(ParityAnswers):
         }
 
     def _train_an_epoch(self, task: Fields) -> None:
-        """Train an epoch as the runner does: only the trainer holds the pipeline when this returns."""
         pipeline = self.trainer.open_pipeline(read_image_files(task["images"]))
         for batch in self.trainer.epoch(pipeline, 1):
             self.trainer.read_losses([self.trainer.train_step(batch)])
@@ -230,9 +189,7 @@ class ConformanceAnswers(ParityAnswers):
 
     def _batch_and_arrays(self, task: Fields) -> Tuple[Batch, np.ndarray, np.ndarray]:
         held = np.load(task["batches"])
-        images = held["images0"]
-        if self.trainer.layout == "NHWC":
-            images = np.ascontiguousarray(images.transpose(0, 2, 3, 1))
+        images = self._own(held["images0"])
         return self.trainer.to_device_batch(images.copy(), held["labels0"]), images, held["labels0"]
 
 
@@ -240,16 +197,35 @@ def _changed(found: Arrays, held: Arrays) -> List[str]:
     return [name for name, array in held.items() if not np.array_equal(found[name], array)]
 
 
-def _apart(once: Arrays, twice: Arrays, start: Arrays) -> List[Union[str, float]]:
-    """[name, share] of the array that ends furthest from where it ended before, in units of how far it had moved."""
-    shares = {}
-    for name, array in once.items():
-        fits = name in start and start[name].shape == array.shape  # if not, level 0 of the ladder says so
-        moved = float(np.linalg.norm(array - start[name] if fits else array))
-        shares[name] = float(np.linalg.norm(twice[name] - array)) / (moved or 1.0)
-    name = max(shares, key=lambda key: shares[key])
-    return [name, shares[name]]
-
-
 def _same(one: Sequence[Any], other: Sequence[Any]) -> bool:
     return bool(np.array_equal(one[0], other[0]) and np.array_equal(one[1], other[1]))
+
+
+def fault(trainer: Type[Trainer], name: str) -> str:
+    """Return why a method cannot be called as the protocol has it, or ""."""
+    method = getattr(trainer, name, None)
+    if not callable(method) or method is getattr(Trainer, name):  # inherited from the protocol: a stub
+        return "it is missing"
+    wanted, found = inspect.signature(getattr(Trainer, name)), inspect.signature(method)
+    keywords = [p.name for p in wanted.parameters.values() if p.kind is p.KEYWORD_ONLY]
+    try:
+        found.bind(*range(len(wanted.parameters) - len(keywords)), **dict.fromkeys(keywords))
+    except TypeError:
+        names = [f"({', '.join(signature.parameters)})" for signature in (found, wanted)]
+        return f"it takes {names[0]}, the protocol's takes {names[1]}"
+    return ""
+
+
+def value_of(value: object) -> Fields:
+    """A value as JSON if it can be, else None; its type, and how it prints."""
+    try:
+        plain = json.loads(json.dumps(value))
+    except (TypeError, ValueError) as error:
+        return {"type": type(value).__name__, "value": None, "repr": repr(value)[:200], "no JSON": str(error)}
+    return {"type": type(value).__name__, "value": plain, "repr": repr(value)[:200]}
+
+
+def array_of(array: object) -> Fields:
+    if not isinstance(array, np.ndarray):
+        return {"type": type(array).__name__, "shape": [], "dtype": ""}
+    return {"type": "ndarray", "shape": list(array.shape), "dtype": str(array.dtype)}

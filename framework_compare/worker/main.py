@@ -42,19 +42,15 @@ def main(arguments: List[str]) -> int:
     with open(path, encoding="utf-8") as file:
         job, replicas = own_part(Job.from_dict(json.load(file)))
     if rank:
-        _enter_own_folder(f"rank-{rank}")
+        own = f"rank-{rank}"  # all ranks write files of the same names
+        os.makedirs(own, exist_ok=True)
+        os.chdir(own)
     well = _report(job, replicas, events, *turns)
     sys.stdout.flush()
     sys.stderr.flush()
     # A framework's own threads and exit handlers can hang or crash after the last measurement; it is in the pipe.
     # The supervisor ends the other ranks, which may wait for this one, where it did not go well.
     os._exit(0 if well or rank is None else TOLD_FAILURE)
-
-
-def _enter_own_folder(name: str) -> None:
-    """Enter a folder of this rank's own: all ranks write files of the same names."""
-    os.makedirs(name, exist_ok=True)
-    os.chdir(name)
 
 
 def _report(job: Job, replicas: Optional[Replicas], events: EventWriter, turns: Optional[int] = None) -> bool:
@@ -88,7 +84,8 @@ def _send_failure(events: EventWriter, status: str, reason: str) -> None:
 
 def _train(job: Job, replicas: Optional[Replicas], events: EventWriter, turns: Optional[int]) -> None:
     _import_numpy()  # before the adapter, which imports it too
-    trainer = _load_trainer(job.trainer)
+    module, _, name = job.trainer.partition(":")
+    trainer: Any = getattr(importlib.import_module(module), name)
     os.environ.update(trainer.environment(job.config))
     if job.kind == "verify":
         from framework_compare.worker.parity_answers import ParityAnswers
@@ -110,11 +107,6 @@ def _train(job: Job, replicas: Optional[Replicas], events: EventWriter, turns: O
         from framework_compare.worker.runner import Runner
 
         Runner(job, trainer, events, replicas, turns).run()
-
-
-def _load_trainer(target: str) -> Any:
-    module, _, name = target.partition(":")
-    return getattr(importlib.import_module(module), name)
 
 
 def _import_numpy() -> None:

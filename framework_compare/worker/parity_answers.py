@@ -1,6 +1,6 @@
 """Answers the parity ladder's questions in a worker: asks the Trainer, writes arrays, judges nothing.
 
-A job of kind "verify" holds `tasks`, done in order: {"ask": one of QUESTIONS, "name": of the answer, ...}. Small
+A job of kind "verify" holds `tasks`, done in order: {"ask": a method's name, "name": of the answer, ...}. Small
 answers go to `answers.json` in the run's folder, arrays to `<name>.npz` beside it. A question that raises is
 answered by its error, and the next one is asked; after a build that failed, none until the next build.
 """
@@ -8,10 +8,11 @@ answered by its error, and the next one is asked; after a build that failed, non
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import traceback
 import zlib
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Tuple, Type
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple, Type
 
 import numpy as np
 
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from framework_compare.worker.sources import Pipeline
 
 ANSWERS = "answers.json"
-QUESTIONS = ("build", "weights", "forward", "generate", "gradients", "steps", "again", "train", "shared", "native")
-Question = Callable[[Fields], Fields]
 
 
 class ParityAnswers:
@@ -44,27 +43,25 @@ class ParityAnswers:
         self.events = events
         self.trainer_class = trainer
         self.answers: Fields = {}
-        self.questions: Dict[str, Question] = {name: getattr(self, name) for name in QUESTIONS}
 
     def run(self) -> None:
         """Import the framework, then answer; Unsupported where it cannot run such a cell."""
-        self.refuse_undeclared()
-        with self.phase("import"):
-            self.trainer = make_trainer(self.trainer_class, self.config, self.replicas)
-        reason = self.trainer.unsupported()
-        if reason:
-            raise Unsupported(reason)
+        self.open_trainer()
         self.events.send("framework", version=self.trainer.version(), settings=self.trainer.settings())
         with self.phase("verify"):
             self._answer_all()
         with self.phase("release"):
             self.trainer.release()
 
-    def refuse_undeclared(self) -> None:
-        """Refuse undeclared networks of the tasks, as the runner does with a cell."""
-        tasks = [part for task in self.tasks for part in (task, task.get("other", {}))]
-        graphs = [Graph.from_dict(task["graph"]) for task in tasks if "graph" in task]
+    def open_trainer(self) -> None:
+        """Make the trainer; undeclared networks of the tasks are refused, as the runner does with a cell."""
+        graphs = [Graph.from_dict(task["graph"]) for task in self.tasks if "graph" in task]
         refuse_undeclared(self.trainer_class, self.config, graphs, self.replicas)
+        with self.phase("import"):
+            self.trainer = make_trainer(self.trainer_class, self.config, self.replicas)
+        reason = self.trainer.unsupported()
+        if reason:
+            raise Unsupported(str(reason))
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -84,7 +81,7 @@ class ParityAnswers:
 
     def _answer(self, task: Fields) -> Fields:
         try:
-            answer = self.questions[task["ask"]](task)
+            answer: Fields = getattr(self, task["ask"])(task)
         except Exception as error:  # whatever a framework raises is the answer
             traceback.print_exc()
             answer = {"error": f"{type(error).__name__}: {error}"[:2000]}
@@ -131,18 +128,16 @@ class ParityAnswers:
         return _save(task, **found)
 
     def steps(self, task: Fields) -> Fields:
-        """One training step a batch from the weights loaded; losses, and all arrays after the last."""
-        losses = [self.trainer.read_losses([self.trainer.train_step(b)])[0] for b in self._batches(task)]
+        """One training step a batch, or "count" of them, from the weights, loaded into whatever has been trained.
+
+        Losses, and all arrays after the last step.
+        """
+        self.trainer.load_weights(self.held)
+        batches = self._batches(task)[: task.get("count")]
+        losses = [self.trainer.read_losses([self.trainer.train_step(batch)])[0] for batch in batches]
         self.trainer.synchronize()
         _save(task, **self.trainer.weights())
         return {"losses": losses}
-
-    def again(self, task: Fields) -> Fields:
-        """All arrays after one step on batch 0 from the weights, loaded once more into what has been trained."""
-        self.trainer.load_weights(self.held)
-        self.trainer.train_step(self._batch(task, 0))
-        self.trainer.synchronize()
-        return _save(task, **self.trainer.weights())
 
     def train(self, task: Fields) -> Fields:
         """Train on held batches (task["order"]: their numbers) or, as a cell does, on all epochs of a pipeline.
@@ -186,13 +181,12 @@ class ParityAnswers:
         losses: List[float] = []
         checksums: List[int] = []
         with self._shared_pipeline(task) as pipeline:
-            for images, labels in _endless(pipeline):
+            batches = itertools.chain.from_iterable(map(pipeline.epoch, itertools.count(1)))
+            for images, labels in itertools.islice(batches, task["steps"]):
                 checksums.append(self._checksum(images, labels))
                 batch = self.trainer.to_device_batch(images, labels)
                 losses += self.trainer.read_losses([self.trainer.train_step(batch)])
-                if len(losses) == task["steps"]:
-                    return {"losses": losses, "checksums": checksums}
-        raise AssertionError("an endless pipeline ended")
+        return {"losses": losses, "checksums": checksums}
 
     def _shared_pipeline(self, task: Fields) -> "Pipeline":
         """Over images, or over the arrays of task["data"]."""
@@ -243,18 +237,15 @@ class ParityAnswers:
         if "prompt" in task:
             arrays[0] = arrays[0][:, : task["prompt"]]
         *inputs, labels = map(self._part, arrays)
-        return self._adopt(inputs[0] if len(inputs) == 1 else tuple(inputs), labels)
+        inputs = list(map(self._own, inputs))
+        batch: Batch = self.trainer.to_device_batch(inputs[0] if len(inputs) == 1 else tuple(inputs), labels)
+        return batch
 
     def _part(self, array: np.ndarray) -> np.ndarray:
         """Return this process's part of a batch of all replicas."""
         if self.replicas is None or self.replicas.rank is None:
             return array
         return np.split(array, self.replicas.processes)[self.replicas.rank]
-
-    def _adopt(self, images: Inputs, labels: np.ndarray) -> Batch:
-        images = tuple(map(self._own, images)) if isinstance(images, tuple) else self._own(images)
-        batch: Batch = self.trainer.to_device_batch(images, labels)
-        return batch
 
     def _own(self, array: np.ndarray) -> np.ndarray:
         """Return the array in the trainer's layout."""
@@ -263,13 +254,6 @@ class ParityAnswers:
     def _channels_last(self, images: np.ndarray) -> bool:
         """Return whether a batch holds images, and the trainer has their channels last."""
         return self.trainer.layout == "NHWC" and images.ndim == 4
-
-
-def _endless(pipeline: "Pipeline") -> Iterator[Tuple[Inputs, np.ndarray]]:
-    number = 0
-    while True:
-        number += 1
-        yield from pipeline.epoch(number)
 
 
 def _save(task: Fields, **arrays: Any) -> Fields:

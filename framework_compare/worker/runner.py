@@ -9,11 +9,11 @@ import math
 import time
 from array import array
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple, Type
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Type
 
 import numpy as np
 
-from framework_compare.batches.sizes import distinct, epoch_sizes
+from framework_compare.batches.order import distinct, epoch_sizes
 from framework_compare.errors import FrameworkCompareError, Unsupported
 from framework_compare.events import EventWriter
 from framework_compare.graph import Graph, weight_views
@@ -25,7 +25,7 @@ from framework_compare.worker.memory import pss_bytes
 from framework_compare.worker.placement import make_trainer
 from framework_compare.worker.refusal import refuse_undeclared, untested
 from framework_compare.worker.sources import Source, open_source, read_data
-from framework_compare.worker.turns import NoTurns, Stopped, Turns
+from framework_compare.worker.turns import Stopped, Turns
 
 if TYPE_CHECKING:
     from framework_compare.worker.validation import Validation
@@ -60,7 +60,7 @@ class Runner:
     ) -> None:
         self.job = job
         self._turns_from = turns_from  # descriptor
-        self.turns: NoTurns = NoTurns()
+        self.turns: Optional[Turns] = None  # where the worker does not have the machine to itself
         self.replicas = replicas
         self.ranks = replicas.processes if replicas else 1
         self.config = job.config
@@ -80,7 +80,9 @@ class Runner:
             self.trainer = make_trainer(self.trainer_class, self.config, self.replicas)
         if self.job.written is not None:
             self.trainer.written = self.job.written  # an adapter of registry.AS_WRITTEN
-        self._check_support()
+        reason = self.trainer.unsupported()
+        if reason:
+            raise Unsupported(reason)
         executions = sorted(self.trainer_class.declared.executions.get(self.config.device.partition(":")[0], ()))
         settings = {**self.trainer.settings(), "executions": executions, **self._growing_batches()}
         self.events.send("framework", version=self.trainer.version(), settings=settings)
@@ -109,11 +111,6 @@ class Runner:
         """Return whether this process is the only one, or rank 0."""
         return self.replicas is None or not self.replicas.rank
 
-    def _check_support(self) -> None:
-        reason = self.trainer.unsupported()
-        if reason:
-            raise Unsupported(reason)
-
     def _train(self) -> None:
         with self.phase("build"):
             self.trainer.build(self.graph)
@@ -134,13 +131,17 @@ class Runner:
             self._warm_up(source.held)
             with self.phase("epochs"):
                 self._epochs(source)
-            self.turns.finish()
+            if self.turns:
+                self.turns.finish()
             if self.job.profile and (self.ranks > 1 or self.config.mode == "generation"):
                 self.events.send(
                     "warning", message="no profile: cells with several processes, or in generation mode, have none"
                 )
             elif self.job.profile:
-                self._profile(source.held[0])
+                from framework_compare.worker import profiling
+
+                with self.phase("profile"):
+                    profiling.profile(self.trainer, source.held[0], self.events)
 
     def _epochs(self, source: Source) -> None:
         infers, stopping, took_ns = self.config.mode != "train", EarlyStopping(self.config.patience), 0
@@ -167,12 +168,6 @@ class Runner:
                 self.events.send("stopped", epoch=number)
                 return
 
-    def _profile(self, batch: Batch) -> None:
-        from framework_compare.worker import profiling
-
-        with self.phase("profile"):
-            profiling.profile(self.trainer, batch, self.events)
-
     def load_weights(self) -> None:
         flat = np.load(self.job.weights, mmap_mode="r")
         self.trainer.load_weights(weight_views(self.graph, flat))
@@ -189,19 +184,16 @@ class Runner:
             self._steps(held[first:])
             began = time.monotonic_ns()
             self._steps(held[:1] * self.config.warmup_steps)
-            if isinstance(self.turns, Turns):
+            if self.turns:
                 self.turns.steps = self.config.epochs * -(-len(self.data) // self.config.batch_size)
                 if self.config.warmup_steps:
                     self.turns.step_ns = (time.monotonic_ns() - began) // self.config.warmup_steps
-            if self._has_no_clock and self.trainer.device_times() is None:
+            # The host times a device that gives no clock, by as many steps as time allows; ranks train step in step.
+            may_time = self.config.mode == "train" and self.config.device != "cpu" and self.ranks == 1
+            if may_time and self.trainer.device_times() is None:
                 self._alone = IsolatedTimes(self.trainer, held, copies=self.config.pipeline != "memory")
             self.load_weights()
             self.trainer.synchronize()
-
-    @property
-    def _has_no_clock(self) -> bool:
-        """Return whether the host may have to time a device, by as many steps as time allows: ranks step in step."""
-        return self.config.mode == "train" and self.config.device != "cpu" and self.ranks == 1
 
     def _steps(self, batches: List[Batch]) -> None:
         for batch in batches:
@@ -256,11 +248,12 @@ class Runner:
         trainer.device_times()  # what came before this epoch is not its own
         cut, last_step = False, self._last_step(number)
         turns, waited = self.turns, 0
-        turns.epoch_begins()
+        if turns:
+            turns.epoch_begins()
         start = mark = told = now()
         while True:
             try:
-                away = turns.take()
+                away = turns.take() if turns else 0
             except Stopped as stop:
                 if number > 1:
                     return None
@@ -273,7 +266,8 @@ class Runner:
             waits.append(now() - mark)
             losses.add(step(batch), batch.size)
             sizes.append(batch.size)
-            turns.done(batch.size)
+            if turns:
+                turns.done(batch.size)
             mark = now()
             ends.append(mark - waited)
             if mark - told > PROGRESS_NS:
@@ -287,7 +281,8 @@ class Runner:
         loss = losses.mean()
         trainer.synchronize()
         end = now()
-        turns.epoch_ends()
+        if turns:
+            turns.epoch_ends()
         if loss is not None and not math.isfinite(loss):
             raise Diverged(f"the mean loss of epoch {number} is {loss}")
         event = epoch_event(number, start, end, waits, ends, losses.samples * self.ranks, loss)
@@ -305,14 +300,11 @@ class Runner:
 
     def _last_step(self, number: int) -> Optional[sampling.LastStep]:
         """Return what ends a sample of the first epoch by its length; in turns the parent does."""
-        asked = number == 1 and self.job.sample_s and not self.job.turns
-        return sampling.LastStep(*self._place) if asked else None
-
-    @property
-    def _place(self) -> Tuple[Path, int, int]:
-        """The run's folder, this process's rank and how many train: other ranks than 0 work in a folder within it."""
+        if number > 1 or not self.job.sample_s or self.job.turns:
+            return None
         rank = self.replicas.rank or 0 if self.replicas else 0
-        return (Path.cwd().parent if rank else Path.cwd()), rank, self.ranks
+        # other ranks than 0 work in a folder within the run's
+        return sampling.LastStep(Path.cwd().parent if rank else Path.cwd(), rank, self.ranks)
 
     def _keep_steps(self, start: int, ends: "array[int]") -> None:
         """Append the step times of an epoch to the job's file; without room for them the run goes on."""

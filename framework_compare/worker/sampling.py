@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -39,22 +40,14 @@ class LastStep:
             return enough
         if self._number is None:
             if self._rank:
-                self._number = self._read()
+                with contextlib.suppress(FileNotFoundError):
+                    self._number = int(self._file.read_text(encoding="ascii"))
             elif enough:
                 self._number = steps + in_flight + 3
-                self._write(self._number)
+                half = self._file.with_suffix(".half")
+                half.write_text(str(self._number), encoding="ascii")
+                os.replace(half, self._file)
         return self._number is not None and steps >= self._number
-
-    def _write(self, number: int) -> None:
-        half = self._file.with_suffix(".half")
-        half.write_text(str(number), encoding="ascii")
-        os.replace(half, self._file)
-
-    def _read(self) -> Optional[int]:
-        try:
-            return int(self._file.read_text(encoding="ascii"))
-        except FileNotFoundError:
-            return None
 
 
 def pipeline_ns(batches: Iterator[Batch], most: int, most_ns: int) -> Optional[int]:

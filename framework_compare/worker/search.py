@@ -120,7 +120,9 @@ class SearchRunner(runner.Runner):
                     self._spent[FIRST_STEP] += now() - began
                 self._mark = now()
                 self._ends.append(self._mark)
-                self._say_how_far()
+                if self._mark - self._told > runner.PROGRESS_NS:
+                    self._told = self._mark
+                    self.events.send("progress", epoch=1, steps=len(self._ends))
             trained = losses.mean()
             self._images += losses.samples
         trainer.synchronize()
@@ -129,11 +131,6 @@ class SearchRunner(runner.Runner):
         self._mark = now()
         self._spent[JUDGING] += self._mark - began
         return {**values, TRAINED: trained if math.isfinite(trained) else None}
-
-    def _say_how_far(self) -> None:
-        if self._mark - self._told > runner.PROGRESS_NS:
-            self._told = self._mark
-            self.events.send("progress", epoch=1, steps=len(self._ends))
 
 
 def read_folds(path: str) -> List[Fold]:
@@ -145,17 +142,16 @@ def read_folds(path: str) -> List[Fold]:
 
 
 def _parts(split: SplitArrays, counts: List[int]) -> List[SplitArrays]:
-    ends = np.cumsum(counts)
+    rows = [slice(end - count, end) for count, end in zip(counts, np.cumsum(counts))]
     return [
         SplitArrays(
             split.task,
-            tuple(array[end - count : end] for array in split.inputs),
-            split.target[end - count : end],
-            {name: array[end - count : end] for name, array in split.extras.items()},
-            split.pixels,
-            split.facts,
+            tuple(array[part] for array in split.inputs),
+            split.target[part],
+            {name: array[part] for name, array in split.extras.items()},
+            *split[4:],
         )
-        for count, end in zip(counts, ends)
+        for part in rows
     ]
 
 

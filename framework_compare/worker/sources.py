@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from typing import TYPE_CHECKING, Iterator, List, Optional, Protocol, Union
+from typing import TYPE_CHECKING, Callable, Iterator, List, NamedTuple, Optional, Union
 
-from framework_compare.batches.shares import share_size
-from framework_compare.batches.sizes import distinct, epoch_sizes
+from framework_compare.batches.order import distinct, epoch_sizes, share_size
 from framework_compare.protocol import Batch, Fields, ImageFiles, Job, Replicas, TrainConfig, Trainer
 
 if TYPE_CHECKING:
@@ -33,68 +33,41 @@ def read_data(job: Job) -> Data:
     return read_split(job.data["path"], "train")
 
 
-class Source(Protocol):
-    """Where batches come from, and one batch held, in each size that an epoch has, for the first steps."""
+class Source(NamedTuple):
+    """Where batches come from: by number one pass over the images. One batch is held in each size that an epoch has."""
 
-    held: List[Batch]
-
-    def epoch(self, number: int) -> Iterator[Batch]:
-        """Batches of one pass over the images."""
-
-    def close(self) -> None:
-        """Free what is held."""
+    held: List[Batch]  # for the first steps
+    epoch: Callable[[int], Iterator[Batch]]
+    close: Callable[[], None] = lambda: None  # the trainer's `release` stops loader workers
 
 
-class NativeSource:
-    def __init__(self, trainer: Trainer, files: ImageFiles, held: List[Batch]) -> None:
-        self.held = held
-        self._trainer = trainer
-        self._pipeline = trainer.open_pipeline(files)
-
-    def epoch(self, number: int) -> Iterator[Batch]:
-        return self._trainer.epoch(self._pipeline, number)
-
-    def close(self) -> None:
-        """The trainer's `release` stops its loader workers."""
-
-
-class SharedSource:
-    def __init__(self, trainer: Trainer, pipeline: "Pipeline", held: List[Batch]) -> None:
-        self.held = held
-        self._trainer = trainer
-        self._pipeline = pipeline
-
-    def epoch(self, number: int) -> Iterator[Batch]:
-        return (self._trainer.to_device_batch(images, labels) for images, labels in self._pipeline.epoch(number))
-
-    def close(self) -> None:
-        self._pipeline.close()
-
-
-class MemorySource:
+def _memory_source(sizes: List[int], held: List[Batch]) -> Source:
     """One batch, on the device, as often as an epoch has steps: computing only."""
+    of_size = dict(zip(distinct(sizes), held))
+    return Source(held, lambda number: (of_size[size] for size in sizes))
 
-    def __init__(self, sizes: List[int], held: List[Batch]) -> None:
-        self.held = held
-        self._sizes, self._of_size = sizes, dict(zip(distinct(sizes), held))
 
-    def epoch(self, number: int) -> Iterator[Batch]:
-        return (self._of_size[size] for size in self._sizes)
+def _shared_source(trainer: Trainer, pipeline: "Pipeline", held: List[Batch]) -> Source:
+    def epoch(number: int) -> Iterator[Batch]:
+        return (trainer.to_device_batch(images, labels) for images, labels in pipeline.epoch(number))
 
-    def close(self) -> None:
-        """Nothing was opened."""
+    return Source(held, epoch, pipeline.close)
 
 
 def open_source(trainer: Trainer, data: Data, config: TrainConfig, replicas: Optional[Replicas] = None) -> Source:
     """The input pipeline that the config names, with its held batch decoded."""
     if not isinstance(data, ImageFiles):
         return _open_arrays(trainer, data, config, replicas)
-    held = _held_batches(trainer, data, config, replicas)
+    from framework_compare.batches.images import memory_batch
+
+    images, labels = memory_batch(data, config, layout=trainer.layout, replicas=replicas)
+    sizes = _epoch_sizes(data, config, replicas)
+    held = [trainer.to_device_batch(images[:size], labels[:size]) for size in distinct(sizes)]
     if config.pipeline == "native":
-        return NativeSource(trainer, data, held)
+        return Source(held, functools.partial(trainer.epoch, trainer.open_pipeline(data)))
     if config.pipeline == "shared":
-        return SharedSource(trainer, shared_pipeline(trainer, data, config, replicas), held)
-    return MemorySource(_epoch_sizes(data, config, replicas), held)
+        return _shared_source(trainer, shared_pipeline(trainer, data, config, replicas), held)
+    return _memory_source(sizes, held)
 
 
 def _open_arrays(trainer: Trainer, split: "SplitArrays", config: TrainConfig, replicas: Optional[Replicas]) -> Source:
@@ -110,9 +83,9 @@ def _open_arrays(trainer: Trainer, split: "SplitArrays", config: TrainConfig, re
         parts = tuple(array[:size] for array in arrays)
         held.append(trainer.to_device_batch(parts if len(parts) > 1 else parts[0], target[:size]))
     if config.pipeline == "memory":
-        return MemorySource(sizes, held)
+        return _memory_source(sizes, held)
     reading.update(batch_size=config.batch_size, growth=config.batch_growth, limit=config.batch_size_limit)
-    return SharedSource(trainer, ArrayPipeline(split, allocate=trainer.host_array, **reading), held)
+    return _shared_source(trainer, ArrayPipeline(split, allocate=trainer.host_array, **reading), held)
 
 
 def _epoch_sizes(data: Data, config: TrainConfig, replicas: Optional[Replicas]) -> List[int]:
@@ -135,13 +108,3 @@ def shared_pipeline(
         allocate=trainer.host_array,
         replicas=replicas,
     )
-
-
-def _held_batches(
-    trainer: Trainer, files: ImageFiles, config: TrainConfig, replicas: Optional[Replicas]
-) -> List[Batch]:
-    from framework_compare.batches.images import memory_batch
-
-    images, labels = memory_batch(files, config, layout=trainer.layout, replicas=replicas)
-    sizes = distinct(_epoch_sizes(files, config, replicas))
-    return [trainer.to_device_batch(images[:size], labels[:size]) for size in sizes]

@@ -24,26 +24,7 @@ class Stopped(Exception):
         self.waited_ns = waited_ns
 
 
-class NoTurns:
-    """Of a worker that has the machine to itself."""
-
-    def take(self) -> int:
-        return 0
-
-    def done(self, samples: int) -> None:
-        """A step has ended."""
-
-    def epoch_begins(self) -> None:
-        """The clock of an epoch starts."""
-
-    def epoch_ends(self) -> None:
-        """The clock of an epoch stops."""
-
-    def finish(self) -> None:
-        """Training is over."""
-
-
-class Turns(NoTurns):
+class Turns:
     """Turns read from a pipe; each slice is an event.
 
     synchronize: returns when the device has done all that it was given.
@@ -75,6 +56,7 @@ class Turns(NoTurns):
         return time.monotonic_ns() - began
 
     def done(self, samples: int) -> None:
+        """A step has ended."""
         part = self._slice
         if part is None:
             return
@@ -89,14 +71,17 @@ class Turns(NoTurns):
                 part.pause()
 
     def epoch_begins(self) -> None:
+        """The clock of an epoch starts."""
         if self._slice and 0 < self._slice.left <= self._slice.steps:
             self._slice.go_on()
 
     def epoch_ends(self) -> None:
+        """The clock of an epoch stops."""
         if self._slice and self._slice.left <= self._slice.steps:
             self._slice.pause()
 
     def finish(self) -> None:
+        """Training is over."""
         if self._slice:
             self._hand_over(last=True)
 

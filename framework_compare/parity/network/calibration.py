@@ -125,7 +125,8 @@ def _shift(
     scales = ("BatchNorm2d",) if activation == "ReLU6" else ("BatchNorm2d", "Conv2d", "Linear")
     if activation in CAPPED and f"{node.name}.weight" in views and node.op in scales:
         factor = SPREAD / (MARGIN * np.maximum(deviation, 1e-6))
-        _scale(node, views, factor)
+        weight = views[f"{node.name}.weight"]
+        weight *= factor.reshape(-1, *[1] * (weight.ndim - 1))
         bias = views[f"{node.name}.bias"]
         scaled = (value - _wide(bias, value)) * _wide(factor, value) + _wide(bias, value)
         added = scaled - value
@@ -133,11 +134,6 @@ def _shift(
     move = (_target(activation, deviation, state) - middle).astype(value.dtype)
     views[_bias_of(node, nodes, views)][:] += move
     return added + _wide(move, value)
-
-
-def _scale(node: Node, views: Dict[str, Array], factor: Array) -> None:
-    weight = views[f"{node.name}.weight"]
-    weight *= factor.reshape(-1, *[1] * (weight.ndim - 1))
 
 
 def _spread(value: Array) -> Tuple[Array, Array]:

@@ -30,6 +30,7 @@ class Answers:
     losses: Sequence[float]
     weights: Mapping[str, Array]
     step_logits: Sequence[Array] = ()  # those behind the losses; of the oracle only
+    biased: Mapping[str, Array] = dataclasses.field(default_factory=dict)  # as `Oracle` has them
 
 
 def errors(found: Answers, exact: Answers, initial: Mapping[str, Array], precision: str = "fp32") -> Errors:
@@ -62,13 +63,6 @@ def scatter(off: Mapping[str, float], exact: Answers) -> Dict[str, float]:
         for name in exact.gradients
         for along in ALONG.values()
     }
-
-
-def first_step_errors(
-    found: Mapping[str, Array], expected: Mapping[str, Array], initial: Mapping[str, Array]
-) -> Dict[str, float]:
-    """Relative errors of how far a first step, which no state of former ones has a part in, moved each parameter."""
-    return {name: moved_relative(found[name], after, initial[name])[0] for name, after in expected.items()}
 
 
 def loss_roundings(found: Answers, exact: Answers, loss: str = "cross_entropy") -> Dict[str, float]:

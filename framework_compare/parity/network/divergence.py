@@ -13,6 +13,7 @@ from framework_compare.parity.network.ladder import TOLERANCE, Judge
 from framework_compare.parity.network.oracle import Oracle
 from framework_compare.parity.network.reference import Reference
 from framework_compare.parity.network.rounding import rounding_of, unit
+from framework_compare.parity.network.tasks import build_task
 from framework_compare.parity.workers import RunTasks
 from framework_compare.results.parity import Level
 
@@ -148,7 +149,7 @@ def ask(
         arrays = {**views, **surgery.peek_weights(shapes[name], watched[name].places)}
         path = folder / f"peek-{number}.npy"
         np.save(path, surgery.flat_weights(cut, arrays))
-        tasks.append({"ask": "build", "name": f"build {number}", "graph": cut.to_dict(), "weights": str(path)})
+        tasks.append(build_task(f"build {number}", cut, path))
         batch = {"batches": str(folder / "batches.npz"), "samples": found.samples.tolist()}
         tasks.append({"ask": "forward", "name": f"peek {number}", "training": training, **batch})
     _, said, answers = run_tasks(tasks, "divergence")

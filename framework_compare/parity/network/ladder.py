@@ -109,13 +109,7 @@ class Judge:
         self.compared: Dict[int, Dict[str, Tuple[np.ndarray, np.ndarray]]] = {}  # found and exact, by array
 
     def levels(self) -> List[Level]:
-        checks: Dict[int, Callable[[], Level]] = {
-            0: self.parameters,
-            1: self.logits,
-            2: self.gradients,
-            3: self.steps,
-            5: self.dropout,
-        }
+        checks = {0: self.parameters, 1: self.logits, 2: self.gradients, 3: self.steps, 5: self.dropout}
         return [checked(number, check) for number, check in checks.items()]
 
     def parameters(self) -> Level:
@@ -163,7 +157,7 @@ class Judge:
         exact = self.reference.exact
         losses = [math.nan if loss is None else loss for loss in self._said("steps")["losses"]]
         if self.settings.get(RUNNING_VARIANCE) == "biased":
-            exact = dataclasses.replace(exact, weights=self.reference.with_biased_variance())
+            exact = dataclasses.replace(exact, weights={**exact.weights, **exact.biased})
         if LOSS_BOUND in self.settings:
             exact = dataclasses.replace(exact, losses=self.reference.bounded_losses(self.settings[LOSS_BOUND]))
         found = dataclasses.replace(exact, losses=losses, weights=self._named("steps", exact.weights))
@@ -184,8 +178,8 @@ class Judge:
     def _again(self) -> None:
         """LevelFailed if momentum outlives load_weights(): the first step from loaded weights moves by its gradient alone."""
         found, reference = self._named("again", self.reference.exact.weights), self.reference
-        errors = deviations.first_step_errors(found, reference.after_first_step(), reference.initial)
-        for name, error in errors.items():
+        for name, after in reference.after_first_step().items():
+            error = deviations.moved_relative(found[name], after, reference.initial[name])[0]
             if error > max(FIRST_STEP, TOLERANCE * _unit(reference.yardstick[3][name])):
                 raise LevelFailed(f"{name} after load_weights() and one step: it keeps momentum from earlier steps")
 
@@ -204,8 +198,9 @@ class Judge:
             return Level(5, True, "the model has none")
         for number, node in enumerate(nodes):
             with_it, without = self._pair(f"dropout {number}")
-            CHECKS[node.op](node.name, node.attrs["p"], with_it, without[0], self.reference.precision)
-            if node.op == "Dropout":
+            of_samples = node.op == "StochasticDepth"
+            check_dropout(node.name, node.attrs["p"], with_it, without[0], self.reference.precision, of_samples)
+            if not of_samples:
                 self._replicas_drop_apart(node.name, f"dropout {number}")
         check_off(*self._pair("dropout off"))
         self._in_steps(nodes)
@@ -258,14 +253,11 @@ class Judge:
         return [self._array(f"{name} {kind}")["values"] for kind in ("with", "without")]
 
     def _level(self, number: int, errors: Mapping[str, float]) -> Level:
-        yardstick = self.reference.yardstick[number]
+        yardstick = dict(self.reference.yardstick[number])
         if deviations.GENERATED in errors:
-            yardstick = {**yardstick, deviations.GENERATED: yardstick[deviations.EVALUATION]}
+            yardstick[deviations.GENERATED] = yardstick[deviations.EVALUATION]
         if number < 3:
-            yardstick = {
-                **yardstick,
-                **{k + self.at_full_size: size for k, size in self.full.yardstick[number].items()},
-            }
+            yardstick.update({k + self.at_full_size: size for k, size in self.full.yardstick[number].items()})
         ratios = ratios_of(errors, yardstick, self.reference.precision)
         self.ratios[number] = ratios
         small = {name: ratio for name, ratio in ratios.items() if not name.endswith(self.at_full_size)}
@@ -319,8 +311,8 @@ def _middles(yardstick: Mapping[str, float]) -> Dict[str, float]:
     """Return the median error of each kind; frozen arrays, which do not move at all, are left out."""
     kinds: Dict[str, List[float]] = {}
     for where, size in yardstick.items():
-        kinds.setdefault(_kind(where), []).append(size)
-    return {kind: float(np.median([size for size in sizes if size] or [0.0])) for kind, sizes in kinds.items()}
+        kinds.setdefault(_kind(where), []).extend([size] if size else [])
+    return {kind: float(np.median(sizes or [0.0])) for kind, sizes in kinds.items()}
 
 
 def _shaped(found: np.ndarray, exact: np.ndarray, where: str) -> np.ndarray:
@@ -348,38 +340,36 @@ def check_off(with_it: np.ndarray, without: np.ndarray) -> None:
         raise LevelFailed("dropout is on in evaluation mode")
 
 
-def check_dropout(name: str, p: float, passes: np.ndarray, without: np.ndarray, precision: str) -> None:
-    """LevelFailed unless a share p of what is not zero anyhow is dropped, by chance, and the rest scaled by 1 / (1 - p)."""
+def check_dropout(
+    name: str, p: float, passes: np.ndarray, without: np.ndarray, precision: str, of_samples: bool = False
+) -> None:
+    """LevelFailed unless a share p of what is not zero anyhow is dropped, by chance, and the rest scaled by 1 / (1 - p).
+
+    of_samples: they are dropped as a whole, as by a StochasticDepth.
+    """
     alive = np.broadcast_to(without != 0, passes.shape)
     dropped = alive & (passes == 0)
-    _check_share(name, p, int(dropped.sum()), int(alive.sum()), "values")
+    if of_samples:
+        values, lost = (each.reshape(*passes.shape[:2], -1).sum(axis=2) for each in (alive, dropped))
+        if ((lost > 0) & (lost < values)).any():
+            raise LevelFailed(f"{name}: a part of a sample is dropped, expected all of it or nothing")
+        dropped, alive = lost > 0, np.ones(lost.shape, bool)
+    what = "samples" if of_samples else "values"
+    share, count = dropped.sum() / alive.sum(), alive.sum()
+    if abs(share - p) > SIGMAS * math.sqrt(p * (1 - p) / count):
+        raise LevelFailed(f"{name}: {share:.4f} of {count} {what} dropped, expected {p}")
     _check_scale(name, p, passes, without, precision)
+    if of_samples:
+        if (dropped == dropped[0]).all():
+            raise LevelFailed(f"{name}: each pass drops the same samples")
+        if dropped.shape[1] > 1 and (dropped == dropped[:, :1]).all():
+            raise LevelFailed(f"{name}: all images of a batch are dropped together")
+        return
     if np.array_equal(dropped[0], dropped[1]):
         raise LevelFailed(f"{name}: two passes drop the same values")
     both = alive[0, 0] & alive[0, -1]
     if passes.shape[1] > 1 and both.sum() >= FEW and np.array_equal(dropped[0, 0][both], dropped[0, -1][both]):
         raise LevelFailed(f"{name}: all images of a batch drop the same values")
-
-
-def check_stochastic_depth(name: str, p: float, passes: np.ndarray, without: np.ndarray, precision: str) -> None:
-    """LevelFailed unless a share p of the samples is dropped as a whole, by chance, and the rest scaled by 1 / (1 - p)."""
-    alive = np.broadcast_to(without != 0, passes.shape)
-    values = alive.reshape(*passes.shape[:2], -1).sum(axis=2)
-    dropped = (alive & (passes == 0)).reshape(*passes.shape[:2], -1).sum(axis=2)
-    if ((dropped > 0) & (dropped < values)).any():
-        raise LevelFailed(f"{name}: a part of a sample is dropped, expected all of it or nothing")
-    samples = dropped > 0
-    _check_share(name, p, int(samples.sum()), samples.size, "samples")
-    _check_scale(name, p, passes, without, precision)
-    if (samples == samples[0]).all():
-        raise LevelFailed(f"{name}: each pass drops the same samples")
-    if samples.shape[1] > 1 and (samples == samples[:, :1]).all():
-        raise LevelFailed(f"{name}: all images of a batch are dropped together")
-
-
-def _check_share(name: str, p: float, dropped: int, count: int, what: str) -> None:
-    if abs(dropped / count - p) > SIGMAS * math.sqrt(p * (1 - p) / count):
-        raise LevelFailed(f"{name}: {dropped / count:.4f} of {count} {what} dropped, expected {p}")
 
 
 def _check_scale(name: str, p: float, passes: np.ndarray, without: np.ndarray, precision: str) -> None:
@@ -395,6 +385,3 @@ def _check_scale(name: str, p: float, passes: np.ndarray, without: np.ndarray, p
         raise LevelFailed(
             f"{name}: kept values are scaled by {left[worst] / plain[worst]:.6g}, expected {1 / (1 - p):.6g}"
         )
-
-
-CHECKS = {"Dropout": check_dropout, "StochasticDepth": check_stochastic_depth}

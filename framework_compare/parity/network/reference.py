@@ -10,17 +10,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from framework_compare.graph import Graph, Optimizer, Task, initial_weights, weight_views, weights_size
-from framework_compare.parity.network import calibration
-from framework_compare.parity.network.deviations import (
-    EVALUATION,
-    TRAINING,
-    Answers,
-    Errors,
-    errors,
-    larger,
-    loss_roundings,
-    scatter,
-)
+from framework_compare.parity.network import calibration, deviations
+from framework_compare.parity.network.deviations import EVALUATION, TRAINING, Answers, Errors, larger
 from framework_compare.parity.network.oracle import LOSSES, Oracle
 from framework_compare.parity.network.oracle.op import Inputs
 from framework_compare.parity.network.questions import SCHEDULED, Questions, asked_optimizer
@@ -29,8 +20,6 @@ from framework_compare.parity.network.surgery import without_dropout
 from framework_compare.protocol import Fields
 
 Array = np.ndarray
-
-
 # Of two values BatchNorm makes two signs, whatever they are: what is left of their gradients is rounding.
 NORMED = 8
 GROWN = 0.07  # relative; ten such units are less than a gradient that is left out
@@ -58,21 +47,17 @@ class Reference:
         return weight_views(self.graph, self.smooth)
 
     @property
-    def optimiser(self) -> Fields:
-        """The settings of TrainConfig that level 3 is asked with."""
-        optimizer = self.optimizer
-        if optimizer.name == "sgd":
-            return {"learning_rate": optimizer.learning_rate, "optimizer": "sgd", **optimizer.settings}
-        others = {"optimizer": optimizer.name, "epsilon": optimizer.settings["eps"], "weight_decay": 0.0}
-        own = {name: value for name, value in optimizer.settings.items() if name in ("beta2", "weight_decay")}
-        return {"learning_rate": optimizer.learning_rate, **others, **own}
-
-    @property
-    def recipe(self) -> Fields:
-        """The settings of what comes in front of the optimiser."""
+    def settings(self) -> Fields:
+        """The settings of TrainConfig that level 3 is asked with: the optimiser's, and of what comes in front of it."""
         asked, schedule = self.optimizer, self.optimizer.schedule
+        own = {"optimizer": asked.name, "learning_rate": asked.learning_rate}
+        if asked.name == "sgd":
+            own.update(asked.settings)
+        else:
+            own.update(epsilon=asked.settings["eps"], weight_decay=0.0)
+            own.update({name: value for name, value in asked.settings.items() if name in ("beta2", "weight_decay")})
         rates = {"ramp_updates": schedule.ramp, "decay_updates": schedule.decay, "final_rate": schedule.final}
-        return {"clip_norm": asked.clip_norm, "accumulation": asked.accumulation, **rates}
+        return {**own, "clip_norm": asked.clip_norm, "accumulation": asked.accumulation, **rates}
 
     def after_first_step(self) -> Dict[str, Array]:
         """The trained arrays after one step from the initial ones, whose optimiser has no past."""
@@ -133,18 +118,6 @@ class Reference:
             self, precision=precision, yardstick=functools.reduce(larger, found, {}), finest=finest
         )
 
-    def with_biased_variance(self) -> Dict[str, Array]:
-        """The exact weights after the steps, of a framework that keeps the biased running variance."""
-        shapes, initial, steps = self.graph.shapes(), self.initial, len(self.batches)
-        weights = dict(self.exact.weights)
-        for node in self.graph.nodes:
-            if node.op == "BatchNorm2d":
-                name = f"{node.name}.running_var"
-                count = len(self.batches[0][1]) // self.replicas * shapes[node.name][1] * shapes[node.name][2]
-                left = (1 - node.attrs["momentum"]) ** steps * initial[name].astype(np.float64)
-                weights[name] = left + (weights[name] - left) * (count - 1) / count
-        return weights
-
     def bounded_losses(self, bound: float) -> List[float]:
         """The exact losses of a framework that takes no logit for more than `bound` below the largest of its row."""
         task = self.graph.task
@@ -160,19 +133,21 @@ class Reference:
         return [float(np.mean(list(each))) for each in parts]
 
     def write(self, folder: Path) -> None:
-        """The weights and batches as the probe reads them: weights.npy, smooth.npy, batches.npz.
-
-        Of batch i an only input is images<i>, of several the k-th is input<k>_<i>; the target is labels<i>.
-        """
+        """The weights and batches as the probe reads them: weights.npy, smooth.npy, batches.npz."""
         np.save(folder / "weights.npy", self.flat)
         np.save(folder / "smooth.npy", self.smooth)
-        alone = len(self.graph.inputs) == 1
-        arrays = {f"labels{i}": target for i, (_, target) in enumerate(self.batches)}
-        for i, (inputs, _) in enumerate(self.batches):
-            arrays.update(
-                {f"images{i}" if alone else f"input{k:02}_{i}": array for k, array in enumerate(several(inputs))}
-            )
-        np.savez(folder / "batches.npz", **arrays)
+        save_batches(folder / "batches.npz", self.batches)
+
+
+def save_batches(path: Path, batches: Sequence[Tuple[Inputs, Array]]) -> None:
+    """Of batch i an only input is images<i>, of several the k-th is input<k>_<i>; the target is labels<i>."""
+    arrays = {f"labels{i}": target for i, (_, target) in enumerate(batches)}
+    for i, (inputs, _) in enumerate(batches):
+        if isinstance(inputs, tuple):
+            arrays.update({f"input{k:02}_{i}": array for k, array in enumerate(inputs)})
+        else:
+            arrays[f"images{i}"] = inputs
+    np.savez(path, **arrays)
 
 
 def least_batch(graph: Graph) -> int:
@@ -180,11 +155,6 @@ def least_batch(graph: Graph) -> int:
     shapes = graph.shapes()
     areas = [math.prod(shapes[node.name][1:]) for node in graph.nodes if node.op == "BatchNorm2d"]
     return math.ceil(NORMED / min(areas, default=NORMED))
-
-
-def several(inputs: Inputs) -> Tuple[Array, ...]:
-    """The arrays of a batch's inputs, of which an only one may stand alone."""
-    return inputs if isinstance(inputs, tuple) else (inputs,)
 
 
 def make_reference(graph: Graph, questions: Questions = Questions(), precision: str = "fp32") -> Reference:
@@ -208,9 +178,10 @@ def draw_errors(found: Reference, precision: str, draws: int) -> List[Errors]:
         nearby = [(moved(images, draw, precision), labels) for images, labels in found.batches]
         with np.errstate(over="ignore", invalid="ignore"):  # of fp16; the judge says so
             said = answer(found, nearby, np.float32, draw > 0, rounding_of(precision, draw, share))
-        off = errors(said, found.exact, found.initial, precision)
-        off[3].update(loss_roundings(said, found.exact, found.graph.task.loss))
-        off[3].update({where: max(size, off[3][where]) for where, size in scatter(off[3], found.exact).items()})
+        off = deviations.errors(said, found.exact, found.initial, precision)
+        off[3].update(deviations.loss_roundings(said, found.exact, found.graph.task.loss))
+        scattered = deviations.scatter(off[3], found.exact)
+        off[3].update({where: max(size, off[3][where]) for where, size in scattered.items()})
         drawn.append(off)
     return drawn
 
@@ -342,4 +313,4 @@ def answer(
     oracle = Oracle(asked.graph, asked.initial, dtype, **how)
     steps = [oracle.train_step(*batch, optimizer=asked.optimizer, copies=asked.copies) for batch in batches]
     losses, step_logits, gradients = zip(*steps)
-    return Answers(evaluation, training, gradients[0], losses, oracle.weights, step_logits)
+    return Answers(evaluation, training, gradients[0], losses, oracle.weights, step_logits, oracle.biased)

@@ -17,9 +17,14 @@ PASSES = {"Dropout": 4, "StochasticDepth": 32}  # one number a value says more t
 FULL = " at full size"  # of the answers to levels 1 and 2 about a batch of the cell's own size
 
 
+def build_task(name: str, graph: Graph, weights: Path) -> Fields:
+    """The task of building a network, with the weights in a file."""
+    return {"ask": "build", "name": name, "graph": graph.to_dict(), "weights": str(weights)}
+
+
 def network_tasks(found: Reference, full: Reference, folder: Path) -> List[Fields]:
     """Levels 0 to 3 as tasks of the probe; `folder` holds what `Reference.write` wrote, for `full`, too."""
-    graph, batches = found.graph.to_dict(), str(folder / "batches.npz")
+    batches = str(folder / "batches.npz")
     evaluation = {"ask": "forward", "name": "evaluation", "training": False, "batches": batches}
     training = {"ask": "forward", "name": "training", "training": True, "batches": batches}
     gradients = {"ask": "gradients", "name": "gradients", "batches": batches}
@@ -27,17 +32,14 @@ def network_tasks(found: Reference, full: Reference, folder: Path) -> List[Field
     def at_full_size(task: Fields) -> Fields:
         return {**task, "name": task["name"] + FULL, "samples": full.samples.tolist()}
 
-    def build(name: str, weights: str) -> Fields:
-        return {"ask": "build", "name": name, "graph": graph, "weights": str(folder / weights)}
-
     return [
-        build("build", "weights.npy"),
+        build_task("build", found.graph, folder / "weights.npy"),
         {"ask": "weights", "name": "weights"},
         *(evaluation, training, at_full_size(evaluation), at_full_size(training)),
-        build("build smooth", "smooth.npy"),
+        build_task("build smooth", found.graph, folder / "smooth.npy"),
         *(gradients, at_full_size(gradients)),
         {"ask": "steps", "name": "steps", "batches": batches},
-        {"ask": "again", "name": "again", "batches": batches},
+        {"ask": "steps", "name": "again", "batches": batches, "count": 1},
     ]
 
 
@@ -47,12 +49,7 @@ def generation_tasks(config: TrainConfig, found: Reference, folder: Path) -> Lis
         return []
     prompt = found.graph.input_shape[0] - config.new_tokens
     return [
-        {
-            "ask": "build",
-            "name": "build to generate",
-            "graph": found.graph.to_dict(),
-            "weights": str(folder / "weights.npy"),
-        },
+        build_task("build to generate", found.graph, folder / "weights.npy"),
         {"ask": "generate", "name": "generated", "batches": str(folder / "batches.npz"), "prompt": prompt},
     ]
 
@@ -71,9 +68,7 @@ def dropout_tasks(graph: Graph, found: Reference, folder: Path) -> List[Fields]:
                 np.save(path, surgery.flat_weights(network, weight_views(found.graph, found.flat)))
             ask = {"ask": "forward", "training": training, "batches": str(folder / "batches.npz")}
             times = PASSES[cut.nodes[-1].op] if training and kind == "with" else 1
-            tasks.append(
-                {"ask": "build", "name": f"{name} {kind} build", "graph": network.to_dict(), "weights": str(path)}
-            )
+            tasks.append(build_task(f"{name} {kind} build", network, path))
             tasks.append({**ask, "name": f"{name} {kind}", "times": times})
     return tasks + _in_steps_tasks(graph, folder) if pairs else tasks
 
@@ -83,8 +78,7 @@ def _in_steps_tasks(graph: Graph, folder: Path) -> List[Fields]:
     tasks = []
     for kind, network in (("with", graph), ("without", surgery.without_dropout(graph))):
         name = f"dropout in steps {kind}"
-        weights = str(folder / "weights.npy")
-        tasks.append({"ask": "build", "name": f"{name} build", "graph": network.to_dict(), "weights": weights})
+        tasks.append(build_task(f"{name} build", network, folder / "weights.npy"))
         tasks.append({"ask": "gradients", "name": name, "batches": str(folder / "batches.npz")})
     return tasks
 

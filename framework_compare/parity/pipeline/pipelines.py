@@ -3,12 +3,12 @@
 import functools
 import shutil
 from pathlib import Path
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from framework_compare.parity.network.ladder import LevelFailed, WorkerEndedEarly
-from framework_compare.parity.pipeline import crops, independence, orders, ramps, scenes, textures
+from framework_compare.parity.pipeline import draws, ramps, scenes
 from framework_compare.parity.workers import RunTasks
 from framework_compare.protocol import Fields, ImageFiles, TrainConfig
 from framework_compare.results.parity import Level
@@ -48,10 +48,21 @@ def judge(run_tasks: RunTasks, config: TrainConfig, only: Sequence[str] = ()) ->
     """
     folder = run_tasks.folder / "images"
     shutil.rmtree(folder, ignore_errors=True)
+    known, left_out = [], []
     try:
-        known, left_out = _judge_all(run_tasks, folder, [part for part in PARTS if not only or part.name in only])
-        check_alike([name for name, *_ in known])
-        where, error, ratio = max(known, key=lambda one: one[2], default=("", None, None))
+        for part in PARTS:
+            if only and part.name not in only:
+                continue
+            listed = part.write(folder / part.name)
+            try:
+                known.append(part.check(listed, _ask(run_tasks, listed, part.name, **part.settings)))
+            except NotHere as lacking:
+                if not part.optional:
+                    raise
+                left_out.append(f"not asked: {part.name} ({lacking})")
+        shown = [one for one in known if one is not None]
+        check_alike([name for name, *_ in shown])
+        where, error, ratio = max(shown, key=lambda one: one[2], default=("", None, None))
         return Level(4, True, "; ".join(filter(None, [where, *left_out])), error, ratio)
     except LevelFailed as wrong:
         return Level(4, False, str(wrong), answered=not isinstance(wrong, WorkerEndedEarly))
@@ -59,26 +70,6 @@ def judge(run_tasks: RunTasks, config: TrainConfig, only: Sequence[str] = ()) ->
         return Level(4, False, str(lacking), asked=False)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _judge_all(
-    run_tasks: RunTasks, folder: Path, parts: Sequence[PipelineCheck]
-) -> Tuple[List[Tuple[str, float, float]], List[str]]:
-    """Return what there is to show of the parts, and which were not asked, and why."""
-    known, left_out = [], []
-    for part in parts:
-        try:
-            known.append(_judge(run_tasks, folder, part))
-        except NotHere as lacking:
-            if not part.optional:
-                raise
-            left_out.append(f"not asked: {part.name} ({lacking})")
-    return [one for one in known if one is not None], left_out
-
-
-def _judge(run_tasks: RunTasks, folder: Path, part: PipelineCheck) -> Optional[Tuple[str, float, float]]:
-    listed = part.write(folder / part.name)
-    return part.check(listed, _ask(run_tasks, listed, part.name, **part.settings))
 
 
 def _ask(run_tasks: RunTasks, listed: ImageFiles, name: str, **settings: Any) -> Drawn:
@@ -119,7 +110,7 @@ def check_coverage(labels: Array, sizes: Sequence[Sequence[int]], count: int, ba
     epochs = np.split(labels, np.cumsum([sum(one) for one in sizes])[:-1])
     for number, (found, batches) in enumerate(zip(epochs, sizes), start=1):
         seen = np.bincount(found, minlength=count)
-        if (seen != 1).any() or len(seen) != count:
+        if (seen != 1).any():
             index = int(np.flatnonzero(seen != 1)[0])
             raise LevelFailed(f"epoch {number} has {len(found)} of {count} images, number {index} {seen[index]} times")
         if list(batches) != expected:
@@ -133,29 +124,22 @@ def check_pixels(listed: ImageFiles, still: Drawn) -> Tuple[str, float, float]:
         raise LevelFailed(f"images have the shape {images.shape[1:]}, expected {(3, SIZE, SIZE)}")
     found = scenes.levels_of(images)
     known = [scenes.expected(path, SIZE) for path in listed.paths]
-    verdicts = {name: _worst(name, found, labels, known, listed) for name in scenes.RESAMPLERS}
-    name = min(verdicts, key=lambda key: verdicts[key][1])
-    path, ratio, mean = verdicts[name]
+    worst = {}
+    for name in scenes.RESAMPLERS:
+        ratios, means = [], []
+        for image, one in zip(found, [known[label] for label in labels]):
+            off = np.abs(image - one.by_resampler[name])
+            means.append(float(off.mean()))
+            of_mean = means[-1] / (DECODERS * one.decoder_mean + ROUNDING_MEAN)
+            ratios.append(max(of_mean, float(off.max()) / (DECODERS * one.decoder_max + ROUNDING_MAX)))
+        place = int(np.argmax(ratios))
+        worst[name] = ratios[place], means[place], listed.paths[labels[place]].rpartition("/")[2]
+    name = min(worst, key=lambda key: worst[key][0])
+    ratio, mean, path = worst[name]
     if ratio > 1:
-        off = f"{mean:.2f} of 255 levels off on average, {ratio:.1f} times what decoders and resamplers explain"
-        raise LevelFailed(f"pixels of {path} are {off}")
+        off_by = f"{mean:.2f} of 255 levels off on average, {ratio:.1f} times what decoders and resamplers explain"
+        raise LevelFailed(f"pixels of {path} are {off_by}")
     return name, mean, ratio
-
-
-def _worst(
-    name: str, found: Array, labels: Array, known: Sequence[scenes.Expected], listed: ImageFiles
-) -> Tuple[str, float, float]:
-    """(image, error in units of the tolerance, mean error) of the image that is furthest off."""
-    worst = ("", -1.0, 0.0)
-    for image, label in zip(found, labels):
-        one = known[int(label)]
-        off = np.abs(image - one.by_resampler[name])
-        mean = float(off.mean())
-        allowed_mean = DECODERS * one.decoder_mean + ROUNDING_MEAN
-        ratio = max(mean / allowed_mean, float(off.max()) / (DECODERS * one.decoder_max + ROUNDING_MAX))
-        if ratio > worst[1]:
-            worst = (listed.paths[int(label)].rpartition("/")[2], ratio, mean)
-    return worst
 
 
 def check_crops(listed: ImageFiles, drawn: Drawn) -> Tuple[str, float, float]:
@@ -164,16 +148,16 @@ def check_crops(listed: ImageFiles, drawn: Drawn) -> Tuple[str, float, float]:
     batch_size, wanted = AS_TRAINED["batch_size"], EPOCHS * len(listed)
     if len(labels) != wanted:
         raise LevelFailed(f"{EPOCHS} epochs have {len(labels)} images, expected {wanted}")
-    orders.check(labels, len(listed), batch_size)
+    draws.check_orders(labels, len(listed), batch_size)
     found = ramps.read(images)
     ramps.check_channels(found)
     fits = ramps.texture_of(images, found)
-    name = textures.nearest(fits)
+    name = ramps.nearest_resampler(fits)
     ramps.check_labels(fits[name].code, labels, listed)
     cut = ramps.crops_of(found)
-    independence.check(cut, labels, len(listed), batch_size)
-    crops.check(cut)
-    return textures.check(name, fits[name], listed, labels, cut[:, 2:4].min(axis=1), RAMP_SIDE)
+    draws.check_independence(cut, labels, len(listed), batch_size)
+    draws.check_crops(cut)
+    return ramps.check_texture(name, fits[name], listed, labels, cut[:, 2:4].min(axis=1), RAMP_SIDE)
 
 
 def check_vertical(listed: ImageFiles, drawn: Drawn) -> None:
@@ -183,7 +167,7 @@ def check_vertical(listed: ImageFiles, drawn: Drawn) -> None:
         raise LevelFailed(
             f"with flip='vertical', {mirrored.sum()} of {len(mirrored)} images are mirrored left to right"
         )
-    crops.check_flips(upside_down)
+    draws.check_flips(upside_down)
 
 
 def check_not_flipped(listed: ImageFiles, drawn: Drawn) -> None:
@@ -191,14 +175,14 @@ def check_not_flipped(listed: ImageFiles, drawn: Drawn) -> None:
     for turned, how in zip(_turned(listed, drawn), ("mirrored left to right", "upside down")):
         if turned.any():
             raise LevelFailed(f"with flip='none' and random crops, {turned.sum()} of {len(turned)} images are {how}")
-    crops.check_cut(ramps.crops_of(ramps.read(drawn[0])))
+    draws.check_cut(ramps.crops_of(ramps.read(drawn[0])))
 
 
 def check_narrow(listed: ImageFiles, drawn: Drawn, size: Tuple[int, int]) -> None:
     """LevelFailed unless random crops of images of a size are as the protocol's."""
     found = ramps.read(drawn[0])
     ramps.check_channels(found)
-    crops.check_narrow(ramps.crops_of(found, size), size)
+    draws.check_narrow(ramps.crops_of(found, size), size)
 
 
 def _turned(listed: ImageFiles, drawn: Drawn) -> Tuple[Array, Array]:
@@ -207,7 +191,7 @@ def _turned(listed: ImageFiles, drawn: Drawn) -> Tuple[Array, Array]:
     found = ramps.read(images)
     ramps.check_channels(found)
     fits = ramps.texture_of(images, found)
-    ramps.check_labels(fits[textures.nearest(fits)].code, labels, listed)
+    ramps.check_labels(fits[ramps.nearest_resampler(fits)].code, labels, listed)
     return ramps.turned(found)
 
 

@@ -1,7 +1,5 @@
 """Images that say which crop of which of them was taken: red rises with x, green with y, blue is code and texture."""
 
-import os
-import shutil
 from pathlib import Path
 from typing import Dict, List, NamedTuple, Tuple, TypeVar
 
@@ -10,7 +8,7 @@ from PIL import Image
 
 from framework_compare.batches import preprocess
 from framework_compare.parity.network.ladder import LevelFailed
-from framework_compare.parity.pipeline import scenes, textures
+from framework_compare.parity.pipeline import scenes
 from framework_compare.protocol import ImageFiles
 
 Array = np.ndarray
@@ -23,7 +21,24 @@ BLUE_LEAST, BLUE_STEP = 24, 6  # levels of 255 of the first code, between two: t
 # texture in blue gives a line through it a slope.
 RISES, CONSTANT, SLOPED, BLUE_OFF = 30.0, 6.0, 20.0, 2.5
 CROPPED = "with crops and flips on"
+HEIGHT = 10  # levels up or down: with those of the other axis, 20
+EDGE = 2  # pixels
+# A crop is where the ramps show it, or at the nearest whole pixels; fast transforms of JPEG decoders move that by two.
+FAR = [(first, last) for first in range(-2, 3) for last in range(-2, 3)]
+ROUNDING_MEAN, ROUNDING_MAX = 0.6, 2.0  # levels: of 8 bits after each axis, and of weights of 11 bits
+# Of JPEG, levels: what is lost when a file is written at quality 98, and what a fast transform loses of it.
+JPEG_MEAN, JPEG_MAX = 1.0, 6.0
+OFF = 4  # pixels by which the side of a crop may be misread
+LEAST_SHRUNK = 2  # times the size: decoders may shrink JPEG files of which more is shown, by a filter of their own
 COLOURS = {(True, False): "red", (False, True): "green", (False, False): "blue"}  # by what a channel rises with: x, y
+
+
+class Fit(NamedTuple):
+    """By one resampler: what is left of each image's blue, its mean, and its mean and largest distance from that."""
+
+    code: Array
+    mean: Array
+    largest: Array
 
 
 class Ramps(NamedTuple):
@@ -31,6 +46,17 @@ class Ramps(NamedTuple):
 
     across: Array
     down: Array
+
+
+def texture_line(length: int, seed: int) -> Array:
+    """A texture along one axis: steps up and down at random that return at once, so that it has no slope."""
+    signs = np.sign(np.random.default_rng(seed).random(length + 1) - 0.5)
+    return HEIGHT * np.diff(signs) / 2
+
+
+def texture(width: int, height: int) -> Array:
+    """The texture of an image, in levels, (height, width)."""
+    return texture_line(width, 1)[None, :] + texture_line(height, 2)[:, None]
 
 
 def write(folder: Path, count: int, size: Tuple[int, int] = SIZE) -> ImageFiles:
@@ -43,22 +69,15 @@ def write(folder: Path, count: int, size: Tuple[int, int] = SIZE) -> ImageFiles:
     for number in range(FILES):
         ramps = np.stack([255 * x / width, 255 * y / height], axis=-1)
         ramps = np.floor(ramps + rng.random(ramps.shape))  # dithered: the mean of a column is no rounded level
-        pixels = np.dstack([ramps, blue_of(number) + textures.of(width, height)])
+        pixels = np.dstack([ramps, blue_of(number) + texture(width, height)])
         files.append(folder / f"{number:02d}.{('jpeg', 'png')[number % 2]}")
         image = Image.fromarray(pixels.astype(np.uint8))
         image.save(files[-1], quality=98, subsampling=0, compress_level=1)
     # names of their own: a loader may look labels up by them
-    entries = [_linked(files[i % FILES], f"{i:04d}-") for i in range(count)]
+    entries = [folder / f"{i:04d}-{files[i % FILES].name}" for i in range(count)]
+    for i, entry in enumerate(entries):
+        entry.symlink_to(files[i % FILES].name)
     return scenes.listed(folder, entries, [file.suffix[1:].upper() for file in entries])
-
-
-def _linked(file: Path, prefix: str) -> Path:
-    entry = file.with_name(prefix + file.name)
-    try:
-        os.link(file, entry)
-    except OSError:  # a file system without links
-        shutil.copyfile(file, entry)
-    return entry
 
 
 def blue_of(entry: _Number) -> _Number:
@@ -79,7 +98,8 @@ def read(images: Array) -> Ramps:
 
 def check_channels(ramps: Ramps) -> None:
     """LevelFailed unless the channels of every image are red, green and blue, in this order."""
-    rises = np.stack([_rises(ramp) for ramp in ramps], axis=2)  # (N, 3, 2)
+    lines = [_line(ramp.reshape(-1, ramp.shape[2])) for ramp in ramps]
+    rises = np.stack([np.ptp(line, axis=1).reshape(-1, 3) for line in lines], axis=2)  # from edge to edge, (N, 3, 2)
     strange = ((rises > SLOPED) & (rises < RISES)).any(axis=(1, 2))
     if strange.any():
         changes = rises[strange.argmax()].max(axis=1).round(1).tolist()
@@ -99,11 +119,6 @@ def check_plain(ramps: Ramps) -> None:
             raise LevelFailed(
                 f"{CROPPED}, an image is not a plain crop: colours are {off.max():.1f} of 255 levels off a line"
             )
-
-
-def _rises(ramp: Array) -> Array:
-    """Return by how many levels lines through (N, C, S) rise or fall from edge to edge."""
-    return np.abs(np.ptp(_line(ramp.reshape(-1, ramp.shape[2])), axis=1)).reshape(ramp.shape[:2])
 
 
 def _line(ramp: Array) -> Array:
@@ -126,21 +141,79 @@ def check_labels(blues: Array, labels: Array, listed: ImageFiles) -> None:
         raise LevelFailed(f"{CROPPED}, image {names[0]} comes with the label of {names[1]} ({so})")
 
 
-def texture_of(images: Array, ramps: Ramps) -> Dict[str, textures.Fit]:
-    """Return what each resampler leaves of the blue of N images (N, 3, S, S), read as `ramps`."""
+def texture_of(images: Array, ramps: Ramps) -> Dict[str, Fit]:
+    """Return what each resampler leaves of the blue of N images (N, 3, S, S), read as `ramps`.
+
+    A texture is f(x) + g(y), so that a resampler along x and y makes the sum of two lines of it; whatever it does to
+    single pixels shows. EDGE pixels are not looked at: some resamplers look beyond the crop, others do not.
+    """
     x, y = edges_of(ramps)
-    turned = [edges[0] > edges[1] for edges in (x, y)]
     blue = (images[:, 2] * preprocess.STD[2] + preprocess.MEAN[2]) * np.float32(255)
-    blue = np.where(turned[0][:, None, None], blue[:, :, ::-1], blue)
-    blue = np.where(turned[1][:, None, None], blue[:, ::-1], blue)
-    (left, right), (top, bottom) = ((np.minimum(*edges), np.maximum(*edges)) for edges in (x, y))
-    return textures.fits(blue, (left, right), (top, bottom), SIZE)
+    blue = np.where((x[0] > x[1])[:, None, None], blue[:, :, ::-1], blue)
+    blue = np.where((y[0] > y[1])[:, None, None], blue[:, ::-1], blue)
+    x, y = ((np.minimum(*edges), np.maximum(*edges)) for edges in (x, y))
+    inner = blue[:, EDGE:-EDGE, EDGE:-EDGE]
+    found = {}
+    for name, sample in scenes.RESAMPLERS.items():
+        across = _most_alike(sample, texture_line(SIZE[0], 1), inner.mean(axis=1), x, blue.shape[2])
+        down = _most_alike(sample, texture_line(SIZE[1], 2), inner.mean(axis=2), y, blue.shape[1])
+        left = inner - across[:, None, :] - down[:, :, None]
+        code = left.mean(axis=(1, 2))
+        off = np.abs(left - code[:, None, None])
+        found[name] = Fit(code, off.mean(axis=(1, 2)), off.max(axis=(1, 2)))
+    return found
+
+
+def _most_alike(sample: scenes.Sampler, line: Array, seen: Array, edges: Tuple[Array, Array], size: int) -> Array:
+    """Return what `sample` makes of a line of texture at the possible place of the crop that is most like `seen`."""
+    seen = seen - seen.mean(axis=1, keepdims=True)
+    best, least = np.zeros_like(seen), np.full(len(seen), np.inf)
+
+    def improve(which: Array, places: List[Tuple[Array, Array]]) -> None:
+        for first, last in places:
+            made = sample(line, first[which], last[which], size)[:, EDGE:-EDGE]
+            off = np.abs(made - made.mean(axis=1, keepdims=True) - seen[which]).mean(axis=1)
+            better = off < least[which]
+            least[which[better]], best[which[better]] = off[better], made[better]
+
+    whole = tuple(np.round(edge) for edge in edges)
+    improve(np.arange(len(seen)), [edges, whole])  # type: ignore[list-item]
+    doubtful = np.flatnonzero(least > ROUNDING_MEAN / 2)
+    improve(doubtful, [(whole[0] + first, whole[1] + last) for first, last in FAR])
+    return best
+
+
+def nearest_resampler(found: Dict[str, Fit]) -> str:
+    """The resampler that comes nearest to most images."""
+    return min(found, key=lambda name: float(np.median(found[name].mean)))
+
+
+def check_texture(
+    name: str, fit: Fit, listed: ImageFiles, labels: Array, sides: Array, size: int
+) -> Tuple[str, float, float]:
+    """LevelFailed unless a resampler explains the texture of every crop, of which `sides` are the smaller ones, in pixels."""
+    jpeg = (np.array(listed.formats) == "JPEG")[labels]
+    judged = np.flatnonzero(~jpeg | (sides < LEAST_SHRUNK * size - OFF))
+    ratio = np.maximum(fit.mean / (ROUNDING_MEAN + JPEG_MEAN * jpeg), fit.largest / (ROUNDING_MAX + JPEG_MAX * jpeg))[
+        judged
+    ]
+    worst = judged[ratio.argmax()]
+    if ratio.max() > 1:
+        path = listed.paths[labels[worst]].rpartition("/")[2]
+        raise LevelFailed(
+            f"with random crops, pixels of {path} are {fit.mean[worst]:.2f} of 255 levels off {name} on average,"
+            f" {ratio.max():.1f} times what is explained (in {(ratio > 1).sum()} of {len(judged)} images)"
+        )
+    return name, float(fit.mean[worst]), float(ratio.max())
 
 
 def edges_of(ramps: Ramps, size: Tuple[int, int] = SIZE) -> Tuple[Tuple[Array, Array], Tuple[Array, Array]]:
     """Return where the first and the last edge of each image lie in its file, in x and in y."""
-    x, y = (_ends(ramp, length) for ramp, length in zip((ramps.across[:, 0], ramps.down[:, 1]), size))
-    return x, y
+    ends = []
+    for ramp, length in zip((ramps.across[:, 0], ramps.down[:, 1]), size):
+        slope, offset = _fit(ramp)
+        ends.append((offset * length / 255, (offset + slope * ramp.shape[1]) * length / 255))
+    return ends[0], ends[1]
 
 
 def crops_of(ramps: Ramps, size: Tuple[int, int] = SIZE) -> Array:
@@ -156,12 +229,6 @@ def turned(ramps: Ramps) -> Tuple[Array, Array]:
     """Return which of N images are mirrored left to right, and which are upside down."""
     x, y = edges_of(ramps)
     return x[0] > x[1], y[0] > y[1]
-
-
-def _ends(ramp: Array, length: int) -> Tuple[Array, Array]:
-    """Return where the first and the last edge of each row's line lie, in pixels."""
-    slope, offset = _fit(ramp)
-    return offset * length / 255, (offset + slope * ramp.shape[1]) * length / 255
 
 
 def _fit(ramp: Array) -> Tuple[Array, Array]:

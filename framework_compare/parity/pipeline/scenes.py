@@ -1,6 +1,7 @@
 """Images that level 4 shows to a pipeline, the reference decoder's and resamplers' results, and shared batches."""
 
 import dataclasses
+import functools
 import io
 import itertools
 import json
@@ -17,6 +18,8 @@ from framework_compare.protocol import Fields, ImageFiles, TrainConfig
 
 Array = np.ndarray
 Batch = TypeVar("Batch")
+Sampler = Callable[[Array, Array, Array, int], Array]
+PAD = 8  # pixels beyond a line that the widest filter reaches
 # (width, height, mode, format, options of Pillow's save): sizes odd and even, above and below the network's input
 KINDS: Tuple[Tuple[int, int, str, str, Fields], ...] = (
     (500, 375, "RGB", "JPEG", {"quality": 90, "subsampling": 2}),
@@ -84,43 +87,54 @@ def expected(path: str, size: int) -> Expected:
     with Image.open(io.BytesIO(data)) as image:
         exact = np.asarray(preprocess.to_rgb(image), np.float64)
         is_jpeg = image.format == "JPEG"
-    found = {name: resample(exact, size) for name, resample in RESAMPLERS.items()}
+    found = {name: resized(exact, size, sample) for name, sample in RESAMPLERS.items()}
     if not is_jpeg:
         return Expected(found, 0.0, 0.0)
     fast = simplejpeg.decode_jpeg(data, "RGB", fastdct=True, fastupsample=True).astype(np.float64)
-    off = np.abs(point_sampled(fast, size) - found["bilinear"])
+    off = np.abs(resized(fast, size, point_sampled) - found["bilinear"])
     return Expected(found, float(off.mean()), float(off.max()))
 
 
-def point_sampled(pixels: Array, size: int) -> Array:
-    """Bilinear between the four nearest pixels, half-pixel centres, whatever the scale: cv2, tf.image."""
-    for axis in (0, 1):
-        length = pixels.shape[axis]
-        place = np.clip((np.arange(size) + 0.5) * length / size - 0.5, 0, length - 1)
-        low = np.floor(place).astype(int)
-        part = (place - low).reshape((-1, 1, 1) if axis == 0 else (1, -1, 1))
-        high = np.minimum(low + 1, length - 1)
-        pixels = pixels.take(low, axis) * (1 - part) + pixels.take(high, axis) * part
-    return pixels
+def point_sampled(line: Array, first: Array, last: Array, size: int) -> Array:
+    """Bilinear between the two nearest pixels of a crop, half-pixel centres, whatever the scale: cv2, tf.image."""
+    place = first[:, None] + (np.arange(size) + 0.5) * ((last - first) / size)[:, None] - 0.5
+    return np.interp(place, np.arange(len(line)), line)
 
 
-def antialiased(pixels: Array, size: int) -> Array:
-    """Bilinear over as many pixels as one of the result covers: Pillow, torchvision."""
+def antialiased(line: Array, first: Array, last: Array, size: int) -> Array:
+    """Bilinear over as many pixels as one of the result covers, by a triangle as wide as the scale: Pillow, torchvision.
+
+    The triangle is a second difference of max(0, t - k - 1/2), and so is the sum of the pixels k under it.
+    """
+    scale = ((last - first) / size)[:, None]
+    centre, width = first[:, None] + (np.arange(size) + 0.5) * scale, np.maximum(scale, 1.0)
+    above, below = (_second_difference(np.pad(row, PAD), centre, width) for row in (line, np.ones(len(line))))
+    return above / np.where(below > 0, below, 1)  # what lies beyond the image has no pixel under it
+
+
+def _second_difference(values: Array, centre: Array, width: Array) -> Array:
+    knots = np.arange(len(values) + 1) - PAD + 0.5
+    sums = np.concatenate([[0.0], np.cumsum(np.cumsum(values))])
+    first, middle, last = (np.interp(centre + side * width, knots, sums) for side in (-1, 0, 1))
+    return first - 2 * middle + last
+
+
+# What each makes of a line of pixels in N crops, from their first and last edges, at a size: (N, size).
+RESAMPLERS: Dict[str, Sampler] = {"bilinear, antialiased": antialiased, "bilinear": point_sampled}
+
+
+def resized(pixels: Array, size: int, sample: Sampler) -> Array:
+    """A whole image (height, width, 3) at a size, resampled along both axes."""
     planes = np.ascontiguousarray(pixels.transpose(2, 0, 1))  # a product of strided arrays takes ten times as long
-    found = triangle(pixels.shape[0], size) @ planes @ triangle(pixels.shape[1], size).T
-    return found.transpose(1, 2, 0)
+    down, across = (_matrix(sample, length, size) for length in pixels.shape[:2])
+    return (down @ planes @ across.T).transpose(1, 2, 0)
 
 
-def triangle(length: int, size: int) -> Array:
-    """(size, length) weights of a triangle filter whose half-width is the scale, at least one pixel."""
-    scale = length / size
-    width = max(scale, 1.0)
-    centre = (np.arange(size) + 0.5)[:, None] * scale
-    weights = np.maximum(0, 1 - np.abs(np.arange(length) + 0.5 - centre) / width)
-    return weights / weights.sum(axis=1, keepdims=True)
-
-
-RESAMPLERS = {"bilinear, antialiased": antialiased, "bilinear": point_sampled}
+@functools.lru_cache(maxsize=None)
+def _matrix(sample: Sampler, length: int, size: int) -> Array:
+    """(size, length) weights of a resampler, which is linear in the pixels."""
+    whole = np.zeros(1), np.full(1, float(length))
+    return np.concatenate([sample(pixel, *whole, size) for pixel in np.eye(length)]).T
 
 
 def levels_of(images: Array) -> Array:

@@ -8,6 +8,7 @@ how fast, float32 runs of the oracle say.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 import zlib
@@ -23,16 +24,15 @@ from framework_compare.datasets.arrays import ArrayData
 from framework_compare.datasets.resolve import resolve
 from framework_compare.environments.managed import Environment
 from framework_compare.errors import UnknownNameError, UsageError, check_count
-from framework_compare.graph import Graph, Optimizer, initial_flat, weight_views
-from framework_compare.json_types import JSON
+from framework_compare.graph import Graph, Optimizer, Task, image_classification, initial_flat, weight_views
 from framework_compare.launch.scratch import scratch
 from framework_compare.parity import asked, cache
 from framework_compare.parity.asked import CheckForecast
-from framework_compare.parity.network.oracle import Oracle
-from framework_compare.parity.network.reference import moved, several
+from framework_compare.parity.network.oracle import LOSSES, Oracle
+from framework_compare.parity.network.reference import moved
 from framework_compare.parity.network.surgery import without_dropout
+from framework_compare.parity.network.tasks import build_task
 from framework_compare.parity.pipeline.scenes import first_batches, shared_batches
-from framework_compare.parity.training.yardstick import yardstick
 from framework_compare.parity.verify import RunTasks, Say, Where
 from framework_compare.plan import planning
 from framework_compare.plan.competitors import find_frameworks
@@ -171,7 +171,7 @@ def train_workload_curves(
 def _checksum(inputs: Inputs, labels: Array) -> int:
     """Return the checksum of the inputs in the task's order, then the labels, as workers have it."""
     found = 0
-    for array in (*several(inputs), labels):
+    for array in (*(inputs if isinstance(inputs, tuple) else (inputs,)), labels):
         found = zlib.crc32(np.ascontiguousarray(array).data, found)
     return found
 
@@ -238,12 +238,14 @@ class CurveRun:
         return exact["losses"], yardstick(exact, runs, labels, graph.task)
 
     def _oracle(self, graph: Graph, flat: Array, dtype: str, draw: int) -> Fields:
-        def train() -> Fields:
+        key = self._key({"dtype": dtype, "draw": draw, "graph": graph.to_dict()})
+        found = cache.load_curve(key)
+        if found is None:
             self.say(f"{graph.name}: {self.steps} steps in {dtype}" + (f", run {draw + 1}" if draw else ""))
             moving = [(moved(images, draw), labels) for images, labels in self.batches]
-            return oracle_curve(graph, weight_views(graph, flat), moving, self.config, dtype, plain_sums=draw > 0)
-
-        return self._kept({"dtype": dtype, "draw": draw, "graph": graph.to_dict()}, train)
+            found = oracle_curve(graph, weight_views(graph, flat), moving, self.config, dtype, plain_sums=draw > 0)
+            cache.save(key, {"value": found})
+        return found
 
     def framework_losses(
         self, framework: str, environment: Union[Environment, Run], graph: Graph, config: TrainConfig
@@ -251,51 +253,32 @@ class CurveRun:
         """("losses", of each step), or ("failures" or "unsupported", why there are none)."""
         if isinstance(environment, Run):
             return "unsupported" if environment.status == "unsupported" else "failures", environment.reason
-        entry = registry.framework(framework)
-        key = {
-            "framework": framework,
-            "state": cache.state(entry, environment, config.device),
-            "graph": graph.to_dict(),
-            **{name: getattr(config, name) for name in cache.PATHS},
-        }
-        try:
-            return "losses", self._kept(key, lambda: self._train(framework, environment, graph, config))
-        except NoCurve as reason:
-            return reason.kind, str(reason)
-
-    def _train(self, framework: str, environment: Environment, graph: Graph, config: TrainConfig) -> List[float]:
+        paths = {name: getattr(config, name) for name in cache.PATHS}
+        state = cache.state(registry.framework(framework), environment, config.device)
+        key = self._key({"framework": framework, "state": state, "graph": graph.to_dict(), **paths})
+        losses = cache.load_curve(key)
+        if losses is not None:
+            return "losses", losses
         self.say(f"{framework} {graph.name} {config.execution}: {self.steps} steps")
         tasks: List[Fields] = [
-            {"ask": "build", "graph": graph.to_dict(), "weights": str(self.folder / "initial.npy")},
+            build_task("build", graph, self.folder / "initial.npy"),
             {"ask": "shared", "steps": self.steps, **self.given.opened_by},
         ]
         run_tasks = RunTasks(self.folder, framework, config, environment)
         run, said, _ = run_tasks(tasks, f"curve-{framework}-{graph.name}-{config.execution}")
         if run.status == "unsupported":
-            raise NoCurve("unsupported", run.reason)
+            return "unsupported", run.reason
         wrong = next((said[ask]["error"] for ask in ("build", "shared") if "error" in said.get(ask, {})), None)
         if wrong or "shared" not in said:
-            raise NoCurve("failures", wrong or run.reason)
+            return "failures", wrong or run.reason
         if said["shared"]["checksums"] != self.checksums:
-            raise NoCurve("failures", "its worker read other batches than the reference")
-        return said["shared"]["losses"]
+            return "failures", "its worker read other batches than the reference"
+        cache.save(key, {"value": said["shared"]["losses"]})
+        return "losses", said["shared"]["losses"]
 
-    def _kept(self, key: Document, make: Callable[[], JSON]) -> JSON:
+    def _key(self, key: Document) -> str:
         document = {"curves": VERSION, **self.setting(), "batches": self.checksums, **key}
-        name = f"curve-{cache.short_digest(document)}"
-        found = cache.load_curve(name)
-        if found is None:
-            found = {"value": make()}
-            cache.save(name, found)
-        return found["value"]
-
-
-class NoCurve(Exception):
-    """A framework trained nothing: `kind` is "failures" or "unsupported"."""
-
-    def __init__(self, kind: str, reason: str) -> None:
-        super().__init__(reason)
-        self.kind = kind
+        return f"curve-{cache.short_digest(document)}"
 
 
 def oracle_curve(
@@ -311,3 +294,51 @@ def oracle_curve(
     network = Oracle(graph, weights, dtype, plain_sums=plain_sums)
     taken = [network.train_step(*batch, optimizer=Optimizer.of(config))[:2] for batch in batches]
     return {"losses": [loss for loss, _ in taken], "logits": [logits.tolist() for _, logits in taken]}
+
+
+def yardstick(
+    exact: Document, runs: Sequence[Document], labels: Sequence[Array], task: Task = image_classification(2, 1)
+) -> List[float]:
+    """Return how far float32's rounding may set losses apart at each step, from curves of `oracle_curve`: it adds up.
+
+    Any two of the runs count, the exact one included, as any two frameworks are compared.
+    """
+    pairs = itertools.combinations([exact, *runs], 2)
+    moves = [
+        [
+            _MOVED[task.loss](np.array(a), np.array(b), found)
+            for a, b, found in zip(one["logits"], other["logits"], labels)
+        ]
+        for one, other in pairs
+    ]
+    own = [
+        abs(value - float(LOSSES[task.named_loss](np.array(logits), found, **task.loss_options)[0]))
+        for run in runs
+        for value, logits, found in zip(run["losses"], run["logits"], labels)
+    ]
+    spacing = np.spacing(np.array(exact["losses"], np.float32)).astype(np.float64)
+    return (np.maximum.accumulate(np.max(moves, axis=0)) + max(own) + spacing).tolist()
+
+
+def _of_logits(one: Array, other: Array, labels: Array) -> float:
+    """Return twice the largest difference of each sample's logits, averaged."""
+    return 2 * float(np.abs(one - other).max(axis=-1).mean())
+
+
+def _of_tokens(one: Array, other: Array, labels: Array) -> float:
+    counts = labels != -1
+    return _of_logits(one[counts], other[counts], labels) if counts.any() else 0.0
+
+
+def _of_numbers(one: Array, other: Array, target: Array) -> float:
+    """a^2 - b^2 is (a - b)(a + b)."""
+    return float((np.abs(one - other) * (np.abs(one - target) + np.abs(other - target))).mean())
+
+
+# The most that a batch's loss can differ by between two outputs of the network.
+_MOVED: Dict[str, Callable[[Array, Array, Array], float]] = {
+    "cross_entropy": _of_logits,
+    "binary_cross_entropy": _of_logits,
+    "token_cross_entropy": _of_tokens,
+    "mse": _of_numbers,
+}

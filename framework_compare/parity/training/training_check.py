@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
-from numpy.typing import DTypeLike
 
-from framework_compare.graph import Graph, GraphBuilder, initial_flat, weight_views
-from framework_compare.parity.network import deviations, surgery
-from framework_compare.parity.network.deviations import Answers
+from framework_compare.graph import Graph, GraphBuilder, Optimizer, initial_flat, weight_views
+from framework_compare.parity.network import surgery
+from framework_compare.parity.network.deviations import step_errors
 from framework_compare.parity.network.ladder import RUNNING_VARIANCE as VARIANCE_SETTING
 from framework_compare.parity.network.ladder import SIGMAS, TOLERANCE, LevelFailed, WorkerEndedEarly, checked, ratios_of
 from framework_compare.parity.network.oracle import Oracle
-from framework_compare.parity.network.reference import moved
-from framework_compare.parity.network.rounding import rounding_of, unit
+from framework_compare.parity.network.reference import NOTHING, Reference, save_batches
+from framework_compare.parity.network.rounding import unit
+from framework_compare.parity.network.tasks import build_task
 from framework_compare.parity.pipeline import ramps, scenes
 from framework_compare.parity.workers import RunTasks
 from framework_compare.protocol import Document, Fields, ImageFiles, TrainConfig
@@ -41,7 +41,6 @@ MOVING = {"learning_rate": 2e-4, "momentum": 0.9, "weight_decay": 0.0}  # as the
 FAINT = {"learning_rate": 1e-8, "momentum": 0.0, "weight_decay": 0.0}  # so that what is learnt stays out of the logits
 LARGE = 0.2  # inputs that tell whether they were dropped: most are
 COMMON = {"batch_size": 4, "image_size": IMAGE_SIZE, "num_classes": CLASSES, "epochs": 3}
-RUNNING_VARIANCE = ".running_var"
 WHEN = "as a cell trains, "
 Batches = List[Tuple[Array, Array]]
 
@@ -81,7 +80,8 @@ def _train(run_tasks: RunTasks, config: TrainConfig, folder: Path) -> Tuple[str,
     ramps.write(folder / "images", CLASSES)
     listed = str(folder / "images" / "images.json")
     task = {"ask": "train", "name": "train"}
-    plain = {**task, "batches": str(_save(held, folder / "held.npz")), "order": ORDER}
+    save_batches(folder / "held.npz", held)
+    plain = {**task, "batches": str(folder / "held.npz"), "order": ORDER}
     given = [held[number] for number in ORDER]
     found = [_steps(run_tasks, [build, plain], graph, config, "held batches", DECAYING, given)]
     if config.pipeline == "native":
@@ -89,18 +89,14 @@ def _train(run_tasks: RunTasks, config: TrainConfig, folder: Path) -> Tuple[str,
             _steps(run_tasks, [build, {**task, "images": listed}], graph, config, "the native pipeline", MOVING)
         )
     elif config.pipeline == "shared":
-        given = _shared_batches(Path(listed), config)
+        files = ImageFiles(**json.loads(Path(listed).read_text(encoding="utf-8")))
+        as_asked = dataclasses.replace(config, **dict[str, Any](COMMON))
+        given = scenes.shared_batches(files, as_asked, as_asked.epochs * math.ceil(len(files) / as_asked.batch_size))
         shared = {**task, "shared": listed}
         found.append(_steps(run_tasks, [build, shared], graph, config, "the shared pipeline", MOVING, given))
     else:
         found.append(_steps(run_tasks, [build, plain], graph, config, "held batches", MOVING, given))
     return max((one for one in found if one), key=lambda one: one[2])
-
-
-def _shared_batches(listed: Path, config: TrainConfig) -> Batches:
-    found = ImageFiles(**json.loads(listed.read_text(encoding="utf-8")))
-    config = dataclasses.replace(config, **dict[str, Any](COMMON))
-    return scenes.shared_batches(found, config, config.epochs * math.ceil(len(found) / config.batch_size))
 
 
 def _drop(run_tasks: RunTasks, config: TrainConfig, folder: Path) -> Tuple[str, float, float]:
@@ -114,7 +110,8 @@ def _drop(run_tasks: RunTasks, config: TrainConfig, folder: Path) -> Tuple[str, 
     batches = [
         (rng.standard_normal((size, *graph.input_shape)).astype(np.float32), 1 + np.arange(size)) for size in DROP_SIZES
     ]
-    task = {"ask": "train", "name": "train", "batches": str(_save(batches, folder / "dropped.npz"))}
+    save_batches(folder / "dropped.npz", batches)
+    task = {"ask": "train", "name": "train", "batches": str(folder / "dropped.npz")}
     said, held = _ask(
         run_tasks, [_build(graph, folder, flat), task], "dropout", {**FAINT, "batch_size": max(DROP_SIZES)}
     )
@@ -192,11 +189,16 @@ def _steps(
     batches: Batches = list(given) or [(held[f"images{i}"], held[f"labels{i}"]) for i in range(len(said["losses"]))]
     if [len(labels) for _, labels in batches] != said["sizes"]:
         raise LevelFailed(f"batches of {said['sizes']} were trained as {len(batches)}")
-    initial = weight_views(graph, initial_flat(graph, SEED))
-    exact, yardstick = _gone_over(graph, initial, batches, {**settings, "biased": said["biased"]}, config.precision)
+    flat = initial_flat(graph, SEED)
+    rates = {name: settings[name] for name in ("momentum", "weight_decay")}
+    optimizer = Optimizer("sgd", settings["learning_rate"], rates)
+    reference = Reference(graph, flat, flat, optimizer, batches, NOTHING, {}).answered().at(config.precision, DRAWS)
+    exact, yardstick = reference.exact, reference.yardstick[3]
+    if said["biased"]:
+        exact = dataclasses.replace(exact, weights={**exact.weights, **exact.biased})
     last = {name: held[f"{name}@{len(batches)}"] for name in exact.weights}
     found = dataclasses.replace(exact, losses=[math.nan if x is None else x for x in said["losses"]], weights=last)
-    errors = deviations.step_errors(found, exact, initial)
+    errors = step_errors(found, exact, reference.initial)
     ratios = ratios_of(errors, yardstick, config.precision)
     where = max(ratios, key=lambda name: ratios[name])
     if ratios[where] > TOLERANCE:
@@ -216,53 +218,6 @@ def _first_wrong(ratios: Mapping[str, float], found: Sequence[float], exact: Seq
     return f"; losses first differ at step {step}: {found[step - 1]:.9g}, expected {exact[step - 1]:.9g}"
 
 
-def _gone_over(
-    graph: Graph, initial: Mapping[str, Array], batches: Batches, settings: Document, precision: str
-) -> Tuple[Answers, Dict[str, float]]:
-    """The exact answers to the same batches, and the yardstick of each place at level 3."""
-    exact = _oracle(graph, initial, batches, settings, np.float64)
-    yardstick: Dict[str, float] = {}
-    for draw in range(DRAWS):
-        nearby = [(moved(images, draw, precision), labels) for images, labels in batches]
-        rounding = rounding_of(precision, draw)
-        said = _oracle(graph, initial, nearby, settings, np.float32, plain_sums=draw > 0, rounding=rounding)
-        off = deviations.step_errors(said, exact, initial)
-        bounds = {**deviations.loss_roundings(said, exact), **deviations.scatter(off, exact)}
-        for name, size in off.items():
-            yardstick[name] = max(yardstick.get(name, 0.0), size, bounds.get(name, 0.0))
-    return exact, yardstick
-
-
-def _oracle(
-    graph: Graph,
-    initial: Mapping[str, Array],
-    batches: Batches,
-    settings: Document,
-    dtype: DTypeLike,
-    **rounding: object,
-) -> Answers:
-    oracle = Oracle(graph, initial, dtype, **rounding)
-    rates = {name: settings[name] for name in FAINT}
-    steps = []
-    for images, labels in batches:
-        before = {name: array.copy() for name, array in oracle.weights.items() if name.endswith(RUNNING_VARIANCE)}
-        steps.append(oracle.train_step(images, labels, **rates))
-        if settings["biased"]:
-            for name, old in before.items():
-                oracle.weights[name] = _biased(graph, name, old, oracle.weights[name], len(labels))
-    nothing = np.empty(0)
-    return Answers(nothing, nothing, steps[0][2], [s[0] for s in steps], oracle.weights, [s[1] for s in steps])
-
-
-def _biased(graph: Graph, name: str, before: Array, after: Array, size: int) -> Array:
-    """A running variance after a step, had the batch's own been divided by its count, not by one less."""
-    layer = name[: -len(RUNNING_VARIANCE)]
-    kept = 1 - next(node for node in graph.nodes if node.name == layer).attrs["momentum"]
-    _, height, width = graph.shapes()[layer]
-    count = size * height * width
-    return kept * before + (after - kept * before) * ((count - 1) / count)
-
-
 def _ask(
     run_tasks: RunTasks, tasks: Sequence[Fields], name: str, settings: Document
 ) -> Tuple[Document, Mapping[str, Array]]:
@@ -280,9 +235,8 @@ def _ask(
 
 
 def _build(graph: Graph, folder: Path, flat: Array) -> Fields:
-    path = folder / "weights.npy"
-    np.save(path, flat)
-    return {"ask": "build", "name": "build", "graph": graph.to_dict(), "weights": str(path)}
+    np.save(folder / "weights.npy", flat)
+    return build_task("build", graph, folder / "weights.npy")
 
 
 def _held_batches(graph: Graph) -> Batches:
@@ -290,11 +244,3 @@ def _held_batches(graph: Graph) -> Batches:
     images = [rng.standard_normal((size, *graph.input_shape)).astype(np.float32) for size in SIZES]
     labels = [rng.integers(0, CLASSES, size) for size in SIZES]
     return list(zip(images, labels))
-
-
-def _save(batches: Batches, path: Path) -> Path:
-    """Save batches as the probe reads them."""
-    named: Fields = {f"images{i}": images for i, (images, _) in enumerate(batches)}
-    named.update({f"labels{i}": labels for i, (_, labels) in enumerate(batches)})
-    np.savez(path, **named)
-    return path

@@ -10,9 +10,8 @@ The folder needs the graph alone, so that tests can hand it to a worker as a fra
 """
 
 from framework_compare.parity.network.oracle.losses import LOSSES
-from framework_compare.parity.network.oracle.network import Oracle
+from framework_compare.parity.network.oracle.network import OPS, Oracle
 from framework_compare.parity.network.oracle.op import Mode
-from framework_compare.parity.network.oracle.ops import OPS
 from framework_compare.parity.network.oracle.optimizers import OPTIMIZERS
 
 __all__ = ["LOSSES", "OPS", "OPTIMIZERS", "Mode", "Oracle"]

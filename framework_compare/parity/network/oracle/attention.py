@@ -1,12 +1,12 @@
 """Attention, and the windows of an image that it is computed in."""
 
-from typing import Tuple
+from typing import Dict, Tuple
 
 import numpy as np
 
 from framework_compare.graph import Node
 from framework_compare.graph.attention import relative_index, shift_mask
-from framework_compare.parity.network.oracle.op import Array, Gradients, Mode, Result, Weights, summed_to
+from framework_compare.parity.network.oracle.op import Array, Gradients, Mode, Op, Result, Weights, summed_to
 
 
 def attention(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
@@ -71,3 +71,6 @@ def relative_bias(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode:
         return (), {"weight": gradient}
 
     return table[index].transpose(2, 0, 1)[None], backward
+
+
+OPS: Dict[str, Op] = {"Attention": attention, "RelativeBias": relative_bias}

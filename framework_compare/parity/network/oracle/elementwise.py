@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, Tuple
 import numpy as np
 
 from framework_compare.graph import Node
-from framework_compare.parity.network.oracle.op import Array, Gradients, Mode, Result, Weights, summed_to
+from framework_compare.parity.network.oracle.op import Array, Gradients, Mode, Op, Result, Weights, summed_to
 
 ERF = np.frompyfunc(math.erf, 1, 1)
 
@@ -98,4 +98,12 @@ BINARY: Dict[str, Tuple[Callable[[Array, Array], Array], Callable[[Array, Array]
     "Equal": (lambda x, y: x == y, lambda x, y: (0 * x, 0 * y)),
     "Less": (lambda x, y: x < y, lambda x, y: (0 * x, 0 * y)),
     "LessEqual": (lambda x, y: x <= y, lambda x, y: (0 * x, 0 * y)),
+}
+
+
+OPS: Dict[str, Op] = {
+    **dict.fromkeys(UNARY, unary),
+    **dict.fromkeys(BINARY, binary),
+    **dict.fromkeys(("Dropout", "StochasticDepth"), dropout),
+    "GELU": gelu,
 }

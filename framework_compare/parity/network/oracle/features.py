@@ -1,22 +1,21 @@
-"""Ops on the features of a vector, of each step or of each place, and what joins and cuts arrays."""
+"""Ops on the features of a vector, of each step or of each place, and their normalisation."""
 
-from typing import Callable, Tuple
+from typing import Callable, Dict, Tuple
 
 import numpy as np
 
 from framework_compare.graph import Node
-from framework_compare.graph.ops import concat_axis
-from framework_compare.parity.network.oracle.op import (
-    Array,
-    Gradients,
-    Mode,
-    Result,
-    Weights,
-    features_first,
-    features_last,
-    rows,
-    summed_to,
-)
+from framework_compare.parity.network.oracle.op import Array, Gradients, Mode, Op, Result, Weights, rows
+
+
+def features_last(x: Array) -> Array:
+    """An image with its channels at the end, where all else has its features."""
+    return x.transpose(0, 2, 3, 1) if x.ndim == 4 else x
+
+
+def features_first(x: Array) -> Array:
+    """Back from `features_last`."""
+    return x.transpose(0, 3, 1, 2) if x.ndim == 4 else x
 
 
 def linear(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
@@ -70,33 +69,38 @@ def normalised(x: Array, eps: float, centred: bool = True) -> Tuple[Array, Calla
     return normal, back
 
 
-def maxout(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    """The gradient goes to the first largest of a group of neighbours."""
-    (x,) = inputs
-    groups = x.reshape(*x.shape[:-1], -1, node.attrs["pieces"])
-    winner = groups.argmax(axis=-1)[..., None]
+def groupnorm(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """Wu and He 2018: of each sample's channels in groups, with the biased variance."""
+    (x,), a = inputs, node.attrs
+    grouped, back = normalised(x.reshape(len(x), a["groups"], -1), a["eps"])
+    normal = grouped.reshape(x.shape)
 
     def backward(dy: Array) -> Gradients:
-        dgroups = np.zeros_like(groups)
-        np.put_along_axis(dgroups, winner, dy[..., None], axis=-1)
-        return (dgroups.reshape(x.shape),), {}
+        gradients = {"weight": (dy * normal).sum(axis=(0, 2, 3)), "bias": dy.sum(axis=(0, 2, 3))}
+        dnormal = (dy * weights["weight"][:, None, None]).reshape(grouped.shape)
+        return (back(dnormal).reshape(x.shape),), gradients
 
-    return groups.max(axis=-1), backward
+    def backward_by_sums(dy: Array) -> Gradients:
+        """Return gradients from sums over a group, as Paddle's and PyTorch's kernels do: sums that nearly cancel."""
+        values, dnormal = x.reshape(grouped.shape), (dy * weights["weight"][:, None, None]).reshape(grouped.shape)
+        mean = values.mean(axis=2, keepdims=True)
+        scale = 1 / np.sqrt(values.var(axis=2, keepdims=True) + x.dtype.type(a["eps"]))
+
+        def share(each: Array) -> Array:
+            return each.cumsum(axis=2)[..., -1:] / x.dtype.type(grouped.shape[2])
+
+        along = (share(dnormal * values) - share(dnormal) * mean) * scale**3
+        dx = dnormal * scale - values * along + along * mean - share(dnormal) * scale
+        scaled, shift = (np.broadcast_to(each * scale, grouped.shape).reshape(x.shape) for each in (values, mean))
+        gradients = {"weight": mode.total(dy * scaled) - mode.total(dy * shift), "bias": mode.total(dy)}
+        return (dx.reshape(x.shape),), gradients
+
+    y = normal * weights["weight"][:, None, None] + weights["bias"][:, None, None]
+    return y, backward_by_sums if mode.plain_sums else backward
 
 
-def concat(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    """Concatenate features, or along the node's axis; an array without a batch is repeated."""
-    axis, count = 1 + concat_axis(node, inputs[0].shape[1:]), max(map(len, inputs))
-    ends = np.cumsum([x.shape[axis] for x in inputs])[:-1]
-    y = np.concatenate([np.broadcast_to(x, (count, *x.shape[1:])) for x in inputs], axis=axis)
-
-    def backward(dy: Array) -> Gradients:
-        parts = np.split(dy, ends, axis=axis)
-        return tuple(summed_to(one, x.shape) for one, x in zip(parts, inputs)), {}
-
-    return y, backward
-
-
-def parameter(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    """An array without a batch: of length 1 along it, so that it meets any."""
-    return weights["value"][None], lambda dy: ((), {"value": dy[0]})
+OPS: Dict[str, Op] = {
+    **dict.fromkeys(("Linear", "Unembedding"), linear),
+    **dict.fromkeys(("LayerNorm", "RMSNorm"), norm),
+    "GroupNorm": groupnorm,
+}

@@ -1,14 +1,14 @@
 """Ops on images: convolution, BatchNorm, pooling, and what moves pixels and channels."""
 
 import math
-from typing import Iterator, Sequence, Tuple
+from typing import Dict, Iterator, Sequence, Tuple
 
 import numpy as np
 
 from framework_compare.graph import Node
 from framework_compare.graph.image_ops import adaptive_size
 from framework_compare.graph.window import Window
-from framework_compare.parity.network.oracle.op import Array, Gradients, Mode, Result, Weights
+from framework_compare.parity.network.oracle.op import Array, Gradients, Mode, Op, Result, Weights
 
 ONE_PIXEL = Window((1, 1), (1, 1), ((0, 0), (0, 0)))
 
@@ -182,3 +182,13 @@ def global_avgpool(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode
     axes = (2, 3) if x.ndim == 4 else (1,)
     count = math.prod(x.shape[axis] for axis in axes)
     return x.mean(axis=axes), lambda dy: ((np.broadcast_to(np.expand_dims(dy / count, axes), x.shape),), {})
+
+
+OPS: Dict[str, Op] = {
+    "Conv2d": conv2d,
+    "BatchNorm2d": batchnorm2d,
+    "MaxPool2d": maxpool2d,
+    "AvgPool2d": avgpool2d,
+    "AdaptiveAvgPool2d": adaptive_avgpool2d,
+    "GlobalAvgPool": global_avgpool,
+}

@@ -1,11 +1,12 @@
-"""Ops that compute nothing: they move or choose numbers, and their gradients go back the way the numbers came."""
+"""Ops that compute nothing: they move, repeat or choose numbers, and their gradients go back the way the numbers came."""
 
 from typing import Callable, Dict, Tuple
 
 import numpy as np
 
 from framework_compare.graph import Node
-from framework_compare.parity.network.oracle.op import Array, Gradients, Mode, Result, Weights
+from framework_compare.graph.ops import concat_axis
+from framework_compare.parity.network.oracle.op import Array, Gradients, Mode, Op, Result, Weights, summed_to
 from framework_compare.protocol import Document
 
 Attrs = Document
@@ -17,25 +18,80 @@ def move(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) ->
     def backward(dy: Array) -> Gradients:
         places = moved(np.arange(x.size).reshape(x.shape), node.attrs)
         dx = np.zeros(x.size, dy.dtype)
-        dx[places.ravel()] = dy.ravel()  # no number comes out twice
+        np.add.at(dx, places.ravel(), dy.ravel())  # a number that is taken twice gets both
         return (dx.reshape(x.shape),), {}
 
     return moved(x, node.attrs), backward
 
 
 def pad(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    (x,), (top, bottom, left, right) = inputs, node.attrs["padding"]
-    pads = ((0, 0), (0, 0), (top, bottom), (left, right))
-    inner = (..., slice(top, top + x.shape[2]), slice(left, left + x.shape[3]))
-    return np.pad(x, pads, constant_values=node.attrs.get("value", 0)), lambda dy: ((dy[inner],), {})
+    """Pad an image's rows and columns, or any axes."""
+    (x,), a = inputs, node.attrs
+    if node.op == "Pad":
+        top, bottom, left, right = a["padding"]
+        pads = [(0, 0), (top, bottom), (left, right)]
+    else:
+        pads = [tuple(pair) for pair in a["pads"]]
+    inner = (slice(None), *(slice(first, first + size) for (first, _), size in zip(pads, x.shape[1:])))
+    padded = np.pad(x, ((0, 0), *pads), constant_values=a.get("value", 0))
+    return padded, lambda dy: ((dy[inner],), {})
 
 
-def _tokens(x: Array, a: Attrs) -> Array:
-    return x.reshape(*x.shape[:2], -1).swapaxes(1, 2)
+def looked_up(table: Array, index: Array) -> Tuple[Array, Callable[[Array], Array]]:
+    """Rows of a table; what takes their gradient to that of the table: the sum over its occurrences, zero without one."""
+
+    def back(dy: Array) -> Array:
+        gradient = np.zeros_like(table)
+        np.add.at(gradient, index, dy)
+        return gradient
+
+    return table[index], back
 
 
-def _channel_shuffle(x: Array, a: Attrs) -> Array:
-    return x.reshape(len(x), a["groups"], -1, *x.shape[2:]).swapaxes(1, 2).reshape(x.shape)
+def embedding(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """Rows of the weight by token; nothing is moved by moving a token."""
+    (tokens,) = inputs
+    y, back = looked_up(weights["weight"], tokens)
+    return y, lambda dy: ((np.zeros(tokens.shape, y.dtype),), {"weight": back(dy)})
+
+
+def gather(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """Rows of an input by the numbers in another."""
+    table, index = inputs[0][0], inputs[1].astype(np.int64)
+    y, back = looked_up(table, index)
+    return y, lambda dy: ((back(dy)[None], np.zeros(index.shape, dy.dtype)), {})
+
+
+def expand(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    (x,) = inputs
+    return np.broadcast_to(x, (len(x), *node.attrs["shape"])), lambda dy: ((summed_to(dy, x.shape),), {})
+
+
+def maxout(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """The gradient goes to the first largest of a group of neighbours."""
+    (x,) = inputs
+    groups = x.reshape(*x.shape[:-1], -1, node.attrs["pieces"])
+    winner = groups.argmax(axis=-1)[..., None]
+
+    def backward(dy: Array) -> Gradients:
+        dgroups = np.zeros_like(groups)
+        np.put_along_axis(dgroups, winner, dy[..., None], axis=-1)
+        return (dgroups.reshape(x.shape),), {}
+
+    return groups.max(axis=-1), backward
+
+
+def concat(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """Concatenate features, or along the node's axis; an array without a batch is repeated."""
+    axis, count = 1 + concat_axis(node, inputs[0].shape[1:]), max(map(len, inputs))
+    ends = np.cumsum([x.shape[axis] for x in inputs])[:-1]
+    y = np.concatenate([np.broadcast_to(x, (count, *x.shape[1:])) for x in inputs], axis=axis)
+
+    def backward(dy: Array) -> Gradients:
+        parts = np.split(dy, ends, axis=axis)
+        return tuple(summed_to(one, x.shape) for one, x in zip(parts, inputs)), {}
+
+    return y, backward
 
 
 def _windows(x: Array, a: Attrs) -> Array:
@@ -62,8 +118,8 @@ def _slice(x: Array, a: Attrs) -> Array:
 
 MOVES: Dict[str, Callable[[Array, Attrs], Array]] = {
     "Flatten": lambda x, a: x.reshape(len(x), -1),
-    "Tokens": _tokens,
-    "ChannelShuffle": _channel_shuffle,
+    "Tokens": lambda x, a: x.reshape(*x.shape[:2], -1).swapaxes(1, 2),
+    "ChannelShuffle": lambda x, a: x.reshape(len(x), a["groups"], -1, *x.shape[2:]).swapaxes(1, 2).reshape(x.shape),
     "Roll": lambda x, a: np.roll(x, a["shifts"], (2, 3)),
     "Windows": _windows,
     "FromWindows": _from_windows,
@@ -74,4 +130,14 @@ MOVES: Dict[str, Callable[[Array, Attrs], Array]] = {
     "Reshape": lambda x, a: x.reshape(len(x), *a["shape"]),
     "Permute": lambda x, a: x.transpose(0, *(1 + axis for axis in a["order"])),
     "Select": lambda x, a: x[:, a["index"]],
+    "Take": lambda x, a: x.take(a["index"], axis=1 + a["axis"]),
+}
+OPS: Dict[str, Op] = {
+    **dict.fromkeys(MOVES, move),
+    **dict.fromkeys(("Pad", "PadAxes"), pad),
+    "Embedding": embedding,
+    "Gather": gather,
+    "Expand": expand,
+    "Maxout": maxout,
+    "Concat": concat,
 }

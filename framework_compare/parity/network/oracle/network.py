@@ -1,16 +1,30 @@
 """The oracle: one network at one precision, forward, backward and trained."""
 
 import dataclasses
+import math
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from framework_compare.graph import Graph, Node, Optimizer, evaluate, trainable_names
+from framework_compare.parity.network.oracle import (
+    attention,
+    circuit,
+    elementwise,
+    features,
+    image_ops,
+    moves,
+    primitives,
+    sequences,
+)
 from framework_compare.parity.network.oracle.losses import LOSSES
-from framework_compare.parity.network.oracle.op import Array, Backward, Inputs, Mode
-from framework_compare.parity.network.oracle.ops import OPS
+from framework_compare.parity.network.oracle.op import Array, Backward, Inputs, Mode, Op
 from framework_compare.parity.network.oracle.optimizers import OPTIMIZERS, Slots, clipped
+
+OPS: Dict[str, Op] = {"Quanv2d": circuit.quanv2d}
+for _module in (attention, elementwise, features, image_ops, moves, primitives, sequences):
+    OPS.update(_module.OPS)
 
 
 class Oracle:
@@ -41,6 +55,9 @@ class Oracle:
         self.steps = 0  # updates so far
         self._waiting: List[Mapping[str, Array]] = []  # gradients of batches that have made no update yet
         self.slots: Dict[str, Slots] = {}  # the optimiser's state, by parameter
+        self.biased: Dict[
+            str, Array
+        ] = {}  # running variances, were the batches' own divided by their counts, not by one less
 
     def forward(
         self,
@@ -126,8 +143,18 @@ class Oracle:
             optimizer = Optimizer("sgd", learning_rate, {"momentum": momentum, "weight_decay": weight_decay})
         loss, logits, gradients, statistics = self.gradients(images, labels, dropout=dropout, copies=copies)
         self.apply(gradients, optimizer)
+        self._move_biased(statistics, len(labels) // self.replicas)
         self.weights.update(statistics)
         return loss, logits, gradients
+
+    def _move_biased(self, statistics: Mapping[str, Array], samples: int) -> None:
+        shapes = self.graph.shapes() if statistics else {}
+        for node in self.graph.nodes:
+            name = f"{node.name}.running_var"
+            if name in statistics:
+                kept, count = 1 - node.attrs["momentum"], samples * math.prod(shapes[node.name][1:])
+                batch = (statistics[name] - kept * self.weights[name]) * ((count - 1) / count)
+                self.biased[name] = kept * self.biased.get(name, self.weights[name]) + batch
 
     def apply(self, gradients: Mapping[str, Array], optimizer: Optimizer) -> None:
         """Change the weights by one step of the optimiser along these gradients, once its batches are complete."""

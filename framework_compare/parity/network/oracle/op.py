@@ -1,4 +1,4 @@
-"""What an op of the oracle is: its arrays, its answer, the mode of a pass, and how it sees a layer's features.
+"""What an op of the oracle is: its arrays, its answer, and the mode of a pass.
 
 Arrays are (N, C, H, W), (N, rows, across, steps, features) of an image's windows, (N, steps, features) or (N, features),
 weights as in `torch.nn`.
@@ -65,16 +65,6 @@ class Mode:
         if not self.plain_sums:
             return x.sum(axis=(0, 2, 3))
         return np.ascontiguousarray(x.transpose(0, 2, 3, 1)).reshape(-1, x.shape[1]).sum(axis=0)  # row after row
-
-
-def features_last(x: Array) -> Array:
-    """An image with its channels at the end, where all else has its features."""
-    return x.transpose(0, 2, 3, 1) if x.ndim == 4 else x
-
-
-def features_first(x: Array) -> Array:
-    """Back from `features_last`."""
-    return x.transpose(0, 3, 1, 2) if x.ndim == 4 else x
 
 
 def rows(x: Array) -> Array:

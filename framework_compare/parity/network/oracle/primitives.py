@@ -1,8 +1,6 @@
 """Primitives on values of any rank; axes in attributes leave the batch out."""
 
-import itertools
-from types import EllipsisType
-from typing import Callable, Dict, List, Tuple
+from typing import Dict, Tuple
 
 import numpy as np
 
@@ -10,14 +8,18 @@ from framework_compare.graph import Node
 from framework_compare.graph.primitives import constant_array, transposed_size
 from framework_compare.graph.window import Window
 from framework_compare.parity.network.oracle import image_ops
-from framework_compare.parity.network.oracle.features import normalised
-from framework_compare.parity.network.oracle.op import Array, Gradients, Mode, Result, Weights, summed_to
+from framework_compare.parity.network.oracle.op import Array, Gradients, Mode, Op, Result, Weights, summed_to
 
 Inputs = Tuple[Array, ...]
 
 
 def constant(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> Result:
     return constant_array(node.attrs).astype(mode.dtype)[None], lambda dy: ((), {})
+
+
+def parameter(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> Result:
+    """An array without a batch: of length 1 along it, so that it meets any."""
+    return weights["value"][None], lambda dy: ((), {"value": dy[0]})
 
 
 def cast(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> Result:
@@ -66,40 +68,6 @@ def cumsum(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> Result:
     return x.cumsum(axis=axis), lambda dy: ((np.flip(np.flip(dy, axis).cumsum(axis=axis), axis),), {})
 
 
-def expand(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> Result:
-    (x,) = inputs
-    return np.broadcast_to(x, (len(x), *node.attrs["shape"])), lambda dy: ((summed_to(dy, x.shape),), {})
-
-
-def take(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> Result:
-    (x,), axis, index = inputs, 1 + node.attrs["axis"], np.array(node.attrs["index"])
-
-    def backward(dy: Array) -> Gradients:
-        dx = np.zeros(x.shape, dy.dtype)
-        np.add.at(np.moveaxis(dx, axis, 0), index, np.moveaxis(dy, axis, 0))
-        return (dx,), {}
-
-    return x.take(index, axis=axis), backward
-
-
-def gather(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> Result:
-    table, index = inputs[0][0], inputs[1].astype(np.int64)
-
-    def backward(dy: Array) -> Gradients:
-        dtable = np.zeros_like(table)
-        np.add.at(dtable, index, dy)
-        return (dtable[None], np.zeros(index.shape, dy.dtype)), {}
-
-    return table[index], backward
-
-
-def pad_axes(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> Result:
-    (x,), pads = inputs, node.attrs["pads"]
-    inner = (slice(None), *(slice(first, first + size) for (first, _), size in zip(pads, x.shape[1:])))
-    padded = np.pad(x, ((0, 0), *map(tuple, pads)), constant_values=node.attrs.get("value", 0))
-    return padded, lambda dy: ((dy[inner],), {})
-
-
 def matmul(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> Result:
     x, y = map(mode.operand, inputs)
 
@@ -131,12 +99,7 @@ def conv_transpose(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> 
     grouped = x.reshape(len(x), groups, -1, height, width)
     kernels = weight.reshape(groups, -1, *weight.shape[1:])  # groups, in, out, rows, columns
     whole = np.zeros((len(x), groups, kernels.shape[2], out[0] + top + bottom, out[1] + left + right), x.dtype)
-    taps: List[Tuple[int, int, Tuple[EllipsisType, slice, slice]]] = []
-    for i, j in itertools.product(*map(range, window.kernel)):
-        down, across = i * window.dilation[0], j * window.dilation[1]
-        (step, stride) = window.stride
-        rows, columns = slice(down, down + step * height, step), slice(across, across + stride * width, stride)
-        taps.append((i, j, (..., rows, columns)))
+    taps = list(image_ops.places(window, out))
     for i, j, place in taps:
         whole[place] += np.einsum("ngihw,gio->ngohw", grouped, kernels[..., i, j])
 
@@ -152,49 +115,15 @@ def conv_transpose(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> 
     return whole[..., top : top + out[0], left : left + out[1]].reshape(len(x), -1, *out), backward
 
 
-def groupnorm(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> Result:
-    """Wu and He 2018: of each sample's channels in groups, with the biased variance."""
-    (x,), a = inputs, node.attrs
-    grouped, back = normalised(x.reshape(len(x), a["groups"], -1), a["eps"])
-    normal = grouped.reshape(x.shape)
-
-    def backward(dy: Array) -> Gradients:
-        gradients = {"weight": (dy * normal).sum(axis=(0, 2, 3)), "bias": dy.sum(axis=(0, 2, 3))}
-        dnormal = (dy * weights["weight"][:, None, None]).reshape(grouped.shape)
-        return (back(dnormal).reshape(x.shape),), gradients
-
-    def backward_by_sums(dy: Array) -> Gradients:
-        """Return gradients from sums over a group, as Paddle's and PyTorch's kernels do: sums that nearly cancel."""
-        values, dnormal = x.reshape(grouped.shape), (dy * weights["weight"][:, None, None]).reshape(grouped.shape)
-        mean = values.mean(axis=2, keepdims=True)
-        scale = 1 / np.sqrt(values.var(axis=2, keepdims=True) + x.dtype.type(a["eps"]))
-
-        def share(each: Array) -> Array:
-            return each.cumsum(axis=2)[..., -1:] / x.dtype.type(grouped.shape[2])
-
-        along = (share(dnormal * values) - share(dnormal) * mean) * scale**3
-        dx = dnormal * scale - values * along + along * mean - share(dnormal) * scale
-        scaled, shift = (np.broadcast_to(each * scale, grouped.shape).reshape(x.shape) for each in (values, mean))
-        gradients = {"weight": mode.total(dy * scaled) - mode.total(dy * shift), "bias": mode.total(dy)}
-        return (dx.reshape(x.shape),), gradients
-
-    y = normal * weights["weight"][:, None, None] + weights["bias"][:, None, None]
-    return y, backward_by_sums if mode.plain_sums else backward
-
-
-OPS: Dict[str, Callable[..., Result]] = {
+OPS: Dict[str, Op] = {
     **dict.fromkeys(("ReduceSum", "ReduceMean", "ReduceMax"), reduction),
     **dict.fromkeys(("Softmax", "LogSoftmax"), softmax),
     "Cast": cast,
     "Constant": constant,
+    "Parameter": parameter,
     "Where": where,
     "CumSum": cumsum,
-    "Expand": expand,
-    "Take": take,
-    "Gather": gather,
-    "PadAxes": pad_axes,
     "MatMul": matmul,
     "Convolve": convolve,
     "ConvTranspose": conv_transpose,
-    "GroupNorm": groupnorm,
 }

@@ -1,24 +1,12 @@
-"""Ops on sequences: embeddings, recurrent layers, convolution along the steps, and the choice of steps."""
+"""Ops on sequences: recurrent layers, turned positions, and convolution along the steps."""
 
-from typing import Tuple
+from typing import Dict, Tuple
 
 import numpy as np
 
 from framework_compare.graph import Node
 from framework_compare.parity.network.oracle.elementwise import logistic
-from framework_compare.parity.network.oracle.op import Array, Gradients, Mode, Result, Weights, rows
-
-
-def embedding(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    """Rows of the weight by token; a row's gradient is the sum over its occurrences, zero where there is none."""
-    (tokens,), matrix = inputs, weights["weight"]
-
-    def backward(dy: Array) -> Gradients:
-        gradient = np.zeros_like(matrix)
-        np.add.at(gradient, tokens, dy)
-        return (np.zeros(tokens.shape, matrix.dtype),), {"weight": gradient}  # nothing is moved by moving a token
-
-    return matrix[tokens], backward
+from framework_compare.parity.network.oracle.op import Array, Gradients, Mode, Op, Result, Weights, rows
 
 
 def rotary(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
@@ -139,3 +127,6 @@ def conv1d(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) 
         return (dx[:, pad : pad + x.shape[1]],), gradients
 
     return y, backward
+
+
+OPS: Dict[str, Op] = {"Rotary": rotary, "LSTM": lstm, "GRU": gru, "Conv1d": conv1d}

@@ -14,6 +14,7 @@ from framework_compare.results.metrics import percent
 
 MOST_NAMED = 8  # cells of a study of which none is sure enough
 UNFINISHED = ("interrupted", "running")
+COMPETING = ("ok", "planned", *UNFINISHED)
 _STORED = dict(zip(BUDGET, ("target", "seconds")))
 _COMPARED = {"framework", *map(column, COMPARED)}
 _CONDITION = [name for name in IDENTITY if name not in _COMPARED]
@@ -65,12 +66,13 @@ class ToReference(NamedTuple):
 def to_reference(cells: Sequence[Document], blocks: BlockTimes, to: str = "") -> dict[int, ToReference]:
     """Return by cell its ratio to the reference; for the reference, to the fastest of the others.
 
-    A cell without a competitor has the interval of its own time. cells: rows of the cell frame. to: as for `reference`.
+    A cell without a competitor has the interval of its own time, one that failed has nothing, and is no reference either.
+    cells: rows of the cell frame. to: as for `reference`.
     """
     times = {
         place: geometric_mean([*blocks[place].values()], looked=blocks.looked)
         for place in range(len(cells))
-        if blocks.get(place)
+        if blocks.get(place) and cells[place]["status"] in COMPETING
     }
     found = {}
     for rivals in grouped(times, lambda place: tuple(str(cells[place][name]) for name in _CONDITION)).values():

@@ -121,10 +121,9 @@ class Study:
         if not self.strategy.adds_blocks:
             return Progress(outcomes, self._wall_s, {}, spent_s)
         cells = [cell for _, cell in self.store.cells()]
-        rows = [
-            {**{column(name): value for name, value in cell.config.to_dict().items()}, **verdicts.row_of(cell)}
-            for cell in cells
-        ]
+        settings = ({column(name): value for name, value in cell.config.to_dict().items()} for cell in cells)
+        ends = ("ok" if {*outcomes[cell]} == {"ok"} else "failed" for cell in cells)
+        rows = [{**own, **verdicts.row_of(cell), "status": end} for cell, own, end in zip(cells, settings, ends)]
         times, to = frames.looked_blocks(self.store), self.strategy.reference
         beside = {cells[place]: one for place, one in precision.to_reference(rows, times, to).items()}
         ratios = {cell: one.ratio for cell, one in beside.items() if one.ratio and one.ratio.runs >= LEAST_RUNS}

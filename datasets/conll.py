@@ -36,7 +36,11 @@ def conll(path: Path | None = None, *, vocabulary: int = 8000, seed: int = 0) ->
     if path is None:
         sentences, facts = generate(seed), stand_in(seed)
     else:
-        files = _files(path)
+        if not path.is_dir():
+            raise DataError(f"{str(path)!r} is a file; a folder with a train and a dev file in CoNLL form is needed")
+        files = {split: one_file(path, FILES[split], f"the {split} part") for split in ("train", "validation")}
+        test = [file for pattern in FILES["test"] for file in sorted(path.glob(pattern)) if file not in files.values()]
+        files.update({"test": test[0]} if test else {})
         sentences = {split: read(file) for split, file in files.items()}
         facts = {"generated": False, "source": source(files.values())}
     return prepare(sentences, vocabulary, LONGEST if path is None else None, facts)
@@ -55,9 +59,17 @@ def read(path: Path) -> list[Sentence]:
                 words, tags = [], []
             start = line_number + 1
             continue
-        word, tag = _word_and_tag(line, f"file {str(path)!r}, line {line_number}")
-        words.append(word.strip().lower())
-        tags.append(tag)
+        place, columns = f"file {str(path)!r}, line {line_number}", line.split("\t") if "\t" in line else line.split()
+        if len(columns) < 2:
+            raise DataError(
+                f"{place}: {len(columns)} column where a word and its tag are needed; fix or remove the line"
+            )
+        words.append(columns[0].strip().lower())
+        tags.append(columns[-1].strip())
+        if not _TAG.fullmatch(tags[-1]):  # not repeated in the message: it may be a word
+            raise DataError(
+                f"{place}: its last column is not a BIO tag; allowed: O, and B- or I- with a kind of entity"
+            )
     if not sentences:
         raise DataError(f"file {str(path)!r} has no sentences; give one with data")
     return sentences
@@ -104,24 +116,6 @@ def prepare(sentences: dict[str, list[Sentence]], vocabulary: int, length: int |
             "entities": {split: sum(tag.startswith("B-") for tag in found) for split, found in every.items()},
         },
     )
-
-
-def _files(path: Path) -> dict[str, Path]:
-    if not path.is_dir():
-        raise DataError(f"{str(path)!r} is a file; a folder with a train and a dev file in CoNLL form is needed")
-    files = {split: one_file(path, FILES[split], f"the {split} part") for split in ("train", "validation")}
-    test = [file for pattern in FILES["test"] for file in sorted(path.glob(pattern)) if file not in files.values()]
-    return {**files, "test": test[0]} if test else files
-
-
-def _word_and_tag(line: str, place: str) -> tuple[str, str]:
-    columns = line.split("\t") if "\t" in line else line.split()
-    if len(columns) < 2:
-        raise DataError(f"{place}: {len(columns)} column where a word and its tag are needed; fix or remove the line")
-    tag = columns[-1].strip()
-    if not _TAG.fullmatch(tag):  # not repeated in the message: it may be a word
-        raise DataError(f"{place}: its last column is not a BIO tag; allowed: O, and B- or I- with a kind of entity")
-    return columns[0], tag
 
 
 def _generated_sentence(state: np.random.RandomState, split: str) -> Sentence:

@@ -97,7 +97,12 @@ def prepare(
     table: np.ndarray, outcome: np.ndarray, train: np.ndarray, validation: np.ndarray, *, facts: Fields
 ) -> ArrayData:
     """A data set of given rows, such as a fold: medians, means and deviations are of the rows `train`."""
-    filled, medians = _fill_missing(table, train)
+    missing = (table == 0) & _ZERO_IS_MISSING
+    empty = missing[train].all(axis=0)
+    if empty.any():
+        raise DataError(f"{COLUMNS[int(np.argmax(empty))]} is 0, which means missing, in all training rows")
+    medians = np.nanmedian(np.where(missing[train], np.nan, table[train]), axis=0)
+    filled = np.where(missing, medians, table)
     mean, deviation = filled[train].mean(axis=0), filled[train].std(axis=0)
     if not deviation.all():
         column = COLUMNS[int(np.argmin(deviation))]
@@ -114,7 +119,7 @@ def prepare(
             **facts,
             "rows": len(table),
             "positive": int(outcome.sum()),
-            "medians": dict(zip(MISSING_AT_ZERO, medians.tolist())),
+            "medians": dict(zip(MISSING_AT_ZERO, medians[_ZERO_IS_MISSING].tolist())),
             "missing": {name: int((table[:, COLUMNS.index(name)] == 0).sum()) for name in MISSING_AT_ZERO},
             "mean": mean.tolist(),
             "deviation": deviation.tolist(),
@@ -129,14 +134,3 @@ def rows_of_folds(count: int, k: int, seed: int) -> list[tuple[np.ndarray, np.nd
         raise UsageError(f"folds must be 2 to {count}, not {k!r}")
     parts = np.array_split(np.random.RandomState(seed & 0xFFFFFFFF).permutation(count), k)
     return [(np.sort(np.concatenate(parts[:i] + parts[i + 1 :])), np.sort(parts[i])) for i in range(k)]
-
-
-def _fill_missing(table: np.ndarray, train: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The table with zeros that mean missing replaced, and the medians (5,) that replaced them."""
-    missing = (table == 0) & _ZERO_IS_MISSING
-    empty = missing[train].all(axis=0)
-    if empty.any():
-        raise DataError(f"{COLUMNS[int(np.argmax(empty))]} is 0, which means missing, in all training rows")
-    known = np.where(missing[train], np.nan, table[train])
-    medians = np.nanmedian(known, axis=0)
-    return np.where(missing, medians, table), medians[_ZERO_IS_MISSING]

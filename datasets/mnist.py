@@ -36,8 +36,14 @@ def mnist(
         facts = stand_in(seed)
     else:
         parts, facts = _read_folder(path, train, validation, seed)
-    train_part, validation_part = (_draw(part, count, seed) for part, count in zip(parts, (train, validation)))
-    return image_data("mnist", train_part, validation_part, [str(digit) for digit in range(10)], facts)
+    for place, count in enumerate((train, validation)):
+        images, labels = parts[place]
+        if count is not None and count > len(labels):
+            raise DataError(f"mnist: {count} images asked for, {len(labels)} are there")
+        if count is not None and count < len(labels):
+            rows = np.random.RandomState(seed & 0xFFFFFFFF).permutation(len(labels))[:count]
+            parts[place] = images[rows], labels[rows]
+    return image_data("mnist", parts[0], parts[1], [str(digit) for digit in range(10)], facts)
 
 
 def read_pair(images: Path, labels: Path) -> Labelled:
@@ -90,13 +96,3 @@ def _read_folder(path: Path, train: int | None, validation: int | None, seed: in
         order = np.random.RandomState(seed & 0xFFFFFFFF).permutation(total)
         parts = [(images[rows], labels[rows]) for rows in (order[held:], order[:held])]
     return parts, facts
-
-
-def _draw(part: Labelled, count: int | None, seed: int) -> Labelled:
-    images, labels = part
-    if count is None or count == len(labels):
-        return part
-    if count > len(labels):
-        raise DataError(f"mnist: {count} images asked for, {len(labels)} are there")
-    rows = np.random.RandomState(seed & 0xFFFFFFFF).permutation(len(labels))[:count]
-    return images[rows], labels[rows]

@@ -67,7 +67,12 @@ def prices(
 def read(path: Path, column: str) -> Series:
     """One column of a CSV file of daily prices."""
     rows = read_rows(path, ("Date", column))
-    _check_ticker(path, rows)
+    ticker = next((name for name in NAME_COLUMNS if name in rows[0].values), None)
+    names = sorted({row.values[ticker] for row in rows}) if ticker else []
+    if len(names) > 1:
+        raise DataError(
+            f"file {str(path)!r} has prices of {len(names)} tickers; keep the rows of one, such as {names[0][:20]!r}"
+        )
     dates = [_date(row) for row in rows]
     for before, after, row in zip(dates, dates[1:], rows[1:]):
         if after <= before:
@@ -133,15 +138,6 @@ def _train_days(total: int, validation: int | float) -> int:
     if isinstance(validation, int) and not isinstance(validation, bool) and validation > 0:
         return total - validation
     raise UsageError(f"validation is {validation!r}; allowed: a share between 0 and 1, a number of days")
-
-
-def _check_ticker(path: Path, rows: list[Row]) -> None:
-    column = next((name for name in NAME_COLUMNS if name in rows[0].values), None)
-    names = sorted({row.values[column] for row in rows}) if column else []
-    if len(names) > 1:
-        raise DataError(
-            f"file {str(path)!r} has prices of {len(names)} tickers; keep the rows of one, such as {names[0][:20]!r}"
-        )
 
 
 def _date(row: Row) -> str:

@@ -153,8 +153,12 @@ def _shares(counts: np.ndarray, n: int) -> list[int]:
 
 
 def _select(files: ImageFiles, keep: Sequence[int]) -> ImageFiles:
-    paths, labels, formats = (tuple(column[i] for i in keep) for column in (files.paths, files.labels, files.formats))
-    return ImageFiles(files.classes, paths, labels, formats)
+    return ImageFiles(
+        files.classes,
+        tuple(files.paths[i] for i in keep),
+        tuple(files.labels[i] for i in keep),
+        tuple(files.formats[i] for i in keep),
+    )
 
 
 def _class_folders(root: Path) -> list[Path]:

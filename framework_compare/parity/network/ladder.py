@@ -311,7 +311,9 @@ def _middles(yardstick: Mapping[str, float]) -> Dict[str, float]:
     """Return the median error of each kind; frozen arrays, which do not move at all, are left out."""
     kinds: Dict[str, List[float]] = {}
     for where, size in yardstick.items():
-        kinds.setdefault(_kind(where), []).extend([size] if size else [])
+        sizes = kinds.setdefault(_kind(where), [])
+        if size:
+            sizes.append(size)
     return {kind: float(np.median(sizes or [0.0])) for kind, sizes in kinds.items()}
 
 

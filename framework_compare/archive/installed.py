@@ -1,6 +1,7 @@
 """Which code is installed: a checksum of all of it, its commit, and whether somebody changed it."""
 
 import base64
+import csv
 import dataclasses
 import functools
 import hashlib
@@ -71,13 +72,18 @@ def _changed_in_git(root: Path) -> str:
 def _changed_since_installed(root: Path) -> str:
     """Return what differs from the checksums that the installer noted; a copy that was never installed has none."""
     try:
-        files = importlib.metadata.files(PACKAGE.replace("_", "-")) or []
+        record = importlib.metadata.distribution(PACKAGE.replace("_", "-")).read_text("RECORD") or ""
     except importlib.metadata.PackageNotFoundError:
-        files = []
-    noted = [file for file in files if file.parts[0] == PACKAGE and file.hash]
-    for file in noted:
-        path = root / file
-        actual = hashlib.sha256(path.read_bytes()).digest() if path.is_file() else b""
-        if file.hash and base64.urlsafe_b64encode(actual).rstrip(b"=").decode() != file.hash.value:
-            return f"{file} differs from the installed release"
-    return "" if noted else "it is neither a git checkout nor an installed release"
+        record = ""
+    noted = {
+        row[0]: row[1] for row in csv.reader(record.splitlines()) if len(row) > 1 and row[0].startswith(PACKAGE + "/")
+    }
+    if not noted:
+        return "it is neither a git checkout nor an installed release"
+    for name, noted_digest in noted.items():
+        if noted_digest.startswith("sha256=") and not name.endswith(".pyc"):
+            path = root / name
+            actual = hashlib.sha256(path.read_bytes()).digest() if path.is_file() else b""
+            if base64.urlsafe_b64encode(actual).rstrip(b"=").decode() != noted_digest.removeprefix("sha256="):
+                return f"{name} differs from the installed release"
+    return ""

@@ -17,7 +17,7 @@ from framework_compare.results.winners import key, winners
 
 MAX_LINES, MIN_LINES = 8, 2
 _UNKNOWN: Mapping[str, Modes] = {}
-_ONE_RUN = f"No verdict: an interval needs at least {MIN_RUNS} runs per cell (`repeats`)."
+_ONE_RUN = f"No verdict: an interval needs at least {MIN_RUNS} runs per cell (more `repeats`, or a larger `budget`)."
 
 
 def by_condition(verdicts: Sequence[Verdict]) -> dict[tuple[object, ...], list[Verdict]]:

@@ -179,6 +179,8 @@ def _subfolders(folder: Path) -> list[Path]:
 def _class_order(root: Path, found: Sequence[str], classes: Sequence[str] | None) -> tuple[str, ...]:
     if classes is not None:
         _check_classes(root, found, classes)
+        if len(classes) < 2:
+            raise DataError(f"classes are {list(classes)!r}; at least two are needed")
         return tuple(classes)
     if len(found) < 2:
         raise DataError(f"data set {str(root)!r} has only one class folder, {found[0]!r}; at least two are needed")

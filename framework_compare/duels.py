@@ -57,9 +57,8 @@ class Duel:
         said = speed_verdicts.statement(self.verdict)
         if not self.outcome:
             return f"{said}.{apart}"
-        words = (
-            f"{self.outcome} within a limit of {self.max_slowdown:.3g}" if self.outcome == NOT_SLOWER else self.outcome
-        )
+        preposition = "within" if self.outcome == NOT_SLOWER else "at"
+        words = f"{self.outcome} {preposition} a limit of {self.max_slowdown:.3g}"
         return f"{said}; {self._names[1]} takes {_times(self.ratio)} as long as {self._names[0]}: {words}.{apart}"
 
     @property
@@ -110,6 +109,9 @@ def _request(
 ) -> Fields:
     """The arguments of `compare`."""
     check_count("blocks", blocks, 1, most=MOST_REPEATS)
+    for name in ("repeats", "budget"):
+        if request.get(name) is not None:
+            raise UsageError(f"{name} is {request[name]!r}, but a duel has blocks; allowed: blocks and sample")
     frameworks, models = _competitors(a, b, model)
     if dataset is None:
         _check_same_data(models)
@@ -175,7 +177,9 @@ def _competitors(a: str, b: str, shared: str) -> tuple[list[str], list[str]]:
     if all(named):
         return list(competitors.twice(a, b)), [shared]
     if any(named) or not competitors.is_framework(shared):
+        odd = (b if named[0] else a) if any(named) else shared
         raise UsageError(
-            f"{a}, {b} and {shared} are not a duel; allowed: two frameworks and a model, or two models and a framework"
+            f"{a}, {b} and {shared} are not a duel, because {odd} is not a framework; "
+            "allowed: two frameworks and a model, or two models and a framework"
         )
     return [shared], [a, b]

@@ -342,6 +342,11 @@ def test_a_duel_of_what_does_not_fit_is_refused(tiny, images, tmp_path):
     for several in ({"batch_size": [4, 8]}, {"device": ["cpu", "cuda"]}, {"devices": [1, 2], "device": "cpu"}):
         with pytest.raises(UsageError, match="allowed in a duel: one value, which both have"):
             duel("torch", "jax", "alexnet", images, out=tmp_path / "s", **several)
+    for name, value in {"repeats": 3, "budget": "3min"}.items():
+        with pytest.raises(UsageError, match=f"{name} is {value!r}, but a duel has blocks; allowed: blocks and sample"):
+            duel("torch", "jax", "alexnet", images, out=tmp_path / "s", **{name: value})
+    with pytest.raises(UsageError, match="are not a duel, because tourch is not a framework; allowed: two"):
+        duel("torch", "tourch", "alexnet", images, out=tmp_path / "s")
 
 
 COMMAND = "--sample 0.5s --threads 1 --loader-workers 0 --batch-size 1 --pipeline memory --image-size 32".split()

@@ -16,7 +16,7 @@ from framework_compare.results.speed_verdicts import GEOMETRIC_MEAN, Verdict, ke
 
 MAX_LINES, MIN_LINES = 8, 2
 _UNKNOWN: Mapping[str, Modes] = {}
-_ONE_RUN = f"No verdict: an interval needs at least {MIN_RUNS} runs per cell (`repeats`)."
+_ONE_RUN = f"No verdict: an interval needs at least {MIN_RUNS} runs per cell (more `repeats`, or a larger `budget`)."
 
 
 def verdicts_for(cells: Sequence[Record], verdicts: Mapping[tuple[object, ...], Sequence[Verdict]]) -> list[Verdict]:

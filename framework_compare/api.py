@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 from framework_compare.comparison import Comparison
 from framework_compare.datasets.own import OwnData
@@ -45,11 +45,6 @@ from framework_compare.study.strategies import Budget, Product, Strategy
 from framework_compare.study.study import Study
 from framework_compare.study.trust import check, note, programs
 
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from framework_compare.study.request import CompareOptions, LimitOptions, Options
-
 Folder = str | os.PathLike[str]
 
 
@@ -64,7 +59,7 @@ def compare(
     extend: bool = False,
     executor: Executor | None = None,
     watcher: Watcher | None = None,
-    **options: Unpack[CompareOptions],
+    **options: Any,
 ) -> Comparison:
     """Train every model with every framework on every device, each cell in its own process, and compare.
 
@@ -93,7 +88,7 @@ def dry_run(
     dataset: DataSets | None = None,
     executor: Executor | None = None,
     watcher: Watcher | None = None,
-    **options: Unpack[CompareOptions],
+    **options: Any,
 ) -> Forecast:
     """Return a forecast for `compare`: cells, runs, minutes, gigabytes. Nothing is started or written."""
     request = Request.of(frameworks, models, device, dataset=dataset, **options)
@@ -128,7 +123,7 @@ def ladder(
     dataset: DataSets | None = None,
     out: Folder | None = None,
     watcher: Watcher | None = None,
-    **options: Unpack[Options],
+    **options: Any,
 ) -> Comparison:
     """Train one model on a ladder of settings; `table("gains")` of the result shows the speed-up of each rung.
 
@@ -265,7 +260,7 @@ def resume(
     trust: bool = False,
     executor: Executor | None = None,
     watcher: Watcher | None = None,
-    **limits: Unpack[LimitOptions],
+    **limits: Any,
 ) -> Comparison:
     """Run the unfinished runs of a study, on the machine where it was started; finished runs are kept.
 
@@ -298,7 +293,7 @@ def dry_resume(
     python: Mapping[str, str] | None = None,
     index: Mapping[str, str] | None = None,
     executor: Executor | None = None,
-    **limits: Unpack[LimitOptions],
+    **limits: Any,
 ) -> Forecast:
     """Return a forecast for `resume`; nothing is started or written."""
     statuses = check_retry(retry)

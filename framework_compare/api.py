@@ -351,7 +351,7 @@ def absorb(study: Folder, *, say: Callable[[str], None] = lambda message: None) 
     """Absorb the finished parts of a study, each completely or not at all; return why others are refused, by number."""
     folder = names.find(opening.check_folder("study", study))
     with Store.open(folder, readonly=False) as store:
-        refused = absorb_parts(store, say).refused
+        refused = absorb_parts(store, say)
     return Comparison.load(folder), refused
 
 

@@ -14,7 +14,6 @@ import re
 import shutil
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from framework_compare.errors import StudyError
 from framework_compare.protocol import Fields, TrainConfig
@@ -128,32 +127,24 @@ def plan(store: Store, options: RunOptions, retry: Sequence[str], live: Iterable
     return to_start
 
 
-class Absorbed(NamedTuple):
-    """The number of parts that were taken over now, and the reasons why others were not, by part."""
-
-    parts: int
-    refused: dict[int, str]
-
-
-def absorb(store: Store, say: Say = lambda message: None, skip: Collection[int] = ()) -> Absorbed:
-    """Take over every part that is done and not in the study yet, each whole or not at all.
+def absorb(store: Store, say: Say = lambda message: None, skip: Collection[int] = ()) -> dict[int, str]:
+    """Take over every part that is done and not in the study yet, each whole or not at all; why others are not, by part.
 
     Refused is a part of another kind of machine, of other packages than finished runs had, of images that have changed,
     or whose file is damaged; the others are taken over. Each is reported. skip: parts not to look at.
     """
     store.single_file()
     refused: dict[int, str] = {}
-    count = 0
-    for number in sorted(done(store.folder) - store.parts() - {*skip}):
+    before = store.parts()
+    for number in sorted(done(store.folder) - before - {*skip}):
         try:
             say(_absorb_one(store, PartPlan.read(store.folder, number)))
-            count += 1
         except StudyError as error:
             refused[number] = str(error)
             say(f"part {number} is refused: {error}; delete {result_path(store.folder, number)} to run it again")
-    if count:
+    if store.parts() != before:
         refresh_figures(store)
-    return Absorbed(count, refused)
+    return refused
 
 
 def _absorb_one(store: Store, plan: PartPlan) -> str:

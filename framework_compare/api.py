@@ -192,8 +192,7 @@ class Prepared:
             self.watcher.expect(self.forecast)
         planning.make_datasets(self.plan, self.watcher.count)
         request = (folder, self.plan, self.options, self.strategy, self.repeats, self.kept)
-        opened = opening.open_or_extend(*request) if extend else opening.open_or_create(*request, here=here)
-        with opened as store, self.watcher:
+        with opening.open_study(*request, extend=extend, here=here or extend) as store, self.watcher:
             _run(store, self.options, self.watcher, self.strategy, self.executor, retry)
 
 
@@ -224,10 +223,8 @@ def prepare(request: Request, watcher: Watcher, executor: Executor | None = None
     stored = None
     if rungs is not None:
         plan, stored = plan_ladder(plan, rungs, check_flag("one_at_a_time", request.one_at_a_time))
-    opening.tell_of_datasets(plan, watcher)
-    opening.tell_of_imports(imported, plan, watcher)
-    if executor is None:
-        opening.tell_of_cores(plan, watcher)
+    for remark in opening.remarks(plan, imported, here=executor is None):
+        watcher.say(remark)
     strategy = request.strategy(plan.cells)
     repeats = 1 if isinstance(strategy, Budget) else request.repeats
     kept = {"rungs": stored, REQUEST: study_toml.stated(request)}

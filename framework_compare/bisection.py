@@ -26,7 +26,6 @@ from framework_compare.plan.data_of_models import DataSets
 from framework_compare.plan.values import share
 from framework_compare.protocol import Fields
 from framework_compare.report import bisection_report
-from framework_compare.report import bisection_report as releases_figure
 from framework_compare.report.tables import Table
 from framework_compare.results import parity, regression_gate, speed_verdicts, version_search
 from framework_compare.results.version_search import CHANGED, FAILED, INCONCLUSIVE, LOOKS, UNCHANGED, Found
@@ -80,7 +79,7 @@ class Bisection:
     def figure(self, path: str | os.PathLike[str] | None = None) -> Path:
         """Write the table as an SVG, by default into the folder of the search; return the path."""
         target = Path(path) if path is not None else self.folder / "bisect.svg"
-        target.write_text(releases_figure.svg(self), encoding="utf-8")
+        target.write_text(bisection_report.svg(self), encoding="utf-8")
         return target
 
 

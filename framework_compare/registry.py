@@ -261,13 +261,18 @@ PLUGINS, ADAPTERS = "framework_compare.plugins", "framework_compare.adapters"  #
 
 def find(kind: str, table: Mapping[str, Entry], name: object) -> Entry:
     """The entry of `table` under a name or an alias of it; UnknownNameError lists what is known."""
+    return table[find_name(kind, table, name)]
+
+
+def find_name(kind: str, table: Mapping[str, object], name: object) -> str:
+    """The name in `table` of what a user calls by that or by an alias; likewise."""
     key = str(name).lower()
     key = ALIASES.get(key, key)
     if key not in table:
         load_plugins()
     if key not in table:
         raise UnknownNameError(kind, name, table)
-    return table[key]
+    return key
 
 
 def unit(model: str) -> str:

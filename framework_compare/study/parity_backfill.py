@@ -89,7 +89,7 @@ def _same(store: Store, framework: str, device: str, options: RunOptions, say: S
     environment = support.ready(framework, device, python=python, index=options.index.get(framework), say=say)
     if isinstance(environment, Run):
         raise StudyError(environment.reason)
-    check_same_environment(store, framework, describe(environment), label=label)
+    check_same_environment(store, label, describe(environment))
     stored: Fields = store.environments().get(label) or {}
     if stored.get("sources") != [staging.checksum(find_framework(framework))]:
         raise StudyError(

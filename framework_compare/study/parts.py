@@ -24,7 +24,7 @@ from framework_compare.store import schema
 from framework_compare.store.absorption import Part
 from framework_compare.store.folder import FILE, IMAGES, read_json, write_json
 from framework_compare.store.study_file import TO_RUN, Store
-from framework_compare.study.resumption import check_same_environment, other_kind
+from framework_compare.study.resumption import other_kind, with_sources
 from framework_compare.study.run_options import RunOptions
 
 PARTS = "parts"
@@ -163,7 +163,10 @@ def _absorb_one(store: Store, plan: PartPlan) -> str:
     if not store.machine():
         store.keep_machine({name: fact for name, fact in machine.items() if name != "node"})
     _check_images(store.folder, place)
-    documents = {label: _merged(store, label, document) for label, document in environments.items()}
+    documents = {
+        label: with_sources(store, label, document, document.get("sources", []))
+        for label, document in environments.items()
+    }
     store.absorb(
         Part(
             plan.number,
@@ -181,13 +184,6 @@ def _absorb_one(store: Store, plan: PartPlan) -> str:
         shutil.rmtree(half, ignore_errors=True)  # of an attempt that was killed while it copied
     counts = ", ".join(f"{statuses.count(status)} {status}" for status in dict.fromkeys(statuses))
     return f"part {plan.number}: {counts}"
-
-
-def _merged(store: Store, label: str, document: Fields) -> Fields:
-    """An environment of a part as the study stores it, with every state of the source that ran; StudyError for another."""
-    check_same_environment(store, label.partition(" (")[0], document, label=label)
-    before = (store.environments().get(label) or {}).get("sources") or []
-    return {**document, "sources": list(dict.fromkeys([*before, *document.get("sources", [])]))}
 
 
 def _check_images(folder: Path, place: Path) -> None:

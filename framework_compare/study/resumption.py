@@ -171,12 +171,12 @@ def _words(value: object) -> str:
     return "none" if devices is None else str(devices)
 
 
-def check_same_environment(store: Store, framework: str, now: Document, *, label: str = "") -> None:
+def check_same_environment(store: Store, label: str, now: Document) -> None:
     """StudyError where a framework with finished runs has other packages now than they ran with.
 
-    label: the environment's name in the study, where it is not the framework's: "torch (cuda)".
+    label: the environment's name in the study: the framework's, or "torch (cuda)".
     """
-    before = store.environments().get(label or framework)
+    before, framework = store.environments().get(label), label.partition(" (")[0]
     # one that serves GPUs only has no word in runs on others, nor they in it
     devices = "device LIKE 'cuda%'" if label.endswith(" (cuda)") else "TRUE"
     finished = f"SELECT count(*) FROM run JOIN cell USING (cell_id) WHERE framework = ? AND status = 'ok' AND {devices}"
@@ -184,7 +184,14 @@ def check_same_environment(store: Store, framework: str, now: Document, *, label
         return
     packages = _named(before, framework), _named(now, framework)
     changes = _differences(*packages, {name: name for name in sorted({**packages[0], **packages[1]})})
-    _refuse(store, changes, f"restore the environment of {label or framework}, or name another folder")
+    _refuse(store, changes, f"restore the environment of {label}, or name another folder")
+
+
+def with_sources(store: Store, label: str, now: Document, sources: Sequence[str]) -> Fields:
+    """An environment as a study stores it, with every state of the source that ran: a resumed study may have several."""
+    check_same_environment(store, label, now)
+    before = (store.environments().get(label) or {}).get("sources") or []
+    return {**now, "sources": list(dict.fromkeys([*before, *sources]))}
 
 
 def _named(document: Document, framework: str) -> Fields:

@@ -332,7 +332,7 @@ class Study:
             job,
             self.folder / _run_folder(run_id, cell),
             self.options.limits,
-            self.options.hz,
+            self.options.sampling_hz,
             self.options.disturbance_threshold,
         )
 

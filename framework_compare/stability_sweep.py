@@ -151,14 +151,13 @@ def dry_run(
     models: Models,
     device: Names = "cpu",
     *,
-    dataset: DataSets | None = None,
     batch_sizes: Sequence[int] = PUBLISHED,
     search: str = "steps",
     watcher: Watcher | None = None,
     **options: Any,
 ) -> Forecast:
     """Return a forecast for `largest_batch` if no size fails, the longest case; nothing is started or written."""
-    request = Request.of(frameworks, models, device, dataset=dataset, **options)
+    request = Request.of(frameworks, models, device, **options)
     return _prepare(request, batch_sizes, search, watcher or default_watcher()).forecast()
 
 

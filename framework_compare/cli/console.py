@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable, Iterator, NoReturn, Protocol, Sequence, Type
 
 import typer
 
+from framework_compare.errors import StudyError
 from framework_compare.results.parity import NOT_INSTALLED, UNSUPPORTED
 from framework_compare.store.folder import FILE
 from framework_compare.study.progress import PlainWatcher, RichWatcher, Watcher, length, one_line
@@ -55,6 +58,34 @@ def study_folder(out: Path | None) -> Path:
     from framework_compare.study.opening import check_writable, new_study_folder
 
     return check_writable(out or new_study_folder())
+
+
+def found_folder(study: str) -> Path:
+    """The folder of a study; a submission is checked and written into a temporary one, which ends with the program."""
+    from framework_compare.archive.documents import Refused
+    from framework_compare.archive.validate import load_submission
+    from framework_compare.store.folder import is_submission
+    from framework_compare.study import names
+
+    found = names.find(study)
+    if not is_submission(found):
+        return found
+    place = Path(tempfile.mkdtemp(prefix="framework-compare-"))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    try:
+        return load_submission(found, place / found.name).folder
+    except Refused as error:
+        raise StudyError(f"{found} is not a valid submission: {error}") from None
+
+
+@contextlib.contextmanager
+def reading(study: str) -> Iterator[Comparison]:
+    """Read the study of a folder, of a name in the cache, or of a submission; in the end say what of it is damaged."""
+    from framework_compare.comparison import Comparison
+
+    result = Comparison.load(found_folder(study))
+    yield result
+    print_damage(result)
 
 
 def watcher(quiet: bool = False, yes: bool = False) -> Watcher:
@@ -108,15 +139,14 @@ def print_tables(result: Comparison, style: str, *kinds: str) -> None:
         _summarise("\n".join(texts))
     for text in texts:
         print(text)
-    print_damage(result)
 
 
 def print_study(result: Comparison, json: bool, *kinds: str) -> None:
     """Print a study that has run: its tables of these kinds, or one JSON document."""
-    if not json:
+    if json:
+        print(result.to_json(), end="")
+    else:
         print_tables(result, "terminal", *kinds)
-        return
-    print(result.to_json(), end="")
     print_damage(result)
 
 

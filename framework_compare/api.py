@@ -367,7 +367,7 @@ def verify_study(
     """
     folder = _registered(study)
     with Store.open(folder) as store:
-        options = as_planned(store.settings(), store.path, Limits(), index)
+        options = as_planned(store.settings(), store.path, index=index)
         check(folder, programs([], options.python), check_flag("trust", trust))
     return parity_backfill.attach(folder, options, fresh, say)
 
@@ -384,6 +384,6 @@ def dry_part(study: Folder, number: int) -> Forecast:
     part = PartPlan.read(folder, number)
     path, cells = plan_path(folder, number), () if result_path(folder, number).is_dir() else part.cells
     nodes.check(part.nodes)
-    options, strategy = as_planned(part.settings, path, Limits()), strategies.of_settings(part.settings, path)
+    options, strategy = as_planned(part.settings, path), strategies.of_settings(part.settings, path)
     planned = [(run_id, cell, part.turn) for run_id, cell in enumerate(cells)]
     return forecast_of_the_rest(planned, part.settings, path, options, strategy)

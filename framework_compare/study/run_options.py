@@ -148,7 +148,7 @@ def by_framework(option: str, given: Mapping[str, str] | None, what: str) -> dic
 def as_planned(
     settings: Document,
     path: Path,
-    given: Limits,
+    given: Limits = Limits(),
     index: Mapping[str, str] | None = None,
     python: Mapping[str, str] | None = None,
 ) -> RunOptions:

@@ -154,7 +154,7 @@ def run(
 ) -> Comparison:
     """Run the study of a request; other arguments as for `compare`."""
     statuses = check_retry(retry)
-    folder = opening.check_writable(opening.check_folder("out", opening.new_study_folder() if out is None else out))
+    folder = opening.study_folder(out)
     check_flag("extend", extend)
     if executor is not None:
         executor.check()

@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, Iterator, NoReturn, Protocol, Sequence, Type
+from typing import TYPE_CHECKING, Callable, Iterator, NoReturn, Sequence, Type
 
 import typer
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from framework_compare.comparison import Comparison
     from framework_compare.forecast import Forecast
     from framework_compare.parity.asked import CheckForecast
+    from framework_compare.peaks import PeakForecast
 
 ASKED_S = 600  # what takes longer is asked for before it starts
 # What comes on top of the time of runs and of checks.
@@ -55,9 +56,9 @@ def kept_on_interrupt(folder: Path, watcher: Watcher) -> Iterator[None]:
 
 def study_folder(out: Path | None) -> Path:
     """The folder of a new study: the one that is asked for if it could hold one, else one in the cache folder."""
-    from framework_compare.study.opening import check_writable, new_study_folder
+    from framework_compare.study import opening
 
-    return check_writable(out or new_study_folder())
+    return opening.study_folder(out)
 
 
 def found_folder(study: str) -> Path:
@@ -99,16 +100,12 @@ def watcher(quiet: bool = False, yes: bool = False) -> Watcher:
     return Asking()
 
 
-class Expected(Protocol):
-    """Numbers of runs or checks that something would take, and its time: least, likely, most."""
-
-    @property
-    def runs(self) -> int: ...
-    @property
-    def seconds(self) -> Sequence[float]: ...
-
-
-def announce(forecasts: Sequence[Expected], say: Callable[[str], None], yes: bool, what: str = "run") -> None:
+def announce(
+    forecasts: Sequence[Forecast | CheckForecast | PeakForecast],
+    say: Callable[[str], None],
+    yes: bool,
+    what: str = "run",
+) -> None:
     """Say how long studies will take; where that is more than ASKED_S, ask a person at a terminal whether to start."""
     low, middle, high = (sum(values) for values in zip(*(one.seconds for one in forecasts)))
     runs = sum(one.runs for one in forecasts)

@@ -139,6 +139,11 @@ def describe(plan: Plan, options: RunOptions) -> Fields:
     }
 
 
+def study_folder(out: object) -> Path:
+    """The folder for a study: the one that a user names, if it could hold one, else a new one in the cache folder."""
+    return check_writable(new_study_folder() if out is None else check_folder("out", out))
+
+
 def new_study_folder() -> Path:
     """Path of a new folder in the cache, named by the time."""
     stamp = datetime.datetime.now().strftime("%Y-%m-%d-%H%M%S")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
-from typing import Any, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
 from framework_compare.comparison import Comparison
 from framework_compare.datasets.own import OwnData
@@ -45,6 +45,11 @@ from framework_compare.study.strategies import Budget, Product, Strategy
 from framework_compare.study.study import Study
 from framework_compare.study.trust import check, note, programs
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from framework_compare.study.request import CompareOptions, LimitOptions, Options
+
 Folder = str | os.PathLike[str]
 
 
@@ -59,7 +64,7 @@ def compare(
     extend: bool = False,
     executor: Executor | None = None,
     watcher: Watcher | None = None,
-    **options: Any,
+    **options: Unpack[CompareOptions],
 ) -> Comparison:
     """Train every model with every framework on every device, each cell in its own process, and compare.
 
@@ -88,7 +93,7 @@ def dry_run(
     dataset: DataSets | None = None,
     executor: Executor | None = None,
     watcher: Watcher | None = None,
-    **options: Any,
+    **options: Unpack[CompareOptions],
 ) -> Forecast:
     """Return a forecast for `compare`: cells, runs, minutes, gigabytes. Nothing is started or written."""
     request = Request.of(frameworks, models, device, dataset=dataset, **options)
@@ -123,7 +128,7 @@ def ladder(
     dataset: DataSets | None = None,
     out: Folder | None = None,
     watcher: Watcher | None = None,
-    **options: Any,
+    **options: Unpack[Options],
 ) -> Comparison:
     """Train one model on a ladder of settings; `table("gains")` of the result shows the speed-up of each rung.
 
@@ -257,7 +262,7 @@ def resume(
     trust: bool = False,
     executor: Executor | None = None,
     watcher: Watcher | None = None,
-    **limits: Any,
+    **limits: Unpack[LimitOptions],
 ) -> Comparison:
     """Run the unfinished runs of a study, on the machine where it was started; finished runs are kept.
 
@@ -290,7 +295,7 @@ def dry_resume(
     python: Mapping[str, str] | None = None,
     index: Mapping[str, str] | None = None,
     executor: Executor | None = None,
-    **limits: Any,
+    **limits: Unpack[LimitOptions],
 ) -> Forecast:
     """Return a forecast for `resume`; nothing is started or written."""
     statuses = check_retry(retry)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Iterable, Sequence
+from typing import TYPE_CHECKING, Iterable, Sequence
 
 from framework_compare import api
 from framework_compare.comparison import Comparison
@@ -26,6 +26,9 @@ from framework_compare.study.strategies import SEARCHES, Growth
 
 if TYPE_CHECKING:
     import pandas as pd
+    from typing_extensions import Unpack
+
+    from framework_compare.study.request import Options
 
 PUBLISHED = tuple(range(10, 101, 10))
 # What a request may ask of `compare` alone: a sweep runs each size once, by itself.
@@ -131,7 +134,7 @@ def largest_batch(
     search: str = "steps",
     out: str | os.PathLike[str] | None = None,
     watcher: Watcher | None = None,
-    **options: Any,
+    **options: Unpack[Options],
 ) -> Stability:
     """Increase the batch size until a cell is not ok, for every framework, model and device.
 
@@ -154,7 +157,7 @@ def dry_run(
     batch_sizes: Sequence[int] = PUBLISHED,
     search: str = "steps",
     watcher: Watcher | None = None,
-    **options: Any,
+    **options: Unpack[Options],
 ) -> Forecast:
     """Return a forecast for `largest_batch` if no size fails, the longest case; nothing is started or written."""
     request = Request.of(frameworks, models, device, **options)

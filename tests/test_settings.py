@@ -19,7 +19,7 @@ from framework_compare.registry import MODELS
 from framework_compare.report import table_notes
 from framework_compare.results import columns, verdicts
 from framework_compare.study.progress import described
-from framework_compare.study.request import FIELDS
+from framework_compare.study.request import FIELDS, CompareOptions
 
 DOCS = Path(__file__).parent.parent / "docs" / "running.md"
 
@@ -33,8 +33,9 @@ def test_every_field_of_the_train_config_is_a_setting():
     assert not missing(TrainConfig)
 
 
-def test_no_setting_has_the_name_of_another_keyword():
-    assert not {*map(column, SETTINGS)} & {*FIELDS} - {"device"}
+def test_every_setting_and_option_is_a_keyword_with_a_type():
+    options = CompareOptions.__annotations__
+    assert {*options} == {*map(column, SETTINGS), *FIELDS} - {"frameworks", "models", "device", "dataset"}
 
 
 def test_a_field_without_a_setting_is_noticed():

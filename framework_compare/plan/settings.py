@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from typing import Iterable, Iterator
+from typing import Iterable, Iterator, Sequence, TypeAlias, TypedDict
 
 from framework_compare.errors import UsageError
 from framework_compare.graph import LOSSES, OPTIMIZERS
@@ -156,6 +156,52 @@ SETTINGS: dict[str, Setting] = {
     "new_tokens": Setting("tokens generated per prompt (generation mode)", least=1),
     "label_smoothing": Setting("share of each label that is spread over all classes", below=1),
 }
+
+Words: TypeAlias = str | Sequence[str]
+Counts: TypeAlias = int | Sequence[int]
+Numbers: TypeAlias = float | Sequence[float]
+
+
+class Settings(TypedDict, total=False):
+    """Settings as keywords, by their columns: one value, or several that are cells of their own."""
+
+    nodes: Counts
+    mode: Words
+    batch_size: Counts
+    execution: Words
+    pipeline: Words
+    precision: Words
+    tuning: Words
+    threads: Counts | None
+    loader_workers: Counts | None
+    epochs: Counts
+    learning_rate: Numbers
+    momentum: Numbers
+    weight_decay: Numbers
+    warmup_steps: Counts
+    seed: Counts
+    image_size: Counts
+    num_classes: int
+    flip: Words
+    crop: Words
+    optimizer: Words
+    loss_function: Words
+    patience: Counts
+    epsilon: Numbers
+    internals: Words
+    optimizer_variant: Words
+    gpu_threads: Words
+    batch_growth: Numbers
+    batch_size_limit: Counts
+    beta2: Numbers
+    clip_norm: Numbers
+    ramp_updates: Counts
+    decay_updates: Counts
+    final_rate: Numbers
+    accumulation: Counts
+    label_smoothing: Numbers
+    new_tokens: Counts
+
 
 # What cells may differ in whose workers take turns: all train on the same samples, and end together.
 COMPARED = (

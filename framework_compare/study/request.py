@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence, TypedDict
 
 from framework_compare.datasets.own import DataOptions, Inputs
 from framework_compare.errors import check_count, check_name
@@ -13,7 +13,7 @@ from framework_compare.plan import competitors
 from framework_compare.plan.data_of_models import DataSets
 from framework_compare.plan.ladders import Rungs
 from framework_compare.plan.planning import Models, Names
-from framework_compare.plan.settings import ANY_EPOCHS
+from framework_compare.plan.settings import ANY_EPOCHS, Settings
 from framework_compare.protocol import Document
 from framework_compare.records import Cell
 from framework_compare.study import schedules
@@ -28,6 +28,54 @@ from framework_compare.study.run_options import (
     run_options,
 )
 from framework_compare.study.strategies import Budget, Product, Strategy
+
+
+class LimitOptions(TypedDict, total=False):
+    """Keywords for the limits of a run."""
+
+    timeout_s: float | None
+    phase_timeout_s: PhaseTimeout
+    silence_timeout_s: float | None
+    memory_limit: int | str | None
+
+
+class Options(Settings, LimitOptions, total=False):
+    """Keywords that all calls share which start from a request; `Request` says what each means."""
+
+    devices: int | Sequence[int] | None
+    weights: str | None
+    as_written: bool
+    repeats: int | None
+    limit: int | None
+    classes: Sequence[str] | None
+    on_bad_image: str
+    inputs: Inputs
+    target: str | Sequence[str] | None
+    validation: float | None
+    normalize: str | None
+    window: int | None
+    tokenizer: str | None
+    model_output: str | None
+    python: Mapping[str, str] | None
+    index: Mapping[str, str] | None
+    sampling_hz: float
+    verify: str
+    profile: bool
+    schedule: str
+    across_models: bool
+    disturbance_threshold: float | None
+    retries_when_disturbed: int
+    sample: str | float | None
+    budget: str | float | None
+    precision_target: str | float | None
+    reference: str | None
+
+
+class CompareOptions(Options, total=False):
+    """Keywords of `compare`."""
+
+    rungs: Rungs | None
+    one_at_a_time: bool
 
 
 @dataclasses.dataclass(frozen=True)

@@ -295,6 +295,11 @@ def workloads() -> dict[str, Model]:
     return {name: model for name, model in MODELS.items() if model.of_arrays}
 
 
+def image_datasets() -> list[str]:
+    """The names of the data sets that are folders of images."""
+    return [name for name, source in DATASETS.items() if not source.arrays]
+
+
 def builder(model: str) -> None | str | Builder:
     """Return what builds the graph of a model; None of one that is not registered."""
     return MODELS[model].build if model in MODELS else None

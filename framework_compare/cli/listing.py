@@ -57,7 +57,7 @@ def document(latest: int = 0) -> Fields:
             {"name": name, "dataset": workload.dataset, "unit": workload.unit}
             for name, workload in registry.workloads().items()
         ],
-        "datasets": [name for name, source in registry.DATASETS.items() if not source.arrays],
+        "datasets": registry.image_datasets(),
         "studies_folder": str(studies_dir()),
         "older_studies": len(folders[:-latest]) if latest else 0,
         "studies": [_study(folder) for folder in folders[-latest:]],

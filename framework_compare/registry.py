@@ -254,7 +254,6 @@ ALIASES: dict[str, str] = {
     "vgg-16": "vgg16",
 }
 
-
 Entry = TypeVar("Entry")
 PLUGINS, ADAPTERS = "framework_compare.plugins", "framework_compare.adapters"  # groups of entry points
 
@@ -266,8 +265,7 @@ def find(kind: str, table: Mapping[str, Entry], name: object) -> Entry:
 
 def find_name(kind: str, table: Mapping[str, object], name: object) -> str:
     """The name in `table` of what a user calls by that or by an alias; likewise."""
-    key = str(name).lower()
-    key = ALIASES.get(key, key)
+    key = ALIASES.get(str(name).lower(), str(name).lower())
     if key not in table:
         load_plugins()
     if key not in table:

@@ -217,7 +217,7 @@ class Request:
     def run_options(self) -> RunOptions:
         """Return the options of the runs; raise UsageError if one is not allowed."""
         given = {name: getattr(self, name) for name in STORED}
-        return run_options(self.python, self.index, self.limits(), **given)
+        return run_options(self.python, self.index, self.limits(), given)
 
     def check_runs(self) -> None:
         """Raise UsageError if the number of runs, the budget or the sample is wrong, or if two of them conflict."""

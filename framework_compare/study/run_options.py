@@ -5,7 +5,6 @@ import math
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from framework_compare.errors import UsageError, check_count
 from framework_compare.launch import disturbances
@@ -48,7 +47,7 @@ STORED = (
 
 
 def run_options(
-    python: Mapping[str, str] | None, index: Mapping[str, str] | None, limits: Limits, **given: Any
+    python: Mapping[str, str] | None, index: Mapping[str, str] | None, limits: Limits, given: Document
 ) -> RunOptions:
     """RunOptions from a user's arguments; UsageError says what is allowed.
 
@@ -157,6 +156,6 @@ def as_planned(
         limits = Limits(**{**(settings.get("limits") or {}), **given.to_dict()})
         interpreters = {**(settings.get("python") or {}), **by_framework("python", python, "an interpreter")}
         kept = {name: settings[name] for name in STORED if name in settings}
-        return run_options(interpreters, index, limits, **kept)
+        return run_options(interpreters, index, limits, kept)
     except TypeError as error:
         raise schema.damaged(path, f"its settings: {error}") from None

@@ -12,8 +12,7 @@ import psutil
 import pytest
 from processes import is_running, wait_until
 
-from framework_compare.samplers.process import ProcessTreeSampler
-from framework_compare.samplers.sources import ProcfsProcess, Usage
+from framework_compare.samplers.process import ProcessTreeSampler, ProcfsProcess, Usage
 
 pytestmark = pytest.mark.alone  # its figures are of processor time and of moments
 MB = 1 << 20

@@ -199,7 +199,7 @@ class Study:
         if len(able) > 1:
             return self._run_in_turns(able)
         for run_id, cell, _, environment in able:
-            self._end({run_id: (cell, self._run_alone(run_id, cell, environment))})
+            self._run_alone(run_id, cell, environment)
         return []
 
     def _run_in_turns(self, able: Sequence[tuple[int, Cell, int, Environment]]) -> list[Planned]:
@@ -230,14 +230,12 @@ class Study:
                 ended[run_id] = cell, dataclasses.replace(run, duel=duel if run.slices else None, alone_why=why)
         self._end(ended)
         for run_id, cell, environment in again:
-            run = self._run_alone(run_id, cell, environment)
-            self._end({run_id: (cell, dataclasses.replace(run, alone_why=CROWDED_OUT))})
+            self._run_alone(run_id, cell, environment, CROWDED_OUT)
         if len(left) < len(able) - 1:
             return self._beside_anchor(left, ended)
         environments = {run_id: environment for run_id, _, _, environment in able}
         for run_id, cell, _ in left:
-            run = self._run_alone(run_id, cell, environments[run_id])
-            self._end({run_id: (cell, dataclasses.replace(run, alone_why=NO_ROOM))})
+            self._run_alone(run_id, cell, environments[run_id], NO_ROOM)
         return []
 
     def _beside_anchor(self, left: list[Planned], ended: Mapping[int, tuple[Cell, Run]]) -> list[Planned]:
@@ -250,12 +248,13 @@ class Study:
         anchor = min(paces, key=lambda cell: paces[cell])
         return self.store.beside_anchor([run_id for run_id, *_ in left], anchor) or left
 
-    def _run_alone(self, run_id: int, cell: Cell, environment: Environment) -> Run:
+    def _run_alone(self, run_id: int, cell: Cell, environment: Environment, why: str | None = None) -> None:
+        """Run one worker by itself, to its record; why: what keeps it from taking turns, if not its own settings."""
         with self._begun([(run_id, cell)]):
             spec = self._spec(run_id, cell, environment)
             with one_timing(self.watcher.say):
                 run = run_worker(spec, functools.partial(self.watcher.event, cell))
-        return dataclasses.replace(run, alone_why=schedules.why_alone(cell))
+        self._end({run_id: (cell, dataclasses.replace(run, alone_why=why or schedules.why_alone(cell)))})
 
     @contextlib.contextmanager
     def _begun(self, runs: Sequence[tuple[int, Cell]]) -> Iterator[None]:
@@ -329,7 +328,7 @@ class Study:
             job,
             self.folder / _run_folder(run_id, cell),
             self.options.limits,
-            self.options.hz,
+            self.options.sampling_hz,
             self.options.disturbance_threshold,
         )
 

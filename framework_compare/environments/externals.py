@@ -73,7 +73,7 @@ def examine(spec: Framework, python: str | Path) -> Environment:
     missing = [_NEEDED.get(name, name) for name in (spec.imports, *_NEEDED) if name and name not in answer["there"]]
     if missing:
         raise Unavailable(
-            f"{spec.name}: {path} (Python {answer['python']}) has no {' and no '.join(missing)}",
+            f"{spec.name}: {path} (Python {answer['python']}) lacks {', '.join(missing)}",
             "install it there, or name another interpreter",
         )
     packages = {venvs.normal_name(name): version for name, version in answer["packages"].items()}

@@ -54,3 +54,8 @@ def __getattr__(name: str) -> object:
     import importlib
 
     return getattr(importlib.import_module(_PUBLIC[name]), name)
+
+
+def __dir__() -> list[str]:
+    """Return what there is, with what is not imported yet, so that shells complete it."""
+    return sorted({*globals(), *__all__})

@@ -49,21 +49,10 @@ class Side:
     def __init__(self, checkout, framework, model, options, folder):
         folder.mkdir()
         own = checkout / ".venv" / "bin" / "python"
-        prepared = subprocess.run(
-            [
-                own if own.exists() else sys.executable,
-                "-c",
-                PREPARE,
-                framework,
-                model,
-                *map(str, (options.batch_size, options.image_size, folder)),
-            ],
-            cwd=checkout,
-            check=True,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        job, source = next(line for line in prepared.stdout.splitlines() if line.startswith("PREPARED")).split()[1:]
+        python = own if own.exists() else sys.executable
+        asked = map(str, (framework, model, options.batch_size, options.image_size, folder))
+        text = subprocess.check_output([python, "-c", PREPARE, *asked], cwd=checkout, text=True)
+        job, source = next(line for line in text.splitlines() if line.startswith("PREPARED")).split()[1:]
         child = checkout / "benchmarks" / "step_time_child.py"
         self._process = subprocess.Popen(
             [managed.ensure(framework).python, child, source, job, checkout / "benchmarks" / "hand_written"],

@@ -1,11 +1,15 @@
-"""What the store costs: recording an hour's run, and opening a study of 10,000 cells and making its tables.
+"""What the store costs: recording an hour's run, tabulating 10,000 cells, and a study of 1,000 cells in 100 parts.
 
-python benchmarks/store_cost.py --save benchmarks/results/store_cost.json
+    python benchmarks/store_cost.py --save benchmarks/results/store_cost.json
+    python benchmarks/store_cost.py --parts --save benchmarks/results/part_cost.json
+
+Each step of the last two runs in a fresh process: wall and CPU seconds, imports included, and peak memory.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import resource
 import subprocess
@@ -13,8 +17,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
 
+from framework_compare import api
+from framework_compare.comparison import Comparison
 from framework_compare.events import EventReader
 from framework_compare.launch.transcript import Transcript
 from framework_compare.protocol import TrainConfig
@@ -23,26 +28,24 @@ from framework_compare.results.runs import store_figures
 from framework_compare.samplers.host import describe
 from framework_compare.store.folder import FILE
 from framework_compare.store.study_file import Store
+from framework_compare.study import parts
+from framework_compare.study.run_options import RunOptions
 
 SECOND = 1_000_000_000
 FRAMEWORKS = ("torch", "tensorflow", "mxnet", "paddle")
 MODELS = ("alexnet", "mobilenet_v2", "resnet50", "vgg16", "resnet50_v1_5")
-READ = """
-import sys, time
-began = time.perf_counter()
-from framework_compare import Comparison
-result = Comparison.load(sys.argv[1])
-loaded = time.perf_counter()
-rows = len(result.frame)
-framed = time.perf_counter()
-text = result.table(style=sys.argv[2])
-done = time.perf_counter()
-peak = int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1]) / 1024
-print(rows, len(text), loaded - began, framed - loaded, done - framed, peak)
-"""
 
 
-def made_run(epochs: int, samples: int, seconds: float) -> Run:
+def cells(count, frameworks=FRAMEWORKS, models=MODELS):
+    """So many cells of distinct batch sizes; of each model and size, one per framework."""
+    sizes = range(1, count // (len(frameworks) * len(models)) + 1)
+    return [
+        Cell(framework, model, "small", "cpu", TrainConfig(batch_size=size))
+        for size, model, framework in itertools.product(sizes, models, frameworks)
+    ]
+
+
+def made_run(epochs, samples, seconds):
     """A run that is ok, with figures of the shape real ones have."""
     step = int(seconds * SECOND)
     start, width = 9 * SECOND, step // epochs
@@ -69,106 +72,109 @@ def made_run(epochs: int, samples: int, seconds: float) -> Run:
     )
 
 
-def event_lines(epochs: int, seconds: int) -> bytes:
-    """What a worker sends in such a run: two progress events a second, an event an epoch."""
-    lines = []
-    for n in range(2 * seconds):
-        lines.append({"event": "progress", "t_ns": n, "epoch": 1, "steps": n})
-    for n in range(epochs):
-        times = dict(start_ns=10 * n, end_ns=10 * n + 9, data_wait_ns=1, step_ns=[1, 2, 3])
-        fields = dict(**times, images=791, steps=50, loss=1.0)
-        lines.append({"event": "epoch", "t_ns": n, "number": n + 1, **fields})
-    return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
-
-
-def measure_recording(folder: Path, *, epochs: int, hz: int, seconds: int) -> Dict[str, Any]:
-    """CPU seconds to take in the events of a run and to store it, over the seconds that it lasts."""
-    run, lines = made_run(epochs, hz * seconds, seconds), event_lines(epochs, seconds)
-    cells = [Cell("torch", "alexnet", "small", "cpu", TrainConfig())]
-    with Store.create(folder, settings={}, machine={}, cells=cells, repeats=1) as store:
-        began = time.process_time()
-        transcript, reader = Transcript(0, epochs), EventReader()
-        for start in range(0, len(lines), 300):
-            for event in reader.feed(lines[start : start + 300]):
-                transcript.add(event)
-        listened = time.process_time()
-        store.begin(1)
-        store.record(1, run)
-        stored = time.process_time()
-        store_figures(store, 1)
-        done = time.process_time()
-    return {
-        "epochs": epochs,
-        "samples": len(run.samples),
-        "run_s": seconds,
-        "events_cpu_s": round(listened - began, 4),
-        "record_cpu_s": round(stored - listened, 4),
-        "figures_cpu_s": round(done - stored, 4),
-        "percent_of_one_core": round(100 * (done - began) / seconds, 4),
-        "file_bytes": (folder / FILE).stat().st_size,
-    }
-
-
-def fill(folder: Path, cells: int, *, samples: int, epochs: int) -> None:
-    """A finished study of so many cells."""
-    planned = [
-        Cell(framework, model, "small", "cpu", TrainConfig(batch_size=size))
-        for size in range(1, cells // (len(FRAMEWORKS) * len(MODELS)) + 1)
-        for model in MODELS
-        for framework in FRAMEWORKS
-    ]
-    run = made_run(epochs, samples, samples / 10)
-    with Store.create(folder, settings={}, machine=describe(), cells=planned, repeats=1) as store:
-        store._connection.execute("PRAGMA synchronous = OFF")  # of the filling, which is not measured
-        for run_id in range(1, len(planned) + 1):
+def fill(place, planned, run, machine, settings=None):
+    """A finished study of these cells, of which filling is not measured."""
+    with Store.create(place, settings=settings or {}, machine=machine, cells=planned, repeats=1) as store:
+        store._connection.execute("PRAGMA synchronous = OFF")
+        for run_id, _, _ in store.plan():
             store.record(run_id, run)
             store_figures(store, run_id)
 
 
-def measure_reading(folder: Path, style: str, times: int) -> Dict[str, Any]:
-    """Wall seconds and peak memory of a fresh process that loads the study and makes its table; the median of some."""
-    found: List[Tuple[float, ...]] = []
-    for _ in range(times):
-        began = time.perf_counter()
-        command = [sys.executable, "-c", READ, str(folder), style]
-        text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        found.append((time.perf_counter() - began, *map(float, text.split())))
-    process_s, rows, characters, load_s, frame_s, table_s, peak = sorted(found)[len(found) // 2]
-    return {
-        "style": style,
-        "cells": int(rows),
-        "characters": int(characters),
-        "load_s": round(load_s, 3),
-        "frame_s": round(frame_s, 3),
-        "table_s": round(table_s, 3),
-        "total_s": round(load_s + frame_s + table_s, 3),
-        "process_s": round(process_s, 3),
-        "peak_mib": round(peak, 1),
-    }
+def event_lines(epochs, seconds):
+    """What a worker sends in such a run: two progress events a second, an event an epoch."""
+    lines = [{"event": "progress", "t_ns": n, "epoch": 1, "steps": n} for n in range(2 * seconds)]
+    for n in range(epochs):
+        times = dict(start_ns=10 * n, end_ns=10 * n + 9, data_wait_ns=1, step_ns=[1, 2, 3])
+        lines.append({"event": "epoch", "t_ns": n, "number": n + 1, **times, "images": 791, "steps": 50, "loss": 1.0})
+    return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cells", type=int, default=10_000)
-    parser.add_argument("--samples", type=int, default=100, help="of each cell of the big study")
-    parser.add_argument("--times", type=int, default=3)
-    parser.add_argument("--save", type=Path)
-    asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        big = Path(folder) / "big"
-        recording = measure_recording(Path(folder) / "hour", epochs=100, hz=10, seconds=3600)
-        began = time.perf_counter()
-        fill(big, asked.cells, samples=asked.samples, epochs=3)
-        result = {
-            "asked": {"cells": asked.cells, "samples_a_cell": asked.samples, "epochs_a_cell": 3, "times": asked.times},
-            "machine": describe(),
-            "recording": recording,
-            "filling_s": round(time.perf_counter() - began, 1),
-            "file_bytes": (big / FILE).stat().st_size,
-            "reading": [measure_reading(big, style, asked.times) for style in ("terminal", "markdown", "csv")],
-            "writer_peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+def recording(folder, *, epochs=100, hz=10, seconds=3600):
+    """CPU seconds to take in the events of a run and to store it, over the seconds that it lasts."""
+    run, lines = made_run(epochs, hz * seconds, seconds), event_lines(epochs, seconds)
+    with Store.create(folder, settings={}, machine={}, cells=cells(1, ("torch",), ("alexnet",)), repeats=1) as store:
+        clock = [time.process_time()]
+        transcript, reader = Transcript(0, epochs), EventReader()
+        for start in range(0, len(lines), 300):
+            for event in reader.feed(lines[start : start + 300]):
+                transcript.add(event)
+        clock.append(time.process_time())
+        store.begin(1)
+        store.record(1, run)
+        clock.append(time.process_time())
+        store_figures(store, 1)
+        clock.append(time.process_time())
+    names = ("events_cpu_s", "record_cpu_s", "figures_cpu_s")
+    found = {name: round(after - before, 4) for name, before, after in zip(names, clock, clock[1:])}
+    share = 100 * (clock[-1] - clock[0]) / seconds
+    size = (folder / FILE).stat().st_size
+    return {"samples": len(run.samples), **found, "percent_of_one_core": round(share, 4), "file_bytes": size}
+
+
+def reading(folder, count=10_000, *, models=MODELS, samples=100, epochs=3, styles=("terminal", "markdown", "csv")):
+    """What it takes to open a study of so many cells and make its table, in each style."""
+    fill(folder, cells(count, models=models), made_run(epochs, samples, samples / 10), describe())
+    found = {style: measured(style, folder) for style in styles}
+    return {"cells": count, "samples": samples, "file_bytes": (folder / FILE).stat().st_size, **found}
+
+
+def sweep(folder, samples=100):
+    """What it takes to plan parts, absorb what two nodes would leave of them, and make the tables."""
+    found = {"plan": measured("plan", folder)}
+    run = made_run(3, samples, samples / 10)
+    for number in sorted(parts.numbers(folder)):
+        planned = parts.PartPlan.read(folder, number)
+        machine, settings = {**describe(), "node": f"node-{number % 2}"}, {parts.PART_OF: planned.identity}
+        fill(parts.result_path(folder, number), planned.cells, run, machine, settings)
+    found.update({step: measured(step, folder) for step in ("absorb", "markdown")})
+    with Store.open(folder) as store:
+        stored = {
+            name: store.select(f"SELECT count(*) FROM {name}")[1][0][0] for name in ("cell", "part", "run", "epoch")
         }
-    text = json.dumps(result, indent=1)
+    return {**stored, "file_bytes": (folder / FILE).stat().st_size, **found}
+
+
+def plan(folder):
+    models = [f"model-{number:02d}" for number in range(50)]
+    planned = cells(1000, ("tiny", "small"), models)
+    with Store.create(folder, settings={"order_seed": 1}, machine={}, cells=planned, repeats=2) as store:
+        parts.plan(store, RunOptions(), (), ())
+
+
+def measured(step, folder):
+    """A step in a fresh process."""
+    began = time.perf_counter()
+    command = [sys.executable, __file__, "--step", step, "--study", str(folder)]
+    cpu_s, peak = map(float, subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
+    return {"seconds": round(time.perf_counter() - began, 2), "cpu_s": round(cpu_s, 2), "peak_mib": round(peak, 1)}
+
+
+def take(step, folder):
+    if step in ("plan", "absorb"):
+        {"plan": plan, "absorb": api.absorb}[step](folder)
+    else:
+        assert Comparison.load(folder).table(style=step)
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    high = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    print(usage.ru_utime + usage.ru_stime, int(high.split()[1]) / 1024)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", action="store_true", help="the study in parts alone")
+    parser.add_argument("--save", type=Path)
+    parser.add_argument("--step", help="taken in this process")
+    parser.add_argument("--study", type=Path)
+    asked = parser.parse_args()
+    if asked.step:
+        return take(asked.step, asked.study)
+    with tempfile.TemporaryDirectory() as place:
+        found = {
+            cost.__name__: cost(Path(place) / cost.__name__)
+            for cost in ([sweep] if asked.parts else [recording, reading])
+        }
+    text = json.dumps({"machine": describe(), **found}, indent=1)
     print(text)
     if asked.save:
         asked.save.write_text(text + "\n", encoding="utf-8")

@@ -47,7 +47,18 @@ def read_npy(path: Path) -> Source:
     """The columns of the only array, a table, by their numbers; or of a folder each .npy file by its name."""
     where = f"{'folder' if path.is_dir() else 'file'} {str(path)!r}"
     files = sorted(path.glob("*.npy")) if path.is_dir() else [path]
-    arrays = {file.stem: _read_npy(file) for file in files}
+    arrays = {}
+    for one in files:
+        what = f"file {str(one)!r}"
+        try:
+            size = one.stat().st_size
+            check_memory(size, what)
+            with open(one, "rb") as file:
+                arrays[one.stem] = _array(file, size, what)
+        except FileNotFoundError:
+            raise DataError(f"{what} does not exist") from None
+        except (OSError, EOFError) as error:
+            raise DataError(f"{what} cannot be read: {error}") from None
     if path.is_dir():
         return of_arrays(path.name, where, arrays, {"source": source(files)})
     (table,) = arrays.values()
@@ -59,19 +70,6 @@ def read_npy(path: Path) -> Source:
     return Source(
         path.stem, where, {str(i): table[:, i] for i in range(table.shape[1])}, facts={"source": source(files)}
     )
-
-
-def _read_npy(path: Path) -> np.ndarray:
-    where = f"file {str(path)!r}"
-    try:
-        size = path.stat().st_size
-        check_memory(size, where)
-        with open(path, "rb") as file:
-            return _array(file, size, where)
-    except FileNotFoundError:
-        raise DataError(f"{where} does not exist") from None
-    except (OSError, EOFError) as error:
-        raise DataError(f"{where} cannot be read: {error}") from None
 
 
 def _array(file: IO[bytes], size: int, where: str) -> np.ndarray:

@@ -6,7 +6,6 @@ in the worker.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import inspect
@@ -138,8 +137,10 @@ class ArrayData:
 
     def limited(self, count: int) -> ArrayData:
         """At most `count` samples to train on, and as large a part of those to validate with; drawn evenly, in order."""
-        share = min(1.0, count / len(self.train))
-        kept = [_evenly(len(split), share) for split in (self.train, self.validation)]
+        share, kept = min(1.0, count / len(self.train)), []
+        for size in (len(self.train), len(self.validation)):
+            # Spread over the whole: sets that are sorted by class keep all classes.
+            kept.append(np.unique(np.linspace(0, size - 1, max(1, round(size * share))).round().astype(int)))
         same = self.baseline.outputs.strides[0] == 0  # one answer for all samples, of which a choice is no copy
         outputs = self.baseline.outputs[: len(kept[1])] if same else self.baseline.outputs[kept[1]]
         return dataclasses.replace(
@@ -153,9 +154,9 @@ class ArrayData:
         """Write the file that workers read, the same bytes for the same data; nothing is left of one that fails."""
         target = Path(os.path.abspath(path))
         try:
-            with _part_of(target) as part:
-                self._write(part)
-                os.replace(part, target)
+            with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as half:
+                self._write(f"{half}/{target.name}")
+                os.replace(f"{half}/{target.name}", target)
         except OSError as error:
             raise DataError(f"data set {self.name!r} cannot be written to {str(target)!r}: {error}") from error
 
@@ -175,18 +176,15 @@ class ArrayData:
         with zipfile.ZipFile(path, "w") as archive:
             text = json.dumps(document, sort_keys=True, allow_nan=False)
             archive.writestr(_member(DOCUMENT), text.encode())
-            for name, array in self._members():
+            members = {}
+            for split in SPLITS:
+                arrays: Split = getattr(self, split)
+                members.update({f"{split}.input.{name}": array for name, array in arrays.inputs.items()})
+                members[f"{split}.target.{self.task.target.name}"] = arrays.target
+                members.update({f"{split}.extra.{name}": array for name, array in arrays.extras.items()})
+            for name, array in sorted(members.items()):
                 with archive.open(_member(name + ".npy"), "w", force_zip64=True) as file:
                     np.lib.format.write_array(file, np.ascontiguousarray(array), version=(1, 0), allow_pickle=False)
-
-    def _members(self) -> list[tuple[str, np.ndarray]]:
-        members = []
-        for split in SPLITS:
-            arrays: Split = getattr(self, split)
-            members += [(f"{split}.input.{name}", array) for name, array in arrays.inputs.items()]
-            members += [(f"{split}.target.{self.task.target.name}", arrays.target)]
-            members += [(f"{split}.extra.{name}", array) for name, array in arrays.extras.items()]
-        return sorted(members, key=lambda member: member[0])
 
     def _check(self, split: str, arrays: Split) -> None:
         where = f"data set {self.name!r}, {split} split"
@@ -198,7 +196,15 @@ class ArrayData:
         for field in self.task.inputs:
             _check_field(where, field, arrays.inputs[field.name], len(arrays), field.name in self.pixels)
         _check_field(where, self.task.target, arrays.target, len(arrays), False)
-        _check_target(where, self.task, arrays.target)
+        target, loss = arrays.target, self.task.loss
+        if loss == "binary_cross_entropy" and not np.isin(target, (0, 1)).all():
+            raise DataError(f"{where}: {self.task.target.name} has values that are neither 0 nor 1")
+        least = {"cross_entropy": 0, "token_cross_entropy": -1}.get(loss)
+        if least is not None and (target.min() < least or target.max() >= self.task.outputs):
+            raise DataError(
+                f"{where}: {self.task.target.name} has labels from {target.min()} to {target.max()}, "
+                f"allowed: {least} to {self.task.outputs - 1}"
+            )
         for name, extra in arrays.extras.items():
             if len(extra) != len(arrays):
                 raise DataError(f"{where}: extra {name!r} has {len(extra)} samples, must be {len(arrays)}")
@@ -233,11 +239,6 @@ def _function(name: str) -> Callable[..., ArrayData]:
     return registry.load(source.make)
 
 
-def _evenly(count: int, share: float) -> np.ndarray:
-    """Rows spread over the whole: sets that are sorted by class keep all classes."""
-    return np.unique(np.linspace(0, count - 1, max(1, round(count * share))).round().astype(int))
-
-
 def split_indices(count: int, validation: int, seed: int, *, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Rows of the train and the validation split, drawn by `seed`, each in rising order."""
     if not 0 < validation < count:
@@ -264,18 +265,6 @@ def file_checksum(path: str | os.PathLike[str]) -> str:
     return digest.hexdigest()
 
 
-@contextlib.contextmanager
-def _part_of(path: Path) -> Iterator[str]:
-    """A file beside `path` to write into; it is gone at the end, unless it was renamed."""
-    handle, part = tempfile.mkstemp(prefix=path.name + ".", suffix=".part", dir=path.parent)
-    os.close(handle)
-    try:
-        yield part
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(part)
-
-
 def _member(name: str) -> zipfile.ZipInfo:
     info = zipfile.ZipInfo(name, _NAMED)
     info.create_system = 3  # else the operating system's number is among the bytes
@@ -295,17 +284,4 @@ def _check_field(where: str, field: Field, array: np.ndarray, count: int, is_pix
         raise DataError(
             f"{where}: {field.name} holds tokens from {array.min()} to {array.max()}, "
             f"allowed: 0 to {field.vocabulary - 1}"
-        )
-
-
-def _check_target(where: str, task: Task, target: np.ndarray) -> None:
-    if task.loss == "binary_cross_entropy" and not np.isin(target, (0, 1)).all():
-        raise DataError(f"{where}: {task.target.name} has values that are neither 0 nor 1")
-    if task.loss not in ("cross_entropy", "token_cross_entropy"):
-        return
-    least = -1 if task.loss == "token_cross_entropy" else 0
-    if target.min() < least or target.max() >= task.outputs:
-        raise DataError(
-            f"{where}: {task.target.name} has labels from {target.min()} to {target.max()}, "
-            f"allowed: {least} to {task.outputs - 1}"
         )

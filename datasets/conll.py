@@ -3,15 +3,13 @@
 import dataclasses
 import re
 from pathlib import Path
-from typing import Sequence
 
 import numpy as np
 
-from framework_compare.datasets.arrays import ArrayData, Baseline, Split
-from framework_compare.datasets.source_files import one_file, read_lines, source
-from framework_compare.datasets.vocabulary import encode, make_vocabulary, pad
+from framework_compare.datasets.arrays import ArrayData
+from framework_compare.datasets.source_files import one_file, read_lines, source, stand_in
+from framework_compare.datasets.vocabulary import tagged_words
 from framework_compare.errors import DataError
-from framework_compare.graph import Field, Task
 from framework_compare.protocol import Fields
 
 LONGEST = 57  # of the Broad Twitter Corpus: generated sentences get its shape
@@ -28,9 +26,6 @@ class Sentence:
     origin: str
     line: int
 
-    def place(self, offset: int = 0) -> str:
-        return f"{self.origin}, line {self.line + offset}"
-
 
 def conll(path: Path | None = None, *, vocabulary: int = 8000, seed: int = 0) -> ArrayData:
     """Tokens (T,) and a tag for each; T is the longest sentence.
@@ -39,10 +34,13 @@ def conll(path: Path | None = None, *, vocabulary: int = 8000, seed: int = 0) ->
     are those of the training file. Words that are not among its most frequent share one token.
     """
     if path is None:
-        sentences = generate(seed)
-        facts: Fields = {"generated": True, "source": [], "seed": seed}
+        sentences, facts = generate(seed), stand_in(seed)
     else:
-        files = _files(path)
+        if not path.is_dir():
+            raise DataError(f"{str(path)!r} is a file; a folder with a train and a dev file in CoNLL form is needed")
+        files = {split: one_file(path, FILES[split], f"the {split} part") for split in ("train", "validation")}
+        test = [file for pattern in FILES["test"] for file in sorted(path.glob(pattern)) if file not in files.values()]
+        files.update({"test": test[0]} if test else {})
         sentences = {split: read(file) for split, file in files.items()}
         facts = {"generated": False, "source": source(files.values())}
     return prepare(sentences, vocabulary, LONGEST if path is None else None, facts)
@@ -61,9 +59,17 @@ def read(path: Path) -> list[Sentence]:
                 words, tags = [], []
             start = line_number + 1
             continue
-        word, tag = _word_and_tag(line, f"file {str(path)!r}, line {line_number}")
-        words.append(word.strip().lower())
-        tags.append(tag)
+        place, columns = f"file {str(path)!r}, line {line_number}", line.split("\t") if "\t" in line else line.split()
+        if len(columns) < 2:
+            raise DataError(
+                f"{place}: {len(columns)} column where a word and its tag are needed; fix or remove the line"
+            )
+        words.append(columns[0].strip().lower())
+        tags.append(columns[-1].strip())
+        if not _TAG.fullmatch(tags[-1]):  # not repeated in the message: it may be a word
+            raise DataError(
+                f"{place}: its last column is not a BIO tag; allowed: O, and B- or I- with a kind of entity"
+            )
     if not sentences:
         raise DataError(f"file {str(path)!r} has no sentences; give one with data")
     return sentences
@@ -81,77 +87,35 @@ def generate(seed: int) -> dict[str, list[Sentence]]:
 def prepare(sentences: dict[str, list[Sentence]], vocabulary: int, length: int | None, facts: Fields) -> ArrayData:
     """Arrays of the sentences of splits train and validation; DataError names a tag outside the tag set."""
     train, held = sentences["train"], sentences["validation"]
-    tags = _tag_set(train)
-    steps = length or max(len(sentence.words) for sentence in (*train, *held))
-    numbers = make_vocabulary((sentence.words for sentence in train), vocabulary)
-    return ArrayData(
-        "tweet-ner",
-        Task(
-            (Field("tokens", (steps,), "int32", vocabulary),),
-            Field("tags", (steps,), "int64"),
-            len(tags),
-            "token_cross_entropy",
-            ("token_accuracy", "span_f1"),
-            "sequence",
-        ),
-        _split(train, numbers, tags, steps),
-        _split(held, numbers, tags, steps),
-        {
-            **facts,
-            "tags": list(tags),
-            "sentences": {split: len(rows) for split, rows in sentences.items()},
-            "tokens": {split: sum(len(row.words) for row in rows) for split, rows in sentences.items()},
-            "entities": {
-                split: sum(tag.startswith("B-") for row in rows for tag in row.tags)
-                for split, rows in sentences.items()
-            },
-            "vocabulary": len(numbers),
-        },
-        Baseline("no entity", _all_outside(len(held), steps, len(tags))),
-    )
-
-
-def _files(path: Path) -> dict[str, Path]:
-    if not path.is_dir():
-        raise DataError(f"{str(path)!r} is a file; a folder with a train and a dev file in CoNLL form is needed")
-    files = {split: one_file(path, FILES[split], f"the {split} part") for split in ("train", "validation")}
-    test = [file for pattern in FILES["test"] for file in sorted(path.glob(pattern)) if file not in files.values()]
-    return {**files, "test": test[0]} if test else files
-
-
-def _word_and_tag(line: str, place: str) -> tuple[str, str]:
-    columns = line.split("\t") if "\t" in line else line.split()
-    if len(columns) < 2:
-        raise DataError(f"{place}: {len(columns)} column where a word and its tag are needed; fix or remove the line")
-    tag = columns[-1].strip()
-    if not _TAG.fullmatch(tag):  # not repeated in the message: it may be a word
-        raise DataError(f"{place}: its last column is not a BIO tag; allowed: O, and B- or I- with a kind of entity")
-    return columns[0], tag
-
-
-def _tag_set(train: Sequence[Sentence]) -> tuple[str, ...]:
     entities = sorted({tag[2:] for sentence in train for tag in sentence.tags if tag != "O"})
     if not entities:
         raise DataError("the training part has no entity, every tag is O; there is nothing to learn")
-    return ("O", *(f"{letter}-{kind}" for kind in entities for letter in "BI"))
-
-
-def _split(sentences: Sequence[Sentence], numbers: dict[str, int], tags: Sequence[str], steps: int) -> Split:
+    tags = ("O", *(f"{letter}-{kind}" for kind in entities for letter in "BI"))
     labels = {tag: label for label, tag in enumerate(tags)}
-    for sentence in sentences:
-        for offset, tag in enumerate(sentence.tags):
+    for sentence in (*train, *held):
+        for line, tag in enumerate(sentence.tags, sentence.line):
             if tag not in labels:
                 raise DataError(
-                    f"{sentence.place(offset)}: tag {tag} is not in the tag set; allowed: {', '.join(tags)}"
+                    f"{sentence.origin}, line {line}: tag {tag} is not in the tag set; allowed: {', '.join(tags)}"
                 )
-    target = pad([[labels[tag] for tag in sentence.tags] for sentence in sentences], steps, -1, "int64")
-    return Split({"tokens": encode([sentence.words for sentence in sentences], numbers, steps)}, target)
-
-
-def _all_outside(count: int, steps: int, tags: int) -> np.ndarray:
-    outputs = np.zeros((count, steps, tags), np.float32)
-    outputs[:, :, 0] = 1
-    return outputs
+    tagged = [[(row.words, [labels[tag] for tag in row.tags]) for row in part] for part in (train, held)]
+    every = {split: [tag for row in rows for tag in row.tags] for split, rows in sentences.items()}
+    return tagged_words(
+        "tweet-ner",
+        "tags",
+        tags,
+        ("token_accuracy", "span_f1"),
+        (tagged[0], tagged[1]),
+        ("no entity", [1.0] + [0.0] * (len(tags) - 1)),
+        steps=length or max(len(sentence.words) for sentence in (*train, *held)),
+        vocabulary=vocabulary,
+        facts={
+            **facts,
+            "sentences": {split: len(rows) for split, rows in sentences.items()},
+            "tokens": {split: len(found) for split, found in every.items()},
+            "entities": {split: sum(tag.startswith("B-") for tag in found) for split, found in every.items()},
+        },
+    )
 
 
 def _generated_sentence(state: np.random.RandomState, split: str) -> Sentence:

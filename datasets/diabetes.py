@@ -3,12 +3,13 @@
 Zeros that mean a missing value become the median of the training part; columns are standardised by the training part.
 """
 
+import functools
 from pathlib import Path
 
 import numpy as np
 
 from framework_compare.datasets.arrays import ArrayData, Baseline, Split, split_indices
-from framework_compare.datasets.source_files import number, one_file, read_rows, source
+from framework_compare.datasets.source_files import number, read_or_generate, read_rows
 from framework_compare.errors import DataError, UsageError
 from framework_compare.graph import Field, Task
 from framework_compare.protocol import Fields
@@ -30,7 +31,7 @@ _ZERO_IS_MISSING = np.array([name in MISSING_AT_ZERO for name in COLUMNS])
 
 def diabetes(path: Path | None = None, *, seed: int = 0) -> ArrayData:
     """Rows of 8 numbers and a target (1,) of 0 or 1; a fifth of the rows, drawn by `seed`, validates."""
-    table, outcome, facts = _rows(path, seed)
+    (table, outcome), facts = _rows(path, seed)
     train, held = split_indices(len(table), round(0.2 * len(table)), seed, name="diabetes")
     return prepare(table, outcome, train, held, facts=facts)
 
@@ -40,7 +41,7 @@ def diabetes_folds(path: Path | None = None, *, folds: int = 3, seed: int = 0) -
 
     facts["folds"] counts the rows of each fold by split.
     """
-    table, outcome, facts = _rows(path, seed)
+    (table, outcome), facts = _rows(path, seed)
     made = [prepare(table, outcome, *rows, facts=facts) for rows in rows_of_folds(len(table), folds, seed)]
     return ArrayData(
         "diabetes-folds",
@@ -57,12 +58,9 @@ def diabetes_folds(path: Path | None = None, *, folds: int = 3, seed: int = 0) -
     )
 
 
-def _rows(path: Path | None, seed: int) -> tuple[np.ndarray, np.ndarray, Fields]:
-    """Table float64 (N, 8), outcomes int64 (N,) and where both are from; without a path they are generated."""
-    if path is None:
-        return *generate(768, seed), {"generated": True, "source": [], "seed": seed}
-    file = one_file(path, ("*.csv",), "the table")
-    return *read(file), {"generated": False, "source": source([file])}
+def _rows(path: Path | None, seed: int) -> tuple[tuple[np.ndarray, np.ndarray], Fields]:
+    """Table float64 (N, 8) and outcomes int64 (N,), and where both are from."""
+    return read_or_generate(path, ("*.csv",), "the table", read, functools.partial(generate, 768), seed)
 
 
 def _joined(splits: list[Split]) -> Split:
@@ -99,7 +97,12 @@ def prepare(
     table: np.ndarray, outcome: np.ndarray, train: np.ndarray, validation: np.ndarray, *, facts: Fields
 ) -> ArrayData:
     """A data set of given rows, such as a fold: medians, means and deviations are of the rows `train`."""
-    filled, medians = _fill_missing(table, train)
+    missing = (table == 0) & _ZERO_IS_MISSING
+    empty = missing[train].all(axis=0)
+    if empty.any():
+        raise DataError(f"{COLUMNS[int(np.argmax(empty))]} is 0, which means missing, in all training rows")
+    medians = np.nanmedian(np.where(missing[train], np.nan, table[train]), axis=0)
+    filled = np.where(missing, medians, table)
     mean, deviation = filled[train].mean(axis=0), filled[train].std(axis=0)
     if not deviation.all():
         column = COLUMNS[int(np.argmin(deviation))]
@@ -116,7 +119,7 @@ def prepare(
             **facts,
             "rows": len(table),
             "positive": int(outcome.sum()),
-            "medians": dict(zip(MISSING_AT_ZERO, medians.tolist())),
+            "medians": dict(zip(MISSING_AT_ZERO, medians[_ZERO_IS_MISSING].tolist())),
             "missing": {name: int((table[:, COLUMNS.index(name)] == 0).sum()) for name in MISSING_AT_ZERO},
             "mean": mean.tolist(),
             "deviation": deviation.tolist(),
@@ -131,14 +134,3 @@ def rows_of_folds(count: int, k: int, seed: int) -> list[tuple[np.ndarray, np.nd
         raise UsageError(f"folds must be 2 to {count}, not {k!r}")
     parts = np.array_split(np.random.RandomState(seed & 0xFFFFFFFF).permutation(count), k)
     return [(np.sort(np.concatenate(parts[:i] + parts[i + 1 :])), np.sort(parts[i])) for i in range(k)]
-
-
-def _fill_missing(table: np.ndarray, train: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The table with zeros that mean missing replaced, and the medians (5,) that replaced them."""
-    missing = (table == 0) & _ZERO_IS_MISSING
-    empty = missing[train].all(axis=0)
-    if empty.any():
-        raise DataError(f"{COLUMNS[int(np.argmax(empty))]} is 0, which means missing, in all training rows")
-    known = np.where(missing[train], np.nan, table[train])
-    medians = np.nanmedian(known, axis=0)
-    return np.where(missing, medians, table), medians[_ZERO_IS_MISSING]

@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Callable, ClassVar, Iterator, Mapping, Sequence, TypeVar
+from typing import Callable, ClassVar, Iterator, Sequence
 
 import numpy as np
 
@@ -21,7 +21,6 @@ SPLITS = frozenset({"train", "training", "val", "valid", "validation", "test", "
 ON_BAD_IMAGE = ("fail", "skip")  # what to do about one that does not decode
 FIRE_SMOKE = ("fire", "smoke", "no_fire")
 Progress = Callable[[int, int], None]
-_T = TypeVar("_T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,16 +91,29 @@ def read_folder(
     if on_bad_image not in ON_BAD_IMAGE:
         raise DataError(f"on_bad_image is {on_bad_image!r}; allowed: 'fail', 'skip'")
     _check_list(classes)
-    root = _existing_folder(path)
+    named = os.path.expanduser(path)
+    if not os.path.exists(named):
+        raise DataError(f"data set folder {str(path)!r} does not exist")
+    if not os.path.isdir(named):
+        raise DataError(f"data set {str(path)!r} is a file; a folder with one folder of images per class is needed")
+    root = Path(os.path.abspath(named))  # not resolved: paths stay as the user knows them
     folders = _class_folders(root)
     found = sorted({folder.name for folder in folders})
     order = _class_order(root, found, classes)
     files = {name: _files_of(name, folders, root) for name in order}
     verdicts = image_check.check(root, [file for name in order for file in files[name]], progress)
-    index = _assemble(root, order, files, verdicts)
-    return dataclasses.replace(
-        _settle(index, on_bad_image), ignored_folders=tuple(folder for folder in found if folder not in order)
-    )
+    rows = [(file, label) for label, name in enumerate(order) for file in files[name] if file in verdicts]
+    good = [(file, label, verdicts[file].format) for file, label in rows if not verdicts[file].reason]
+    bad = tuple((file, verdicts[file].reason) for file, _ in rows if verdicts[file].reason)
+    if bad and on_bad_image == "fail":
+        more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+        raise DataError(f"bad image {bad[0][0]!r}: {bad[0][1]}{more}; on_bad_image='skip' leaves bad images out")
+    paths, labels, formats = zip(*good) if good else ((), (), ())
+    for label, name in enumerate(order):
+        if label not in labels:
+            raise DataError(f"class {name!r} of data set {root.name!r} has no image that decodes")
+    ignored = tuple(folder for folder in found if folder not in order)
+    return ImageFolder(ImageFiles(order, paths, labels, formats), bad, ignored, root.name)
 
 
 def of_classes(files: ImageFiles, classes: Sequence[str] | None) -> ImageFiles:
@@ -141,19 +153,12 @@ def _shares(counts: np.ndarray, n: int) -> list[int]:
 
 
 def _select(files: ImageFiles, keep: Sequence[int]) -> ImageFiles:
-    def take(column: tuple[_T, ...]) -> tuple[_T, ...]:
-        return tuple(column[i] for i in keep)
-
-    return ImageFiles(files.classes, take(files.paths), take(files.labels), take(files.formats))
-
-
-def _existing_folder(path: str | os.PathLike[str]) -> Path:
-    root = os.path.expanduser(path)
-    if not os.path.exists(root):
-        raise DataError(f"data set folder {str(path)!r} does not exist")
-    if not os.path.isdir(root):
-        raise DataError(f"data set {str(path)!r} is a file; a folder with one folder of images per class is needed")
-    return Path(os.path.abspath(root))  # not resolved: paths stay as the user knows them
+    return ImageFiles(
+        files.classes,
+        tuple(files.paths[i] for i in keep),
+        tuple(files.labels[i] for i in keep),
+        tuple(files.formats[i] for i in keep),
+    )
 
 
 def _class_folders(root: Path) -> list[Path]:
@@ -174,6 +179,8 @@ def _subfolders(folder: Path) -> list[Path]:
 def _class_order(root: Path, found: Sequence[str], classes: Sequence[str] | None) -> tuple[str, ...]:
     if classes is not None:
         _check_classes(root, found, classes)
+        if len(classes) < 2:
+            raise DataError(f"classes are {list(classes)!r}; at least two are needed")
         return tuple(classes)
     if len(found) < 2:
         raise DataError(f"data set {str(root)!r} has only one class folder, {found[0]!r}; at least two are needed")
@@ -222,24 +229,3 @@ def _walk(folder: Path, seen: set[tuple[int, int]]) -> Iterator[str]:
 def _identity(folder: Path) -> tuple[int, int]:
     stat = folder.stat()
     return stat.st_dev, stat.st_ino
-
-
-def _assemble(
-    root: Path, order: tuple[str, ...], files: Mapping[str, Sequence[str]], verdicts: Mapping[str, image_check.Verdict]
-) -> ImageFolder:
-    rows = [(file, label) for label, name in enumerate(order) for file in files[name] if file in verdicts]
-    good = [(file, label, verdicts[file].format) for file, label in rows if not verdicts[file].reason]
-    bad = tuple((file, verdicts[file].reason) for file, _ in rows if verdicts[file].reason)
-    paths, labels, formats = zip(*good) if good else ((), (), ())
-    return ImageFolder(ImageFiles(order, paths, labels, formats), bad, name=root.name)
-
-
-def _settle(index: ImageFolder, on_bad_image: str) -> ImageFolder:
-    if index.skipped and on_bad_image == "fail":
-        path, reason = index.skipped[0]
-        more = f" (and {len(index.skipped) - 1} more)" if len(index.skipped) > 1 else ""
-        raise DataError(f"bad image {path!r}: {reason}{more}; on_bad_image='skip' leaves bad images out")
-    for label, name in enumerate(index.files.classes):
-        if label not in set(index.files.labels):
-            raise DataError(f"class {name!r} of data set {index.name!r} has no image that decodes")
-    return index

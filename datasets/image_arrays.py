@@ -19,7 +19,7 @@ from framework_compare.batches import preprocess
 from framework_compare.batches.arrays import Pixels
 from framework_compare.datasets.arrays import ArrayData, Baseline, Split, majority_outputs
 from framework_compare.datasets.image_check import is_folder, scan, sniff
-from framework_compare.datasets.source_files import read_bytes, read_lines, source
+from framework_compare.datasets.source_files import read_bytes, read_lines, source, stand_in
 from framework_compare.errors import DataError, UsageError, check_count
 from framework_compare.graph import Field, Task
 from framework_compare.protocol import Fields
@@ -49,7 +49,7 @@ def cifar10(path: Path | None = None, *, image_size: int = 32, seed: int = 0) ->
     """Ten classes of 32 px. path: the folder of CIFAR-10's python batches, or folders <split>/<class>/."""
     if path is None:
         return _generated("cifar10", 10, (160, 27), image_size, seed)
-    if is_batches(path):
+    if (path / TEST).is_file() or any(path.glob("data_batch_*")):
         if image_size != SIZE:
             raise UsageError(f"image_size is {image_size!r}; the python batches of CIFAR-10 have {SIZE}")
         train, validation, classes, facts = read_batches(path)
@@ -81,7 +81,14 @@ def from_folders(name: str, path: Path, image_size: int) -> ArrayData:
     check_count("image_size", image_size)
     if not path.is_dir():
         raise DataError(f"{str(path)!r} is a file; a folder with train/<class>/ and val/<class>/ is needed")
-    folders = {split: _split_folder(path, split) for split in SPLITS}
+    folders: dict[str, Path] = {}
+    for split, names in SPLITS.items():
+        found = next((path / name for name in names if (path / name).is_dir()), None)
+        if found is None:
+            raise DataError(
+                f"folder {str(path)!r} has no folder of the {split} split; it must be called {' or '.join(names)}"
+            )
+        folders[split] = found
     classes = _subfolders(folders["train"])
     if len(classes) < 2:
         raise DataError(f"folder {str(folders['train'])!r} has {len(classes)} class folders; at least two are needed")
@@ -94,7 +101,7 @@ def from_folders(name: str, path: Path, image_size: int) -> ArrayData:
     )
     train, validation = (_read_all(rows[split], image_size) for split in SPLITS)
     facts: Fields = {"generated": False, "source": [{"folder": path.name}]}
-    return _with_groups(name, train, validation, classes, facts)
+    return image_data(name, train, validation, classes, facts)
 
 
 def _generated(
@@ -104,26 +111,7 @@ def _generated(
     shape = (3, image_size, image_size)
     train, validation = (generate(count, n, shape, seed, split) for n, split in zip(per_class, SPLITS))
     names = classes or [f"class_{number:03d}" for number in range(count)]
-    return _with_groups(name, train, validation, names, {"generated": True, "source": [], "seed": seed})
-
-
-def _with_groups(name: str, train: Labelled, validation: Labelled, classes: Sequence[str], facts: Fields) -> ArrayData:
-    """Add the accuracy of healthy against all others if one class is called healthy."""
-    if "healthy" not in classes:
-        return image_data(name, train, validation, classes, facts)
-    groups = [int(one == "healthy") for one in classes]
-    return image_data(
-        name, train, validation, classes, {**facts, "groups": groups}, metrics=("accuracy", "healthy_accuracy")
-    )
-
-
-def _split_folder(path: Path, split: str) -> Path:
-    for name in SPLITS[split]:
-        if (path / name).is_dir():
-            return path / name
-    raise DataError(
-        f"folder {str(path)!r} has no folder of the {split} split; it must be called {' or '.join(SPLITS[split])}"
-    )
+    return image_data(name, train, validation, names, stand_in(seed))
 
 
 def _subfolders(folder: Path) -> list[str]:
@@ -138,18 +126,13 @@ def _rows_by_class(folder: Path, classes: Sequence[str]) -> list[tuple[str, int]
         )
     rows = []
     for label, name in enumerate(classes):
-        inner = folder / name / "images"
-        files = _files(inner if inner.is_dir() else folder / name)
+        inner = folder / name / "images"  # of Tiny ImageNet
+        entries = scan(inner if inner.is_dir() else folder / name) if (folder / name).is_dir() else []
+        files = [entry.path for entry in entries if not is_folder(entry) and not entry.name.endswith(".txt")]
         if not files:
             raise DataError(f"class folder {str(folder / name)!r} has no images; each class needs some in both splits")
         rows += [(file, label) for file in files]
     return rows
-
-
-def _files(folder: Path) -> list[str]:
-    if not folder.is_dir():
-        return []
-    return sorted(entry.path for entry in scan(folder) if not is_folder(entry) and not entry.name.endswith(".txt"))
 
 
 def _rows_by_annotation(path: Path, classes: Sequence[str]) -> list[tuple[str, int]]:
@@ -168,13 +151,9 @@ def _rows_by_annotation(path: Path, classes: Sequence[str]) -> list[tuple[str, i
 
 def _read_all(rows: Sequence[tuple[str, int]], size: int) -> Labelled:
     images = np.empty((len(rows), 3, size, size), np.uint8)
-
-    def fill(number: int) -> None:
-        images[number] = _read_image(rows[number][0], size).transpose(2, 0, 1)
-
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0)), "images") as pool:
-        for _ in pool.map(fill, range(len(rows))):
-            pass
+        for image, pixels in zip(images, pool.map(lambda row: _read_image(row[0], size), rows)):
+            image[...] = pixels.transpose(2, 0, 1)
     return images, np.array([label for _, label in rows], np.int64)
 
 
@@ -188,11 +167,6 @@ def _read_image(path: str, size: int) -> np.ndarray:
         return preprocess.decode_crop_resize(data, preprocess.whole(*preprocess.encoded_size(data)), size)
     except Exception as error:  # decoders raise what they like
         raise DataError(f"image {path!r} cannot be read: {error}; fix or remove it") from error
-
-
-def is_batches(path: Path) -> bool:
-    """Return whether a folder holds the batches, not class folders."""
-    return (path / TEST).is_file() or any(path.glob("data_batch_*"))
 
 
 def read_batches(path: Path) -> tuple[Labelled, Labelled, tuple[str, ...], Fields]:
@@ -246,16 +220,14 @@ def _load(path: Path) -> dict[bytes, object]:
 Labelled = tuple[np.ndarray, np.ndarray]  # uint8 (N, C, S, S), int64 (N,)
 
 
-def image_data(
-    name: str,
-    train: Labelled,
-    validation: Labelled,
-    classes: Sequence[str],
-    facts: Fields,
-    *,
-    metrics: tuple[str, ...] = ("accuracy",),
-) -> ArrayData:
-    """Classification of images; float32 in batches: grey 0 to 1, colour normalised as the project's other images."""
+def image_data(name: str, train: Labelled, validation: Labelled, classes: Sequence[str], facts: Fields) -> ArrayData:
+    """Classification of images; float32 in batches: grey 0 to 1, colour normalised as the project's other images.
+
+    A class that is called healthy adds the accuracy of healthy against all others.
+    """
+    metrics: tuple[str, ...] = ("accuracy",)
+    if "healthy" in classes:
+        metrics, facts = (*metrics, "healthy_accuracy"), {**facts, "groups": [int(one == "healthy") for one in classes]}
     shape = train[0].shape[1:]
     labels = {"train": train[1], "validation": validation[1]}
     counts = {split: np.bincount(of_split, minlength=len(classes)).tolist() for split, of_split in labels.items()}

@@ -56,16 +56,13 @@ class Verdict:
     format: str
     reason: str = ""
 
-    @property
-    def is_image(self) -> bool:
-        return bool(self.format or self.reason)
-
 
 def scan(folder: Path) -> list[os.DirEntry[str]]:
     """Entries of a folder by name, hidden ones left out; DataError if it cannot be read."""
     try:
         with os.scandir(folder) as entries:
-            return sorted((e for e in entries if not _is_hidden(e.name)), key=lambda entry: entry.name)
+            seen = (one for one in entries if not one.name.startswith(".") and one.name.lower() not in HIDDEN)
+            return sorted(seen, key=lambda entry: entry.name)
     except OSError as error:
         raise DataError(f"folder {str(folder)!r} cannot be read: {error.strerror}") from error
 
@@ -92,7 +89,8 @@ def check(root: Path, files: Sequence[str], progress: Callable[[int, int], None]
     finally:
         if new:
             _save(store, known)
-    return {file: known[keys[file]] for file in files if known[keys[file]].is_image}
+    verdicts = ((file, known[keys[file]]) for file in files)
+    return {file: verdict for file, verdict in verdicts if verdict.format or verdict.reason}
 
 
 def judge(path: str) -> Verdict:
@@ -126,28 +124,19 @@ def _reason_against(data: bytes, name: str) -> str:
         width, height = preprocess.encoded_size(data)
         if width * height > MAX_IMAGE_PIXELS:
             return f"it has {width} x {height} pixels, more than the {MAX_IMAGE_PIXELS} allowed"
-        if name != "JPEG" or not _simplejpeg_decodes(data):
-            _decode_with_pillow(data)
+        if name == "JPEG":
+            with contextlib.suppress(ValueError):
+                simplejpeg.decode_jpeg(data, "GRAY", min_height=1, min_width=1)
+                return ""
+        with Image.open(io.BytesIO(data)) as image:
+            image.draft(None, (1, 1))
+            image.load()
+            preprocess.to_rgb(image.crop((0, 0, 1, 1)))
     except PIL.UnidentifiedImageError:
         return f"Pillow cannot read it as {name}"
     except Exception as error:  # Pillow's plug-ins raise nearly every type there is on damaged files
         return f"it does not decode: {error or type(error).__name__}"
     return ""
-
-
-def _simplejpeg_decodes(data: bytes) -> bool:
-    try:
-        simplejpeg.decode_jpeg(data, "GRAY", min_height=1, min_width=1)
-    except ValueError:
-        return False
-    return True
-
-
-def _decode_with_pillow(data: bytes) -> None:
-    with Image.open(io.BytesIO(data)) as image:
-        image.draft(None, (1, 1))
-        image.load()
-        preprocess.to_rgb(image.crop((0, 0, 1, 1)))
 
 
 def _judge_all(
@@ -173,10 +162,6 @@ def _size_and_time(file: str) -> tuple[int, int]:
     except OSError:  # a broken link: judged anew each time its target may have come
         return -1, -1
     return found.st_size, found.st_mtime_ns
-
-
-def _is_hidden(name: str) -> bool:
-    return name.startswith(".") or name.lower() in HIDDEN
 
 
 def _made_by() -> list[object]:

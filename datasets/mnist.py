@@ -1,13 +1,12 @@
 """Digits in the IDX form of MNIST, packed by gzip or not."""
 
 from pathlib import Path
-from typing import Sequence
 
 import numpy as np
 
 from framework_compare.datasets.arrays import ArrayData
 from framework_compare.datasets.image_arrays import Labelled, generate, image_data
-from framework_compare.datasets.source_files import one_file, read_bytes, source
+from framework_compare.datasets.source_files import one_file, read_bytes, source, stand_in
 from framework_compare.errors import DataError, check_count
 from framework_compare.protocol import Fields
 
@@ -32,15 +31,19 @@ def mnist(
         if value is not None:
             check_count(name, value)
     if path is None:
-        parts: Sequence[Labelled] = (
-            generate(10, 400, (1, 28, 28), seed, "train"),
-            generate(10, 100, (1, 28, 28), seed, "validation"),
-        )
-        facts: Fields = {"generated": True, "source": [], "seed": seed}
+        counts = {"train": 400, "validation": 100}
+        parts = [generate(10, count, (1, 28, 28), seed, split) for split, count in counts.items()]
+        facts = stand_in(seed)
     else:
         parts, facts = _read_folder(path, train, validation, seed)
-    train_part, validation_part = (_draw(part, count, seed) for part, count in zip(parts, (train, validation)))
-    return image_data("mnist", train_part, validation_part, [str(digit) for digit in range(10)], facts)
+    for place, count in enumerate((train, validation)):
+        images, labels = parts[place]
+        if count is not None and count > len(labels):
+            raise DataError(f"mnist: {count} images asked for, {len(labels)} are there")
+        if count is not None and count < len(labels):
+            rows = np.random.RandomState(seed & 0xFFFFFFFF).permutation(len(labels))[:count]
+            parts[place] = images[rows], labels[rows]
+    return image_data("mnist", parts[0], parts[1], [str(digit) for digit in range(10)], facts)
 
 
 def read_pair(images: Path, labels: Path) -> Labelled:
@@ -70,7 +73,7 @@ def read_idx(path: Path, axes: int) -> np.ndarray:
     return np.frombuffer(data, np.uint8, offset=head).reshape(shape)
 
 
-def _read_folder(path: Path, train: int | None, validation: int | None, seed: int) -> tuple[Sequence[Labelled], Fields]:
+def _read_folder(path: Path, train: int | None, validation: int | None, seed: int) -> tuple[list[Labelled], Fields]:
     if not path.is_dir():
         raise DataError(f"{str(path)!r} is a file; the folder with the IDX files of images and labels is needed")
     files = [tuple(one_file(path, pattern, "IDX") for pattern in FILES["test"])]
@@ -83,28 +86,13 @@ def _read_folder(path: Path, train: int | None, validation: int | None, seed: in
         "images": sum(len(labels) for _, labels in parts),
     }
     if len(parts) == 1:
-        parts = _divide(parts[0], train, validation, seed)
+        ((images, labels),) = parts
+        total = len(labels)
+        held = validation if validation is not None else min(total // 5, total - (train or 1))
+        if held < 1 or held + (train or 1) > total:
+            raise DataError(
+                f"mnist: train {train} and validation {validation} ask for more than the {total} images there are"
+            )
+        order = np.random.RandomState(seed & 0xFFFFFFFF).permutation(total)
+        parts = [(images[rows], labels[rows]) for rows in (order[held:], order[:held])]
     return parts, facts
-
-
-def _divide(part: Labelled, train: int | None, validation: int | None, seed: int) -> list[Labelled]:
-    """Two parts of one set, drawn by `seed`."""
-    total = len(part[1])
-    held = validation if validation is not None else min(total // 5, total - (train or 1))
-    if held < 1 or held + (train or 1) > total:
-        raise DataError(
-            f"mnist: train {train} and validation {validation} ask for more than the {total} images there are"
-        )
-    order = np.random.RandomState(seed & 0xFFFFFFFF).permutation(total)
-    images, labels = part
-    return [(images[rows], labels[rows]) for rows in (order[held:], order[:held])]
-
-
-def _draw(part: Labelled, count: int | None, seed: int) -> Labelled:
-    images, labels = part
-    if count is None or count == len(labels):
-        return part
-    if count > len(labels):
-        raise DataError(f"mnist: {count} images asked for, {len(labels)} are there")
-    rows = np.random.RandomState(seed & 0xFFFFFFFF).permutation(len(labels))[:count]
-    return images[rows], labels[rows]

@@ -5,12 +5,11 @@ from typing import Sequence
 
 import numpy as np
 
-from framework_compare.datasets.arrays import ArrayData, Baseline, Split, majority_outputs
-from framework_compare.datasets.source_files import one_file, read_lines, read_rows, source
+from framework_compare.datasets.arrays import ArrayData, Baseline, Split, majority_outputs, split_indices
+from framework_compare.datasets.source_files import read_lines, read_or_generate, read_rows
 from framework_compare.datasets.vocabulary import RESERVED, encode, make_vocabulary, words_of
 from framework_compare.errors import DataError, check_count
 from framework_compare.graph import Field, Task
-from framework_compare.protocol import Fields
 
 END = ""  # between two texts; no word is spelt so
 HELD_SHARE = 0.1
@@ -26,15 +25,33 @@ def next_words(
     """
     check_count("window", window)
     check_count("stride", stride)
-    if path is None:
-        texts, facts = generate(seed), {"generated": True, "source": [], "seed": seed}
-    else:
-        file = one_file(path, ("train.csv",), "the text")
-        texts, facts = read(file), {"generated": False, "source": source([file])}
-    order = np.random.RandomState(seed & 0xFFFFFFFF).permutation(len(texts))
-    count = max(1, round(HELD_SHARE * len(texts)))
-    train, held = ([texts[i] for i in np.sort(part)] for part in (order[count:], order[:count]))
-    return _prepare(train, held, vocabulary, window, stride, facts)
+    texts, facts = read_or_generate(path, ("train.csv",), "the text", read, generate, seed)
+    rows = split_indices(len(texts), max(1, round(HELD_SHARE * len(texts))), seed, name="the text")
+    train, held = ([texts[i] for i in part] for part in rows)
+    numbers = make_vocabulary(([*words, END] for words in train), vocabulary)
+    first, second = (_windows(part, numbers, window, stride) for part in (train, held))
+    if not len(first.target) or not len(second.target):
+        raise DataError(f"the text is too short for windows of {window} words in both splits; take more text")
+    return ArrayData(
+        "tweet-words",
+        Task(
+            (Field("tokens", (window,), "int32", vocabulary),),
+            Field("next_word", (), "int64"),
+            vocabulary,
+            "cross_entropy",
+            ("accuracy",),
+            "sequence",
+        ),
+        first,
+        second,
+        {
+            **facts,
+            "texts": {"train": len(train), "validation": len(held)},
+            "words": {"train": sum(map(len, train)), "validation": sum(map(len, held))},
+            "vocabulary": len(numbers),
+        },
+        Baseline("most frequent word", majority_outputs(first.target, len(second), vocabulary)),
+    )
 
 
 def read(path: Path) -> list[list[str]]:
@@ -60,35 +77,6 @@ def generate(seed: int) -> list[list[str]]:
             words.append(f"w{word}")
         texts.append(words)
     return texts
-
-
-def _prepare(
-    train: Sequence[list[str]], held: Sequence[list[str]], vocabulary: int, window: int, stride: int, facts: Fields
-) -> ArrayData:
-    numbers = make_vocabulary(([*words, END] for words in train), vocabulary)
-    first, second = (_windows(part, numbers, window, stride) for part in (train, held))
-    if not len(first.target) or not len(second.target):
-        raise DataError(f"the text is too short for windows of {window} words in both splits; take more text")
-    return ArrayData(
-        "tweet-words",
-        Task(
-            (Field("tokens", (window,), "int32", vocabulary),),
-            Field("next_word", (), "int64"),
-            vocabulary,
-            "cross_entropy",
-            ("accuracy",),
-            "sequence",
-        ),
-        first,
-        second,
-        {
-            **facts,
-            "texts": {"train": len(train), "validation": len(held)},
-            "words": {"train": sum(map(len, train)), "validation": sum(map(len, held))},
-            "vocabulary": len(numbers),
-        },
-        Baseline("most frequent word", majority_outputs(first.target, len(second), vocabulary)),
-    )
 
 
 def _windows(texts: Sequence[list[str]], numbers: dict[str, int], window: int, stride: int) -> Split:

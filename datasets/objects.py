@@ -3,7 +3,7 @@
 import hashlib
 import itertools
 import os
-from typing import Any, Iterable, Iterator, Mapping
+from typing import Any, Iterable, Mapping
 
 import numpy as np
 
@@ -72,7 +72,8 @@ def _samples(given: Any, where: str) -> dict[str, np.ndarray]:
     """Samples that are pairs (x, y), longer tuples with the target last, or arrays by name."""
     rows: list[object] = []
     first_bytes, most = 0, free_bytes()
-    iterator = _iterator(given)
+    # A map-style data set has places and a length only.
+    iterator = iter(given) if isinstance(given, Iterable) else (given[number] for number in range(len(given)))
     for number in itertools.count():
         try:
             row = next(iterator)
@@ -94,12 +95,6 @@ def _samples(given: Any, where: str) -> dict[str, np.ndarray]:
         if set(one) != set(named[0]):
             raise DataError(f"{where}, sample {number} has {names_of(one)}, but the first has {names_of(named[0])}")
     return {name: stacked([one[name] for one in named], name, where) for name in named[0]}
-
-
-def _iterator(given: Any) -> Iterator[object]:
-    if isinstance(given, Iterable):
-        return iter(given)
-    return (given[number] for number in range(len(given)))  # a map-style data set
 
 
 def _named(row: object, where: str, number: int) -> Fields:

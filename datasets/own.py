@@ -121,7 +121,8 @@ def prepare(source: Source, options: DataOptions) -> OwnData:
         "notes": notes,
         **kind.facts,
     }
-    unit = _unit(fields)
+    rank = len(fields[0].shape)
+    unit = "image" if rank == 3 else "sequence" if rank == 2 or (rank == 1 and fields[0].vocabulary) else "row"
     if options.loss == "mean_output":
         field, arrays[field.name] = kind.as_input()
         fields.append(field)
@@ -159,7 +160,8 @@ def _input_names(source: Source, given: Inputs, target: Sequence[str]) -> dict[s
         _check_input(source, name, target)
     if not names:
         raise DataError(f"{source.where} has nothing but the target {', '.join(target)}; inputs are needed, too")
-    columns = [name for name in names if _is_column(source.train[name])]
+    kinds = ((name, source.train[name]) for name in names)  # one number, or one text, for each sample, is a column
+    columns = [name for name, one in kinds if one.ndim == 1 or (one.shape[1:] == (1,) and one.dtype.kind != "O")]
     if isinstance(given, str) or (len(names) == 1 and not columns):
         return {_plain(names[0]): names[0]}
     chosen: dict[str, str | list[str]] = {"features": columns} if columns else {}
@@ -171,11 +173,6 @@ def _check_input(source: Source, name: str, target: Sequence[str]) -> None:
     source.check_name(name, "input")
     if name in target:
         raise UsageError(f"{name!r} is an input and the target; allowed: one of the two")
-
-
-def _is_column(array: np.ndarray) -> bool:
-    """One number, or one text, for each sample."""
-    return array.ndim == 1 or (array.ndim == 2 and array.shape[1] == 1 and array.dtype.kind != "O")
 
 
 def _plain(name: str) -> str:
@@ -261,9 +258,3 @@ def _images(
     notes.append(f"{name} is read as images; 0 to 255 becomes 0 to 1")
     channels = train.shape[1]
     return Field(name, train.shape[1:]), (train, held), Pixels((1 / 255,) * channels, (0.0,) * channels)
-
-
-def _unit(fields: Sequence[Field]) -> str:
-    """Return what a sample is called, by its first input."""
-    rank = len(fields[0].shape)
-    return "image" if rank == 3 else "sequence" if rank == 2 or (rank == 1 and fields[0].vocabulary) else "row"

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 from pathlib import Path
 
 import numpy as np
 
 from framework_compare.datasets.arrays import ArrayData, Baseline, Split
-from framework_compare.datasets.source_files import Row, number, one_file, read_rows, source
+from framework_compare.datasets.source_files import Row, number, read_or_generate, read_rows
 from framework_compare.errors import DataError, UsageError, check_count
 from framework_compare.graph import Field, Task
 from framework_compare.protocol import Fields
@@ -27,12 +28,6 @@ class Series:
     dates: tuple[str, ...]
     values: np.ndarray
     origin: str  # for messages
-
-    def last(self, days: int | None) -> Series:
-        """The last `days` of it, or all where it has fewer."""
-        if days is None or days >= len(self.values):
-            return self
-        return Series(self.dates[-days:], self.values[-days:], self.origin)
 
 
 def ibm(path: Path | None = None, *, column: str = "High", window: int = 60, seed: int = 0) -> ArrayData:
@@ -62,18 +57,22 @@ def prices(
     a generated series. A validation window may reach back into the training part, as the notebook's do. DataError:
     missing column, several tickers, a price that is not a number, dates that do not rise, a series shorter than the window.
     """
-    if path is None:
-        series, facts = generate(days or 3020, seed), {"generated": True, "source": [], "seed": seed}
-    else:
-        file = one_file(path, ("*.csv",), "prices")
-        series, facts = read(file, column), {"generated": False, "source": source([file])}
-    return prepare(series.last(last_days), column=column, window=window, validation=validation, facts=facts)
+    make = functools.partial(generate, days or 3020)
+    series, facts = read_or_generate(path, ("*.csv",), "prices", lambda file: read(file, column), make, seed)
+    if last_days is not None:
+        series = Series(series.dates[-last_days:], series.values[-last_days:], series.origin)
+    return prepare(series, column=column, window=window, validation=validation, facts=facts)
 
 
 def read(path: Path, column: str) -> Series:
     """One column of a CSV file of daily prices."""
     rows = read_rows(path, ("Date", column))
-    _check_ticker(path, rows)
+    ticker = next((name for name in NAME_COLUMNS if name in rows[0].values), None)
+    names = sorted({row.values[ticker] for row in rows}) if ticker else []
+    if len(names) > 1:
+        raise DataError(
+            f"file {str(path)!r} has prices of {len(names)} tickers; keep the rows of one, such as {names[0][:20]!r}"
+        )
     dates = [_date(row) for row in rows]
     for before, after, row in zip(dates, dates[1:], rows[1:]):
         if after <= before:
@@ -139,15 +138,6 @@ def _train_days(total: int, validation: int | float) -> int:
     if isinstance(validation, int) and not isinstance(validation, bool) and validation > 0:
         return total - validation
     raise UsageError(f"validation is {validation!r}; allowed: a share between 0 and 1, a number of days")
-
-
-def _check_ticker(path: Path, rows: list[Row]) -> None:
-    column = next((name for name in NAME_COLUMNS if name in rows[0].values), None)
-    names = sorted({row.values[column] for row in rows}) if column else []
-    if len(names) > 1:
-        raise DataError(
-            f"file {str(path)!r} has prices of {len(names)} tickers; keep the rows of one, such as {names[0][:20]!r}"
-        )
 
 
 def _date(row: Row) -> str:

@@ -101,21 +101,16 @@ def resolve(
         index = folder.ImageFolder(folder.of_classes(files, classes), name=dataset.lower())
         index = dataclasses.replace(index, bytes_to_make=fire_smoke.size_bytes(index.name))
         return index if limit is None else folder.limit(index, limit, seed)
-    path, name = _locate(dataset, progress)
+    path = Path(os.path.abspath(os.path.expanduser(dataset)))
+    name = path.name
+    if isinstance(dataset, str):
+        source = registry.data_source(dataset)
+        if source is not None and not source.arrays:
+            path, name = registry.load(source.make)(progress), dataset.lower()
+        elif os.sep not in dataset and not os.path.exists(os.path.expanduser(dataset)):
+            error = UnknownNameError("data set", dataset, registry.image_datasets())
+            raise DataError(f"{error}, or the path of a folder with one folder of images per class")
     index = folder.read_folder(path, classes=classes, on_bad_image=on_bad_image, progress=progress)
     # A folder's name may be bytes that are no text, and then could be neither stored nor shown.
     index = dataclasses.replace(index, name=os.fsencode(name).decode("utf-8", "replace"))
     return index if limit is None else folder.limit(index, limit, seed)
-
-
-def _locate(dataset: str | os.PathLike[str], progress: folder.Progress | None) -> tuple[Path, str]:
-    """Folder and name of a data set."""
-    if isinstance(dataset, str):
-        source = registry.data_source(dataset)
-        if source is not None and not source.arrays:
-            return registry.load(source.make)(progress), dataset.lower()
-        if os.sep not in dataset and not os.path.exists(os.path.expanduser(dataset)):
-            error = UnknownNameError("data set", dataset, registry.image_datasets())
-            raise DataError(f"{error}, or the path of a folder with one folder of images per class")
-    path = Path(os.path.abspath(os.path.expanduser(dataset)))
-    return path, path.name

@@ -9,7 +9,7 @@ import hashlib
 import math
 import zlib
 from pathlib import Path
-from typing import Iterable, Mapping, NamedTuple, Sequence
+from typing import Callable, Iterable, Mapping, NamedTuple, Sequence, TypeVar
 
 from framework_compare.datasets import image_check
 from framework_compare.errors import DataError
@@ -30,6 +30,9 @@ KNOWN = {
     "167310007f03058885c7e95e6c0b19c20de5c7fd3031f4cbdadc9014a523d80b": "MNIST, 10,000 test digits, images",
     "fc607395669ec21321ea83e4b82c0544b7e8e63ff5b34337c06bc0a17cc0da3c": "MNIST, 10,000 test digits, labels",
 }
+
+
+T = TypeVar("T")
 
 
 class Row(NamedTuple):
@@ -147,6 +150,26 @@ def one_file(path: Path, patterns: Sequence[str], what: str) -> Path:
         names = ", ".join(file.name for file in fitting) or "none"
         raise DataError(f"folder {str(path)!r}: {what} must be one file like {' or '.join(patterns)}; it has {names}")
     return fitting[0]
+
+
+def read_or_generate(
+    path: Path | None,
+    patterns: Sequence[str],
+    what: str,
+    read: Callable[[Path], T],
+    generate: Callable[[int], T],
+    seed: int,
+) -> tuple[T, Fields]:
+    """Return what the only file holds, or a stand-in where no path is given, and the facts on where it is from."""
+    if path is None:
+        return generate(seed), stand_in(seed)
+    file = one_file(path, patterns, what)
+    return read(file), {"generated": False, "source": source([file])}
+
+
+def stand_in(seed: int) -> Fields:
+    """The facts of generated data."""
+    return {"generated": True, "source": [], "seed": seed}
 
 
 def check_once(path: Path, header: Sequence[str], columns: Sequence[str]) -> None:

@@ -52,7 +52,10 @@ class Target:
         elif loss == "mse" or (loss is None and not self._is_of_classes(train, held)):
             self._numbers(train, held)
         elif loss == "binary_cross_entropy" and train.ndim == 2 and train.shape[1] > 1:
-            self._yes_or_no(train, held)
+            if not np.isin(np.concatenate([train, held]), (0, 1)).all():
+                raise DataError(f"{source.where}: the target has values that are neither 0 nor 1")
+            self.values, width = (train, held), train.shape[1]
+            self.tasks = [Task((), Field("labels", (width,)), width, loss, ("accuracy", "auc"))]
         else:
             self._labels(train.reshape(len(train)), held.reshape(len(held)))
 
@@ -115,13 +118,6 @@ class Target:
             *([two] if len(values) == 2 and loss != "cross_entropy" else ()),
             *([classes] if loss != "binary_cross_entropy" else ()),
         ]
-
-    def _yes_or_no(self, train: np.ndarray, held: np.ndarray) -> None:
-        if not np.isin(np.concatenate([train, held]), (0, 1)).all():
-            raise DataError(f"{self._source.where}: the target has values that are neither 0 nor 1")
-        self.values = train, held
-        width = train.shape[1]
-        self.tasks = [Task((), Field("labels", (width,)), width, "binary_cross_entropy", ("accuracy", "auc"))]
 
     def _tokens(self, train: np.ndarray, held: np.ndarray) -> None:
         """A label for each place; -1 or -100 where none counts."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from framework_compare.datasets.arrays import ArrayData, Baseline, Split
 from framework_compare.datasets.columns import Source
-from framework_compare.datasets.source_files import one_file, read_text, source
+from framework_compare.datasets.source_files import one_file, read_text, source, stand_in
 from framework_compare.errors import DataError, check_count
 from framework_compare.graph import Field, Task
 from framework_compare.protocol import Document, Fields
@@ -29,7 +29,7 @@ def text_bytes(path: Path | None = None, *, window: int = WINDOW, vocabulary: in
     """
     check_count("vocabulary", vocabulary, BYTES)
     if path is None:
-        text, facts = generate(seed), {"generated": True, "source": [], "seed": seed}
+        text, facts = generate(seed), stand_in(seed)
     else:
         files = [] if path.is_file() or (path / "text.txt").is_file() else sorted(path.glob("*.txt"))
         files = files or [one_file(path, ("text.txt",), "the text")]
@@ -52,7 +52,10 @@ def token_windows(name: str, tokens: np.ndarray, vocabulary: int, window: int, f
             f"{name}: {len(tokens)} tokens are too few for windows of {window} in both splits; take more text or a"
             " smaller window"
         )
-    first, second = (_split(*windows(part, window)) for part in (train, held))
+    first, second = (
+        Split({"tokens": inputs.astype(np.int32)}, targets.astype(np.int64))
+        for inputs, targets in (windows(part, window) for part in (train, held))
+    )
     field = Field("tokens", (window,), "int32", vocabulary)
     task = Task(
         (field,), Field("next", (window,), "int64"), vocabulary, "token_cross_entropy", ("perplexity",), "sequence"
@@ -62,10 +65,6 @@ def token_windows(name: str, tokens: np.ndarray, vocabulary: int, window: int, f
     outputs = np.broadcast_to(logits, (len(second), window, vocabulary))
     counts = {"train_tokens": len(train), "validation_tokens": len(held), "different": len(np.unique(tokens))}
     return ArrayData(name, task, first, second, {**facts, **counts}, Baseline("frequencies of single tokens", outputs))
-
-
-def _split(tokens: np.ndarray, targets: np.ndarray) -> Split:
-    return Split({"tokens": tokens.astype(np.int32)}, targets.astype(np.int64))
 
 
 def generate(seed: int) -> bytes:
@@ -92,7 +91,9 @@ def read_windows(path: Path, window: int | None, tokenizer: str | None, validati
     where = f"{'folder' if path.is_dir() else 'file'} {str(path)!r}"
     files = sorted(path.glob("*.txt")) if path.is_dir() else [path]
     texts = [read_text(file) for file in files]
-    tokens, vocabulary = _bytes(texts) if tokenizer is None else _encoded(texts, Path(tokenizer).expanduser())
+    tokens, vocabulary = np.frombuffer("\n".join(texts).encode(), np.uint8).astype(np.int64), BYTES
+    if tokenizer is not None:
+        tokens, vocabulary = _encoded(texts, Path(tokenizer).expanduser())
     share = HELD_SHARE if validation is None else validation
     held = max(round(share * len(tokens)), window + 1)
     if len(tokens) - held <= window:
@@ -106,10 +107,6 @@ def read_windows(path: Path, window: int | None, tokenizer: str | None, validati
     parts = windows(tokens[:-held], window), (array[:most] for array in windows(tokens[-held:], window))
     train, held_out = (dict(zip((TOKENS, NEXT), part)) for part in parts)
     return Source(path.stem, where, train, held_out, facts, vocabulary={TOKENS: vocabulary, NEXT: vocabulary})
-
-
-def _bytes(texts: list[str]) -> tuple[np.ndarray, int]:
-    return np.frombuffer("\n".join(texts).encode(), np.uint8).astype(np.int64), BYTES
 
 
 def _encoded(texts: list[str], tokenizer: Path) -> tuple[np.ndarray, int]:

@@ -4,16 +4,16 @@ Each word between blanks is one token; it is in the span if it overlaps selected
 """
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Sequence
 
 import numpy as np
 
-from framework_compare.datasets.arrays import ArrayData, Baseline, Split, split_indices
-from framework_compare.datasets.source_files import Row, one_file, read_rows, source
-from framework_compare.datasets.vocabulary import encode, exact_words, make_vocabulary, pad, words_of
+from framework_compare.datasets.arrays import ArrayData, split_indices
+from framework_compare.datasets.source_files import Row, read_or_generate, read_rows
+from framework_compare.datasets.vocabulary import exact_words, tagged_words, words_of
 from framework_compare.errors import DataError
-from framework_compare.graph import Field, Task
 from framework_compare.protocol import Fields
 
 SENTIMENTS = ("positive", "negative", "neutral")
@@ -36,14 +36,9 @@ def tweet_span(path: Path | None = None, *, vocabulary: int = 8000, seed: int = 
     path is train.csv (textID,text,selected_text,sentiment), or a folder with it; Kaggle's test.csv has no
     selected_text, so a tenth is drawn by `seed`. T is the longest tweet: 33.
     """
-    if path is None:
-        tweets, facts = generate(seed), {"generated": True, "source": [], "seed": seed}
-    else:
-        file = one_file(path, ("train.csv",), "the labelled tweets")
-        tweets, counts = read(file)
-        facts = {"generated": False, "source": source([file]), **counts}
+    (tweets, counts), facts = read_or_generate(path, ("train.csv",), "the labelled tweets", read, generate, seed)
     steps = LONGEST if path is None else max(len(tweet.words) for tweet in tweets)
-    return prepare(tweets, vocabulary, steps, seed, {**facts, "sentiment": SENTIMENTS[0]})
+    return prepare(tweets, vocabulary, steps, seed, {**facts, **counts, "sentiment": SENTIMENTS[0]})
 
 
 def read(path: Path) -> tuple[list[Tweet], Fields]:
@@ -61,37 +56,27 @@ def read(path: Path) -> tuple[list[Tweet], Fields]:
     return tweets, {"rows": len(rows), "rows_by_sentiment": counts}
 
 
-def generate(seed: int) -> list[Tweet]:
+def generate(seed: int) -> tuple[list[Tweet], Fields]:
     """8,375 tweets of made-up words; the span is 1 to 6 of their own kind."""
     state = np.random.RandomState([seed & 0xFFFFFFFF, 0])
-    return [_generated_tweet(state) for _ in range(8375)]
+    return [_generated_tweet(state) for _ in range(8375)], {}
 
 
 def prepare(tweets: Sequence[Tweet], vocabulary: int, steps: int, seed: int, facts: Fields) -> ArrayData:
     """Arrays of tweets; the vocabulary is of the training part."""
     parts = split_indices(len(tweets), max(1, round(0.1 * len(tweets))), seed, name="tweets")
     train, held = ([tweets[i] for i in part] for part in parts)
-    numbers = make_vocabulary((tweet.words for tweet in train), vocabulary)
-    return ArrayData(
+    return tagged_words(
         "tweet-span",
-        Task(
-            (Field("tokens", (steps,), "int32", vocabulary),),
-            Field("in_span", (steps,), "int64"),
-            2,
-            "token_cross_entropy",
-            ("word_jaccard", "token_accuracy", "token_f1"),
-            "sequence",
-        ),
-        _split(train, numbers, steps),
-        _split(held, numbers, steps),
-        {
-            **facts,
-            "tweets": len(tweets),
-            "tokens": sum(len(tweet.words) for tweet in tweets),
-            "vocabulary": len(numbers),
-            "tags": ["out", "in"],
-        },
-        Baseline("whole tweet", np.tile(np.array([0, 1], np.float32), (len(held), steps, 1))),
+        "in_span",
+        ("out", "in"),
+        ("word_jaccard", "token_accuracy", "token_f1"),
+        ([(tweet.words, tweet.in_span) for tweet in train], [(tweet.words, tweet.in_span) for tweet in held]),
+        ("whole tweet", (0, 1)),
+        steps=steps,
+        vocabulary=vocabulary,
+        facts={**facts, "tweets": len(tweets), "tokens": sum(len(tweet.words) for tweet in tweets)},
+        extras=[_as_spelt(part, steps) for part in (train, held)],
     )
 
 
@@ -101,7 +86,7 @@ def _tweet(row: Row) -> Tweet:
     if start < 0 or not selected.strip():
         raise DataError(f"{row.place}: selected_text is not part of text; fix or remove the row")
     end = start + len(selected)
-    places = _word_places(text)
+    places = [one.span() for one in re.finditer(r"\S+", text)]
     return Tweet(
         tuple(text[first:last].lower() for first, last in places),
         tuple(int(first < end and last > start) for first, last in places),
@@ -109,27 +94,12 @@ def _tweet(row: Row) -> Tweet:
     )
 
 
-def _word_places(text: str) -> list[tuple[int, int]]:
-    """(first, behind the last) character of each word between blanks."""
-    places, position = [], 0
-    for word in text.split():
-        first = text.index(word, position)
-        position = first + len(word)
-        places.append((first, position))
-    return places
-
-
-def _split(tweets: Sequence[Tweet], numbers: dict[str, int], steps: int) -> Split:
-    words = [tweet.words for tweet in tweets]
-    # Jaccard counts words as they were spelt, not as tokens: rare ones share a token.
-    exact, selected = exact_words([words, [tweet.selected for tweet in tweets]])
+def _as_spelt(tweets: Sequence[Tweet], steps: int) -> dict[str, np.ndarray]:
+    """Return what Jaccard counts: words as they were spelt, not as tokens, since rare ones share a token."""
+    exact, selected = exact_words([[tweet.words for tweet in tweets], [tweet.selected for tweet in tweets]])
     wide = np.full((len(tweets), steps), -1, np.int32)
     wide[:, : exact.shape[1]] = exact
-    return Split(
-        {"tokens": encode(words, numbers, steps)},
-        pad([tweet.in_span for tweet in tweets], steps, -1, "int64"),
-        {"words": wide, "selected_words": selected},
-    )
+    return {"words": wide, "selected_words": selected}
 
 
 def _generated_tweet(state: np.random.RandomState) -> Tweet:

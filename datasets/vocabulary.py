@@ -5,8 +5,12 @@ from typing import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from framework_compare.datasets.arrays import ArrayData, Baseline, Split
 from framework_compare.errors import check_count
+from framework_compare.graph import Field, Task
+from framework_compare.protocol import Fields
 
+Tagged = Sequence[tuple[Sequence[str], Sequence[int]]]  # of each sentence its words, and a label for each
 PAD, UNKNOWN = 0, 1
 RESERVED = 2
 
@@ -35,6 +39,39 @@ def pad(rows: Sequence[Sequence[int]], length: int, filler: int, dtype: str) -> 
     for row, values in zip(array, rows):
         row[: len(values)] = values
     return array
+
+
+def tagged_words(
+    name: str,
+    target: str,
+    tags: Sequence[str],
+    metrics: tuple[str, ...],
+    parts: tuple[Tagged, Tagged],
+    baseline: tuple[str, Sequence[float]],
+    *,
+    steps: int,
+    vocabulary: int,
+    facts: Fields,
+    extras: Sequence[Mapping[str, np.ndarray]] = ({}, {}),
+) -> ArrayData:
+    """Tokens (steps,) and for each the place of its tag; the vocabulary is of the training part.
+
+    parts: training and validation. baseline: its name, and the logits that it has for every word.
+    """
+    numbers = make_vocabulary((words for words, _ in parts[0]), vocabulary)
+    train, held = (
+        Split(
+            {"tokens": encode([words for words, _ in part], numbers, steps)},
+            pad([labels for _, labels in part], steps, -1, "int64"),
+            extra,
+        )
+        for part, extra in zip(parts, extras)
+    )
+    tokens, labels = Field("tokens", (steps,), "int32", vocabulary), Field(target, (steps,), "int64")
+    task = Task((tokens,), labels, len(tags), "token_cross_entropy", metrics, "sequence")
+    outputs = np.broadcast_to(np.array(baseline[1], np.float32), (len(held), steps, len(tags)))
+    facts = {**facts, "vocabulary": len(numbers), "tags": list(tags)}
+    return ArrayData(name, task, train, held, facts, Baseline(baseline[0], outputs))
 
 
 def exact_words(groups: Sequence[Sequence[Sequence[str]]]) -> list[np.ndarray]:

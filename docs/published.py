@@ -189,7 +189,7 @@ def four_models() -> Any:
         )
     base = marks.chart(rows).encode(y=alt.Y("framework_label:N", sort=None, title=None))
     tiles = times.tiles_of(base).properties(width=72, height=36 * 5)
-    return marks.panels_of(tiles, [*models, times.MEAN], 3)
+    return marks.panels(tiles, [*models, times.MEAN], 3)
 
 
 def image(chart: Any) -> str:

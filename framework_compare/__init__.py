@@ -5,19 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from framework_compare.api import compare, dry_run, ladder, resume
-    from framework_compare.archive.validate import load_submission
-    from framework_compare.bisection import bisect
-    from framework_compare.comparison import Comparison
-    from framework_compare.duels import duel
-    from framework_compare.forecast import Forecast
-    from framework_compare.peaks import measure_peaks
-    from framework_compare.protocol import TrainConfig
-    from framework_compare.pytest_plugin import sweep
-    from framework_compare.reproduction import reproduce
-    from framework_compare.stability_sweep import Stability, largest_batch
-    from framework_compare.study.executors import Slurm
-    from framework_compare.study.request import Request
+    from framework_compare.api import compare as compare
+    from framework_compare.api import dry_run as dry_run
+    from framework_compare.api import ladder as ladder
+    from framework_compare.api import resume as resume
+    from framework_compare.archive.validate import load_submission as load_submission
+    from framework_compare.bisection import bisect as bisect
+    from framework_compare.comparison import Comparison as Comparison
+    from framework_compare.duels import duel as duel
+    from framework_compare.forecast import Forecast as Forecast
+    from framework_compare.peaks import measure_peaks as measure_peaks
+    from framework_compare.protocol import TrainConfig as TrainConfig
+    from framework_compare.pytest_plugin import sweep as sweep
+    from framework_compare.reproduction import reproduce as reproduce
+    from framework_compare.stability_sweep import Stability as Stability
+    from framework_compare.stability_sweep import largest_batch as largest_batch
+    from framework_compare.study.executors import Slurm as Slurm
+    from framework_compare.study.request import Request as Request
 
 __version__ = "0.1.0"
 
@@ -41,26 +45,7 @@ _PUBLIC = {
     "Stability": "framework_compare.stability_sweep",
     "sweep": "framework_compare.pytest_plugin",
 }
-__all__ = [
-    "Comparison",
-    "Forecast",
-    "Request",
-    "Slurm",
-    "Stability",
-    "TrainConfig",
-    "__version__",
-    "bisect",
-    "compare",
-    "dry_run",
-    "duel",
-    "ladder",
-    "largest_batch",
-    "load_submission",
-    "measure_peaks",
-    "reproduce",
-    "resume",
-    "sweep",
-]
+__all__ = ["__version__", *_PUBLIC]
 
 
 def __getattr__(name: str) -> object:
@@ -69,3 +54,8 @@ def __getattr__(name: str) -> object:
     import importlib
 
     return getattr(importlib.import_module(_PUBLIC[name]), name)
+
+
+def __dir__() -> list[str]:
+    """Return what there is, with what is not imported yet, so that shells complete it."""
+    return sorted({*globals(), *__all__})

@@ -14,8 +14,7 @@ from framework_compare.errors import UsageError
 from framework_compare.forecast import Forecast, forecast
 from framework_compare.forecast import left as forecast_of_the_rest
 from framework_compare.graph.imported_model import ImportedModel
-from framework_compare.importing.as_written import with_written
-from framework_compare.importing.imports import are_own, resolve
+from framework_compare.importing.imports import are_own, resolve, with_written
 from framework_compare.importing.tracing import Tracer
 from framework_compare.launch import nodes
 from framework_compare.launch.limits import Limits
@@ -159,7 +158,7 @@ def run(
 ) -> Comparison:
     """Run the study of a request; other arguments as for `compare`."""
     statuses = check_retry(retry)
-    folder = opening.check_writable(opening.check_folder("out", opening.new_study_folder() if out is None else out))
+    folder = opening.study_folder(out)
     check_flag("extend", extend)
     if executor is not None:
         executor.check()
@@ -197,8 +196,7 @@ class Prepared:
             self.watcher.expect(self.forecast)
         planning.make_datasets(self.plan, self.watcher.count)
         request = (folder, self.plan, self.options, self.strategy, self.repeats, self.kept)
-        opened = opening.open_or_extend(*request) if extend else opening.open_or_create(*request, here=here)
-        with opened as store, self.watcher:
+        with opening.open_study(*request, extend=extend, here=here or extend) as store, self.watcher:
             _run(store, self.options, self.watcher, self.strategy, self.executor, retry)
 
 
@@ -229,10 +227,8 @@ def prepare(request: Request, watcher: Watcher, executor: Executor | None = None
     stored = None
     if rungs is not None:
         plan, stored = plan_ladder(plan, rungs, check_flag("one_at_a_time", request.one_at_a_time))
-    opening.tell_of_datasets(plan, watcher)
-    opening.tell_of_imports(imported, plan, watcher)
-    if executor is None:
-        opening.tell_of_cores(plan, watcher)
+    for remark in opening.remarks(plan, imported, here=executor is None):
+        watcher.say(remark)
     strategy = request.strategy(plan.cells)
     repeats = 1 if isinstance(strategy, Budget) else request.repeats
     kept = {"rungs": stored, REQUEST: study_toml.stated(request)}
@@ -356,7 +352,7 @@ def absorb(study: Folder, *, say: Callable[[str], None] = lambda message: None) 
     """Absorb the finished parts of a study, each completely or not at all; return why others are refused, by number."""
     folder = names.find(opening.check_folder("study", study))
     with Store.open(folder, readonly=False) as store:
-        refused = absorb_parts(store, say).refused
+        refused = absorb_parts(store, say)
     return Comparison.load(folder), refused
 
 
@@ -375,7 +371,7 @@ def verify_study(
     """
     folder = _registered(study)
     with Store.open(folder) as store:
-        options = as_planned(store.settings(), store.path, Limits(), index)
+        options = as_planned(store.settings(), store.path, index=index)
         check(folder, programs([], options.python), check_flag("trust", trust))
     return parity_backfill.attach(folder, options, fresh, say)
 
@@ -392,6 +388,6 @@ def dry_part(study: Folder, number: int) -> Forecast:
     part = PartPlan.read(folder, number)
     path, cells = plan_path(folder, number), () if result_path(folder, number).is_dir() else part.cells
     nodes.check(part.nodes)
-    options, strategy = as_planned(part.settings, path, Limits()), strategies.of_settings(part.settings, path)
+    options, strategy = as_planned(part.settings, path), strategies.of_settings(part.settings, path)
     planned = [(run_id, cell, part.turn) for run_id, cell in enumerate(cells)]
     return forecast_of_the_rest(planned, part.settings, path, options, strategy)

@@ -26,12 +26,11 @@ from framework_compare.plan.data_of_models import DataSets
 from framework_compare.plan.values import share
 from framework_compare.protocol import Fields
 from framework_compare.report import bisection_report
-from framework_compare.report import bisection_report as releases_figure
 from framework_compare.report.tables import Table
 from framework_compare.results import parity, regression_gate, speed_verdicts, version_search
 from framework_compare.results.version_search import CHANGED, FAILED, INCONCLUSIVE, LOOKS, UNCHANGED, Found
 from framework_compare.store.study_file import Store
-from framework_compare.study.opening import check_folder, check_writable, new_study_folder
+from framework_compare.study.opening import study_folder
 from framework_compare.study.progress import Watcher, default_watcher
 
 METRICS = ("time", "memory", "parity")
@@ -80,7 +79,7 @@ class Bisection:
     def figure(self, path: str | os.PathLike[str] | None = None) -> Path:
         """Write the table as an SVG, by default into the folder of the search; return the path."""
         target = Path(path) if path is not None else self.folder / "bisect.svg"
-        target.write_text(releases_figure.svg(self), encoding="utf-8")
+        target.write_text(bisection_report.svg(self), encoding="utf-8")
         return target
 
 
@@ -128,7 +127,7 @@ def bisect(
     other arguments are those of `duel`. The probability of naming a wrong release is at most `version_search.ALPHA`.
     """
     watcher = watcher or default_watcher()
-    folder = check_writable(check_folder("out", new_study_folder() if out is None else out))
+    folder = study_folder(out)
     asked = _asked(framework, versions, model, dataset, threshold, metric, request)
     listed = _kept(folder, asked)
     if not listed:
@@ -294,23 +293,19 @@ def _kept(folder: Path, asked: Fields) -> tuple[str, ...]:
     return listed
 
 
+@dataclasses.dataclass(eq=False)
 class _Search:
     """Measures releases, each against the oldest; a duel that has run is read, not run again."""
 
-    def __init__(
-        self,
-        asked: Fields,
-        versions: Sequence[str],
-        dataset: DataSets | None,
-        folder: Path,
-        watcher: Watcher,
-        request: Fields,
-    ) -> None:
-        self.asked, self.versions, self.folder, self.watcher = asked, versions, folder, watcher
-        self.dataset, self.request = dataset, request
-        self.reasons: dict[str, str] = {}
-        self.verified = True
-        self.passed: dict[str, bool] = {}
+    asked: Fields
+    versions: Sequence[str]
+    dataset: DataSets | None
+    folder: Path
+    watcher: Watcher
+    request: Fields
+    reasons: dict[str, str] = dataclasses.field(default_factory=dict)
+    verified: bool = True
+    passed: dict[str, bool] = dataclasses.field(default_factory=dict)
 
     def measure(self, place: int, blocks: int) -> list[float] | None:
         """Measure two releases as version_search.Measure asks."""

@@ -13,17 +13,16 @@ from framework_compare.protocol import Fields
 from framework_compare.results import (
     bills,
     frames,
-    gains,
-    modes,
     precision,
     profiles,
     regression_gate,
-    searches,
     speed_verdicts,
+    workloads,
 )
 from framework_compare.results.block_times import BlockTimes, block_seconds
 from framework_compare.results.columns import CELL_COLUMNS, NAMES, SHARED
 from framework_compare.results.precision import BudgetOutcome
+from framework_compare.results.runs import Modes, read_modes
 from framework_compare.results.speed_verdicts import Verdict
 from framework_compare.store import schema
 from framework_compare.store.study_file import Store
@@ -120,22 +119,22 @@ class Comparison:
     @property
     def quality(self) -> pd.DataFrame:
         """`frame` with the quality of workloads: validation_<metric> after the last epoch, baseline_<metric>."""
-        return gains.with_quality(self.frame, self.epochs, self.settings)
+        return workloads.with_quality(self.frame, self.epochs, self.settings)
 
     @functools.cached_property
     def candidates(self) -> pd.DataFrame:
         """One row per candidate of each grid-search run, with its metrics and seconds; empty for other studies."""
-        return self._read(searches.candidate_frame)
+        return self._read(workloads.candidate_frame)
 
     @property
     def searches(self) -> pd.DataFrame:
         """`frame` of the grid searches, with the seconds of each part of the search, and the best candidate."""
-        return searches.search_frame(self.quality, self.epochs, self.candidates)
+        return workloads.search_frame(self.quality, self.epochs, self.candidates)
 
     @property
     def gains(self) -> pd.DataFrame:
         """`frame` of a ladder, with the rung, training seconds and speed-up of each cell; empty for other studies."""
-        return gains.gain_frame(self.frame, self.epochs, self.phases, self.settings)
+        return workloads.gain_frame(self.frame, self.epochs, self.phases, self.settings)
 
     @property
     def profiled(self) -> pd.DataFrame:
@@ -195,9 +194,9 @@ class Comparison:
         )
 
     @functools.cached_property
-    def modes(self) -> dict[str, modes.Modes]:
+    def modes(self) -> dict[str, Modes]:
         """The execution mode in which each framework ran, and its other modes."""
-        return self._read(modes.read)
+        return self._read(read_modes)
 
     def _read(self, reader: Callable[[Store], T]) -> T:
         with Store.open(self.folder) as store:

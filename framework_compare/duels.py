@@ -57,9 +57,8 @@ class Duel:
         said = speed_verdicts.statement(self.verdict)
         if not self.outcome:
             return f"{said}.{apart}"
-        words = (
-            f"{self.outcome} within a limit of {self.max_slowdown:.3g}" if self.outcome == NOT_SLOWER else self.outcome
-        )
+        preposition = "within" if self.outcome == NOT_SLOWER else "at"
+        words = f"{self.outcome} {preposition} a limit of {self.max_slowdown:.3g}"
         return f"{said}; {self._names[1]} takes {_times(self.ratio)} as long as {self._names[0]}: {words}.{apart}"
 
     @property
@@ -90,35 +89,48 @@ def duel(
     request: as for `compare`. Raises UsageError for an invalid request.
     """
     limit = _limit(max_slowdown)
-    return judge(api.compare(**_request(a, b, model, dataset, device, blocks, sample, request)), limit)
+    return judge(api.compare(**_request(a, b, model, dataset, device, blocks, sample, **request)), limit)
 
 
 def _limit(max_slowdown: None | str | float) -> float | None:
     return None if max_slowdown is None else slowdown("max_slowdown", max_slowdown)
 
 
-def dry_run(a: str, b: str, model: str, dataset: DataSets | None = None, **request: Any) -> Forecast:
+def dry_run(
+    a: str,
+    b: str,
+    model: str,
+    dataset: DataSets | None = None,
+    *,
+    max_slowdown: None | str | float = None,
+    **request: Any,
+) -> Forecast:
     """Return a forecast for `duel`; nothing is started."""
-    given = {"device": "cpu", "blocks": BLOCKS, "sample": SAMPLE_S, "max_slowdown": None, **request}
-    device, blocks, sample, limit = (given.pop(name) for name in ("device", "blocks", "sample", "max_slowdown"))
-    _limit(limit)
-    return api.dry_run(**_request(a, b, model, dataset, device, blocks, sample, given))
+    _limit(max_slowdown)
+    return api.dry_run(**_request(a, b, model, dataset, **request))
 
 
 def _request(
-    a: str, b: str, model: str, dataset: DataSets | None, device: str, blocks: int, sample: str | float, request: Fields
+    a: str,
+    b: str,
+    model: str,
+    dataset: DataSets | None,
+    device: str = "cpu",
+    blocks: int = BLOCKS,
+    sample: str | float = SAMPLE_S,
+    **request: Any,
 ) -> Fields:
     """The arguments of `compare`."""
     check_count("blocks", blocks, 1, most=MOST_REPEATS)
+    for name in ("repeats", "budget"):
+        if request.get(name) is not None:
+            raise UsageError(f"{name} is {request[name]!r}, but a duel has blocks; allowed: blocks and sample")
     frameworks, models = _competitors(a, b, model)
     if dataset is None:
         _check_same_data(models)
     _check_one_cell_each({**request, "device": device, "dataset": dataset})
-    return {
-        **{"frameworks": frameworks, "models": models, "device": device, "repeats": blocks, "sample": sample},
-        **({} if dataset is None else {"dataset": dataset}),
-        **{"as_written": False, **request, "across_models": len(models) > 1},
-    }
+    asked: Fields = {"frameworks": frameworks, "models": models, "device": device, "repeats": blocks, "sample": sample}
+    return {**asked, "dataset": dataset, "as_written": False, **request, "across_models": len(models) > 1}
 
 
 def _check_one_cell_each(request: Fields) -> None:
@@ -175,7 +187,9 @@ def _competitors(a: str, b: str, shared: str) -> tuple[list[str], list[str]]:
     if all(named):
         return list(competitors.twice(a, b)), [shared]
     if any(named) or not competitors.is_framework(shared):
+        odd = (b if named[0] else a) if any(named) else shared
         raise UsageError(
-            f"{a}, {b} and {shared} are not a duel; allowed: two frameworks and a model, or two models and a framework"
+            f"{a}, {b} and {shared} are not a duel, because {odd} is not a framework; "
+            "allowed: two frameworks and a model, or two models and a framework"
         )
     return [shared], [a, b]

@@ -20,21 +20,7 @@ from framework_compare.errors import ProtocolError
 from framework_compare.json_types import JSON, Fields
 
 VERSION = 4
-KINDS = (
-    "hello",
-    "framework",
-    "phase",
-    "memory",
-    "progress",
-    "ready",
-    "slice",
-    "epoch",
-    "quality",
-    "stopped",
-    "profile",
-    "warning",
-    "outcome",
-)
+KINDS = tuple("hello framework phase memory progress ready slice epoch quality stopped profile warning outcome".split())
 # A line longer than this is not an event of ours; it bounds what a broken worker can make the parent hold.
 MAX_LINE_BYTES = 1 << 20
 # What a field of text is cut to before it is sent: a traceback of a deep compiler can be megabytes.

@@ -92,9 +92,9 @@ def forecast(plan: Plan, options: RunOptions, strategy: Strategy, repeats: int, 
     runs = LEAST_RUNS if strategy.adds_blocks else repeats
     unusable = _unusable(options.python) if here else {}
     cells = strategy.possible(plan.cells)
-    found = _forecast(dict.fromkeys(cells, runs), data, options, strategy, here, unusable)
     planned = [(number, cell, 1) for number, cell in enumerate(cells)]
-    return dataclasses.replace(found, note=strategy.note, schedule=_schedule(planned, found, options, strategy, here))
+    found = _forecast(dict.fromkeys(cells, runs), planned, data, options, strategy, here, unusable=unusable)
+    return dataclasses.replace(found, note=strategy.note)
 
 
 def left(
@@ -111,20 +111,19 @@ def left(
     facts = settings.get("datasets") or {}
     samples = {name: int(facts.get(name, {}).get("images") or 0) for name in {cell.dataset for cell in runs}}
     tasks = {cell.dataset: task for cell in runs if (task := task_in(settings, path, cell)) is not None}
-    found = _forecast(runs, _Data(samples, tasks), options, strategy, here)
-    return dataclasses.replace(found, schedule=_schedule(planned, found, options, strategy, here, ran))
+    return _forecast(runs, planned, _Data(samples, tasks), options, strategy, here, ran)
 
 
 def _schedule(
     planned: Sequence[Planned],
-    result: Forecast,
+    cells: Sequence[CellForecast],
     options: RunOptions,
     strategy: Strategy,
     here: bool,
-    ran: Callable[[int], Paces] = lambda _: {},
+    ran: Callable[[int], Paces],
 ) -> tuple[str, ...]:
     """Return which runs take turns, of those that can run, and how much memory that may take."""
-    lacking = {one.cell for one in result.cells if one.lack}
+    lacking = {one.cell for one in cells if one.lack}
     planned = [one for one in planned if one[1] not in lacking]
     if strategy.limits_decide:
         return ("One run after another, as each batch size depends on the outcome of the one before.",) * bool(planned)
@@ -148,10 +147,12 @@ class _Data(NamedTuple):
 
 def _forecast(
     runs: Mapping[Cell, int],
+    planned: Sequence[Planned],
     data: _Data,
     options: RunOptions,
     strategy: Strategy,
     here: bool,
+    ran: Callable[[int], Paces] = lambda _: {},
     unusable: Mapping[str, str] = MappingProxyType({}),
 ) -> Forecast:
     known = [
@@ -163,7 +164,8 @@ def _forecast(
         else _cell(cell, data, known, count, strategy.sample_s)
         for cell, count in runs.items()
     )
-    result = Forecast(cells, {}, strategy.seconds if strategy.adds_blocks else None)
+    schedule = _schedule(planned, cells, options, strategy, here, ran)
+    result = Forecast(cells, {}, strategy.seconds if strategy.adds_blocks else None, schedule=schedule)
     return dataclasses.replace(result, disk_bytes=_disk(data, options, result))
 
 
@@ -215,7 +217,7 @@ def _macs_of(model: str, num_classes: int, image_size: int, mode: str, task: Tas
 
 
 def _disk(data: _Data, options: RunOptions, result: Forecast) -> dict[str, float]:
-    readings = options.hz * result.seconds.middle * BYTES_PER_SAMPLE
+    readings = options.sampling_hz * result.seconds.middle * BYTES_PER_SAMPLE
     return {
         **data.to_make,
         **_environments([one.cell for one in result.cells if not one.lack], options),

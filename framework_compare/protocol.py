@@ -137,9 +137,6 @@ class Job:
     sample_s: float = 0.0  # seconds after which training ends: within the first epoch, else with an epoch; 0: never
     turns: bool = False  # it trains only in the turns that the parent grants, and waits between them
 
-    def for_trainer(self, trainer: str) -> "Job":
-        return dataclasses.replace(self, trainer=trainer)
-
     def to_dict(self) -> Fields:
         return dataclasses.asdict(self)
 

@@ -52,28 +52,22 @@ def sweep(
     return pytest.mark.framework_compare_sweep(frameworks=frameworks, models=models, device=device)
 
 
+OPTIONS = (
+    ("--fc-frameworks", "NAMES", "only these frameworks in sweeps, comma-separated"),
+    ("--fc-models", "NAMES", "only these models in sweeps, comma-separated"),
+    ("--fc-device", "NAMES", "run sweeps on these devices instead, comma-separated"),
+    ("--fc-out", "FOLDER", "the study of this session; default: a new one in the cache folder"),
+    ("--fc-report", "FILE", "write the report of this session's study, one HTML file"),
+    ("--fc-json", "FILE", "write this session's study in the JSON of pytest-benchmark"),
+    ("--fc-index", "FRAMEWORK=URL", "install the packages of a framework from this index"),
+    ("--fc-python", "FRAMEWORK=PATH", "use an interpreter that already has the framework"),
+)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("framework-compare")
-    group.addoption("--fc-frameworks", metavar="NAMES", help="only these frameworks in sweeps, comma-separated")
-    group.addoption("--fc-models", metavar="NAMES", help="only these models in sweeps, comma-separated")
-    group.addoption("--fc-device", metavar="NAMES", help="run sweeps on these devices instead, comma-separated")
-    group.addoption(
-        "--fc-out", metavar="FOLDER", help="the study of this session; default: a new one in the cache folder"
-    )
-    group.addoption("--fc-report", metavar="FILE", help="write the report of this session's study, one HTML file")
-    group.addoption("--fc-json", metavar="FILE", help="write this session's study in the JSON of pytest-benchmark")
-    group.addoption(
-        "--fc-index",
-        metavar="FRAMEWORK=URL",
-        action="append",
-        help="install the packages of a framework from this index",
-    )
-    group.addoption(
-        "--fc-python",
-        metavar="FRAMEWORK=PATH",
-        action="append",
-        help="use an interpreter that already has the framework",
-    )
+    for flag, metavar, text in OPTIONS:
+        group.addoption(flag, metavar=metavar, help=text, action="append" if "=" in metavar else "store")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -114,6 +108,7 @@ def _cells(wanted: Any, config: pytest.Config) -> List[SweepCell]:
     from framework_compare import registry
     from framework_compare.errors import UsageError
     from framework_compare.plan import competitors, planning
+    from framework_compare.plan.values import listed, split_devices
 
     registry.load_plugins()
     try:
@@ -125,20 +120,16 @@ def _cells(wanted: Any, config: pytest.Config) -> List[SweepCell]:
             kept = competitors.find_frameworks(chosen.split(","))
             kept += [name for name in frameworks if name.partition("@")[0] in kept]
             frameworks = _kept(frameworks, kept, "framework", chosen)
-        models = _narrowed(models, "model", registry.MODELS, config.getoption("--fc-models"))
-        devices = [planning.check_device(d) for d in _devices(wanted["device"], config.getoption("--fc-device"))]
+        chosen = config.getoption("--fc-models")
+        if chosen is not None:
+            models = _kept(models, planning.find_all("model", registry.MODELS, chosen.split(",")), "model", chosen)
+        chosen = config.getoption("--fc-device")
+        places = listed("device", wanted["device"]) if chosen is None else split_devices(chosen)
+        devices = [planning.check_device(place) for place in places]
     except UsageError as error:
         raise pytest.UsageError(str(error)) from None
     python = found.python
     return [SweepCell(f, m, d, python.get(f, "")) for f in frameworks for m in models for d in devices]
-
-
-def _narrowed(names: List[str], kind: str, table: Any, option: Optional[str]) -> List[str]:
-    from framework_compare.plan import planning
-
-    if option is None:
-        return names
-    return _kept(names, planning.find_all(kind, table, option.split(",")), kind, option)
 
 
 def _kept(names: List[str], chosen: List[str], kind: str, option: str) -> List[str]:
@@ -146,14 +137,6 @@ def _kept(names: List[str], chosen: List[str], kind: str, option: str) -> List[s
     if not kept:
         raise pytest.UsageError(f"no {kind} of this sweep ({', '.join(names)}) is among --fc-{kind}s {option}")
     return kept
-
-
-def _devices(wanted: "Names", option: Optional[str]) -> List[str]:
-    from framework_compare.plan.values import split_devices
-
-    if option is not None:
-        return split_devices(option)
-    return [wanted] if isinstance(wanted, str) else list(wanted)
 
 
 class _Session:
@@ -248,6 +231,12 @@ def _framework_compare_session(pytestconfig: pytest.Config) -> _Session:
     return _Session(pytestconfig)
 
 
+def _environments(config: pytest.Config) -> Fields:
+    from framework_compare.plan.values import pairs
+
+    return {name: pairs(f"--fc-{name}", config.getoption(f"--fc-{name}")) for name in ("python", "index")}
+
+
 @pytest.fixture
 def run_cell(
     request: pytest.FixtureRequest, tmp_path: Path, _framework_compare_session: _Session
@@ -258,15 +247,12 @@ def run_cell(
     that study cannot take it, it has a study of its own.
     """
     from framework_compare.api import compare
-    from framework_compare.plan.values import pairs
 
-    python = pairs("--fc-python", request.config.getoption("--fc-python"))
-    index = pairs("--fc-index", request.config.getoption("--fc-index"))
+    given = _environments(request.config)
 
     def run(cell: SweepCell, **settings: Any) -> Any:
-        settings.setdefault("python", {**python, cell.framework: cell.python} if cell.python else python)
-        settings.setdefault("index", index)
-        settings.setdefault("repeats", 1)
+        own = {cell.framework: cell.python} if cell.python else {}
+        settings = {"python": {**given["python"], **own}, "index": given["index"], "repeats": 1, **settings}
         row = None if "out" in settings else _framework_compare_session.train(cell, settings)
         if row is None:
             settings.setdefault("out", Path(tempfile.mkdtemp(dir=tmp_path)) / f"study-{cell.id}")
@@ -283,12 +269,9 @@ def duel(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Any]:
     Its result has `passed`, `outcome` and `sentence`.
     """
     from framework_compare import duels
-    from framework_compare.plan.values import pairs
 
     def run(*competitors: Any, **settings: Any) -> Any:
-        settings.setdefault("python", pairs("--fc-python", request.config.getoption("--fc-python")))
-        settings.setdefault("index", pairs("--fc-index", request.config.getoption("--fc-index")))
-        settings.setdefault("out", Path(tempfile.mkdtemp(dir=tmp_path)) / "study")
-        return duels.duel(*competitors, **settings)
+        out = Path(tempfile.mkdtemp(dir=tmp_path)) / "study"
+        return duels.duel(*competitors, **{**_environments(request.config), "out": out, **settings})
 
     return run

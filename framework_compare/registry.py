@@ -254,20 +254,23 @@ ALIASES: dict[str, str] = {
     "vgg-16": "vgg16",
 }
 
-
 Entry = TypeVar("Entry")
 PLUGINS, ADAPTERS = "framework_compare.plugins", "framework_compare.adapters"  # groups of entry points
 
 
 def find(kind: str, table: Mapping[str, Entry], name: object) -> Entry:
     """The entry of `table` under a name or an alias of it; UnknownNameError lists what is known."""
-    key = str(name).lower()
-    key = ALIASES.get(key, key)
+    return table[find_name(kind, table, name)]
+
+
+def find_name(kind: str, table: Mapping[str, object], name: object) -> str:
+    """The name in `table` of what a user calls by that or by an alias; likewise."""
+    key = ALIASES.get(str(name).lower(), str(name).lower())
     if key not in table:
         load_plugins()
     if key not in table:
         raise UnknownNameError(kind, name, table)
-    return table[key]
+    return key
 
 
 def unit(model: str) -> str:

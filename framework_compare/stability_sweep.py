@@ -19,7 +19,7 @@ from framework_compare.results.columns import NAMES, SHARED
 from framework_compare.store.study_file import TO_RUN
 from framework_compare.study import schedules, strategies
 from framework_compare.study.interrupts import terminate_as_interrupt
-from framework_compare.study.opening import check_folder, check_writable, new_study_folder
+from framework_compare.study.opening import study_folder
 from framework_compare.study.progress import Watcher, default_watcher
 from framework_compare.study.request import Request
 from framework_compare.study.strategies import SEARCHES, Growth
@@ -144,7 +144,7 @@ def largest_batch(
     by default.
     """
     request = Request.of(frameworks, models, device, dataset=dataset, **options)
-    folder = check_writable(check_folder("out", new_study_folder() if out is None else out))
+    folder = study_folder(out)
     _prepare(request, batch_sizes, search, watcher or default_watcher()).run(folder)
     return Stability(Comparison.load(folder))
 
@@ -154,14 +154,13 @@ def dry_run(
     models: Models,
     device: Names = "cpu",
     *,
-    dataset: DataSets | None = None,
     batch_sizes: Sequence[int] = PUBLISHED,
     search: str = "steps",
     watcher: Watcher | None = None,
     **options: Unpack[Options],
 ) -> Forecast:
     """Return a forecast for `largest_batch` if no size fails, the longest case; nothing is started or written."""
-    request = Request.of(frameworks, models, device, dataset=dataset, **options)
+    request = Request.of(frameworks, models, device, **options)
     return _prepare(request, batch_sizes, search, watcher or default_watcher()).forecast()
 
 

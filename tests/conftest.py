@@ -19,7 +19,7 @@ import pytest
 import vl_convert
 from PIL import Image
 
-from framework_compare import registry
+from framework_compare import compare, registry
 from framework_compare.comparison import Comparison
 from framework_compare.datasets import fire_smoke, render
 from framework_compare.launch import supervised_worker
@@ -27,7 +27,7 @@ from framework_compare.registry import Framework
 from framework_compare.samplers.disturbance import DisturbanceLog
 from framework_compare.study import schedules
 
-pytest_plugins = ["pytester", "environment_fixtures", "parity_fixtures"]  # of plugins/
+pytest_plugins = ["pytester", "duel_fixtures", "environment_fixtures", "parity_fixtures"]  # of plugins/
 HERE = Path(__file__).parent
 REAL_IMAGES = HERE.parent.parent / "shared" / "data" / "fire_smoke_791"
 COLOURS = {"fire": (220, 90, 20), "smoke": (150, 150, 150), "no_fire": (40, 130, 60)}
@@ -56,10 +56,12 @@ APART = (
     "test_resume.py",
 )
 ANSWERS = ("test_frozen.py", "test_model_zoos.py", "test_networks.py", "test_reading_ahead.py")
-TOGETHER = dict.fromkeys(ANSWERS, "answers")
+REPORTS = ("test_report.py", "test_report_browser.py", "test_report_stills.py")  # of one study, drawn once per process
+TOGETHER = {**dict.fromkeys(ANSWERS, "answers"), **dict.fromkeys(REPORTS, "reports")}
 LONG = (
     "tests/real/",
     "answers",
+    "reports",
     "tests/test_bisection",
     "tests/test_conformance",
     "tests/test_environment",
@@ -219,10 +221,37 @@ def cluster() -> Iterator[slurm_cluster.Cluster]:
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch, warm: None) -> str:
     """Registers the test framework `tiny` and the test model `linear`; the framework's name."""
+    return _register_tiny(monkeypatch)
+
+
+def _register_tiny(patch: pytest.MonkeyPatch) -> str:
     entry = Framework("tiny", f"{HERE / 'plugins' / 'tiny.py'}:TinyTrainer", "", "numpy", ((3, 8), (3, 99)))
-    monkeypatch.setitem(registry.FRAMEWORKS, "tiny", entry)
-    monkeypatch.setitem(registry.MODELS, "linear", registry.Model("linear:build"))
+    patch.setitem(registry.FRAMEWORKS, "tiny", entry)
+    patch.setitem(registry.MODELS, "linear", registry.Model("linear:build"))
     return "tiny"
+
+
+@pytest.fixture(scope="session")
+def train_once(
+    worker_server: warm_workers.Server, images: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., Comparison]:
+    """Makes a study of one cell that `tiny` trains for two epochs, for several tests, which leave it as it is."""
+
+    def train(**settings: Any) -> Comparison:
+        place = tmp_path_factory.mktemp("trained")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("FRAMEWORK_COMPARE_CACHE", str(place / "cache"))
+            patch.setattr(supervised_worker, "subprocess", warm_workers.Subprocess(worker_server))
+            quick = {"batch_size": 4, "epochs": 2, "threads": 1, "loader_workers": 1, "image_size": 32}
+            request = {"dataset": images, "out": place / "study", "learning_rate": 0.5, **quick, **settings}
+            return compare(_register_tiny(patch), "linear", **request)
+
+    return train
+
+
+@pytest.fixture(scope="session")
+def trained(train_once: Callable[..., Comparison]) -> Comparison:
+    return train_once()
 
 
 @pytest.fixture

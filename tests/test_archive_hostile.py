@@ -73,22 +73,18 @@ def test_there_are_more_than_fifty():
     assert len(TAMPERINGS) > 50 and len(TAMPERINGS) == len(OTHERS) + len(CONTRADICTIONS)
 
 
-@pytest.mark.parametrize("name", [name for name in TAMPERINGS if name not in FIGURES])
-def test_a_site_leaves_it_out_without_recomputing(hostile, name):
-    TAMPERINGS[name][0](hostile)
-    (result,) = validate.validate(hostile.folder.parent, recompute=False)
-    assert result.refused and result.refused.isprintable() and "Traceback" not in result.refused
-
-
 @pytest.mark.parametrize("name", TAMPERINGS)
 def test_it_is_refused_in_one_sentence(hostile, name):
+    """Also by a site, which recomputes no figures, where another check finds it."""
     tamper, says = TAMPERINGS[name]
     tamper(hostile)
-    result = only_result(hostile.folder)
-    assert result.refused, "it was accepted"
-    assert re.search(says, result.refused), result.refused
-    assert "\n" not in result.refused and len(result.refused) < 700 and result.refused.isprintable()
-    assert "Traceback" not in result.refused
+    refused = only_result(hostile.folder).refused
+    assert refused, "it was accepted"
+    assert re.search(says, refused), refused
+    (by_a_site,) = (one.refused for one in validate.validate(hostile.folder.parent, recompute=False))
+    assert by_a_site or name in FIGURES
+    for said in filter(None, (refused, by_a_site)):
+        assert "\n" not in said and len(said) < 700 and said.isprintable() and "Traceback" not in said
 
 
 def test_the_code_that_a_manifest_names_has_the_adapters_that_it_names(hostile, monkeypatch):

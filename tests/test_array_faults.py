@@ -293,26 +293,17 @@ def test_annotations_of_another_set(tmp_path):
         fails(root, "tiny-imagenet", text, "val/val_annotations.txt", message)
 
 
-def _of(text, name):
-    return lambda folder: (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
-
-
 @pytest.mark.parametrize(
-    ("model", "write", "message"),
+    ("model", "content", "message"),
     [
-        ("lstm_ibm", _of(PRICES.replace("High", "Top"), "d.csv"), "has no column 'High'"),
-        ("lstm_ibm", _of(PRICES.replace(",2,1,3,9", ",n/a,1,3,9"), "d.csv"), "line 4: High is 'n/a', not a number"),
-        ("lstm_ibm", _of(PRICES.replace(",2,1,3,9", ",nan,1,3,9"), "d.csv"), "line 4: High is 'nan'"),
-        ("lstm_ibm", _of(PRICES, "d.csv"), "12 "),
-        ("diabetes_ann", _of("", "d.csv"), "is empty; give one with data"),
-        ("diabetes_ann", _of(PIMA.replace("Outcome", "Result"), "d.csv"), "has no column 'Outcome'"),
-        ("tweet_span", _of(JPEG, "d.csv"), "is a JPEG image where text is needed"),
-        ("tweet_span", _of(TWEETS.replace("positive", "glad"), "d.csv"), "sentiment"),
+        ("lstm_ibm", PRICES.replace(",2,1,3,9", ",n/a,1,3,9"), "line 4: High is 'n/a', not a number"),
+        ("diabetes_ann", PIMA.replace("Outcome", "Result"), "has no column 'Outcome'"),
+        ("tweet_span", JPEG.decode("latin-1"), "is a JPEG image where text is needed"),
     ],
-    ids=["column", "number", "nan", "short", "empty", "target", "image", "label"],
+    ids=["number", "target", "image"],
 )
-def test_bad_data_is_one_line_and_leaves_no_study(model, write, message, tmp_path, own_cache, monkeypatch, capsys):
-    write(tmp_path)
+def test_bad_data_is_one_line_and_leaves_no_study(model, content, message, tmp_path, own_cache, monkeypatch, capsys):
+    (tmp_path / "d.csv").write_text(content, "latin-1")
     words = ["--frameworks=torch", f"--models={model}", f"--dataset={tmp_path / 'd.csv'}", f"--out={tmp_path / 's'}"]
     monkeypatch.setattr(sys, "argv", ["framework-compare", "run", *words])
     with pytest.raises(SystemExit) as ended:

@@ -2,8 +2,6 @@
 
 import itertools
 
-import pytest
-
 from framework_compare import compare
 from framework_compare.store.study_file import Store
 from framework_compare.study import schedules
@@ -87,12 +85,3 @@ def blocks_default():
     tree = ast.parse(inspect.getsource(schedules))
     assigned = [node for node in tree.body if isinstance(node, ast.Assign)]
     return next(ast.literal_eval(node.value) for node in assigned if ast.unparse(node.targets[0]) == "REPEATS")
-
-
-@pytest.mark.parametrize("repeats", [0, "2", True])
-def test_a_number_of_runs_that_is_none_is_refused(repeats, tiny, images, tmp_path):
-    from framework_compare.errors import UsageError
-
-    with pytest.raises(UsageError, match="repeats is .*; allowed: a whole number of at least 1"):
-        compare(tiny, "linear", dataset=images, out=tmp_path / "s", repeats=repeats, **QUICK)
-    assert not (tmp_path / "s").exists()

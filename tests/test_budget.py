@@ -66,17 +66,13 @@ def test_what_is_no_share_is_refused(given):
         ({"reference": "torch"}, "reference is 'torch' without a budget"),
         ({"budget": "1min", "repeats": 3}, "repeats is 3 with a budget"),
         ({"budget": "1min", "rungs": {"a": {"batch_size": 2}}}, "a ladder takes no budget"),
+        ({"budget": "1min", "reference": "mxnet"}, "unknown reference 'mxnet'; allowed: tiny"),
     ],
 )
 def test_what_does_not_go_with_a_budget_is_refused(asked, message, tiny, images, tmp_path):
     with pytest.raises(UsageError, match=message):
         compare(tiny, "linear", dataset=images, out=tmp_path / "s", **QUICK, **asked)
     assert not (tmp_path / "s").exists()
-
-
-def test_a_reference_that_is_no_competitor_is_refused(tiny, images, tmp_path):
-    with pytest.raises(UsageError, match="unknown reference 'mxnet'; allowed: tiny"):
-        compare(tiny, "linear", dataset=images, out=tmp_path / "s", budget="1min", reference="mxnet", **QUICK)
 
 
 def test_samples_are_as_long_as_the_budget_allows():
@@ -219,9 +215,9 @@ def test_short_epochs_fill_the_sample(paced, images, own_cache, tmp_path, schedu
     asked = {name: value for name, value in QUICK.items() if name != "epochs"}
     names = [paced("one", pace_s=0.01), paced("two", pace_s=0.01)]
     study = compare(
-        names, "linear", dataset=images, out=tmp_path / "s", sample="2s", repeats=1, schedule=schedule, **asked
+        names, "linear", dataset=images, out=tmp_path / "s", sample="0.8s", repeats=1, schedule=schedule, **asked
     )
-    assert (study.epochs.groupby("run_id").epoch_s.sum() > 1.9).all(), "not three epochs of a tenth of a second"
+    assert (study.epochs.groupby("run_id").epoch_s.sum() > 0.75).all(), "not three epochs of a tenth of a second"
     assert "as many as fit into the sample" in str(study.table()).replace("\n", " "), "not a million epochs"
 
 
@@ -242,12 +238,12 @@ def test_it_stops_when_every_cell_is_within_the_target(paced, images, own_cache,
 def test_it_stops_when_the_budget_is_spent_and_names_what_is_not_sure(paced, images, own_cache, tmp_path):
     began = time.monotonic()
     asked = {"dataset": images, "out": tmp_path / "s", **QUICK, "batch_size": [1, 2]}
-    study = compare(paced("one"), "linear", budget="6s", precision_target=1e-9, **asked)
+    study = compare(paced("one"), "linear", budget="3s", precision_target=1e-9, **asked)
     assert time.monotonic() - began < 30
     outcome = study.budget
     assert not outcome.within and len(outcome.unsure) == 2 and "batch_size 1" in outcome.unsure[0]
-    assert study.runs.wall_s.sum() <= 6 + study.runs.wall_s.max()
-    assert "Ratios not within ±1e-07 % under the budget of 0.1 minutes: one linear" in str(study.table())
+    assert study.runs.wall_s.sum() <= 3 + study.runs.wall_s.max()
+    assert "Ratios not within ±1e-07 % under the budget of 0.05 minutes: one linear" in str(study.table())
     assert study.frame.runs.min() >= 1 and len(study.runs) > 2
 
 

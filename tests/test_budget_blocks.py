@@ -1,10 +1,12 @@
 """Which cells the next block of a budget is of."""
 
+import pytest
+
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell
 from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.columns import IDENTITY
-from framework_compare.results.precision import LEAST_RUNS, ratio_half_widths, slowness
+from framework_compare.results.precision import LEAST_RUNS, to_reference
 from framework_compare.study.strategies import NEAR_BLOCKS, Budget, Progress, of_settings
 
 
@@ -99,9 +101,19 @@ def test_the_ratios_to_a_reference_are_narrowed_where_one_is_named():
 
 
 def test_half_widths_are_of_ratios_to_the_reference():
-    rows = [{**dict.fromkeys(IDENTITY, ""), "framework": name} for name in ("x", "y", "z")]
+    rows = [{**dict.fromkeys(IDENTITY, ""), "framework": name, "status": "ok"} for name in ("x", "y", "z")]
     blocks = BlockTimes({0: {0: 1.0, 1: 1.0, 2: 1.0}, 1: {0: 2.0, 1: 2.2, 2: 2.1}, 2: {0: 3.0, 1: 3.3, 2: 3.15}})
-    named, fastest = (ratio_half_widths(rows, blocks, to) for to in ("y", ""))
-    assert named[2]["ratio_half_width"] < fastest[2]["ratio_half_width"]
-    assert named[0] == named[1] and fastest[0] == fastest[1]
-    assert slowness(rows, blocks, "y")[1] == 1.0 > slowness(rows, blocks, "y")[0]
+    named, fastest = (to_reference(rows, blocks, to) for to in ("y", ""))
+    assert named[2].ratio.half_width < fastest[2].ratio.half_width
+    assert named[0].ratio == named[1].ratio and fastest[0].ratio == fastest[1].ratio
+    assert named[1].slowness == 1.0 > named[0].slowness
+
+
+@pytest.mark.parametrize("status", ["crashed", "timed-out", "diverged"])
+def test_a_reference_that_failed_decides_no_ratio(status):
+    rows = [{**dict.fromkeys(IDENTITY, ""), "framework": name, "status": "ok"} for name in ("x", "y", "z")]
+    blocks = BlockTimes({0: {0: 1.0, 1: 1.0}, 1: {0: 2.0, 1: 2.2, 2: 2.1}, 2: {0: 3.0, 1: 3.3, 2: 3.15}})
+    rows[0]["status"] = status
+    found = to_reference(rows, blocks, "x")
+    assert list(found) == [1, 2] and found[1].slowness == 1.0
+    assert found[2].ratio == blocks.ratio(2, 1) and found[2].ratio.runs == 3

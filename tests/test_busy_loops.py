@@ -16,32 +16,24 @@ import pytest
 from bounds import ticks
 from heard import Heard
 
-from framework_compare import compare, registry
+from framework_compare import compare
 from framework_compare.cli.doctor import load_words
-from framework_compare.registry import Framework
 from framework_compare.samplers import busy, disturbance
 from framework_compare.samplers import recorder as recorder_module
 from framework_compare.store.study_file import Store
 
-TINY = Path(__file__).parent / "plugins" / "tiny.py"
 # A step takes a tenth of a second, so that an epoch of 13 images lasts long enough for a share of it to be known.
-PACED = """
-
-import time
-
-
-class PacedTrainer(TinyTrainer):
-    def train_step(self, batch):
-        until = time.monotonic() + 0.1
-        while time.monotonic() < until:
-            pass
-        return super().train_step(batch)
+BUSY = """
+def on_step(self):
+    until = time.monotonic() + 0.1
+    while time.monotonic() < until:
+        pass
 """
 SETTINGS = dict(batch_size=1, epochs=2, threads=1, loader_workers=1, warmup_steps=1, image_size=32, verify="off")
 LOGGED_S = 0.05  # from one reading of a loop to the next
 WATCHED_S = 1.5
 LEAST_QUIET = 0.03  # of a core, of the machine without us
-pytestmark = pytest.mark.usefixtures("told")
+pytestmark = [pytest.mark.usefixtures("told"), pytest.mark.cold]
 
 
 class Loop:
@@ -94,13 +86,8 @@ def loop():
 
 
 @pytest.fixture
-def paced(tmp_path, monkeypatch, own_cache):
-    path = tmp_path / "paced.py"
-    path.write_text(TINY.read_text() + PACED)
-    entry = Framework("paced", f"{path}:PacedTrainer", "", "numpy", ((3, 8), (3, 99)))
-    monkeypatch.setitem(registry.FRAMEWORKS, "paced", entry)
-    monkeypatch.setitem(registry.MODELS, "linear", registry.Model("linear:build"))
-    return "paced"
+def steady(paced, own_cache):
+    return paced("steady", BUSY, pace_s=0.0)
 
 
 def epochs_of(folder):
@@ -121,7 +108,7 @@ def only_the_loop(loop, monkeypatch):
 
 @pytest.mark.alone
 @pytest.mark.parametrize("same_core", [False, True], ids=["another-core", "the-same-core"])
-def test_a_busy_loop_beside_a_cell_is_told_with_its_share(paced, images, tmp_path, loop, same_core):
+def test_a_busy_loop_beside_a_cell_is_told_with_its_share(steady, images, tmp_path, loop, same_core):
     allowed = os.sched_getaffinity(0)
     if not same_core and len(allowed) < 2:
         pytest.skip("a loop on another core needs two; run it where this process may use two cores")
@@ -131,7 +118,7 @@ def test_a_busy_loop_beside_a_cell_is_told_with_its_share(paced, images, tmp_pat
         os.sched_setaffinity(0, {core} if same_core else allowed)
         before = busy.watch()
         beside.wake()
-        compare(paced, "linear", dataset=images, out=tmp_path / "s", retries_when_disturbed=0, **SETTINGS)
+        compare(steady, "linear", dataset=images, out=tmp_path / "s", retries_when_disturbed=0, **SETTINGS)
         beside.sleep()
         after = busy.watch()
     finally:
@@ -148,11 +135,11 @@ def test_a_busy_loop_beside_a_cell_is_told_with_its_share(paced, images, tmp_pat
 
 
 @pytest.mark.alone
-def test_a_cell_on_a_quiet_machine_is_not_marked(paced, images, tmp_path):
+def test_a_cell_on_a_quiet_machine_is_not_marked(steady, images, tmp_path):
     load = busy.watch()
     if load.others + load.stolen > LEAST_QUIET:
         pytest.skip(f"this machine is {load_words(load)}; run it when it is quiet")
-    result = compare(paced, "linear", dataset=images, out=tmp_path / "s", **SETTINGS)
+    result = compare(steady, "linear", dataset=images, out=tmp_path / "s", **SETTINGS)
     after = busy.watch()
     if result.warnings and after.others + after.stolen > LEAST_QUIET:
         pytest.skip(f"this machine has become {load_words(after)}; run it when it stays quiet")
@@ -163,9 +150,9 @@ def test_a_cell_on_a_quiet_machine_is_not_marked(paced, images, tmp_path):
 
 
 @pytest.mark.alone
-def test_the_cell_itself_and_its_parent_are_no_disturbance(paced, images, tmp_path):
+def test_the_cell_itself_and_its_parent_are_no_disturbance(steady, images, tmp_path):
     """What is told of an epoch is what was not idle, less the cell: what all three are told to have taken adds up."""
-    result = compare(paced, "linear", dataset=images, out=tmp_path / "s", retries_when_disturbed=0, **SETTINGS)
+    result = compare(steady, "linear", dataset=images, out=tmp_path / "s", retries_when_disturbed=0, **SETTINGS)
     samples = result.samples[result.samples.phase == "epochs"].iloc[1:]
     columns = ["cpu_percent", "others_cpu_percent", "steal_percent", "parent_cpu_percent"]
     whole = samples[columns].mean().sum()
@@ -209,12 +196,12 @@ class InTheSecondRun(Heard):
 
 
 @pytest.mark.alone
-def test_the_one_disturbed_run_of_several_is_repeated_and_set_aside(paced, images, tmp_path, loop, monkeypatch):
+def test_the_one_disturbed_run_of_several_is_repeated_and_set_aside(steady, images, tmp_path, loop, monkeypatch):
     beside = loop()
     only_the_loop(beside, monkeypatch)
     watcher = InTheSecondRun(beside)
     asked = dict(dataset=images, out=tmp_path / "s", repeats=2, disturbance_threshold=0.02, **SETTINGS)
-    result = compare(paced, "linear", watcher=watcher, **asked)
+    result = compare(steady, "linear", watcher=watcher, **asked)
     assert watcher.begun == 3 and "repeating 1 disturbed run" in watcher.said
     row = result.frame.iloc[0]
     assert (row.status, row.runs, row.runs_ok, row.epochs_disturbed, row.runs_set_aside) == ("ok", 2, 2, 0, 1)
@@ -224,5 +211,5 @@ def test_the_one_disturbed_run_of_several_is_repeated_and_set_aside(paced, image
         # Either end lies between two readings, of the loop and of the cell, and is off by half the time between at most.
         between_s = LOGGED_S + recorder_module.LEAST_GAP_NS / 1e9
         assert told == pytest.approx(beside.share(start_ns, end_ns), rel=0, abs=between_s / ((end_ns - start_ns) / 1e9))
-    assert compare(paced, "linear", watcher=watcher, **asked).frame.equals(result.frame), "it was run again"
+    assert compare(steady, "linear", watcher=watcher, **asked).frame.equals(result.frame), "it was run again"
     assert watcher.begun == 3

@@ -22,12 +22,6 @@ from framework_compare.store.study_file import FILE, Store
 from framework_compare.study.progress import PlainWatcher
 
 
-@pytest.mark.parametrize("command", ["", "run", "quickstart", "doctor", "list", "show", "env", "env create"])
-def test_help_teaches(command):
-    text = run(*command.split(), "--help").stdout
-    assert "Usage:" in text and len(text) > 200
-
-
 def test_version():
     assert start("--version").stdout.startswith("framework-compare 0.")
 
@@ -90,17 +84,6 @@ def test_an_image_that_does_not_decode_is_named_or_skipped(images, tmp_path, own
     assert "bad.jpg" in run(*basics, check=2).stderr
 
 
-def test_show_prints_a_study_in_every_style(tmp_path):
-    Store.create(tmp_path / "empty", settings={}, machine={}, cells=[], repeats=1).close()
-    for style in ("terminal", "markdown", "github", "html", "csv", "latex"):
-        run("show", tmp_path / "empty", "--style", style)
-
-
-def test_list_names_what_can_be_given(own_cache):
-    text = run("list").stdout
-    assert all(name in text for name in ("torch", "vgg16", "134,272,835", "fire-smoke-big"))
-
-
 def test_doctor_has_a_verdict_a_line_a_framework_and_device_and_the_machine(own_cache):
     verdict, *lines = run("doctor", "--device", "cpu,cuda:99").stdout.splitlines()
     frameworks = [*registry.FRAMEWORKS]
@@ -133,6 +116,7 @@ def test_list_says_of_each_study_what_it_holds(own_cache):
     (own_cache / "studies" / "broken").mkdir()
     (own_cache / "studies" / "broken" / FILE).write_text("no study")
     lines = run("list").stdout.splitlines()
+    assert all(name in "\n".join(lines) for name in ("torch", "134,272,835", "fire-smoke-big"))
     line = next(line for line in lines if line.startswith("  mine "))
     assert re.sub(" +", " ", line) == (" mine 2026-11-22 10:00 1 of 2 cells ok PyTorch, JAX; AlexNet")
     assert any(line.startswith("  broken ") for line in lines)
@@ -161,6 +145,7 @@ def quickstart(images, own_cache, monkeypatch):
         "threads": 1,
         "loader_workers": 1,
         "limit": None,
+        "repeats": 3,
     }
     monkeypatch.setattr(root, "QUICK", {**root.QUICK, **small, "batch_size": 1, "epochs": 4, "verify": "off"})
 

@@ -94,12 +94,6 @@ def test_a_cell_of_any_outcome_is_a_row(tmp_path, status):
     assert list(frame["reason"]) == ["why", ""]
 
 
-def test_cells_not_run_yet_are_rows(tmp_path):
-    comparison = study(tmp_path, [], [cell("torch"), cell("paddle")])
-    assert list(comparison.frame["framework"]) == ["torch", "paddle"]
-    assert list(comparison.frame["status"]) == ["planned", "planned"]
-
-
 def test_a_crash_without_a_reason_tells_its_signal_and_phase(tmp_path):
     frame = study(tmp_path, [Run("crashed", signal="SIGSEGV", died_in="first-step")]).frame
     assert frame["reason"][0] == "SIGSEGV in first-step"
@@ -183,11 +177,6 @@ def test_results_can_be_read_while_they_are_written(tmp_path):
 
 def test_a_study_without_data_set_counts_has_none(tmp_path):
     assert study(tmp_path, [ok(1)], settings={}).frame["images"].isna().all()
-
-
-def test_what_goes_with_the_results_is_read_too(tmp_path):
-    comparison = study(tmp_path, [ok(1)])
-    assert (comparison.settings, comparison.machine, comparison.environments) == (SETTINGS, {"cores": 2}, {})
 
 
 def test_csv_reads_back_as_the_frame(tmp_path):

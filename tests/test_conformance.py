@@ -320,79 +320,29 @@ def check_sentences(found, wanted):
         assert words in found[name], found[name]
 
 
-OF_THE_PIPELINE = {
-    "images of the last batch dropped": (
-        MISTAKES["the last batch dropped"][0],
-        "still",
-        "images",
-    ),
-    "vertical done as horizontal": (
-        """
+VERTICAL_AS_HORIZONTAL = """
     def __init__(self, config):
         import dataclasses
         super().__init__(dataclasses.replace(config, flip=config.flip.replace("vertical", "horizontal")))
-""",
-        "upside-down",
-        "are mirrored left to right; expected with crop='none' and flip='vertical'",
-    ),
-    "flips though none is asked for": (
-        """
-    def __init__(self, config):
-        import dataclasses
-        super().__init__(dataclasses.replace(config, flip="horizontal" if config.crop == "random" else config.flip))
-""",
-        "not-flipped",
-        "with flip='none' and random crops, ",
-    ),
-    "crops point-sampled, whole images antialiased": (
-        """
-    def open_pipeline(self, images):
-        from framework_compare.batches import preprocess
-        from PIL import Image
-        import io
-
-        def resize(data, crop, size):
-            box = (crop.left, crop.top, crop.left + crop.width, crop.top + crop.height)
-            image = preprocess.to_rgb(Image.open(io.BytesIO(data))).crop(box)
-            affine = image.width / size, 0, 0, 0, image.height / size, 0
-            pixels = numpy.asarray(image.transform((size, size), 0, affine, 2))
-            return pixels[:, ::-1] if crop.flip == "horizontal" else pixels
-
-        if self.config.crop == "random":
-            preprocess.decode_crop_resize = resize
-        return super().open_pipeline(images)
-""",
-        "resizes_all_alike",
-        "whole images are resized bilinear, antialiased, random crops bilinear; expected one resampler for all",
-    ),
-}
+"""
 
 
-# Level 4 itself has more of them in test_pipeline_judges.py.
-@pytest.mark.parametrize("mistake", some_nightly(OF_THE_PIPELINE, {*OF_THE_PIPELINE} - {"vertical done as horizontal"}))
-def test_a_mistake_of_the_pipeline_fails_level_4_with_a_sentence(conform, mistake):
-    body, part, words = OF_THE_PIPELINE[mistake]
-    (said,) = conform(body, "-k", f"level_4 and {part}", least=0).values()
-    assert words in said
+def test_a_mistake_of_the_pipeline_fails_level_4_with_a_sentence(conform):
+    """Level 4 itself has more of them in test_pipeline_judges.py."""
+    (said,) = conform(VERTICAL_AS_HORIZONTAL, "-k", "level_4 and upside-down", least=0).values()
+    assert "are mirrored left to right; expected with crop='none' and flip='vertical'" in said
 
 
-DECLINED = {
-    "by unsupported": """
-    def unsupported(self):
-        return "flip: no 'vertical' here" if self.config.flip == "vertical" else super().unsupported()
-""",
-    "by the pipeline": """
+DECLINED = """
     def open_pipeline(self, images):
         from framework_compare.errors import Unsupported
         if self.config.flip == "vertical":
             raise Unsupported("flip: no 'vertical' here")
         return super().open_pipeline(images)
-""",
-}
+"""
 
 
-@pytest.mark.parametrize("how", some_nightly(DECLINED, nightly=["by unsupported"]))  # by day in test_pipeline_judges.py
-def test_a_part_of_level_4_that_an_adapter_declines_is_skipped_with_its_reason(conform, how, pytester):
-    assert conform(DECLINED[how], "-k", "level_4 and (upside-down or not-flipped)", least=1) == {}
+def test_a_part_of_level_4_that_an_adapter_declines_is_skipped_with_its_reason(conform, pytester):
+    assert conform(DECLINED, "-k", "level_4 and (upside-down or not-flipped)", least=1) == {}
     said = [case.find("skipped") for case in ElementTree.parse(pytester.path / "report.xml").iter("testcase")]
     assert [why is not None and "no 'vertical' here" in why.attrib["message"] for why in said] == [True, False]

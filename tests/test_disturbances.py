@@ -47,22 +47,22 @@ def test_shares_are_of_one_core_and_interpolated_between_readings():
     day = 86_400 * 1000
     log = log_of((day, 5, 1, 0), (day + 2, 8, 1.2, 0.02), (day + 4, 8, 1.2, 0.02))
     whole = spans(day, day + 4)
-    assert log.shares(*spans(day + 1, day + 3), whole)[:3] == pytest.approx((0.8, 0.05, 0.005))
-    assert log.shares(*spans(day, day + 2), whole)[:3] == pytest.approx((1.6, 0.1, 0.01))
+    assert log.shares(spans(day + 1, day + 3), whole)[:3] == pytest.approx((0.8, 0.05, 0.005))
+    assert log.shares(spans(day, day + 2), whole)[:3] == pytest.approx((1.6, 0.1, 0.01))
 
 
 def test_a_short_epoch_is_told_with_what_is_about_it_and_too_short_a_run_not_at_all():
     log = log_of((0, 0, 0, 0), (1, 0, 0, 0), (2, 1, 0, 0), (3, 1, 0, 0))
-    assert log.shares(*spans(1.4, 1.6), spans(0, 3))[0] == pytest.approx(1)
-    assert log.shares(*spans(0.0, 0.2), spans(0, 3))[0] == pytest.approx(0)
-    assert log.shares(*spans(1.4, 1.6), spans(1.2, 1.9)) is None
+    assert log.shares(spans(1.4, 1.6), spans(0, 3))[0] == pytest.approx(1)
+    assert log.shares(spans(0.0, 0.2), spans(0, 3))[0] == pytest.approx(0)
+    assert log.shares(spans(1.4, 1.6), spans(1.2, 1.9)) is None
 
 
 def test_an_epoch_that_readings_do_not_reach_over_is_not_told():
     log = log_of((1, 0, 0, 0), (2, 1, 0, 0))
-    assert log.shares(*spans(0.5, 2), spans(0.5, 2)) is None
-    assert log.shares(*spans(1, 2.5), spans(1, 2.5)) is None
-    assert DisturbanceLog(9).shares(*spans(1, 2), spans(1, 2)) is None
+    assert log.shares(spans(0.5, 2), spans(0.5, 2)) is None
+    assert log.shares(spans(1, 2.5), spans(1, 2.5)) is None
+    assert DisturbanceLog(9).shares(spans(1, 2), spans(1, 2)) is None
 
 
 def test_a_full_log_keeps_its_ends_and_its_sums():
@@ -70,16 +70,16 @@ def test_a_full_log_keeps_its_ends_and_its_sums():
     for second in range(100):
         log.add(Counters(second * S, second * S // 2, 0, 0))
     assert len(log._columns["t_ns"]) <= 11 and log.last_ns() == 99 * S
-    assert log.shares(*spans(3, 97), spans(0, 99))[0] == pytest.approx(0.5)
+    assert log.shares(spans(3, 97), spans(0, 99))[0] == pytest.approx(0.5)
 
 
 def test_bytes_from_swap_and_throttlings_are_by_the_readings_at_the_edges():
     log = log_of((0, 0, 0, 0), (9, 0, 0, 0))
     for second, pages, heat in ((0, 10, 5), (2, 10, 5), (4, 15, None), (6, 15, 7)):
         log.add_slow(second * S, pages, heat)
-    assert log.shares(*spans(2, 4), spans(0, 9))[3:] == (5 * os.sysconf("SC_PAGE_SIZE"), None)
-    assert log.shares(*spans(4, 6), spans(0, 9))[3:] == (0, None)
-    assert log.shares(*spans(0, 6), spans(0, 9))[3:] == (5 * os.sysconf("SC_PAGE_SIZE"), 2)
+    assert log.shares(spans(2, 4), spans(0, 9))[3:] == (5 * os.sysconf("SC_PAGE_SIZE"), None)
+    assert log.shares(spans(4, 6), spans(0, 9))[3:] == (0, None)
+    assert log.shares(spans(0, 6), spans(0, 9))[3:] == (5 * os.sysconf("SC_PAGE_SIZE"), 2)
 
 
 STAT = b"cpu  10 1 2 100 7 0 1 3 5 0\ncpu0 4 0 1 60 3 0 1 1 2 0\ncpu1 6 1 1 40 4 0 0 2 3 0\nintr 99 0\n"

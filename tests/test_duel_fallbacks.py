@@ -6,6 +6,7 @@ import collections
 from types import SimpleNamespace
 
 import pytest
+from duel_fixtures import QUICK, SAMPLED, TELLS
 from stored_study import selected
 
 from framework_compare import api, compare, duel, registry
@@ -16,10 +17,6 @@ from framework_compare.study.executors import Executor
 from framework_compare.study.part_run import run_part
 from framework_compare.study.progress import Watcher
 
-QUICK = {
-    **{"batch_size": 1, "epochs": 4, "threads": 1, "loader_workers": 0, "image_size": 32, "pipeline": "memory"},
-    **{"verify": "off", "retries_when_disturbed": 0, "sampling_hz": 0},
-}
 MANY = 1000  # epochs, of which a sample is a small part
 NO_ROOM = "memory cannot hold it together with its rivals"
 ENDED = "its rivals ended before the first turn"
@@ -27,14 +24,6 @@ GONE = {
     "in its turn": "def on_step(self):\n    if self.steps == 30:\n        os.kill(os.getpid(), 9)",
     "before its first turn": "def build(self, graph):\n    raise ValueError('not today')",
 }
-
-
-@pytest.fixture
-def ask(images, own_cache, tmp_path):
-    def run(names, out="s", **settings):
-        return compare(names, "linear", dataset=images, out=tmp_path / out, **{**QUICK, **settings})
-
-    return run
 
 
 @pytest.fixture
@@ -64,7 +53,7 @@ def test_samples_of_workers_that_memory_holds_one_at_a_time_end_and_disturbances
 
 def test_memory_that_a_rival_holds_is_not_the_fault_of_a_worker_that_starts_beside_it(paced, ask, tmp_path):
     place = tmp_path / "first.pid"
-    tells = f"def build(self, graph):\n    super().build(graph)\n    open({str(place)!r}, 'w').write(str(os.getpid()))"
+    tells = TELLS.format(place=str(place))
     lacks = (
         f"def build(self, graph):\n    super().build(graph)\n    if os.path.exists('/proc/' + open({str(place)!r}).read()):\n"
         "        raise MemoryError('no room')"
@@ -95,8 +84,7 @@ def test_a_run_too_short_for_a_round_that_counts_is_not_called_undisturbed(paced
 
 def test_a_duel_without_turns_says_so(paced, images, own_cache, tmp_path, crowded):
     names = paced("one", pace_s=0.01), paced("two", pace_s=0.02)
-    sampled = {"blocks": 2, "sample": 0.5, **{name: value for name, value in QUICK.items() if name != "epochs"}}
-    sampled["sampling_hz"] = 20  # else no peak is known
+    sampled = {**SAMPLED, "sampling_hz": 20}  # else no peak is known
     found = duel(*names, "linear", images, max_slowdown=0, out=tmp_path / "a", **sampled)
     assert found.alone_why == NO_ROOM and found.sentence.endswith(f"They did not take turns: {NO_ROOM}.")
     found = duel(*names, "linear", images, out=tmp_path / "b", schedule="sequential", **sampled)

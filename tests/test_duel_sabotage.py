@@ -6,25 +6,13 @@ import os
 import subprocess
 import sys
 
+import image_files
 import pytest
+from duel_fixtures import TELLS
 
-from framework_compare import compare
 from framework_compare.launch import duel as duel_module
 from framework_compare.launch import rounds
 from framework_compare.launch.transcript import Turn
-
-QUICK = {
-    **{"batch_size": 1, "epochs": 4, "threads": 1, "loader_workers": 0, "image_size": 32, "pipeline": "memory"},
-    **{"verify": "off", "retries_when_disturbed": 0, "sampling_hz": 0},
-}
-
-
-@pytest.fixture
-def ask(images, own_cache, tmp_path):
-    def run(names, out="s", **settings):
-        return compare(names, "linear", out=tmp_path / out, **{"dataset": images, **QUICK, **settings})
-
-    return run
 
 
 def test_a_worker_that_hangs_in_its_turn_is_ended_and_the_others_go_on(paced, ask, monkeypatch):
@@ -172,14 +160,11 @@ def test_a_time_that_others_may_have_taken_does_not_count_but_ends_nobody(paced,
 def test_with_loaders_too_a_third_of_a_time_never_counts(paced, ask, told, images, tmp_path, monkeypatch, copies):
     """Where loaders start in the uncounted steps of all turns nobody can be blamed, but no round counts."""
     monkeypatch.setattr(duel_module, "QUIET", 1000)
-    for place in images.glob("*/*.jpg"):
-        for number in range(copies):
-            copy = tmp_path / "many" / place.parent.name / f"{place.stem}-{number}.jpg"
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            copy.symlink_to(place)
+
     third = FORGED.format('"measured_ns": told["measured_ns"] // 3')  # half of the shortest slice is near the bound
     settings = {"epochs": 100, "sample": 1, "disturbance_threshold": 1000, "pipeline": "shared"}
-    study = ask([paced("one"), paced("forging", third)], dataset=tmp_path / "many", **settings)
+    many = image_files.copies(images, tmp_path / "many", copies)
+    study = ask([paced("one"), paced("forging", third)], dataset=many, **settings)
     assert not (study.slices.void == "").any()
     blamed = study.frame.status[1] == "failed" and "less time than its turn took" in study.frame.reason[1]
     assert blamed or (copies == 1 and rounds.UNCHECKED in study.frame.warnings[0])
@@ -239,7 +224,7 @@ STOPS = """
 def test_a_worker_that_is_stopped_while_it_waits_is_continued_and_said_so(paced, ask, tmp_path, pipeline):
     """With a pipeline the parent stops waiting workers itself, and continues them."""
     place = tmp_path / "victim.pid"
-    tells = f"def build(self, graph):\n    super().build(graph)\n    open({str(place)!r}, 'w').write(str(os.getpid()))"
+    tells = TELLS.format(place=str(place))
     study = ask(
         [paced("stopper", STOPS.format(steps=(30, 31), place=str(place))), paced("victim", tells)], pipeline=pipeline
     )

@@ -13,11 +13,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import run
+from duel_fixtures import QUICK, SAMPLED, TELLS
 from processes import wait_for
 from stored_study import selected
 
-from framework_compare import Comparison, api, compare, duel, resume
+from framework_compare import Comparison, api, duel, resume
 from framework_compare.errors import UsageError
 from framework_compare.events import EventWriter
 from framework_compare.launch import duel as duel_module
@@ -33,19 +33,6 @@ from framework_compare.study.schedules import groups, why_alone
 from framework_compare.worker.turns import Stopped, Turns
 
 HERE = Path(__file__).parent
-QUICK = {
-    **{"batch_size": 1, "epochs": 4, "threads": 1, "loader_workers": 0, "image_size": 32, "pipeline": "memory"},
-    **{"verify": "off", "retries_when_disturbed": 0, "sampling_hz": 0},
-}
-SAMPLED = {"blocks": 2, "sample": 0.5, **{name: value for name, value in QUICK.items() if name != "epochs"}}
-
-
-@pytest.fixture
-def ask(images, own_cache, tmp_path):
-    def run(names, out="s", **settings):
-        return compare(names, "linear", dataset=images, out=tmp_path / out, **{**QUICK, **settings})
-
-    return run
 
 
 def test_rivals_take_turns_and_learn_what_they_learn_alone(paced, ask):
@@ -108,12 +95,6 @@ def test_a_study_leaves_no_descriptor_open(paced, ask):
     assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
-def test_a_slower_rival_is_found_by_its_rounds(paced, ask):
-    study = ask([paced("fast", pace_s=0.01), paced("slow", pace_s=0.012)], epochs=8, repeats=2)
-    (verdict,) = study.verdicts()
-    assert verdict.faster == "fast" and 1.1 < verdict.ratio < 1.3 and verdict.blocks == 2
-
-
 def test_a_rival_that_dies_in_its_turn_leaves_the_others_their_rounds(paced, ask):
     dying = paced("dying", "def on_step(self):\n    if self.steps == 30:\n        os.kill(os.getpid(), 9)")
     study = ask([paced("one"), dying, paced("two")])
@@ -126,7 +107,7 @@ def test_a_rival_that_dies_in_its_turn_leaves_the_others_their_rounds(paced, ask
 
 def test_a_rival_that_is_killed_while_it_waits_is_told_at_once(paced, ask, tmp_path):
     place = tmp_path / "victim.pid"
-    tells = f"def build(self, graph):\n    super().build(graph)\n    open({str(place)!r}, 'w').write(str(os.getpid()))"
+    tells = TELLS.format(place=str(place))
     kills = f"def on_step(self):\n    if self.steps == 30:\n        os.kill(int(open({str(place)!r}).read()), 9)"
     study = ask([paced("killer", kills), paced("victim", tells)])
     assert dict(zip(study.frame.framework, study.frame.status)) == {"killer": "ok", "victim": "crashed"}
@@ -146,15 +127,6 @@ def test_a_sample_ends_though_others_void_its_rounds(paced, ask, monkeypatch):
     assert study.frame.status.eq("ok").all() and study.epochs.disturbed.eq(1).all()
     took = study.slices.groupby("cell").measured_s.sum()
     assert took.between(0.8, 1.5).all(), "three times the sample, not all 400 epochs"
-
-
-def test_rivals_that_memory_does_not_hold_together_run_by_themselves_and_say_so(paced, ask, monkeypatch):
-    monkeypatch.setattr(duel_module.memory_limit, "free_bytes", lambda: 50 << 20)
-    study = ask([paced("one"), paced("two")], sampling_hz=20, repeats=2)
-    assert study.frame.status.tolist() == ["ok", "ok"] and study.slices.empty
-    whys = [why for (why,) in selected(study.folder, "SELECT alone_why FROM run")]
-    assert whys.count("memory cannot hold it together with its rivals") == 4
-    assert study.verdicts()[0].blocks == 2, "ratios are of runs of the same block"
 
 
 def test_rivals_that_memory_does_not_hold_beside_the_others_take_turns_with_the_fastest(paced, ask, monkeypatch):
@@ -370,19 +342,12 @@ def test_a_duel_of_what_does_not_fit_is_refused(tiny, images, tmp_path):
     for several in ({"batch_size": [4, 8]}, {"device": ["cpu", "cuda"]}, {"devices": [1, 2], "device": "cpu"}):
         with pytest.raises(UsageError, match="allowed in a duel: one value, which both have"):
             duel("torch", "jax", "alexnet", images, out=tmp_path / "s", **several)
+    for name, value in {"repeats": 3, "budget": "3min"}.items():
+        with pytest.raises(UsageError, match=f"{name} is {value!r}, but a duel has blocks; allowed: blocks and sample"):
+            duel("torch", "jax", "alexnet", images, out=tmp_path / "s", **{name: value})
+    with pytest.raises(UsageError, match="are not a duel, because tourch is not a framework; allowed: two"):
+        duel("torch", "tourch", "alexnet", images, out=tmp_path / "s")
 
 
 COMMAND = "--sample 0.5s --threads 1 --loader-workers 0 --batch-size 1 --pipeline memory --image-size 32".split()
 COMMAND += ["--max-slowdown", "5%", "--verify", "off"]
-
-
-@pytest.mark.parametrize(("first", "second", "code"), [(0.01, 0.03, 1), (0.03, 0.01, 0)])
-def test_the_exit_code_of_a_duel_is_its_outcome(paced, images, own_cache, tmp_path, first, second, code):
-    words = ["duel", paced("one", pace_s=first), paced("two", pace_s=second), "linear", images, "--blocks", "2"]
-    run(*words, *COMMAND, check=code)
-
-
-def test_a_competitor_that_does_not_work_fails_a_duel_that_may_be_inconclusive(paced, images, own_cache):
-    gone = paced("gone", "def build(self, graph):\n    raise ValueError('not today')")
-    done = run("duel", paced("one"), gone, "linear", images, "--blocks", "2", *COMMAND, "--allow-inconclusive", check=1)
-    assert done.stdout.startswith("No verdict: gone is failed: ") and "not today" in done.stdout

@@ -46,7 +46,7 @@ def test_a_users_interpreter_that_lacks_the_framework(framework, tmp_path, monke
     framework(imports="no_such_framework")
     (tmp_path / "no_such_framework.py").write_text("")  # in the current folder: not the framework
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(EnvironmentUnavailable, match="has no no_such_framework; install it there"):
+    with pytest.raises(EnvironmentUnavailable, match="lacks no_such_framework; install it there"):
         managed.ensure("tiny", python=sys.executable)
     assert managed.find("tiny", python=sys.executable) is None
 
@@ -55,7 +55,7 @@ def test_folders_without_an_init_are_not_the_framework(framework, tmp_path, monk
     framework(imports="no_such_framework")
     (tmp_path / "no_such_framework").mkdir()
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with pytest.raises(EnvironmentUnavailable, match="has no no_such_framework"):
+    with pytest.raises(EnvironmentUnavailable, match="lacks no_such_framework"):
         managed.ensure("tiny", python=sys.executable)
 
 
@@ -65,7 +65,7 @@ def test_what_an_interpreter_lacks_is_named_as_it_is_installed(framework, tmp_pa
     script = tmp_path / "python"
     script.write_text(f"#!/bin/sh\necho '{json.dumps(said)}'\n")
     script.chmod(0o755)
-    with pytest.raises(EnvironmentUnavailable, match="has no pytest and no numpy and no Pillow"):
+    with pytest.raises(EnvironmentUnavailable, match="lacks pytest, numpy, Pillow"):
         managed.ensure("tiny", python=script)
 
 

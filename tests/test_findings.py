@@ -12,9 +12,9 @@ from framework_compare.protocol import TrainConfig
 from framework_compare.report.figures import captions, files, learning, marks
 from framework_compare.report.figures.catalogue import FIGURES
 from framework_compare.report.figures.subject import Subject
+from framework_compare.report.kinds import with_remarks
 from framework_compare.report.study import rounded
-from framework_compare.report.table_notes import estimate_legend
-from framework_compare.report.tables import Row, Value, estimate
+from framework_compare.report.tables import Row, Table, Value, estimate
 
 DRAWN = digits(rounded.__defaults__[0])  # the digits of a specification's numbers
 
@@ -73,7 +73,8 @@ def test_legends_are_decided_on_values_and_not_on_what_is_displayed():
     assert legend({"unsure": True, "interval": ""}) == "~ without an interval: one run, so nothing is tested."
     assert legend({"text": "1.02x", "throughout": True}) == "!: all epochs were disturbed."
     shown, estimated = (Row((), (value,)) for value in (Value("≈ its name"), estimate("1.0", True)))
-    assert estimate_legend([shown]) == [] and len(estimate_legend([shown, estimated])) == 1
+    for rows, remarks in (((shown,), 0), ((shown, estimated), 1)):
+        assert len(with_remarks(Table("", (), (), rows), [], precision_too=False).remarks) == remarks
 
 
 def test_findings_follow_the_data(comparison, tmp_path):

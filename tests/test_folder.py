@@ -65,6 +65,12 @@ def test_classes_must_be_a_list_of_different_names(tmp_path: Path, classes: obje
         read_folder(root, classes=classes)
 
 
+def test_one_class_of_several_is_refused_as_one_class_folder_is(tmp_path: Path) -> None:
+    root = make(tmp_path, {"a/1.jpg": JPEG, "b/1.jpg": JPEG})
+    with pytest.raises(DataError, match=r"classes are \['a'\]; at least two are needed"):
+        read_folder(root, classes=["a"])
+
+
 def test_splits_are_merged(tmp_path: Path) -> None:
     root = make(tmp_path, {f"{split}/{name}/1.jpg": JPEG for split in ("Train", "val", "test") for name in ("a", "b")})
     index = read_folder(root)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from command_line import run
 
 from framework_compare import api, compare, dry_run
 from framework_compare.forecast import Forecast
@@ -195,12 +194,6 @@ def test_a_sample_of_short_epochs_bounds_the_runs_too(tiny, images, own_cache, t
     assert cell.epoch_s.high < 3.0 < cell.total_s.middle
     (whole,) = dry_run(tiny, "linear", dataset=images, repeats=1, **{**QUICK, "epochs": 1}).cells
     assert cell.total_s.high - whole.total_s.high <= 3.0 + 1e-9
-
-
-def test_the_command_prints_it_and_exits_well(tiny, images, own_cache, tmp_path):
-    done = run("run", tiny, "linear", images, "--dry-run", "--out", tmp_path / "s", "--budget", "1min")
-    assert "Nothing was started" in done.stdout
-    assert not (tmp_path / "s").exists()
 
 
 def test_cells_that_differ_in_any_setting_are_told_apart(own_cache, tmp_path):

@@ -173,7 +173,7 @@ def test_an_inconclusive_duel_may_be_forgiven_and_nothing_else(
     result = study(tmp_path / "s", ("torch", "jax"), ("alexnet",), repeats=3)
     monkeypatch.setattr(api, "compare", lambda **request: result)
     words = ["duel", "torch", "jax", "alexnet", "--quiet", "--out", tmp_path / "out"]
-    assert ": inconclusive." in run(*words, "--max-slowdown", "30%", check=3).stdout
+    assert ": inconclusive at a limit of 0.3." in run(*words, "--max-slowdown", "30%", check=3).stdout
     run(*words, "--max-slowdown", "30%", "--allow-inconclusive")
     result.frame.loc[side, [column, "disturbed_share"]] = value, 0.5
     for limit in ("30%", "90%"):  # inconclusive and not slower, by their times

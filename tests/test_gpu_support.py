@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pynvml
 import pytest
+from recorded_nvml import RecordedNvml
 from typer.testing import CliRunner
 
 from framework_compare import compare, registry
@@ -24,28 +25,11 @@ from framework_compare.registry import Framework
 H200 = Gpu("NVIDIA H200", (9, 0), "580.159.04")
 
 
-class RecordedNvml:
-    """Not the real module: what it answered on an H200, or the error it gave without a driver."""
-
-    NVMLError = pynvml.NVMLError
-
-    def __init__(self, *, driver: bool = True) -> None:
-        self.driver = driver
-
-    def nvmlInit(self):
-        if not self.driver:
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
-
+class OneGpu(RecordedNvml):
     def nvmlDeviceGetHandleByIndex(self, index):
         if index:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
-        return "handle"
-
-    nvmlShutdown = staticmethod(lambda: None)
-    nvmlDeviceGetCount = staticmethod(lambda: 1)
-    nvmlDeviceGetName = staticmethod(lambda handle: "NVIDIA H200")
-    nvmlDeviceGetCudaComputeCapability = staticmethod(lambda handle: (9, 0))
-    nvmlSystemGetDriverVersion = staticmethod(lambda: "580.159.04")
+        return ("handle", index)
 
 
 @pytest.fixture(autouse=True)
@@ -86,20 +70,20 @@ def test_readings_that_are_missing_speak_against_nothing():
 
 
 def test_a_gpu_is_looked_up_as_cuda_numbers_it():
-    assert look("cuda", nvml=RecordedNvml()) == H200
-    assert "there is no such GPU; NVML finds 1" in lack("torch", "cuda:3", nvml=RecordedNvml()).why
+    assert look("cuda", nvml=OneGpu()) == H200
+    assert "there is no such GPU; NVML finds 1" in lack("torch", "cuda:3", nvml=OneGpu()).why
 
 
 def test_a_hidden_gpu_is_said_to_be_hidden(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    assert "CUDA_VISIBLE_DEVICES='0' hides it" in lack("torch", "cuda:1", nvml=RecordedNvml()).why
+    assert "CUDA_VISIBLE_DEVICES='0' hides it" in lack("torch", "cuda:1", nvml=OneGpu()).why
 
 
 def test_no_driver_is_a_reason_for_every_framework_and_none_on_a_cpu():
     for framework in registry.FRAMEWORKS:
-        reason = lack(framework, "cuda", nvml=RecordedNvml(driver=False)).why
+        reason = lack(framework, "cuda", nvml=OneGpu(nvmlInit=pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)).why
         assert reason.startswith("device 'cuda': no NVIDIA driver responds here (")
-        assert lack(framework, "cpu", nvml=RecordedNvml(driver=False)) is None
+        assert lack(framework, "cpu", nvml=OneGpu(nvmlInit=pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)) is None
 
 
 @pytest.mark.parametrize("name", [name for name in BUILDS if name in registry.FRAMEWORKS])

@@ -17,7 +17,7 @@ from framework_compare.errors import StudyError, UsageError
 from framework_compare.graph import Graph, GraphBuilder, weights_size
 from framework_compare.graph.imported_model import ImportedModel, with_head
 from framework_compare.importers.common.views import Atom, NotExpressible, plain, reshaped, shape_of
-from framework_compare.importing import import_level, inspection, judging
+from framework_compare.importing import import_level, inspection
 from framework_compare.importing.imports import resolve
 from framework_compare.importing.sources import source_of
 from framework_compare.importing.tracing import Traced
@@ -218,9 +218,9 @@ def test_a_judge_that_ends_early_says_why(
     code: int, said: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended = lambda *_, **__: subprocess.CompletedProcess([], code, "", said)  # noqa: E731
-    monkeypatch.setattr(judging, "subprocess", SimpleNamespace(run=ended))
+    monkeypatch.setattr(import_level, "subprocess", SimpleNamespace(run=ended))
     with pytest.raises(UsageError, match=f"could not be compared with its source: .*{words}"):
-        judging.judged(tmp_path, "itself")
+        import_level.judged(tmp_path, "itself")
 
 
 def test_one_number_for_an_image_is_refused() -> None:

@@ -92,7 +92,8 @@ def statuses(study: Path) -> "list[tuple[int, str]]":
         return store.select("SELECT run_id, status FROM run ORDER BY run_id")[1]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
+# SIGTERM is taken as Ctrl-C is: by day the tests of a starting program, of a sweep and of a last cell send it.
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)])
 def test_a_stopped_parent_keeps_what_was_measured(number, images, tmp_path):
     parent = Parent(images, tmp_path / "cache", tmp_path / "study", "fine,slow,raise", epochs=1000)
     parent.wait_for("SELECT 1 FROM run WHERE run_id = 2 AND status = 'running'")
@@ -146,8 +147,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
-@pytest.mark.parametrize("at", ["cli.root", "plan.planning"])
+@pytest.mark.parametrize("at, number", [("cli.root", signal.SIGINT), ("plan.planning", signal.SIGTERM)])
 def test_a_stop_while_the_program_starts_is_one_line(at, number):
     command = [sys.executable, "-c", SLOW_IMPORT, at]
     process = subprocess.Popen(
@@ -179,7 +179,7 @@ def test_a_sigterm_after_the_last_cell_is_an_interrupt(faulty, images, own_cache
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
-@pytest.mark.parametrize("model", ["hang-silent", "daemon", "leak-in-a-daemon"])
+@pytest.mark.parametrize("model", ["hang-silent", "leak-in-a-daemon"])
 def test_a_killed_parent_takes_all_workers_with_it(model, images, tmp_path):
     parent = Parent(images, tmp_path / "cache", tmp_path / "study", model, epochs=1_000_000)
     expected = 1 if model == "hang-silent" else 2

@@ -86,17 +86,6 @@ def test_the_interval_of_a_paired_ratio_holds_the_truth_19_times_of_20(noise, ru
         assert truth <= 0.965, f"{truth:.3f}: the intervals are wider than they need to be"
 
 
-def test_the_usual_bootstrap_would_not_hold_it_with_few_runs():
-    """Why it is not used: BCa intervals of 5 runs cover the true value in 17 cases of 20 or fewer."""
-    generator = np.random.default_rng(3)
-    inside = []
-    for _ in range(300):
-        logs = generator.normal(0.1, 0.03, 5)
-        ends = stats.bootstrap((logs,), np.mean, n_resamples=499, random_state=generator).confidence_interval
-        inside.append(ends.low <= 0.1 <= ends.high)
-    assert np.mean(inside) < 0.9
-
-
 def test_holm_corrects_for_the_number_of_comparisons():
     assert list(holm([0.01, 0.04, 0.03])) == pytest.approx([0.03, 0.06, 0.06])
     assert list(holm([0.9, 0.8])) == [1.0, 1.0] and list(holm([])) == []

@@ -1,7 +1,6 @@
 """What we say of the machine, against other ways to know it, and of control groups, on folders laid out as theirs."""
 
 import json
-import math
 import os
 import platform
 import subprocess
@@ -142,11 +141,6 @@ def test_memory_left(tmp_path, membership, files, left):
 def test_no_control_groups_at_all(tmp_path):
     assert cgroup.quota_cores(mount=tmp_path, membership=tmp_path / "missing") is None
     assert cgroup.memory_limit_bytes(mount=tmp_path, membership=tmp_path / "missing") is None
-
-
-def test_quota_here_is_none_or_positive():
-    quota = cgroup.quota_cores()
-    assert quota is None or (quota > 0 and math.isfinite(quota))
 
 
 @pytest.mark.parametrize(

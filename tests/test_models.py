@@ -94,11 +94,6 @@ def test_an_image_size_that_does_not_fit_is_named(model, size):
         build(model, image_size=size)
 
 
-def test_graph_survives_json():
-    graph = build("mobilenet_v2")
-    assert Graph.from_dict(graph.to_dict()) == graph
-
-
 def filled(model: str, seed: int) -> dict:
     graph = build(model)
     return initial_weights(graph, seed, np.empty(weights_size(graph), np.float32))

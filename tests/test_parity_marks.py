@@ -185,6 +185,9 @@ DAMAGE = {
     "missing": lambda text: None,
     "cut short": lambda text: text[: len(text) // 2],
     "of another type": lambda text: text.replace('"0-5"', "5"),
+    "binary": lambda text: "\0",
+    "a list": lambda text: "[]",
+    "without an end": lambda text: "[" * 100_000,
     "of another cell": lambda text: text.replace("torch", "other"),
 }
 

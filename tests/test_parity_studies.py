@@ -167,13 +167,6 @@ def test_a_worker_that_was_killed_is_asked_again(mutate, tmp_path):
     assert climb().status == "passed"
 
 
-@pytest.mark.parametrize("content", [None, "{", "[]", "\0"], ids=["missing", "cut short", "a list", "binary"])
-def test_a_study_without_readable_verdicts_has_none(tmp_path, content):
-    if content is not None:
-        (tmp_path / verdicts.FILE).write_text(content)
-    assert verdicts.read(tmp_path) == {}
-
-
 THREE_THREADS = """
     def forward(self, batch, *, training=False):
         return super().forward(batch, training=training) * numpy.float32(1.01 if self.config.threads == 3 else 1)

@@ -1,6 +1,7 @@
 """Profiles: a few steps under the framework's own profiler after the epochs, and what is shown of them."""
 
 import json
+import shutil
 
 import pytest
 from stored_study import recorded
@@ -21,9 +22,9 @@ from framework_compare.worker.profiling import MAX_NAME, Line, Span, bound, coun
 SMALL = dict(image_size=32, batch_size=4, epochs=2, warmup_steps=0, verify="off")
 
 
-@pytest.fixture
-def profiled(tiny, images, tmp_path):
-    return compare(tiny, "linear", dataset=images, out=tmp_path / "study", profile=True, **SMALL)
+@pytest.fixture(scope="module")
+def profiled(train_once):
+    return train_once(profile=True, **SMALL)
 
 
 def test_profiled_steps_are_counted_after_the_epochs(profiled):
@@ -41,15 +42,14 @@ def test_the_trace_is_named_in_the_record(profiled):
     assert json.loads(trace.read_text()) == {"traceEvents": []}
 
 
-def test_without_profile_there_is_none(tiny, images, tmp_path):
-    study = compare(tiny, "linear", dataset=images, out=tmp_path / "study", **SMALL)
-    assert study.profile.empty and study.frame.trace_path[0] is None
-    assert "profile" not in set(study.phases.phase)
-    assert str(study.table("profile")).startswith("No cell of this study was profiled")
+def test_without_profile_there_is_none(trained):
+    assert trained.profile.empty and trained.frame.trace_path[0] is None
+    assert "profile" not in set(trained.phases.phase)
+    assert str(trained.table("profile")).startswith("No cell of this study was profiled")
 
 
-def test_a_resumed_study_profiles_what_it_still_runs(tiny, images, tmp_path, profiled):
-    again = resume(profiled.folder, retry=["ok"])
+def test_a_resumed_study_profiles_what_it_still_runs(tiny, own_cache, tmp_path, profiled):
+    again = resume(shutil.copytree(profiled.folder, tmp_path / "study"), retry=["ok"])
     assert list(again.profile.name) == ["logits", "update", "rest"]
 
 
@@ -93,11 +93,6 @@ def test_kernels_are_shown_by_class_with_those_that_failed(two_kinds):
 def test_a_kind_is_a_whole_of_its_own(two_kinds):
     sums = two_kinds.profile.groupby(["framework", "kind"]).share.sum()
     assert list(sums) == pytest.approx([1.0, 1.0, 1.0])
-
-
-def test_export_holds_the_profile(profiled, tmp_path):
-    profiled.export(tmp_path / "files", "csv")
-    assert "logits" in (tmp_path / "files" / "profile.csv").read_text()
 
 
 @pytest.mark.parametrize("fault, why", [

@@ -13,7 +13,7 @@ from framework_compare.batches import quality
 from framework_compare.batches.quality import METRICS, evaluate, loss, spans
 from framework_compare.errors import UsageError
 from framework_compare.graph import Field, Task, image_classification
-from framework_compare.results import gains
+from framework_compare.results import workloads
 from framework_compare.worker.losses import LossSum
 
 TAGS = ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
@@ -84,10 +84,6 @@ def test_f1_is_zero_where_nothing_is_predicted_or_nothing_is_wanted():
 )
 def test_entities_are_read_as_conlleval_reads_them(labels, expected):
     assert spans(np.array([labels]), TAGS) == expected
-
-
-def test_entities_end_with_their_sentence():
-    assert spans(np.array([[0, 1], [2, 0]]), TAGS) == {(0, 1, 1, "LOC"), (1, 0, 0, "LOC")}
 
 
 def by_hand(row: list) -> set:
@@ -299,7 +295,7 @@ def last_quality(patience):
     )
     rows = [(1, 1, 9.2), (1, 2, 6.4), (2, 1, 9.2), (2, 2, 6.6), (3, 1, 9.2)]
     epochs = pandas.DataFrame(rows, columns=["run_id", "epoch", "validation_perplexity"])
-    found = gains.with_quality(frame, epochs.assign(cell=0, status="ok", counts=True), {})
+    found = workloads.with_quality(frame, epochs.assign(cell=0, status="ok", counts=True), {})
     return found["epochs_run"][0], found["validation_perplexity"][0]
 
 

@@ -1,9 +1,7 @@
 """Limits on real frameworks: each in its own environment, on the real images."""
 
-import shutil
-from pathlib import Path
-
 import pytest
+from image_files import copies
 
 from framework_compare import compare, largest_batch, registry
 
@@ -19,17 +17,7 @@ def test_torch_alexnet_under_a_limit_it_cannot_meet_is_out_of_memory(real_images
 @pytest.fixture
 def hundred_images(some_images, tmp_path):
     """144 entries of the 48 rendered images: enough for the batches of the sweep."""
-    for number in range(3):
-        shutil.copytree(some_images, tmp_path / "hundred", copy_function=_copy_as(number), dirs_exist_ok=True)
-    return tmp_path / "hundred"
-
-
-def _copy_as(number):
-    def copy(source, target):
-        path = Path(target)
-        return shutil.copy(source, path.with_name(f"{number}-{path.name}"))
-
-    return copy
+    return copies(some_images, tmp_path / "hundred", 3)
 
 
 SWEEPS = [("small", [50, 100], 32), pytest.param("alexnet", [10, 100], 224, marks=pytest.mark.nightly)]

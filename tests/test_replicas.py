@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bounds import rounding
+from image_files import copies
 from parity_fixtures import climb
 from reference_adapter import write_adapter
 from reference_trainer import ReferenceTrainer
@@ -104,11 +105,7 @@ def test_a_cell_on_two_devices_counts_the_images_of_both(ranks, images, name):
 @pytest.mark.cold
 def test_a_sample_under_a_budget_ends_in_all_ranks_after_the_same_step(ranks, images, tmp_path, monkeypatch):
     """Each step takes 50 ms, and rank 1 starts its clock half a second later."""
-    many = tmp_path / "many"
-    for path in sorted(images.rglob("*.jpg")):
-        (many / path.parent.name).mkdir(parents=True, exist_ok=True)
-        for number in range(12):
-            (many / path.parent.name / f"{path.stem}-{number}.jpg").write_bytes(path.read_bytes())
+    many = copies(images, tmp_path / "many", 12)
     monkeypatch.setattr("framework_compare.study.strategies.LONGEST_SAMPLE_S", 1.0)
     body = """
     def train_step(self, batch):

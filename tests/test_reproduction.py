@@ -146,7 +146,7 @@ def test_declared_parts_can_be_planned_in_both_sizes(name):
             assert reproduction_tables.rows(file) and all(row["source"] for row in reproduction_tables.rows(file))
         if part.beside == GAINS:
             rungs = {"base", *(rung.name for rung in part.rungs)}
-            theirs = reproduction_tables.rung_seconds(part.published, part.workload, part.phase)
+            theirs = reproduction_tables.rung_seconds(part)
             assert set(part.places) <= rungs and set(part.places.values()) == set(theirs)
 
 

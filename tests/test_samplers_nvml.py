@@ -11,54 +11,12 @@ from types import SimpleNamespace
 
 import pynvml
 import pytest
+from recorded_nvml import RecordedNvml
 
 from framework_compare.errors import UsageError
 from framework_compare.samplers.gpu_users import BY_DIFFERENCE, BY_PROCESS, IDLE_BYTES, GpuProcess, GpuUsers
 from framework_compare.samplers.nvml import GpuReading, NvmlSampler, describe_gpus, find_handle, gpu_index
 from framework_compare.samplers.throttle import words
-
-
-class RecordedNvml:
-    """Not the real module: answers it gave on an H200 at work; `refuse` maps functions that fail to NVML's error."""
-
-    NVMLError = pynvml.NVMLError
-    NVMLError_NotSupported = pynvml.NVMLError_NotSupported
-    NVMLError_FunctionNotFound = pynvml.NVMLError_FunctionNotFound
-
-    answers = {
-        "nvmlInit": None,
-        "nvmlShutdown": None,
-        "nvmlDeviceGetCount": 1,
-        "nvmlSystemGetDriverVersion": "580.159.04",
-        "nvmlDeviceGetName": "NVIDIA H200",
-        "nvmlDeviceGetCudaComputeCapability": (9, 0),
-        "nvmlDeviceGetUtilizationRates": SimpleNamespace(gpu=100, memory=23),
-        "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=150_754_820_096, free=149_184_184_320, used=1_570_635_776),
-        "nvmlDeviceGetPowerUsage": 692_477,
-        "nvmlDeviceGetTemperature": 61,
-        "nvmlDeviceGetClockInfo": 1_980,
-        "nvmlDeviceGetCurrentClocksEventReasons": 0x4,
-        "nvmlDeviceGetCurrentClocksThrottleReasons": 0x40,
-        "nvmlDeviceGetComputeRunningProcesses": [SimpleNamespace(pid=4321, usedGpuMemory=1_048_576_000)],
-        "nvmlDeviceGetGraphicsRunningProcesses": [],
-        "nvmlDeviceGetTotalEnergyConsumption": 123_456_789,
-        "nvmlDeviceGetSamples": (1, [SimpleNamespace(timeStamp=t) for t in (0, 100_000, 300_000, 500_000, 700_000)]),
-    }
-
-    def __init__(self, **refuse):
-        self.refuse, self.calls = refuse, []
-
-    def __getattr__(self, name):
-        def answer(*arguments):
-            self.calls.append(name)
-            if name in self.refuse:
-                raise pynvml.NVMLError(self.refuse[name])
-            if arguments[1:] == (pynvml.nvmlMemory_v2,):
-                return SimpleNamespace(reserved=500 << 20)
-            return (name, *arguments) if "GetHandle" in name else self.answers[name]
-
-        return answer
-
 
 OURS = SimpleNamespace(pid=100_000_002, usedGpuMemory=1 << 30)
 
@@ -174,10 +132,6 @@ def shown(visible):
             return [handle if isinstance(handle, str) else handle[1] for handle in found], str(error)
 
 
-def test_without_a_list_gpus_are_numbered_as_nvml_does():
-    assert find_handle(1, nvml=TwoGpus()) == ("nvmlDeviceGetHandleByIndex", 1)
-
-
 # what cuDeviceGetCount and cuDeviceGetUuid of driver 580.159 told under each of these, on a machine of two GPUs
 @pytest.mark.parametrize(
     "visible, gpus",
@@ -197,37 +151,35 @@ def test_gpus_are_those_that_cuda_shows(visible, gpus):
     assert shown(visible)[0] == gpus
 
 
-@pytest.mark.parametrize(
-    "visible, gpus, end",
-    [
-        ("0,-1,1", [0], "-1"),
-        ("0,9,1", [0], "9"),
-        ("-1", [], "-1"),
-        ("NoDevFiles", [], "NoDevFiles"),
-        ("GPU-", [], "GPU-"),
-        ("GPU-8f6dzz,GPU-2cc3", [], "GPU-8f6dzz"),
-        ("gpu-8f6d", [], "gpu-8f6d"),
-        (" GPU-8f6d", [], " GPU-8f6d"),
-        ("GPU-8f6d ", [], "GPU-8f6d "),
-        ("GPU-8f6d,1", [0], "1"),
-        ("0,GPU-2cc3", [0], "GPU-2cc3"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
+NO_GPU, TWICE = (
+    "hides it: CUDA reads it up to {!r}, which names no GPU here",
+    "names a GPU twice, and CUDA then shows none",
 )
-def test_the_first_entry_that_names_no_gpu_ends_the_list(visible, gpus, end):
-    found, reason = shown(visible)
-    assert found == gpus
-    assert reason == f"CUDA_VISIBLE_DEVICES={visible!r} hides it: CUDA reads it up to {end!r}, which names no GPU here"
+NAMELESS = [
+    ("0,-1,1", [0], "-1"),
+    ("0,9,1", [0], "9"),
+    ("-1", [], "-1"),
+    ("NoDevFiles", [], "NoDevFiles"),
+    ("GPU-", [], "GPU-"),
+    ("GPU-8f6dzz,GPU-2cc3", [], "GPU-8f6dzz"),
+    ("gpu-8f6d", [], "gpu-8f6d"),
+    (" GPU-8f6d", [], " GPU-8f6d"),
+    ("GPU-8f6d ", [], "GPU-8f6d "),
+    ("GPU-8f6d,1", [0], "1"),
+    ("0,GPU-2cc3", [0], "GPU-2cc3"),
+]
 
 
-@pytest.mark.parametrize("visible, gpus", [("", []), (",0", []), ("0,,1", [0])])
-def test_an_empty_entry_ends_the_list(visible, gpus):
-    assert shown(visible) == (gpus, f"CUDA_VISIBLE_DEVICES={visible!r} hides it")
-
-
-@pytest.mark.parametrize("visible", ["0,0", "0,1,0", "GPU-8f6d,GPU-8f6d1c00"])
-def test_a_gpu_named_twice_hides_all(visible):
-    assert shown(visible) == ([], f"CUDA_VISIBLE_DEVICES={visible!r} names a GPU twice, and CUDA then shows none")
+@pytest.mark.parametrize(
+    "visible, gpus, why",
+    [
+        *((visible, gpus, NO_GPU.format(end)) for visible, gpus, end in NAMELESS),
+        *((visible, gpus, "hides it") for visible, gpus in [("", []), (",0", []), ("0,,1", [0])]),
+        *((visible, [], TWICE) for visible in ("0,0", "0,1,0", "GPU-8f6d,GPU-8f6d1c00")),
+    ],
+)
+def test_the_first_entry_that_names_no_gpu_ends_the_list_and_one_named_twice_hides_all(visible, gpus, why):
+    assert shown(visible) == (gpus, f"CUDA_VISIBLE_DEVICES={visible!r} {why}")
 
 
 def test_a_part_of_a_gpu_is_asked_for_by_its_uuid():
@@ -312,12 +264,6 @@ def test_memory_is_none_without_list_and_baseline():
     assert found.own_bytes([], TREE, 950 * MIB) is None
     assert users(600 * MIB).own_bytes([], TREE, None) is None
     assert found.memory_source is None
-
-
-def test_nobody_else_is_no_warning():
-    found = users(600 * MIB, 580 * MIB)
-    found.own_bytes([GpuProcess(WORKER, 300 * MIB)], TREE, 900 * MIB)
-    assert found.warnings() == []
 
 
 def test_another_worker_of_this_process_is_no_stranger():

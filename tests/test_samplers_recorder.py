@@ -22,7 +22,7 @@ from processes import wait_until
 from framework_compare.errors import UsageError
 from framework_compare.records import Sample
 from framework_compare.samplers import recorder as recorder_module
-from framework_compare.samplers.disturbance import CoreCounter, parse_cores
+from framework_compare.samplers.disturbance import parse_cores
 from framework_compare.samplers.process import ProcessTreeSampler
 from framework_compare.samplers.recorder import Recorder, SampleLog, next_tick_ns
 from framework_compare.samplers.samplers import (
@@ -191,20 +191,6 @@ def test_a_sampler_that_cannot_read_gives_none_and_disturbs_no_other(process, mo
         wait_until(lambda: len(recorder._log) >= 3, "three samples")
     assert all(math.isnan(value) for value in recorder._log._columns["broken_s"])
     assert all(value > 0 for value in recorder._log._columns["rss_bytes"])
-
-
-def test_machine_reads_percent_and_no_cpu_at_first(process):
-    watched = Watched(ProcessTreeSampler(process.pid))
-    with contextlib.closing(watched.tree), contextlib.closing(CoreCounter()) as cores:
-        with contextlib.closing(MachineSampler(watched)) as sampler:
-            watched.cores = cores.read()
-            first = sampler.read()
-            time.sleep(0.3)
-            watched.cores = cores.read()
-            second = sampler.read()
-            watched.cores = None
-            assert sampler.read()["machine_cpu_percent"] is None
-    assert first["machine_cpu_percent"] is None and 0 < second["machine_cpu_percent"] <= 100
 
 
 def test_machine_reads_the_memory_that_psutil_reads(process):

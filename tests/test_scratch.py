@@ -163,17 +163,12 @@ def test_no_segment_that_python_tracks_is_left(how, tmp_path):
     assert not (SHARED / name).exists()
 
 
-def test_no_segment_with_a_workers_pid_is_left(tmp_path):
-    run(tmp_path, NAMED)
-    assert not (SHARED / f"segment_{(tmp_path / 'made').read_text()}_0").exists()
-
-
-def test_segments_of_others_stay(tmp_path):
+def test_no_segment_with_a_workers_pid_is_left_and_those_of_others_stay(tmp_path):
     others = SHARED / f"segment_{os.getpid()}_0"
     others.touch()
     try:
         run(tmp_path, NAMED)
-        assert others.exists()
+        assert others.exists() and not (SHARED / f"segment_{(tmp_path / 'made').read_text()}_0").exists()
     finally:
         others.unlink()
 

@@ -86,12 +86,9 @@ def test_the_whole_search_is_one_epoch_and_its_parts_add_up(search, small_grid):
     assert not [name for name in study.epochs if name.startswith("candidate")]
 
 
-def test_a_study_of_no_search_has_no_such_table(tiny, images, tmp_path):
-    study = compare(
-        tiny, "linear", dataset=images, out=tmp_path / "s", image_size=8, epochs=1, python={tiny: sys.executable}
-    )
-    assert study.candidates.empty and "search" not in study.kinds
-    assert "This study has no grid search" in str(study.table("search"))
+def test_a_study_of_no_search_has_no_such_table(trained):
+    assert trained.candidates.empty and "search" not in trained.kinds
+    assert "This study has no grid search" in str(trained.table("search"))
 
 
 def test_each_fold_is_standardised_by_its_own_training_rows(tmp_path):

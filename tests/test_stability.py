@@ -86,16 +86,12 @@ def test_a_sweep_says_what_works_up_to_where_and_how_the_next_one_ends(sweep):
     assert limited["largest_ok_peak_rss_bytes"] > 1e6
 
 
-@pytest.mark.parametrize("style", ["terminal", "markdown", "latex", "csv"])
-def test_a_sweep_is_a_table_in_every_style(sweep, style):
-    text = sweep("at-most-25").table(style)
-    assert "out-of-memory" in text and "20" in text
-    if style == "terminal":
-        assert "works up to" in text and "batch 30 is more than 25" in text
-
-
-def test_a_sweep_is_gone_on_with_and_loaded(sweep):
-    folder = sweep("at-most-25").folder
+def test_a_sweep_is_a_table_in_every_style_gone_on_with_and_loaded(sweep):
+    first = sweep("at-most-25")
+    texts = {style: first.table(style) for style in ("terminal", "markdown", "latex", "csv")}
+    assert all("out-of-memory" in text and "20" in text for text in texts.values())
+    assert "works up to" in texts["terminal"] and "batch 30 is more than 25" in texts["terminal"]
+    folder = first.folder
     with Store.open(folder, readonly=False) as store:
         before = store.select("SELECT run_id, started_at, wall_s FROM run")[1]
     again = sweep("at-most-25")
@@ -104,34 +100,24 @@ def test_a_sweep_is_gone_on_with_and_loaded(sweep):
     assert Stability.load(folder).frame.equals(again.frame)
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
+def test_another_sweep_in_the_folder_is_refused_with_the_difference(sweep):
+    sweep("at-most-25")
+    for change, said in (
         (dict(batch_sizes=[10, 20]), "batch_sizes: 10, 20, 30, 40 in the study, 10, 20 now"),
         (dict(search="doubling"), "search: steps in the study, doubling now"),
         (dict(epochs=2), "epochs: 1 in the study, 2 now"),
         (dict(pipeline="shared"), "pipeline: native in the study, shared now"),
         (dict(memory_limit="1GiB"), "memory_limit: none in the study, 1073741824 now"),
         (dict(limit=50), "images of many: 60 in the study, 50 now"),
-    ],
-    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
-)
-def test_another_sweep_in_the_folder_is_refused_with_the_difference(sweep, change, said):
-    sweep("at-most-25")
-    with pytest.raises(StudyError, match=f"cannot be resumed: {said}; name another folder"):
-        sweep("at-most-25", **change)
+    ):
+        with pytest.raises(StudyError, match=f"cannot be resumed: {said}; name another folder"):
+            sweep("at-most-25", **change)
 
 
 def test_a_sweep_in_the_folder_of_another_study_is_refused(sweep, tmp_path):
     Store.create(tmp_path / "sweep", settings={}, machine={}, cells=[], repeats=1).close()
     with pytest.raises(StudyError, match="neither a sweep of batch sizes nor under a budget; name another folder"):
         sweep("fine")
-
-
-def test_batches_larger_than_the_data_set_are_refused_before_anything_runs(sweep, tmp_path):
-    with pytest.raises(UsageError, match="batch size 64 is larger than many, which has 16 samples; name smaller"):
-        sweep("fine", batch_sizes=[4, 8, 16, 64], limit=16)
-    assert not (tmp_path / "sweep").exists()
 
 
 def test_cells_that_differ_in_any_setting_are_rows_of_their_own(sweep, images, many):
@@ -177,30 +163,24 @@ def test_a_style_that_is_none_is_refused_before_the_sweep(faulty, many, own_cach
     assert not (tmp_path / "s").exists()
 
 
-@pytest.mark.parametrize("sizes", [[], [0, 1], [20, 10], [10, 10], ["10"]], ids=str)
-def test_sizes_that_make_no_sweep_are_refused(sweep, sizes, tmp_path):
-    with pytest.raises(UsageError, match="batch_sizes is .*; allowed: whole numbers"):
-        sweep("fine", batch_sizes=sizes)
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        *(({"batch_sizes": sizes}, "allowed: whole numbers") for sizes in ([], [0, 1], [20, 10], [10, 10], ["10"])),
+        *(({"batch_sizes": sizes}, "allowed: a list of whole numbers, such as") for sizes in (5, "5", None)),
+        ({"batch_sizes": [4, 8, 16, 64], "limit": 16}, "batch size 64 is larger than many, which has 16 samples; name"),
+        ({"search": "random"}, "unknown search 'random'; allowed: steps, doubling"),
+        ({"batch_size": 7}, "batch_size is 7; a sweep varies it: name batch_sizes"),
+    ],
+    ids=str,
+)
+def test_what_makes_no_sweep_is_refused_before_anything_runs(sweep, asked, said, tmp_path):
+    with pytest.raises(UsageError, match=said):
+        sweep("fine", **asked)
     assert not (tmp_path / "sweep").exists()
-
-
-@pytest.mark.parametrize("sizes", [5, "5", None])
-def test_sizes_that_are_no_list_are_refused(sweep, sizes):
-    with pytest.raises(UsageError, match="batch_sizes is .*; allowed: a list of whole numbers, such as"):
-        sweep("fine", batch_sizes=sizes)
-
-
-def test_an_unknown_search_lists_the_known(sweep):
-    with pytest.raises(UsageError, match="unknown search 'random'; allowed: steps, doubling"):
-        sweep("fine", search="random")
 
 
 def test_a_study_that_is_no_sweep_is_no_stability(tmp_path):
     Store.create(tmp_path / "study", settings={}, machine={}, cells=[], repeats=1).close()
     with pytest.raises(StudyError, match="sweep of batch sizes"):
         Stability.load(tmp_path / "study")
-
-
-def test_one_batch_size_is_refused_and_the_list_named(sweep):
-    with pytest.raises(UsageError, match="batch_size is 7; a sweep varies it: name batch_sizes"):
-        sweep("fine", batch_size=7)

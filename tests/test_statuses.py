@@ -57,7 +57,7 @@ def test_other_outcomes_stand_as_told(status):
             "crashed",
             "killed by SIGSEGV in phase epochs; the log ends: last line",
         ),
-        (Evidence(-9, "epochs"), "crashed", "killed by SIGKILL in phase epochs; the log ends: (empty)"),
+        (Evidence(-9, "epochs"), "crashed", "killed by SIGKILL in phase epochs; the log is empty"),
         (Evidence(3, None), "crashed", "exited with code 3 between phases"),
         (Evidence(-34 - 6, "build"), "crashed", "killed by signal 40"),
         (Evidence(None, "build"), "crashed", "the process that supervises the worker was killed"),

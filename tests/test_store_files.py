@@ -74,17 +74,6 @@ def test_a_file_that_is_no_study_is_told_and_kept(tmp_path, content, readonly):
     assert (tmp_path / FILE).read_bytes() == content
 
 
-def test_a_damaged_study_is_told_and_kept(tmp_path):
-    with create(tmp_path) as store:
-        store.record(1, dataclasses.replace(RUN, samples=RUN.samples * 5000))
-    content = (tmp_path / FILE).read_bytes()
-    damaged = content[:40960] + b"\xff" * 40960 + content[81920:]
-    (tmp_path / FILE).write_bytes(damaged)
-    with pytest.raises(StudyError, match="damaged"):
-        Store.open(tmp_path, readonly=False)
-    assert (tmp_path / FILE).read_bytes() == damaged
-
-
 def test_a_database_of_somebody_else_is_refused(tmp_path):
     connection = sqlite3.connect(tmp_path / FILE)
     connection.execute("CREATE TABLE meta (anything)")

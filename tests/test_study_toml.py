@@ -9,7 +9,6 @@ from framework_compare import Comparison, compare
 from framework_compare.api import compare_file
 from framework_compare.cli import root
 from framework_compare.errors import StudyError, UsageError
-from framework_compare.store.study_file import Store
 from framework_compare.study import study_toml
 from framework_compare.study.request import Request
 
@@ -30,8 +29,17 @@ def cells(comparison):
     ]
 
 
-def test_the_file_of_a_study_makes_it_again(study, tmp_path):
-    first = study(batch_size=[4, 8], phase_timeout_s={"import": 60.0}, timeout_s=300.0)
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"batch_size": [4, 8], "phase_timeout_s": {"import": 60.0}, "timeout_s": 300.0}, "timeout_s = 300.0"),
+        ({"rungs": {"batch 8": {"batch_size": 8}}, "one_at_a_time": True}, '[rungs."batch 8"]\nbatch_size = 8'),
+    ],
+    ids=["limits", "ladder"],
+)
+def test_the_file_of_a_study_makes_it_again(study, tmp_path, given, line):
+    first = study(**given)
+    assert line in first.to_toml()
     path = tmp_path / "elsewhere" / "study.toml"
     path.parent.mkdir()
     path.write_text(first.to_toml())
@@ -94,19 +102,6 @@ def test_a_wrong_file_is_refused(tiny, tmp_path, own_cache, text, said):
     with pytest.raises(UsageError, match=said):
         compare_file(tmp_path / "study.toml", out=tmp_path / "study")
     assert not (tmp_path / "study").exists()
-
-
-def test_a_study_without_a_request_says_so(tmp_path):
-    Store.create(tmp_path / "study", settings={}, machine={}, cells=[], repeats=1).close()
-    with pytest.raises(StudyError, match="has no stored request"):
-        Comparison.load(tmp_path / "study").to_toml()
-
-
-def test_a_ladders_rungs_are_kept(study, tmp_path):
-    first = study(rungs={"batch 8": {"batch_size": 8}}, one_at_a_time=True)
-    assert '[rungs."batch 8"]\nbatch_size = 8' in first.to_toml()
-    (tmp_path / "study.toml").write_text(first.to_toml())
-    assert cells(compare_file(tmp_path / "study.toml", out=tmp_path / "second")) == cells(first)
 
 
 def test_a_study_takes_more_cells_and_keeps_its_runs(study, tmp_path):

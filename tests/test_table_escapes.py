@@ -17,7 +17,7 @@ from framework_compare.report.tables import Group, Row, Table, Value
 
 STYLES = tuple(study_table.STYLES)
 HOSTILE = "[bold]x[/bold] [link=http://e]y[/] |a| \\cmd{z} $m$ 50% #1 _u_ *s* `c` <b>&amp; ~^"
-HOSTILE += "\n\x1b[31mred\x1b[0m\x07\u202eend"
+HOSTILE += "\n\x1b[31mred\x1b[0m\x07\x00\u202eend"
 
 
 def hostile(folder, style, **terminal_fields):

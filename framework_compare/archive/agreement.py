@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from framework_compare import registry
 from framework_compare.archive.records import SECOND, Row, Tables, awake_s, in_order, length_s, overlaps
@@ -107,16 +107,11 @@ def _apart(study: Tables) -> Iterator[str]:
             yield f"run {number} took {wall:.3g} s, but its epochs take {awake:.3g} s without waiting"
         if number not in turns or study.runs[number]["status"] != "ok":
             continue
-        took = _shared_s(turns[number], epochs)
+        pairs = ((turn, epoch) for turn in turns[number] for epoch in epochs)
+        shared = (max(0, min(a["end_ns"], b["end_ns"]) - max(a["start_ns"], b["start_ns"])) for a, b in pairs)
+        took = float(sum(shared) / SECOND)
         if abs(took - awake) > APART * awake + APART_S:
             yield f"run {number} had turns of {took:.3g} s in epochs that were {awake:.3g} s long without waiting"
-
-
-def _shared_s(turns: Sequence[Row], epochs: Sequence[Row]) -> float:
-    """Seconds of turns that lie in epochs."""
-    pairs = ((turn, epoch) for turn in turns for epoch in epochs)
-    shared = (max(0, min(a["end_ns"], b["end_ns"]) - max(a["start_ns"], b["start_ns"])) for a, b in pairs)
-    return float(sum(shared) / SECOND)
 
 
 def _epochs(study: Tables) -> Iterator[str]:

@@ -57,7 +57,9 @@ def answers(pairs: Iterable[Pair]) -> list[Answer]:
     groups: dict[tuple[str, str], dict[tuple[str, str], list[Pair]]] = {}
     for one in pairs:
         if one.counts and base(one.first) != base(one.second):
-            settings = groups.setdefault((_kind(one.model), one.place), {})
+            known = registry.model_of_all(one.model)
+            kind = KINDS.get(known.kind if known else "", KINDS[""])
+            settings = groups.setdefault((kind, one.place), {})
             settings.setdefault((one.model, one.condition), []).append(one)
     found = [_answer(*key, settings) for key, settings in groups.items()]
     order = list(KINDS.values())
@@ -68,11 +70,6 @@ def gaps(found: Sequence[Answer]) -> list[str]:
     """The kinds of model that no verified study compares, by place."""
     known = {(one.kind, one.place) for one in found}
     return [f"{kind} on {place}" for place in PLACES for kind in KINDS.values() if (kind, place) not in known]
-
-
-def _kind(model: str) -> str:
-    known = registry.model_of_all(model)
-    return KINDS.get(known.kind if known else "", KINDS[""])
 
 
 def _answer(kind: str, place: str, settings: Mapping[tuple[str, str], Sequence[Pair]]) -> Answer:

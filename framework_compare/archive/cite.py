@@ -19,7 +19,6 @@ from framework_compare.report.names import in_order, listed, title
 from framework_compare.report.table_notes import setting_words
 from framework_compare.report.tables import known
 from framework_compare.results.parity import PROVED
-from framework_compare.results.speed_verdicts import Verdict
 
 REPOSITORY = "https://example.org/framework_compare"  # a placeholder: the project has no public address yet
 AUTHORS = "framework_compare contributors"
@@ -36,16 +35,11 @@ def cite(study: Comparison, style: str = "text") -> str:
     from framework_compare.report import json_document
 
     found = of_figures(json_document.document(study))
-    methods = paragraph(study, list(found.values()))
-    return "\n".join(
-        [_software(study), _data(study), methods if style == "text" else f"{escape_latex(methods.strip())}\n"]
-    )
-
-
-def _software(study: Comparison) -> str:
     version = str(study.settings.get("framework_compare") or "unknown")
     fields = {"author": f"{{{AUTHORS}}}", "title": "framework_compare", "version": version, "year": _started(study)[:4]}
-    return _entry("software", "framework_compare", {**fields, "url": REPOSITORY, "note": "placeholder address"})
+    software = _entry("software", "framework_compare", {**fields, "url": REPOSITORY, "note": "placeholder address"})
+    methods = paragraph(study, list(found.values()))
+    return "\n".join([software, _data(study), methods if style == "text" else f"{escape_latex(methods.strip())}\n"])
 
 
 def _data(study: Comparison) -> str:
@@ -61,15 +55,12 @@ def _data(study: Comparison) -> str:
 
 
 def _entry(kind: str, key: str, fields: dict[str, str]) -> str:
-    plain = ("url",)
-    lines = (f"  {name} = {{{value if name in plain else _escaped(value)}}},\n" for name, value in fields.items())
+    lines = []
+    for name, value in fields.items():
+        braced = value.startswith("{") and value.endswith("}")  # which LaTeX leaves as they are
+        text = value if name == "url" else f"{{{escape_latex(value[1:-1])}}}" if braced else escape_latex(value)
+        lines.append(f"  {name} = {{{text}}},\n")
     return f"@{kind}{{{key},\n{''.join(lines)}}}\n"
-
-
-def _escaped(value: str) -> str:
-    inner = value[1:-1] if value.startswith("{") and value.endswith("}") else value
-    text = escape_latex(inner)
-    return f"{{{text}}}" if inner != value else text
 
 
 def paragraph(study: Comparison, reservations: Iterable[str]) -> str:
@@ -79,6 +70,8 @@ def paragraph(study: Comparison, reservations: Iterable[str]) -> str:
     verdicts = study.verdicts()
     version = str(study.settings.get("framework_compare") or "unknown")
     frameworks = listed(facts.get("Frameworks", "unknown versions").split(", "))
+    counts = sorted({one.comparisons for one in verdicts if one.corrected})
+    corrected = f"; significance is Holm-corrected for {' and '.join(map(str, counts))} comparisons" if counts else ""
     sentences = [
         f"We measured the {_timed(cells)} time of {_sized(cells)} in {frameworks} with "
         f"framework_compare {version} on {facts.get('Machine', 'an unknown machine')} ({facts.get('System', 'unknown system')}).",
@@ -86,7 +79,7 @@ def paragraph(study: Comparison, reservations: Iterable[str]) -> str:
         _design(cells),
         _parity(cells),
         "Ratios of epoch times are taken over paired blocks; intervals are 95 % confidence intervals (Student's t on "
-        f"logarithms of ratios){_corrected(verdicts)}.",
+        f"logarithms of ratios){corrected}.",
         *(f"{line.rstrip('.')}." for line in headlines.answers(list(study.frame.itertuples()), verdicts, study.modes)),
         # Behind a semicolon they say what to do, which is nothing for a paper.
         *(f"Reservation: {sentence.partition(';')[0]}." for sentence in reservations),
@@ -118,27 +111,18 @@ def _settings(cells: Any) -> str:
 def _design(cells: Any) -> str:
     fewest, most = int(cells["runs_ok"].min()), int(cells["runs_ok"].max())
     runs = f"{fewest} times" if fewest == most else f"{fewest} to {most} times"
-    turns = {str(one) for one in cells["schedule"].dropna()}
-    interleaved = (
-        "; the workers of a block ran at the same time and trained in turns" if turns == {"interleaved"} else ""
-    )
-    order = (
-        "Each combination ran {}, each time in a new process, in blocks of random order{}. Times exclude start-up, "
+    in_turns = {str(one) for one in cells["schedule"].dropna()} == {"interleaved"}
+    turns = "; the workers of a block ran at the same time and trained in turns" if in_turns else ""
+    return (
+        f"Each combination ran {runs}, each time in a new process, in blocks of random order{turns}. Times exclude start-up, "
         "compilation and warm-up."
     )
-    return order.format(runs, interleaved)
 
 
 def _parity(cells: Any) -> str:
     proved = sum(parity in PROVED for parity in cells["parity"])
-    if proved == len(cells):
-        return "All implementations were verified against a float64 reference to compute the same function."
-    return f"{proved} of {len(cells)} implementations were verified against a float64 reference to compute the same function."
-
-
-def _corrected(verdicts: Iterable[Verdict]) -> str:
-    counts = sorted({one.comparisons for one in verdicts if one.corrected})
-    return f"; significance is Holm-corrected for {' and '.join(map(str, counts))} comparisons" if counts else ""
+    which = "All" if proved == len(cells) else f"{proved} of {len(cells)}"
+    return f"{which} implementations were verified against a float64 reference to compute the same function."
 
 
 def _started(study: Comparison) -> str:

@@ -149,9 +149,11 @@ def fault_of(value: str) -> str:
         for character in value:
             if unicodedata.category(character) in _CONTROL:
                 return f"has the control character U+{ord(character):04X}"
-        mixed = next((word for word in _WORD.findall(value) if not word.isascii() and _mixes(word)), "")
-        if mixed:
-            return f"has {shown(mixed)}, a word whose letters look like those of another alphabet"
+        for word in _WORD.findall(value):
+            # Latin letters beside look-alikes of another alphabet, or beside styled ones
+            alphabets = {unicodedata.name(letter, "").partition(" ")[0] for letter in word if letter.isalpha()}
+            if "LATIN" in alphabets and alphabets & _LOOK_ALIKE:
+                return f"has {shown(word)}, a word whose letters look like those of another alphabet"
         if _PILE.search(unicodedata.normalize("NFC", value)):
             return "has several marks on one letter"
     if "/" in value or "\\" in value or "~" in value:
@@ -164,12 +166,6 @@ def fault_of(value: str) -> str:
         if found:
             return f"has the address {shown(found[0])}; `publish` removes addresses"
     return ""
-
-
-def _mixes(word: str) -> bool:
-    """Return whether Latin letters stand beside look-alikes of another alphabet, or beside styled ones."""
-    alphabets = {unicodedata.name(letter, "").partition(" ")[0] for letter in word if letter.isalpha()}
-    return "LATIN" in alphabets and bool(alphabets & _LOOK_ALIKE)
 
 
 def shown(value: object) -> str:

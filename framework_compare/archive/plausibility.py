@@ -39,15 +39,14 @@ NEVER_NEGATIVE = {
 def faults(records: Document, document: Document, now: datetime.datetime) -> Iterator[str]:
     """Each implausible figure as a sentence, from sound records and the document recomputed from them."""
     study = Tables(records)
-    for check in (
-        _times(study, now),
-        _clocks(study),
-        _labels(study),
-        _rounds(study),
-        _below_zero(study),
-        _sizes(study),
-    ):
+    for check in (_times(study, now), _clocks(study), _labels(study), _rounds(study)):
         yield from check
+    for table, names in NEVER_NEGATIVE.items():
+        for name in names:
+            least = min((value or 0 for value in study.column(table, name)), default=0)
+            if least < 0:
+                yield f"{name} of table {table} is {least:g}"
+    yield from _sizes(study)
     for machine in study.machines.values():
         for name in ("available_cores", "memory_bytes"):  # what other checks are measured by
             if type(machine.get(name)) is not int or machine[name] < 1:
@@ -55,21 +54,19 @@ def faults(records: Document, document: Document, now: datetime.datetime) -> Ite
                 return
     yield from _memory(study)
     yield from agreement.faults(study)
-    yield from _sampled(study)
+    read = set(study.column("sample", "run_id"))
+    for number, run in study.runs.items():
+        if run["status"] == "ok" and run.get("disturbed_epochs") is not None and number not in read:
+            yield f"run {number} states its disturbances, but has no reading"
     cores = max(map(agreement.cores_of, study.machines.values()))
     for cell in document["cells"]:
         name = f"{cell['framework']} {cell['model']}"
         if (cell["cpu_percent_mean"] or 0) > 100 * cores * SLACK:
             yield f"{name} used {cell['cpu_percent_mean']:.0f} % of a core on {cores} cores"
-    yield from _turns(study, cores)
-
-
-def _sampled(study: Tables) -> Iterator[str]:
-    """Yield the runs that state disturbances of which no reading was taken while they ran."""
-    read = set(study.column("sample", "run_id"))
-    for number, run in study.runs.items():
-        if run["status"] == "ok" and run.get("disturbed_epochs") is not None and number not in read:
-            yield f"run {number} states its disturbances, but has no reading"
+    for number, turns in study.by_run("slice").items():
+        used, length = (sum(row[name] for row in turns) for name in ("cpu_s", "measured_s"))
+        if used > length * cores * TURN_SLACK + COUNTER_S:
+            yield f"run {number} used {used:.3g} s of CPU time in turns of {length:.3g} s on {cores} cores"
 
 
 def _labels(study: Tables) -> Iterator[str]:
@@ -158,23 +155,6 @@ def _sizes(study: Tables) -> Iterator[str]:
             own = build_graph(cell["model"], TrainConfig.from_dict(cell["config"])).parameter_count()
             if run["parameters"] != own:
                 yield f"run {number} has {run['parameters']:,} parameters, but {cell['model']} has {own:,}"
-
-
-def _below_zero(study: Tables) -> Iterator[str]:
-    """No count, time or amount of what was measured is below zero."""
-    for table, names in NEVER_NEGATIVE.items():
-        for name in names:
-            least = min((value or 0 for value in study.column(table, name)), default=0)
-            if least < 0:
-                yield f"{name} of table {table} is {least:g}"
-
-
-def _turns(study: Tables, cores: int) -> Iterator[str]:
-    """Yield turns in which a worker used more CPU time than all cores have."""
-    for number, turns in study.by_run("slice").items():
-        used, length = (sum(row[name] for row in turns) for name in ("cpu_s", "measured_s"))
-        if used > length * cores * TURN_SLACK + COUNTER_S:
-            yield f"run {number} used {used:.3g} s of CPU time in turns of {length:.3g} s on {cores} cores"
 
 
 def _times(study: Tables, now: datetime.datetime) -> Iterator[str]:

@@ -98,7 +98,7 @@ def prepare(folder: Path, allow: Iterable[str] = ()) -> Submission:
         "published_by": published,
         "allowed": scrub.document(found),
         "replaced": {kind: sum(counts.values()) for kind, counts in scrub.replaced.items()},
-        "command": _command(comparison, scrub, documents.REQUEST in files),
+        "command": repeating.FROM_REQUEST if documents.REQUEST in files else scrub.text(report.command(comparison)),
         "files": {
             file: {"sha256": documents.digest(content), "bytes": len(content)}
             for file, content in sorted(files.items())
@@ -145,19 +145,13 @@ def _request(comparison: Comparison, scrub: Scrubber) -> dict[str, bytes]:
     return {documents.REQUEST: tomli_w.dumps(scrub.document(private)).encode("utf-8")}
 
 
-def _command(comparison: Comparison, scrub: Scrubber, has_request: bool) -> str:
-    if has_request:
-        return repeating.FROM_REQUEST
-    return scrub.text(report.command(comparison))
-
-
 def _locks(comparison: Comparison, scrub: Scrubber) -> dict[str, bytes]:
     """A lock file per environment: the pins with checksums that it was made from, else the versions in it."""
     locks = {}
     for label, facts in comparison.environments.items():
-        packages = facts.get("packages") or {}
-        devices = comparison.frame.loc[comparison.frame["framework"] == label.partition(" ")[0], "device"]
-        text = _pins(label.partition(" ")[0], devices.iloc[0] if len(devices) else "cpu", packages)
+        framework, packages = label.partition(" ")[0], facts.get("packages") or {}
+        devices = comparison.frame.loc[comparison.frame["framework"] == framework, "device"]
+        text = _pins(framework, devices.iloc[0] if len(devices) else "cpu", packages)
         text = text or "".join(f"{name}=={version}\n" for name, version in sorted(packages.items()))
         if text:  # nothing is known of the packages of some interpreters of users
             locks[repeating.lock_name(scrub.text(label))] = text.encode("utf-8")

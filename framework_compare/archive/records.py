@@ -123,16 +123,13 @@ def _check_sound(folder: Path) -> None:
             orphans = store.select("PRAGMA foreign_key_check")[1]
             damage = dict(store.damage)
     except StudyError as error:
-        raise Refused(f"records.json is damaged: {_without(str(error), folder)}") from None
+        sentence = str(error).replace(str(folder) + os.sep, "").replace(str(folder), "it")
+        raise Refused(f"records.json is damaged: {sentence}") from None
     if damage:
         table, (rows, fault) = next(iter(damage.items()))
         raise Refused(f"table {table} of records.json has {rows} invalid rows: {fault}")
     if orphans:
         raise Refused(f"table {orphans[0][0]} of records.json has a row that belongs to no run")
-
-
-def _without(sentence: str, folder: Path) -> str:
-    return sentence.replace(str(folder) + os.sep, "").replace(str(folder), "it")
 
 
 SECOND = 1_000_000_000

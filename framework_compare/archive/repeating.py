@@ -52,23 +52,19 @@ def check(manifest: Document, contents: Mapping[str, bytes], records: Document) 
     elif command != FROM_REQUEST:
         raise Refused(f"its command is {shown(command)}; allowed beside {REQUEST}: {FROM_REQUEST}")
     else:
-        request = parsed(documents.text(REQUEST, contents[REQUEST]))
+        text = documents.text(REQUEST, contents[REQUEST])
+        request = parsed(text)
         _check_request(REQUEST, request, records)
         _check_repeats(request, records["tables"].get("run", {}))
-        _check_plain(request, documents.text(REQUEST, contents[REQUEST]))
+        import tomli_w
+
+        if "".join(text.split()) != "".join(tomli_w.dumps(request).split()):  # the site shows the request as it is
+            raise Refused(f"{REQUEST} has a comment, or is not written as `publish` writes it")
     _check_locks(set(contents), records["environments"])
     for label, facts in records["environments"].items():
         name = lock_name(label)
         if name in contents:
             _check_lock(name, documents.text(name, contents[name]).splitlines(), facts)
-
-
-def _check_plain(request: Document, text: str) -> None:
-    """Refused for comments: the site shows the request as it is."""
-    import tomli_w
-
-    if "".join(text.split()) != "".join(tomli_w.dumps(request).split()):
-        raise Refused(f"{REQUEST} has a comment, or is not written as `publish` writes it")
 
 
 def parsed(text: str) -> Fields:

@@ -1,5 +1,6 @@
 """Paths, user and host names out of what is to be published, and a list of what was replaced by what."""
 
+import functools
 import getpass
 import ipaddress
 import os
@@ -65,28 +66,27 @@ class Scrubber:
         """A string without paths, addresses and names, as a submission may hold it."""
         if text.startswith(("/", "~/", "\\\\")) and "\n" not in text and ": " not in text:
             text = self._note("paths", text, _without_folder(text))
-        text = URL.sub(
-            lambda one: one[0] if PUBLIC_URL.fullmatch(one[0]) else self._note("addresses", one[0], "URL"), text
-        )
-        text = MAIL.sub(lambda one: self._note("addresses", one[0], "EMAIL"), text)
-        if not versions:
-            text = _PRIVATE_ADDRESS.sub(lambda one: self._note("addresses", one[0], "ADDRESS"), text)
-            text = _IPV6.sub(
-                lambda one: self._note("addresses", one[0], "ADDRESS") if _is_address(one[0]) else one[0], text
-            )
-        text = PATH.sub(lambda one: self._note("paths", one[0], _without_folder(one[0])), text)
-        if not versions:
-            text = _HOST.sub(lambda one: self._note("host names", one[0], "HOST"), text)
-        if self._hosts:
-            text = self._hosts.sub(lambda one: self._note("host names", one[0], "HOST"), text)
-        if self._users:
-            text = self._users.sub(lambda one: self._note("user names", one[0], "USER"), text)
-        text = (
-            _CONTROL.sub(lambda one: " " if one[0] != "\n" else "\n", text)
-            .replace("<", "\u2039")
-            .replace(">", "\u203a")
-        )
+        # Of versions only those that nothing in a version looks like, in this order.
+        for pattern, kind, replacement, of_versions in (
+            (URL, "addresses", "URL", True),
+            (MAIL, "addresses", "EMAIL", True),
+            (_PRIVATE_ADDRESS, "addresses", "ADDRESS", False),
+            (_IPV6, "addresses", "ADDRESS", False),
+            (PATH, "paths", "", True),
+            (_HOST, "host names", "HOST", False),
+            (self._hosts, "host names", "HOST", True),
+            (self._users, "user names", "USER", True),
+        ):
+            if pattern is not None and (of_versions or not versions):
+                text = pattern.sub(functools.partial(self._replacement, kind, replacement), text)
+        text = _CONTROL.sub(lambda one: " " if one[0] != "\n" else "\n", text)
+        text = text.replace("<", "\u2039").replace(">", "\u203a")
         return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 2] + " \u2026"
+
+    def _replacement(self, kind: str, replacement: str, one: re.Match[str]) -> str:
+        if PUBLIC_URL.fullmatch(one[0]) or (one.re is _IPV6 and not _is_address(one[0])):
+            return one[0]
+        return self._note(kind, one[0], replacement or _without_folder(one[0]))
 
     def _note(self, kind: str, found: str, replacement: str) -> str:
         counts = self.replaced.setdefault(kind, {})

@@ -135,7 +135,11 @@ class _Site:
         if self.entries:
             self.entries.sort(key=lambda one: (one.date, one.id), reverse=True)
             self.pairs.sort(key=lambda one: (one.date, one.id), reverse=True)
-            self._write_groups()
+            for kind, names_of in _NAMES.items():
+                named = _grouped(self.pairs, names_of)
+                self._members[kind] = _grouped(self.entries, names_of)
+                for name, several in self._members[kind].items():
+                    self._write_group(kind, name, several, named.get(name, []))
             self._write_index(refused)
             self._write_assets()
         return Built(len(self.entries), self.pages, refused)
@@ -154,7 +158,14 @@ class _Site:
             "entry": entry,
             "manifest": manifest,
             "stated": [conditions.ALLOWED[word] for word in entry.allowed],
-            "cells": [_cell(cell) for cell in document["cells"][:PER_PAGE]],
+            "cells": [
+                {
+                    **cell,
+                    "interval": interval(cell["epoch_s_ci_low"], cell["epoch_s_ci_high"], ".4g"),
+                    "memory": cell.get("pss_peak_bytes") or cell.get("peak_rss_bytes"),
+                }
+                for cell in document["cells"][:PER_PAGE]
+            ],
             "left": max(0, len(document["cells"]) - PER_PAGE),
             "verdicts": document["verdicts"][:PER_PAGE],
             "chart": self._chart(rows) if rows else None,
@@ -181,14 +192,6 @@ class _Site:
             json.dumps(data, separators=(",", ":"), default=list), encoding="utf-8"
         )
         self.pages += 1
-
-    def _write_groups(self) -> None:
-        """The pages of every model, framework, machine, version and month."""
-        for kind, names_of in _NAMES.items():
-            pairs = _grouped(self.pairs, names_of)
-            self._members[kind] = _grouped(self.entries, names_of)
-            for name, several in self._members[kind].items():
-                self._write_group(kind, name, several, pairs.get(name, []))
 
     def _write_group(self, kind: str, name: str, members: Sequence[Entry], pairs: Sequence[Pair]) -> None:
         sections = self._sections(pairs, {one.model for one in pairs}) if kind != "months" else []
@@ -323,11 +326,6 @@ def _machine_rows(one: Spread) -> list[Fields]:
     for pair in one.pairs:
         latest.setdefault(pair.machine, pair)
     return [_row(pair, "../") for pair in latest.values()]
-
-
-def _cell(cell: Document) -> Fields:
-    ends = interval(cell["epoch_s_ci_low"], cell["epoch_s_ci_high"], ".4g")
-    return {**cell, "interval": ends, "memory": cell.get("pss_peak_bytes") or cell.get("peak_rss_bytes")}
 
 
 def _coverage(members: Sequence[Entry]) -> Fields:

@@ -76,11 +76,10 @@ def validate(archive: Path, *, recompute: bool = True) -> Iterator[Result]:
     for folder in submissions(archive):
         try:
             checked = check(folder, recompute=recompute)
-            name, twin = str(checked.manifest["id"]), ""
+            name = str(checked.manifest["id"])
             if name in ids:
                 raise Refused(f"it has the same id, {name}, as {ids[name]}; remove one")
-            twin = next((runs[one] for one in checked.run_ids if one in runs), "")
-            if twin:
+            if twin := next((runs[one] for one in checked.run_ids if one in runs), ""):
                 raise Refused(f"its runs are the same as those of {twin}; remove one")
         except (FrameworkCompareError, OSError) as error:
             yield Result(folder, " ".join(str(error).split()))
@@ -110,8 +109,14 @@ def check(folder: Path, *, recompute: bool = True) -> Checked:
     try:
         if recompute:
             figures = publish.figures(records, parity, manifest["id"])
-            _check_same(document, figures, _same_code(manifest))
-        _check_conditions(manifest, figures, records)
+            if difference := next(_differences(document, figures, "", _same_code(manifest)), ""):
+                raise Refused(f"{STUDY} does not follow from its stored rounds: {difference}")
+        found = {
+            **conditions.of_figures(figures, statuses_of(records)),
+            **conditions.of_code(manifest["measured_by"], manifest["published_by"]),
+        }
+        for word in sorted(set(found) - set(manifest["allowed"])):  # which would have stopped `publish`
+            raise Refused(f"{found[word]}, but its manifest does not say so ({word})")
         _check_belonging(manifest, parity, records)
         _check_code(manifest, records)
         for fault in plausibility.faults(records, figures, datetime.datetime.now(datetime.timezone.utc)):
@@ -155,18 +160,6 @@ def _files(folder: Path) -> tuple[Document, Mapping[str, bytes]]:
         if documents.digest(content) != noted["sha256"] or len(content) != noted["bytes"]:
             raise Refused(f"{name} is not the file that the manifest lists: its checksum differs")
     return manifest, contents
-
-
-def _check_conditions(manifest: Document, figures: Document, records: Document) -> None:
-    """Refused where the manifest does not state what would have stopped `publish`."""
-    found = {
-        **conditions.of_figures(figures, statuses_of(records)),
-        **conditions.of_code(manifest["measured_by"], manifest["published_by"]),
-    }
-    unsaid = set(found) - set(manifest["allowed"])
-    if unsaid:
-        word = min(unsaid)
-        raise Refused(f"{found[word]}, but its manifest does not say so ({word})")
 
 
 def _check_belonging(manifest: Document, parity: Document, records: Document) -> None:
@@ -285,14 +278,8 @@ def _parity(known: JSON) -> Document:
     return known
 
 
-def _check_same(published: JSON, made: JSON, same_code: bool) -> None:
-    """Refused for the first figure that is not what the stored rounds give."""
-    difference = next(_differences(published, made, "", same_code), "")
-    if difference:
-        raise Refused(f"{STUDY} does not follow from its stored rounds: {difference}")
-
-
 def _differences(published: JSON, made: JSON, where: str, same_code: bool) -> Iterator[str]:
+    """Yield each figure that is not what the stored rounds give."""
     if isinstance(made, dict) and isinstance(published, dict):
         unknown, lacking = set(published) - set(made), set(made) - set(published)
         if unknown:
@@ -309,12 +296,8 @@ def _differences(published: JSON, made: JSON, where: str, same_code: bool) -> It
             yield f"{where} has {len(published)} entries instead of {len(made)}"
         for number, (one, other) in enumerate(zip(published, made)):
             yield from _differences(one, other, f"{where}[{number}]", same_code)
-    elif not _alike(published, made):
-        yield f"{where} is {shown(published)} instead of {shown(made)}"
-
-
-def _alike(one: JSON, other: JSON) -> bool:
-    numbers = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in (one, other))
-    if numbers:
-        return math.isclose(one, other, rel_tol=_KEEP, abs_tol=1e-12)
-    return type(one) is type(other) and bool(one == other)
+    else:
+        numbers = {type(published), type(made)} <= {int, float}
+        same = math.isclose(published, made, rel_tol=_KEEP, abs_tol=1e-12) if numbers else published == made
+        if not same or not (numbers or type(published) is type(made)):
+            yield f"{where} is {shown(published)} instead of {shown(made)}"

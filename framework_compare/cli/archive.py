@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, List
 
 import typer
 
-from framework_compare.cli import console, reading
+from framework_compare.cli import console
 from framework_compare.cli.report import STUDY
 from framework_compare.errors import UsageError
 from framework_compare.study.progress import one_line
@@ -135,6 +135,5 @@ def cite(
     """Print BibTeX and a paragraph on methods for a paper: machine, versions, design, intervals, results."""
     from framework_compare.archive.cite import cite as text
 
-    result = reading.load(study)
-    print(text(result, style), end="")
-    console.print_damage(result)
+    with console.reading(study) as result:
+        print(text(result, style), end="")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import shutil
 import sys
+import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, Iterator, NoReturn, Protocol, Sequence, Type
+from typing import TYPE_CHECKING, Callable, Iterator, NoReturn, Sequence, Type
 
 import typer
 
+from framework_compare.errors import StudyError
 from framework_compare.results.parity import NOT_INSTALLED, UNSUPPORTED
 from framework_compare.store.folder import FILE
 from framework_compare.study.progress import PlainWatcher, RichWatcher, Watcher, length, one_line
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from framework_compare.comparison import Comparison
     from framework_compare.forecast import Forecast
     from framework_compare.parity.asked import CheckForecast
+    from framework_compare.peaks import PeakForecast
 
 ASKED_S = 600  # what takes longer is asked for before it starts
 # What comes on top of the time of runs and of checks.
@@ -52,9 +56,37 @@ def kept_on_interrupt(folder: Path, watcher: Watcher) -> Iterator[None]:
 
 def study_folder(out: Path | None) -> Path:
     """The folder of a new study: the one that is asked for if it could hold one, else one in the cache folder."""
-    from framework_compare.study.opening import check_writable, new_study_folder
+    from framework_compare.study import opening
 
-    return check_writable(out or new_study_folder())
+    return opening.study_folder(out)
+
+
+def found_folder(study: str) -> Path:
+    """The folder of a study; a submission is checked and written into a temporary one, which ends with the program."""
+    from framework_compare.archive.documents import Refused
+    from framework_compare.archive.validate import load_submission
+    from framework_compare.store.folder import is_submission
+    from framework_compare.study import names
+
+    found = names.find(study)
+    if not is_submission(found):
+        return found
+    place = Path(tempfile.mkdtemp(prefix="framework-compare-"))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    try:
+        return load_submission(found, place / found.name).folder
+    except Refused as error:
+        raise StudyError(f"{found} is not a valid submission: {error}") from None
+
+
+@contextlib.contextmanager
+def reading(study: str) -> Iterator[Comparison]:
+    """Read the study of a folder, of a name in the cache, or of a submission; in the end say what of it is damaged."""
+    from framework_compare.comparison import Comparison
+
+    result = Comparison.load(found_folder(study))
+    yield result
+    print_damage(result)
 
 
 def watcher(quiet: bool = False, yes: bool = False) -> Watcher:
@@ -68,16 +100,12 @@ def watcher(quiet: bool = False, yes: bool = False) -> Watcher:
     return Asking()
 
 
-class Expected(Protocol):
-    """Numbers of runs or checks that something would take, and its time: least, likely, most."""
-
-    @property
-    def runs(self) -> int: ...
-    @property
-    def seconds(self) -> Sequence[float]: ...
-
-
-def announce(forecasts: Sequence[Expected], say: Callable[[str], None], yes: bool, what: str = "run") -> None:
+def announce(
+    forecasts: Sequence[Forecast | CheckForecast | PeakForecast],
+    say: Callable[[str], None],
+    yes: bool,
+    what: str = "run",
+) -> None:
     """Say how long studies will take; where that is more than ASKED_S, ask a person at a terminal whether to start."""
     low, middle, high = (sum(values) for values in zip(*(one.seconds for one in forecasts)))
     runs = sum(one.runs for one in forecasts)
@@ -108,15 +136,14 @@ def print_tables(result: Comparison, style: str, *kinds: str) -> None:
         _summarise("\n".join(texts))
     for text in texts:
         print(text)
-    print_damage(result)
 
 
 def print_study(result: Comparison, json: bool, *kinds: str) -> None:
     """Print a study that has run: its tables of these kinds, or one JSON document."""
-    if not json:
+    if json:
+        print(result.to_json(), end="")
+    else:
         print_tables(result, "terminal", *kinds)
-        return
-    print(result.to_json(), end="")
     print_damage(result)
 
 

@@ -53,18 +53,14 @@ def doctor(
     if json:
         print(json_files.dumps(document(diagnosis, load), indent=1, allow_nan=False))
     else:
-        _print(diagnosis, load)
+        print(verdict(diagnosis, load))
+        for check in diagnosis.frameworks:
+            _print_check(check)
+        _print_machine(diagnosis, load)
     if not any(check.usable or check.made_at_first_use for check in diagnosis.frameworks):
         raise typer.Exit(1)
     if strict and not (all(check.usable for check in diagnosis.frameworks) and is_quiet(load)):
         raise typer.Exit(1)
-
-
-def _print(diagnosis: Diagnosis, load: busy.Load) -> None:
-    print(verdict(diagnosis, load))
-    for check in diagnosis.frameworks:
-        _print_check(check)
-    _print_machine(diagnosis, load)
 
 
 def document(diagnosis: Diagnosis, load: busy.Load) -> Fields:
@@ -81,7 +77,14 @@ def document(diagnosis: Diagnosis, load: busy.Load) -> Fields:
             "stolen_share": load.stolen,
             "busiest": [one._asdict() for one in load.busiest],
         },
-        "frameworks": [_plain(check) for check in diagnosis.frameworks],
+        "frameworks": [
+            {
+                **dataclasses.asdict(check),
+                "made_at_first_use": check.made_at_first_use,
+                "python": None if check.python is None else str(check.python),
+            }
+            for check in diagnosis.frameworks
+        ],
     }
 
 
@@ -90,11 +93,6 @@ def schema() -> Fields:
     file = resources.files("framework_compare.cli").joinpath("doctor.schema.json")
     document: Fields = json_files.loads(file.read_text(encoding="utf-8"))
     return document
-
-
-def _plain(check: FrameworkCheck) -> Fields:
-    facts = {**dataclasses.asdict(check), "made_at_first_use": check.made_at_first_use}
-    return {**facts, "python": None if check.python is None else str(check.python)}
 
 
 def verdict(diagnosis: Diagnosis, load: busy.Load) -> str:

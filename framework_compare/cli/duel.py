@@ -52,23 +52,12 @@ def duel(
     from framework_compare.results import regression_gate
 
     folder, watcher = console.study_folder(out), console.watcher(quiet, yes)
-    asked = stated(context, request)
+    asked = {**stated(context, request), "max_slowdown": max_slowdown, "blocks": blocks, "sample": sample}
+    asked["watcher"] = watcher
     if dry_run:
-        asked.update(max_slowdown=max_slowdown, blocks=blocks, sample=sample)
-        console.end_with_forecasts([duels.dry_run(a, b, model, data, watcher=watcher, **asked)])
+        console.end_with_forecasts([duels.dry_run(a, b, model, data, **asked)])
     with console.kept_on_interrupt(folder, watcher):
-        result = duels.duel(
-            a,
-            b,
-            model,
-            data,
-            max_slowdown=max_slowdown,
-            blocks=blocks,
-            sample=sample,
-            out=folder,
-            watcher=watcher,
-            **asked,
-        )
+        result = duels.duel(a, b, model, data, out=folder, **asked)
     print(json_text.dumps(_document(result), indent=1) if json else result.sentence)
     watcher.say(f"study: {folder}")
     raise typer.Exit(regression_gate.exit_code(filter(None, [result.outcome]), allow_inconclusive))

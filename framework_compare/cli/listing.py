@@ -68,7 +68,7 @@ def _study(folder: Path) -> Fields:
     from framework_compare.study import names
 
     try:
-        return names.listed(folder)._asdict()
+        return names.listed(folder)
     except FrameworkCompareError as error:
         return {"name": folder.name, "error": str(error)}
 

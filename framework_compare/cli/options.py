@@ -20,7 +20,7 @@ from framework_compare.errors import UsageError
 from framework_compare.plan.settings import DEFAULTS, OF_DATASET, SETTINGS, column, of_role
 from framework_compare.plan.values import by_framework, check_indexes, pairs, split, split_devices
 from framework_compare.protocol import Fields
-from framework_compare.study.schedules import REPEATS
+from framework_compare.study.schedules import INTERLEAVED, REPEATS, SCHEDULES
 
 Command = Callable[..., None]
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
@@ -172,7 +172,6 @@ _DEVICES = "Number of devices, one replica per device: 2, or 1,2,4 for cells on 
 _PROFILE = "Add a few steps under the framework's profiler, shown by `show --table profile`."
 CLUSTER = "On a cluster"
 VERIFY, STYLES = ("require", "warn", "off"), ("terminal", "markdown", "github", "html", "csv", "latex")
-SCHEDULES = ("interleaved", "sequential")
 _ON = "Where cells run: here; slurm (each block is a job, alone on a node); parts (only planned, for `part`)."
 _SLURM = "KEY=VALUE: an option of sbatch, such as partition=gpu or time=120 (minutes). Repeatable."
 _SBATCH = "KEY=VALUE, an option of sbatch, such as partition=gpu"
@@ -224,7 +223,7 @@ OPTIONS: dict[str, Option] = {
     ),
     "profile": Option(bool, _PROFILE, False, flag="--profile"),
     "schedule": Option(
-        str, "interleaved: rivals take turns; sequential: one run after another.", "interleaved", words=SCHEDULES
+        str, "interleaved: rivals take turns; sequential: one run after another.", INTERLEAVED, words=SCHEDULES
     ),
     "disturbance_threshold": Option(
         float,

@@ -7,7 +7,7 @@ from typing import Annotated, Iterable, List, Optional
 
 import typer
 
-from framework_compare.cli import console, reading
+from framework_compare.cli import console
 from framework_compare.errors import UsageError
 from framework_compare.plan.values import split
 
@@ -70,10 +70,9 @@ def report(
     """
     from framework_compare.results.bills import read_per_hour
 
-    result = reading.load(study)
     given = {"per_hour": read_per_hour(per_hour), "per_kwh": per_kwh, "co2_g_per_kwh": co2_g_per_kwh}
-    print(result.report(out, **{name: price for name, price in given.items() if price is not None}))
-    console.print_damage(result)
+    with console.reading(study) as result:
+        print(result.report(out, **{name: price for name, price in given.items() if price is not None}))
 
 
 def figure(
@@ -95,10 +94,9 @@ def figure(
     from framework_compare.report.figures.catalogue import find
 
     find(name)  # before a study is sought: whoever gives that first learns what figures are called
-    result = reading.load(study)
     only = {"frameworks": None if frameworks is None else split(frameworks), "models": models and split(models)}
-    print(result.plot(name, view=view, **only).save(out, width))
-    console.print_damage(result)
+    with console.reading(study) as result:
+        print(result.plot(name, view=view, **only).save(out, width))
 
 
 def cost(
@@ -117,10 +115,9 @@ def cost(
     from framework_compare.results.bills import read_per_hour
 
     hours = read_per_hour(per_hour)
-    result = reading.load(study)
-    bill = result.cost(hours, per_kwh, co2_g_per_kwh, epochs)
-    if hours is None and not (bill.frame["bill_wh"] > 0).any():
-        reasons = resource_tables.unmeasured_energy(list(result.frame.itertuples())) or [resource_tables.NO_ENERGY]
-        raise UsageError(f"the study has no energy readings; give --per-hour ({' '.join(reasons)})")
-    print(bill.text(style))
-    console.print_damage(result)
+    with console.reading(study) as result:
+        bill = result.cost(hours, per_kwh, co2_g_per_kwh, epochs)
+        if hours is None and not (bill.frame["bill_wh"] > 0).any():
+            reasons = resource_tables.unmeasured_energy(list(result.frame.itertuples())) or [resource_tables.NO_ENERGY]
+            raise UsageError(f"the study has no energy readings; give --per-hour ({' '.join(reasons)})")
+        print(bill.text(style))

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from framework_compare.cli import console, reading, words
+from framework_compare.cli import console, words
 from framework_compare.cli.options import ENVIRONMENTS, LIMITS, OF_DATA, SETTINGS_OF_CELLS, stated, takes
 from framework_compare.cli.report import STUDY, starting
 from framework_compare.errors import UnknownNameError, UsageError, check_name
@@ -135,7 +135,7 @@ def export(
     """Write the tables of a study as files. If the study is damaged, write what can be read and exit with 1."""
     from framework_compare.report.exports import export as write
 
-    done = write(reading.folder(study), out, kind)
+    done = write(console.found_folder(study), out, kind)
     for path in done.files:
         print(path)
     if done.damage:
@@ -188,32 +188,29 @@ def show(
                 raise UsageError(
                     f"--json and --toml print one whole study; received {what}; allowed: one of them, alone"
                 )
-        result = reading.load(study)
-        print(result.to_json() if json else result.to_toml(), end="")
-        console.print_damage(result)
+        with console.reading(study) as result:
+            print(result.to_json() if json else result.to_toml(), end="")
         return
     if label is not None or caption is not None or no_notes:
         if style != "latex" or other is not None:
             raise UsageError("--label, --caption and --no-notes need one study and --style latex")
-        result = reading.load(study)
-        print(result.table(table or "time").to_latex(label, caption, notes=not no_notes), end="")
-        console.print_damage(result)
+        with console.reading(study) as result:
+            print(result.table(table or "time").to_latex(label, caption, notes=not no_notes), end="")
         return
     if other is not None:
-        _show_two(*names.find_two(reading.folder(study), reading.folder(other)), style, changed)
+        _show_two(*names.find_two(console.found_folder(study), console.found_folder(other)), style, changed)
         return
     if changed:
         raise UsageError("--changed needs two studies; name a second one")
     if table is not None and table not in ("kinds", *KINDS):
         raise UnknownNameError("table", table, ("kinds", *KINDS))
-    result = reading.load(study)
-    if table is None and strategies.grows(result.settings):
-        print(Stability(result).table(style))
-        console.print_damage(result)
-    elif table == "kinds":
-        print("\n".join(result.kinds))
-    else:
-        console.print_tables(result, style, *filter(None, [table]))
+    with console.reading(study) as result:
+        if table is None and strategies.grows(result.settings):
+            print(Stability(result).table(style))
+        elif table == "kinds":
+            print("\n".join(result.kinds))
+        else:
+            console.print_tables(result, style, *filter(None, [table]))
 
 
 def _show_two(first: Path, second: Path, style: str, changed: bool) -> None:

@@ -1,14 +1,15 @@
 """A Python that is not ours to change (conda, a container, a machine where nothing may be installed): look, only."""
 
-import dataclasses
+import importlib.util
 import json
 import shutil
 import subprocess
-from collections.abc import Mapping
+import sys
 from pathlib import Path
 
 from framework_compare.environments import venvs
 from framework_compare.environments.interpreters import Unavailable
+from framework_compare.environments.venvs import Environment
 from framework_compare.protocol import Fields
 from framework_compare.registry import Framework
 
@@ -42,62 +43,55 @@ print("\\n" + json.dumps({"python": "%d.%d.%d" % sys.version_info[:3], "packages
 """
 
 
-@dataclasses.dataclass(frozen=True)
-class External:
-    """What a user's interpreter has; `version` is the framework's, None where no package metadata says it."""
+def given(spec: Framework, python: str | Path | None) -> Environment:
+    """Return what a user's interpreter has or, without one, the Python that runs here."""
+    if python is not None:
+        return examine(spec, python)
+    if spec.imports and importlib.util.find_spec(spec.imports) is None:
+        raise Unavailable(
+            f"{spec.name} has no requirements, so it runs on {sys.executable}, which has no module {spec.imports}",
+            "install it there, or name an interpreter that has it",
+        )
+    packages = venvs.packages_in(sys.path)
+    version = packages.get(venvs.normal_name(spec.imports))
+    return Environment(spec.name, Path(sys.executable), version, False, sys.version.split()[0], packages)
 
-    python: Path
-    interpreter: str
-    version: str | None
-    packages: Mapping[str, str]
-    notes: tuple[str, ...]
 
-
-def examine(spec: Framework, python: str | Path) -> External:
+def examine(spec: Framework, python: str | Path) -> Environment:
     """Check that a Python (a path, a command, or the folder of an environment) has a framework; nothing is imported.
 
     Raises Unavailable where it does not run, or lacks the framework, numpy or Pillow.
     """
-    path = _executable(spec, python)
+    named = Path(python).expanduser()
+    named = named / "bin/python" if named.is_dir() else named
+    found = shutil.which(named)
+    if found is None:
+        fault = "is not an executable file" if named.exists() else "does not exist"
+        raise Unavailable(f"{spec.name}: the interpreter {named} {fault}", f"check --python {spec.name}=...")
+    path = Path(found).absolute()  # links are kept: an environment's Python is one
     answer = _ask(spec, path)
     missing = [_NEEDED.get(name, name) for name in (spec.imports, *_NEEDED) if name and name not in answer["there"]]
     if missing:
         raise Unavailable(
-            f"{spec.name}: {path} (Python {answer['python']}) has no {' and no '.join(missing)}",
+            f"{spec.name}: {path} (Python {answer['python']}) lacks {', '.join(missing)}",
             "install it there, or name another interpreter",
         )
-    notes = (
-        ()
-        if "simplejpeg" in answer["there"]
-        else (f"simplejpeg is not installed in {path}, so Pillow decodes the JPEGs there",)
-    )
     packages = {venvs.normal_name(name): version for name, version in answer["packages"].items()}
-    return External(path, answer["python"], answer["version"] if spec.imports else None, packages, notes)
-
-
-def _executable(spec: Framework, python: str | Path) -> Path:
-    given = Path(python).expanduser()
-    path = given / "bin/python" if given.is_dir() else given
-    found = shutil.which(path)
-    if found is None:
-        fault = "is not an executable file" if path.exists() else "does not exist"
-        raise Unavailable(f"{spec.name}: the interpreter {path} {fault}", f"check --python {spec.name}=...")
-    return Path(found).absolute()  # links are kept: an environment's Python is one
+    version = answer["version"] if spec.imports else None
+    slow = f"simplejpeg is not installed in {path}, so Pillow decodes the JPEGs there"
+    notes = () if "simplejpeg" in answer["there"] else (slow,)
+    return Environment(spec.name, path, version, False, answer["python"], packages, notes=notes)
 
 
 def _ask(spec: Framework, path: Path) -> Fields:
     command = [str(path), "-c", _PROBE, spec.imports or next(iter(_NEEDED)), *_NEEDED, "simplejpeg"]
+    errors = ""
     try:
         answer = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
         )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise _unanswered(spec, path, str(error)) from None
-    try:
+        errors = answer.stderr.strip() or "it printed nothing"
         return json.loads(answer.stdout.strip().splitlines()[-1])
-    except (ValueError, IndexError):
-        raise _unanswered(spec, path, (answer.stderr.strip() or "it printed nothing").splitlines()[-1]) from None
-
-
-def _unanswered(spec: Framework, path: Path, why: str) -> Unavailable:
-    return Unavailable(f"{spec.name}: {path} does not run as Python ({why})", f"check --python {spec.name}=...")
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
+        why = errors.splitlines()[-1] if errors else error
+    raise Unavailable(f"{spec.name}: {path} does not run as Python ({why})", f"check --python {spec.name}=...")

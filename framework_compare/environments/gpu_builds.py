@@ -82,15 +82,14 @@ class NoGpu(Exception):
 
 def lack(framework: str, device: str, *, nvml: ModuleType = pynvml) -> Lack | None:
     """Return why a framework's pinned build, or any build, cannot run on a device; None if nothing is known."""
-    return next(filter(None, (_lack_of(framework, device, index, nvml) for index in gpu_indices(device))), None)
-
-
-def _lack_of(framework: str, device: str, index: int, nvml: ModuleType) -> Lack | None:
-    try:
-        shortfall = unfit(BUILDS.get(framework), look(f"cuda:{index}", nvml=nvml), framework)
-    except NoGpu as error:
-        shortfall = error.lack
-    return shortfall and shortfall._replace(why=f"device {device!r}: {shortfall.why}")
+    for index in gpu_indices(device):
+        try:
+            shortfall = unfit(BUILDS.get(framework), look(f"cuda:{index}", nvml=nvml), framework)
+        except NoGpu as error:
+            shortfall = error.lack
+        if shortfall:
+            return shortfall._replace(why=f"device {device!r}: {shortfall.why}")
+    return None
 
 
 def look(device: str, *, nvml: ModuleType = pynvml) -> Gpu:
@@ -102,9 +101,9 @@ def look(device: str, *, nvml: ModuleType = pynvml) -> Gpu:
         raise NoGpu(f"no NVIDIA driver responds here ({error})", remedy) from None
     try:
         handle = find_handle(gpu_index(device) or 0, nvml=nvml, visible=os.environ.get("CUDA_VISIBLE_DEVICES"))
-        return Gpu(
-            ask(nvml, "nvmlDeviceGetName", handle), _capability(nvml, handle), ask(nvml, "nvmlSystemGetDriverVersion")
-        )
+        pair = ask(nvml, "nvmlDeviceGetCudaComputeCapability", handle)
+        capability = None if pair is None else (pair[0], pair[1])
+        return Gpu(ask(nvml, "nvmlDeviceGetName", handle), capability, ask(nvml, "nvmlSystemGetDriverVersion"))
     except LookupError as error:
         raise NoGpu(str(error), "name one that it shows, or change CUDA_VISIBLE_DEVICES") from None
     except nvml.NVMLError as error:
@@ -112,11 +111,6 @@ def look(device: str, *, nvml: ModuleType = pynvml) -> Gpu:
         raise NoGpu(f"there is no such GPU; NVML finds {count} ({error})", "name one of these") from None
     finally:
         ask(nvml, "nvmlShutdown")
-
-
-def _capability(nvml: ModuleType, handle: object) -> Capability | None:
-    pair = ask(nvml, "nvmlDeviceGetCudaComputeCapability", handle)
-    return None if pair is None else (pair[0], pair[1])
 
 
 def unfit(build: Build | None, gpu: Gpu, framework: str = "") -> Lack | None:

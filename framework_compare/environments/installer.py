@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -99,7 +100,12 @@ class _Installer:
         hashed = [line for line in lines if "--hash=" in line]
         others = [line for line in lines if line not in hashed]
         if hashed and others and not {*others} - {*requirement_lines(requirements, self.plan.own)}:
-            self._install_in_parts(hashed, others, options)
+            self.install(self._written("checked.txt", hashed), *options, alone=True)
+            names = ", ".join(line.partition(" ")[0] for line in others)
+            self.uv.say(
+                f"{self.plan.framework}: no checksum is known for {names}; they are installed as the index serves them"
+            )
+            self._install(self._written("unchecked.txt", others), *options, hashed=False)
             return
         try:
             self._install(requirements, *options, hashed=bool(hashed), alone=alone)
@@ -111,15 +117,6 @@ class _Installer:
             for index, own in found.items():
                 part = self._written("of-one-index.txt", own)
                 self._install(part, *options, "--default-index", index, hashed=True, alone=True)
-
-    def _install_in_parts(self, hashed: list[str], others: list[str], options: tuple[str, ...]) -> None:
-        """First the requirements that have checksums, then, with a word on that, the framework's own and what it needs."""
-        self.install(self._written("checked.txt", hashed), *options, alone=True)
-        names = ", ".join(line.partition(" ")[0] for line in others)
-        self.uv.say(
-            f"{self.plan.framework}: no checksum is known for {names}; they are installed as the index serves them"
-        )
-        self._install(self._written("unchecked.txt", others), *options, hashed=False)
 
     def _install(self, requirements: Path, *options: str, hashed: bool, alone: bool = False) -> None:
         limits = self.uv.limits
@@ -140,8 +137,11 @@ class _Installer:
     def _by_index(self, lines: list[str], options: tuple[str, ...]) -> dict[str, list[str]]:
         """Requirements by the first index that has the file of each; none at all where one is in no index."""
 
+        command = ("--only-binary", ":all:", "--require-hashes", "--no-deps", "--dry-run", *options, "--default-index")
+
         def first(line: str) -> str | None:
-            return next((index for index in self.settings.indexes if self._has(index, line, options)), None)
+            has = functools.partial(self.uv.succeeds, *self._pip_install, "-r", "-", *command, given=line)
+            return next((index for index in self.settings.indexes if has(index)), None)
 
         with ThreadPoolExecutor() as pool:
             places = list(pool.map(first, lines))
@@ -152,11 +152,6 @@ class _Installer:
             self.uv.log.write(f"{line.partition(' ')[0]} is from {public_url(index)}\n")
             found.setdefault(index, []).append(line)
         return found
-
-    def _has(self, index: str, line: str, options: tuple[str, ...]) -> bool:
-        """Return whether an index alone has the file of a requirement."""
-        how = ("--only-binary", ":all:", "--require-hashes", "--no-deps", "--dry-run")
-        return self.uv.succeeds(*self._pip_install, "-r", "-", *how, *options, "--default-index", index, given=line)
 
     @property
     def _pip_install(self) -> tuple[str, ...]:

@@ -5,12 +5,10 @@ Several processes may ask at once. A user's own interpreter can stand in for a m
 
 import contextlib
 import dataclasses
-import importlib.metadata
-import importlib.util
+import functools
 import os
 import re
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import filelock
@@ -21,6 +19,7 @@ from framework_compare import registry
 from framework_compare.environments import externals, installer, locks, venvs
 from framework_compare.environments.interpreters import Minor, Unavailable
 from framework_compare.environments.uv_command import public_url
+from framework_compare.environments.venvs import Environment
 from framework_compare.paths import CACHE_VARIABLE, cache_dir
 
 Report = Callable[[str], None]
@@ -29,29 +28,6 @@ USED = "last-used"  # a file of an environment's folder, whose time is that of i
 
 class NotResolved(Unavailable):
     """A version has no lock here, so nobody knows yet what its environment is made from."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Environment:
-    """A Python that has a framework. `version` is the framework's, `interpreter` Python's own, both as text.
-
-    `packages` are normalised names with versions. A managed environment is ours: it has a folder and a size.
-    """
-
-    framework: str
-    python: Path
-    version: str | None
-    managed: bool
-    interpreter: str
-    packages: Mapping[str, str]
-    size_bytes: int | None = None
-    requirements_checksum: str | None = None
-    folder: Path | None = None
-    notes: tuple[str, ...] = ()
-    device: str = "cpu"  # the kind of device a managed one was made for; of the user's own nobody asks
-    used: float | None = dataclasses.field(
-        default=None, compare=False
-    )  # when a managed one was last used, Unix seconds
 
 
 def ensure(
@@ -71,39 +47,25 @@ def ensure(
     """
     spec, say = registry.framework(framework), report or (lambda message: None)
     if is_given(spec, python):
-        return _given(spec, python)
-    _lock(spec.name, device, index, say)
+        return externals.given(spec, python)
+    base, version = other_version(spec.name, device)
+    if version and not locks.find(locks_dir(), spec.name, device):
+        waiting = f"{spec.name}: another process is resolving it; waiting"
+        with _locked(locks_dir() / f"{base.name}-{version}", waiting=functools.partial(say, waiting)):
+            if not locks.find(locks_dir(), spec.name, device):
+                locks.make(locks_dir(), base, version, device, index, say)
     plan = plan_for(spec.name, device)
     wanted = None if index == installer.NO_INDEX else public_url(index)
     if venvs.fault(plan, index=wanted):
         waiting = f"{spec.name}: another process is creating its environment; waiting"
-        with _locked(plan.folder, waiting=lambda: say(waiting)):
+        with _locked(plan.folder, waiting=functools.partial(say, waiting)):
             why = venvs.fault(plan, index=wanted)  # the process waited for may have mended it
             if why:
                 _make(plan, why, index, say)
-    _keep_lock(spec, plan, device)
-    return _used(plan, spec)
-
-
-def _lock(framework: str, device: str, index: str | None, say: Report) -> None:
-    """Resolve a version that is neither pinned nor resolved before."""
-    spec, version = other_version(framework, device)
-    if not version or locks.find(locks_dir(), framework, device):
-        return
-    with _locked(
-        locks_dir() / f"{spec.name}-{version}",
-        waiting=lambda: say(f"{framework}: another process is resolving it; waiting"),
-    ):
-        if not locks.find(locks_dir(), framework, device):
-            locks.make(locks_dir(), spec, version, device, index, say)
-
-
-def _keep_lock(spec: registry.Framework, plan: venvs.Plan, device: str) -> None:
-    """Let the pinned version be had by its number from now on, offline, too, whatever is pinned later."""
-    base, version = other_version(spec.name, device)
-    if not version:
+    if not version:  # from now on the pinned one is to be had by its number, offline, too, whatever is pinned later
         with contextlib.suppress(OSError):  # a cache that others keep
             locks.keep(locks_dir(), base, plan.interpreter.minor, device)
+    return _used(plan, spec)
 
 
 def _used(plan: venvs.Plan, spec: registry.Framework) -> Environment:
@@ -139,7 +101,7 @@ def find(framework: str, *, device: str = "cpu", python: str | Path | None = Non
     spec = registry.framework(framework)
     try:
         if is_given(spec, python):
-            return _given(spec, python)
+            return externals.given(spec, python)
         plan = plan_for(spec.name, device)
         return None if venvs.fault(plan) else _used(plan, spec)
     except Unavailable:
@@ -187,7 +149,13 @@ def _made_when_pinned(name: str) -> list[Path]:
 
 def delete(folder: Path, framework: str) -> None:
     """Delete an environment and its log. Raises EnvironmentUnavailable if another process is making it."""
-    with _locked(folder, waiting=lambda: _refuse_removal(framework)):
+
+    def refuse() -> None:
+        raise Unavailable(
+            f"{framework}'s environment is being created by another process", "remove it when that has finished"
+        )
+
+    with _locked(folder, waiting=refuse):
         venvs.delete(folder)
         venvs.log_of(folder).unlink(missing_ok=True)
 
@@ -248,23 +216,6 @@ def is_given(spec: registry.Framework, python: str | Path | None) -> bool:
     return python is not None or not spec.requirements
 
 
-def _given(spec: registry.Framework, python: str | Path | None) -> Environment:
-    if python is None:
-        return _parents_own(spec)
-    return Environment(spec.name, managed=False, **vars(externals.examine(spec, python)))
-
-
-def _parents_own(spec: registry.Framework) -> Environment:
-    if spec.imports and importlib.util.find_spec(spec.imports) is None:
-        raise Unavailable(
-            f"{spec.name} has no requirements, so it runs on {sys.executable}, which has no module {spec.imports}",
-            "install it there, or name an interpreter that has it",
-        )
-    packages = venvs.packages_in(sys.path)
-    version = packages.get(venvs.normal_name(spec.imports))
-    return Environment(spec.name, Path(sys.executable), version, False, sys.version.split()[0], packages)
-
-
 def read(folder: Path) -> Environment:
     """Return what is in a finished managed environment, whose health the caller has checked, or need not."""
     marker = venvs.marker(folder)
@@ -285,13 +236,10 @@ def read(folder: Path) -> Environment:
         requirements_checksum=marker["checksum"],
         folder=folder,
         device=marker.get("device", "cpu"),
-        used=_last_use(folder),
+        used=max(
+            (file.stat().st_mtime for file in (folder / USED, folder / venvs.MARKER) if file.exists()), default=None
+        ),
     )
-
-
-def _last_use(folder: Path) -> float | None:
-    times = [file.stat().st_mtime for name in (USED, venvs.MARKER) if (file := folder / name).exists()]
-    return max(times, default=None)
 
 
 @contextlib.contextmanager
@@ -315,12 +263,6 @@ def _locked(folder: Path, *, waiting: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def _refuse_removal(framework: str) -> None:
-    raise Unavailable(
-        f"{framework}'s environment is being created by another process", "remove it when that has finished"
-    )
 
 
 def _root() -> Path:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.tags import Tag, compatible_tags, cpython_tags
+from packaging.tags import compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
@@ -98,13 +98,23 @@ def _read(place: str, environment: Mapping[str, str]) -> list[File]:
             return _of_page(page.read_text(encoding="utf-8"))
         return [File(path.name) for path in folder.glob("*.whl")] if folder.is_dir() else []
     try:
-        with _opener(environment).open(_request(place), timeout=_TIMEOUT_S) as answer:
+        context = ssl.create_default_context(cafile=environment.get("SSL_CERT_FILE") or None)
+        handlers: list[urllib.request.BaseHandler] = [urllib.request.HTTPSHandler(context=context)]
+        if proxy := environment.get("ALL_PROXY"):
+            handlers.append(urllib.request.ProxyHandler({"http": proxy, "https": proxy}))
+        opener = urllib.request.build_opener(*handlers)
+        with opener.open(_request(place), timeout=_TIMEOUT_S) as answer:
             text, kind = answer.read().decode("utf-8"), answer.headers.get_content_type()
     except urllib.error.HTTPError as error:
         if error.code in (403, 404):  # how indexes say that they do not have it
             return []
         raise
-    return _of_json(text) if kind.endswith("json") else _of_page(text)
+    if not kind.endswith("json"):
+        return _of_page(text)
+    return [  # PEP 691
+        File(str(one["filename"]), str(one.get("requires-python") or ""), bool(one.get("yanked")))
+        for one in json.loads(text)["files"]
+    ]
 
 
 def _request(place: str) -> urllib.request.Request:
@@ -117,22 +127,6 @@ def _request(place: str) -> urllib.request.Request:
         login = ":".join(urllib.parse.unquote(part or "") for part in (url.username, url.password))
         request.add_header("Authorization", "Basic " + base64.b64encode(login.encode()).decode())
     return request
-
-
-def _opener(environment: Mapping[str, str]) -> urllib.request.OpenerDirector:
-    context = ssl.create_default_context(cafile=environment.get("SSL_CERT_FILE") or None)
-    handlers: list[urllib.request.BaseHandler] = [urllib.request.HTTPSHandler(context=context)]
-    if proxy := environment.get("ALL_PROXY"):
-        handlers.append(urllib.request.ProxyHandler({"http": proxy, "https": proxy}))
-    return urllib.request.build_opener(*handlers)
-
-
-def _of_json(text: str) -> list[File]:
-    """PEP 691."""
-    return [
-        File(str(one["filename"]), str(one.get("requires-python") or ""), bool(one.get("yanked")))
-        for one in json.loads(text)["files"]
-    ]
 
 
 class _Anchors(html.parser.HTMLParser):
@@ -156,7 +150,8 @@ def _of_page(text: str) -> list[File]:
 
 
 def _fitting(package: str, files: Iterable[File], python: Minor) -> Iterator[Version]:
-    supported, version = _supported(python), Version("{}.{}".format(*python))
+    interpreter, version = "cp{}{}".format(*python), Version("{}.{}".format(*python))
+    supported = {*cpython_tags(python, [interpreter]), *compatible_tags(python, interpreter)}
     for file in files:
         try:
             name, release, _, tags = parse_wheel_filename(file.name)
@@ -165,8 +160,3 @@ def _fitting(package: str, files: Iterable[File], python: Minor) -> Iterator[Ver
             continue
         if name == canonicalize_name(package) and allowed and not file.yanked and tags & supported:
             yield release
-
-
-def _supported(python: Minor) -> frozenset[Tag]:
-    interpreter = "cp{}{}".format(*python)
-    return frozenset([*cpython_tags(python, [interpreter]), *compatible_tags(python, interpreter)])

@@ -10,7 +10,7 @@ import platform
 import re
 import shutil
 import subprocess
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from framework_compare import registry
@@ -26,6 +26,27 @@ _FIELDS = {
     "framework", "checksum", "pins", "interpreter", "index", "created", "size_bytes", "site_files", "site_bytes"
 }  # fmt: skip  # and "device", which markers of before there were GPU environments lack
 _START_TIMEOUT_S = 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Environment:
+    """A Python that has a framework. `version` is the framework's, `interpreter` Python's own, both as text.
+
+    `packages` are normalised names with versions. A managed environment is ours: it has a folder and a size.
+    """
+
+    framework: str
+    python: Path
+    version: str | None  # None where no package metadata says it
+    managed: bool
+    interpreter: str
+    packages: Mapping[str, str]
+    size_bytes: int | None = None
+    requirements_checksum: str | None = None
+    folder: Path | None = None
+    notes: tuple[str, ...] = ()
+    device: str = "cpu"  # the kind of device a managed one was made for; of the user's own nobody asks
+    used: float | None = dataclasses.field(default=None, compare=False)  # when a managed one was, Unix seconds
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Sequence, Tuple
 
 from framework_compare.errors import UsageError
-from framework_compare.graph.attrs import conv_attrs, linear_attrs, unless, window_attrs
 from framework_compare.graph.circuit import Gate
 from framework_compare.graph.network import Graph
-from framework_compare.graph.node import Node, Shape, feature_axis
+from framework_compare.graph.node import Node, Shape, conv_attrs, feature_axis, linear_attrs, unless, window_attrs
 from framework_compare.graph.ops import OPS
 from framework_compare.graph.primitives import constant_attrs
 from framework_compare.graph.task import Task, image_classification
@@ -18,6 +17,19 @@ from framework_compare.json_types import Fields
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
+
+
+WITHOUT_INPUTS = ("Parameter", "Constant", "RelativeBias")
+
+
+def _plain(op: str, doc: Optional[str] = None) -> Callable[..., str]:
+    """A method that adds an op of one input without attributes."""
+
+    def method(self: GraphBuilder, name: str, *, source: str = "") -> str:
+        return self._add(name, op, source)
+
+    method.__doc__ = doc
+    return method
 
 
 class GraphBuilder:
@@ -36,37 +48,35 @@ class GraphBuilder:
     ) -> None:
         self._of_images = task is None
         if task is None:
-            task = image_classification(
-                _at_least_one(name, "num_classes", num_classes), _at_least_one(name, "image_size", image_size)
-            )
+            sizes = {"num_classes": num_classes, "image_size": image_size}
+            for what, size in sizes.items():
+                if not isinstance(size, int) or size < 1:
+                    raise UsageError(f"{name}: {what} is {size!r}; allowed: a whole number of at least 1")
+            task = image_classification(num_classes or 0, image_size or 0)
         self._graph = Graph(name, task, ())
         self._nodes: List[Node] = []
         self._shapes: Dict[str, Shape] = {source: field.shape for source, field in self._graph.inputs.items()}
         self.last = next(iter(self._shapes))
 
     def _add(self, name: str, op: str, *sources: str, **attrs: object) -> str:
-        return self._append(Node(name, op, tuple(filter(None, sources)) or (self.last,), attrs))
-
-    def _source(self, name: str, op: str, **attrs: object) -> str:
-        """A node without inputs."""
-        return self._append(Node(name, op, (), attrs))
-
-    def _append(self, node: Node) -> str:
-        name = node.name
+        """A node that reads these, or the last node where none is named."""
         if name in self._shapes:
             raise UsageError(f"{self._graph.name}: two nodes are called {name!r}")
+        inputs = () if op in WITHOUT_INPUTS else tuple(filter(None, sources)) or (self.last,)
+        node = Node(name, op, inputs, attrs)
         try:
-            self._shapes[name] = OPS[node.op].shape(node, *(self._shapes[i] for i in node.inputs))
+            self._shapes[name] = OPS[op].shape(node, *(self._shapes[source] for source in inputs))
         except UsageError as error:
-            raise UsageError(self._refusal(str(error))) from None
+            raise self._refusal(str(error)) from None
         self._nodes.append(node)
         self.last = name
         return name
 
-    def _refusal(self, error: str) -> str:
+    def _refusal(self, error: str) -> UsageError:
+        graph = self._graph
         if not self._of_images:
-            return f"{self._graph.name}: {error}"
-        return f"{self._graph.name} does not accept image_size {self._graph.image_size}: {error}; use a larger one"
+            return UsageError(f"{graph.name}: {error}")
+        return UsageError(f"{graph.name} does not accept image_size {graph.image_size}: {error}; use a larger one")
 
     def again(self, name: str, layer: str, source: str = "") -> str:
         """Apply a layer of this model again, with the same arrays, to another value."""
@@ -103,23 +113,20 @@ class GraphBuilder:
         """BatchNorm2d; `momentum` is the weight of the new batch in the running statistics, as in torch."""
         return self._add(name, "BatchNorm2d", source, channels=self.shape(source)[0], eps=eps, momentum=momentum)
 
-    def relu(self, name: str, *, source: str = "") -> str:
-        return self._add(name, "ReLU", source)
-
-    def relu6(self, name: str, *, source: str = "") -> str:
-        return self._add(name, "ReLU6", source)
-
-    def silu(self, name: str, *, source: str = "") -> str:
-        """x times the logistic function of x, also called swish."""
-        return self._add(name, "SiLU", source)
-
-    def hardsigmoid(self, name: str, *, source: str = "") -> str:
-        """min(max(x + 3, 0), 6) / 6."""
-        return self._add(name, "HardSigmoid", source)
-
-    def hardswish(self, name: str, *, source: str = "") -> str:
-        """x times its hardsigmoid."""
-        return self._add(name, "HardSwish", source)
+    relu = _plain("ReLU")
+    relu6 = _plain("ReLU6")
+    silu = _plain("SiLU", "x times the logistic function of x, also called swish.")
+    hardsigmoid = _plain("HardSigmoid", "min(max(x + 3, 0), 6) / 6.")
+    hardswish = _plain("HardSwish", "x times its hardsigmoid.")
+    tanh = _plain("Tanh")
+    sigmoid = _plain("Sigmoid")
+    global_avgpool = _plain("GlobalAvgPool", "Mean over all positions of an image, or over the steps of a sequence.")
+    flatten = _plain("Flatten", "Flatten to a vector in (C, H, W) order, whatever the framework's layout.")
+    reverse = _plain("Reverse", "The steps of a sequence in reverse order; padding counts as steps.")
+    last_step = _plain("Last")
+    tokens = _plain(
+        "Tokens", "The positions of an image, row by row, as the steps of a sequence with the channels as features."
+    )
 
     def gelu(self, name: str, *, approximate: str = "none", source: str = "") -> str:
         """x times the normal distribution function of x: exact ("none"), or by a formula with tanh ("tanh")."""
@@ -165,14 +172,6 @@ class GraphBuilder:
             return source or self.last
         return self._add(name, "AdaptiveAvgPool2d", source, output=output)
 
-    def global_avgpool(self, name: str, *, source: str = "") -> str:
-        """Mean over all positions of an image, or over the steps of a sequence."""
-        return self._add(name, "GlobalAvgPool", source)
-
-    def flatten(self, name: str, *, source: str = "") -> str:
-        """Flatten to a vector in (C, H, W) order, whatever the framework's layout."""
-        return self._add(name, "Flatten", source)
-
     def linear(self, name: str, out: int, *, init: str = "normal_0.01", bias: bool = True, source: str = "") -> str:
         """Linear layer on the features: of a vector, of every step, or of every position of an image (its channels)."""
         return self._add(name, "Linear", source, **linear_attrs(self._features(source), out, bias=bias, init=init))
@@ -193,18 +192,12 @@ class GraphBuilder:
         """Multiply two values, broadcast as `add` does."""
         return self._add(name, "Mul", first, second)
 
-    def tanh(self, name: str, *, source: str = "") -> str:
-        return self._add(name, "Tanh", source)
-
-    def sigmoid(self, name: str, *, source: str = "") -> str:
-        return self._add(name, "Sigmoid", source)
-
     def embedding(self, name: str, width: int, *, init: str = "uniform_0.05", source: str = "") -> str:
         """A row of `width` numbers for each token of an input; every row is trained, including that of padding."""
         source = source or self.last
         field = self._graph.inputs.get(source)
         if field is None or not field.vocabulary:
-            raise UsageError(self._refusal(f"layer {name}: expects an input of tokens, gets {source!r}"))
+            raise self._refusal(f"layer {name}: expects an input of tokens, gets {source!r}")
         return self._add(name, "Embedding", source, num_embeddings=field.vocabulary, embedding_dim=width, init=init)
 
     def unembedding(self, name: str, embedding: str, *, source: str = "") -> str:
@@ -223,13 +216,6 @@ class GraphBuilder:
     def gru(self, name: str, hidden: int, *, source: str = "") -> str:
         """GRU with one layer, one direction, zero initial state and two biases; gates in the order r, z, n."""
         return self._add(name, "GRU", source, input_size=self.shape(source)[-1], hidden_size=hidden)
-
-    def reverse(self, name: str, *, source: str = "") -> str:
-        """The steps of a sequence in reverse order; padding counts as steps."""
-        return self._add(name, "Reverse", source)
-
-    def last_step(self, name: str) -> str:
-        return self._add(name, "Last")
 
     def concat(self, name: str, *sources: str, axis: Optional[int] = None) -> str:
         """Concatenate the features of several values: of vectors, of each step, or of each position.
@@ -261,19 +247,15 @@ class GraphBuilder:
 
         `add`, `mul` and `concat` combine it with other values. A constant is not trained.
         """
-        return self._source(name, "Parameter", shape=list(shape), init=init, **unless(True, trained=trained))
+        return self._add(name, "Parameter", shape=list(shape), init=init, **unless(True, trained=trained))
 
     def constant(self, name: str, array: "ArrayLike") -> str:
         """An array of constants, the same for each sample."""
-        return self._source(name, "Constant", **constant_attrs(array))
+        return self._add(name, "Constant", **constant_attrs(array))
 
     def op(self, name: str, op: str, *sources: str, **attrs: object) -> str:
         """A primitive, or any op without a method of its own; see `graph.primitives`."""
-        return self._add(name, op, *(sources or (self.last,)), **attrs)
-
-    def tokens(self, name: str, *, source: str = "") -> str:
-        """The positions of an image, row by row, as the steps of a sequence with the channels as features."""
-        return self._add(name, "Tokens", source)
+        return self._add(name, op, *sources, **attrs)
 
     def attention(
         self,
@@ -319,7 +301,7 @@ class GraphBuilder:
 
     def relative_bias(self, name: str, window: Sequence[int], heads: int, *, init: str = "normal_0.02") -> str:
         """A bias of attention in windows: per head, one number for each distance between two positions (Liu et al. 2021)."""
-        return self._source(name, "RelativeBias", window=list(window), heads=heads, init=init)
+        return self._add(name, "RelativeBias", window=list(window), heads=heads, init=init)
 
     def conv1d(self, name: str, out: int, kernel: int, *, padding: int = 0, bias: bool = True) -> str:
         """Cross-correlation along the steps of a sequence, (steps, in) to (steps, out), zero padding on both ends."""
@@ -355,20 +337,9 @@ class GraphBuilder:
         return self._add(name, "Quanv2d", gates=listed, trained=trained)
 
     def build(self) -> Graph:
-        graph = dataclasses.replace(self._graph, nodes=tuple(self._nodes))
-        if not self._of_images:
-            _check_output(graph, self.shape())
+        """The graph; UsageError where its output is not what the loss of a workload's task compares with the target."""
+        graph, shape = dataclasses.replace(self._graph, nodes=tuple(self._nodes)), self.shape()
+        task, expected = graph.task, graph.task.output_shape
+        if not self._of_images and shape != expected:
+            raise UsageError(f"{graph.name}: the last layer gives {shape}; {task.loss} of this task takes {expected}")
         return graph
-
-
-def _at_least_one(name: str, what: str, value: Optional[int]) -> int:
-    if not isinstance(value, int) or value < 1:
-        raise UsageError(f"{name}: {what} is {value!r}; allowed: a whole number of at least 1")
-    return value
-
-
-def _check_output(graph: Graph, shape: Shape) -> None:
-    """UsageError where the last layer's output is not what the task's loss compares with the target."""
-    task, expected = graph.task, graph.task.output_shape
-    if shape != expected:
-        raise UsageError(f"{graph.name}: the last layer gives {shape}; {task.loss} of this task takes {expected}")

@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import re
-from typing import Dict, Iterator, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
 
 import numpy as np
 
@@ -23,6 +23,7 @@ GRAPH, WEIGHTS = "graph.json", "weights.npy"
 VERSION = 1  # of graph.json
 FROM_FILE, SEEDED = "file", "seeded"
 STARTS = (FROM_FILE, SEEDED)
+PLAIN = ("name", "source", "seeded", "notes", "written", "of_arrays")  # fields that stand in graph.json as they are
 WIDTHS = {"Linear": "out_features", "Conv2d": "out_channels"}
 # What may stand behind the last layer and leaves the number of classes as it is.
 BEHIND = ("AdaptiveAvgPool2d", "AvgPool2d", "Dropout", "Flatten", "GlobalAvgPool", "MaxPool2d", "ReLU")
@@ -59,14 +60,7 @@ class ImportedModel:
 
     @classmethod
     def of(
-        cls,
-        stem: str,
-        source: str,
-        graphs: Mapping[int, Graph],
-        flat: np.ndarray,
-        seeded: bool = False,
-        level: Optional[ImportLevel] = None,
-        notes: Tuple[str, ...] = (),
+        cls, stem: str, source: str, graphs: Mapping[int, Graph], flat: np.ndarray, seeded: bool = False, **known: Any
     ) -> "ImportedModel":
         """Named after the stem and its contents, so that two versions of a file are two models.
 
@@ -88,7 +82,7 @@ class ImportedModel:
         plain = re.sub(r"[^a-z0-9_]+", "_", stem.lower()).strip("_") or "model"
         name = f"{plain}-{digest.hexdigest()[:8]}"
         named = {size: dataclasses.replace(graphs[size], name=name) for size in sizes}
-        return cls(name, source, named, flat, seeded, level, notes)
+        return cls(name, source, named, flat, seeded, **known)
 
     def __call__(self, num_classes: int = 0, image_size: int = 0) -> Graph:
         """The graph with a head for these classes (0: those of the source); UsageError at a size it was not traced at."""
@@ -146,14 +140,9 @@ class ImportedModel:
         """graph.json and weights.npy, into a folder that is there."""
         document = {
             "version": VERSION,
-            "name": self.name,
-            "source": self.source,
-            "seeded": self.seeded,
+            **{name: getattr(self, name) for name in PLAIN},
             "graphs": {str(size): graph.to_dict() for size, graph in self.graphs.items()},
             "level": None if self.level is None else dataclasses.asdict(self.level),
-            "notes": list(self.notes),
-            "written": dict(self.written),
-            "of_arrays": self.of_arrays,
         }
         with open(os.path.join(folder, WEIGHTS), "wb") as weights:
             header = {"descr": "<f4", "fortran_order": False, "shape": self.flat.shape}
@@ -178,10 +167,8 @@ class ImportedModel:
             names = {document["name"], *(graph.name for graph in graphs.values())}
             if len(names) > 1 or not re.fullmatch(r"[a-z0-9_]+-[0-9a-f]{8}", document["name"]):
                 raise ValueError(f"it is called {', '.join(sorted(map(repr, names)))}")
-            notes = tuple(document["notes"])
-            written, of_arrays = dict(document.get("written", {})), bool(document.get("of_arrays"))
-            named = document["name"], document["source"]
-            return cls(*named, graphs, flat, document["seeded"], level, notes, written, of_arrays)
+            known = {name: document[name] for name in PLAIN}
+            return cls(graphs=graphs, flat=flat, level=level, **{**known, "notes": tuple(known["notes"])})
         except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
             raise UsageError(
                 f"the imported model in {folder} cannot be read: {type(error).__name__}: {error}"

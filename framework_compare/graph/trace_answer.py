@@ -1,15 +1,53 @@
-"""What a worker that traced a model leaves in its folder for the parent: graphs, arrays, and exact values to check them by."""
+"""What models are traced for, and what a worker that traced one leaves in its folder for the parent."""
 
+import dataclasses
 import json
 import os
-from typing import Mapping, NamedTuple, Sequence
+from typing import Dict, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
 from framework_compare.graph.network import Graph
-from framework_compare.json_types import Fields
+from framework_compare.graph.task import Task, image_classification
+from framework_compare.json_types import Document, Fields
 
 ANSWER, ARRAYS, EXACT = "trace.json", "weights.npz", "exact.npz"
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """What models are traced for: images of these sizes, or a user's arrays.
+
+    tasks: of arrays, those with these inputs of which a model's output decides. output: the name of the one that is
+    trained of several; "" for the first. loss: file and name of a loss function of the user's.
+    """
+
+    sizes: Sequence[int] = ()
+    tasks: Sequence[Task] = ()
+    output: str = ""
+    loss: Sequence[str] = ()
+
+    @property
+    def by_size(self) -> Dict[int, Sequence[Task]]:
+        """The tasks that a model may be for, by image size: at each size of images as many classes as it gives."""
+        if self.tasks:
+            return {self.tasks[0].image_size: self.tasks}
+        return {size: [image_classification(0, size)] for size in self.sizes}
+
+    @property
+    def words(self) -> str:
+        shapes = " and ".join(f"{one.name} {one.shape}" for task in self.tasks[:1] for one in task.inputs)
+        return f"for {shapes}" if shapes else f"at {', '.join(map(str, self.sizes))} pixels"
+
+    def to_dict(self) -> Fields:
+        tasks = [task.to_dict() for task in self.tasks]
+        return {"sizes": list(self.sizes), "tasks": tasks, "output": self.output, "loss": list(self.loss)}
+
+    @classmethod
+    def from_dict(cls, document: Document) -> "Asked":
+        """What `to_dict` gave, perhaps with more beside it."""
+        tasks = [Task.from_dict(task) for task in document["tasks"]]
+        return cls(document["sizes"], tasks, document["output"], document["loss"])
 
 
 class TraceAnswer(NamedTuple):

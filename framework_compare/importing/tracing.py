@@ -11,47 +11,22 @@ import psutil
 from framework_compare import registry
 from framework_compare.environments import support
 from framework_compare.errors import FrameworkCompareError, UsageError
-from framework_compare.graph import Graph, Task
+from framework_compare.graph import Graph
 from framework_compare.graph.imported_model import ImportLevel
-from framework_compare.graph.trace_answer import TraceAnswer
-from framework_compare.importers.common.user_file import object_of, one_line
-from framework_compare.importing.judging import judged
+from framework_compare.graph.trace_answer import Asked, TraceAnswer
+from framework_compare.importers.common.user_file import one_line
+from framework_compare.importing.import_level import judged
 from framework_compare.importing.sources import KERAS, KERAS_FILE, ONNX, Source
 from framework_compare.launch.jobs import run_job
 from framework_compare.launch.limits import Limits
 from framework_compare.launch.scratch import scratch
-from framework_compare.protocol import Document, Fields, Job, TrainConfig
+from framework_compare.protocol import Document, Job, TrainConfig
 from framework_compare.records import Run
 from framework_compare.samplers.host import available_cores
 
 TIMEOUT_S = 900.0  # the largest classifiers of torchvision take two minutes
 MEMORY_SHARE = 0.8  # of what is free: a file that needs more ends its worker and nothing else
 FRAMEWORK, TENSORFLOW = "torch", "tensorflow"
-
-
-@dataclasses.dataclass(frozen=True)
-class Asked:
-    """What models are traced for: images of these sizes, or a user's arrays.
-
-    tasks: of arrays, those with these inputs of which a model's output decides. output: the name of the one that is
-    trained of several; "" for the first. loss: file and name of a loss function of the user's.
-    """
-
-    sizes: Sequence[int] = ()
-    tasks: Sequence[Task] = ()
-    output: str = ""
-    loss: Sequence[str] = ()
-
-    def to_dict(self) -> Fields:
-        tasks = [task.to_dict() for task in self.tasks]
-        return {"sizes": list(self.sizes), "tasks": tasks, "output": self.output, "loss": list(self.loss)}
-
-    @staticmethod
-    def words(document: Document) -> str:
-        """Return what `to_dict` gave, in words."""
-        fields = [field for task in document["tasks"][:1] for field in task["inputs"]]
-        shapes = " and ".join(f"{one['name']} {tuple(one['shape'])}" for one in fields)
-        return f"for {shapes}" if fields else f"at {', '.join(map(str, document['sizes']))} pixels"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +67,7 @@ class Tracer:
 
     def _run(self, name: str, task: Document, folder: Path) -> str:
         """Have a worker do one part; its framework or reader with the version."""
-        text, what = task["source"]["text"], Asked.words(task)
+        text, what = task["source"]["text"], Asked.from_dict(task).words
         self.say(f"{text} is {'read' if name == ONNX else 'traced'} in {name}'s environment, {what}")
         environment = support.ready(name, "cpu", python=self.python.get(name), index=self.index.get(name), say=self.say)
         if isinstance(environment, Run):
@@ -117,9 +92,7 @@ def trace_in_hand(module: object, asked: Asked) -> Traced:
     """An nn.Module that this process holds; torch is loaded here already."""
     tracing = importlib.import_module("framework_compare.importers.torch.tracing")
     try:
-        tasks = tracing.of_arrays(asked.tasks) if asked.tasks else tracing.of_images(asked.sizes)
-        function = object_of(*asked.loss) if asked.loss else None
-        traced = tracing.trace_module(module, tasks, output=asked.output, loss=function)
+        traced = tracing.trace_module(module, asked)
     except FrameworkCompareError as error:
         raise UsageError(f"{type(module).__name__}: {error}") from error
     with scratch() as place:

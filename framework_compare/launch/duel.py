@@ -23,7 +23,7 @@ from framework_compare.launch.rival import Member, Rival
 from framework_compare.launch.rounds import Lengths
 from framework_compare.launch.scratch import scratch
 from framework_compare.records import Run
-from framework_compare.samplers.disturbance import CoreCounter, DisturbanceLog, Shares
+from framework_compare.samplers.disturbance import CoreCounter, DisturbanceLog
 
 MEMORY_SHARE = 0.8  # of what is free before a duel: more is not taken by all its workers together
 LEAST_TURN_S, TURN_FACTOR = 180.0, 30.0  # a turn may take so long, and so many times what is expected
@@ -79,16 +79,12 @@ class _Duel:
         for member in self._members:
             if self._fits(member, free):
                 self._start(member)
-        if len(self._runs) == 1 < len(self._members):
-            self._discard(self._rivals[0])
+        if len(self._runs) == 1 < len(self._members) and not self._rivals[0].run.over:
+            # The only one that memory holds is to be measured the way the others are, alone from the start.
+            self._runs.pop(self._rivals[0].name).close()
         self._compete()
         for rival in self._rivals:
             self._finish_alone(rival)
-
-    def _discard(self, rival: Rival) -> None:
-        """End the only worker that memory holds: it is to be measured the way the others are, alone from the start."""
-        if not rival.run.over:
-            self._runs.pop(rival.name).close()
 
     def _finish_alone(self, rival: Rival) -> None:
         """Let a worker that no rival is left for train to its end, or as long as a sample is."""
@@ -167,7 +163,7 @@ class _Duel:
         rival = Rival(member, run)
         beside = [one for one in self._rivals if not one.run.over]
         for one in (rival, *beside) if beside else ():
-            one.accompanied, one.run.shares = True, self._shares  # unknown unless rounds follow
+            one.accompanied, one.run.shares = True, self._log.shares  # unknown unless rounds follow
         self._rivals.append(rival)
         if run.over:
             return
@@ -253,7 +249,7 @@ class _Duel:
         by_batch = {(one.batch_size, part.samples) for one, part in zip(order, whole)}
         if not self._in_time and len(by_batch) > len({one.batch_size for one in order}):
             return rounds.UNEQUAL
-        lost = self._log.shares(*span, (0, span[1]))
+        lost = self._log.shares(span, (0, span[1]))
         share, threshold = (lost.disturbed if lost else 0.0), order[0].spec.disturbance_threshold
         others = rounds.others_fault(share, threshold)
         if others:
@@ -304,9 +300,6 @@ class _Duel:
             if self._cores:
                 self._log.add(self._cores.counters(sum(self._cpu_ns.values()))[1])
         return now_ns
-
-    def _shares(self, epoch: "tuple[int, int]", within: "tuple[int, int]") -> Optional[Shares]:
-        return self._log.shares(*epoch, within)
 
 
 def _by(rivals: Sequence[Rival], generator: random.Random) -> Callable[[], List[Rival]]:

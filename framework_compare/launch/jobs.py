@@ -1,5 +1,6 @@
 """One job in one worker of a framework's environment: what all callers that start workers share."""
 
+import dataclasses
 import tempfile
 from pathlib import Path
 from typing import Protocol
@@ -49,7 +50,7 @@ def spec_of(
         python=environment.python,
         source=staging.stage(framework),
         folder=folder,
-        job=job.for_trainer(staging.trainer_target(framework)),
+        job=dataclasses.replace(job, trainer=staging.trainer_target(framework)),
         device=job.config.device,
         ranks=len(devices_of(job.config.device)) if framework.process_per_device else 1,
         managed=environment.managed,

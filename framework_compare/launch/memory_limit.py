@@ -20,7 +20,6 @@ from framework_compare.samplers.process import ProcessTreeSampler
 WATCH_S = 0.05
 # Reading PSS costs milliseconds a gigabyte: never more than this share of the time.
 PSS_SHARE = 0.05
-KINDS = ("cgroup", "watchdog")
 
 
 class MemoryLimit:

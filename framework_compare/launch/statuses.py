@@ -88,13 +88,17 @@ class Evidence:
         return f"in phase {self.died_in}" if self.died_in else "between phases"
 
     @property
+    def log_end(self) -> str:
+        return f"the log ends: {self.last_words}" if self.last_words else "the log is empty"
+
+    @property
     def last_words(self) -> str:
         """Return a library's failed check, or Python's account of a fatal error and the innermost call, or else the last
         line of the log."""
         lines = [line.strip() for line in self.log_tail.splitlines() if line.strip()]
         fatal = max((n for n, line in enumerate(lines) if line.startswith(FATAL)), default=None)
         if fatal is None:
-            return lines[-1] if lines else "(empty)"
+            return lines[-1] if lines else ""
         calls = [line for line in lines[fatal:] if line.startswith("File ")]
         checks = [match[1] for match in map(GLOG_FATAL.match, lines[:fatal]) if match]
         return "; ".join([*checks[-1:], lines[fatal], *calls[:1]])
@@ -146,7 +150,7 @@ def _first_line(reason: str) -> str:
 
 def _unexplained(seen: Evidence) -> Ending:
     if seen.lost:  # not the framework's doing, whatever the batch system does next
-        reason = f"the connection to its node was lost {seen.where}; the log ends: {seen.last_words}"
+        reason = f"the connection to its node was lost {seen.where}; {seen.log_end}"
         return Ending("interrupted", reason)
     if seen.returncode is None:
         reason = f"the process that supervises the worker was killed {seen.where}, and the worker with it"
@@ -160,7 +164,7 @@ def _unexplained(seen: Evidence) -> Ending:
         )
     how = f"killed by {seen.signal}" if seen.signal else f"exited with code {seen.returncode}"
     silent = "" if seen.signal else " without reporting an outcome"
-    return Ending("crashed", f"{how} {seen.where}{silent}; the log ends: {seen.last_words}")
+    return Ending("crashed", f"{how} {seen.where}{silent}; {seen.log_end}")
 
 
 def _out_of_memory(seen: Evidence) -> Optional[str]:

@@ -49,14 +49,9 @@ def find_frameworks(names: object) -> list[str]:
     found = []
     for name in map(str, listed("framework", names)):
         base, version, _ = _split(name)  # an interpreter names none of its own
-        found.append(_key(base) + (f"@{version}" if version else ""))
+        found.append(registry.find_name("framework", registry.FRAMEWORKS, base) + (f"@{version}" if version else ""))
     check_unique("framework", found)
     return found
-
-
-def _key(base: str) -> str:
-    entry = registry.find("framework", registry.FRAMEWORKS, base)
-    return next(name for name, one in registry.FRAMEWORKS.items() if one is entry)
 
 
 def is_framework(name: object) -> bool:
@@ -142,7 +137,7 @@ def _split(text: str) -> tuple[str, str, str]:
 
 def _wish(text: object, python: Mapping[str, str], device: str, say: Say) -> _Wish:
     base, version, path = _split(str(text))
-    key = _key(base)
+    key = registry.find_name("framework", registry.FRAMEWORKS, base)
     if ("=" in str(text) and not path) or ("@" in str(text).partition("=")[0] and not version) or (version and path):
         raise UsageError(f"framework is {text!r}; allowed: {FORMS}")
     meant = path.removeprefix("=")

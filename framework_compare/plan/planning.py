@@ -184,10 +184,7 @@ def find_models(models: Names) -> list[str]:
 
 def find_all(kind: str, table: Mapping[str, object], wanted: Names) -> list[str]:
     """Registry names of a user's list, aliases resolved; UsageError for a name given twice."""
-    keys = []
-    for name in listed(kind, wanted):
-        entry = registry.find(kind, table, name)
-        keys.append(next(key for key, value in table.items() if value is entry))
+    keys = [registry.find_name(kind, table, name) for name in listed(kind, wanted)]
     check_unique(kind, keys)
     return keys
 

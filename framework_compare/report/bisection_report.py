@@ -55,21 +55,20 @@ def table(search: Search) -> Table:
     """One row per release."""
     versions = Column("release", lambda place: search.versions[place])
     if search.metric == "parity":
-        answer = Column("parity", lambda place: _parity(search, place))
-        return tabulate(
-            f"{sentence(search)} Parity of {search.model}.", (versions,), (answer,), range(len(search.versions))
+        words = {version: "passed" if holds else "failed" for version, holds in search.passed.items()}
+        caption = f"Parity of {search.model}."
+        columns = [Column("parity", lambda place: words.get(search.versions[place]) or _answer(search, place))]
+    else:
+        caption = (
+            f"{OF_METRIC[search.metric].capitalize()} of {search.model} over that of {search.versions[0]}; all intervals hold"
+            f" jointly with {percent(1 - version_search.ALPHA)} confidence."
         )
-    level = 1 - version_search.ALPHA
-    caption = (
-        f"{sentence(search)} {OF_METRIC[search.metric].capitalize()} of {search.model} over that of {search.versions[0]}; all"
-        f" intervals hold jointly with {percent(level)} confidence."
-    )
-    columns = (
-        Column("ratio", lambda place: _ratio(_at(search, place), NOTHING) if place else "1"),
-        Column("blocks", lambda place: str(at.blocks) if (at := _at(search, place)) else NOTHING),
-        Column("answer", lambda place: _answer(search, place)),
-    )
-    return tabulate(caption, (versions,), columns, range(len(search.versions)))
+        columns = [
+            Column("ratio", lambda place: _ratio(_at(search, place), NOTHING) if place else "1"),
+            Column("blocks", lambda place: str(at.blocks) if (at := _at(search, place)) else NOTHING),
+            Column("answer", lambda place: _answer(search, place)),
+        ]
+    return tabulate(f"{sentence(search)} {caption}", (versions,), columns, range(len(search.versions)))
 
 
 def _at(search: Search, place: int) -> Answer | None:
@@ -102,72 +101,30 @@ def _failure(search: Search, version: str) -> str:
     return f"does not work: {search.reasons.get(version, 'see its study')}"
 
 
-def _parity(search: Search, place: int) -> str:
-    holds = search.passed.get(search.versions[place])
-    return _answer(search, place) if holds is None else "passed" if holds else "failed"
-
-
 def svg(search: Search) -> str:
     """A point for each release that was asked, the one that changed it filled: its ratio, or whether its parity holds."""
-    chart = _parities(search) if search.metric == "parity" else _ratios(search)
-    return files.render(chart.properties(width=WIDTH, height=HEIGHT), files.FONT).svg
+    import pandas as pd
 
-
-def _releases(search: Search) -> alt.X:
-    every = list(search.versions)
+    every, colour = list(search.versions), look.COLOURS[look.place(search.framework, [search.framework])]
+    if search.metric == "parity":
+        words = {True: "passed", False: "failed"}
+        known = {version: words[search.passed[version]] for version in every if version in search.passed}
+        rows = pd.DataFrame({"release": known.keys(), "parity": known.values()})
+        y = alt.Y("parity:N", scale=alt.Scale(domain=[*words.values()]), title=f"parity of {search.model}")
+    else:
+        asked = [one for one in search.found.answers if one.blocks and math.isfinite(one.high)]
+        figures = [(every[0], 1.0, 1.0, 1.0), *((every[one.place], one.ratio, one.low, one.high) for one in asked)]
+        rows = pd.DataFrame(figures, columns=["release", "ratio", "low", "high"])
+        y_title = f"{OF_METRIC[search.metric]} over that of {every[0]}"
+        y = alt.Y("ratio:Q", title=y_title, scale=alt.Scale(zero=False))
+    changed = every[search.found.after] if search.outcome == CHANGED else None
     x = alt.X("release:N", sort=every, title=f"release of {title(search.framework)}", axis=alt.Axis(labelAngle=0))
-    return x.scale(domain=every)
-
-
-def _points(search: Search, base: alt.Chart) -> alt.Chart:
-    colour = look.COLOURS[look.place(search.framework, [search.framework])]
-    points = base.mark_point(size=70, color=colour, strokeWidth=1.5)
-    return points.encode(fill=alt.condition("datum.named", alt.value(colour), alt.value("white")))
-
-
-def _named(search: Search, place: int) -> bool:
-    return bool(search.outcome == CHANGED and place == search.found.after)
-
-
-def _parities(search: Search) -> alt.Chart:
-    import pandas as pd
-
-    known = [place for place, version in enumerate(search.versions) if version in search.passed]
-    words = {True: "passed", False: "failed"}
-    rows = [
-        {
-            "release": (version := search.versions[place]),
-            "parity": words[search.passed[version]],
-            "named": _named(search, place),
-        }
-        for place in known
-    ]
-    y = alt.Y("parity:N", scale=alt.Scale(domain=[*words.values()]), title=f"parity of {search.model}")
-    base = alt.Chart(pd.DataFrame(rows, columns=["release", "parity", "named"]))
-    return _points(search, base).encode(x=_releases(search), y=y)
-
-
-def _ratios(search: Search) -> alt.LayerChart | alt.FacetChart:
-    """Ratios with their intervals, and the threshold as lines."""
-    import pandas as pd
-
-    known = [one for one in search.found.answers if one.blocks and math.isfinite(one.high)]
-    rows = [{"release": search.versions[0], "ratio": 1.0, "low": 1.0, "high": 1.0, "named": False}]
-    rows += [
-        {
-            **{"release": search.versions[one.place], "ratio": one.ratio, "low": one.low, "high": one.high},
-            "named": _named(search, one.place),
-        }
-        for one in known
-    ]
-    frame = pd.DataFrame(rows)
-    x = _releases(search)
-    y_title = f"{OF_METRIC[search.metric]} over that of {search.versions[0]}"
-    y = alt.Y("ratio:Q", title=y_title, scale=alt.Scale(zero=False))
-    base = alt.Chart(frame)
-    colour = look.COLOURS[look.place(search.framework, [search.framework])]
-    arms = base.mark_rule(color=colour, strokeWidth=1.5).encode(x=x, y=alt.Y("low:Q", title=y_title), y2="high:Q")
-    points = _points(search, base).encode(x=x, y=y)
-    limits = pd.DataFrame({"ratio": [1 + search.threshold, 1 / (1 + search.threshold)]})
-    lines = alt.Chart(limits).mark_rule(color=look.GREY, strokeDash=[4, 3]).encode(y=y)
-    return alt.layer(lines, arms, points)
+    base = alt.Chart(rows.assign(named=rows["release"] == changed)).encode(x=x.scale(domain=every))
+    points = base.mark_point(size=70, color=colour, strokeWidth=1.5).encode(y=y)
+    chart = points.encode(fill=alt.condition("datum.named", alt.value(colour), alt.value("white")))
+    if search.metric != "parity":  # with the intervals, and the threshold as lines
+        arms = base.mark_rule(color=colour, strokeWidth=1.5).encode(y=alt.Y("low:Q", title=y_title), y2="high:Q")
+        limits = pd.DataFrame({"ratio": [1 + search.threshold, 1 / (1 + search.threshold)]})
+        lines = alt.Chart(limits).mark_rule(color=look.GREY, strokeDash=[4, 3]).encode(y=y)
+        chart = alt.layer(lines, arms, chart)
+    return files.render(chart.properties(width=WIDTH, height=HEIGHT), files.FONT).svg

@@ -41,11 +41,14 @@ def draw(curves: Sequence[Curves], path: Path) -> None:
 
 
 def _column(one: Curves, names: Sequence[str]) -> alt.VConcatChart:
+    def line(values: Sequence[float], of: str) -> alt.Chart:
+        return alt.Chart(alt.InlineData(values=_rows({"": values}))).encode(x="step:Q", y=_axis(of))
+
     losses = _points(_rows({name: one.losses[name] for name in names if name in one.losses}), "loss", names)
-    exact = _line(one.exact, "loss").mark_line(color="black", strokeWidth=0.9)
+    exact = line(one.exact, "loss").mark_line(color="black", strokeWidth=0.9)
     distances = {name: [max(value, SMALLEST) for value in one.off(name)] for name in names if name in one.losses}
     apart = _points(_rows(distances), "distance", names)
-    allowed = _line(one.yardstick, "distance").mark_line(color="black", strokeWidth=1.4, strokeDash=[5, 4])
+    allowed = line(one.yardstick, "distance").mark_line(color="black", strokeWidth=1.4, strokeDash=[5, 4])
     above = alt.layer(losses, exact).properties(title=title(one.model), width=WIDTH, height=HEIGHT)
     below = alt.layer(apart, allowed).properties(width=WIDTH, height=HEIGHT)
     return alt.vconcat(above, below)
@@ -72,10 +75,6 @@ def _points(rows: list[Document], of: str, names: Sequence[str]) -> alt.Chart:
         shape=marks.by_framework(alt.Shape, labels, shapes, alt.Legend()),
         size=alt.Size("size:Q", scale=None, legend=None),
     )
-
-
-def _line(values: Sequence[float], of: str) -> alt.Chart:
-    return alt.Chart(alt.InlineData(values=_rows({"": values}))).encode(x="step:Q", y=_axis(of))
 
 
 def _axis(of: str) -> alt.Y:

@@ -54,9 +54,9 @@ def export(study: str | os.PathLike[str], out: str | os.PathLike[str], kind: str
     damage: dict[str, tuple[int, str]] = {}
     wanted = {kind: DOCUMENTS[kind]} if kind in DOCUMENTS else PARTS
     if kind in trackers.LOGS:
-        logged = _read(folder, _logged, damage)
+        logged = trackers.logged_runs(*_read(folder, _whole, damage))
         target.mkdir(parents=True, exist_ok=True)
-        files: tuple[Path | str, ...] = (trackers.LOGS[kind](iter(logged), target),)
+        files: tuple[Path | str, ...] = (trackers.LOGS[kind](logged, target),)
     else:
         files = tuple(_write(target, {name: _read(folder, reader, damage) for name, reader in wanted.items()}, kind))
     return Export(files, tuple(schema.damage_sentences(folder, damage)))
@@ -83,18 +83,12 @@ def _facts(store: Store) -> Fields:
     return {**facts, "labels": labels}
 
 
-def _benchmarks(store: Store) -> Fields:
-    cells, epochs = frames.cell_frame(store), frames.epoch_frame(store)
-    return trackers.document(cells, epochs, frames.run_frame(store), store.machine())
-
-
-def _logged(store: Store) -> list[trackers.LoggedRun]:
-    cells, runs, epochs = frames.cell_frame(store), frames.run_frame(store), frames.epoch_frame(store)
-    return list(trackers.logged_runs(cells, runs, epochs))
+def _whole(store: Store) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    return frames.cell_frame(store), frames.epoch_frame(store), frames.run_frame(store)
 
 
 DOCUMENTS: dict[str, Callable[[Store], JSON]] = {
-    "pytest-benchmark": _benchmarks,
+    "pytest-benchmark": lambda store: trackers.document(*_whole(store), store.machine()),
     "bencher": lambda store: trackers.bencher(frames.cell_frame(store)),
     "github-action-benchmark": lambda store: trackers.action_benchmark(frames.cell_frame(store)),
 }

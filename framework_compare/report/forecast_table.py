@@ -10,6 +10,7 @@ from framework_compare.report.table_notes import plural
 from framework_compare.report.table_spec import Column, tabulate
 from framework_compare.report.tables import NOTHING, Table
 from framework_compare.results import timing_history
+from framework_compare.results.columns import grouped
 from framework_compare.results.metrics import digits
 from framework_compare.results.timing_history import CellForecast
 
@@ -26,7 +27,8 @@ def table(
 ) -> Table:
     """One row per cell; `seconds` is the range of all runs; notes: further sentences."""
     varied = [name for name in ("dataset", *_SETTINGS) if len({_setting(name)(one) for one in cells}) > 1]
-    varied += [name for name in _OTHERS if _tells_apart(name, cells)]
+    alike = grouped((one.cell for one in cells), lambda cell: (cell.framework, cell.model, cell.dataset)).values()
+    varied += [name for name in _OTHERS if any(len({getattr(c.config, name) for c in some}) > 1 for some in alike)]
     runs = sum(one.runs for one in cells)
     return tabulate(
         f"Estimate for this study: {plural(len(cells), 'cell')}, {plural(runs, 'run')}. Nothing was started.",
@@ -57,25 +59,6 @@ def _range(group: str, ends: Callable[[CellForecast], Sequence[float]]) -> list[
     return [Column(heading, end(place), group) for place, heading in enumerate(("from", "about", "to"))]
 
 
-def _tells_apart(setting: str, cells: Sequence[CellForecast]) -> bool:
-    """Return whether a setting differs among cells of one framework, model and data set."""
-    values: dict[tuple[str, ...], set[object]] = {}
-    for cell in (one.cell for one in cells):
-        values.setdefault((cell.framework, cell.model, cell.dataset), set()).add(getattr(cell.config, setting))
-    return any(len(found) > 1 for found in values.values())
-
-
-def _under_a_budget(least_s: float, budget_s: float) -> str:
-    """Compare the fewest runs that a verdict needs with the budget."""
-    least, budget = (digits(seconds / 60) for seconds in (least_s, budget_s))
-    if least_s > budget_s:
-        return (
-            f"The runs needed for a verdict would take about {least} minutes, more than the budget of {budget}. Some cells "
-            "will lack runs; the tables will name them. Request fewer cells or a larger budget."
-        )
-    return "With a budget, these are the minimum runs per cell; cells with the widest intervals get more."
-
-
 def _remarks(
     cells: Sequence[CellForecast],
     seconds: timing_history.Range,
@@ -85,8 +68,15 @@ def _remarks(
     low, middle, high = (digits(value / 60) for value in seconds)
     bound = "" if budget_s is None else f", at most the budget of {budget_s / 60:.3g} minutes"
     yield f"Total: about {middle} minutes, {low} to {high}{bound}; plus time to install environments and data sets."
-    if budget_s is not None:
-        yield _under_a_budget(sum(one.total_s.middle for one in cells), budget_s)
+    least_s = sum(one.total_s.middle for one in cells)
+    if budget_s is not None and least_s > budget_s:
+        yield (
+            f"The runs needed for a verdict would take about {digits(least_s / 60)} minutes, more than the budget of "
+            f"{digits(budget_s / 60)}. Some cells will lack runs; the tables will name them. Request fewer cells or a larger "
+            "budget."
+        )
+    elif budget_s is not None:
+        yield "With a budget, these are the minimum runs per cell; cells with the widest intervals get more."
     parts = ", ".join(f"{name} {size / 1e9:.2g}" for name, size in disk_bytes.items())
     yield f"Disk: about {sum(disk_bytes.values()) / 1e9:.2g} GB ({parts})."
     yield from (f"Cannot run here: {lack}." for lack in dict.fromkeys(one.lack for one in cells) if lack)

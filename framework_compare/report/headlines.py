@@ -9,27 +9,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from framework_compare.protocol import Fields
 from framework_compare.report.names import listed, title
 from framework_compare.results import speed_verdicts
-from framework_compare.results.columns import Record, values
+from framework_compare.results.columns import Record, grouped
 from framework_compare.results.intervals import MIN_RUNS
-from framework_compare.results.modes import Modes
-from framework_compare.results.speed_verdicts import GEOMETRIC_MEAN, Verdict
-from framework_compare.results.winners import key, winners
+from framework_compare.results.runs import Modes
+from framework_compare.results.speed_verdicts import GEOMETRIC_MEAN, Verdict, key, winners
 
 MAX_LINES, MIN_LINES = 8, 2
 _UNKNOWN: Mapping[str, Modes] = {}
-_ONE_RUN = f"No verdict: an interval needs at least {MIN_RUNS} runs per cell (`repeats`)."
-
-
-def by_condition(verdicts: Sequence[Verdict]) -> dict[tuple[object, ...], list[Verdict]]:
-    """Verdicts under each condition, for `verdicts_for`: a study may have thousands of tables."""
-    groups: dict[tuple[object, ...], list[Verdict]] = {}
-    for one in verdicts:
-        groups.setdefault(values(one.condition), []).append(one)
-    return groups
+_ONE_RUN = f"No verdict: an interval needs at least {MIN_RUNS} runs per cell (more `repeats`, or a larger `budget`)."
 
 
 def verdicts_for(cells: Sequence[Record], verdicts: Mapping[tuple[object, ...], Sequence[Verdict]]) -> list[Verdict]:
-    """The verdicts on cells of one table; geometric means only where the table has all their models."""
+    """Of verdicts by the values of their condition those on cells of one table; means only where it has all their models."""
     if not verdicts:
         return []
     conditions = dict.fromkeys(map(speed_verdicts.condition_of(), cells))
@@ -65,9 +56,7 @@ def answers(cells: Sequence[Record], verdicts: Sequence[Verdict], modes: Mapping
     fastest = {one.key: one.framework for one in winners(cells, verdicts)}
     conditions = [one.condition for one in verdicts]
     varied = [name for name in conditions[0] if len({str(one[name]) for one in conditions}) > 1]
-    groups: dict[tuple[object, ...], list[Verdict]] = {}
-    for one in verdicts:
-        groups.setdefault((one.models, *key(one)), []).append(one)
+    groups = grouped(verdicts, lambda one: (one.models, *key(one)))
     lines = {names: _line(group, varied, fastest.get(key(group[0]))) for names, group in groups.items()}
     of_models = [line for names, line in lines.items() if names[1] != GEOMETRIC_MEAN]
     over_all = [line for names, line in lines.items() if names[1] == GEOMETRIC_MEAN][:MAX_LINES]
@@ -75,14 +64,10 @@ def answers(cells: Sequence[Record], verdicts: Sequence[Verdict], modes: Mapping
     if len(of_models) > room:
         left = len(of_models) - room
         of_models[room:] = [f"{left} more: `Comparison.verdicts()` lists all."]
-    return with_modes("\n".join([*disturbance_notice(verdicts), *over_all, *of_models]), modes).split("\n")
-
-
-def disturbance_notice(verdicts: Sequence[Verdict]) -> list[str]:
-    """The only line where others disturbed so much that no framework can be named; it tells what to do."""
-    if not any(one.disturbed for one in verdicts) or not all(one.reason for one in verdicts):
-        return []
-    return ["No verdict: other programs took CPU time. Run again when `doctor` finds the machine quiet."]
+    # Where others disturbed so much that no framework can be named, a line tells what to do.
+    void = any(one.disturbed for one in verdicts) and all(one.reason for one in verdicts)
+    notice = "No verdict: other programs took CPU time. Run again when `doctor` finds the machine quiet."
+    return with_modes("\n".join([*([notice] if void else []), *over_all, *of_models]), modes).split("\n")
 
 
 def _line(group: Sequence[Verdict], varied: Sequence[str], fastest: str | None) -> str:
@@ -92,15 +77,20 @@ def _line(group: Sequence[Verdict], varied: Sequence[str], fastest: str | None) 
     leader = title(fastest) if fastest else max(names, key=lambda name: sum(one.faster == name for one in group))
     own = sorted((one for one in group if one.faster == leader), key=lambda one: one.ratio)
     differences = [one for one in own if one.shown]
-    parts = [f"{leader} is {_list(differences)}"] if differences else []
-    alike: dict[str, list[Verdict]] = {}
-    for one in own:
-        if not one.shown:
-            alike.setdefault(speed_verdicts.THROUGHOUT if one.disturbed else one.reason, []).append(one)
+    parts = []
+    if differences:
+        first, *others = differences
+        more = (f", {speed_verdicts.times(one)} than {one.slower}" for one in others)
+        head = f"{leader} is {speed_verdicts.times(first)} faster than {first.slower}"
+        parts.append(f"{head}{''.join(more)}{speed_verdicts.doubt(*differences)}")
+    unclear = (one for one in own if not one.shown)
+    alike = grouped(unclear, lambda one: speed_verdicts.THROUGHOUT if one.disturbed else one.reason)
     parts += [_undecided(leader, several) for several in alike.values()]
-    ranks = _ranks(names, group) if len(names) > 2 and any(one.shown for one in group) else ""
-    if ranks:
-        parts.append(f"ranks {ranks}")
+    if len(names) > 2 and any(one.shown for one in group):
+        ranks = speed_verdicts.ranks(names, group)
+        by_rank = sorted(grouped(ranks, lambda name: ranks[name]).items())
+        words = ", ".join(f"{rank} {' = '.join(same)}" for rank, same in by_rank)
+        parts += [f"ranks {words}"] if words else []
     where = ", ".join(str(group[0].condition[name]) for name in varied)
     return f"{speed_verdicts.subject(group[0])}{f', {where}' if where else ''}: {'; '.join(parts)}"
 
@@ -111,30 +101,11 @@ def _undecided(leader: str, several: Sequence[Verdict]) -> str:
         return speed_verdicts.statement(several[0])
     if several[0].reason:
         others = ", ".join(f"{one.slower} ({one.ratio:.2f}x)" for one in several)
-        return f"no verdict on {leader} and {others}: {_reason(several)}"
+        disturbed = dict.fromkeys(one.disturbed for one in several if one.disturbed)
+        reason = speed_verdicts.THROUGHOUT + ", ".join(disturbed) if disturbed else several[0].reason
+        return f"no verdict on {leader} and {others}: {reason}"
     others = ", ".join(f"{one.slower} ({speed_verdicts.beside(one)})" for one in several)
     return f"no significant difference between {leader} and {others}"
-
-
-def _reason(several: Sequence[Verdict]) -> str:
-    """Return the reason that several share; cells that other programs disturbed are listed."""
-    if not several[0].disturbed:
-        return several[0].reason
-    return speed_verdicts.THROUGHOUT + ", ".join(dict.fromkeys(one.disturbed for one in several))
-
-
-def _list(differences: Sequence[Verdict]) -> str:
-    one, *others = differences
-    head = f"{speed_verdicts.times(one)} faster than {one.slower}"
-    more = (f"{speed_verdicts.times(other)} than {other.slower}" for other in others)
-    return ", ".join([head, *more]) + speed_verdicts.doubt(*differences)
-
-
-def _ranks(names: Sequence[str], group: Sequence[Verdict]) -> str:
-    by_rank: dict[int, list[str]] = {}
-    for name, rank in speed_verdicts.ranks(names, group).items():
-        by_rank.setdefault(rank, []).append(name)
-    return ", ".join(f"{rank} {' = '.join(by_rank[rank])}" for rank in sorted(by_rank))
 
 
 def remarks(verdicts: Sequence[Verdict]) -> list[str]:

@@ -12,7 +12,7 @@ from framework_compare.report.renderers import DIGITS
 from framework_compare.report.study import Study, plain, rounded
 from framework_compare.results import ratios
 from framework_compare.results.metrics import METRICS
-from framework_compare.results.winners import winners
+from framework_compare.results.speed_verdicts import winners
 from framework_compare.store.study_file import REQUEST
 
 SCHEMA_VERSION = 1  # rises when a field goes or changes its meaning, not when one comes

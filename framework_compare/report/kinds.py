@@ -14,7 +14,6 @@ from framework_compare.report.study import Study
 from framework_compare.report.study_table import StudyTable
 from framework_compare.report.table_notes import (
     caption,
-    estimate_legend,
     imported_models,
     merge_parity_notes,
     rebuild_slowdown_warnings,
@@ -22,12 +21,12 @@ from framework_compare.report.table_notes import (
     without_turns,
 )
 from framework_compare.report.table_spec import NO_CELLS, Sheet, TableSpec
-from framework_compare.report.tables import Table
+from framework_compare.report.tables import ABOUT, Table
 from framework_compare.report.time_tables import STARTUP, TIME
 from framework_compare.results import precision, ratios, speed_verdicts
 from framework_compare.results.block_times import BlockTimes
-from framework_compare.results.columns import SETTINGS, SHARED, Record, records, values_of
-from framework_compare.results.modes import Modes
+from framework_compare.results.columns import SETTINGS, SHARED, Record, grouped, records, values, values_of
+from framework_compare.results.runs import Modes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,15 +77,14 @@ def build(
     cells_of_all = records(frame)
     if not spec.there(cells_of_all):
         return []
-    groups: dict[object, list[Record]] = {}
-    for cell in cells_of_all:
-        groups.setdefault(key(cell), []).append(cell)
     # Reading all epochs takes long, and of one run each there is no verdict.
     judged = of_cells and bool((frame["runs_ok"] > 1).any())
     seconds = blocks() if spec.ratios or judged else BlockTimes()
-    verdicts = headlines.by_condition(speed_verdicts.verdicts(cells_of_all, seconds) if judged else [])
+    judgements = speed_verdicts.verdicts(cells_of_all, seconds) if judged else []
+    # By condition, as a study may have thousands of tables.
+    verdicts = grouped(judgements, lambda one: values(one.condition))
     tables = []
-    for cells in groups.values():
+    for cells in grouped(cells_of_all, key).values():
         of_these = headlines.verdicts_for(cells, verdicts)
         compared = spec.ratios(cells, seconds) if spec.ratios else {}
         sheet = Sheet(cells, compared, of_these if spec.judged else ())
@@ -105,10 +103,11 @@ def build(
 def with_remarks(table: Table, cells: Sequence[Record], *, precision_too: bool) -> Table:
     """A table with what is to be said of its cells; precision_too: whether of the precision that was asked for, too."""
     rows, parity = merge_parity_notes(table.rows, cells)
+    estimates = any(value.about for row in rows for value in row.values)
     remarks = (
         *parity,
         *table.remarks,
-        *estimate_legend(rows),
+        *([f"{ABOUT}: estimated for a whole epoch from the measured steps."] if estimates else []),
         *(precision.sentences(cells) if precision_too else ()),
         *without_turns(cells),
         *registry.labels(cell.framework for cell in cells),

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from framework_compare.errors import UsageError
 from framework_compare.report.tables import Row, Table, Value, clean
@@ -36,21 +35,6 @@ _ESCAPES = {
     "*": "{*}",
     **{c: "\\" + c for c in "&%$#_{}"},
 }
-
-
-class _Number(NamedTuple):
-    """The digits of a figure such as "12.3 ±0.4": before the point, after it, and of the uncertainty."""
-
-    whole: str
-    decimals: str
-    uncertainty: str
-    about: str = ""  # the comparator of an estimate
-
-    @property
-    def source(self) -> str:
-        """The number as siunitx reads it: 12.3(4), or \\approx 12.3(4)."""
-        point = f".{self.decimals}" if self.decimals else ""
-        return f"{self.about}{self.whole}{point}" + (f"({self.uncertainty})" if self.uncertainty else "")
 
 
 def escape_latex(text: object) -> str:
@@ -109,19 +93,27 @@ def _format(table: Table, values: Sequence[Value]) -> str:
     if not numbers:
         return ""
     whole, decimals, uncertainty, about = (max(map(len, parts)) for parts in zip(*numbers))
-    digits = f"{whole}.{decimals}" if decimals else str(whole)
+    room_of = [str(width or "") for width in (whole, decimals, uncertainty)]
     note = max(map(table.number, values))
     room = f"{{\\textsuperscript{{({note})}}}}" if note else ""
-    return f"S[table-format={ABOUT if about else ''}{digits}{f'({uncertainty})' if uncertainty else ''}{room}]"
+    return f"S[table-format={_source((*room_of, ABOUT if about else ''))}{room}]"
 
 
-def _number(value: Value) -> _Number | None:
+def _source(number: Sequence[str]) -> str:
+    """A number of `_number`, or the room for one, as siunitx reads it: 12.3(4), or \\approx 12.3(4)."""
+    whole, decimals, uncertainty, about = number
+    point = f".{decimals}" if decimals else ""
+    return f"{about}{whole}{point}" + (f"({uncertainty})" if uncertainty else "")
+
+
+def _number(value: Value) -> tuple[str, str, str, str] | None:
+    """The digits of a figure such as "12.3 ±0.4": before the point, after it, of the uncertainty; the sign of an estimate."""
     match = _NUMBER.fullmatch(clean(value.text))
     if not match:
         return None
     about, whole, decimals, arm, places = match.groups(default="")
     uncertainty = (arm + places).lstrip("0") or "0" if arm else ""
-    return _Number(whole.replace(",", ""), decimals, uncertainty, ABOUT if about else "")
+    return whole.replace(",", ""), decimals, uncertainty, ABOUT if about else ""
 
 
 def _titles(table: Table, spans: Sequence[Span]) -> list[str]:
@@ -147,5 +139,5 @@ def _value(table: Table, value: Value, column: str) -> str:
     weight = "\\bfseries " if value.best else ""
     number = _number(value)
     if column and number:
-        return f"{weight}{number.source}{f' {{{note}}}' if note else ''}"
+        return f"{weight}{_source(number)}{f' {{{note}}}' if note else ''}"
     return f"{{{weight}{escape_latex(value.text)}{note}}}"

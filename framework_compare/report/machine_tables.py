@@ -10,7 +10,7 @@ from framework_compare.report.table_notes import first_value
 from framework_compare.report.table_spec import Column, Sheet, TableSpec, named, tabulate
 from framework_compare.report.tables import NOTHING, Table, Value, number
 from framework_compare.results import profiles, roofline
-from framework_compare.results.columns import Record
+from framework_compare.results.columns import Record, grouped
 from framework_compare.results.metrics import percent
 
 BUSY = 0.1  # of a core
@@ -80,14 +80,14 @@ ROOFLINE = TableSpec(
 def peak_table(measured: Sequence[Any]) -> Table:
     """One row per `peaks.MeasuredPeak`: GFLOP/s, GB/s, and what others took of a core meanwhile."""
 
-    def of_peak(name: str, scale: float) -> Callable[[Any], str]:
-        return lambda one: number(getattr(one.peak, name, None), scale)
+    def of_peak(name: str, scale: float) -> Callable[[Any], Value]:
+        return lambda one: Value(number(getattr(one.peak, name, None), scale), one.reason * (name == "flop_per_s"))
 
     return tabulate(
         "Peaks of this machine: a matrix product and a memory copy, best of several repetitions.",
         [named(name, always=True) for name in ("device", "precision", "threads")],
         (
-            Column("GFLOP/s", lambda one: Value(of_peak("flop_per_s", 1e-9)(one), one.reason), "peak"),
+            Column("GFLOP/s", of_peak("flop_per_s", 1e-9), "peak"),
             Column("GB/s", of_peak("bytes_per_s", 1e-9), "peak"),
             Column("% of a core", of_peak("others", 100), "others"),
         ),
@@ -101,15 +101,14 @@ def _key(row: Record) -> Key:
 
 def _shares(rows: Sequence[Record]) -> dict[Key, Shares]:
     """The share of each name by model, data set and framework; the columns of a model are neighbours."""
-    models = list(dict.fromkeys(_key(row)[:2] for row in rows))
-    shares: dict[Key, Shares] = {
-        key: {} for key in sorted(dict.fromkeys(map(_key, rows)), key=lambda key: models.index(key[:2]))
-    }
-    for row in rows:
-        name = row.kernel_class if row.kind == "kernel" else row.name
-        if isinstance(name, str):
-            own = shares[_key(row)]
-            own[name] = own.get(name, 0.0) + row.share
+    shares: dict[Key, Shares] = {}
+    for of_model in grouped(rows, lambda row: (row.model, row.dataset)).values():
+        for key, own in grouped(of_model, _key).items():
+            shares[key] = {}
+            for row in own:
+                name = row.kernel_class if row.kind == "kernel" else row.name
+                if isinstance(name, str):
+                    shares[key][name] = shares[key].get(name, 0.0) + row.share
     return shares
 
 

@@ -27,12 +27,17 @@ def parity_table(verdicts: Sequence[Parity]) -> Table:
         level = one.worst
         return NOTHING if level is None or level.error is None else f"{level.error:.1e} {level.where}"
 
+    def holds(one: Parity) -> Value:
+        if one.status in (UNSUPPORTED, NOT_INSTALLED):
+            return Value(one.status, one.reason)
+        return Value(one.holds() or NOTHING, f"{cell_title(one)}: {one.remark}" if one.remark else "")
+
     settings = (named(name, always=True) for name in ("precision", "execution"))
     return tabulate(
         "Parity relative to the float64 reference.",
         (FRAMEWORK, named("version", always=True), MODEL, *settings),
         (
-            Column("holds", _holds, None),
+            Column("holds", holds, None),
             *(Column(str(number), _level(number), None) for number in LEVELS),
             Column("worst error", worst, None),
         ),
@@ -44,12 +49,6 @@ def parity_table(verdicts: Sequence[Parity]) -> Table:
             *registry.labels(one.framework for one in verdicts),
         ),
     )
-
-
-def _holds(one: Parity) -> Value:
-    if one.status in (UNSUPPORTED, NOT_INSTALLED):
-        return Value(one.status, one.reason)
-    return Value(one.holds() or NOTHING, f"{cell_title(one)}: {one.remark}" if one.remark else "")
 
 
 def _level(number: int) -> Callable[[Parity], Value]:

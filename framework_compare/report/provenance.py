@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import html as markup
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import starmap
 from typing import TYPE_CHECKING
 
 from framework_compare.json_types import JSON
@@ -29,29 +30,29 @@ def line(study: Study) -> str:
 def text(study: Study, style: str, width: int | None = None) -> str:
     """The line as it stands above tables of a style; "" for csv, which has no place for it. width: of a terminal."""
     words = line(study)
-    forms: dict[str, Callable[[], str]] = {
-        "terminal": lambda: "\n".join(terminal.wrap(f"Measured on {words}", width or 80)),
-        "markdown": lambda: renderers.escape_markdown(words),
-        "github": lambda: renderers.escape_markdown(words),
-        "html": lambda: f"<p>{markup.escape(words)}</p>",
-        "latex": lambda: f"% Measured on {words}",
+    forms = {
+        "terminal": "\n".join(terminal.wrap(f"Measured on {words}", width or 80)),
+        "html": f"<p>{markup.escape(words)}</p>",
+        "latex": f"% Measured on {words}",
+        **dict.fromkeys(("markdown", "github"), renderers.escape_markdown(words)),
     }
-    return forms[style]() + "\n" if style in forms else ""
+    return f"{forms[style]}\n" if style in forms else ""
 
 
 def facts(study: Study) -> list[tuple[str, str]]:
     """Machine, versions, date and data, by name."""
     machine, runs = study.machine, study.runs
     versions = study.frame[["framework", "framework_version"]].dropna().drop_duplicates()
-    started = sorted(text for text in runs["started_at"] if text)
     container = "in a container" if machine.get("container") else ""
     datasets = (study.settings.get("datasets") or {}).items()
-    system = _text(machine, "os"), _text(machine, "kernel"), container
+    system = *(str(machine.get(name) or "") for name in ("os", "kernel")), container
+    nodes = runs["node_id"].nunique()  # that measured parts of the study, where some did
+    where = "" if not nodes else "1 node of a cluster: " if nodes == 1 else f"{nodes} nodes of a cluster, each "
     parts = [
-        ("Machine", _nodes(runs) + _machine(machine)),
+        ("Machine", where + _machine(machine)),
         ("System", ", ".join(filter(None, system))),
-        ("Frameworks", ", ".join(_with_version(row.framework, row.framework_version) for row in versions.itertuples())),
-        ("Measured", _period(started)),
+        ("Frameworks", ", ".join(starmap(_with_version, versions.itertuples(index=False, name=None)))),
+        ("Measured", _period(sorted(text for text in runs["started_at"] if text))),
         ("Data", "; ".join(_dataset(name, facts, study.frame) for name, facts in datasets)),
         ("Version", f"framework_compare {study.settings.get('framework_compare', 'unknown')}"),
     ]
@@ -66,20 +67,10 @@ def _period(started: Sequence[str]) -> str:
     return f"{first} UTC" if first == last else f"{first} to {last[11:] if last[:10] == first[:10] else last} UTC"
 
 
-def _text(machine: Fields, name: str) -> str:
-    return str(machine[name]) if machine.get(name) else ""
-
-
-def _nodes(runs: pd.DataFrame) -> str:
-    """The number of nodes of this kind that measured parts of the study, where some did."""
-    count = runs["node_id"].nunique()
-    return "" if not count else "1 node of a cluster: " if count == 1 else f"{count} nodes of a cluster, each "
-
-
 def _machine(machine: Fields) -> str:
     memory = machine.get("memory_bytes")
     parts = [
-        _text(machine, "cpu"),
+        str(machine.get("cpu") or ""),
         f"{machine['available_cores']} cores" if machine.get("available_cores") else "",
         f"{memory / 1e9:.0f} GB memory" if isinstance(memory, (int, float)) else "",
         *(f"{count} x {name}" if count > 1 else name for name, count in Counter(gpu_names(machine)).items()),

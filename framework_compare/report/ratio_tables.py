@@ -18,8 +18,14 @@ _SURE = "±: larger half-width of the 95 % confidence interval; it needs 2 runs 
 BATCH_SIZE = named("batch_size", always=True)
 
 
-def _times(one: Ratio, note: str) -> Value:
-    return Value(with_interval(one.ratio, one.ratio_ci_low, one.ratio_ci_high), note)
+def _times(cell: Record, one: Ratio, also: str = "", *, slower: bool = False) -> Value:
+    """A ratio of speeds, or of times if `slower`, with the notes of both cells; also: one more remark."""
+    if one.base.Index == cell.Index:
+        return Value("1")
+    ends = (one.ratio, one.ratio_ci_low, one.ratio_ci_high)
+    if slower:
+        ends = (1 / one.ratio, 1 / one.ratio_ci_high, 1 / one.ratio_ci_low)
+    return Value(with_interval(*ends), parity_note(cell, one.base, also))
 
 
 def _median(cell: Record) -> Value:
@@ -33,7 +39,7 @@ def _speedup_columns(sheet: Sheet) -> list[Column]:
         ratio = sheet.ratios[cell.Index]
         threads = f"{ratio.base.threads} threads on the CPU, {cell.threads} with the device"
         differ = threads if ratio.base.threads != cell.threads else ""
-        return _times(ratio, parity_note(cell, ratio.base, differ))
+        return _times(cell, ratio, differ)
 
     three: tuple[tuple[str, Callable[[Record], Value]], ...] = (
         ("CPU", lambda cell: _median(sheet.ratios[cell.Index].base)),
@@ -65,8 +71,7 @@ def _stack_columns(sheet: Sheet) -> tuple[Column, ...]:
     def times(cell: Record) -> Value:
         one = sheet.ratios[cell.Index]
         differ = "" if one.base.execution == cell.execution else f"{title(one.base.framework)} in {one.base.execution}"
-        slower = with_interval(1 / one.ratio, 1 / one.ratio_ci_high, 1 / one.ratio_ci_low)
-        return Value(slower, parity_note(cell, one.base, differ))
+        return _times(cell, one, differ, slower=True)
 
     return (
         Column("execution", lambda cell: cell.execution),
@@ -79,21 +84,13 @@ def _stack_columns(sheet: Sheet) -> tuple[Column, ...]:
 
 def _mode_columns(sheet: Sheet) -> tuple[Column, ...]:
     def slowdown(cell: Record) -> Value:
-        one = sheet.ratios[cell.Index].fastest
-        if one is None or one.base.Index == cell.Index:
-            return Value("1")
-        return Value(
-            with_interval(1 / one.ratio, 1 / one.ratio_ci_high, 1 / one.ratio_ci_low), parity_note(cell, one.base)
-        )
-
-    def gain(cell: Record) -> Value:
         one = sheet.ratios[cell.Index]
-        return Value("1") if one.base.Index == cell.Index else _times(one, parity_note(cell, one.base))
+        return _times(cell, one.fastest or one, slower=True)
 
     return (
         Column("best mode", lambda cell: cell.execution),
         Column("s", _median, "epoch"),
-        Column("over default", gain, "speed-up"),
+        Column("over default", lambda cell: _times(cell, sheet.ratios[cell.Index]), "speed-up"),
         Column("to the fastest", slowdown, "slowdown"),
     )
 
@@ -144,7 +141,7 @@ STACK = TableSpec(
 )
 
 
-def _with_baselines(sheet: Sheet) -> list[Record]:
+def _device_rows(sheet: Sheet) -> list[Record]:
     places = {*sheet.ratios, *(one.base.Index for one in sheet.ratios.values())}
     cells = [cell for cell in sheet.cells if cell.Index in places]
     return sorted(cells, key=lambda cell: (cell.framework, cell.model, cell.batch_size, len(replicas_of(cell))))
@@ -159,20 +156,17 @@ def _device_columns(sheet: Sheet) -> tuple[Column, ...]:
 
     def weak(cell: Record) -> str | Value:
         one = sheet.ratios.get(cell.Index)
-        return NOTHING if one is None or math.isnan(one.ratio) else _times(one, parity_note(cell, one.base))
+        return NOTHING if one is None or math.isnan(one.ratio) or not known(cell) else _times(cell, one)
 
     def share(name: str, cell: Record) -> str:
         ratio = getattr(sheet.ratios.get(cell.Index), name, math.nan)
-        return NOTHING if math.isnan(ratio) else f"{100 * ratio / len(replicas_of(cell)):.0f}"
-
-    def of_known(shown: Callable[[Record], str | Value]) -> Callable[[Record], str | Value]:
-        return lambda cell: shown(cell) if known(cell) else NOTHING
+        return NOTHING if math.isnan(ratio) or not known(cell) else f"{100 * ratio / len(replicas_of(cell)):.0f}"
 
     return (
         Column("{unit}s/s", speed),
-        Column("speed-up", of_known(weak), "weak"),
-        Column("% per device", of_known(partial(share, "ratio")), "weak"),
-        Column("% per device", of_known(partial(share, "strong")), "strong"),
+        Column("speed-up", weak, "weak"),
+        Column("% per device", partial(share, "ratio"), "weak"),
+        Column("% per device", partial(share, "strong"), "strong"),
     )
 
 
@@ -189,7 +183,7 @@ DEVICES = TableSpec(
         named("device", always=True),
         Column("nodes", lambda cell: str(cell.nodes), there=lambda cells: any(cell.nodes > 1 for cell in cells)),
     ),
-    rows=_with_baselines,
+    rows=_device_rows,
     across=("device", "nodes", "batch_size"),
     ratios=ratios.devices,
     absent="No model ran on both one and several devices of the same kind; use devices=[1, 2] (--devices 1,2).",
@@ -211,7 +205,7 @@ def _step_columns(sheet: Sheet) -> list[Column]:
             return Value(NOTHING, f"its baseline, fp32 eager, is {ratio.base.status}")
         if ratio.base.Index == cell.Index:
             return Value("1", parity_note(cell))
-        return _times(ratio, parity_note(cell, ratio.base))
+        return _times(cell, ratio)
 
     there = set(map(_step, sheet.cells))
     steps = [(precision, execution) for precision in PRECISIONS for execution in EXECUTIONS]

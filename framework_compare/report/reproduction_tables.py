@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import importlib.resources
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from framework_compare import registry
@@ -29,7 +29,8 @@ IMAGES = {"small": 791, "big": 6003}
 
 def ratios(part: ReproductionPart, cells: "pd.DataFrame", blocks: BlockTimes, caption: str) -> Table:
     """Milliseconds per image and the ratio to the reference, published and here; one row per cell."""
-    seconds, frame = epoch_seconds(part.published), list(cells.itertuples())
+    published, frame = rows(part.published), list(cells.itertuples())
+    seconds = {(one["framework"], one["model"], one["dataset"]): float(one["mean_epoch_s"]) for one in published}
     verdicts = speed_verdicts.verdicts(frame, blocks) if (cells["runs_ok"] > 1).any() else []
     worked = [cell for cell in frame if cell.status == "ok"]
     bases = {(cell.model, cell.dataset): cell.Index for cell in worked if cell.framework == part.reference}
@@ -69,7 +70,7 @@ def ratios(part: ReproductionPart, cells: "pd.DataFrame", blocks: BlockTimes, ca
 
 def gains(part: ReproductionPart, cells: "pd.DataFrame", caption: str) -> Table:
     """Seconds of training and the speed-up over the first rung, published and here; one row per rung."""
-    seconds = rung_seconds(part.published, part.workload, part.phase)
+    seconds = rung_seconds(part)
 
     def theirs(cell: Record) -> float | None:
         return seconds.get(part.places.get(cell.rung, -1)) or None
@@ -98,7 +99,7 @@ def gains(part: ReproductionPart, cells: "pd.DataFrame", caption: str) -> Table:
 
 def sizes(part: ReproductionPart, cells: "pd.DataFrame", caption: str) -> Table:
     """The largest batch that works and the one that fails, published and here; one row per framework and model."""
-    published_sizes = largest_batches(part.published)
+    published_sizes = {one["framework"]: (one["largest_ok"], one["next_failed"]) for one in rows(part.published)}
 
     def theirs(place: int) -> Callable[[Record], str]:
         return lambda cell: published_sizes.get(cell.framework, ("", ""))[place] or NOTHING
@@ -120,17 +121,7 @@ def rows(name: str) -> list[dict[str, str]]:
     return list(csv.DictReader(folder.joinpath(name).read_text(encoding="utf-8").splitlines()))
 
 
-def epoch_seconds(name: str) -> dict[tuple[str, str, str], float]:
-    """Mean epoch seconds by framework, model and data set of a published table (Lerat 2021)."""
-    return {(one["framework"], one["model"], one["dataset"]): float(one["mean_epoch_s"]) for one in rows(name)}
-
-
-def rung_seconds(name: str, workload: str, phase: str) -> Mapping[int, float]:
+def rung_seconds(part: ReproductionPart) -> dict[int, float]:
     """Seconds by rung of a published ladder of gains."""
-    mine = [one for one in rows(name) if (one["workload"], one["phase"]) == (workload, phase)]
+    mine = (one for one in rows(part.published) if (one["workload"], one["phase"]) == (part.workload, part.phase))
     return {int(one["rung"]): float(one["time_s"]) for one in mine}
-
-
-def largest_batches(name: str) -> dict[str, tuple[str, str]]:
-    """Return by framework the largest batch that worked, and the one that failed; "" where none did."""
-    return {one["framework"]: (one["largest_ok"], one["next_failed"]) for one in rows(name)}

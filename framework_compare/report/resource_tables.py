@@ -1,7 +1,7 @@
 """Tables of what training takes: CPU, memory, GPU, energy, money; memory and speed by batch size."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from framework_compare.plan.settings import SETTINGS, column
 from framework_compare.registry import device_kind
@@ -11,7 +11,7 @@ from framework_compare.report.table_spec import NAMES, Column, Sheet, TableSpec,
 from framework_compare.report.tables import Table, Value, estimate, number, with_interval
 from framework_compare.results import memory
 from framework_compare.results.bills import Prices
-from framework_compare.results.columns import SHARED, Record, batch_sizes
+from framework_compare.results.columns import SHARED, Record, batch_sizes, grouped
 from framework_compare.results.metrics import METRICS
 from framework_compare.results.ratios import epoch_seconds
 
@@ -76,9 +76,7 @@ def _peaks(sheet: Sheet) -> tuple[Column, ...]:
 
 def _sweeps(sheet: Sheet) -> dict[tuple[str, ...], list[Record]]:
     """The cells by framework, model and data set; sizes rise within a sweep."""
-    sweeps: dict[tuple[str, ...], list[Record]] = {}
-    for cell in sheet.cells:
-        sweeps.setdefault((cell.framework, cell.model, cell.dataset), []).append(cell)
+    sweeps = grouped(sheet.cells, lambda cell: (cell.framework, cell.model, cell.dataset))
     return {key: sorted(sweep, key=lambda cell: cell.batch_size) for key, sweep in sweeps.items()}
 
 
@@ -191,52 +189,39 @@ ENERGY = TableSpec(
 
 def bill_table(cells: Sequence[Record], prices: Prices, epochs: int) -> Table:
     """One row per cell of a `bill_frame`; the settings in which cells differ name the rows."""
-    varied = [column(name) for name in SETTINGS if column(name) in SHARED]
-    settings = table_notes.caption(cells, (), table_notes.unit_of(cells))
-    return tabulate(
-        f"Cost of {table_notes.plural(epochs, 'epoch')}, in the currency of your prices{_given(prices)}. {settings}",
-        (*NAMES, *map(named, varied)),
-        _bill_columns(prices),
-        cells,
-        noted=True,
-        remarks=tuple(_bill_remarks(cells)),
-        warnings=tuple(table_notes.warning_lines(cells)),
-    )
-
-
-def _bill_columns(prices: Prices) -> list[Column]:
-    def of(name: str) -> Callable[[Record], str]:
-        return lambda cell: number(getattr(cell, name))
 
     def price(cell: Record) -> str:
         return with_interval(cell.bill_time, cell.bill_time_low, cell.bill_time_high)
 
-    return [
-        Column("s", of("bill_s"), "time"),
-        Column("price", price, "time", there=lambda cells: prices.per_hour is not None),
-        Column("Wh", of("bill_wh"), "energy"),
-        Column("price", of("bill_energy"), "energy", there=lambda cells: prices.per_kwh is not None),
-        Column("g CO2", of("bill_co2_g"), "energy", there=lambda cells: prices.co2_g_per_kwh is not None),
-    ]
-
-
-def _given(prices: Prices) -> str:
-    parts = []
+    columns, given = [Column("s", lambda cell: number(cell.bill_s), "time")], []
     if isinstance(prices.per_hour, dict):
-        parts += [f"{value:g} per hour on {title(name)}" for name, value in prices.per_hour.items()]
+        given += [f"{value:g} per hour on {title(name)}" for name, value in prices.per_hour.items()]
     elif prices.per_hour is not None:
-        parts.append(f"{prices.per_hour:g} per hour")
-    parts += [f"{prices.per_kwh:g} per kWh"] if prices.per_kwh is not None else []
-    parts += [f"{prices.co2_g_per_kwh:g} g CO2 per kWh"] if prices.co2_g_per_kwh is not None else []
-    return f" ({', '.join(parts)})"
-
-
-def _bill_remarks(cells: Sequence[Record]) -> Iterable[str]:
-    yield "Measured epochs only; start-up, validation and idle time are not included."
+        given.append(f"{prices.per_hour:g} per hour")
+    if prices.per_hour is not None:
+        columns.append(Column("price", price, "time"))
+    columns.append(Column("Wh", lambda cell: number(cell.bill_wh), "energy"))
+    if prices.per_kwh is not None:
+        columns.append(Column("price", lambda cell: number(cell.bill_energy), "energy"))
+        given.append(f"{prices.per_kwh:g} per kWh")
+    if prices.co2_g_per_kwh is not None:
+        columns.append(Column("g CO2", lambda cell: number(cell.bill_co2_g), "energy"))
+        given.append(f"{prices.co2_g_per_kwh:g} g CO2 per kWh")
+    remarks = ["Measured epochs only; start-up, validation and idle time are not included."]
     if any(cell.bill_wh > 0 for cell in cells):
-        yield (
+        remarks.append(
             "Energy of the GPU, the processor packages and their memory, where measured; fans, power supply and "
             "cooling are not included."
         )
     elif any(cell.status == "ok" for cell in cells):
-        yield from unmeasured_energy(cells) or [NO_ENERGY]
+        remarks += unmeasured_energy(cells) or [NO_ENERGY]
+    settings = table_notes.caption(cells, (), table_notes.unit_of(cells))
+    return tabulate(
+        f"Cost of {table_notes.plural(epochs, 'epoch')}, in the currency of your prices ({', '.join(given)}). {settings}",
+        (*NAMES, *(named(column(name)) for name in SETTINGS if column(name) in SHARED)),
+        columns,
+        cells,
+        noted=True,
+        remarks=tuple(remarks),
+        warnings=tuple(table_notes.warning_lines(cells)),
+    )

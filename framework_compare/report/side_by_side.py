@@ -41,7 +41,12 @@ def table(
         remarks += ["A verdict needs 2 runs in both studies. Verdicts are not corrected for multiple comparisons."]
         remarks += [regression_gate.variance(frame).sentence]
     remarks += [f"{all_ - len(frame)} cells are in {name} only" for name, all_ in zip("AB", cells) if all_ > len(frame)]
-    chosen = frame[_changed(frame)] if changed else frame
+    works_once = (frame["status_a"] == "ok") != (frame["status_b"] == "ok")
+    chosen = frame[frame["verdict"].isin(("slower", "faster")) | works_once] if changed else frame
+
+    def interval(row: Record) -> str:
+        return NOTHING if np.isnan(row.ratio_ci_low) else f"[{row.ratio_ci_low:.3f}, {row.ratio_ci_high:.3f}]"
+
     return tabulate(
         "Epoch time in seconds, B relative to A with its 95 % confidence interval over runs, and the verdict on B."
         + ("" if several or frame.empty else f" {clean(frame['dataset'].iloc[0])}."),
@@ -50,7 +55,7 @@ def table(
             Column("A", _median("a")),
             Column("B", _median("b")),
             Column("B / A", lambda row: NOTHING if np.isnan(row.ratio) else f"{row.ratio:.3f}"),
-            Column("95 % interval", _interval),
+            Column("95 % interval", interval),
             Column("B is", lambda row: VERDICTS[row.verdict]),
         ),
         chosen.itertuples(),
@@ -68,15 +73,6 @@ def summary(frame: "pd.DataFrame") -> str:
     ratios = frame["ratio"].dropna()
     mean = f"; geometric mean of B / A {np.exp(np.log(ratios).mean()):.3f}" if len(ratios) > 1 else ""
     return ", ".join([*counts, *failed]) + f"{mean}."
-
-
-def _changed(frame: "pd.DataFrame") -> "pd.Series":
-    """Return for each row whether the cell became slower or faster, or works in one study alone."""
-    return frame["verdict"].isin(("slower", "faster")) | ((frame["status_a"] == "ok") != (frame["status_b"] == "ok"))
-
-
-def _interval(row: Record) -> str:
-    return NOTHING if np.isnan(row.ratio_ci_low) else f"[{row.ratio_ci_low:.3f}, {row.ratio_ci_high:.3f}]"
 
 
 def _median(side: str) -> Callable[[Record], Value]:

@@ -19,13 +19,26 @@ if TYPE_CHECKING:
 
 def both(frame: "pd.DataFrame", probes: "pd.DataFrame", varying: Sequence[str], limit_bytes: int | None) -> StudyTable:
     """The tables of a sweep from its `frame` and `probes`; `varying` are the columns in which its cells differ."""
-    remarks = (*_limit(limit_bytes), *_parity(probes), *registry.labels(probes["framework"]))
+    limit = []
+    if limit_bytes is not None:
+        limit.append(
+            f"The limit of {limit_bytes / 2**30:.3f} GiB counts shared pages once (PSS); RSS counts them once per process, so it "
+            "may exceed the limit."
+        )
+    verdicts = cells_by(probes.itertuples(), lambda cell: unproved(cell.parity) if cell.status == "ok" else "")
+    parity = (f"Parity {verdict}: {', '.join(cells)}." for verdict, cells in verdicts.items())
+    remarks = (*limit, *parity, *registry.labels(probes["framework"]))
     parts = largest_table(frame, varying, remarks), memory_table(probes, varying, remarks)
     return StudyTable("sweep", parts, (), lambda: probes)
 
 
 def largest_table(frame: "pd.DataFrame", names: Sequence[str], remarks: Sequence[str] = ()) -> Table:
     """One row per swept cell: the largest batch size that works, the next one, and how that one ended."""
+
+    def ending(row: Record) -> Value | str:
+        status: object = row.next_failed_status
+        return Value(status, shorten(clean(row.next_failed_reason))) if isinstance(status, str) else "-"
+
     return tabulate(
         "Largest batch size that works.",
         [named(name, always=True) for name in names],
@@ -33,7 +46,7 @@ def largest_table(frame: "pd.DataFrame", names: Sequence[str], remarks: Sequence
             Column("works up to", lambda row: count(row.largest_ok, "none")),
             Column("peak GiB", _gib("largest_ok_peak_rss_bytes")),
             Column("first that fails", lambda row: count(row.next_failed, "none tried")),
-            Column("ends", _ending),
+            Column("ends", ending),
             Column("peak GiB", _gib("next_failed_peak_rss_bytes")),
         ),
         frame.itertuples(),
@@ -59,23 +72,3 @@ def memory_table(probes: "pd.DataFrame", names: Sequence[str], remarks: Sequence
 
 def _gib(name: str) -> Callable[[Record], str]:
     return lambda row: METRICS["peak_rss_bytes"].show(getattr(row, name))
-
-
-def _ending(row: Record) -> Value | str:
-    status: object = row.next_failed_status
-    return Value(status, shorten(clean(row.next_failed_reason))) if isinstance(status, str) else "-"
-
-
-def _parity(probes: "pd.DataFrame") -> list[str]:
-    """The cells that worked but are not proved equal, by verdict."""
-    verdicts = cells_by(probes.itertuples(), lambda cell: unproved(cell.parity) if cell.status == "ok" else "")
-    return [f"Parity {verdict}: {', '.join(cells)}." for verdict, cells in verdicts.items()]
-
-
-def _limit(limit: int | None) -> tuple[str, ...]:
-    if limit is None:
-        return ()
-    return (
-        f"The limit of {limit / 2**30:.3f} GiB counts shared pages once (PSS); RSS counts them once per process, so it may "
-        "exceed the limit.",
-    )

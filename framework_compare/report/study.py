@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from framework_compare.json_types import JSON
 from framework_compare.protocol import Document, Fields
 from framework_compare.results.block_times import BlockTimes
-from framework_compare.results.modes import Modes
+from framework_compare.results.runs import Modes
 from framework_compare.results.speed_verdicts import Verdict
 
 if TYPE_CHECKING:

@@ -70,8 +70,12 @@ class StudyTable:
         and notes below.
         """
         name = f"tab:{self.kind}" if label is None else label
-        made = [_changed(part, caption, notes) for part in self.parts]
-        texts = [renderers.latex(part, f"{name}{n if n > 1 else ''}") for n, part in enumerate(made, 1)]
+        texts = []
+        for number, part in enumerate(self.parts, 1):
+            if caption is not None:
+                part = dataclasses.replace(part, caption=caption, remarks=(part.caption, *part.remarks))
+            part = part if notes else part.without_notes()
+            texts.append(renderers.latex(part, f"{name}{number if number > 1 else ''}"))
         return "\n".join(texts) if texts else self._sentences(lambda sentence: f"% {clean(sentence)}")
 
     def to_csv(self) -> str:
@@ -100,12 +104,6 @@ class StudyTable:
 
     def __repr__(self) -> str:
         return f"StudyTable({self.kind!r}, {len(self.parts)} parts)"
-
-
-def _changed(part: Table, caption: str | None, notes: bool) -> Table:
-    if caption is not None:
-        part = dataclasses.replace(part, caption=caption, remarks=(part.caption, *part.remarks))
-    return part if notes else part.without_notes()
 
 
 def check_style(style: str) -> None:

@@ -8,9 +8,9 @@ from framework_compare import registry
 from framework_compare.graph.imported_model import ImportedModel
 from framework_compare.plan.settings import ANY_EPOCHS, BY_ARRAYS, DEFAULTS, OF_DATASET, SETTINGS, column
 from framework_compare.report.names import title
-from framework_compare.report.tables import ABOUT, Row, Value, clean, estimate, with_interval, with_notes
+from framework_compare.report.tables import Row, Value, clean, estimate, with_interval, with_notes
 from framework_compare.results import ratios
-from framework_compare.results.columns import Record
+from framework_compare.results.columns import Record, grouped
 from framework_compare.results.metrics import percent
 from framework_compare.results.parity import PROVED, UNVERIFIED
 
@@ -108,29 +108,24 @@ def epoch_value(cell: Record, times: float = 1.0, best: bool = False) -> Value:
     return estimate(with_interval(*(times * seconds for seconds in ends)), about, parity_note(cell), best)
 
 
-def estimate_legend(rows: Iterable[Row]) -> list[str]:
-    """The meaning of the mark of an estimate, where a value has it."""
-    some = any(value.about for row in rows for value in row.values)
-    return [f"{ABOUT}: estimated for a whole epoch from the measured steps."] if some else []
-
-
 def caption(cells: Sequence[Record], varied: Sequence[str], unit: str = "image") -> str:
     """The settings that all cells share: device, those that are not at their default or `varied` within the study, samples.
 
     unit: what the figures above the caption call a sample.
     """
-    datasets: dict[str, Record] = {}
-    for one in cells:
-        datasets.setdefault(one.dataset, one)
-    samples = [_samples(one, unit) for one in datasets.values()]
+    samples = [_samples(own[0], unit) for own in grouped(cells, lambda cell: cell.dataset).values()]
     return f"{shared_settings(cells, varied)}. {'; '.join(samples)}."
 
 
 def shared_settings(cells: Sequence[Record], varied: Sequence[str], always: Sequence[str] = ("device",)) -> str:
     """The settings of a caption without the data; always: what is named at its default, too."""
     kinds = {(cell.model, cell.threads): cell for cell in cells}.values()
-    names = [name for name in SETTINGS if not varies(cells, column(name))]
-    names = [name for name in names if name in always or column(name) in varied or _by_choice(kinds, name)]
+    names = [
+        name
+        for name in SETTINGS
+        if not varies(cells, column(name))
+        and (name in always or column(name) in varied or any(_is_chosen(cell, name) for cell in kinds))
+    ]
     if not getattr(cells[0], "image_size", 1):  # none of rows and series
         names = [name for name in names if name != "image_size"]
     values = [setting_words(column(name), getattr(cells[0], column(name))) for name in names]
@@ -141,22 +136,15 @@ def shared_settings(cells: Sequence[Record], varied: Sequence[str], always: Sequ
     return ", ".join([*values, f"{runs}{turns}"])
 
 
-def _by_choice(cells: Iterable[Record], name: str) -> bool:
-    """Return whether a setting has a value that neither its default nor the data set gives it."""
-    if SETTINGS[name].role == OF_DATASET:
+def _is_chosen(cell: Record, name: str) -> bool:
+    """Return whether a setting of a cell has a value that neither its default nor the data set gives it."""
+    arrays, value = registry.of_arrays(cell.model), getattr(cell, column(name))
+    if SETTINGS[name].role == OF_DATASET or arrays and name in BY_ARRAYS:
         return False
-    return any(getattr(cell, column(name)) != _default(cell, name) for cell in cells)
-
-
-def _default(cell: Record, name: str) -> object:
-    """The value that a cell has where nobody asks for one."""
-    arrays = registry.of_arrays(cell.model)
-    if arrays and name in BY_ARRAYS:
-        return getattr(cell, column(name))
     if SETTINGS[name].all_cores:  # as many as the machine has; loader workers are named where they are not as many
-        return None if name == "threads" else cell.threads
+        return name == "threads" or bool(value != cell.threads)
     default = "shared" if arrays and name == "pipeline" else getattr(DEFAULTS, name)
-    return registry.MODELS[cell.model].settings.get(name, default) if arrays else default
+    return bool(value != (registry.MODELS[cell.model].settings.get(name, default) if arrays else default))
 
 
 def setting_words(name: str, value: object) -> str:
@@ -205,26 +193,18 @@ def cell_title(cell: Record) -> str:
 
 def gpu_reading_notes(cells: Sequence[Record]) -> list[str]:
     """The sources of the GPU figures: where power is read, the time that utilisation is averaged over."""
-    return [*_power(cells), *_utilisation([cell for cell in cells if not math.isnan(cell.gpu_percent_mean)])]
-
-
-def _power(cells: Sequence[Record]) -> list[str]:
     lines: list[str] = []
     for source, how in POWER.items():
         names = dict.fromkeys(cell_title(cell) for cell in cells if cell.gpu_power_source == source)
         if names:
             whose = f" ({', '.join(names)})" if lines else ""
             lines.append(f"GPU power by {source}{whose}, {how}.")
-    return lines
-
-
-def _utilisation(cells: Sequence[Record]) -> list[str]:
-    windows = texts_of(cells, "gpu_utilization_window")
-    periods = dict.fromkeys(
-        f"{cell.gpu_utilization_period_s:.2g} s" for cell in cells if cell.gpu_utilization_period_s > 0
-    )
-    update = f"; on this machine it updates the value every {' or '.join(periods)}" if periods else ""
-    return [f"NVML averages GPU % over a period of {window}{update}." for window in windows]
+    read = [cell for cell in cells if not math.isnan(cell.gpu_percent_mean)]
+    seconds = [cell.gpu_utilization_period_s for cell in read if cell.gpu_utilization_period_s > 0]
+    periods = " or ".join(dict.fromkeys(f"{one:.2g} s" for one in seconds))
+    update = f"; on this machine it updates the value every {periods}" if periods else ""
+    windows = texts_of(read, "gpu_utilization_window")
+    return [*lines, *(f"NVML averages GPU % over a period of {window}{update}." for window in windows)]
 
 
 def texts_of(cells: Sequence[Record], name: str) -> list[str]:
@@ -285,14 +265,10 @@ def rebuild_slowdown_warnings(cells: Sequence[Record]) -> list[str]:
     """
     if not any(cell.framework in registry.AS_WRITTEN for cell in cells):
         return []
-    pairs: dict[object, dict[str, Record]] = {}
-    for cell in cells:
-        if cell.status == "ok" and not math.isnan(ratios.epoch_seconds(cell)):
-            key = tuple(getattr(cell, name, None) for name in ("model", "dataset", "device", *SETTINGS))
-            pairs.setdefault(key, {})[cell.framework] = cell
     texts = []
+    groups = grouped(ratios.timed(cells), ratios.alike_but("framework")).values()
     for own, entry in registry.AS_WRITTEN.items():
-        for pair in pairs.values():
+        for pair in ({cell.framework: cell for cell in group} for group in groups):
             if own not in pair or entry.name not in pair:
                 continue
             ours, theirs = pair[entry.name], pair[own]
@@ -305,13 +281,6 @@ def rebuild_slowdown_warnings(cells: Sequence[Record]) -> list[str]:
                     f" {title(entry.name)} as in its original form."
                 )
     return texts
-
-
-def unverified_winner_note(fastest: Sequence[Record]) -> list[str]:
-    """The cells among the marked ones that are not proved equal."""
-    doubtful = [cell for cell in fastest if unproved(cell.parity) or cell.parity is None]
-    names = ", ".join(dict.fromkeys(title(cell.framework) for cell in doubtful))
-    return [f"Marked as fastest, but not verified to train the same function: {names}."] if names else []
 
 
 def shorten(text: str) -> str:

@@ -9,13 +9,12 @@ from typing import Any
 
 from framework_compare.report.table_notes import first_value, row_name, unit_of, varies
 from framework_compare.report.tables import NOTHING, Group, Row, Table, Value
-from framework_compare.results import ratios, winners
+from framework_compare.results import ratios, speed_verdicts
 from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.columns import Record
 from framework_compare.results.metrics import METRICS
 from framework_compare.results.ratios import Ratio
-from framework_compare.results.speed_verdicts import Verdict
-from framework_compare.results.winners import Winner
+from framework_compare.results.speed_verdicts import Verdict, Winner
 
 NO_CELLS = "No cells in this study."
 Predicate = Callable[[Sequence[Record]], bool]
@@ -132,7 +131,7 @@ class Sheet:
     @functools.cached_property
     def winners(self) -> dict[tuple[str, str], Winner]:
         """The answer by model and data set."""
-        found = winners.winners(self.cells, self.verdicts)
+        found = speed_verdicts.winners(self.cells, self.verdicts)
         return {(one.model, one.condition["dataset"]): one for one in found}
 
 

@@ -2,17 +2,17 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from types import SimpleNamespace
 from typing import Any
 
 from framework_compare.batches import quality
+from framework_compare.protocol import Fields
 from framework_compare.report.table_spec import FRAMEWORK, Column, Sheet, TableSpec
 from framework_compare.report.tables import NOTHING, Value, known, number, with_interval
-from framework_compare.results import searches
-from framework_compare.results.columns import SHARED, Record
-from framework_compare.results.gains import COLUMNS as GAIN_COLUMNS
-from framework_compare.results.gains import PREFIX, TOLERANCE, one_at_a_time
+from framework_compare.results.columns import SHARED, Record, grouped
 from framework_compare.results.metrics import percent
+from framework_compare.results.workloads import GAIN_COLUMNS, PREFIX, SEARCH_COLUMNS, TOLERANCE, one_at_a_time
 
 
 def _number(value: Any) -> str:
@@ -45,15 +45,9 @@ def _with_baselines(sheet: Sheet) -> Iterable[Record]:
     for cell in cells:
         if (cell.model, cell.dataset) not in done:
             done.add((cell.model, cell.dataset))
-            figures = {PREFIX + name: getattr(cell, f"baseline_{name}", math.nan) for name in _metrics(cells)}
-            own = {
-                "framework": f"({cell.baseline})",
-                "status": "ok",
-                "parity": None,
-                "epochs_disturbed": 0,
-                "tokens_per_s": math.nan,
-            }
-            yield SimpleNamespace(**{**cell._asdict(), **own, **figures, "epochs_run": math.nan})
+            figures: Fields = {PREFIX + name: getattr(cell, f"baseline_{name}", math.nan) for name in _metrics(cells)}
+            figures.update(framework=f"({cell.baseline})", status="ok", parity=None, epochs_disturbed=0)
+            yield SimpleNamespace(**{**cell._asdict(), **figures, "tokens_per_s": math.nan, "epochs_run": math.nan})
         yield cell
 
 
@@ -80,18 +74,16 @@ QUALITY = TableSpec(
 
 def _gain_columns(sheet: Sheet) -> list[Column]:
     def worse(cell: Record) -> str:
-        why = (
-            f"{cell.metric} is worse than that of the base by more than {percent(TOLERANCE)}: no gain at equal quality"
-        )
-        return why if cell.worse else ""
+        how = f"worse than that of the base by more than {percent(TOLERANCE)}: no gain at equal quality"
+        return f"{cell.metric} is {how}" if cell.worse else ""
 
     def gain(cell: Record) -> Value:
         return Value(with_interval(cell.gain, cell.gain_low, cell.gain_high), worse(cell))
 
     metric = next((cell.metric for cell in sheet.cells if cell.metric), None)
-    judged = (
-        [Column(_heading(metric, sheet.cells), lambda cell: Value(_of("value")(cell), worse(cell)))] if metric else []
-    )
+    judged = []
+    if metric:
+        judged.append(Column(_heading(metric, sheet.cells), lambda cell: Value(_number(cell.value), worse(cell))))
     alone = one_at_a_time(sheet.cells)
     return [
         Column("total s", _of("total_s")),
@@ -104,11 +96,6 @@ def _gain_columns(sheet: Sheet) -> list[Column]:
     ]
 
 
-def _by_framework(sheet: Sheet) -> list[Record]:
-    names = [(cell.framework, cell.model) for cell in sheet.cells]
-    return sorted(sheet.cells, key=lambda cell: names.index((cell.framework, cell.model)))
-
-
 GAINS = TableSpec(
     lambda sheet: (
         "Training seconds (first step and epochs) by rung of the ladder, with the speed-up over the "
@@ -117,7 +104,7 @@ GAINS = TableSpec(
     _gain_columns,
     (*GAIN_COLUMNS, "epoch_s_median", "images_per_s"),
     names=(FRAMEWORK, Column("rung", lambda cell: cell.rung)),
-    rows=_by_framework,
+    rows=lambda sheet: chain(*grouped(sheet.cells, lambda cell: (cell.framework, cell.model)).values()),
     across=tuple(SHARED),
     frame="gains",
     absent="This study is not a ladder; run one with `framework-compare ladder`.",
@@ -148,7 +135,7 @@ SEARCH = TableSpec(
     "Seconds of the whole grid search, with all candidates in one process, and of its parts: building, steps (including"
     " first steps, which may compile) and evaluation. Best: mean over folds.",
     _search_columns,
-    (*searches.COLUMNS, "epoch_s_median", "epoch_s_ci_low", "epoch_s_ci_high"),
+    (*SEARCH_COLUMNS, "epoch_s_median", "epoch_s_ci_low", "epoch_s_ci_high"),
     frame="searches",
     absent="This study has no grid search.",
 )

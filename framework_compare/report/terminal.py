@@ -6,7 +6,7 @@ import io
 from collections.abc import Sequence
 from typing import Literal
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
@@ -53,8 +53,10 @@ def stacks(table: Table, width: int) -> list[tuple[list[Span], list[Row]]]:
     """
     room = width - _names(table, table.rows).width
     blocks: list[list[Span]] = [[]]
-    used = 0
-    for title, places in spans_of(table):
+    used = first = 0
+    for group in table.groups:
+        title, places = group.title, tuple(range(first, first + len(group.headings)))
+        first += len(places)
         fits = GAP + _values(table, (title, places), table.rows).width <= room
         for piece in [(title, places)] if fits else [(title, (place,)) for place in places]:
             needed = GAP + _values(table, piece, table.rows).width
@@ -63,20 +65,11 @@ def stacks(table: Table, width: int) -> list[tuple[list[Span], list[Row]]]:
                 used = 0
             blocks[-1].append(piece)
             used += needed
-    return [(spans, [row for row in table.rows if not table.sparse or _says(table, row, spans)]) for spans in blocks]
 
+    def says(row: Row, spans: Sequence[Span]) -> bool:
+        return any(table.text(row.values[place]) != NOTHING for _, places in spans for place in places)
 
-def spans_of(table: Table) -> list[Span]:
-    spans, first = [], 0
-    for group in table.groups:
-        last = first + len(group.headings)
-        spans.append((group.title, tuple(range(first, last))))
-        first = last
-    return spans
-
-
-def _says(table: Table, row: Row, spans: Sequence[Span]) -> bool:
-    return any(table.text(row.values[place]) != NOTHING for _, places in spans for place in places)
+    return [(spans, [row for row in table.rows if not table.sparse or says(row, spans)]) for spans in blocks]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +96,10 @@ class ColumnGroup:
         return sum(self.widths) + GAP * (len(self.widths) - 1)
 
     def lines(self, bold: bool) -> list[str]:
-        title = [] if self.title is None else [_centred(self.title, self.width)]
+        title = []
+        if self.title is not None:
+            left = " " * ((self.width - cell_len(self.title)) // 2)
+            title = [set_cell_size(left + self.title, self.width)]
         headings = self._line(self.headings, [False] * len(self.headings))
         rows = [self._line(row, [bold and one for one in best]) for row, best in zip(self.rows, self.best)]
         return [*title, headings, "─" * self.width, *rows]
@@ -115,11 +111,6 @@ class ColumnGroup:
             shown = f"\x1b[1m{text}\x1b[0m" if is_bold else text
             padded.append(shown + blank if self.side == "left" else blank + shown)
         return (" " * GAP).join(padded)
-
-
-def _centred(text: str, width: int) -> str:
-    blank = width - cell_len(text)
-    return " " * (blank // 2) + text + " " * (blank - blank // 2)
 
 
 def _names(table: Table, rows: Sequence[Row]) -> ColumnGroup:

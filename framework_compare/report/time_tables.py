@@ -5,10 +5,11 @@ from collections.abc import Iterable, Sequence
 
 from framework_compare.plan.settings import DEFAULTS
 from framework_compare.report.names import title
-from framework_compare.report.table_notes import epoch_value, status_value, unverified_winner_note
+from framework_compare.report.table_notes import epoch_value, status_value, unproved
 from framework_compare.report.table_spec import FRAMEWORK, NAMES, Column, Sheet, TableSpec, named
 from framework_compare.report.tables import BEST, NOTHING, Value, estimate, number
-from framework_compare.results.columns import SHARED, Record, batch_sizes
+from framework_compare.results import ratios
+from framework_compare.results.columns import Record, batch_sizes, grouped
 from framework_compare.results.metrics import METRICS
 from framework_compare.results.ratios import epoch_seconds
 
@@ -30,47 +31,42 @@ def _keys(sheet: Sheet) -> list[Key]:
     return sorted(dict.fromkeys(map(_key, sheet.cells)), key=lambda key: models.index(key[0]))
 
 
-def _compared(sheet: Sheet) -> bool:
-    return len({cell.framework for cell in sheet.cells}) > 1
-
-
 def _columns(sheet: Sheet) -> list[Column]:
     """A group per model: of one data set the seconds, of several a column for each; then the mean of the ratios."""
-    keys, marked = _keys(sheet), {cell.Index for cell in _marked(sheet)}
-    one_set, compared = len({dataset for _, dataset in keys}) == 1, _compared(sheet)
+    keys, marked, by_framework = _keys(sheet), {cell.Index for cell in _marked(sheet)}, _ratios(sheet)
+    one_set, compared = len({dataset for _, dataset in keys}) == 1, len(by_framework) > 1
 
     def seconds(cell: Record) -> Value:
         if cell.status != "ok" or math.isnan(epoch_seconds(cell)):
             return status_value(cell)
         return epoch_value(cell, best=cell.Index in marked)
 
-    def ratio(cell: Record) -> str:
-        return number(sheet.best.get(cell.Index))
-
     def mean(cell: Record) -> Value:
-        own = ratios[cell.framework]
+        own = by_framework[cell.framework]
         return Value(number(_mean(own)), f"over {len(own)} of {len(keys)}" if 0 < len(own) < len(keys) else "")
 
     if one_set and not compared:
         return [Column(title(key[0]), seconds, None, key) for key in keys]
-    columns, ratios = [], _ratios(sheet)
-    for model, dataset in keys:
-        columns.append(Column("s" if one_set else dataset, seconds, title(model), (model, dataset)))
-        columns += [Column(RATIO, ratio, title(model), (model, dataset))] if compared else []
+    columns = []
+    for key in keys:
+        columns.append(Column("s" if one_set else key[1], seconds, title(key[0]), key))
+        if compared:
+            columns.append(Column(RATIO, lambda cell: number(sheet.best.get(cell.Index)), title(key[0]), key))
     return [*columns, *([Column(RATIO, mean, "mean")] if compared and len(keys) > 1 else [])]
 
 
 def _ratios(sheet: Sheet) -> dict[str, list[float]]:
     """Return the ratios of each framework's cells to the best."""
-    ratios: dict[str, list[float]] = {cell.framework: [] for cell in sheet.cells}
-    cells = {(cell.framework, _key(cell)): cell for cell in sheet.cells}
-    for cell in cells.values():
-        ratios[cell.framework] += [sheet.best[cell.Index]] if cell.Index in sheet.best else []
-    return ratios
+    cells = {(cell.framework, _key(cell)): cell for cell in sheet.cells}.values()
+    best = sheet.best
+    return {
+        framework: [best[cell.Index] for cell in own if cell.Index in best]
+        for framework, own in grouped(cells, lambda cell: cell.framework).items()
+    }
 
 
-def _mean(ratios: Sequence[float]) -> float | None:
-    return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else None
+def _mean(values: Sequence[float]) -> float | None:
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else None
 
 
 def _rows(sheet: Sheet) -> list[Record]:
@@ -80,6 +76,7 @@ def _rows(sheet: Sheet) -> list[Record]:
 
 
 def _marked(sheet: Sheet) -> list[Record]:
+    """The cells of the winners."""
     cells = {(_key(cell), cell.framework): cell for cell in sheet.cells}
     return [cells[key, one.framework] for key, one in sheet.winners.items() if one.framework]
 
@@ -97,10 +94,13 @@ def _remarks(sheet: Sheet) -> Iterable[str]:
     for why in dict.fromkeys(filter(None, reasons.values())):
         same = [heading for heading, reason in reasons.items() if reason == why]
         yield f"No framework is marked as fastest ({why}): {', '.join(same) if len(same) < len(keys) else 'all models'}."
-    if _compared(sheet):
+    if len({cell.framework for cell in sheet.cells}) > 1:
         mean = "; rows are sorted by its geometric mean" if len(keys) > 1 else ""
         yield f"{RATIO.capitalize()}: slowdown relative to the fastest framework for the model{mean}."
-    yield from unverified_winner_note(_marked(sheet))
+    doubtful = [cell for cell in _marked(sheet) if unproved(cell.parity) or cell.parity is None]
+    if doubtful:
+        names = ", ".join(dict.fromkeys(title(cell.framework) for cell in doubtful))
+        yield f"Marked as fastest, but not verified to train the same function: {names}."
 
 
 TIME = TableSpec(
@@ -115,38 +115,27 @@ TIME = TableSpec(
 )
 
 
-def _epoch(cell: Record) -> Value:
-    about = cell.epoch_estimate_s > 0
-    name = "epoch_estimate_s" if about else "epoch_s_median"
-    return estimate(METRICS[name].show(getattr(cell, name)), about)
-
-
 def _startup_columns(sheet: Sheet) -> tuple[Column, ...]:
-    pays = _pays_after(sheet.cells)
+    def epoch(cell: Record) -> Value:
+        return estimate(METRICS["epoch_s_median"].show(epoch_seconds(cell)), cell.epoch_estimate_s > 0)
+
+    alike = ratios.alike_but("execution")
+    bases: dict[object, Record] = {}
+    for execution in reversed(BASES):
+        some = (cell for cell in sheet.cells if cell.execution == execution and cell.status == "ok")
+        bases.update({alike(cell): cell for cell in some})
+    pays = {cell.Index: _pays_after(cell, bases.get(alike(cell))) for cell in sheet.cells}
     return (
         Column("start-up s", "startup_s"),
         Column("first step s", "first_step_s"),
-        Column("epoch s", _epoch),
+        Column("epoch s", epoch),
         Column("steps", lambda cell: pays[cell.Index][0], "pays after"),
         Column("epochs", lambda cell: pays[cell.Index][1], "pays after"),
     )
 
 
-def _pays_after(cells: Sequence[Record]) -> dict[object, tuple[str, str]]:
-    """Return by Index of a cell the steps and epochs after which its start has paid."""
-    bases: dict[object, Record] = {}
-    for execution in reversed(BASES):
-        bases.update(
-            {_without_execution(cell): cell for cell in cells if cell.execution == execution and cell.status == "ok"}
-        )
-    return {cell.Index: _break_even(cell, bases.get(_without_execution(cell))) for cell in cells}
-
-
-def _without_execution(cell: Record) -> tuple[str, ...]:
-    return tuple(str(getattr(cell, name)) for name in ("framework", "model", "dataset", *SHARED) if name != "execution")
-
-
-def _break_even(cell: Record, base: Record | None) -> tuple[str, str]:
+def _pays_after(cell: Record, base: Record | None) -> tuple[str, str]:
+    """Return the steps and epochs after which the start of a cell has paid."""
     if base is None or base.Index == cell.Index or cell.status != "ok":
         return NOTHING, NOTHING
     steps = steps_until_paid(cell.startup_s, _step_s(cell), base.startup_s, _step_s(base))

@@ -23,28 +23,28 @@ from framework_compare.results.columns import SHARED, Record
 # Measures of a cell by their name in Bencher: columns of its value and of its 95 % interval.
 MEASURES = {
     "epoch-seconds": ("epoch_s_median", "epoch_s_ci_low", "epoch_s_ci_high"),
-    "images-per-second": ("images_per_s", None, None),
-    "peak-memory-bytes": ("pss_peak_bytes", None, None),
+    "images-per-second": ("images_per_s",),
+    "peak-memory-bytes": ("pss_peak_bytes",),
 }
+EPOCH = ("epoch_s", "loss", "step_s_median", "data_wait_s")  # what trackers log of an epoch
 EXPERIMENT = "framework_compare"
+_NEEDS = "format {0} needs {1}: pip install {1}, or choose another format"
 VERSION = "5.1.0"  # of pytest-benchmark
 
 
 def bencher(cells: pd.DataFrame) -> Fields:
     """Bencher Metric Format: by benchmark, by measure the value and its 95 % interval."""
-    return {name: _measures(cell) for name, cell in _named(cells)}
-
-
-def _measures(cell: Record) -> dict[str, dict[str, float]]:
-    found = {}
-    for measure, columns in MEASURES.items():
-        known = {
-            key: float(getattr(cell, column))
-            for key, column in zip(("value", "lower_value", "upper_value"), columns)
-            if column and _finite(getattr(cell, column))
+    found: Fields = {}
+    for name, cell in _timed(cells):
+        measures = {
+            measure: {
+                key: float(getattr(cell, column))
+                for key, column in zip(("value", "lower_value", "upper_value"), columns)
+                if _finite(getattr(cell, column))
+            }
+            for measure, columns in MEASURES.items()
         }
-        if "value" in known:
-            found[measure] = known
+        found[name] = {measure: values for measure, values in measures.items() if "value" in values}
     return found
 
 
@@ -60,21 +60,21 @@ def action_benchmark(cells: pd.DataFrame) -> list[Fields]:
             else "one run",
             "extra": f"{cell.framework} {cell.framework_version}, parity {cell.parity}",
         }
-        for name, cell in _named(cells)
+        for name, cell in _timed(cells)
     ]
 
 
-def _named(cells: pd.DataFrame) -> Iterator[tuple[str, Record]]:
+def _timed(cells: pd.DataFrame) -> Iterator[tuple[str, Record]]:
     """Cells that have an epoch time, each with its name as a benchmark."""
     timed = [cell for cell in cells.itertuples() if cell.status == "ok" and _finite(cell.epoch_s_median)]
-    return zip(names(timed), timed)
+    return zip([_name(cell, own) for cell, own in zip(timed, _own_settings(timed))], timed)
 
 
 def _finite(value: object) -> bool:
     return isinstance(value, (int, float, np.number)) and math.isfinite(value)
 
 
-def logged_runs(cells: pd.DataFrame, runs: pd.DataFrame, epochs: pd.DataFrame) -> Iterator["LoggedRun"]:
+def logged_runs(cells: pd.DataFrame, epochs: pd.DataFrame, runs: pd.DataFrame) -> Iterator["LoggedRun"]:
     """Return each run of the study that has ended, as trackers log it."""
     by_cell = {cell.Index: cell for cell in cells.itertuples()}
     for run in runs.itertuples():
@@ -101,17 +101,16 @@ class LoggedRun:
         named = ("framework", "model", "dataset", *SHARED)
         self.parameters = {name: plain(getattr(cell, name), 9) for name in named}
         self.metrics = {"wall_s": float(run.wall_s)} if _finite(run.wall_s) else {}
-        self.steps: dict[int, dict[str, float]] = {int(epoch.epoch): self._step(epoch) for epoch in epochs.itertuples()}
-
-    @staticmethod
-    def _step(epoch: Record) -> dict[str, float]:
-        names = ("epoch_s", "loss", "step_s_median", "data_wait_s")
-        return {name: float(getattr(epoch, name)) for name in names if _finite(getattr(epoch, name, None))}
+        self.steps: dict[int, dict[str, float]] = {
+            int(epoch.epoch): {name: float(getattr(epoch, name)) for name in EPOCH if _finite(getattr(epoch, name))}
+            for epoch in epochs.itertuples()
+        }
 
 
 def to_mlflow(logged: Iterator[LoggedRun], out: Path) -> str:
     """Log the runs to MLFLOW_TRACKING_URI, else to the folder `out`/mlruns; return the place."""
-    _needs("mlflow", "mlflow-skinny")
+    if importlib.util.find_spec("mlflow") is None:
+        raise UsageError(_NEEDS.format("mlflow", "mlflow-skinny"))
     os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # MLflow 3 asks for consent to a store of plain files
     from mlflow import MlflowClient
 
@@ -134,7 +133,8 @@ def to_mlflow(logged: Iterator[LoggedRun], out: Path) -> str:
 
 def to_wandb(logged: Iterator[LoggedRun], out: Path) -> str:
     """Write the runs as offline runs of Weights & Biases into `out`; `wandb sync` uploads them. Return the folder."""
-    _needs("wandb", "wandb")
+    if importlib.util.find_spec("wandb") is None:
+        raise UsageError(_NEEDS.format("wandb", "wandb"))
     import wandb
 
     online = os.environ.get("WANDB_MODE") == "online"
@@ -154,11 +154,6 @@ def to_wandb(logged: Iterator[LoggedRun], out: Path) -> str:
         run.summary.update(one.metrics)
         run.finish(exit_code=0 if one.ok else 1)
     return str(out / "wandb")
-
-
-def _needs(module: str, package: str) -> None:
-    if importlib.util.find_spec(module) is None:
-        raise UsageError(f"format {module} needs {package}: pip install {package}, or choose another format")
 
 
 def document(frame: pd.DataFrame, epochs: pd.DataFrame, runs: pd.DataFrame, machine: Document) -> Fields:
@@ -187,18 +182,15 @@ def document(frame: pd.DataFrame, epochs: pd.DataFrame, runs: pd.DataFrame, mach
     }
 
 
-def names(cells: Sequence[Record]) -> list[str]:
-    """Return a name per cell: framework, model, device, and the settings in which these cells differ."""
-    return [_name(cell, own) for cell, own in zip(cells, _own_settings(cells))]
-
-
 def _own_settings(cells: Sequence[Record]) -> list[str]:
+    """The settings of each cell in which these cells differ."""
     asked = [name for name in ("dataset", *SHARED) if name != "device"]
     varied = [name for name in asked if len({str(getattr(cell, name)) for cell in cells}) > 1]
     return [", ".join(f"{name}={plain(getattr(cell, name), 9)}" for name in varied) for cell in cells]
 
 
 def _name(cell: Record, own: str) -> str:
+    """A cell's name as a benchmark; own: its own settings."""
     return f"{cell.framework}-{cell.model}-{cell.device}{f'[{own}]' if own else ''}"
 
 

@@ -72,13 +72,13 @@ class BlockTimes(Mapping[CellKey, Seconds]):
 
     def means(self, cells: Mapping[CellKey, Sequence[CellKey]]) -> BlockTimes:
         """Geometric means over several cells each, block by block, in the blocks that all of them have."""
-        pools = {place: {self._strata[cell].pool for cell in several} for place, several in cells.items()}
-        strata = {place: Stratum(of.pop() if len(of) == 1 else None) for place, of in pools.items()}
-        return BlockTimes({place: self._mean(several) for place, several in cells.items()}, strata, looked=self.looked)
-
-    def _mean(self, cells: Sequence[CellKey]) -> Seconds:
-        shared = set.intersection(*({*self[cell]} for cell in cells))
-        return {block: math.exp(np.log([self[cell][block] for cell in cells]).mean()) for block in sorted(shared)}
+        means, strata = {}, {}
+        for place, several in cells.items():
+            shared = sorted(set.intersection(*({*self[cell]} for cell in several)))
+            means[place] = {block: math.exp(np.log([self[one][block] for one in several]).mean()) for block in shared}
+            pools = {self._strata[cell].pool for cell in several}
+            strata[place] = Stratum(pools.pop() if len(pools) == 1 else None)
+        return BlockTimes(means, strata, looked=self.looked)
 
     @functools.cached_property
     def _priors(self) -> dict[Hashable, Prior | None]:

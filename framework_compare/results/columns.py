@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import collections
 import operator
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from framework_compare.batches.order import epoch_sizes
 from framework_compare.plan import settings
@@ -44,6 +44,8 @@ IDENTITY = (*NAMES, *SETTINGS, *OTHER_SETTINGS)
 # A table is of one value of each of these.
 SHARED = tuple(name for name in (*SETTINGS, *OTHER_SETTINGS) if name not in settings.of_role(settings.OF_DATASET))
 Record = Any  # a row of the cell frame, as itertuples gives it
+_Item = TypeVar("_Item")
+_Key = TypeVar("_Key", bound=Hashable)
 
 
 def records(frame: pd.DataFrame) -> list[Record]:
@@ -63,9 +65,17 @@ def values(condition: Document) -> tuple[object, ...]:
 def values_of(*names: str) -> Callable[[Record], tuple[object, ...]]:
     """Return a function from a record to these columns, None for NaN: what cells are grouped by."""
     if len(names) < 2:  # of which attrgetter makes no tuple
-        return lambda cell: tuple(getattr(cell, name) for name in names)
+        return lambda cell: values({name: getattr(cell, name) for name in names})
     read = operator.attrgetter(*names)
     return lambda cell: tuple(None if value != value else value for value in read(cell))
+
+
+def grouped(items: Iterable[_Item], key: Callable[[_Item], _Key]) -> dict[_Key, list[_Item]]:
+    """Return the items by key, both in the order in which they come."""
+    groups: dict[_Key, list[_Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 def batch_sizes(cell: Record) -> list[int]:

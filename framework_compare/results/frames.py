@@ -19,7 +19,7 @@ from framework_compare.records import Epoch, oversize
 from framework_compare.results import metrics, precision, reading_sources, repeats, steadiness, verdicts
 from framework_compare.results.block_times import BlockTimes, block_seconds
 from framework_compare.results.columns import BUDGET, CELL_COLUMNS, RUN_KEYS
-from framework_compare.results.measured import Columns, epoch_seconds, span_seconds, turn_seconds
+from framework_compare.results.measured import epoch_seconds, span_seconds, turn_seconds
 from framework_compare.results.metrics import METRICS
 from framework_compare.results.runs import (
     EPOCHS,
@@ -31,7 +31,7 @@ from framework_compare.results.runs import (
     read_runs,
     whole_table,
 )
-from framework_compare.results.searches import OF_SEARCHES
+from framework_compare.results.workloads import OF_SEARCHES
 from framework_compare.store import row_checks
 from framework_compare.store.folder import STEPS
 
@@ -69,9 +69,10 @@ def cell_frame(store: Store) -> pd.DataFrame:
     for row in rows:
         row.update(verdicts.of_row(row, parities, mode), **budget)
     if precision.under_budget(settings):
-        widths = precision.ratio_half_widths(rows, looked_blocks(store), precision.reference(settings))
-        for place, half_width in widths.items():
-            rows[place].update(half_width)
+        beside = precision.to_reference(rows, looked_blocks(store), precision.reference(settings))
+        for place, (ratio, _) in beside.items():
+            if ratio:
+                rows[place].update(ratio_half_width=ratio.half_width, ratio_blocks=ratio.runs)
     # Column by column: numbers lie in one block then, to which users and figures may add columns.
     values = map(operator.itemgetter(*CELL_COLUMNS), ({**_EMPTY, **row} for row in rows))
     columns = zip(CELL_COLUMNS, zip(*values) if rows else itertools.repeat(()))
@@ -97,12 +98,13 @@ def _cell_row(store: Store, all_runs: list[Row], datasets: Document, kept: Mappi
     worst = min(runs, key=lambda run: WORST_FIRST.index(run["status"]))
     ok = [run for run in runs if run["status"] == "ok"]
     facts = datasets.get(worst["dataset"]) or {}
-    warnings = [
-        *repeats.warnings(runs),
-        *steadiness.sentences(runs),
-        *repeats.sentences(all_runs),
-        _oversize(worst, facts),
-    ]
+    images, own_facts = _count(facts.get("images")), facts.get("facts")
+    generated = own_facts.get("generated") if isinstance(own_facts, dict) else None
+    warnings = [*repeats.warnings(runs), *steadiness.sentences(runs), *repeats.sentences(all_runs)]
+    if images is not None:
+        warnings.append(oversize(worst["batch_size"], images, worst["dataset"], registry.unit(worst["model"])))
+    # Of a run that ended badly without a reason the signal and the phase.
+    reason = worst["reason"] or " ".join(filter(None, [worst["signal"], worst["died_in"] and f"in {worst['died_in']}"]))
     return {
         **worst,
         **figures,
@@ -116,26 +118,13 @@ def _cell_row(store: Store, all_runs: list[Row], datasets: Document, kept: Mappi
         "warnings": "; ".join(filter(None, warnings)),
         "framework_version": next((run["framework_version"] for run in runs if run["framework_version"]), None),
         "backend": next((found for run in runs if (found := _backend(run))), None),
-        "reason": _reason(worst, len(runs)),
+        "reason": f"run {worst['repeat']} of {len(runs)}: {reason}" if reason and len(runs) > 1 else reason,
         "runs": len(runs),
         "runs_ok": len(ok),
-        "images": _count(facts.get("images")),
+        "images": images,
         "skipped_images": _count(facts.get("skipped")),
-        "generated": _generated(facts),
+        "generated": generated if type(generated) is bool else None,  # from a seed; None where the study does not say
     }
-
-
-def _oversize(cell: Row, dataset: Document) -> str:
-    images = _count(dataset.get("images"))
-    if not isinstance(images, int):
-        return ""
-    return oversize(cell["batch_size"], images, cell["dataset"], registry.unit(cell["model"]))
-
-
-def _reason(run: Row, runs: int) -> str:
-    place = " ".join(filter(None, [run["signal"], f"in {run['died_in']}" if run["died_in"] else ""]))
-    reason = run["reason"] or place
-    return f"run {run['repeat']} of {runs}: {reason}" if reason and runs > 1 else reason
 
 
 def _backend(run: Row) -> str | None:
@@ -152,13 +141,6 @@ def _count(value: object) -> int | None:
     if isinstance(value, (list, tuple, dict)):
         return len(value)
     return value if type(value) is int else None
-
-
-def _generated(dataset: Document) -> bool | None:
-    """Return whether the data were generated from a seed; None where the study does not say."""
-    own = dataset.get("facts")
-    made = own.get("generated") if isinstance(own, dict) else None
-    return made if type(made) is bool else None
 
 
 RUN_COLUMNS = tuple(
@@ -222,7 +204,14 @@ def epoch_frame(store: Store) -> pd.DataFrame:
     epoch_s: without waited_s, in which rivals had their turns; turn_s: seconds of an epoch by the run's slices that
     count, NaN of a run without any.
     """
-    return _with_quality(_epoch_frame(store), store)
+    frame = _epoch_frame(store)
+    # A column a metric of the network after an epoch, such as `validation_accuracy`; none where nothing was measured.
+    values: dict[str, dict[tuple[int, int], float]] = {}
+    for run_id, epoch, split, name, value in zip(*whole_table(store, "quality").values()):
+        if not split.startswith(OF_SEARCHES):  # these are in candidate_frame
+            values.setdefault(f"{split}_{name}", {})[run_id, epoch] = value
+    keys = list(zip(frame["run_id"], frame["epoch"]))
+    return frame.assign(**{name: _numbers(of.get(key) for key in keys) for name, of in values.items()})
 
 
 @_of_runs
@@ -237,16 +226,6 @@ def _epoch_frame(records: _Records) -> dict[str, np.ndarray]:
         **{name: _integers(epochs[name]) for name in ("images", "steps")},
         **{name: _numbers(epochs[name]) for name in EPOCH_FIGURES},
     }
-
-
-def _with_quality(frame: pd.DataFrame, store: Store) -> pd.DataFrame:
-    """A column a metric of the network after an epoch, such as `validation_accuracy`; none where nothing was measured."""
-    values: dict[str, dict[tuple[int, int], float]] = {}
-    for run_id, epoch, split, name, value in zip(*whole_table(store, "quality").values()):
-        if not split.startswith(OF_SEARCHES):  # these are in candidate_frame
-            values.setdefault(f"{split}_{name}", {})[run_id, epoch] = value
-    keys = list(zip(frame["run_id"], frame["epoch"]))
-    return frame.assign(**{name: _numbers(of.get(key) for key in keys) for name, of in values.items()})
 
 
 @_of_runs
@@ -296,10 +275,17 @@ def phase_frame(records: _Records) -> dict[str, np.ndarray]:
 @_of_runs
 def sample_frame(records: _Records) -> dict[str, np.ndarray]:
     """One row per reading: `t_s` counts from the start of the run's first phase, `phase` is the one it fell in, or None."""
-    samples = records["sample"]
+    samples, phases = records["sample"], records["phase"]
+    order = np.argsort(_integers(phases["start_ns"]), kind="stable")
+    starts, ends = _integers(phases["start_ns"])[order], _integers(phases["end_ns"])[order]
+    names = np.array([*np.array(phases["name"], dtype=object)[order], None], dtype=object)
+    times = _integers(samples["t_ns"])
+    place = np.searchsorted(starts, times, side="right") - 1
+    inside = (place >= 0) & (times <= np.append(ends, 0)[place])
+    phase = names[np.where(inside, place, len(starts))]
     return {
         "t_s": records.start_s(samples["t_ns"]),
-        "phase": _phase_at(records["phase"], _integers(samples["t_ns"])),
+        "phase": phase,
         **{name: _numbers(values) for name, values in samples.items() if name != "t_ns"},
     }
 
@@ -314,15 +300,6 @@ def energy_frame(records: _Records) -> dict[str, np.ndarray]:
         "energy_j": _numbers(energy["energy_j"]),
         "source": np.array(energy["source"], dtype=object),
     }
-
-
-def _phase_at(phases: Columns, times: np.ndarray) -> np.ndarray:
-    order = np.argsort(_integers(phases["start_ns"]), kind="stable")
-    starts, ends = _integers(phases["start_ns"])[order], _integers(phases["end_ns"])[order]
-    names = np.array([*np.array(phases["name"], dtype=object)[order], None], dtype=object)
-    place = np.searchsorted(starts, times, side="right") - 1
-    inside = (place >= 0) & (times <= np.append(ends, 0)[place])
-    return names[np.where(inside, place, len(starts))]
 
 
 def _integers(values: Iterable[object]) -> np.ndarray:

@@ -61,29 +61,20 @@ def epoch_spans(run: Measured) -> list[tuple[int, int]]:
     return [(start, end) for start, end in parts if start < end]
 
 
-def whole_seconds(epochs: Columns) -> np.ndarray:
-    """Seconds of each epoch, estimated where only a part of it was measured."""
-    estimates = floats(epochs["estimate_s"])
-    return np.where(np.isnan(estimates), epoch_seconds(epochs), estimates)
-
-
 class Pool:
     """The runs of one cell, as the figures read them. Arrays hold no missing values."""
 
     def __init__(self, runs: Sequence[Measured]) -> None:
         self.ok = [run for run in runs if run.run["status"] == "ok" and len(run.epochs["number"])]
         self.seen = self.ok or list(runs)
-        self._weights: dict[int, list[np.ndarray]] = {}
+        self._weights: dict[int, np.ndarray] = {}
         marks = [floats(run.epochs["disturbed"]) for run in self.ok]
         timed = undisturbed(np.concatenate([np.empty(0), *marks]), np.zeros(sum(map(len, marks))))
         self._timed = np.split(timed, np.cumsum([*map(len, marks)])[:-1])
 
-    def seconds(self) -> list[np.ndarray]:
-        """Epoch seconds, an array a run that has any; without disturbed epochs where there are others."""
-        return [array for array in self._of_timed(lambda run: epoch_seconds(run.epochs)) if len(array)]
-
-    def all_seconds(self) -> np.ndarray:
-        return np.concatenate([np.empty(0), *self.seconds()])
+    def seconds(self) -> np.ndarray:
+        """Epoch seconds of all runs; without disturbed epochs where there are others."""
+        return np.concatenate([np.empty(0), *self._of_timed(lambda run: epoch_seconds(run.epochs))])
 
     def epochs(self, name: str) -> np.ndarray:
         return present(self._of_timed(lambda run: floats(run.epochs[name])))
@@ -100,30 +91,23 @@ class Pool:
         reached = [run for run in self.ok if len(run.phases["start_ns"])]
         return floats([(run.epochs["start_ns"][0] - min(run.phases["start_ns"])) / 1e9 for run in reached])
 
-    def phase_values(self, name: str) -> np.ndarray:
-        return present([floats(run.phases[name]) for run in self.seen])
-
     def field(self, name: str) -> np.ndarray:
         return present([floats([run.run[name]]) for run in self.seen])
 
-    def samples(self, name: str) -> np.ndarray:
-        """Readings of whole runs."""
-        return present([floats(run.samples[name]) for run in self.seen])
+    def readings(self, table: str, name: str) -> np.ndarray:
+        """A column of "samples" or "phases", of whole runs."""
+        return present([floats(getattr(run, table)[name]) for run in self.seen])
 
-    def measured(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Readings within measured epochs, and the seconds each stands for: since the reading before it."""
-        return self._weighted(name, 0)
+    def measured(self, name: str, settling_ns: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """Readings within measured epochs, and the seconds each stands for: since the reading before it.
 
-    def settled(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """The same without the first SETTLING_NS of each run's epochs; none of epochs that last less than two of it."""
-        return self._weighted(name, SETTLING_NS)
-
-    def _weighted(self, name: str, settling_ns: int) -> tuple[np.ndarray, np.ndarray]:
+        settling_ns: without the first of each run's epochs; none of epochs that last less than two of it.
+        """
+        value = np.concatenate([np.empty(0), *(floats(run.samples[name]) for run in self.seen)])
         if settling_ns not in self._weights:
-            self._weights[settling_ns] = [_epoch_weights(run, settling_ns) for run in self.seen]
-        weights = self._weights[settling_ns]
-        values = [floats(run.samples[name]) for run in self.seen]
-        value, weight = np.concatenate([np.empty(0), *values]), np.concatenate([np.empty(0), *weights])
+            weights = [_epoch_weights(run, settling_ns) for run in self.seen]
+            self._weights[settling_ns] = np.concatenate([np.empty(0), *weights])
+        weight = self._weights[settling_ns]
         kept = ~np.isnan(value) & (weight > 0)
         return value[kept], weight[kept]
 
@@ -131,7 +115,7 @@ class Pool:
         """A part of the epochs' time, of those epochs that tell it."""
         parts = np.concatenate([np.empty(0), *self._of_timed(lambda run: floats(run.epochs[name]))])
         known = ~np.isnan(parts)
-        whole = float(self.all_seconds()[known].sum())
+        whole = float(self.seconds()[known].sum())
         return float(parts[known].sum()) / whole if whole > 0 else None
 
     @functools.cached_property
@@ -156,12 +140,12 @@ class Pool:
 
         Of a sample those of its estimate.
         """
-        arrays = self._of_timed(lambda run: whole_seconds(run.epochs))
-        medians = [
-            turn_seconds(run.epochs, run.slices) or float(np.median(array))
-            for run, array in zip(self.ok, arrays)
-            if len(array)
-        ]
+        medians = []
+        for run, mask in zip(self.ok, self._timed):
+            estimates = floats(run.epochs["estimate_s"])
+            seconds = np.where(np.isnan(estimates), epoch_seconds(run.epochs), estimates)[mask]
+            if len(seconds):
+                medians.append(turn_seconds(run.epochs, run.slices) or float(np.median(seconds)))
         return geometric_mean(medians) if medians and min(medians) > 0 else None
 
     @property
@@ -188,9 +172,11 @@ def present(arrays: Sequence[np.ndarray]) -> np.ndarray:
 def _epoch_weights(run: Measured, settling_ns: int) -> np.ndarray:
     times = np.asarray(run.samples["t_ns"], dtype=np.int64)
     starts, ends = (np.asarray(run.epochs[name], dtype=np.int64) for name in ("start_ns", "end_ns"))
-    starts, ends = _settled(starts, ends, settling_ns)
-    if not len(starts) or not len(times):
+    # Of epochs that do not last twice the settling there are none.
+    if not len(times) or not len(starts) or ends[-1] - starts[0] < 2 * settling_ns:
         return np.zeros(len(times))
+    begun = starts[0] + settling_ns
+    starts, ends = np.maximum(starts[ends > begun], begun), ends[ends > begun]
     # A reading at the very end of an epoch is of that epoch, not of one that starts there.
     epoch = np.maximum(np.searchsorted(starts, times, side="left") - 1, 0)
     since = np.maximum(np.concatenate([starts[:1], times[:-1]]), starts[epoch])
@@ -200,12 +186,3 @@ def _epoch_weights(run: Measured, settling_ns: int) -> np.ndarray:
     # One at the very start stands for hardly anything, but it may be the only one.
     seconds = np.maximum(times - since, 1) / 1e9
     return np.where((starts[epoch] <= times) & (times <= ends[epoch]), seconds, 0.0)
-
-
-def _settled(starts: np.ndarray, ends: np.ndarray, settling_ns: int) -> tuple[np.ndarray, np.ndarray]:
-    """Epochs without the first settling_ns of them all, none where they do not last twice that."""
-    if not len(starts) or ends[-1] - starts[0] < 2 * settling_ns:
-        return starts[:0], ends[:0]
-    from_ns = starts[0] + settling_ns
-    kept = ends > from_ns
-    return np.maximum(starts[kept], from_ns), ends[kept]

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from framework_compare.results import energy
-from framework_compare.results.measured import Measured, Pool, floats, present
+from framework_compare.results.measured import SETTLING_NS, Measured, Pool, floats, present
 from framework_compare.samplers import throttle
 
 
@@ -61,7 +61,7 @@ def _all_bits(masks: np.ndarray) -> float | None:
 
 def _power_w(pool: Pool) -> float | None:
     counted = energy.counted_power_w(pool.ok, "gpu")
-    return _weighted(pool.settled("gpu_power_w")) if counted is None else counted
+    return _weighted(pool.measured("gpu_power_w", SETTLING_NS)) if counted is None else counted
 
 
 def _energy(pool: Pool, end: str) -> float | None:
@@ -73,7 +73,7 @@ def _throughput(pool: Pool) -> float | None:
     """Images over seconds; of cells that took turns, or were sampled, those of a whole epoch over its time."""
     if pool.epoch_s is not None and (pool.sampled or pool.took_turns):
         return _ratio(pool.whole_images, pool.epoch_s.value)
-    return _ratio(pool.epochs("images").sum(), pool.all_seconds().sum())
+    return _ratio(pool.epochs("images").sum(), pool.seconds().sum())
 
 
 def _loss(pool: Pool, place: int) -> float | None:
@@ -127,7 +127,7 @@ def decimals(value: float) -> int:
 
 _GIB = 1 / 2**30
 METRICS: dict[str, Metric] = {
-    "epoch_s": Metric("mean epoch time", "s", "lower", lambda p: None if p.sampled else _mean(p.all_seconds())),
+    "epoch_s": Metric("mean epoch time", "s", "lower", lambda p: None if p.sampled else _mean(p.seconds())),
     "epoch_s_median": Metric("epoch time", "s", "lower", lambda p: p.median and p.median.value),
     "epoch_s_ci_low": Metric("epoch time, 95 % interval, low", "s", "lower", lambda p: p.median and p.median.low),
     "epoch_s_ci_high": Metric("epoch time, 95 % interval, high", "s", "lower", lambda p: p.median and p.median.high),
@@ -144,12 +144,18 @@ METRICS: dict[str, Metric] = {
     "step_s_median": Metric("median step", "ms", "lower", lambda p: _median(p.epochs("step_s_median")), 1e3),
     "step_s_p95": Metric("95th percentile of steps", "ms", "lower", lambda p: _median(p.epochs("step_s_p95")), 1e3),
     "data_wait_share": Metric(
-        "data wait", "%", "lower", lambda p: _ratio(p.epochs("data_wait_s").sum(), p.all_seconds().sum()), 100
+        "data wait", "%", "lower", lambda p: _ratio(p.epochs("data_wait_s").sum(), p.seconds().sum()), 100
     ),
     "peak_rss_bytes": Metric(
-        "peak RSS", "GiB", "lower", lambda p: _max(np.append(p.field("peak_rss_bytes"), p.samples("rss_bytes"))), _GIB
+        "peak RSS",
+        "GiB",
+        "lower",
+        lambda p: _max(np.append(p.field("peak_rss_bytes"), p.readings("samples", "rss_bytes"))),
+        _GIB,
     ),
-    "pss_peak_bytes": Metric("peak memory (PSS)", "GiB", "lower", lambda p: _max(p.phase_values("pss_bytes")), _GIB),
+    "pss_peak_bytes": Metric(
+        "peak memory (PSS)", "GiB", "lower", lambda p: _max(p.readings("phases", "pss_bytes")), _GIB
+    ),
     "cpu_percent_mean": Metric("mean CPU", "% of a core", "", lambda p: _weighted(p.measured("cpu_percent"))),
     "cpu_percent_p95": Metric(
         "95th percentile of CPU", "% of a core", "", lambda p: _p95_of_seconds(p.measured("cpu_percent"))
@@ -158,12 +164,16 @@ METRICS: dict[str, Metric] = {
     "machine_cpu_percent_mean": Metric("machine CPU", "%", "", lambda p: _weighted(p.measured("machine_cpu_percent"))),
     "threads_min": Metric("fewest threads", "", "", lambda p: _min(p.measured("threads")[0]), whole=True),
     "threads_max": Metric("peak threads", "", "", lambda p: _max(p.measured("threads")[0]), whole=True),
-    "gpu_percent_mean": Metric("mean GPU", "%", "", lambda p: _weighted(p.settled("gpu_percent"))),
+    "gpu_percent_mean": Metric("mean GPU", "%", "", lambda p: _weighted(p.measured("gpu_percent", SETTLING_NS))),
     "gpu_memory_peak_bytes": Metric(
-        "peak GPU memory", "GiB", "lower", lambda p: _max(p.samples("gpu_memory_bytes")), _GIB
+        "peak GPU memory", "GiB", "lower", lambda p: _max(p.readings("samples", "gpu_memory_bytes")), _GIB
     ),
     "gpu_process_memory_peak_bytes": Metric(
-        "peak GPU memory of its own", "GiB", "lower", lambda p: _max(p.samples("gpu_process_memory_bytes")), _GIB
+        "peak GPU memory of its own",
+        "GiB",
+        "lower",
+        lambda p: _max(p.readings("samples", "gpu_process_memory_bytes")),
+        _GIB,
     ),
     "gpu_power_w_mean": Metric("mean GPU power", "W", "lower", _power_w),
     "gpu_temperature_c_max": Metric(

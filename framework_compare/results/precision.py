@@ -2,18 +2,22 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from framework_compare.plan.settings import COMPARED, column
 from framework_compare.protocol import Document, Fields
 from framework_compare.results.block_times import BlockTimes
-from framework_compare.results.columns import BUDGET, IDENTITY, SHARED, Record
+from framework_compare.results.columns import BUDGET, IDENTITY, SHARED, Record, grouped
 from framework_compare.results.intervals import LEAST_RUNS, Interval, geometric_mean
 from framework_compare.results.metrics import percent
 
 MOST_NAMED = 8  # cells of a study of which none is sure enough
 UNFINISHED = ("interrupted", "running")
+COMPETING = ("ok", "planned", *UNFINISHED)
 _STORED = dict(zip(BUDGET, ("target", "seconds")))
+_COMPARED = {"framework", *map(column, COMPARED)}
+_CONDITION = [name for name in IDENTITY if name not in _COMPARED]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,48 +56,36 @@ def reference(settings: Document) -> str:
     return str(settings["strategy"].get("reference", "")) if under_budget(settings) else ""
 
 
-def ratio_half_widths(cells: Sequence[Document], blocks: BlockTimes, to: str = "") -> dict[int, Fields]:
-    """Return by cell the columns of its ratio to the reference; for the reference, to the fastest of the others.
+class ToReference(NamedTuple):
+    """A cell beside the reference: the ratio that decides, None if unknown, and its mean time over the reference's."""
 
-    A cell without a competitor has the interval of its own time. cells: rows of the cell frame. to: as for `reference`.
+    ratio: Interval | None
+    slowness: float
+
+
+def to_reference(cells: Sequence[Document], blocks: BlockTimes, to: str = "") -> dict[int, ToReference]:
+    """Return by cell its ratio to the reference; for the reference, to the fastest of the others.
+
+    A cell without a competitor has the interval of its own time, one that failed has nothing, and is no reference either.
+    cells: rows of the cell frame. to: as for `reference`.
     """
-    found: dict[int, Interval | None] = {}
-    for times in _competitions(cells, blocks, to):
-        first, *others = times
-        found.update({place: blocks.ratio(place, first) for place in others})
-        found[first] = found[others[0]] if others else times[first]
-    return {place: dict(zip(BUDGET[2:], (one.half_width, one.runs))) for place, one in found.items() if one}
-
-
-def slowness(cells: Sequence[Document], blocks: BlockTimes, to: str = "") -> dict[int, float]:
-    """Return by cell its mean time over that of the reference."""
-    return {
-        place: time.value / next(iter(times.values())).value
-        for times in _competitions(cells, blocks, to)
-        for place, time in times.items()
+    times = {
+        place: geometric_mean([*blocks[place].values()], looked=blocks.looked)
+        for place in range(len(cells))
+        if blocks.get(place) and cells[place]["status"] in COMPETING
     }
-
-
-def _competitions(cells: Sequence[Document], blocks: BlockTimes, to: str) -> list[dict[int, Interval]]:
-    """Return for each condition the mean times of the cells that compete, the reference first, then the fastest."""
-    groups: dict[tuple[object, ...], dict[int, Interval]] = {}
-    for place, cell in enumerate(cells):
-        if blocks.get(place):
-            time = geometric_mean([*blocks[place].values()], looked=blocks.looked)
-            groups.setdefault(tuple(str(cell[name]) for name in _CONDITION), {})[place] = time
-    return [
-        dict(sorted(times.items(), key=lambda one: (cells[one[0]]["framework"] != to, one[1].value)))
-        for times in groups.values()
-    ]
-
-
-_COMPARED = {"framework", *map(column, COMPARED)}
-_CONDITION = [name for name in IDENTITY if name not in _COMPARED]
+    found = {}
+    for rivals in grouped(times, lambda place: tuple(str(cells[place][name]) for name in _CONDITION)).values():
+        first, *others = sorted(rivals, key=lambda place: (cells[place]["framework"] != to, times[place].value))
+        ratios = {place: blocks.ratio(place, first) for place in others}
+        ratios[first] = ratios[others[0]] if others else times[first]
+        found.update({place: ToReference(ratios[place], times[place].value / times[first].value) for place in rivals})
+    return found
 
 
 def outcome(cells: Sequence[Record], spent_s: float) -> BudgetOutcome:
     """Return the outcome of all cells of a study under a budget."""
-    unsure, not_run = _unsure(cells), _of_status(cells, "planned")
+    unsure, not_run = _unsure(cells), _names(cells, lambda cell: cell.status == "planned")
     budget_s, target = float(cells[0].budget_s), float(cells[0].precision_target)
     used = f"{spent_s / 60:.1f} of {budget_s / 60:.3g} minutes used"
     sentence = " ".join([*sentences(cells), f"Budget: {used}."])
@@ -107,7 +99,8 @@ def sentences(cells: Sequence[Record]) -> list[str]:
     if not cells or not cells[0].budget_s > 0:
         return []
     minutes, target = f"{cells[0].budget_s / 60:.3g} minutes", f"±{100 * cells[0].precision_target:.3g} %"
-    unsure, not_run, unfinished = _unsure(cells), _of_status(cells, "planned"), _of_status(cells, *UNFINISHED)
+    unsure, not_run = _unsure(cells), _names(cells, lambda cell: cell.status == "planned")
+    unfinished = _names(cells, lambda cell: cell.status in UNFINISHED)
     texts = []
     ok = [cell for cell in cells if cell.status == "ok"]
     if len(unsure) == len(ok) > MOST_NAMED:
@@ -134,33 +127,29 @@ def sentences(cells: Sequence[Record]) -> list[str]:
 
 def _unsure(cells: Sequence[Record]) -> tuple[str, ...]:
     """Cells that worked and are not within the target, with their larger half-width."""
-    worked = [
-        cell
-        for cell in cells
-        if cell.status == "ok"
-        and not (cell.ratio_blocks >= LEAST_RUNS and cell.ratio_half_width <= cell.precision_target)
-    ]
-    return tuple(f"{name} {_width(cell)}" for name, cell in zip(_names(worked, cells), worked))
+
+    def is_unsure(cell: Record) -> bool:
+        sure = cell.ratio_blocks >= LEAST_RUNS and cell.ratio_half_width <= cell.precision_target
+        return cell.status == "ok" and not sure
+
+    def width(cell: Record) -> str:
+        if math.isnan(cell.ratio_half_width):
+            return "without interval"
+        near = (
+            cell.ratio_half_width < 1.1 * cell.precision_target
+        )  # and with fewer digits it may read as the target itself
+        few = f" over {cell.ratio_blocks:.0f} blocks" if cell.ratio_blocks < LEAST_RUNS else ""
+        return f"±{100 * cell.ratio_half_width:.{2 if near and not few else 1}f} %{few}"
+
+    widths = map(width, filter(is_unsure, cells))
+    return tuple(map(" ".join, zip(_names(cells, is_unsure), widths)))
 
 
-def _of_status(cells: Sequence[Record], *statuses: str) -> tuple[str, ...]:
-    return _names([cell for cell in cells if cell.status in statuses], cells)
-
-
-def _names(some: Sequence[Record], cells: Sequence[Record]) -> tuple[str, ...]:
-    """Some of the cells, each by what tells it from the others."""
+def _names(cells: Sequence[Record], chosen: Callable[[Record], bool]) -> tuple[str, ...]:
+    """The chosen ones of the cells, each by what tells it from the others."""
     varied = [name for name in ("dataset", *SHARED) if len({str(getattr(cell, name)) for cell in cells}) > 1]
-    return tuple(_name(cell, varied) for cell in some)
-
-
-def _width(cell: Record) -> str:
-    if math.isnan(cell.ratio_half_width):
-        return "without interval"
-    near = cell.ratio_half_width < 1.1 * cell.precision_target  # and with fewer digits it may read as the target itself
-    few = f" over {cell.ratio_blocks:.0f} blocks" if cell.ratio_blocks < LEAST_RUNS else ""
-    return f"±{100 * cell.ratio_half_width:.{2 if near and not few else 1}f} %{few}"
-
-
-def _name(cell: Record, varied: Sequence[str]) -> str:
-    settings = (str(getattr(cell, name)) if name == "dataset" else f"{name} {getattr(cell, name)}" for name in varied)
-    return " ".join([cell.framework, cell.model, *settings])
+    words = {name: "" if name == "dataset" else f"{name} " for name in varied}
+    return tuple(
+        " ".join([cell.framework, cell.model, *(f"{word}{getattr(cell, name)}" for name, word in words.items())])
+        for cell in filter(chosen, cells)
+    )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from framework_compare.plan.settings import DEFAULTS
 from framework_compare.protocol import replicas_of
 from framework_compare.registry import FRAMEWORKS, device_kind
 from framework_compare.results.block_times import BlockTimes
-from framework_compare.results.columns import NAMES, SHARED, Record, values_of
+from framework_compare.results.columns import NAMES, SHARED, Record, grouped, values_of
 from framework_compare.results.intervals import geometric_mean
 
 COLUMNS = ("against", "ratio", "ratio_ci_low", "ratio_ci_high")
@@ -42,15 +42,18 @@ def epoch_seconds(cell: Record) -> float:
     return float(cell.epoch_estimate_s if math.isnan(cell.epoch_s_median) else cell.epoch_s_median)
 
 
+def timed(cells: Iterable[Record]) -> list[Record]:
+    """The cells that worked and have an epoch time."""
+    return [cell for cell in cells if cell.status == "ok" and epoch_seconds(cell) > 0]
+
+
 def to_best(cells: Sequence[Record]) -> dict[int, float]:
     """Each cell's epoch time over the shortest of the same model, data set and settings, by its place."""
-    least: dict[object, float] = {}
-    worked = {cell.Index: _key(cell, "framework") for cell in cells if cell.status == "ok" and epoch_seconds(cell) > 0}
-    for cell in cells:
-        if cell.Index in worked:
-            key = worked[cell.Index]
-            least[key] = min(least.get(key, math.inf), epoch_seconds(cell))
-    return {cell.Index: epoch_seconds(cell) / least[worked[cell.Index]] for cell in cells if cell.Index in worked}
+    found = {}
+    for rivals in grouped(timed(cells), alike_but("framework")).values():
+        least = min(map(epoch_seconds, rivals))
+        found.update({cell.Index: epoch_seconds(cell) / least for cell in rivals})
+    return found
 
 
 def speedups(cells: Sequence[Record], blocks: BlockTimes) -> dict[int, Ratio]:
@@ -58,13 +61,11 @@ def speedups(cells: Sequence[Record], blocks: BlockTimes) -> dict[int, Ratio]:
 
     Where no cell on the CPU has as many threads, the one with the most is taken.
     """
-    bases: dict[object, list[Record]] = {}
-    for cell in cells:
-        if cell.device == "cpu":
-            bases.setdefault(_key(cell, "device", "threads"), []).append(cell)
+    key = alike_but("device", "threads")
+    bases = grouped((cell for cell in cells if cell.device == "cpu"), key)
 
     def base_of(cell: Record) -> Record | None:
-        near = bases.get(_key(cell, "device", "threads"), []) if device_kind(cell.device) != "cpu" else []
+        near = bases.get(key(cell), []) if device_kind(cell.device) != "cpu" else []
         return max(near, key=lambda one: (one.threads == cell.threads, one.threads), default=None)
 
     return _against(base_of, cells, blocks)
@@ -77,53 +78,42 @@ def devices(cells: Sequence[Record], blocks: BlockTimes) -> dict[int, Ratio]:
     """
 
     def key(cell: Record, devices: int = 1) -> tuple[object, ...]:
-        settings = _key(cell, "device", "nodes", "batch_size")
+        settings = alike_but("device", "nodes", "batch_size")(cell)
         return device_kind(cell.device), settings, devices * cell.batch_size
 
-    bases: dict[object, Record] = {}
-    for cell in cells:
-        if len(replicas_of(cell)) == 1:
-            bases.setdefault(key(cell), cell)
+    def of_images(cell: Record, base: Record) -> Ratio:
+        one, images = _ratio(cell, base, blocks), blocks.images
+        share = images.get(cell.Index, 1.0) / images.get(base.Index, 1.0)
+        return Ratio(base, share * one.ratio, share * one.ratio_ci_low, share * one.ratio_ci_high)
+
+    bases = grouped((cell for cell in cells if len(replicas_of(cell)) == 1), key)
     ratios = {}
     for cell in cells:
         count, base = len(replicas_of(cell)), bases.get(key(cell))
-        if base is not None and count > 1:
+        if base and count > 1:
             whole = bases.get(key(cell, count))
-            strong = _of_images(cell, whole, blocks).ratio if whole is not None else math.nan
-            ratios[cell.Index] = _of_images(cell, base, blocks)._replace(strong=strong)
+            strong = of_images(cell, whole[0]).ratio if whole else math.nan
+            ratios[cell.Index] = of_images(cell, base[0])._replace(strong=strong)
     return ratios
-
-
-def _of_images(cell: Record, base: Record, blocks: BlockTimes) -> Ratio:
-    one = _ratio(cell, base, blocks)
-    share = blocks.images.get(cell.Index, 1.0) / blocks.images.get(base.Index, 1.0)
-    return Ratio(base, share * one.ratio, share * one.ratio_ci_low, share * one.ratio_ci_high)
 
 
 def ladder(cells: Sequence[Record], blocks: BlockTimes) -> dict[int, Ratio]:
     """Each cell against the one in fp32 and eager execution, other settings equal, by its place."""
-    bases = {
-        _key(cell, "precision", "execution"): cell
-        for cell in cells
-        if (cell.precision, cell.execution) == ("fp32", "eager")
-    }
-    return _against(lambda cell: bases.get(_key(cell, "precision", "execution")), cells, blocks)
+    key = alike_but("precision", "execution")
+    bases = {key(cell): cell for cell in cells if (cell.precision, cell.execution) == ("fp32", "eager")}
+    return _against(lambda cell: bases.get(key(cell)), cells, blocks)
 
 
 def modes(cells: Sequence[Record], blocks: BlockTimes) -> dict[int, Ratio]:
     """The fastest execution of each framework against its default one, other settings equal, by its place."""
-    groups: dict[object, list[Record]] = {}
-    for cell in cells:
-        if cell.status == "ok" and epoch_seconds(cell) > 0:
-            groups.setdefault(_key(cell, "execution"), []).append(cell)
-    best = [min(several, key=epoch_seconds) for several in groups.values()]
-    fastest: dict[object, Record] = {}
-    for cell in sorted(best, key=epoch_seconds):
-        fastest.setdefault(_key(cell, "execution", "framework"), cell)
+    rivals = alike_but("execution", "framework")
+    groups = grouped(timed(cells), alike_but("execution")).values()
+    best = [min(several, key=epoch_seconds) for several in groups]
+    fastest = grouped(sorted(best, key=epoch_seconds), rivals)
     found = {}
-    for cell, several in zip(best, groups.values()):
+    for cell, several in zip(best, groups):
         base = next((one for one in several if one.execution == DEFAULTS.execution), cell)
-        beside = _ratio(cell, fastest[_key(cell, "execution", "framework")], blocks)
+        beside = _ratio(cell, fastest[rivals(cell)][0], blocks)
         found[cell.Index] = _ratio(cell, base, blocks)._replace(fastest=beside)
     return found
 
@@ -134,17 +124,14 @@ def stacks(cells: Sequence[Record], blocks: BlockTimes) -> dict[int, Ratio]:
     In the same execution where that has been measured, else in the plain framework's default; in no other version than the
     library ran on.
     """
-    plain: dict[tuple[object, ...], list[Record]] = {}
-    for cell in cells:
-        key = _key(cell, "framework", "execution"), cell.framework.partition("@")[0], cell.execution
-        plain.setdefault(key, []).append(cell)
+    key = alike_but("framework", "execution")
+    plain = grouped(cells, lambda cell: (key(cell), cell.framework.partition("@")[0], cell.execution))
 
     def base_of(cell: Record) -> Record | None:
         known = FRAMEWORKS.get(cell.framework.partition("@")[0])
         if known is None or not known.backend:
             return None
-        settings = _key(cell, "framework", "execution")
-        found = (plain.get((settings, known.backend, execution), []) for execution in (cell.execution, "default"))
+        found = (plain.get((key(cell), known.backend, execution), []) for execution in (cell.execution, "default"))
         bases = [base for several in found if (base := _below(cell, several)) is not None]
         return next((base for base in bases if base.status == "ok"), bases[-1] if bases else None)
 
@@ -172,12 +159,9 @@ def _against(
     return {cell.Index: _ratio(cell, base, blocks) for cell, base in pairs if base is not None}
 
 
-def _key(cell: Record, *without: str) -> tuple[object, ...]:
-    return _keys(without)(cell)
-
-
 @functools.cache
-def _keys(without: tuple[str, ...]) -> Callable[[Record], tuple[object, ...]]:
+def alike_but(*without: str) -> Callable[[Record], tuple[object, ...]]:
+    """Return a function from a cell to its names and settings, but for these."""
     return values_of(*(name for name in (*NAMES, *SHARED) if name not in without))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from framework_compare.protocol import Fields
 from framework_compare.results import speed_verdicts
-from framework_compare.results.block_times import BlockTimes, block_seconds
+from framework_compare.results.block_times import block_seconds
 from framework_compare.results.columns import IDENTITY
 from framework_compare.results.intervals import UNKNOWN, Interval, SessionVariance, session_variance, unpaired_ratio
 
@@ -58,29 +58,24 @@ def side_by_side(a: Sides, b: Sides, history: Sequence[Sides] = ()) -> pd.DataFr
     """
     import pandas as pd
 
-    first, second = _cells(a[0]), _cells(b[0])
-    seconds = block_seconds(a[1]), block_seconds(b[1])
-    between = _between([a, *history])
-    rows = [_row(key, first[key], second[key], seconds, between) for key in first if key in second]
+    first, second, *others = (_cells(*side) for side in (a, b, *history))
+    by_cell = {key: [cell["seconds"]] for key, cell in first.items()}
+    for cells in others:
+        for key, cell in cells.items():
+            if key not in first or not _other_data(first[key], cell):
+                by_cell.setdefault(key, []).append(cell["seconds"])
+    between = session_variance(list(by_cell.values()))
+    rows = [_row(key, first[key], second[key], between) for key in first if key in second]
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def _cells(frame: pd.DataFrame) -> dict[tuple[object, ...], Fields]:
-    records: list[Fields] = frame.to_dict("records")
-    return {tuple(record[name] for name in IDENTITY): {**record, "number": n} for n, record in enumerate(records)}
-
-
-def _between(sides: Sequence[Sides]) -> SessionVariance:
-    """Return what sessions of the same cells differ by."""
-    by_cell: dict[tuple[object, ...], list[list[float]]] = {}
-    first = _cells(sides[0][0])
-    for side in sides:
-        seconds = block_seconds(side[1])
-        for key, cell in _cells(side[0]).items():
-            if key in first and _other_data(first[key], cell):
-                continue
-            by_cell.setdefault(key, []).append(list(seconds.get(cell["number"], {}).values()))
-    return session_variance(list(by_cell.values()))
+def _cells(frame: pd.DataFrame, epochs: pd.DataFrame) -> dict[tuple[object, ...], Fields]:
+    """Cells by what is asked for, with the `seconds` of their runs."""
+    blocks, cells = block_seconds(epochs), {}
+    for place, record in enumerate(frame.to_dict("records")):
+        seconds = list(blocks.get(place, {}).values())
+        cells[tuple(record[name] for name in IDENTITY)] = {**record, "seconds": seconds}
+    return cells
 
 
 def variance(beside: pd.DataFrame) -> SessionVariance:
@@ -88,12 +83,10 @@ def variance(beside: pd.DataFrame) -> SessionVariance:
     return SessionVariance(float(beside["session_sd"].iloc[0]), int(beside["sessions"].iloc[0]))
 
 
-def _row(
-    key: tuple[object, ...], a: Fields, b: Fields, seconds: tuple[BlockTimes, BlockTimes], between: SessionVariance
-) -> Fields:
-    runs = [list(side.get(cell["number"], {}).values()) for side, cell in zip(seconds, (a, b))]
-    ratio = unpaired_ratio(runs[1], runs[0], between) or UNKNOWN
+def _row(key: tuple[object, ...], a: Fields, b: Fields, between: SessionVariance) -> Fields:
+    ratio = unpaired_ratio(b["seconds"], a["seconds"], between) or UNKNOWN
     low, high = ratio.ends
+    verdict = "" if math.isnan(low) else "faster" if high < 1 else "slower" if low > 1 else "not_shown"
     before, now = (speed_verdicts.blocking_reason(SimpleNamespace(**one)) for one in (a, b))
     barred = f"baseline: {before.reason}" if before.reason else now.reason or _other_data(a, b)
     beside = {name: (a[name], b[name]) for name in ("status", "parity", "epoch_s_median", "disturbed_share")}
@@ -106,7 +99,7 @@ def _row(
         **{"session_sd": between.sd, "sessions": between.sessions},
         "failed": now.reason if now.failed else "",
         "barred": barred,
-        "verdict": "" if barred else _verdict(low, high),
+        "verdict": "" if barred else verdict,
     }
 
 
@@ -116,12 +109,6 @@ def _other_data(a: Fields, b: Fields) -> str:
     if counts[0] == counts[1] or any(count is None or math.isnan(count) for count in counts):
         return ""
     return f"{a['dataset']} has {counts[1]:.0f} samples now, and {counts[0]:.0f} in the baseline"
-
-
-def _verdict(low: float, high: float) -> str:
-    if math.isnan(low):
-        return ""
-    return "faster" if high < 1 else "slower" if low > 1 else "not_shown"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,7 +121,12 @@ class Judgement:
 
 def judge(beside: pd.DataFrame, max_slowdown: float) -> list[Judgement]:
     """One judgement per row of `baseline.beside(study)`; max_slowdown is a share, 0.05 for 5 %."""
-    return [judgement(_interval(row), max_slowdown, row["failed"], row["barred"]) for row in beside.to_dict("records")]
+    judged = []
+    for row in beside.to_dict("records"):
+        ends = (row["ratio_ci_low"], row["ratio_ci_high"])
+        ratio = Interval(row["ratio"], *((None, None) if math.isnan(ends[0]) else ends))
+        judged.append(judgement(ratio, max_slowdown, row["failed"], row["barred"]))
+    return judged
 
 
 def judgement(ratio: Interval, max_slowdown: float, failed: str, barred: str) -> Judgement:
@@ -151,11 +143,6 @@ def judgement(ratio: Interval, max_slowdown: float, failed: str, barred: str) ->
         return Judgement(UNJUDGED, "no epoch time" if math.isnan(ratio.value) else "one run: no interval")
     most = 1 + max_slowdown
     return Judgement(NOT_SLOWER if ratio.high <= most else SLOWER if ratio.low > most else INCONCLUSIVE)
-
-
-def _interval(row: Fields) -> Interval:
-    ends = (row["ratio_ci_low"], row["ratio_ci_high"])
-    return Interval(row["ratio"], *((None, None) if math.isnan(ends[0]) else ends))
 
 
 def exit_code(outcomes: Iterable[str], allow_inconclusive: bool) -> int:

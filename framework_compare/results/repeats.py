@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,11 +36,11 @@ def counting(runs: Iterable[Row]) -> set[int]:
         first = run["run_id"] if run["retry_of"] is None else run["retry_of"]
         slots.setdefault((run["cell_id"], first), []).append(run)
     ok = [[run for run in slot if run["status"] == "ok"] or slot[:1] for slot in slots.values()]
-    return {min(several, key=_loss)["run_id"] for several in ok}
 
+    def loss(run: Row) -> tuple[bool, float, int]:
+        return (run["disturbed_epochs"] or 0) > 0, lost_s(run), run["run_id"]
 
-def _loss(run: Row) -> tuple[bool, float, int]:
-    return (run["disturbed_epochs"] or 0) > 0, lost_s(run), run["run_id"]
+    return {min(several, key=loss)["run_id"] for several in ok}
 
 
 def counted(frame: pd.DataFrame) -> pd.DataFrame:
@@ -67,26 +67,21 @@ def blocks(runs: Sequence[Row]) -> dict[int, int]:
     turns = {
         run["run_id"]: planned[run["run_id"] if run["retry_of"] not in planned else run["retry_of"]] for run in runs
     }
-    counts: dict[tuple[object, ...], collections.Counter[tuple[object, object]]] = {}
+    sessions: dict[tuple[object, ...], collections.Counter[tuple[object, object]]] = {}
+    rivals = {run["run_id"]: (turns[run["run_id"]], *(run[name] for name in _SHARED)) for run in runs}
     for run in runs:
         if run["node_id"] is not None or run["duel"] is not None:
-            counts.setdefault(_turn(run, turns), collections.Counter())[run["node_id"], run["duel"]] += 1
+            sessions.setdefault(rivals[run["run_id"]], collections.Counter())[run["node_id"], run["duel"]] += 1
     last = max(turns.values(), default=0)
-    places = {
-        turn: {session: place for place, (session, _) in enumerate(of.most_common())} for turn, of in counts.items()
-    }
-    return {
-        run["run_id"]: turns[run["run_id"]]
-        + last * places.get(_turn(run, turns), {}).get((run["node_id"], run["duel"]), 0)
-        for run in runs
-    }
+    found = {}
+    for run in runs:
+        common = [session for session, _ in sessions.get(rivals[run["run_id"]], collections.Counter()).most_common()]
+        session = run["node_id"], run["duel"]
+        found[run["run_id"]] = turns[run["run_id"]] + last * (common.index(session) if session in common else 0)
+    return found
 
 
-def _turn(run: Row, turns: Mapping[int, int]) -> tuple[object, ...]:
-    return turns[run["run_id"]], run["model"], run["dataset"], *(run[name] for name in _SHARED)
-
-
-_SHARED = [column(name) for name in SETTINGS if name not in COMPARED]
+_SHARED = ["model", "dataset", *(column(name) for name in SETTINGS if name not in COMPARED)]
 
 
 def lost_s(run: Row) -> float:
@@ -114,7 +109,18 @@ def disturbed_throughout(epochs_disturbed: float, epochs_measured: float) -> boo
 
 def sentences(runs: Sequence[Row]) -> list[str]:
     """Return what to say of the runs of a cell that do not count."""
-    return [_sentence(run) for run in runs if not run["counts"] and run["status"] not in _UNFINISHED]
+    found = []
+    for run in runs:
+        if run["counts"] or run["status"] in _UNFINISHED:
+            continue
+        if run["status"] != "ok":
+            ended = f"ended as {run['status']}: {run['reason']}"
+            found.append(f"run {run['repeat']}, which repeats a disturbed one, {ended}")
+            continue
+        share, seconds = run["disturbed_share"], run["disturbed_s"]
+        why = f", because other programs took {100 * share:.0f} % of a core for {seconds:.1f} s" if lost_s(run) else ""
+        found.append(f"run {run['repeat']} does not count{why}; another run replaces it")
+    return found
 
 
 def warnings(runs: Iterable[Row]) -> list[str]:
@@ -141,14 +147,3 @@ def _void(run: Row) -> dict[str, int]:
         for count, reason in _REASON.findall(text[1]):
             counted[re.sub("^others", "other programs", reason)] = int(count)
     return counted
-
-
-def _sentence(run: Row) -> str:
-    if run["status"] != "ok":
-        return f"run {run['repeat']}, which repeats a disturbed one, ended as {run['status']}: {run['reason']}"
-    why = (
-        f", because other programs took {100 * run['disturbed_share']:.0f} % of a core for {run['disturbed_s']:.1f} s"
-        if lost_s(run)
-        else ""
-    )
-    return f"run {run['repeat']} does not count{why}; another run replaces it"

@@ -67,10 +67,16 @@ def _row(cell: Record, dataset: Document, peak_of: PeakOf) -> dict[str, float]:
     except (UsageError, KeyError, TypeError):  # a plug-in's model that is not there now, a task that is not stored
         return {}
     number_bytes = NARROW_BYTES if cell.precision in NARROW else FLOAT_BYTES
-    passes = work(graph, _batch_size(cell), cell.mode, number_bytes, states(cell.optimizer, cell.momentum))
+    # The mean where batches grow.
+    batch_size = float(cell.batch_size)
+    if not math.isnan(cell.images):
+        batch_size = float(cell.images / len(batch_sizes(cell)))
+        if cell.batch_growth == 1:
+            batch_size = float(min(cell.batch_size, cell.images))
+    passes = work(graph, batch_size, cell.mode, number_bytes, states(cell.optimizer, cell.momentum))
     flop, moved = sum(one.flop for one in passes), sum(one.bytes for one in passes)
-    reached = {"flop_per_image": flop, "bytes_per_image": moved}
-    reached.update(flop_per_s=flop * cell.images_per_s, bytes_per_s=moved * cell.images_per_s)
+    speeds = {"flop_per_s": flop * cell.images_per_s, "bytes_per_s": moved * cell.images_per_s}
+    reached = {"flop_per_image": flop, "bytes_per_image": moved, **speeds}
     peak = peak_of(cell)
     if peak is None:
         return reached
@@ -79,15 +85,6 @@ def _row(cell: Record, dataset: Document, peak_of: PeakOf) -> dict[str, float]:
     if peak.others is not None:
         reached.update(peak_disturbed_share=peak.others)
     return {**reached, "roofline_share": least_s * cell.images_per_s}
-
-
-def _batch_size(cell: Record) -> float:
-    """Samples of a batch, the mean where batches grow."""
-    if math.isnan(cell.images):
-        return float(cell.batch_size)
-    if cell.batch_growth == 1:
-        return float(min(cell.batch_size, cell.images))
-    return float(cell.images / len(batch_sizes(cell)))
 
 
 def states(optimizer: str, momentum: float) -> int:

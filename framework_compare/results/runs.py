@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from framework_compare.plan.settings import column
 from framework_compare.protocol import Fields, TrainConfig
@@ -20,6 +21,7 @@ EPOCHS = "epochs_measured"
 Row = Fields
 Lists = dict[str, list[Any]]  # stored rows by column
 _COLUMNS = {name: column(name) for name in TrainConfig().to_dict()}
+_SAME_MODE = {"jit": "compiled"}  # what adapters call it, and what the setting does
 _MEASURED = ("phase", "epoch", "sample", "energy", "slice")
 
 
@@ -106,3 +108,28 @@ def figures_of(runs: Sequence[Measured]) -> Row:
 def read_measured(store: Store, row: Row) -> Measured:
     """Return the records of one run from the store."""
     return Measured(row, *(columns_of(store, table, row["run_id"]) for table in _MEASURED))
+
+
+class Modes(NamedTuple):
+    """The execution modes of a framework. ran: of all its runs, "" where they differ or it is unknown; others: besides."""
+
+    ran: str
+    others: tuple[str, ...]
+
+
+def read_modes(store: Store) -> dict[str, Modes]:
+    """Return the modes of each framework's runs that are ok."""
+    rows = store.select(
+        "SELECT framework, settings FROM run JOIN cell USING (cell_id) WHERE status = 'ok' ORDER BY run_id"
+    )[1]
+    found: dict[str, Modes] = {}
+    for framework, text in rows:
+        settings = json.loads(text)
+        ran = str(settings.get("execution", ""))
+        others = tuple(
+            one for one in settings.get("executions", ()) if one not in ("default", ran, _SAME_MODE.get(ran, ran))
+        )
+        known = found.setdefault(framework, Modes(ran, others))
+        if known.ran != ran:
+            found[framework] = Modes("", ())
+    return found

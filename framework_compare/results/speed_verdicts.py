@@ -1,4 +1,7 @@
-"""Verdicts on two cells over paired blocks of runs: which trains faster, by how much, and how sure that is."""
+"""Verdicts on two cells over paired blocks of runs: which trains faster, by how much, and how sure that is.
+
+And who trains fastest, if anyone is shown to: the one answer that sentences, tables, figures and JSON give.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,10 @@ from framework_compare.plan import settings
 from framework_compare.protocol import Document, Fields
 from framework_compare.results import intervals, repeats
 from framework_compare.results.block_times import BlockTimes
-from framework_compare.results.columns import SHARED, Record, values_of
+from framework_compare.results.columns import SHARED, Record, grouped, values, values_of
 from framework_compare.results.intervals import LEVEL, MIN_RUNS, Interval
 from framework_compare.results.parity import FAILED, PROVED
-from framework_compare.results.ratios import epoch_seconds
+from framework_compare.results.ratios import epoch_seconds, timed
 
 GEOMETRIC_MEAN = "geometric mean"
 THROUGHOUT = "other programs took CPU time in every epoch of "
@@ -25,6 +28,7 @@ UNKNOWN = "the CPU time of other programs is unknown for "
 VOID = "most rounds do not count for "
 # What competitors may differ in.
 SUBJECTS = ("framework", *settings.of_role(settings.IDENTITY))
+Key = tuple[str, tuple[object, ...]]  # model, values of the condition
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,13 +81,12 @@ def verdicts(cells: Sequence[Record], blocks: BlockTimes, of: str = "framework",
     Cells without any epoch are ignored. Raises UnknownNameError for a setting that cannot have competitors.
     """
     check_name("subject of verdicts", of, SUBJECTS)
-    conditions: dict[tuple[object, ...], list[Record]] = {}
-    for cell in cells:
-        if cell.status == "ok" and blocks.get(cell.Index):
-            conditions.setdefault(condition_of(of)(cell), []).append(cell)
+    measured = (cell for cell in cells if cell.status == "ok" and blocks.get(cell.Index))
     singles, means = [], []
-    for alike in conditions.values():
-        singles += _pairs(alike, blocks, of)
+    for alike in grouped(measured, condition_of(of)).values():
+        for rivals in grouped(alike, lambda cell: cell.model).values():
+            for a, b in itertools.combinations(rivals, 2):
+                singles.append(_of_models(((a, b),), blocks.ratio(b.Index, a.Index), of))
         means += _means(alike, blocks, of)
     return [*_judged(singles, correct), *_judged(means, correct)]
 
@@ -97,15 +100,6 @@ def condition_of(of: str = "framework") -> Callable[[Record], tuple[object, ...]
 def condition(cell: Record, of: str = "framework") -> Fields:
     """Return what a cell shares with its competitors, without its model, by column."""
     return {name: getattr(cell, name) for name in ("framework", "dataset", *SHARED) if name != of}
-
-
-def _pairs(cells: Sequence[Record], blocks: BlockTimes, of: str) -> list[Verdict]:
-    drafts = []
-    for model in dict.fromkeys(cell.model for cell in cells):
-        rivals = [cell for cell in cells if cell.model == model]
-        for a, b in itertools.combinations(rivals, 2):
-            drafts.append(_of_models(((a, b),), blocks.ratio(b.Index, a.Index), of))
-    return drafts
 
 
 def blocking_reason(*cells: Record, of: str = "framework") -> Bar:
@@ -169,12 +163,14 @@ def _of_models(both: Sequence[tuple[Record, Record]], ratio: Interval | None, of
         ratio = Interval(math.exp(sum(logs) / len(logs)), runs=0 if ratio is None else ratio.runs)
     names = str(getattr(a, of)), str(getattr(b, of))
     proved = all(verified(*two) for two in both)
-    return _draft(GEOMETRIC_MEAN if len(both) > 1 else a.model, models, condition(a, of), names, ratio, bar, proved)
+    model = GEOMETRIC_MEAN if len(both) > 1 else a.model
+    return _draft(names, ratio, bar, proved, {"model": model, "models": models, "condition": condition(a, of)})
 
 
 def of_two(subject: str, names: tuple[str, str], ratio: Interval | None, bar: Bar, proved: bool) -> Verdict:
     """The verdict on two competitors alone: ratio is seconds of the second over those of the first; None is unknown."""
-    return _judged([_draft(subject, (subject,), {}, names, ratio or intervals.UNKNOWN, bar, proved)], correct=False)[0]
+    about: Fields = {"model": subject, "models": (subject,), "condition": {}}
+    return _judged([_draft(names, ratio or intervals.UNKNOWN, bar, proved, about)], correct=False)[0]
 
 
 def ranks(names: Sequence[str], among: Sequence[Verdict]) -> dict[str, int]:
@@ -192,35 +188,18 @@ def ranks(names: Sequence[str], among: Sequence[Verdict]) -> dict[str, int]:
     return {name: 1 + shown.count(name) for name in names if name in ranked} if len(ranked) > 1 else {}
 
 
-def _draft(
-    model: str,
-    models: tuple[str, ...],
-    condition: Document,
-    names: tuple[str, str],
-    ratio: Interval,
-    bar: Bar,
-    proved: bool,
-) -> Verdict:
-    """Return the verdict on two competitors before p values are corrected; ratio: seconds of the second over the first's."""
-    draft = Verdict(
-        model,
-        condition,
-        faster=names[0],
-        slower=names[1],
-        ratio=ratio.value,
-        low=ratio.low,
-        high=ratio.high,
-        models=models,
-        blocks=ratio.runs,
-        p=ratio.p,
-        reason=bar.reason,
-        disturbed=bar.disturbed,
-        verified=proved,
-    )
-    if not bar.reason and ratio.p is None:
+def _draft(names: tuple[str, str], ratio: Interval, bar: Bar, proved: bool, about: Fields) -> Verdict:
+    """Return the verdict on two competitors before p values are corrected.
+
+    ratio: seconds of the second over the first's; about: its model, models and condition.
+    """
+    reason = bar.reason
+    if not reason and ratio.p is None:
         there = {0: "is none", 1: "is 1"}.get(ratio.runs, f"are {ratio.runs}")
-        needed = f"an interval needs {MIN_RUNS} blocks in which both ran; there {there}"
-        draft = dataclasses.replace(draft, reason=needed)
+        reason = f"an interval needs {MIN_RUNS} blocks in which both ran; there {there}"
+    found: Fields = {"ratio": ratio.value, "low": ratio.low, "high": ratio.high, "p": ratio.p, "blocks": ratio.runs}
+    why: Fields = {"reason": reason, "disturbed": bar.disturbed, "verified": proved}
+    draft = Verdict(faster=names[0], slower=names[1], **about, **found, **why)
     return inverted(draft) if ratio.value < 1 else draft
 
 
@@ -238,18 +217,9 @@ def _judged(drafts: Sequence[Verdict], correct: bool) -> list[Verdict]:
 
 def inverted(verdict: Verdict) -> Verdict:
     """Return the same of the two the other way round."""
-    return dataclasses.replace(
-        verdict,
-        faster=verdict.slower,
-        slower=verdict.faster,
-        ratio=1 / verdict.ratio,
-        low=_inverse(verdict.high),
-        high=_inverse(verdict.low),
-    )
-
-
-def _inverse(value: float | None) -> float | None:
-    return None if value is None else 1 / value if value else math.inf
+    low, high = (end if end is None else 1 / end if end else math.inf for end in (verdict.high, verdict.low))
+    names: Fields = {"faster": verdict.slower, "slower": verdict.faster}
+    return dataclasses.replace(verdict, **names, ratio=1 / verdict.ratio, low=low, high=high)
 
 
 def sentence(verdict: Verdict) -> str:
@@ -294,3 +264,70 @@ def times(verdict: Verdict) -> str:
     places = next((n for n in (2, 3, 4) if not verdict.shown or round(low, n) > 1), 5)
     ends = f"{low:.{places}f}, {high:.{places}f}" if high < 1000 else f"{low:.2g}, {high:.2g}"
     return f"{verdict.ratio:.{places}f}x [{ends}]"
+
+
+class Winner(NamedTuple):
+    """The answer for one model under one condition.
+
+    framework: the one that is shown to be faster than each rival; None where no one is. excluded: frameworks that are
+    no rivals, as they fail parity. reason: why no one is named, with {} in place of the frameworks `whose` it is.
+    """
+
+    model: str
+    condition: Document
+    framework: str | None = None
+    excluded: tuple[str, ...] = ()
+    reason: str = ""
+    whose: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> Key:
+        return key(self)
+
+    def why(self, named: Callable[[str], str] = str) -> str:
+        """Return why no one is named, with frameworks as `named` writes them; "" where one is."""
+        return self.reason.format(", ".join(map(named, self.whose)))
+
+
+def key(one: Record | Verdict | Winner) -> Key:
+    """Return what rivals share, from a cell, a verdict or a winner."""
+    if hasattr(one, "condition"):
+        return one.model, values(one.condition)
+    return one.model, condition_of()(one)
+
+
+def winners(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> list[Winner]:
+    """One for each model and condition under which two frameworks or more have an epoch time."""
+    judged = grouped(verdicts, key)
+    rivals = grouped(timed(cells), key).items()
+    return [_winner(several, judged.get(shared, ())) for shared, several in rivals if len(several) > 1]
+
+
+def _winner(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> Winner:
+    failing = tuple(cell.framework for cell in cells if cell.parity_status == FAILED)
+    none = Winner(cells[0].model, condition(cells[0]), excluded=failing)
+    ahead = min(cells, key=epoch_seconds).framework
+    if ahead in failing:
+        return none._replace(reason="{} is ahead but fails parity", whose=(ahead,))
+    rivals = [cell for cell in cells if cell.framework not in failing]
+    if len(rivals) < 2:
+        return none._replace(reason="{}: parity fails", whose=failing)
+    barred = [(blocking_reason(cell), cell.framework) for cell in rivals]
+    disturbed = tuple(name for bar, name in barred if bar.disturbed)
+    if disturbed:
+        return none._replace(reason=f"{THROUGHOUT}{{}}", whose=disturbed)
+    names = {cell.framework for cell in rivals}
+    among = [one for one in verdicts if {one.faster, one.slower} <= names]
+    for name in names:
+        if {one.slower for one in among if one.shown and one.faster == name} == names - {name}:
+            return none._replace(framework=name)
+    unclear = [one.reason for one in among if one.reason]
+    for why in (UNKNOWN, VOID):
+        whose = tuple(cell.framework for cell in rivals if why + cell.framework in unclear)
+        if whose:
+            return none._replace(reason=f"{why}{{}}", whose=whose)
+    few = tuple(cell.framework for cell in rivals if cell.runs_ok < MIN_RUNS)
+    if not among or few:
+        all_of_them = "" if not few or len(few) == len(rivals) else "{}: "
+        return none._replace(reason=f"{all_of_them}fewer than {MIN_RUNS} runs", whose=few)
+    return none._replace(reason=unclear[0] if unclear else "no significant difference")

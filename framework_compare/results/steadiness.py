@@ -65,16 +65,12 @@ def marked(epochs: Sequence[Epoch], path: Path) -> Fields:
     steps = read(path, epochs)
     inner = [part[1:-1] for part in steps or ()]
     steady_state = steadiness(np.concatenate(inner)) if inner else None
+    fields: Fields = {} if steady_state is None else {"settled": int(steady_state.settled)}
     if epochs and epochs[0].whole_images is not None:
-        return _sampled(epochs[0], steps, steady_state)
-    return {} if steady_state is None else {"settled": int(steady_state.settled)}
-
-
-def _sampled(epoch: Epoch, steps: list[np.ndarray] | None, steady_state: Steadiness | None) -> Fields:
-    warm_up = steady_state.warm_up if steady_state else 0
-    whole_s = whole_epoch_s(epoch, steps[0] if steps else None, warm_up)
-    estimated = {"epochs": (dataclasses.replace(epoch, estimate_s=whole_s),)}
-    return estimated if steady_state is None else {**estimated, "settled": int(steady_state.settled)}
+        warm_up = steady_state.warm_up if steady_state else 0
+        whole_s = whole_epoch_s(epochs[0], steps[0] if steps else None, warm_up)
+        fields["epochs"] = (dataclasses.replace(epochs[0], estimate_s=whole_s),)
+    return fields
 
 
 def steadiness(steps: np.ndarray) -> Steadiness | None:
@@ -141,23 +137,22 @@ def _likeness(residuals: np.ndarray) -> float:
 
 def summary(runs: Sequence[Row]) -> dict[str, int | None]:
     """COLUMNS of the runs of a cell that count, None where it is not known of any."""
-    known = _known(runs)
-    return {"runs_unsettled": sum(not run["settled"] for run in known) if known else None}
+    settled = _settled(runs)
+    return {"runs_unsettled": settled.count(False) if settled else None}
 
 
-def _known(runs: Sequence[Row]) -> list[Row]:
-    return [run for run in runs if run["status"] == "ok" and run["settled"] is not None]
+def _settled(runs: Sequence[Row]) -> list[bool]:
+    return [bool(run["settled"]) for run in runs if run["status"] == "ok" and run["settled"] is not None]
 
 
 def sentences(runs: Sequence[Row]) -> list[str]:
     """Return what to say of a cell whose figures include steps that are not steady."""
-    known = _known(runs)
-    unsettled = sum(not run["settled"] for run in known)
-    if not unsettled:
+    settled = _settled(runs)
+    if all(settled):
         return []
     return [
-        f"{unsettled} of {len(known)} runs did not settle: step times still changed by more than {percent(LEAST_CHANGE)}"
-        " when they ended, so runs of another length may give different results"
+        f"{settled.count(False)} of {len(settled)} runs did not settle: step times still changed by more than"
+        f" {percent(LEAST_CHANGE)} when they ended, so runs of another length may give different results"
     ]
 
 

@@ -69,14 +69,13 @@ def read(folder: Path) -> dict[str, Fields]:
         document = json.loads((folder / FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
-    verdicts = document.items() if isinstance(document, dict) else ()
-    return {name: verdict for name, verdict in verdicts if _is_sound(verdict)}
-
-
-def _is_sound(verdict: object) -> bool:
-    if not isinstance(verdict, dict) or set(verdict) != set(COLUMNS):
-        return False
     words = (str, type(None))
-    kinds: Fields = {"parity": str, "parity_status": words, "parity_error": (int, float, type(None))}
-    kinds["parity_where"] = words
-    return all(isinstance(verdict[name], kind) for name, kind in kinds.items())
+    kinds: Fields = dict(zip(COLUMNS, (str, words, (int, float, type(None)), words)))
+
+    def is_sound(verdict: object) -> bool:
+        if not isinstance(verdict, dict) or set(verdict) != set(COLUMNS):
+            return False
+        return all(isinstance(verdict[name], kind) for name, kind in kinds.items())
+
+    verdicts = document.items() if isinstance(document, dict) else ()
+    return {name: verdict for name, verdict in verdicts if is_sound(verdict)}

@@ -60,7 +60,13 @@ def search(
     """Search `releases` releases, two or more, for a change of at least `threshold`, such as 0.05."""
     level = alpha / most_duels(releases) / len(looks)
     whole = math.log1p(threshold)
-    last = _ask(releases - 1, measure, level, looks, lambda low, high: _beyond(low, high, whole))
+
+    def beyond(low: float, high: float) -> str:
+        if low > whole / 2 or high < -whole / 2:
+            return CHANGED
+        return UNCHANGED if -whole < low and high < whole else INCONCLUSIVE
+
+    last = _ask(releases - 1, measure, level, looks, beyond)
     answers = [last]
     before, after = 0, releases - 1
     if last.outcome != CHANGED:
@@ -68,11 +74,17 @@ def search(
     sign = math.copysign(1, math.log(last.ratio))
     # not beyond the nearer end: a change that this interval holds is then on its own side of the cut
     cut = min(math.log(last.ratio) * sign / 2, math.log(last.low if sign > 0 else 1 / last.high)) * sign
+
+    def side(low: float, high: float) -> str:
+        """Beyond the cut in the direction of the last release's change, or before it."""
+        nearest, furthest = (low - cut, high - cut) if sign > 0 else (cut - high, cut - low)
+        return CHANGED if nearest > 0 else UNCHANGED if furthest < 0 else INCONCLUSIVE
+
     untried = set(range(1, releases - 1))
     while between := [place for place in untried if before < place < after]:
         middle = min(between, key=lambda place: abs(place - (before + after) / 2))
         untried.remove(middle)
-        answers.append(_ask(middle, measure, level, looks, lambda low, high: _side(low, high, cut, sign)))
+        answers.append(_ask(middle, measure, level, looks, side))
         if answers[-1].outcome == INCONCLUSIVE:
             return Found(INCONCLUSIVE, before, after, tuple(answers))
         before = middle if answers[-1].outcome == UNCHANGED else before
@@ -107,15 +119,3 @@ def interval(logs: Sequence[float], level: float) -> tuple[float, float, float]:
     mean = statistics.fmean(logs)
     arm = float(stdtrit(count - 1, 1 - level / 2)) * statistics.stdev(logs) / math.sqrt(count)
     return mean, mean - arm, mean + arm
-
-
-def _beyond(low: float, high: float, whole: float) -> str:
-    if low > whole / 2 or high < -whole / 2:
-        return CHANGED
-    return UNCHANGED if -whole < low and high < whole else INCONCLUSIVE
-
-
-def _side(low: float, high: float, cut: float, sign: float) -> str:
-    """Beyond the cut in the direction of the last release's change, or before it."""
-    nearest, furthest = (low - cut, high - cut) if sign > 0 else (cut - high, cut - low)
-    return CHANGED if nearest > 0 else UNCHANGED if furthest < 0 else INCONCLUSIVE

@@ -149,9 +149,9 @@ class DisturbanceLog:
         times = [reading[0] for reading in self._slow[-1:]] if slow else list(self._columns["t_ns"][-1:])
         return times[0] if times else 0
 
-    def shares(self, start_ns: int, end_ns: int, within: Tuple[int, int]) -> Optional[Shares]:
+    def shares(self, epoch: Tuple[int, int], within: Tuple[int, int]) -> Optional[Shares]:
         """Return the shares of an epoch; a short one is widened `within` the measured epochs to LEAST_NS, or None."""
-        start_ns, end_ns = _widened(start_ns, end_ns, within)
+        start_ns, end_ns = _widened(*epoch, within)
         times = self._columns["t_ns"]
         if end_ns - start_ns < LEAST_NS or len(times) < 2:
             return None

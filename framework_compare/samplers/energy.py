@@ -9,7 +9,7 @@ import queue
 import threading
 import time
 from pathlib import Path
-from typing import Callable, Dict, List, NamedTuple, Optional, Protocol, Sequence, Set, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
 
 import numpy as np
 
@@ -42,19 +42,8 @@ class Energy:
     source: str
 
 
-class Meter(Protocol):
-    """A counter of one device."""
-
-    @property
-    def device(self) -> str:
-        """ "gpu", or "host-package-0"."""
-
-    def read(self) -> Optional[float]:
-        """Joules since an origin of its own, None where it cannot be read now."""
-
-
 class GpuMeter(NamedTuple):
-    """The counter of a GPU, asked through its sampler."""
+    """The counter of a GPU, asked through its sampler; joules since an origin of its own."""
 
     read: Callable[[], Optional[float]]
     device: str = GPU
@@ -79,6 +68,9 @@ class RaplDomain:
             self._turns_uj += self._range_uj
         self._before_uj = now_uj
         return (now_uj + self._turns_uj - self._first_uj) / 1e6
+
+
+Meter = Union[GpuMeter, RaplDomain]  # of which `read` gives None where it cannot be read now
 
 
 def find_packages(root: Path = POWERCAP) -> Tuple[List[RaplDomain], Optional[str]]:

@@ -170,11 +170,24 @@ def find_handle(index: int, *, nvml: ModuleType = pynvml, visible: str | None = 
     """NVML's handle of the GPU that CUDA calls `index` under CUDA_VISIBLE_DEVICES=`visible`.
 
     Holds when CUDA numbers the GPUs by bus, which it does when they are alike or CUDA_DEVICE_ORDER=PCI_BUS_ID.
-    Raises LookupError when `visible` hides it, pynvml.NVMLError when there is none.
+    Raises LookupError, with the reason, when `visible` hides it, pynvml.NVMLError when there is none.
     """
     if visible is None:
         return nvml.nvmlDeviceGetHandleByIndex(index)
-    return visible_handle(index, visible, nvml=nvml)
+    shown: list[Gpu] = []
+    for entry, gpu in _entries(visible, nvml):  # noqa: B007 - the last entry read is named below
+        if gpu is None:
+            break
+        if gpu in shown:  # CUDA's guide does not say so: cuInit of driver 580.159 then ends with an error
+            raise LookupError(f"CUDA_VISIBLE_DEVICES={visible!r} names a GPU twice, and CUDA then shows none")
+        shown.append(gpu)
+    else:
+        entry = ""
+    if index >= len(shown):
+        end = f": CUDA reads it up to {entry!r}, which names no GPU here" if entry else ""
+        raise LookupError(f"CUDA_VISIBLE_DEVICES={visible!r} hides it{end}")
+    gpu = shown[index]
+    return nvml.nvmlDeviceGetHandleByUUID(gpu) if isinstance(gpu, str) else nvml.nvmlDeviceGetHandleByIndex(gpu)
 
 
 def describe_gpus(*, nvml: ModuleType = pynvml) -> Fields | None:
@@ -209,27 +222,6 @@ def ask(nvml: ModuleType, function: str, *arguments: object) -> Any:
         return getattr(nvml, function)(*arguments)
     except nvml.NVMLError:
         return None
-
-
-def visible_handle(index: int, visible: str, *, nvml: ModuleType) -> object:
-    """NVML's handle of the GPU that CUDA calls `index` under CUDA_VISIBLE_DEVICES=`visible`.
-
-    Raises LookupError, with the reason, where CUDA does not show that many.
-    """
-    shown: list[Gpu] = []
-    for entry, gpu in _entries(visible, nvml):  # noqa: B007 - the last entry read is named below
-        if gpu is None:
-            break
-        if gpu in shown:  # CUDA's guide does not say so: cuInit of driver 580.159 then ends with an error
-            raise LookupError(f"CUDA_VISIBLE_DEVICES={visible!r} names a GPU twice, and CUDA then shows none")
-        shown.append(gpu)
-    else:
-        entry = ""
-    if index >= len(shown):
-        end = f": CUDA reads it up to {entry!r}, which names no GPU here" if entry else ""
-        raise LookupError(f"CUDA_VISIBLE_DEVICES={visible!r} hides it{end}")
-    gpu = shown[index]
-    return nvml.nvmlDeviceGetHandleByUUID(gpu) if isinstance(gpu, str) else nvml.nvmlDeviceGetHandleByIndex(gpu)
 
 
 def _entries(visible: str, nvml: ModuleType) -> Iterator[tuple[str, Gpu | None]]:

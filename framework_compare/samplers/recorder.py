@@ -116,7 +116,7 @@ class Recorder:
 
     def shares(self, epoch: Tuple[int, int], within: Tuple[int, int]) -> Optional[Shares]:
         """Return what a span of time lost to others, once the run has ended; see `DisturbanceLog.shares`."""
-        return self._disturbance.shares(*epoch, within)
+        return self._disturbance.shares(epoch, within)
 
     def energy(self) -> Tuple[Energy, ...]:
         """Readings of counters, oldest first; of a GPU that has none, the integral of its power at the same times."""

@@ -9,7 +9,10 @@ from pathlib import Path
 
 from framework_compare.store.schema import CHILDREN, RUN_FIELDS, fields_of
 
-_CELL = ("framework", "model", "dataset", "device", "config")
+_SAME_CELL = " AND ".join(
+    f"ours.{name} = theirs.{name}" for name in ("framework", "model", "dataset", "device", "config")
+)
+_ONE_MORE = "INSERT INTO main.run (cell_id, repeat) VALUES (?, ?)"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,12 +73,11 @@ def _record(connection: sqlite3.Connection, part: Part) -> None:
 
 def _match(connection: sqlite3.Connection, part: Part) -> None:
     """Pair each run of the part with the run of the study that it stands for; one that repeats another gets a new one."""
-    same_cell = " AND ".join(f"ours.{name} = theirs.{name}" for name in _CELL)
     marks = ", ".join("?" * len(part.replaces))
     connection.execute(
         "INSERT INTO temp.match SELECT source.run.run_id, main.run.run_id FROM source.run"
         " JOIN source.cell theirs ON theirs.cell_id = source.run.cell_id"
-        f" JOIN main.cell ours ON {same_cell} JOIN main.run ON main.run.cell_id = ours.cell_id AND main.run.repeat = ?"
+        f" JOIN main.cell ours ON {_SAME_CELL} JOIN main.run ON main.run.cell_id = ours.cell_id AND main.run.repeat = ?"
         f" WHERE source.run.retry_of IS NULL AND source.run.repeat = 1 AND main.run.status IN ({marks})",
         (part.turn, *part.replaces),
     )
@@ -92,10 +94,9 @@ def _match(connection: sqlite3.Connection, part: Part) -> None:
 
 def _match_moved(connection: sqlite3.Connection, part: Part) -> None:
     """Give runs that memory did not hold beside the others, and their anchor's, blocks of their own here, too."""
-    same_cell = " AND ".join(f"ours.{name} = theirs.{name}" for name in _CELL)
     moved = (
         "SELECT source.run.run_id, source.run.repeat, ours.cell_id FROM source.run"
-        f" JOIN source.cell theirs USING (cell_id) JOIN main.cell ours ON {same_cell}"
+        f" JOIN source.cell theirs USING (cell_id) JOIN main.cell ours ON {_SAME_CELL}"
         " WHERE source.run.retry_of IS NULL AND source.run.repeat > 1 ORDER BY source.run.run_id"
     )
     marks = ", ".join("?" * len(part.replaces))
@@ -112,9 +113,6 @@ def _match_moved(connection: sqlite3.Connection, part: Part) -> None:
             connection.execute("UPDATE main.run SET repeat = ? WHERE run_id = ?", (block, *found))
         ours = found[0] if found else connection.execute(_ONE_MORE, (cell_id, block)).lastrowid
         connection.execute("INSERT INTO temp.match VALUES (?, ?)", (theirs, ours))
-
-
-_ONE_MORE = "INSERT INTO main.run (cell_id, repeat) VALUES (?, ?)"
 
 
 def _copy(connection: sqlite3.Connection, part: Part) -> None:

@@ -40,10 +40,6 @@ _KEYS = {"epoch": "number", "slice": "round", "quality": "epoch, split, name"}
 _TYPES = {"str": "TEXT", "int": "INTEGER", "float": "REAL"}  # others are documents
 
 
-def _declared(reading: str) -> str:
-    return f"{reading} {'INTEGER' if COLUMNS[reading].whole else 'REAL'}"
-
-
 def _column(field: dataclasses.Field[Any], record: type) -> str:
     """Declare the column of a field: it may lack what the record may, and times of an epoch, as SQLite has no NaN."""
     kind, _, optional = types_of(record)[field.name].partition(" | ")
@@ -167,19 +163,16 @@ def study_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except (*UNREADABLE, OSError) as error:
-        if _is_damage(error):
+        # SQLite keeps the base class for a file that it cannot make sense of; its words may hold bytes of that file.
+        is_damage = type(error) in (sqlite3.DatabaseError, sqlite3.DataError, UnicodeDecodeError)
+        if isinstance(error, sqlite3.OperationalError):  # of a table or a column that is not there, say
+            is_damage = not any(text in str(error) for text in _OF_THE_PLACE)
+        if is_damage:
             raise damaged(path, error) from error
         full = "disk is full" in str(error)
         advice = _FULL if full else _REMEDIES.get(getattr(error, "errno", None) or 0, "")
         why = getattr(error, "strerror", None) or error
         raise StudyError(f"{path} cannot be used: {why}" + (f"; {advice}" if advice else "")) from error
-
-
-def _is_damage(error: Exception) -> bool:
-    if isinstance(error, sqlite3.OperationalError):  # of a table or a column that is not there, say
-        return not any(text in str(error) for text in _OF_THE_PLACE)
-    # SQLite keeps the base class for a file that it cannot make sense of; its words may hold bytes of that file.
-    return type(error) in (sqlite3.DatabaseError, sqlite3.DataError, UnicodeDecodeError)
 
 
 def damaged(path: Path, found: object) -> DamagedStudy:
@@ -208,7 +201,7 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
     quick_check(connection)
     connection.execute(f"CREATE TABLE IF NOT EXISTS {_FIGURES}")  # one that is lost is filled again
     for name in lacking_columns(connection):
-        connection.execute(f"ALTER TABLE sample ADD COLUMN {_declared(name)}")
+        connection.execute(f"ALTER TABLE sample ADD COLUMN {name} {'INTEGER' if COLUMNS[name].whole else 'REAL'}")
     connection.execute("PRAGMA journal_mode = WAL")
 
 

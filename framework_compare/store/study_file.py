@@ -10,6 +10,7 @@ import datetime
 import math
 import os
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,9 @@ class Store:
         StudyError, with nothing written, where the folder holds anything; UsageError for a cell given twice or repeats below 1.
         """
         folder = Path(folder).absolute()
-        _check_plan(cells, repeats)
+        check_count("repeats", repeats)
+        for cell in (cell for cell, count in Counter(cells).items() if count > 1):
+            raise UsageError(f"cell {cell.label} on {cell.dataset} is planned twice with the same settings")
         check_vacant(folder)
         with schema.study_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -368,15 +371,6 @@ def _plan(connection: sqlite3.Connection, cells: Sequence[Cell], orders: Sequenc
 
 def _cell_values(cell: Cell) -> tuple[str, ...]:
     return cell.framework, cell.model, cell.dataset, cell.device, as_json(cell.config.to_dict())
-
-
-def _check_plan(cells: Sequence[Cell], repeats: int) -> None:
-    check_count("repeats", repeats)
-    cells_so_far = set()
-    for cell in cells:
-        if cell in cells_so_far:
-            raise UsageError(f"cell {cell.label} on {cell.dataset} is planned twice with the same settings")
-        cells_so_far.add(cell)
 
 
 def _write_new(

@@ -40,7 +40,7 @@ def run_parts(
     where the executor can start nothing from here.
     """
     executor.check()
-    refused = set(absorb(store, watcher.say).refused)
+    refused = set(absorb(store, watcher.say))
     live = executor.live(store.folder)
     numbers = parts.plan(store, options, retry, live)
     if numbers:
@@ -68,7 +68,7 @@ def _wait(store: Store, executor: Executor, waiting: set[int], refused: set[int]
     lost: set[int] = set()
     gone_since: dict[int, float] = {}
     while waiting:
-        refused = refused | absorb(store, watcher.say, refused).refused.keys()
+        refused = refused | absorb(store, watcher.say, refused).keys()
         waiting -= store.parts() | refused
         watcher.count("parts", total - len(waiting), total)
         live, now = executor.live(store.folder), time.monotonic()

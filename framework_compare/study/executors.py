@@ -84,7 +84,8 @@ class Slurm(Executor):
                     f"Slurm refused the study's parts: {_reason(answer.stderr)}; change --slurm and resume"
                 )
             job = answer.stdout.strip().partition(";")[0]  # a name of the cluster may follow
-            _note_jobs(folder, {f"{job}_{place}": part for place, part in enumerate(chunk)})
+            begun = {f"{job}_{place}": part for place, part in enumerate(chunk)}
+            write_json(folder / PARTS / JOBS, {**_jobs(folder), **begun})
 
     def live(self, folder: Path) -> set[int]:
         jobs = _jobs(folder)
@@ -165,10 +166,6 @@ def _queued() -> set[str] | None:
 def _jobs(folder: Path) -> dict[str, int]:
     path = folder / PARTS / JOBS
     return read_json(path) if path.exists() else {}
-
-
-def _note_jobs(folder: Path, jobs: Mapping[str, int]) -> None:
-    write_json(folder / PARTS / JOBS, {**_jobs(folder), **jobs})
 
 
 def _reason(text: str) -> str:

@@ -2,16 +2,14 @@
 
 import os
 from pathlib import Path
-from typing import NamedTuple
 
 from framework_compare.errors import StudyError, UsageError
+from framework_compare.protocol import Fields
 from framework_compare.store.folder import FILE
 from framework_compare.store.study_file import Store
 from framework_compare.study.opening import studies_dir
 
 LATEST = "latest"
-
-
 ALLOWED = "a study's folder, its name in the cache, or latest; `framework-compare list` shows names"
 
 
@@ -72,22 +70,21 @@ def shown(folder: Path) -> str:
     return folder.name if folder.absolute().parent == studies_dir() else str(folder)
 
 
-class Listed(NamedTuple):
-    """A study in one line: when its first run began ("" before that), cells that are ok and all, what it compares."""
+def listed(folder: Path) -> Fields:
+    """Return what `list` shows of a study; StudyError where it cannot be read.
 
-    name: str
-    started_at: str
-    ok: int
-    cells: int
-    frameworks: tuple[str, ...]
-    models: tuple[str, ...]
-
-
-def listed(folder: Path) -> Listed:
-    """Return what `list` shows of a study; StudyError where it cannot be read."""
+    started_at: when its first run began, "" before that; ok, cells: how many cells are ok, and all.
+    """
     with Store.open(folder) as store:
         outcomes = store.outcomes()
         ((first,),) = store.select("SELECT MIN(started_at) FROM run WHERE started_at != ''")[1]
     ok = sum(set(statuses) == {"ok"} for statuses in outcomes.values())
     frameworks, models = (tuple(dict.fromkeys(getattr(cell, of) for cell in outcomes)) for of in ("framework", "model"))
-    return Listed(folder.name, str(first or "")[:16].replace("T", " "), ok, len(outcomes), frameworks, models)
+    return {
+        "name": folder.name,
+        "started_at": str(first or "")[:16].replace("T", " "),
+        "ok": ok,
+        "cells": len(outcomes),
+        "frameworks": frameworks,
+        "models": models,
+    }

@@ -2,7 +2,7 @@
 
 import datetime
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from framework_compare import __version__
@@ -19,26 +19,29 @@ from framework_compare.store.study_file import REQUEST, Store
 from framework_compare.study import schedules, trust
 from framework_compare.study.data_files import write_data, write_models
 from framework_compare.study.parts import absorb
-from framework_compare.study.progress import Watcher
 from framework_compare.study.resumption import check_machine, check_same_datasets, check_same_plan
-from framework_compare.study.run_options import RunOptions
+from framework_compare.study.run_options import STORED, RunOptions
 from framework_compare.study.strategies import Strategy
 
 
-def open_or_create(
+def open_study(
     folder: Path,
     plan: Plan,
     options: RunOptions,
     strategy: Strategy,
     repeats: int | None = 1,
     kept: Mapping[str, object] | None = None,
+    *,
+    extend: bool = False,
     here: bool = True,
 ) -> Store:
-    """The study in a folder, open for writing: a new one, or one with the same plan and machine.
+    """The study in a folder, open for writing: a new one, or one that is there and has the same plan and machine.
 
     repeats: runs of each cell; None is REPEATS, or what a study has that is there.
     kept: what a new study stores beside its settings: the request, the rungs of a ladder; not what is empty.
+    extend: whether a study that is there may have another plan, whose cells are added then.
     here: whether this machine runs it; otherwise its machine is the kind of node that runs its first part.
+    StudyError where a study differs, was measured on another machine, or has other images under the same name.
     """
     settings = {**describe(plan, options), "strategy": strategy.to_dict()}
     settings.update({name: value for name, value in (kept or {}).items() if value})
@@ -56,6 +59,9 @@ def open_or_create(
         )
     store = Store.open(folder, readonly=False)
     try:
+        if extend:
+            _extend(store, plan, options, repeats)
+            return store
         check_same_plan(store, plan.cells, store.repeats() if repeats is None else repeats, settings)
         if here:
             absorb(store)
@@ -67,37 +73,20 @@ def open_or_create(
     return store
 
 
-def open_or_extend(
-    folder: Path,
-    plan: Plan,
-    options: RunOptions,
-    strategy: Strategy,
-    repeats: int | None = 1,
-    kept: Mapping[str, object] | None = None,
-) -> Store:
-    """The study in a folder with the cells of a plan added, open for writing: those it has stay. A new one if none is.
-
-    StudyError where it was measured on another machine, or has other images under the same name.
-    """
-    if not (folder / FILE).exists():
-        return open_or_create(folder, plan, options, strategy, repeats, kept)
-    store = Store.open(folder, readonly=False)
-    try:
-        absorb(store)
-        check_machine(store)
-        check_same_datasets(store, describe(plan, options)["datasets"])
-        there, settings = {cell for _, cell in store.cells()}, store.settings()
-        trust.check(folder, trust.programs(there, {}), False)  # what it has not finished is run, too
-        settings["datasets"] = {**describe(plan, options)["datasets"], **(settings.get("datasets") or {})}
-        settings.pop(REQUEST, None)  # no request alone makes this study any more
-        store.replace_settings(settings)
-        _write_data(store.folder, plan, options)
-        cells = [cell for cell in plan.cells if cell not in there]
-        store.add(cells, schedules.orders(len(cells), repeats or schedules.REPEATS, schedules.new_seed()))
-    except BaseException:
-        store.close()
-        raise
-    return store
+def _extend(store: Store, plan: Plan, options: RunOptions, repeats: int | None) -> None:
+    """Add the cells of a plan that a study does not have."""
+    absorb(store)
+    check_machine(store)
+    described = describe(plan, options)["datasets"]
+    check_same_datasets(store, described)
+    there, settings = {cell for _, cell in store.cells()}, store.settings()
+    trust.check(store.folder, trust.programs(there, {}), False)  # what it has not finished is run, too
+    settings["datasets"] = {**described, **(settings.get("datasets") or {})}
+    settings.pop(REQUEST, None)  # no request alone makes this study any more
+    store.replace_settings(settings)
+    _write_data(store.folder, plan, options)
+    cells = [cell for cell in plan.cells if cell not in there]
+    store.add(cells, schedules.orders(len(cells), repeats or schedules.REPEATS, schedules.new_seed()))
 
 
 def _write_data(folder: Path, plan: Plan, options: RunOptions) -> None:
@@ -121,32 +110,22 @@ def check_writable(folder: Path, what: str = "a study") -> Path:
     return folder
 
 
-def tell_of_datasets(plan: Plan, watcher: Watcher) -> None:
-    """Report what was read, and everything about it that a user may not expect."""
+def remarks(plan: Plan, imported: Sequence[ImportedModel], here: bool) -> Iterator[str]:
+    """Everything that a user may not expect of data sets, imported models and, of what runs here, numbers of threads."""
     for name, data in plan.datasets.items():
-        for remark in data.remarks():
-            watcher.say(remark)
+        yield from data.remarks()
         sizes = dict.fromkeys(cell.config.batch_size for cell in plan.cells if cell.dataset == name)
         unit = data.task.unit if data.task else "image"
-        for remark in filter(None, (oversize(size, len(data), name, unit) for size in sizes)):
-            watcher.say(remark)
-
-
-def tell_of_cores(plan: Plan, watcher: Watcher) -> None:
-    """Report threads and loader workers that outnumber the cores of this machine."""
-    for sentence in beyond_cores([cell.config for cell in plan.cells]):
-        watcher.say(sentence)
-
-
-def tell_of_imports(models: Sequence[ImportedModel], plan: Plan, watcher: Watcher) -> None:
-    """Report what became of each imported model on its way: what it was judged against, what was left out or replaced."""
-    for model in models:
+        yield from filter(None, (oversize(size, len(data), name, unit) for size in sizes))
+    for model in imported:
         level = model.level
         proof = f"as in {level.judge} to {level.error:.0e} in float64" if level else "not compared with its source"
-        watcher.say(f"{model.source} is {model.name}: {model().parameter_count():,} parameters, {proof}")
+        yield f"{model.source} is {model.name}: {model().parameter_count():,} parameters, {proof}"
+        yield from model.notes
         classes = dict.fromkeys(cell.config.num_classes for cell in plan.cells if cell.model == model.name)
-        for remark in (*model.notes, *filter(None, map(model.replaced_head, classes))):
-            watcher.say(remark)
+        yield from filter(None, map(model.replaced_head, classes))
+    if here:
+        yield from beyond_cores([cell.config for cell in plan.cells])
 
 
 def describe(plan: Plan, options: RunOptions) -> Fields:
@@ -154,16 +133,15 @@ def describe(plan: Plan, options: RunOptions) -> Fields:
     return {
         "framework_compare": __version__,
         "datasets": {name: data.describe() for name, data in plan.datasets.items()},
-        "sampling_hz": options.hz,
-        "profile": options.profile,
-        "verify": options.verify,
-        "schedule": options.schedule,
-        "across_models": options.across_models,
-        "disturbance_threshold": options.disturbance_threshold,
-        "retries_when_disturbed": options.retries_when_disturbed,
+        **{name: getattr(options, name) for name in STORED},
         "limits": options.limits.to_dict(),
         "python": dict(options.python),
     }
+
+
+def study_folder(out: object) -> Path:
+    """The folder for a study: the one that a user names, if it could hold one, else a new one in the cache folder."""
+    return check_writable(new_study_folder() if out is None else check_folder("out", out))
 
 
 def new_study_folder() -> Path:

@@ -1,7 +1,7 @@
 """Verdicts on parity for a study that has run: sought where what ran then is what would be asked now."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,8 +45,12 @@ def attach(folder: Path, options: RunOptions, fresh: bool, say: Say) -> Backfill
         reasons: dict[str, None] = {}
         for device in dict.fromkeys(cell.device for cell in trained_cells):
             cells = [cell for cell in trained_cells if cell.device == device]
-            ready, lacks = _ready(store, cells, device, options, say)
-            reasons.update(dict.fromkeys(lacks))
+            ready: dict[str, Environment] = {}
+            for framework in dict.fromkeys(cell.framework for cell in cells):
+                try:
+                    ready[framework] = _same(store, framework, device, options, say)
+                except StudyError as error:
+                    reasons[f"{framework}: no verdict: {error}"] = None
             same = [cell for cell in cells if cell.framework in ready]
             tasks = functools.partial(task_of, store)
             checks += in_study.attach(store.folder, same, ready, fresh, say, task_of=tasks)
@@ -69,27 +73,14 @@ def _trained(store: Store) -> list[Cell]:
     return [cell for cell, statuses in store.outcomes().items() if "ok" in statuses]
 
 
-def _ready(
-    store: Store, cells: list[Cell], device: str, options: RunOptions, say: Say
-) -> tuple[Mapping[str, Environment], list[str]]:
-    """Return by framework the environment its cells ran in, and why others have none."""
-    ready: dict[str, Environment] = {}
-    reasons = []
-    for framework in dict.fromkeys(cell.framework for cell in cells):
-        try:
-            ready[framework] = _same(store, framework, device, options, say)
-        except StudyError as error:
-            reasons.append(f"{framework}: no verdict: {error}")
-    return ready, reasons
-
-
 def _same(store: Store, framework: str, device: str, options: RunOptions, say: Say) -> Environment:
+    """Return the environment that a framework's cells ran in; StudyError where it, or their source, has changed."""
     python = options.python.get(framework)
     label = managed.label(framework, device, python)
     environment = support.ready(framework, device, python=python, index=options.index.get(framework), say=say)
     if isinstance(environment, Run):
         raise StudyError(environment.reason)
-    check_same_environment(store, framework, describe(environment), label=label)
+    check_same_environment(store, label, describe(environment))
     stored: Fields = store.environments().get(label) or {}
     if stored.get("sources") != [staging.checksum(find_framework(framework))]:
         raise StudyError(

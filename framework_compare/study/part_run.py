@@ -15,7 +15,6 @@ from pathlib import Path
 
 from framework_compare.errors import StudyError
 from framework_compare.launch import disturbances, node_lock, nodes
-from framework_compare.launch.limits import Limits
 from framework_compare.paths import own_name, private_folder
 from framework_compare.protocol import Document, Fields
 from framework_compare.samplers import host
@@ -49,12 +48,9 @@ def run_part(folder: Path, number: int, watcher: Watcher, trust: bool = False) -
         return
     nodes.check(plan.nodes)
     register_models(folder)
-    options = dataclasses.replace(
-        as_planned(plan.settings, plan_path(folder, number), Limits()), makes_environments=False
-    )
-    if (plan.settings.get(REQUEST) or {}).get(
-        "disturbance_threshold"
-    ) is None:  # that of the planning host is not this node's
+    options = dataclasses.replace(as_planned(plan.settings, plan_path(folder, number)), makes_environments=False)
+    if (plan.settings.get(REQUEST) or {}).get("disturbance_threshold") is None:
+        # that of the planning host is not this node's
         options = dataclasses.replace(options, disturbance_threshold=disturbances.threshold())
     check(folder, programs(plan.cells, options.python), trust)
     machine = {**host.describe(), "node": _node(plan), "allocated_cores": os.environ.get("SLURM_CPUS_ON_NODE")}

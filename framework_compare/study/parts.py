@@ -14,7 +14,6 @@ import re
 import shutil
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from framework_compare.errors import StudyError
 from framework_compare.protocol import Fields, TrainConfig
@@ -25,7 +24,7 @@ from framework_compare.store import schema
 from framework_compare.store.absorption import Part
 from framework_compare.store.folder import FILE, IMAGES, read_json, write_json
 from framework_compare.store.study_file import TO_RUN, Store
-from framework_compare.study.resumption import check_same_environment, other_kind
+from framework_compare.study.resumption import other_kind, with_sources
 from framework_compare.study.run_options import RunOptions
 
 PARTS = "parts"
@@ -128,32 +127,24 @@ def plan(store: Store, options: RunOptions, retry: Sequence[str], live: Iterable
     return to_start
 
 
-class Absorbed(NamedTuple):
-    """The number of parts that were taken over now, and the reasons why others were not, by part."""
-
-    parts: int
-    refused: dict[int, str]
-
-
-def absorb(store: Store, say: Say = lambda message: None, skip: Collection[int] = ()) -> Absorbed:
-    """Take over every part that is done and not in the study yet, each whole or not at all.
+def absorb(store: Store, say: Say = lambda message: None, skip: Collection[int] = ()) -> dict[int, str]:
+    """Take over every part that is done and not in the study yet, each whole or not at all; why others are not, by part.
 
     Refused is a part of another kind of machine, of other packages than finished runs had, of images that have changed,
     or whose file is damaged; the others are taken over. Each is reported. skip: parts not to look at.
     """
     store.single_file()
     refused: dict[int, str] = {}
-    count = 0
-    for number in sorted(done(store.folder) - store.parts() - {*skip}):
+    before = store.parts()
+    for number in sorted(done(store.folder) - before - {*skip}):
         try:
             say(_absorb_one(store, PartPlan.read(store.folder, number)))
-            count += 1
         except StudyError as error:
             refused[number] = str(error)
             say(f"part {number} is refused: {error}; delete {result_path(store.folder, number)} to run it again")
-    if count:
+    if store.parts() != before:
         refresh_figures(store)
-    return Absorbed(count, refused)
+    return refused
 
 
 def _absorb_one(store: Store, plan: PartPlan) -> str:
@@ -172,7 +163,10 @@ def _absorb_one(store: Store, plan: PartPlan) -> str:
     if not store.machine():
         store.keep_machine({name: fact for name, fact in machine.items() if name != "node"})
     _check_images(store.folder, place)
-    documents = {label: _merged(store, label, document) for label, document in environments.items()}
+    documents = {
+        label: with_sources(store, label, document, document.get("sources", []))
+        for label, document in environments.items()
+    }
     store.absorb(
         Part(
             plan.number,
@@ -190,13 +184,6 @@ def _absorb_one(store: Store, plan: PartPlan) -> str:
         shutil.rmtree(half, ignore_errors=True)  # of an attempt that was killed while it copied
     counts = ", ".join(f"{statuses.count(status)} {status}" for status in dict.fromkeys(statuses))
     return f"part {plan.number}: {counts}"
-
-
-def _merged(store: Store, label: str, document: Fields) -> Fields:
-    """An environment of a part as the study stores it, with every state of the source that ran; StudyError for another."""
-    check_same_environment(store, label.partition(" (")[0], document, label=label)
-    before = (store.environments().get(label) or {}).get("sources") or []
-    return {**document, "sources": list(dict.fromkeys([*before, *document.get("sources", [])]))}
 
 
 def _check_images(folder: Path, place: Path) -> None:

@@ -9,7 +9,7 @@ from framework_compare.protocol import Document, Fields
 from framework_compare.records import Cell, Run
 from framework_compare.registry import framework as find_framework
 from framework_compare.store.study_file import Store
-from framework_compare.study.resumption import check_same_environment
+from framework_compare.study.resumption import with_sources
 from framework_compare.study.run_options import RunOptions
 
 
@@ -63,12 +63,8 @@ class Readiness:
             if environment.status == "not-installed":
                 self._say(environment.reason)
             return environment
-        document = describe(environment)
-        check_same_environment(self._store, framework, document, label=label)
-        # Runs of a resumed study may come from several states of the source.
-        before = (self._store.environments().get(label) or {}).get("sources") or []
-        sources = list(dict.fromkeys([*before, staging.checksum(find_framework(framework))]))
-        self._store.environment(label, {**document, "sources": sources})
+        sources = [staging.checksum(find_framework(framework))]
+        self._store.environment(label, with_sources(self._store, label, describe(environment), sources))
         return environment
 
 

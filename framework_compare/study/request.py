@@ -16,15 +16,13 @@ from framework_compare.plan.planning import Models, Names
 from framework_compare.plan.settings import ANY_EPOCHS, Settings
 from framework_compare.protocol import Document
 from framework_compare.records import Cell
-from framework_compare.results.verdicts import check_mode
 from framework_compare.study import schedules
 from framework_compare.study.run_options import (
     RETRIES,
+    STORED,
     RunOptions,
     by_framework,
     check_budget,
-    check_disturbance,
-    check_flag,
     check_sample,
     check_whole_runs,
     run_options,
@@ -218,14 +216,8 @@ class Request:
 
     def run_options(self) -> RunOptions:
         """Return the options of the runs; raise UsageError if one is not allowed."""
-        return dataclasses.replace(
-            run_options(self.python, self.index, self.limits(), self.sampling_hz),
-            verify=check_mode(self.verify),
-            profile=check_flag("profile", self.profile),
-            schedule=schedules.check(self.schedule),
-            across_models=check_flag("across_models", self.across_models),
-            **check_disturbance(self.disturbance_threshold, self.retries_when_disturbed),
-        )
+        given = {name: getattr(self, name) for name in STORED}
+        return run_options(self.python, self.index, self.limits(), given)
 
     def check_runs(self) -> None:
         """Raise UsageError if the number of runs, the budget or the sample is wrong, or if two of them conflict."""

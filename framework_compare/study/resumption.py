@@ -21,6 +21,7 @@ SAME_MEMORY = 0.02
 REQUEST = ("sampling_hz", "profile", "verify", "schedule")
 FINISHED = tuple(status for status in STATUSES if status not in TO_RUN)
 MAX_SHOWN = 5
+_CALLED = {"memory_bytes": "memory_limit"}  # by users
 _TOOLS = ("pip", "setuptools")  # those that come with an environment, whatever its requirements
 
 
@@ -45,9 +46,9 @@ def check_same_plan(store: Store, cells: Sequence[Cell], repeats: int, settings:
     if isinstance(strategy, strategies.Product) and store.repeats() != repeats:
         changes.append(f"repeats: {store.repeats()} in the study, {repeats} now")
     changes += _different_datasets(store.settings().get("datasets") or {}, settings.get("datasets") or {})
-    changes += _differences(store.settings(), settings, {name: name for name in REQUEST})
+    changes += _differences(store.settings(), settings, REQUEST)
     if strategy.limits_decide:
-        changes += _different_limits(store.settings().get("limits") or {}, settings.get("limits") or {})
+        changes += _different_limits(store, settings.get("limits") or {})
     if not changes and set(planned) != set(cells):
         added, gone = len(set(cells) - set(planned)), len(set(planned) - set(cells))
         changes.append(
@@ -59,8 +60,7 @@ def check_same_plan(store: Store, cells: Sequence[Cell], repeats: int, settings:
 def check_same_limits(store: Store, limits: Mapping[str, object]) -> None:
     """StudyError if a study whose limits decide its cells would be resumed with other limits."""
     if strategies.of_settings(store.settings(), store.path).limits_decide:
-        changes = _different_limits(store.settings().get("limits") or {}, limits)
-        _refuse(store, changes, "resume it without naming limits")
+        _refuse(store, _different_limits(store, limits), "resume it without naming limits")
 
 
 _KINDS = {
@@ -73,28 +73,27 @@ _KINDS = {
 def _different_strategy(before: strategies.Strategy, now: Document) -> list[str] | None:
     """Return what differs between two strategies of one name, cells apart; None where the names differ."""
     stored = before.to_dict()
-    names = {name: name for name in {**stored, **now} if name != "first_cells"}
+    names = [name for name in {**stored, **now} if name != "first_cells"]
     return _differences(stored, now, names) if stored["name"] == now["name"] else None
 
 
-def _different_limits(before: Document, now: Document) -> list[str]:
-    """A sentence for each limit that is not the same."""
-    names = {name: "memory_limit" if name == "memory_bytes" else name for name in {**before, **now}}
-    return _differences(before, now, names)
+def _different_limits(store: Store, now: Document) -> list[str]:
+    before = store.settings().get("limits") or {}
+    return _differences(before, now, {**before, **now})
 
 
-def _differences(before: Document, now: Document, names: Mapping[str, str]) -> list[str]:
-    """A sentence for each key of `names` under which two documents differ, headed by its name there."""
+def _differences(before: Document, now: Document, names: Iterable[str]) -> list[str]:
+    """A sentence for each of `names` under which two documents differ, headed by what users call it."""
     return [
-        f"{name}: {_shown(before.get(key, 'none'))} in the study, {_shown(now.get(key, 'none'))} now"
-        for key, name in names.items()
-        if before.get(key) != now.get(key)
+        f"{_CALLED.get(name, name)}: {_shown(before.get(name, 'none'))} in the study, {_shown(now.get(name, 'none'))} now"
+        for name in names
+        if before.get(name) != now.get(name)
     ]
 
 
 def _different_settings(planned: Sequence[Cell], asked: Sequence[Cell]) -> list[str]:
     before, now = map(_values, (planned, asked))
-    return _differences(before, now, {name: name for name in before if set(before[name]) != set(now[name])})
+    return _differences(before, now, [name for name in before if set(before[name]) != set(now[name])])
 
 
 def _values(cells: Sequence[Cell]) -> dict[str, list[object]]:
@@ -171,20 +170,27 @@ def _words(value: object) -> str:
     return "none" if devices is None else str(devices)
 
 
-def check_same_environment(store: Store, framework: str, now: Document, *, label: str = "") -> None:
+def check_same_environment(store: Store, label: str, now: Document) -> None:
     """StudyError where a framework with finished runs has other packages now than they ran with.
 
-    label: the environment's name in the study, where it is not the framework's: "torch (cuda)".
+    label: the environment's name in the study: the framework's, or "torch (cuda)".
     """
-    before = store.environments().get(label or framework)
+    before, framework = store.environments().get(label), label.partition(" (")[0]
     # one that serves GPUs only has no word in runs on others, nor they in it
     devices = "device LIKE 'cuda%'" if label.endswith(" (cuda)") else "TRUE"
     finished = f"SELECT count(*) FROM run JOIN cell USING (cell_id) WHERE framework = ? AND status = 'ok' AND {devices}"
     if before is None or not store.select(finished, (framework,))[1][0][0]:
         return
     packages = _named(before, framework), _named(now, framework)
-    changes = _differences(*packages, {name: name for name in sorted({**packages[0], **packages[1]})})
-    _refuse(store, changes, f"restore the environment of {label or framework}, or name another folder")
+    changes = _differences(*packages, sorted({**packages[0], **packages[1]}))
+    _refuse(store, changes, f"restore the environment of {label}, or name another folder")
+
+
+def with_sources(store: Store, label: str, now: Document, sources: Sequence[str]) -> Fields:
+    """An environment as a study stores it, with every state of the source that ran: a resumed study may have several."""
+    check_same_environment(store, label, now)
+    before = (store.environments().get(label) or {}).get("sources") or []
+    return {**now, "sources": list(dict.fromkeys([*before, *sources]))}
 
 
 def _named(document: Document, framework: str) -> Fields:

@@ -12,7 +12,7 @@ from framework_compare.launch.disturbances import THRESHOLD
 from framework_compare.launch.limits import Limits
 from framework_compare.plan import searches
 from framework_compare.plan.values import check_indexes, seconds, share
-from framework_compare.protocol import Document, Fields
+from framework_compare.protocol import Document
 from framework_compare.records import Cell
 from framework_compare.registry import framework as find_framework
 from framework_compare.results.verdicts import check_mode
@@ -29,7 +29,7 @@ class RunOptions:
     python: Mapping[str, str] = dataclasses.field(default_factory=dict)  # framework -> interpreter of the user's own
     index: Mapping[str, str] = dataclasses.field(default_factory=dict)  # framework -> index of its own packages
     limits: Limits = Limits()
-    hz: float = 10.0
+    sampling_hz: float = 10.0
     verify: str = "warn"  # require, warn or off: what is asked of a cell's parity before it is run
     disturbance_threshold: float = THRESHOLD  # of one core: an epoch in which others took more is marked
     retries_when_disturbed: int = 0  # how often a run with marked epochs is repeated
@@ -39,21 +39,41 @@ class RunOptions:
     makes_environments: bool = True  # False on nodes that may lack a way to an index: only what is there is used
 
 
+# Those that a study stores under their own names.
+STORED = (
+    *("sampling_hz", "profile", "verify", "schedule", "across_models"),
+    *("disturbance_threshold", "retries_when_disturbed"),
+)
+
+
 def run_options(
-    python: Mapping[str, str] | None,
-    index: Mapping[str, str] | None,
-    limits: Limits,
-    hz: float,
+    python: Mapping[str, str] | None, index: Mapping[str, str] | None, limits: Limits, given: Document
 ) -> RunOptions:
-    """RunOptions from a user's arguments; UsageError says what is allowed."""
-    check_hz(hz)
+    """RunOptions from a user's arguments; UsageError says what is allowed.
+
+    given: those of STORED. A disturbance_threshold of None is the host's own.
+    """
+    check_hz(given.get("sampling_hz", RunOptions.sampling_hz))
     interpreters = by_framework("python", python, "an interpreter")
     for name, path in interpreters.items():
         if shutil.which(path) is None and not Path(path).expanduser().exists():
             raise UsageError(
                 f"python of {name} is {path!r}, which does not exist; allowed: an interpreter or its folder"
             )
-    return RunOptions(interpreters, check_indexes(by_framework("index", index, "a URL")), limits, hz)
+    options = RunOptions(interpreters, check_indexes(by_framework("index", index, "a URL")), limits, **given)
+    check_mode(options.verify)
+    check_flag("profile", options.profile)
+    schedules.check(options.schedule)
+    check_flag("across_models", options.across_models)
+    check_count("retries_when_disturbed", options.retries_when_disturbed, 0, most=MOST_REPEATS)
+    return dataclasses.replace(options, disturbance_threshold=_threshold(given.get("disturbance_threshold", THRESHOLD)))
+
+
+def _threshold(given: float | None) -> float:
+    threshold = disturbances.threshold() if given is None else given
+    if not isinstance(threshold, (int, float)) or isinstance(threshold, bool) or not 0 < threshold < math.inf:
+        raise UsageError(f"disturbance_threshold is {threshold!r}; allowed: a share of one core above 0, such as 0.1")
+    return float(threshold)
 
 
 def check_flag(name: str, value: object) -> bool:
@@ -64,16 +84,6 @@ def check_flag(name: str, value: object) -> bool:
 
 
 RETRIES = 1  # of a disturbed run, where compare() is not told otherwise
-
-
-def check_disturbance(threshold: float | None, retries: int) -> Fields:
-    """The options about disturbances, by name; UsageError says what is allowed. Without a threshold the host's own."""
-    if threshold is None:
-        threshold = disturbances.threshold()
-    if not isinstance(threshold, (int, float)) or isinstance(threshold, bool) or not 0 < threshold < math.inf:
-        raise UsageError(f"disturbance_threshold is {threshold!r}; allowed: a share of one core above 0, such as 0.1")
-    check_count("retries_when_disturbed", retries, 0, most=MOST_REPEATS)
-    return {"disturbance_threshold": float(threshold), "retries_when_disturbed": retries}
 
 
 PRECISION_TARGET = 0.05  # where a budget is given without one
@@ -137,22 +147,15 @@ def by_framework(option: str, given: Mapping[str, str] | None, what: str) -> dic
 def as_planned(
     settings: Document,
     path: Path,
-    given: Limits,
+    given: Limits = Limits(),
     index: Mapping[str, str] | None = None,
     python: Mapping[str, str] | None = None,
 ) -> RunOptions:
     """The options that a study's settings hold, with what is given now; `path` is the study's file."""
     try:
         limits = Limits(**{**(settings.get("limits") or {}), **given.to_dict()})
-        hz = settings.get("sampling_hz", 10.0)
         interpreters = {**(settings.get("python") or {}), **by_framework("python", python, "an interpreter")}
-        options = run_options(interpreters, index, limits, hz)
-        mode = check_mode(settings.get("verify", "warn"))
-        schedule = schedules.check(settings.get("schedule", schedules.SEQUENTIAL))
-        threshold = settings.get("disturbance_threshold", THRESHOLD)
-        quiet = check_disturbance(threshold, settings.get("retries_when_disturbed", 0))
+        kept = {name: settings[name] for name in STORED if name in settings}
+        return run_options(interpreters, index, limits, kept)
     except TypeError as error:
         raise schema.damaged(path, f"its settings: {error}") from None
-    across = bool(settings.get("across_models"))
-    profile = bool(settings.get("profile"))
-    return dataclasses.replace(options, profile=profile, verify=mode, schedule=schedule, across_models=across, **quiet)

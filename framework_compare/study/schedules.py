@@ -76,10 +76,8 @@ def sentences(
     found: dict[tuple[str, str], tuple[dict[str, None], dict[str, None]]] = {}
     for several in rivals.values():
         cells = [cell for group in several for _, cell, _ in group]
-        names, how = (
-            _names(cells, across_models),
-            _how(several, anchor(several[0], ran(several[0][0][2]), across_models)),
-        )
+        names = _names(cells, across_models)
+        how = _how(several, anchor(several[0], ran(several[0][0][2]), across_models))
         listed, models = found.setdefault((how, ", ".join(names) if how.startswith(IN_TURNS) else ""), ({}, {}))
         listed.update(dict.fromkeys(names))
         models[cells[0].model] = None

@@ -121,17 +121,14 @@ class Study:
         if not self.strategy.adds_blocks:
             return Progress(outcomes, self._wall_s, {}, spent_s)
         cells = [cell for _, cell in self.store.cells()]
-        rows = [
-            {**{column(name): value for name, value in cell.config.to_dict().items()}, **verdicts.row_of(cell)}
-            for cell in cells
-        ]
+        settings = ({column(name): value for name, value in cell.config.to_dict().items()} for cell in cells)
+        ends = ("ok" if {*outcomes[cell]} == {"ok"} else "failed" for cell in cells)
+        rows = [{**own, **verdicts.row_of(cell), "status": end} for cell, own, end in zip(cells, settings, ends)]
         times, to = frames.looked_blocks(self.store), self.strategy.reference
-        half_widths = {
-            cells[place]: one["ratio_half_width"]
-            for place, one in precision.ratio_half_widths(rows, times, to).items()
-            if one["ratio_blocks"] >= LEAST_RUNS and one["ratio_half_width"] is not None
-        }
-        slowness = {cells[place]: ratio for place, ratio in precision.slowness(rows, times, to).items()}
+        beside = {cells[place]: one for place, one in precision.to_reference(rows, times, to).items()}
+        ratios = {cell: one.ratio for cell, one in beside.items() if one.ratio and one.ratio.runs >= LEAST_RUNS}
+        half_widths = {cell: ratio.half_width for cell, ratio in ratios.items() if ratio.half_width is not None}
+        slowness = {cell: one.slowness for cell, one in beside.items()}
         return Progress(outcomes, self._wall_s, half_widths, spent_s, slowness)
 
     def _spent_s(self) -> float:
@@ -202,7 +199,7 @@ class Study:
         if len(able) > 1:
             return self._run_in_turns(able)
         for run_id, cell, _, environment in able:
-            self._end({run_id: (cell, self._run_alone(run_id, cell, environment))})
+            self._run_alone(run_id, cell, environment)
         return []
 
     def _run_in_turns(self, able: Sequence[tuple[int, Cell, int, Environment]]) -> list[Planned]:
@@ -233,14 +230,12 @@ class Study:
                 ended[run_id] = cell, dataclasses.replace(run, duel=duel if run.slices else None, alone_why=why)
         self._end(ended)
         for run_id, cell, environment in again:
-            run = self._run_alone(run_id, cell, environment)
-            self._end({run_id: (cell, dataclasses.replace(run, alone_why=CROWDED_OUT))})
+            self._run_alone(run_id, cell, environment, CROWDED_OUT)
         if len(left) < len(able) - 1:
             return self._beside_anchor(left, ended)
         environments = {run_id: environment for run_id, _, _, environment in able}
         for run_id, cell, _ in left:
-            run = self._run_alone(run_id, cell, environments[run_id])
-            self._end({run_id: (cell, dataclasses.replace(run, alone_why=NO_ROOM))})
+            self._run_alone(run_id, cell, environments[run_id], NO_ROOM)
         return []
 
     def _beside_anchor(self, left: list[Planned], ended: Mapping[int, tuple[Cell, Run]]) -> list[Planned]:
@@ -253,12 +248,13 @@ class Study:
         anchor = min(paces, key=lambda cell: paces[cell])
         return self.store.beside_anchor([run_id for run_id, *_ in left], anchor) or left
 
-    def _run_alone(self, run_id: int, cell: Cell, environment: Environment) -> Run:
+    def _run_alone(self, run_id: int, cell: Cell, environment: Environment, why: str | None = None) -> None:
+        """Run one worker by itself, to its record; why: what keeps it from taking turns, if not its own settings."""
         with self._begun([(run_id, cell)]):
             spec = self._spec(run_id, cell, environment)
             with one_timing(self.watcher.say):
                 run = run_worker(spec, functools.partial(self.watcher.event, cell))
-        return dataclasses.replace(run, alone_why=schedules.why_alone(cell))
+        self._end({run_id: (cell, dataclasses.replace(run, alone_why=why or schedules.why_alone(cell)))})
 
     @contextlib.contextmanager
     def _begun(self, runs: Sequence[tuple[int, Cell]]) -> Iterator[None]:
@@ -332,7 +328,7 @@ class Study:
             job,
             self.folder / _run_folder(run_id, cell),
             self.options.limits,
-            self.options.hz,
+            self.options.sampling_hz,
             self.options.disturbance_threshold,
         )
 

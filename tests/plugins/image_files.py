@@ -30,3 +30,12 @@ def make(root: Path, files: dict[str, bytes]) -> Path:
 
 def names(index: folder.ImageFolder) -> list[str]:
     return [os.path.basename(path) for path in index.files.paths]
+
+
+def copies(images: Path, root: Path, count: int) -> Path:
+    """Make a folder that has each image of another so many times, by links."""
+    for path in sorted(images.glob("*/*.*")):
+        (root / path.parent.name).mkdir(parents=True, exist_ok=True)
+        for number in range(count):
+            (root / path.parent.name / f"{number}-{path.name}").symlink_to(path)
+    return root

@@ -8,12 +8,3 @@ def build(num_classes: int = 3, image_size: int = 224) -> Graph:
     g.global_avgpool("avgpool")
     g.linear("fc", num_classes)
     return g.build()
-
-
-def build_deeper(num_classes: int = 3, image_size: int = 224) -> Graph:
-    """Of the same ops, but no network that tests/plugins/tiny.py can build."""
-    g = GraphBuilder("deeper", num_classes=num_classes, image_size=image_size)
-    g.global_avgpool("avgpool")
-    g.linear("hidden", 4)
-    g.linear("fc", num_classes)
-    return g.build()

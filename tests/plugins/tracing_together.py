@@ -11,7 +11,8 @@ from typing import Any, Dict, List, Mapping
 from framework_compare import registry
 from framework_compare.environments import managed
 from framework_compare.errors import UsageError
-from framework_compare.importing.tracing import Asked, Tracer
+from framework_compare.graph.trace_answer import Asked
+from framework_compare.importing.tracing import Tracer
 from framework_compare.launch import staging
 from framework_compare.launch.worker_environment import worker_environment
 from framework_compare.protocol import Job, TrainConfig
@@ -54,7 +55,7 @@ class Workers:
     def run(self, tracer: Tracer, name: str, task: Mapping[str, Any], folder: Path) -> str:
         """In place of `Tracer._run`; an AssertionError where code of a file has run that must not."""
         text = task["source"]["text"]
-        tracer.say(f"{text} is traced in {name}'s environment, {Asked.words(task)}")
+        tracer.say(f"{text} is traced in {name}'s environment, {Asked.from_dict(task).words}")
         if name not in self._running:
             self._running[name] = self._started(name)
         process, answers = self._running[name]

@@ -1,7 +1,6 @@
 """A user's model as it is written, beside the one that is rebuilt from its layer graph."""
 
 import dataclasses
-import shutil
 from pathlib import Path
 from typing import Iterator, Tuple
 
@@ -10,10 +9,9 @@ import pytest
 import rounding_bounds
 from command_line import start
 
-from framework_compare import Comparison, compare
+from framework_compare import Comparison, compare, registry
 from framework_compare.graph.imported_model import ImportedModel
-from framework_compare.importing.as_written import with_written
-from framework_compare.importing.imports import resolve
+from framework_compare.importing.imports import with_written
 from framework_compare.plan import planning
 from framework_compare.report import table_notes
 from framework_compare.results.columns import Record
@@ -64,24 +62,31 @@ def test_it_is_a_row_that_learns_the_same(study: Comparison, float64: Tuple[np.n
     assert "is replaced by one for" in " ".join(shown.split())
 
 
-def test_a_file_that_has_changed_is_not_measured(tmp_path: Path, real_images) -> None:
-    path = shutil.copy(NET, tmp_path / "user_net.py")
-    _, (model,) = resolve(f"{path}:build", 32)
-    path.write_text(path.read_text(encoding="utf-8").replace("F.silu(", "F.gelu("), encoding="utf-8")
-    rows = compare("torch", model, dataset=real_images, out=tmp_path / "study", **SMALL).frame.set_index("framework")
-    assert rows.loc["torch", "status"] == "ok"  # what is rebuilt needs nothing of the user's
-    assert rows.loc["torch-as-written", "status"] == "unsupported"
-    assert "is no longer the model that was imported" in rows.loc["torch-as-written", "reason"]
-
-
-@pytest.mark.nightly  # as a file that has changed
-def test_a_file_that_is_gone_is_not_measured(tmp_path: Path, real_images) -> None:
-    path = shutil.copy(NET, tmp_path / "user_net.py")
-    _, (model,) = resolve(f"{path}:build", 32)
-    path.unlink()
-    rows = compare("torch", model, dataset=real_images, out=tmp_path / "gone", **SMALL).frame.set_index("framework")
-    assert list(rows["status"]) == ["ok", "unsupported"]
-    assert "is no longer there" in rows.loc["torch-as-written", "reason"]
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        (
+            lambda file, text: file.write_text(text.replace("F.silu(", "F.gelu(")),
+            "no longer the model that was imported",
+        ),
+        pytest.param(lambda file, text: file.unlink(), "no longer there", marks=pytest.mark.nightly),
+    ],
+    ids=["changed", "gone"],
+)
+def test_a_file_that_is_no_longer_what_was_imported_is_not_measured(study, change, said, tmp_path, real_images) -> None:
+    file = study.folder.parent / "user_net.py"
+    text = file.read_text(encoding="utf-8")
+    (name,) = set(study.frame["model"])
+    try:
+        change(file, text)
+        model = registry.MODELS[name].build
+        rows = compare("torch", model, dataset=real_images, out=tmp_path / "study", **SMALL).frame.set_index(
+            "framework"
+        )
+    finally:
+        file.write_text(text, encoding="utf-8")
+    assert list(rows["status"]) == ["ok", "unsupported"], "what is rebuilt needs nothing of the user's"
+    assert f"is {said}" in rows.loc["torch-as-written", "reason"]
 
 
 def test_it_is_left_out_where_that_is_asked_and_said_where_it_is_far_off(study: Comparison) -> None:

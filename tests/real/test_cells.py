@@ -20,8 +20,8 @@ PARAMETERS = {
     "vgg16": 134_272_835,
 }
 SMALL = dict(image_size=64, batch_size=8, limit=16, warmup_steps=0, seed=3, threads=1)
-# Depthwise and residual layers; other tests here train a small one with each framework.
-DAILY = {("torch", "resnet50_v1_5"), ("tensorflow", "mobilenet_v2")}
+# Depthwise and residual layers; other tests train a small one with each framework, and compare logits of ResNet-50.
+DAILY = {("tensorflow", "mobilenet_v2")}
 PAIRS = list(itertools.product(FRAMEWORKS, MODELS))
 
 

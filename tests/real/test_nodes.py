@@ -164,16 +164,3 @@ def test_a_rank_that_is_killed_is_told_with_its_node(cluster, command, images, t
     assert row.status == "crashed", (row.reason, text)
     assert row.reason.startswith("rank 1 (node 2 of 2): killed by SIGKILL in phase epochs"), row.reason
     assert wait_for(lambda: not naming(tmp_path), 15), naming(tmp_path)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_scancel_leaves_no_process(cluster, command, images, tmp_path, framework):
-    endless = {"nodes": 2, "epochs": 100000, "pipeline": "memory"}
-    study = command(*request(images, tmp_path / "study", framework, **endless), "--on", "slurm")
-    assert wait_for(lambda: trains(tmp_path), 90)
-    assert set(ranks()) == {"0", "1"}
-    cluster.ask("scancel", *cluster.jobs())
-    study.communicate(timeout=120)
-    assert wait_for(lambda: not naming(tmp_path) and not ranks(), 15), naming(tmp_path)
-    assert Comparison.load(tmp_path / "study").frame.iloc[0].status == "planned"

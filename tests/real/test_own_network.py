@@ -311,26 +311,6 @@ def test_models_of_torchvision_are_the_same_functions(name: str) -> None:
     assert model.level is not None and model.level.passed and model.seeded
 
 
-MEMORY = """
-import sys
-from framework_compare.importing.imports import resolve
-from framework_compare.importing.tracing import Tracer
-_, (model,) = resolve(sys.argv[1:2], int(sys.argv[2]), tracer=Tracer({}, {}, lambda message: None))
-(peak,) = [line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")]
-print(model().parameter_count(), int(peak) * 1024)
-"""
-
-
-@pytest.mark.nightly  # the test of a large model above holds the process to less
-@pytest.mark.parametrize(("name", "size"), [("alexnet", 64), ("vit_b_16", 224)])
-def test_the_comparing_process_reads_no_weights_of_an_imported_model(name, size):
-    """One float32 copy of either's weights would be more than what is promised: it is judged in a worker."""
-    command = [sys.executable, "-c", MEMORY, f"torchvision:{name}", str(size)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    parameters, peak = map(int, done.stdout.split())
-    assert 4 * parameters > 200e6 > peak
-
-
 SHORTCUT = """
 import torch
 from torch import nn

@@ -10,14 +10,15 @@ from nightly import some_nightly
 
 from framework_compare import api
 from framework_compare.graph import Field, Task
+from framework_compare.graph.trace_answer import Asked
 from framework_compare.importing.import_level import TOLERANCE
 from framework_compare.importing.sources import MODULE_FILE, Source
-from framework_compare.importing.tracing import Asked, Tracer
+from framework_compare.importing.tracing import Tracer
 from framework_compare.parity.verify import verify
 from framework_compare.results.parity import Parity
 from framework_compare.study.request import Request
 
-FILE = Path(__file__).parents[2] / "benchmarks" / "twenty_networks.py"
+FILE = Path(__file__).with_name("twenty_networks.py")
 ENTRY = re.compile(r'"(\w+)": \((\w+), (IMAGE|\([\d, ]+\)), "(\w+)", (\d+)\)')
 NETWORKS = {name: entry for name, *entry in ENTRY.findall(FILE.read_text())}
 FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle", "jax"]

@@ -11,18 +11,8 @@ from framework_compare.graph.network import Graph, needed
 from framework_compare.graph.node import Node, Shape
 from framework_compare.graph.ops import ACTIVATIONS, OPS
 from framework_compare.graph.task import Task
-from framework_compare.importers.common.views import (
-    BATCH,
-    Atom,
-    Group,
-    NotExpressible,
-    Value,
-    View,
-    moved,
-    plain,
-    reshaped,
-    whole,
-)
+from framework_compare.importers.common import views
+from framework_compare.importers.common.views import BATCH, Atom, NotExpressible, Value, View, whole
 from framework_compare.json_types import Document, Fields
 
 MISSING = "?"  # in front of the kind of a layer that no op of the graph is for
@@ -49,7 +39,7 @@ class GraphReader:
 
     def plain(self, name: str) -> Value:
         """Return what a node gives, in its own axes."""
-        return Value(name, plain(self.batch, self.shapes[name]))
+        return Value(name, views.plain(self.batch, self.shapes[name]))
 
     def add(self, stem: str, op: str, sources: Sequence[str], attrs: Document, arrays: Optional[Arrays] = None) -> str:
         """A node under a name like `stem`; returns its name. NotExpressible where its op does not take these."""
@@ -105,11 +95,8 @@ class GraphReader:
         folded = bool(shape) and shape[0] % self.batch == 0
         inner = (shape[0] // self.batch, *shape[1:]) if folded else tuple(shape)
         self.shapes[node.name] = inner
-        view = plain(self.batch, inner)
-        if folded:
-            first = (*whole(BATCH, self.batch), *whole(0, inner[0]))
-            return Value(node.name, (first, *view[2:]))
-        return Value(node.name, view[1:])
+        batch, *view = self.plain(node.name).view
+        return Value(node.name, ((*batch, *view[0]), *view[1:]) if folded else tuple(view))
 
     # -- values in the form that an op takes ------------------------------------------------------------------------
 
@@ -118,8 +105,8 @@ class GraphReader:
         name, view = value
         if len(self.shapes[name]) == 1 and len(view) == 4 and self.lifts:
             self.lift(name)
-            view = moved(view, (0,))
-        if len(self.shapes[name]) != 3 or view != plain(self.batch, self.shapes[name]):
+            view = views.moved(view, (0,))
+        if len(self.shapes[name]) != 3 or view != self.plain(name).view:
             raise NotExpressible(f"a value of shape {value.shape} where an image (C, H, W) is needed")
         return name
 
@@ -129,7 +116,11 @@ class GraphReader:
         name, view = value
         if view[-1] == whole(self.feature_axis(name), self.width(name)):
             return name, view
-        return self._flattened(value)
+        flat = views.reshaped(self.plain(name).view, (self.batch, math.prod(self.shapes[name])))
+        if view != flat:
+            raise NotExpressible(f"a layer on axes of {self.shapes[name]} folded to {value.shape}")
+        made = self.plain(self.add(f"{name}.flatten", "Flatten", [name], {}))
+        return made.node, made.view
 
     def feature_axis(self, name: str) -> int:
         return 0 if len(self.shapes[name]) == 3 else len(self.shapes[name]) - 1
@@ -141,19 +132,12 @@ class GraphReader:
         """An image of one pixel that stands as (N, C) becomes a vector, by a fast op where it was averaged."""
         name, view = value
         shape = self.shapes[name]
-        if len(view) != 2 or len(shape) != 3 or shape[1:] != (1, 1) or view != plain(self.batch, shape)[:2]:
+        if len(view) != 2 or len(shape) != 3 or shape[1:] != (1, 1) or view != self.plain(name).view[:2]:
             return value
         node = self.nodes.get(name)
         if node is not None and node.op == "AdaptiveAvgPool2d":
             return self.plain(self.add(name, "GlobalAvgPool", node.inputs, {}))
         return self.plain(self.add(f"{name}.flatten", "Flatten", [name], {}))
-
-    def _flattened(self, value: Value) -> Tuple[str, View]:
-        name, view = value
-        flat = reshaped(plain(self.batch, self.shapes[name]), (self.batch, math.prod(self.shapes[name])))
-        if view != flat:
-            raise NotExpressible(f"a layer on axes of {self.shapes[name]} folded to {value.shape}")
-        return tuple(self.plain(self.add(f"{name}.flatten", "Flatten", [name], {})))  # type: ignore[return-value]
 
     def tokens(self, value: Value) -> Value:
         """A view of an image whose pixels are steps, as one of a sequence; others as they are."""
@@ -171,7 +155,7 @@ class GraphReader:
                 axis, times = place.get(atom.axis, (BATCH, 1))
                 atoms.append(Atom(axis, atom.stride * times, atom.size))
             groups.append(tuple(atoms))
-        return Value(made, reshaped(tuple(groups), value.shape))
+        return Value(made, views.reshaped(tuple(groups), value.shape))
 
     def settled(self, value: Value) -> Value:
         """A view that is an op of the graph by itself, as that op's output; others as they are."""
@@ -179,7 +163,7 @@ class GraphReader:
         if len(shape) == 3 and len(value.view) == 4 and len(value.view[1]) == 2:
             inner, groups = value.view[1]
             channels = (Atom(0, 1, inner.size), Atom(0, inner.size, groups.size))
-            if value.view == (batch, channels, *plain(self.batch, shape)[2:]):
+            if value.view == (batch, channels, *self.plain(value.node).view[2:]):
                 stem = f"{value.node}.shuffle"
                 return self.plain(self.add(stem, "ChannelShuffle", [value.node], {"groups": groups.size}))
         return value
@@ -196,9 +180,8 @@ class GraphReader:
         fixed = {one.op for one in readers} - {*KEEPS_RANK, "Reshape", "Concat"}
         if node is None or len(shape) != 1 or fixed:
             raise NotExpressible("a vector that becomes an image")
-        if node.op == "GlobalAvgPool" and len(self.shapes[node.inputs[0]]) == 3:
-            node = dataclasses.replace(node, op="AdaptiveAvgPool2d", attrs={"output": 1})
-        elif node.op == "Flatten" and self.shapes[node.inputs[0]][1:] == (1, 1):
+        averaged = node.op == "GlobalAvgPool" and len(self.shapes[node.inputs[0]]) == 3
+        if averaged or (node.op == "Flatten" and self.shapes[node.inputs[0]][1:] == (1, 1)):
             node = dataclasses.replace(node, op="AdaptiveAvgPool2d", attrs={"output": 1})
         elif node.inputs and node.op in KEEPS_RANK:
             for source in node.inputs:
@@ -240,14 +223,13 @@ class GraphReader:
 
     def _without_ones(self, value: Value) -> Value:
         """Return (N, classes, 1) that stands as (N, classes), or (N, 1, 1) as (N,), as an array of these axes."""
-        own, wanted = plain(self.batch, self.shapes[value.node]), value.shape[1:] or (1,)
-        if self.shapes[value.node] == wanted or _wide(value.view) != _wide(own):
+        own, wanted = self.plain(value.node).view, value.shape[1:] or (1,)
+        if self.shapes[value.node] == wanted or list(filter(None, value.view)) != list(filter(None, own)):
             return value
         return self.plain(self.add(f"{value.node}.reshaped", "Reshape", [value.node], {"shape": list(wanted)}))
 
     def _task_of(self, last: Value, tasks: Sequence[Task]) -> Task:
-        shape = self.shapes[last.node]
-        own = plain(self.batch, shape)
+        shape, own = self.shapes[last.node], self.plain(last.node).view
         for task in tasks:
             wanted = task.output_shape
             fits = len(wanted) == len(shape) and all(size in (0, given) for size, given in zip(wanted, shape))
@@ -275,11 +257,6 @@ class GraphReader:
             kinds = len({node.op for node in nodes} - {MISSING})
             words = "; ".join(f"{kind} ({len(where)} x, first at {where[0]})" for kind, where in places.items())
             raise UsageError(f"{len(places)} of {kinds} kinds of layer cannot be expressed: {words}")
-
-
-def _wide(view: View) -> List[Group]:
-    """The axes of more than one place."""
-    return [group for group in view if group]
 
 
 def _output_words(task: Task) -> str:

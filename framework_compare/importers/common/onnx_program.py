@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import os
-from typing import Dict, FrozenSet, List, Mapping, NamedTuple, Tuple
+from typing import FrozenSet, List, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
@@ -45,6 +45,17 @@ class OnnxProgram:
     notes: Tuple[str, ...] = ()
     reference: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
+    def constants(self, nodes: Sequence[OnnxNode]) -> List[str]:
+        """Values computed by nodes that depend on nothing but shapes: on no input, and on nothing that is trained."""
+        known = {*self.arrays, ""} - self.trained - self.statistics
+        computed: List[str] = []
+        for node in nodes:
+            alone = known.issuperset(node.inputs) and not node.op.startswith("Random")
+            if node.op in ("Shape", "Size") or alone:
+                known.update(node.outputs)
+                computed += node.outputs
+        return computed
+
     def write(self, folder: str) -> None:
         """Arrays stand under numbers in their files: no name is the name of a file."""
         document = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
@@ -61,16 +72,12 @@ class OnnxProgram:
         with open(os.path.join(folder, PROGRAM), encoding="utf-8") as file:
             document = json.load(file)
         for name, place in PLACES.items():
-            document[name] = _numbered(os.path.join(folder, place), document[name])
+            with np.load(os.path.join(folder, place), allow_pickle=False) as file:
+                document[name] = {own: file[f"a{number}"] for number, own in enumerate(document[name])}
         nodes = (OnnxNode(op, name, tuple(i), tuple(o), attrs) for op, name, i, o, attrs in document["nodes"])
         kinds = {"trained": frozenset, "statistics": frozenset, "notes": tuple, "inputs": tuple, "fields": tuple}
         document.update({name: kind(document[name]) for name, kind in kinds.items()}, nodes=tuple(nodes))
         return cls(**document)
-
-
-def _numbered(path: str, names: List[str]) -> Dict[str, np.ndarray]:
-    with np.load(path, allow_pickle=False) as file:
-        return {name: file[f"a{number}"] for number, name in enumerate(names)}
 
 
 def decimal(value: float) -> float:

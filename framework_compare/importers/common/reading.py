@@ -1,7 +1,4 @@
-"""Values of a foreign program, and the ops on them, whatever its layers are called.
-
-`at` is what a reader has for the place in the program that a node is made for; `node` names the node after it.
-"""
+"""Values of a foreign program, and the ops on them, whatever its layers are called."""
 
 from __future__ import annotations
 
@@ -31,27 +28,28 @@ def filled(view: Sequence[Any], width: int, filler: Any = ()) -> Tuple[Any, ...]
     return (*[filler] * (width - len(view)), *view)
 
 
-class ProgramReading(abc.ABC):
-    """Ops on values of a GraphReader, whose axes stand as the program's do."""
+class Place(abc.ABC):
+    """A place in a program that nodes are made for, and named after: ops on values whose axes stand as the program's do."""
 
-    reader: GraphReader
+    def __init__(self, reader: GraphReader) -> None:
+        self.reader = reader
 
     @abc.abstractmethod
-    def node(self, at: Any, op: str, sources: Sequence[str], attrs: Document, **arrays: Any) -> str:
+    def add(self, op: str, sources: Sequence[str], attrs: Document, **arrays: Any) -> str:
         """A node of the graph, and its arrays as the program has them."""
 
-    def beside(self, at: object, like: Value, array: np.ndarray, axis: int) -> str:
+    def beside(self, like: Value, array: np.ndarray, axis: int) -> str:
         """The node of an array of the program that joins values along an axis."""
         raise NotExpressible("Concat of something that is not an array")
 
-    def elementwise(self, at: object, op: str, value: Value, attrs: Document) -> Value:
+    def elementwise(self, op: str, value: Value, attrs: Document) -> Value:
         """An op to which it does not matter how axes are folded."""
-        return Value(self.node(at, op, [value.node], attrs), value.view)
+        return Value(self.add(op, [value.node], attrs), value.view)
 
-    def on_features(self, at: object, op: str, value: Value, attrs: Document, **arrays: object) -> Value:
+    def on_features(self, op: str, value: Value, attrs: Document, **arrays: object) -> Value:
         """An op on the last axis, which must be all features of a value; the other axes stay as they are."""
         name, view = self.reader.features_last(value)
-        return self.with_features(self.node(at, op, [name], attrs, **arrays), view)
+        return self.with_features(self.add(op, [name], attrs, **arrays), view)
 
     def with_features(self, made: str, view: View) -> Value:
         """A node in whose view the last axis is its features."""
@@ -76,7 +74,7 @@ class ProgramReading(abc.ABC):
             groups.append(group)
         return Value(made, tuple(groups))
 
-    def both(self, at: object, op: str, first: Value, second: Value) -> Value:
+    def both(self, op: str, first: Value, second: Value) -> Value:
         """Add or Mul of two values; a vector beside an image becomes one of a pixel, an image beside a sequence steps."""
         reader = self.reader
         ranks = [len(reader.shapes[value.node]) for value in (first, second)]
@@ -94,9 +92,9 @@ class ProgramReading(abc.ABC):
             raise NotExpressible(
                 f"{op} of {first.shape} and {second.shape}, an axis of one beside another of the other"
             )
-        return Value(self.node(at, op, [first.node, second.node], {}), view)
+        return Value(self.add(op, [first.node, second.node], {}), view)
 
-    def concat(self, at: object, operands: Sequence[Any], axis: int) -> Value:
+    def concat(self, operands: Sequence[Any], axis: int) -> Value:
         """Values, and perhaps arrays beside them, one behind the other along an axis of the program."""
         if len({isinstance(one, Value) for one in operands}) > 1 or any(len(one.shape) == 3 for one in operands):
             operands = [self.reader.tokens(one) if isinstance(one, Value) else one for one in operands]
@@ -110,14 +108,14 @@ class ProgramReading(abc.ABC):
         names = []
         for one in operands:
             if not isinstance(one, Value):
-                names.append(self.beside(at, like, one, axis))
+                names.append(self.beside(like, one, axis))
                 continue
             ranks = {len(self.reader.shapes[value.node]) for value in (one, like)}
             if len(ranks) > 1 or _but(one.view, axis) != _but(like.view, axis):
                 raise NotExpressible(f"Concat of {like.shape} and {one.shape}, folded differently")
             names.append(one.node)
         attrs = {} if along == self.reader.feature_axis(like.node) else {"axis": along}
-        made = self.node(at, "Concat", names, attrs)
+        made = self.add("Concat", names, attrs)
         size = self.reader.shapes[made][along]
         return Value(made, (*like.view[:axis], whole(along, size), *like.view[axis + 1 :]))
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Sequence, Tuple
 
 import numpy as np
 
 from framework_compare.errors import UsageError
 from framework_compare.graph import Field
-from framework_compare.graph.attrs import conv_attrs
 from framework_compare.importers.common.axes import materialised
+from framework_compare.importers.common.ends import in_order
+from framework_compare.importers.common.graph_reader import GraphReader
 from framework_compare.importers.common.views import NotExpressible, Value
 from framework_compare.importers.keras import layers
-from framework_compare.importers.keras.layers import FIRST, Handler, Reading, activated, refuse_unless, swapped
-from framework_compare.json_types import Fields
+from framework_compare.importers.keras.layers import FIRST, At, Handler, refuse_unless, swapped
 
 if TYPE_CHECKING:
     from keras import Model
@@ -22,13 +22,7 @@ if TYPE_CHECKING:
 
 def matched(model: Model, fields: Sequence[Field]) -> Tuple[Field, ...]:
     """Return what each input is given: the array of its name, or, where not all have one, those in their order."""
-    names = [tensor.name for tensor in model.inputs]
-    named = {field.name: field for field in fields}
-    if len(names) != len(fields):
-        raise UsageError(
-            f"it takes {len(names)} inputs ({', '.join(names)}), and the data have {len(fields)} ({', '.join(named)})"
-        )
-    found = tuple(named[name] for name in names) if set(names) == set(named) else tuple(fields)
+    found = in_order([tensor.name for tensor in model.inputs], fields)
     for tensor, field in zip(model.inputs, found):
         if not _fits(tensor, field.shape) and not channels_first(tensor, field):
             own = (None, *field.shape)
@@ -47,45 +41,41 @@ def channels_first(tensor: Any, field: Field) -> bool:
     return len(shape) == 3 and not _fits(tensor, shape) and _fits(tensor, (*shape[1:], shape[0]))
 
 
-def as_fed(reading: Reading, name: str) -> Value:
+def as_fed(reader: GraphReader, name: str) -> Value:
     """An input as Keras has it; one of three axes is an image to a convolution, whose channels come first in the graph."""
-    value = reading.reader.inputs[name]
+    value = reader.inputs[name]
     if len(value.view) != len(FIRST):
         return value
-    node = materialised(reading.reader, Value(value.node, swapped(value.view, FIRST))).node
-    return layers.as_keras(reading.reader, node)
+    node = materialised(reader, Value(value.node, swapped(value.view, FIRST))).node
+    return layers.as_keras(reader, node)
 
 
-def _steps(reading: Reading, x: Value) -> str:
+def _steps(at: At, x: Value) -> str:
     """The node of a value that stands as (N, steps, features)."""
-    plain = materialised(reading.reader, x)
-    if len(plain.view) != 3 or plain != reading.reader.plain(plain.node):
+    plain = materialised(at.reader, x)
+    if len(plain.view) != 3 or plain != at.reader.plain(plain.node):
         raise NotExpressible(f"a sequence of shape {x.shape}")
     return plain.node
 
 
-def embedding(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
+def embedding(at: At, layer: Layer, inputs: Sequence[Value]) -> Value:
     refuse_unless("Embedding", mask_zero=(layer.mask_zero, False))
-    if not reading.reader.is_fed(inputs[0]):
+    if not at.reader.is_fed(inputs[0]):
         raise NotExpressible("Embedding of what is computed")
     attrs = {"num_embeddings": layer.input_dim, "embedding_dim": layer.output_dim, "init": "uniform_0.05"}
-    made = reading.node(layer.name, "Embedding", [inputs[0].node], attrs, weight=(layer.embeddings, None))
-    return reading.reader.plain(made)
+    made = at.add("Embedding", [inputs[0].node], attrs, weight=(layer.embeddings, None))
+    return at.reader.plain(made)
 
 
-def _turned(kernel: np.ndarray) -> np.ndarray:
-    return kernel.T
-
-
-def lstm(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
-    source = _steps(reading, inputs[0])
+def lstm(at: At, layer: Layer, inputs: Sequence[Value]) -> Value:
+    source = _steps(at, inputs[0])
     if layer.go_backwards:
-        source = reading.node(f"{layer.name}.reversed", "Reverse", [source], {})
-    made = _states(reading, layer, source)
-    return _given(reading, layer, made)
+        source = at.inner("reversed").add("Reverse", [source], {})
+    return at.reader.plain(_states(at, layer, source))
 
 
-def _states(reading: Reading, layer: Layer, source: str) -> str:
+def _states(at: At, layer: Layer, source: str) -> str:
+    """The node of all states, or of the last."""
     activations = [getattr(one, "__name__", "") for one in (layer.activation, layer.recurrent_activation)]
     refuse_unless(
         type(layer).__name__,
@@ -97,112 +87,47 @@ def _states(reading: Reading, layer: Layer, source: str) -> str:
     )
     cell = layer.cell
     attrs = {"input_size": cell.kernel.shape[0], "hidden_size": layer.units}
-    weights = {"weight_ih": (cell.kernel, _turned), "weight_hh": (cell.recurrent_kernel, _turned)}
-    return reading.node(layer.name, "LSTM", [source], attrs, **weights, bias=(cell.bias, None))
+    weights = {"weight_ih": (cell.kernel, np.transpose), "weight_hh": (cell.recurrent_kernel, np.transpose)}
+    made = at.add("LSTM", [source], attrs, **weights, bias=(cell.bias, None))
+    return made if layer.return_sequences else at.inner("last").add("Last", [made], {})
 
 
-def _given(reading: Reading, layer: Layer, states: str) -> Value:
-    """All states, or the last."""
-    last = states if layer.return_sequences else reading.node(f"{layer.name}.last", "Last", [states], {})
-    return reading.reader.plain(last)
-
-
-def bidirectional(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
+def bidirectional(at: At, layer: Layer, inputs: Sequence[Value]) -> Value:
     ahead, back = layer.forward_layer, layer.backward_layer
     kinds = [type(one).__name__ for one in (ahead, back)]
     refuse_unless("Bidirectional", merge_mode=(layer.merge_mode, "concat"), layers=(kinds, ["LSTM", "LSTM"]))
-    source = _steps(reading, inputs[0])
-    turned = reading.node(f"{layer.name}.reversed", "Reverse", [source], {})
-    ends = [_given(reading, ahead, _states(reading, ahead, source)).node]
-    behind = _given(reading, back, _states(reading, back, turned)).node
+    source = _steps(at, inputs[0])
+    turned = at.inner("reversed").add("Reverse", [source], {})
+    ends = [_states(at.called(one.name), one, steps) for one, steps in ((ahead, source), (back, turned))]
     if back.return_sequences:
-        behind = reading.node(f"{back.name}.ahead", "Reverse", [behind], {})
-    return reading.reader.plain(reading.node(layer.name, "Concat", [*ends, behind], {}))
-
-
-def conv1d(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
-    (kernel,), into, out = layer.kernel_size, layer.kernel.shape[1] * layer.groups, layer.filters
-    steps, dilation = layer.strides[0], layer.dilation_rate[0]
-    x = materialised(reading.reader, inputs[0])
-    length, total = x.shape[1], dilation * (kernel - 1)
-    sides = [0, 0]
-    if layer.padding == "causal":
-        sides = [total, 0]
-    elif layer.padding == "same":
-        total = max(0, (-(-length // steps) - 1) * steps + total + 1 - length)
-        sides = [total // 2, total - total // 2]
-    attrs = conv_attrs(
-        into,
-        out,
-        [1, kernel],
-        groups=layer.groups,
-        bias=layer.use_bias,
-        stride=[1, steps],
-        padding=[0, 0, *sides],
-        dilation=[1, dilation],
-    )
-    batch, rows, features = x.view
-    source = materialised(reading.reader, Value(x.node, (batch, features, (), rows))).node
-    arrays: Fields = {"weight": (layer.kernel, lambda array: array.transpose(2, 1, 0)[:, :, None])}
-    if layer.use_bias:
-        arrays["bias"] = (layer.bias, None)
-    view = reading.reader.plain(reading.node(layer.name, "Conv2d", [source], attrs, **arrays))
-    made = materialised(reading.reader, Value(view.node, (view.view[0], view.view[3], view.view[1])))
-    return activated(reading, layer, made)
+        ends[1] = at.called(back.name).inner("ahead").add("Reverse", [ends[1]], {})
+    return at.reader.plain(at.add("Concat", ends, {}))
 
 
 def reduced(op: str) -> Handler:
     """Over the steps of a sequence."""
 
-    def handler(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
+    def handler(at: At, layer: Layer, inputs: Sequence[Value]) -> Value:
         refuse_unless(type(layer).__name__, keepdims=(layer.keepdims, False))
-        source = _steps(reading, inputs[0])
-        made = reading.node(layer.name, op, [source], {"axes": [0]})
-        size = reading.reader.shapes[made][-1]
-        return reading.reader.plain(reading.node(f"{layer.name}.vector", "Reshape", [made], {"shape": [size]}))
+        source = _steps(at, inputs[0])
+        made = at.add(op, [source], {"axes": [0]})
+        size = at.reader.shapes[made][-1]
+        return at.reader.plain(at.inner("vector").add("Reshape", [made], {"shape": [size]}))
 
     return handler
 
 
-def batch_norm(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
-    """Read BatchNorm of vectors and sequences as of images of one row."""
-    x = inputs[0]
-    if len(x.view) == len(FIRST):
-        return layers.batch_norm(reading, layer, inputs)
-    x = materialised(reading.reader, x)
-    batch, *rows, features = x.view
-    refuse_unless("BatchNormalization", axis=(layer.axis % len(x.view), len(x.view) - 1))
-    image = materialised(reading.reader, Value(x.node, (batch, features, *(rows or [()]), ())))
-    standing = Value(image.node, swapped(image.view, layers.LAST))
-    made = layers.batch_norm(reading, _LastAxis(layer), [standing])
-    groups: List[Any] = [made.view[0], *([made.view[1]] if rows else []), made.view[3]]
-    return materialised(reading.reader, Value(made.node, tuple(groups)))
-
-
-def concat(reading: Reading, layer: Layer, inputs: Sequence[Value]) -> Value:
+def concat(at: At, layer: Layer, inputs: Sequence[Value]) -> Value:
     try:
-        return reading.concat(layer.name, inputs, layer.axis)
+        return at.concat(inputs, layer.axis)
     except NotExpressible:  # folded differently, as what is flattened beside a vector
-        plain = [materialised(reading.reader, value) for value in inputs]
-        return reading.concat(layer.name, plain, layer.axis)
-
-
-class _LastAxis:
-    """A layer whose axis is the last one, whatever the rank."""
-
-    def __init__(self, layer: Layer) -> None:
-        self._layer = layer
-        self.axis = -1
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._layer, name)
+        plain = [materialised(at.reader, value) for value in inputs]
+        return at.concat(plain, layer.axis)
 
 
 HANDLERS: Dict[str, Handler] = {
-    "BatchNormalization": batch_norm,
     "Bidirectional": bidirectional,
     "Concatenate": concat,
-    "Conv1D": conv1d,
     "Embedding": embedding,
     "GlobalAveragePooling1D": reduced("ReduceMean"),
     "GlobalMaxPooling1D": reduced("ReduceMax"),

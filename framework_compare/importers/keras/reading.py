@@ -9,7 +9,7 @@ import numpy as np
 from framework_compare.errors import UsageError
 from framework_compare.graph import Graph, Task
 from framework_compare.importers.common.graph_reader import GraphReader
-from framework_compare.importers.common.reading import ProgramReading
+from framework_compare.importers.common.reading import Place
 from framework_compare.importers.common.views import NotExpressible, Value
 from framework_compare.importers.keras import arrays, layers
 from framework_compare.importers.keras.arrays import as_fed, channels_first
@@ -27,7 +27,7 @@ OPERATIONS = ("Add", "Multiply")  # that are also spelled + and *
 Form = Optional[Callable[[np.ndarray], np.ndarray]]  # from an array of Keras's to the graph's
 
 
-class Reading(ProgramReading):
+class Reading:
     """The graph of a model for one of the tasks, and the paths that its arrays have in the model.
 
     cut: the name of the layer without whose softmax or sigmoid the graph ends, "" where it has all.
@@ -45,7 +45,7 @@ class Reading(ProgramReading):
         self.turned = [channels_first(one, field) for one, field in zip(model.inputs, fields.values())]
         self.tokens = {name for name, field in fields.items() if field.dtype != "float32"}
         inputs = [
-            Value(name, swapped(self.reader.inputs[name].view, LAST)) if turned else as_fed(self, name)
+            Value(name, swapped(self.reader.inputs[name].view, LAST)) if turned else as_fed(self.reader, name)
             for name, turned in zip(fields, self.turned)
         ]
         values = self._run(model, inputs, "")
@@ -79,7 +79,7 @@ class Reading(ProgramReading):
                 sources = [self._numbers(value) for value in sources]
             if kind not in HANDLERS or (operation and (kind not in OPERATIONS or len(sources) != 2)):
                 raise NotExpressible(kind)
-            return HANDLERS[kind](self, layer, sources)
+            return HANDLERS[kind](At(self, layer.name), layer, sources)
         except NotExpressible as lack:
             shape = [self.reader.batch if size is None else size for size in node.outputs[0].shape]
             image = len(shape) == len(FIRST)
@@ -93,32 +93,46 @@ class Reading(ProgramReading):
             return value
         return Value(self.reader.once(f"{value.node}.numbers", "Cast", [value.node], {}), value.view)
 
-    # -- what handlers use ------------------------------------------------------------------------------------------
+    def as_graph(self, name: str, array: np.ndarray) -> np.ndarray:
+        """An array of Keras's, by the graph's name, in the graph's shape."""
+        return _formed(np.asarray(array), self.forms[self.origin[name]]).reshape(self.arrays[name].shape)
 
-    def node(self, at: str, op: str, sources: Sequence[str], attrs: Document, **arrays: Tuple[Any, Form]) -> str:
+
+class At(Place):
+    """The place of a layer: the Reading, and the name that a node gets."""
+
+    def __init__(self, reading: Reading, name: str) -> None:
+        super().__init__(reading.reader)
+        self.reading, self.name = reading, name
+
+    def called(self, name: str) -> "At":
+        """The same place under another name."""
+        return At(self.reading, name)
+
+    def inner(self, part: str) -> "At":
+        """The place of a part of the layer."""
+        return self.called(f"{self.name}.{part}")
+
+    def add(self, op: str, sources: Sequence[str], attrs: Document, **arrays: Tuple[Any, Form]) -> str:
         """A node of the graph; arrays are Keras's variables, each with what makes the graph's array of it."""
         for part, (variable, _) in arrays.items():
             if variable.path in self.reader.origin.values():
                 raise NotExpressible(f"{op} that shares its {part} with another layer")
         pairs = {part: (one.path, _formed(np.asarray(one), form)) for part, (one, form) in arrays.items()}
-        made = self.reader.add(at, op, sources, attrs, pairs)
-        self.forms.update({variable.path: form for variable, form in arrays.values()})
+        made = self.reader.add(self.name, op, sources, attrs, pairs)
+        self.reading.forms.update({variable.path: form for variable, form in arrays.values()})
         return made
 
-    def with_constant(self, name: str, op: str, value: Value, number: np.ndarray) -> Value:
+    def with_constant(self, op: str, value: Value, number: np.ndarray) -> Value:
         """A value times, or plus, what is not trained: one number, or one for each channel."""
         reader = self.reader
         shape = [1] * len(reader.shapes[value.node])
         if number.size > 1:
             shape[reader.feature_axis(value.node)] = number.size
         attrs = {"shape": shape, "init": "zeros", "trained": False}
-        constant = reader.add(f"{name}.constant", "Parameter", [], attrs)
+        constant = reader.add(f"{self.name}.constant", "Parameter", [], attrs)
         reader.arrays[f"{constant}.value"] = number.reshape(shape)
-        return Value(self.node(name, op, [value.node, constant], {}), value.view)
-
-    def as_graph(self, name: str, array: np.ndarray) -> np.ndarray:
-        """An array of Keras's, by the graph's name, in the graph's shape."""
-        return _formed(np.asarray(array), self.forms[self.origin[name]]).reshape(self.arrays[name].shape)
+        return Value(self.add(op, [value.node, constant], {}), value.view)
 
 
 def _formed(array: np.ndarray, form: Form) -> np.ndarray:

@@ -17,8 +17,9 @@ import numpy as np
 
 from framework_compare.adapters.tensorflow.trainer import TensorFlowTrainer
 from framework_compare.errors import UsageError
-from framework_compare.graph import Node, Task, image_classification
-from framework_compare.graph.trace_answer import TraceAnswer
+from framework_compare.graph import Node
+from framework_compare.graph.trace_answer import Asked, TraceAnswer
+from framework_compare.importers.common.ends import output_number
 from framework_compare.importers.common.judging import SEED, drawn_inputs, drawn_target, moved
 from framework_compare.importers.common.reading import left_out
 from framework_compare.importers.common.user_file import made_by, one_line
@@ -46,36 +47,26 @@ class KerasImporter:
         import keras
 
         keras.utils.set_random_seed(SEED)  # the same weights at every import
-        if task.get("loss"):
+        asked = Asked.from_dict(task)
+        if asked.loss:
             raise UsageError("a Keras model trains with the loss of its target; for loss_function give an nn.Module")
         model = load(task["source"])
         _check_layers(keras, model)
-        tasks = [Task.from_dict(one) for one in task.get("tasks", ())]
-        output = _output(model, task.get("output", ""))
-        if tasks:
-            fields = matched(model, tasks[0].inputs)
-            ordered = [dataclasses.replace(one, inputs=fields) for one in tasks]
-            readings = {tasks[0].image_size: Reading(model, ordered, BATCH, output)}
-        else:
-            readings = {
-                size: Reading(_checked(model, size), [image_classification(0, size)], BATCH, output)
-                for size in task["sizes"]
-            }
+        # a Sequential has one output, without a name
+        output = output_number(getattr(model, "output_names", ("0",)), asked.output)
+        fields = matched(model, asked.tasks[0].inputs) if asked.tasks else ()
+        readings = {}
+        for size, tasks in asked.by_size.items():
+            if fields:
+                tasks = [dataclasses.replace(one, inputs=fields) for one in tasks]
+            else:
+                _check_images(model, size)
+            readings[size] = Reading(model, tasks, BATCH, output)
         first = next(iter(readings.values()))
         graphs = {size: reading.graph for size, reading in readings.items()}
         notes = [*first.notes, *_notes(model, first)]
-        exact = judge(keras, model, first, SAMPLES if tasks else JUDGED, output)
+        exact = judge(keras, model, first, SAMPLES if fields else JUDGED, output)
         TraceAnswer(graphs, first.arrays, exact, notes, keras.__version__).write(os.getcwd())
-
-
-def _output(model: Model, name: str) -> int:
-    """The number of the output that is trained: one by its name or number, the first where none is named."""
-    names = list(getattr(model, "output_names", ()))
-    found = {"": 0, **{str(number): number for number in range(len(model.outputs))}}
-    found.update({own: number for number, own in enumerate(names)})
-    if name not in found:
-        raise UsageError(f"it has no output {name!r}; allowed: {', '.join(names)}")
-    return found[name]
 
 
 def load(source: Mapping[str, str]) -> Model:
@@ -136,14 +127,13 @@ def _check_layers(keras: ModuleType, model: Model) -> None:
         raise UsageError(f"{len(frozen)} of its arrays are not trained, such as {frozen[0]}; set trainable = True")
 
 
-def _checked(model: Model, size: int) -> Model:
-    """The model, once its input is known to be images of this size."""
+def _check_images(model: Model, size: int) -> None:
+    """UsageError where its input is not images of this size."""
     if len(model.inputs) != 1:
         raise UsageError(f"it takes {len(model.inputs)} inputs; allowed: one, a batch of images")
     shape = tuple(model.inputs[0].shape)
     if len(shape) != 4 or any(given not in (None, wanted) for given, wanted in zip(shape[1:], (size, size, 3))):
         raise UsageError(f"its input has shape {shape}, but images of this size have (None, {size}, {size}, 3)")
-    return model
 
 
 def _notes(model: Model, reading: Reading) -> List[str]:

@@ -59,13 +59,7 @@ def _fixed(
     feed: Document,
 ) -> Dict[str, np.ndarray]:
     """Numbers that depend on shapes alone, in float32 as whoever runs the file computes them."""
-    plain = {*arrays, ""} - program.trained - program.statistics
-    names = []
-    for node in nodes:
-        known = plain.issuperset(node.input) and not node.op_type.startswith("Random")
-        if node.op_type in ("Shape", "Size") or known:
-            plain.update(node.output)
-            names += [name for name in node.output if name not in arrays]
+    names = program.constants(program.nodes)
     if not names:
         return {}
     single = {name: _in_single(_as_declared(model, name, one)) for name, one in feed.items()}

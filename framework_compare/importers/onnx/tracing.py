@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Collection, Dict, FrozenSet, List, Mapping, Se
 import numpy as np
 
 from framework_compare.errors import UsageError
-from framework_compare.graph import Field, Task, image_classification
+from framework_compare.graph import Field
+from framework_compare.graph.trace_answer import Asked
+from framework_compare.importers.common.ends import in_order, output_number
 from framework_compare.importers.common.judging import SEED, drawn_inputs
 from framework_compare.importers.common.onnx_program import OnnxNode, OnnxProgram, decimal
 from framework_compare.importers.common.user_file import one_line
@@ -55,10 +57,10 @@ class OnnxImporter:
     def trace(job: Job) -> None:
         """Answer a job of kind "trace"; UsageError, in one line, where the file cannot be used."""
         (task,) = job.tasks
-        if task.get("loss"):
+        asked = Asked.from_dict(task)
+        if asked.loss:
             raise UsageError("an ONNX file trains with the loss of its target; for loss_function give an nn.Module")
-        tasks = [Task.from_dict(one) for one in task.get("tasks", ())]
-        read(load(task["source"]["path"]), task["sizes"], tasks, task.get("output", "")).write(os.getcwd())
+        read(load(task["source"]["path"]), asked).write(os.getcwd())
 
 
 def load(path: str) -> ModelProto:
@@ -103,7 +105,7 @@ def _load_beside(onnx: ModuleType, model: ModelProto, path: str) -> None:
         raise UsageError(f"the external weights of {path} cannot be read: {one_line(error)}") from None
 
 
-def read(model: ModelProto, sizes: Sequence[int], tasks: Sequence[Task] = (), trained: str = "") -> OnnxProgram:
+def read(model: ModelProto, asked: Asked) -> OnnxProgram:
     """Nodes and arrays of a checked model, and what onnx computes with them; UsageError for what cannot be trained."""
     import onnx
 
@@ -111,21 +113,28 @@ def read(model: ModelProto, sizes: Sequence[int], tasks: Sequence[Task] = (), tr
     _check_layers(graph)
     arrays, copies = _arrays(onnx, graph)
     sources = [one for one in graph.input if one.name not in arrays]
-    if tasks:
+    tasks = next(iter(asked.by_size.values()))
+    if asked.tasks:
         fields = _fields(onnx, sources, tasks[0].inputs)
         channels_last, batch = False, sources[0].type.tensor_type.shape.dim[0].dim_value
     else:
-        tasks, fields = [image_classification(0, sizes[0])], ()
-        channels_last, batch = _layout(onnx, _only(sources), sizes)
+        fields = ()
+        channels_last, batch = _layout(onnx, sources, asked.sizes)
     made = {output: node for node in graph.node for output in node.output}
-    output, notes = _logits(_output(graph, trained), made, {task.loss for task in tasks})
+    names = [one.name for one in graph.output]
+    output, notes = _logits(names[output_number(names, asked.output)], made, {task.loss for task in tasks})
     live = _live(graph.node, output, made)
     left = [node for node in live if node.op_type != "Constant" and node.output[0] not in copies]
     users = _users(left)
     arrays = {name: array for name, array in arrays.items() if name in users}
     initial = {one.name for one in graph.initializer} | copies
     statistics = _statistics(left, arrays)
-    learned = {name for name in arrays if _is_trained(arrays[name], name in initial, users[name])} - statistics
+    # ONNX does not say what is trained: float arrays of layers are, and other initialisers of more than one number
+    learned = {
+        name
+        for name, array in arrays.items()
+        if array.dtype.kind == "f" and (not set(LAYERS).isdisjoint(users[name]) or (name in initial and array.size > 1))
+    } - statistics
     program = OnnxProgram(
         tuple(one.name for one in sources),
         output,
@@ -190,22 +199,9 @@ def _plain(name: str, array: np.ndarray) -> np.ndarray:
     return array.astype(np.float32)
 
 
-def _only(sources: Sequence[ValueInfoProto]) -> ValueInfoProto:
-    if len(sources) != 1:
-        names = ", ".join(one.name for one in sources)
-        raise UsageError(f"it takes {len(sources)} inputs ({names}); allowed: one, a batch of images")
-    return sources[0]
-
-
 def _fields(onnx: ModuleType, sources: Sequence[ValueInfoProto], fields: Sequence[Field]) -> Tuple[Field, ...]:
     """Return what each input is given: the array of its name, or, where not all have one, those in their order."""
-    named = {field.name: field for field in fields}
-    names = [one.name for one in sources]
-    if len(sources) != len(fields):
-        raise UsageError(
-            f"it takes {len(sources)} inputs ({', '.join(names)}), and the data have {len(fields)} ({', '.join(named)})"
-        )
-    found = tuple(named[name] for name in names) if set(names) == set(named) else tuple(fields)
+    found = in_order([one.name for one in sources], fields)
     for source, field in zip(sources, found):
         kind = source.type.tensor_type
         dims = [dim.dim_value for dim in kind.shape.dim]  # 0: not fixed
@@ -219,8 +215,12 @@ def _fields(onnx: ModuleType, sources: Sequence[ValueInfoProto], fields: Sequenc
     return found
 
 
-def _layout(onnx: ModuleType, source: ValueInfoProto, sizes: Sequence[int]) -> Tuple[bool, int]:
+def _layout(onnx: ModuleType, sources: Sequence[ValueInfoProto], sizes: Sequence[int]) -> Tuple[bool, int]:
     """Return whether channels come last, and the number of images that the file is fixed to (0: any)."""
+    if len(sources) != 1:
+        names = ", ".join(one.name for one in sources)
+        raise UsageError(f"it takes {len(sources)} inputs ({names}); allowed: one, a batch of images")
+    (source,) = sources
     kind = source.type.tensor_type
     dims = [dim.dim_value for dim in kind.shape.dim]  # 0: not fixed
     channels_last = len(dims) == 4 and dims[3] == 3 and dims[1] != 3
@@ -234,15 +234,6 @@ def _layout(onnx: ModuleType, source: ValueInfoProto, sizes: Sequence[int]) -> T
         if any(fixed not in (0, size) for fixed in pixels):
             raise UsageError(f"it is fixed to images of {pixels[0]} x {pixels[1]} pixels, but image_size is {size}")
     return channels_last, dims[0]
-
-
-def _output(graph: GraphProto, name: str) -> str:
-    """The name of the output that is trained: one by its name or number, the first where none is named."""
-    found = {**{str(number): one.name for number, one in enumerate(graph.output)}, "": graph.output[0].name}
-    found.update({one.name: one.name for one in graph.output})
-    if name not in found:
-        raise UsageError(f"it has no output {name!r}; allowed: {', '.join(one.name for one in graph.output)}")
-    return found[name]
 
 
 def _logits(name: str, made: Document, losses: Collection[str]) -> Tuple[str, Tuple[str, ...]]:
@@ -281,11 +272,6 @@ def _statistics(nodes: Sequence[NodeProto], arrays: Mapping[str, np.ndarray]) ->
     if computed:
         raise UsageError(f"its BatchNormalization reads statistics that are computed ({computed[0]}), not running ones")
     return names
-
-
-def _is_trained(array: np.ndarray, initial: bool, users: Sequence[str]) -> bool:
-    """ONNX does not say so: float arrays of layers are, and other initialisers of more than one number."""
-    return array.dtype.kind == "f" and (any(op in LAYERS for op in users) or (initial and array.size > 1))
 
 
 def _node(onnx: ModuleType, node: NodeProto) -> OnnxNode:

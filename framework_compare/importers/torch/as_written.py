@@ -18,7 +18,7 @@ from framework_compare.errors import Unsupported
 from framework_compare.graph import Graph, Task, trainable_names
 from framework_compare.graph.imported_model import head_of
 from framework_compare.importers.torch.calls import chosen_output
-from framework_compare.importers.torch.tracing import load, read
+from framework_compare.importers.torch.tracing import arrays_of, load, read
 from framework_compare.json_types import Document, Fields
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class WrittenTrainer(TorchTrainer):
             raise Unsupported(f"{text} is no longer the model that was imported; compare it again")
         self._reading = reading
         # an array of the graph is a part of one of the module's: which of its numbers, in the graph's order
-        arrays = _arrays(module)
+        arrays = arrays_of(module)
         self._places = {
             ours: reading.as_graph(ours, torch.arange(arrays[own].numel()).reshape(arrays[own].shape)).astype(np.int64)
             for ours, own in reading.origin.items()
@@ -65,14 +65,14 @@ class WrittenTrainer(TorchTrainer):
         return _with_one_output(torch, module, output, graph.task)
 
     def _freeze(self, graph: Graph) -> None:
-        own = _arrays(self._network.module)
+        own = arrays_of(self._network.module)
         for parameter in self._network.parameters():
             parameter.requires_grad_(False)
         for name in trainable_names(graph):
             own[self._reading.origin[name]].requires_grad_(True)
 
     def _copy_in(self, weights: Document) -> None:
-        torch, own, origin = self.torch, _arrays(self._network.module), self._reading.origin
+        torch, own, origin = self.torch, arrays_of(self._network.module), self._reading.origin
         held = {target: own[target].detach().cpu().contiguous().numpy().ravel().copy() for target in origin.values()}
         for name, array in weights.items():
             if name in origin:
@@ -81,7 +81,7 @@ class WrittenTrainer(TorchTrainer):
             own[target].copy_(torch.from_numpy(flat.reshape(own[target].shape)))
 
     def weights(self) -> Fields:
-        own = _arrays(self._network.module)
+        own = arrays_of(self._network.module)
         return {
             name: self._reading.as_graph(name, own[self._reading.origin[name]])
             if name in self._reading.origin
@@ -90,17 +90,12 @@ class WrittenTrainer(TorchTrainer):
         }
 
     def _held_gradients(self) -> Fields:
-        own = _arrays(self._network.module)
+        own = arrays_of(self._network.module)
         return {
             name: self._reading.as_graph(name, own[target].grad)
             for name, target in self._reading.origin.items()
             if own[target].grad is not None
         }
-
-
-def _arrays(module: Module) -> Fields:
-    parameters, buffers = module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False)
-    return {**dict(parameters), **dict(buffers)}
 
 
 def _replace_head(torch: ModuleType, module: Module, weight: str, classes: int) -> None:

@@ -156,10 +156,9 @@ def dropout(at: At, a: Arguments) -> Any:
 
 def same(at: At, a: Arguments) -> Any:
     scores = a.get("self", a.get("input"))
-    shape = at.shape
     if not isinstance(scores, Scores):
         raise NotExpressible("attention of a part")
-    return scores._replace(shape=shape)
+    return scores._replace(shape=at.shape)
 
 
 # On Scores; the first two also begin with values.

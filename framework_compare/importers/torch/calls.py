@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import inspect
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Callable, List, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, List, Sequence, Tuple
 
 from framework_compare.errors import UsageError
 from framework_compare.graph import Field, Task
 from framework_compare.importers.common.user_file import place_of
 
 if TYPE_CHECKING:
-    from torch import Tensor, dtype
+    from torch import Tensor
     from torch.nn import Module
 
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -52,11 +52,8 @@ def _words(names: List[str]) -> str:
 
 def examples(torch: ModuleType, fields: Tuple[Field, ...], batch: int) -> Tuple[Tensor, ...]:
     """Zeros; integers have 64 bits, as modules expect."""
-    return tuple(torch.zeros((batch, *field.shape), dtype=_kind(torch, field)) for field in fields)
-
-
-def _kind(torch: ModuleType, field: Field) -> dtype:
-    return {"float32": torch.float32, "bool": torch.bool}.get(field.dtype, torch.int64)
+    kinds = {"float32": torch.float32, "bool": torch.bool}
+    return tuple(torch.zeros((batch, *field.shape), dtype=kinds.get(field.dtype, torch.int64)) for field in fields)
 
 
 def called(module: Module, given: Sequence[Tensor], task: Task) -> object:
@@ -100,7 +97,8 @@ def with_loss(torch: ModuleType, module: Module, loss: Callable[..., Tensor], ou
 def chosen_output(returned: object, name: str = "") -> Tensor:
     """The output of a module under a name (a key, or a number of a tuple), or the first one."""
     if name:
-        named = returned.items() if isinstance(returned, dict) else enumerate(_listed(returned))
+        listed = returned if isinstance(returned, (list, tuple)) else ()
+        named = returned.items() if isinstance(returned, dict) else enumerate(listed)
         found = {str(key): value for key, value in named}
         if name not in found:
             raise UsageError(
@@ -113,7 +111,3 @@ def chosen_output(returned: object, name: str = "") -> Tensor:
     if returned is None:
         raise UsageError("it returns nothing")
     return returned
-
-
-def _listed(returned: Any) -> Any:
-    return returned if isinstance(returned, (list, tuple)) else ()

@@ -124,7 +124,7 @@ def _read_graph(reading: Any, node: FxNode, graph: FxGraph, given: Sequence[Any]
             if "device" in one.kwargs:  # it was asked without numbers
                 one.kwargs = {**one.kwargs, "device": reading.torch.device("cpu")}
             one.name = f"{node.name}_{one.name}"
-            reading.values[one.name] = reading.read_inner(one)
+            reading.values[one.name] = reading.read(one)
         (returned,) = (one.args[0] for one in graph.nodes if one.op == "output")
         return _mapped(returned, reading.values)
     finally:

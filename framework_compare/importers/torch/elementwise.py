@@ -45,20 +45,16 @@ def clamp(at: At, a: Arguments) -> Value:
     return x
 
 
-def reduction(op: str) -> Handler:
+def reduction(op: str, *, turned: bool = False) -> Handler:
+    """turned: with other signs before and behind, as the least number is the largest then."""
+
     def handler(at: At, a: Arguments) -> Any:
-        result = at.reduced(op, a["self"], a.get("dim"), a.get("keepdim", False))
+        x = at.emit("Mul", a["self"], -1.0) if turned else a["self"]
+        result = at.reduced(op, x, a.get("dim"), a.get("keepdim", False))
+        result = at.emit("Mul", result, -1.0) if turned else result
         return [result, None] if isinstance(at.node.meta["val"], (tuple, list)) else result
 
     return handler
-
-
-def lowest(at: At, a: Arguments) -> Any:
-    turned = {**a, "self": at.emit("Mul", a["self"], -1.0)}
-    found = reduction("ReduceMax")(at, turned)
-    value = found[0] if isinstance(found, list) else found
-    value = at.emit("Mul", value, -1.0)
-    return [value, None] if isinstance(found, list) else value
 
 
 def variance(at: At, a: Arguments) -> Value:
@@ -114,7 +110,7 @@ def elu(at: At, a: Arguments) -> Value:
 
 def broadcast(at: At, a: Arguments) -> List[Value]:
     """Several arrays in one shape, as losses of torch bring outputs and target; the op that reads them repeats them."""
-    return [at.reading.expand(one, meta.shape) for one, meta in zip(a["tensors"], at.node.meta["val"])]
+    return [at.expand(one, meta.shape) for one, meta in zip(a["tensors"], at.node.meta["val"])]
 
 
 def cosh(at: At, a: Arguments) -> Value:
@@ -127,7 +123,7 @@ def where(at: At, a: Arguments) -> Value:
     condition, other = a["condition"], a["other"]
     if hasattr(condition, "any") and isinstance(other, Value) and not bool(condition.any()):
         # some frameworks multiply, and the array that is not taken may be NaN
-        return at.reading.expand(other, at.shape)
+        return at.expand(other, at.shape)
     return at.emit("Where", condition, a["self"], other)
 
 
@@ -165,19 +161,18 @@ HANDLERS: Dict[str, Handler] = {
     **dict.fromkeys(("logical_or", "bitwise_or", "__or__"), binary("Maximum")),
     "where": where,
     "masked_fill": lambda at, a: at.emit("Where", a["mask"], a["value"], a["self"]),
-    "isnan": lambda at, a: at.reading.torch.zeros(at.shape, dtype=at.reading.torch.bool),  # what trains has none
+    "isnan": lambda at, a: at.torch.zeros(at.shape, dtype=at.torch.bool),  # what trains has none
     "cosh": cosh,
     "broadcast_tensors": broadcast,
     "sum": reduction("ReduceSum"),
     "mean": reduction("ReduceMean"),
-    **dict.fromkeys(("amax", "max"), reduction("ReduceMax")),
-    **dict.fromkeys(("amin", "min"), lowest),
+    **dict.fromkeys(("amax", "max", "any"), reduction("ReduceMax")),
+    **dict.fromkeys(("amin", "min"), reduction("ReduceMax", turned=True)),
     "var": variance,
     **dict.fromkeys(("linalg_vector_norm", "norm"), vector_norm),
     "logsumexp": log_sum_exp,
     "log1p": lambda at, a: at.each("Log", at.emit("Add", a["self"], 1.0)),
     "expm1": lambda at, a: at.emit("Sub", at.each("Exp", a["self"]), 1.0),
-    "any": lambda at, a: at.reduced("ReduceMax", at.value(a["self"]), a.get("dim"), a.get("keepdim", False)),
     **dict.fromkeys(("softmax", "_softmax"), along("Softmax")),
     **dict.fromkeys(("log_softmax", "_log_softmax"), along("LogSoftmax")),
     "cumsum": along("CumSum"),

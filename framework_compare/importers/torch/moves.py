@@ -8,15 +8,8 @@ from typing import Any, Dict, Iterable, List, Sequence
 
 import numpy as np
 
-from framework_compare.graph.attrs import unless
-from framework_compare.importers.common.axes import (
-    as_group,
-    common_patterns,
-    is_batch,
-    pattern,
-    program_axes,
-    reshaped_node,
-)
+from framework_compare.graph.node import unless
+from framework_compare.importers.common.axes import common_patterns, is_batch, pattern, program_axes, reshaped_node
 from framework_compare.importers.common.reading import filled
 from framework_compare.importers.common.views import BATCH, NotExpressible, Value, whole
 from framework_compare.importers.torch.operands import LARGE, Arguments, At, Handler, axis_of
@@ -28,7 +21,7 @@ def taken(at: At, x: Any, dim: int, index: Iterable[int]) -> Any:
     index = [int(place) for place in index]
     if not index:
         shape = [0 if place == dim % len(x.shape) else size for place, size in enumerate(x.shape)]
-        return at.reading.torch.zeros(shape)
+        return at.torch.zeros(shape)
     x = at.plain(x if isinstance(x, Value) else at.value(x))
     axis = axis_of(x, dim)
     steps = set(np.diff(index).tolist()) or {1}
@@ -39,7 +32,8 @@ def taken(at: At, x: Any, dim: int, index: Iterable[int]) -> Any:
         made = at.add("Slice", [x.node], {"axis": axis, **ends})
     else:
         made = at.add("Take", [x.node], {"axis": axis, "index": index})
-    at.reading.keep_whole(x.node, made)
+    if x.node in at.reading.whole_numbers:  # and stays one
+        at.reading.whole_numbers.add(made)
     return at.like(x.view, made)
 
 
@@ -199,8 +193,7 @@ def gather(at: At, table: Any, places: Any) -> Value:
         return at.reshape(rows, tuple(places.shape))
     places = at.plain(places)
     made = at.add("Gather", [table.node, places.node], {})
-    rest = as_group((False,), len(at.reader.shapes[made]) - 1, table.shape[-1], at.reader.batch)
-    return Value(made, (*places.view, rest))
+    return Value(made, (*places.view, whole(len(at.reader.shapes[made]) - 1, table.shape[-1])))
 
 
 def embedding(at: At, a: Arguments) -> Value:
@@ -341,7 +334,7 @@ HANDLERS: Dict[str, Handler] = {
     "gather": gather_along,
     "unfold": unfold,
     "copy": copied,
-    "fill": lambda at, a: at.reading.torch.full(at.shape, float(a["value"]), dtype=at.reading.torch.float64),
+    "fill": lambda at, a: at.torch.full(at.shape, float(a["value"]), dtype=at.torch.float64),
     "embedding": embedding,
     **dict.fromkeys(("_embedding_bag", "_embedding_bag_forward_only"), embedding_bag),
 }

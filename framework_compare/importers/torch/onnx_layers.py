@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -22,22 +22,18 @@ PARTS: Dict[str, Dict[int, str]] = {
 
 def conv(c: Call, x: Given, weight: Given, bias: Given = None) -> Given:
     kernel, bias = list(weight.shape[2:]), _bias(c, bias, x)
-    x, padding = _padded(c, x, kernel, 0.0)
-    steps = (_pair(c, "strides", kernel), padding, _pair(c, "dilations", kernel))
+    x, *steps = _padded(c, x, kernel)
     return getattr(c.functional, f"conv{len(kernel)}d")(x, weight, bias, *steps, c.attrs.get("group", 1))
 
 
-def _pair(c: Call, name: str, kernel: Sequence[int]) -> List[int]:
-    return c.numbers(name) or [1] * len(kernel)
-
-
-def _padded(c: Call, x: Given, kernel: Sequence[int], filler: float) -> Tuple[Given, List[int]]:
-    """The input, with unequal padding in front of it, and the padding that is left to the layer."""
-    pairs = _pads(c, x, kernel)
-    if all(first == last for first, last in pairs):
-        return x, [first for first, _ in pairs]
-    flat = [side for pair in reversed(pairs) for side in pair]
-    return c.functional.pad(x, flat, value=filler), [0] * len(kernel)
+def _padded(c: Call, x: Given, kernel: Sequence[int], filler: float = 0.0) -> Tuple[Any, ...]:
+    """The input, with unequal padding in front of it, and stride, padding and dilation that are left to the layer."""
+    pairs, ones = _pads(c, x, kernel), [1] * len(kernel)
+    padding = [first for first, _ in pairs]
+    if any(first != last for first, last in pairs):
+        x = c.functional.pad(x, [side for pair in reversed(pairs) for side in pair], value=filler)
+        padding = [0] * len(kernel)
+    return x, c.numbers("strides") or ones, padding, c.numbers("dilations") or ones
 
 
 def _pads(c: Call, x: Given, kernel: Sequence[int]) -> List[Tuple[int, int]]:
@@ -48,7 +44,8 @@ def _pads(c: Call, x: Given, kernel: Sequence[int]) -> List[Tuple[int, int]]:
     if auto == "NOTSET":
         pads = c.numbers("pads") or [0] * 2 * len(kernel)
         return list(zip(pads[: len(kernel)], pads[len(kernel) :]))
-    axes = zip(x.shape[2:], kernel, _pair(c, "strides", kernel), _pair(c, "dilations", kernel))
+    ones = [1] * len(kernel)
+    axes = zip(x.shape[2:], kernel, c.numbers("strides") or ones, c.numbers("dilations") or ones)
     pairs = [same_padding(*axis) for axis in axes]
     return pairs if auto == "SAME_UPPER" else [(behind, before) for before, behind in pairs]
 
@@ -56,8 +53,7 @@ def _pads(c: Call, x: Given, kernel: Sequence[int]) -> List[Tuple[int, int]]:
 def max_pool(c: Call, x: Given) -> Given:
     kernel = c.numbers("kernel_shape") or []
     # of values that are never below zero a zero beside them is never more than the largest
-    x, padding = _padded(c, x, kernel, 0.0 if c.signless else -math.inf)
-    steps = (_pair(c, "strides", kernel), padding, _pair(c, "dilations", kernel))
+    x, *steps = _padded(c, x, kernel, 0.0 if c.signless else -math.inf)
     return getattr(c.functional, f"max_pool{len(kernel)}d")(x, kernel, *steps, bool(c.attrs.get("ceil_mode")))
 
 
@@ -65,9 +61,9 @@ def average_pool(c: Call, x: Given) -> Given:
     kernel, counted = c.numbers("kernel_shape") or [], bool(c.attrs.get("count_include_pad"))
     if not counted and any(first != last for first, last in _pads(c, x, kernel)):
         raise UsageError("an AveragePool with unequal padding and count_include_pad=0 cannot be expressed")
-    x, padding = _padded(c, x, kernel, 0.0)
+    x, stride, padding, _ = _padded(c, x, kernel)
     pool = getattr(c.functional, f"avg_pool{len(kernel)}d")
-    return pool(x, kernel, _pair(c, "strides", kernel), padding, bool(c.attrs.get("ceil_mode")), counted)
+    return pool(x, kernel, stride, padding, bool(c.attrs.get("ceil_mode")), counted)
 
 
 def batch_norm(c: Call, x: Given, scale: Given, shift: Given, mean: Given, variance: Given) -> Given:
@@ -100,12 +96,13 @@ def matmul(c: Call, x: Given, y: Given) -> Given:
 def conv_transpose(c: Call, x: Given, weight: Given, bias: Given = None) -> Given:
     """Only with equal padding on both sides, as torch exports it."""
     kernel = list(weight.shape[2:])
-    pads = _pads(c, x, kernel)
-    if any(first != last for first, last in pads) or "output_shape" in c.attrs or "auto_pad" in c.attrs:
+    uneven = any(first != last for first, last in _pads(c, x, kernel))
+    if uneven or "output_shape" in c.attrs or "auto_pad" in c.attrs:
         raise UsageError("a ConvTranspose with unequal padding or an output_shape cannot be expressed")
+    x, stride, padding, dilation = _padded(c, x, kernel)
     more, group = c.numbers("output_padding") or [0] * len(kernel), c.attrs.get("group", 1)
-    steps = (_pair(c, "strides", kernel), [first for first, _ in pads], more, group, _pair(c, "dilations", kernel))
-    return getattr(c.functional, f"conv_transpose{len(kernel)}d")(x, weight, _bias(c, bias, x), *steps)
+    transposed = getattr(c.functional, f"conv_transpose{len(kernel)}d")
+    return transposed(x, weight, _bias(c, bias, x), stride, padding, more, group, dilation)
 
 
 def instance_norm(c: Call, x: Given, scale: Given, shift: Given) -> Given:

@@ -36,7 +36,7 @@ def module_of(program: OnnxProgram) -> Module:
 
     nodes = simplified(program)
     _check_known(nodes)
-    constant = _constants(nodes, program)
+    constant = frozenset(program.constants(nodes))
     signless = _signless(nodes)
 
     class Step(torch.nn.Module):
@@ -132,17 +132,6 @@ def _check_known(nodes: Sequence[OnnxNode]) -> None:
         kinds = len({node.op for node in nodes})
         words = "; ".join(f"{op} ({len(names)} x, first at {names[0]})" for op, names in unknown.items())
         raise UsageError(f"{len(unknown)} of {kinds} kinds of layer cannot be expressed: {words}")
-
-
-def _constants(nodes: Sequence[OnnxNode], program: OnnxProgram) -> Set[str]:
-    """Values that depend on nothing but shapes."""
-    plain = set(program.arrays) - program.trained - program.statistics | {""}
-    computed: Set[str] = set()
-    for node in nodes:
-        if node.op in ("Shape", "Size") or (plain.issuperset(node.inputs) and not node.op.startswith("Random")):
-            plain.update(node.outputs)
-            computed.update(node.outputs)
-    return computed
 
 
 def _signless(nodes: Sequence[OnnxNode]) -> Set[str]:

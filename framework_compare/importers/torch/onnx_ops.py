@@ -108,13 +108,6 @@ def _is_float(value: Operand) -> bool:
     return isinstance(value, float) or (not isinstance(value, (int, bool)) and bool(value.is_floating_point()))
 
 
-def total(c: Call, *values: Given) -> Given:
-    result: "Tensor" = values[0]
-    for value in values[1:]:
-        result = result + c.tensor(value, result)
-    return result
-
-
 # -- axes ---------------------------------------------------------------------------------------------------------------
 
 
@@ -123,13 +116,9 @@ def reshape(c: Call, x: Given, shape: Given = None) -> Given:
     sizes = c.numbers("shape", shape) or []
     if not c.attrs.get("allowzero"):
         sizes = [x.shape[place] if size == 0 else size for place, size in enumerate(sizes)]
-    return x.reshape(_with_batch(c, x, sizes))
-
-
-def _with_batch(c: Call, x: Given, sizes: List[int]) -> List[int]:
-    """A file that is fixed to a number of images has it in shapes; here it is the number there is."""
+    # a file that is fixed to a number of images has it in shapes; here it is the number there is
     fixed = c.batch and sizes and sizes[0] == c.batch and x.shape and x.shape[0] != c.batch
-    return [x.shape[0], *sizes[1:]] if fixed else sizes
+    return x.reshape([x.shape[0], *sizes[1:]] if fixed else sizes)
 
 
 def flatten(c: Call, x: "Tensor") -> Given:
@@ -194,20 +183,22 @@ def gather(c: Call, x: Given, index: Given) -> Given:
     return picked.unflatten(axis % x.ndim, tuple(places.shape)) if places.ndim != 1 else picked
 
 
-def trilu(c: Call, x: Given, diagonal: Given = None) -> Given:
-    keep = c.torch.triu if c.attrs.get("upper", 1) else c.torch.tril
-    return keep(c.tensor(x), int(diagonal) if diagonal is not None else 0)
+def reduced(apply: Callable[..., "Tensor"]) -> Callable[..., Given]:
+    """A function (tensor, axes, whether they are kept) of all axes where none are named."""
 
-
-def reduced(name: str) -> Callable[..., Given]:
     def run(c: Call, x: Given, axes: Given = None) -> Given:
         x = c.tensor(x)
         along = c.numbers("axes", axes)
         if not along and c.attrs.get("noop_with_empty_axes"):
             return x
-        return getattr(x, name)(dim=along or list(range(x.ndim)), keepdim=bool(c.attrs.get("keepdims", 1)))
+        return apply(x, along or list(range(x.ndim)), bool(c.attrs.get("keepdims", 1)))
 
     return run
+
+
+def trilu(c: Call, x: Given, diagonal: Given = None) -> Given:
+    keep = c.torch.triu if c.attrs.get("upper", 1) else c.torch.tril
+    return keep(c.tensor(x), 0 if diagonal is None else int(diagonal))
 
 
 def pad(c: Call, x: Given, pads: Given = None, value: Given = None, axes: Given = None) -> Given:
@@ -238,11 +229,6 @@ def cast(c: Call, x: Given, like: Given = None) -> Given:
     return x.astype(KINDS[c.attrs["to"]])
 
 
-def tile(c: Call, x: Given, repeats: Given) -> Given:
-    tensor: "Tensor" = c.tensor(x)
-    return tensor.repeat(c.numbers("repeats", repeats) or [])
-
-
 def power(c: Call, x: Given, y: Given) -> Given:
     if isinstance(x, np.ndarray) and isinstance(y, np.ndarray):
         return np.power(x, y).astype(x.dtype)
@@ -262,40 +248,27 @@ def folded(name: str) -> Callable[..., Given]:
     return run
 
 
-def norm(order: int) -> Callable[..., Given]:
-    def run(c: Call, x: "Tensor", axes: Given = None) -> Given:
-        along, keep = c.numbers("axes", axes) or list(range(x.ndim)), bool(c.attrs.get("keepdims", 1))
-        return x.abs().sum(along, keepdim=keep) if order == 1 else (x * x).sum(along, keepdim=keep).sqrt()
-
-    return run
-
-
 UNARY = (
-    "Abs",
-    "Ceil",
-    "Cos",
-    "Erf",
-    "Exp",
-    "Floor",
-    "Log",
-    "Reciprocal",
-    "Relu",
-    "Sigmoid",
-    "Sign",
-    "Sin",
-    "Sqrt",
-    "Tanh",
+    *("Abs", "Ceil", "Cos", "Erf", "Exp", "Floor", "Log", "Reciprocal"),
+    *("Relu", "Sigmoid", "Sign", "Sin", "Sqrt", "Tanh"),
 )
 BINARY = {
     **{"Add": operator.add, "Sub": _minus, "Mul": operator.mul, "Div": _over, "Mod": operator.mod},
     **{"And": operator.and_, "Equal": operator.eq, "Greater": operator.gt, "Less": operator.lt},
     **{"GreaterOrEqual": operator.ge, "LessOrEqual": operator.le},
 }
-REDUCED = {"ReduceMax": "amax", "ReduceMean": "mean", "ReduceMin": "amin", "ReduceSum": "sum"}
+REDUCED: Dict[str, Callable[..., "Tensor"]] = {
+    "ReduceL1": lambda x, axes, keep: x.abs().sum(axes, keepdim=keep),
+    "ReduceL2": lambda x, axes, keep: (x * x).sum(axes, keepdim=keep).sqrt(),
+    "ReduceMax": lambda x, axes, keep: x.amax(axes, keepdim=keep),
+    "ReduceMean": lambda x, axes, keep: x.mean(axes, keepdim=keep),
+    "ReduceMin": lambda x, axes, keep: x.amin(axes, keepdim=keep),
+    "ReduceSum": lambda x, axes, keep: x.sum(axes, keepdim=keep),
+}
 FUNCTIONS: Dict[str, Callable[..., Given]] = {
     **{name: unary(name.lower()) for name in UNARY},
     **{name: binary(apply) for name, apply in BINARY.items()},
-    **{name: reduced(own) for name, own in REDUCED.items()},
+    **{name: reduced(apply) for name, apply in REDUCED.items()},
     "Cast": cast,
     "CastLike": cast,
     "Clip": clip,
@@ -326,8 +299,6 @@ FUNCTIONS: Dict[str, Callable[..., Given]] = {
     "Pow": power,
     "RandomUniformLike": unary("rand_like"),
     "Range": lambda c, first, end, step: np.arange(first, end, step),
-    "ReduceL1": norm(1),
-    "ReduceL2": norm(2),
     "ReduceProd": lambda c, x, axes=None: np.prod(x, keepdims=bool(c.attrs.get("keepdims", 1))),
     "Reshape": reshape,
     "Selu": lambda c, x: c.functional.selu(x),
@@ -338,9 +309,9 @@ FUNCTIONS: Dict[str, Callable[..., Given]] = {
     "Softplus": lambda c, x: c.functional.softplus(x),
     "Split": split,
     "Squeeze": squeeze,
-    "Sum": total,
+    "Sum": folded("add"),
     "Swish": swish,
-    "Tile": tile,
+    "Tile": lambda c, x, repeats: c.tensor(x).repeat(c.numbers("repeats", repeats) or []),
     "Transpose": transpose,
     "Trilu": trilu,
     "Unsqueeze": unsqueeze,

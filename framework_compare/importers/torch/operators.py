@@ -7,7 +7,7 @@ import math
 from typing import Any, Dict, List, NamedTuple, NoReturn, Sequence, Tuple
 
 from framework_compare.graph import window
-from framework_compare.graph.attrs import conv_attrs, linear_attrs, window_attrs
+from framework_compare.graph.node import conv_attrs, linear_attrs, window_attrs
 from framework_compare.importers.common.graph_reader import GraphReader
 from framework_compare.importers.common.views import BATCH, Atom, NotExpressible, Value, View, moved, whole
 from framework_compare.importers.torch.operands import Arguments, At, Handler
@@ -36,7 +36,7 @@ def pair(value: JSON, default: JSON = None) -> List[int]:
 
 def conv2d(at: At, a: Arguments) -> Value:
     weight, bias, groups = a["weight"], a["bias"], a["groups"]
-    out, into, *kernel = at.reading.own("Conv2d", "weight", weight).shape
+    out, into, *kernel = at.own("Conv2d", "weight", weight).shape
     dilation = pair(a["dilation"], 1)
     steps: Fields = {
         "stride": pair(a["stride"], 1),
@@ -61,9 +61,9 @@ def _padding(given: Any, kernel: Sequence[int], dilation: Sequence[int]) -> List
 
 
 def linear(at: At, a: Arguments) -> Value:
-    out, into = at.reading.own("Linear", "weight", a["weight"]).shape
+    out, into = at.own("Linear", "weight", a["weight"]).shape
     attrs = linear_attrs(into, out, bias=a["bias"] is not None)
-    return at.reading.on_features(at.node, "Linear", a["input"], attrs, weight=a["weight"], bias=a["bias"])
+    return at.on_features("Linear", a["input"], attrs, weight=a["weight"], bias=a["bias"])
 
 
 def batch_norm(at: At, a: Arguments) -> Value:
@@ -85,7 +85,7 @@ def layer_norm(at: At, a: Arguments) -> Value:
     if len(a["normalized_shape"]) != 1:
         refuse("LayerNorm", f"over {len(a['normalized_shape'])} axes")
     attrs = {"features": a["normalized_shape"][0], "eps": a["eps"]}
-    return at.reading.on_features(at.node, "LayerNorm", a["input"], attrs, weight=a["weight"], bias=a["bias"])
+    return at.on_features("LayerNorm", a["input"], attrs, weight=a["weight"], bias=a["bias"])
 
 
 def rms_norm(at: At, a: Arguments) -> Value:
@@ -93,7 +93,7 @@ def rms_norm(at: At, a: Arguments) -> Value:
         refuse("RMSNorm", "without a scale, or over several axes")
     eps = FLOAT32_EPS if a["eps"] is None else a["eps"]
     attrs = {"features": a["normalized_shape"][0], "eps": eps}
-    return at.reading.on_features(at.node, "RMSNorm", a["input"], attrs, weight=a["weight"])
+    return at.on_features("RMSNorm", a["input"], attrs, weight=a["weight"])
 
 
 def same(op: str) -> Handler:
@@ -177,7 +177,11 @@ def transpose(at: At, a: Arguments) -> Any:
 
 
 def sum_of(at: At, a: Arguments, times: Any) -> Any:
-    return at.binary("Add", a["self"], at.reading.times(at.node, a["other"], times))
+    other = a["other"]
+    if times != 1:
+        known = isinstance(other, (int, float, at.torch.Tensor))
+        other = other * times if known else at.binary("Mul", other, times)
+    return at.binary("Add", a["self"], other)
 
 
 def mul(at: At, a: Arguments) -> Any:
@@ -216,7 +220,7 @@ def bernoulli(at: At, a: Arguments) -> Mask:
 
 def chunk(at: At, a: Arguments) -> List[Value]:
     sizes = [one.shape[a["dim"]] for one in at.node.meta["val"]]
-    return [at.reading.part(at.node, a["self"], a["dim"], sizes, index) for index in range(len(sizes))]
+    return [at.part(a["self"], a["dim"], sizes, index) for index in range(len(sizes))]
 
 
 def slice_(at: At, a: Arguments) -> Any:
@@ -227,7 +231,7 @@ def slice_(at: At, a: Arguments) -> Any:
     axis, size = _whole_axis(at.reader, "Slice", x, axis)
     attrs = {"axis": axis, "start": start, "end": end, **({} if step == 1 else {"step": step})}
     made = at.add("Slice", [x.node], attrs)
-    return at.reading.resized(x, made)
+    return at.resized(x, made)
 
 
 def _whole_axis(reader: GraphReader, kind: str, value: Value, axis: int) -> Tuple[int, int]:
@@ -259,7 +263,7 @@ def pad(at: At, a: Arguments) -> Value:
         refuse("MaxPool2d", "with unequal padding of values that may be negative")
     padding = [*sides.get(1, [0, 0]), *sides.get(2, [0, 0])]
     attrs = {"padding": padding, **({"value": value} if value else {})}
-    return at.reading.resized(x, at.add("Pad", [x.node], attrs))
+    return at.resized(x, at.add("Pad", [x.node], attrs))
 
 
 def roll(at: At, a: Arguments) -> Value:
@@ -279,7 +283,7 @@ def expand(at: At, a: Arguments) -> Any:
     learned = isinstance(x, Value) or hasattr(x, "target")
     if (own[1:] != shape[1:] and users - {*BROADCASTS}) or (own != shape and learned and users - {*BROADCASTS, *JOINS}):
         refuse("expand", f"of {tuple(x.shape)} to {shape}")
-    return at.reading.expand(x, shape)
+    return at.expand(x, shape)
 
 
 JOINS = ("cat", "concat")
@@ -313,7 +317,7 @@ HANDLERS: Dict[str, Handler] = {
     **dict.fromkeys(VIEWS, lambda at, a: at.reshape(a.get("self", a.get("input")), at.shape)),
     # of a parameter to the batch, or of nothing: what is computed with broadcasts by itself
     **dict.fromkeys(("expand", "expand_as"), expand),
-    **dict.fromkeys(JOINS, lambda at, a: at.reading.concat(at.node, a["tensors"], a["dim"])),
+    **dict.fromkeys(JOINS, lambda at, a: at.concat(a["tensors"], a["dim"])),
     **dict.fromkeys(("chunk", "split", "split_with_sizes"), chunk),
     **dict.fromkeys(("constant_pad_nd", "pad"), pad),
     **dict.fromkeys(("swapaxes", "transpose"), transpose),
@@ -338,11 +342,9 @@ HANDLERS: Dict[str, Handler] = {
     "permute": lambda at, a: at.permute(a["self"], a["dims"]),
     "rms_norm": rms_norm,
     "roll": roll,
-    "select": lambda at, a: at.reading.select(at.node, a["self"], a["dim"], a["index"]),
+    "select": lambda at, a: at.select(a["self"], a["dim"], a["index"]),
     "slice": slice_,
     "sub": lambda at, a: sum_of(at, a, -a.get("alpha", 1)),
     "t": lambda at, a: at.permute(a["self"], range(len(a["self"].shape))[::-1]),
-    "unbind": lambda at, a: [
-        at.reading.select(at.node, a["self"], a["dim"], index) for index in range(a["self"].shape[a["dim"]])
-    ],
+    "unbind": lambda at, a: [at.select(a["self"], a["dim"], index) for index in range(a["self"].shape[a["dim"]])],
 }

@@ -2,25 +2,16 @@
 
 import contextlib
 import math
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Optional
 
 from framework_compare.graph import window
-from framework_compare.graph.attrs import conv_attrs
-from framework_compare.importers.common.axes import (
-    Operand,
-    common_patterns,
-    is_batch,
-    pattern,
-    program_axes,
-    reshaped_node,
-    rows,
-    size_of,
-    sizes_in,
-)
+from framework_compare.graph.node import conv_attrs
+from framework_compare.importers.common import axes
+from framework_compare.importers.common.axes import is_batch, pattern, program_axes, reshaped_node
 from framework_compare.importers.common.views import BATCH, NotExpressible, Value, whole
 from framework_compare.importers.torch.attention import attend_steps, hides_nothing, is_triangle
 from framework_compare.importers.torch.moves import concat, taken
-from framework_compare.importers.torch.operands import LARGE, Arguments, At, Handler, affine, along, normal
+from framework_compare.importers.torch.operands import LARGE, Arguments, At, Handler, Learned, affine, along, normal
 from framework_compare.importers.torch.operators import HANDLERS as LAYERS
 from framework_compare.importers.torch.operators import pair, refuse
 from framework_compare.json_types import Fields
@@ -104,15 +95,15 @@ def matmul(at: At, first: Any, second: Any) -> Value:
     pairs = [at.plain(x) for x in values]
     if any(atom.axis == BATCH for group in (pairs[0].view[-1], pairs[1].view[-2]) for atom in group):
         raise NotExpressible("a product across the samples of a batch")
-    outer = [Operand(Value(one.node, one.view[:-2])) for one in pairs]
-    patterns = common_patterns(reader, outer, rank - 2)
+    outer = [axes.Operand(Value(one.node, one.view[:-2])) for one in pairs]
+    patterns = axes.common_patterns(reader, outer, rank - 2)
     own = [pattern(pairs[0].view[-2]) or (False,), pattern(pairs[1].view[-1]) or (False,)]  # of rows and columns
     if sum(True in how for how in (*patterns, *own)) > 1:
         raise NotExpressible("a product between the samples of a batch")
     names = []
     for one, lead, how, place in zip(pairs, outer, own, (-2, -1)):
-        sizes, _ = sizes_in(lead, patterns, reader.batch)
-        inner = [size_of(group) for group in one.view[-2:] if not is_batch(group)]
+        sizes, _ = axes.sizes_in(lead, patterns, reader.batch)
+        inner = [axes.size_of(group) for group in one.view[-2:] if not is_batch(group)]
         if how == (True,):  # each sample is a row or a column of its own
             inner.insert(0 if place == -2 else 1, 1)
         names.append(reshaped_node(reader, one.node, (*sizes, *inner)))
@@ -141,7 +132,7 @@ def attention(at: At, a: Arguments) -> Value:
     order = [*range(len(k.shape) - 2), len(k.shape) - 1, len(k.shape) - 2]
     scores = at.emit("Mul", matmul(at, q, at.permute(k, order)), float(scale))
     if a.get("is_causal"):
-        mask = at.reading.torch.ones(q.shape[-2], k.shape[-2], dtype=at.reading.torch.bool).tril()
+        mask = at.torch.ones(q.shape[-2], k.shape[-2], dtype=at.torch.bool).tril()
     boolean = _is_boolean(at, mask)
     if mask is not None:
         scores = at.emit("Where", mask, scores, -LARGE) if boolean else at.emit("Add", scores, mask)
@@ -154,15 +145,15 @@ def attention(at: At, a: Arguments) -> Value:
 def _is_boolean(at: At, mask: object) -> bool:
     if isinstance(mask, Value):  # which does not say it; the program does
         source = at.node.kwargs.get("attn_mask") or at.node.args[3]
-        return bool(source.meta["val"].dtype == at.reading.torch.bool)
-    return getattr(mask, "dtype", None) == at.reading.torch.bool
+        return bool(source.meta["val"].dtype == at.torch.bool)
+    return getattr(mask, "dtype", None) == at.torch.bool
 
 
 def _seen(at: At, mask: object, boolean: bool, shares: Value) -> Value:
     """Shares, which torch has as zero for a step from which a mask hides all."""
     if isinstance(mask, Value):
         return at.emit("Mul", shares, at.reduced("ReduceMax", mask, -1, True)) if boolean else shares
-    if not isinstance(mask, at.reading.torch.Tensor):
+    if not isinstance(mask, at.torch.Tensor):
         return shares
     seen = (mask if boolean else ~mask.isneginf()).any(-1, keepdim=True)
     return shares if bool(seen.all()) else at.emit("Mul", shares, seen)
@@ -189,13 +180,23 @@ def _as_linear(at: At, x: Any, weight: Any, bias: Any) -> Optional[Value]:
 
 def linear(at: At, a: Arguments) -> Value:
     weight = a["weight"]
-    tied = at.reading.embedding_with(weight) if a["bias"] is None else None
+    tied = _tied(at, weight) if a["bias"] is None else None
     if tied is not None:
-        name, view = rows(at.reader, at.numbers(a["input"]))
-        return at.reading.with_features(at.reader.add(at.reading.stem(at.node), "Unembedding", [name], tied), view)
+        name, view = axes.rows(at.reader, at.numbers(a["input"]))
+        return at.with_features(at.reader.add(at.reading.stem(at.node), "Unembedding", [name], tied), view)
     order = (*range(len(weight.shape) - 2), len(weight.shape) - 1, len(weight.shape) - 2)
     product = matmul(at, a["input"], at.permute(at.value(weight), order))
     return product if a["bias"] is None else at.emit("Add", product, a["bias"])
+
+
+def _tied(at: At, weight: Learned) -> Optional[Fields]:
+    """Attributes of a head that has the array of an embedding; None where there is none with it."""
+    for node in at.reader.nodes.values():
+        name = f"{node.arrays}.weight"
+        if node.op == "Embedding" and at.reader.origin.get(name) == getattr(weight, "target", ""):
+            same = at.reader.arrays[name].tobytes() == weight.content
+            return {**node.attrs, "arrays": node.arrays} if same else None
+    return None
 
 
 def convolution(at: At, a: Arguments) -> Value:
@@ -244,11 +245,11 @@ def resized(mode: str, antialias: bool = False) -> Handler:
     """Resizing as a product with a matrix of weights for each axis."""
 
     def handler(at: At, a: Arguments) -> Value:
-        x, functional = a.get("input", a.get("self")), at.reading.torch.nn.functional
+        x, functional = a.get("input", a.get("self")), at.torch.nn.functional
         places = x.shape[2:]
         how = {"mode": mode} if mode == "nearest" else {"mode": mode, "align_corners": a["align_corners"]}
         for dim, (size, out) in enumerate(zip(places, at.shape[2:])):
-            eye = at.reading.torch.eye(size, dtype=at.reading.torch.float64)[None, None]
+            eye = at.torch.eye(size, dtype=at.torch.float64)[None, None]
             matrix = functional.interpolate(eye, size=(out, size), **how, antialias=antialias)[0, 0]
             if bool(((matrix == 0) | (matrix == 1)).all()):
                 x = taken(at, x, 2 + dim, matrix.argmax(1).tolist())
@@ -265,7 +266,8 @@ def recurrent(op: str, gates: int) -> Handler:
     """Layers of one direction or two, from a state of zeros; states of all steps, and the last of each direction."""
 
     def handler(at: At, a: Arguments) -> Any:
-        if not a["has_biases"] or any(bool(state.any()) for state in _listed(a["hx"])):
+        initial = a["hx"] if isinstance(a["hx"], (list, tuple)) else [a["hx"]]
+        if not a["has_biases"] or any(bool(state.any()) for state in initial):
             refuse(op, "without biases" if not a["has_biases"] else "from a state that is not zero")
         if any(user.args[1] == 2 and user.users for user in at.node.users):
             refuse(op, "whose last cell state is read")
@@ -299,10 +301,6 @@ def recurrent(op: str, gates: int) -> Handler:
         return [Value(source, (*groups, whole(1, out[1]))), states, None]
 
     return handler
-
-
-def _listed(states: Any) -> List[Any]:
-    return list(states) if isinstance(states, (list, tuple)) else [states]
 
 
 MOST_WINDOWS = 16

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, Iterable, Iterator, List, Sequence, Set
 
 import numpy as np
 
 from framework_compare.errors import UsageError
 from framework_compare.graph import Graph, Task
-from framework_compare.importers.common.axes import materialised, recut
+from framework_compare.importers.common.axes import materialised
 from framework_compare.importers.common.graph_reader import GraphReader
-from framework_compare.importers.common.reading import ProgramReading, filled, left_out
-from framework_compare.importers.common.views import BATCH, NotExpressible, Value, moved, shape_of, whole
+from framework_compare.importers.common.reading import left_out
+from framework_compare.importers.common.views import NotExpressible, Value
 from framework_compare.importers.torch import attention, core, moves, windows
 from framework_compare.importers.torch.calls import chosen_output
 from framework_compare.importers.torch.exact import exact, exact_derivatives
-from framework_compare.importers.torch.learned import Arrays, Learned, flat, form, owner, taken
-from framework_compare.importers.torch.operands import At
+from framework_compare.importers.torch.operands import At, Learned
 from framework_compare.importers.torch.operators import HANDLERS, Mask, operator_name
-from framework_compare.json_types import Document, Fields
+from framework_compare.json_types import Fields
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,7 +32,7 @@ SAMPLES = " "  # likewise: a constant that repeats itself as often as there are 
 STATISTICS = ("batch_norm",)  # operators that take buffers as their own; to others a buffer is a constant
 
 
-class Reading(Arrays, ProgramReading):
+class Reading:
     """The graph of a program, its arrays, and the names that these have in the module."""
 
     def __init__(
@@ -65,7 +63,7 @@ class Reading(Arrays, ProgramReading):
             if call is not None and node is call.last:
                 self.values[node.name] = self._read_call(call)
             elif call is None and node.op == "call_function":
-                self.values[node.name] = self._read(node)
+                self.values[node.name] = self.read(node)
         returned = next(n for n in program.graph.nodes if n.op == "output").args[0]
         made = [node for node, spec in zip(returned, signature.output_specs) if spec.kind.name == "USER_OUTPUT"]
         trained = chosen_output(torch.utils._pytree.tree_unflatten(made, program.call_spec.out_spec), output)
@@ -99,6 +97,13 @@ class Reading(Arrays, ProgramReading):
         for place, target in signature.inputs_to_lifted_tensor_constants.items():
             self.values[place] = exact(program.constants[target])
 
+    def _apart(self, target: str, tensor: Tensor) -> Value:
+        attrs = {"shape": list(tensor.shape), "init": "normal_0.02"}
+        made = self.reader.once(f"{target}.array", "Parameter", [], attrs)
+        self.reader.arrays[f"{made}.value"], self.reader.origin[f"{made}.value"] = tensor.cpu().numpy(), target
+        self.forms[target] = lambda one: one
+        return Value(made, self.reader.plain(made).view[1:])
+
     def _notes(self) -> List[str]:
         trained = (self.learned[place] for place in self._trained)
         used = set(self.origin.values())
@@ -112,7 +117,8 @@ class Reading(Arrays, ProgramReading):
 
     # -- one operator -----------------------------------------------------------------------------------------------
 
-    def _read(self, node: FxNode) -> Any:
+    def read(self, node: FxNode) -> Any:
+        """Return what an operator of the program, or of one that is decomposed, gives."""
         if getattr(node.target, "__name__", "") == "getitem":
             return self.values[node.args[0].name][node.args[1]]
         if not hasattr(node.target, "_schema"):
@@ -124,7 +130,7 @@ class Reading(Arrays, ProgramReading):
         name = node.target._schema.name.partition("::")[2]
         kind = name.rstrip("_")
         given = self._arguments(node, kind)
-        operands = [value for value in flat(given.values()) if isinstance(value, OPERANDS)]
+        operands = list(operands_of(given.values()))
         try:
             if kind in RANDOM:
                 raise NotExpressible(f"random numbers ({kind})")
@@ -137,12 +143,10 @@ class Reading(Arrays, ProgramReading):
             else:
                 result = HANDLERS[kind](At(self, node), given)
         except LACKS as first:
-            result = self._read_core(node, kind, given, operands, first)
+            result = self._read_core(node, kind, given, [one.node for one in attention.values_of(operands)], first)
         if name.endswith("_"):  # later readers of what it changed see the result
             self._write(node, node.args[0], result)
         return result
-
-    read_inner = _read
 
     def _write(self, node: FxNode, target: FxNode, result: Any) -> None:
         """A value that an operator has changed; where it is a slice of another, that one, too."""
@@ -154,30 +158,30 @@ class Reading(Arrays, ProgramReading):
                 made = self._missing(target.args[0], f"{node.target} on a part: {lack}", [])
             self._write(node, target.args[0], made)
 
-    def _read_core(self, node: FxNode, kind: str, given: Any, operands: Any, first: Exception) -> Any:
+    def _read_core(self, node: FxNode, kind: str, given: Fields, sources: Sequence[str], first: Exception) -> Any:
         """Return what is not a layer as primitives; a place for it where it is neither."""
         try:
-            if kind in RANDOM or self.reader.is_behind_missing([one.node for one in attention.values_of(operands)]):
+            if kind in RANDOM or self.reader.is_behind_missing(sources):
                 raise first
             return core.read(At(self, node), kind, given, first)
-        except (NotExpressible, AttributeError, LookupError, TypeError, ValueError) as lack:
+        except LACKS as lack:
             # an operator has overloads with other arguments, and a parameter may stand where a handler expects a value
-            words = str(lack) if isinstance(lack, NotExpressible) else f"{kind} of other arguments"
-            sources = [value.node for value in attention.values_of(operands)]
-            known = words != kind or kind in core.PRIMITIVES
-            unknown = known and self.reader.is_behind_missing(sources)
-            return self._missing(node, "" if unknown else words, sources)
+            return self._lacking(node, lack, sources, f"{kind} of other arguments", kind)
 
     def _read_call(self, call: windows.Call) -> Value:
         outside = {one.name for node in call.nodes for one in node.all_input_nodes} - {node.name for node in call.nodes}
         inputs = [value for value in map(self.values.get, sorted(outside)) if isinstance(value, Value)]
         try:
             return windows.read(self, call, inputs)
-        except (NotExpressible, LookupError, TypeError, ValueError) as lack:
-            words = str(lack) if isinstance(lack, NotExpressible) else "attention in windows of another form"
-            sources = [value.node for value in inputs]
-            unknown = self.reader.is_behind_missing(sources)
-            return self._missing(call.last, "" if unknown else words, sources)
+        except LACKS as lack:
+            words = "attention in windows of another form"
+            return self._lacking(call.last, lack, [value.node for value in inputs], words)
+
+    def _lacking(self, node: FxNode, lack: Exception, sources: Sequence[str], words: str, kind: str = "") -> Any:
+        """A place for an operator; nothing is said of one that might be known, were it not for others in front of it."""
+        words = str(lack) if isinstance(lack, NotExpressible) else words
+        known = words != kind or kind in core.PRIMITIVES
+        return self._missing(node, "" if known and self.reader.is_behind_missing(sources) else words, sources)
 
     def _missing(self, node: FxNode, kind: str, sources: Sequence[str]) -> Any:
         val, where = node.meta.get("val"), core.place_of(node)
@@ -226,175 +230,15 @@ class Reading(Arrays, ProgramReading):
         inner = any(one.target.startswith(f"{path}.") for one in self.learned.values())
         return f"{path}.{node.name}" if inner else path
 
-    def own(self, op: str, part: str, array: Tensor) -> Learned:
-        """An array of the module's; NotExpressible for one that is computed."""
-        if not isinstance(array, Learned):
-            raise NotExpressible(f"{op} with a computed {part}")
-        return array
-
-    def node(self, at: FxNode, op: str, sources: Sequence[str], attrs: Document, **arrays: Optional[Learned]) -> str:
-        """A node of the graph, named after its arrays where it has any; an array that is None is left out."""
-        own = {part: self.own(op, part, array) for part, array in arrays.items() if array is not None}
-        first = self._first_with(op, sources, attrs, own)
-        if first and op == "Parameter":
-            return first
-        if first:
-            return self.reader.add(first, op, sources, {**attrs, "arrays": first})
-        stem = owner(next(iter(own.values())).target) if own else self.stem(at)
-        pairs = {part: (array.target, array.tensor.cpu().numpy()) for part, array in own.items()}
-        made = self.reader.add(stem, op, sources, attrs, pairs)
-        self.forms.update({array.target: array.form for array in own.values()})
-        return made
-
-    def _first_with(self, op: str, sources: Sequence[str], attrs: Document, own: Mapping[str, Learned]) -> str:
-        """The layer that has these arrays already: a module is called again; "" where none has.
-
-        NotExpressible where it is another layer, or one whose running statistics two calls would move.
-        """
-        names = {target: name for name, target in self.reader.origin.items()}
-        taken = {part: names[array.target] for part, array in own.items() if array.target in names}
-        if not taken:
-            return ""
-        first = self.reader.nodes[next(iter(taken.values())).rpartition(".")[0]]
-        alike = (first.op, first.attrs, taken) == (op, dict(attrs), {part: f"{first.name}.{part}" for part in own})
-        # the order of an array's numbers says how it was reshaped
-        alike = alike and all(self.reader.arrays[taken[part]].tobytes() == form(own[part]) for part in own)
-        if not alike or op == "BatchNorm2d":
-            self.shared.update(own[part].target for part in taken)
-            raise NotExpressible(f"{op} that shares its {' and '.join(taken)} with another layer")
-        return first.name
-
-    def layer(
-        self, node: FxNode, op: str, sources: Sequence[str], attrs: Document, **arrays: Optional[Learned]
-    ) -> Value:
-        """A node whose output is the operator's as it stands."""
-        value = self.reader.plain(self.node(node, op, sources, attrs, **arrays))
-        if value.shape != tuple(node.meta["val"].shape):
-            raise NotExpressible(f"{op} of {value.shape}, which is {tuple(node.meta['val'].shape)} in torch")
-        return value
-
-    # -- axes -------------------------------------------------------------------------------------------------------
-
-    def reshape(self, value: Any, shape: Sequence[int]) -> Any:
-        if isinstance(value, Learned):
-            return value.through(lambda tensor: tensor.reshape(tuple(shape)))
-        if not isinstance(value, Value):
-            return self.torch.as_tensor(value).reshape(tuple(shape))
-        try:
-            return super().reshape(value, shape)
-        except NotExpressible:
-            return recut(self.reader, value, shape)
-
-    def permute(self, value: Any, order: Sequence[int]) -> Any:
-        order = list(order)
-        if isinstance(value, Learned):
-            return value.through(lambda tensor: tensor.permute(order))
-        if not isinstance(value, Value):
-            return self.torch.as_tensor(value).permute(order)
-        return super().permute(value, order)
-
-    def expand(self, value: Any, shape: Sequence[int]) -> Any:
-        """Broadcasting is left to the op that reads it."""
-        if tuple(value.shape) == tuple(shape):
-            return value
-        return self.reshape(value, (*[1] * (len(shape) - len(value.shape)), *value.shape))
-
-    def select(self, node: FxNode, value: Value, axis: int, index: int) -> Value:
-        """One place of an axis, which is gone."""
-        axis %= len(value.shape)
-        size = value.shape[axis]
-        index %= size
-        rest = value.view[:axis] + value.view[axis + 1 :]
-        if size == 1:
-            return Value(value.node, rest)
-        shape = self.reader.shapes[value.node]
-        if len(shape) == 3:  # tokens of an image
-            value = self.reader.tokens(value)
-            shape, rest = self.reader.shapes[value.node], value.view[:axis] + value.view[axis + 1 :]
-        if len(shape) == 2 and value.view[axis] == whole(0, shape[0]):
-            made = self.node(node, "Select", [value.node], {"index": index})
-            return Value(made, moved(rest, (None, 0)))
-        part = self.part(node, value, axis, [1] * size, index)
-        return Value(part.node, part.view[:axis] + part.view[axis + 1 :])
-
-    def part(self, node: FxNode, value: Value, axis: int, sizes: Sequence[int], index: int) -> Value:
-        """A part of an axis, which is the outermost of an axis of the graph."""
-        axis %= len(value.shape)
-        (atom,) = value.view[axis] if len(value.view[axis]) == 1 else [None]
-        shape = self.reader.shapes[value.node]
-        if atom is None or atom.axis == BATCH or atom.stride * atom.size != shape[atom.axis]:
-            raise NotExpressible(f"a part of folded axes {value.shape}")
-        attrs = {"axis": atom.axis, "sizes": [size * atom.stride for size in sizes], "index": index}
-        made = self.node(node, "Split", [value.node], attrs)
-        left = () if sizes[index] == 1 else (atom._replace(size=sizes[index]),)
-        return Value(made, (*value.view[:axis], left, *value.view[axis + 1 :]))
-
-    # -- several operands -------------------------------------------------------------------------------------------
-
-    def times(self, node: FxNode, value: Any, factor: Any) -> Any:
-        if factor == 1:
-            return value
-        return value * factor if not isinstance(value, OPERANDS) else self.binary(node, "Mul", value, factor)
-
-    def binary(self, node: FxNode, op: str, first: Any, second: Any) -> Any:
-        """Add or Mul of two values, or of one and a parameter or a constant."""
-        if not isinstance(first, Value):
-            first, second = second, first
-        if not isinstance(first, Value):
-            raise NotExpressible(f"{op} of parameters alone")
-        if not isinstance(second, Value):
-            first, name = self.operand(node, first, second)
-            return Value(self.node(node, op, [first.node, name], {}), first.view)
-        return self.both(node, op, first, second)
-
-    def operand(self, node: FxNode, value: Value, other: Any) -> Tuple[Value, str]:
-        """A parameter or a constant as a Parameter that broadcasts beside a value; the value, perhaps as steps."""
-        if not isinstance(other, Learned):
-            exact = None if isinstance(other, self.torch.Tensor) else self.torch.float64
-            other = self._without_batch(Learned("", self.torch.as_tensor(other, dtype=exact)), value)
-        shape = filled(other.shape, len(value.view), 1)
-        folded = any(size > 1 and len(group) > 1 for size, group in zip(shape, value.view))
-        value = self.reader.tokens(value) if folded else value
-        return value, self.parameter(node, value, other.through(lambda one: one.reshape(shape)))
-
-    def _without_batch(self, constant: Learned, value: Value) -> Learned:
-        """A constant that was made for the whole batch, the same for each of it."""
-        groups = filled(value.view, len(constant.shape))
-        for axis, group in enumerate(groups[len(groups) - len(constant.shape) :]):
-            if group == whole(BATCH, self.reader.batch) and constant.shape[axis] > 1:
-                first = constant.tensor.narrow(axis, 0, 1)
-                if not bool((constant.tensor == first).all()):
-                    raise NotExpressible("a constant that differs among the images of a batch")
-                constant = Learned("", first)
-        return constant
-
-    def parameter(self, node: FxNode, value: Value, tensor: Learned, free: Optional[int] = None) -> str:
-        """A Parameter of the rank of a value, from an array whose axes stand as the value's do.
-
-        free: an axis of the array whose size may be another than the value's.
-        """
-        rank = len(self.reader.shapes[value.node])
-        sizes, kept = [1] * rank, []
-        for axis, (size, group) in enumerate(zip(tensor.shape, value.view)):
-            if size == 1 and axis != free:
-                continue
-            if len(group) != 1 or group[0].axis == BATCH or (size != shape_of((group,))[0] and axis != free):
-                raise NotExpressible(f"a parameter of {tensor.shape} beside {value.shape}")
-            kept.append((group[0].axis, axis))
-            sizes[group[0].axis] = size
-        order = [axis for _, axis in sorted(kept)]
-        squeezed = tensor.through(lambda one: taken(one, order, sizes))
-        attrs: Fields = {"shape": sizes, "init": "normal_0.02"}
-        if not tensor.target:
-            return self.constant_node(node, squeezed.tensor.double().numpy())
-        return self.node(node, "Parameter", [], attrs, value=squeezed)
-
-    def concat(self, at: FxNode, operands: Sequence[Any], axis: int) -> Value:
-        return super().concat(at, [one for one in operands if isinstance(one, Value) or math.prod(one.shape)], axis)
-
-    def beside(self, at: FxNode, like: Value, array: Any, axis: int) -> str:
-        return self.parameter(at, like, array if isinstance(array, Learned) else Learned("", array), free=axis)
-
 
 LACKS = core.LACKS
 OPERANDS = (Value, Mask, Learned, attention.Scores)
+
+
+def operands_of(given: Iterable[object]) -> Iterator[Any]:
+    """What of an operator's arguments is computed or learned, in lists too."""
+    for one in given:
+        if isinstance(one, list):
+            yield from operands_of(one)
+        elif isinstance(one, OPERANDS):
+            yield one

@@ -13,7 +13,7 @@ import dataclasses
 import math
 import os
 from types import ModuleType
-from typing import TYPE_CHECKING, Callable, Dict, FrozenSet, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, FrozenSet, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -21,8 +21,8 @@ from framework_compare.adapters.torch.pipeline import import_torchvision
 from framework_compare.adapters.torch.tasks import LOSSES
 from framework_compare.adapters.torch.trainer import TorchTrainer
 from framework_compare.errors import Unsupported, UsageError
-from framework_compare.graph import Graph, Task, image_classification
-from framework_compare.graph.trace_answer import TraceAnswer
+from framework_compare.graph import Graph, Task
+from framework_compare.graph.trace_answer import Asked, TraceAnswer
 from framework_compare.importers.common.judging import SEED, drawn_inputs, drawn_target, moved
 from framework_compare.importers.common.onnx_program import OnnxProgram
 from framework_compare.importers.common.user_file import made_by, object_of, one_line, place_of
@@ -45,9 +45,6 @@ VALUES = 16  # that each BatchNorm sees at least when it is judged: over a few, 
 BYTES_A_PARAMETER = 40
 
 
-Asked = Mapping[int, Sequence[Task]]  # by image size, 0 of what is none: the tasks that the module may be for
-
-
 class Known(NamedTuple):
     """What another program computes of a model in evaluation mode, and the arrays it starts from, by their paths."""
 
@@ -66,13 +63,11 @@ class TorchImporter:
         import torch
 
         torch.set_num_threads(job.config.threads)
-        tasks = [Task.from_dict(one) for one in task.get("tasks", ())]
-        asked = of_arrays(tasks) if tasks else of_images(task["sizes"])
+        asked = Asked.from_dict(task)
         if task["source"]["kind"] == ONNX:
             traced = trace_onnx(OnnxProgram.read(task["program"]), asked)
         else:
-            loss = object_of(*task["loss"]) if task.get("loss") else None
-            traced = trace_module(load(task["source"]), asked, output=task.get("output", ""), loss=loss)
+            traced = trace_module(load(task["source"]), asked)
         traced.write(os.getcwd())
 
 
@@ -99,21 +94,16 @@ def trace_onnx(program: OnnxProgram, asked: Asked) -> TraceAnswer:
     """The same of an ONNX file, whose logits another program has computed."""
     module = module_of(program)
     exact = program.reference
-    if program.fields:
-        asked = {size: [_with_inputs(task, program.fields) for task in tasks] for size, tasks in asked.items()}
+    fields = {field.name: field for task in asked.tasks for field in task.inputs}
+    inputs = tuple(fields[name] for name in program.fields)
+    asked = Asked(asked.sizes, [dataclasses.replace(task, inputs=inputs) for task in asked.tasks])
     if "failure" in exact:
         trace_module(module, asked)  # what the graph has no op for is said first
         raise UsageError(str(exact["failure"]))
     start = {module.paths[name]: exact[f"start:{name}"] for name in module.paths}
     given = [exact[f"input:{name}"] for name in program.inputs]
     traced = trace_module(module, asked, Known(given, start, exact["logits"]))
-    return traced._replace(notes=(*program.notes, *_guesses(traced.graphs[next(iter(asked))]), *traced.notes))
-
-
-def _with_inputs(task: Task, names: Sequence[str]) -> Task:
-    """The task with its inputs in this order."""
-    fields = {field.name: field for field in task.inputs}
-    return dataclasses.replace(task, inputs=tuple(fields[name] for name in names))
+    return traced._replace(notes=(*program.notes, *_guesses(next(iter(traced.graphs.values()))), *traced.notes))
 
 
 def _guesses(graph: Graph) -> Tuple[str, ...]:
@@ -124,27 +114,10 @@ def _guesses(graph: Graph) -> Tuple[str, ...]:
     return (words,) if free else ()
 
 
-def of_images(sizes: Sequence[int]) -> Asked:
-    """The task of images at each size, for as many classes as the module gives."""
-    return {size: [image_classification(0, size)] for size in sizes}
-
-
-def of_arrays(tasks: Sequence[Task]) -> Asked:
-    """Tasks with the same inputs, of which the module's output decides."""
-    return {tasks[0].image_size: tasks}
-
-
-def trace_module(
-    module: Module,
-    asked: Asked,
-    known: Optional[Known] = None,
-    output: str = "",
-    loss: Optional[Callable[..., Tensor]] = None,
-) -> TraceAnswer:
+def trace_module(module: Module, asked: Asked, known: Optional[Known] = None) -> TraceAnswer:
     """Read a module for each image size, or for arrays; its own mode, weights and statistics stay as they are.
 
-    output: the name of the output that is trained, "" for the first. loss: a function of it and of the target, the last
-    input of the tasks; what it gives becomes the output.
+    A loss function takes its output and the target, the last input of the tasks; what it gives becomes the output.
     """
     import torch
 
@@ -155,14 +128,17 @@ def trace_module(
     _check_numbers(module)
     _check_gradient_hooks(module)
     module = _copied(module).cpu().float()
-    if loss is not None:
-        asked = {size: _inputs_in_order(module, tasks) for size, tasks in asked.items()}
-        module, output = calls.with_loss(torch, module, loss, output), ""
-    readings = {size: read(torch, module, tasks, output) for size, tasks in asked.items()}
+    output, by_size = asked.output, asked.by_size
+    if asked.loss:
+        by_size = {size: _inputs_in_order(module, tasks) for size, tasks in by_size.items()}
+        module, output = calls.with_loss(torch, module, object_of(*asked.loss), output), ""
+    readings = {size: read(torch, module, tasks, output) for size, tasks in by_size.items()}
     (start, first), *others = readings.items()
     _check_all_trained(module, first)
-    for size, reading in others:
-        _check_same_arrays(first, start, reading, size)
+    for size, reading in others:  # which start from one set of arrays
+        for name, array in reading.arrays.items():
+            if name in first.arrays and not np.array_equal(first.arrays[name], array):
+                raise UsageError(f"{name} has different values at {size} and at {start} pixels; import it at one size")
     exact = judge(torch, module, first, known, output)
     return TraceAnswer(
         {size: reading.graph for size, reading in readings.items()}, first.arrays, exact, first.notes, torch.__version__
@@ -238,13 +214,6 @@ def _check_all_trained(module: Module, reading: Reading) -> None:
         )
 
 
-def _check_same_arrays(first: Reading, size: int, second: Reading, other: int) -> None:
-    """UsageError for a constant that depends on the size of the image: all sizes start from one set of arrays."""
-    for name, array in second.arrays.items():
-        if name in first.arrays and not np.array_equal(first.arrays[name], array):
-            raise UsageError(f"{name} has different values at {other} and at {size} pixels; import it at one size")
-
-
 def _available_bytes() -> Optional[int]:
     with contextlib.suppress(OSError), open("/proc/meminfo", encoding="ascii") as file:
         for line in file:
@@ -286,7 +255,7 @@ def judge(
     """
     module = module.double()
     rng = np.random.default_rng(SEED)
-    arrays = dict(module.named_parameters(remove_duplicate=False)) | dict(module.named_buffers(remove_duplicate=False))
+    arrays = arrays_of(module)
     with torch.no_grad():
         for name in dict.fromkeys(reading.origin.values()):
             own = arrays[name].numpy()
@@ -315,6 +284,12 @@ def judge(
         elif not isinstance(array, torch.nn.Parameter):
             exact[f"after:{ours}"] = reading.as_graph(ours, array)
     return exact
+
+
+def arrays_of(module: Module) -> Dict[str, Tensor]:
+    """Parameters and buffers by all their names."""
+    parameters, buffers = module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False)
+    return {**dict(parameters), **dict(buffers)}
 
 
 class Call(NamedTuple):

@@ -10,8 +10,9 @@ import itertools
 import math
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, NamedTuple, Tuple
 
-from framework_compare.graph.attrs import linear_attrs
+from framework_compare.graph.node import linear_attrs
 from framework_compare.importers.common.views import BATCH, NotExpressible, Value, whole
+from framework_compare.importers.torch.operands import At
 from framework_compare.importers.torch.operators import operator_name
 from framework_compare.json_types import Fields
 
@@ -74,16 +75,17 @@ def read(reading: Any, call: Call, inputs: List[Value]) -> Value:
     attention: Fields = {"heads": heads, "scale": (features // heads) ** -0.5, "bias": True}
     rolls = call.of_kind("roll")
     if rolls:
-        name = reading.node(rolls[0], "Roll", [name], {"shifts": list(rolls[0].args[1])})
+        name = At(reading, rolls[0]).add("Roll", [name], {"shifts": list(rolls[0].args[1])})
         attention.update(window=window, mask_shift=[-shift for shift in rolls[0].args[1]])
-    name = reading.node(made, "Windows", [name], {"window": window})
+    at = At(reading, made)
+    name = at.add("Windows", [name], {"window": window})
     name = _linear(reading, qkv, name)
-    bias = reading.node(made, "RelativeBias", [], {"window": window, "heads": heads, "init": TABLE_INIT}, weight=table)
-    name = reading.node(made, "Attention", [name, bias], attention)
+    bias = at.add("RelativeBias", [], {"window": window, "heads": heads, "init": TABLE_INIT}, weight=table)
+    name = at.add("Attention", [name, bias], attention)
     name = _linear(reading, proj, name)
-    name = reading.node(made, "FromWindows", [name], {"window": window})
+    name = at.add("FromWindows", [name], {"window": window})
     if rolls:
-        name = reading.node(rolls[-1], "Roll", [name], {"shifts": list(rolls[-1].args[1])})
+        name = At(reading, rolls[-1]).add("Roll", [name], {"shifts": list(rolls[-1].args[1])})
     return Value(name, x.view)
 
 
@@ -108,4 +110,4 @@ def _linear(reading: Any, node: FxNode, source: str) -> str:
     weight, bias = (reading.learned[one.name] if one is not None else None for one in (*node.args, None)[1:3])
     out, into = weight.shape
     attrs = linear_attrs(into, out, bias=bias is not None)
-    return str(reading.node(node, "Linear", [source], attrs, weight=weight, bias=bias))
+    return At(reading, node).add("Linear", [source], attrs, weight=weight, bias=bias)

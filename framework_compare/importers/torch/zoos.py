@@ -89,14 +89,11 @@ def _imported(zoo: str, module: str) -> ModuleType:
 
 
 def _with_head(transformers: ModuleType, config: PretrainedConfig, name: str, head: str) -> Module:
-    tried = [head] if head else list(HEADS)
-    for one in tried:
-        try:
-            return getattr(transformers, HEADS[one]).from_config(config, attn_implementation="sdpa")
-        except ValueError as error:
-            try:  # a family without the fused attention
-                return getattr(transformers, HEADS[one]).from_config(config, attn_implementation="eager")
-            except ValueError:
+    for one in [head] if head else HEADS:
+        for kind in ("sdpa", "eager"):  # some families are without the fused attention
+            try:
+                return getattr(transformers, HEADS[one]).from_config(config, attn_implementation=kind)
+            except ValueError as error:
                 last = error
     raise UsageError(f"transformers makes no model with a head of {name}: {one_line(last)[:200]}")
 

@@ -1,5 +1,6 @@
 """Captions of figures: a legend names only the marks that are drawn."""
 
+import operator
 import re
 from collections.abc import Callable, Iterable
 
@@ -8,23 +9,32 @@ from framework_compare.report.figures import look
 from framework_compare.report.figures.files import Drawn
 
 Row = Document
-# What a mark means, and whether a row of data has it.
-MARKS: tuple[tuple[str, Callable[[Row], object]], ...] = (
-    (
-        "Bold: significantly faster than every other framework that does not fail parity.",
-        lambda row: row.get("fastest"),
-    ),
+
+
+def _without_interval(row: Row) -> bool:
+    return row.get("kind") == "cell" and row.get("x") is not None and row.get("low") is None
+
+
+def _has_band(row: Row) -> bool:
+    """Return whether a bin of F4 holds different readings."""
+    ends = ((row[key], row.get(f"{key[:-1]}h")) for key in row if re.fullmatch(r"y\d+l", key))
+    return any(low != high for low, high in ends)
+
+
+# What a mark means, and which rows of data have it: those with a value of this name, or by a function.
+MARKS: tuple[tuple[str, str | Callable[[Row], object]], ...] = (
+    ("Bold: significantly faster than every other framework that does not fail parity.", "fastest"),
     ("~: not significant after Holm's correction.", lambda row: row.get("unsure") and row.get("interval")),
     (
         "~ without an interval: one run, so nothing is tested.",
         lambda row: row.get("unsure") and not row.get("interval") and not row.get("throughout"),
     ),
-    ("!: all epochs were disturbed.", lambda row: row.get("throughout")),
-    ("Hollow mark: fewer than two runs count, so there is no interval.", lambda row: _without_interval(row)),
-    ("≈: estimated from the steps that were measured.", lambda row: row.get("about")),
-    ("Hollow mark: disturbed epoch.", lambda row: row.get("marked")),
-    ("Line: mean of neighbouring readings; band: their minimum to maximum.", lambda row: _has_band(row)),
-    ("The time axis includes waiting for turns.", lambda row: row.get("waits")),
+    ("!: all epochs were disturbed.", "throughout"),
+    ("Hollow mark: fewer than two runs count, so there is no interval.", _without_interval),
+    ("≈: estimated from the steps that were measured.", "about"),
+    ("Hollow mark: disturbed epoch.", "marked"),
+    ("Line: mean of neighbouring readings; band: their minimum to maximum.", _has_band),
+    ("The time axis includes waiting for turns.", "waits"),
     ("Grey bars: CPU time of other programs; 100 % is one core.", lambda row: (row.get("disturbed_share") or 0) > 0),
     ("Grey backgrounds: stages of the run.", lambda row: row.get("stage") not in (None, "measured epochs")),
     ("Grey line: CPU time of other programs.", lambda row: row.get("others") is not None),
@@ -36,19 +46,16 @@ MARKS: tuple[tuple[str, Callable[[Row], object]], ...] = (
         "Waiting calls (Synchronize) block the host until the GPU is done.",
         lambda row: "Synchronize" in str(row.get("name")),
     ),
-    ("Red: quality is worse than that of the baseline.", lambda row: row.get("worse")),
+    ("Red: quality is worse than that of the baseline.", "worse"),
     ("Dashed line: the memory limit of the study.", lambda row: row.get("limit") is not None),
-    ("Red triangle: other programs took CPU time.", lambda row: row.get("disturbed")),
+    ("Red triangle: other programs took CPU time.", "disturbed"),
     ("Red dot: disturbed epoch.", lambda row: row.get("tint") == look.WARNING),
     (
         "Arrow: interval truncated.",
         lambda row: any(value is True for key, value in row.items() if key.endswith("_cut")),
     ),
-    ("A line joins the batch sizes of a framework.", lambda row: row.get("joined")),
-    (
-        "Only the first cells are drawn; `framework-compare figure resources --models NAME` draws others.",
-        lambda row: row.get("left_out"),
-    ),
+    ("A line joins the batch sizes of a framework.", "joined"),
+    ("Only the first cells are drawn; `framework-compare figure resources --models NAME` draws others.", "left_out"),
     ("A failed cell shows its status.", lambda row: row.get("worked") is False),
 )
 
@@ -56,14 +63,5 @@ MARKS: tuple[tuple[str, Callable[[Row], object]], ...] = (
 def caption(text: str, parts: Iterable[Drawn]) -> str:
     """Return how to read a figure, and what each mark in its parts means."""
     rows = [row for part in parts for values in part.spec.get("datasets", {}).values() for row in values]
-    return " ".join([text, *(words for words, has in MARKS if any(map(has, rows)))])
-
-
-def _without_interval(row: Row) -> bool:
-    return row.get("kind") == "cell" and row.get("x") is not None and row.get("low") is None
-
-
-def _has_band(row: Row) -> bool:
-    """Return whether a bin of F4 holds different readings."""
-    ends = ((row[key], row.get(f"{key[:-1]}h")) for key in row if re.fullmatch(r"y\d+l", key))
-    return any(low != high for low, high in ends)
+    tests = ((words, operator.methodcaller("get", of) if isinstance(of, str) else of) for words, of in MARKS)
+    return " ".join([text, *(words for words, has in tests if any(map(has, rows)))])

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.protocol import Fields
-from framework_compare.report.figures import energy, findings, learning, memory, phases, resources, times
+from framework_compare.report.figures import findings, learning, memory, phases, resources, times
 from framework_compare.report.figures.subject import Subject
 
 # Charts by the name of the part of the study that they show, "" where there is one for all; none without data.
-Parts = Fields
-Draw = Callable[[Subject, float, int], Parts]
+Draw = Callable[[Subject, float, int], Fields]
+Finding = Callable[[Subject], str]
 
 
 class View(NamedTuple):
@@ -25,7 +25,7 @@ class View(NamedTuple):
     """
 
     draw: Draw
-    finding: Callable[[Subject], str]
+    finding: Finding
     caption: str
 
 
@@ -67,22 +67,21 @@ _EPOCHS = (
 _BAND = "band: minimum to maximum over runs."
 
 
-def _one(draw: Draw, finding: Callable[[Subject], str], caption: str) -> Mapping[str, View]:
-    return {"": View(draw, finding, caption)}
+def _figure(number: str, title: str, question: str, absent: str, draw: Draw, finding: Finding, caption: str) -> Figure:
+    """A figure of one view."""
+    return Figure(number, title, question, absent, {"": View(draw, finding, caption)})
 
 
 FIGURES = {
-    "overview": Figure(
+    "overview": _figure(
         "F1",
         "Overview",
         HOW_FAST,
         "no cell has an epoch time",
-        _one(
-            times.overview,
-            findings.overview,
-            "Slowdown relative to the fastest framework in the same column (1.00x), with its 95 % confidence interval over "
-            "paired runs.",
-        ),
+        times.overview,
+        findings.overview,
+        "Slowdown relative to the fastest framework in the same column (1.00x), with its 95 % confidence interval over "
+        "paired runs.",
     ),
     "epoch-time": Figure(
         "F2",
@@ -100,17 +99,15 @@ FIGURES = {
             ),
         },
     ),
-    "memory": Figure(
+    "memory": _figure(
         "F3",
         "Throughput and memory",
         MEMORY,
         "no cell has memory readings",
-        _one(
-            memory.throughput_memory,
-            findings.throughput_memory,
-            "Images per second against peak memory (the axis names its kind); up and to the left is better. Vertical line: 95 % "
-            "confidence interval over runs; horizontal line: range of peaks over runs.",
-        ),
+        memory.throughput_memory,
+        findings.throughput_memory,
+        "Images per second against peak memory (the axis names its kind); up and to the left is better. Vertical line: 95 % "
+        "confidence interval over runs; horizontal line: range of peaks over runs.",
     ),
     "resources": Figure(
         "F4",
@@ -130,40 +127,34 @@ FIGURES = {
             ),
         },
     ),
-    "phases": Figure(
+    "phases": _figure(
         "F5",
         "Phases of a run",
         TIME,
         "no run succeeded",
-        _one(
-            phases.phases,
-            findings.phases,
-            "Duration of each phase, mean over runs, on a logarithmic axis; without waiting for turns.",
-        ),
+        phases.phases,
+        findings.phases,
+        "Duration of each phase, mean over runs, on a logarithmic axis; without waiting for turns.",
     ),
-    "waiting": Figure(
+    "waiting": _figure(
         "F6",
         "Computing and waiting",
         TIME,
         "no cell has a throughput",
-        _one(
-            phases.waiting,
-            findings.waiting,
-            "Milliseconds per image; the fainter part is time in which training waits for its next batch. Line: 95 % "
-            "confidence interval of the whole bar.",
-        ),
+        phases.waiting,
+        findings.waiting,
+        "Milliseconds per image; the fainter part is time in which training waits for its next batch. Line: 95 % "
+        "confidence interval of the whole bar.",
     ),
-    "machine": Figure(
+    "machine": _figure(
         "F7",
         "Drift and disturbances",
         STEADY,
         "no run succeeded",
-        _one(
-            times.machine,
-            findings.machine,
-            "One mark per epoch in the order of time: its duration relative to the median of its cell. A trend suggests heat "
-            "or other programs.",
-        ),
+        times.machine,
+        findings.machine,
+        "One mark per epoch in the order of time: its duration relative to the median of its cell. A trend suggests heat "
+        "or other programs.",
     ),
     "learning": Figure(
         "F8",
@@ -183,52 +174,44 @@ FIGURES = {
             ),
         },
     ),
-    "energy": Figure(
+    "energy": _figure(
         "F9",
         "Energy",
         ENERGY,
         "this machine has no readable energy counter",
-        _one(
-            energy.energy,
-            findings.energy,
-            "Joules per image during the measured epochs; the table `energy` names the sources. Line: 95 % confidence "
-            "interval of the whole bar over runs.",
-        ),
+        phases.energy,
+        findings.energy,
+        "Joules per image during the measured epochs; the table `energy` names the sources. Line: 95 % confidence "
+        "interval of the whole bar over runs.",
     ),
-    "gains": Figure(
+    "gains": _figure(
         "F10",
         "Speed-ups and libraries",
         HOW_FAST,
         "no two cells differ only in device, precision or execution, no library ran beside its plain framework, and the "
         "study is not a ladder",
-        _one(
-            learning.gains,
-            findings.gains,
-            "Ratios of times with their 95 % confidence intervals over paired runs; each axis names the baseline.",
-        ),
+        learning.gains,
+        findings.gains,
+        "Ratios of times with their 95 % confidence intervals over paired runs; each axis names the baseline.",
     ),
-    "functions": Figure(
+    "functions": _figure(
         "F11",
         "Functions",
         TIME,
         "no cell was profiled (--profile)",
-        _one(
-            learning.functions,
-            findings.functions,
-            "Share of time by function, in a few steps under the framework's own profiler; one profile, so no interval.",
-        ),
+        learning.functions,
+        findings.functions,
+        "Share of time by function, in a few steps under the framework's own profiler; one profile, so no interval.",
     ),
-    "batch-sizes": Figure(
+    "batch-sizes": _figure(
         "F12",
         "Batch sizes",
         MEMORY,
         "all cells have the same batch size",
-        _one(
-            learning.batch_sizes,
-            findings.batch_sizes,
-            "Tiles: peak memory in GiB, or the status of a batch size that failed. Below: images per second with their 95 % "
-            "confidence interval over runs, and peak memory, by batch size.",
-        ),
+        memory.batch_sizes,
+        findings.batch_sizes,
+        "Tiles: peak memory in GiB, or the status of a batch size that failed. Below: images per second with their 95 % "
+        "confidence interval over runs, and peak memory, by batch size.",
     ),
 }
 

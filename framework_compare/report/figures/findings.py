@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from framework_compare.report.figures.learning import profiled, shares_of_time
@@ -13,12 +13,12 @@ from framework_compare.results import memory, ratios
 from framework_compare.results.columns import Record
 from framework_compare.results.metrics import digits
 from framework_compare.results.parity import FAILED, PROVED
-from framework_compare.results.ratios import Ratio
 
 if TYPE_CHECKING:
     import pandas as pd
 
 SAME = 1.005  # the ratio of two figures that are equal to three digits
+QUALITIES = ("validation_", "test_", "train_")  # kinds of columns, of which the first with values is told
 TIMES = {"operator": "the host time", "cuda-runtime": "the host time in CUDA calls", "kernel": "the GPU time"}
 
 
@@ -41,18 +41,20 @@ def overview(subject: Subject) -> str:
     return f"{listed(counted)} {are} significantly faster than all others{doubt}; {most}."
 
 
-def epoch_time(subject: Subject) -> str:
-    return _spread(subject, subject.worked, "epoch_s_median", "Epochs take", "s", "")
+def _spread_of(*figure: str) -> Callable[[Subject], str]:
+    return lambda subject: _spread(subject.worked, *figure)
 
 
-def throughput(subject: Subject) -> str:
-    return _spread(subject, subject.worked, "images_per_s", "Throughput", "images/s")
+epoch_time = _spread_of("epoch_s_median", "Epochs take", "s", "")
+throughput = _spread_of("images_per_s", "Throughput", "images/s")
+measured = _spread_of("cpu_percent_mean", "Mean CPU use during the measured epochs", "% of a core")
+phases = _spread_of("startup_s", "Start-up takes", "s", "")
 
 
 def throughput_memory(subject: Subject) -> str:
     peaks, name = memory.peaks(subject.worked)
     cells = subject.worked.assign(gib=peaks / 2**30)
-    return " ".join(filter(None, [_fastest_is_largest(cells), _spread(subject, cells, "gib", f"Peak {name}", "GiB")]))
+    return " ".join(filter(None, [_fastest_is_largest(cells), _spread(cells, "gib", f"Peak {name}", "GiB")]))
 
 
 def _fastest_is_largest(cells: pd.DataFrame) -> str:
@@ -76,16 +78,7 @@ def whole_run(subject: Subject) -> str:
     epochs = subject.of(subject.study.epochs).groupby([*LABELS, "run_id"])["epoch_s"].sum().reset_index("run_id")
     wall = epochs["run_id"].map(subject.study.runs.set_index("run_id")["wall_s"])
     shares = (100 * epochs["epoch_s"] / wall).groupby(LABELS).mean().rename("share").reset_index()
-    return _spread(subject, shares, "share", "Measured epochs take", "% of a run", "")
-
-
-def measured(subject: Subject) -> str:
-    what = "Mean CPU use during the measured epochs"
-    return _spread(subject, subject.worked, "cpu_percent_mean", what, "% of a core")
-
-
-def phases(subject: Subject) -> str:
-    return _spread(subject, subject.worked, "startup_s", "Start-up takes", "s", "")
+    return _spread(shares, "share", "Measured epochs take", "% of a run", "")
 
 
 def waiting(subject: Subject) -> str:
@@ -113,7 +106,11 @@ def machine(subject: Subject) -> str:
 def learning(subject: Subject) -> str:
     epochs = subject.of(subject.study.epochs)
     last = epochs[epochs["epoch"] == epochs.groupby("cell")["epoch"].transform("max")]
-    qualities = next(filter(None, (_qualities(last, prefix) for prefix in ("validation_", "test_", "train_"))), [])
+    known_qualities = [
+        name for name in last if not name.endswith("_loss") and name.startswith(QUALITIES) and last[name].any()
+    ]
+    first = next((kind for kind in QUALITIES if any(name.startswith(kind) for name in known_qualities)), "")
+    qualities = [name for name in known_qualities if name.startswith(first)]
     ends = [_end(subject, last, name) for name in ("loss", *qualities)]
     return _sentence([end for end in ends if end])
 
@@ -121,12 +118,7 @@ def learning(subject: Subject) -> str:
 def learning_by_time(subject: Subject) -> str:
     epochs = subject.of(subject.study.epochs)
     runs = epochs.groupby([*LABELS, "run_id"])["epoch_s"].sum().groupby(LABELS).mean().rename("s").reset_index()
-    return _spread(subject, runs, "s", "All epochs together take", "s", "")
-
-
-def _qualities(epochs: pd.DataFrame, prefix: str) -> list[str]:
-    """The columns of a kind that have values, without those of the loss."""
-    return [name for name in epochs if name.startswith(prefix) and not name.endswith("_loss") and epochs[name].any()]
+    return _spread(runs, "s", "All epochs together take", "s", "")
 
 
 def _end(subject: Subject, last: pd.DataFrame, name: str) -> str:
@@ -151,35 +143,26 @@ def energy(subject: Subject) -> str:
     joules = cells[["gpu_j_per_image", "host_j_per_image"]].sum(axis=1, min_count=1)
     ends = {"low": cells["j_per_image_ci_low"], "high": cells["j_per_image_ci_high"]}
     rows = cells[["framework_label", "condition_label"]].assign(j=joules, **ends)
-    return _spread(subject, rows, "j", "Energy per image", "J")
+    return _spread(rows, "j", "Energy per image", "J")
 
 
 def gains(subject: Subject) -> str:
     seen = []
     for base, compute in (("the CPU", ratios.speedups), ("fp32 eager", ratios.ladder)):
-        if found := _beside(subject, compute):
-            most, place = max(found)
-            seen.append(f"the largest speed-up over {base} is {most:.2f}x ({_who(subject, subject.cells.loc[place])})")
-    if found := _beside(subject, ratios.stacks):
-        least, place = min(found)
+        if found := subject.compared(compute):
+            place, most = max(found.items(), key=lambda one: (one[1].ratio, one[0]))
+            who = _who(subject, subject.cells.loc[place])
+            seen.append(f"the largest speed-up over {base} is {most.ratio:.2f}x ({who})")
+    if found := subject.compared(ratios.stacks):
+        place, least = min(found.items(), key=lambda one: (one[1].ratio, one[0]))
         who = _who(subject, subject.cells.loc[place])
-        seen.append(f"the slowest library takes {1 / least:.2f} times as long as its plain framework ({who})")
+        seen.append(f"the slowest library takes {1 / least.ratio:.2f} times as long as its plain framework ({who})")
     gained = subject.study.gains
     gained = gained if gained.empty else gained[gained["gain"].notna()]
     if not gained.empty:
         best = gained.loc[gained["gain"].idxmax()]
         seen.append(f"the rung with the largest speed-up is {best['rung']}, at {best['gain']:.2f}x")
     return _sentence(seen)
-
-
-def _beside(subject: Subject, compute: Callable[..., Mapping[int, Ratio]]) -> list[tuple[float, int]]:
-    """Ratios of speeds to other cells, each with the place of its cell."""
-    cells = list(subject.study.frame.itertuples())
-    return [
-        (ratio.ratio, place)
-        for place, ratio in compute(cells, subject.study.block_times).items()
-        if ratio.base.Index != place and known(ratio.ratio) and place in subject.cells.index
-    ]
 
 
 def functions(subject: Subject) -> str:
@@ -209,7 +192,7 @@ def batch_sizes(subject: Subject) -> str:
     return _sentence(seen)
 
 
-def _spread(subject: Subject, cells: pd.DataFrame, column: str, what: str, unit: str, verb: str = " is") -> str:
+def _spread(cells: pd.DataFrame, column: str, what: str, unit: str, verb: str = " is") -> str:
     """The range of a figure, under the condition in which they are farthest apart; verb: "" if `what` ends in one."""
     cells = cells.dropna(subset=[column])
     cells = cells[cells[column] > 0]

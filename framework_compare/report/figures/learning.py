@@ -1,4 +1,4 @@
-"""Figures of training and of settings: loss (F8), batch sizes (F12), functions (F11), gains (F10)."""
+"""Figures of training and of settings: loss (F8), functions (F11), gains (F10)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import altair as alt
 
 from framework_compare.protocol import Fields
 from framework_compare.report.figures import look, marks
-from framework_compare.report.figures.subject import LABELS, Subject, disturbed_epochs, speeds
+from framework_compare.report.figures.subject import LABELS, Subject, disturbed_epochs
 from framework_compare.report.machine_tables import TITLES
 from framework_compare.report.names import title
 from framework_compare.report.study import rounded
 from framework_compare.report.tables import known
-from framework_compare.results import memory, ratios
-from framework_compare.results.gains import one_at_a_time
+from framework_compare.results import ratios
 from framework_compare.results.profiles import CELL_KEYS
+from framework_compare.results.workloads import one_at_a_time
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,7 +66,9 @@ def _curve(
         scale=alt.Scale(domain=domain, range=ranges),
         legend=alt.Legend(symbolOpacity=1, symbolSize=look.LINE) if several else legend,
     )
-    by_epoch = alt.X("epoch:Q", title="epoch", axis=alt.Axis(values=_ticks(table["epoch"]), format="d"))
+    first, last = int(table["epoch"].min()), int(table["epoch"].max())
+    ticks = list(range(first, last + 1, max(1, math.ceil((last - first) / 7))))  # at most eight
+    by_epoch = alt.X("epoch:Q", title="epoch", axis=alt.Axis(values=ticks, format="d"))
     by_time = alt.X("s:Q", title="seconds of training", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=6))
     base = marks.chart(table).encode(x=by_time if timed else by_epoch)
     tint = marks.colour(subject, legend)
@@ -77,65 +79,9 @@ def _curve(
     points = marks.points(base, subject, 45, legend, *tooltip, y=y)
     chart = alt.layer(band, line, points).properties(width=marks.panel_width(width, columns, 45) - 45, height=120)
     if not several:
-        return marks.panels(chart, subject, columns, y="independent", x="independent")
+        return marks.panels(chart, subject.conditions, columns, y="independent", x="independent")
     facet = alt.Facet("condition_label:N", sort=list(dict.fromkeys(table["condition_label"])), title=None)
     return chart.facet(facet=facet, columns=columns).resolve_scale(x="independent", y="independent")
-
-
-def _ticks(epochs: pd.Series) -> list[int]:
-    """At most eight whole numbers from the first epoch to the last."""
-    first, last = int(epochs.min()), int(epochs.max())
-    return list(range(first, last + 1, max(1, math.ceil((last - first) / 7))))
-
-
-def batch_sizes(subject: Subject, width: float, columns: int) -> Fields:
-    """F12: a tile per batch size with its peak of memory or its status; images per second and memory over the size."""
-    cells = speeds(subject.cells)
-    if cells["batch_size"].nunique() < 2:
-        return {}
-    peaks, memory_name = memory.peaks(cells)
-    rows = cells.assign(gib=peaks / marks.GIB, model=subject.without("batch_size"))
-    rows = rows["framework_label model batch_size status worked images_per_s gib slow fast disturbed".split()]
-    rows = marks.cut(rows, "images_per_s", "slow", "fast", "model")
-    told = [f"{gib:.2f}" if known(gib) else "ok" for gib in rows["gib"]]
-    rows = rows.assign(told=[text if ok else status for text, ok, status in zip(told, rows["worked"], rows["status"])])
-    limit = (subject.study.settings.get("limits") or {}).get("memory_bytes")
-    rows = rows.assign(limit=limit / marks.GIB if limit else None)
-    every = marks.chart(rows)
-    axis = alt.Axis(values=sorted(rows["batch_size"].unique().tolist()), format="d", labelOverlap=True)
-    base = every.encode(x=alt.X("batch_size:Q", title="batch size", scale=alt.Scale(type="log", base=2), axis=axis))
-    by_model = alt.Facet("model:N", sort=list(rows["model"].drop_duplicates()), title=None)
-    parts = [_tiles(subject, every, width, columns).facet(facet=by_model, columns=columns)]
-    for field, name in (("images_per_s", "images/s"), ("gib", f"peak {memory_name}, GiB")):
-        legend = alt.Legend() if field == "gib" else None
-        tint = marks.colour(subject, legend)
-        drawn = base.transform_filter(f"datum.worked && isValid(datum.{field})")
-        drawn = drawn.encode(y=alt.Y(f"{field}:Q", title=name))
-        points = marks.points(drawn, subject, 45, legend, "framework_label:N", "batch_size:Q", f"{field}:Q")
-        layers = [drawn.mark_line(strokeWidth=1.3).encode(color=tint), points]
-        if field == "images_per_s":
-            ends = marks.interval(drawn, "slow", "fast", "y", color=tint)
-            layers += [ends, marks.arrows(drawn, "fast", "y"), marks.warned(drawn)]
-        elif limit:
-            layers.append(
-                base.mark_rule(strokeDash=[4, 3], color=look.WARNING).encode(y="mean(limit):Q", x=alt.value(0))
-            )
-        chart = alt.layer(*layers).properties(width=marks.panel_width(width, columns, 45) - 45, height=120)
-        parts.append(chart.facet(facet=by_model, columns=columns).resolve_scale(y="independent"))
-    return {"": alt.vconcat(*parts).resolve_scale(color="independent", shape="independent")}
-
-
-def _tiles(subject: Subject, base: alt.Chart, width: float, columns: int) -> marks.Layers:
-    """One tile per framework and batch size: its peak memory in GiB, or its status."""
-    base = base.encode(
-        x=alt.X("batch_size:O", title="batch size", axis=alt.Axis(labelAngle=0)), y=marks.framework_axis(subject)
-    )
-    empty = base.mark_rect(stroke="white", strokeWidth=2, color="#EEEEEE")
-    full = base.transform_filter("datum.worked && isValid(datum.gib)").mark_rect(stroke="white", strokeWidth=2)
-    full = full.encode(color=alt.value(look.TILES[0]), tooltip=["framework_label:N", "batch_size:O", "told:N"])
-    ink = alt.condition("datum.worked", alt.value("#111111"), alt.value(look.WARNING))
-    chart = alt.layer(empty, full, base.mark_text().encode(text="told:N", color=ink))
-    return chart.properties(width=marks.panel_width(width, columns, 90), height=22 * len(subject.frameworks))
 
 
 def functions(subject: Subject, width: float, columns: int) -> Fields:
@@ -187,15 +133,12 @@ def gains(subject: Subject, width: float, columns: int) -> Fields:
     """F10: the speed-up of a device over the CPU, of a precision or execution over fp32 eager; the time of a library over
     that of the plain framework; grey: not significant."""
     cells = list(subject.study.frame.itertuples())
-    blocks = subject.study.block_times
     names = subject.cells.set_index("cell")[LABELS]
     disturbed = [disturbed_epochs(cell) == "all epochs" for cell in cells]
     parts = {}
     for name, compute in (SPEEDUPS | SLOWDOWNS).items():
         rows = []
-        for place, ratio in compute(cells, blocks).items():
-            if ratio.base.Index == place or not known(ratio.ratio) or place not in names.index:
-                continue
+        for place, ratio in subject.compared(compute).items():
             ends = [end if known(end) else None for end in (ratio.ratio_ci_low, ratio.ratio_ci_high)]
             value = ratio.ratio
             if name in SLOWDOWNS:
@@ -221,18 +164,15 @@ def _rungs(subject: Subject, gained: pd.DataFrame, faster: str, width: float, co
     if gained.empty or not gained["gain"].notna().any():
         return None
     rows = gained[gained["framework"].isin(list(names)) & gained["gain"].notna()]
-    low, high = rows["gain_low"], rows["gain_high"]
     worse = rows["worse"].fillna(False).astype(bool)
     labels = [
         # Beside a gain that on the ladder's base, where that is another number.
         f"{gain:.2f}x{f', {whole:.2f}x so far' if known(whole) and f'{whole:.2f}' != f'{gain:.2f}' else ''}{' worse' * bad}"
         for gain, whole, bad in zip(rows["gain"], rows["gain_in_all"], worse)
     ]
-    rows = rows.assign(
-        framework_label=rows["framework"].map(names), ratio=rows["gain"], low=low, high=high, label=labels
-    )
-    rows = rows.assign(shown=low.gt(1) | high.lt(1), worse=worse)
-    rows = rows[["framework_label", "rung", "ratio", "low", "high", "shown", "label", "worse"]]
+    bars = {"ratio": rows["gain"], "low": rows["gain_low"], "high": rows["gain_high"], "label": labels, "worse": worse}
+    rows = rows[["rung"]].assign(framework_label=rows["framework"].map(names), **bars)
+    rows = rows.assign(shown=rows["low"].gt(1) | rows["high"].lt(1))
     order = list(gained["rung"].drop_duplicates())
     panel = marks.panel_width(width, columns, 110)
     y = alt.Y("rung:N", sort=order, title=None)

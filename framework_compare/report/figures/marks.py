@@ -83,7 +83,7 @@ def dot_rows(
     y = alt.Y("name:N", sort=list(order), title=None, axis=alt.Axis(grid=True))
     dots = points(chart(rows).encode(x=x, y=y, yOffset=aside), subject, 45, alt.Legend(), *tips)
     dots = dots.properties(width=row_width(order, width, columns), height=height * len(order))
-    faceted = panels(dots, subject, columns)
+    faceted = panels(dots, subject.conditions, columns)
     # An axis that is shared is drawn below each column, also where the last row has no panel.
     return faceted.resolve_axis(x="independent") if len(subject.conditions) % columns else faceted
 
@@ -148,15 +148,11 @@ def bar_panels(layers: Iterable[alt.Chart], subject: Subject, width: float, colu
     sized = alt.layer(*layers).properties(
         width=panel_width(width, columns, 90), height=20 * len(subject.frameworks) + 6
     )
-    return panels(sized, subject, columns, x="independent")
+    return panels(sized, subject.conditions, columns, x="independent")
 
 
-def panels(layered: Any, subject: Subject, columns: int, **independent: Any) -> alt.FacetChart:
-    """One panel for each condition, in the study's order."""
-    return panels_of(layered, subject.conditions, columns, **independent)
-
-
-def panels_of(layered: Any, conditions: Iterable[str], columns: int, **independent: Any) -> alt.FacetChart:
+def panels(layered: Any, conditions: Iterable[str], columns: int, **independent: Any) -> alt.FacetChart:
+    """One panel for each condition, in this order."""
     header = alt.Facet("condition_label:N", sort=list(conditions), title=None)
     faceted = layered.facet(facet=header, columns=columns, spacing={"row": 16, "column": 16})
     return faceted.resolve_scale(**independent) if independent else faceted

@@ -1,12 +1,13 @@
-"""Figure of what a run keeps in memory (F3)."""
+"""Figures of memory and speed: each cell (F3), by batch size (F12)."""
 
 import altair as alt
 import pandas as pd
 
 from framework_compare.protocol import Fields
 from framework_compare.registry import device_kind
-from framework_compare.report.figures import marks
+from framework_compare.report.figures import look, marks
 from framework_compare.report.figures.subject import LABELS, Subject, speeds
+from framework_compare.report.tables import known
 from framework_compare.results import memory
 
 LABEL_WIDTH, LABEL_HEIGHT = 0.12, 0.12  # shares of a panel that the label of a batch size takes
@@ -54,7 +55,7 @@ def throughput_memory(subject: Subject, width: float, columns: int) -> Fields:
         layers.append(labels.mark_text(align="left", dx=7, dy=8).encode(text="batch_size:Q"))
     layered = alt.layer(*layers).properties(width=marks.panel_width(width, columns, 40) - 40, height=130)
     conditions = rows["condition_label"].drop_duplicates()
-    return {"": marks.panels_of(layered, conditions, columns, x="independent", y="independent")}
+    return {"": marks.panels(layered, conditions, columns, x="independent", y="independent")}
 
 
 def _apart(rows: pd.DataFrame) -> list[int]:
@@ -85,3 +86,53 @@ def _ranges(subject: Subject, cells: pd.DataFrame, name: str) -> pd.DataFrame:
         ends = of_runs.groupby("cell").agg(["min", "max", "count"])
         parts.append(ends[ends["count"] > 1].rename(columns={"min": "least", "max": "most"})[["least", "most"]])
     return pd.concat(parts)
+
+
+def batch_sizes(subject: Subject, width: float, columns: int) -> Fields:
+    """F12: a tile per batch size with its peak of memory or its status; images per second and memory over the size."""
+    cells = speeds(subject.cells)
+    if cells["batch_size"].nunique() < 2:
+        return {}
+    peaks, memory_name = memory.peaks(cells)
+    rows = cells.assign(gib=peaks / marks.GIB, model=subject.without("batch_size"))
+    rows = rows["framework_label model batch_size status worked images_per_s gib slow fast disturbed".split()]
+    rows = marks.cut(rows, "images_per_s", "slow", "fast", "model")
+    told = [f"{gib:.2f}" if known(gib) else "ok" for gib in rows["gib"]]
+    rows = rows.assign(told=[text if ok else status for text, ok, status in zip(told, rows["worked"], rows["status"])])
+    limit = (subject.study.settings.get("limits") or {}).get("memory_bytes")
+    rows = rows.assign(limit=limit / marks.GIB if limit else None)
+    every = marks.chart(rows)
+    axis = alt.Axis(values=sorted(rows["batch_size"].unique().tolist()), format="d", labelOverlap=True)
+    base = every.encode(x=alt.X("batch_size:Q", title="batch size", scale=alt.Scale(type="log", base=2), axis=axis))
+    by_model = alt.Facet("model:N", sort=list(rows["model"].drop_duplicates()), title=None)
+    parts = [_tiles(subject, every, width, columns).facet(facet=by_model, columns=columns)]
+    for field, name in (("images_per_s", "images/s"), ("gib", f"peak {memory_name}, GiB")):
+        legend = alt.Legend() if field == "gib" else None
+        tint = marks.colour(subject, legend)
+        drawn = base.transform_filter(f"datum.worked && isValid(datum.{field})")
+        drawn = drawn.encode(y=alt.Y(f"{field}:Q", title=name))
+        points = marks.points(drawn, subject, 45, legend, "framework_label:N", "batch_size:Q", f"{field}:Q")
+        layers = [drawn.mark_line(strokeWidth=1.3).encode(color=tint), points]
+        if field == "images_per_s":
+            ends = marks.interval(drawn, "slow", "fast", "y", color=tint)
+            layers += [ends, marks.arrows(drawn, "fast", "y"), marks.warned(drawn)]
+        elif limit:
+            layers.append(
+                base.mark_rule(strokeDash=[4, 3], color=look.WARNING).encode(y="mean(limit):Q", x=alt.value(0))
+            )
+        chart = alt.layer(*layers).properties(width=marks.panel_width(width, columns, 45) - 45, height=120)
+        parts.append(chart.facet(facet=by_model, columns=columns).resolve_scale(y="independent"))
+    return {"": alt.vconcat(*parts).resolve_scale(color="independent", shape="independent")}
+
+
+def _tiles(subject: Subject, base: alt.Chart, width: float, columns: int) -> marks.Layers:
+    """One tile per framework and batch size: its peak memory in GiB, or its status."""
+    base = base.encode(
+        x=alt.X("batch_size:O", title="batch size", axis=alt.Axis(labelAngle=0)), y=marks.framework_axis(subject)
+    )
+    empty = base.mark_rect(stroke="white", strokeWidth=2, color="#EEEEEE")
+    full = base.transform_filter("datum.worked && isValid(datum.gib)").mark_rect(stroke="white", strokeWidth=2)
+    full = full.encode(color=alt.value(look.TILES[0]), tooltip=["framework_label:N", "batch_size:O", "told:N"])
+    ink = alt.condition("datum.worked", alt.value("#111111"), alt.value(look.WARNING))
+    chart = alt.layer(empty, full, base.mark_text().encode(text="told:N", color=ink))
+    return chart.properties(width=marks.panel_width(width, columns, 90), height=22 * len(subject.frameworks))

@@ -1,4 +1,4 @@
-"""Figures of where the time of a run goes: phases (F5), computing and waiting (F6)."""
+"""Figures of where the time and the energy of a run go: phases (F5), computing and waiting (F6), energy (F9)."""
 
 import math
 
@@ -19,6 +19,9 @@ DURATION = (
     "datum.value < 0.001 ? format(1e6 * datum.value, '~g') + ' µs' : datum.value < 1 ? "
     "format(1000 * datum.value, '~g') + ' ms' : format(datum.value, '~g') + ' s'"
 )
+METERS = {"GPU": "gpu_j_per_image", "host": "host_j_per_image"}
+WH = 3600.0  # joules
+_ABOVE = {part: name.replace("_j_", "_above_idle_j_") for part, name in METERS.items()}
 COMPUTING, HANDING, WAITING = PARTS = ("computing", "handing work to the device", "waiting for data")
 
 
@@ -97,4 +100,29 @@ def waiting(subject: Subject, width: float, columns: int) -> Fields:
     thin = base.transform_filter("datum.copying > 0").mark_bar(size=3, yOffset=9, color=marks.ENDS)
     copies = thin.encode(x="copying:Q", tooltip=["framework_label:N", "copying:Q"])
     layers = bars, copies, marks.whole_interval(base), marks.arrows(base, "high", "x")
+    return {"": marks.bar_panels(layers, subject, width, columns)}
+
+
+def energy(subject: Subject, width: float, columns: int) -> Fields:
+    """F9: joules per image of GPU and host, idle power apart, with the interval of all together over runs."""
+    cells = subject.worked.rename(columns={"j_per_image_ci_low": "low", "j_per_image_ci_high": "high"})
+    whole = cells[list(METERS.values())].sum(axis=1, min_count=1)
+    cells = cells.assign(whole=whole, wh=whole * cells["images_per_s"] * cells["epoch_s_median"] / WH)
+    drawn = [*LABELS, *METERS.values(), *_ABOVE.values(), "disturbed", "low", "high", "high_cut", "wh"]
+    cells = marks.cut(cells, "whole", "low", "high")[drawn]
+    parts: dict[str, pd.Series] = {}
+    for part, name in METERS.items():  # joules of an idle device apart where its idle power is known
+        above = cells[_ABOVE[part]]
+        parts.update({part: above.fillna(cells[name]), f"{part}, idle": cells[name] - above})
+    listed = [cells.assign(part=part, place=place, j=joules) for place, (part, joules) in enumerate(parts.items())]
+    rows = pd.concat(listed).dropna(subset="j").drop(columns=[*METERS.values(), *_ABOVE.values()])
+    if rows.empty:
+        return {}
+    base = marks.chart(rows).encode(y=marks.framework_axis(subject))
+    total = alt.X("sum(j):Q", title="joules per image", axis=alt.Axis(tickCount=6))
+    watt_hours = alt.Tooltip("wh:Q", title="Wh of an epoch", format=".3~g")
+    tips = ["framework_label:N", "part:N", alt.Tooltip("j:Q", format=".3~g"), watt_hours]
+    measured = list(rows["part"].drop_duplicates())
+    bars = marks.stacked_bars(base, subject, measured, x=total, tooltip=tips)
+    layers = bars, marks.whole_interval(base), marks.arrows(base, "high", "x"), marks.warned(base, x=total)
     return {"": marks.bar_panels(layers, subject, width, columns)}

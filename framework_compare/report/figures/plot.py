@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -73,6 +74,8 @@ class Plot:
 
         Text has at least 7 points. UsageError for another suffix, a width without unit, or a figure without data.
         """
+        import vl_convert
+
         file = Path(path).absolute()
         suffix, target = file.suffix.lower(), points(width)
         if suffix not in SUFFIXES:
@@ -88,7 +91,16 @@ class Plot:
                 f"{least:.0f}mm or more, or draw fewer frameworks or models (--frameworks, --models)"
             )
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(_converted(drawn, suffix, scale))
+        # In PDF a pixel becomes a point.
+        unit = "" if suffix == ".pdf" else "pt"
+        size = f'width="{drawn.width * scale:.2f}{unit}" height="{drawn.height * scale:.2f}{unit}"'
+        svg = re.sub(r'width="[\d.]+" height="[\d.]+"', size, drawn.svg, count=1)
+        made: dict[str, Callable[[], bytes]] = {
+            ".svg": svg.encode,
+            ".pdf": partial(vl_convert.svg_to_pdf, svg),
+            ".png": partial(vl_convert.svg_to_png, drawn.svg, scale=scale, ppi=PNG_PPI),
+        }
+        file.write_bytes(made[suffix]())
         file.with_suffix(".txt").write_text(self.caption + "\n", encoding="utf-8")
         return file
 
@@ -118,20 +130,6 @@ class Plot:
 
     def __repr__(self) -> str:
         return f"Plot({self.name!r})"
-
-
-def _converted(drawn: Drawn, suffix: str, scale: float) -> bytes:
-    import vl_convert
-
-    # In PDF a pixel becomes a point.
-    unit = "" if suffix == ".pdf" else "pt"
-    size = f'width="{drawn.width * scale:.2f}{unit}" height="{drawn.height * scale:.2f}{unit}"'
-    svg = re.sub(r'width="[\d.]+" height="[\d.]+"', size, drawn.svg, count=1)
-    if suffix == ".svg":
-        return svg.encode()
-    if suffix == ".pdf":
-        return vl_convert.svg_to_pdf(svg)
-    return vl_convert.svg_to_png(drawn.svg, scale=scale, ppi=PNG_PPI)
 
 
 def points(width: str) -> float:

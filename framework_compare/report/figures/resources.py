@@ -44,7 +44,10 @@ def resources(subject: Subject, width: float, columns: int, *, whole: bool = Tru
     phases = subject.of(subject.study.phases)
     phases = phases[phases["run_id"].isin(samples["run_id"])]
     if not whole:
-        samples, phases = _of_epochs(samples, phases)
+        phases = phases[phases["phase"] == EPOCHS].set_index("run_id")
+        start, length = (samples["run_id"].map(phases[name]) for name in ("start_s", "seconds"))
+        samples = samples.assign(t_s=samples["t_s"] - start)[samples["t_s"].between(start, start + length)]
+        phases = phases.reset_index().assign(start_s=0.0)
     drawn = sum(samples[name].notna().any() for name, _, _ in READINGS if name in samples)
     bins = max(LEAST_BINS, min(BINS, MAX_BINS // max(1, drawn * samples["cell"].nunique())))
     waited = subject.waited_s()
@@ -55,15 +58,6 @@ def resources(subject: Subject, width: float, columns: int, *, whole: bool = Tru
         if len(own):
             parts[condition] = _over_time(subject, own, their_phases, width, bins)
     return parts
-
-
-def _of_epochs(samples: pd.DataFrame, phases: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Samples and phases of the measured epochs, in seconds since the first of them began."""
-    measured = phases[phases["phase"] == EPOCHS].set_index("run_id")
-    start = samples["run_id"].map(measured["start_s"])
-    end = start + samples["run_id"].map(measured["seconds"])
-    samples = samples.assign(t_s=samples["t_s"] - start)[samples["t_s"].between(start, end)]
-    return samples, measured.reset_index().assign(start_s=0.0)
 
 
 def _over_time(

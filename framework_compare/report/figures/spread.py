@@ -16,6 +16,7 @@ WIDTHS = (660, 0)
 _LAYOUTS = ((560, 300), (165, 140))
 ROW_HEIGHT, TREND_HEIGHT = 26, 240
 _SHOWN = ("significant", "not significant")
+_LOG = alt.Scale(type="log", nice=False, padding=12)
 Rows = Sequence[Document]
 
 
@@ -28,12 +29,14 @@ def _ratios(width: int, label: int) -> marks.Layers:
     axis = alt.Axis(labelLimit=label, title=None)
     base = alt.Chart(alt.NamedData(ROWS)).encode(y=alt.Y("label:N", sort=None, axis=axis))
     equal = alt.Chart(alt.NamedData(ROWS)).mark_rule(color=look.GREY, strokeDash=[4, 4]).encode(x=alt.datum(1))
-    ends = (
-        base.transform_filter("isValid(datum.low)")
-        .mark_rule(strokeWidth=1.5)
-        .encode(x="low:Q", x2="high:Q", color=_colour())
-    )
-    return alt.layer(equal, ends, _points(base)).properties(width=width, height=alt.Step(ROW_HEIGHT))
+    shown = alt.Scale(domain=list(_SHOWN), range=[look.COLOURS[2], look.GREY])
+    colour = alt.Color("shown:N", scale=shown, legend=alt.Legend(title=None))
+    ends = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=1.5)
+    ends = ends.encode(x="low:Q", x2="high:Q", color=colour)
+    x = alt.X("ratio:Q", scale=_LOG, title=["ratio of epoch times within a study", "(right of 1: the first is faster)"])
+    points = base.mark_point(filled=True, size=70, opacity=1)
+    points = points.encode(x=x, color=colour, tooltip=_tips("label:N"), href="href:N")
+    return alt.layer(equal, ends, points).properties(width=width, height=alt.Step(ROW_HEIGHT))
 
 
 def trend(rows: Rows, versions: Sequence[str]) -> Fields:
@@ -43,7 +46,7 @@ def trend(rows: Rows, versions: Sequence[str]) -> Fields:
     colours = [look.COLOURS[number % len(look.COLOURS)] for number in range(len(rivals))]
     base = alt.Chart(alt.NamedData(ROWS)).encode(
         x=place,
-        y=alt.Y("ratio:Q", scale=alt.Scale(type="log", nice=False, padding=12), title="rival's epoch time / its own"),
+        y=alt.Y("ratio:Q", scale=_LOG, title="rival's epoch time / its own"),
         color=alt.Color("rival:N", scale=alt.Scale(domain=rivals, range=colours), legend=alt.Legend(title=None)),
     )
     lines = base.mark_line(strokeWidth=1).encode(detail="where:N")
@@ -51,23 +54,6 @@ def trend(rows: Rows, versions: Sequence[str]) -> Fields:
     chart = alt.layer(lines, points)
     sizes = [chart.properties(width=max(width, 250), height=TREND_HEIGHT) for width, _ in _LAYOUTS]
     return _responsive(sizes, rows)
-
-
-def _points(base: alt.Chart) -> alt.Chart:
-    scale = alt.Scale(type="log", nice=False, padding=12)
-    return base.mark_point(filled=True, size=70, opacity=1).encode(
-        x=alt.X(
-            "ratio:Q", scale=scale, title=["ratio of epoch times within a study", "(right of 1: the first is faster)"]
-        ),
-        color=_colour(),
-        tooltip=_tips("label:N"),
-        href="href:N",
-    )
-
-
-def _colour() -> alt.Color:
-    scale = alt.Scale(domain=list(_SHOWN), range=[look.COLOURS[2], look.GREY])
-    return alt.Color("shown:N", scale=scale, legend=alt.Legend(title=None))
 
 
 def _tips(*names: str) -> list[alt.Tooltip]:

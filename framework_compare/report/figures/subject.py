@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pandas as pd
 
@@ -13,12 +13,13 @@ from framework_compare.report.figures import look
 from framework_compare.report.names import in_order, title
 from framework_compare.report.study import Study
 from framework_compare.report.table_notes import setting_words, unit_of
-from framework_compare.report.tables import clean
+from framework_compare.report.tables import clean, known
 from framework_compare.results import speed_verdicts
+from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.columns import SHARED, Record
+from framework_compare.results.ratios import Ratio
 from framework_compare.results.repeats import disturbed_throughout
-from framework_compare.results.speed_verdicts import Verdict
-from framework_compare.results.winners import key, winners
+from framework_compare.results.speed_verdicts import Verdict, key, winners
 
 MAX_NAME = 60
 _IMAGE = re.compile(r"\b[Ii]mage(?=s?\b)")
@@ -32,17 +33,26 @@ RESERVED = frozenset(
 class Subject:
     """A study as figures see it: its cells with names for people, and the parts of its frames that belong to them.
 
-    frameworks, models: only these; None is all. UsageError for a name that the study has not.
+    frameworks, models, conditions: only these; None is all. UsageError for a name that the study has not.
     """
 
     def __init__(
-        self, study: Study, frameworks: Sequence[str] | None = None, models: Sequence[str] | None = None
+        self,
+        study: Study,
+        frameworks: Sequence[str] | None = None,
+        models: Sequence[str] | None = None,
+        conditions: Sequence[str] | None = None,
     ) -> None:
         self.study = study
-        self._conditions: Sequence[str] | None = None
+        self._conditions = conditions
         self._only = {"framework": frameworks, "model": models}
         for column, names in self._only.items():
-            _check_names(column, names, study.frame[column])
+            allowed = list(dict.fromkeys(map(str, study.frame[column])))
+            if names is not None and not names:
+                raise UsageError(f"no {column} to draw is named; allowed: {', '.join(allowed)}")
+            for name in names or ():
+                if name not in allowed:
+                    raise UsageError(f"the study has no {column} {name!r}; allowed: {', '.join(allowed)}")
 
     @functools.cached_property
     def unit(self) -> str:
@@ -62,7 +72,10 @@ class Subject:
         cells = frame.assign(cell=range(len(frame)))
         for column, names in self._only.items():
             cells = cells if names is None else cells[cells[column].isin(list(names))]
-        cells = _with_estimates(cells)
+        sampled = cells["epoch_s_median"].isna() & cells["epoch_estimate_s"].notna()
+        pairs = (("epoch_s_median", ""), ("epoch_s_ci_low", "_low"), ("epoch_s_ci_high", "_high"))
+        figures = {name: cells[name].where(~sampled, cells[f"epoch_estimate_s{end}"]) for name, end in pairs}
+        cells = cells.assign(**figures, about=sampled)
         varied = self._varied()
         cells = cells.assign(
             framework_label=[_short(title(name)) for name in cells["framework"]],
@@ -101,12 +114,6 @@ class Subject:
         best = pd.Series(ratios, cells.index).where(cells["framework"] != cells["condition_label"].map(leaders), 1.0)
         return cells.assign(best=best, verdict=found)
 
-    def narrowed(self, conditions: Sequence[str]) -> "Subject":
-        """The same study with only these conditions."""
-        narrowed = Subject(self.study, self._only["framework"], self._only["model"])
-        narrowed._conditions = conditions
-        return narrowed
-
     def without(self, setting: str) -> list[str]:
         """Return the condition of each cell without a setting that the figure already shows."""
         varied = [name for name in self._varied() if name != setting]
@@ -138,6 +145,12 @@ class Subject:
         places = [look.place(name, names) for name in names]
         return [look.COLOURS[n] for n in places], [look.SHAPES[n] for n in places], [look.DASHES[n] for n in places]
 
+    def compared(self, ratios: Callable[[list[Record], BlockTimes], dict[int, Ratio]]) -> dict[int, Ratio]:
+        """The known ratios of these cells to other cells, by the place of the cell."""
+        found = ratios(list(self.study.frame.itertuples()), self.study.block_times).items()
+        places = set(self.cells["cell"])
+        return {n: one for n, one in found if one.base.Index != n and known(one.ratio) and n in places}
+
     def whole_epochs(self) -> pd.DataFrame:
         """Epochs of these cells, `of` the study's; of a sampled one the run's estimate of the whole stands as its time."""
         epochs = self.of(self.study.epochs)
@@ -160,22 +173,6 @@ def speeds(cells: pd.DataFrame) -> pd.DataFrame:
     """`cells` with the ends of the interval of images_per_s as slow and fast; NaN without one."""
     images = cells["images_per_s"] * cells["epoch_s_median"]
     return cells.assign(slow=images / cells["epoch_s_ci_high"], fast=images / cells["epoch_s_ci_low"])
-
-
-def _with_estimates(cells: pd.DataFrame) -> pd.DataFrame:
-    sampled = cells["epoch_s_median"].isna() & cells["epoch_estimate_s"].notna()
-    pairs = (("epoch_s_median", ""), ("epoch_s_ci_low", "_low"), ("epoch_s_ci_high", "_high"))
-    figures = {name: cells[name].where(~sampled, cells[f"epoch_estimate_s{end}"]) for name, end in pairs}
-    return cells.assign(**figures, about=sampled)
-
-
-def _check_names(column: str, names: Sequence[str] | None, known: pd.Series) -> None:
-    allowed = list(dict.fromkeys(map(str, known)))
-    if names is not None and not names:
-        raise UsageError(f"no {column} to draw is named; allowed: {', '.join(allowed)}")
-    for name in names or ():
-        if name not in allowed:
-            raise UsageError(f"the study has no {column} {name!r}; allowed: {', '.join(allowed)}")
 
 
 def _condition(cell: Record, varied: Sequence[str]) -> str:

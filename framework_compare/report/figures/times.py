@@ -37,7 +37,10 @@ def overview(subject: Subject, width: float, columns: int) -> Fields:
     conditions = [*subject.conditions, *([MEAN] if len(subject.conditions) > 1 else [])]
     step = max(60.0, min(130.0, (width - 90) / len(conditions)))
     if len(conditions) > 1 and 90 + step * len(conditions) > width:
-        return _stacked_overview(subject, rows, conditions, width)
+        # They do not fit beside each other: as many as fit, then the next ones below.
+        tiles = tiles_of(marks.chart(rows).encode(y=marks.framework_axis(subject)))
+        tiles = tiles.properties(width=72, height=36 * len(subject.frameworks))
+        return {"": marks.panels(tiles, conditions, max(1, int((width - 90) / 84)))}
     flat = step * LINE_PER_STEP > max(len(line) for name in conditions for line in name.split(", "))
     means = {row["framework_label"]: row["ratio"] for row in rows if row["condition_label"] == MEAN and row["ratio"]}
     by_mean = sorted(subject.frameworks, key=lambda name: means.get(name, math.inf))
@@ -56,14 +59,6 @@ def overview(subject: Subject, width: float, columns: int) -> Fields:
         y=alt.Y("framework_label:N", sort=by_mean, title=None),
     )
     return {"": tiles_of(base).properties(width=step * len(conditions), height=36 * len(subject.frameworks))}
-
-
-def _stacked_overview(subject: Subject, rows: pd.DataFrame, conditions: list[str], width: float) -> Fields:
-    """The same where the columns do not fit beside each other: as many as fit, then the next ones below."""
-    columns = max(1, int((width - 90) / 84))
-    base = marks.chart(rows).encode(y=marks.framework_axis(subject))
-    tiles = tiles_of(base).properties(width=72, height=36 * len(subject.frameworks))
-    return {"": marks.panels_of(tiles, conditions, columns)}
 
 
 def tiles_of(base: alt.Chart) -> marks.Layers:
@@ -87,14 +82,8 @@ def tiles_of(base: alt.Chart) -> marks.Layers:
 
 
 def _overview_row(subject: Subject, cell: Record) -> Fields:
-    row = {
-        "framework_label": cell.framework_label,
-        "condition_label": cell.condition_label,
-        "interval": "",
-        "fastest": False,
-        "bad": False,
-        "ratio": None,
-    }
+    row = {name: getattr(cell, name) for name in LABELS}
+    row.update(interval="", fastest=False, bad=False, ratio=None)
     if not cell.worked:
         return {**row, "text": cell.status, "full": str(cell.status), "bad": cell.status not in UNFINISHED}
     verdict = cell.verdict
@@ -161,7 +150,7 @@ def epoch_time(subject: Subject, width: float, columns: int, *, speed: bool = Fa
         failed.encode(x="start:Q", text="status:N", color=ink),
     ]
     chart = alt.layer(*layers).properties(width=panel, height=alt.Step(24))
-    return {"": marks.panels(chart, subject, columns, x="independent")}
+    return {"": marks.panels(chart, subject.conditions, columns, x="independent")}
 
 
 def _clipped(subject: Subject, speed: bool) -> pd.DataFrame:
@@ -223,10 +212,7 @@ def machine(subject: Subject, width: float, columns: int) -> Fields:
         fill=alt.condition("datum.marked", alt.value("white"), tint),
         shape=marks.shape(subject, alt.Legend()),
         tooltip=[
-            "framework_label:N",
-            "condition_label:N",
-            "repeat:Q",
-            "epoch:Q",
+            *"framework_label:N condition_label:N repeat:Q epoch:Q".split(),
             alt.Tooltip("relative:Q", format=".3f"),
         ],
     )

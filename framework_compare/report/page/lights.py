@@ -30,8 +30,14 @@ class Light(NamedTuple):
 
 def lights(cells: pd.DataFrame, epochs: pd.DataFrame) -> list[Light]:
     """The answers: did all cells work, are there enough runs and steps, was the machine quiet, is the function the same?"""
-    others = _repeated(cells), *_length(cells, epochs), _quiet(cells, epochs), *_clocks(cells)
-    return [_equal(cells), _worked(cells), *others]
+    done = (cells["status"] == "ok").sum()
+    state = GOOD if done == len(cells) else BAD if not done else WARN
+    worked = Light(state, "Cells", f"{done} of {len(cells)} cells worked", "failed cells")
+    others = _repeated(cells), *_length(cells, epochs), _quiet(cells, epochs)
+    share = cells["gpu_throttled_share"].max()
+    told = f"throttled for at most {100 * share:.1f} % of the time" if share else "never throttled"
+    clocks = [Light(WARN if share > 0.01 else GOOD, "GPU clocks", told, "throttled GPU")] if share >= 0 else []
+    return [_equal(cells), worked, *others, *clocks]
 
 
 def standing(answers: Sequence[Light]) -> tuple[str, str]:
@@ -43,12 +49,6 @@ def standing(answers: Sequence[Light]) -> tuple[str, str]:
     if state == BAD and caveats:
         return state, f"Unreliable ({caveats}); {function}"
     return state, f"{function[0].upper()}{function[1:]}{'; caveats: ' if caveats else ''}{caveats}"
-
-
-def _worked(cells: pd.DataFrame) -> Light:
-    done = (cells["status"] == "ok").sum()
-    state = GOOD if done == len(cells) else BAD if not done else WARN
-    return Light(state, "Cells", f"{done} of {len(cells)} cells worked", "failed cells")
 
 
 def _repeated(cells: pd.DataFrame) -> Light:
@@ -89,13 +89,12 @@ def _quiet(cells: pd.DataFrame, all_epochs: pd.DataFrame) -> Light:
         state, sentence, doubt = WARN, "unknown: nothing was sampled", "unknown disturbances"
     elif disturbed:
         doubt = "busy machine"
-        state, sentence = (
-            BAD if whole.any() else WARN,
-            f"{disturbed:.0f} of {epochs:.0f} epochs {'was' if disturbed == 1 else 'were'} disturbed",
-        )
+        state = BAD if whole.any() else WARN
+        sentence = f"{disturbed:.0f} of {epochs:.0f} epochs {'was' if disturbed == 1 else 'were'} disturbed"
     elif void:
         state, doubt = WARN, "void rounds"
-        sentence = f"no epoch that counts was disturbed, but {_rounds(void)}"
+        rounds = "1 round does not count" if void == 1 else f"up to {void} rounds per cell do not count"
+        sentence = f"no epoch that counts was disturbed, but {rounds}"
     elif slow:
         state = WARN
         often = f"{slow} of {len(counted)} epochs took more than {SLOW:g} times the median of their cell"
@@ -105,10 +104,6 @@ def _quiet(cells: pd.DataFrame, all_epochs: pd.DataFrame) -> Light:
         if replaced:
             sentence = f"no epoch that counts was disturbed; {plural(replaced, 'disturbed run')} replaced"
     return Light(state, "Quiet machine", sentence, doubt)
-
-
-def _rounds(void: int) -> str:
-    return "1 round does not count" if void == 1 else f"up to {void} rounds per cell do not count"
 
 
 def _equal(cells: pd.DataFrame) -> Light:
@@ -122,17 +117,3 @@ def _equal(cells: pd.DataFrame) -> Light:
     else:
         state, sentence = GOOD, "verified: all frameworks train the same function"
     return Light(state, SAME_FUNCTION, sentence)
-
-
-def _clocks(cells: pd.DataFrame) -> list[Light]:
-    share = cells["gpu_throttled_share"].max()
-    if not share >= 0:
-        return []
-    return [
-        Light(
-            WARN if share > 0.01 else GOOD,
-            "GPU clocks",
-            f"throttled for at most {100 * share:.1f} % of the time" if share else "never throttled",
-            "throttled GPU",
-        )
-    ]

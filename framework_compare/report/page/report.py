@@ -6,7 +6,7 @@ import dataclasses
 import datetime
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -25,14 +25,15 @@ from framework_compare.report.figures.catalogue import FIGURES, QUESTIONS, Figur
 from framework_compare.report.figures.files import Drawn, javascript, packed
 from framework_compare.report.figures.subject import Subject
 from framework_compare.report.names import title as named
-from framework_compare.report.page.citation import citation
 from framework_compare.report.page.lights import lights, standing
 from framework_compare.report.renderers import environment
 from framework_compare.report.study import Study
-from framework_compare.report.table_notes import setting_value, warnings_of
+from framework_compare.report.table_notes import setting_value, setting_words, shared_settings, varies, warnings_of
 from framework_compare.report.tables import Table, clean
 from framework_compare.results import memory
+from framework_compare.results.columns import Record
 from framework_compare.results.metrics import METRICS, Metric
+from framework_compare.results.speed_verdicts import Verdict
 from framework_compare.store import schema
 from framework_compare.store.study_file import REQUEST
 
@@ -45,6 +46,9 @@ MAX_ROWS = 1000  # of the table of cells
 MAX_CSV = 1_000_000  # characters of CSV within the page
 MAX_NARROW = 100_000  # characters of the stills of a figure for phones, which scroll that for laptops if there are more
 MAX_VERDICTS = 100
+MAX_RESULTS = 20  # of a citation
+MAX_VALUES = 12  # of a setting in which cells differ
+STATED = ("batch_size", "image_size", "epochs", "threads")  # whether or not they are at their defaults
 UNFAILED = ("ok", "planned", "running")  # of runs
 CELL_METRICS = (
     *("epoch_s_median", "epoch_s_ci_low", "epoch_s_ci_high", "images_per_s", "data_wait_share", "pss_peak_bytes"),
@@ -148,7 +152,7 @@ def _sections(subject: Subject) -> tuple[list[Section], list[Figure], int]:
     shown = subject.conditions[:MAX_PANELS]
     left = len(subject.conditions) - len(shown)
     if left:
-        subject = subject.narrowed(shown)
+        subject = Subject(subject.study, conditions=shown)
     if not len(subject.worked):
         return [], list(FIGURES.values()), left
     names = sorted(FIGURES, key=lambda name: QUESTIONS.index(FIGURES[name].question))
@@ -213,18 +217,16 @@ time startup resources speedup stack modes devices quality gains search inferenc
 
 def _tables(study: Study) -> list[Table]:
     """The tables of time and resources, and the others that the study has figures for."""
-    if len(study.frame) > MAX_ROWS:
-        return []
-    blocks = partial(getattr, study, "block_times")
-    frames = {kind: getattr(study, kinds.KINDS[kind].frame) for kind in SHOWN}
-    return [table for kind, frame in frames.items() for table in kinds.build(frame, kind, blocks)[:12]]
+    blocks, tables = partial(getattr, study, "block_times"), []
+    for kind in SHOWN if len(study.frame) <= MAX_ROWS else ():
+        tables += kinds.build(getattr(study, kinds.KINDS[kind].frame), kind, blocks)[:12]
+    return tables
 
 
 def _log(text: object) -> str:
     """The last lines of a log, printable, with their indents."""
-    if not isinstance(text, str):
-        return ""
-    return "\n".join(" " * (len(line) - len(line.lstrip(" "))) + clean(line) for line in text.splitlines()[-30:])
+    lines = text.splitlines()[-30:] if isinstance(text, str) else ()
+    return "\n".join(" " * (len(line) - len(line.lstrip(" "))) + clean(line) for line in lines)
 
 
 def _settings(cells: "pd.DataFrame") -> list[tuple[str, str, str]]:
@@ -263,20 +265,13 @@ def command(study: Study) -> str:
     for name in _values(cells["dataset"]):
         words += ["--dataset", name]
     for name, setting in settings.SETTINGS.items():
-        words += _option(cells, name, setting)
+        column = settings.column(name)
+        if column in cells and setting.role != settings.OF_DATASET:
+            values, default = _values(cells[column]), getattr(settings.DEFAULTS, name)
+            if values != [clean(_number(default))] or setting.all_cores:
+                words += [f"--{column.replace('_', '-')}", ",".join(values)]
     repeats = int(study.runs["repeat"].max()) if len(study.runs) else 1
     return shlex.join([*words, *(["--repeats", str(repeats)] if repeats > 1 else [])])
-
-
-def _option(cells: "pd.DataFrame", name: str, setting: settings.Setting) -> list[str]:
-    column = settings.column(name)
-    if column not in cells or setting.role == settings.OF_DATASET:
-        return []
-    values = _values(cells[column])
-    default = getattr(settings.DEFAULTS, name)
-    if values == [clean(_number(default))] and not setting.all_cores:
-        return []
-    return [f"--{column.replace('_', '-')}", ",".join(values)]
 
 
 def _values(column: "pd.Series") -> list[str]:
@@ -285,6 +280,41 @@ def _values(column: "pd.Series") -> list[str]:
 
 def _number(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def citation(study: Study, verdicts: Iterable[Verdict], words: str) -> str:
+    """A study in a few lines to paste into a text: what was measured where, with which versions, and what came out.
+
+    words: for its `standing`.
+    """
+    facts = dict(provenance.facts(study))
+    cells = list(study.frame.itertuples())
+    names = {"Machine": "Machine", "System": "System", "Frameworks": "Versions", "Data": "Data"}
+    verdicts = sorted(verdicts, key=lambda verdict: not verdict.shown)  # what is shown comes first
+    results = [clean(headlines.with_display_names(one).sentence).replace("`", "") for one in verdicts[:MAX_RESULTS]]
+    left = [f"{len(verdicts) - MAX_RESULTS} more results are in the report."] if len(verdicts) > MAX_RESULTS else []
+    return "\n".join(
+        [
+            f"Study {clean(Path(study.folder).name)}, measured {facts.get('Measured', '')} with {facts['Version']}.",
+            *(f"{shown}: {facts[name]}." for name, shown in names.items() if name in facts),
+            *([f"Settings: {clean(_cited_settings(cells))}."] if cells else []),
+            *(f"Result: {one.rstrip('.')}." for one in results),
+            *left,
+            *headlines.remarks(verdicts),
+            f"Checks: {words[0].lower()}{words[1:]}.",
+        ]
+    )
+
+
+def _cited_settings(cells: Sequence[Record]) -> str:
+    """Return what all cells share, then the values of STATED in which they differ."""
+    differing = []
+    for name in STATED:
+        column = settings.column(name)
+        if varies(cells, column):
+            values = list(dict.fromkeys(setting_words(column, getattr(cell, column)) for cell in cells))
+            differing.append(" or ".join([*values[:MAX_VALUES], *(["others"] if len(values) > MAX_VALUES else [])]))
+    return ", ".join([shared_settings(cells, (), ("device", *STATED)), *differing])
 
 
 def fragment(study: Study) -> str:

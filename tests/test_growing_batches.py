@@ -10,7 +10,7 @@ from framework_compare.batches.arrays import ArrayPipeline, read_split
 from framework_compare.batches.order import distinct, epoch_sizes
 from framework_compare.errors import UsageError
 from framework_compare.plan.reproductions import REPRODUCTIONS
-from framework_compare.results.roofline import _batch_size
+from framework_compare.results.columns import batch_sizes
 
 GROWTH = {"batch_size": 16, "batch_growth": 1.25, "batch_size_limit": 60}
 SIZES = [16, 20, 25, 31, 39, 48, 60, 60, 60, 60, 60, 60, 60, 15]  # whole samples of 16 * 1.25 ** n, of 614 rows
@@ -107,7 +107,7 @@ def test_tables_know_the_sizes(run):
     study = run(epochs=3, batch_size=[16, 32])
     row = next(study.frame.itertuples())
     assert (row.batch_size, row.batch_growth, row.batch_size_limit) == (16, 1.25, 60)
-    assert _batch_size(row) == 614 / len(SIZES)
+    assert row.images == 614 and list(batch_sizes(row)) == SIZES
     text = " ".join(str(study.table()).split())
     assert "batch growth 1.25, batch size limit 60" in text and "614 generated rows" in text
     scaling = str(study.table("scaling"))

@@ -24,6 +24,7 @@ from framework_compare.importing.tracing import Traced
 from framework_compare.parity.network.oracle import Oracle
 from framework_compare.report import table_notes
 from framework_compare.report.tables import Value
+from framework_compare.results.columns import IDENTITY
 from framework_compare.study.data_files import register_models, write_models
 
 
@@ -240,8 +241,8 @@ def test_a_model_is_compared_with_itself_as_written_when_all_runs_have_ended(
 ) -> None:
     pair = [
         SimpleNamespace(
-            framework=name, model="net", status=status, epoch_s_median=took,
-            epoch_s_ci_low=took - arm, epoch_s_ci_high=took + arm,
+            **{**dict.fromkeys(IDENTITY, ""), "framework": name, "model": "net"}, status=status,
+            epoch_s_median=took, epoch_s_ci_low=took - arm, epoch_s_ci_high=took + arm,
         )
         for name, took in (("torch", seconds), ("torch-as-written", 1.0))
     ]  # fmt: skip

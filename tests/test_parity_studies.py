@@ -59,7 +59,7 @@ def test_what_no_framework_supports_is_no_proof(mutate, capsys):
 
 @pytest.mark.usefixtures("training_held", "pipeline_held")
 def test_without_a_version_a_verdict_is_kept_by_all_packages(mutate, monkeypatch):
-    from framework_compare.environments import managed
+    from framework_compare.environments import externals
 
     mutate()
     entry = dataclasses.replace(registry.FRAMEWORKS["mutated"], imports="json")  # a module that no distribution has
@@ -69,9 +69,9 @@ def test_without_a_version_a_verdict_is_kept_by_all_packages(mutate, monkeypatch
     said.clear()
     climb(say=said.append)
     assert said == []
-    given = managed._given
+    given = externals.given
     monkeypatch.setattr(
-        managed, "_given", lambda *a: dataclasses.replace(found := given(*a), packages={**found.packages, "new": "2"})
+        externals, "given", lambda *a: dataclasses.replace(found := given(*a), packages={**found.packages, "new": "2"})
     )
     climb(say=said.append)
     assert any("levels" in line for line in said)

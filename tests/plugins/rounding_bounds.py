@@ -14,8 +14,7 @@ from framework_compare.parity.network.oracle import Oracle
 from framework_compare.parity.network.reference import moved
 from framework_compare.parity.network.surgery import without_dropout
 from framework_compare.parity.pipeline.scenes import shared_batches
-from framework_compare.parity.training.curves import DRAWS, of_arrays, oracle_curve
-from framework_compare.parity.training.yardstick import yardstick
+from framework_compare.parity.training.curves import DRAWS, of_arrays, oracle_curve, yardstick
 from framework_compare.plan import planning
 from framework_compare.protocol import TrainConfig
 from framework_compare.study.data_files import weight_pieces

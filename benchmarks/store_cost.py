@@ -107,9 +107,8 @@ def recording(folder, *, epochs=100, hz=10, seconds=3600):
         clock.append(time.process_time())
     names = ("events_cpu_s", "record_cpu_s", "figures_cpu_s")
     found = {name: round(after - before, 4) for name, before, after in zip(names, clock, clock[1:])}
-    share = 100 * (clock[-1] - clock[0]) / seconds
-    size = (folder / FILE).stat().st_size
-    return {"samples": len(run.samples), **found, "percent_of_one_core": round(share, 4), "file_bytes": size}
+    found["percent_of_one_core"] = round(100 * (clock[-1] - clock[0]) / seconds, 4)
+    return {"samples": len(run.samples), **found, "file_bytes": (folder / FILE).stat().st_size}
 
 
 def reading(folder, count=10_000, *, models=MODELS, samples=100, epochs=3, styles=("terminal", "markdown", "csv")):

@@ -115,7 +115,7 @@ def test_a_search_for_a_release_on_no_device_is_refused(monkeypatch):
     [
         ("/etc/passwd", "the interpreter /etc/passwd is not an executable file"),
         (shutil.which("ls"), "does not run as Python"),
-        (sys.executable, "has no torch"),
+        (sys.executable, "lacks torch"),
     ],
 )
 def test_an_interpreter_that_cannot_serve_is_told_before_and_fails(python, said, own_cache, tmp_path):

@@ -109,9 +109,8 @@ def read_folder(
         more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
         raise DataError(f"bad image {bad[0][0]!r}: {bad[0][1]}{more}; on_bad_image='skip' leaves bad images out")
     paths, labels, formats = zip(*good) if good else ((), (), ())
-    for label, name in enumerate(order):
-        if label not in labels:
-            raise DataError(f"class {name!r} of data set {root.name!r} has no image that decodes")
+    if empty := set(range(len(order))).difference(labels):
+        raise DataError(f"class {order[min(empty)]!r} of data set {root.name!r} has no image that decodes")
     ignored = tuple(folder for folder in found if folder not in order)
     return ImageFolder(ImageFiles(order, paths, labels, formats), bad, ignored, root.name)
 

@@ -54,7 +54,7 @@ def tagged_words(
     facts: Fields,
     extras: Sequence[Mapping[str, np.ndarray]] = ({}, {}),
 ) -> ArrayData:
-    """Tokens (steps,) and for each the place of its tag; the vocabulary is of the training part.
+    """Data whose samples are tokens (steps,) with the index of each one's tag (steps,); the training part gives the vocabulary.
 
     parts: training and validation. baseline: its name, and the logits that it has for every word.
     """

@@ -1,4 +1,4 @@
-"""Which cells the next block of a budget is of."""
+"""Which cells run in the next block of a budget."""
 
 import pytest
 

@@ -39,7 +39,7 @@ ON_ONE_DEVICE = Level(4, True, "pipelines, and training as in a cell, are checke
 
 
 class Combination(NamedTuple):
-    """What a verdict is asked for; `task` is of a workload whose data are not those that are generated."""
+    """A cell to be verified; task: of a workload with other data than the generated ones."""
 
     framework: str
     model: str
@@ -292,9 +292,8 @@ class ParityChecker:
             if found is None:
                 found = self._checked[key] = check()
                 if isinstance(found, Parity):
-                    lasts = (
-                        found.status != UNSUPPORTED and not found.reason
-                    )  # what lacked, or was killed, may not next time
+                    # What is missing, or was killed, may be there next time.
+                    lasts = found.status != UNSUPPORTED and not found.reason
                 else:
                     lasts = all(level.answered for level in found)
                 if lasts:

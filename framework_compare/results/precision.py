@@ -135,9 +135,8 @@ def _unsure(cells: Sequence[Record]) -> tuple[str, ...]:
     def width(cell: Record) -> str:
         if math.isnan(cell.ratio_half_width):
             return "without interval"
-        near = (
-            cell.ratio_half_width < 1.1 * cell.precision_target
-        )  # and with fewer digits it may read as the target itself
+        # One digit fewer, and a half-width this close would read as the target itself.
+        near = cell.ratio_half_width < 1.1 * cell.precision_target
         few = f" over {cell.ratio_blocks:.0f} blocks" if cell.ratio_blocks < LEAST_RUNS else ""
         return f"±{100 * cell.ratio_half_width:.{2 if near and not few else 1}f} %{few}"
 

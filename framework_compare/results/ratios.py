@@ -161,7 +161,7 @@ def _against(
 
 @functools.cache
 def alike_but(*without: str) -> Callable[[Record], tuple[object, ...]]:
-    """Return a function from a cell to its names and settings, but for these."""
+    """Return a function from a cell to its names and settings without these."""
     return values_of(*(name for name in (*NAMES, *SHARED) if name not in without))
 
 

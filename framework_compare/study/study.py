@@ -249,7 +249,7 @@ class Study:
         return self.store.beside_anchor([run_id for run_id, *_ in left], anchor) or left
 
     def _run_alone(self, run_id: int, cell: Cell, environment: Environment, why: str | None = None) -> None:
-        """Run one worker by itself, to its record; why: what keeps it from taking turns, if not its own settings."""
+        """Run one worker without rivals and record it; why: what keeps it from taking turns, if not its own settings."""
         with self._begun([(run_id, cell)]):
             spec = self._spec(run_id, cell, environment)
             with one_timing(self.watcher.say):

@@ -120,7 +120,7 @@ def _convolved(at: At, layer: Layer, x: Value, kernel: Any, *, groups: int, bias
 
 
 def _of_image(sizes: Sequence[int], count: int = 2) -> Tuple[int, ...]:
-    """Sizes of a layer of images; those of a layer of sequences are of one row."""
+    """Return the sizes of a layer of images; a layer of sequences becomes one of images with one row."""
     return (*[1] * (count - len(sizes)), *sizes)
 
 

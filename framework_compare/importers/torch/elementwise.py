@@ -46,7 +46,7 @@ def clamp(at: At, a: Arguments) -> Value:
 
 
 def reduction(op: str, *, turned: bool = False) -> Handler:
-    """turned: with other signs before and behind, as the least number is the largest then."""
+    """turned: change signs before and after, so that a maximum gives the minimum."""
 
     def handler(at: At, a: Arguments) -> Any:
         x = at.emit("Mul", a["self"], -1.0) if turned else a["self"]

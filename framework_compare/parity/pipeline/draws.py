@@ -1,8 +1,8 @@
 """Whether a pipeline draws as the protocol does: how crops and flips are distributed, by themselves, in which order.
 
-Each of 82 tests fails an honest pipeline with a probability of about ALPHA, so that one of 12,000 fails by chance. Of
-crops there are 35: of each of six statistics a Kolmogorov-Smirnov test and four of its edges, one of flips, and two each
-of wide and of tall images. 29 are of correlations that must not be there, 18 of orders.
+Each of 82 tests fails an honest pipeline with a probability of about ALPHA, so that one of 12,000 fails by chance. 35
+test crops: for each of six statistics a Kolmogorov-Smirnov test and four tests of its edges, one test of flips, and two tests
+each of wide and of tall images. 29 test for correlations, and 18 test orders.
 """
 
 from __future__ import annotations

@@ -208,6 +208,7 @@ def prepare(request: Request, watcher: Watcher, executor: Executor | None = None
     options = request.run_options()
     if executor is not None:
         check_cores(request.settings)
+    planning.expand_configs(request.cell_settings)  # refuse a wrong setting before models are traced
     tracer = Tracer(options.python, options.index, watcher.say)
     own, models, imported = with_own(request, tracer)
     plan = planning.plan(
@@ -315,7 +316,7 @@ def _rest(store: Store, options: RunOptions, strategy: Strategy, retry: Sequence
 
 def _registered(study: Folder) -> Path:
     """The folder of a study whose imported models the registry knows from now on."""
-    folder = names.find(opening.check_folder("study", study))
+    folder = names.find(study)
     register_models(folder)
     return folder
 
@@ -350,7 +351,7 @@ def _run(
 
 def absorb(study: Folder, *, say: Callable[[str], None] = lambda message: None) -> tuple[Comparison, Mapping[int, str]]:
     """Absorb the finished parts of a study, each completely or not at all; return why others are refused, by number."""
-    folder = names.find(opening.check_folder("study", study))
+    folder = names.find(study)
     with Store.open(folder, readonly=False) as store:
         refused = absorb_parts(store, say)
     return Comparison.load(folder), refused

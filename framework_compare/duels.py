@@ -126,6 +126,7 @@ def _request(
         if request.get(name) is not None:
             raise UsageError(f"{name} is {request[name]!r}, but a duel has blocks; allowed: blocks and sample")
     frameworks, models = _competitors(a, b, model)
+    competitors.check_interpreters(frameworks, request.get("python"))
     if dataset is None:
         _check_same_data(models)
     _check_one_cell_each({**request, "device": device, "dataset": dataset})

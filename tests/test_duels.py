@@ -10,6 +10,7 @@ import random
 import signal
 import subprocess
 import sys
+import venv
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,8 @@ from duel_fixtures import QUICK, SAMPLED, TELLS
 from processes import wait_for
 from stored_study import selected
 
-from framework_compare import Comparison, api, duel, resume
+from framework_compare import Comparison, api, duel, registry, resume
+from framework_compare.environments import locks
 from framework_compare.errors import UsageError
 from framework_compare.events import EventWriter
 from framework_compare.launch import duel as duel_module
@@ -347,6 +349,18 @@ def test_a_duel_of_what_does_not_fit_is_refused(tiny, images, tmp_path):
             duel("torch", "jax", "alexnet", images, out=tmp_path / "s", **{name: value})
     with pytest.raises(UsageError, match="are not a duel, because tourch is not a framework; allowed: two"):
         duel("torch", "tourch", "alexnet", images, out=tmp_path / "s")
+    with pytest.raises(UsageError, match=r"torch and torch@.* are both torch@.*; name each competitor once"):
+        duel("torch", f"torch@{locks.pinned(registry.FRAMEWORKS['torch'])}", "alexnet", images, out=tmp_path / "s")
+
+
+def test_a_duel_with_an_interpreter_that_lacks_the_framework_measures_nothing(tiny, images, tmp_path):
+    venv.create(tmp_path / "bare", with_pip=False)
+    bare = tmp_path / "bare/bin/python"
+    with pytest.raises(UsageError, match=f"torch: {bare} .* lacks torch, .*name another interpreter"):
+        duel(tiny, f"torch={bare}", "linear", images, out=tmp_path / "s")
+    with pytest.raises(UsageError, match="jax: .* lacks jax, "):
+        duel(tiny, "jax", "linear", images, out=tmp_path / "s", python={"jax": str(bare)})
+    assert not (tmp_path / "s").exists()
 
 
 COMMAND = "--sample 0.5s --threads 1 --loader-workers 0 --batch-size 1 --pipeline memory --image-size 32".split()

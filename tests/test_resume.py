@@ -102,7 +102,7 @@ def test_limits_given_to_a_resume_hold_for_what_is_run_then(study):
     [
         (dict(batch_size=8), "batch_size: 4 in the study, 8 now"),
         (dict(epochs=3), "epochs: 2 in the study, 3 now"),
-        (dict(batch_size=[4, 8]), "batch_size: 4 in the study, 4, 8 now"),
+        (dict(batch_size=[4, 8]), "batch_size: 4 in the study, 4 and 8 now"),
         (dict(sampling_hz=0), "sampling_hz: 10.0 in the study, 0 now"),
         (dict(profile=True), "profile: False in the study, True now"),
         (dict(verify="off"), "verify: warn in the study, off now"),
@@ -173,7 +173,7 @@ def test_a_sweep_is_resumed_by_its_folder(faulty, images, own_cache, tmp_path):
 
 def test_other_models_are_refused_and_named(study):
     study("fine")
-    with pytest.raises(StudyError, match="model: fine in the study, fine, slow now"):
+    with pytest.raises(StudyError, match="model: fine in the study, fine and slow now"):
         study("fine", "slow")
 
 
@@ -193,7 +193,7 @@ H200, A100 = ({"name": name, "memory_bytes": 1 << 37, "compute_capability": "9.0
         ({"memory_bytes": 16 << 30}, {"memory_bytes": 8 << 30}, "memory_bytes: 17179869184 in the study, 8589934592"),
         ({"memory_limit_bytes": None}, {"memory_limit_bytes": 1 << 30}, "memory_limit_bytes: none in the study"),
         ({"quota_cores": 2.5}, {"quota_cores": 2.0}, "quota_cores: 2.5 in the study, 2.0 now"),
-        ({"gpus": {"devices": [H200]}}, {"gpus": {"devices": [A100, A100]}}, "gpus: H200 in the study, A100, A100 now"),
+        ({"gpus": {"devices": [H200]}}, {"gpus": {"devices": [A100, A100]}}, "gpus: H200 in the study, A100 and A100 now"),
         ({"gpus": {"devices": [H200]}}, {"gpus": None}, "gpus: H200 in the study, none now"),
     ],
 )

@@ -103,7 +103,7 @@ def test_a_sweep_is_a_table_in_every_style_gone_on_with_and_loaded(sweep):
 def test_another_sweep_in_the_folder_is_refused_with_the_difference(sweep):
     sweep("at-most-25")
     for change, said in (
-        (dict(batch_sizes=[10, 20]), "batch_sizes: 10, 20, 30, 40 in the study, 10, 20 now"),
+        (dict(batch_sizes=[10, 20]), "batch_sizes: 10, 20, 30 and 40 in the study, 10 and 20 now"),
         (dict(search="doubling"), "search: steps in the study, doubling now"),
         (dict(epochs=2), "epochs: 1 in the study, 2 now"),
         (dict(pipeline="shared"), "pipeline: native in the study, shared now"),

@@ -77,11 +77,14 @@ def read(
     """
     given, python, index = dict(python or {}), dict(python or {}), dict(index or {})
     kind = "cuda" if device.startswith("cuda") else "cpu"
-    wishes = [_wish(one, python, kind, say) for one in listed("framework", wanted)]
+    words = [str(one) for one in listed("framework", wanted)]
+    wishes = [_wish(one, python, kind, say) for one in words]
     several = collections.Counter(wish.base for wish in wishes)
     names: list[str] = []
-    for wish in wishes:
+    for word, wish in zip(words, wishes):
         name = _name(wish, several[wish.base] > 1, kind)
+        if name in names and words[names.index(name)] != word and not (wish.python or name in python):
+            raise UsageError(f"{words[names.index(name)]} and {word} are both {name}; name each competitor once")
         while name in names and (wish.python or name in python):
             name += locks.AGAIN if "@" in name else "@" + locks.AGAIN[1:]
         names.append(name)
@@ -119,6 +122,16 @@ def misnamed(competitor: str, found: str | None) -> str:
     except InvalidVersion:  # of "jax", of "jax@b"
         return ""
     return f"{competitor} runs {base} {found}, not the version of its name" if other else ""
+
+
+def check_interpreters(names: Sequence[str], python: Mapping[str, str] | None) -> None:
+    """UsageError for an interpreter of these competitors that cannot run its framework."""
+    named = [(base, path) for base, _, path in map(_split, names) if path]
+    for base, path in [*named, *((name.partition("@")[0], path) for name, path in (python or {}).items())]:
+        try:
+            externals.examine(registry.FRAMEWORKS[registry.find_name("framework", registry.FRAMEWORKS, base)], path)
+        except Unavailable as error:
+            raise UsageError(str(error)) from None
 
 
 def twice(a: str, b: str) -> tuple[str, str]:

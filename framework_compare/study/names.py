@@ -7,21 +7,21 @@ from framework_compare.errors import StudyError, UsageError
 from framework_compare.protocol import Fields
 from framework_compare.store.folder import FILE
 from framework_compare.store.study_file import Store
-from framework_compare.study.opening import studies_dir
+from framework_compare.study.opening import check_folder, studies_dir
 
 LATEST = "latest"
 ALLOWED = "a study's folder, its name in the cache, or latest; `framework-compare list` shows names"
 
 
 def find(name: str | os.PathLike[str] = LATEST) -> Path:
-    """The folder of a study; StudyError where there is none of this name, UsageError for an empty one.
+    """The folder of a study; StudyError where there is none of this name, UsageError for what is no name.
 
     A path, also that of the study's file, comes first, then a study of that name in the cache. `latest` is the one in the
     cache that was written last.
     """
     if name == "":
         raise UsageError(f"the study is named ''; allowed: {ALLOWED}")
-    path = Path(name)
+    path = check_folder("study", name)
     if path.name == FILE and path.is_file():
         path = path.parent
     if (path / FILE).is_file():

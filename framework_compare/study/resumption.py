@@ -108,8 +108,10 @@ def _values(cells: Sequence[Cell]) -> dict[str, list[object]]:
 def _shown(values: object) -> str:
     if not isinstance(values, (list, tuple)):
         return str(values)
-    more = f" and {len(values) - MAX_SHOWN} more" if len(values) > MAX_SHOWN else ""
-    return ", ".join(map(str, values[:MAX_SHOWN])) + more
+    shown = [str(value) for value in values[:MAX_SHOWN]]
+    if len(values) > MAX_SHOWN:
+        shown.append(f"{len(values) - MAX_SHOWN} more")
+    return " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
 
 
 def _different_datasets(before: Document, now: Document) -> list[str]:
@@ -166,7 +168,7 @@ def _words(value: object) -> str:
     """A fact as a message shows it: of GPUs their names."""
     devices = _models(value) if isinstance(value, Mapping) else value
     if isinstance(devices, list):
-        return ", ".join(str(device.get("name")) if isinstance(device, Mapping) else str(device) for device in devices)
+        return _shown([device.get("name") if isinstance(device, Mapping) else device for device in devices])
     return "none" if devices is None else str(devices)
 
 

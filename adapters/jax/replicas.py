@@ -1,9 +1,8 @@
-"""Replicas on all devices of one process, or of one on each node: jax.shard_map over a mesh, each with its part of every
-batch."""
+"""Replicas on all devices of one process, or of one on each node: jax.shard_map over a mesh."""
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Callable, Dict, Mapping, Sequence, Tuple
 
 import numpy as np
 
@@ -15,19 +14,8 @@ DATA = "data"  # the mesh's only axis
 
 def join(jax: Any, replicas: Replicas) -> None:
     """Meet the processes of the other nodes; from then on `jax.devices` are those of all."""
-    on_gpu = replicas.own[0] != "cpu"
-    jax.distributed.initialize(
-        replicas.address,
-        replicas.processes,
-        replicas.rank,
-        local_device_ids=list(map(gpu_number, replicas.own)) if on_gpu else None,
-    )
-
-
-def of_all(jax: Any, own: Sequence[Any]) -> List[Any]:
-    """The devices of all processes, in the order of these, each of which has as many as this one."""
-    found = sorted(jax.devices(own[0].platform), key=lambda device: (device.process_index, device.id))
-    return found if jax.process_count() > 1 else list(own)
+    numbers = None if replicas.own[0] == "cpu" else list(map(gpu_number, replicas.own))
+    jax.distributed.initialize(replicas.address, replicas.processes, replicas.rank, local_device_ids=numbers)
 
 
 class Mesh:
@@ -38,10 +26,10 @@ class Mesh:
     """
 
     def __init__(self, jax: Any, own: Sequence[Any]) -> None:
-        self.jax = jax
-        self.own = len(own)
-        devices = of_all(jax, own)
-        self.count = len(devices)
+        devices = list(own)
+        if jax.process_count() > 1:  # those of all processes, in their order
+            devices = sorted(jax.devices(own[0].platform), key=lambda device: (device.process_index, device.id))
+        self.jax, self.own, self.count = jax, len(own), len(devices)
         self.spread = self.count > self.own
         self.mesh = jax.sharding.Mesh(np.array(devices), (DATA,))
         spec = jax.sharding.PartitionSpec
@@ -98,9 +86,8 @@ class Mesh:
         shards = array.addressable_shards
         if array.is_fully_replicated:
             return shards[0].data
-        first = shards[0].data.devices()
         parts = sorted(shards, key=lambda shard: shard.index[0].start or 0)
-        return self.jax.numpy.concatenate([self.jax.device_put(part.data, *first) for part in parts])
+        return self.jax.numpy.concatenate([self.jax.device_put(p.data, *shards[0].data.devices()) for p in parts])
 
     def meet(self) -> None:
         """Return when all processes are here."""

@@ -44,16 +44,9 @@ def _convolve(net: Any, x: Any, weight: Any, window: Window, pads: str) -> Any:
 def batchnorm(net: Any, node: Node, x: Any, *, training: bool, keep_statistics: bool) -> Any:
     tf, a = net.tf, node.attrs
     mean, variance = net.of(node, "running_mean"), net.of(node, "running_var")
-    y, new_mean, new_variance, *_ = tf.raw_ops.FusedBatchNormV3(
-        x=x,
-        scale=net.of(node, "weight"),
-        offset=net.of(node, "bias"),
-        mean=mean,
-        variance=variance,
-        epsilon=a["eps"],
-        exponential_avg_factor=a["momentum"],
-        is_training=training,
-    )
+    arrays = {"scale": net.of(node, "weight"), "offset": net.of(node, "bias"), "mean": mean, "variance": variance}
+    how = {"epsilon": a["eps"], "exponential_avg_factor": a["momentum"], "is_training": training}
+    y, new_mean, new_variance, *_ = tf.raw_ops.FusedBatchNormV3(x=x, **arrays, **how)
     if training and not keep_statistics:
         mean.assign(new_mean)
         variance.assign(new_variance)
@@ -62,9 +55,7 @@ def batchnorm(net: Any, node: Node, x: Any, *, training: bool, keep_statistics: 
 
 def maxpool(net: Any, node: Node, x: Any, **_: Any) -> Any:
     window = Window.of(node.attrs)
-    pads = window.all_pads(x.shape[1:3])
-    if any(map(any, pads)):
-        x = net.tf.pad(x, [(0, 0), *pads, (0, 0)], constant_values=-math.inf)
+    x = _surrounded(net.tf, x, window.all_pads(x.shape[1:3]), -math.inf)
     return net.tf.nn.max_pool2d(x, window.kernel, window.stride, "VALID")
 
 
@@ -102,9 +93,7 @@ def rmsnorm(net: Any, node: Node, x: Any, **_: Any) -> Any:
 
 def avgpool(net: Any, node: Node, x: Any, **_: Any) -> Any:
     tf, window, size = net.tf, Window.of(node.attrs), x.shape[1:3]
-    pads = window.all_pads(size)
-    if any(map(any, pads)):  # of explicit pads TensorFlow's own kernel has none
-        x = tf.pad(x, [(0, 0), *pads, (0, 0)])
+    x = _surrounded(tf, x, window.all_pads(size))  # TensorFlow's own kernel takes no explicit pads
     means = tf.nn.avg_pool2d(x, window.kernel, window.stride, "VALID")
     shares = math.prod(window.kernel) / window.areas(size, with_pads=node.attrs["count_include_pad"])
     return means if (shares == 1).all() else means * tf.cast(shares[:, :, None], means.dtype)
@@ -120,15 +109,9 @@ def quanv2d(net: Any, node: Node, patches: Any, **_: Any) -> Any:
 
 
 def linear(net: Any, node: Node, x: Any, **_: Any) -> Any:
-    return _product(net, node, x, net.cast(node, "weight"))
-
-
-def unembedding(net: Any, node: Node, x: Any, **_: Any) -> Any:
-    return _product(net, node, x, net.tf.transpose(net.cast(node, "weight")))
-
-
-def _product(net: Any, node: Node, x: Any, weight: Any) -> Any:
-    tf, outer = net.tf, x.shape[1:-1]
+    """Linear, or Unembedding by the rows of an embedding."""
+    tf, outer, weight = net.tf, x.shape[1:-1], net.cast(node, "weight")
+    weight = tf.transpose(weight) if node.op == "Unembedding" else weight
     x = tf.reshape(x, (-1, x.shape[-1])) if outer else x  # a product of matrices; of more axes it is one a sample
     y = tf.linalg.matmul(x, weight)
     y = tf.nn.bias_add(y, net.cast(node, "bias")) if node.op == "Linear" and node.attrs.get("bias", True) else y
@@ -152,6 +135,10 @@ def _padded(tf: Any, x: Any, window: Window) -> Tuple[Any, str]:
     if window.keeps_size:
         return x, "SAME"
     return tf.pad(x, [(0, 0), *window.pads, (0, 0)]), "VALID"
+
+
+def _surrounded(tf: Any, x: Any, pads: Any, value: float = 0.0) -> Any:
+    return tf.pad(x, [(0, 0), *pads, (0, 0)], constant_values=value) if any(map(any, pads)) else x
 
 
 def attention(net: Any, node: Node, *inputs: Any, **_: Any) -> Any:
@@ -237,19 +224,17 @@ def convolve(net: Any, node: Node, x: Any, weight: Any, **_: Any) -> Any:
 
 # Of a Network, a node, its inputs, and by name whether it is training and keeps its statistics.
 LAYERS: Dict[str, Callable[..., Any]] = {
-    "Conv2d": conv2d,
-    UNEVEN: conv2d,
+    **dict.fromkeys(("Conv2d", UNEVEN), conv2d),
     "BatchNorm2d": batchnorm,
     "MaxPool2d": maxpool,
     "AvgPool2d": avgpool,
     "AdaptiveAvgPool2d": adaptive_avgpool,
-    "Linear": linear,
+    **dict.fromkeys(("Linear", "Unembedding"), linear),
     "LayerNorm": layernorm,
     "Dropout": lambda net, node, x, *, training, **_: net.dropped(node, x, None) if training else x,
     "StochasticDepth": stochastic_depth,
     "Parameter": lambda net, node, **_: net.cast(node, "value")[None],
     "Embedding": lambda net, node, x, **_: net.tf.gather(net.cast(node, "weight"), x),
-    "Unembedding": unembedding,
     "RMSNorm": rmsnorm,
     "Constant": lambda net, node, **_: net.tf.constant(node.attrs["value"], net.dtype),
     "LSTM": recurrent.lstm,
@@ -259,8 +244,7 @@ LAYERS: Dict[str, Callable[..., Any]] = {
     "RelativeBias": relative_bias,
     "Quanv2d": quanv2d,
     "GroupNorm": groupnorm,
-    "Convolve": convolve,
-    "ConvTranspose": convolve,
+    **dict.fromkeys(("Convolve", "ConvTranspose"), convolve),
     "Cast": lambda net, node, x, **_: net.tf.cast(x, net.dtype),
 }
 # Of tensorflow, attributes, and inputs.

@@ -11,10 +11,8 @@ import numpy as np
 class Mirrored:
     """The strategy, and what a trainer asks of it. Values of all replicas are tf.distribute's PerReplica."""
 
-    def __init__(self, tf: Any, devices: Sequence[str]) -> None:
-        self._tf = tf
-        self._devices = list(devices)
-        self.count = len(devices)
+    def __init__(self, tf: Any, devices: List[str]) -> None:
+        self._tf, self._devices, self.count = tf, devices, len(devices)
         self._strategy = tf.distribute.MirroredStrategy(self._devices)
 
     @contextlib.contextmanager
@@ -49,9 +47,6 @@ class Mirrored:
         """Over the replicas; in a function that runs on each."""
         context = self._tf.distribute.get_replica_context()
         return list(context.all_reduce(self._tf.distribute.ReduceOp.MEAN, tensors))
-
-    def of_first(self, values: Any) -> Any:
-        return self.parts(values)[0]
 
     def parts(self, values: Any) -> Sequence[Any]:
         """Return the parts of all replicas in order; a value that is not split is one part."""

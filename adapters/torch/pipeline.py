@@ -46,17 +46,13 @@ def import_torchvision(torch: Any) -> Any:
         if "torchvision::nms" not in str(error):
             raise
         library = torch.library.Library("torchvision", "DEF")
-        library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        for operator in ("nms", "qnms"):
+            library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
         _kept_alive.append(library)
-        _forget("torchvision")
+        for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+            del sys.modules[name]
         import torchvision
     return torchvision
 
 
 _kept_alive: List[Any] = []
-
-
-def _forget(package: str) -> None:
-    for name in [n for n in sys.modules if n == package or n.startswith(package + ".")]:
-        del sys.modules[name]

@@ -16,10 +16,8 @@ class Group:
     """The process group of a cell's replicas. Nobody leaves it: to do so waits for ranks that may have failed."""
 
     def __init__(self, torch: Any, replicas: Replicas, device: str) -> None:
-        self._torch, self._replicas = torch, replicas
-        self._on_gpu = device != "cpu"
-        self._device = torch.device(device)
-        self._joined = False
+        self._torch, self._replicas, self._joined = torch, replicas, False
+        self._on_gpu, self._device = device != "cpu", torch.device(device)
 
     @property
     def backend(self) -> str:

@@ -196,7 +196,7 @@ class FlaxTrainer(JaxTrainer):
 
     def build(self, graph: Graph) -> None:
         nnx = self.nnx
-        self._leaves: Any = None  # the state of the plain trainer, which this one keeps in the model
+        self._leaves = None  # the state of the plain trainer, which this one keeps in the model
         self._network = Network(self.jax, nnx, graph, self.config.seed & 0xFFFFFFFF)
         self._model = self._network.model
         self._chances = self.jax.tree.map(self.jax.numpy.copy, nnx.state(self._model, nnx.RngState))

@@ -17,10 +17,9 @@ from framework_compare.adapters.jax.tasks import LOSSES, NAMES, make_optimizer, 
 from framework_compare.graph import Graph, trainable_names
 from framework_compare.protocol import Batch, ImageFiles, ProfileRow, Replicas, TrainConfig
 
-# Of a jitted step on a GPU. They stay where they are and are copied to the host together: each copy takes the host tens of
-# microseconds, and for a result at another address XLA updates its CUDA graphs. Few enough that a copy has some steps'
-# time before the runner asks for the first of its losses, which it does eight steps late. A program writes them to the
-# host's memory: handed over by `copy_to_host_async` they take about 50 us more of a step (AlexNet, batch 1, H200).
+# Losses of jitted steps on a GPU stay where they are and are copied together: each copy takes the host tens of
+# microseconds, and for a result at another address XLA updates its CUDA graphs. Few, as the runner asks for a loss eight
+# steps late. A program copies them: by `copy_to_host_async` a step takes about 50 us more (AlexNet, batch 1, H200).
 LOSSES_TOGETHER = 4
 MEMORY_FRACTION = "0.95"  # of the GPU's: CUDA's own context and libraries need some beside XLA's allocator
 CUDNN = "cuDNN; by XLA with a bias, with a cache and with heads that cuDNN does not take"
@@ -62,15 +61,9 @@ class JaxTrainer(Generates, common.TrainerDefaults):
 
     @staticmethod
     def environment(config: TrainConfig) -> Dict[str, str]:
-        threads = str(config.threads)
-        variables = {
-            "OMP_NUM_THREADS": threads,
-            "OPENBLAS_NUM_THREADS": threads,
-            # size of XLA's pools on a CPU (xla/pjrt/utils.cc); its own flags leave them at a thread a core
-            "NPROC": threads,
-            "PJRT_NPROC": threads,
-            **common.xla_flags(config),
-        }
+        # NPROC: size of XLA's pools on a CPU (xla/pjrt/utils.cc); its own flags leave them at a thread a core
+        pools = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NPROC", "PJRT_NPROC")
+        variables = {**dict.fromkeys(pools, str(config.threads)), **common.xla_flags(config)}
         if config.device == "cpu":
             return {**variables, "JAX_PLATFORMS": "cpu"}
         # JAX otherwise takes three quarters of the GPU's memory at its start, whatever it needs, and never more
@@ -98,6 +91,7 @@ class JaxTrainer(Generates, common.TrainerDefaults):
         self.layout, self._shifts = "NHWC" if recommended else "NCHW", recommended and not self._on_gpu
         self._passes = 0
         self._block, self._taken = LossBlock(), 0  # and steps since the weights were loaded, as State has them
+        self._leaves: Any = None
         self._loss_seen: Any = None
         self._feeds: List[Processes] = []
         self._target_type: Any = np.int32  # labels, until a network for another task is built
@@ -143,9 +137,7 @@ class JaxTrainer(Generates, common.TrainerDefaults):
             self._update = on_each(self._plain_step, (state, each, each), (state, all_))
             compute = on_each(self._gradients, (state, each, each), (all_, (all_, each)))
             train = on_each(train, (state, each, all_), each)
-        self._differentiate = jit(compute)
-        self._evaluate = jit(self._logits)
-        self._train = jit(train)
+        self._differentiate, self._evaluate, self._train = jit(compute), jit(self._logits), jit(train)
         on_host = jax.sharding.SingleDeviceSharding(self._device, memory_kind="pinned_host")
         if self._mesh:
             on_host = self._mesh.sharding(self._mesh.all, memory_kind="pinned_host")
@@ -163,8 +155,7 @@ class JaxTrainer(Generates, common.TrainerDefaults):
     def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         jax, jnp = self.jax, self.jax.numpy
         self._end_block()
-        self._taken = 0
-        self._leaves: Any = None  # the former ones' memory is free before there are others
+        self._taken, self._leaves = 0, None  # the former ones' memory is free before there are others
         # never aliased: a step writes into the memory of what it is given
         arrays = {name: self._put(name, self._network.to_native(name, array)) for name, array in weights.items()}
         parameters = {name: arrays[name] for name in arrays if name in self._trainable}
@@ -276,8 +267,7 @@ class JaxTrainer(Generates, common.TrainerDefaults):
         return kept._replace(scale=scale, streak=streak, **counted)
 
     def _gradients(self, state: State, images: Any, labels: Any) -> Any:
-        key = self.jax.random.fold_in(self._key, state.steps)
-        compute = self.jax.grad(self._loss, has_aux=True)
+        compute, key = self.jax.grad(self._loss, has_aux=True), self.jax.random.fold_in(self._key, state.steps)
         key = self._mesh.own_key(key) if self._mesh else key
         gradients, (loss, statistics) = compute(state.parameters, state.statistics, images, labels, key, state.scale)
         if self._mesh:

@@ -72,10 +72,10 @@ def adaptive_avgpool(net: Any, node: Node, x: Any, **_: Any) -> Any:
 
 
 def conv1d(net: Any, node: Node, x: Any, **_: Any) -> Any:
-    a = node.attrs
-    x = net.tf.pad(x, [[0, 0], [a["padding"]] * 2, [0, 0]]) if a["padding"] else x
+    padding = node.attrs["padding"]
+    x = net.tf.pad(x, [[0, 0], [padding] * 2, [0, 0]]) if padding else x
     y = net.tf.nn.conv1d(x, net.cast(node, "weight"), 1, "VALID")
-    return y + net.cast(node, "bias") if a["bias"] else y
+    return y + net.cast(node, "bias") if node.attrs["bias"] else y
 
 
 def layernorm(net: Any, node: Node, x: Any, **_: Any) -> Any:
@@ -179,11 +179,6 @@ def _swapped(tf: Any, x: Any) -> Any:
     return tf.transpose(x, [*outer, second, first, last])
 
 
-def relative_bias(net: Any, node: Node, **_: Any) -> Any:
-    table = net.tf.gather(net.cast(node, "weight"), node.attrs["index"])
-    return net.tf.transpose(table, (2, 0, 1))[None]
-
-
 def stochastic_depth(net: Any, node: Node, x: Any, *, training: bool, **_: Any) -> Any:
     return net.dropped(node, x, [samples(net.tf, x), *[1] * (len(x.shape) - 1)]) if training else x
 
@@ -212,10 +207,8 @@ def convolve(net: Any, node: Node, x: Any, weight: Any, **_: Any) -> Any:
     if not transposed:
         return tf.concat([_convolve(net, part, kernel, window, pads) for part, kernel in parts], axis=3)
     size = [(n - 1) * stride + span for n, stride, span in zip(x.shape[1:3], window.stride, window.spans)]
-    wide = [
-        tf.nn.conv2d_transpose(part, kernel, [samples(tf, x), *size, kernel.shape[2]], window.stride, "VALID")
-        for part, kernel in parts
-    ]
+    shape, how = [samples(tf, x), *size, kernels[0].shape[2]], (window.stride, "VALID")
+    wide = [tf.nn.conv2d_transpose(part, kernel, shape, *how) for part, kernel in parts]
     out, (top, left) = node.attrs["size"], (first for first, _ in window.pads)
     more = [max(0, first + n - whole) for first, n, whole in zip((top, left), out, size)]
     y = tf.pad(tf.concat(wide, axis=3), [(0, 0), (0, more[0]), (0, more[1]), (0, 0)])
@@ -241,7 +234,9 @@ LAYERS: Dict[str, Callable[..., Any]] = {
     "GRU": recurrent.gru,
     "Conv1d": conv1d,
     "Attention": attention,
-    "RelativeBias": relative_bias,
+    "RelativeBias": lambda net, node, **_: net.tf.transpose(
+        net.tf.gather(net.cast(node, "weight"), node.attrs["index"]), (2, 0, 1)
+    )[None],
     "Quanv2d": quanv2d,
     "GroupNorm": groupnorm,
     **dict.fromkeys(("Convolve", "ConvTranspose"), convolve),

@@ -45,18 +45,16 @@ SMALL = 4096
 
 
 class Moments:
-    """What all share: slots of each variable, and the step's number, of which powers are taken in float64."""
+    """What all share: slots of each variable; in float64 the step's number and the product of NAdam's momenta."""
 
-    name = ""
-    slots = 2
+    name, slots = "", 2
 
     def __init__(self, tf: Any, config: TrainConfig, variables: Sequence[Any]) -> None:
         self._tf = tf
         self.rate: Any = config.learning_rate  # a float64 tensor where it changes
         self._of = optimizer_settings(config)
         self._slots = [[tf.Variable(tf.zeros_like(v), trainable=False) for v in variables] for _ in range(self.slots)]
-        self._step = tf.Variable(0.0, dtype=tf.float64, trainable=False)
-        self._product = tf.Variable(1.0, dtype=tf.float64, trainable=False)  # of NAdam's momenta
+        self._step, self._product = (tf.Variable(first, dtype=tf.float64, trainable=False) for first in (0.0, 1.0))
 
     def forget(self) -> None:
         for slot in (slot for slots in self._slots for slot in slots):
@@ -72,8 +70,7 @@ class Moments:
 
 
 class Momentum(Moments):
-    name = "ResourceApplyMomentum"
-    slots = 1
+    name, slots = "ResourceApplyMomentum", 1
 
     def apply(self, variables: Sequence[Any], gradients: List[Any]) -> None:
         update, decay, momentum = self._tf.raw_ops.ResourceApplyMomentum, self._of["weight_decay"], self._of["momentum"]

@@ -99,6 +99,13 @@ class TensorFlowTrainer(Generates, common.TrainerDefaults):
         return dict(self.tf.config.experimental.get_device_details(self._gpu))
 
     def settings(self) -> Dict[str, Any]:
+        gpu: Dict[str, Any] = {}
+        if self._gpu:
+            build = self.tf.sysconfig.get_build_info()
+            gpu = {"gpu": self._details.get("device_name")}
+            gpu.update(cuda=build.get("cuda_version"), cudnn=build.get("cudnn_version"), memory_growth=True)
+            tf32 = self.tf.config.experimental.tensor_float_32_execution_enabled()
+            gpu.update(gpu_threads=self.config.gpu_threads, tf32=tf32)
         return {
             "execution": self._execution,
             "layout": self.layout,
@@ -108,20 +115,9 @@ class TensorFlowTrainer(Generates, common.TrainerDefaults):
             "attention": "products and a softmax: TensorFlow has no fused kernel",
             "recurrent": kernels(self._dtype, gpu=self._on_gpu, compiled=self._compiles),
             "threads": self.tf.config.threading.get_intra_op_parallelism_threads(),
-            **(self._gpu_settings() if self._gpu else {}),
+            **gpu,
             **common.loss_scale_settings(self.config),
             **({"replicas": f"MirroredStrategy, {common.OWN_STATISTICS}"} if self._mirrored else {}),
-        }
-
-    def _gpu_settings(self) -> Dict[str, Any]:
-        build = self.tf.sysconfig.get_build_info()
-        return {
-            "gpu": self._details.get("device_name"),
-            "cuda": build.get("cuda_version"),
-            "cudnn": build.get("cudnn_version"),
-            "memory_growth": True,
-            "gpu_threads": self.config.gpu_threads,
-            "tf32": self.tf.config.experimental.tensor_float_32_execution_enabled(),
         }
 
     def build(self, graph: Graph) -> None:
@@ -132,9 +128,7 @@ class TensorFlowTrainer(Generates, common.TrainerDefaults):
             self._trainable = [self._network.variables[name] for name in trainable_names(graph)]
             self._optimizer = make_optimizer(self.tf, self.config, self._trainable)
         self._loss = functools.partial(LOSSES[graph.task.named_loss], **graph.task.loss_options)
-        self._stepped = False
-        self._infer = self._network
-        self._differentiate = self._scaled_gradients
+        self._stepped, self._infer, self._differentiate = False, self._network, self._scaled_gradients
         self._step = self._step_eagerly if self._mirrored is None else self._step_on_each
         if self._execution != "eager":
             compiles = self._compiles and self.config.mode == "inference"
@@ -316,8 +310,7 @@ class LossScale:
 
 def _choose_gpus(tf: Any, devices: Sequence[str]) -> Any:
     """The first GPU of "cuda:N"s, made the only ones TensorFlow sees, their memory taken as needed; None if one is not there."""
-    found = tf.config.list_physical_devices("GPU")
-    indices = [common.gpu_number(device) for device in devices]
+    found, indices = tf.config.list_physical_devices("GPU"), list(map(common.gpu_number, devices))
     if max(indices) >= len(found):
         return None
     chosen = [found[index] for index in indices]

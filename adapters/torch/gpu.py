@@ -89,15 +89,9 @@ class CapturedStep:
     """A training step as a CUDA graph, one for each shape of batch, captured when that shape is first met."""
 
     def __init__(
-        self,
-        torch: Any,
-        step: Callable[[Any, Any], Any],
-        state: Callable[[], List[Any]],
-        *,
-        steps_before: int = 3,  # as PyTorch's notes on CUDA graphs have it
-        error_mode: str = "global",
+        self, torch: Any, step: Any, state: Callable[[], List[Any]], steps_before: int = 3, error_mode: str = "global"
     ) -> None:
-        """steps_before: on another stream, before a capture. error_mode: of torch.cuda.graph, whose calls may break one."""
+        """steps_before: on another stream, before a capture, 3 in PyTorch's notes. error_mode: of torch.cuda.graph."""
         self._torch, self._step, self._state = torch, step, state
         self._steps_before, self._error_mode = steps_before, error_mode
         self._captured: Dict[Any, Tuple[Any, Any, Any, Any]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections import Counter
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Set
@@ -31,25 +32,22 @@ def make_network(torch: Any, graph: Graph, layers: Any = None, made: Optional[Ma
             in_place = {"in_place": node.inputs[0] in spare} if node.op in IN_PLACE else {}
             modules[node.arrays] = layers[node.op](torch, {**node.attrs, **in_place})
     code = torch.fx.Graph()
-    tracer = torch.fx.proxy.GraphAppendingTracer(code)
-    values = {
-        name: torch.fx.Proxy(code.placeholder("images" if name == INPUT else f"input{place}"), tracer)
-        for place, name in enumerate(graph.inputs)
-    }
+    proxy = functools.partial(torch.fx.Proxy, tracer=torch.fx.proxy.GraphAppendingTracer(code))
+    names = {name: "images" if name == INPUT else f"input{place}" for place, name in enumerate(graph.inputs)}
+    values = {name: proxy(code.placeholder(own)) for name, own in names.items()}
     parts: Dict[Any, Any] = {}
     for node in program.nodes:
         inputs = [values[name] for name in node.inputs]
         if node.op in LAYERS:
-            value = code.call_module(node.arrays, tuple(one.node for one in inputs))
-            values[node.name] = torch.fx.Proxy(value, tracer)
+            values[node.name] = proxy(code.call_module(node.arrays, tuple(one.node for one in inputs)))
         elif node.op == "Add":
             first, second = node.inputs
             spared = first in spare and first != second and program.shapes[first] == program.shapes[node.name]
-            value = code.call_function(operator.iadd if spared else operator.add, tuple(one.node for one in inputs))
-            values[node.name] = torch.fx.Proxy(value, tracer)
+            function = operator.iadd if spared else operator.add
+            values[node.name] = proxy(code.call_function(function, tuple(one.node for one in inputs)))
         elif node.op == "Unembedding":
             modules[f"{node.arrays}.weight"] = modules[node.arrays].weight
-            held = torch.fx.Proxy(code.get_attr(f"{node.arrays}.weight"), tracer)
+            held = proxy(code.get_attr(f"{node.arrays}.weight"))
             values[node.name] = torch.nn.functional.linear(*inputs, held)
         elif node.op == "Split":
             key = (node.inputs, node.attrs["axis"], *node.attrs["sizes"])

@@ -38,8 +38,7 @@ class TorchTrainer(Generates, common.TrainerDefaults):
 
     @staticmethod
     def environment(config: TrainConfig) -> Dict[str, str]:
-        threads = str(config.threads)
-        variables = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+        variables = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(config.threads))
         if config.tuning == "recommended":
             # PyTorch's tuning guide shortens the spinning of idle OpenMP threads (KMP_BLOCKTIME; its wheels have
             # GNU's library): loader workers need the cores, and a spinning step takes five times as long then

@@ -22,15 +22,9 @@ OWN_STATISTICS = "BatchNorm of each replica's own batch"
 
 def declare(ops: FrozenSet[str], losses: Iterable[str], optimizers: Iterable[str], **own: Any) -> Declared:
     """Return what an adapter declares: what PyTorch, TensorFlow and JAX have in common, and its own fields."""
-    return Declared(
-        ops=ops,
-        losses=frozenset(losses),
-        optimizers=frozenset(optimizers) | NATIVE_OPTIMIZERS,
-        precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
-        several_inputs=True,
-        updates=frozenset(UPDATES),
-        **own,
-    )
+    precisions = {"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)}
+    own.update(losses=frozenset(losses), optimizers=frozenset(optimizers) | NATIVE_OPTIMIZERS)
+    return Declared(ops=ops, precisions=precisions, several_inputs=True, updates=frozenset(UPDATES), **own)
 
 
 def each(function: Callable[[Any], Any], arrays: Any) -> Any:

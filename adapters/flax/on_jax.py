@@ -96,9 +96,8 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
 
 def conv(net: Network, node: Node, rngs: Any) -> Any:
     a = node.attrs
-    if node.op == "Conv1d":
-        how = {"kernel_size": (a["kernel"],), "padding": [(a["padding"],) * 2]}
-    else:
+    how = {"kernel_size": (a["kernel"],), "padding": [(a["padding"],) * 2]}
+    if node.op != "Conv1d":
         window = Window.of(a)
         how = {"kernel_size": window.kernel, "strides": window.stride, "padding": window.pads}
         how.update(kernel_dilation=window.dilation, feature_group_count=a["groups"])

@@ -9,7 +9,6 @@ import numpy as np
 from framework_compare.adapters.common import generation
 from framework_compare.adapters.jax.network import Network
 from framework_compare.graph.generation import at_positions
-from framework_compare.protocol import TrainConfig
 
 
 class CachedNetwork(Network):
@@ -39,8 +38,6 @@ class CachedNetwork(Network):
 
 class Generates(generation.Generates):
     jax: Any
-    config: TrainConfig
-    _network: Any
     _state: Any
     _loss_seen: Any  # what `synchronize` waits for
 

@@ -64,20 +64,19 @@ class Mesh:
 
     def put_all(self, array: Any) -> Any:
         """A copy that all replicas share; never the memory of what is given."""
-        if not self.spread:
-            return self.jax.device_put(array, self.sharding(self.all), may_alias=False)
-        return self._put_parts(np.asarray(array), self.all)
+        place = self.sharding(self.all)
+        if self.spread:
+            return self._put_parts(np.asarray(array), place)
+        return self.jax.device_put(array, place, may_alias=False)
 
     def put_each(self, array: np.ndarray) -> Any:
         """A copy for each replica."""
-        copies = np.broadcast_to(array, (self.count, *array.shape))
-        if self.spread:
-            return self._put_parts(copies, self.each)
-        return self.jax.device_put(copies, self.sharding(self.each))
+        copies, place = np.broadcast_to(array, (self.count, *array.shape)), self.sharding(self.each)
+        return self._put_parts(copies, place) if self.spread else self.jax.device_put(copies, place)
 
-    def _put_parts(self, array: np.ndarray, spec: Any) -> Any:
-        parts = lambda index: np.array(array[index])  # noqa: E731 - a copy, as JAX may take the memory for its own
-        return self.jax.make_array_from_callback(array.shape, self.sharding(spec), parts)
+    def _put_parts(self, array: np.ndarray, place: Any) -> Any:
+        # copies, as JAX may take the memory for its own
+        return self.jax.make_array_from_callback(array.shape, place, lambda index: np.array(array[index]))
 
     def here(self, array: Any) -> Any:
         """This process's part of an array on its first device; all of one that replicas share."""

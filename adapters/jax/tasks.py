@@ -14,10 +14,8 @@ from framework_compare.protocol import TrainConfig
 
 def cross_entropies(optax: Any, logits: Any, labels: Any, smoothing: float) -> Any:
     """Return the loss of each label; with smoothing a share of it is the mean over all classes."""
-    losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
-    if not smoothing:
-        return losses
-    return (1 - smoothing) * losses + smoothing * optax.softmax_cross_entropy(logits, 1 / logits.shape[-1])
+    losses, share = optax.softmax_cross_entropy_with_integer_labels(logits, labels), 1 / logits.shape[-1]
+    return (1 - smoothing) * losses + smoothing * optax.softmax_cross_entropy(logits, share) if smoothing else losses
 
 
 def cross_entropy(optax: Any, logits: Any, labels: Any, smoothing: float = 0.0) -> Any:

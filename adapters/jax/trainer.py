@@ -176,9 +176,9 @@ class JaxTrainer(Generates, common.TrainerDefaults):
 
     def _put(self, name: str, array: np.ndarray) -> Any:
         """Put an array on the device; replicas share what is trained, and each has its own of the rest."""
-        if self._mesh and name not in self._trainable:
-            return self._mesh.put_each(array)
-        return self._mesh.put_all(array) if self._mesh else self.jax.device_put(array, self._device, may_alias=False)
+        if self._mesh:
+            return (self._mesh.put_all if name in self._trainable else self._mesh.put_each)(array)
+        return self.jax.device_put(array, self._device, may_alias=False)
 
     def _here(self, arrays: Any) -> Any:
         """Return this process's part of arrays that are spread over processes."""

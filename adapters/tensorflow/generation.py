@@ -8,7 +8,6 @@ from framework_compare.adapters.common import generation
 from framework_compare.adapters.tensorflow.network import Network
 from framework_compare.graph import Node
 from framework_compare.graph.generation import at_positions
-from framework_compare.protocol import TrainConfig
 
 
 class CachedNetwork(Network):
@@ -30,8 +29,6 @@ class CachedNetwork(Network):
 
 class Generates(generation.Generates):
     tf: Any
-    config: TrainConfig
-    _network: Network
 
     def _prepare(self, prompt: int) -> Tuple[int, generation.Step]:
         tf, eager = self.tf, self.config.execution == "eager"

@@ -179,10 +179,6 @@ def _swapped(tf: Any, x: Any) -> Any:
     return tf.transpose(x, [*outer, second, first, last])
 
 
-def stochastic_depth(net: Any, node: Node, x: Any, *, training: bool, **_: Any) -> Any:
-    return net.dropped(node, x, [samples(net.tf, x), *[1] * (len(x.shape) - 1)]) if training else x
-
-
 def samples(tf: Any, x: Any) -> Any:
     """Return the number of samples in a batch, as a tensor where it is not known before."""
     return tf.shape(x)[0] if x.shape[0] is None else x.shape[0]
@@ -225,7 +221,9 @@ LAYERS: Dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("Linear", "Unembedding"), linear),
     "LayerNorm": layernorm,
     "Dropout": lambda net, node, x, *, training, **_: net.dropped(node, x, None) if training else x,
-    "StochasticDepth": stochastic_depth,
+    "StochasticDepth": lambda net, node, x, *, training, **_: (
+        net.dropped(node, x, [samples(net.tf, x), *[1] * (len(x.shape) - 1)]) if training else x
+    ),
     "Parameter": lambda net, node, **_: net.cast(node, "value")[None],
     "Embedding": lambda net, node, x, **_: net.tf.gather(net.cast(node, "weight"), x),
     "RMSNorm": rmsnorm,

@@ -89,15 +89,12 @@ def _crop_window(tf: Any, shape: Any, draws: Any, config: TrainConfig) -> Any:
     h = tf.cast(tf.round(tf.sqrt(area / ratio)), tf.int32)
     fits = (w > 0) & (w <= width) & (h > 0) & (h <= height)
     first, any_fits = tf.argmax(tf.cast(fits, tf.int32)), tf.reduce_any(fits)
-    size = tf.where(any_fits, tf.stack([h[first], w[first]]), _centre_size(tf, height, width))
+    exact_h, exact_w = tf.cast(height, tf.float32), tf.cast(width, tf.float32)
+    too_narrow, too_wide = (tf.cast(tf.round(side), tf.int32) for side in (exact_w / (3 / 4), exact_h * (4 / 3)))
+    centre_h = tf.where(exact_w / exact_h < 3 / 4, too_narrow, height)
+    centre_w = tf.where(exact_w / exact_h > 4 / 3, too_wide, width)
+    size = tf.where(any_fits, tf.stack([h[first], w[first]]), tf.stack([centre_h, centre_w]))
     room = tf.stack([height, width]) - size
     offset = tf.cast(draws[2 * TRIES : 2 * TRIES + 2] * tf.cast(room + 1, tf.float32), tf.int32)
     offset = tf.where(any_fits, tf.minimum(offset, room), room // 2)
     return tf.concat([offset, size], axis=0)
-
-
-def _centre_size(tf: Any, height: Any, width: Any) -> Any:
-    ratio = tf.cast(width, tf.float32) / tf.cast(height, tf.float32)
-    too_narrow = tf.cast(tf.round(tf.cast(width, tf.float32) / (3 / 4)), tf.int32)
-    too_wide = tf.cast(tf.round(tf.cast(height, tf.float32) * (4 / 3)), tf.int32)
-    return tf.stack([tf.where(ratio < 3 / 4, too_narrow, height), tf.where(ratio > 4 / 3, too_wide, width)])

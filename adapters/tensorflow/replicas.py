@@ -67,9 +67,3 @@ class Mirrored:
 
     def whole(self, values: Any) -> np.ndarray:
         return np.concatenate([part.numpy() for part in self.parts(values)])
-
-
-def open_cpus(tf: Any, count: int) -> None:
-    """Have one CPU counted as several devices; before TensorFlow's first use of it."""
-    processor = tf.config.list_physical_devices("CPU")[0]
-    tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * count)

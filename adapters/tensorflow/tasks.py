@@ -194,17 +194,18 @@ class Updates:
     def apply(self, variables: Sequence[Any], gradients: List[Any]) -> None:
         tf, count = self._tf, self._config.accumulation
         if count == 1:
-            return self._update(variables, gradients)
+            self._update(variables, gradients)
+            return
         for held, gradient in zip(self._sums, gradients):
             held.assign_add(gradient / count)
-        due = self._counts[0].assign_add(1) % count == 0
-        tf.cond(due, lambda: self._update_by_sums(variables), lambda: tf.constant(0, tf.int64))
 
-    def _update_by_sums(self, variables: Sequence[Any]) -> Any:
-        self._update(variables, [held.read_value() for held in self._sums])
-        for held in self._sums:
-            held.assign(self._tf.zeros_like(held))
-        return self._tf.constant(0, self._tf.int64)
+        def update() -> Any:
+            self._update(variables, [held.read_value() for held in self._sums])
+            for held in self._sums:
+                held.assign(tf.zeros_like(held))
+            return tf.constant(0, tf.int64)
+
+        tf.cond(self._counts[0].assign_add(1) % count == 0, update, lambda: tf.constant(0, tf.int64))
 
     def _update(self, variables: Sequence[Any], gradients: List[Any]) -> None:
         tf = self._tf

@@ -14,7 +14,7 @@ from framework_compare.adapters.tensorflow.generation import Generates
 from framework_compare.adapters.tensorflow.network import OPS, Network
 from framework_compare.adapters.tensorflow.pipeline import make_dataset, one_pass
 from framework_compare.adapters.tensorflow.recurrent import kernels
-from framework_compare.adapters.tensorflow.replicas import Mirrored, open_cpus
+from framework_compare.adapters.tensorflow.replicas import Mirrored
 from framework_compare.adapters.tensorflow.tasks import LOSSES, OPTIMIZERS, make_optimizer, optimizer_name
 from framework_compare.graph import Graph, trainable_names
 from framework_compare.protocol import Batch, ImageFiles, ProfileRow, Replicas, TrainConfig
@@ -74,8 +74,10 @@ class TensorFlowTrainer(Generates, common.TrainerDefaults):
         self._place = "/GPU:0" if self._on_gpu else "/CPU:0"  # the only GPU that TensorFlow was left to see
         names = replicas.devices if replicas else (config.device,)
         self._gpu = _choose_gpus(tensorflow, names) if self._on_gpu else None
-        if replicas and not self._on_gpu:
-            open_cpus(tensorflow, len(names))
+        if replicas and not self._on_gpu:  # one CPU counts as several devices
+            parts = [tensorflow.config.LogicalDeviceConfiguration()] * len(names)
+            processor = tensorflow.config.list_physical_devices("CPU")[0]
+            tensorflow.config.set_logical_device_configuration(processor, parts)
         there = replicas is not None and (self._gpu is not None or not self._on_gpu)
         devices = [f"{self._place[:-1]}{number}" for number in range(len(names))]
         self._mirrored: Any = Mirrored(tensorflow, devices) if there else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections import Counter
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Set
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence
 
 from framework_compare.adapters.common import network, quanv
 from framework_compare.graph import INPUT, Graph
@@ -25,8 +25,10 @@ OVERWRITABLE = ("Conv2d", "BatchNorm2d", "Linear", "Conv1d", "Add")
 
 def make_network(torch: Any, graph: Graph, layers: Any = None, made: Optional[Mapping[str, Any]] = None) -> Any:
     """layers: in place of LAYERS. made: modules that exist already, by the names of their arrays."""
-    spare, program, layers = _spare_values(graph), lowered(graph, HAS, views=True), layers or LAYERS
-    modules = dict(made or {})
+    program, layers, modules = lowered(graph, HAS, views=True), layers or LAYERS, dict(made or {})
+    # values that a later layer may overwrite: read once, and not needed by their own layer's backward pass
+    readers = Counter(name for node in graph.nodes for name in node.inputs)
+    spare = {node.name for node in graph.nodes if node.op in OVERWRITABLE and readers[node.name] == 1}
     for node in program.nodes:
         if node.op in LAYERS and node.arrays not in modules:
             in_place = {"in_place": node.inputs[0] in spare} if node.op in IN_PLACE else {}
@@ -58,12 +60,6 @@ def make_network(torch: Any, graph: Graph, layers: Any = None, made: Optional[Ma
             values[node.name] = FUNCTIONS[node.op](torch, node.attrs, *inputs)
     code.output(values[program.nodes[-1].name].node)
     return torch.fx.GraphModule(modules, code, graph.name)
-
-
-def _spare_values(graph: Graph) -> Set[str]:
-    """Values that a later layer may overwrite: read once, and not needed by their own layer's backward pass."""
-    readers = Counter(name for node in graph.nodes for name in node.inputs)
-    return {node.name for node in graph.nodes if node.op in OVERWRITABLE and readers[node.name] == 1}
 
 
 def by_graph_name(graph: Graph, arrays: Mapping[str, Any]) -> Dict[str, Any]:

@@ -11,9 +11,7 @@ from framework_compare.errors import Unsupported
 from framework_compare.protocol import ImageFiles, Replicas, TrainConfig
 
 
-def open_loader(
-    torch: Any, files: ImageFiles, config: TrainConfig, *, pin_memory: bool, replicas: Optional[Replicas] = None
-) -> Any:
+def open_loader(torch: Any, files: ImageFiles, config: TrainConfig, replicas: Optional[Replicas], pinned: bool) -> Any:
     transforms = import_torchvision(torch).transforms
     rest = transforms.ToTensor(), transforms.Normalize(MEAN, STD)
     transform = vision_transforms(transforms, config, *rest, random_crop=transforms.RandomResizedCrop)
@@ -23,7 +21,7 @@ def open_loader(
         sampler=EpochOrder(len(files), config.seed, config.batch_size, replicas),
         num_workers=config.loader_workers,
         persistent_workers=config.loader_workers > 0,
-        pin_memory=pin_memory,
+        pin_memory=pinned,
     )
     start_loader(loader)
     return loader

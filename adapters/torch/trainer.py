@@ -73,7 +73,9 @@ class TorchTrainer(Generates, common.TrainerDefaults):
             capability = functools.partial(self.torch.cuda.get_device_capability, self._device)
             unable = _no_device(self.torch, config.device) or common.needs_capability(config.precision, capability)
             return unable or (_no_compiling(*capability()) if config.execution == "compiled" else None)
-        if config.execution in COMPILED and not _cpp_compiler():
+        # in torch's order of choice (torch/_inductor/cpp_builder.py)
+        compilers = (os.environ.get("CXX", "g++"), "g++", "clang++")
+        if config.execution in COMPILED and not any(map(shutil.which, compilers)):
             return f"execution {config.execution!r}: torch.compile needs a C++ compiler on a CPU; install g++"
         return None
 
@@ -157,15 +159,16 @@ class TorchTrainer(Generates, common.TrainerDefaults):
     def _freeze(self, graph: Graph) -> None:
         """Differentiate what the graph trains, and nothing else."""
         trainable = set(trainable_names(graph))
-        for parameter in self._network.parameters():
-            parameter.requires_grad_(False)
+        self._network.requires_grad_(False)
         for name, parameter in by_graph_name(graph, dict(self._network.named_parameters())).items():
             parameter.requires_grad_(name in trainable)
 
     def _copy_in(self, weights: Mapping[str, Any]) -> None:
         held = self._arrays()
-        for name, array in weights.items():
-            held[name].copy_(_readonly_tensor(self.torch, array))
+        with warnings.catch_warnings():  # torch warns that writing to a read-only (memory-mapped) array is undefined
+            warnings.simplefilter("ignore", UserWarning)
+            for name, array in weights.items():
+                held[name].copy_(self.torch.from_numpy(array))
 
     def _kept_state(self) -> List[Any]:
         """All tensors that a training step changes."""
@@ -206,7 +209,7 @@ class TorchTrainer(Generates, common.TrainerDefaults):
         return common.each(array, batch.images), batch.labels.cpu().numpy()
 
     def open_pipeline(self, files: ImageFiles) -> Any:
-        return open_loader(self.torch, files, self.config, pin_memory=self._on_gpu, replicas=self._replicas)
+        return open_loader(self.torch, files, self.config, self._replicas, pinned=self._on_gpu)
 
     def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
         return (self._batch(images, labels) for images, labels in pipeline)
@@ -325,15 +328,3 @@ def _no_compiling(major: int, minor: int) -> Optional[str]:
     if not (shutil.which("gcc") or shutil.which("clang")):
         return "execution 'compiled': torch.compile needs a C compiler even for a GPU; install gcc"
     return None
-
-
-def _cpp_compiler() -> Optional[str]:
-    """The compiler torch.compile would use, in its order of choice (torch/_inductor/cpp_builder.py)."""
-    return next((found for found in map(shutil.which, (os.environ.get("CXX", "g++"), "g++", "clang++")) if found), None)
-
-
-def _readonly_tensor(torch: Any, array: Any) -> Any:
-    """A tensor over a read-only (memory-mapped) array, without torch's warning that writing would be undefined."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        return torch.from_numpy(array)

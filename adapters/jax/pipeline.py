@@ -61,6 +61,8 @@ class Processes:
     for data; one for all of them would read ahead while nothing is timed.
     """
 
+    _iterator: Any
+
     def __init__(self, files: ImageFiles, config: TrainConfig, layout: str, replicas: Optional[Replicas]) -> None:
         self._grain, self._workers = import_grain(), config.loader_workers
         # Grain reads absl's flags where it starts processes, which absl refuses before a command line was parsed

@@ -101,7 +101,7 @@ def _recurrent(kind: str) -> Callable[..., Any]:
 
 
 def _conv1d(torch: Any, a: Mapping[str, Any]) -> Any:
-    class Conv1d(torch.nn.Conv1d):  # type: ignore[name-defined]
+    class Conv1d(torch.nn.Conv1d):
         """Of (N, steps, features); torch has the features before the steps."""
 
         def forward(self, x: Any) -> Any:
@@ -115,7 +115,7 @@ def _pooling(a: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def _avgpool2d(torch: Any, a: Mapping[str, Any]) -> Any:
-    class AvgPool2d(torch.nn.AvgPool2d):  # type: ignore[name-defined]
+    class AvgPool2d(torch.nn.AvgPool2d):
         """On channels_last images PyTorch's kernel for GPUs puts the gradient of padded windows in wrong places.
 
         Its issue 188344, of 2.11 at least, mended in July 2026. Forward, unpadded and on a CPU it is right.
@@ -131,7 +131,7 @@ def _avgpool2d(torch: Any, a: Mapping[str, Any]) -> Any:
 def _layer(torch: Any, forward: Callable[..., Any], arrays: Mapping[str, Sequence[int]] = {}, **buffers: Any) -> Any:
     """Return a module with this method, with parameters of these shapes and with tensors that are no state."""
 
-    class Layer(torch.nn.Module):  # type: ignore[name-defined]
+    class Layer(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             for name, shape in arrays.items():
@@ -158,7 +158,7 @@ def _quanv2d(torch: Any, a: Mapping[str, Any]) -> Any:
 def _conv2d(torch: Any, a: Mapping[str, Any]) -> Any:
     nn = torch.nn
 
-    class Pointwise(nn.Conv2d):  # type: ignore[name-defined]
+    class Pointwise(nn.Conv2d):
         """Of 2 to 7 channels_last channels the gradient of a pointwise convolution with a stride crashes on a CPU.
 
         PyTorch 2.13.0, seen with AVX2. So it reads the pixels that count first, and convolves these without a stride.

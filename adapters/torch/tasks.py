@@ -54,9 +54,9 @@ def make_optimizer(torch: Any, config: TrainConfig, parameters: List[Any], *, fu
     else:
         if config.optimizer == "adamw":
             parameters = decay_groups(parameters, settings["weight_decay"])
-        own = {"foreach": True, "momentum_decay": settings["psi"]} if config.optimizer == "nadam" else {"fused": True}
-        own.update(betas=(settings["beta1"], settings["beta2"]), eps=settings["eps"], capturable=captured)
-        optimizer = getattr(torch.optim, NATIVE[config.optimizer])(parameters, lr=rate, **own)
+        own: Dict[str, Any] = {"betas": (settings["beta1"], settings["beta2"]), "eps": settings["eps"]}
+        own.update({"foreach": True, "momentum_decay": settings["psi"]} if "psi" in settings else {"fused": True})
+        optimizer = getattr(torch.optim, NATIVE[config.optimizer])(parameters, lr=rate, capturable=captured, **own)
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             parameter.grad = torch.zeros_like(parameter)

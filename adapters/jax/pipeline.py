@@ -61,6 +61,7 @@ class Processes:
     for data; one for all of them would read ahead while nothing is timed.
     """
 
+    _next: int  # the epoch that the processes read next; 0 within one
     _iterator: Any
 
     def __init__(self, files: ImageFiles, config: TrainConfig, layout: str, replicas: Optional[Replicas]) -> None:
@@ -92,7 +93,7 @@ class Processes:
 
     def _start(self, first: int) -> None:
         """Return when each process has said that it is there."""
-        grain, self._next = self._grain, first  # the epoch that the processes read next; 0 within one
+        grain, self._next = self._grain, first
         reading = grain.ReadOptions(num_threads=1, prefetch_buffer_size=1)
         processes = grain.MultiprocessingOptions(num_workers=self._workers, per_worker_buffer_size=1)
         source = gated(grain, self._batches, self._gate, first, self._workers)

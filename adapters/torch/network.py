@@ -158,7 +158,7 @@ def _quanv2d(torch: Any, a: Mapping[str, Any]) -> Any:
 def _conv2d(torch: Any, a: Mapping[str, Any]) -> Any:
     nn = torch.nn
 
-    class Pointwise(nn.Conv2d):
+    class Pointwise(nn.Conv2d):  # type: ignore[name-defined]
         """Of 2 to 7 channels_last channels the gradient of a pointwise convolution with a stride crashes on a CPU.
 
         PyTorch 2.13.0, seen with AVX2. So it reads the pixels that count first, and convolves these without a stride.

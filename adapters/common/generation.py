@@ -7,12 +7,13 @@ from typing import Any, Callable, Iterator, List, Tuple
 
 import numpy as np
 
-from framework_compare.protocol import Batch
+from framework_compare.protocol import Batch, TrainConfig
 
 Step = Callable[[Any, int], Tuple[Any, Any]]
 
 
 class Generates(abc.ABC):
+    config: TrainConfig
     _network: Any
     _prepared: Tuple[Any, ...] = (None, 0)
 

@@ -69,6 +69,6 @@ def vision_transforms(
 ) -> Any:
     """Crop and flip by a framework's module of transforms, then the rest; `flips` are its names of flips there."""
     size = config.image_size
-    crops = {"random": lambda: random_crop(size), "none": lambda: transforms.Resize((size, size))}
+    crop = random_crop(size) if config.crop == "random" else transforms.Resize((size, size))
     flip = [] if config.flip == "none" else [getattr(transforms, flips[config.flip])()]
-    return transforms.Compose([crops[config.crop](), *flip, *rest])
+    return transforms.Compose([crop, *flip, *rest])

@@ -29,10 +29,9 @@ def xplane_rows(folder: str, read: Callable[[str], Iterable[Tuple[str, str, Iter
 
 def _by_kind(plane: str, line: str, events: Iterable[Event], launched: Collection[str]) -> Iterator[Tuple[Any, ...]]:
     for name, named, start_ns, end_ns in events:
+        kind = xplane_kind(plane, line, name)
         if plane == HOST and name in launched:  # TensorFlow 2.21 names a call of CUDA after what it starts
             call = "Memory operation" if name.startswith("Mem") else "Launch of a kernel"
             yield "cuda-runtime", call, start_ns, end_ns
-            continue
-        kind = xplane_kind(plane, line, name)
-        if kind:
+        elif kind:
             yield kind, named(kind), start_ns, end_ns

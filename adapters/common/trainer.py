@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Optional, Tuple
 
 import numpy as np
 
 from framework_compare.graph import OPTIMIZERS, Schedule
 from framework_compare.graph.optimizer import options_of
-from framework_compare.protocol import EXECUTIONS, DeviceTimes, TrainConfig
+from framework_compare.protocol import EXECUTIONS, PRECISIONS, UPDATES, Declared, DeviceTimes, TrainConfig
 
 HALF_TYPES = {"bf16": "bfloat16", "fp16": "float16"}  # what is computed in, by precision; the others compute in float32
 LOSS_SCALE = 8192.0  # of fp16 at the start; a power of two, low enough that the first steps do not overflow
@@ -17,6 +17,14 @@ STEPS = frozenset(EXECUTIONS) - {"fit", "max-autotune", "fast-math"}  # where th
 # What adapters declare who have the framework's own of these, too; that of SGD would be the same.
 NATIVE_OPTIMIZERS = frozenset({"native adam", "native rmsprop", "native nadam", "native adamw"})
 STEPS_BEFORE_GROWTH = 2000  # finite ones in a row, before the scale doubles; torch.amp.GradScaler's rule
+OWN_STATISTICS = "BatchNorm of each replica's own batch"
+
+
+def declare(ops: FrozenSet[str], losses: Iterable[str], optimizers: Iterable[str], **own: Any) -> Declared:
+    """Return what an adapter declares: what PyTorch, TensorFlow and JAX have in common, and its own fields."""
+    precisions = {"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)}
+    own.update(losses=frozenset(losses), optimizers=frozenset(optimizers) | NATIVE_OPTIMIZERS)
+    return Declared(ops=ops, precisions=precisions, several_inputs=True, updates=frozenset(UPDATES), **own)
 
 
 def each(function: Callable[[Any], Any], arrays: Any) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 import numpy as np
 
@@ -39,14 +39,13 @@ class Network(plain.Network):
             if node.op in LAYERS:
                 layers[name] = LAYERS[node.op](self, node, rngs)
             elif own:  # arrays alone, of an op that Flax has no layer for
-                zeros = {one.part: nnx.Param(np.zeros(one.shape, np.float32)) for one in own}
-                layers[name] = _module(nnx, zeros)
+                layers[name] = _module(nnx, {one.part: nnx.Param(np.zeros(one.shape, np.float32)) for one in own})
         self.model = _module(nnx, layers)
-        self.paths = {
-            array.name: (identifier(name), *_path(layers[identifier(name)], array.part))
-            for name, own in arrays.items()
-            for array in own
-        }
+        self.paths = {}
+        for name, own in arrays.items():
+            for array in own:
+                names = _NAMES.get(type(layers[identifier(name)]).__name__, {})
+                self.paths[array.name] = (identifier(name), *names.get(array.part, array.part).split("."))
 
     def _moved(self, name: str, array: np.ndarray, axes: Tuple[int, ...]) -> np.ndarray:
         return array.transpose(2, 1, 0) if name in self._series else super()._moved(name, array, axes)
@@ -95,15 +94,10 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def _path(layer: Any, name: str) -> Sequence[str]:
-    return _NAMES.get(type(layer).__name__, {}).get(name, name).split(".")
-
-
 def conv(net: Network, node: Node, rngs: Any) -> Any:
     a = node.attrs
-    if node.op == "Conv1d":
-        how = {"kernel_size": (a["kernel"],), "padding": [(a["padding"],) * 2]}
-    else:
+    how = {"kernel_size": (a["kernel"],), "padding": [(a["padding"],) * 2]}
+    if node.op != "Conv1d":
         window = Window.of(a)
         how = {"kernel_size": window.kernel, "strides": window.stride, "padding": window.pads}
         how.update(kernel_dilation=window.dilation, feature_group_count=a["groups"])
@@ -125,21 +119,19 @@ def batchnorm(net: Network, node: Node, rngs: Any) -> Any:
                 self.var[...] = kept + (self.var[...] - kept) * (count / max(1, count - 1))
             return y
 
-    a = node.attrs
-    how = {"momentum": 1 - a["momentum"], "epsilon": a["eps"], "use_fast_variance": False, "rngs": rngs}
-    return BatchNorm(a["channels"], **how)
+    how = {"momentum": 1 - node.attrs["momentum"], "epsilon": node.attrs["eps"], "use_fast_variance": False}
+    return BatchNorm(node.attrs["channels"], rngs=rngs, **how)
 
 
 def recurrent(net: Network, node: Node, rngs: Any) -> Any:
     """A GRU of Flax's has no bias beside its state, and an LSTM one of two: where the graph has both, so have these."""
     nnx, inputs, states = net.nnx, node.attrs["input_size"], node.attrs["hidden_size"]
-    cell = (nnx.OptimizedLSTMCell if node.op == "LSTM" else nnx.GRUCell)(
-        inputs, states, **{**net.zeros("kernel", rngs), **net.zeros("recurrent_kernel", rngs)}
-    )
+    kind, zeros = nnx.OptimizedLSTMCell if node.op == "LSTM" else nnx.GRUCell, net.zeros("kernel", rngs)
+    cell = kind(inputs, states, **zeros, recurrent_kernel_init=zeros["kernel_init"])
     if node.op == "GRU":
-        cell.dense_h = nnx.Linear(states, 3 * states, **net.zeros("kernel", rngs))
+        cell.dense_h = nnx.Linear(states, 3 * states, **zeros)
     elif node.attrs.get("biases", 1) == 2:
-        cell.dense_i = nnx.Linear(inputs, 4 * states, **net.zeros("kernel", rngs))
+        cell.dense_i = nnx.Linear(inputs, 4 * states, **zeros)
     return nnx.RNN(cell)
 
 
@@ -181,7 +173,6 @@ class FlaxTrainer(JaxTrainer):
     """Two views of one model share its variables: of training, and of evaluation."""
 
     name = "flax"
-    _shifts = False  # windows are XLA's
     declared = JaxTrainer.declared._replace(
         executions={"cpu": frozenset(EXECUTIONS)},
         precisions={"cpu": frozenset({"fp32"})},
@@ -195,8 +186,7 @@ class FlaxTrainer(JaxTrainer):
         super().__init__(config)
         from flax import nnx
 
-        self.nnx = nnx
-        self.layout = "NHWC"
+        self.nnx, self.layout, self._shifts = nnx, "NHWC", False  # windows are XLA's
 
     def settings(self) -> Dict[str, Any]:
         found = super().settings()
@@ -205,7 +195,7 @@ class FlaxTrainer(JaxTrainer):
 
     def build(self, graph: Graph) -> None:
         nnx = self.nnx
-        self._leaves: Any = None  # the state of the plain trainer, which this one keeps in the model
+        self._leaves = None  # the state of the plain trainer, which this one keeps in the model
         self._network = Network(self.jax, nnx, graph, self.config.seed & 0xFFFFFFFF)
         self._model = self._network.model
         self._chances = self.jax.tree.map(self.jax.numpy.copy, nnx.state(self._model, nnx.RngState))
@@ -215,8 +205,7 @@ class FlaxTrainer(JaxTrainer):
         self._wrt = nnx.All(nnx.Param, lambda path, value: tuple(path) in trained)
         ops = {node.op for node in self._network.program.nodes}
         modes = [name for name, of in MODES.items() if of & ops]
-        views = (nnx.view(self._model, **dict.fromkeys(modes, evaluates)) for evaluates in (False, True))
-        self._training, self._evaluating = views
+        self._training, self._evaluating = (nnx.view(self._model, **dict.fromkeys(modes, of)) for of in (False, True))
         self._jit = nnx.jit if self.config.execution != "eager" else lambda function: function
         self._gradients_of = self._jit(self._value_and_gradients)
         self._evaluate = self._jit(self._network.outputs)

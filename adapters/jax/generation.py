@@ -9,7 +9,6 @@ import numpy as np
 from framework_compare.adapters.common import generation
 from framework_compare.adapters.jax.network import Network
 from framework_compare.graph.generation import at_positions
-from framework_compare.protocol import TrainConfig
 
 
 class CachedNetwork(Network):
@@ -39,16 +38,13 @@ class CachedNetwork(Network):
 
 class Generates(generation.Generates):
     jax: Any
-    config: TrainConfig
-    _network: Any
     _state: Any
     _loss_seen: Any  # what `synchronize` waits for
 
     def _prepare(self, prompt: int) -> Tuple[int, generation.Step]:
         jit: Any = self.jax.jit if self.config.execution != "eager" else lambda function, **_: function
         first, later = (jit(self._cached(steps).step, donate_argnums=1) for steps in (prompt, 1))
-        arrays: Dict[str, Any] = {}
-        caches: Dict[str, Any] = {}
+        arrays, caches = dict[str, Any](), dict[str, Any]()
 
         def step(tokens: Any, at: int) -> Tuple[Any, Any]:
             nonlocal arrays, caches
@@ -60,8 +56,8 @@ class Generates(generation.Generates):
         return self._network.program.graph.input_shape[0], step
 
     def _cached(self, steps: int) -> CachedNetwork:
-        own = self._network
+        own, graph = self._network, self._network.program.graph
         how = {"dtype": own.dtype, "layout": own.layouts[0], "shifts": own.shifts, "flash": own.flash}
-        made = CachedNetwork(self.jax, at_positions(own.program.graph, steps), **how)
-        made.window = own.program.graph.input_shape[0]
+        made = CachedNetwork(self.jax, at_positions(graph, steps), **how)
+        made.window = graph.input_shape[0]
         return made

@@ -36,13 +36,12 @@ class Network:
     """
 
     def __init__(self, jax: Any, graph: Graph, *, dtype: str, layout: str, shifts: bool, flash: bool = False) -> None:
-        self.jax = jax
-        self.program = lowered(graph, HAS, channels_last=layout == "NHWC")
-        self._places = {node.name: place for place, node in enumerate(graph.nodes)}
-        self.dtype = jax.numpy.dtype(dtype)  # of convolutions and linear layers, and of what lies between
-        self.channels_last = layout == "NHWC"
+        self.jax, self.shifts, self.flash, self.channels_last = jax, shifts, flash, layout == "NHWC"
+        self.spatial = (1, 2) if self.channels_last else (2, 3)
         self.layouts = (layout, "HWIO" if self.channels_last else "OIHW", layout)
-        self.shifts, self.flash = shifts, flash
+        self.dtype = jax.numpy.dtype(dtype)  # of convolutions and linear layers, and of what lies between
+        self.program = lowered(graph, HAS, channels_last=self.channels_last)
+        self._places = {node.name: place for place, node in enumerate(graph.nodes)}
         nodes = (node for node in graph.nodes if node.op in network.AS_STORED)
         self._tables = {p.name for node in nodes for p in graph.parameters_of(node)}
         self._statistics = [p.name for p in graph.parameters() if p.kind == "statistic"]
@@ -78,9 +77,8 @@ class Network:
         return evaluate(self.program, apply, images).astype("float32"), statistics
 
     def conv2d(self, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
-        a = node.attrs
-        y = self._convolve(x.astype(self.dtype), own["weight"].astype(self.dtype), a)
-        return y + self._by_channel(own["bias"].astype(self.dtype)) if a["bias"] else y
+        y = self._convolve(x.astype(self.dtype), own["weight"].astype(self.dtype), node.attrs)
+        return y + self._by_channel(own["bias"].astype(self.dtype)) if node.attrs["bias"] else y
 
     def _convolve(self, x: Any, weight: Any, a: Mapping[str, Any]) -> Any:
         window = Window.of(a)
@@ -91,15 +89,8 @@ class Network:
             # summed in float32, as XLA's own convolution does: the weight's gradient has thousands of terms
             exact, kernel = x.astype("float32"), weight.astype("float32")
             return sum(view * kernel[i, j, 0] for i, j, view in self._shifted(exact, window, 0)).astype(self.dtype)
-        return self.jax.lax.conv_general_dilated(
-            x,
-            weight,
-            window.stride,
-            window.pads,
-            rhs_dilation=window.dilation,
-            dimension_numbers=self.layouts,
-            feature_group_count=a["groups"],
-        )
+        how = {"dimension_numbers": self.layouts, "feature_group_count": a["groups"], "rhs_dilation": window.dilation}
+        return self.jax.lax.conv_general_dilated(x, weight, window.stride, window.pads, **how)
 
     def _shifted(self, x: Any, window: Window, fill: float) -> Iterator[Tuple[int, int, Any]]:
         """The images that a window sees at each of its places (i, j)."""
@@ -184,10 +175,8 @@ class Network:
         return self.jax.lax.scan(step, start, x.swapaxes(0, 1))[1].swapaxes(0, 1)
 
     def conv1d(self, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
-        pads = [(node.attrs["padding"],) * 2]
-        layouts = ("NWC", "OIW", "NWC")
-        weight = own["weight"].astype(self.dtype)
-        y = self.jax.lax.conv_general_dilated(x.astype(self.dtype), weight, (1,), pads, dimension_numbers=layouts)
+        how = {"padding": [(node.attrs["padding"],) * 2], "dimension_numbers": ("NWC", "OIW", "NWC")}
+        y = self.jax.lax.conv_general_dilated(x.astype(self.dtype), own["weight"].astype(self.dtype), (1,), **how)
         return y + own["bias"].astype(self.dtype) if node.attrs["bias"] else y
 
     def layernorm(self, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
@@ -211,9 +200,8 @@ class Network:
             sums = self._reduce(exact, 0.0, self.jax.lax.add, window)
         size = [x.shape[axis] for axis in self.spatial]
         areas = window.areas(size, with_pads=node.attrs["count_include_pad"])
-        if (areas == areas[0, 0]).all():
-            return (sums / areas[0, 0]).astype(x.dtype)
-        return (sums / (areas[:, :, None] if self.channels_last else areas)).astype(x.dtype)
+        by_place = areas[:, :, None] if self.channels_last else areas
+        return (sums / (areas[0, 0] if (areas == areas[0, 0]).all() else by_place)).astype(x.dtype)
 
     def _reduce(self, x: Any, start: float, function: Callable[..., Any], window: Window) -> Any:
         kernel, strides, pads = [1] * 4, [1] * 4, [(0, 0)] * 4
@@ -245,16 +233,11 @@ class Network:
         if not self.flash or bias is not None or not fits_flash(q.shape):
             return attention(q, k, v, bias, **how)
         if queries % 2 or keys % 2:  # cuDNN has no gradient for an odd number of steps
-            (q, k, v), numbers = map(self._even, (q, k, v)), self.jax.numpy
-            how["query_seq_lengths"] = numbers.full(len(q), queries, "int32")
-            how["key_value_seq_lengths"] = numbers.full(len(q), keys, "int32")
+            jnp = self.jax.numpy
+            q, k, v = (jnp.pad(x, ((0, 0), (0, x.shape[1] % 2), (0, 0), (0, 0))) for x in (q, k, v))
+            how["query_seq_lengths"] = jnp.full(len(q), queries, "int32")
+            how["key_value_seq_lengths"] = jnp.full(len(q), keys, "int32")
         return attention(q, k, v, implementation="cudnn", **how)[:, :queries]
-
-    def _even(self, x: Any) -> Any:
-        return self.jax.numpy.pad(x, ((0, 0), (0, x.shape[1] % 2), (0, 0), (0, 0)))
-
-    def relative_bias(self, node: Node, own: Mapping[str, Any], **_: Any) -> Any:
-        return own["weight"].astype(self.dtype)[node.attrs["index"]].transpose(2, 0, 1)[None]
 
     def groupnorm(self, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
         axis = 3 if self.channels_last else 1
@@ -286,18 +269,13 @@ class Network:
         y = quanv.expectations(functions, pixels, a["gates"], quanv.constants(a["gates"], a["trained"]), angles)
         return y.reshape(patches.shape).astype(self.dtype)
 
-    @property
-    def spatial(self) -> Tuple[int, int]:
-        return (1, 2) if self.channels_last else (2, 3)
-
     def _by_channel(self, vector: Any) -> Any:
         return vector if self.channels_last else vector[:, None, None]
 
 
 # Of a Network, a node, its arrays, its inputs, and by name the key of dropout.
 LAYERS: Dict[str, Callable[..., Any]] = {
-    "Conv2d": Network.conv2d,
-    UNEVEN: Network.conv2d,
+    **dict.fromkeys(("Conv2d", UNEVEN), Network.conv2d),
     "MaxPool2d": Network.maxpool,
     "AvgPool2d": Network.avgpool,
     "AdaptiveAvgPool2d": Network.adaptive_avgpool,
@@ -315,11 +293,12 @@ LAYERS: Dict[str, Callable[..., Any]] = {
     "GRU": Network.gru,
     "Conv1d": Network.conv1d,
     "Attention": Network.attention,
-    "RelativeBias": Network.relative_bias,
+    "RelativeBias": lambda net, node, own, **_: (
+        own["weight"].astype(net.dtype)[node.attrs["index"]].transpose(2, 0, 1)[None]
+    ),
     "Quanv2d": Network.quanv2d,
     "GroupNorm": Network.groupnorm,
-    "Convolve": Network.convolve,
-    "ConvTranspose": Network.convolve,
+    **dict.fromkeys(("Convolve", "ConvTranspose"), Network.convolve),
 }
 # Of jax, attributes, and inputs.
 FUNCTIONS: Dict[str, Callable[..., Any]] = {

@@ -34,12 +34,14 @@ def import_part(module: str, why: str) -> Any:
         raise Unsupported(f"this interpreter has JAX without {module}: {why}") from None
 
 
+def import_grain() -> Any:
+    return import_part("grain", "pipeline 'native' needs it; install it, or use 'shared'")
+
+
 class Threads:
     """Batches from Grain's threads, which read single images up to two batches ahead."""
 
-    def __init__(
-        self, files: ImageFiles, config: TrainConfig, layout: str, replicas: Optional[Replicas] = None
-    ) -> None:
+    def __init__(self, files: ImageFiles, config: TrainConfig, layout: str, replicas: Optional[Replicas]) -> None:
         self._grain, self._config = import_grain(), config
         once = make_images(self._grain, files, config, layout, replicas)
         self._count, self._all = len(once), once.repeat()
@@ -62,13 +64,10 @@ class Processes:
     _next: int  # the epoch that the processes read next; 0 within one
     _iterator: Any
 
-    def __init__(
-        self, files: ImageFiles, config: TrainConfig, layout: str, replicas: Optional[Replicas] = None
-    ) -> None:
-        self._grain = import_grain()
+    def __init__(self, files: ImageFiles, config: TrainConfig, layout: str, replicas: Optional[Replicas]) -> None:
+        self._grain, self._workers = import_grain(), config.loader_workers
         # Grain reads absl's flags where it starts processes, which absl refuses before a command line was parsed
         import_part("absl.flags", "Grain's processes need it").FLAGS.mark_as_parsed()
-        self._workers = config.loader_workers
         once = make_images(self._grain, files, config, layout, replicas)
         self._batches = once.batch(config.batch_size)  # epochs apart
         self._gate = Gate.make()
@@ -86,7 +85,7 @@ class Processes:
 
     def close(self) -> None:
         self._stop()
-        self._gate.remove()
+        os.unlink(self._gate.path)
 
     def _stop(self) -> None:
         self._gate.open(CLOSED)
@@ -94,8 +93,7 @@ class Processes:
 
     def _start(self, first: int) -> None:
         """Return when each process has said that it is there."""
-        grain = self._grain
-        self._next = first
+        grain, self._next = self._grain, first
         reading = grain.ReadOptions(num_threads=1, prefetch_buffer_size=1)
         processes = grain.MultiprocessingOptions(num_workers=self._workers, per_worker_buffer_size=1)
         source = gated(grain, self._batches, self._gate, first, self._workers)
@@ -114,11 +112,10 @@ class Gate(NamedTuple):
     @classmethod
     def make(cls) -> "Gate":
         memory = "/dev/shm"  # where the supervisor removes what has a worker's pid in its name
-        descriptor, path = tempfile.mkstemp(
-            prefix=f"epoch_{os.getpid()}_", dir=memory if os.path.isdir(memory) else None
-        )
+        folder, owner = memory if os.path.isdir(memory) else None, os.getpid()
+        descriptor, path = tempfile.mkstemp(prefix=f"epoch_{owner}_", dir=folder)
         os.close(descriptor)
-        return cls(path, os.getpid())
+        return cls(path, owner)
 
     def open(self, epoch: int) -> None:
         with open(self.path, "r+b", buffering=0) as file:
@@ -133,9 +130,6 @@ class Gate(NamedTuple):
                 if now >= epoch:
                     return
                 time.sleep(GATE_S)
-
-    def remove(self) -> None:
-        os.unlink(self.path)
 
 
 def gated(grain: Any, batches: Any, gate: Gate, first: int, workers: int) -> Any:
@@ -164,13 +158,7 @@ def mapped(grain: Any, length: int, element: Callable[[int], Any]) -> Any:
     return Mapped()
 
 
-def import_grain() -> Any:
-    return import_part("grain", "pipeline 'native' needs it; install it, or use 'shared'")
-
-
-def make_images(
-    grain: Any, files: ImageFiles, config: TrainConfig, layout: str, replicas: Optional[Replicas] = None
-) -> Any:
+def make_images(grain: Any, files: ImageFiles, config: TrainConfig, layout: str, replicas: Optional[Replicas]) -> Any:
     """Shuffled and drawn anew in each epoch by Grain's own rule; of several processes what this one trains on."""
     size = config.image_size
 
@@ -181,14 +169,10 @@ def make_images(
         return out, np.int64(files.labels[index])
 
     order = grain.MapDataset.range(len(files)).seed(config.seed & 0xFFFFFFFF).shuffle()
-    every = order.random_map(read)
-    return every if replicas is None or replicas.processes == 1 else _shared(grain, every, config.batch_size, replicas)
-
-
-def _shared(grain: Any, every: Any, batch_size: int, replicas: Replicas) -> Any:
-    """Return the part of this process of every epoch of a dataset."""
-    count = len(every)
-    places = share_of(np.arange(count), batch_size, replicas).tolist()
+    every, count = order.random_map(read), len(files)
+    if replicas is None or replicas.processes == 1:
+        return every
+    places = share_of(np.arange(count), config.batch_size, replicas).tolist()
 
     def image(index: int) -> Any:
         epoch, place = divmod(index, len(places))

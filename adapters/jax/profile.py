@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from typing import Any, Callable, Iterator, List, Tuple
+from typing import Any, Iterator, List, Tuple
 
 from framework_compare.adapters.common.profile import Event
 from framework_compare.worker.profiling import cuda_function
@@ -17,15 +18,13 @@ def read_trace(jax: Any, path: str) -> Iterator[Tuple[str, str, List[Event]]]:
 
 
 def _event(event: Any) -> Event:
-    return event.name, _names(event), int(event.start_ns), int(event.start_ns + event.duration_ns)
+    counted_as = functools.partial(_counted_as, event)
+    return event.name, counted_as, int(event.start_ns), int(event.start_ns + event.duration_ns)
 
 
-def _names(event: Any) -> Callable[[str], str]:
-    def name(kind: str) -> str:
-        """Return the name of an event: on a host's line the operator without its number, "" for others."""
-        if kind == "cuda-runtime":
-            return cuda_function(event.name) or str(event.name)
-        found = str(dict(event.stats).get("hlo_op", "")) if kind == "operator" else event.name
-        return re.sub(r"(\.\d+)+$", "", found)
-
-    return name
+def _counted_as(event: Any, kind: str) -> str:
+    """Return the name of an event: on a host's line the operator without its number, "" for others."""
+    if kind == "cuda-runtime":
+        return cuda_function(event.name) or str(event.name)
+    found = str(dict(event.stats).get("hlo_op", "")) if kind == "operator" else event.name
+    return re.sub(r"(\.\d+)+$", "", found)

@@ -1,9 +1,8 @@
-"""Replicas on all devices of one process, or of one on each node: jax.shard_map over a mesh, each with its part of every
-batch."""
+"""Replicas on all devices of one process, or of one on each node: jax.shard_map over a mesh."""
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Callable, Dict, Mapping, Sequence, Tuple
 
 import numpy as np
 
@@ -15,19 +14,8 @@ DATA = "data"  # the mesh's only axis
 
 def join(jax: Any, replicas: Replicas) -> None:
     """Meet the processes of the other nodes; from then on `jax.devices` are those of all."""
-    on_gpu = replicas.own[0] != "cpu"
-    jax.distributed.initialize(
-        replicas.address,
-        replicas.processes,
-        replicas.rank,
-        local_device_ids=list(map(gpu_number, replicas.own)) if on_gpu else None,
-    )
-
-
-def of_all(jax: Any, own: Sequence[Any]) -> List[Any]:
-    """The devices of all processes, in the order of these, each of which has as many as this one."""
-    found = sorted(jax.devices(own[0].platform), key=lambda device: (device.process_index, device.id))
-    return found if jax.process_count() > 1 else list(own)
+    numbers = None if replicas.own[0] == "cpu" else list(map(gpu_number, replicas.own))
+    jax.distributed.initialize(replicas.address, replicas.processes, replicas.rank, local_device_ids=numbers)
 
 
 class Mesh:
@@ -38,10 +26,10 @@ class Mesh:
     """
 
     def __init__(self, jax: Any, own: Sequence[Any]) -> None:
-        self.jax = jax
-        self.own = len(own)
-        devices = of_all(jax, own)
-        self.count = len(devices)
+        devices = list(own)
+        if jax.process_count() > 1:  # those of all processes, in their order
+            devices = sorted(jax.devices(own[0].platform), key=lambda device: (device.process_index, device.id))
+        self.jax, self.own, self.count = jax, len(own), len(devices)
         self.spread = self.count > self.own
         self.mesh = jax.sharding.Mesh(np.array(devices), (DATA,))
         spec = jax.sharding.PartitionSpec
@@ -76,20 +64,19 @@ class Mesh:
 
     def put_all(self, array: Any) -> Any:
         """A copy that all replicas share; never the memory of what is given."""
-        if not self.spread:
-            return self.jax.device_put(array, self.sharding(self.all), may_alias=False)
-        return self._put_parts(np.asarray(array), self.all)
+        place = self.sharding(self.all)
+        if self.spread:
+            return self._put_parts(np.asarray(array), place)
+        return self.jax.device_put(array, place, may_alias=False)
 
     def put_each(self, array: np.ndarray) -> Any:
         """A copy for each replica."""
-        copies = np.broadcast_to(array, (self.count, *array.shape))
-        if self.spread:
-            return self._put_parts(copies, self.each)
-        return self.jax.device_put(copies, self.sharding(self.each))
+        copies, place = np.broadcast_to(array, (self.count, *array.shape)), self.sharding(self.each)
+        return self._put_parts(copies, place) if self.spread else self.jax.device_put(copies, place)
 
-    def _put_parts(self, array: np.ndarray, spec: Any) -> Any:
-        parts = lambda index: np.array(array[index])  # noqa: E731 - a copy, as JAX may take the memory for its own
-        return self.jax.make_array_from_callback(array.shape, self.sharding(spec), parts)
+    def _put_parts(self, array: np.ndarray, place: Any) -> Any:
+        # copies, as JAX may take the memory for its own
+        return self.jax.make_array_from_callback(array.shape, place, lambda index: np.array(array[index]))
 
     def here(self, array: Any) -> Any:
         """This process's part of an array on its first device; all of one that replicas share."""
@@ -98,9 +85,8 @@ class Mesh:
         shards = array.addressable_shards
         if array.is_fully_replicated:
             return shards[0].data
-        first = shards[0].data.devices()
         parts = sorted(shards, key=lambda shard: shard.index[0].start or 0)
-        return self.jax.numpy.concatenate([self.jax.device_put(part.data, *first) for part in parts])
+        return self.jax.numpy.concatenate([self.jax.device_put(p.data, *shards[0].data.devices()) for p in parts])
 
     def meet(self) -> None:
         """Return when all processes are here."""

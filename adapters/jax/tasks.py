@@ -14,10 +14,8 @@ from framework_compare.protocol import TrainConfig
 
 def cross_entropies(optax: Any, logits: Any, labels: Any, smoothing: float) -> Any:
     """Return the loss of each label; with smoothing a share of it is the mean over all classes."""
-    losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
-    if not smoothing:
-        return losses
-    return (1 - smoothing) * losses + smoothing * optax.softmax_cross_entropy(logits, 1 / logits.shape[-1])
+    losses, share = optax.softmax_cross_entropy_with_integer_labels(logits, labels), 1 / logits.shape[-1]
+    return (1 - smoothing) * losses + smoothing * optax.softmax_cross_entropy(logits, share) if smoothing else losses
 
 
 def cross_entropy(optax: Any, logits: Any, labels: Any, smoothing: float = 0.0) -> Any:
@@ -37,6 +35,7 @@ LOSSES: Dict[str, Callable[..., Any]] = {
     "mse": lambda optax, outputs, target: optax.squared_error(outputs, target).mean(),
     "binary_cross_entropy": lambda optax, logits, target: optax.sigmoid_binary_cross_entropy(logits, target).mean(),
 }
+NAMES = {**{name: f"optax.{name}" for name in ("sgd", "adam", "rmsprop", "adamw")}, "nadam": "our own, of optax's kind"}
 
 
 def make_optimizer(jax: Any, optax: Any, config: TrainConfig) -> Any:
@@ -62,27 +61,24 @@ def _make(jax: Any, optax: Any, config: TrainConfig, rate: Any) -> Any:
     settings = optimizer_settings(config)
     if is_native(config):
         return getattr(optax, config.optimizer)(rate)
-    if config.optimizer == "adam":
-        return optax.adam(rate, b1=settings["beta1"], b2=settings["beta2"], eps=settings["eps"])
+    if config.optimizer == "sgd":
+        decay = [optax.add_decayed_weights(config.weight_decay)] if config.weight_decay else []
+        return optax.chain(*decay, optax.sgd(rate, momentum=config.momentum or None))
     if config.optimizer == "rmsprop":
         return optax.rmsprop(rate, decay=settings["rho"], eps=settings["eps"])  # inside the root
     if config.optimizer == "nadam":
         return _nadam(jax, optax, rate, settings)
-    if config.optimizer == "adamw":
-        own = {"b1": settings["beta1"], "b2": settings["beta2"], "eps": settings["eps"]}
-        decays = functools.partial(jax.tree.map, lambda array: array.ndim >= DECAYED)
-        return optax.adamw(rate, **own, weight_decay=settings["weight_decay"], mask=decays)
-    decay = [optax.add_decayed_weights(config.weight_decay)] if config.weight_decay else []
-    return optax.chain(*decay, optax.sgd(rate, momentum=config.momentum or None))
+    own = {"b1": settings["beta1"], "b2": settings["beta2"], "eps": settings["eps"]}
+    if config.optimizer == "adam":
+        return optax.adam(rate, **own)
+    decays = functools.partial(jax.tree.map, lambda array: array.ndim >= DECAYED)
+    return optax.adamw(rate, **own, weight_decay=settings["weight_decay"], mask=decays)
 
 
 def _nadam(jax: Any, optax: Any, rate: Any, settings: Dict[str, float]) -> Any:
     """Dozat's, as graph/optimizer.py has it: optax.nadam keeps the momentum constant."""
     beta1, beta2, eps, psi = (settings[name] for name in ("beta1", "beta2", "eps", "psi"))
     jnp, tree = jax.numpy, jax.tree
-
-    def momentum(step: Any) -> Any:
-        return beta1 * (1 - 0.5 * 0.96 ** (step * psi))
 
     def init(parameters: Any) -> Any:
         zeros = tree.map(jnp.zeros_like, parameters)
@@ -91,7 +87,7 @@ def _nadam(jax: Any, optax: Any, rate: Any, settings: Dict[str, float]) -> Any:
     def update(gradients: Any, state: Any, parameters: Any = None) -> Any:
         step, product, mean, square = state
         step = step + 1
-        now, ahead = momentum(step), momentum(step + 1)
+        now, ahead = (beta1 * (1 - 0.5 * 0.96 ** (at * psi)) for at in (step, step + 1))
         product = product * now
         mean = tree.map(lambda m, g: beta1 * m + (1 - beta1) * g, mean, gradients)
         square = tree.map(lambda v, g: beta2 * v + (1 - beta2) * g * g, square, gradients)
@@ -103,6 +99,3 @@ def _nadam(jax: Any, optax: Any, rate: Any, settings: Dict[str, float]) -> Any:
         return tree.map(moved, mean, square, gradients), (step, product, mean, square)
 
     return optax.GradientTransformation(init, update)
-
-
-NAMES = {**{name: f"optax.{name}" for name in ("sgd", "adam", "rmsprop", "adamw")}, "nadam": "our own, of optax's kind"}

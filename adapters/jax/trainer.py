@@ -15,21 +15,11 @@ from framework_compare.adapters.jax.pipeline import PROCESSES_FROM, Processes, T
 from framework_compare.adapters.jax.replicas import Mesh, join, stacked, unstacked
 from framework_compare.adapters.jax.tasks import LOSSES, NAMES, make_optimizer, optimizer_name
 from framework_compare.graph import Graph, trainable_names
-from framework_compare.protocol import (
-    PRECISIONS,
-    UPDATES,
-    Batch,
-    Declared,
-    ImageFiles,
-    ProfileRow,
-    Replicas,
-    TrainConfig,
-)
+from framework_compare.protocol import Batch, ImageFiles, ProfileRow, Replicas, TrainConfig
 
-# Of a jitted step on a GPU. They stay where they are and are copied to the host together: each copy takes the host tens of
-# microseconds, and for a result at another address XLA updates its CUDA graphs. Few enough that a copy has some steps'
-# time before the runner asks for the first of its losses, which it does eight steps late. A program writes them to the
-# host's memory: handed over by `copy_to_host_async` they take about 50 us more of a step (AlexNet, batch 1, H200).
+# Losses of jitted steps on a GPU stay where they are and are copied together: each copy takes the host tens of
+# microseconds, and for a result at another address XLA updates its CUDA graphs. Few, as the runner asks for a loss eight
+# steps late. A program copies them: by `copy_to_host_async` a step takes about 50 us more (AlexNet, batch 1, H200).
 LOSSES_TOGETHER = 4
 MEMORY_FRACTION = "0.95"  # of the GPU's: CUDA's own context and libraries need some beside XLA's allocator
 CUDNN = "cuDNN; by XLA with a bias, with a cache and with heads that cuDNN does not take"
@@ -59,51 +49,36 @@ class LossBlock:
 
 class JaxTrainer(Generates, common.TrainerDefaults):
     name = "jax"
-    declared = Declared(
-        ops=OPS,
-        losses=frozenset(LOSSES),
-        optimizers=frozenset(NAMES) | common.NATIVE_OPTIMIZERS,
+    declared = common.declare(
+        OPS,
+        LOSSES,
+        NAMES,
         executions={"cpu": common.STEPS | {"fast-math"}, "cuda": common.STEPS},
-        precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
         replicas=dict.fromkeys(("cpu", "cuda"), common.STEPS - {"eager"}),
         several_nodes=True,
-        several_inputs=True,
-        updates=frozenset(UPDATES),
         generation=common.STEPS,
     )
 
     @staticmethod
     def environment(config: TrainConfig) -> Dict[str, str]:
-        threads = str(config.threads)
-        variables = {
-            "OMP_NUM_THREADS": threads,
-            "OPENBLAS_NUM_THREADS": threads,
-            # size of XLA's pools on a CPU (xla/pjrt/utils.cc); its own flags leave them at a thread a core
-            "NPROC": threads,
-            "PJRT_NPROC": threads,
-            **common.xla_flags(config),
-        }
+        # NPROC: size of XLA's pools on a CPU (xla/pjrt/utils.cc); its own flags leave them at a thread a core
+        pools = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NPROC", "PJRT_NPROC")
+        variables = {**dict.fromkeys(pools, str(config.threads)), **common.xla_flags(config)}
         if config.device == "cpu":
             return {**variables, "JAX_PLATFORMS": "cpu"}
-        return {
-            **variables,
-            "JAX_PLATFORMS": "cuda,cpu",
-            # JAX otherwise takes three quarters of the GPU's memory at its start, whatever it needs, and never more
-            "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
-            "XLA_CLIENT_MEM_FRACTION": MEMORY_FRACTION,
-        }
+        # JAX otherwise takes three quarters of the GPU's memory at its start, whatever it needs, and never more
+        memory = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "XLA_CLIENT_MEM_FRACTION": MEMORY_FRACTION}
+        return {**variables, "JAX_PLATFORMS": "cuda,cpu", **memory}
 
     def __init__(self, config: TrainConfig, replicas: Optional[Replicas] = None) -> None:
         import jax
 
-        self.jax = jax
+        self.jax, self.config, self._replicas = jax, config, replicas
         names = replicas.own if replicas else (config.device,)
         if replicas and config.device == "cpu":
             jax.config.update("jax_num_cpu_devices", len(names))
         if replicas and replicas.processes > 1:
             join(jax, replicas)
-        self._replicas = replicas
-        self.config = config
         self._on_gpu = config.device != "cpu"
         self._keeps_losses = self._on_gpu and config.execution != "eager"  # in the state, on the device
         jax.config.update("jax_default_matmul_precision", MATMUL_PRECISION[config.precision])
@@ -112,10 +87,11 @@ class JaxTrainer(Generates, common.TrainerDefaults):
         self._mesh = Mesh(jax, found) if replicas and found else None
         self._flash = not self._mesh and self._device is not None and has_flash(config, self._device)
         jax.config.update("jax_default_device", self._device)
-        self._recommended = config.tuning == "recommended"
-        self.layout = "NHWC" if self._recommended else "NCHW"
+        recommended = config.tuning == "recommended"
+        self.layout, self._shifts = "NHWC" if recommended else "NCHW", recommended and not self._on_gpu
         self._passes = 0
         self._block, self._taken = LossBlock(), 0  # and steps since the weights were loaded, as State has them
+        self._leaves: Any = None
         self._loss_seen: Any = None
         self._feeds: List[Processes] = []
         self._target_type: Any = np.int32  # labels, until a network for another task is built
@@ -141,13 +117,9 @@ class JaxTrainer(Generates, common.TrainerDefaults):
             "threads": config.threads,
             "loader_workers": "threads" if config.loader_workers < PROCESSES_FROM else "processes",
             **({"gpu": self._device.device_kind, "preallocate": False} if self._on_gpu else {}),
-            **({"replicas": "shard_map, BatchNorm of each replica's own batch"} if self._mesh else {}),
+            **({"replicas": f"shard_map, {common.OWN_STATISTICS}"} if self._mesh else {}),
             **common.loss_scale_settings(config),
         }
-
-    @property
-    def _shifts(self) -> bool:
-        return self._recommended and not self._on_gpu
 
     def build(self, graph: Graph) -> None:
         config, jax = self.config, self.jax
@@ -165,9 +137,7 @@ class JaxTrainer(Generates, common.TrainerDefaults):
             self._update = on_each(self._plain_step, (state, each, each), (state, all_))
             compute = on_each(self._gradients, (state, each, each), (all_, (all_, each)))
             train = on_each(train, (state, each, all_), each)
-        self._differentiate = jit(compute)
-        self._evaluate = jit(self._logits)
-        self._train = jit(train)
+        self._differentiate, self._evaluate, self._train = jit(compute), jit(self._logits), jit(train)
         on_host = jax.sharding.SingleDeviceSharding(self._device, memory_kind="pinned_host")
         if self._mesh:
             on_host = self._mesh.sharding(self._mesh.all, memory_kind="pinned_host")
@@ -185,12 +155,11 @@ class JaxTrainer(Generates, common.TrainerDefaults):
     def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         jax, jnp = self.jax, self.jax.numpy
         self._end_block()
-        self._taken = 0
-        self._leaves: Any = None  # the former ones' memory is free before there are others
+        self._taken, self._leaves = 0, None  # the former ones' memory is free before there are others
         # never aliased: a step writes into the memory of what it is given
         arrays = {name: self._put(name, self._network.to_native(name, array)) for name, array in weights.items()}
-        parameters = {name: array for name, array in arrays.items() if name in self._trainable}
-        statistics = {name: array for name, array in arrays.items() if name not in self._trainable}
+        parameters = {name: arrays[name] for name in arrays if name in self._trainable}
+        statistics = {name: arrays[name] for name in arrays if name not in self._trainable}
         scale = jnp.float32(common.LOSS_SCALE if self.config.precision == "fp16" else 1)
         losses = jnp.zeros(LOSSES_TOGETHER) if self._keeps_losses else ()
         optimizer = self._optimizer.init(self._here(parameters))
@@ -207,9 +176,9 @@ class JaxTrainer(Generates, common.TrainerDefaults):
 
     def _put(self, name: str, array: np.ndarray) -> Any:
         """Put an array on the device; replicas share what is trained, and each has its own of the rest."""
-        if self._mesh and name not in self._trainable:
-            return self._mesh.put_each(array)
-        return self._mesh.put_all(array) if self._mesh else self.jax.device_put(array, self._device, may_alias=False)
+        if self._mesh:
+            return (self._mesh.put_all if name in self._trainable else self._mesh.put_each)(array)
+        return self.jax.device_put(array, self._device, may_alias=False)
 
     def _here(self, arrays: Any) -> Any:
         """Return this process's part of arrays that are spread over processes."""
@@ -217,8 +186,7 @@ class JaxTrainer(Generates, common.TrainerDefaults):
 
     @property
     def _state(self) -> State:
-        found: State = self._tree.unflatten(self._leaves)
-        return found
+        return self._tree.unflatten(self._leaves)
 
     def weights(self) -> Dict[str, np.ndarray]:
         state = self._state
@@ -246,8 +214,7 @@ class JaxTrainer(Generates, common.TrainerDefaults):
     def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
         replicas = self._mesh.own if self._mesh else 1
         for images, labels in pipeline.epoch(number):
-            even = len(labels) // replicas * replicas
-            if even:
+            if even := len(labels) // replicas * replicas:
                 yield self.to_device_batch(images[:even], labels[:even])
 
     def train_step(self, batch: Batch) -> Any:
@@ -281,14 +248,12 @@ class JaxTrainer(Generates, common.TrainerDefaults):
         gradients, (loss, statistics) = self._gradients(state, images, labels)
         updates, optimizer = self._optimizer.update(gradients, state.optimizer, state.parameters)
         parameters = optax.apply_updates(state.parameters, updates)
-        losses = self._with_last(state, loss) if self._keeps_losses else ()
+        losses: Any = ()
+        if self._keeps_losses:  # with this step's in the place of the oldest
+            places = self.jax.numpy.arange(LOSSES_TOGETHER, dtype=state.steps.dtype)
+            losses = self.jax.numpy.where(places == state.steps % LOSSES_TOGETHER, loss, state.losses)
         after = State(parameters, statistics, optimizer, state.steps + 1, state.scale, state.streak, losses)
         return (self._unless_overflown(state, after, gradients) if self.config.precision == "fp16" else after), loss
-
-    def _with_last(self, state: State, loss: Any) -> Any:
-        """The kept losses, (LOSSES_TOGETHER,), with this step's in the place of the oldest."""
-        places = self.jax.numpy.arange(LOSSES_TOGETHER, dtype=state.steps.dtype)
-        return self.jax.numpy.where(places == state.steps % LOSSES_TOGETHER, loss, state.losses)
 
     def _unless_overflown(self, before: State, after: State, gradients: Any) -> State:
         """The step, or where a gradient is not finite none, at half the scale; torch.amp.GradScaler's rule."""
@@ -297,17 +262,12 @@ class JaxTrainer(Generates, common.TrainerDefaults):
         kept = tree.map(lambda new, old: jnp.where(finite, new, old), after, before)
         streak = jnp.where(finite, before.streak + 1, 0)
         grown = jnp.where(streak == common.STEPS_BEFORE_GROWTH, 2 * before.scale, before.scale)
-        return kept._replace(
-            statistics=after.statistics,
-            steps=after.steps,
-            scale=jnp.where(finite, grown, before.scale / 2),
-            streak=streak % common.STEPS_BEFORE_GROWTH,
-            losses=after.losses,
-        )
+        scale, streak = jnp.where(finite, grown, before.scale / 2), streak % common.STEPS_BEFORE_GROWTH
+        counted = {"statistics": after.statistics, "steps": after.steps, "losses": after.losses}
+        return kept._replace(scale=scale, streak=streak, **counted)
 
     def _gradients(self, state: State, images: Any, labels: Any) -> Any:
-        key = self.jax.random.fold_in(self._key, state.steps)
-        compute = self.jax.grad(self._loss, has_aux=True)
+        compute, key = self.jax.grad(self._loss, has_aux=True), self.jax.random.fold_in(self._key, state.steps)
         key = self._mesh.own_key(key) if self._mesh else key
         gradients, (loss, statistics) = compute(state.parameters, state.statistics, images, labels, key, state.scale)
         if self._mesh:
@@ -379,7 +339,7 @@ class JaxTrainer(Generates, common.TrainerDefaults):
 
 def _specs(mesh: Mesh) -> State:
     """Return which parts of the state replicas share: all but what is not trained."""
-    return State(mesh.all, mesh.each, mesh.all, mesh.all, mesh.all, mesh.all, mesh.all)
+    return State(*[mesh.all] * len(State._fields))._replace(statistics=mesh.each)
 
 
 def _find_devices(jax: Any, names: Sequence[str]) -> Tuple[List[Any], str]:

@@ -54,32 +54,22 @@ class LightningTrainer(TorchTrainer):
         return self._fit.step(batch)
 
     def _end(self) -> None:
-        fit, self._fit = self._fit, None
-        if fit:
-            fit.end()
+        if self._fit:
+            self._fit.end()
+        self._fit = None
 
     def release(self) -> None:
         self._end()
         super().release()
 
 
-def _scheduled(optimizer: Any, config: TrainConfig) -> Any:
-    """Return the answer of `configure_optimizers`, with a schedule over updates where there is one."""
-    schedule = Schedule.of(config)
-    if schedule.is_constant:
-        return optimizer
-    from torch.optim.lr_scheduler import LambdaLR
-
-    each_update = {"scheduler": LambdaLR(optimizer, schedule.share), "interval": "step"}
-    return {"optimizer": optimizer, "lr_scheduler": each_update}
-
-
 class Fit:
     """A `Trainer.fit` in a thread, batch by batch."""
 
     def __init__(self, lightning: Any, config: TrainConfig, network: Any, loss_of: Any, optimizer: Any) -> None:
-        batches: "queue.SimpleQueue[Any]" = queue.SimpleQueue()  # None is the end
-        losses: "queue.SimpleQueue[Any]" = queue.SimpleQueue()  # or what was raised
+        schedule = Schedule.of(config)
+        batches = self._batches = queue.SimpleQueue[Any]()  # None is the end
+        losses = self._losses = queue.SimpleQueue[Any]()  # or what was raised
 
         class Module(lightning.LightningModule):
             def __init__(self) -> None:
@@ -87,7 +77,12 @@ class Fit:
                 self.network = network
 
             def configure_optimizers(self) -> Any:
-                return _scheduled(optimizer, config)
+                if schedule.is_constant:
+                    return optimizer
+                from torch.optim.lr_scheduler import LambdaLR
+
+                each_update = {"scheduler": LambdaLR(optimizer, schedule.share), "interval": "step"}
+                return {"optimizer": optimizer, "lr_scheduler": each_update}
 
             def training_step(self, batch: Any, number: int) -> Any:
                 loss = loss_of(*batch)
@@ -111,13 +106,11 @@ class Fit:
                 how = {"gradient_clip_val": config.clip_norm or None, "accumulate_grad_batches": config.accumulation}
                 how.update(dict.fromkeys(WITHOUT, False))
                 alone = environments.LightningEnvironment()  # else it looks for a cluster, and MPI may end the process
-                trainer = lightning.Trainer(accelerator="cpu", max_epochs=1, plugins=[alone], **how)
-                trainer.fit(Module(), Loader())
+                lightning.Trainer(accelerator="cpu", max_epochs=1, plugins=[alone], **how).fit(Module(), Loader())
                 losses.put(RuntimeError("Trainer.fit ended before its batches did"))
             except BaseException as error:
                 losses.put(error)
 
-        self._batches, self._losses = batches, losses
         self._thread = threading.Thread(target=run, name="fit", daemon=True)
         self._thread.start()
 

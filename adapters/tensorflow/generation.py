@@ -8,7 +8,6 @@ from framework_compare.adapters.common import generation
 from framework_compare.adapters.tensorflow.network import Network
 from framework_compare.graph import Node
 from framework_compare.graph.generation import at_positions
-from framework_compare.protocol import TrainConfig
 
 
 class CachedNetwork(Network):
@@ -30,21 +29,18 @@ class CachedNetwork(Network):
 
 class Generates(generation.Generates):
     tf: Any
-    config: TrainConfig
-    _network: Network
 
     def _prepare(self, prompt: int) -> Tuple[int, generation.Step]:
         tf, eager = self.tf, self.config.execution == "eager"
-        first, later = (
-            one if eager else tf.function(one, reduce_retracing=True) for one in map(self._step_of, (prompt, 1))
-        )
+        steps = map(self._step_of, (prompt, 1))
+        first, later = steps if eager else (tf.function(one, reduce_retracing=True) for one in steps)
         window = self._network.program.graph.input_shape[0]
         places, caches = tf.range(window)[None], dict[str, Any]()
 
         def step(tokens: Any, at: int) -> Tuple[Any, Any]:
             nonlocal caches
-            found = (later if at else first)(caches if at else {}, tokens, places[:, at : at + tokens.shape[1]])
-            tokens, logits, caches = found
+            places_here, held = places[:, at : at + tokens.shape[1]], caches if at else {}
+            tokens, logits, caches = (later if at else first)(held, tokens, places_here)
             return tokens, logits
 
         return window, step

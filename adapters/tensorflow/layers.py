@@ -44,16 +44,9 @@ def _convolve(net: Any, x: Any, weight: Any, window: Window, pads: str) -> Any:
 def batchnorm(net: Any, node: Node, x: Any, *, training: bool, keep_statistics: bool) -> Any:
     tf, a = net.tf, node.attrs
     mean, variance = net.of(node, "running_mean"), net.of(node, "running_var")
-    y, new_mean, new_variance, *_ = tf.raw_ops.FusedBatchNormV3(
-        x=x,
-        scale=net.of(node, "weight"),
-        offset=net.of(node, "bias"),
-        mean=mean,
-        variance=variance,
-        epsilon=a["eps"],
-        exponential_avg_factor=a["momentum"],
-        is_training=training,
-    )
+    arrays = {"scale": net.of(node, "weight"), "offset": net.of(node, "bias"), "mean": mean, "variance": variance}
+    how = {"epsilon": a["eps"], "exponential_avg_factor": a["momentum"], "is_training": training}
+    y, new_mean, new_variance, *_ = tf.raw_ops.FusedBatchNormV3(x=x, **arrays, **how)
     if training and not keep_statistics:
         mean.assign(new_mean)
         variance.assign(new_variance)
@@ -62,9 +55,7 @@ def batchnorm(net: Any, node: Node, x: Any, *, training: bool, keep_statistics: 
 
 def maxpool(net: Any, node: Node, x: Any, **_: Any) -> Any:
     window = Window.of(node.attrs)
-    pads = window.all_pads(x.shape[1:3])
-    if any(map(any, pads)):
-        x = net.tf.pad(x, [(0, 0), *pads, (0, 0)], constant_values=-math.inf)
+    x = _surrounded(net.tf, x, window.all_pads(x.shape[1:3]), -math.inf)
     return net.tf.nn.max_pool2d(x, window.kernel, window.stride, "VALID")
 
 
@@ -81,10 +72,10 @@ def adaptive_avgpool(net: Any, node: Node, x: Any, **_: Any) -> Any:
 
 
 def conv1d(net: Any, node: Node, x: Any, **_: Any) -> Any:
-    a = node.attrs
-    x = net.tf.pad(x, [[0, 0], [a["padding"]] * 2, [0, 0]]) if a["padding"] else x
+    padding = node.attrs["padding"]
+    x = net.tf.pad(x, [[0, 0], [padding] * 2, [0, 0]]) if padding else x
     y = net.tf.nn.conv1d(x, net.cast(node, "weight"), 1, "VALID")
-    return y + net.cast(node, "bias") if a["bias"] else y
+    return y + net.cast(node, "bias") if node.attrs["bias"] else y
 
 
 def layernorm(net: Any, node: Node, x: Any, **_: Any) -> Any:
@@ -102,9 +93,7 @@ def rmsnorm(net: Any, node: Node, x: Any, **_: Any) -> Any:
 
 def avgpool(net: Any, node: Node, x: Any, **_: Any) -> Any:
     tf, window, size = net.tf, Window.of(node.attrs), x.shape[1:3]
-    pads = window.all_pads(size)
-    if any(map(any, pads)):  # of explicit pads TensorFlow's own kernel has none
-        x = tf.pad(x, [(0, 0), *pads, (0, 0)])
+    x = _surrounded(tf, x, window.all_pads(size))  # TensorFlow's own kernel takes no explicit pads
     means = tf.nn.avg_pool2d(x, window.kernel, window.stride, "VALID")
     shares = math.prod(window.kernel) / window.areas(size, with_pads=node.attrs["count_include_pad"])
     return means if (shares == 1).all() else means * tf.cast(shares[:, :, None], means.dtype)
@@ -120,15 +109,9 @@ def quanv2d(net: Any, node: Node, patches: Any, **_: Any) -> Any:
 
 
 def linear(net: Any, node: Node, x: Any, **_: Any) -> Any:
-    return _product(net, node, x, net.cast(node, "weight"))
-
-
-def unembedding(net: Any, node: Node, x: Any, **_: Any) -> Any:
-    return _product(net, node, x, net.tf.transpose(net.cast(node, "weight")))
-
-
-def _product(net: Any, node: Node, x: Any, weight: Any) -> Any:
-    tf, outer = net.tf, x.shape[1:-1]
+    """Linear, or Unembedding by the rows of an embedding."""
+    tf, outer, weight = net.tf, x.shape[1:-1], net.cast(node, "weight")
+    weight = tf.transpose(weight) if node.op == "Unembedding" else weight
     x = tf.reshape(x, (-1, x.shape[-1])) if outer else x  # a product of matrices; of more axes it is one a sample
     y = tf.linalg.matmul(x, weight)
     y = tf.nn.bias_add(y, net.cast(node, "bias")) if node.op == "Linear" and node.attrs.get("bias", True) else y
@@ -152,6 +135,10 @@ def _padded(tf: Any, x: Any, window: Window) -> Tuple[Any, str]:
     if window.keeps_size:
         return x, "SAME"
     return tf.pad(x, [(0, 0), *window.pads, (0, 0)]), "VALID"
+
+
+def _surrounded(tf: Any, x: Any, pads: Any, value: float = 0.0) -> Any:
+    return tf.pad(x, [(0, 0), *pads, (0, 0)], constant_values=value) if any(map(any, pads)) else x
 
 
 def attention(net: Any, node: Node, *inputs: Any, **_: Any) -> Any:
@@ -192,15 +179,6 @@ def _swapped(tf: Any, x: Any) -> Any:
     return tf.transpose(x, [*outer, second, first, last])
 
 
-def relative_bias(net: Any, node: Node, **_: Any) -> Any:
-    table = net.tf.gather(net.cast(node, "weight"), node.attrs["index"])
-    return net.tf.transpose(table, (2, 0, 1))[None]
-
-
-def stochastic_depth(net: Any, node: Node, x: Any, *, training: bool, **_: Any) -> Any:
-    return net.dropped(node, x, [samples(net.tf, x), *[1] * (len(x.shape) - 1)]) if training else x
-
-
 def samples(tf: Any, x: Any) -> Any:
     """Return the number of samples in a batch, as a tensor where it is not known before."""
     return tf.shape(x)[0] if x.shape[0] is None else x.shape[0]
@@ -225,10 +203,8 @@ def convolve(net: Any, node: Node, x: Any, weight: Any, **_: Any) -> Any:
     if not transposed:
         return tf.concat([_convolve(net, part, kernel, window, pads) for part, kernel in parts], axis=3)
     size = [(n - 1) * stride + span for n, stride, span in zip(x.shape[1:3], window.stride, window.spans)]
-    wide = [
-        tf.nn.conv2d_transpose(part, kernel, [samples(tf, x), *size, kernel.shape[2]], window.stride, "VALID")
-        for part, kernel in parts
-    ]
+    shape, how = [samples(tf, x), *size, kernels[0].shape[2]], (window.stride, "VALID")
+    wide = [tf.nn.conv2d_transpose(part, kernel, shape, *how) for part, kernel in parts]
     out, (top, left) = node.attrs["size"], (first for first, _ in window.pads)
     more = [max(0, first + n - whole) for first, n, whole in zip((top, left), out, size)]
     y = tf.pad(tf.concat(wide, axis=3), [(0, 0), (0, more[0]), (0, more[1]), (0, 0)])
@@ -237,30 +213,31 @@ def convolve(net: Any, node: Node, x: Any, weight: Any, **_: Any) -> Any:
 
 # Of a Network, a node, its inputs, and by name whether it is training and keeps its statistics.
 LAYERS: Dict[str, Callable[..., Any]] = {
-    "Conv2d": conv2d,
-    UNEVEN: conv2d,
+    **dict.fromkeys(("Conv2d", UNEVEN), conv2d),
     "BatchNorm2d": batchnorm,
     "MaxPool2d": maxpool,
     "AvgPool2d": avgpool,
     "AdaptiveAvgPool2d": adaptive_avgpool,
-    "Linear": linear,
+    **dict.fromkeys(("Linear", "Unembedding"), linear),
     "LayerNorm": layernorm,
     "Dropout": lambda net, node, x, *, training, **_: net.dropped(node, x, None) if training else x,
-    "StochasticDepth": stochastic_depth,
+    "StochasticDepth": lambda net, node, x, *, training, **_: (
+        net.dropped(node, x, [samples(net.tf, x), *[1] * (len(x.shape) - 1)]) if training else x
+    ),
     "Parameter": lambda net, node, **_: net.cast(node, "value")[None],
     "Embedding": lambda net, node, x, **_: net.tf.gather(net.cast(node, "weight"), x),
-    "Unembedding": unembedding,
     "RMSNorm": rmsnorm,
     "Constant": lambda net, node, **_: net.tf.constant(node.attrs["value"], net.dtype),
     "LSTM": recurrent.lstm,
     "GRU": recurrent.gru,
     "Conv1d": conv1d,
     "Attention": attention,
-    "RelativeBias": relative_bias,
+    "RelativeBias": lambda net, node, **_: net.tf.transpose(
+        net.tf.gather(net.cast(node, "weight"), node.attrs["index"]), (2, 0, 1)
+    )[None],
     "Quanv2d": quanv2d,
     "GroupNorm": groupnorm,
-    "Convolve": convolve,
-    "ConvTranspose": convolve,
+    **dict.fromkeys(("Convolve", "ConvTranspose"), convolve),
     "Cast": lambda net, node, x, **_: net.tf.cast(x, net.dtype),
 }
 # Of tensorflow, attributes, and inputs.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -19,8 +19,7 @@ from framework_compare.graph.ops import ACTIVATIONS
 
 SEEDS_A_LAYER = 65536  # of dropout: one for each size of batch
 POINTWISE = (*ACTIVATIONS, "Dropout", "StochasticDepth")
-# BlockLSTM has the gates in the order i, g, f, o.
-_BLOCK_GATES = (0, 2, 1, 3)
+_BLOCK_GATES = (0, 2, 1, 3)  # of i, f, g, o; BlockLSTM has i, g, f, o
 HAS = frozenset(LAYERS) | frozenset(FUNCTIONS)
 OPS = graph_ops(HAS)
 
@@ -28,22 +27,12 @@ OPS = graph_ops(HAS)
 class Network:
     """The graph over float32 tf.Variables, by graph name: convolutions HWIO, linear layers (in, out).
 
-    It computes in `dtype`, and BatchNorm's statistics and the logits in float32. compiled: XLA compiles it. replica: the
-    number of the one that calls, for its masks.
+    It computes in `dtype`, and BatchNorm's statistics and the logits in float32. compiled: XLA compiles it. replica:
+    gives the number of the one that calls, for its masks.
     """
 
-    def __init__(
-        self,
-        tf: Any,
-        graph: Graph,
-        dtype: str = "float32",
-        *,
-        compiled: bool = False,
-        replica: Callable[[], int] = lambda: 0,
-    ) -> None:
-        self.tf = tf
-        self._replica = replica
-        self.dtype = dtype
+    def __init__(self, tf: Any, graph: Graph, dtype: str, compiled: bool = False, replica: Any = lambda: 0) -> None:
+        self.tf, self.dtype, self._replica = tf, dtype, replica
         self.on_gpu = bool(tf.config.get_visible_devices("GPU"))
         self.recurrent = kernels(dtype, gpu=self.on_gpu, compiled=compiled)
         self._nodes = {p.name: node for node in graph.nodes for p in GRAPH_OPS[node.op].parameters(node)}
@@ -59,14 +48,11 @@ class Network:
                     self._flattened.update((node.name, shapes[flatten.inputs[0]]) for node in readers)
                     as_stored.add(flatten.name)
         self.program = lowered(graph, HAS, channels_last=True, as_stored=as_stored)
-        self.variables = {
-            p.name: tf.Variable(tf.zeros(self._native_shape(p.name, p.shape)), trainable=p.trainable, name=p.name)
-            for p in graph.parameters()
-        }
-
-    def _native_shape(self, name: str, shape: Tuple[int, ...]) -> Tuple[int, ...]:
-        order = self._native_order(name, len(shape))
-        return tuple(shape[::-1]) if len(shape) == 2 and order else tuple(shape[i] for i in order or range(len(shape)))
+        self.variables = {}
+        for p in graph.parameters():
+            order, axes = self._native_order(p.name, len(p.shape)), len(p.shape)
+            shape = p.shape[::-1] if axes == 2 and order else [p.shape[i] for i in order or range(axes)]
+            self.variables[p.name] = tf.Variable(tf.zeros(shape), trainable=p.trainable, name=p.name)
 
     def to_native(self, name: str, array: np.ndarray) -> Any:
         """The tensor of a graph array in TensorFlow's layout; transposed by TensorFlow, which does it in parallel."""
@@ -74,10 +60,10 @@ class Network:
         array = _reordered(array) if node.op == "LSTM" else array
         if not order:
             return self.tf.constant(array)
-        if len(order) == array.ndim:
-            return self.tf.transpose(self.tf.constant(array), order)
-        tensor = self.tf.transpose(self.tf.constant(array.reshape(-1, *self._flattened[node.name])), order)
-        return self.tf.reshape(tensor, (-1, tensor.shape[-1]))
+        flat = len(order) > array.ndim
+        whole = array.reshape(-1, *self._flattened[node.name]) if flat else array
+        tensor = self.tf.transpose(self.tf.constant(whole), order)
+        return self.tf.reshape(tensor, (-1, tensor.shape[-1])) if flat else tensor
 
     def _native_order(self, name: str, ndim: int) -> Tuple[int, ...]:
         """Axes of a graph array in native order, a flattened image's counted separately; () to leave it as it is."""
@@ -89,10 +75,9 @@ class Network:
     def from_native(self, name: str, array: np.ndarray) -> np.ndarray:
         node, order = self._nodes[name], self._native_order(name, array.ndim)
         if order:
-            c, h, w = self._flattened.get(node.name, (0, 0, 0))
-            whole = array if len(order) == array.ndim else array.reshape(h, w, c, -1)
-            moved = whole.transpose(np.argsort(order))
-            array = moved if len(order) == array.ndim else moved.reshape(len(moved), -1)
+            flat, (c, h, w) = len(order) > array.ndim, self._flattened.get(node.name, (0, 0, 0))
+            moved = (array.reshape(h, w, c, -1) if flat else array).transpose(np.argsort(order))
+            array = moved.reshape(len(moved), -1) if flat else moved
         return np.ascontiguousarray(_reordered(array) if node.op == "LSTM" else array)
 
     def __call__(self, images: Any, *, training: bool, keep_statistics: bool = False) -> Any:

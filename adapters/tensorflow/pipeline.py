@@ -18,22 +18,17 @@ def make_dataset(tf: Any, files: ImageFiles, config: TrainConfig) -> Any:
     options.threading.private_threadpool_size = max(1, config.loader_workers)
     options.threading.max_intra_op_parallelism = 1
     is_jpeg = [kind == "JPEG" for kind in files.formats]
-    columns = (list(files.paths), is_jpeg, np.array(files.labels, np.int64))
-    dataset = tf.data.Dataset.from_tensor_slices(columns)
-    dataset = dataset.shuffle(len(files), seed=config.seed, reshuffle_each_iteration=True)
-
+    rows = tf.data.Dataset.from_tensor_slices((list(files.paths), is_jpeg, np.array(files.labels, np.int64)))
+    rows = rows.shuffle(len(files), seed=config.seed, reshuffle_each_iteration=True)
     # random ops with a state would draw the same crops again in every epoch: tf.data starts them anew with each
     seeds = tf.data.Dataset.random(seed=config.seed, rerandomize_each_iteration=True).batch(2)
 
     @tf.autograph.experimental.do_not_convert  # nothing to convert, and looking for it takes 0.4 s
     def read(row: Any, seed: Any) -> Any:
         path, jpeg, label = row
-        draws = tf.random.stateless_uniform([DRAWS], seed)
-        return _read_image(tf, path, jpeg, draws, config), label
+        return _read_image(tf, path, jpeg, tf.random.stateless_uniform([DRAWS], seed), config), label
 
-    dataset = tf.data.Dataset.zip(dataset, seeds)
-
-    dataset = dataset.map(read, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False)
+    dataset = tf.data.Dataset.zip(rows, seeds).map(read, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False)
     return dataset.batch(config.batch_size).prefetch(tf.data.AUTOTUNE).with_options(options)
 
 
@@ -57,9 +52,8 @@ DRAWS = 2 * TRIES + 3  # areas, ratios, place in two directions, flip
 
 
 def _read_image(tf: Any, path: Any, jpeg: Any, draws: Any, config: TrainConfig) -> Any:
-    data = tf.io.read_file(path)
+    data, size = tf.io.read_file(path), config.image_size
     crop = tf.cond(jpeg, lambda: _crop_jpeg(tf, data, draws, config), lambda: _crop_other(tf, path, draws, config))
-    size = config.image_size
     image = tf.image.resize(crop, (size, size), antialias=False)
     if config.flip != "none":
         flip = {"horizontal": tf.image.flip_left_right, "vertical": tf.image.flip_up_down}[config.flip]
@@ -69,8 +63,8 @@ def _read_image(tf: Any, path: Any, jpeg: Any, draws: Any, config: TrainConfig) 
 
 
 def _crop_jpeg(tf: Any, data: Any, draws: Any, config: TrainConfig) -> Any:
-    shape = tf.image.extract_jpeg_shape(data)
-    return tf.image.decode_and_crop_jpeg(data, _crop_window(tf, shape, draws, config), channels=3)
+    window = _crop_window(tf, tf.image.extract_jpeg_shape(data), draws, config)
+    return tf.image.decode_and_crop_jpeg(data, window, channels=3)
 
 
 def _crop_other(tf: Any, path: Any, draws: Any, config: TrainConfig) -> Any:
@@ -82,35 +76,25 @@ def _crop_other(tf: Any, path: Any, draws: Any, config: TrainConfig) -> Any:
 
 
 def _crop_window(tf: Any, shape: Any, draws: Any, config: TrainConfig) -> Any:
-    """(top, left, height, width) of the part of an image that is used."""
-    if config.crop == "none":
-        return tf.stack([0, 0, shape[0], shape[1]])
-    return _random_crop(tf, shape[0], shape[1], draws)
-
-
-def _random_crop(tf: Any, height: Any, width: Any, draws: Any) -> Any:
-    """(top, left, height, width) of RandomResizedCrop: ten draws, the first that fits, else the centre.
+    """(top, left, height, width): the whole image, or of RandomResizedCrop ten draws' first that fits, else the centre.
 
     tf.image.sample_distorted_bounding_box draws the aspect ratio uniformly; the protocol draws its logarithm so.
     """
+    height, width = shape[0], shape[1]
+    if config.crop == "none":
+        return tf.stack([0, 0, height, width])
     area = tf.cast(height * width, tf.float32) * (0.08 + 0.92 * draws[:TRIES])
     ratio = tf.exp((2 * draws[TRIES : 2 * TRIES] - 1) * math.log(4 / 3))
     w = tf.cast(tf.round(tf.sqrt(area * ratio)), tf.int32)
     h = tf.cast(tf.round(tf.sqrt(area / ratio)), tf.int32)
     fits = (w > 0) & (w <= width) & (h > 0) & (h <= height)
-    first = tf.argmax(tf.cast(fits, tf.int32))
-    fallback = _centre_size(tf, height, width)
-    size = tf.where(tf.reduce_any(fits), tf.stack([h[first], w[first]]), fallback)
+    first, any_fits = tf.argmax(tf.cast(fits, tf.int32)), tf.reduce_any(fits)
+    exact_h, exact_w = tf.cast(height, tf.float32), tf.cast(width, tf.float32)
+    too_narrow, too_wide = (tf.cast(tf.round(side), tf.int32) for side in (exact_w / (3 / 4), exact_h * (4 / 3)))
+    centre_h = tf.where(exact_w / exact_h < 3 / 4, too_narrow, height)
+    centre_w = tf.where(exact_w / exact_h > 4 / 3, too_wide, width)
+    size = tf.where(any_fits, tf.stack([h[first], w[first]]), tf.stack([centre_h, centre_w]))
     room = tf.stack([height, width]) - size
     offset = tf.cast(draws[2 * TRIES : 2 * TRIES + 2] * tf.cast(room + 1, tf.float32), tf.int32)
-    offset = tf.where(tf.reduce_any(fits), tf.minimum(offset, room), room // 2)
+    offset = tf.where(any_fits, tf.minimum(offset, room), room // 2)
     return tf.concat([offset, size], axis=0)
-
-
-def _centre_size(tf: Any, height: Any, width: Any) -> Any:
-    ratio = tf.cast(width, tf.float32) / tf.cast(height, tf.float32)
-    too_narrow = tf.cast(tf.round(tf.cast(width, tf.float32) / (3 / 4)), tf.int32)
-    too_wide = tf.cast(tf.round(tf.cast(height, tf.float32) * (4 / 3)), tf.int32)
-    h = tf.where(ratio < 3 / 4, too_narrow, height)
-    w = tf.where(ratio > 4 / 3, too_wide, width)
-    return tf.stack([h, w])

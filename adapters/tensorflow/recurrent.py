@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Sequence, Tuple
+from typing import Any, Callable, Sequence, Tuple
 
 from framework_compare.graph import Node
 
@@ -24,31 +24,20 @@ def kernels(dtype: str, *, gpu: bool, compiled: bool) -> str:
 
 
 def lstm(net: Any, node: Node, x: Any, *, training: bool, **_: Any) -> Any:
-    tf = net.tf
-    hidden, two = node.attrs["hidden_size"], node.attrs.get("biases", 1) == 2
+    tf, hidden, two = net.tf, node.attrs["hidden_size"], node.attrs.get("biases", 1) == 2
     if net.recurrent == CUDNN:
         last = net.cast(node, "bias_hh" if two else "bias")
         biases = [net.cast(node, "bias_ih") if two else tf.zeros_like(last), last]
-        return _by_cudnn(net, node, x, "lstm", biases, CUDNN_GATES, training)
+        return _by_cudnn(net, node, x, biases, CUDNN_GATES, training)
     weight = tf.concat([net.cast(node, "weight_ih"), net.cast(node, "weight_hh")], axis=0)
     bias = net.cast(node, "bias_ih") + net.cast(node, "bias_hh") if two else net.cast(node, "bias")
     steps, zero = tf.transpose(x, (1, 0, 2)), tf.zeros((tf.shape(x)[0], hidden), net.dtype)
     if net.recurrent == BLOCK:
         # V1: the gradient that TensorFlow has registered for BlockLSTMV2 is V1's, and wrong for it (2.21)
-        nothing = tf.zeros((hidden,), net.dtype)
-        found = tf.raw_ops.BlockLSTM(
-            seq_len_max=tf.constant(x.shape[1], tf.int64),
-            x=steps,
-            cs_prev=zero,
-            h_prev=zero,
-            w=weight,
-            wci=nothing,
-            wcf=nothing,
-            wco=nothing,
-            b=bias,
-            forget_bias=0.0,
-            cell_clip=-1.0,
-        )
+        peepholes = dict.fromkeys(("wci", "wcf", "wco"), tf.zeros((hidden,), net.dtype))
+        states = {"cs_prev": zero, "h_prev": zero, "forget_bias": 0.0, "cell_clip": -1.0, **peepholes}
+        length = tf.constant(x.shape[1], tf.int64)
+        found = tf.raw_ops.BlockLSTM(seq_len_max=length, x=steps, w=weight, b=bias, **states)
         return tf.transpose(found.h, (1, 0, 2))
 
     def step(state: Any, at: Any) -> Any:
@@ -64,7 +53,7 @@ def gru(net: Any, node: Node, x: Any, *, training: bool, **_: Any) -> Any:
     tf, hidden = net.tf, node.attrs["hidden_size"]
     if net.recurrent == CUDNN:
         biases = [net.cast(node, name) for name in ("bias_ih", "bias_hh")]
-        return _by_cudnn(net, node, x, "gru", biases, (0, 1, 2), training)
+        return _by_cudnn(net, node, x, biases, (0, 1, 2), training)
     weight, from_bias, bias = (net.cast(node, name) for name in ("weight_hh", "bias_ih", "bias_hh"))
     from_inputs = tf.linalg.matmul(tf.transpose(x, (1, 0, 2)), net.cast(node, "weight_ih")) + from_bias
 
@@ -78,31 +67,20 @@ def gru(net: Any, node: Node, x: Any, *, training: bool, **_: Any) -> Any:
     return _looped(net, step, (tf.zeros((tf.shape(x)[0], hidden), net.dtype),), from_inputs)
 
 
-def _by_cudnn(
-    net: Any, node: Node, x: Any, mode: str, biases: Sequence[Any], gates: Sequence[int], training: bool
-) -> Any:
+def _by_cudnn(net: Any, node: Node, x: Any, biases: Sequence[Any], gates: Sequence[int], training: bool) -> Any:
     """The state of each step, (N, steps, hidden).
 
     cuDNN wants one row: of the inputs' and the states' weights one gate's (out, in) after the other, then the biases.
     """
     tf, count = net.tf, net.tf.shape(x)
-    parts: List[Any] = []
     weights = [tf.reshape(tf.transpose(net.cast(node, name)), [-1]) for name in ("weight_ih", "weight_hh")]
-    for row in (*weights, *biases):
-        of_gate = tf.split(row, len(gates))
-        parts += [of_gate[gate] for gate in gates]
+    rows = (tf.split(row, len(gates)) for row in (*weights, *biases))
+    parameters = tf.concat([row[gate] for row in rows for gate in gates], axis=0)
     zero = tf.zeros((count[0], 1, node.attrs["hidden_size"]), net.dtype)
-    found = tf.raw_ops.CudnnRNNV3(
-        input=x,
-        input_h=zero,
-        input_c=zero if mode == "lstm" else 0,
-        params=tf.concat(parts, axis=0),
-        sequence_lengths=tf.fill([count[0]], count[1]),
-        time_major=False,
-        rnn_mode=mode,
-        is_training=training,
-    )
-    return found.output
+    states = {"input_h": zero, "input_c": zero if node.op == "LSTM" else 0}
+    how = {"rnn_mode": node.op.lower(), "is_training": training, "time_major": False}
+    lengths = tf.fill([count[0]], count[1])
+    return tf.raw_ops.CudnnRNNV3(input=x, params=parameters, sequence_lengths=lengths, **states, **how).output
 
 
 def _looped(net: Any, step: Callable[[Any, Any], Any], start: Tuple[Any, ...], inputs: Any) -> Any:
@@ -116,8 +94,6 @@ def _looped(net: Any, step: Callable[[Any, Any], Any], start: Tuple[Any, ...], i
         return t + 1, states.write(t, state[0]), state
 
     states = tf.TensorArray(net.dtype, steps, element_shape=shape)
-    start = tuple(tf.ensure_shape(state, shape) for state in start)
-    _, states, _ = tf.while_loop(
-        lambda t, *_: t < steps, body, (tf.constant(0), states, start), maximum_iterations=steps
-    )
+    first = (tf.constant(0), states, tuple(tf.ensure_shape(state, shape) for state in start))
+    _, states, _ = tf.while_loop(lambda t, *_: t < steps, body, first, maximum_iterations=steps)
     return tf.transpose(states.stack(), (1, 0, 2))

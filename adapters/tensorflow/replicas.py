@@ -11,10 +11,8 @@ import numpy as np
 class Mirrored:
     """The strategy, and what a trainer asks of it. Values of all replicas are tf.distribute's PerReplica."""
 
-    def __init__(self, tf: Any, devices: Sequence[str]) -> None:
-        self._tf = tf
-        self._devices = list(devices)
-        self.count = len(devices)
+    def __init__(self, tf: Any, devices: List[str]) -> None:
+        self._tf, self._devices, self.count = tf, devices, len(devices)
         self._strategy = tf.distribute.MirroredStrategy(self._devices)
 
     @contextlib.contextmanager
@@ -50,9 +48,6 @@ class Mirrored:
         context = self._tf.distribute.get_replica_context()
         return list(context.all_reduce(self._tf.distribute.ReduceOp.MEAN, tensors))
 
-    def of_first(self, values: Any) -> Any:
-        return self.parts(values)[0]
-
     def parts(self, values: Any) -> Sequence[Any]:
         """Return the parts of all replicas in order; a value that is not split is one part."""
         return self._strategy.experimental_local_results(values)
@@ -72,9 +67,3 @@ class Mirrored:
 
     def whole(self, values: Any) -> np.ndarray:
         return np.concatenate([part.numpy() for part in self.parts(values)])
-
-
-def open_cpus(tf: Any, count: int) -> None:
-    """Have one CPU counted as several devices; before TensorFlow's first use of it."""
-    processor = tf.config.list_physical_devices("CPU")[0]
-    tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * count)

@@ -29,37 +29,32 @@ def token_cross_entropy(tf: Any, logits: Any, labels: Any, smoothing: float = 0.
     return tf.reduce_sum(losses * counts) / tf.reduce_sum(counts)
 
 
-def binary_cross_entropy(tf: Any, logits: Any, target: Any) -> Any:
-    return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels=target, logits=logits))
-
-
 LOSSES: Dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("cross_entropy", "smoothed cross_entropy"), cross_entropy),
     **dict.fromkeys(("token_cross_entropy", "smoothed token_cross_entropy"), token_cross_entropy),
     "mean_output": lambda tf, outputs, target: tf.reduce_mean(outputs),
     "mse": lambda tf, outputs, target: tf.reduce_mean(tf.math.squared_difference(outputs, target)),
-    "binary_cross_entropy": binary_cross_entropy,
+    "binary_cross_entropy": lambda tf, logits, target: tf.reduce_mean(
+        tf.nn.sigmoid_cross_entropy_with_logits(labels=target, logits=logits)
+    ),
 }
-
-
+KERAS = {"adam": "Adam", "rmsprop": "RMSprop", "nadam": "Nadam", "adamw": "AdamW"}  # in tf.keras.optimizers
 # Arrays of fewer numbers are updated by ops of their own on a CPU, as Keras does: the six calls of the fused kernel in a
 # step of 1,377 parameters seemed to take longer (2.21; docs/records/workloads.md). Arrays of up to 1,024 were tried.
 SMALL = 4096
 
 
 class Moments:
-    """What all share: slots of each variable, and the step's number, of which powers are taken in float64."""
+    """What all share: slots of each variable; in float64 the step's number and the product of NAdam's momenta."""
 
-    name = ""
-    slots = 2
+    name, slots = "", 2
 
     def __init__(self, tf: Any, config: TrainConfig, variables: Sequence[Any]) -> None:
         self._tf = tf
         self.rate: Any = config.learning_rate  # a float64 tensor where it changes
         self._of = optimizer_settings(config)
         self._slots = [[tf.Variable(tf.zeros_like(v), trainable=False) for v in variables] for _ in range(self.slots)]
-        self._step = tf.Variable(0.0, dtype=tf.float64, trainable=False)
-        self._product = tf.Variable(1.0, dtype=tf.float64, trainable=False)  # of NAdam's momenta
+        self._step, self._product = (tf.Variable(first, dtype=tf.float64, trainable=False) for first in (0.0, 1.0))
 
     def forget(self) -> None:
         for slot in (slot for slots in self._slots for slot in slots):
@@ -75,22 +70,14 @@ class Moments:
 
 
 class Momentum(Moments):
-    """SGD with momentum."""
-
-    name = "ResourceApplyMomentum"
-    slots = 1
+    name, slots = "ResourceApplyMomentum", 1
 
     def apply(self, variables: Sequence[Any], gradients: List[Any]) -> None:
-        for variable, momentum, gradient in zip(variables, *self._slots, gradients):
-            if self._of["weight_decay"]:
-                gradient = gradient + self._of["weight_decay"] * variable
-            self._tf.raw_ops.ResourceApplyMomentum(
-                var=variable.handle,
-                accum=momentum.handle,
-                lr=self._single(self.rate),
-                grad=gradient,
-                momentum=self._of["momentum"],
-            )
+        update, decay, momentum = self._tf.raw_ops.ResourceApplyMomentum, self._of["weight_decay"], self._of["momentum"]
+        for variable, moved, gradient in zip(variables, *self._slots, gradients):
+            gradient = gradient + decay * variable if decay else gradient
+            handles = {"var": variable.handle, "accum": moved.handle}
+            update(lr=self._single(self.rate), grad=gradient, momentum=momentum, **handles)
 
 
 class Adam(Moments):
@@ -106,28 +93,19 @@ class Adam(Moments):
         self._fused_from = SMALL if config.device == "cpu" and config.execution != "eager" else 0
 
     def apply(self, variables: Sequence[Any], gradients: List[Any]) -> None:
-        step = self._step.assign_add(1.0)
-        root = self._tf.sqrt(1 - self._power(self._of["beta2"], step))
-        rate = self._single(self.rate * root / (1 - self._power(self._of["beta1"], step)))
+        beta1, beta2, step = self._of["beta1"], self._of["beta2"], self._step.assign_add(1.0)
+        root = self._tf.sqrt(1 - self._power(beta2, step))
+        rate = self._single(self.rate * root / (1 - self._power(beta1, step)))
         epsilon = self._single(self._of["eps"] * root)
+        how = {"lr": rate, "beta1": beta1, "beta2": beta2, "epsilon": epsilon, "beta1_power": 0.0, "beta2_power": 0.0}
         for variable, mean, square, gradient in zip(variables, *self._slots, gradients):
             if variable.shape.num_elements() < self._fused_from:
-                m = mean.assign_add((gradient - mean) * (1 - self._of["beta1"]))
-                v = square.assign_add((self._tf.square(gradient) - square) * (1 - self._of["beta2"]))
+                m = mean.assign_add((gradient - mean) * (1 - beta1))
+                v = square.assign_add((self._tf.square(gradient) - square) * (1 - beta2))
                 variable.assign_sub(rate * m / (self._tf.sqrt(v) + epsilon))
-                continue
-            self._tf.raw_ops.ResourceApplyAdam(
-                var=variable.handle,
-                m=mean.handle,
-                v=square.handle,
-                beta1_power=0.0,
-                beta2_power=0.0,
-                lr=rate,
-                beta1=self._of["beta1"],
-                beta2=self._of["beta2"],
-                epsilon=epsilon,
-                grad=gradient,
-            )
+            else:
+                handles = {"var": variable.handle, "m": mean.handle, "v": square.handle}
+                self._tf.raw_ops.ResourceApplyAdam(grad=gradient, **handles, **how)
 
 
 class AdamW(Adam):
@@ -147,17 +125,10 @@ class RMSProp(Moments):
     name = "ResourceApplyRMSProp"
 
     def apply(self, variables: Sequence[Any], gradients: List[Any]) -> None:
+        how = {"rho": self._of["rho"], "epsilon": self._of["eps"], "momentum": 0.0}
         for variable, square, moved, gradient in zip(variables, *self._slots, gradients):
-            self._tf.raw_ops.ResourceApplyRMSProp(
-                var=variable.handle,
-                ms=square.handle,
-                mom=moved.handle,
-                lr=self._single(self.rate),
-                rho=self._of["rho"],
-                momentum=0.0,
-                epsilon=self._of["eps"],
-                grad=gradient,
-            )
+            handles = {"var": variable.handle, "ms": square.handle, "mom": moved.handle}
+            self._tf.raw_ops.ResourceApplyRMSProp(lr=self._single(self.rate), grad=gradient, **handles, **how)
 
 
 class NAdam(Moments):
@@ -168,7 +139,7 @@ class NAdam(Moments):
     def apply(self, variables: Sequence[Any], gradients: List[Any]) -> None:
         tf, beta1, beta2 = self._tf, self._of["beta1"], self._of["beta2"]
         step = self._step.assign_add(1.0)
-        now, ahead = self._momentum(step), self._momentum(step + 1)
+        now, ahead = (beta1 * (1 - 0.5 * self._power(0.96, at * self._of["psi"])) for at in (step, step + 1))
         product = self._product.assign(self._product * now)
         of_mean = self._single(ahead / (1 - product * ahead))
         of_gradient = self._single((1 - now) / (1 - product))
@@ -178,9 +149,6 @@ class NAdam(Moments):
             v = square.assign(beta2 * square + (1 - beta2) * tf.square(gradient))
             moved = (of_mean * m + of_gradient * gradient) / (tf.sqrt(of_square * v) + self._of["eps"])
             variable.assign_sub(self._single(self.rate) * moved)
-
-    def _momentum(self, step: Any) -> Any:
-        return self._of["beta1"] * (1 - 0.5 * self._power(0.96, step * self._of["psi"]))
 
 
 class Keras:
@@ -199,7 +167,7 @@ class Keras:
             variable.assign(first)
 
 
-KERAS = {"adam": "Adam", "rmsprop": "RMSprop", "nadam": "Nadam", "adamw": "AdamW"}  # in tf.keras.optimizers
+OPTIMIZERS: Dict[str, Any] = {"sgd": Momentum, "adam": Adam, "rmsprop": RMSProp, "nadam": NAdam, "adamw": AdamW}
 
 
 def make_optimizer(tf: Any, config: TrainConfig, variables: Sequence[Any]) -> Any:
@@ -230,14 +198,14 @@ class Updates:
             return
         for held, gradient in zip(self._sums, gradients):
             held.assign_add(gradient / count)
-        due = self._counts[0].assign_add(1) % count == 0
-        tf.cond(due, lambda: self._update_by_sums(variables), lambda: tf.constant(0, tf.int64))
 
-    def _update_by_sums(self, variables: Sequence[Any]) -> Any:
-        self._update(variables, [tf_variable.read_value() for tf_variable in self._sums])
-        for held in self._sums:
-            held.assign(self._tf.zeros_like(held))
-        return self._tf.constant(0, self._tf.int64)
+        def update() -> Any:
+            self._update(variables, [held.read_value() for held in self._sums])
+            for held in self._sums:
+                held.assign(tf.zeros_like(held))
+            return tf.constant(0, tf.int64)
+
+        tf.cond(self._counts[0].assign_add(1) % count == 0, update, lambda: tf.constant(0, tf.int64))
 
     def _update(self, variables: Sequence[Any], gradients: List[Any]) -> None:
         tf = self._tf
@@ -254,6 +222,3 @@ def optimizer_name(config: TrainConfig) -> str:
     if is_native(config):
         return f"tf.keras.optimizers.{KERAS[config.optimizer]}, its own defaults"
     return str(OPTIMIZERS[config.optimizer].name)
-
-
-OPTIMIZERS: Dict[str, Any] = {"sgd": Momentum, "adam": Adam, "rmsprop": RMSProp, "nadam": NAdam, "adamw": AdamW}

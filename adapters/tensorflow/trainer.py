@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import functools
-from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Deque, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -14,22 +14,12 @@ from framework_compare.adapters.tensorflow.generation import Generates
 from framework_compare.adapters.tensorflow.network import OPS, Network
 from framework_compare.adapters.tensorflow.pipeline import make_dataset, one_pass
 from framework_compare.adapters.tensorflow.recurrent import kernels
-from framework_compare.adapters.tensorflow.replicas import Mirrored, open_cpus
+from framework_compare.adapters.tensorflow.replicas import Mirrored
 from framework_compare.adapters.tensorflow.tasks import LOSSES, OPTIMIZERS, make_optimizer, optimizer_name
 from framework_compare.graph import Graph, trainable_names
-from framework_compare.protocol import (
-    PRECISIONS,
-    UPDATES,
-    Batch,
-    Declared,
-    ImageFiles,
-    ProfileRow,
-    Replicas,
-    TrainConfig,
-)
+from framework_compare.protocol import Batch, ImageFiles, ProfileRow, Replicas, TrainConfig
 
-# Steps whose losses are kept to be read together; the runner asks for each eight steps late.
-MOST_UNREAD = 64
+MOST_UNREAD = 64  # steps whose losses are kept to be read together; the runner asks for each eight steps late
 
 
 class StepLoss:
@@ -37,22 +27,19 @@ class StepLoss:
 
     def __init__(self, tensor: Any) -> None:
         self.tensor = tensor
-        self.value: Optional[float] = None
+        self.value: Any = None
 
 
 class TensorFlowTrainer(Generates, common.TrainerDefaults):
     name = "tensorflow"
     layout = "NHWC"
-    declared = Declared(
-        ops=OPS,
-        losses=frozenset(LOSSES),
-        optimizers=frozenset(OPTIMIZERS) | common.NATIVE_OPTIMIZERS,
+    declared = common.declare(
+        OPS,
+        LOSSES,
+        OPTIMIZERS,
         executions={"cpu": common.STEPS | {"fast-math"}, "cuda": common.STEPS},
-        precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
-        updates=frozenset(UPDATES),
         gpu_threads=frozenset({"shared", "private"}),
         replicas=dict.fromkeys(("cpu", "cuda"), common.STEPS - {"eager"}),
-        several_inputs=True,
         generation=frozenset({"default", "eager", "graph"}),
     )
 
@@ -75,20 +62,26 @@ class TensorFlowTrainer(Generates, common.TrainerDefaults):
     def __init__(self, config: TrainConfig, replicas: Optional[Replicas] = None) -> None:
         import tensorflow
 
-        self.tf = tensorflow
-        self.config = config
+        self.tf, self.config = tensorflow, config
+        self._execution = "graph" if config.execution == "default" else config.execution
+        self._compiles = self._execution in ("compiled", "fast-math")
+        self._dtype = common.HALF_TYPES.get(config.precision, "float32")
         self._unread: Deque[StepLoss] = collections.deque(maxlen=MOST_UNREAD)
         tensorflow.config.threading.set_intra_op_parallelism_threads(config.threads)
         tensorflow.config.threading.set_inter_op_parallelism_threads(config.threads)
         tensorflow.random.set_seed(config.seed)
         self._on_gpu = config.device != "cpu"
+        self._place = "/GPU:0" if self._on_gpu else "/CPU:0"  # the only GPU that TensorFlow was left to see
         names = replicas.devices if replicas else (config.device,)
         self._gpu = _choose_gpus(tensorflow, names) if self._on_gpu else None
-        if replicas and not self._on_gpu:
-            open_cpus(tensorflow, len(names))
-        kind = "GPU" if self._on_gpu else "CPU"
+        if replicas and not self._on_gpu:  # one CPU counts as several devices
+            parts = [tensorflow.config.LogicalDeviceConfiguration()] * len(names)
+            processor = tensorflow.config.list_physical_devices("CPU")[0]
+            tensorflow.config.set_logical_device_configuration(processor, parts)
         there = replicas is not None and (self._gpu is not None or not self._on_gpu)
-        self._mirrored: Any = Mirrored(tensorflow, [f"/{kind}:{n}" for n in range(len(names))]) if there else None
+        devices = [f"{self._place[:-1]}{number}" for number in range(len(names))]
+        self._mirrored: Any = Mirrored(tensorflow, devices) if there else None
+        self._compiles_whole = self._compiles and self._mirrored is None
         tensorflow.config.experimental.enable_tensor_float_32_execution(config.precision == "tf32")
 
     def unsupported(self) -> Optional[str]:
@@ -108,6 +101,13 @@ class TensorFlowTrainer(Generates, common.TrainerDefaults):
         return dict(self.tf.config.experimental.get_device_details(self._gpu))
 
     def settings(self) -> Dict[str, Any]:
+        gpu: Dict[str, Any] = {}
+        if self._gpu:
+            build = self.tf.sysconfig.get_build_info()
+            gpu = {"gpu": self._details.get("device_name")}
+            gpu.update(cuda=build.get("cuda_version"), cudnn=build.get("cudnn_version"), memory_growth=True)
+            tf32 = self.tf.config.experimental.tensor_float_32_execution_enabled()
+            gpu.update(gpu_threads=self.config.gpu_threads, tf32=tf32)
         return {
             "execution": self._execution,
             "layout": self.layout,
@@ -117,61 +117,28 @@ class TensorFlowTrainer(Generates, common.TrainerDefaults):
             "attention": "products and a softmax: TensorFlow has no fused kernel",
             "recurrent": kernels(self._dtype, gpu=self._on_gpu, compiled=self._compiles),
             "threads": self.tf.config.threading.get_intra_op_parallelism_threads(),
-            **(self._gpu_settings() if self._gpu else {}),
+            **gpu,
             **common.loss_scale_settings(self.config),
-            **({"replicas": "MirroredStrategy, BatchNorm of each replica's own batch"} if self._mirrored else {}),
+            **({"replicas": f"MirroredStrategy, {common.OWN_STATISTICS}"} if self._mirrored else {}),
         }
-
-    def _gpu_settings(self) -> Dict[str, Any]:
-        build = self.tf.sysconfig.get_build_info()
-        return {
-            "gpu": self._details.get("device_name"),
-            "cuda": build.get("cuda_version"),
-            "cudnn": build.get("cudnn_version"),
-            "memory_growth": True,
-            "gpu_threads": self.config.gpu_threads,
-            "tf32": self.tf.config.experimental.tensor_float_32_execution_enabled(),
-        }
-
-    @property
-    def _execution(self) -> str:
-        return "graph" if self.config.execution == "default" else self.config.execution
 
     def build(self, graph: Graph) -> None:
         with self._mirrored.variables() if self._mirrored else contextlib.nullcontext():
-            self._make_variables(graph)
+            more = {"replica": self._mirrored.number} if self._mirrored else {}
+            self._network = Network(self.tf, graph, self._dtype, compiled=self._compiles, **more)
+            self._scale = LossScale(self.tf) if self.config.precision == "fp16" else None
+            self._trainable = [self._network.variables[name] for name in trainable_names(graph)]
+            self._optimizer = make_optimizer(self.tf, self.config, self._trainable)
         self._loss = functools.partial(LOSSES[graph.task.named_loss], **graph.task.loss_options)
-        self._stepped = False
-        self._infer = self._network
-        self._differentiate = self._scaled_gradients
+        self._stepped, self._infer, self._differentiate = False, self._network, self._scaled_gradients
         self._step = self._step_eagerly if self._mirrored is None else self._step_on_each
         if self._execution != "eager":
-            self._infer = self.tf.function(
-                self._network, jit_compile=self._compiles and self.config.mode == "inference"
-            )
+            compiles = self._compiles and self.config.mode == "inference"
+            self._infer = self.tf.function(self._network, jit_compile=compiles)
             # XLA compiles no step with a collective of MirroredStrategy in it: of replicas what comes before alone
             if self._compiles and self._mirrored:
                 self._differentiate = self.tf.function(self._scaled_gradients, jit_compile=True)
             self._step = self.tf.function(self._step, jit_compile=self._compiles_whole)
-
-    @property
-    def _compiles(self) -> bool:
-        return self._execution in ("compiled", "fast-math")
-
-    @property
-    def _compiles_whole(self) -> bool:
-        return self._compiles and self._mirrored is None
-
-    @property
-    def _dtype(self) -> str:
-        return common.HALF_TYPES.get(self.config.precision, "float32")
-
-    def _make_variables(self, graph: Graph) -> None:
-        more = {"replica": self._mirrored.number} if self._mirrored else {}
-        self._network = Network(self.tf, graph, self._dtype, compiled=self._compiles, **more)
-        self._scale = LossScale(self.tf) if self.config.precision == "fp16" else None
-        self._trainable = [self._network.variables[name] for name in trainable_names(graph)]
-        self._optimizer = make_optimizer(self.tf, self.config, self._trainable)
 
     def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         for name, array in weights.items():
@@ -190,10 +157,6 @@ class TensorFlowTrainer(Generates, common.TrainerDefaults):
             return Batch(common.each(self._mirrored.split, images), self._mirrored.split(labels), len(labels))
         with self.tf.device(self._place):
             return Batch(common.each(self.tf.constant, images), self.tf.constant(labels), len(labels))
-
-    @property
-    def _place(self) -> str:
-        return "/GPU:0" if self._on_gpu else "/CPU:0"  # the only GPU that TensorFlow was left to see
 
     def read_batch(self, batch: Batch) -> Any:
         if self._mirrored:
@@ -222,19 +185,16 @@ class TensorFlowTrainer(Generates, common.TrainerDefaults):
         return loss
 
     def read_losses(self, losses: List[StepLoss]) -> List[float]:
-        return [self._read_loss(loss) for loss in losses]
-
-    def _read_loss(self, loss: StepLoss) -> float:
         """A copy to the host waits for every step handed over by then, so that the GPU runs dry: all unread ones in one."""
-        if loss.value is None:
-            together = [loss]
-            if loss in self._unread:
-                together = list(self._unread)
-                self._unread.clear()
-            for one, value in zip(together, self.tf.stack([one.tensor for one in together]).numpy()):
-                one.value = float(value)
-        assert loss.value is not None
-        return loss.value
+        for loss in losses:
+            if loss.value is None:
+                together = [loss]
+                if loss in self._unread:
+                    together = list(self._unread)
+                    self._unread.clear()
+                for one, value in zip(together, self.tf.stack([one.tensor for one in together]).numpy()):
+                    one.value = float(value)
+        return [loss.value for loss in losses]
 
     def gradients(self, batch: Batch) -> Dict[str, np.ndarray]:
         compute = self._loss_and_gradients if self._mirrored is None else self._gradients_of_first
@@ -248,7 +208,7 @@ class TensorFlowTrainer(Generates, common.TrainerDefaults):
         """They are the same on each replica."""
         mirrored = self._mirrored
         loss, gradients = mirrored.run(self._loss_and_gradients, images, labels)
-        return mirrored.mean(loss), [mirrored.of_first(gradient) for gradient in gradients]
+        return mirrored.mean(loss), [mirrored.parts(gradient)[0] for gradient in gradients]
 
     def _step_on_each(self, images: Any, labels: Any) -> Any:
         """The mean of the replicas' losses."""
@@ -257,13 +217,10 @@ class TensorFlowTrainer(Generates, common.TrainerDefaults):
     def _step_eagerly(self, images: Any, labels: Any) -> Any:
         loss, gradients = self._loss_and_gradients(images, labels)
         if self._scale:
-            self._scale.update_if_finite(gradients, lambda: self._update_all(gradients))
+            self._scale.update_if_finite(gradients, lambda: self._optimizer.apply(self._trainable, gradients))
         else:
-            self._update_all(gradients)
+            self._optimizer.apply(self._trainable, gradients)
         return loss
-
-    def _update_all(self, gradients: List[Any]) -> None:
-        self._optimizer.apply(self._trainable, gradients)
 
     def _loss_and_gradients(self, images: Any, labels: Any) -> Tuple[Any, List[Any]]:
         loss, gradients = self._differentiate(images, labels)
@@ -283,19 +240,18 @@ class TensorFlowTrainer(Generates, common.TrainerDefaults):
 
     def infer(self, batch: Batch) -> Any:
         if self._mirrored:
-            parts: Iterable[Any] = self._mirrored.parts(batch.images)
-            if isinstance(batch.images, tuple):
-                parts = zip(*map(self._mirrored.parts, batch.images))
+            several, parts_of = isinstance(batch.images, tuple), self._mirrored.parts
+            parts = zip(*map(parts_of, batch.images)) if several else parts_of(batch.images)
             return self.tf.concat([self._infer(part, training=False) for part in parts], axis=0)
         return self._infer(batch.images, training=False)
 
     def forward(self, batch: Batch, *, training: bool = False) -> np.ndarray:
         if not training:
             return self.infer(batch).numpy()
+        how = {"training": True, "keep_statistics": True}
         if self._mirrored:
-            run = self._mirrored.run
-            return self._mirrored.whole(run(self._network, batch.images, training=True, keep_statistics=True))
-        return self._network(batch.images, training=True, keep_statistics=True).numpy()
+            return self._mirrored.whole(self._mirrored.run(self._network, batch.images, **how))
+        return self._network(batch.images, **how).numpy()
 
     def synchronize(self) -> None:
         """Wait for the GPU; on a CPU a tf.function returns when it has run."""
@@ -340,24 +296,23 @@ class LossScale:
     def update_if_finite(self, gradients: List[Any], update: Callable[[], None]) -> None:
         tf = self._tf
         finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(gradient)) for gradient in gradients])
-        tf.cond(finite, lambda: self._went_well(update), self._overflowed)
 
-    def _went_well(self, update: Callable[[], None]) -> Any:
-        tf = self._tf
-        update()
-        grows = self._since + 1 >= common.STEPS_BEFORE_GROWTH
-        self._scale.assign(tf.where(grows, self._scale * 2, self._scale))
-        return self._since.assign(tf.where(grows, tf.constant(0, tf.int64), self._since + 1))
+        def went_well() -> Any:
+            update()
+            grows = self._since + 1 >= common.STEPS_BEFORE_GROWTH
+            self._scale.assign(tf.where(grows, self._scale * 2, self._scale))
+            return self._since.assign(tf.where(grows, tf.constant(0, tf.int64), self._since + 1))
 
-    def _overflowed(self) -> Any:
-        self._scale.assign(self._scale / 2)
-        return self._since.assign(0)
+        def overflowed() -> Any:
+            self._scale.assign(self._scale / 2)
+            return self._since.assign(0)
+
+        tf.cond(finite, went_well, overflowed)
 
 
 def _choose_gpus(tf: Any, devices: Sequence[str]) -> Any:
     """The first GPU of "cuda:N"s, made the only ones TensorFlow sees, their memory taken as needed; None if one is not there."""
-    found = tf.config.list_physical_devices("GPU")
-    indices = [common.gpu_number(device) for device in devices]
+    found, indices = tf.config.list_physical_devices("GPU"), list(map(common.gpu_number, devices))
     if max(indices) >= len(found):
         return None
     chosen = [found[index] for index in indices]

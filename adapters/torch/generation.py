@@ -16,7 +16,7 @@ class Cache:
     def __init__(self, window: int) -> None:
         self.window, self.at = window, 0
 
-    def attention(self, nn: Any, a: Mapping[str, Any]) -> Any:
+    def attention(self, torch: Any, a: Mapping[str, Any]) -> Any:
         held: Dict[str, Any] = {}  # (N, heads, window, features) each
 
         def attend(q: Any, k: Any, v: Any, added: Any, is_causal: bool, **how: Any) -> Any:
@@ -26,9 +26,9 @@ class Cache:
             held["k"][:, :, start:end], held["v"][:, :, start:end] = k, v
             k, v = (held[name][:, :, :end] for name in "kv")
             # a later step is one token, and attends to all that there is
-            return nn.functional.scaled_dot_product_attention(q, k, v, added, is_causal=start == 0, **how)
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v, added, is_causal=start == 0, **how)
 
-        return attention(nn, a, attend)
+        return attention(torch, a, attend)
 
 
 class Generates(generation.Generates):

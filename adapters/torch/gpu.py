@@ -8,8 +8,6 @@ from typing import Any, Callable, Deque, Dict, List, NamedTuple, Tuple
 from framework_compare.adapters.common.trainer import arguments, each
 from framework_compare.protocol import Batch, DeviceTimes
 
-STEPS_BEFORE_CAPTURE = 3  # as PyTorch's notes on CUDA graphs have it
-
 
 class Step(NamedTuple):
     """A step handed to a GPU: where its loss will be, and the events around it on the device."""
@@ -25,8 +23,7 @@ class Gpu:
 
     def __init__(self, torch: Any, device: str) -> None:
         torch.cuda.set_device(device)
-        self._torch = torch
-        self._device = device
+        self._torch, self._device = torch, device
         self._copies = torch.cuda.Stream(device)
         self._free: List[Any] = []  # events to use again: making one costs more than recording it
         self._copied: Deque[Tuple[Any, Any, Any]] = collections.deque()
@@ -34,8 +31,7 @@ class Gpu:
 
     def copy(self, images: Any, labels: Any, *, channels_last: bool) -> Tuple[Any, Any]:
         """Both on the device. From pinned memory it runs beside the step before, and the step after waits for it."""
-        torch, computing = self._torch, self._torch.cuda.current_stream()
-        source = (images, labels)
+        torch, computing, source = self._torch, self._torch.cuda.current_stream(), (images, labels)
         with torch.cuda.stream(self._copies):
             start = self._record()
             images, labels = (each(lambda one: one.to(self._device, non_blocking=True), part) for part in source)
@@ -64,12 +60,10 @@ class Gpu:
         """Losses of steps in the order they were handed over; waits for those."""
         for step in steps:
             step.kept.synchronize()
-        return [self._read(step) for step in steps]
-
-    def _read(self, step: Step) -> float:
-        self._compute_ms += step.start.elapsed_time(step.end)
-        self._free += (step.start, step.end, step.kept)
-        return float(step.loss)
+        for step in steps:
+            self._compute_ms += step.start.elapsed_time(step.end)
+            self._free += (step.start, step.end, step.kept)
+        return [float(step.loss) for step in steps]
 
     def times(self) -> DeviceTimes:
         """Return the device times of everything read and copied since the last call; the device is idle."""
@@ -95,19 +89,11 @@ class CapturedStep:
     """A training step as a CUDA graph, one for each shape of batch, captured when that shape is first met."""
 
     def __init__(
-        self,
-        torch: Any,
-        step: Callable[[Any, Any], Any],
-        state: Callable[[], List[Any]],
-        *,
-        steps_before: int = STEPS_BEFORE_CAPTURE,
-        error_mode: str = "global",
+        self, torch: Any, step: Any, state: Callable[[], List[Any]], steps_before: int = 3, error_mode: str = "global"
     ) -> None:
-        """steps_before: on another stream, before a capture. error_mode: of torch.cuda.graph, whose calls may break one."""
-        self._torch = torch
+        """steps_before: on another stream, before a capture, 3 in PyTorch's notes. error_mode: of torch.cuda.graph."""
+        self._torch, self._step, self._state = torch, step, state
         self._steps_before, self._error_mode = steps_before, error_mode
-        self._step = step
-        self._state = state
         self._captured: Dict[Any, Tuple[Any, Any, Any, Any]] = {}
         self._pool = torch.cuda.graph_pool_handle()  # one for all: they never run at the same time
         self._filled: Tuple[Any, Any] = (None, None)  # graph and images it holds: the same need no copy
@@ -141,14 +127,8 @@ class CapturedStep:
         with torch.cuda.graph(graph, pool=self._pool, capture_error_mode=self._error_mode):
             loss = self._step(images, labels)
         torch.cuda.set_rng_state(random)
-        self._restore(before)
-        return graph, images, labels, loss
-
-    def _restore(self, before: List[Any]) -> None:
-        """Momentum made by the first step has no former value: it was zero."""
-        with self._torch.no_grad():
+        with torch.no_grad():
             for number, tensor in enumerate(self._state()):
-                if number < len(before):
-                    tensor.copy_(before[number])
-                else:
-                    tensor.zero_()
+                # momentum made by the first step has no former value: it was zero
+                tensor.copy_(before[number]) if number < len(before) else tensor.zero_()
+        return graph, images, labels, loss

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections import Counter
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Set
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence
 
 from framework_compare.adapters.common import network, quanv
 from framework_compare.graph import INPUT, Graph
@@ -18,40 +19,37 @@ GRAPH_NAMES: Dict[str, Dict[str, Optional[str]]] = {
     "LSTM of two biases": {name + "_l0": name for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")},
     "GRU": {name + "_l0": name for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")},
 }
-
-
 IN_PLACE = ("ReLU", "ReLU6")
 OVERWRITABLE = ("Conv2d", "BatchNorm2d", "Linear", "Conv1d", "Add")
 
 
 def make_network(torch: Any, graph: Graph, layers: Any = None, made: Optional[Mapping[str, Any]] = None) -> Any:
     """layers: in place of LAYERS. made: modules that exist already, by the names of their arrays."""
-    spare, program, layers = _spare_values(graph), lowered(graph, HAS, views=True), layers or LAYERS
-    modules = dict(made or {})
+    program, layers, modules = lowered(graph, HAS, views=True), layers or LAYERS, dict(made or {})
+    # values that a later layer may overwrite: read once, and not needed by their own layer's backward pass
+    readers = Counter(name for node in graph.nodes for name in node.inputs)
+    spare = {node.name for node in graph.nodes if node.op in OVERWRITABLE and readers[node.name] == 1}
     for node in program.nodes:
         if node.op in LAYERS and node.arrays not in modules:
-            in_place = {"in_place": True} if node.op in IN_PLACE and node.inputs[0] in spare else {}
-            modules[node.arrays] = layers[node.op](torch.nn, {**node.attrs, **in_place})
+            in_place = {"in_place": node.inputs[0] in spare} if node.op in IN_PLACE else {}
+            modules[node.arrays] = layers[node.op](torch, {**node.attrs, **in_place})
     code = torch.fx.Graph()
-    tracer = torch.fx.proxy.GraphAppendingTracer(code)
-    values = {
-        name: torch.fx.Proxy(code.placeholder("images" if name == INPUT else f"input{place}"), tracer)
-        for place, name in enumerate(graph.inputs)
-    }
+    proxy = functools.partial(torch.fx.Proxy, tracer=torch.fx.proxy.GraphAppendingTracer(code))
+    names = {name: "images" if name == INPUT else f"input{place}" for place, name in enumerate(graph.inputs)}
+    values = {name: proxy(code.placeholder(own)) for name, own in names.items()}
     parts: Dict[Any, Any] = {}
     for node in program.nodes:
         inputs = [values[name] for name in node.inputs]
         if node.op in LAYERS:
-            value = code.call_module(node.arrays, tuple(one.node for one in inputs))
-            values[node.name] = torch.fx.Proxy(value, tracer)
+            values[node.name] = proxy(code.call_module(node.arrays, tuple(one.node for one in inputs)))
         elif node.op == "Add":
             first, second = node.inputs
             spared = first in spare and first != second and program.shapes[first] == program.shapes[node.name]
-            value = code.call_function(operator.iadd if spared else operator.add, tuple(one.node for one in inputs))
-            values[node.name] = torch.fx.Proxy(value, tracer)
+            function = operator.iadd if spared else operator.add
+            values[node.name] = proxy(code.call_function(function, tuple(one.node for one in inputs)))
         elif node.op == "Unembedding":
             modules[f"{node.arrays}.weight"] = modules[node.arrays].weight
-            held = torch.fx.Proxy(code.get_attr(f"{node.arrays}.weight"), tracer)
+            held = proxy(code.get_attr(f"{node.arrays}.weight"))
             values[node.name] = torch.nn.functional.linear(*inputs, held)
         elif node.op == "Split":
             key = (node.inputs, node.attrs["axis"], *node.attrs["sizes"])
@@ -64,17 +62,9 @@ def make_network(torch: Any, graph: Graph, layers: Any = None, made: Optional[Ma
     return torch.fx.GraphModule(modules, code, graph.name)
 
 
-def _spare_values(graph: Graph) -> Set[str]:
-    """Values that a later layer may overwrite: read once, and not needed by their own layer's backward pass."""
-    readers = Counter(name for node in graph.nodes for name in node.inputs)
-    return {node.name for node in graph.nodes if node.op in OVERWRITABLE and readers[node.name] == 1}
-
-
 def by_graph_name(graph: Graph, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Arrays of a network's state by their names in the graph; what the graph has not is left out."""
-    ops: Dict[str, str] = {
-        node.arrays: "LSTM of two biases" if node.attrs.get("biases") == 2 else node.op for node in graph.nodes
-    }
+    """Arrays of a network's state by their names in the graph, without those that the graph lacks."""
+    ops = {node.arrays: "LSTM of two biases" if node.attrs.get("biases") == 2 else node.op for node in graph.nodes}
     named = {}
     for name, array in arrays.items():
         layer, _, own = name.rpartition(".")
@@ -84,27 +74,34 @@ def by_graph_name(graph: Graph, arrays: Mapping[str, Any]) -> Dict[str, Any]:
     return named
 
 
-def _recurrent(kind: str) -> Any:
-    """A layer of torch.nn that returns the states of all steps and no other."""
+def _plain(kind: str, *given: str, **named: str) -> Callable[..., Any]:
+    """A layer of torch.nn whose arguments are attributes of a node."""
 
-    def make(nn: Any, a: Mapping[str, Any]) -> Any:
-        base = getattr(nn, kind)
+    def make(torch: Any, a: Mapping[str, Any]) -> Any:
+        return getattr(torch.nn, kind)(*map(a.__getitem__, given), **{name: a[own] for name, own in named.items()})
 
-        class Recurrent(base):  # type: ignore[misc, valid-type]
+    return make
+
+
+def _recurrent(kind: str) -> Callable[..., Any]:
+    """A layer of torch.nn that returns only the states of all steps."""
+
+    def make(torch: Any, a: Mapping[str, Any]) -> Any:
+        class Recurrent(getattr(torch.nn, kind)):  # type: ignore[misc]
             def forward(self, x: Any) -> Any:
                 return super().forward(x)[0]
 
         layer = Recurrent(a["input_size"], a["hidden_size"], batch_first=True)
         if kind == "LSTM" and a.get("biases", 1) == 1:
             # of its two biases the graph has one: trained both, it would move twice as far
-            nn.init.zeros_(layer.bias_hh_l0)
+            torch.nn.init.zeros_(layer.bias_hh_l0)
         return layer
 
     return make
 
 
-def _conv1d(nn: Any, a: Mapping[str, Any]) -> Any:
-    class Conv1d(nn.Conv1d):
+def _conv1d(torch: Any, a: Mapping[str, Any]) -> Any:
+    class Conv1d(torch.nn.Conv1d):
         """Of (N, steps, features); torch has the features before the steps."""
 
         def forward(self, x: Any) -> Any:
@@ -113,9 +110,13 @@ def _conv1d(nn: Any, a: Mapping[str, Any]) -> Any:
     return Conv1d(a["in_channels"], a["out_channels"], a["kernel"], padding=a["padding"], bias=a["bias"])
 
 
-def _avgpool2d(nn: Any, a: Mapping[str, Any]) -> Any:
-    class AvgPool2d(nn.AvgPool2d):
-        """Of channels_last images PyTorch's kernel for GPUs puts the gradient of padded windows in wrong places.
+def _pooling(a: Mapping[str, Any]) -> Dict[str, Any]:
+    return {"stride": a["stride"], "padding": a["padding"], "ceil_mode": a.get("ceil_mode", False)}
+
+
+def _avgpool2d(torch: Any, a: Mapping[str, Any]) -> Any:
+    class AvgPool2d(torch.nn.AvgPool2d):
+        """On channels_last images PyTorch's kernel for GPUs puts the gradient of padded windows in wrong places.
 
         Its issue 188344, of 2.11 at least, mended in July 2026. Forward, unpadded and on a CPU it is right.
         """
@@ -124,24 +125,17 @@ def _avgpool2d(nn: Any, a: Mapping[str, Any]) -> Any:
             padded = self.padding not in (0, (0, 0), [0, 0])
             return super().forward(x.contiguous() if padded and x.is_cuda else x)
 
-    return AvgPool2d(
-        a["kernel"],
-        stride=a["stride"],
-        padding=a["padding"],
-        ceil_mode=a.get("ceil_mode", False),
-        count_include_pad=a["count_include_pad"],
-    )
+    return AvgPool2d(a["kernel"], count_include_pad=a["count_include_pad"], **_pooling(a))
 
 
-def _layer(nn: Any, forward: Callable[..., Any], arrays: Mapping[str, Sequence[int]] = {}, **buffers: Any) -> Any:
+def _layer(torch: Any, forward: Callable[..., Any], arrays: Mapping[str, Sequence[int]] = {}, **buffers: Any) -> Any:
     """Return a module with this method, with parameters of these shapes and with tensors that are no state."""
-    import torch
 
-    class Layer(nn.Module):
+    class Layer(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             for name, shape in arrays.items():
-                setattr(self, name, nn.Parameter(torch.zeros(tuple(shape))))
+                setattr(self, name, torch.nn.Parameter(torch.zeros(tuple(shape))))
             for name, tensor in buffers.items():
                 self.register_buffer(name, tensor, persistent=False)
 
@@ -149,9 +143,7 @@ def _layer(nn: Any, forward: Callable[..., Any], arrays: Mapping[str, Sequence[i
     return Layer()
 
 
-def _quanv2d(nn: Any, a: Mapping[str, Any]) -> Any:
-    import torch
-
+def _quanv2d(torch: Any, a: Mapping[str, Any]) -> Any:
     functions = quanv.Functions(torch.cos, torch.sin, lambda arrays: torch.cat(arrays, -1), torch.matmul)
     known = {f"constant{i}": torch.from_numpy(one) for i, one in enumerate(quanv.constants(a["gates"], a["trained"]))}
 
@@ -160,11 +152,13 @@ def _quanv2d(nn: Any, a: Mapping[str, Any]) -> Any:
         pixels, constants = patches.reshape(-1, quanv.QUBITS), [getattr(self, name) for name in known]
         return quanv.expectations(functions, pixels, a["gates"], constants, angles).reshape(patches.shape)
 
-    return _layer(nn, forward, {"angles": (quanv.rotations(a["gates"]),)} if a["trained"] else {}, **known)
+    return _layer(torch, forward, {"angles": (quanv.rotations(a["gates"]),)} if a["trained"] else {}, **known)
 
 
-def _conv2d(nn: Any, a: Mapping[str, Any]) -> Any:
-    class Pointwise(nn.Conv2d):
+def _conv2d(torch: Any, a: Mapping[str, Any]) -> Any:
+    nn = torch.nn
+
+    class Pointwise(nn.Conv2d):  # type: ignore[name-defined]
         """Of 2 to 7 channels_last channels the gradient of a pointwise convolution with a stride crashes on a CPU.
 
         PyTorch 2.13.0, seen with AVX2. So it reads the pixels that count first, and convolves these without a stride.
@@ -178,26 +172,19 @@ def _conv2d(nn: Any, a: Mapping[str, Any]) -> Any:
 
     pointwise = a["kernel"] == 1 and a["padding"] == 0 and a["groups"] == 1
     crashes = pointwise and a["stride"] != 1 and a["in_channels"] < 8
+    how = {name: a[name] for name in ("stride", "padding", "groups", "bias")}
+    how["dilation"] = a.get("dilation", 1)
     # skip_init: the initial weights are loaded over it; drawing them twice takes a second for VGG-16
-    return nn.utils.skip_init(
-        Pointwise if crashes else nn.Conv2d,
-        a["in_channels"],
-        a["out_channels"],
-        a["kernel"],
-        stride=a["stride"],
-        padding=a["padding"],
-        dilation=a.get("dilation", 1),
-        groups=a["groups"],
-        bias=a["bias"],
-    )
+    kind, sizes = Pointwise if crashes else nn.Conv2d, (a["in_channels"], a["out_channels"], a["kernel"])
+    return nn.utils.skip_init(kind, *sizes, **how)
 
 
-def attention(nn: Any, a: Mapping[str, Any], attend: Any = None) -> Any:
+def attention(torch: Any, a: Mapping[str, Any], attend: Any = None) -> Any:
     """scaled_dot_product_attention, which picks torch's own fused kernel, or `attend` in its place.
 
     Products around it are Linear layers.
     """
-    attend = attend or nn.functional.scaled_dot_product_attention
+    attend = attend or torch.nn.functional.scaled_dot_product_attention
     shape = None if a["mask"] is None else a["mask"].shape
     kv_heads = a.get("kv_heads", a["heads"])
     how = {"scale": a["scale"], "is_causal": a.get("causal", False), "enable_gqa": kv_heads != a["heads"]}
@@ -208,51 +195,48 @@ def attention(nn: Any, a: Mapping[str, Any], attend: Any = None) -> Any:
         else:
             q, k, v = (x.unflatten(-1, (n, -1)) for x, n in zip(inputs, (a["heads"], kv_heads, kv_heads)))
         q, k, v = (x.transpose(-2, -3) for x in (q, k, v))
-        mask = None if shape is None else self.mask.view(shape)
-        added = _sum(mask, *inputs[a["operands"] :], windows=q.dim() == 6)
+        added = None if shape is None else self.mask.view(shape)
+        if a.get("bias"):
+            bias = inputs[-1][:, None, None] if q.dim() == 6 else inputs[-1]
+            added = bias if added is None else bias + added
         return attend(q, k, v, added, **how).transpose(-2, -3).flatten(-2)
 
-    return _layer(nn, forward, **({} if shape is None else {"mask": _flat(a["mask"])}))
+    return _layer(torch, forward, **({} if shape is None else {"mask": _flat(torch, a["mask"])}))
 
 
-def _sum(mask: Any, bias: Any = None, *, windows: bool) -> Any:
-    """Return what is added to the scores, or None."""
-    if bias is None:
-        return mask
-    bias = bias[:, None, None] if windows else bias
-    return bias if mask is None else bias + mask
-
-
-def _flat(array: Any) -> Any:
+def _flat(torch: Any, array: Any) -> Any:
     """A tensor of one axis: of five axes there is no channels_last, which a module asks of all of its arrays."""
-    import torch
-
     return torch.from_numpy(array).flatten()
 
 
-def _constant(nn: Any, a: Mapping[str, Any]) -> Any:
+def _constant(torch: Any, a: Mapping[str, Any]) -> Any:
     shape = a["value"].shape
-    return _layer(nn, lambda self: self.value.view(shape), value=_flat(a["value"]))
+    return _layer(torch, lambda self: self.value.view(shape), value=_flat(torch, a["value"]))
 
 
-def _parameter(nn: Any, a: Mapping[str, Any]) -> Any:
-    return _layer(nn, lambda self: self.value[None], {"value": a["shape"]})
-
-
-def _relative_bias(nn: Any, a: Mapping[str, Any]) -> Any:
+def _relative_bias(torch: Any, a: Mapping[str, Any]) -> Any:
     shape = a["index"].shape
 
     def forward(self: Any) -> Any:
         return self.weight[self.index].view(*shape, -1).permute(2, 0, 1)[None]
 
     table = {"weight": (int(a["index"].max()) + 1, a["heads"])}
-    return _layer(nn, forward, table, index=_flat(a["index"]).long())
+    return _layer(torch, forward, table, index=_flat(torch, a["index"]).long())
 
 
-def _take(nn: Any, a: Mapping[str, Any]) -> Any:
-    import torch
+def _take(torch: Any, a: Mapping[str, Any]) -> Any:
+    return _layer(torch, lambda self, x: x.index_select(a["axis"], self.index), index=torch.tensor(a["index"]))
 
-    return _layer(nn, lambda self, x: x.index_select(a["axis"], self.index), index=torch.tensor(a["index"]))
+
+def _stochastic_depth(torch: Any, a: Mapping[str, Any]) -> Any:
+    kept = 1 - a["p"]
+
+    def forward(self: Any, x: Any) -> Any:
+        if not self.training:
+            return x
+        return x * x.new_empty((len(x), *[1] * (x.dim() - 1))).bernoulli_(kept).div_(kept)
+
+    return _layer(torch, forward)
 
 
 def _convolve(torch: Any, a: Mapping[str, Any], x: Any, weight: Any) -> Any:
@@ -268,50 +252,35 @@ def _conv_transpose(torch: Any, a: Mapping[str, Any], x: Any, weight: Any) -> An
     return torch.nn.functional.conv_transpose2d(x, weight[0], *how)
 
 
-def _stochastic_depth(nn: Any, a: Mapping[str, Any]) -> Any:
-    kept = 1 - a["p"]
-
-    def forward(self: Any, x: Any) -> Any:
-        if not self.training:
-            return x
-        return x * x.new_empty((len(x), *[1] * (x.dim() - 1))).bernoulli_(kept).div_(kept)
-
-    return _layer(nn, forward)
-
-
-LAYERS = {
-    "Conv2d": _conv2d,
-    "BatchNorm2d": lambda nn, a: nn.BatchNorm2d(a["channels"], eps=a["eps"], momentum=a["momentum"]),
-    "ReLU": lambda nn, a: nn.ReLU(inplace=a.get("in_place", False)),
-    "ReLU6": lambda nn, a: nn.ReLU6(inplace=a.get("in_place", False)),
-    "SiLU": lambda nn, a: nn.SiLU(),
-    "HardSigmoid": lambda nn, a: nn.Hardsigmoid(),
-    "HardSwish": lambda nn, a: nn.Hardswish(),
-    "GELU": lambda nn, a: nn.GELU(approximate=a["approximate"]),
+# Of torch and attributes: a module.
+LAYERS: Dict[str, Callable[..., Any]] = {
+    **{name: _plain(name) for name in ("SiLU", "Tanh", "Sigmoid")},
+    **{name: _plain(name, inplace="in_place") for name in IN_PLACE},
+    "HardSigmoid": _plain("Hardsigmoid"),
+    "HardSwish": _plain("Hardswish"),
+    "GELU": _plain("GELU", approximate="approximate"),
+    "BatchNorm2d": _plain("BatchNorm2d", "channels", eps="eps", momentum="momentum"),
+    "LayerNorm": _plain("LayerNorm", "features", eps="eps"),
+    "RMSNorm": _plain("RMSNorm", "features", eps="eps"),
+    "GroupNorm": _plain("GroupNorm", "groups", "channels", eps="eps"),
+    "Embedding": _plain("Embedding", "num_embeddings", "embedding_dim"),
+    "Dropout": _plain("Dropout", "p"),
     "StochasticDepth": _stochastic_depth,
-    "MaxPool2d": lambda nn, a: nn.MaxPool2d(
-        a["kernel"], stride=a["stride"], padding=a["padding"], ceil_mode=a.get("ceil_mode", False)
-    ),
-    "AdaptiveAvgPool2d": lambda nn, a: nn.AdaptiveAvgPool2d(a["output"]),
-    "Linear": lambda nn, a: nn.utils.skip_init(
-        nn.Linear, a["in_features"], a["out_features"], bias=a.get("bias", True)
-    ),
-    "Dropout": lambda nn, a: nn.Dropout(a["p"]),
+    "MaxPool2d": lambda torch, a: torch.nn.MaxPool2d(a["kernel"], **_pooling(a)),
     "AvgPool2d": _avgpool2d,
-    "Tanh": lambda nn, a: nn.Tanh(),
-    "Sigmoid": lambda nn, a: nn.Sigmoid(),
-    "Embedding": lambda nn, a: nn.Embedding(a["num_embeddings"], a["embedding_dim"]),
+    "AdaptiveAvgPool2d": _plain("AdaptiveAvgPool2d", "output"),
+    "Linear": lambda torch, a: torch.nn.utils.skip_init(
+        torch.nn.Linear, a["in_features"], a["out_features"], bias=a.get("bias", True)
+    ),
+    "Conv2d": _conv2d,
+    "Conv1d": _conv1d,
     "LSTM": _recurrent("LSTM"),
     "GRU": _recurrent("GRU"),
-    "Conv1d": _conv1d,
-    "LayerNorm": lambda nn, a: nn.LayerNorm(a["features"], eps=a["eps"]),
-    "RMSNorm": lambda nn, a: nn.RMSNorm(a["features"], eps=a["eps"]),
-    "Constant": _constant,
     "Quanv2d": _quanv2d,
     "Attention": attention,
-    "Parameter": _parameter,
     "RelativeBias": _relative_bias,
-    "GroupNorm": lambda nn, a: nn.GroupNorm(a["groups"], a["channels"], eps=a["eps"]),
+    "Constant": _constant,
+    "Parameter": lambda torch, a: _layer(torch, lambda self: self.value[None], {"value": a["shape"]}),
     "Take": _take,
 }
 # Of torch, attributes, and inputs.
@@ -341,9 +310,7 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "CumSum": lambda torch, a, x: x.cumsum(a["axis"]),
     "Expand": lambda torch, a, x: x.expand(a["shape"]),
     "Gather": lambda torch, a, table, index: torch.nn.functional.embedding(index.long(), table[0]),
-    "PadAxes": lambda torch, a, x: torch.nn.functional.pad(
-        x, [side for pads in reversed(a["pads"]) for side in pads], value=a.get("value", 0.0)
-    ),
+    "PadAxes": lambda torch, a, x: torch.nn.functional.pad(x, sum(a["pads"][::-1], ()), value=a.get("value", 0.0)),
     "Convolve": _convolve,
     "ConvTranspose": _conv_transpose,
 }

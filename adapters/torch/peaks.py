@@ -40,8 +40,7 @@ def of_torch(device: str, precision: str, threads: int) -> Library:
         return functools.partial(torch.matmul, a, b, out=torch.empty_like(a))
 
     source, target = (torch.zeros(COPY_BYTES[device], dtype=torch.uint8, device=device) for _ in range(2))
-    wait = torch.cuda.synchronize if device == "cuda" else (lambda: None)
-    return Library(product, lambda: target.copy_(source), wait)
+    return Library(product, lambda: target.copy_(source), *([torch.cuda.synchronize] if device == "cuda" else []))
 
 
 def of_numpy(device: str, precision: str, threads: int) -> Library:
@@ -66,10 +65,9 @@ def measure(library: Library, device: str) -> Dict[str, float]:
     while rows < MOST_ROWS[device] and _best_s(product, library.wait, 0.0) <= LONG_S:
         rows *= 2
         product = library.product(rows)
-    return {
-        "flop_per_s": 2 * rows**3 / _best_s(product, library.wait),
-        "bytes_per_s": 2 * COPY_BYTES[device] / _best_s(library.copy, library.wait),
-    }
+    flop, moved = 2 * rows**3, 2 * COPY_BYTES[device]
+    product_s, copy_s = (_best_s(work, library.wait) for work in (product, library.copy))
+    return {"flop_per_s": flop / product_s, "bytes_per_s": moved / copy_s}
 
 
 def _best_s(work: Callable[[], Any], wait: Callable[[], Any], seconds: float = SECONDS) -> float:

@@ -11,9 +11,7 @@ from framework_compare.errors import Unsupported
 from framework_compare.protocol import ImageFiles, Replicas, TrainConfig
 
 
-def open_loader(
-    torch: Any, files: ImageFiles, config: TrainConfig, *, pin_memory: bool, replicas: Optional[Replicas] = None
-) -> Any:
+def open_loader(torch: Any, files: ImageFiles, config: TrainConfig, replicas: Optional[Replicas], pinned: bool) -> Any:
     transforms = import_torchvision(torch).transforms
     rest = transforms.ToTensor(), transforms.Normalize(MEAN, STD)
     transform = vision_transforms(transforms, config, *rest, random_crop=transforms.RandomResizedCrop)
@@ -23,7 +21,7 @@ def open_loader(
         sampler=EpochOrder(len(files), config.seed, config.batch_size, replicas),
         num_workers=config.loader_workers,
         persistent_workers=config.loader_workers > 0,
-        pin_memory=pin_memory,
+        pin_memory=pinned,
     )
     start_loader(loader)
     return loader
@@ -46,17 +44,13 @@ def import_torchvision(torch: Any) -> Any:
         if "torchvision::nms" not in str(error):
             raise
         library = torch.library.Library("torchvision", "DEF")
-        library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        for operator in ("nms", "qnms"):
+            library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
         _kept_alive.append(library)
-        _forget("torchvision")
+        for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+            del sys.modules[name]
         import torchvision
     return torchvision
 
 
 _kept_alive: List[Any] = []
-
-
-def _forget(package: str) -> None:
-    for name in [n for n in sys.modules if n == package or n.startswith(package + ".")]:
-        del sys.modules[name]

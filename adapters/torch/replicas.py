@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, Callable, Dict
+from typing import Any, Dict
 
 from framework_compare.protocol import Replicas
 
@@ -16,14 +16,9 @@ class Group:
     """The process group of a cell's replicas. Nobody leaves it: to do so waits for ranks that may have failed."""
 
     def __init__(self, torch: Any, replicas: Replicas, device: str) -> None:
-        self._torch, self._replicas = torch, replicas
-        self._on_gpu = device != "cpu"
-        self._device = torch.device(device)
-        self._joined = False
-
-    @property
-    def backend(self) -> str:
-        return "nccl" if self._on_gpu else "gloo"
+        self._torch, self._replicas, self._joined = torch, replicas, False
+        self._on_gpu, self._device = device != "cpu", torch.device(device)
+        self.backend = "nccl" if self._on_gpu else "gloo"
 
     def join(self) -> None:
         """Meet the other ranks, once."""
@@ -55,20 +50,13 @@ class Group:
 
     def _wrapped(self, network: Any) -> Any:
         parallel = self._torch.nn.parallel.DistributedDataParallel
-        return parallel(
-            network,
-            device_ids=[self._device.index] if self._on_gpu else None,
-            gradient_as_bucket_view=True,
-            **{_statistics_flag(parallel): False},
-        )
+        # by default rank 0 sends its running statistics to all before each forward pass; renamed in PyTorch 2.13
+        names = ("forward_sync_buffers", "broadcast_buffers")
+        flag = next(name for name in names if name in inspect.signature(parallel.__init__).parameters)
+        devices = [self._device.index] if self._on_gpu else None
+        return parallel(network, device_ids=devices, gradient_as_bucket_view=True, **{flag: False})
 
     def wait(self) -> None:
         """Return when all ranks are here."""
         if self._joined:
             self._torch.distributed.barrier()
-
-
-def _statistics_flag(parallel: Callable[..., Any]) -> str:
-    """Whose default has rank 0 send its running statistics to all before each forward pass; renamed in PyTorch 2.13."""
-    names = inspect.signature(parallel.__init__).parameters
-    return "forward_sync_buffers" if "forward_sync_buffers" in names else "broadcast_buffers"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterable, List, Tuple
+from typing import Any, Callable, Dict, Iterable, List
 
 from framework_compare.adapters.common import trainer as common
 from framework_compare.graph.optimizer import DECAYED, Schedule
@@ -26,14 +26,22 @@ LOSSES: Dict[str, Callable[..., Callable[[Any, Any], Any]]] = {
     "mse": lambda torch: torch.nn.MSELoss(),
     "binary_cross_entropy": lambda torch: torch.nn.BCEWithLogitsLoss(),
 }
-
-
 NATIVE = {"adam": "Adam", "rmsprop": "RMSprop", "nadam": "NAdam", "adamw": "AdamW"}  # in torch.optim
 
 
-def make_optimizer(torch: Any, config: TrainConfig, parameters: Iterable[Any], *, fused: bool, captured: bool) -> Any:
+def optimizer_name(config: TrainConfig, fused: bool) -> str:
+    if common.is_native(config):
+        return f"torch.optim.{NATIVE[config.optimizer]}, its own defaults"
+    names = {
+        "sgd": "torch.optim.SGD" + (" (fused)" if fused else ""),
+        "nadam": "torch.optim.NAdam (foreach)",
+        "rmsprop": "our own with epsilon inside the root, of torch._foreach functions",
+    }
+    return names.get(config.optimizer) or f"torch.optim.{NATIVE[config.optimizer]} (fused)"
+
+
+def make_optimizer(torch: Any, config: TrainConfig, parameters: List[Any], *, fused: bool, captured: bool) -> Any:
     """The optimiser of a config. All but SGD have their state from the start, so that a step never makes any."""
-    parameters = list(parameters)
     settings, rate = common.optimizer_settings(config), config.learning_rate
     if captured and not Schedule.of(config).is_constant:  # a captured step reads it where it is
         rate = torch.tensor(rate, device=parameters[0].device)
@@ -44,16 +52,11 @@ def make_optimizer(torch: Any, config: TrainConfig, parameters: Iterable[Any], *
     elif config.optimizer == "rmsprop":
         optimizer = _rmsprop(torch)(parameters, rate, settings)
     else:
-        kinds: Dict[str, Tuple[Any, Dict[str, Any]]] = {
-            "adam": (torch.optim.Adam, {"fused": True}),
-            "nadam": (torch.optim.NAdam, {"foreach": True, "momentum_decay": settings.get("psi")}),
-            "adamw": (torch.optim.AdamW, {"fused": True}),
-        }
-        kind, own = kinds[config.optimizer]
         if config.optimizer == "adamw":
             parameters = decay_groups(parameters, settings["weight_decay"])
-        betas = (settings["beta1"], settings["beta2"])
-        optimizer = kind(parameters, lr=rate, betas=betas, eps=settings["eps"], capturable=captured, **own)
+        own: Dict[str, Any] = {"betas": (settings["beta1"], settings["beta2"]), "eps": settings["eps"]}
+        own.update({"foreach": True, "momentum_decay": settings["psi"]} if "psi" in settings else {"fused": True})
+        optimizer = getattr(torch.optim, NATIVE[config.optimizer])(parameters, lr=rate, capturable=captured, **own)
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             parameter.grad = torch.zeros_like(parameter)
@@ -63,13 +66,11 @@ def make_optimizer(torch: Any, config: TrainConfig, parameters: Iterable[Any], *
     return optimizer
 
 
-def decay_groups(parameters: Iterable[Any], decay: float) -> List[Dict[str, Any]]:
-    """Return two groups: parameters that decay, and gains and biases."""
-    held = list(parameters)
-    groups = {wd: [p for p in held if (p.dim() >= DECAYED) == (wd > 0)] for wd in dict.fromkeys((decay, 0.0))}
-    if not decay:
-        groups[0.0] = held
-    return [{"params": group, "weight_decay": wd} for wd, group in groups.items() if group]
+def decay_groups(parameters: List[Any], decay: float) -> List[Dict[str, Any]]:
+    """Return parameters that decay, and gains and biases; all in one group where nothing decays."""
+    decayed = [parameter for parameter in parameters if decay and parameter.dim() >= DECAYED]
+    others = [parameter for parameter in parameters if not decay or parameter.dim() < DECAYED]
+    return [{"params": group, "weight_decay": wd} for group, wd in ((decayed, decay), (others, 0.0)) if group]
 
 
 class Updates(common.Updates):

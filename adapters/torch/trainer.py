@@ -6,6 +6,7 @@ import contextlib
 import functools
 import os
 import shutil
+import warnings
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from framework_compare.adapters.common import trainer as common
@@ -14,19 +15,9 @@ from framework_compare.adapters.torch.generation import Generates
 from framework_compare.adapters.torch.gpu import CapturedStep, Gpu
 from framework_compare.adapters.torch.network import OPS, by_graph_name, make_network
 from framework_compare.adapters.torch.pipeline import open_loader
-from framework_compare.adapters.torch.tasks import LOSSES, NATIVE, Updates, forget, make_optimizer
+from framework_compare.adapters.torch.tasks import LOSSES, Updates, forget, make_optimizer, optimizer_name
 from framework_compare.graph import OPTIMIZERS, Graph, trainable_names
-from framework_compare.protocol import (
-    PRECISIONS,
-    UPDATES,
-    Batch,
-    Declared,
-    DeviceTimes,
-    ImageFiles,
-    ProfileRow,
-    Replicas,
-    TrainConfig,
-)
+from framework_compare.protocol import Batch, DeviceTimes, ImageFiles, ProfileRow, Replicas, TrainConfig
 from framework_compare.worker.memory import keep_freed_memory
 
 COMPILED = {"compiled": None, "max-autotune": "max-autotune"}  # the mode of torch.compile
@@ -34,24 +25,20 @@ COMPILED = {"compiled": None, "max-autotune": "max-autotune"}  # the mode of tor
 
 class TorchTrainer(Generates, common.TrainerDefaults):
     name = "torch"
-    declared = Declared(
-        ops=OPS,
-        losses=frozenset(LOSSES),
-        optimizers=frozenset(OPTIMIZERS) | common.NATIVE_OPTIMIZERS,
+    declared = common.declare(
+        OPS,
+        LOSSES,
+        OPTIMIZERS,
         # `graph` is CUDA graphs in PyTorch, which a CPU does not have
         executions={"cpu": frozenset({"default", "eager", *COMPILED}), "cuda": common.STEPS},
-        precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
         replicas={"cpu": frozenset({"default", "eager"}), "cuda": common.STEPS},
         several_nodes=True,
-        several_inputs=True,
-        updates=frozenset(UPDATES),
         generation=frozenset({"default", "eager"}),
     )
 
     @staticmethod
     def environment(config: TrainConfig) -> Dict[str, str]:
-        threads = str(config.threads)
-        variables = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+        variables = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(config.threads))
         if config.tuning == "recommended":
             # PyTorch's tuning guide shortens the spinning of idle OpenMP threads (KMP_BLOCKTIME; its wheels have
             # GNU's library): loader workers need the cores, and a spinning step takes five times as long then
@@ -65,8 +52,7 @@ class TorchTrainer(Generates, common.TrainerDefaults):
         self._keeps_memory = recommended and not self._on_gpu and keep_freed_memory()
         import torch
 
-        self.torch = torch
-        self.config = config
+        self.torch, self.config = torch, config
         torch.set_num_threads(config.threads)
         if torch.get_num_interop_threads() != 1:  # it can be set once; a search has several trainers in a process
             torch.set_num_interop_threads(1)
@@ -76,8 +62,7 @@ class TorchTrainer(Generates, common.TrainerDefaults):
         if self._on_gpu:
             torch.backends.cudnn.benchmark = recommended
             torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = config.precision == "tf32"
-        self._channels_last = recommended
-        self.layout = "NHWC" if self._channels_last else "NCHW"
+        self._channels_last, self.layout = recommended, "NHWC" if recommended else "NCHW"
         self._gpu: Optional[Gpu] = None  # a pipeline may be opened before the network is built
 
     def unsupported(self) -> Optional[str]:
@@ -88,7 +73,9 @@ class TorchTrainer(Generates, common.TrainerDefaults):
             capability = functools.partial(self.torch.cuda.get_device_capability, self._device)
             unable = _no_device(self.torch, config.device) or common.needs_capability(config.precision, capability)
             return unable or (_no_compiling(*capability()) if config.execution == "compiled" else None)
-        if config.execution in COMPILED and not _cpp_compiler():
+        # in torch's order of choice (torch/_inductor/cpp_builder.py)
+        compilers = (os.environ.get("CXX", "g++"), "g++", "clang++")
+        if config.execution in COMPILED and not any(map(shutil.which, compilers)):
             return f"execution {config.execution!r}: torch.compile needs a C++ compiler on a CPU; install g++"
         return None
 
@@ -98,11 +85,12 @@ class TorchTrainer(Generates, common.TrainerDefaults):
         found = {
             "execution": execution + (" in a CUDA graph" if self._captures and execution == "compiled" else ""),
             "memory_format": "channels_last" if self._channels_last else "contiguous",
-            "optimizer": self._optimizer_name,
+            "optimizer": optimizer_name(config, self._fused),
             "attention": "scaled_dot_product_attention",
             "threads": torch.get_num_threads(),
-            **self._replica_settings,
         }
+        if self._group is not None:
+            found["replicas"] = f"DistributedDataParallel through {self._group.backend}, {common.OWN_STATISTICS}"
         if not self._on_gpu:
             return {**found, "allocator": "keeps freed memory" if self._keeps_memory else "system default"}
         return {
@@ -113,27 +101,6 @@ class TorchTrainer(Generates, common.TrainerDefaults):
             "cudnn_benchmark": torch.backends.cudnn.benchmark,
             "tf32": torch.backends.cudnn.allow_tf32,
             **common.loss_scale_settings(config),
-        }
-
-    @property
-    def _optimizer_name(self) -> str:
-        if common.is_native(self.config):
-            return f"torch.optim.{NATIVE[self.config.optimizer]}, its own defaults"
-        names = {
-            "sgd": "torch.optim.SGD" + (" (fused)" if self._fused else ""),
-            "adam": "torch.optim.Adam (fused)",
-            "nadam": "torch.optim.NAdam (foreach)",
-            "adamw": "torch.optim.AdamW (fused)",
-            "rmsprop": "our own with epsilon inside the root, of torch._foreach functions",
-        }
-        return names[self.config.optimizer]
-
-    @property
-    def _replica_settings(self) -> Dict[str, Any]:
-        if self._group is None:
-            return {}
-        return {
-            "replicas": f"DistributedDataParallel through {self._group.backend}, BatchNorm of each replica's own batch"
         }
 
     @property
@@ -192,23 +159,21 @@ class TorchTrainer(Generates, common.TrainerDefaults):
     def _freeze(self, graph: Graph) -> None:
         """Differentiate what the graph trains, and nothing else."""
         trainable = set(trainable_names(graph))
-        for parameter in self._network.parameters():
-            parameter.requires_grad_(False)
+        self._network.requires_grad_(False)
         for name, parameter in by_graph_name(graph, dict(self._network.named_parameters())).items():
             parameter.requires_grad_(name in trainable)
 
     def _copy_in(self, weights: Mapping[str, Any]) -> None:
         held = self._arrays()
-        for name, array in weights.items():
-            held[name].copy_(_readonly_tensor(self.torch, array))
-
-    def _momenta(self) -> List[Any]:
-        states = self._optimizer.state.values()
-        return [value for state in states for value in state.values() if value is not None]
+        with warnings.catch_warnings():  # torch warns that writing to a read-only (memory-mapped) array is undefined
+            warnings.simplefilter("ignore", UserWarning)
+            for name, array in weights.items():
+                held[name].copy_(self.torch.from_numpy(array))
 
     def _kept_state(self) -> List[Any]:
         """All tensors that a training step changes."""
-        return [*self._network.state_dict().values(), *self._momenta()]
+        momenta = [value for state in self._optimizer.state.values() for value in state.values() if value is not None]
+        return [*self._network.state_dict().values(), *momenta]
 
     def weights(self) -> Dict[str, Any]:
         contiguous = self.torch.contiguous_format
@@ -232,11 +197,9 @@ class TorchTrainer(Generates, common.TrainerDefaults):
         if self._gpu:
             images, labels = self._gpu.copy(images, labels, channels_last=self._channels_last)
         elif self._channels_last:
-            images = common.each(self._in_format, images)
+            last = self.torch.channels_last
+            images = common.each(lambda one: one.to(memory_format=last) if one.ndim == 4 else one, images)
         return Batch(images, labels, len(labels))
-
-    def _in_format(self, tensor: Any) -> Any:
-        return tensor.to(memory_format=self.torch.channels_last) if tensor.ndim == 4 else tensor
 
     def read_batch(self, batch: Batch) -> Any:
         def array(tensor: Any) -> Any:
@@ -246,7 +209,7 @@ class TorchTrainer(Generates, common.TrainerDefaults):
         return common.each(array, batch.images), batch.labels.cpu().numpy()
 
     def open_pipeline(self, files: ImageFiles) -> Any:
-        return open_loader(self.torch, files, self.config, pin_memory=self._on_gpu, replicas=self._replicas)
+        return open_loader(self.torch, files, self.config, self._replicas, pinned=self._on_gpu)
 
     def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
         return (self._batch(images, labels) for images, labels in pipeline)
@@ -334,9 +297,7 @@ class TorchTrainer(Generates, common.TrainerDefaults):
         from framework_compare.adapters.torch.profile import profile_row
 
         profiler = self.torch.profiler
-        activities = [profiler.ProfilerActivity.CPU]
-        if self._on_gpu:
-            activities.append(profiler.ProfilerActivity.CUDA)
+        activities = [profiler.ProfilerActivity.CPU, *([profiler.ProfilerActivity.CUDA] if self._on_gpu else [])]
         # the first step makes CUPTI's buffers and loads its callbacks, and is left out
         schedule = profiler.schedule(wait=0, warmup=1, active=1)
         with profiler.profile(activities=activities, schedule=schedule) as session:
@@ -367,17 +328,3 @@ def _no_compiling(major: int, minor: int) -> Optional[str]:
     if not (shutil.which("gcc") or shutil.which("clang")):
         return "execution 'compiled': torch.compile needs a C compiler even for a GPU; install gcc"
     return None
-
-
-def _cpp_compiler() -> Optional[str]:
-    """The compiler torch.compile would use, in its order of choice (torch/_inductor/cpp_builder.py)."""
-    return next((found for found in map(shutil.which, (os.environ.get("CXX", "g++"), "g++", "clang++")) if found), None)
-
-
-def _readonly_tensor(torch: Any, array: Any) -> Any:
-    """A tensor over a read-only (memory-mapped) array, without torch's warning that writing would be undefined."""
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        return torch.from_numpy(array)

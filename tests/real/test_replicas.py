@@ -64,8 +64,8 @@ SYNCHRONISED = (
 )  # fmt: skip
 # By framework and mistake: file, text and what it becomes, the first level that fails.
 MISTAKES = {
-    ("torch", "gradient times N"): ("trainer.py", "self._scaler.scale(loss)", "self._scaler.scale(2 * loss)", 2),
-    ("torch", "loss divided twice"): ("trainer.py", "self._scaler.scale(loss)", "self._scaler.scale(loss / 2)", 2),
+    ("torch", "gradient times N"): ("trainer.py", "else loss).backward()", "else 2 * loss).backward()", 2),
+    ("torch", "loss divided twice"): ("trainer.py", "else loss).backward()", "else loss / 2).backward()", 2),
     ("torch", "gradients not averaged"): (
         "trainer.py", "self._group.wrap(self._network, captured=self._captures)", "self._network", 2,
     ),

@@ -1,7 +1,5 @@
 """gluon's DataLoader and transforms, JPEGs read by MXNet's own decoder."""
 
-from __future__ import annotations
-
 import random
 from typing import Any, Optional
 

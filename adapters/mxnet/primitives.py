@@ -1,7 +1,5 @@
 """Primitives on arrays of any rank; `shapes` among the attributes are those of the inputs, `size` that of the output."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, Callable, Dict, Mapping
 

@@ -1,7 +1,5 @@
 """Recurrent layers of gluon, with the steps in front of the samples, and their arrays by their names in the graph."""
 
-from __future__ import annotations
-
 from typing import Any, Dict, Mapping
 
 from framework_compare.adapters.common.recurrent import PAIR, Direction

@@ -1,7 +1,5 @@
 """torchvision's ImageNet recipe in paddle.io's loader, decoded by Pillow, paddle.vision's default backend."""
 
-from __future__ import annotations
-
 from typing import Any, Optional
 
 import numpy as np

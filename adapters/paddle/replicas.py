@@ -1,7 +1,5 @@
 """One replica of paddle.DataParallel, and the variables by which Paddle's ranks know each other."""
 
-from __future__ import annotations
-
 from typing import Any, Dict
 
 from framework_compare.protocol import Replicas

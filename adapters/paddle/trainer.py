@@ -1,7 +1,5 @@
 """One model in PaddlePaddle: devices and precisions, the step and its optimizer, arrays in and out."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
@@ -66,8 +64,7 @@ class PaddleTrainer(Generates, common.TrainerDefaults):
         self._keeps_memory = config.tuning == "recommended" and not self._on_gpu and keep_freed_memory()
         import paddle
 
-        self.paddle = paddle
-        self.config = config
+        self.paddle, self.config = paddle, config
         self._gpus = paddle.device.cuda.device_count() if self._on_gpu else 0
         paddle.set_device(f"gpu:{self._index}" if self._index < self._gpus else "cpu")
         paddle.seed(config.seed + (replicas.rank or 0 if replicas else 0))
@@ -76,12 +73,9 @@ class PaddleTrainer(Generates, common.TrainerDefaults):
     def unsupported(self) -> Optional[str]:
         if not self._on_gpu:
             return None
-        if self._index >= self._gpus:
-            return self._no_device()
-        capability = self.paddle.device.cuda.get_device_capability
-        return common.needs_capability(self.config.precision, lambda: capability(self._index))
-
-    def _no_device(self) -> str:
+        if self._index < self._gpus:
+            capability = self.paddle.device.cuda.get_device_capability
+            return common.needs_capability(self.config.precision, lambda: capability(self._index))
         here = f"device {self.config.device!r}: PaddlePaddle {self.paddle.__version__}"
         if not self.paddle.is_compiled_with_cuda():
             return f"{here} is a build for CPUs; install paddlepaddle-gpu in that interpreter"
@@ -150,8 +144,7 @@ class PaddleTrainer(Generates, common.TrainerDefaults):
             self._scaler.load_state_dict(self._first_scale)
 
     def weights(self) -> Dict[str, np.ndarray]:
-        arrays = {name: tensor.numpy() for name, tensor in self._arrays.items()}
-        return self._of_graph(arrays)
+        return self._of_graph({name: tensor.numpy() for name, tensor in self._arrays.items()})
 
     def _of_graph(self, arrays: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
         return {name: np.ascontiguousarray(a.T if name in self._transposed else a) for name, a in arrays.items()}

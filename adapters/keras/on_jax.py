@@ -1,7 +1,5 @@
 """Keras on JAX."""
 
-from __future__ import annotations
-
 from typing import Any, Dict, Mapping
 
 import numpy as np

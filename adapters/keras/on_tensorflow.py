@@ -1,7 +1,5 @@
 """Keras on TensorFlow."""
 
-from __future__ import annotations
-
 from typing import Any, Dict
 
 from framework_compare.adapters.keras.trainer import KerasTrainer, declare, variables_for

@@ -1,7 +1,5 @@
 """Keras on PyTorch."""
 
-from __future__ import annotations
-
 from typing import Any, Dict, Iterator, Optional
 
 from framework_compare.adapters.keras.trainer import KerasTrainer, declare, variables_for

@@ -1,7 +1,5 @@
 """Losses and optimisers of Keras by their names in a task and a config."""
 
-from __future__ import annotations
-
 from typing import Any, Callable, Dict, List
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What Keras is on every back end: the model, its weights, loss and optimiser, `train_on_batch`."""
 
-from __future__ import annotations
-
 import abc
 import os
 import sys
@@ -16,8 +14,6 @@ from framework_compare.graph import Graph, trainable_names
 from framework_compare.graph.optimizer import DECAYED
 from framework_compare.protocol import Batch, Declared, Replicas, TrainConfig
 
-CUDA = "no environment for Keras on a GPU is pinned"
-
 
 def declare(executions: Tuple[str, ...]) -> Declared:
     return Declared(
@@ -27,7 +23,10 @@ def declare(executions: Tuple[str, ...]) -> Declared:
         executions={"cpu": frozenset({"default", "fit", *executions})},
         precisions={"cpu": frozenset({"fp32"})},
         updates=frozenset({"clip_norm", "schedule"}),
-        why={"cuda": CUDA, "accumulation": "Keras' schedules count batches, not updates"},
+        why={
+            "cuda": "no environment for Keras on a GPU is pinned",
+            "accumulation": "Keras' schedules count batches, not updates",
+        },
     )
 
 

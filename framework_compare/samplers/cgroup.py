@@ -68,6 +68,6 @@ def _folders(controller: str, mount: Path, membership: Path) -> Iterator[Path]:
 def read(path: Path) -> str:
     """The text of a file, "" where it cannot be read."""
     try:
-        return path.read_text().strip()
+        return path.read_text(errors="replace").strip()
     except OSError:
         return ""

@@ -4,6 +4,7 @@ Others are all programs but the worker's process tree and this process: what is 
 idle. So the kernel's own threads count, and so does what other containers of the machine do on these cores.
 """
 
+import contextlib
 import os
 import time
 from array import array
@@ -62,7 +63,7 @@ class CoreCounter:
         allowed = os.sched_getaffinity(0)
         self.count = len(allowed)
         confined = self.count < (os.cpu_count() or 1)
-        self._names: Set[bytes] = {b"cpu%d" % core for core in allowed} if confined else {b"cpu"}
+        self._names = {b"cpu%d" % core for core in allowed} if confined else {b"cpu"}
         self._bytes = 1 << 16 if confined else 256
 
     def close(self) -> None:
@@ -108,20 +109,13 @@ class SlowCounters:
         self._heat = [path for path in found if path.exists()]
 
     def read(self) -> Tuple[Optional[int], Optional[int]]:
-        return self._swapped(), self._throttled()
-
-    def _swapped(self) -> Optional[int]:
-        try:
+        swapped = throttled = None
+        with contextlib.suppress(OSError, ValueError):
             _, found, rest = self._vmstat.read_bytes().partition(b"\npswpin ")
-            return int(rest.split(None, 1)[0]) if found else None
-        except (OSError, ValueError):
-            return None
-
-    def _throttled(self) -> Optional[int]:
-        try:
-            return sum(int(path.read_bytes()) for path in self._heat) if self._heat else None
-        except (OSError, ValueError):
-            return None
+            swapped = int(rest.split(None, 1)[0]) if found else None
+        with contextlib.suppress(OSError, ValueError):
+            throttled = sum(int(path.read_bytes()) for path in self._heat) if self._heat else None
+        return swapped, throttled
 
 
 class DisturbanceLog:
@@ -146,7 +140,7 @@ class DisturbanceLog:
 
     def last_ns(self, *, slow: bool = False) -> int:
         """When the last reading was; 0 where there is none."""
-        times = [reading[0] for reading in self._slow[-1:]] if slow else list(self._columns["t_ns"][-1:])
+        times = [row[0] for row in self._slow[-1:]] if slow else self._columns["t_ns"][-1:]
         return times[0] if times else 0
 
     def shares(self, epoch: Tuple[int, int], within: Tuple[int, int]) -> Optional[Shares]:

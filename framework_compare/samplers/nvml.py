@@ -1,9 +1,11 @@
 """What NVIDIA's management library says of a GPU, whoever uses it, or of several that train one cell, read as one."""
 
+import functools
+import operator
 import os
 import re
 import statistics
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -254,14 +256,7 @@ def _uuids(nvml: ModuleType) -> Reader:
 
 
 def _instances(nvml: ModuleType) -> Reader:
-    def read(entry: str) -> Gpu | None:
-        try:
-            nvml.nvmlDeviceGetHandleByUUID(entry)
-        except nvml.NVMLError:
-            return None
-        return entry
-
-    return read
+    return lambda entry: None if ask(nvml, "nvmlDeviceGetHandleByUUID", entry) is None else entry
 
 
 class GpuGroup:
@@ -302,13 +297,6 @@ class GpuGroup:
         return {**next(iter(each.values())), **({"devices": each} if self._several else {})}
 
 
-def _any_reason(masks: Sequence[int]) -> int:
-    together = 0
-    for mask in masks:
-        together |= mask
-    return together
-
-
 # By field of GpuReading: how the readings of several devices become one.
 _TOGETHER: dict[str, Callable[[Any], Any]] = {
     "percent": lambda values: sum(values) / len(values),
@@ -317,5 +305,5 @@ _TOGETHER: dict[str, Callable[[Any], Any]] = {
     "process_memory_bytes": sum,
     "temperature_c": max,
     "sm_clock_mhz": min,
-    "throttle": _any_reason,
+    "throttle": lambda masks: functools.reduce(operator.or_, masks),
 }

@@ -68,6 +68,4 @@ def _others() -> Optional[Tuple[int, int]]:
 
 
 def _share(before: Optional[Tuple[int, int]], after: Optional[Tuple[int, int]]) -> Optional[float]:
-    if before is None or after is None:
-        return None
-    return max(0.0, (after[1] - before[1]) / (after[0] - before[0]))
+    return max(0.0, (after[1] - before[1]) / (after[0] - before[0])) if before and after else None

@@ -30,7 +30,6 @@ from framework_compare.samplers.samplers import COLUMNS, SAMPLERS, Readings, Sam
 LEAST_HZ, MAX_HZ = 0.01, 100.0  # kernel ticks are 10 ms: a faster reading of CPU time says nothing
 MAX_SAMPLES = 72_000  # two hours at 10 Hz, 11 MB
 LEAST_GAP_NS = 50_000_000  # between a reading and one at the edge of an epoch: epochs may be shorter than a tick
-NOTED = ("phase", "epoch")
 
 
 def check_hz(hz: object) -> None:
@@ -89,21 +88,18 @@ class Recorder:
 
     def note(self, event: Document) -> None:
         """Have energy and counters read soon if the worker's event ends something that is measured. Returns at once."""
-        if event["event"] not in NOTED:
+        if event["event"] not in ("phase", "epoch"):
             return
         if self._energy:
             self._energy.note(event["event"])
         if self._thread and (event["event"] == "epoch" or event.get("name") == "epochs"):
             self._wake()
 
-    def hold(self) -> None:
-        """Read nothing until `go_on`: the worker waits while rivals have their turns. Returns at once."""
-        self._hold(True)
-
     def go_on(self) -> None:
-        self._hold(False)
+        self.hold(False)
 
-    def _hold(self, held: bool) -> None:
+    def hold(self, held: bool = True) -> None:
+        """Read nothing until `go_on`: the worker waits while rivals have their turns. Returns at once."""
         self._held = held
         if self._energy:
             self._energy.note("phase")
@@ -151,8 +147,7 @@ class Recorder:
             if gpu is None and self._gpu_indices:
                 gpu = stack.enter_context(_opened(self._gpu_indices))
             self._meter(gpu, stack)
-            watched = Watched(self._tree, gpu)
-            cores, slow = None, SlowCounters()
+            watched, cores, slow = Watched(self._tree, gpu), None, SlowCounters()
             with contextlib.suppress(OSError):
                 cores = stack.enter_context(contextlib.closing(CoreCounter()))
             samplers = [stack.enter_context(contextlib.closing(sampler(watched))) for sampler in SAMPLERS]

@@ -99,19 +99,14 @@ def conv2d(net: Network, node: Node, x: Any) -> Any:
         "dilation_rate": window.dilation,
         "use_bias": a["bias"],
     }
-    if _is_depthwise(node):
+    # DepthwiseConv2D takes one stride for both axes
+    if 1 < a["groups"] == a["in_channels"] == a["out_channels"] and window.stride[0] == window.stride[1]:
         layer = net.layer(node, "DepthwiseConv2D", window.kernel, depthwise_initializer="zeros", **how)
     else:
         how.update(groups=a["groups"], kernel_initializer="zeros")
         layer = net.layer(node, "Conv2D", a["out_channels"], window.kernel, **how)
     y = layer(x)
     return y[:, :: window.stride[0], :: window.stride[1]] if thinned else y
-
-
-def _is_depthwise(node: Node) -> bool:
-    """DepthwiseConv2D takes one stride for both axes."""
-    a, (down, across) = node.attrs, Window.of(node.attrs).stride
-    return bool(1 < a["groups"] == a["in_channels"] == a["out_channels"] and down == across)
 
 
 def maxpool(net: Network, node: Node, x: Any) -> Any:

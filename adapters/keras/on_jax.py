@@ -5,9 +5,9 @@ from typing import Any, Dict, Mapping
 import numpy as np
 
 from framework_compare.adapters.jax.trainer import JaxTrainer
-from framework_compare.adapters.keras.trainer import KerasTrainer, declare, variables_for
+from framework_compare.adapters.keras.trainer import KerasTrainer, declare
 from framework_compare.graph import Graph
-from framework_compare.protocol import Batch, TrainConfig
+from framework_compare.protocol import Batch
 
 
 class KerasJaxTrainer(KerasTrainer, JaxTrainer):
@@ -18,10 +18,6 @@ class KerasJaxTrainer(KerasTrainer, JaxTrainer):
 
     name, backend, default_execution = "keras-jax", "jax", "jit"
     declared = declare(("eager", "graph", "compiled"))
-
-    @staticmethod
-    def environment(config: TrainConfig) -> Dict[str, str]:
-        return {**JaxTrainer.environment(config), **variables_for("jax")}
 
     def build(self, graph: Graph) -> None:
         self._target_type = np.int32 if graph.task.target.dtype.startswith("int") else np.float32

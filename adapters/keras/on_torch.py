@@ -2,7 +2,7 @@
 
 from typing import Any, Dict, Iterator, Optional
 
-from framework_compare.adapters.keras.trainer import KerasTrainer, declare, variables_for
+from framework_compare.adapters.keras.trainer import KerasTrainer, declare
 from framework_compare.adapters.torch.trainer import TorchTrainer
 from framework_compare.protocol import Batch, TrainConfig
 
@@ -13,9 +13,9 @@ class KerasTorchTrainer(KerasTrainer, TorchTrainer):
     name, backend, default_execution = "keras-torch", "torch", "eager"
     declared = declare(("eager",))
 
-    @staticmethod
-    def environment(config: TrainConfig) -> Dict[str, str]:
-        return {**TorchTrainer.environment(config), **variables_for("torch"), "KERAS_TORCH_DEVICE": "cpu"}
+    @classmethod
+    def environment(cls, config: TrainConfig) -> Dict[str, str]:
+        return {**super().environment(config), "KERAS_TORCH_DEVICE": "cpu"}
 
     def __init__(self, config: TrainConfig, replicas: Optional[Any] = None) -> None:
         super().__init__(config)

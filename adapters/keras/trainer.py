@@ -30,11 +30,6 @@ def declare(executions: Tuple[str, ...]) -> Declared:
     )
 
 
-def variables_for(backend: str) -> Dict[str, str]:
-    """Environment variables: the back end, and a folder that cannot exist, as a keras.json in it could change defaults."""
-    return {"KERAS_BACKEND": backend, "KERAS_HOME": os.path.join(os.devnull, "keras")}
-
-
 def step_of(model: Any) -> Callable[[Any, Any], Any]:
     """`train_on_batch` with the loss of the batch. Up to Keras 3.14 it returns the mean over all batches since a reset."""
     on_batch: Callable[[Any, Any], Any] = model.train_on_batch
@@ -62,6 +57,12 @@ class KerasTrainer(abc.ABC):
     config: TrainConfig
     backend = default_execution = ""
     read_losses = TrainerDefaults.read_losses
+
+    @classmethod
+    def environment(cls, config: TrainConfig) -> Dict[str, str]:
+        # a folder that cannot exist, as a keras.json in it could change defaults
+        own = {"KERAS_BACKEND": cls.backend, "KERAS_HOME": os.path.join(os.devnull, "keras")}
+        return {**super().environment(config), **own}  # type: ignore[misc]
 
     def __init__(self, config: TrainConfig, replicas: Optional[Replicas] = None) -> None:
         super().__init__(config)  # type: ignore[call-arg]

@@ -4,8 +4,8 @@ import math
 from typing import Any, Callable, Dict, Mapping, Set
 
 from framework_compare.adapters.common.network import by_graph_name
-from framework_compare.adapters.common.recurrent import TURN, Direction, by_direction, pairs, turned
-from framework_compare.adapters.mxnet import blocks, primitives, recurrent
+from framework_compare.adapters.common.recurrent import PAIR, TURN, Direction, by_direction, pairs, turned
+from framework_compare.adapters.mxnet import blocks, primitives
 from framework_compare.errors import Unsupported
 from framework_compare.graph import Graph, Node, evaluate, trainable_names
 from framework_compare.graph.image_ops import adaptive_size
@@ -13,6 +13,7 @@ from framework_compare.graph.lowering import graph_ops, lowered
 from framework_compare.graph.window import Window
 
 GRAPH_NAMES = {"gamma": "weight", "beta": "bias"}
+RECURRENT_ARRAYS = {"i2h_weight": "weight_ih", "h2h_weight": "weight_hh", "i2h_bias": "bias_ih", "h2h_bias": "bias_hh"}
 
 
 def make_network(mx: Any, graph: Graph) -> Any:
@@ -86,9 +87,21 @@ def parameters_of(network: Any) -> Dict[str, Any]:
 
 
 def _arrays_of(layer: Any) -> Dict[str, Any]:
-    if isinstance(layer, Direction):
-        return recurrent.arrays_of(layer)
-    return {name: array for name, array in layer._reg_params.items() if type(array).__name__ != "Constant"}
+    if not isinstance(layer, Direction):
+        return {name: array for name, array in layer._reg_params.items() if type(array).__name__ != "Constant"}
+    side, params = "r0" if layer.is_backward else "l0", layer.layer._reg_params
+    arrays = {name: params[f"{side}_{own}"] for own, name in RECURRENT_ARRAYS.items()}
+    if layer.layer.has_one_bias:  # in the graph, of two: the other stays zero, or both would move
+        arrays.pop("bias_hh").grad_req = "null"
+        arrays["bias"] = arrays.pop("bias_ih")
+    return arrays
+
+
+def _recurrent(gluon: Any, a: Mapping[str, Any], op: str, **how: Any) -> Any:
+    """A layer with the steps in front of the samples."""
+    layer = getattr(gluon.rnn, op)(a["hidden_size"], layout="TNC", input_size=a["input_size"], **how)
+    layer.has_one_bias = op == "LSTM" and a.get("biases", 1) == 1
+    return layer
 
 
 def freeze(parameters: Dict[str, Any], graph: Graph) -> None:
@@ -212,7 +225,9 @@ LAYERS: Dict[str, Callable[..., Any]] = {
     "StochasticDepth": lambda gluon, a: gluon.nn.Dropout(a["p"], axes=tuple(range(1, 1 + len(a["input"])))),
     "Take": blocks.take,
     "GroupNorm": blocks.groupnorm,
-    **recurrent.LAYERS,
+    "LSTM": lambda gluon, a: _recurrent(gluon, a, "LSTM"),
+    "GRU": lambda gluon, a: _recurrent(gluon, a, "GRU"),
+    PAIR: lambda gluon, a: _recurrent(gluon, a, a["op"], bidirectional=True),
 }
 # Of F, attributes, and inputs.
 FUNCTIONS: Dict[str, Callable[..., Any]] = {

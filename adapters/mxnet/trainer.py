@@ -189,8 +189,7 @@ class MXNetTrainer(common.TrainerDefaults):
         return tuple(several) if isinstance(parts[0], tuple) else several[0], labels
 
     def open_pipeline(self, files: ImageFiles) -> Any:
-        gpu = self._index if self._on_gpu else None
-        return open_loader(self.mx, files, self.config, gpu=gpu, replicas=self._replicas)
+        return open_loader(self.mx, files, self.config, self._index if self._on_gpu else None, self._replicas)
 
     def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
         context = self._context
@@ -225,9 +224,13 @@ class MXNetTrainer(common.TrainerDefaults):
                 parameter.zero_grad()
 
     def _backward(self, batch: Batch) -> Any:
-        """Loss of each image; the gradients held belong to their sum; `step` divides them by the number of images."""
+        """Loss of each image, of replicas a list; gradients belong to the sum: `step` divides by the number of images."""
         with self.mx.autograd.record():
-            loss = self._losses(batch)
+            if self._replicas:
+                pairs = zip(batch.images, batch.labels)
+                loss: Any = [self._loss(self._network(*common.arguments(part)), labels) for part, labels in pairs]
+            else:
+                loss = self._loss(self._network(*common.arguments(batch.images)), batch.labels)
             if self.config.accumulation > 1:  # of batches that may differ in size the means are added
                 self.mx.autograd.backward([part / batch.size for part in (loss if self._replicas else [loss])])
                 return loss
@@ -237,13 +240,6 @@ class MXNetTrainer(common.TrainerDefaults):
                 return loss
         self.mx.autograd.backward(loss)
         return loss
-
-    def _losses(self, batch: Batch) -> Any:
-        """Return the loss of each image; of replicas a list of each one's losses."""
-        if not self._replicas:
-            return self._loss(self._network(*common.arguments(batch.images)), batch.labels)
-        pairs = zip(batch.images, batch.labels)
-        return [self._loss(self._network(*common.arguments(images)), labels) for images, labels in pairs]
 
     def gradients(self, batch: Batch) -> Dict[str, np.ndarray]:
         self._clear()

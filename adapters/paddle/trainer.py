@@ -8,9 +8,9 @@ import numpy as np
 
 from framework_compare.adapters.common import trainer as common
 from framework_compare.adapters.paddle import network
-from framework_compare.adapters.paddle import replicas as data_parallel
 from framework_compare.adapters.paddle.generation import Generates
 from framework_compare.adapters.paddle.pipeline import open_loader
+from framework_compare.adapters.paddle.replicas import rank_environment
 from framework_compare.adapters.paddle.tasks import LOSSES, NAMES, forget, make_optimizer, optimizer_name
 from framework_compare.graph import Graph
 from framework_compare.protocol import (
@@ -60,7 +60,7 @@ class PaddleTrainer(Generates, common.TrainerDefaults):
         self._index = common.gpu_number(config.device)
         self._replicas = replicas
         if replicas:
-            os.environ.update(data_parallel.environment(replicas, self._index if self._on_gpu else None))
+            os.environ.update(rank_environment(replicas, self._index if self._on_gpu else None))
         self._keeps_memory = config.tuning == "recommended" and not self._on_gpu and keep_freed_memory()
         import paddle
 
@@ -122,7 +122,9 @@ class PaddleTrainer(Generates, common.TrainerDefaults):
         graphed = config.execution == "graph"
         self._call = paddle.jit.to_static(self._network, full_graph=True) if graphed else self._network
         if self._replicas:
-            self._call = data_parallel.wrap(paddle, self._call)
+            # its backward pass leaves the mean of the ranks' gradients; meets the other ranks the first time
+            paddle.distributed.init_parallel_env()
+            self._call = paddle.DataParallel(self._call)
         self._loss = LOSSES[graph.task.named_loss](paddle, **graph.task.loss_options)
         scales = self._on_gpu and config.precision == "fp16"
         self._scaler = paddle.amp.GradScaler(enable=scales, init_loss_scaling=common.LOSS_SCALE) if scales else None

@@ -128,14 +128,14 @@ def _adaptive_avgpool2d(network: Network, node: Node, x: Any) -> Any:
         return x
     if height == width and output == 1:
         return _pool2d(network, node, x, (height, 1, 0), False)
-    windows = network.kept(node, x, lambda: _windows(network, height, width, output))
+
+    def make_windows() -> Any:
+        matrix = np.kron(adaptive_matrix(height, output), adaptive_matrix(width, output)).T
+        return network.singa.tensor.Tensor(data=np.ascontiguousarray(matrix), requires_grad=False)
+
+    windows = network.kept(node, x, make_windows)
     y = autograd.matmul(autograd.reshape(x, (images * channels, height * width)), windows)
     return autograd.reshape(y, (images, channels, output, output))
-
-
-def _windows(network: Network, height: int, width: int, output: int) -> Any:
-    matrix = np.kron(adaptive_matrix(height, output), adaptive_matrix(width, output)).T
-    return network.singa.tensor.Tensor(data=np.ascontiguousarray(matrix), requires_grad=False)
 
 
 def _linear(network: Network, node: Node, x: Any) -> Any:

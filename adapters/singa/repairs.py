@@ -23,16 +23,10 @@ LABEL = f"SINGA {VERSION}"
 PYTHONS = ((3, 8), (3, 12))  # of 3.13 the extension's type SwigPyObject, of 3.6's size, is too short
 EXTENSION = "_singa_wrap.cpython-36m-x86_64-linux-gnu.so"
 # SHA-256 of all files of the wheel that are loaded, one after the other
-LIBRARIES = (
-    "libdnnl-034bb581.so.1",
-    "libopenblas-r0-f650aae0.3.3.so",
-    "libglog-28eec8ed.so.0.0.0",
-    "libgfortran-4fc760a1.so.3.0.0",
-    "libgomp-7c85b1e2.so.1.0.0",
-    "libprotobuf-cb0440da.so.8.0.0",
-    "libquadmath-30d679e1.so.0.0.0",
-    "libz-d8a329de.so.1.2.7",
-)
+LIBRARIES = """
+libdnnl-034bb581.so.1 libopenblas-r0-f650aae0.3.3.so libglog-28eec8ed.so.0.0.0 libgfortran-4fc760a1.so.3.0.0
+libgomp-7c85b1e2.so.1.0.0 libprotobuf-cb0440da.so.8.0.0 libquadmath-30d679e1.so.0.0.0 libz-d8a329de.so.1.2.7
+""".split()
 MODULES = ("__init__.py", "singa_wrap.py", "tensor.py", "autograd.py", "opt.py", "device.py", "utils.py")
 FILES = (EXTENSION, *MODULES, *(os.path.join("..", "singa.libs", name) for name in LIBRARIES))
 DIGEST = "ffc7ac5343592dada5c4bc416d806c2354027d7a76ecd148e1a224e7811fc019"

@@ -10,19 +10,8 @@ from typing import Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 from framework_compare.errors import UsageError
 from framework_compare.json_types import Document, Fields
+from framework_compare.samplers import energy as metering
 from framework_compare.samplers.disturbance import SLOW_EVERY_NS, CoreCounter, DisturbanceLog, Shares, SlowCounters
-from framework_compare.samplers.energy import (
-    COUNTER,
-    GPU,
-    Energy,
-    EnergyRecorder,
-    GpuMeter,
-    Meter,
-    find_packages,
-    idle_w,
-    integrate_power,
-    note_idle,
-)
 from framework_compare.samplers.nvml import GpuGroup, NvmlSampler, gpu_indices
 from framework_compare.samplers.process import ProcessTreeSampler
 from framework_compare.samplers.samplers import COLUMNS, SAMPLERS, Readings, Sample, Sampler, Watched
@@ -63,7 +52,7 @@ class Recorder:
         self._disturbance = DisturbanceLog(MAX_SAMPLES)
         self._thread: Optional[threading.Thread] = None
         self.peak_rss_bytes: Optional[int] = None  # of the whole tree, the most in any sample
-        self._energy: Optional[EnergyRecorder] = None
+        self._energy: Optional[metering.EnergyRecorder] = None
         self._gauges: Fields = {}
         self._warnings: Tuple[str, ...] = ()
 
@@ -114,18 +103,18 @@ class Recorder:
         """Return what a span of time lost to others, once the run has ended; see `DisturbanceLog.shares`."""
         return self._disturbance.shares(epoch, within)
 
-    def energy(self) -> Tuple[Energy, ...]:
+    def energy(self) -> Tuple[metering.Energy, ...]:
         """Readings of counters, oldest first; of a GPU that has none, the integral of its power at the same times."""
         if not self._energy:
             return ()
         found = list(self._energy.readings)
-        if not any(reading.device.startswith(GPU) for reading in found):
-            found += integrate_power(self.samples(), self._energy.times_ns)
+        if not any(reading.device.startswith(metering.GPU) for reading in found):
+            found += metering.integrate_power(self.samples(), self._energy.times_ns)
         return tuple(sorted(found, key=lambda reading: reading.t_ns))
 
     def gauges(self) -> Fields:
         """The sources of the readings, once they have ended; {} without readings."""
-        source = next((reading.source for reading in self.energy() if reading.device.startswith(GPU)), None)
+        source = next((reading.source for reading in self.energy() if reading.device.startswith(metering.GPU)), None)
         gpu = self._gauges.get("gpu")
         return {**self._gauges, "gpu": {**gpu, "energy_source": source}} if gpu else self._gauges
 
@@ -208,16 +197,16 @@ class Recorder:
 
     def _meter(self, gpu: Optional[GpuGroup], stack: ExitStack) -> None:
         """Start the readings of energy where there is anything to read; all facts are reported at the end."""
-        packages, reason = find_packages()
-        self._gauges["host_energy"] = {"source": COUNTER if packages else None, "reason": reason}
-        meters: List[Meter] = [*packages]
+        packages, reason = metering.find_packages()
+        self._gauges["host_energy"] = {"source": metering.COUNTER if packages else None, "reason": reason}
+        meters: List[metering.Meter] = [*packages]
         if gpu:
             stack.callback(self._ask_facts, gpu)
             meters += _gpu_meters(gpu)
-        if idle := idle_w(meters):
+        if idle := metering.idle_w(meters):
             self._gauges["idle_w"] = idle
         if packages or (gpu and gpu.reason is None):
-            self._energy = stack.enter_context(EnergyRecorder(meters))
+            self._energy = stack.enter_context(metering.EnergyRecorder(meters))
 
     def _ask_facts(self, gpu: GpuGroup) -> None:
         self._gauges["gpu"] = gpu.facts()
@@ -228,10 +217,10 @@ class Recorder:
         readings = _readings(samplers)
         with self._lock:
             self._log.append(t_ns, readings)
-            if len(self._log) < MAX_SAMPLES:
-                return False
-            self._log.thin()
-            return True
+            full = len(self._log) >= MAX_SAMPLES
+            if full:
+                self._log.thin()
+        return full
 
 
 def _readings(samplers: Sequence[Sampler]) -> Fields:
@@ -242,8 +231,8 @@ def _readings(samplers: Sequence[Sampler]) -> Fields:
     return found
 
 
-def _gpu_meters(gpu: GpuGroup) -> List[Meter]:
-    return [GpuMeter(read, device) for device, read in gpu.meters().items()]
+def _gpu_meters(gpu: GpuGroup) -> List[metering.Meter]:
+    return [metering.GpuMeter(read, device) for device, read in gpu.meters().items()]
 
 
 def _opened(indices: Sequence[int]) -> "contextlib.closing[GpuGroup]":
@@ -256,14 +245,14 @@ def open_gpu(device: str, hz: float) -> Iterator[Optional[GpuGroup]]:
 
     The idle power of GPUs and host is read as well, which takes seconds the first time where they have counters.
     """
-    indices, packages = gpu_indices(device), find_packages()[0] if hz else []
+    indices, packages = gpu_indices(device), metering.find_packages()[0] if hz else []
     if not indices or not hz:
-        note_idle(packages)
+        metering.note_idle(packages)
         yield None
         return
     with _opened(indices) as gpu:
         gpu.note_baseline()
-        note_idle([*packages, *_gpu_meters(gpu)])
+        metering.note_idle([*packages, *_gpu_meters(gpu)])
         yield gpu
 
 
@@ -299,9 +288,7 @@ class SampleLog:
             del column[every_other]
 
     def _value(self, name: str, reading: float) -> Union[int, float, None]:
-        if math.isnan(reading):
-            return None
-        return int(reading) if COLUMNS[name].whole else reading
+        return None if math.isnan(reading) else int(reading) if COLUMNS[name].whole else reading
 
 
 def next_tick_ns(start_ns: int, now_ns: int, period_ns: int) -> int:

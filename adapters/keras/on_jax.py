@@ -11,17 +11,14 @@ from framework_compare.protocol import Batch
 
 
 class KerasJaxTrainer(KerasTrainer, JaxTrainer):
-    """keras.io/guides/writing_a_custom_training_loop_in_jax: stateless calls in jax.jit, the state donated.
-
-    The state is a tuple of lists: trained variables, the others, those of the optimiser.
-    """
+    """keras.io/guides/writing_a_custom_training_loop_in_jax: stateless calls in jax.jit, the state donated."""
 
     name, backend, default_execution = "keras-jax", "jax", "jit"
     declared = declare(("eager", "graph", "compiled"))
 
     def build(self, graph: Graph) -> None:
         self._target_type = np.int32 if graph.task.target.dtype.startswith("int") else np.float32
-        self._leaves: Any = None
+        self._leaves: Any = None  # the state, lists: trained variables, the others, those of the optimiser
         super().build(graph)
         self._take_state()
 

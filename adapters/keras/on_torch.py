@@ -29,9 +29,6 @@ class KerasTorchTrainer(KerasTrainer, TorchTrainer):
         for images, labels in pipeline:
             yield Batch(images.permute(0, 2, 3, 1).contiguous(), labels, len(labels))
 
-    def _make_functions(self) -> None:
-        pass
-
     def _take_step(self, images: Any, labels: Any) -> Any:
         loss, gradients = self._differentiate(images, labels)
         with self.torch.no_grad():

@@ -1,6 +1,5 @@
 """What Keras is on every back end: the model, its weights, loss and optimiser, `train_on_batch`."""
 
-import abc
 import os
 import sys
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
@@ -43,7 +42,7 @@ def step_of(model: Any) -> Callable[[Any, Any], Any]:
     return step
 
 
-class KerasTrainer(abc.ABC):
+class KerasTrainer:
     """Mixed into the plain trainer of a back end, which has the rest: threads, batches, pipelines, profiles.
 
     A subclass says how it computes, in methods or in what its `_make_functions` compiles.
@@ -106,9 +105,8 @@ class KerasTrainer(abc.ABC):
             self._on_batch = step_of(self._model)
         self._make_functions()
 
-    @abc.abstractmethod
     def _make_functions(self) -> None:
-        """Compile what the execution asks for."""
+        """Compile what the execution asks for; nothing in PyTorch."""
 
     def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         ops = self.keras.ops

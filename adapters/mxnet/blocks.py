@@ -63,15 +63,13 @@ def attention(gluon: Any, a: Mapping[str, Any]) -> Any:
         if mask is not None:
             scores = F.reshape(scores, (-1, count, heads, steps, steps))
             scores = F.reshape(F.broadcast_add(scores, mask), (-1, steps, steps))
-        y = F.reshape(F.batch_dot(shares(F, scores, seen), v), (-1, heads, steps, features // heads))
-        return F.reshape(F.transpose(y, (0, 2, 1, 3)), (-1, *outer, steps, features))
-
-    def shares(F: Any, scores: Any, seen: Any) -> Any:
-        """Row i of a causal softmax ends behind i: it takes lengths, and no mask."""
         if seen is None:
-            return F.softmax(scores, axis=-1)
-        lengths = F.broadcast_like(seen, scores, lhs_axes=(0,), rhs_axes=(0,))
-        return F.softmax(scores, F.cast(lengths, "int32"), axis=-1, use_length=True)
+            shares = F.softmax(scores, axis=-1)
+        else:  # row i ends behind i: it takes lengths, and no mask
+            lengths = F.broadcast_like(seen, scores, lhs_axes=(0,), rhs_axes=(0,))
+            shares = F.softmax(scores, F.cast(lengths, "int32"), axis=-1, use_length=True)
+        y = F.reshape(F.batch_dot(shares, v), (-1, heads, steps, features // heads))
+        return F.reshape(F.transpose(y, (0, 2, 1, 3)), (-1, *outer, steps, features))
 
     def heads_first(F: Any, x: Any, groups: int) -> Any:
         """(N, ..., steps, features) to (samples, windows and heads, steps, features of a head)."""

@@ -1,10 +1,11 @@
 """The graph as one gluon HybridBlock, and its parameters by their names in the graph."""
 
+import functools
 import math
 from typing import Any, Callable, Dict, Mapping, Set
 
 from framework_compare.adapters.common.network import by_graph_name
-from framework_compare.adapters.common.recurrent import PAIR, TURN, Direction, by_direction, pairs, turned
+from framework_compare.adapters.common.recurrent import PAIR, RECURRENT, TURN, Direction, by_direction, pairs, turned
 from framework_compare.adapters.mxnet import blocks, primitives
 from framework_compare.errors import Unsupported
 from framework_compare.graph import Graph, Node, evaluate, trainable_names
@@ -18,7 +19,8 @@ RECURRENT_ARRAYS = {"i2h_weight": "weight_ih", "h2h_weight": "weight_hh", "i2h_b
 
 def make_network(mx: Any, graph: Graph) -> Any:
     program = turned(lowered(graph, HAS))
-    trained, behind = _trained_layers(graph), set()  # behind: the nodes that a trained array has a part in
+    trained = _trained_layers(graph)
+    behind: Set[str] = set()  # the nodes that a trained array has a part in
     for node in program.nodes:
         if node.arrays in trained or not behind.isdisjoint(node.inputs):
             behind.add(node.name)
@@ -155,11 +157,6 @@ def _mul(F: Any, a: Mapping[str, Any], x: Any, y: Any) -> Any:
     return F.broadcast_mul(x, y)
 
 
-def _linear(gluon: Any, a: Mapping[str, Any]) -> Any:
-    how = {"in_units": a["in_features"], "use_bias": a.get("bias", True)}
-    return gluon.nn.Dense(a["out_features"], flatten=len(a["input"]) == 1, **how)
-
-
 def _layernorm(gluon: Any, a: Mapping[str, Any], axis: int = -1) -> Any:
     return gluon.nn.LayerNorm(axis=axis, epsilon=a["eps"], in_channels=a["features"])
 
@@ -204,7 +201,9 @@ LAYERS: Dict[str, Callable[..., Any]] = {
     ),
     "ReLU": lambda gluon, a: gluon.nn.Activation("relu"),
     "MaxPool2d": lambda gluon, a: _pool(gluon, a, "MaxPool2D"),
-    "Linear": _linear,
+    "Linear": lambda gluon, a: gluon.nn.Dense(
+        a["out_features"], use_bias=a.get("bias", True), flatten=len(a["input"]) == 1, in_units=a["in_features"]
+    ),
     "Dropout": lambda gluon, a: gluon.nn.Dropout(a["p"]),
     "Tanh": lambda gluon, a: gluon.nn.Activation("tanh"),
     "Sigmoid": lambda gluon, a: gluon.nn.Activation("sigmoid"),
@@ -225,8 +224,7 @@ LAYERS: Dict[str, Callable[..., Any]] = {
     "StochasticDepth": lambda gluon, a: gluon.nn.Dropout(a["p"], axes=tuple(range(1, 1 + len(a["input"])))),
     "Take": blocks.take,
     "GroupNorm": blocks.groupnorm,
-    "LSTM": lambda gluon, a: _recurrent(gluon, a, "LSTM"),
-    "GRU": lambda gluon, a: _recurrent(gluon, a, "GRU"),
+    **{op: functools.partial(_recurrent, op=op) for op in RECURRENT},
     PAIR: lambda gluon, a: _recurrent(gluon, a, a["op"], bidirectional=True),
 }
 # Of F, attributes, and inputs.

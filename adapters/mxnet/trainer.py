@@ -170,11 +170,10 @@ class MXNetTrainer(common.TrainerDefaults):
         return {name: parameter.data(self._context).asnumpy() for name, parameter in self._parameters.items()}
 
     def to_device_batch(self, images: np.ndarray, labels: np.ndarray) -> Batch:
-        nd, context = self.mx.nd, self._context
-        if self._replicas:
-            return self._split(common.each(nd.array, images), nd.array(labels, dtype=self._target_type), len(labels))
+        nd, context = self.mx.nd, None if self._replicas else self._context
         inputs = common.each(lambda array: nd.array(array, ctx=context), images)
-        return Batch(inputs, nd.array(labels, dtype=self._target_type, ctx=context), len(labels))
+        target = nd.array(labels, dtype=self._target_type, ctx=context)
+        return self._split(inputs, target, len(labels)) if self._replicas else Batch(inputs, target, len(labels))
 
     def _split(self, images: Any, labels: Any, size: int) -> Batch:
         parts = [data_parallel.split(array, self._contexts) for array in common.arguments(images)]

@@ -1,5 +1,6 @@
 """The graph as one paddle.nn.Layer, and its arrays by their names in the graph."""
 
+import functools
 import math
 from typing import Any, Callable, Dict, List, Mapping, Sequence
 
@@ -271,8 +272,7 @@ LAYERS: Dict[str, Callable[..., Any]] = {
     "Dropout": lambda nn, a: nn.Dropout(a["p"], mode="upscale_in_train"),
     "AvgPool2d": _avgpool,
     "Embedding": lambda nn, a: nn.Embedding(a["num_embeddings"], a["embedding_dim"]),
-    "LSTM": lambda nn, a: _recurrent(nn, a, "LSTM"),
-    "GRU": lambda nn, a: _recurrent(nn, a, "GRU"),
+    **{op: functools.partial(_recurrent, op=op) for op in RECURRENT},
     PAIR: lambda nn, a: _recurrent(nn, a, a["op"], direction="bidirect"),
     "Conv1d": lambda nn, a: _conv(nn.Conv1D, a, data_format="NLC"),
     "Quanv2d": _quanv2d,

@@ -46,7 +46,7 @@ def _correct(handle: Any, offset: int, before: List[int], after: List[int]) -> N
     numbers = (ctypes.c_int64 * len(before)).from_address(begin)
     if list(numbers) != before:
         raise Unsupported(f"SINGA's ConvHandle holds {list(numbers)}, not {before}; use internals 'public'")
-    numbers[:] = after
+    numbers[:] = after  # type: ignore[assignment]
 
 
 def _make_scale(singa: Singa) -> Any:

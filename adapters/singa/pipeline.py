@@ -7,7 +7,7 @@ end of an epoch in its last batch.
 import collections
 import concurrent.futures
 import multiprocessing
-from typing import Any, Deque, Iterator, List, Optional, Tuple
+from typing import Any, Deque, Iterator, List, Tuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from framework_compare.batches.preprocess import image_state
 from framework_compare.protocol import ImageFiles, TrainConfig
 
 Arrays = Tuple[np.ndarray, np.ndarray]
-_source: Optional[Tuple[ImageFiles, TrainConfig]] = None  # of a process of the pool
+_source: List[Tuple[ImageFiles, TrainConfig]] = []  # in a process of the pool, which has one
 
 
 def read(files: ImageFiles, config: TrainConfig, epoch: int, numbers: List[int]) -> Arrays:
@@ -35,8 +35,9 @@ class NativePipeline:
         self._files, self._config = files, config
         self._pool: Any = None
         if config.loader_workers:
-            how: Any = {"mp_context": multiprocessing.get_context("fork"), "initializer": _start}
-            self._pool = concurrent.futures.ProcessPoolExecutor(config.loader_workers, **how, initargs=(files, config))
+            self._pool = concurrent.futures.ProcessPoolExecutor(
+                config.loader_workers, multiprocessing.get_context("fork"), _source.append, ((files, config),)
+            )
             concurrent.futures.wait([self._pool.submit(int) for _ in range(config.loader_workers)])
 
     def epoch(self, number: int) -> Iterator[Arrays]:
@@ -63,11 +64,5 @@ class NativePipeline:
             self._pool.shutdown()
 
 
-def _start(*source: Any) -> None:
-    global _source
-    _source = source
-
-
 def _read(epoch: int, numbers: List[int]) -> Arrays:
-    assert _source is not None, "a process of the pool begins with _start"
-    return read(*_source, epoch, numbers)
+    return read(*_source[0], epoch, numbers)

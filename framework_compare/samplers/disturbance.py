@@ -43,16 +43,13 @@ class Counters(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """What an epoch lost: shares of one core (1.5 is a core and a half), bytes read from swap, throttlings by heat.
+    """What an epoch lost, in shares of one core: 1.5 is a core and a half."""
 
-    disturbed is of others and of the hypervisor; parent is this process. None where the system does not tell.
-    """
-
-    disturbed: float
+    disturbed: float  # to others and to the hypervisor
     stolen: float
-    parent: float
-    swap_in_bytes: Optional[int] = None
-    throttles: Optional[int] = None
+    parent: float  # to this process
+    swap_in_bytes: Optional[int] = None  # None where the system does not tell
+    throttles: Optional[int] = None  # by heat; likewise
 
 
 class CoreCounter:
@@ -94,8 +91,8 @@ def parse_cores(text: bytes, names: Set[bytes]) -> Cores:
         if fields[0] in names:
             idle += ticks[3] + ticks[4]
             stolen += ticks[7]
-        if len(names) == 1 and fields[0] in names:
-            break
+            if len(names) == 1:
+                break
     return Cores(*first, idle, stolen)
 
 

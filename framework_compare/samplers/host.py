@@ -66,10 +66,7 @@ def available_cores() -> int:
 
 
 def cpu_model(cpuinfo: str = "/proc/cpuinfo") -> Optional[str]:
-    """The processor's name as it gives it itself, with its widest vectors; failing that its architecture.
-
-    Virtual machines give one name, such as "AMD EPYC", to processors on which frameworks rank differently.
-    """
+    """The processor's own name or, failing that, its architecture."""
     facts: Dict[str, str] = {}
     for line in cgroup.read(Path(cpuinfo)).splitlines():
         key, _, value = line.partition(":")
@@ -77,7 +74,7 @@ def cpu_model(cpuinfo: str = "/proc/cpuinfo") -> Optional[str]:
     name = next((facts[key] for key in ("model name", "Model", "cpu model") if key in facts), None)
     flags = facts.get("flags", "").split()
     vectors = next((words for flag, words in VECTORS.items() if flag in flags), None)
-    if name and vectors:
+    if name and vectors:  # virtual machines give one name to processors on which frameworks rank differently
         return f"{name} ({vectors})"
     return name or platform.processor() or platform.machine() or None
 

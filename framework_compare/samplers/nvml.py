@@ -21,18 +21,13 @@ Gpu = int | str
 
 
 class GpuReading(NamedTuple):
-    """Percent of the time a kernel ran (over NVML's own window), memory used by everyone, power drawn.
-
-    process_memory_bytes is that of the worker's tree; throttle a mask of `throttle.REASONS`.
-    """
-
-    percent: float | None = None
-    memory_bytes: int | None = None
+    percent: float | None = None  # of the time a kernel ran, over NVML's own window
+    memory_bytes: int | None = None  # used by everyone
     power_w: float | None = None
-    process_memory_bytes: int | None = None
+    process_memory_bytes: int | None = None  # of the worker's tree
     temperature_c: float | None = None
     sm_clock_mhz: float | None = None
-    throttle: int | None = None
+    throttle: int | None = None  # a mask of `throttle.REASONS`
 
 
 class NvmlSampler:
@@ -44,11 +39,10 @@ class NvmlSampler:
     """
 
     def __init__(self, index: int = 0, *, nvml: ModuleType = pynvml) -> None:
-        self._nvml = nvml
+        self._nvml, self._users = nvml, GpuUsers()
         self._handle: object = None
         self._refused: set[str] = set()
         self._started = False
-        self._users = GpuUsers()
         self.reason: str | None = None
         try:
             nvml.nvmlInit()

@@ -19,14 +19,9 @@ TIMEOUT_S = 120
 
 
 class Peak(NamedTuple):
-    """Floating-point operations per second, a multiplication and an addition being two, and bytes read and written.
-
-    others: what other programs and machines took of a core meanwhile, None where the system does not tell.
-    """
-
-    flop_per_s: float
-    bytes_per_s: float
-    others: Optional[float] = None
+    flop_per_s: float  # a multiplication and an addition are two
+    bytes_per_s: float  # read and written
+    others: Optional[float] = None  # what others took of a core meanwhile; None where the system does not tell
     measured_at: str = ""  # UTC
 
 

@@ -89,21 +89,18 @@ def _read_bytes(path: str) -> bytes:
 
 
 class TreeReading(NamedTuple):
-    """A process tree at CLOCK_MONOTONIC `t_ns`; CPU is percent of one core since the reading before.
-
-    spent_ns is its CPU time since the first reading.
-    """
+    """A process tree at CLOCK_MONOTONIC `t_ns`."""
 
     t_ns: int
-    cpu_percent: Optional[float]
+    cpu_percent: Optional[float]  # of one core, since the reading before
     rss_bytes: int
     threads: int
     processes: int
-    spent_ns: int = 0
+    spent_ns: int = 0  # CPU time since the first reading
 
 
 class ProcessTreeSampler:
-    """Readings of process `pid` and its descendants; a context manager, or `close()` it.
+    """Readings of process `pid` and its descendants; `close()` it.
 
     `others` are processes that work with it (ranks): read with their descendants for as long as `pid` is there.
 
@@ -121,12 +118,6 @@ class ProcessTreeSampler:
         self._before: Optional[Tuple[int, int]] = None
         for root in (pid, *others):
             self._open(root)
-
-    def __enter__(self) -> "ProcessTreeSampler":
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Let go of all processes; later readings are None."""
@@ -147,10 +138,7 @@ class ProcessTreeSampler:
         return TreeReading(t_ns, cpu_percent, rss_bytes, threads, len(living), self._spent_ns)
 
     def spent_ns(self) -> Optional[int]:
-        """CPU time since the first reading, read now; None when the root has ended.
-
-        It leaves `cpu_percent` of the next reading as it would be.
-        """
+        """CPU time since the first reading, read now; None when the root has ended. It leaves `cpu_percent` alone."""
         return None if self._read_usages(time.monotonic_ns()) is None else self._spent_ns
 
     def _read_usages(self, t_ns: int) -> Optional[Dict[int, Usage]]:
@@ -224,7 +212,6 @@ class ProcessTreeSampler:
 
 
 def any_thread(pids: Collection[int], state: bytes) -> bool:
-    """Return whether a thread of these processes is in a state."""
     for pid in pids:
         with contextlib.suppress(OSError):
             for thread in os.listdir(f"/proc/{pid}/task"):

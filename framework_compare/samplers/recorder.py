@@ -33,9 +33,8 @@ class Recorder:
 
     `others` are the other ranks of a cell that several processes train. `device` "cpu" reads no GPU, "gpu:1" or "cuda:1"
     reads that one too, "cuda:0,1" both; `gpu` is their sampler where it was opened before the process. Energy is read
-    at its start and end and at each `note`. `hz=0` reads nothing. Ends by itself when the process does.
-    Readings missed while the machine is busy are skipped, not made up for. After 72,000
-    samples every two become one and the rate halves. Raises UsageError for a rate that `check_hz` refuses.
+    at its start and end and at each `note`. `hz=0` reads nothing. Ends by itself when the process does. Readings missed
+    while the machine is busy are skipped. After MAX_SAMPLES every two become one and the rate halves.
     """
 
     def __init__(
@@ -241,9 +240,9 @@ def _opened(indices: Sequence[int]) -> "contextlib.closing[GpuGroup]":
 
 @contextmanager
 def open_gpu(device: str, hz: float) -> Iterator[Optional[GpuGroup]]:
-    """The sampler of GPUs with their baselines read, for a Recorder of a process that is not there yet; None without.
+    """The sampler of GPUs for a Recorder of a process that is not there yet; None without GPUs.
 
-    The idle power of GPUs and host is read as well, which takes seconds the first time where they have counters.
+    Their baselines are read; so is the idle power of GPUs and host, which takes seconds the first time.
     """
     indices, packages = gpu_indices(device), metering.find_packages()[0] if hz else []
     if not indices or not hz:
@@ -292,8 +291,6 @@ class SampleLog:
 
 
 def next_tick_ns(start_ns: int, now_ns: int, period_ns: int) -> int:
-    """Return the next point of the grid from `start_ns`; one less than half a period away is skipped.
-
-    CPU time comes in ticks of 10 ms: over a stretch much shorter than the period a share of it means little.
-    """
+    """Return the next point of the grid from `start_ns` that is at least half a period away."""
+    # CPU time comes in ticks of 10 ms: over a stretch much shorter than the period a share of it means little
     return start_ns + ((now_ns - start_ns + period_ns // 2) // period_ns + 1) * period_ns

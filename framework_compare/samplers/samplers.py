@@ -21,24 +21,23 @@ EVERY_S = 1.0
 
 
 class Column(NamedTuple):
-    """How the values of a column are stored.
+    """How the values of a column are stored."""
 
-    whole: integers. since_before: a value stands for the time since the reading before, so two become their mean where
-    every second row is left out; of other columns the later value stays.
-    """
-
-    whole: bool = False
+    whole: bool = False  # integers
+    # A value stands for the time since the reading before, so two become their mean where every second row is left out;
+    # of other columns the later value stays.
     since_before: bool = False
 
 
+@dataclasses.dataclass
 class Watched:
     """The worker that is sampled: its process tree and the cores, read anew at each tick, and its GPU if it has one."""
 
-    def __init__(self, tree: ProcessTreeSampler, gpu: Optional[GpuGroup] = None) -> None:
-        self.tree, self.gpu = tree, gpu
-        self.reading: Optional[TreeReading] = None
-        self.cores: Optional[Cores] = None  # None where /proc/stat cannot be read
-        self.counters: Optional[Counters] = None
+    tree: ProcessTreeSampler
+    gpu: Optional[GpuGroup] = None
+    reading: Optional[TreeReading] = None
+    cores: Optional[Cores] = None  # None where /proc/stat cannot be read
+    counters: Optional[Counters] = None
 
 
 class Sampler(abc.ABC):
@@ -148,11 +147,7 @@ class CpuClockSampler(Sampler):
 
 
 class GpuSampler(Sampler):
-    """A column for each field of GpuReading.
-
-    gpu_memory_bytes is everyone's, gpu_process_memory_bytes the worker's tree's; gpu_throttle is NVML's mask of the
-    reasons for which clocks are held down, 0 where there are none.
-    """
+    """A column for each field of GpuReading, in its order."""
 
     columns = {
         "gpu_percent": Column(),

@@ -34,20 +34,14 @@ def absorb(connection: sqlite3.Connection, part: Part) -> bool:
     Runs that repeat a disturbed one are added to the study. sqlite3.Error leaves the study as it was; the part's file has
     been checked for its schema and for damage.
     """
-    with _attached(connection, part.path):
+    with _attached(connection, part.path), connection:
         connection.execute("BEGIN IMMEDIATE")
-        try:
-            if connection.execute("SELECT 1 FROM main.part WHERE part_id = ?", (part.number,)).fetchone():
-                connection.rollback()
-                return False
-            _record(connection, part)
-            _match(connection, part)
-            _copy(connection, part)
-            connection.commit()
-            return True
-        except BaseException:
-            connection.rollback()
-            raise
+        if connection.execute("SELECT 1 FROM main.part WHERE part_id = ?", (part.number,)).fetchone():
+            return False
+        _record(connection, part)
+        _match(connection, part)
+        _copy(connection, part)
+        return True
 
 
 @contextlib.contextmanager

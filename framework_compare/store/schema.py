@@ -195,7 +195,6 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def create(connection: sqlite3.Connection) -> None:
-    """Make the tables of a study in an empty file."""
     connection.executescript(_TABLES)
 
 

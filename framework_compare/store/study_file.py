@@ -114,10 +114,7 @@ class Store:
             connection.execute("UPDATE meta SET value = ? WHERE key = 'settings'", (as_json(settings),))
 
     def add(self, cells: Sequence[Cell], orders: Sequence[Sequence[int]]) -> None:
-        """Add cells to the plan; their runs make blocks of their own, after those that the study has.
-
-        orders: as `create` has them. StudyError for a cell that is there already.
-        """
+        """Add cells with blocks of their own behind those of the study, orders as in `create`; StudyError for a known one."""
         first = self.select("SELECT coalesce(max(repeat), 0) + 1 FROM run")[1][0][0]
         with self._transaction() as connection:
             _plan(connection, cells, orders, first)
@@ -268,10 +265,7 @@ class Store:
         return {number for (number,) in self.select("SELECT part_id FROM part")[1]}
 
     def absorb(self, part: absorption.Part) -> bool:
-        """Take over a part that was measured elsewhere, whole or not at all; False where that is done already.
-
-        StudyError for a part that is damaged.
-        """
+        """`absorption.absorb` with its errors as StudyError."""
         with schema.study_errors(part.path):
             return absorption.absorb(self._connection, part)
 

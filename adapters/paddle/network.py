@@ -94,14 +94,22 @@ def _quanv2d(nn: Any, a: Mapping[str, Any]) -> Any:
     import paddle
 
     functions = quanv.Functions(paddle.cos, paddle.sin, lambda arrays: paddle.concat(arrays, axis=-1), paddle.matmul)
-    known = [paddle.to_tensor(array) for array in quanv.constants(a["gates"], a["trained"])]
 
-    def forward(self: Any, patches: Any) -> Any:
-        angles = self.angles.unsqueeze(0) if a["trained"] else None
-        pixels = patches.reshape([-1, quanv.QUBITS])
-        return quanv.expectations(functions, pixels, a["gates"], known, angles).reshape([-1, *a["input"]])
+    class Quanv2d(nn.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            # its own: with arrays that `forward` closes over, to_static's program ends the process (3.3.1)
+            self.known = [paddle.to_tensor(array) for array in quanv.constants(a["gates"], a["trained"])]
+            if a["trained"]:
+                self.angles = self.create_parameter([quanv.rotations(a["gates"])])
 
-    return _layer(nn, forward, {"angles": [quanv.rotations(a["gates"])]} if a["trained"] else {})
+        def forward(self, patches: Any) -> Any:
+            angles = self.angles.unsqueeze(0) if a["trained"] else None
+            pixels = patches.reshape([-1, quanv.QUBITS])
+            y = quanv.expectations(functions, pixels, a["gates"], self.known, angles)
+            return y.reshape([-1, *a["input"]])
+
+    return Quanv2d()
 
 
 def _maxpool(nn: Any, a: Mapping[str, Any]) -> Any:

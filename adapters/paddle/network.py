@@ -98,7 +98,6 @@ def _quanv2d(nn: Any, a: Mapping[str, Any]) -> Any:
     class Quanv2d(nn.Layer):
         def __init__(self) -> None:
             super().__init__()
-            # its own: with arrays that `forward` closes over, to_static's program ends the process (3.3.1)
             self.known = [paddle.to_tensor(array) for array in quanv.constants(a["gates"], a["trained"])]
             if a["trained"]:
                 self.angles = self.create_parameter([quanv.rotations(a["gates"])])

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import closing
 from types import SimpleNamespace
 
 import psutil
@@ -72,7 +73,7 @@ def cpu_seconds(readings):
 def test_busy_loop_reads_what_its_own_cpu_times_say(start):
     process = start("print('ready'); input(); spin(60)")
     readings, spent = [], []
-    with ProcessTreeSampler(process.pid) as sampler:
+    with closing(ProcessTreeSampler(process.pid)) as sampler:
         for place in range(6):
             spent.append(spent_s(process.pid))
             readings.append(sampler.read())
@@ -93,7 +94,7 @@ print('ready'); input()
 child = subprocess.Popen([sys.executable, '-c', {child!r}], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 print(child.stdout.readline().decode().strip()); input()
 """)
-    with ProcessTreeSampler(process.pid) as sampler:
+    with closing(ProcessTreeSampler(process.pid)) as sampler:
         before = sampler.read()
         process.tell()
         assert process.hear() == str(64 * MB)
@@ -112,7 +113,7 @@ for _ in range(3):
 used = resource.getrusage(resource.RUSAGE_CHILDREN)
 print(used.ru_utime + used.ru_stime); input()
 """)
-    with ProcessTreeSampler(process.pid) as sampler:
+    with closing(ProcessTreeSampler(process.pid)) as sampler:
         before = sampler.read()
         process.tell()
         children_s = float(process.hear())
@@ -123,7 +124,7 @@ print(used.ru_utime + used.ru_stime); input()
 
 def test_ended_process_reads_none(start):
     process = start("print('ready'); input()")
-    with ProcessTreeSampler(process.pid) as sampler:
+    with closing(ProcessTreeSampler(process.pid)) as sampler:
         assert sampler.read() is not None
         process.kill()
         wait_until(lambda: not is_running(process.pid), "the process to end")
@@ -148,7 +149,7 @@ print('ready'); input()
     wait_until(lambda: len(_descendants(process.pid)) == 3, "three children")
     time.sleep(0.5)  # the third is still importing
     seen = [psutil.Process(process.pid), *_descendants(process.pid)]
-    with ProcessTreeSampler(process.pid) as sampler:
+    with closing(ProcessTreeSampler(process.pid)) as sampler:
         held, reading = [sum(one.memory_info().rss for one in seen)], sampler.read()
         held.append(sum(one.memory_info().rss for one in seen))
         assert set(sampler.pids()) == {one.pid for one in seen}
@@ -169,7 +170,7 @@ if os.fork():
 else:
     time.sleep(600)
 """)
-    with ProcessTreeSampler(process.pid) as sampler:
+    with closing(ProcessTreeSampler(process.pid)) as sampler:
         assert sampler.read().rss_bytes > 2 * 60 * MB
         assert 60 * MB < sampler.pss_bytes() < 110 * MB
 
@@ -177,7 +178,7 @@ else:
 def test_rss_stands_for_a_pss_that_may_not_be_read(start, monkeypatch):
     process = start("print('ready'); input()")
     monkeypatch.setattr(ProcfsProcess, "pss_bytes", lambda self: None)
-    with ProcessTreeSampler(process.pid) as sampler:
+    with closing(ProcessTreeSampler(process.pid)) as sampler:
         held = sampler.read().rss_bytes, sampler.pss_bytes(), sampler.read().rss_bytes
         assert min(held[0], held[2]) <= held[1] <= max(held[0], held[2])
         assert sampler.pss_bytes(without_root=True) is None
@@ -190,7 +191,7 @@ child = subprocess.Popen([sys.executable, '-c', 'input()'], stdin=subprocess.PIP
 print('ready'); input(); child.kill(); child.wait(); print('reaped'); input()
 """)
     before = psutil.Process().num_fds()
-    with ProcessTreeSampler(process.pid) as sampler:
+    with closing(ProcessTreeSampler(process.pid)) as sampler:
         sampler.read()
         two = psutil.Process().num_fds()
         process.tell()

@@ -137,7 +137,7 @@ def test_idle_power_is_read_once_per_device_before_the_first_run(process, monkey
     monkeypatch.setattr(energy_module, "_idle_w", {})
     monkeypatch.setattr(energy_module, "IDLE_S", 0.1)
     meter = Counter()
-    monkeypatch.setattr("framework_compare.samplers.recorder.find_packages", lambda: ([meter], None))
+    monkeypatch.setattr(energy_module, "find_packages", lambda: ([meter], None))
     start_s = time.monotonic()
     for _ in range(2):
         with open_gpu("cpu", 20):
@@ -159,7 +159,7 @@ def test_a_meter_that_cannot_be_read_has_no_idle_power_and_nobody_waits_for_it(m
 
 
 def test_a_recorder_without_anything_to_meter_starts_no_thread_for_it(process, monkeypatch):
-    monkeypatch.setattr("framework_compare.samplers.recorder.find_packages", lambda: ([], "none here"))
+    monkeypatch.setattr(energy_module, "find_packages", lambda: ([], "none here"))
     with Recorder(process.pid, hz=20) as recorder:
         wait_until(recorder.samples, "a sample")
         recorder.note({"event": "phase"})
@@ -171,7 +171,7 @@ def test_a_recorder_without_anything_to_meter_starts_no_thread_for_it(process, m
 
 def test_a_recorder_reads_the_host_where_it_can(process, monkeypatch, tmp_path):
     counter = package(tmp_path, "0", "package-0", 1_000_000)
-    monkeypatch.setattr("framework_compare.samplers.recorder.find_packages", lambda: find_packages(tmp_path))
+    monkeypatch.setattr(energy_module, "find_packages", lambda: find_packages(tmp_path))
     with Recorder(process.pid, hz=20) as recorder:
         wait_until(recorder.energy, "the first reading")
         counter.write_text("3500000")

@@ -4,8 +4,6 @@
 batches, input pipelines and profiles are those of the plain framework's adapter, which is staged with this one.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

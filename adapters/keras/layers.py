@@ -1,7 +1,5 @@
 """Layers that Keras has not, or has with another rule: each of its own ops, for any back end."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, Callable, Dict, Mapping, Sequence
 
@@ -25,21 +23,14 @@ def own_layers(keras: Any) -> Dict[str, Callable[..., Any]]:
         def call(self, *inputs: Any) -> Any:
             return self.function(self.value, *inputs)
 
-    def parameter(shape: Sequence[int], **how: Any) -> Any:
-        return Layer(lambda value, x: ops.expand_dims(value, 0), shape, **how)
-
-    def constant(array: np.ndarray, **how: Any) -> Any:
-        return Layer(lambda _, x: ops.convert_to_tensor(array), **how)
-
     def relative_bias(index: np.ndarray, heads: int, **how: Any) -> Any:
         def rows(table: Any, x: Any) -> Any:
             return ops.expand_dims(ops.transpose(ops.take(table, index, axis=0), (2, 0, 1)), 0)
 
         return Layer(rows, (int(index.max()) + 1, heads), **how)
 
-    def repeat(**how: Any) -> Any:
-        """A value of length 1 along the batch, for each sample of another."""
-        return Layer(lambda _, x, like: ops.broadcast_to(x, (ops.shape(like)[0], *x.shape[1:])), **how)
+    def repeated(_: Any, x: Any, like: Any) -> Any:
+        return ops.broadcast_to(x, (ops.shape(like)[0], *x.shape[1:]))
 
     def quanv2d(gates: Any, trained: bool, **how: Any) -> Any:
         functions = quanv.Functions(ops.cos, ops.sin, lambda arrays: ops.concatenate(arrays, axis=-1), ops.matmul)
@@ -53,17 +44,14 @@ def own_layers(keras: Any) -> Dict[str, Callable[..., Any]]:
 
         return Layer(circuit, (quanv.rotations(gates),) if trained else (), **how)
 
-    def attention(attrs: Mapping[str, Any], **how: Any) -> Any:
-        return Layer(lambda _, *inputs: _attend(ops, attrs, *inputs), **how)
-
     return {
         "BatchNorm": _batchnorm(keras),
-        "Parameter": parameter,
-        "Constant": constant,
+        "Parameter": lambda shape, **how: Layer(lambda value, x: ops.expand_dims(value, 0), shape, **how),
+        "Constant": lambda array, **how: Layer(lambda _, x: ops.convert_to_tensor(array), **how),
         "RelativeBias": relative_bias,
-        "Repeat": repeat,
+        "Repeat": lambda **how: Layer(repeated, **how),
         "Quanv2d": quanv2d,
-        "Attention": attention,
+        "Attention": lambda attrs, **how: Layer(lambda _, *inputs: _attend(ops, attrs, *inputs), **how),
     }
 
 

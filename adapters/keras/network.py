@@ -1,7 +1,5 @@
 """The graph as a functional keras.Model of Keras' own layers, channels last; and where its arrays are in them."""
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
@@ -9,7 +7,6 @@ from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
 import numpy as np
 
 from framework_compare.adapters.common import network
-from framework_compare.adapters.common.network import identifier
 from framework_compare.adapters.keras.layers import own_layers
 from framework_compare.errors import Unsupported
 from framework_compare.graph import Graph, Node, Parameter, evaluate
@@ -56,9 +53,8 @@ class Network:
         self._frozen = {arrays for arrays, kind in kinds if kind == "frozen"}
         ((name, field),) = graph.inputs.items()
         self.source = keras.Input(self.program.shapes[name], dtype=field.dtype)
-        self.model = keras.Model(
-            self.source, evaluate(self.program, self._apply, self.source), name=identifier(graph.name)
-        )
+        output = evaluate(self.program, self._apply, self.source)
+        self.model = keras.Model(self.source, output, name=network.identifier(graph.name))
         self.arrays = {p.name: self._array(node, p) for node in graph.nodes for p in graph.parameters_of(node)}
 
     def _apply(self, node: Node, *inputs: Any) -> Any:
@@ -70,7 +66,7 @@ class Network:
         """A layer of ours or of Keras'; the one that is there already where a node has the arrays of another."""
         if node.arrays not in self._layers:
             make = self.own.get(kind) or getattr(self.keras.layers, kind)
-            how.update(name=identifier(node.arrays), trainable=node.arrays not in self._frozen)
+            how.update(name=network.identifier(node.arrays), trainable=node.arrays not in self._frozen)
             self._layers[node.arrays] = make(*arguments, **how)
         return self._layers[node.arrays]
 
@@ -83,8 +79,7 @@ class Network:
         return Array(variable, order, ROWS.get(part) if node.op == "GRU" else None, swapped=node.op == "GRU")
 
 
-def _padded(net: Network, x: Any, window: Window, size: Any = None, value: float = 0.0) -> Any:
-    pads = window.pads if size is None else window.all_pads(size)
+def _padded(net: Network, x: Any, pads: Any, value: float = 0.0) -> Any:
     if not any(map(any, pads)):
         return x
     if value == 0.0:
@@ -95,7 +90,7 @@ def _padded(net: Network, x: Any, window: Window, size: Any = None, value: float
 def conv2d(net: Network, node: Node, x: Any) -> Any:
     a, window = node.attrs, Window.of(node.attrs)
     same = window.keeps_size and window.is_padded
-    x = x if same else _padded(net, x, window)  # "same" with a stride pads unevenly
+    x = x if same else _padded(net, x, window.pads)  # "same" with a stride pads unevenly
     # Keras refuses a stride beside a dilation: of all places the strides are taken
     thinned = window.dilation != (1, 1) and window.stride != (1, 1)
     how = {
@@ -104,7 +99,8 @@ def conv2d(net: Network, node: Node, x: Any) -> Any:
         "dilation_rate": window.dilation,
         "use_bias": a["bias"],
     }
-    if _is_depthwise(node):
+    # DepthwiseConv2D takes one stride for both axes
+    if 1 < a["groups"] == a["in_channels"] == a["out_channels"] and window.stride[0] == window.stride[1]:
         layer = net.layer(node, "DepthwiseConv2D", window.kernel, depthwise_initializer="zeros", **how)
     else:
         how.update(groups=a["groups"], kernel_initializer="zeros")
@@ -113,21 +109,16 @@ def conv2d(net: Network, node: Node, x: Any) -> Any:
     return y[:, :: window.stride[0], :: window.stride[1]] if thinned else y
 
 
-def _is_depthwise(node: Node) -> bool:
-    """DepthwiseConv2D takes one stride for both axes."""
-    a, (down, across) = node.attrs, Window.of(node.attrs).stride
-    return bool(1 < a["groups"] == a["in_channels"] == a["out_channels"] and down == across)
-
-
 def maxpool(net: Network, node: Node, x: Any) -> Any:
     window = Window.of(node.attrs)
-    x = _padded(net, x, window, x.shape[1:3], -math.inf)
+    x = _padded(net, x, window.all_pads(x.shape[1:3]), -math.inf)
     return net.layer(node, "MaxPooling2D", window.kernel, window.stride)(x)
 
 
 def avgpool(net: Network, node: Node, x: Any) -> Any:
     window, size = Window.of(node.attrs), x.shape[1:3]
-    means = net.layer(node, "AveragePooling2D", window.kernel, window.stride)(_padded(net, x, window, size))
+    x = _padded(net, x, window.all_pads(size))
+    means = net.layer(node, "AveragePooling2D", window.kernel, window.stride)(x)
     shares = math.prod(window.kernel) / window.areas(size, with_pads=node.attrs["count_include_pad"])
     return means if (shares == 1).all() else means * net.keras.ops.convert_to_tensor(shares[None, :, :, None])
 
@@ -144,18 +135,10 @@ def adaptive_avgpool(net: Network, node: Node, x: Any) -> Any:
     return net.keras.ops.einsum("ih,nhwc,jw->nijc", rows, x, columns)
 
 
-def batchnorm(net: Network, node: Node, x: Any) -> Any:
-    a = node.attrs
-    return net.layer(node, "BatchNorm", momentum=1 - a["momentum"], epsilon=a["eps"])(x)
-
-
 def linear(net: Network, node: Node, x: Any) -> Any:
-    a = node.attrs
-    return net.layer(node, "Dense", a["out_features"], use_bias=a.get("bias", True), kernel_initializer="zeros")(x)
-
-
-def conv1d(net: Network, node: Node, x: Any) -> Any:
-    a, how = node.attrs, {"use_bias": node.attrs["bias"], "kernel_initializer": "zeros"}
+    a, how = node.attrs, {"use_bias": node.attrs.get("bias", True), "kernel_initializer": "zeros"}
+    if node.op == "Linear":
+        return net.layer(node, "Dense", a["out_features"], **how)(x)
     x = net.keras.layers.ZeroPadding1D(a["padding"])(x) if a["padding"] else x
     return net.layer(node, "Conv1D", a["out_channels"], a["kernel"], **how)(x)
 
@@ -194,11 +177,13 @@ def _layer(kind: str, *given: str, **named: str) -> Callable[..., Any]:
 # Of a Network, a node, its inputs.
 LAYERS: Dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("Conv2d", UNEVEN), conv2d),
-    "BatchNorm2d": batchnorm,
+    "BatchNorm2d": lambda net, node, x: net.layer(
+        node, "BatchNorm", momentum=1 - node.attrs["momentum"], epsilon=node.attrs["eps"]
+    )(x),
     "MaxPool2d": maxpool,
     "AvgPool2d": avgpool,
     "AdaptiveAvgPool2d": adaptive_avgpool,
-    "Linear": linear,
+    **dict.fromkeys(("Linear", "Conv1d"), linear),
     "LayerNorm": _layer("LayerNormalization", epsilon="eps"),
     "RMSNorm": _layer("RMSNormalization", epsilon="eps"),
     **dict.fromkeys(("Dropout", "StochasticDepth"), dropout),
@@ -207,7 +192,6 @@ LAYERS: Dict[str, Callable[..., Any]] = {
     "Embedding": embedding,
     "Unembedding": lambda net, node, x: net.layer(node, "ReversibleEmbedding")(x, reverse=True),  # the embedding's
     **dict.fromkeys(("LSTM", "GRU"), recurrent),
-    "Conv1d": conv1d,
     "Constant": _layer("Constant", "value"),
     "Parameter": _layer("Parameter", "shape"),
     "RelativeBias": _layer("RelativeBias", "index", "heads"),
@@ -234,14 +218,11 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
 
 
 # Variables of Keras' layers by the graph's names, in which a variable of a layer's cell is after a dot.
-_KERNEL, _CELL = {"weight": "kernel"}, {"weight_ih": "cell.kernel", "weight_hh": "cell.recurrent_kernel"}
+_AFFINE, _CELL = {"weight": "gamma", "bias": "beta"}, {"weight_ih": "cell.kernel", "weight_hh": "cell.recurrent_kernel"}
 NAMES: Mapping[str, Mapping[str, str]] = {
-    **dict.fromkeys(("Conv2d", "Conv1d", "Linear"), _KERNEL),
-    "BatchNorm2d": {
-        **{"weight": "gamma", "bias": "beta"},
-        **{"running_mean": "moving_mean", "running_var": "moving_variance"},
-    },
-    "LayerNorm": {"weight": "gamma", "bias": "beta"},
+    **dict.fromkeys(("Conv2d", "Conv1d", "Linear"), {"weight": "kernel"}),
+    "BatchNorm2d": {**_AFFINE, "running_mean": "moving_mean", "running_var": "moving_variance"},
+    "LayerNorm": _AFFINE,
     "RMSNorm": {"weight": "scale"},
     **dict.fromkeys(("Embedding", "Unembedding"), {"weight": "embeddings"}),
     "LSTM": {**_CELL, "bias": "cell.bias"},

@@ -1,33 +1,24 @@
 """Keras on JAX."""
 
-from __future__ import annotations
-
 from typing import Any, Dict, Mapping
 
 import numpy as np
 
 from framework_compare.adapters.jax.trainer import JaxTrainer
-from framework_compare.adapters.keras.trainer import KerasTrainer, declare, variables_for
+from framework_compare.adapters.keras.trainer import KerasTrainer, declare
 from framework_compare.graph import Graph
-from framework_compare.protocol import Batch, TrainConfig
+from framework_compare.protocol import Batch
 
 
 class KerasJaxTrainer(KerasTrainer, JaxTrainer):
-    """keras.io/guides/writing_a_custom_training_loop_in_jax: stateless calls in jax.jit, the state donated.
-
-    The state is a tuple of lists: trained variables, the others, those of the optimiser.
-    """
+    """keras.io/guides/writing_a_custom_training_loop_in_jax: stateless calls in jax.jit, the state donated."""
 
     name, backend, default_execution = "keras-jax", "jax", "jit"
     declared = declare(("eager", "graph", "compiled"))
 
-    @staticmethod
-    def environment(config: TrainConfig) -> Dict[str, str]:
-        return {**JaxTrainer.environment(config), **variables_for("jax")}
-
     def build(self, graph: Graph) -> None:
         self._target_type = np.int32 if graph.task.target.dtype.startswith("int") else np.float32
-        self._leaves: Any = None
+        self._leaves: Any = None  # the state, lists: trained variables, the others, those of the optimiser
         super().build(graph)
         self._take_state()
 

@@ -1,13 +1,10 @@
 """Keras on TensorFlow."""
 
-from __future__ import annotations
+from typing import Any
 
-from typing import Any, Dict
-
-from framework_compare.adapters.keras.trainer import KerasTrainer, declare, variables_for
+from framework_compare.adapters.keras.trainer import KerasTrainer, declare
 from framework_compare.adapters.tensorflow.trainer import TensorFlowTrainer
 from framework_compare.errors import Unsupported
-from framework_compare.protocol import TrainConfig
 
 
 class KerasTensorFlowTrainer(KerasTrainer, TensorFlowTrainer):
@@ -15,10 +12,6 @@ class KerasTensorFlowTrainer(KerasTrainer, TensorFlowTrainer):
 
     name, backend, default_execution = "keras-tensorflow", "tensorflow", "tf.function"
     declared = declare(("eager", "graph", "compiled"))
-
-    @staticmethod
-    def environment(config: TrainConfig) -> Dict[str, str]:
-        return {**TensorFlowTrainer.environment(config), **variables_for("tensorflow")}
 
     def _make_functions(self) -> None:
         config, execution = self.config, self.config.execution

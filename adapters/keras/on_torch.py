@@ -1,10 +1,8 @@
 """Keras on PyTorch."""
 
-from __future__ import annotations
-
 from typing import Any, Dict, Iterator, Optional
 
-from framework_compare.adapters.keras.trainer import KerasTrainer, declare, variables_for
+from framework_compare.adapters.keras.trainer import KerasTrainer, declare
 from framework_compare.adapters.torch.trainer import TorchTrainer
 from framework_compare.protocol import Batch, TrainConfig
 
@@ -15,9 +13,9 @@ class KerasTorchTrainer(KerasTrainer, TorchTrainer):
     name, backend, default_execution = "keras-torch", "torch", "eager"
     declared = declare(("eager",))
 
-    @staticmethod
-    def environment(config: TrainConfig) -> Dict[str, str]:
-        return {**TorchTrainer.environment(config), **variables_for("torch"), "KERAS_TORCH_DEVICE": "cpu"}
+    @classmethod
+    def environment(cls, config: TrainConfig) -> Dict[str, str]:
+        return {**super().environment(config), "KERAS_TORCH_DEVICE": "cpu"}
 
     def __init__(self, config: TrainConfig, replicas: Optional[Any] = None) -> None:
         super().__init__(config)
@@ -30,9 +28,6 @@ class KerasTorchTrainer(KerasTrainer, TorchTrainer):
     def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
         for images, labels in pipeline:
             yield Batch(images.permute(0, 2, 3, 1).contiguous(), labels, len(labels))
-
-    def _make_functions(self) -> None:
-        pass
 
     def _take_step(self, images: Any, labels: Any) -> Any:
         loss, gradients = self._differentiate(images, labels)

@@ -1,7 +1,5 @@
 """Losses and optimisers of Keras by their names in a task and a config."""
 
-from __future__ import annotations
-
 from typing import Any, Callable, Dict, List
 
 import numpy as np
@@ -39,8 +37,8 @@ def make_optimizer(keras: Any, config: TrainConfig) -> Any:
     if is_native(config):
         return kind(rate, **clip)
     if config.optimizer == "sgd":
-        decays = bool(config.weight_decay)
-        return (_decaying(keras, kind, config.weight_decay) if decays else kind)(rate, config.momentum, **clip)
+        kind = _decaying(keras, kind, config.weight_decay) if config.weight_decay else kind
+        return kind(rate, config.momentum, **clip)
     how = {**clip, "epsilon": of["eps"]}
     if config.optimizer == "rmsprop":
         return kind(rate, rho=of["rho"], **how)
@@ -73,15 +71,10 @@ def optimizer_name(config: TrainConfig) -> str:
     return f"{name}, decay added to the gradient" if config.weight_decay else name
 
 
-def _base(kind: Any) -> Any:
-    """The class that Keras makes of it: with PyTorch one that updates all arrays at once."""
-    return type(kind())
-
-
 def _decaying(keras: Any, kind: Any, decay: float) -> Any:
     trained: List[Any] = []  # as an attribute they would count as the optimiser's own variables
 
-    class SGD(_base(kind)):  # type: ignore[misc]
+    class SGD(type(kind())):  # type: ignore[misc]  # with PyTorch Keras makes one that updates all arrays at once
         """Keras' own weight_decay is taken from the weights; here it is added to the gradient, once that is clipped."""
 
         def build(self, variables: List[Any]) -> None:
@@ -98,7 +91,7 @@ def _decaying(keras: Any, kind: Any, decay: float) -> Any:
 def _adam(keras: Any, kind: Any, of: Dict[str, float]) -> Any:
     ops = keras.ops
 
-    class Adam(_base(kind)):  # type: ignore[misc]
+    class Adam(type(kind())):  # type: ignore[misc]  # likewise
         """Keras adds epsilon before the correction of the second moment: here it is given one that makes up for it."""
 
         def apply(self, grads: List[Any], trainable_variables: Any = None) -> Any:

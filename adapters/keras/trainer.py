@@ -1,8 +1,5 @@
 """What Keras is on every back end: the model, its weights, loss and optimiser, `train_on_batch`."""
 
-from __future__ import annotations
-
-import abc
 import os
 import sys
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
@@ -16,8 +13,6 @@ from framework_compare.graph import Graph, trainable_names
 from framework_compare.graph.optimizer import DECAYED
 from framework_compare.protocol import Batch, Declared, Replicas, TrainConfig
 
-CUDA = "no environment for Keras on a GPU is pinned"
-
 
 def declare(executions: Tuple[str, ...]) -> Declared:
     return Declared(
@@ -27,13 +22,11 @@ def declare(executions: Tuple[str, ...]) -> Declared:
         executions={"cpu": frozenset({"default", "fit", *executions})},
         precisions={"cpu": frozenset({"fp32"})},
         updates=frozenset({"clip_norm", "schedule"}),
-        why={"cuda": CUDA, "accumulation": "Keras' schedules count batches, not updates"},
+        why={
+            "cuda": "no environment for Keras on a GPU is pinned",
+            "accumulation": "Keras' schedules count batches, not updates",
+        },
     )
-
-
-def variables_for(backend: str) -> Dict[str, str]:
-    """Environment variables: the back end, and a folder that cannot exist, as a keras.json in it could change defaults."""
-    return {"KERAS_BACKEND": backend, "KERAS_HOME": os.path.join(os.devnull, "keras")}
 
 
 def step_of(model: Any) -> Callable[[Any, Any], Any]:
@@ -49,7 +42,7 @@ def step_of(model: Any) -> Callable[[Any, Any], Any]:
     return step
 
 
-class KerasTrainer(abc.ABC):
+class KerasTrainer:
     """Mixed into the plain trainer of a back end, which has the rest: threads, batches, pipelines, profiles.
 
     A subclass says how it computes, in methods or in what its `_make_functions` compiles.
@@ -63,6 +56,12 @@ class KerasTrainer(abc.ABC):
     config: TrainConfig
     backend = default_execution = ""
     read_losses = TrainerDefaults.read_losses
+
+    @classmethod
+    def environment(cls, config: TrainConfig) -> Dict[str, str]:
+        # a folder that cannot exist, as a keras.json in it could change defaults
+        own = {"KERAS_BACKEND": cls.backend, "KERAS_HOME": os.path.join(os.devnull, "keras")}
+        return {**super().environment(config), **own}  # type: ignore[misc]
 
     def __init__(self, config: TrainConfig, replicas: Optional[Replicas] = None) -> None:
         super().__init__(config)  # type: ignore[call-arg]
@@ -106,9 +105,8 @@ class KerasTrainer(abc.ABC):
             self._on_batch = step_of(self._model)
         self._make_functions()
 
-    @abc.abstractmethod
     def _make_functions(self) -> None:
-        """Compile what the execution asks for."""
+        """Compile what the execution asks for; nothing in PyTorch."""
 
     def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         ops = self.keras.ops

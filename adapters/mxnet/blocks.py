@@ -3,8 +3,6 @@
 `input` among the attributes is the shape of the first input without the batch, `size` that of the output: symbols have none.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, Callable, Dict, Mapping, Sequence
 
@@ -40,9 +38,9 @@ def block(
     return Block()
 
 
-def with_bias(a: Mapping[str, Any], weight: Sequence[int], bias: int) -> Dict[str, Sequence[int]]:
-    """Shapes of a layer's arrays."""
-    return {"weight": weight, **({"bias": (bias,)} if a.get("bias", True) else {})}
+def with_bias(a: Mapping[str, Any], *weight: int) -> Dict[str, Sequence[int]]:
+    """Shapes of the arrays of a layer, whose weight has the outputs first."""
+    return {"weight": weight, **({"bias": weight[:1]} if a.get("bias", True) else {})}
 
 
 def attention(gluon: Any, a: Mapping[str, Any]) -> Any:
@@ -65,15 +63,13 @@ def attention(gluon: Any, a: Mapping[str, Any]) -> Any:
         if mask is not None:
             scores = F.reshape(scores, (-1, count, heads, steps, steps))
             scores = F.reshape(F.broadcast_add(scores, mask), (-1, steps, steps))
-        y = F.reshape(F.batch_dot(shares(F, scores, seen), v), (-1, heads, steps, features // heads))
-        return F.reshape(F.transpose(y, (0, 2, 1, 3)), (-1, *outer, steps, features))
-
-    def shares(F: Any, scores: Any, seen: Any) -> Any:
-        """Row i of a causal softmax ends behind i: it takes lengths, and no mask."""
         if seen is None:
-            return F.softmax(scores, axis=-1)
-        lengths = F.broadcast_like(seen, scores, lhs_axes=(0,), rhs_axes=(0,))
-        return F.softmax(scores, F.cast(lengths, "int32"), axis=-1, use_length=True)
+            shares = F.softmax(scores, axis=-1)
+        else:  # row i ends behind i: it takes lengths, and no mask
+            lengths = F.broadcast_like(seen, scores, lhs_axes=(0,), rhs_axes=(0,))
+            shares = F.softmax(scores, F.cast(lengths, "int32"), axis=-1, use_length=True)
+        y = F.reshape(F.batch_dot(shares, v), (-1, heads, steps, features // heads))
+        return F.reshape(F.transpose(y, (0, 2, 1, 3)), (-1, *outer, steps, features))
 
     def heads_first(F: Any, x: Any, groups: int) -> Any:
         """(N, ..., steps, features) to (samples, windows and heads, steps, features of a head)."""
@@ -92,10 +88,6 @@ def relative_bias(gluon: Any, a: Mapping[str, Any]) -> Any:
     return block(gluon, forward, {"weight": shape}, index=a["index"].astype("float32"))
 
 
-def parameter(gluon: Any, a: Mapping[str, Any]) -> Any:
-    return block(gluon, lambda F, x, value: F.expand_dims(value, 0), {"value": a["shape"]})
-
-
 def conv_transpose(gluon: Any, a: Mapping[str, Any], params: Any) -> Any:
     """Convolve with an array that is a parameter's: with a computed one the process ends (1.9.1)."""
 
@@ -103,10 +95,6 @@ def conv_transpose(gluon: Any, a: Mapping[str, Any], params: Any) -> Any:
         return F.Deconvolution(x, value, adj=pair(a["output_padding"]), **convolution(a))
 
     return block(gluon, forward, {"value": a["shapes"][1]}, params)
-
-
-def constant(gluon: Any, a: Mapping[str, Any]) -> Any:
-    return block(gluon, lambda F, x, value: F.identity(value), value=a["value"])
 
 
 def take(gluon: Any, a: Mapping[str, Any]) -> Any:
@@ -135,38 +123,33 @@ def groupnorm(gluon: Any, a: Mapping[str, Any]) -> Any:
         weight, bias = (F.reshape(array, (1, -1, 1, 1)) for array in (weight, bias))
         return F.broadcast_add(F.broadcast_mul(normal, weight), bias)
 
-    return block(gluon, forward, with_bias({}, (a["channels"],), a["channels"]))
+    return block(gluon, forward, dict.fromkeys(("weight", "bias"), (a["channels"],)))
 
 
 def linear_of_channels(gluon: Any, a: Mapping[str, Any]) -> Any:
     """A convolution of one pixel; its weight stays a matrix."""
     out, into = a["out_features"], a["in_features"]
 
-    def forward(F: Any, x: Any, weight: Any, bias: Any = None) -> Any:
-        how = {"kernel": (1, 1), "num_filter": out, "no_bias": bias is None}
-        return F.Convolution(x, F.reshape(weight, (out, into, 1, 1)), *given(bias), **how)
+    def forward(F: Any, x: Any, weight: Any, **bias: Any) -> Any:
+        weight = F.reshape(weight, (out, into, 1, 1))
+        return F.Convolution(x, weight, **bias, kernel=(1, 1), num_filter=out, no_bias=not bias)
 
-    return block(gluon, forward, with_bias(a, (out, into), out))
+    return block(gluon, forward, with_bias(a, out, into))
 
 
 def conv1d(gluon: Any, a: Mapping[str, Any]) -> Any:
     """One product of all windows: into what oneDNN makes of gluon's weights no others can be loaded (1.9.1)."""
-    kernel, padding, out = a["kernel"], a["padding"], a["out_channels"]
-    steps = a["size"][0]
+    kernel, padding, out, steps = a["kernel"], a["padding"], a["out_channels"], a["size"][0]
 
-    def forward(F: Any, x: Any, weight: Any, bias: Any = None) -> Any:
+    def forward(F: Any, x: Any, weight: Any, **bias: Any) -> Any:
         if padding:
             zeros = F.zeros_like(F.slice_axis(x, axis=1, begin=0, end=padding))
             x = F.concat(zeros, x, zeros, dim=1)
         windows = F.concat(*(F.slice_axis(x, axis=1, begin=i, end=i + steps) for i in range(kernel)), dim=2)
         weight = F.reshape(F.transpose(weight, (0, 2, 1)), (0, -1))
-        return F.FullyConnected(windows, weight, *given(bias), no_bias=bias is None, num_hidden=out, flatten=False)
+        return F.FullyConnected(windows, weight, **bias, no_bias=not bias, num_hidden=out, flatten=False)
 
-    return block(gluon, forward, with_bias(a, (out, a["in_channels"], kernel), out))
-
-
-def given(bias: Any) -> Sequence[Any]:
-    return () if bias is None else (bias,)
+    return block(gluon, forward, with_bias(a, out, a["in_channels"], kernel))
 
 
 def quanv2d(gluon: Any, a: Mapping[str, Any]) -> Any:

@@ -1,26 +1,29 @@
 """The graph as one gluon HybridBlock, and its parameters by their names in the graph."""
 
-from __future__ import annotations
-
+import functools
 import math
 from typing import Any, Callable, Dict, Mapping, Set
 
 from framework_compare.adapters.common.network import by_graph_name
-from framework_compare.adapters.common.recurrent import TURN, Direction, by_direction, pairs, turned
-from framework_compare.adapters.mxnet import blocks, primitives, recurrent
+from framework_compare.adapters.common.recurrent import PAIR, RECURRENT, TURN, Direction, by_direction, pairs, turned
+from framework_compare.adapters.mxnet import blocks, primitives
 from framework_compare.errors import Unsupported
 from framework_compare.graph import Graph, Node, evaluate, trainable_names
 from framework_compare.graph.image_ops import adaptive_size
 from framework_compare.graph.lowering import graph_ops, lowered
-from framework_compare.graph.program import Program
 from framework_compare.graph.window import Window
 
 GRAPH_NAMES = {"gamma": "weight", "beta": "bias"}
+RECURRENT_ARRAYS = {"i2h_weight": "weight_ih", "h2h_weight": "weight_hh", "i2h_bias": "bias_ih", "h2h_bias": "bias_hh"}
 
 
 def make_network(mx: Any, graph: Graph) -> Any:
     program = turned(lowered(graph, HAS))
-    behind = _behind_trained(program, graph)
+    trained = _trained_layers(graph)
+    behind: Set[str] = set()  # the nodes that a trained array has a part in
+    for node in program.nodes:
+        if node.arrays in trained or not behind.isdisjoint(node.inputs):
+            behind.add(node.name)
     attrs = {
         node.name: {
             **node.attrs,
@@ -77,14 +80,8 @@ def make_network(mx: Any, graph: Graph) -> Any:
     return Network()
 
 
-def _behind_trained(program: Program, graph: Graph) -> Set[str]:
-    """The nodes that a trained array has a part in."""
-    trained = {name.rpartition(".")[0] for name in trainable_names(graph)}
-    found: Set[str] = set()
-    for node in program.nodes:
-        if node.arrays in trained or not found.isdisjoint(node.inputs):
-            found.add(node.name)
-    return found
+def _trained_layers(graph: Graph) -> Set[str]:
+    return {name.rpartition(".")[0] for name in trainable_names(graph)}
 
 
 def parameters_of(network: Any) -> Dict[str, Any]:
@@ -92,9 +89,21 @@ def parameters_of(network: Any) -> Dict[str, Any]:
 
 
 def _arrays_of(layer: Any) -> Dict[str, Any]:
-    if isinstance(layer, Direction):
-        return recurrent.arrays_of(layer)
-    return {name: array for name, array in layer._reg_params.items() if type(array).__name__ != "Constant"}
+    if not isinstance(layer, Direction):
+        return {name: array for name, array in layer._reg_params.items() if type(array).__name__ != "Constant"}
+    side, params = "r0" if layer.is_backward else "l0", layer.layer._reg_params
+    arrays = {name: params[f"{side}_{own}"] for own, name in RECURRENT_ARRAYS.items()}
+    if layer.layer.has_one_bias:  # in the graph, of two: the other stays zero, or both would move
+        arrays.pop("bias_hh").grad_req = "null"
+        arrays["bias"] = arrays.pop("bias_ih")
+    return arrays
+
+
+def _recurrent(gluon: Any, a: Mapping[str, Any], op: str, **how: Any) -> Any:
+    """A layer with the steps in front of the samples."""
+    layer = getattr(gluon.rnn, op)(a["hidden_size"], layout="TNC", input_size=a["input_size"], **how)
+    layer.has_one_bias = op == "LSTM" and a.get("biases", 1) == 1
+    return layer
 
 
 def freeze(parameters: Dict[str, Any], graph: Graph) -> None:
@@ -102,7 +111,7 @@ def freeze(parameters: Dict[str, Any], graph: Graph) -> None:
 
     Running statistics move in that pass (1.9.1): those before the first trained array stay where they are.
     """
-    trained = {name.rpartition(".")[0] for name in trainable_names(graph)}
+    trained = _trained_layers(graph)
     for name, layer in ((p.name, p.name.rpartition(".")[0]) for p in graph.parameters() if not p.trainable):
         if parameters[name].grad_req == "null":  # a running statistic, which MXNet never trains
             continue
@@ -111,11 +120,14 @@ def freeze(parameters: Dict[str, Any], graph: Graph) -> None:
         parameters[name].grad_req = "null"
 
 
-def _pool(gluon: Any, a: Mapping[str, Any], kind: str, **how: Any) -> Any:
-    """Pad first where `_pads_first`; crop afterwards where MXNet rounds up to windows behind the image."""
-    first, window = kind == "AvgPool2D" and _pads_first(a), Window.of(a)
-    if first:  # then what is counted is what it gets
-        how["count_include_pad"] = False
+def _pool(gluon: Any, a: Mapping[str, Any], kind: str) -> Any:
+    """Crop afterwards where MXNet rounds up to windows behind the image.
+
+    Where an average rounds up and counts its padding, MXNet's gradient is wrong (1.9.1): there pad first.
+    """
+    window, counts = Window.of(a), a.get("count_include_pad", False)
+    first = window.ceil_mode and counts
+    how = {"count_include_pad": counts and not first} if kind == "AvgPool2D" else {}
     pads = (0, 0) if first else (window.pads[0][0], window.pads[1][0])
     pool = getattr(gluon.nn, kind)(window.kernel, window.stride, pads, ceil_mode=window.ceil_mode, **how)
     if not window.ceil_mode:
@@ -128,6 +140,12 @@ def _pool(gluon: Any, a: Mapping[str, Any], kind: str, **how: Any) -> Any:
     return blocks.block(gluon, forward)
 
 
+def _conv2d(gluon: Any, a: Mapping[str, Any]) -> Any:
+    window, how = Window.of(a), {"groups": a["groups"], "use_bias": a["bias"], "in_channels": a["in_channels"]}
+    pads = tuple(first for first, _ in window.pads)
+    return gluon.nn.Conv2D(a["out_channels"], window.kernel, window.stride, pads, window.dilation, **how)
+
+
 def _mul(F: Any, a: Mapping[str, Any], x: Any, y: Any) -> Any:
     """Repeat the smaller operand first: of unlike shapes the gradient takes three times as long (1.9.1)."""
     one, other = ((1 if shared else 0, *shape) for shared, shape in zip(a["shared_inputs"], a["shapes"]))
@@ -137,16 +155,6 @@ def _mul(F: Any, a: Mapping[str, Any], x: Any, y: Any) -> Any:
         elif all(size in (1, wanted) for size, wanted in zip(other, one)):
             y = F.broadcast_like(y, x)
     return F.broadcast_mul(x, y)
-
-
-def _pads_first(a: Mapping[str, Any]) -> bool:
-    """Return whether an average rounds up and counts its padding: then MXNet's gradient is wrong (1.9.1)."""
-    return bool(a.get("ceil_mode")) and bool(a["count_include_pad"])
-
-
-def _linear(gluon: Any, a: Mapping[str, Any]) -> Any:
-    how = {"in_units": a["in_features"], "use_bias": a.get("bias", True)}
-    return gluon.nn.Dense(a["out_features"], flatten=len(a["input"]) == 1, **how)
 
 
 def _layernorm(gluon: Any, a: Mapping[str, Any], axis: int = -1) -> Any:
@@ -174,11 +182,6 @@ def _slice(F: Any, a: Mapping[str, Any], x: Any) -> Any:
     return F.slice(x, begin, end, step=step)
 
 
-def _select(F: Any, a: Mapping[str, Any], x: Any) -> Any:
-    one = F.slice_axis(x, axis=a["axis"], begin=a["index"], end=a["index"] + 1)
-    return F.squeeze(one, axis=a["axis"])
-
-
 def _pad(F: Any, a: Mapping[str, Any], x: Any) -> Any:
     sides = [side for pads in a["pads"] for side in pads]
     return F.pad(x, mode="constant", constant_value=a["value"], pad_width=sides)
@@ -191,42 +194,38 @@ def _gelu(F: Any, a: Mapping[str, Any], x: Any) -> Any:
 
 
 LAYERS: Dict[str, Callable[..., Any]] = {
-    "Conv2d": lambda gluon, a: gluon.nn.Conv2D(
-        a["out_channels"],
-        Window.of(a).kernel,
-        strides=Window.of(a).stride,
-        padding=tuple(side for side, _ in Window.of(a).pads),
-        dilation=Window.of(a).dilation,
-        groups=a["groups"],
-        use_bias=a["bias"],
-        in_channels=a["in_channels"],
-    ),
+    "Conv2d": _conv2d,
     # MXNet's momentum is the share of the old statistics that is kept
     "BatchNorm2d": lambda gluon, a: gluon.nn.BatchNorm(
         momentum=1 - a["momentum"], epsilon=a["eps"], in_channels=a["channels"]
     ),
     "ReLU": lambda gluon, a: gluon.nn.Activation("relu"),
     "MaxPool2d": lambda gluon, a: _pool(gluon, a, "MaxPool2D"),
-    "Linear": _linear,
+    "Linear": lambda gluon, a: gluon.nn.Dense(
+        a["out_features"], use_bias=a.get("bias", True), flatten=len(a["input"]) == 1, in_units=a["in_features"]
+    ),
     "Dropout": lambda gluon, a: gluon.nn.Dropout(a["p"]),
     "Tanh": lambda gluon, a: gluon.nn.Activation("tanh"),
     "Sigmoid": lambda gluon, a: gluon.nn.Activation("sigmoid"),
     "Embedding": lambda gluon, a: gluon.nn.Embedding(a["num_embeddings"], a["embedding_dim"]),
-    "AvgPool2d": lambda gluon, a: _pool(gluon, a, "AvgPool2D", count_include_pad=a["count_include_pad"]),
+    "AvgPool2d": lambda gluon, a: _pool(gluon, a, "AvgPool2D"),
     "Conv1d": blocks.conv1d,
     "LinearOfChannels": blocks.linear_of_channels,
     "LayerNorm": _layernorm,
     "LayerNormOfChannels": lambda gluon, a: _layernorm(gluon, a, axis=1),
     "Quanv2d": blocks.quanv2d,
     "RMSNorm": blocks.rmsnorm,
-    "Constant": blocks.constant,
+    "Constant": lambda gluon, a: blocks.block(gluon, lambda F, x, value: F.identity(value), value=a["value"]),
     "Attention": blocks.attention,
     "RelativeBias": blocks.relative_bias,
-    "Parameter": blocks.parameter,
+    "Parameter": lambda gluon, a: blocks.block(
+        gluon, lambda F, x, value: F.expand_dims(value, 0), {"value": a["shape"]}
+    ),
     "StochasticDepth": lambda gluon, a: gluon.nn.Dropout(a["p"], axes=tuple(range(1, 1 + len(a["input"])))),
     "Take": blocks.take,
     "GroupNorm": blocks.groupnorm,
-    **recurrent.LAYERS,
+    **{op: functools.partial(_recurrent, op=op) for op in RECURRENT},
+    PAIR: lambda gluon, a: _recurrent(gluon, a, a["op"], bidirectional=True),
 }
 # Of F, attributes, and inputs.
 FUNCTIONS: Dict[str, Callable[..., Any]] = {
@@ -242,7 +241,9 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "Reshape": lambda F, a, x: F.reshape(x, a["shape"]),
     "Permute": _permute,
     "Slice": _slice,
-    "Select": _select,
+    "Select": lambda F, a, x: F.squeeze(
+        F.slice_axis(x, axis=a["axis"], begin=a["index"], end=a["index"] + 1), axis=a["axis"]
+    ),
     "Reverse": lambda F, a, x: F.reverse(x, axis=a["axis"]),
     TURN: lambda F, a, x: F.swapaxes(x, dim1=0, dim2=1),
     "Concat": lambda F, a, *xs: F.concat(*xs, dim=a["axis"]),

@@ -1,7 +1,6 @@
 """gluon's DataLoader and transforms, JPEGs read by MXNet's own decoder."""
 
-from __future__ import annotations
-
+import functools
 import random
 from typing import Any, Optional
 
@@ -16,12 +15,15 @@ FLIPS = {"horizontal": "RandomFlipLeftRight", "vertical": "RandomFlipTopBottom"}
 
 
 def open_loader(
-    mx: Any, files: ImageFiles, config: TrainConfig, *, gpu: Optional[int], replicas: Optional[Replicas] = None
+    mx: Any, files: ImageFiles, config: TrainConfig, gpu: Optional[int], replicas: Optional[Replicas]
 ) -> Any:
     """`gpu`: the number of that for whose copies memory is pinned."""
     mx.nd.waitall()  # the loader forks, which is safe only while the engine is idle
+    vision, crop = mx.gluon.data.vision.transforms, functools.partial(_random_crop, mx)
+    rest = vision.ToTensor(), vision.Normalize(MEAN, STD)
+    transform = vision_transforms(vision, config, *rest, random_crop=crop, flips=FLIPS)
     loader = mx.gluon.data.DataLoader(
-        ImageDataset(files, _transforms(mx, config), np.int32, _read),
+        ImageDataset(files, transform, np.int32, _read),
         batch_size=config.batch_size,
         sampler=EpochOrder(len(files), config.seed, config.batch_size, replicas),
         last_batch="keep",
@@ -37,12 +39,6 @@ def _read(path: str, kind: str) -> Any:
     import mxnet
 
     return mxnet.image.imread(path) if kind == "JPEG" else mxnet.nd.array(read_rgb(path), dtype="uint8")
-
-
-def _transforms(mx: Any, config: TrainConfig) -> Any:
-    transforms = mx.gluon.data.vision.transforms
-    rest = transforms.ToTensor(), transforms.Normalize(MEAN, STD)
-    return vision_transforms(transforms, config, *rest, random_crop=lambda size: _random_crop(mx, size), flips=FLIPS)
 
 
 def _random_crop(mx: Any, size: int) -> Any:

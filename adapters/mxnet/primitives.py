@@ -1,7 +1,5 @@
 """Primitives on arrays of any rank; `shapes` among the attributes are those of the inputs, `size` that of the output."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, Callable, Dict, Mapping
 
@@ -33,9 +31,8 @@ def where(F: Any, a: Attrs, condition: Any, x: Any, y: Any) -> Any:
 
 def cumsum(F: Any, a: Attrs, x: Any) -> Any:
     """A product with a triangle of ones: it has no such op for symbols (1.9.1)."""
-    axis, places = a["axis"], F.arange(a["size"][a["axis"] - 1])
+    axis, last, places = a["axis"], len(a["size"]), F.arange(a["size"][a["axis"] - 1])
     triangle = F.broadcast_lesser_equal(F.reshape(places, (-1, 1)), F.reshape(places, (1, -1)))
-    last = len(a["size"])
     if axis == last:
         return F.dot(x, triangle)
     return F.swapaxes(F.dot(F.swapaxes(x, axis, last), triangle), axis, last)
@@ -54,26 +51,19 @@ def pad_axes(F: Any, a: Attrs, x: Any) -> Any:
     return F.reshape(x, (-1, *shape))
 
 
-def convolve(F: Any, a: Attrs, x: Any, weight: Any) -> Any:
-    return F.Convolution(x, F.squeeze(weight, axis=0), **convolution(a))
-
-
 def convolution(a: Attrs) -> Dict[str, Any]:
     window = Window.of(a)
     how = {"kernel": window.kernel, "stride": window.stride, "dilate": window.dilation, "num_group": a["groups"]}
     return {**how, "pad": tuple(first for first, _ in window.pads), "num_filter": a["out_channels"], "no_bias": True}
 
 
-def _reduced(name: str) -> Callable[..., Any]:
-    return lambda F, a, x: getattr(F, name)(x, axis=a["axes"], keepdims=True)
-
-
-_BROADCAST = ("sub", "div", "maximum", "minimum", "equal")
 FUNCTIONS: Dict[str, Callable[..., Any]] = {
     **network.named(lambda F: F, "exp", "log", "sqrt", "abs", "sign", "sin", "cos", "erf", Detach="BlockGrad"),
-    **network.named(lambda F: F, *_BROADCAST, prefix="broadcast_"),
+    **network.named(lambda F: F, "sub", "div", "maximum", "minimum", "equal", prefix="broadcast_"),
     **network.named(lambda F: F, Less="broadcast_lesser", LessEqual="broadcast_lesser_equal"),
-    **{f"Reduce{name.capitalize()}": _reduced(name) for name in ("sum", "mean", "max")},
+    "ReduceSum": lambda F, a, x: F.sum(x, axis=a["axes"], keepdims=True),
+    "ReduceMean": lambda F, a, x: F.mean(x, axis=a["axes"], keepdims=True),
+    "ReduceMax": lambda F, a, x: F.max(x, axis=a["axes"], keepdims=True),
     "Power": lambda F, a, x: x ** a["exponent"],
     "LeakyReLU": lambda F, a, x: F.LeakyReLU(x, act_type="leaky", slope=a["slope"]),
     "Cast": lambda F, a, x: F.cast(x, "float32"),
@@ -86,5 +76,5 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "Gather": lambda F, a, table, index: F.take(F.squeeze(table, axis=0), index),
     "PadAxes": pad_axes,
     "MatMul": matmul,
-    "Convolve": convolve,
+    "Convolve": lambda F, a, x, weight: F.Convolution(x, F.squeeze(weight, axis=0), **convolution(a)),
 }

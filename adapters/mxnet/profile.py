@@ -1,7 +1,5 @@
 """What MXNet's profiler counted: operators of the engine, which runs each by itself: no time holds another's."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, Callable, List
 

@@ -1,7 +1,5 @@
 """Replicas on the contexts of one process, as gluon has them: arrays are lists, an entry a context."""
 
-from __future__ import annotations
-
 from typing import Any, List, Sequence
 
 import numpy as np

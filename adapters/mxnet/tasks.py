@@ -1,7 +1,5 @@
 """Losses by their names in a task, and optimisers of MXNet by their names in a config."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, Callable, Dict, Tuple
 
@@ -40,9 +38,9 @@ def token_cross_entropy(mx: Any, smoothing: float = 0.0) -> Callable[[Any, Any],
     return _hybridised(TokenCrossEntropy())
 
 
-def _hybridised(loss: Any) -> Callable[[Any, Any], Any]:
+def _hybridised(loss: Any) -> Any:
     loss.hybridize()
-    return lambda outputs, target: loss(outputs, target)
+    return loss
 
 
 # From outputs and target to the loss of each sample.
@@ -75,14 +73,12 @@ def make_optimizer(mx: Any, config: TrainConfig) -> Any:
         return mx.optimizer.SGD(learning_rate=rate, momentum=config.momentum, wd=config.weight_decay)
     if is_native(config):
         return getattr(mx.optimizer, NATIVE[config.optimizer])(learning_rate=rate)
+    how = {"learning_rate": rate, "epsilon": settings["eps"]}
     if config.optimizer == "rmsprop":
-        return mx.optimizer.RMSProp(learning_rate=rate, gamma1=settings["rho"], epsilon=settings["eps"])
-    own = {"learning_rate": rate, "beta1": settings["beta1"], "beta2": settings["beta2"], "epsilon": settings["eps"]}
-    if config.optimizer == "adam":
-        return _adam(mx)(**own)
-    if config.optimizer == "adamw":
-        return _adamw(mx)(**own, wd=settings["weight_decay"])
-    return _nadam(mx)(**own, schedule_decay=settings["psi"])
+        return mx.optimizer.RMSProp(**how, gamma1=settings["rho"])
+    more = {"weight_decay": "wd", "psi": "schedule_decay"}  # of adamw and of nadam
+    how.update({more.get(name, name): value for name, value in settings.items() if name != "eps"})
+    return _corrected(mx)[config.optimizer](**how)
 
 
 def forget(optimizer: Any) -> None:
@@ -93,7 +89,7 @@ def forget(optimizer: Any) -> None:
     getattr(optimizer, "products", {}).clear()
 
 
-def _adam(mx: Any) -> Any:
+def _corrected(mx: Any) -> Dict[str, Any]:
     class Adam(mx.optimizer.Adam):
         """The kernel adds epsilon before the correction of the second moment: it is given one that makes up for it."""
 
@@ -106,10 +102,6 @@ def _adam(mx: Any) -> Any:
             self.epsilon = self._asked * math.sqrt(1 - self.beta2**step)
             super().update(index, weight, grad, state)
 
-    return Adam
-
-
-def _adamw(mx: Any) -> Any:
     class AdamW(mx.optimizer.Optimizer):
         """MXNet has the kernel, without the correction of bias, and no optimizer of it (1.9.1)."""
 
@@ -133,19 +125,6 @@ def _adamw(mx: Any) -> Any:
             rates = {"lr": root / (1 - self.beta1**step), "eta": self._get_lr(index)}
             mx.nd.contrib.adamw_update(weight, grad, *state, self._rescale[key], out=weight, **own, **rates)
 
-    return AdamW
-
-
-def clip(mx: Any, gradients: Any, most: float) -> None:
-    """Scale gradients in place so that their norm is `most` where it was more; nothing waits for it."""
-    flat = (gradient.reshape(-1) for gradient in gradients)
-    norm = mx.nd.sqrt(mx.nd.add_n(*(mx.nd.dot(one, one) for one in flat)))  # sums of squares take nine times as long
-    scale = mx.nd.minimum(most / norm, 1.0)
-    for gradient in gradients:
-        gradient *= scale
-
-
-def _nadam(mx: Any) -> Any:
     class Nadam(mx.optimizer.Nadam):
         """MXNet multiplies one product of momenta once for each array in a step (1.9.1)."""
 
@@ -158,4 +137,13 @@ def _nadam(mx: Any) -> Any:
             super().update(index, weight, grad, state)
             self.products[index] = self.m_schedule
 
-    return Nadam
+    return {"adam": Adam, "adamw": AdamW, "nadam": Nadam}
+
+
+def clip(mx: Any, gradients: Any, most: float) -> None:
+    """Scale gradients in place so that their norm is `most` where it was more; nothing waits for it."""
+    flat = (gradient.reshape(-1) for gradient in gradients)
+    norm = mx.nd.sqrt(mx.nd.add_n(*(mx.nd.dot(one, one) for one in flat)))  # sums of squares take nine times as long
+    scale = mx.nd.minimum(most / norm, 1.0)
+    for gradient in gradients:
+        gradient *= scale

@@ -1,7 +1,5 @@
 """One model in MXNet: devices and precisions, gluon.Trainer's step, arrays in and out."""
 
-from __future__ import annotations
-
 import ctypes
 import sys
 from pathlib import Path
@@ -47,29 +45,38 @@ class MXNetTrainer(common.TrainerDefaults):
 
     @staticmethod
     def environment(config: TrainConfig) -> Dict[str, str]:
-        threads = str(config.threads)
-        return {
+        threads, on_gpu = str(config.threads), config.device != "cpu"
+        variables = {
             "OMP_NUM_THREADS": threads,  # read once, when libmxnet is loaded
             "OPENBLAS_NUM_THREADS": threads,
             "MXNET_CPU_WORKER_NTHREADS": "1",
             "MXNET_CPU_PRIORITY_NTHREADS": "1",
+        }
+        if on_gpu:
+            variables["MXNET_CUDA_TENSOR_OP_MATH_ALLOW_CONVERSION"] = "0"  # float32 stays float32
+            if config.precision != "tf32":
+                variables["NVIDIA_TF32_OVERRIDE"] = "0"  # MXNet has no switch of its own; this is that of the libraries
+        if config.tuning == "recommended":
             # idle threads of the wheel's GNU OpenMP spin on cores that the loader's processes need: 2,580 small images
             # took 45 s with two of them, 6 s so; training steps were as fast (1.9.1)
-            **({"GOMP_SPINCOUNT": "10000"} if config.tuning == "recommended" else {}),
-            **(_ONE_POOL if config.tuning == "recommended" and config.device == "cpu" else {}),
-            **(_gpu_environment(config) if config.device != "cpu" else {}),
-        }
+            variables["GOMP_SPINCOUNT"] = "10000"
+            # on a GPU the fastest algorithm, whatever memory it takes
+            variables.update({"MXNET_CUDNN_AUTOTUNE_DEFAULT": "2"} if on_gpu else _ONE_POOL)
+        return variables
 
     def __init__(self, config: TrainConfig, replicas: Optional[Replicas] = None) -> None:
         self._on_gpu = config.device != "cpu"
         if self._on_gpu:
             _load_cuda_libraries()
-        self.mx = mxnet = _import_mxnet(config.device)
-        self.config = config
-        self._replicas = replicas
+        try:
+            import mxnet
+        except OSError as error:
+            raise Unsupported(f"device {config.device!r}: MXNet's library does not load here ({error})") from None
+        self.mx, self.config, self._replicas = mxnet, config, replicas
         numbers = [common.gpu_number(name) for name in (replicas.devices if replicas else (config.device,))]
         self._index = max(numbers)
-        self._gpus = mxnet.context.num_gpus() if self._on_gpu and self._has_cuda else 0
+        self._has_cuda = self._on_gpu and bool(mxnet.runtime.Features().is_enabled("CUDA"))
+        self._gpus = mxnet.context.num_gpus() if self._has_cuda else 0
         on = mxnet.gpu if self._index < self._gpus else mxnet.cpu
         # replicas on a CPU have contexts of their own, which share its cores
         self._contexts = [on(n) for n in (numbers if self._on_gpu else range(len(numbers)))]
@@ -82,10 +89,6 @@ class MXNetTrainer(common.TrainerDefaults):
             self._amp = amp
             amp.init(target_dtype="float16")
         mxnet.random.seed(config.seed)
-
-    @property
-    def _has_cuda(self) -> bool:
-        return bool(self.mx.runtime.Features().is_enabled("CUDA"))
 
     def unsupported(self) -> Optional[str]:
         config = self.config
@@ -138,13 +141,10 @@ class MXNetTrainer(common.TrainerDefaults):
         if config.accumulation > 1:
             for parameter in self._trained():
                 parameter.grad_req = "add"
-        if config.optimizer == "adamw":
+        if config.optimizer == "adamw" or config.weight_decay:
+            # gluon leaves biases and BatchNorm out of weight decay; torch, which the graph follows, decays them with SGD
             for parameter in self._parameters.values():
-                parameter.wd_mult = float(len(parameter.shape) >= DECAYED)
-        elif config.weight_decay:
-            # gluon leaves biases and BatchNorm out of weight decay; torch, which the graph follows, does not
-            for parameter in self._parameters.values():
-                parameter.wd_mult = 1.0
+                parameter.wd_mult = float(config.optimizer != "adamw" or len(parameter.shape) >= DECAYED)
 
     def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         for name, array in weights.items():
@@ -170,14 +170,12 @@ class MXNetTrainer(common.TrainerDefaults):
         return {name: parameter.data(self._context).asnumpy() for name, parameter in self._parameters.items()}
 
     def to_device_batch(self, images: np.ndarray, labels: np.ndarray) -> Batch:
-        nd, context = self.mx.nd, self._context
-        if self._replicas:
-            return self._split(common.each(nd.array, images), nd.array(labels, dtype=self._target_type), len(labels))
+        nd, context = self.mx.nd, None if self._replicas else self._context
         inputs = common.each(lambda array: nd.array(array, ctx=context), images)
-        return Batch(inputs, nd.array(labels, dtype=self._target_type, ctx=context), len(labels))
+        target = nd.array(labels, dtype=self._target_type, ctx=context)
+        return self._split(inputs, target, len(labels)) if self._replicas else Batch(inputs, target, len(labels))
 
     def _split(self, images: Any, labels: Any, size: int) -> Batch:
-        """Split a batch into the parts of the replicas; without replicas it stays whole."""
         parts = [data_parallel.split(array, self._contexts) for array in common.arguments(images)]
         inputs = list(zip(*parts)) if isinstance(images, tuple) else parts[0]
         return Batch(inputs, data_parallel.split(labels, self._contexts), size)
@@ -190,8 +188,7 @@ class MXNetTrainer(common.TrainerDefaults):
         return tuple(several) if isinstance(parts[0], tuple) else several[0], labels
 
     def open_pipeline(self, files: ImageFiles) -> Any:
-        gpu = self._index if self._on_gpu else None
-        return open_loader(self.mx, files, self.config, gpu=gpu, replicas=self._replicas)
+        return open_loader(self.mx, files, self.config, self._index if self._on_gpu else None, self._replicas)
 
     def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
         context = self._context
@@ -226,9 +223,13 @@ class MXNetTrainer(common.TrainerDefaults):
                 parameter.zero_grad()
 
     def _backward(self, batch: Batch) -> Any:
-        """Loss of each image; the gradients held belong to their sum; `step` divides them by the number of images."""
+        """Loss of each image, of replicas a list; gradients belong to the sum: `step` divides by the number of images."""
         with self.mx.autograd.record():
-            loss = self._losses(batch)
+            if self._replicas:
+                pairs = zip(batch.images, batch.labels)
+                loss: Any = [self._loss(self._network(*common.arguments(part)), labels) for part, labels in pairs]
+            else:
+                loss = self._loss(self._network(*common.arguments(batch.images)), batch.labels)
             if self.config.accumulation > 1:  # of batches that may differ in size the means are added
                 self.mx.autograd.backward([part / batch.size for part in (loss if self._replicas else [loss])])
                 return loss
@@ -239,22 +240,15 @@ class MXNetTrainer(common.TrainerDefaults):
         self.mx.autograd.backward(loss)
         return loss
 
-    def _losses(self, batch: Batch) -> Any:
-        """Return the loss of each image; of replicas a list of each one's losses."""
-        if not self._replicas:
-            return self._loss(self._network(*common.arguments(batch.images)), batch.labels)
-        pairs = zip(batch.images, batch.labels)
-        return [self._loss(self._network(*common.arguments(images)), labels) for images, labels in pairs]
-
     def gradients(self, batch: Batch) -> Dict[str, np.ndarray]:
         self._clear()
         self._backward(batch)
         if self._replicas:
             self._optimizer.allreduce_grads()  # sums them
-        trained = {name: p for name, p in self._parameters.items() if p.grad_req != "null"}
         scale = float(self._optimizer._amp_loss_scaler.loss_scale) if self._amp else 1.0
         times = np.float32((batch.size if self.config.accumulation == 1 else 1) * scale)
-        found = {name: p.grad(self._context).asnumpy() / times for name, p in trained.items()}
+        trained = ((name, p) for name, p in self._parameters.items() if p.grad_req != "null")
+        found = {name: p.grad(self._context).asnumpy() / times for name, p in trained}
         self._clear()
         return found
 
@@ -296,35 +290,14 @@ class MXNetTrainer(common.TrainerDefaults):
         self._network = self._optimizer = None
 
 
-def _gpu_environment(config: TrainConfig) -> Dict[str, str]:
-    variables = {"MXNET_CUDA_TENSOR_OP_MATH_ALLOW_CONVERSION": "0"}  # float32 stays float32
-    if config.precision != "tf32":
-        variables["NVIDIA_TF32_OVERRIDE"] = "0"  # MXNet has no switch of its own; this is that of the libraries
-    if config.tuning == "recommended":
-        variables["MXNET_CUDNN_AUTOTUNE_DEFAULT"] = "2"  # the fastest algorithm, whatever memory it takes
-    return variables
-
-
-def _import_mxnet(device: str) -> Any:
-    try:
-        import mxnet
-    except OSError as error:
-        raise Unsupported(f"device {device!r}: MXNet's library does not load here ({error})") from None
-    return mxnet
-
-
 def _load_cuda_libraries() -> None:
     """Load the libraries that pip put beside MXNet, those first that others need: its own looks on the system only."""
     waiting = sorted(path for folder in sys.path for path in Path(folder).glob("nvidia/*/lib/lib*.so*"))
-    before = len(waiting) + 1
-    while len(waiting) < before:
-        before = len(waiting)
-        waiting = [path for path in waiting if not _loads(path)]
-
-
-def _loads(path: Path) -> bool:
-    try:
-        ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
-    except OSError:
-        return False
-    return True
+    before: List[Path] = []
+    while waiting != before:
+        before, waiting = waiting, []
+        for path in before:
+            try:
+                ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+            except OSError:
+                waiting.append(path)

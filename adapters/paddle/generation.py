@@ -1,7 +1,5 @@
 """Generation in Paddle: a network for prompts and one for single tokens, with common layers that cache keys and values."""
 
-from __future__ import annotations
-
 from typing import Any, Dict, Mapping, Tuple
 
 from framework_compare.adapters.common import generation

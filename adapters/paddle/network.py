@@ -1,7 +1,6 @@
 """The graph as one paddle.nn.Layer, and its arrays by their names in the graph."""
 
-from __future__ import annotations
-
+import functools
 import math
 from typing import Any, Callable, Dict, List, Mapping, Sequence
 
@@ -63,10 +62,8 @@ def _arrays_of(layer: Any) -> Dict[str, Any]:
     if not isinstance(layer, Direction):
         return dict(layer.state_dict())
     cell = _cells(layer.layer)[layer.is_backward]
-    weights = {"weight_ih": cell.weight_ih, "weight_hh": cell.weight_hh}
-    if type(layer.layer).__name__ == "LSTM" and layer.layer.biases == 1:
-        return {**weights, "bias": cell.bias_ih}
-    return {**weights, "bias_ih": cell.bias_ih, "bias_hh": cell.bias_hh}
+    biases = {"bias": cell.bias_ih} if layer.layer.has_one_bias else {"bias_ih": cell.bias_ih, "bias_hh": cell.bias_hh}
+    return {"weight_ih": cell.weight_ih, "weight_hh": cell.weight_hh, **biases}
 
 
 def second_biases(layers: Dict[str, Any]) -> List[Any]:
@@ -74,8 +71,8 @@ def second_biases(layers: Dict[str, Any]) -> List[Any]:
 
     Without it the kernel for CPUs ends the process, and one that needs no gradient its backward pass (3.3.1).
     """
-    lstms = [layer for layer in layers.values() if type(layer).__name__ == "LSTM" and layer.biases == 1]
-    biases = [cell.bias_hh for layer in lstms for cell in _cells(layer)]
+    short = [layer for layer in layers.values() if getattr(layer, "has_one_bias", False)]
+    biases = [cell.bias_hh for layer in short for cell in _cells(layer)]
     for bias in biases:
         bias.set_value(np.zeros(bias.shape, np.float32))
     return biases
@@ -89,7 +86,7 @@ def _cells(layer: Any) -> Sequence[Any]:
 
 def _recurrent(nn: Any, a: Mapping[str, Any], op: str, **how: Any) -> Any:
     layer = getattr(nn, op)(a["input_size"], a["hidden_size"], time_major=True, **how)
-    layer.biases = a.get("biases", 1)
+    layer.has_one_bias = op == "LSTM" and a.get("biases", 1) == 1  # in the graph
     return layer
 
 
@@ -158,8 +155,7 @@ def attention(nn: Any, a: Mapping[str, Any], attend: Any = None) -> Any:
             # it scales by the root of a head's features, whatever is asked
             factor = a["scale"] * math.sqrt(width)
             q = q if math.isclose(factor, 1) else q * factor
-            how = {"is_causal": a.get("causal", False), "training": self.training}
-            y = attend(q, k, v, **how)
+            y = attend(q, k, v, is_causal=a.get("causal", False), training=self.training)
         else:
             y = products(q, k, v, bias)
         return y.reshape([*y.shape[:-2], y.shape[-2] * y.shape[-1]])
@@ -236,17 +232,13 @@ def _parameter(nn: Any, a: Mapping[str, Any]) -> Any:
     return _layer(nn, forward, {"value": a["shape"]})
 
 
+def _conv(kind: Any, a: Mapping[str, Any], **how: Any) -> Any:
+    how.update(padding=a["padding"], bias_attr=None if a["bias"] else False)
+    return kind(a["in_channels"], a["out_channels"], a["kernel"], **how)
+
+
 def _conv2d(nn: Any, a: Mapping[str, Any]) -> Any:
-    return nn.Conv2D(
-        a["in_channels"],
-        a["out_channels"],
-        a["kernel"],
-        stride=a["stride"],
-        padding=a["padding"],
-        dilation=a.get("dilation", 1),
-        groups=a["groups"],
-        bias_attr=None if a["bias"] else False,
-    )
+    return _conv(nn.Conv2D, a, stride=a["stride"], dilation=a.get("dilation", 1), groups=a["groups"])
 
 
 def _reduce_max(paddle: Any, a: Mapping[str, Any], x: Any) -> Any:
@@ -273,13 +265,10 @@ def _conv_transpose(paddle: Any, a: Mapping[str, Any], x: Any, weight: Any) -> A
 
 
 LAYERS: Dict[str, Callable[..., Any]] = {
-    "Conv2d": _conv2d,
-    UNEVEN: _conv2d,
+    **dict.fromkeys(("Conv2d", UNEVEN), _conv2d),
+    **network.named(lambda nn: nn, ReLU="ReLU", ReLU6="ReLU6", SiLU="Silu", HardSwish="Hardswish"),
+    **network.named(lambda nn: nn, Tanh="Tanh", Sigmoid="Sigmoid"),
     "BatchNorm2d": lambda nn, a: nn.BatchNorm2D(a["channels"], momentum=1 - a["momentum"], epsilon=a["eps"]),
-    "ReLU": lambda nn, a: nn.ReLU(),
-    "ReLU6": lambda nn, a: nn.ReLU6(),
-    "SiLU": lambda nn, a: nn.Silu(),
-    "HardSwish": lambda nn, a: nn.Hardswish(),
     "GELU": lambda nn, a: nn.GELU(approximate=a["approximate"] == "tanh"),
     "StochasticDepth": lambda nn, a: nn.Dropout(a["p"], axis=0, mode="upscale_in_train"),
     "MaxPool2d": _maxpool,
@@ -289,20 +278,10 @@ LAYERS: Dict[str, Callable[..., Any]] = {
     ),
     "Dropout": lambda nn, a: nn.Dropout(a["p"], mode="upscale_in_train"),
     "AvgPool2d": _avgpool,
-    "Tanh": lambda nn, a: nn.Tanh(),
-    "Sigmoid": lambda nn, a: nn.Sigmoid(),
     "Embedding": lambda nn, a: nn.Embedding(a["num_embeddings"], a["embedding_dim"]),
-    "LSTM": lambda nn, a: _recurrent(nn, a, "LSTM"),
-    "GRU": lambda nn, a: _recurrent(nn, a, "GRU"),
+    **{op: functools.partial(_recurrent, op=op) for op in RECURRENT},
     PAIR: lambda nn, a: _recurrent(nn, a, a["op"], direction="bidirect"),
-    "Conv1d": lambda nn, a: nn.Conv1D(
-        a["in_channels"],
-        a["out_channels"],
-        a["kernel"],
-        padding=a["padding"],
-        bias_attr=None if a["bias"] else False,
-        data_format="NLC",
-    ),
+    "Conv1d": lambda nn, a: _conv(nn.Conv1D, a, data_format="NLC"),
     "Quanv2d": _quanv2d,
     "LayerNorm": lambda nn, a: nn.LayerNorm(a["features"], epsilon=a["eps"]),
     "RMSNorm": _rmsnorm,

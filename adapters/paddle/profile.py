@@ -1,7 +1,5 @@
 """What Paddle's profiler counted, as rows."""
 
-from __future__ import annotations
-
 from typing import Any, List, Tuple
 
 from framework_compare.protocol import ProfileRow

@@ -1,13 +1,11 @@
-"""One replica of paddle.DataParallel, and the variables by which Paddle's ranks know each other."""
+"""The variables by which the ranks of paddle.DataParallel know each other."""
 
-from __future__ import annotations
-
-from typing import Any, Dict
+from typing import Dict, Optional
 
 from framework_compare.protocol import Replicas
 
 
-def environment(replicas: Replicas, gpu: "int | None") -> Dict[str, str]:
+def rank_environment(replicas: Replicas, gpu: Optional[int]) -> Dict[str, str]:
     """Return what Paddle's launcher sets for a rank before Paddle is imported. Only rank 0 listens at its port."""
     host, _, port = replicas.address.rpartition(":")
     endpoints = [f"{host}:{int(port) + number}" for number in range(len(replicas.devices))]
@@ -20,9 +18,3 @@ def environment(replicas: Replicas, gpu: "int | None") -> Dict[str, str]:
         "PADDLE_MASTER": replicas.address,
         **where,
     }
-
-
-def wrap(paddle: Any, network: Any) -> Any:
-    """The network whose backward pass leaves the mean of the ranks' gradients; meets the other ranks the first time."""
-    paddle.distributed.init_parallel_env()
-    return paddle.DataParallel(network)

@@ -1,7 +1,5 @@
 """Losses by their names in a task, and optimisers of Paddle by their names in a config."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, Callable, Dict, Sequence
 

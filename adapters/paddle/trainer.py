@@ -1,7 +1,5 @@
 """One model in PaddlePaddle: devices and precisions, the step and its optimizer, arrays in and out."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
@@ -10,9 +8,9 @@ import numpy as np
 
 from framework_compare.adapters.common import trainer as common
 from framework_compare.adapters.paddle import network
-from framework_compare.adapters.paddle import replicas as data_parallel
 from framework_compare.adapters.paddle.generation import Generates
 from framework_compare.adapters.paddle.pipeline import open_loader
+from framework_compare.adapters.paddle.replicas import rank_environment
 from framework_compare.adapters.paddle.tasks import LOSSES, NAMES, forget, make_optimizer, optimizer_name
 from framework_compare.graph import Graph
 from framework_compare.protocol import (
@@ -62,12 +60,11 @@ class PaddleTrainer(Generates, common.TrainerDefaults):
         self._index = common.gpu_number(config.device)
         self._replicas = replicas
         if replicas:
-            os.environ.update(data_parallel.environment(replicas, self._index if self._on_gpu else None))
+            os.environ.update(rank_environment(replicas, self._index if self._on_gpu else None))
         self._keeps_memory = config.tuning == "recommended" and not self._on_gpu and keep_freed_memory()
         import paddle
 
-        self.paddle = paddle
-        self.config = config
+        self.paddle, self.config = paddle, config
         self._gpus = paddle.device.cuda.device_count() if self._on_gpu else 0
         paddle.set_device(f"gpu:{self._index}" if self._index < self._gpus else "cpu")
         paddle.seed(config.seed + (replicas.rank or 0 if replicas else 0))
@@ -76,12 +73,9 @@ class PaddleTrainer(Generates, common.TrainerDefaults):
     def unsupported(self) -> Optional[str]:
         if not self._on_gpu:
             return None
-        if self._index >= self._gpus:
-            return self._no_device()
-        capability = self.paddle.device.cuda.get_device_capability
-        return common.needs_capability(self.config.precision, lambda: capability(self._index))
-
-    def _no_device(self) -> str:
+        if self._index < self._gpus:
+            capability = self.paddle.device.cuda.get_device_capability
+            return common.needs_capability(self.config.precision, lambda: capability(self._index))
         here = f"device {self.config.device!r}: PaddlePaddle {self.paddle.__version__}"
         if not self.paddle.is_compiled_with_cuda():
             return f"{here} is a build for CPUs; install paddlepaddle-gpu in that interpreter"
@@ -128,7 +122,9 @@ class PaddleTrainer(Generates, common.TrainerDefaults):
         graphed = config.execution == "graph"
         self._call = paddle.jit.to_static(self._network, full_graph=True) if graphed else self._network
         if self._replicas:
-            self._call = data_parallel.wrap(paddle, self._call)
+            # its backward pass leaves the mean of the ranks' gradients; meets the other ranks the first time
+            paddle.distributed.init_parallel_env()
+            self._call = paddle.DataParallel(self._call)
         self._loss = LOSSES[graph.task.named_loss](paddle, **graph.task.loss_options)
         scales = self._on_gpu and config.precision == "fp16"
         self._scaler = paddle.amp.GradScaler(enable=scales, init_loss_scaling=common.LOSS_SCALE) if scales else None
@@ -150,8 +146,7 @@ class PaddleTrainer(Generates, common.TrainerDefaults):
             self._scaler.load_state_dict(self._first_scale)
 
     def weights(self) -> Dict[str, np.ndarray]:
-        arrays = {name: tensor.numpy() for name, tensor in self._arrays.items()}
-        return self._of_graph(arrays)
+        return self._of_graph({name: tensor.numpy() for name, tensor in self._arrays.items()})
 
     def _of_graph(self, arrays: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
         return {name: np.ascontiguousarray(a.T if name in self._transposed else a) for name, a in arrays.items()}

@@ -1,9 +1,7 @@
 """Operators that SINGA lacks, of its own functions: convolutions in groups, and a product with a number."""
 
-from __future__ import annotations
-
 import ctypes
-from typing import Any, List, Mapping, Optional, Sequence
+from typing import Any, List, Mapping, Optional
 
 from framework_compare.adapters.singa.repairs import Singa
 from framework_compare.errors import Unsupported
@@ -16,31 +14,28 @@ class Operators:
     """`private`: correct fields of a ConvHandle so that oneDNN computes all groups at once."""
 
     def __init__(self, singa: Singa, *, private: bool) -> None:
-        self._core, self._private = singa.core, private
-        self._scale = _make_scale(singa)
-        self._one_by_one, self._together = _make_one_by_one(singa), _make_together(singa)
+        self._core, self._private, self._scale = singa.core, private, _make_scale(singa)
+        self._grouped = (_make_together if private else _make_one_by_one)(singa)
 
     def scale(self, x: Any, by: float) -> Any:
         return self._scale(by)(x)[0]
 
     def conv_handle(self, a: Mapping[str, Any], x: Any) -> Any:
         """The handle of a convolution for inputs like x; in groups that of one group, or corrected to hold all."""
-        groups = a["groups"]
-        images, channels, height, width = x.shape
-        own = self._core.Tensor([images, channels // groups, height, width], x.device)
+        groups, (images, channels, *size) = a["groups"], x.shape
+        own = [images, channels // groups, *size]
         outputs = a["out_channels"] if self._private else a["out_channels"] // groups
         pairs = [(a[name], a[name]) for name in ("kernel", "stride", "padding")]
-        handle = self._core.ConvHandle(own, *pairs, channels // groups, outputs, a["bias"], 1)
+        tensor = self._core.Tensor(own, x.device)
+        handle = self._core.ConvHandle(tensor, *pairs, own[1], outputs, a["bias"], 1)
         if groups > 1 and self._private:
-            kernel = a["kernel"]
-            _correct(handle, _X_DIMS, [images, channels // groups, height, width], [images, channels, height, width])
-            before = [1, outputs, channels // groups, kernel, kernel]
-            _correct(handle, _W_DIMS, before, [groups, outputs // groups, *before[2:]])
+            _correct(handle, _X_DIMS, own, [images, channels, *size])
+            of_weight = [own[1], *pairs[0]]
+            _correct(handle, _W_DIMS, [1, outputs, *of_weight], [groups, outputs // groups, *of_weight])
         return handle
 
     def grouped_conv2d(self, handle: Any, groups: int, x: Any, weight: Any, bias: Optional[Any]) -> Any:
-        operator = self._together if self._private else self._one_by_one
-        return operator(handle, groups)(*([x, weight] if bias is None else [x, weight, bias]))[0]
+        return self._grouped(handle, groups)(*([x, weight] if bias is None else [x, weight, bias]))[0]
 
 
 def _correct(handle: Any, offset: int, before: List[int], after: List[int]) -> None:
@@ -51,8 +46,7 @@ def _correct(handle: Any, offset: int, before: List[int], after: List[int]) -> N
     numbers = (ctypes.c_int64 * len(before)).from_address(begin)
     if list(numbers) != before:
         raise Unsupported(f"SINGA's ConvHandle holds {list(numbers)}, not {before}; use internals 'public'")
-    for place, number in enumerate(after):
-        numbers[place] = number
+    numbers[:] = after  # type: ignore[assignment]
 
 
 def _make_scale(singa: Singa) -> Any:
@@ -81,9 +75,8 @@ def _make_together(singa: Singa) -> Any:
             self._groups = groups
 
         def forward(self, x: Any, *arrays: Any) -> Any:
-            self._shape = list(x.shape())
-            images, channels, height, width = self._shape
-            seen = [images * self._groups, channels // self._groups, height, width]
+            images, channels, *size = self._shape = list(x.shape())
+            seen = [images * self._groups, channels // self._groups, *size]
             return super().forward(singa.core.Reshape(x, seen), *arrays)
 
         def backward(self, dy: Any) -> Any:
@@ -111,16 +104,15 @@ def _make_one_by_one(singa: Singa) -> Any:
             self._handle, self._groups = handle, groups
 
         def forward(self, x: Any, weight: Any, bias: Optional[Any] = None) -> Any:
-            handle, groups = self._handle, self._groups
-            self._parts: List[Sequence[Any]] = []
+            handle, groups, y = self._handle, self._groups, None
             self._given = (x, weight, bias)
-            y = None
+            self._parts: List[Any] = []
             for number in range(groups):
                 parts = self._part(x, number, 1), self._part(weight, number, 0), self._bias(bias, number, x)
                 one = core.CpuConvForward(*parts, handle)
                 if y is None:
-                    images, channels, height, width = one.shape()
-                    y = core.Tensor([images, channels * groups, height, width], x.device())
+                    images, channels, *size = one.shape()
+                    y = core.Tensor([images, channels * groups, *size], x.device())
                 join(y, one, number, 1)
                 if autograd.training:
                     self._parts.append(parts)

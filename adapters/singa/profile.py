@@ -1,7 +1,5 @@
 """Calls of SINGA's C++ functions, timed from Python: its own profiler counts in graph mode only."""
 
-from __future__ import annotations
-
 import sys
 import time
 from typing import Any, Callable, List

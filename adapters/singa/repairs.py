@@ -4,8 +4,6 @@ Each repair says what it mends and how that shows; tests/real/test_singa_repairs
 C++ functions that the wheel's Python side cannot call are called by their exported names.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import hashlib
@@ -25,16 +23,10 @@ LABEL = f"SINGA {VERSION}"
 PYTHONS = ((3, 8), (3, 12))  # of 3.13 the extension's type SwigPyObject, of 3.6's size, is too short
 EXTENSION = "_singa_wrap.cpython-36m-x86_64-linux-gnu.so"
 # SHA-256 of all files of the wheel that are loaded, one after the other
-LIBRARIES = (
-    "libdnnl-034bb581.so.1",
-    "libopenblas-r0-f650aae0.3.3.so",
-    "libglog-28eec8ed.so.0.0.0",
-    "libgfortran-4fc760a1.so.3.0.0",
-    "libgomp-7c85b1e2.so.1.0.0",
-    "libprotobuf-cb0440da.so.8.0.0",
-    "libquadmath-30d679e1.so.0.0.0",
-    "libz-d8a329de.so.1.2.7",
-)
+LIBRARIES = """
+libdnnl-034bb581.so.1 libopenblas-r0-f650aae0.3.3.so libglog-28eec8ed.so.0.0.0 libgfortran-4fc760a1.so.3.0.0
+libgomp-7c85b1e2.so.1.0.0 libprotobuf-cb0440da.so.8.0.0 libquadmath-30d679e1.so.0.0.0 libz-d8a329de.so.1.2.7
+""".split()
 MODULES = ("__init__.py", "singa_wrap.py", "tensor.py", "autograd.py", "opt.py", "device.py", "utils.py")
 FILES = (EXTENSION, *MODULES, *(os.path.join("..", "singa.libs", name) for name in LIBRARIES))
 DIGEST = "ffc7ac5343592dada5c4bc416d806c2354027d7a76ecd148e1a224e7811fc019"
@@ -74,7 +66,7 @@ def _folder() -> str:
 def _refuse_others(folder: str) -> None:
     """The repairs write what the C++ side of one build expects: another build would compute nonsense, or crash."""
     if not PYTHONS[0] <= sys.version_info[:2] <= PYTHONS[1]:
-        here = ".".join(map(str, sys.version_info[:2]))
+        here = "{}.{}".format(*sys.version_info)
         raise Unsupported(f"singa's wheel is repaired for Python 3.8 to 3.12; this interpreter is {here}")
     digest = hashlib.sha256()
     try:
@@ -95,12 +87,11 @@ def _refuse_others(folder: str) -> None:
 def _load_extension(path: str) -> None:
     """Load the extension under its name; `import` passes it over, as its file is named after CPython 3.6."""
     name = "singa._singa_wrap"
-    if name not in sys.modules:
-        loader = importlib.machinery.ExtensionFileLoader(name, path)
-        spec = importlib.util.spec_from_file_location(name, path, loader=loader)
-        module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
-        loader.exec_module(module)
-        sys.modules[name] = module
+    loader = importlib.machinery.ExtensionFileLoader(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+    module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
+    loader.exec_module(module)
+    sys.modules[name] = module
 
 
 def copy_arrays(singa: Singa, library: Any) -> None:
@@ -113,30 +104,27 @@ def copy_arrays(singa: Singa, library: Any) -> None:
     for kind, letter, dtype in (("Float", "f", np.float32), ("Int", "i", np.int32)):
         put = _function(library, f"_ZNK5singa6Tensor19CopyDataFromHostPtrI{letter}EEvPKT_mm", "ppnn")
         get = _function(library, f"_ZNK5singa6Tensor8GetValueI{letter}EEvPT_m", "ppn")
-        setattr(tensor, f"Copy{kind}DataFromHostPtr", _putter(put, dtype))
-        setattr(tensor, f"Get{kind}Value", _getter(get, dtype))
+        copy_from, value = _of_arrays(put, get, dtype)
+        setattr(tensor, f"Copy{kind}DataFromHostPtr", copy_from)
+        setattr(tensor, f"Get{kind}Value", value)
     for builtin in (int, float):
         if builtin.__name__ not in vars(np):
             setattr(np, builtin.__name__, builtin)
 
 
-def _putter(put: Callable[..., None], dtype: Any) -> Callable[..., None]:
+def _of_arrays(put: Callable[..., None], get: Callable[..., None], dtype: Any) -> Tuple[Any, Any]:
     def copy_from(tensor: Any, array: np.ndarray, offset: int = 0) -> None:
         array = np.ascontiguousarray(array, dtype)
         if array.size + offset > tensor.Size():
             raise ValueError(f"{array.size} numbers from place {offset} do not fit a tensor of {tensor.Size()}")
         put(int(tensor.this), array.ctypes.data, array.size, offset)
 
-    return copy_from
-
-
-def _getter(get: Callable[..., None], dtype: Any) -> Callable[..., np.ndarray]:
     def value(tensor: Any, count: int) -> np.ndarray:
         array = np.empty(min(count, tensor.Size()), dtype)
         get(int(tensor.this), array.ctypes.data, array.size)
         return array
 
-    return value
+    return copy_from, value
 
 
 def unpack_vectors(singa: Singa, library: Any) -> None:

@@ -1,7 +1,5 @@
 """One model in SINGA: steps by its autograd and opt.SGD, arrays in and out. One device, one precision, eager only."""
 
-from __future__ import annotations
-
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
@@ -11,7 +9,7 @@ from framework_compare.adapters.singa import repairs
 from framework_compare.adapters.singa.network import OPS, Network, as_stored
 from framework_compare.adapters.singa.operators import Operators
 from framework_compare.adapters.singa.pipeline import NativePipeline
-from framework_compare.graph import Graph, trainable_names
+from framework_compare.graph import OPTIMIZERS, Graph, trainable_names
 from framework_compare.protocol import UPDATES, Batch, Declared, ImageFiles, ProfileRow, TrainConfig
 
 
@@ -31,7 +29,7 @@ class SingaTrainer(TrainerDefaults):
             "compiled": "it has no compiler",
             **dict.fromkeys(("tf32", "bf16", "fp16"), "its arithmetic on a CPU is in float32 alone"),
             **dict.fromkeys(
-                ("adam", "rmsprop", "nadam", "adamw"), "its only optimizer that is repaired and proved is SGD"
+                [name for name in OPTIMIZERS if name != "sgd"], "its only optimizer that is repaired and proved is SGD"
             ),
             **dict.fromkeys(UPDATES, "only plain steps of SGD are proved"),
             "inference": "only the training of the published study is proved",
@@ -46,20 +44,16 @@ class SingaTrainer(TrainerDefaults):
         return {**threads, **({"GOMP_SPINCOUNT": "10000"} if config.tuning == "recommended" else {})}
 
     def __init__(self, config: TrainConfig) -> None:
-        self.config = config
-        self.singa = repairs.load()
+        self.config, self.singa = config, repairs.load()
+        self._read: Callable[[Any], np.ndarray] = self.singa.tensor.to_numpy
         self._device = self.singa.device.get_default_device()
         self._device.SetRandSeed(config.seed & 0x7FFFFFFF)
+        self._private = config.internals == "private"
         self._pipeline: Optional[NativePipeline] = None
 
     def version(self) -> str:
-        return repairs.VERSION + (
-            "; fields that are not public corrected where a model needs it" if self._private else ""
-        )
-
-    @property
-    def _private(self) -> bool:
-        return self.config.internals == "private"
+        corrected = "; fields that are not public corrected where a model needs it"
+        return repairs.VERSION + (corrected if self._private else "")
 
     def unsupported(self) -> Optional[str]:
         return None
@@ -93,10 +87,6 @@ class SingaTrainer(TrainerDefaults):
 
     def weights(self) -> Dict[str, np.ndarray]:
         return {name: as_stored(self._read(tensor)) for name, tensor in self._network.parameters.items()}
-
-    def _read(self, tensor: Any) -> np.ndarray:
-        array: np.ndarray = self.singa.tensor.to_numpy(tensor)
-        return array
 
     def to_device_batch(self, images: np.ndarray, labels: np.ndarray) -> Batch:
         tensor, int32 = self.singa.tensor.Tensor, self.singa.tensor.int32

@@ -25,10 +25,7 @@ def memory_limit_bytes(*, mount: Path = MOUNT, membership: Path = MEMBERSHIP) ->
 
 
 def memory_left_bytes(*, mount: Path = MOUNT, membership: Path = MEMBERSHIP) -> Optional[int]:
-    """Memory that may still be taken under the limits up the hierarchy; None when there is none.
-
-    Cached files count as free, as the kernel drops them first.
-    """
+    """Memory left under the limits up the hierarchy, or None; cached files count as free: the kernel drops them first."""
     left: List[int] = []
     for folder, limit in _memory_limits(mount, membership):
         used = read(folder / "memory.current") or read(folder / "memory.usage_in_bytes")
@@ -68,6 +65,6 @@ def _folders(controller: str, mount: Path, membership: Path) -> Iterator[Path]:
 def read(path: Path) -> str:
     """The text of a file, "" where it cannot be read."""
     try:
-        return path.read_text().strip()
+        return path.read_text(errors="replace").strip()
     except OSError:
         return ""

@@ -4,6 +4,7 @@ Others are all programs but the worker's process tree and this process: what is 
 idle. So the kernel's own threads count, and so does what other containers of the machine do on these cores.
 """
 
+import contextlib
 import os
 import time
 from array import array
@@ -42,16 +43,13 @@ class Counters(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """What an epoch lost: shares of one core (1.5 is a core and a half), bytes read from swap, throttlings by heat.
+    """What an epoch lost, in shares of one core: 1.5 is a core and a half."""
 
-    disturbed is of others and of the hypervisor; parent is this process. None where the system does not tell.
-    """
-
-    disturbed: float
+    disturbed: float  # to others and to the hypervisor
     stolen: float
-    parent: float
-    swap_in_bytes: Optional[int] = None
-    throttles: Optional[int] = None
+    parent: float  # to this process
+    swap_in_bytes: Optional[int] = None  # None where the system does not tell
+    throttles: Optional[int] = None  # by heat; likewise
 
 
 class CoreCounter:
@@ -62,7 +60,7 @@ class CoreCounter:
         allowed = os.sched_getaffinity(0)
         self.count = len(allowed)
         confined = self.count < (os.cpu_count() or 1)
-        self._names: Set[bytes] = {b"cpu%d" % core for core in allowed} if confined else {b"cpu"}
+        self._names = {b"cpu%d" % core for core in allowed} if confined else {b"cpu"}
         self._bytes = 1 << 16 if confined else 256
 
     def close(self) -> None:
@@ -93,8 +91,8 @@ def parse_cores(text: bytes, names: Set[bytes]) -> Cores:
         if fields[0] in names:
             idle += ticks[3] + ticks[4]
             stolen += ticks[7]
-        if len(names) == 1 and fields[0] in names:
-            break
+            if len(names) == 1:
+                break
     return Cores(*first, idle, stolen)
 
 
@@ -108,20 +106,13 @@ class SlowCounters:
         self._heat = [path for path in found if path.exists()]
 
     def read(self) -> Tuple[Optional[int], Optional[int]]:
-        return self._swapped(), self._throttled()
-
-    def _swapped(self) -> Optional[int]:
-        try:
+        swapped = throttled = None
+        with contextlib.suppress(OSError, ValueError):
             _, found, rest = self._vmstat.read_bytes().partition(b"\npswpin ")
-            return int(rest.split(None, 1)[0]) if found else None
-        except (OSError, ValueError):
-            return None
-
-    def _throttled(self) -> Optional[int]:
-        try:
-            return sum(int(path.read_bytes()) for path in self._heat) if self._heat else None
-        except (OSError, ValueError):
-            return None
+            swapped = int(rest.split(None, 1)[0]) if found else None
+        with contextlib.suppress(OSError, ValueError):
+            throttled = sum(int(path.read_bytes()) for path in self._heat) if self._heat else None
+        return swapped, throttled
 
 
 class DisturbanceLog:
@@ -146,7 +137,7 @@ class DisturbanceLog:
 
     def last_ns(self, *, slow: bool = False) -> int:
         """When the last reading was; 0 where there is none."""
-        times = [reading[0] for reading in self._slow[-1:]] if slow else list(self._columns["t_ns"][-1:])
+        times = [row[0] for row in self._slow[-1:]] if slow else self._columns["t_ns"][-1:]
         return times[0] if times else 0
 
     def shares(self, epoch: Tuple[int, int], within: Tuple[int, int]) -> Optional[Shares]:

@@ -31,15 +31,12 @@ _PHASE, _EPOCH, _END = "phase", "epoch", "end"
 
 @dataclasses.dataclass(frozen=True)
 class Energy:
-    """Joules that a device ("gpu", "host-package-0") had taken at a moment, from an origin of its own.
+    """Joules that a device had taken at a moment, from an origin of its own: two readings make a figure, by difference."""
 
-    Two readings make a figure, by difference. source is "counter" or "power integral".
-    """
-
-    device: str
+    device: str  # "gpu", "host-package-0"
     t_ns: int
     energy_j: float
-    source: str
+    source: str  # "counter" or "power integral"
 
 
 class GpuMeter(NamedTuple):
@@ -172,10 +169,7 @@ class EnergyRecorder:
 
 
 def integrate_power(samples: Sequence[Sample], times_ns: Sequence[int]) -> List[Energy]:
-    """Energy of a GPU without a counter at those times: its sampled power, joined by straight lines.
-
-    Times outside the samples have none.
-    """
+    """Energy of a GPU without a counter at those times that samples span: its power, joined by straight lines."""
     known = [(sample.t_ns, sample.gpu_power_w) for sample in samples if sample.gpu_power_w is not None]
     if len(known) < 2:
         return []

@@ -12,10 +12,10 @@ _GIB = 1 << 30
 
 
 class GpuProcess(NamedTuple):
-    """A line of NVML's process list; the memory is None (or 0) where the driver does not tell it."""
+    """A line of NVML's process list."""
 
     pid: int
-    memory_bytes: Optional[int]
+    memory_bytes: Optional[int]  # None or 0 where the driver does not tell it
 
 
 class GpuUsers:
@@ -67,9 +67,8 @@ class GpuUsers:
 
     def warnings(self) -> List[str]:
         """A sentence for each other user of the device that was seen."""
-        found = [
-            f"another process is on the GPU: pid {pid}, {_size(memory)}" for pid, memory in sorted(self._others.items())
-        ]
+        others = sorted(self._others.items())
+        found = [f"another process is on the GPU: pid {pid}, {_size(memory)}" for pid, memory in others]
         if not self._seen_ours and self._unplaced > 1:
             found.append(
                 f"{self._unplaced} processes appeared on the GPU during the run, but 1 was expected; "
@@ -117,9 +116,8 @@ class GpuUsers:
         return next((int(line.partition(":")[2]) for line in status.splitlines() if line.startswith(f"{name}:")), None)
 
     def _take_other(self, process: GpuProcess) -> None:
-        before = self._others.get(process.pid)
-        memory = process.memory_bytes or None
-        self._others[process.pid] = max(filter(None, (before, memory)), default=None)
+        known = self._others.get(process.pid), process.memory_bytes
+        self._others[process.pid] = max(filter(None, known), default=None)
 
 
 def _size(memory_bytes: Optional[int]) -> str:

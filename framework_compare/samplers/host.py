@@ -42,15 +42,13 @@ def describe() -> Fields:
 
 def governor(root: str = CPUS) -> Optional[str]:
     """Return what sets the clock of the first core, such as "powersave"; None where the system does not say."""
-    return _first_line(f"{root}/cpu0/cpufreq/scaling_governor")
+    return cgroup.read(Path(root, "cpu0/cpufreq/scaling_governor")) or None
 
 
 def turbo(root: str = CPUS) -> Optional[bool]:
     """Return whether clocks may rise above the nominal one while few cores work; None where the system does not say."""
-    boost, no_turbo = _first_line(f"{root}/cpufreq/boost"), _first_line(f"{root}/intel_pstate/no_turbo")
-    if no_turbo is not None:
-        return no_turbo.strip() == "0"
-    return None if boost is None else boost.strip() == "1"
+    boost, no_turbo = (cgroup.read(Path(root, name)) for name in ("cpufreq/boost", "intel_pstate/no_turbo"))
+    return no_turbo == "0" if no_turbo else boost == "1" if boost else None
 
 
 def available_cores() -> int:
@@ -68,18 +66,15 @@ def available_cores() -> int:
 
 
 def cpu_model(cpuinfo: str = "/proc/cpuinfo") -> Optional[str]:
-    """The processor's name as it gives it itself, with its widest vectors; failing that its architecture.
-
-    Virtual machines give one name, such as "AMD EPYC", to processors on which frameworks rank differently.
-    """
+    """The processor's own name or, failing that, its architecture."""
     facts: Dict[str, str] = {}
-    for line in _lines(cpuinfo):
+    for line in cgroup.read(Path(cpuinfo)).splitlines():
         key, _, value = line.partition(":")
         facts.setdefault(key.strip(), value.strip())
     name = next((facts[key] for key in ("model name", "Model", "cpu model") if key in facts), None)
     flags = facts.get("flags", "").split()
     vectors = next((words for flag, words in VECTORS.items() if flag in flags), None)
-    if name and vectors:
+    if name and vectors:  # virtual machines give one name to processors on which frameworks rank differently
         return f"{name} ({vectors})"
     return name or platform.processor() or platform.machine() or None
 
@@ -99,15 +94,3 @@ def _os_name() -> str:
         return platform.freedesktop_os_release()["PRETTY_NAME"]
     except (OSError, KeyError):
         return f"{platform.system()} {platform.release()}"
-
-
-def _first_line(path: str) -> Optional[str]:
-    lines = _lines(path)
-    return lines[0] if lines else None
-
-
-def _lines(path: str) -> list[str]:
-    try:
-        return Path(path).read_text(errors="replace").splitlines()
-    except OSError:
-        return []

@@ -1,9 +1,11 @@
 """What NVIDIA's management library says of a GPU, whoever uses it, or of several that train one cell, read as one."""
 
+import functools
+import operator
 import os
 import re
 import statistics
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -16,22 +18,16 @@ from framework_compare.samplers.gpu_users import GpuProcess, GpuUsers
 UTILIZATION_WINDOW = "1/6 s to 1 s, depending on the product (NVML's documentation of nvmlUtilization_t)"
 # NVML's number of a GPU, or the UUID of a MIG instance.
 Gpu = int | str
-Reader = Callable[[str], Gpu | None]
 
 
 class GpuReading(NamedTuple):
-    """Percent of the time a kernel ran (over NVML's own window), memory used by everyone, power drawn.
-
-    process_memory_bytes is that of the worker's tree; throttle a mask of `throttle.REASONS`.
-    """
-
-    percent: float | None = None
-    memory_bytes: int | None = None
+    percent: float | None = None  # of the time a kernel ran, over NVML's own window
+    memory_bytes: int | None = None  # used by everyone
     power_w: float | None = None
-    process_memory_bytes: int | None = None
+    process_memory_bytes: int | None = None  # of the worker's tree
     temperature_c: float | None = None
     sm_clock_mhz: float | None = None
-    throttle: int | None = None
+    throttle: int | None = None  # a mask of `throttle.REASONS`
 
 
 class NvmlSampler:
@@ -43,11 +39,10 @@ class NvmlSampler:
     """
 
     def __init__(self, index: int = 0, *, nvml: ModuleType = pynvml) -> None:
-        self._nvml = nvml
+        self._nvml, self._users = nvml, GpuUsers()
         self._handle: object = None
         self._refused: set[str] = set()
         self._started = False
-        self._users = GpuUsers()
         self.reason: str | None = None
         try:
             nvml.nvmlInit()
@@ -123,11 +118,8 @@ class NvmlSampler:
 
     def _throttle(self) -> int | None:
         # The second is its name in drivers before 535.
-        for function in ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"):
-            mask = self._ask(function)
-            if mask is not None:
-                return int(mask)
-        return None
+        names = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
+        return next((int(mask) for mask in map(self._ask, names) if mask is not None), None)
 
     def _utilization_period_s(self) -> float | None:
         """Median time between the utilisations that the driver keeps."""
@@ -225,43 +217,22 @@ def ask(nvml: ModuleType, function: str, *arguments: object) -> Any:
 
 
 def _entries(visible: str, nvml: ModuleType) -> Iterator[tuple[str, Gpu | None]]:
-    entries = visible.split(",")
+    """Each entry of CUDA_VISIBLE_DEVICES with the GPU that it names."""
+    entries, numbers = visible.split(","), range(nvml.nvmlDeviceGetCount())
     kind = entries[0][:4]  # the first entry's; one of another kind names nothing (seen of driver 580.159)
-    read = {"GPU-": _uuids, "MIG-": _instances}.get(kind, _numbers)(nvml)
-    return ((entry, read(entry)) for entry in entries)
-
-
-def _numbers(nvml: ModuleType) -> Reader:
-    count = nvml.nvmlDeviceGetCount()
-
-    def read(entry: str) -> Gpu | None:
-        digits = re.match(r"\s*\+?(\d+)", entry)  # as C's strtol does: what follows the digits is not read
-        return int(digits[1]) if digits and int(digits[1]) < count else None
-
-    return read
-
-
-def _uuids(nvml: ModuleType) -> Reader:
-    handles = map(nvml.nvmlDeviceGetHandleByIndex, range(nvml.nvmlDeviceGetCount()))
-    known = [nvml.nvmlDeviceGetUUID(handle) for handle in handles]
-
-    def read(entry: str) -> Gpu | None:
-        """The only GPU whose UUID begins so; its hexadecimal digits may be capitals, "GPU-" may not be small."""
-        begun = [n for n, uuid in enumerate(known) if uuid.lower().startswith(entry.lower())]
-        return begun[0] if entry.startswith("GPU-") and len(begun) == 1 else None
-
-    return read
-
-
-def _instances(nvml: ModuleType) -> Reader:
-    def read(entry: str) -> Gpu | None:
-        try:
-            nvml.nvmlDeviceGetHandleByUUID(entry)
-        except nvml.NVMLError:
-            return None
-        return entry
-
-    return read
+    handles = map(nvml.nvmlDeviceGetHandleByIndex, numbers if kind == "GPU-" else ())
+    uuids = [nvml.nvmlDeviceGetUUID(handle) for handle in handles]
+    for entry in entries:
+        gpu: Gpu | None
+        if kind == "MIG-":
+            gpu = None if ask(nvml, "nvmlDeviceGetHandleByUUID", entry) is None else entry
+        elif kind == "GPU-":  # the only one whose UUID begins so; its digits may be capitals, "GPU-" may not be small
+            begun = [n for n, uuid in enumerate(uuids) if uuid.lower().startswith(entry.lower())]
+            gpu = begun[0] if entry.startswith("GPU-") and len(begun) == 1 else None
+        else:
+            digits = re.match(r"\s*\+?(\d+)", entry)  # as C's strtol does: what follows the digits is not read
+            gpu = int(digits[1]) if digits and int(digits[1]) in numbers else None
+        yield entry, gpu
 
 
 class GpuGroup:
@@ -302,13 +273,6 @@ class GpuGroup:
         return {**next(iter(each.values())), **({"devices": each} if self._several else {})}
 
 
-def _any_reason(masks: Sequence[int]) -> int:
-    together = 0
-    for mask in masks:
-        together |= mask
-    return together
-
-
 # By field of GpuReading: how the readings of several devices become one.
 _TOGETHER: dict[str, Callable[[Any], Any]] = {
     "percent": lambda values: sum(values) / len(values),
@@ -317,5 +281,5 @@ _TOGETHER: dict[str, Callable[[Any], Any]] = {
     "process_memory_bytes": sum,
     "temperature_c": max,
     "sm_clock_mhz": min,
-    "throttle": _any_reason,
+    "throttle": lambda masks: functools.reduce(operator.or_, masks),
 }

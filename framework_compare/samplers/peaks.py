@@ -19,14 +19,9 @@ TIMEOUT_S = 120
 
 
 class Peak(NamedTuple):
-    """Floating-point operations per second, a multiplication and an addition being two, and bytes read and written.
-
-    others: what other programs and machines took of a core meanwhile, None where the system does not tell.
-    """
-
-    flop_per_s: float
-    bytes_per_s: float
-    others: Optional[float] = None
+    flop_per_s: float  # a multiplication and an addition are two
+    bytes_per_s: float  # read and written
+    others: Optional[float] = None  # what others took of a core meanwhile; None where the system does not tell
     measured_at: str = ""  # UTC
 
 
@@ -68,6 +63,4 @@ def _others() -> Optional[Tuple[int, int]]:
 
 
 def _share(before: Optional[Tuple[int, int]], after: Optional[Tuple[int, int]]) -> Optional[float]:
-    if before is None or after is None:
-        return None
-    return max(0.0, (after[1] - before[1]) / (after[0] - before[0]))
+    return max(0.0, (after[1] - before[1]) / (after[0] - before[0])) if before and after else None

@@ -1,10 +1,9 @@
 """What a process and all its descendants use, by files of /proc: CPU, memory, threads."""
 
-from __future__ import annotations
-
+import contextlib
 import os
 import time
-from typing import Collection, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Type
+from typing import Collection, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type
 
 from framework_compare.samplers.disturbance import PAGE_BYTES, TICK_NS
 
@@ -28,18 +27,18 @@ class ProcfsProcess:
     the process is not there.
     """
 
-    __slots__ = ("pid", "_stat", "_statm", "_children", "_threads")
+    __slots__ = ("pid", "_opened", "_stat", "_statm", "_children", "_threads")
 
     def __init__(self, pid: int) -> None:
         self.pid, self._threads = pid, 1
-        opened: List[int] = []
+        self._opened: List[int] = []
         try:
             for name in ("stat", "statm", f"task/{pid}/children"):
-                opened.append(os.open(f"/proc/{pid}/{name}", os.O_RDONLY))
+                self._opened.append(os.open(f"/proc/{pid}/{name}", os.O_RDONLY))
         except OSError:
-            _close_all(opened)
+            self.close()
             raise
-        self._stat, self._statm, self._children = opened
+        self._stat, self._statm, self._children = self._opened
 
     def usage(self) -> Optional[Usage]:
         """Return what the process uses now, or None when it is gone."""
@@ -68,18 +67,16 @@ class ProcfsProcess:
         return [int(pid) for pid in pids]
 
     def close(self) -> None:
-        _close_all((self._stat, self._statm, self._children))
+        for descriptor in self._opened:
+            os.close(descriptor)
 
     def pss_bytes(self) -> Optional[int]:
         """Its memory, shared pages divided among their users; None where it is gone or may not be read."""
-        for line in _read_bytes(f"/proc/{self.pid}/smaps_rollup").splitlines():
-            if line.startswith(b"Pss:"):
-                return int(line.split()[1]) * 1024
-        return None
+        lines = _read_bytes(f"/proc/{self.pid}/smaps_rollup").splitlines()
+        return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(b"Pss:")), None)
 
     @staticmethod
     def children_of(processes: Sequence["ProcfsProcess"], *, thorough: bool) -> List[int]:
-        """Pids of the children of all of `processes`."""
         return [pid for process in processes for pid in process.children(thorough=thorough)]
 
 
@@ -91,27 +88,19 @@ def _read_bytes(path: str) -> bytes:
         return b""
 
 
-def _close_all(descriptors: Iterable[int]) -> None:
-    for descriptor in descriptors:
-        os.close(descriptor)
-
-
 class TreeReading(NamedTuple):
-    """A process tree at CLOCK_MONOTONIC `t_ns`; CPU is percent of one core since the reading before.
-
-    spent_ns is its CPU time since the first reading.
-    """
+    """A process tree at CLOCK_MONOTONIC `t_ns`."""
 
     t_ns: int
-    cpu_percent: Optional[float]
+    cpu_percent: Optional[float]  # of one core, since the reading before
     rss_bytes: int
     threads: int
     processes: int
-    spent_ns: int = 0
+    spent_ns: int = 0  # CPU time since the first reading
 
 
 class ProcessTreeSampler:
-    """Readings of process `pid` and its descendants; a context manager, or `close()` it.
+    """Readings of process `pid` and its descendants; `close()` it.
 
     `others` are processes that work with it (ranks): read with their descendants for as long as `pid` is there.
 
@@ -121,8 +110,7 @@ class ProcessTreeSampler:
     """
 
     def __init__(self, pid: int, *others: int, source: Type[ProcfsProcess] = ProcfsProcess) -> None:
-        self._pid = pid
-        self._source = source
+        self._pid, self._source = pid, source
         self._processes: Dict[int, ProcfsProcess] = {}  # parents before their children
         self._scanned_ns: Optional[int] = None
         self._total_ns: Optional[int] = None
@@ -130,12 +118,6 @@ class ProcessTreeSampler:
         self._before: Optional[Tuple[int, int]] = None
         for root in (pid, *others):
             self._open(root)
-
-    def __enter__(self) -> "ProcessTreeSampler":
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Let go of all processes; later readings are None."""
@@ -148,16 +130,15 @@ class ProcessTreeSampler:
         usages = self._read_usages(t_ns)
         if usages is None:
             return None
-        cpu_percent = self._cpu_percent(t_ns)
+        before_ns, spent_ns = self._before or (t_ns, self._spent_ns)
+        self._before = (t_ns, self._spent_ns)
+        cpu_percent = None if t_ns == before_ns else 100.0 * (self._spent_ns - spent_ns) / (t_ns - before_ns)
         living = [usage for usage in usages.values() if usage.threads]
         rss_bytes, threads = sum(usage.rss_bytes for usage in living), sum(usage.threads for usage in living)
         return TreeReading(t_ns, cpu_percent, rss_bytes, threads, len(living), self._spent_ns)
 
     def spent_ns(self) -> Optional[int]:
-        """CPU time since the first reading, read now; None when the root has ended.
-
-        It leaves `cpu_percent` of the next reading as it would be.
-        """
+        """CPU time since the first reading, read now; None when the root has ended. It leaves `cpu_percent` alone."""
         return None if self._read_usages(time.monotonic_ns()) is None else self._spent_ns
 
     def _read_usages(self, t_ns: int) -> Optional[Dict[int, Usage]]:
@@ -180,7 +161,7 @@ class ProcessTreeSampler:
         processes' own memory calls: not for every tick.
         """
         processes = [process for pid, process in self._processes.items() if not (without_root and pid == self._pid)]
-        return sum(process.pss_bytes() or _rss_bytes(process) for process in processes) or None
+        return sum(one.pss_bytes() or getattr(one.usage(), "rss_bytes", 0) for one in processes) or None
 
     def _read_known(self) -> Tuple[Dict[int, Usage], bool]:
         """Usages by pid, and whether no process ended during the reading.
@@ -213,11 +194,9 @@ class ProcessTreeSampler:
         """Start following `pid`; None when it is followed already, gone, or not ours to read."""
         if pid in self._processes:
             return None
-        try:
-            process = self._processes[pid] = self._source(pid)
-        except OSError:
-            return None
-        return process
+        with contextlib.suppress(OSError):
+            self._processes[pid] = self._source(pid)
+        return self._processes.get(pid)
 
     def _drop(self, pids: List[int]) -> None:
         for pid in pids:
@@ -231,25 +210,12 @@ class ProcessTreeSampler:
         self._total_ns = total_ns if settled else max(total_ns, before_ns)
         self._spent_ns += max(0, total_ns - before_ns)
 
-    def _cpu_percent(self, t_ns: int) -> Optional[float]:
-        before_ns, spent_ns = self._before or (t_ns, self._spent_ns)
-        self._before = (t_ns, self._spent_ns)
-        return None if t_ns == before_ns else 100.0 * (self._spent_ns - spent_ns) / (t_ns - before_ns)
-
-
-def _rss_bytes(process: ProcfsProcess) -> int:
-    usage = process.usage()
-    return 0 if usage is None else usage.rss_bytes
-
 
 def any_thread(pids: Collection[int], state: bytes) -> bool:
-    """Return whether a thread of these processes is in a state."""
     for pid in pids:
-        try:
+        with contextlib.suppress(OSError):
             for thread in os.listdir(f"/proc/{pid}/task"):
                 with open(f"/proc/{pid}/task/{thread}/stat", "rb") as file:
                     if file.read().rpartition(b")")[2][1:2] == state:
                         return True
-        except OSError:
-            continue
     return False

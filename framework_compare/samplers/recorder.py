@@ -10,19 +10,8 @@ from typing import Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 from framework_compare.errors import UsageError
 from framework_compare.json_types import Document, Fields
+from framework_compare.samplers import energy as metering
 from framework_compare.samplers.disturbance import SLOW_EVERY_NS, CoreCounter, DisturbanceLog, Shares, SlowCounters
-from framework_compare.samplers.energy import (
-    COUNTER,
-    GPU,
-    Energy,
-    EnergyRecorder,
-    GpuMeter,
-    Meter,
-    find_packages,
-    idle_w,
-    integrate_power,
-    note_idle,
-)
 from framework_compare.samplers.nvml import GpuGroup, NvmlSampler, gpu_indices
 from framework_compare.samplers.process import ProcessTreeSampler
 from framework_compare.samplers.samplers import COLUMNS, SAMPLERS, Readings, Sample, Sampler, Watched
@@ -30,7 +19,6 @@ from framework_compare.samplers.samplers import COLUMNS, SAMPLERS, Readings, Sam
 LEAST_HZ, MAX_HZ = 0.01, 100.0  # kernel ticks are 10 ms: a faster reading of CPU time says nothing
 MAX_SAMPLES = 72_000  # two hours at 10 Hz, 11 MB
 LEAST_GAP_NS = 50_000_000  # between a reading and one at the edge of an epoch: epochs may be shorter than a tick
-NOTED = ("phase", "epoch")
 
 
 def check_hz(hz: object) -> None:
@@ -45,9 +33,8 @@ class Recorder:
 
     `others` are the other ranks of a cell that several processes train. `device` "cpu" reads no GPU, "gpu:1" or "cuda:1"
     reads that one too, "cuda:0,1" both; `gpu` is their sampler where it was opened before the process. Energy is read
-    at its start and end and at each `note`. `hz=0` reads nothing. Ends by itself when the process does.
-    Readings missed while the machine is busy are skipped, not made up for. After 72,000
-    samples every two become one and the rate halves. Raises UsageError for a rate that `check_hz` refuses.
+    at its start and end and at each `note`. `hz=0` reads nothing. Ends by itself when the process does. Readings missed
+    while the machine is busy are skipped. After MAX_SAMPLES every two become one and the rate halves.
     """
 
     def __init__(
@@ -64,7 +51,7 @@ class Recorder:
         self._disturbance = DisturbanceLog(MAX_SAMPLES)
         self._thread: Optional[threading.Thread] = None
         self.peak_rss_bytes: Optional[int] = None  # of the whole tree, the most in any sample
-        self._energy: Optional[EnergyRecorder] = None
+        self._energy: Optional[metering.EnergyRecorder] = None
         self._gauges: Fields = {}
         self._warnings: Tuple[str, ...] = ()
 
@@ -89,21 +76,18 @@ class Recorder:
 
     def note(self, event: Document) -> None:
         """Have energy and counters read soon if the worker's event ends something that is measured. Returns at once."""
-        if event["event"] not in NOTED:
+        if event["event"] not in ("phase", "epoch"):
             return
         if self._energy:
             self._energy.note(event["event"])
         if self._thread and (event["event"] == "epoch" or event.get("name") == "epochs"):
             self._wake()
 
-    def hold(self) -> None:
-        """Read nothing until `go_on`: the worker waits while rivals have their turns. Returns at once."""
-        self._hold(True)
-
     def go_on(self) -> None:
-        self._hold(False)
+        self.hold(False)
 
-    def _hold(self, held: bool) -> None:
+    def hold(self, held: bool = True) -> None:
+        """Read nothing until `go_on`: the worker waits while rivals have their turns. Returns at once."""
         self._held = held
         if self._energy:
             self._energy.note("phase")
@@ -118,18 +102,18 @@ class Recorder:
         """Return what a span of time lost to others, once the run has ended; see `DisturbanceLog.shares`."""
         return self._disturbance.shares(epoch, within)
 
-    def energy(self) -> Tuple[Energy, ...]:
+    def energy(self) -> Tuple[metering.Energy, ...]:
         """Readings of counters, oldest first; of a GPU that has none, the integral of its power at the same times."""
         if not self._energy:
             return ()
         found = list(self._energy.readings)
-        if not any(reading.device.startswith(GPU) for reading in found):
-            found += integrate_power(self.samples(), self._energy.times_ns)
+        if not any(reading.device.startswith(metering.GPU) for reading in found):
+            found += metering.integrate_power(self.samples(), self._energy.times_ns)
         return tuple(sorted(found, key=lambda reading: reading.t_ns))
 
     def gauges(self) -> Fields:
         """The sources of the readings, once they have ended; {} without readings."""
-        source = next((reading.source for reading in self.energy() if reading.device.startswith(GPU)), None)
+        source = next((reading.source for reading in self.energy() if reading.device.startswith(metering.GPU)), None)
         gpu = self._gauges.get("gpu")
         return {**self._gauges, "gpu": {**gpu, "energy_source": source}} if gpu else self._gauges
 
@@ -151,8 +135,7 @@ class Recorder:
             if gpu is None and self._gpu_indices:
                 gpu = stack.enter_context(_opened(self._gpu_indices))
             self._meter(gpu, stack)
-            watched = Watched(self._tree, gpu)
-            cores, slow = None, SlowCounters()
+            watched, cores, slow = Watched(self._tree, gpu), None, SlowCounters()
             with contextlib.suppress(OSError):
                 cores = stack.enter_context(contextlib.closing(CoreCounter()))
             samplers = [stack.enter_context(contextlib.closing(sampler(watched))) for sampler in SAMPLERS]
@@ -213,16 +196,16 @@ class Recorder:
 
     def _meter(self, gpu: Optional[GpuGroup], stack: ExitStack) -> None:
         """Start the readings of energy where there is anything to read; all facts are reported at the end."""
-        packages, reason = find_packages()
-        self._gauges["host_energy"] = {"source": COUNTER if packages else None, "reason": reason}
-        meters: List[Meter] = [*packages]
+        packages, reason = metering.find_packages()
+        self._gauges["host_energy"] = {"source": metering.COUNTER if packages else None, "reason": reason}
+        meters: List[metering.Meter] = [*packages]
         if gpu:
             stack.callback(self._ask_facts, gpu)
             meters += _gpu_meters(gpu)
-        if idle := idle_w(meters):
+        if idle := metering.idle_w(meters):
             self._gauges["idle_w"] = idle
         if packages or (gpu and gpu.reason is None):
-            self._energy = stack.enter_context(EnergyRecorder(meters))
+            self._energy = stack.enter_context(metering.EnergyRecorder(meters))
 
     def _ask_facts(self, gpu: GpuGroup) -> None:
         self._gauges["gpu"] = gpu.facts()
@@ -233,10 +216,10 @@ class Recorder:
         readings = _readings(samplers)
         with self._lock:
             self._log.append(t_ns, readings)
-            if len(self._log) < MAX_SAMPLES:
-                return False
-            self._log.thin()
-            return True
+            full = len(self._log) >= MAX_SAMPLES
+            if full:
+                self._log.thin()
+        return full
 
 
 def _readings(samplers: Sequence[Sampler]) -> Fields:
@@ -247,8 +230,8 @@ def _readings(samplers: Sequence[Sampler]) -> Fields:
     return found
 
 
-def _gpu_meters(gpu: GpuGroup) -> List[Meter]:
-    return [GpuMeter(read, device) for device, read in gpu.meters().items()]
+def _gpu_meters(gpu: GpuGroup) -> List[metering.Meter]:
+    return [metering.GpuMeter(read, device) for device, read in gpu.meters().items()]
 
 
 def _opened(indices: Sequence[int]) -> "contextlib.closing[GpuGroup]":
@@ -257,18 +240,18 @@ def _opened(indices: Sequence[int]) -> "contextlib.closing[GpuGroup]":
 
 @contextmanager
 def open_gpu(device: str, hz: float) -> Iterator[Optional[GpuGroup]]:
-    """The sampler of GPUs with their baselines read, for a Recorder of a process that is not there yet; None without.
+    """The sampler of GPUs for a Recorder of a process that is not there yet; None without GPUs.
 
-    The idle power of GPUs and host is read as well, which takes seconds the first time where they have counters.
+    Their baselines are read; so is the idle power of GPUs and host, which takes seconds the first time.
     """
-    indices, packages = gpu_indices(device), find_packages()[0] if hz else []
+    indices, packages = gpu_indices(device), metering.find_packages()[0] if hz else []
     if not indices or not hz:
-        note_idle(packages)
+        metering.note_idle(packages)
         yield None
         return
     with _opened(indices) as gpu:
         gpu.note_baseline()
-        note_idle([*packages, *_gpu_meters(gpu)])
+        metering.note_idle([*packages, *_gpu_meters(gpu)])
         yield gpu
 
 
@@ -304,14 +287,10 @@ class SampleLog:
             del column[every_other]
 
     def _value(self, name: str, reading: float) -> Union[int, float, None]:
-        if math.isnan(reading):
-            return None
-        return int(reading) if COLUMNS[name].whole else reading
+        return None if math.isnan(reading) else int(reading) if COLUMNS[name].whole else reading
 
 
 def next_tick_ns(start_ns: int, now_ns: int, period_ns: int) -> int:
-    """Return the next point of the grid from `start_ns`; one less than half a period away is skipped.
-
-    CPU time comes in ticks of 10 ms: over a stretch much shorter than the period a share of it means little.
-    """
+    """Return the next point of the grid from `start_ns` that is at least half a period away."""
+    # CPU time comes in ticks of 10 ms: over a stretch much shorter than the period a share of it means little
     return start_ns + ((now_ns - start_ns + period_ns // 2) // period_ns + 1) * period_ns

@@ -14,33 +14,30 @@ from framework_compare.samplers.disturbance import CPUS, Cores, Counters
 from framework_compare.samplers.nvml import GpuGroup
 from framework_compare.samplers.process import ProcessTreeSampler, TreeReading
 
-Reading = Optional[Union[int, float]]
-Readings = Mapping[str, Reading]  # by column
+Readings = Mapping[str, Optional[Union[int, float]]]  # by column
 # To read a core's frequency may interrupt it: few cores, seldom.
 MOST_CORES = 8
 EVERY_S = 1.0
 
 
 class Column(NamedTuple):
-    """How the values of a column are stored.
+    """How the values of a column are stored."""
 
-    whole: integers. since_before: a value stands for the time since the reading before, so two become their mean where
-    every second row is left out; of other columns the later value stays.
-    """
-
-    whole: bool = False
+    whole: bool = False  # integers
+    # A value stands for the time since the reading before, so two become their mean where every second row is left out;
+    # of other columns the later value stays.
     since_before: bool = False
 
 
+@dataclasses.dataclass
 class Watched:
     """The worker that is sampled: its process tree and the cores, read anew at each tick, and its GPU if it has one."""
 
-    def __init__(self, tree: ProcessTreeSampler, gpu: Optional[GpuGroup] = None) -> None:
-        self.tree = tree
-        self.gpu = gpu
-        self.reading: Optional[TreeReading] = None
-        self.cores: Optional[Cores] = None  # None where /proc/stat cannot be read
-        self.counters: Optional[Counters] = None
+    tree: ProcessTreeSampler
+    gpu: Optional[GpuGroup] = None
+    reading: Optional[TreeReading] = None
+    cores: Optional[Cores] = None  # None where /proc/stat cannot be read
+    counters: Optional[Counters] = None
 
 
 class Sampler(abc.ABC):
@@ -75,7 +72,7 @@ class WorkerSampler(Sampler):
 
     def read(self) -> Readings:
         reading = self._watched.reading
-        return {} if reading is None else reading._asdict()
+        return reading._asdict() if reading else {}
 
 
 class MachineSampler(Sampler):
@@ -93,24 +90,20 @@ class MachineSampler(Sampler):
         os.close(self._meminfo)
 
     def read(self) -> Readings:
-        ram_percent = parse_meminfo(os.pread(self._meminfo, 256, 0))
-        return {"machine_cpu_percent": self._cpu_percent(), "machine_ram_percent": ram_percent}
-
-    def _cpu_percent(self) -> Reading:
+        readings = {"machine_ram_percent": parse_meminfo(os.pread(self._meminfo, 256, 0))}
         now, before = self._watched.cores, self._before
         self._before = now
-        if now is None or before is None or now.total <= before.total:
-            return None
-        # Idle time can step back by a tick (proc_stat(5)), which would read below 0 or above 100.
-        return min(100.0, max(0.0, 100.0 * (now.busy - before.busy) / (now.total - before.total)))
+        if now and before and now.total > before.total:
+            percent = 100.0 * (now.busy - before.busy) / (now.total - before.total)
+            # Idle time can step back by a tick (proc_stat(5)), which would read below 0 or above 100.
+            readings["machine_cpu_percent"] = min(100.0, max(0.0, percent))
+        return readings
 
 
 def parse_meminfo(text: bytes) -> Optional[float]:
     """Percent of memory not available, from /proc/meminfo's first lines: MemTotal, MemFree, MemAvailable (kB)."""
     fields = text.split(None, 8)
-    if fields[6] != b"MemAvailable:":
-        return None
-    return 100.0 * (1 - int(fields[7]) / int(fields[1]))
+    return 100.0 * (1 - int(fields[7]) / int(fields[1])) if fields[6] == b"MemAvailable:" else None
 
 
 class OthersSampler(Sampler):
@@ -127,7 +120,7 @@ class OthersSampler(Sampler):
     def read(self) -> Readings:
         now, before = self._watched.counters, self._before
         self._before = now
-        if now is None or before is None or now.t_ns <= before.t_ns:
+        if not now or not before or now.t_ns <= before.t_ns:
             return {}
         gained = (now.others_ns - before.others_ns, now.stolen_ns - before.stolen_ns, now.parent_ns - before.parent_ns)
         # Ticks of 10 ms are counted at other moments than they pass: a share of little may come out below 0.
@@ -154,11 +147,7 @@ class CpuClockSampler(Sampler):
 
 
 class GpuSampler(Sampler):
-    """A column for each field of GpuReading.
-
-    gpu_memory_bytes is everyone's, gpu_process_memory_bytes the worker's tree's; gpu_throttle is NVML's mask of the
-    reasons for which clocks are held down, 0 where there are none.
-    """
+    """A column for each field of GpuReading, in its order."""
 
     columns = {
         "gpu_percent": Column(),
@@ -172,7 +161,7 @@ class GpuSampler(Sampler):
 
     def read(self) -> Readings:
         gpu = self._watched.gpu
-        return {} if gpu is None else dict(zip(self.columns, gpu.read(self._watched.tree.pids())))
+        return dict(zip(self.columns, gpu.read(self._watched.tree.pids()))) if gpu else {}
 
 
 SAMPLERS: Tuple[Type[Sampler], ...] = (WorkerSampler, MachineSampler, OthersSampler, CpuClockSampler, GpuSampler)

@@ -2,12 +2,11 @@
 
 import contextlib
 import dataclasses
-import datetime
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from framework_compare.store.schema import CHILDREN, RUN_FIELDS, fields_of
+from framework_compare.store.schema import CHILDREN, RUN_FIELDS, fields_of, marks, now
 
 _SAME_CELL = " AND ".join(
     f"ours.{name} = theirs.{name}" for name in ("framework", "model", "dataset", "device", "config")
@@ -35,20 +34,14 @@ def absorb(connection: sqlite3.Connection, part: Part) -> bool:
     Runs that repeat a disturbed one are added to the study. sqlite3.Error leaves the study as it was; the part's file has
     been checked for its schema and for damage.
     """
-    with _attached(connection, part.path):
+    with _attached(connection, part.path), connection:
         connection.execute("BEGIN IMMEDIATE")
-        try:
-            if connection.execute("SELECT 1 FROM main.part WHERE part_id = ?", (part.number,)).fetchone():
-                connection.rollback()
-                return False
-            _record(connection, part)
-            _match(connection, part)
-            _copy(connection, part)
-            connection.commit()
-            return True
-        except BaseException:
-            connection.rollback()
-            raise
+        if connection.execute("SELECT 1 FROM main.part WHERE part_id = ?", (part.number,)).fetchone():
+            return False
+        _record(connection, part)
+        _match(connection, part)
+        _copy(connection, part)
+        return True
 
 
 @contextlib.contextmanager
@@ -64,21 +57,20 @@ def _attached(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
 
 
 def _record(connection: sqlite3.Connection, part: Part) -> None:
-    now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
     connection.execute("INSERT OR IGNORE INTO main.node (name, machine) VALUES (?, ?)", (part.node, part.machine))
-    values = (part.number, now, part.node)
+    values = (part.number, now(), part.node)
     connection.execute("INSERT INTO main.part SELECT ?, node_id, ? FROM main.node WHERE name = ?", values)
     connection.executemany("INSERT OR REPLACE INTO main.environment VALUES (?, ?)", part.environments.items())
 
 
 def _match(connection: sqlite3.Connection, part: Part) -> None:
     """Pair each run of the part with the run of the study that it stands for; one that repeats another gets a new one."""
-    marks = ", ".join("?" * len(part.replaces))
     connection.execute(
         "INSERT INTO temp.match SELECT source.run.run_id, main.run.run_id FROM source.run"
         " JOIN source.cell theirs ON theirs.cell_id = source.run.cell_id"
         f" JOIN main.cell ours ON {_SAME_CELL} JOIN main.run ON main.run.cell_id = ours.cell_id AND main.run.repeat = ?"
-        f" WHERE source.run.retry_of IS NULL AND source.run.repeat = 1 AND main.run.status IN ({marks})",
+        f" WHERE source.run.retry_of IS NULL AND source.run.repeat = 1 AND main.run.status"
+        f" IN ({marks(part.replaces)})",
         (part.turn, *part.replaces),
     )
     _match_moved(connection, part)
@@ -99,9 +91,8 @@ def _match_moved(connection: sqlite3.Connection, part: Part) -> None:
         f" JOIN source.cell theirs USING (cell_id) JOIN main.cell ours ON {_SAME_CELL}"
         " WHERE source.run.retry_of IS NULL AND source.run.repeat > 1 ORDER BY source.run.run_id"
     )
-    marks = ", ".join("?" * len(part.replaces))
     planned = (
-        f"SELECT run_id FROM main.run WHERE cell_id = ? AND repeat = ? AND status IN ({marks})"
+        f"SELECT run_id FROM main.run WHERE cell_id = ? AND repeat = ? AND status IN ({marks(part.replaces)})"
         " AND run_id NOT IN (SELECT ours FROM temp.match)"
     )
     (last,) = connection.execute("SELECT max(repeat) FROM main.run").fetchone()

@@ -6,11 +6,12 @@ change but a new column of a sampler, which a study gets when it is opened.
 
 import contextlib
 import dataclasses
+import datetime
 import errno
 import json
 import operator
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sized
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from framework_compare.samplers.energy import Energy
 from framework_compare.samplers.samplers import COLUMNS, Sample
 
 VERSION = 1  # in SQLite's user_version; 0 in files from before the first release
-
 
 # field of a Run -> its table, and the record that each row of it is
 _TABLE_OF: dict[str, tuple[str, type]] = {
@@ -74,9 +74,18 @@ def insert(connection: sqlite3.Connection, table: str, run_id: int, items: Itera
     """Add records to a table of CHILDREN; the transaction is the caller's."""
     names = fields_of(table)
     fields = operator.attrgetter(*names)
-    marks = ", ".join("?" * (len(names) + 1))
-    query = f"INSERT INTO {table} (run_id, {', '.join(names)}) VALUES ({marks})"
+    query = f"INSERT INTO {table} (run_id, {', '.join(names)}) VALUES (?, {marks(names)})"
     connection.executemany(query, ((run_id, *fields(item)) for item in items))
+
+
+def marks(values: Sized) -> str:
+    """The places of as many values in a query."""
+    return ", ".join("?" * len(values))
+
+
+def now() -> str:
+    """The time, as the file has it."""
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
 
 
 def column(value: object) -> object:
@@ -142,15 +151,10 @@ _PLACE = "name a writable folder"
 _OF_THE_PLACE = ("disk is full", "readonly", "unable to open", "locked", "disk I/O", "interrupted")
 # What SQLite says of a file that it may read, but beside which it may not write what reading takes.
 _NO_ROOM_BESIDE = ("unable to open database file", "attempt to write a readonly database")
-_BESIDE = ("-wal", "-journal")
 # SQLite's check reads every page: half a second for 80 MB. Of a larger file the bulk, its samples, is left out.
 CHECKED_WHOLE_BYTES = 32 << 20
 _BULK = {"sample", "energy", "profile"}
 _REMEDIES = {errno.ENOSPC: _FULL, errno.EDQUOT: _FULL, errno.EROFS: _PLACE, errno.EACCES: _PLACE}
-
-
-# What reading a damaged file raises.
-UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
 
 
 class DamagedStudy(StudyError):
@@ -162,15 +166,15 @@ def study_errors(path: Path) -> Iterator[None]:
     """Turn what SQLite and the system say of a file into a StudyError that names it and what to do."""
     try:
         yield
-    except (*UNREADABLE, OSError) as error:
+    except (sqlite3.Error, UnicodeDecodeError, OSError) as error:
         # SQLite keeps the base class for a file that it cannot make sense of; its words may hold bytes of that file.
         is_damage = type(error) in (sqlite3.DatabaseError, sqlite3.DataError, UnicodeDecodeError)
         if isinstance(error, sqlite3.OperationalError):  # of a table or a column that is not there, say
             is_damage = not any(text in str(error) for text in _OF_THE_PLACE)
         if is_damage:
             raise damaged(path, error) from error
-        full = "disk is full" in str(error)
-        advice = _FULL if full else _REMEDIES.get(getattr(error, "errno", None) or 0, "")
+        remedy = _REMEDIES.get(getattr(error, "errno", None) or 0, "")
+        advice = _FULL if "disk is full" in str(error) else remedy
         why = getattr(error, "strerror", None) or error
         raise StudyError(f"{path} cannot be used: {why}" + (f"; {advice}" if advice else "")) from error
 
@@ -191,7 +195,6 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def create(connection: sqlite3.Connection) -> None:
-    """Make the tables of a study in an empty file."""
     connection.executescript(_TABLES)
 
 
@@ -276,14 +279,11 @@ def connect_for_reading(path: Path) -> sqlite3.Connection:
     try:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         return connection
-    except sqlite3.OperationalError as error:
+    except BaseException as error:
         connection.close()
-        if str(error) not in _NO_ROOM_BESIDE:
+        if not isinstance(error, sqlite3.OperationalError) or str(error) not in _NO_ROOM_BESIDE:
             raise
-    except BaseException:
-        connection.close()
-        raise
-    beside = [Path(f"{path}{ending}") for ending in _BESIDE]
+    beside = [Path(f"{path}{ending}") for ending in ("-wal", "-journal")]
     if any(file.is_file() and file.stat().st_size for file in beside):
         raise StudyError(
             f"{path} was left by a killed writer, and cannot be read on a read-only medium; "

@@ -3,10 +3,7 @@
 One process writes (a lock on study.lock says which), any number read meanwhile.
 """
 
-from __future__ import annotations
-
 import contextlib
-import datetime
 import math
 import os
 import sqlite3
@@ -24,7 +21,7 @@ from framework_compare.protocol import Document, Fields, TrainConfig
 from framework_compare.records import STATUSES, Cell, Run
 from framework_compare.store import absorption, row_checks, schema
 from framework_compare.store.folder import CUT_SHORT, FILE, NEW, acquire_lock, check_vacant, missing
-from framework_compare.store.schema import LISTS, RUN_FIELDS, as_json, column, insert
+from framework_compare.store.schema import LISTS, RUN_FIELDS, as_json, column, insert, marks
 
 REQUEST = "request"  # in the settings of a study: the arguments of the call that made it
 TO_RUN = ("planned", "interrupted", "running")
@@ -34,10 +31,8 @@ class Store:
     """An open study; a context manager. Every error of the file becomes a StudyError that names it."""
 
     def __init__(self, folder: Path, connection: sqlite3.Connection, lock: FileLock | None) -> None:
-        self.folder = folder
-        self.path = folder / FILE
-        self._connection = connection
-        self._lock = lock
+        self.folder, self.path = folder, folder / FILE
+        self._connection, self._lock = connection, lock
         self.damage: dict[str, tuple[int, str]] = {}
 
     @classmethod
@@ -51,7 +46,7 @@ class Store:
         repeats: int,
         orders: Sequence[Sequence[int]] | None = None,
         prepare: Callable[[Path], None] = lambda folder: None,
-    ) -> Store:
+    ) -> "Store":
         """Plan a new study in an empty or absent folder, `repeats` runs a cell, and open it for writing.
 
         orders: of each block of runs, the places of its cells in `cells`; by default all are in the order given.
@@ -77,7 +72,7 @@ class Store:
         return cls.open(folder, readonly=False)
 
     @classmethod
-    def open(cls, folder: str | Path, readonly: bool = True, *, checked: bool = False) -> Store:
+    def open(cls, folder: str | Path, readonly: bool = True, *, checked: bool = False) -> "Store":
         """Open a study; a writer takes the lock and looks for damage. checked: a reader looks for damage, too."""
         folder = Path(folder).absolute()
         path = folder / FILE
@@ -85,7 +80,7 @@ class Store:
             raise StudyError(f"{folder} contains no study: {missing(folder)}")
         with contextlib.ExitStack() as undo:
             lock = None if readonly else acquire_lock(folder)
-            if lock is not None:
+            if lock:
                 undo.callback(lock.release)
             with schema.study_errors(path):
                 connection = schema.open_study(path, checked=checked) if readonly else schema.connect(path, "rw")
@@ -99,18 +94,14 @@ class Store:
     def plan(self, retry: Sequence[str] = ()) -> list[tuple[int, Cell, int]]:
         """(run_id, cell, repeat from 1) of each run still to do or to `retry`, runs of different cells interleaved."""
         wanted = (*TO_RUN, *retry)
-        marks = ", ".join("?" * len(wanted))
-        _, rows = self.select(
-            "SELECT run_id, repeat, framework, model, dataset, device, config FROM run JOIN cell USING (cell_id)"
-            f" WHERE status IN ({marks}) ORDER BY run_id",
-            wanted,
-        )
-        return [(row[0], self._cell(*row[2:]), row[1]) for row in rows]
+        where = f"FROM run JOIN cell USING (cell_id) WHERE status IN ({marks(wanted)}) ORDER BY run_id"
+        rows = self.select(f"SELECT run_id, repeat, {_CELL} {where}", wanted)[1]
+        return [(run_id, self._cell(*cell), repeat) for run_id, repeat, *cell in rows]
 
     def cells(self) -> list[tuple[int, Cell]]:
         """(cell_id, cell) of the whole plan, in its order."""
-        _, rows = self.select("SELECT cell_id, framework, model, dataset, device, config FROM cell ORDER BY cell_id")
-        return [(row[0], self._cell(*row[1:])) for row in rows]
+        rows = self.select(f"SELECT cell_id, {_CELL} FROM cell ORDER BY cell_id")[1]
+        return [(cell_id, self._cell(*cell)) for cell_id, *cell in rows]
 
     def repeats(self) -> int:
         """Runs planned of each cell, without repeats of disturbed ones and more of an anchor; 0 for a study without any."""
@@ -123,10 +114,7 @@ class Store:
             connection.execute("UPDATE meta SET value = ? WHERE key = 'settings'", (as_json(settings),))
 
     def add(self, cells: Sequence[Cell], orders: Sequence[Sequence[int]]) -> None:
-        """Add cells to the plan; their runs make blocks of their own, after those that the study has.
-
-        orders: as `create` has them. StudyError for a cell that is there already.
-        """
+        """Add cells with blocks of their own behind those of the study, orders as in `create`; StudyError for a known one."""
         first = self.select("SELECT coalesce(max(repeat), 0) + 1 FROM run")[1][0][0]
         with self._transaction() as connection:
             _plan(connection, cells, orders, first)
@@ -135,7 +123,7 @@ class Store:
         """Add a cell with one run to the plan; its run_id. StudyError where it is there already."""
         with self._transaction() as connection:
             cell_id = connection.execute(_NEW_CELL, _cell_values(cell)).lastrowid
-            return connection.execute("INSERT INTO run (cell_id, repeat) VALUES (?, 1)", (cell_id,)).lastrowid or 0
+            return connection.execute(_NEW_RUN, (cell_id, 1)).lastrowid or 0
 
     def add_block(self, cells: Sequence[Cell]) -> None:
         """Plan one more run of each of these cells, in this order; the block's number is the same for all of them."""
@@ -152,13 +140,13 @@ class Store:
 
     def beside_anchor(self, run_ids: Sequence[int], cell: Cell) -> list[tuple[int, Cell, int]]:
         """Move runs into a block of their own behind one more of this cell, unless one is a repeat; returned as by `plan`."""
-        marks, values = ", ".join("?" * len(run_ids)), tuple(run_ids)
-        if self.select(f"SELECT 1 FROM run WHERE run_id IN ({marks}) AND retry_of IS NOT NULL", values)[1]:
+        which = f"WHERE run_id IN ({marks(run_ids)})"
+        if self.select(f"SELECT 1 FROM run {which} AND retry_of IS NOT NULL", run_ids)[1]:
             return []
         known = {one: cell_id for cell_id, one in self.cells()}
         with self._transaction() as connection:
             block = connection.execute("SELECT max(repeat) + 1 FROM run").fetchone()[0]
-            connection.execute(f"UPDATE run SET repeat = ? WHERE run_id IN ({marks})", (block, *values))
+            connection.execute(f"UPDATE run SET repeat = ? {which}", (block, *run_ids))
             added = connection.execute(_NEW_RUN, (known[cell], block)).lastrowid
         rows = {run_id: (run_id, one, place) for run_id, one, place in self.plan(STATUSES)}
         return [rows[run_id] for run_id in (added, *run_ids) if run_id in rows]
@@ -198,17 +186,15 @@ class Store:
         return self._by_cell("wall_s", "WHERE typeof(wall_s) = 'real' ORDER BY run_id")
 
     def _by_cell(self, name: str, which: str, values: tuple[object, ...] = ()) -> dict[Cell, list[Any]]:
-        """A column of runs by their cell."""
         found: dict[Cell, list[Any]] = {}
-        query = f"SELECT {name}, framework, model, dataset, device, config FROM run JOIN cell USING (cell_id) {which}"
+        query = f"SELECT {name}, {_CELL} FROM run JOIN cell USING (cell_id) {which}"
         for value, *cell in self.select(query, values)[1]:
             found.setdefault(self._cell(*cell), []).append(value)
         return found
 
     def begin(self, run_id: int) -> None:
         """Mark a run as running; drop the records of an interrupted attempt."""
-        now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-        self._write({run_id: Run(status="running", started_at=now)})
+        self._write({run_id: Run(status="running", started_at=schema.now())})
 
     def record(self, run_id: int, run: Run) -> None:
         """Store the outcome of a run in one transaction; earlier records of it are replaced."""
@@ -247,7 +233,6 @@ class Store:
             return {}
 
     def settings(self) -> Fields:
-        """Return what the study was created with."""
         rows = self.select("SELECT value FROM meta WHERE key = 'settings'")[1]
         with self._sound():
             return row_checks.settings(rows[0][0] if rows else "")
@@ -280,10 +265,7 @@ class Store:
         return {number for (number,) in self.select("SELECT part_id FROM part")[1]}
 
     def absorb(self, part: absorption.Part) -> bool:
-        """Take over a part that was measured elsewhere, whole or not at all; False where that is done already.
-
-        StudyError for a part that is damaged.
-        """
+        """`absorption.absorb` with its errors as StudyError."""
         with schema.study_errors(part.path):
             return absorption.absorb(self._connection, part)
 
@@ -306,13 +288,13 @@ class Store:
 
     def close(self) -> None:
         """Close the file; a writer leaves it a single file that can be read on a read-only medium."""
-        if self._lock is not None and self._lock.is_locked:
+        if self._lock and self._lock.is_locked:
             self.single_file()
         self._connection.close()
-        if self._lock is not None:
+        if self._lock:
             self._lock.release()
 
-    def __enter__(self) -> Store:
+    def __enter__(self) -> "Store":
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -358,7 +340,8 @@ class Store:
                     insert(connection, table, run_id, getattr(run, field))
 
 
-_NEW_CELL = "INSERT INTO cell (framework, model, dataset, device, config) VALUES (?, ?, ?, ?, ?)"
+_CELL = "framework, model, dataset, device, config"
+_NEW_CELL = f"INSERT INTO cell ({_CELL}) VALUES (?, ?, ?, ?, ?)"
 _NEW_RUN = "INSERT INTO run (cell_id, repeat) VALUES (?, ?)"
 
 
@@ -374,14 +357,9 @@ def _cell_values(cell: Cell) -> tuple[str, ...]:
 
 
 def _write_new(
-    folder: Path,
-    settings: Fields,
-    machine: Fields,
-    cells: Sequence[Cell],
-    orders: Sequence[Sequence[int]],
+    folder: Path, settings: Fields, machine: Fields, cells: Sequence[Cell], orders: Sequence[Sequence[int]]
 ) -> None:
-    created = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-    meta = {"settings": as_json(settings), "created_at": created, "created_by": __version__}
+    meta = {"settings": as_json(settings), "created_at": schema.now(), "created_by": __version__}
     for name in CUT_SHORT:
         (folder / name).unlink(missing_ok=True)
     with contextlib.closing(schema.connect(folder / NEW, "rwc")) as connection:

@@ -15,7 +15,7 @@ except ImportError:
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium-headless-shell")
 LOOKS = some_nightly(
     [(width, scheme) for width in (360, 768, 1280) for scheme in ("light", "dark")],
-    nightly=[(360, "dark"), (768, "light"), (1280, "dark")],
+    nightly=[(360, "dark"), (768, "light"), (768, "dark"), (1280, "light")],
 )
 PAGES = ("index", "coverage", "models/alexnet", "frameworks/torch", "months/2026-11")
 

@@ -62,7 +62,7 @@ def releases(tmp_path_factory):
 def tiny_versions(monkeypatch, tmp_path, own_cache, tiny, releases):
     """Registers `tiny` with the releases; a function that says which are slow and gives their interpreters."""
     links, python = releases
-    monkeypatch.setattr(bisection, "LOOKS", (3,))
+    monkeypatch.setattr(bisection, "LOOKS", (2,))
     for key, value in {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(links), "PIP_CONFIG_FILE": "/dev/null"}.items():
         monkeypatch.setenv(key, value)
     (tmp_path / "tiny.txt").write_text("tinyfw==1.0\n")
@@ -103,7 +103,7 @@ def test_the_command_says_what_it_would_take_and_how_a_search_of_memory_ended(ti
     for name, path in python.items():
         words += ["--python", f"{name}={path}"]
     planned = run(*words, "--dry-run").stdout
-    assert "4 releases: 1.0, 1.1, 1.2, 2.0" in planned and "at most 3 duels of 3 to 3 blocks" in planned
+    assert "4 releases: 1.0, 1.1, 1.2, 2.0" in planned and "at most 3 duels of 2 to 2 blocks" in planned
     done = run(*words, "--json", "--yes")
     assert "at most 3 duels" in done.stderr
     document = json.loads(done.stdout)

@@ -121,8 +121,10 @@ def test_epochs_above_the_threshold_are_marked_and_told_with_share_and_seconds()
         (1, 1, "its only epoch, so there is no verdict"),
         (3, 3, "all 3 epochs, so there is no verdict"),
     ):
-        cell = SimpleNamespace(epochs_disturbed=disturbed, epochs_measured=measured, disturbed_share=0.4, disturbed_s=1)
-        assert table_notes.disturbance(cell) == f"other programs took 40 % of a core for 1.3 s: {words}"
+        cell = SimpleNamespace(
+            epochs_disturbed=disturbed, epochs_measured=measured, disturbed_share=0.4, disturbed_s=1.0
+        )
+        assert table_notes.disturbance(cell) == f"other programs took 40 % of a core for 1.0 s: {words}"
 
 
 CELLS = [Cell(name, "linear", "colours", "cpu", TrainConfig(epochs=3)) for name in ("fast", "slow")]

@@ -53,6 +53,7 @@ def install_by_hand(plan: venvs.Plan, **options: object) -> None:
 @pytest.fixture(autouse=True)
 def cache(monkeypatch, own_cache) -> Path:
     monkeypatch.setattr(installer, "install", install_by_hand)
+    monkeypatch.setattr(busy, "watch", lambda *_: QUIET)
     return own_cache
 
 

@@ -40,7 +40,7 @@ def test_the_sample_of_a_worker_whose_rival_is_gone_ends_like_any_other(paced, a
 
 
 def test_samples_of_workers_that_memory_holds_one_at_a_time_end_and_disturbances_are_known(paced, ask, crowded, told):
-    study = ask([paced("one"), paced("two")], sample=1.5, epochs=MANY, sampling_hz=20, repeats=2)
+    study = ask([paced("one"), paced("two")], sample=1.5, epochs=MANY, sampling_hz=20)
     assert set(selected(study.folder, "SELECT alone_why FROM run")) == {(NO_ROOM,)}
     assert study.epochs.epoch.max() < MANY / 10
     assert study.epochs.disturbed.notna().all(), "also of the run that was the first of its block"

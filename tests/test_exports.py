@@ -72,13 +72,6 @@ def test_every_table_is_exported_whole(study, tmp_path, kind):
     assert list(found.columns) == list(frame.columns) and found.rss_bytes.tolist() == frame.rss_bytes.tolist()
 
 
-def test_figures_come_back_as_they_were(study, tmp_path, kind):
-    Comparison.load(study).export(tmp_path / "out", kind)
-    found, frame = read(tmp_path / "out" / f"samples.{kind}"), Comparison.load(study).samples
-    assert list(found.columns) == list(frame.columns)
-    assert found.rss_bytes.tolist() == frame.rss_bytes.tolist()
-
-
 def test_failed_runs_and_text_that_would_be_a_formula_are_exported(study, tmp_path):
     export(study, tmp_path / "out", "csv")
     assert "'=cmd()" in (tmp_path / "out" / "cells.csv").read_text()

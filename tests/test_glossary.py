@@ -91,7 +91,7 @@ def test_pages_and_the_prose_of_records_use_plain_words(page):
     assert discouraged(text) + awkward(text) == []
 
 
-def helps(command: typer.main.click.Command, name: str) -> Iterator[Tuple[str, str]]:
+def helps(command: "typer.main.click.Command", name: str) -> Iterator[Tuple[str, str]]:
     """(command, help text) of a command, its options and its sub-commands."""
     texts = [command.help or "", *(getattr(parameter, "help", None) or "" for parameter in command.params)]
     yield name, "\n".join(texts)

@@ -1,7 +1,5 @@
 """The site of an archive as files: pages and JSON, ratios within studies only, coverage, what is escaped, how large it is."""
 
-from __future__ import annotations
-
 import html.parser
 import json
 import re
@@ -60,10 +58,16 @@ def test_every_page_has_json_beside_it_and_every_link_leads_somewhere(whole, pag
                 assert anchor in anchors[target.relative_to(folder).as_posix()].ids, f"{name}: {link}"
 
 
-def test_there_is_a_page_by_model_framework_machine_version_and_month(pages):
+def test_there_is_a_page_of_each_kind_and_none_is_large(pages, whole):
     names = [name for name in pages if "/" in name]
     kinds = {kind: sum(name.startswith(f"{kind}/") for name in names) for kind in (*site.GROUPS, "submissions")}
     assert kinds == {"models": 2, "frameworks": 3, "machines": 2, "versions": 5, "months": 1, "submissions": 6}
+    _, folder, _ = whole
+    assert max(path.stat().st_size for path in folder.rglob("*.html")) < MIB
+    assert (folder / "assets" / "vega.js").stat().st_size < MIB
+    for name, text in pages.items():
+        if not name.startswith("submissions/"):
+            assert "epoch s" not in text and not re.search(r"\d s\b", text), name
 
 
 def test_ratios_are_those_of_the_studies_and_replication_counts_machines(whole, pages):
@@ -90,14 +94,20 @@ def pair(machine, ratio, first="torch", second="jax", model="m", study="i"):
     return entries.Pair(study, "d", machine, model, "CPU", "c", first, second, versions, ratio, *ends, True, True, True)
 
 
-def test_the_first_page_says_who_is_faster_for_which_kind_of_model_and_what_is_missing(pages):
+def test_pages_say_who_is_faster_and_what_a_submission_states(pages):
     page = pages["index.html"]
     assert "Convolutional networks on CPU" in page and "Fastest of 3 frameworks: MXNet (1 of 2 settings)." in page
     assert "2 settings on 2 machines, 1 of them replicated on another. Not measured: TensorFlow, PaddlePaddle" in page
     assert "Transformers on CPU" in page and "Convolutional networks on GPU" in page and "Dense networks on GPU" in page
+    unverified = [text for name, text in pages.items() if name.startswith("submissions/") and "Stated:" in text]
+    assert len(unverified) == 1 and "not verified" in unverified[0]
+    for name, text in pages.items():
+        if name.startswith("submissions/"):
+            assert "framework-compare run --from study.toml" in text and "records.json" in text
+            assert 'id="repeat"' in text and "commit 000000000000" in text
 
 
-def test_an_answer_counts_settings_and_takes_ratios_within_studies():
+def test_an_answer_counts_settings_and_names_the_opposite_on_another_machine():
     known = [
         pair("a", 2.0, model="alexnet"),
         pair("a", 4.0, model="alexnet", study="j"),
@@ -115,23 +125,6 @@ def test_an_answer_counts_settings_and_takes_ratios_within_studies():
     (own,) = answers.answers([pair("a", 2.0)])
     assert own.kind == "Models of users" and own.sentence == "Fastest of 2 frameworks: PyTorch."
     assert answers.answers([pair("a", 1.0)._replace(shown=False)])[0].sentence.startswith("No difference")
-
-
-def test_versions_of_one_framework_belong_to_its_page():
-    assert entries.release("jax@0.9.2", "0.9.2") == "JAX 0.9.2" == entries.release("jax", "0.9.2")
-    versions = pair("a", 2.0, "jax@0.9.2", "jax@0.10.2")
-    assert versions.label == "JAX 0.9.2 / JAX 0.10.2"
-    assert list(site._NAMES["frameworks"](versions)) == ["jax"]
-
-
-def test_a_condition_leaves_out_what_the_model_decides():
-    settings = {"dataset": "cifar10", "device": "cpu", "batch_size": 32, "precision": "fp32", "optimizer": "adam"}
-    more = {"pipeline": "shared", "flip": "none", "crop": "none", "loss_function": "cross_entropy", "epochs": 2}
-    assert entries.condition({**settings, **more}, "cifar_cnn") == "CPU, cifar10, batch 32, fp32, 2 epochs"
-    assert "adam" in entries.condition({**settings, **more}, "alexnet")
-
-
-def test_the_opposite_on_another_machine_is_named():
     (found,) = entries.spreads([pair("a", 1.2), pair("b", 0.8), pair("c", 1.3)])["c"]
     assert found.badge == "PyTorch faster: replicated on 2 machines, the opposite on 1"
     (mixed,) = entries.spreads([pair("a", 1.2), pair("a", 0.8)])["c"]
@@ -139,18 +132,20 @@ def test_the_opposite_on_another_machine_is_named():
     assert entries.spreads([pair("a", 1.2)._replace(counts=False)])["c"][0].badge.startswith("not counted")
 
 
-def test_seconds_of_two_machines_stand_on_no_page_together(pages):
-    for name, text in pages.items():
-        if not name.startswith("submissions/"):
-            assert "epoch s" not in text and not re.search(r"\d s\b", text), name
-
-
-def test_a_machine_is_named_with_its_gpus():
+def test_releases_machines_and_conditions_have_names():
+    assert entries.release("jax@0.9.2", "0.9.2") == "JAX 0.9.2" == entries.release("jax", "0.9.2")
+    versions = pair("a", 2.0, "jax@0.9.2", "jax@0.10.2")
+    assert versions.label == "JAX 0.9.2 / JAX 0.10.2"
+    assert list(site._NAMES["frameworks"](versions)) == ["jax"]
     devices = [{"name": "NVIDIA H100", "memory_bytes": 1, "compute_capability": "9.0"}] * 2
     machine = {"cpu": "A processor", "available_cores": 8, "gpus": {"driver": "580.1", "devices": devices}}
     assert entries.machine_name(machine) == "A processor, 8 cores, 2 x NVIDIA H100"
     assert entries.machine_name({**machine, "cpu": "A processor (AVX-512)"}) == entries.machine_name(machine)
     assert provenance.gpu_names(machine) == ["NVIDIA H100"] * 2 and provenance.gpu_names({"gpus": None}) == []
+    settings = {"dataset": "cifar10", "device": "cpu", "batch_size": 32, "precision": "fp32", "optimizer": "adam"}
+    more = {"pipeline": "shared", "flip": "none", "crop": "none", "loss_function": "cross_entropy", "epochs": 2}
+    assert entries.condition({**settings, **more}, "cifar_cnn") == "CPU, cifar10, batch 32, fp32, 2 epochs"
+    assert "adam" in entries.condition({**settings, **more}, "alexnet")
 
 
 def test_a_study_that_states_a_disturbance_is_no_answer_and_no_replication(tmp_path, monkeypatch):
@@ -161,26 +156,14 @@ def test_a_study_that_states_a_disturbance_is_no_answer_and_no_replication(tmp_p
     assert [one.counts for one in entries.pairs_of(result.checked, entry._replace(allowed=("disturbed",)))] == [False]
 
 
-def test_trends_take_versions_in_their_order(pages):
+def test_trends_take_versions_in_their_order_and_gaps_are_visible(pages, whole):
     assert "Over versions: AlexNet" in pages["frameworks/torch.html"]
     assert entries.version_key("2.9.1") < entries.version_key("2.13.0+cpu")
-
-
-def test_gaps_are_visible(pages, whole):
     _, folder, _ = whole
     document = json.loads((folder / "coverage.json").read_text())
     assert pages["coverage.html"].count(">gap<") == sum(document["gaps"].values()) > 100
     rows = dict(document["devices"]["cpu"])
     assert rows["alexnet"][document["frameworks"].index("torch")] == 4
-
-
-def test_a_submission_has_its_command_its_files_and_what_it_states(pages):
-    unverified = [text for name, text in pages.items() if name.startswith("submissions/") and "Stated:" in text]
-    assert len(unverified) == 1 and "not verified" in unverified[0]
-    for name, text in pages.items():
-        if name.startswith("submissions/"):
-            assert "framework-compare run --from study.toml" in text and "records.json" in text
-            assert 'id="repeat"' in text and "commit 000000000000" in text
 
 
 def test_whatever_a_submission_says_is_text(tmp_path, monkeypatch):
@@ -195,9 +178,7 @@ def test_whatever_a_submission_says_is_text(tmp_path, monkeypatch):
     for verdict in document["verdicts"]:
         verdict.update(sentence=HOSTILE, faster=HOSTILE)
     for cell in document["cells"]:
-        cell.update(
-            framework=HOSTILE, model=HOSTILE, framework_version=HOSTILE, parity=HOSTILE, device=HOSTILE, status="ok"
-        )
+        cell.update(**dict.fromkeys(("framework", "framework_version", "model", "parity", "device"), HOSTILE))
     one.write("study.json", document)
     site.build(one.folder, tmp_path / "site")
     for path in (tmp_path / "site").rglob("*.html"):
@@ -206,7 +187,7 @@ def test_whatever_a_submission_says_is_text(tmp_path, monkeypatch):
         assert path.read_text().startswith("window.found([[") and path.read_text().count("\n") == 1
 
 
-def test_a_folder_with_something_else_is_left_alone(whole, tmp_path):
+def test_a_site_replaces_no_other_folder_and_needs_a_submission(whole, tmp_path):
     archive_folder, _, _ = whole
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("x")
@@ -216,16 +197,7 @@ def test_a_folder_with_something_else_is_left_alone(whole, tmp_path):
     said = run("site", archive_folder, "--out", tmp_path / "new").stdout
     assert "6 submissions" in said
     assert "6 submissions" in run("site", archive_folder, "--out", tmp_path / "new", "--recompute").stdout
-
-
-def test_an_archive_without_a_valid_submission_makes_no_site(tmp_path):
     (tmp_path / "archive" / "x").mkdir(parents=True)
     with pytest.raises(StudyError, match="no valid submission"):
         site.build(tmp_path / "archive", tmp_path / "site")
     assert not (tmp_path / "site").exists()
-
-
-def test_no_page_is_large(whole):
-    _, folder, _ = whole
-    assert max(path.stat().st_size for path in folder.rglob("*.html")) < MIB
-    assert (folder / "assets" / "vega.js").stat().st_size < MIB

@@ -60,7 +60,7 @@ def written(data, path):
     return path
 
 
-def test_what_is_written_is_read_again_on_both_sides(tmp_path):
+def test_what_is_written_is_read_again_on_both_sides_and_by_numpy(tmp_path):
     data = small()
     path = written(data, tmp_path / "small.npz")
     for name in ("train", "validation"):
@@ -70,27 +70,20 @@ def test_what_is_written_is_read_again_on_both_sides(tmp_path):
         np.testing.assert_array_equal(stored.inputs[1], original.inputs["series"])
         np.testing.assert_array_equal(stored.target, original.target)
         np.testing.assert_array_equal(stored.extras["words"], original.extras["words"])
+    with np.load(written(data, tmp_path / "small.npz")) as archive:
+        np.testing.assert_array_equal(archive["train.input.tokens"], data.train.inputs["tokens"])
 
 
-def test_the_description_is_json_with_counts_and_checksum():
+def test_data_are_described_and_the_same_bytes_wherever_and_whenever_written(tmp_path, monkeypatch):
     data = images()
     described = json.loads(json.dumps(data.describe()))
     assert described["samples"] == {"train": 9, "validation": 9} and described["images"] == len(data) == 9
     assert Task.from_dict(described["task"]) == data.task and described["checksum"] == data.checksum()
-
-
-def test_the_same_data_are_the_same_bytes_wherever_and_whenever_written(tmp_path, monkeypatch):
     first = written(small(), tmp_path / "a.npz").read_bytes()
     monkeypatch.setattr("time.time", lambda: 2e9)
     assert written(small(), tmp_path / "b.npz").read_bytes() == first
     assert small().checksum() == hashlib.sha256(first).hexdigest()
     assert small(facts={"generated": False}).checksum() != small().checksum()
-
-
-def test_numpy_reads_the_file_too(tmp_path):
-    data = small()
-    with np.load(written(data, tmp_path / "small.npz")) as archive:
-        np.testing.assert_array_equal(archive["train.input.tokens"], data.train.inputs["tokens"])
 
 
 def test_a_failed_write_leaves_the_folder_as_it_was(tmp_path, monkeypatch):
@@ -124,9 +117,6 @@ def test_a_damaged_or_missing_file_is_one_sentence(tmp_path):
     path.unlink()
     with pytest.raises(DataError, match="No such file"):
         read_split(path, "train")
-
-
-def test_a_file_of_another_form_is_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "old.npz", "w") as archive:
         archive.writestr("document.json", json.dumps({"version": 99}))
     with pytest.raises(DataError, match="it has format version 99; this program reads version 1"):
@@ -143,7 +133,7 @@ def epoch(stored, number, **options):
         return list(pipeline.epoch(number))
 
 
-def test_batches_are_in_the_order_of_the_image_pipeline(stored):
+def test_batches_have_the_order_of_the_image_pipeline(stored):
     batches = epoch(stored, 3, batch_size=5, seed=11)
     order = epoch_order(11, 3, 23)
     assert [len(target) for _, target in batches] == [5, 5, 5, 5, 3]
@@ -151,30 +141,25 @@ def test_batches_are_in_the_order_of_the_image_pipeline(stored):
     np.testing.assert_array_equal(np.concatenate([inputs[0] for inputs, _ in batches]), stored.inputs[0][order])
     np.testing.assert_array_equal(np.concatenate([inputs[1] for inputs, _ in batches]), stored.inputs[1][order])
 
-
-def test_epochs_differ_and_repeat_by_seed(stored):
     def first(number, seed):
         return epoch(stored, number, batch_size=23, seed=seed)[0][0][0].tolist()
 
     assert first(1, 0) == first(1, 0)
     assert first(1, 0) != first(2, 0) and first(1, 0) != first(1, 1)
-
-
-def test_validation_keeps_the_order_of_the_file(stored):
     batches = epoch(stored, 1, batch_size=10, shuffle=False)
     np.testing.assert_array_equal(np.concatenate([target for _, target in batches]), stored.target)
+    inputs, target = memory_batch(stored, batch_size=6, seed=4)
+    np.testing.assert_array_equal(target, stored.target[epoch_order(4, 0, 23)[:6]])
+    assert len(inputs) == 2 and len(memory_batch(stored, batch_size=100)[1]) == 23
 
 
-def test_batches_are_new_contiguous_arrays_of_the_tasks_types(stored):
+def test_batches_are_new_contiguous_arrays_made_where_the_adapter_wants_them(stored):
     before = stored.inputs[1].copy()
     for (tokens, series), target in epoch(stored, 1, batch_size=4):
         assert (tokens.dtype, series.dtype, target.dtype) == (np.int32, np.float32, np.int64)
         assert tokens.flags.c_contiguous and series.flags.c_contiguous and target.flags.c_contiguous
         series[...] = 0
     np.testing.assert_array_equal(stored.inputs[1], before)
-
-
-def test_float_inputs_are_made_where_the_adapter_wants_them(stored):
     made = []
 
     def allocate(shape):
@@ -199,13 +184,7 @@ def test_images_become_the_same_floats_in_both_layouts(tmp_path):
     np.testing.assert_allclose(first, expected, rtol=0, atol=allowed)
 
 
-def test_the_memory_batch_is_the_first_of_epoch_zero(stored):
-    inputs, target = memory_batch(stored, batch_size=6, seed=4)
-    np.testing.assert_array_equal(target, stored.target[epoch_order(4, 0, 23)[:6]])
-    assert len(inputs) == 2 and len(memory_batch(stored, batch_size=100)[1]) == 23
-
-
-def test_a_closed_pipeline_says_so(stored):
+def test_a_pipeline_says_what_it_cannot_do_and_that_it_is_closed(stored):
     pipeline = ArrayPipeline(stored, batch_size=5)
     batches = pipeline.epoch(0)
     next(batches)
@@ -213,15 +192,9 @@ def test_a_closed_pipeline_says_so(stored):
     pipeline.close()
     with pytest.raises(UsageError, match="the input pipeline is closed; open another one"):
         next(batches)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"batch_size": 0}, "batch_size is 0; allowed"), ({"batch_size": 2, "layout": "CHWN"}, "unknown layout 'CHWN'")],
-)
-def test_a_pipeline_refuses_what_it_cannot_do(stored, options, message):
-    with pytest.raises(UsageError, match=message):
-        ArrayPipeline(stored, **options)
+    for options, message in (({"batch_size": 0}, "batch_size is 0"), ({"layout": "CHWN"}, "unknown layout 'CHWN'")):
+        with pytest.raises(UsageError, match=message):
+            ArrayPipeline(stored, **{"batch_size": 2, **options})
 
 
 def changed(name: str, array: np.ndarray) -> Split:
@@ -233,39 +206,20 @@ NAN = split(23, 0).inputs["series"].copy()
 NAN[4, 2] = np.nan
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
+def test_arrays_that_are_not_what_the_task_says_are_refused():
+    for changes, message in (
         ({"train": changed("series", NAN)}, "train split: series of sample 4 has a value that is not finite"),
-        (
-            {"train": changed("tokens", np.zeros((23, 3, 8, 8), np.float32))},
-            r"tokens is float32 \(23, 3, 8, 8\), the task asks for int32 \(23, 5\)",
-        ),
-        (
-            {"train": changed("tokens", np.full((23, 5), 50, np.int32))},
-            "tokens holds tokens from 50 to 50, allowed: 0 to 49",
-        ),
+        ({"train": changed("tokens", np.zeros((23, 3, 8, 8), np.float32))}, r"is float32 \(23, 3, 8, 8\), the task as"),
+        ({"train": changed("tokens", np.full((23, 5), 50, np.int32))}, "tokens from 50 to 50, allowed: 0 to 49"),
         ({"train": split(0, 0)}, "train split: it has no samples"),
         ({"validation": dataclasses.replace(split(7, 1), target=np.full(7, 3))}, "labels from 3 to 3, allowed: 0 to 2"),
-        (
-            {"validation": dataclasses.replace(split(7, 1), target=np.full(7, -1))},
-            "labels from -1 to -1, allowed: 0 to 2",
-        ),
+        ({"validation": dataclasses.replace(split(7, 1), target=np.full(7, -1))}, "labels from -1 to -1, allowed: 0"),
         ({"train": dataclasses.replace(split(23, 0), inputs={})}, r"its inputs are \[\], the task asks for"),
-        (
-            {"train": dataclasses.replace(split(23, 0), extras={"words": np.arange(3)})},
-            "extra 'words' has 3 samples, must be 23",
-        ),
+        ({"train": dataclasses.replace(split(23, 0), extras={"words": np.arange(3)})}, "'words' has 3 samples, must"),
         ({"baseline": Baseline("none", np.zeros(7))}, r"outputs are \(7,\), must be \(7, 3\)"),
-    ],
-    ids=["nan", "image-among-tokens", "token", "empty", "label", "negative-label", "inputs", "extra", "baseline"],
-)
-def test_arrays_that_are_not_what_the_task_says_are_refused(changes, message):
-    with pytest.raises(DataError, match=message):
-        small(**changes)
-
-
-def test_a_target_of_yes_and_no_is_checked():
+    ):
+        with pytest.raises(DataError, match=message):
+            small(**changes)
     task = dataclasses.replace(TASK, target=Field("label", (1,)), outputs=1, loss="binary_cross_entropy")
     parts = {
         name: dataclasses.replace(split(n, 0), target=np.full((n, 1), 0.5, np.float32))
@@ -275,16 +229,13 @@ def test_a_target_of_yes_and_no_is_checked():
         small(task=task, baseline=Baseline("none", np.zeros((7, 1))), **parts)
 
 
-def test_names_and_options_are_checked(tmp_path):
+def test_names_and_options_are_checked_and_own_data_sets_registered(tmp_path, monkeypatch):
     with pytest.raises(UsageError, match="unknown data set 'iris'; allowed: cifar10, diabetes"):
         load("iris")
     with pytest.raises(UsageError, match="data set 'diabetes' has no option 'window'; allowed: seed"):
         load("diabetes", window=3)
     with pytest.raises(DataError, match="path .*nowhere' does not exist; without a path the data are generated"):
         load("diabetes", tmp_path / "nowhere")
-
-
-def test_an_array_data_set_of_ones_own_can_be_registered(monkeypatch):
     monkeypatch.setattr(registry, "DATASETS", dict(registry.DATASETS))
     registry.register_dataset("mine", "framework_compare.datasets.diabetes:diabetes", arrays=True)
     assert load("mine").task.loss == "binary_cross_entropy"

@@ -51,9 +51,7 @@ def test_every_command_is_known_as_one_that_measures_or_not():
 
 @pytest.mark.parametrize("command", MEASURING)
 def test_every_command_that_measures_can_forecast_and_takes_the_answer_beforehand(command):
-    done = CliRunner().invoke(
-        app, [command, "--help-all" if command in LONG_HELP else "--help"], env={"COLUMNS": "200", "TERM": "dumb"}
-    )
+    done = CliRunner().invoke(app, [command, f"--help{'-all' * (command in LONG_HELP)}"], env={"COLUMNS": "200"})
     assert "--dry-run" in done.output and "--yes" in done.output
 
 
@@ -93,18 +91,12 @@ def test_no_command_forecasts_what_no_device_here_can_run(words, own_cache):
     assert not said.stderr.startswith("framework-compare:")
 
 
-def test_nodes_without_a_slurm_job_have_no_forecast(own_cache, monkeypatch):
+def test_nodes_need_a_slurm_job_and_a_check_needs_one_device_here(own_cache, monkeypatch):
     monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
     said = run("run", "torch", "alexnet", "fire-smoke-tiny", "--nodes", 2, "--dry-run", check=1).stdout
     assert "Cannot run here: nodes is 2, but this is not a Slurm job; add --on slurm" in " ".join(said.split())
-
-
-def test_a_check_of_two_devices_forecasts_the_one_that_is_here(own_cache):
     said = run("verify", "torch", "mnist_cnn", "--device", "cpu,cuda:99", "--dry-run").stdout
     assert said.startswith("1 check. Nothing was started.") and "Cannot run here: device 'cuda:99': " in said
-
-
-def test_a_search_for_a_release_on_no_device_is_refused(monkeypatch):
     monkeypatch.setattr(bisection, "_between", lambda base, versions, say: ("2.11.0", "2.12.0"))
     with pytest.raises(UsageError, match="^device 'cuda:99': "):
         bisection.dry_run("torch", "2.11.0..2.12.0", "mnist_cnn", device="cuda:99")
@@ -131,9 +123,7 @@ def test_more_threads_than_cores_are_told(own_cache):
     asked = dict(dataset="fire-smoke-tiny", watcher=heard)
     many, all_ = dry_run("torch", "alexnet", **asked, threads=[400 * cores, cores], loader_workers=0).cells
     said = [one for one in heard.said if one.startswith(("threads", "loader_workers"))]
-    assert said == [
-        f"threads is {400 * cores}, but a run may use only {cores} cores: the rest wait for a core, which takes time"
-    ]
+    assert said[0].startswith(f"threads is {400 * cores}, but a run may use only {cores} cores")
     assert many.epoch_s == all_.epoch_s, "threads without a core add nothing"
 
 
@@ -183,24 +173,18 @@ def terminal(monkeypatch):
 LONG, SHORT = Range(300, 601, 9000), Range(30, 599, 9000)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "yes", "questions"), [(LONG, False, ["Start?"]), (LONG, True, []), (SHORT, False, [])]
-)
-def test_more_than_ten_minutes_are_asked_for(seconds, yes, questions, terminal, monkeypatch):
-    monkeypatch.setattr(Forecast, "seconds", seconds)
-    said = []
-    try:
-        console.announce([Forecast((), {})], said.append, yes)
-    except console.typer.Abort:
-        assert questions
-    assert terminal == questions and said[0].startswith("0 runs, about 10 min (")
-
-
-def test_where_nobody_can_answer_nothing_is_asked(terminal, monkeypatch):
-    monkeypatch.setattr(Forecast, "seconds", LONG)
+def test_more_than_ten_minutes_are_asked_for_where_somebody_can_answer(terminal, monkeypatch):
+    for seconds, yes, questions in ((LONG, True, []), (SHORT, False, []), (LONG, False, ["Start?"])):
+        monkeypatch.setattr(Forecast, "seconds", seconds)
+        said = []
+        try:
+            console.announce([Forecast((), {})], said.append, yes)
+        except console.typer.Abort:
+            assert questions
+        assert terminal == questions and said[0].startswith("0 runs, about 10 min (")
     monkeypatch.setattr(sys.stdin, "isatty", lambda: False)
     console.announce([Forecast((), {})], lambda text: None, False)
-    assert terminal == []
+    assert terminal == ["Start?"], "nobody was asked once more"
 
 
 @pytest.mark.parametrize("command", ["run", "largest-batch"])
@@ -214,18 +198,17 @@ def test_what_is_not_wanted_makes_and_writes_nothing(command, own_cache, tmp_pat
     assert not (tmp_path / "s").exists() and not (own_cache / "datasets").exists()
 
 
-def test_a_data_set_is_made_once_it_is_wanted(tiny, own_cache, tmp_path):
-    heard = Expecting()
-    result = compare(tiny, "linear", dataset="fire-smoke-tiny", out=tmp_path / "s", repeats=1, watcher=heard, **QUICK)
-    assert "data set fire-smoke-tiny" in heard.forecasts[0].disk_bytes
-    assert list(result.frame.status) == ["ok"] and list(result.epochs.images) == [48]
-
-
-def test_a_folder_of_the_name_of_a_data_set_is_no_reason_to_make_that(tiny, images, own_cache, tmp_path):
+def test_a_data_set_is_made_once_it_is_wanted_and_not_for_a_folder_of_its_name(tiny, images, own_cache, tmp_path):
     shutil.copytree(images, tmp_path / "fire-smoke-big")
     asked = dict(dataset=tmp_path / "fire-smoke-big", out=tmp_path / "s", repeats=1)
     compare(tiny, "linear", **asked, **QUICK)
     assert not (own_cache / "datasets").exists()
+    heard = Expecting()
+    result = compare(
+        tiny, "linear", dataset="fire-smoke-tiny", out=tmp_path / "made-s", repeats=1, watcher=heard, **QUICK
+    )
+    assert "data set fire-smoke-tiny" in heard.forecasts[0].disk_bytes
+    assert list(result.frame.status) == ["ok"] and list(result.epochs.images) == [48]
 
 
 BATCH = ["--threads", 400, "--batch-size", 1000000]
@@ -233,9 +216,7 @@ BATCH = ["--threads", 400, "--batch-size", 1000000]
 
 @pytest.mark.parametrize("options", [[], ["--dry-run"]])
 @pytest.mark.parametrize("command", ["verify", "fairness"])
-def test_a_batch_that_no_memory_holds_is_refused_before_anything_is_made(
-    command, options, own_cache, monkeypatch, tmp_path
-):
+def test_a_batch_that_no_memory_holds_is_refused(command, options, own_cache, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     said = run(command, "torch", "alexnet", *BATCH, *options, check=2).stderr
     assert re.fullmatch(

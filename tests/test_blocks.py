@@ -2,10 +2,14 @@
 
 import itertools
 
+import numpy as np
+
 from framework_compare import compare
+from framework_compare.results.intervals import holm, paired_ratio
 from framework_compare.store.study_file import Store
 from framework_compare.study import schedules
 
+DEFAULT = schedules.REPEATS  # as the package has it: the tests of this suite run with one
 QUICK = {"batch_size": 4, "epochs": 1, "threads": 1, "loader_workers": 0, "image_size": 32, "sampling_hz": 0}
 
 
@@ -18,17 +22,9 @@ def order_of(folder):
 def test_each_block_has_every_cell_once_in_an_order_of_its_own():
     made = schedules.orders(6, 20, seed=1)
     assert all(sorted(order) == list(range(6)) for order in made)
-    assert len(set(map(tuple, made))) == 20 and made == schedules.orders(6, 20, seed=1) != schedules.orders(
-        6, 20, seed=2
-    )
-
-
-def test_no_cell_is_first_more_often_than_chance_has_it():
+    assert len({*map(tuple, made)}) == 20 and made == schedules.orders(6, 20, seed=1) != schedules.orders(6, 20, seed=2)
     firsts = [order[0] for order in schedules.orders(4, 4000, seed=7)]
     assert all(850 < firsts.count(place) < 1150 for place in range(4))
-
-
-def test_one_run_of_each_cell_is_in_the_order_of_the_plan():
     assert schedules.orders(3, 1, seed=5) == [[0, 1, 2]]
 
 
@@ -60,12 +56,8 @@ def test_a_cell_is_run_as_often_as_a_verdict_needs_where_nobody_says(tiny, image
 
 def test_the_default_gives_verdicts_among_five_frameworks():
     """Five cells with 3 % of noise, one of them 10 % slower: Holm's correction over ten comparisons leaves it shown."""
-    import numpy as np
-
-    from framework_compare.results.intervals import holm, paired_ratio
-
     generator = np.random.default_rng(0)
-    shown = {runs: 0 for runs in (3, blocks_default())}
+    shown = {runs: 0 for runs in (3, DEFAULT)}
     for runs, _ in itertools.product(shown, range(200)):
         seconds = np.exp(generator.normal(0, 0.03 / np.sqrt(2), (5, runs)))
         seconds[0] *= 1.1
@@ -75,13 +67,3 @@ def test_the_default_gives_verdicts_among_five_frameworks():
         shown[runs] += all(corrected[0, other] < 0.05 for other in range(1, 5))
     few, default = shown.values()
     assert few < 40 and default > 60
-
-
-def blocks_default():
-    """REPEATS as the package has it, which this suite sets to one."""
-    import ast
-    import inspect
-
-    tree = ast.parse(inspect.getsource(schedules))
-    assigned = [node for node in tree.body if isinstance(node, ast.Assign)]
-    return next(ast.literal_eval(node.value) for node in assigned if ast.unparse(node.targets[0]) == "REPEATS")

@@ -2,9 +2,9 @@
 
 import dataclasses
 import math
-import time
 from types import SimpleNamespace
 
+import image_files
 import pytest
 from heard import Heard
 
@@ -19,69 +19,51 @@ from framework_compare.results.precision import LEAST_RUNS
 from framework_compare.results.runs import refresh_figures
 from framework_compare.results.steadiness import whole_epoch_s
 from framework_compare.store.study_file import Store
+from framework_compare.study import strategies
 from framework_compare.study.progress import Watcher, length
 from framework_compare.study.run_options import RunOptions
-from framework_compare.study.strategies import (
-    LONGEST_SAMPLE_IN_TURNS_S,
-    LONGEST_SAMPLE_S,
-    SHORTEST_SAMPLE_S,
-    Budget,
-    of_settings,
-)
 from framework_compare.study.study import Study
 
 QUICK = {"batch_size": 1, "epochs": 2, "threads": 1, "loader_workers": 0, "image_size": 32, "sampling_hz": 0}
 SECOND = 1_000_000_000
 
 
-@pytest.mark.parametrize(
-    "given, seconds",
-    [("30min", 1800), ("1h30min", 5400), ("90s", 90), ("2 h", 7200), (45, 45), ("300", 300), ("0.5h", 1800)],
-)
-def test_a_budget_is_read_as_a_time(given, seconds):
-    assert values.seconds("budget", given) == seconds
+def test_times_and_shares_are_read_and_anything_else_is_refused():
+    times = {"30min": 1800, "1h30min": 5400, "90s": 90, "2 h": 7200, 45: 45, "300": 300, "0.5h": 1800}
+    for given, seconds in times.items():
+        assert values.seconds("budget", given) == seconds
+    for given, share in {"5%": 0.05, 0.1: 0.1, "0.02": 0.02, "2.5 %": 0.025}.items():
+        assert values.share("precision_target", given) == pytest.approx(share)
+    for given in ("", "0", "min", "30 parsecs", 0, -1, True, None, math.inf, "1h30"):
+        with pytest.raises(UsageError, match='budget is .*; allowed: a time such as "30min"'):
+            values.seconds("budget", given)
+    for given in ("5", 0, 1, 5, "x%", True, None, math.nan):
+        with pytest.raises(UsageError, match="precision_target is .*; allowed: a share above 0 and below 1"):
+            values.share("precision_target", given)
 
 
-@pytest.mark.parametrize("given", ["", "0", "min", "30 parsecs", 0, -1, True, None, math.inf, "1h30"])
-def test_what_is_no_time_is_refused(given):
-    with pytest.raises(UsageError, match='budget is .*; allowed: a time such as "30min"'):
-        values.seconds("budget", given)
-
-
-@pytest.mark.parametrize("given, share", [("5%", 0.05), (0.1, 0.1), ("0.02", 0.02), ("2.5 %", 0.025)])
-def test_a_target_is_read_as_a_share(given, share):
-    assert values.share("precision_target", given) == pytest.approx(share)
-
-
-@pytest.mark.parametrize("given", ["5", 0, 1, 5, "x%", True, None, math.nan])
-def test_what_is_no_share_is_refused(given):
-    with pytest.raises(UsageError, match="precision_target is .*; allowed: a share above 0 and below 1"):
-        values.share("precision_target", given)
-
-
-@pytest.mark.parametrize(
-    "asked, message",
-    [
+def test_what_does_not_go_with_a_budget_is_refused(tiny, images, tmp_path):
+    for asked, message in (
         ({"precision_target": 0.05}, "precision_target is 0.05 without a budget"),
         ({"reference": "torch"}, "reference is 'torch' without a budget"),
         ({"budget": "1min", "repeats": 3}, "repeats is 3 with a budget"),
         ({"budget": "1min", "rungs": {"a": {"batch_size": 2}}}, "a ladder takes no budget"),
         ({"budget": "1min", "reference": "mxnet"}, "unknown reference 'mxnet'; allowed: tiny"),
-    ],
-)
-def test_what_does_not_go_with_a_budget_is_refused(asked, message, tiny, images, tmp_path):
-    with pytest.raises(UsageError, match=message):
-        compare(tiny, "linear", dataset=images, out=tmp_path / "s", **QUICK, **asked)
-    assert not (tmp_path / "s").exists()
+    ):
+        with pytest.raises(UsageError, match=message):
+            compare(tiny, "linear", dataset=images, out=tmp_path / "s", **QUICK, **asked)
+        assert not (tmp_path / "s").exists()
 
 
-def test_samples_are_as_long_as_the_budget_allows():
-    assert Budget.of(600, 0.05, 20, False).sample_s == 600 / (20 * LEAST_RUNS * 2)
-    assert Budget.of(6, 0.05, 100, True).sample_s == SHORTEST_SAMPLE_S
-    assert Budget.of(86400, 0.05, 1, False).sample_s == LONGEST_SAMPLE_S
-    assert Budget.of(86400, 0.05, 1, True).sample_s == LONGEST_SAMPLE_IN_TURNS_S
-    budget = Budget.of(600, 0.05, 20, True)
-    assert of_settings({"strategy": budget.to_dict()}) == budget
+def test_samples_are_as_long_as_the_budget_allows_and_two_runs_are_not_sure():
+    assert strategies.Budget.of(600, 0.05, 20, False).sample_s == 600 / (20 * LEAST_RUNS * 2)
+    assert strategies.Budget.of(6, 0.05, 100, True).sample_s == strategies.SHORTEST_SAMPLE_S
+    assert strategies.Budget.of(86400, 0.05, 1, False).sample_s == strategies.LONGEST_SAMPLE_S
+    assert strategies.Budget.of(86400, 0.05, 1, True).sample_s == strategies.LONGEST_SAMPLE_IN_TURNS_S
+    budget = strategies.Budget.of(600, 0.05, 20, True)
+    assert strategies.of_settings({"strategy": budget.to_dict()}) == budget
+    outcome = outcome_of("ok", runs=LEAST_RUNS - 1)
+    assert not outcome.within and outcome.unsure == ("f0 same ±1.0 % over 2 blocks",)
 
 
 def outcome_of(*statuses, runs=LEAST_RUNS):
@@ -92,28 +74,20 @@ def outcome_of(*statuses, runs=LEAST_RUNS):
     return precision.outcome([SimpleNamespace(**{**row, **figures}) for row in rows], 30.0)
 
 
-@pytest.mark.parametrize(
-    "statuses, within, text",
-    [
+def test_intervals_are_within_the_target_only_where_cells_worked_and_ended():
+    for statuses, within, text in (
         (("ok", "ok"), True, "Every ratio that decides is within ±5 %, under the budget of 1 minutes. B"),
         (("ok", "crashed"), True, "under the budget of 1 minutes; 1 of 2 cells failed."),
         (("crashed", "failed"), False, "No cell finished, so none has an interval."),
         (("ok", "interrupted"), False, "Not finished: f1 same."),
         (("running", "planned"), False, "Not run, because the budget of 1 minutes was used up: f1 same. Not fin"),
-    ],
-)
-def test_intervals_are_within_the_target_only_where_cells_worked_and_ended(statuses, within, text):
-    outcome = outcome_of(*statuses)
-    assert outcome.within is within and text in outcome.sentence
-    assert ("Every ratio" in outcome.sentence) is within
+    ):
+        outcome = outcome_of(*statuses)
+        assert outcome.within is within and text in outcome.sentence
+        assert ("Every ratio" in outcome.sentence) is within
 
 
-def test_an_interval_of_two_runs_is_not_sure_however_narrow():
-    outcome = outcome_of("ok", runs=LEAST_RUNS - 1)
-    assert not outcome.within and outcome.unsure == ("f0 same ±1.0 % over 2 blocks",)
-
-
-def test_a_run_that_was_repeated_makes_no_interval_surer(tmp_path):
+def test_repeats_of_disturbed_runs_make_no_interval_surer_and_stay_inside_the_budget(tmp_path):
     """Of three runs two count: the first was disturbed, and the last repeats it."""
     planned = Cell("x", "a", "d", "cpu", TrainConfig())
     epoch = Epoch(1, 0, SECOND, 0.0, 10, 10, 1.0, 0.1, 0.1, 0.1)
@@ -125,10 +99,18 @@ def test_a_run_that_was_repeated_makes_no_interval_surer(tmp_path):
         assert store.repeat_disturbed(1) == 1
         store.record(store.plan()[0][0], quiet)
         refresh_figures(store)
-        budget = Budget(1000, 0.05, 1)
+        budget = strategies.Budget(1000, 0.05, 1)
         now = Study(store, RunOptions(), Watcher(), budget)._progress()
         assert len(now.outcomes[planned]) == LEAST_RUNS and not now.half_widths
         assert list(budget.next(now)) == [planned]
+    disturbed = Run("ok", wall_s=5.0, disturbed_epochs=1)
+    planned = [Cell(name, "a", "d", "cpu", TrainConfig()) for name in "xyz"]
+    with Store.create(tmp_path / "inside-s", settings={}, machine={}, cells=planned, repeats=1) as store:
+        for run_id, *_ in store.plan():
+            store.record(run_id, disturbed)
+        assert store.repeat_disturbed(1, 11.0, {1: 5.0, 2: 5.0, 3: 5.0}) == 2
+        assert store.repeat_disturbed(1, -1.0, {3: 0.0}) == 0
+        assert len(store.plan()) == 2
 
 
 def sample_of(steps_s, whole_images, pipeline_s=None):
@@ -144,31 +126,12 @@ def estimate(steps_s, whole_images, warm_up=0, **fields):
     return whole_epoch_s(sample_of(steps_s, whole_images, **fields), steps_ns, warm_up)
 
 
-def test_an_epoch_is_its_first_step_and_steady_ones():
+def test_an_epoch_is_its_first_step_and_steady_ones_but_no_faster_than_its_pipeline():
     assert estimate([3.0, 1.0, 1.0, 1.0], 101) == pytest.approx(3 + 100)
     assert estimate([3.0, 2.0, 1.0, 1.0, 1.0], 101, warm_up=1) == pytest.approx(3 + 100)
-
-
-def test_an_epoch_is_no_faster_than_its_pipeline_alone():
     assert estimate([3.0, 1.0, 1.0, 1.0], 101, pipeline_s=1.5) == pytest.approx(3 + 150)
     assert estimate([3.0, 1.0, 1.0, 1.0], 101, pipeline_s=0.5) == pytest.approx(3 + 100)
-
-
-def test_without_step_times_all_steps_are_alike():
     assert whole_epoch_s(sample_of([2.0, 1.0], 30), None, 0) == pytest.approx(45)
-
-
-@pytest.fixture(scope="module")
-def many(tmp_path_factory):
-    """A folder of 120 small images in two classes."""
-    from PIL import Image
-
-    folder = tmp_path_factory.mktemp("many") / "many"
-    for name in ("one", "two"):
-        (folder / name).mkdir(parents=True)
-        for number in range(60):
-            Image.new("RGB", (32, 32), (number * 4, 90, 20)).save(folder / name / f"{number}.jpg")
-    return folder
 
 
 def under(budget_s, sample_s, monkeypatch):
@@ -178,24 +141,19 @@ def under(budget_s, sample_s, monkeypatch):
     return {"budget": budget_s}
 
 
-def test_long_epochs_are_sampled_and_estimated(paced, many, own_cache, tmp_path, monkeypatch):
+def test_long_epochs_are_sampled_and_estimated(paced, images, own_cache, tmp_path, monkeypatch):
     names = [paced("steady", pace_s=0.02), paced("slower", pace_s=0.03)]
-    request = {
-        "dataset": many,
-        "retries_when_disturbed": 0,
-        "schedule": "sequential",
-        **QUICK,
-        **under("60s", 0.3, monkeypatch),
-    }
+    many = image_files.copies(images, tmp_path / "many", 9)
+    request = {"dataset": many, "schedule": "sequential", **QUICK, **under("60s", 0.3, monkeypatch)}
     study = compare(names, "linear", out=tmp_path / "s", precision_target="60%", **request)
     frame = study.frame.set_index("framework")
     assert frame.status.eq("ok").all() and frame.epoch_s_median.isna().all() and frame.epoch_s.isna().all()
     assert frame.loss_last.isna().all(), "the loss of a part of an epoch is not that of an epoch"
     epochs = study.epochs
-    assert epochs.whole_images.eq(120).all() and epochs.steps.lt(120).all() and epochs.epoch.eq(1).all()
+    assert epochs.whole_images.eq(117).all() and epochs.steps.lt(117).all() and epochs.epoch.eq(1).all()
     assert epochs.pipeline_s.gt(0).all()
     for name, step_s in (("steady", 0.02), ("slower", 0.03)):
-        assert 120 * step_s <= frame.epoch_estimate_s[name] < 1.6 * 120 * step_s
+        assert 117 * step_s <= frame.epoch_estimate_s[name] < 1.6 * 117 * step_s
         assert frame.epoch_estimate_s_low[name] < frame.epoch_estimate_s[name] < frame.epoch_estimate_s_high[name]
     (verdict,) = study.verdicts()
     assert (verdict.faster, verdict.blocks) == ("steady", LEAST_RUNS)
@@ -215,9 +173,9 @@ def test_short_epochs_fill_the_sample(paced, images, own_cache, tmp_path, schedu
     asked = {name: value for name, value in QUICK.items() if name != "epochs"}
     names = [paced("one", pace_s=0.01), paced("two", pace_s=0.01)]
     study = compare(
-        names, "linear", dataset=images, out=tmp_path / "s", sample="0.8s", repeats=1, schedule=schedule, **asked
+        names, "linear", dataset=images, out=tmp_path / "s", sample="0.5s", repeats=1, schedule=schedule, **asked
     )
-    assert (study.epochs.groupby("run_id").epoch_s.sum() > 0.75).all(), "not three epochs of a tenth of a second"
+    assert (study.epochs.groupby("run_id").epoch_s.sum() > 0.45).all(), "not three epochs of a tenth of a second"
     assert "as many as fit into the sample" in str(study.table()).replace("\n", " "), "not a million epochs"
 
 
@@ -236,14 +194,12 @@ def test_it_stops_when_every_cell_is_within_the_target(paced, images, own_cache,
 
 
 def test_it_stops_when_the_budget_is_spent_and_names_what_is_not_sure(paced, images, own_cache, tmp_path):
-    began = time.monotonic()
     asked = {"dataset": images, "out": tmp_path / "s", **QUICK, "batch_size": [1, 2]}
-    study = compare(paced("one"), "linear", budget="3s", precision_target=1e-9, **asked)
-    assert time.monotonic() - began < 30
+    study = compare(paced("one"), "linear", budget="1.5s", precision_target=1e-9, **asked)
     outcome = study.budget
     assert not outcome.within and len(outcome.unsure) == 1, "the other one is the reference"
-    assert study.runs.wall_s.sum() <= 3 + study.runs.wall_s.max()
-    assert "Ratios not within ±1e-07 % under the budget of 0.05 minutes: one linear" in str(study.table())
+    assert study.runs.wall_s.sum() <= 1.5 + study.runs.wall_s.max()
+    assert "Ratios not within ±1e-07 % under the budget of 0.025 minutes: one linear" in str(study.table())
     assert study.frame.runs.min() >= 1 and len(study.runs) > 2
 
 
@@ -282,17 +238,6 @@ def test_a_study_under_a_budget_is_resumed_where_it_stopped(paced, images, own_c
         compare(name, "linear", **plain)
 
 
-def test_repeats_of_disturbed_runs_stay_inside_the_budget(tmp_path):
-    disturbed = Run("ok", wall_s=5.0, disturbed_epochs=1)
-    planned = [Cell(name, "a", "d", "cpu", TrainConfig()) for name in "xyz"]
-    with Store.create(tmp_path / "s", settings={}, machine={}, cells=planned, repeats=1) as store:
-        for run_id, *_ in store.plan():
-            store.record(run_id, disturbed)
-        assert store.repeat_disturbed(1, 11.0, {1: 5.0, 2: 5.0, 3: 5.0}) == 2
-        assert store.repeat_disturbed(1, -1.0, {3: 0.0}) == 0
-        assert len(store.plan()) == 2
-
-
 def test_patience_and_a_budget_exclude_each_other(tiny, tmp_path, own_cache):
     with pytest.raises(UsageError, match="patience is 2 under a budget"):
         compare(tiny, "diabetes_ann", out=tmp_path / "s", budget="1min", patience=2)
@@ -305,8 +250,6 @@ def test_a_plain_study_says_how_long_the_rest_takes(tiny, images, own_cache, tmp
     assert first > second > 0 and not bound
 
 
-@pytest.mark.parametrize(
-    "seconds, text", [(40, "40 s"), (89, "89 s"), (720, "12 min"), (5000, "83 min"), (12240, "3.4 h")]
-)
+@pytest.mark.parametrize("seconds, text", [(40, "40 s"), (89, "89 s"), (720, "12 min"), (12240, "3.4 h")])
 def test_times_are_in_units_of_their_size(seconds, text):
     assert length(seconds) == text

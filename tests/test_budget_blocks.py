@@ -26,9 +26,6 @@ def test_the_next_block_is_the_one_that_is_likely_to_make_a_cell_sure_soonest():
     assert list(Budget(1000, 0.05, 1).next(now)) == planned[:2]
     slow = now._replace(wall_s={cell: [600.0 if cell.model == "a" else 1.0] for cell in planned})
     assert list(Budget(1e6, 0.05, 1).next(slow)) == planned[2:]
-
-
-def test_a_cell_that_is_sure_runs_no_more_and_the_reference_runs_with_each():
     planned = cells("x", "y", "z", models=("a", "b"))
     now = progress(planned, [0.01, 0.01, 0.3, 0.01, 0.06, 0.9], runs=NEAR_BLOCKS)
     assert list(Budget(1000, 0.05, 1).next(now)) == planned[3:], "y of model b is the next that can be sure"
@@ -36,36 +33,30 @@ def test_a_cell_that_is_sure_runs_no_more_and_the_reference_runs_with_each():
     assert list(Budget(1000, 0.05, 1).next(sure)) == [planned[0], planned[2]]
 
 
-def test_cells_of_fewer_runs_than_a_verdict_needs_come_first():
+def test_cells_of_the_fewest_runs_come_first():
     planned = cells("x", "y")
     budget = Budget(1000, 0.05, 1)
     assert list(budget.next(progress(planned, [0.001, 0.001], runs=LEAST_RUNS - 1))) == planned
     assert list(budget.next(progress(planned, [0.001, 0.001]))) == []
-
-
-def test_of_cells_without_an_interval_those_with_the_fewest_runs_come_first():
     planned = cells("x", "y", models=("a", "b"))
     now = progress(planned, [0.5, 0.5, 0.5, 0.5], runs=LEAST_RUNS - 1)
     fewer = now._replace(outcomes={**now.outcomes, **{cell: ["ok"] for cell in planned[2:]}})
     assert list(Budget(1000, 0.05, 1).next(fewer)) == planned[2:]
 
 
-def test_a_block_that_does_not_fit_gives_way_to_one_that_does():
+def test_a_block_that_does_not_fit_and_a_cell_that_failed_give_way():
     planned = cells("x", "y", models=("a", "b"))
     now = progress(planned, [0.5, 0.5, 0.1, 0.1], spent_s=70)
     long = now._replace(wall_s={**now.wall_s, planned[0]: [60.0]})
     assert list(Budget(100, 0.05, 1).next(long)) == planned[2:]
     assert list(Budget(75, 0.05, 1).next(long)) == []
-
-
-def test_a_cell_that_failed_gets_no_more_runs():
     planned = cells("x", "y")
     now = progress(planned, [0.5, 0.5])
     failed = now._replace(outcomes={**now.outcomes, planned[0]: ["ok", "crashed"]})
     assert list(Budget(1000, 0.05, 1).next(failed)) == planned[1:]
 
 
-def test_all_get_an_interval_then_near_rivals_come_first_then_each_is_made_sure():
+def test_near_rivals_come_first_once_all_have_an_interval():
     fastest, near, slow = planned = cells("x", "y", "z")
     paces = {fastest: 1.0, near: 1.1, slow: 4.0}
 
@@ -82,15 +73,12 @@ def test_all_get_an_interval_then_near_rivals_come_first_then_each_is_made_sure(
     assert following([NEAR_BLOCKS + 1, NEAR_BLOCKS, LEAST_RUNS], [0.04, 0.04, 0.2]) == [fastest, slow]
     assert following([9, 9, 9], [0.04, 0.04, 0.04]) == []
     assert following([2, 2, 2], [None] * 3) == [fastest, near]
-
-
-def test_a_fastest_without_a_near_rival_runs_with_the_slower_ones():
     planned = cells("x", "z")
     now = progress(planned, [None, None], runs=1)._replace(slowness={planned[0]: 1.0, planned[1]: 4.0})
     assert list(Budget(1000, 0.05, 1).next(now)) == planned
 
 
-def test_the_ratios_to_a_reference_are_narrowed_where_one_is_named():
+def test_ratios_and_half_widths_are_of_the_reference_that_is_named():
     fastest, reference, slow = planned = cells("x", "y", "z")
     now = progress(planned, [0.01, 0.01, 0.2])._replace(slowness={fastest: 0.4, reference: 1.0, slow: 1.5})
     assert list(Budget(1000, 0.05, 1, reference="y").next(now)) == [reference, slow]
@@ -98,9 +86,6 @@ def test_the_ratios_to_a_reference_are_narrowed_where_one_is_named():
     assert list(Budget(1000, 0.05, 1, reference="y").next(fast)) == [reference, fastest]
     budget = Budget(1000, 0.05, 1, "y")
     assert of_settings({"strategy": budget.to_dict()}) == budget
-
-
-def test_half_widths_are_of_ratios_to_the_reference():
     rows = [{**dict.fromkeys(IDENTITY, ""), "framework": name, "status": "ok"} for name in ("x", "y", "z")]
     blocks = BlockTimes({0: {0: 1.0, 1: 1.0, 2: 1.0}, 1: {0: 2.0, 1: 2.2, 2: 2.1}, 2: {0: 3.0, 1: 3.3, 2: 3.15}})
     named, fastest = (to_reference(rows, blocks, to) for to in ("y", ""))

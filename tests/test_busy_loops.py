@@ -1,7 +1,5 @@
 """Real busy loops beside real cells: told by epoch with their share, and a disturbed run is repeated."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -135,25 +133,11 @@ def test_a_busy_loop_beside_a_cell_is_told_with_its_share(steady, images, tmp_pa
 
 
 @pytest.mark.alone
-def test_a_cell_on_a_quiet_machine_is_not_marked(steady, images, tmp_path):
-    load = busy.watch()
-    if load.others + load.stolen > LEAST_QUIET:
-        pytest.skip(f"this machine is {load_words(load)}; run it when it is quiet")
-    result = compare(steady, "linear", dataset=images, out=tmp_path / "s", **SETTINGS)
-    after = busy.watch()
-    if result.warnings and after.others + after.stolen > LEAST_QUIET:
-        pytest.skip(f"this machine has become {load_words(after)}; run it when it stays quiet")
-    # A disturbed run is repeated once: what wakes up for a moment is not there twice.
-    counted = result.epochs[result.epochs.counts]
-    assert counted.disturbed.tolist() == [0, 0]
-    assert (counted.parent_share < 0.05).all()
-
-
-@pytest.mark.alone
 def test_the_cell_itself_and_its_parent_are_no_disturbance(steady, images, tmp_path):
     """What is told of an epoch is what was not idle, less the cell: what all three are told to have taken adds up."""
-    result = compare(steady, "linear", dataset=images, out=tmp_path / "s", retries_when_disturbed=0, **SETTINGS)
-    samples = result.samples[result.samples.phase == "epochs"].iloc[1:]
+    before = busy.watch()
+    result = compare(steady, "linear", dataset=images, out=tmp_path / "s", **SETTINGS)
+    samples = result.samples[(result.samples.phase == "epochs") & (result.samples.run_id == 1)].iloc[1:]
     columns = ["cpu_percent", "others_cpu_percent", "steal_percent", "parent_cpu_percent"]
     whole = samples[columns].mean().sum()
     busy_percent = samples.machine_cpu_percent.mean() * os.cpu_count()
@@ -163,6 +147,13 @@ def test_the_cell_itself_and_its_parent_are_no_disturbance(steady, images, tmp_p
         idle = ticks(os.cpu_count(), span_s / (len(samples) - 1)) * (1 - samples.machine_cpu_percent.mean() / 100)
         assert whole == pytest.approx(busy_percent, rel=0, abs=100 * (idle + ticks(os.cpu_count(), span_s)))
     assert result.frame.load_before[0] > 0
+    load = max((before, busy.watch()), key=lambda one: one.others + one.stolen)
+    if load.others + load.stolen > LEAST_QUIET:
+        pytest.skip(f"whether a quiet machine marks nothing: this one is {load_words(load)}; run it when it is quiet")
+    # A disturbed run is repeated once: what wakes up for a moment is not there twice.
+    counted = result.epochs[result.epochs.counts]
+    assert counted.disturbed.tolist() == [0, 0]
+    assert (counted.parent_share < 0.05).all()
 
 
 @pytest.mark.alone
@@ -200,7 +191,14 @@ def test_the_one_disturbed_run_of_several_is_repeated_and_set_aside(steady, imag
     beside = loop()
     only_the_loop(beside, monkeypatch)
     watcher = InTheSecondRun(beside)
-    asked = dict(dataset=images, out=tmp_path / "s", repeats=2, disturbance_threshold=0.02, **SETTINGS)
+    asked = {
+        **SETTINGS,
+        "dataset": images,
+        "out": tmp_path / "s",
+        "epochs": 1,
+        "repeats": 2,
+        "disturbance_threshold": 0.02,
+    }
     result = compare(steady, "linear", watcher=watcher, **asked)
     assert watcher.begun == 3 and "repeating 1 disturbed run" in watcher.said
     row = result.frame.iloc[0]

@@ -1,7 +1,5 @@
 """The options of the conformance suite, and its account of a worker's threads."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

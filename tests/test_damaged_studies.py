@@ -39,21 +39,24 @@ def test_a_damaged_study_is_not_shown_and_its_recovery_is_named(tmp_path, monkey
         Comparison.load(tmp_path)
 
 
-def test_a_study_cut_within_its_last_page_is_not_written_to(tmp_path):
+def test_a_study_cut_or_damaged_anywhere_is_told_and_not_written_to(tmp_path):
     content = recorded(tmp_path)[:-1000]
     (tmp_path / FILE).write_bytes(content)
     with pytest.raises(StudyError, match=f"truncated to {len(content)} bytes"):
         Store.open(tmp_path, readonly=False)
     assert (tmp_path / FILE).read_bytes() == content
-
-
-def test_damage_among_the_samples_of_a_small_study_is_told(tmp_path):
-    content = recorded(tmp_path)
+    content = recorded(tmp_path / "samples")
     middle = len(content) // 2 // 4096 * 4096
     content[middle : middle + 4096] = b"\xff" * 4096
-    (tmp_path / FILE).write_bytes(content)
+    (tmp_path / "samples" / FILE).write_bytes(content)
     with pytest.raises(StudyError, match="damaged"):
-        Comparison.load(tmp_path)
+        Comparison.load(tmp_path / "samples")
+    content = recorded(tmp_path / "schema")
+    place = content.index(b"CREATE TABLE energy") + 8
+    content[place] ^= 0x80
+    (tmp_path / "schema" / FILE).write_bytes(content)
+    with pytest.raises(StudyError, match="is damaged"):
+        Comparison.load(tmp_path / "schema")
 
 
 def change(folder, *queries):
@@ -209,12 +212,3 @@ def test_facts_of_a_machine_of_another_kind_are_told(tmp_path, key, value, said)
     change(tmp_path / "study", f"INSERT OR REPLACE INTO machine VALUES ('{key}', '{value}')")
     with pytest.raises(StudyError, match=said):
         print(Comparison(tmp_path / "study").machine)
-
-
-def test_a_schema_that_is_no_text_any_more_is_told(tmp_path):
-    content = recorded(tmp_path / "study")
-    place = content.index(b"CREATE TABLE energy") + 8
-    content[place] ^= 0x80
-    (tmp_path / "study" / FILE).write_bytes(content)
-    with pytest.raises(StudyError, match="is damaged"):
-        Comparison.load(tmp_path / "study")

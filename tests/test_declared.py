@@ -13,15 +13,7 @@ import pytest
 from reference_adapter import write_adapter
 
 from framework_compare import registry
-from framework_compare.adapters.flax import FlaxTrainer
-from framework_compare.adapters.jax import JaxTrainer
-from framework_compare.adapters.keras import KerasJaxTrainer, KerasTensorFlowTrainer, KerasTorchTrainer
-from framework_compare.adapters.lightning import LightningTrainer
-from framework_compare.adapters.mxnet import MXNetTrainer
-from framework_compare.adapters.paddle import PaddleTrainer
-from framework_compare.adapters.singa import SingaTrainer
-from framework_compare.adapters.tensorflow import TensorFlowTrainer
-from framework_compare.adapters.torch import TorchTrainer
+from framework_compare.adapters import flax, jax, keras, lightning, mxnet, paddle, singa, tensorflow, torch
 from framework_compare.conformance.trial import entry_of
 from framework_compare.doctor import Interpreter
 from framework_compare.environments import venvs
@@ -41,8 +33,15 @@ from framework_compare.worker.runner import Runner
 
 PLUGINS = Path(__file__).parent / "plugins"
 ANY_PYTHON = ((3, 8), (3, 99))
-PLAIN = (TorchTrainer, TensorFlowTrainer, MXNetTrainer, PaddleTrainer, JaxTrainer, SingaTrainer)
-KERAS = (KerasTensorFlowTrainer, KerasJaxTrainer, KerasTorchTrainer)
+PLAIN = (
+    torch.TorchTrainer,
+    tensorflow.TensorFlowTrainer,
+    mxnet.MXNetTrainer,
+    paddle.PaddleTrainer,
+    jax.JaxTrainer,
+    singa.SingaTrainer,
+)
+KERAS = (keras.KerasTensorFlowTrainer, keras.KerasJaxTrainer, keras.KerasTorchTrainer)
 TRAINERS = (*PLAIN, *KERAS)
 OURS = {trainer.name: trainer for trainer in TRAINERS}
 CPU_ONLY = {"singa", *(trainer.name for trainer in KERAS)}
@@ -50,12 +49,8 @@ PLUGGED = {"tiny": "TinyTrainer", "faulty": "FaultyTrainer", "reference": "Refer
 STRANGE = "no-such-thing"
 # By field of Declared: what is changed in a job to ask for something that nobody declares.
 UNDECLARED: Dict[str, Dict[str, Any]] = {
-    "ops": {"op": STRANGE},
-    "losses": {"loss": STRANGE},
-    "optimizers": {"optimizer": STRANGE},
-    "executions": {"execution": STRANGE},
-    "precisions": {"precision": STRANGE},
-    "internals": {"internals": STRANGE},
+    **{"ops": {"op": STRANGE}, "losses": {"loss": STRANGE}, "optimizers": {"optimizer": STRANGE}},
+    **{"executions": {"execution": STRANGE}, "precisions": {"precision": STRANGE}, "internals": {"internals": STRANGE}},
     "gpu_threads": {"gpu_threads": STRANGE},
 }
 
@@ -149,7 +144,7 @@ def test_questions_are_refused_as_cells_are(answers, field, adapters, job, monke
     cell, events = job(**UNDECLARED[field]), Events()
     asked = dataclasses.replace(cell, tasks=({"ask": "build", "graph": cell.graph, "weights": cell.weights},))
     with pytest.raises(Unsupported, match=f"torch declares no {ASKS[field].noun} {STRANGE!r}"):
-        answers(asked, TorchTrainer, events).run()
+        answers(asked, torch.TorchTrainer, events).run()
     assert events == []
 
 
@@ -167,7 +162,7 @@ def test_every_field_that_an_adapter_fills_can_be_refused():
     assert filled - apart - {"untested"} <= set(ASKS) and set(ASKS) == {*UNDECLARED, "updates", "generation"}
 
 
-def test_several_inputs_are_refused_where_they_are_not_declared():
+def test_several_inputs_and_generation_are_refused_where_they_are_not_declared():
     fields = Field("a", (4,)), Field("b", (4,))
     task = Task(fields, Field("label", (), "int64"), 4, "cross_entropy")
     graph = Graph("two", task, (Node("sum", "Add", ("a", "b"), {}),))
@@ -175,27 +170,9 @@ def test_several_inputs_are_refused_where_they_are_not_declared():
     with pytest.raises(Unsupported, match="torch declares no models of several inputs; two has 2"):
         refuse_undeclared(lacking, TrainConfig(), [graph])
     refuse_undeclared(OURS["torch"], TrainConfig(), [graph])
-
-
-@pytest.mark.parametrize(
-    "settings, names",
-    [
-        ({"clip_norm": 1.0}, "update setting 'clip_norm'"),
-        ({"ramp_updates": 5, "accumulation": 2}, "update settings 'schedule', 'accumulation'"),
-    ],
-)
-def test_updates_that_an_adapter_does_not_know_are_refused(settings, names, adapters, job, trainer_of):
-    for name in ("singa", "tiny"):
-        events = Events()
-        with pytest.raises(Unsupported, match=f"{name} declares no {names}.*; declared: none"):
-            Runner(job(**settings), trainer_of(adapters[name]), events).run()
-        assert events == []
-
-
-def test_generation_is_refused_where_it_is_not_declared():
     asked, words = TrainConfig(mode="generation"), "declares no mode 'generation' in execution"
-    generating = [one for one in (*TRAINERS, FlaxTrainer, LightningTrainer) if one.declared.generation]
-    for trainer in {*TRAINERS, FlaxTrainer} - {*generating}:
+    generating = [one for one in (*TRAINERS, flax.FlaxTrainer, lightning.LightningTrainer) if one.declared.generation]
+    for trainer in {*TRAINERS, flax.FlaxTrainer} - {*generating}:
         with pytest.raises(Unsupported, match=f"{trainer.name} {words} 'default'; declared: none; choose ") as refusal:
             refuse_undeclared(trainer, asked, [])
         advised = str(refusal.value).partition("; choose ")[2].partition(", which")[0]
@@ -203,26 +180,30 @@ def test_generation_is_refused_where_it_is_not_declared():
     for trainer in generating:
         refuse_undeclared(trainer, asked, [])
     with pytest.raises(Unsupported, match=f"torch {words} 'compiled'; declared: default, eager$"):
-        refuse_undeclared(TorchTrainer, TrainConfig(mode="generation", execution="compiled"), [])
+        refuse_undeclared(torch.TorchTrainer, TrainConfig(mode="generation", execution="compiled"), [])
 
 
-def test_smoothed_labels_are_a_loss_that_is_declared_separately():
-    smoothed = build_graph("alexnet", TrainConfig(label_smoothing=0.1))
-    with pytest.raises(Unsupported, match="singa declares no loss 'smoothed cross_entropy'; declared: cross_entropy"):
-        refuse_undeclared(OURS["singa"], TrainConfig(), [smoothed])
-    for name in set(OURS) - {"singa"}:
-        assert {"smoothed cross_entropy", "smoothed token_cross_entropy"} <= OURS[name].declared.losses
+def test_updates_that_an_adapter_does_not_know_are_refused(adapters, job, trainer_of):
+    for settings, names in (
+        ({"clip_norm": 1.0}, "update setting 'clip_norm'"),
+        ({"ramp_updates": 5, "accumulation": 2}, "update settings 'schedule', 'accumulation'"),
+    ):
+        for name in ("singa", "tiny"):
+            events = Events()
+            with pytest.raises(Unsupported, match=f"{name} declares no {names}.*; declared: none"):
+                Runner(job(**settings), trainer_of(adapters[name]), events).run()
+            assert events == []
 
 
 def test_the_reason_names_the_device_where_that_matters(adapters, work):
     run, _ = work(adapters["torch"], execution="graph")
-    assert (
-        run.reason
-        == "torch declares no execution 'graph' on device 'cpu'; declared: compiled, default, eager, max-autotune"
-    )
+    assert run.reason.startswith("torch declares no execution 'graph' on device 'cpu'; declared: compiled, default, e")
+    run, phases = work(adapters["tiny"], device="cuda:1")
+    assert (run.status, run.reason) == ("unsupported", "tiny declares no device 'cuda:1'; declared: cpu")
+    assert phases == []
 
 
-@pytest.mark.parametrize("trainer", [TensorFlowTrainer, JaxTrainer])
+@pytest.mark.parametrize("trainer", [tensorflow.TensorFlowTrainer, jax.JaxTrainer])
 def test_fast_math_is_a_flag_of_xla_on_a_cpu(trainer):
     fast = trainer.environment(TrainConfig(execution="fast-math"))
     flags = fast.pop("XLA_FLAGS")
@@ -248,18 +229,22 @@ def test_a_cell_of_an_untested_precision_has_a_warning(precision, adapters, job,
 @pytest.mark.parametrize(("setting", "declared"), [("internals", "public"), ("gpu_threads", "shared")])
 def test_what_is_private_is_refused_where_nothing_private_is_there(setting, declared, job):
     with pytest.raises(Unsupported, match=f"torch declares no {setting} 'private'; declared: {declared}$"):
-        Runner(job(**{setting: "private"}), TorchTrainer, Events()).run()
+        Runner(job(**{setting: "private"}), torch.TorchTrainer, Events()).run()
 
 
-def test_private_gpu_threads_are_tensorflows():
+def test_private_threads_are_tensorflows_and_smoothed_labels_a_loss_of_their_own():
     on_gpu = TrainConfig(device="cuda", gpu_threads="private")
-    assert TensorFlowTrainer.environment(on_gpu)["TF_GPU_THREAD_MODE"] == "gpu_private"
-    assert "TF_GPU_THREAD_MODE" not in TensorFlowTrainer.environment(TrainConfig(device="cuda"))
+    assert tensorflow.TensorFlowTrainer.environment(on_gpu)["TF_GPU_THREAD_MODE"] == "gpu_private"
+    assert "TF_GPU_THREAD_MODE" not in tensorflow.TensorFlowTrainer.environment(TrainConfig(device="cuda"))
+    smoothed = build_graph("alexnet", TrainConfig(label_smoothing=0.1))
+    with pytest.raises(Unsupported, match="singa declares no loss 'smoothed cross_entropy'; declared: cross_entropy"):
+        refuse_undeclared(OURS["singa"], TrainConfig(), [smoothed])
+    for name in set(OURS) - {"singa"}:
+        assert {"smoothed cross_entropy", "smoothed token_cross_entropy"} <= OURS[name].declared.losses
 
 
-@pytest.mark.parametrize(
-    "asked, words",
-    [
+def test_singa_refuses_what_its_wheel_lacks(adapters, job, trainer_of):
+    for asked, words in (
         ({"execution": "graph"}, "'graph' on device 'cpu': its graph mode ends the process at the first BatchNorm"),
         ({"execution": "compiled"}, "'compiled' on device 'cpu': it has no compiler; declared: default, eager"),
         ({"precision": "bf16"}, "'bf16' on device 'cpu': its arithmetic on a CPU is in float32 alone; declared: fp32"),
@@ -268,17 +253,9 @@ def test_private_gpu_threads_are_tensorflows():
         ({"loss": "mse"}, "loss 'mse'; declared: cross_entropy"),
         ({"op": "LSTM"}, "op 'LSTM'; declared: AdaptiveAvgPool2d, "),
         ({"mode": "inference"}, "no inference: only the training of the published study is proved"),
-    ],
-)
-def test_singa_refuses_what_its_wheel_lacks(asked, words, adapters, job, trainer_of):
-    with pytest.raises(Unsupported, match=re.escape(words)):
-        Runner(job(**asked), trainer_of(adapters["singa"]), Events()).run()
-
-
-def test_a_kind_of_device_that_is_not_declared_is_unsupported(adapters, work):
-    run, phases = work(adapters["tiny"], device="cuda:1")
-    assert (run.status, run.reason) == ("unsupported", "tiny declares no device 'cuda:1'; declared: cpu")
-    assert phases == []
+    ):
+        with pytest.raises(Unsupported, match=re.escape(words)):
+            Runner(job(**asked), trainer_of(adapters["singa"]), Events()).run()
 
 
 IMAGE_OPS = {
@@ -312,10 +289,7 @@ def test_ours_declare_what_cells_can_ask_for(name):
         ("declared = {'ops': ['Linear']}", "T.declared is a dict; add to the class what it implements"),
         ("declared = Declared(frozenset(), 'sgd', frozenset(), {}, {})", "T.declared has losses = 'sgd'"),
         ("declared = Declared(*[frozenset()] * 5)", "T.declared has executions of type frozenset, expected a mapping"),
-        (
-            "declared = Declared(*[frozenset()] * 3, {'cpu': ['eager']}, {})",
-            "T.declared has executions['cpu'] = ['eager']",
-        ),
+        ("declared = Declared(*[frozenset()] * 3, {'cpu': ['eager']}, {})", "has executions['cpu'] = ['eager']"),
     ],
 )
 def test_an_adapter_that_declares_nothing_fails_and_is_told_what_to_add(line, words, tmp_path, work):
@@ -341,7 +315,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def test_an_adapter_may_be_a_folder_of_its_own(folder, work):
+def test_an_adapter_may_be_a_folder_of_its_own_for_studies_and_the_conformance_suite(folder, work, monkeypatch):
     entry = Framework("third", f"{folder}:Third", "requirements.txt", "numpy", ANY_PYTHON)
     assert venvs.requirements_path(entry) == folder / "requirements.txt"
     staged = staging.stage(entry) / "framework_compare/adapters"
@@ -349,9 +323,6 @@ def test_an_adapter_may_be_a_folder_of_its_own(folder, work):
     assert {path.name for path in (staged / "third").iterdir()} == {"__init__.py", "trainer.py"}
     run, phases = work(entry, loss=STRANGE)
     assert run.reason == f"third declares no loss {STRANGE!r}; declared: cross_entropy"
-
-
-def test_the_conformance_suite_takes_a_folder(folder, monkeypatch):
     monkeypatch.setattr(registry, "FRAMEWORKS", dict(registry.FRAMEWORKS))
     entry = entry_of(f"{folder}:Third")
     assert (entry.name, entry.requirements) == ("third", str(folder / "requirements.txt"))

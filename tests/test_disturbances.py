@@ -1,7 +1,5 @@
 """What others take of the CPU: told by epoch, marked, left out, repeated; with real busy loops beside real cells."""
 
-from __future__ import annotations
-
 import os
 from types import SimpleNamespace
 
@@ -49,31 +47,22 @@ def test_shares_are_of_one_core_and_interpolated_between_readings():
     whole = spans(day, day + 4)
     assert log.shares(spans(day + 1, day + 3), whole)[:3] == pytest.approx((0.8, 0.05, 0.005))
     assert log.shares(spans(day, day + 2), whole)[:3] == pytest.approx((1.6, 0.1, 0.01))
-
-
-def test_a_short_epoch_is_told_with_what_is_about_it_and_too_short_a_run_not_at_all():
     log = log_of((0, 0, 0, 0), (1, 0, 0, 0), (2, 1, 0, 0), (3, 1, 0, 0))
     assert log.shares(spans(1.4, 1.6), spans(0, 3))[0] == pytest.approx(1)
     assert log.shares(spans(0.0, 0.2), spans(0, 3))[0] == pytest.approx(0)
     assert log.shares(spans(1.4, 1.6), spans(1.2, 1.9)) is None
-
-
-def test_an_epoch_that_readings_do_not_reach_over_is_not_told():
     log = log_of((1, 0, 0, 0), (2, 1, 0, 0))
     assert log.shares(spans(0.5, 2), spans(0.5, 2)) is None
     assert log.shares(spans(1, 2.5), spans(1, 2.5)) is None
     assert DisturbanceLog(9).shares(spans(1, 2), spans(1, 2)) is None
 
 
-def test_a_full_log_keeps_its_ends_and_its_sums():
+def test_full_logs_keep_their_sums_and_slow_counters_their_edges():
     log = DisturbanceLog(10)
     for second in range(100):
         log.add(Counters(second * S, second * S // 2, 0, 0))
     assert len(log._columns["t_ns"]) <= 11 and log.last_ns() == 99 * S
     assert log.shares(spans(3, 97), spans(0, 99))[0] == pytest.approx(0.5)
-
-
-def test_bytes_from_swap_and_throttlings_are_by_the_readings_at_the_edges():
     log = log_of((0, 0, 0, 0), (9, 0, 0, 0))
     for second, pages, heat in ((0, 10, 5), (2, 10, 5), (4, 15, None), (6, 15, 7)):
         log.add_slow(second * S, pages, heat)
@@ -85,13 +74,10 @@ def test_bytes_from_swap_and_throttlings_are_by_the_readings_at_the_edges():
 STAT = b"cpu  10 1 2 100 7 0 1 3 5 0\ncpu0 4 0 1 60 3 0 1 1 2 0\ncpu1 6 1 1 40 4 0 0 2 3 0\nintr 99 0\n"
 
 
-def test_only_the_cores_that_a_run_may_use_are_counted():
+def test_only_the_cores_that_a_run_may_use_are_counted_and_what_is_not_told_is_none(tmp_path):
     assert parse_cores(STAT, {b"cpu"}) == (17, 124, 107, 3)
     assert parse_cores(STAT, {b"cpu1"}) == (17, 124, 44, 2)
     assert parse_cores(STAT, {b"cpu0", b"cpu1"}) == (17, 124, 107, 3)
-
-
-def test_what_the_system_does_not_tell_is_none(tmp_path):
     assert SlowCounters(cpus=tmp_path, vmstat=tmp_path / "vmstat").read() == (None, None)
     assert CpuClockSampler(cpus=tmp_path).read() == {}
     core = min(os.sched_getaffinity(0))
@@ -129,6 +115,16 @@ def test_epochs_above_the_threshold_are_marked_and_told_with_share_and_seconds()
         "the CPU throttled 4 times during the epochs because of heat",
     ]
     assert disturbances.summary([epoch(1, 2)]) == {} and disturbances.warnings([epoch(1, 2, 0.1)]) == []
+    for disturbed, measured, words in (
+        (1, 4, "1 of 4 epochs, which is excluded"),
+        (2, 4, "2 of 4 epochs, which are excluded"),
+        (1, 1, "its only epoch, so there is no verdict"),
+        (3, 3, "all 3 epochs, so there is no verdict"),
+    ):
+        cell = SimpleNamespace(
+            epochs_disturbed=disturbed, epochs_measured=measured, disturbed_share=0.4, disturbed_s=1.0
+        )
+        assert table_notes.disturbance(cell) == f"other programs took 40 % of a core for 1.0 s: {words}"
 
 
 CELLS = [Cell(name, "linear", "colours", "cpu", TrainConfig(epochs=3)) for name in ("fast", "slow")]
@@ -155,20 +151,6 @@ def test_disturbed_epochs_are_left_out_of_times_and_noted(tmp_path):
     assert result.epochs.disturbed.tolist() == 2 * [0, 0, 0, 1] + 8 * [0]
 
 
-@pytest.mark.parametrize(
-    ("disturbed", "measured", "words"),
-    [
-        (1, 4, "1 of 4 epochs, which is excluded"),
-        (2, 4, "2 of 4 epochs, which are excluded"),
-        (1, 1, "its only epoch, so there is no verdict"),
-        (3, 3, "all 3 epochs, so there is no verdict"),
-    ],
-)
-def test_the_note_on_disturbed_epochs_counts_them(disturbed, measured, words):
-    cell = SimpleNamespace(epochs_disturbed=disturbed, epochs_measured=measured, disturbed_share=0.4, disturbed_s=1.3)
-    assert table_notes.disturbance(cell) == f"other programs took 40 % of a core for 1.3 s: {words}"
-
-
 def test_where_no_verdict_stands_its_ratio_is_that_of_the_figures_shown(tmp_path):
     def noisy(seconds):
         return run_of(*(epoch(n, seconds + n / 1000, 0.8) for n in (1, 2, 3)))
@@ -186,10 +168,7 @@ def test_no_fastest_is_named_beside_a_cell_that_was_disturbed_throughout(tmp_pat
     result = study(tmp_path / "a", *runs, *runs, repeats=2)
     assert result.frame.epoch_s[1] == pytest.approx(2.002)
     table = result.table(style="markdown")
-    assert (
-        "other programs took CPU time in every epoch of slow" in table
-        and "significantly faster than every" not in table
-    )
+    assert "other programs took CPU time in every epoch of slow" in table and "faster than every" not in table
     assert "all 6 epochs, so there is no verdict" in table
     assert [one.reason for one in result.verdicts()] == ["other programs took CPU time in every epoch of slow"]
     other = study(tmp_path / "b", mixed, quiet(1), mixed, quiet(1), repeats=2)
@@ -214,15 +193,12 @@ def test_a_disturbed_run_is_planned_once_more_and_the_one_that_lost_least_counts
     frame = Comparison.load(tmp_path).frame
     assert frame.status.tolist() == ["ok", "ok"] and frame.runs.tolist() == [2, 2]
     assert frame.epochs_disturbed.tolist() == [0, 1] and frame.runs_set_aside.tolist() == [1, 0]
-    assert (
-        "run 1 does not count, because other programs took 80 % of a core for 2.0 s; another run replaces"
-        in frame.warnings[0]
-    )
+    assert "run 1 does not count, because other programs took 80 % of a core for 2.0 s; another" in frame.warnings[0]
     assert "run 3, which repeats a disturbed one, ended as crashed: by a signal" in frame.warnings[1]
     assert Comparison.load(tmp_path).epochs.groupby("run_id").counts.first().tolist() == [False, True, True, True, True]
 
 
-def test_of_two_disturbed_runs_the_less_disturbed_counts(tmp_path):
+def test_of_two_disturbed_runs_the_less_disturbed_counts_and_a_damaged_repeat_leaves_every_row(tmp_path):
     study(tmp_path, run_of(epoch(1, 2, 0.3)), quiet(1))
     with Store.open(tmp_path, readonly=False) as store:
         for run_id, share in ((3, 0.9), (4, 0.2)):
@@ -231,15 +207,12 @@ def test_of_two_disturbed_runs_the_less_disturbed_counts(tmp_path):
         assert store.repeat_disturbed(2) == 0
     row = Comparison.load(tmp_path).frame.iloc[0]
     assert row.disturbed_share == pytest.approx(0.2) and row.runs_set_aside == 2
-
-
-def test_a_damaged_repeat_leaves_every_cell_with_a_row(tmp_path):
-    study(tmp_path, quiet(1), run_of(epoch(1, 2, 0.3)))
-    with Store.open(tmp_path, readonly=False) as store:
+    study(tmp_path / "damaged", quiet(1), run_of(epoch(1, 2, 0.3)))
+    with Store.open(tmp_path / "damaged", readonly=False) as store:
         store._connection.execute("UPDATE run SET retry_of = 1, disturbed_share = NULL WHERE run_id = 2")
-    frame = Comparison.load(tmp_path).frame
+    frame = Comparison.load(tmp_path / "damaged").frame
     assert frame.runs.tolist() == [1, 1] and frame.epochs_disturbed.tolist() == [0, 1]
-    assert str(Comparison.load(tmp_path).table())
+    assert str(Comparison.load(tmp_path / "damaged").table())
 
 
 @pytest.mark.parametrize("name, value", [("disturbance_threshold", 0), ("disturbance_threshold", "10 %"),
@@ -253,9 +226,8 @@ def test_doctor_says_who_is_busy():
     named = (busy.BusyProcess(7, "cc1plus", 0.81), busy.BusyProcess(9, "x", 0.03))
     assert load_words(busy.Load(0.04, 0.0, 2, named)) == "quiet, other programs take 4 % of a core"
     said = load_words(busy.Load(0.86, 0.2, 2, named))
-    assert (
-        said
-        == "not quiet, other programs take 86 % of a core, the hypervisor 20 %: cc1plus (pid 7) 81 %, x (pid 9) 3 %"
+    assert said.startswith(
+        "not quiet, other programs take 86 % of a core, the hypervisor 20 %: cc1plus (pid 7) 81 %, x"
     )
     assert "by processes that are not visible from here" in load_words(busy.Load(0.86, 0.0, 2, ()))
 
@@ -267,26 +239,18 @@ def test_rounds_of_several_runs_that_do_not_count_are_one_warning():
     ]
     assert repeats.warnings(runs) == ["7 rounds do not count (6: other programs took CPU time; 1: paging)", "slow disk"]
     assert repeats.warnings(runs[1:]) == ["4 rounds do not count (other programs took CPU time)", "slow disk"]
-    assert repeats.warnings([{"warnings": [], "gauges": {"void_rounds": {"paging": 1}}}]) == [
-        "1 round does not count (paging)"
-    ]
+    (paging,) = repeats.warnings([{"warnings": [], "gauges": {"void_rounds": {"paging": 1}}}])
+    assert paging == "1 round does not count (paging)"
     for odd in ({}, {"void_rounds": {}}, {"void_rounds": 3}, {"void_rounds": {"paging": "many"}}):
         assert repeats.warnings([{"warnings": [], "gauges": odd}]) == []
-
-
-def test_void_rounds_that_an_earlier_version_stored_as_a_warning_are_counted():
     old = {"warnings": ["3 of 8 rounds do not count (2: others took CPU time; 1: paging)", "slow disk"], "gauges": {}}
     new = {"warnings": [], "gauges": {"void_rounds": {"other programs took CPU time": 1}}}
-    assert repeats.warnings([old, new]) == [
-        "4 rounds do not count (3: other programs took CPU time; 1: paging)",
-        "slow disk",
-    ]
+    four = "4 rounds do not count (3: other programs took CPU time; 1: paging)"
+    assert repeats.warnings([old, new]) == [four, "slow disk"]
 
 
 @pytest.mark.parametrize(("asked", "used"), [(None, 6.4), (0.3, 0.3)])
-def test_a_node_of_a_cluster_has_the_threshold_of_its_own_cores(
-    tiny, images, own_cache, tmp_path, monkeypatch, asked, used
-):
+def test_a_node_has_the_threshold_of_its_own_cores(tiny, images, own_cache, tmp_path, monkeypatch, asked, used):
     small = {"batch_size": 4, "epochs": 1, "threads": 1, "loader_workers": 0, "image_size": 32}
     request = {"dataset": images, "out": tmp_path / "s", "executor": Executor(), "disturbance_threshold": asked}
     folder = compare(tiny, "linear", **small, **request).folder

@@ -40,7 +40,7 @@ def headings(page: Path) -> "set[str]":
 
 
 @each_page
-def test_relative_links_lead_somewhere(page):
+def test_a_page_is_short_and_the_links_files_tests_and_commands_that_it_names_are_there(page):
     for link in LINK.findall(FENCED.sub("", page.read_text())):
         if re.match(r"[a-z]+:", link):
             continue
@@ -48,26 +48,20 @@ def test_relative_links_lead_somewhere(page):
         target = page.parent / path if path else page
         assert target.exists(), f"{page.name} links to {link}, which is not there"
         assert not anchor or anchor in headings(target), f"{page.name} links to {link}, which has no such heading"
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_pages_are_short(page):
-    words, most = len(page.read_text().split()), FEWER.get(page.name, WORDS)
-    assert words <= most, f"{page.name} has {words} words, at most {most}: move measurements to docs/records"
-
-
-NAMED = re.compile(
-    r"`((?:tests|benchmarks|framework_compare|adapters|models|datasets|examples)/[\w./-]*\w/?)(?:::(\w+))?`"
-)
-
-
-@each_page
-def test_files_and_tests_that_a_page_names_are_there(page):
     for path, test in NAMED.findall(page.read_text()):
         if page.name == "CHANGELOG.md" or path in GONE or path.endswith("/NAME"):
             continue
         assert (ROOT / path).exists(), f"{page.name} names {path}, which is not there"
         assert not test or f"def {test}(" in (ROOT / path).read_text(), f"{page.name} names {test}, not in {path}"
+    for words in command_lines(page):
+        check_command_line(words)
+    words, most = len(page.read_text().split()), FEWER.get(page.name, WORDS)
+    assert words <= most or page in RECORDS, f"{page.name} has {words} words, at most {most}: move some to docs/records"
+
+
+NAMED = re.compile(
+    r"`((?:tests|benchmarks|framework_compare|adapters|models|datasets|examples)/[\w./-]*\w/?)(?:::(\w+))?`"
+)
 
 
 def test_every_promise_names_tests_that_are_there_and_as_many_faults_as_there_are():
@@ -82,19 +76,19 @@ def test_every_promise_names_tests_that_are_there_and_as_many_faults_as_there_ar
     assert f", {len(faults)} faults of `tests/plugins/faulty.py`" in text
 
 
-def test_every_page_is_linked_from_the_index_or_a_record_from_the_records():
+def test_every_page_is_linked_and_records_say_when_and_with_what():
     docs = [page for page in PAGES if page.parent == ROOT / "docs"]
     for index, pages in ((ROOT / "docs" / "index.md", docs), (ROOT / "docs" / "records" / "README.md", RECORDS[1:])):
         linked = {(index.parent / link.partition("#")[0]).resolve() for link in LINK.findall(index.read_text())}
         missing = {page.name for page in pages} - {path.name for path in linked} - {index.name}
         assert not missing, f"{index.relative_to(ROOT)} links to no {', '.join(sorted(missing))}"
-
-
-def test_records_say_when_and_with_what():
     for page in RECORDS[1:]:
         text = page.read_text()
         assert re.search(r"\b20\d\d-\d\d-\d\d\b", text), f"{page.name} has no date"
         assert re.search(r"AMD EPYC|Intel Xeon|NVIDIA", text), f"{page.name} names no machine"
+    for page in [*PAGES, *RECORDS]:
+        for block in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+            compile(block, page.name, "exec")
 
 
 def command_lines(page: Path) -> "list[list[str]]":
@@ -118,55 +112,34 @@ def check_command_line(words: "list[str]") -> None:
     assert not unknown, f"{command.name} has no option {unknown[0]!r}"
 
 
-@each_page
-def test_command_lines_parse(page):
-    for words in command_lines(page):
-        check_command_line(words)
+def test_the_docs_show_every_main_command_and_a_wrong_command_line_is_seen():
+    shown = {words[0] for page in PAGES for words in command_lines(page) if words}
+    assert shown >= {"run", "quickstart", "doctor", "resume", "show"}
+    for line in ("run --batchsize 4", "quickstar", "env make torch"):
+        with pytest.raises(AssertionError):
+            check_command_line(line.split())
 
 
-@pytest.mark.parametrize("line", ["run --batchsize 4", "quickstar", "env make torch"])
-def test_a_wrong_command_line_is_seen(line):
-    with pytest.raises(AssertionError):
-        check_command_line(line.split())
-
-
-@pytest.mark.parametrize("word", ["run", "quickstart", "doctor", "resume", "show"])
-def test_the_docs_show_every_main_command(word):
-    assert any(words[:1] == [word] for page in PAGES for words in command_lines(page))
-
-
-def test_ci_runs_the_test_command_of_the_guide_for_contributors():
+def test_ci_runs_the_test_command_of_the_guide_and_foreign_programs_apart():
     commands = re.findall(r'^command="(.+)"$', (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
     assert len(commands) == 1
     assert f"\n{commands[0]}\n" in (ROOT / "README.md").read_text()
-
-
-def test_ci_runs_what_starts_foreign_programs_where_they_are_not_installed():
     text = (ROOT / ".ci" / "run").read_text()
     (listed,) = re.findall(r'^starting="(.+)"$', text, re.MULTILINE)
     programs = re.compile(r"mark\.slurm|scontrol|sbatch|pdflatex|chromium")
     files = [path for path in (ROOT / "tests").glob("test_*.py") if path != Path(__file__)]
     starting = [path.stem.removeprefix("test_") for path in files if programs.search(path.read_text())]
     assert sorted(starting) == listed.split()
-
-
-@pytest.mark.parametrize("script", ["run", "nightly"])
-def test_ci_installs_what_the_tests_of_the_golden_page_need(script):
-    assert "\n. .ci/programs\n" in (ROOT / ".ci" / script).read_text()
+    for script in ("run", "nightly"):
+        assert "\n. .ci/programs\n" in (ROOT / ".ci" / script).read_text()
     assert "|| install chromium-headless-shell\n" in (ROOT / ".ci" / "programs").read_text()
 
 
-def test_python_blocks_compile():
-    for page in [*PAGES, *RECORDS]:
-        for block in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
-            compile(block, page.name, "exec")
-
-
-@pytest.mark.parametrize("name", ["ladder.md", "curves.md"])
-def test_the_tables_of_the_fairness_record_are_those_the_command_wrote(name):
+def test_the_tables_of_the_fairness_record_are_those_the_command_wrote():
     folder = ROOT / "docs" / "records"
-    table = (folder / "fairness" / name).read_text().strip()
-    assert table in (folder / "fairness-levels.md").read_text(), f"paste fairness/{name} into fairness-levels.md"
+    for name in ("ladder.md", "curves.md"):
+        table = (folder / "fairness" / name).read_text().strip()
+        assert table in (folder / "fairness-levels.md").read_text(), f"paste fairness/{name} into fairness-levels.md"
 
 
 def test_intervals_of_false_verdicts_are_of_pairs_that_share_no_cell_and_have_their_data():
@@ -194,8 +167,9 @@ def test_intervals_of_false_verdicts_are_of_pairs_that_share_no_cell_and_have_th
         ), f"neither script nor data: {section[:60]}"
 
 
-def test_the_citation_file_has_what_its_format_requires():
-    """Required by Citation File Format 1.2.0; values are plain scalars or block lists, which a parser of YAML reads."""
+def test_the_licence_and_the_citation_file_have_what_their_formats_require():
+    text = (ROOT / "LICENSE").read_text()
+    assert "Apache License" in text and "END OF TERMS AND CONDITIONS" in text
     text = (ROOT / "CITATION.cff").read_text()
     for line in text.splitlines():
         assert re.match(r"(# .+|[a-z-]+:( .+)?|  - [a-z-]+: .+|  - .+|  .+)$", line), f"CITATION.cff: {line!r}"
@@ -211,27 +185,16 @@ def test_the_citation_file_has_what_its_format_requires():
     assert (values["version"], values["license"]) == (setup["metadata"]["version"], setup["metadata"]["license"])
 
 
-def test_the_licence_is_there():
-    text = (ROOT / "LICENSE").read_text()
-    assert "Apache License" in text and "END OF TERMS AND CONDITIONS" in text
-
-
-def test_the_limits_name_the_frameworks_that_train_a_cell_on_several_hosts():
+def test_the_pages_on_limits_studies_and_the_api_name_what_is_there():
     (row,) = re.findall(r"^\| several hosts per cell \| in ([^,]*),", (ROOT / "docs" / "limits.md").read_text(), re.M)
     sources = {
         name: "".join(path.read_text() for path in registry.adapter_path(entry).glob("*.py"))
         for name, entry in registry.FRAMEWORKS.items()
     }
     assert set(row.split(" and ")) == {name for name, text in sources.items() if "several_nodes=True" in text}
-
-
-def test_the_page_on_studies_names_what_a_resume_may_change():
     text = " ".join((ROOT / "docs" / "environments.md").read_text().split())
     named = set(re.findall(r"`(\w+)`", re.search(r"It accepts new limits, (.*?)\.", text)[1]))
     assert named == set(inspect.signature(resume).parameters) - {"study", "retry", "executor", "watcher", "limits"}
-
-
-def test_the_page_of_the_api_has_every_public_name():
     page = (ROOT / "docs" / "api.md").read_text()
     for name in set(framework_compare.__all__) - {"__version__"}:
         named = f"{getattr(framework_compare, name).__module__}.{name}"
@@ -243,15 +206,12 @@ def section(page: str, heading: str) -> str:
     return re.split(r"^## ", (ROOT / "docs" / page).read_text().partition(f"## {heading}\n")[2], flags=re.MULTILINE)[0]
 
 
-def test_whoever_writes_an_adapter_reads_no_more_lines_than_the_page_says():
+def test_whoever_writes_an_adapter_reads_few_lines_and_a_table_of_ops():
     framework = section("extending.md", "A framework")
     (most,) = re.findall(r"fewer than (\d+) lines", framework)
     files = [(ROOT / path).read_text() for path in ("framework_compare/protocol.py", "tests/plugins/tiny.py")]
     read = [framework, section("operators.md", "What an adapter computes"), *files]
     assert all(read) and sum(len(text.splitlines()) for text in read) < int(most)
-
-
-def test_the_page_on_ops_by_adapter_is_that_of_the_adapters():
     page = runpy.run_path(str(ROOT / "docs" / "operators.py"))["page"]()
     assert (ROOT / "docs" / "adapter_operators.md").read_text() == page, "run `python docs/operators.py`"
 
@@ -274,14 +234,15 @@ def test_an_image_of_a_published_study_has_the_figures_of_the_record(name):
     assert (DOCS / "reproductions" / f"{name}.svg").is_file()
 
 
-def test_the_image_of_a_study_of_images_has_each_published_ratio_beside_ours():
+def test_images_of_records_have_their_ratios_and_intervals():
     (rows,) = PUBLISHED["lerat2021"]().to_dict()["datasets"].values()
-    values = {
-        (row["framework"], row["by"]): round(row["value"], 2)
-        for row in rows
-        if row["model"] == "VGG-16, small data set"
-    }
+    values = {(row["framework"], row["by"]): round(row["value"], 2) for row in rows if "VGG-16, small" in row["model"]}
     assert len(values) == 8 and values["PaddlePaddle", "published"] == 11.54 and values["PaddlePaddle", "here"] == 4.01
+    (rows,) = SCRIPT["four_models"]().to_dict()["datasets"].values()
+    cells = {(row["framework_label"], row["condition_label"]): (row["text"], row["interval"]) for row in rows}
+    assert len(cells) == 25
+    assert cells["PyTorch", "VGG-16"] == ("~ 1.28x", "[1.05, 1.55]") and cells["JAX", "VGG-16"] == ("~ 3.14x", "")
+    assert cells["PaddlePaddle", "geometric mean"] == ("3.26x", "")
 
 
 @pytest.mark.nightly
@@ -290,17 +251,7 @@ def test_the_page_of_the_gallery_is_what_its_script_writes():
     assert (DOCS / "gallery.md").read_text() == page, "run `python docs/gallery.py`"
 
 
-def test_the_image_of_four_models_has_the_ratios_and_intervals_of_its_record():
-    (rows,) = SCRIPT["four_models"]().to_dict()["datasets"].values()
-    cells = {(row["framework_label"], row["condition_label"]): (row["text"], row["interval"]) for row in rows}
-    assert len(cells) == 25
-    assert cells["PyTorch", "VGG-16"] == ("~ 1.28x", "[1.05, 1.55]") and cells["JAX", "VGG-16"] == ("~ 3.14x", "")
-    assert cells["PaddlePaddle", "geometric mean"] == ("3.26x", "")
-
-
-@pytest.mark.skipif(
-    CHROMIUM is None, reason="no Chromium is installed; on Debian: apt-get install chromium-headless-shell"
-)
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium-headless-shell")
 @pytest.mark.parametrize("path", sorted(DOCS.rglob("*.svg")), ids=lambda path: path.name)
 def test_no_text_of_an_image_is_cut_by_its_edges(browser, path):
     opened = Opened(browser, path)

@@ -85,9 +85,7 @@ def place(study, tmp_path, monkeypatch) -> Path:
     (here / "my_net.py").write_text(tutorial_code())
     (here / "mlp.py").write_text(MLP)
     rows = [f"{','.join(str((3 * row + 7 * column) % 11) for column in range(8))},{row % 2}" for row in range(96)]
-    (here / "diabetes.csv").write_text(
-        "\n".join(["Pregnancies,Glucose,Pressure,Skin,Insulin,BMI,Pedigree,Age,Outcome", *rows])
-    )
+    (here / "diabetes.csv").write_text("\n".join(["Pregnancies,Glucose,BP,Skin,Insulin,BMI,DPF,Age,Outcome", *rows]))
     (here / "my-novel.txt").write_text("".join(f"The clock struck {hour}, and nobody spoke. " for hour in range(800)))
     return here
 

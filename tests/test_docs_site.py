@@ -22,15 +22,14 @@ def site(tmp_path_factory) -> Path:
     return folder
 
 
-def test_the_notebook_shows_what_its_cells_give(site):
+def test_pages_show_titles_options_and_what_a_notebook_gives(site):
     page = (site / "compare.html").read_text(encoding="utf-8")
     assert "faster than" in page and page.count("<svg") > 1 and "pss_peak_bytes</th>" in page
-
-
-def test_the_page_of_commands_has_the_options_that_only_the_whole_help_shows(site):
     page = (site / "generated" / "cli.html").read_text(encoding="utf-8")
     assert min(map(page.count, ("--help-all", "--clip-norm", "--internals"))) > 3
     assert "one verified verdict, and the report." in page, "typer cuts what a command does"
+    page = (site / "results.html").read_text(encoding="utf-8")
+    assert "columns.md</a>" not in page and ">Columns</span></a>" in page
 
 
 def test_no_link_leads_nowhere(tmp_path):
@@ -48,9 +47,7 @@ def test_no_link_leads_nowhere(tmp_path):
     assert broken == []
 
 
-@pytest.mark.skipif(
-    CHROMIUM is None, reason="no Chromium is installed; on Debian: apt-get install chromium-headless-shell"
-)
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium-headless-shell")
 @pytest.mark.parametrize(
     "word, page", [("interleaved", "Glossary"), ("duel", "Verdicts"), ("Lerat", "Published studies")]
 )
@@ -63,23 +60,14 @@ def test_the_search_finds_a_page(browser, site, word, page):
     assert page in opened.page.eval_on_selector_all("ul.search li a", "all => all.map(one => one.textContent)")
 
 
-@pytest.mark.skipif(
-    CHROMIUM is None, reason="no Chromium is installed; on Debian: apt-get install chromium-headless-shell"
-)
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium-headless-shell")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 768, 1280])
 @pytest.mark.parametrize("page", ["tutorial", "columns", "api", "gallery", "compare", "generated/cli"])
 def test_axe_finds_no_barrier(browser, site, page, width, scheme):
-    axe = pytest.importorskip(
-        "axe_playwright_python.sync_playwright", reason="axe is missing: pip install -e '.[test]'"
-    )
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is missing: pip install '.[test]'")
     opened = Opened(browser, site / f"{page}.html", width=width, scheme=scheme)
     found = axe.Axe().run(opened.page).response
     assert [(one["id"], [node["target"] for node in one["nodes"]][:3]) for one in found["violations"]] == []
     assert len(found["passes"]) > 20
     assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
-
-
-def test_links_show_the_titles_of_pages(site):
-    page = (site / "results.html").read_text(encoding="utf-8")
-    assert "columns.md</a>" not in page and ">Columns</span></a>" in page

@@ -53,6 +53,7 @@ def install_by_hand(plan: venvs.Plan, **options: object) -> None:
 @pytest.fixture(autouse=True)
 def cache(monkeypatch, own_cache) -> Path:
     monkeypatch.setattr(installer, "install", install_by_hand)
+    monkeypatch.setattr(busy, "watch", lambda *_: QUIET)
     return own_cache
 
 
@@ -78,30 +79,20 @@ def diagnose(*, deep: bool = False, python: str | Path | None = None, device: st
     return found
 
 
-def test_not_made_yet(framework, cache):
+def test_each_state_of_an_environment_is_found(framework, cache):
     framework()
     found = diagnose()
     assert (found.state, found.usable, found.why) == ("not made yet", False, "it does not exist yet")
     assert found.interpreter
     assert not cache.exists(), "the doctor only looks"
-
-
-def test_ready(framework):
     environment = managed.ensure(framework())
     found = diagnose(deep=True)
     assert (found.state, found.usable) == ("ready", True)
     assert (found.version, found.python, found.size_bytes) == ("1.0", environment.python, environment.size_bytes)
-
-
-def test_broken(framework):
-    environment = managed.ensure(framework())
     (venvs.site_packages(environment.folder) / "tinyfw.py").unlink()
     found = diagnose()
     assert (found.state, found.usable) == ("broken", False)
     assert "missing or changed" in found.why and "repaired" in found.remedy
-
-
-def test_no_interpreter(framework):
     framework(python=((3, 98), (3, 99)))
     found = diagnose()
     assert (found.state, found.usable) == ("no interpreter", False)
@@ -126,14 +117,30 @@ def test_a_deep_look_has_a_time_limit(framework, monkeypatch):
     assert "it took longer than 0 s" in diagnose(deep=True).why
 
 
-def test_external(framework):
+def test_an_external_interpreter_is_taken_as_it_is(framework, tmp_path):
     framework("pytest")
     found = diagnose(python=sys.executable, deep=True)
     assert (found.state, found.usable, found.version) == ("external", True, pytest.__version__)
     assert found.size_bytes is None
+    framework()
+    found = diagnose(python=tmp_path / "gone")
+    assert (found.state, found.usable) == ("external", False)
+    assert "does not exist" in found.why
 
 
-def test_a_gpu_that_is_not_here_is_unsupported_whatever_is_installed(framework, tmp_path):
+@pytest.mark.parametrize("name", ["mxnet", "paddle", "torch"])
+def test_precisions_that_no_gpu_has_run_are_noted(name):
+    on_gpu, on_cpu = (doctor.check(registry.framework(name), device=device) for device in ("cuda", "cpu"))
+    notes = [note for note in on_gpu.notes if "untested" in note]
+    assert bool(notes) == (name != "torch")
+    assert not notes or notes[0].startswith("fp32, tf32,")
+    assert not any("untested" in note for note in on_cpu.notes)
+
+
+def test_a_gpu_needs_requirements_and_a_device(framework, tmp_path):
+    framework()
+    found = diagnose(device="cuda")
+    assert found.state == "unsupported" and "has no requirements for it" in found.why
     framework(cuda=str(tmp_path / "tiny.txt"))
     managed.ensure("tiny")
     found = diagnose(device="cuda:99")
@@ -142,29 +149,15 @@ def test_a_gpu_that_is_not_here_is_unsupported_whatever_is_installed(framework, 
     assert diagnose().usable
 
 
-@pytest.mark.parametrize("name", ["mxnet", "paddle", "torch"])
-def test_precisions_that_no_gpu_has_run_are_noted(name):
-    notes = [note for note in diagnose_named(name, "cuda").notes if "untested" in note]
-    assert bool(notes) == (name != "torch")
-    assert not notes or notes[0].startswith("fp32, tf32,")
-    assert not any("untested" in note for note in diagnose_named(name, "cpu").notes)
-
-
-def diagnose_named(name: str, device: str) -> doctor.FrameworkCheck:
-    return doctor.check(registry.framework(name), device=device)
-
-
-def test_no_requirements_for_gpus(framework):
-    framework()
-    found = diagnose(device="cuda")
-    assert found.state == "unsupported" and "has no requirements for it" in found.why
-
-
-def test_an_external_interpreter_is_unsupported_where_no_gpu_answers(framework):
+def test_an_external_interpreter_is_unsupported_where_no_gpu_answers_unless_its_adapter_says_so(framework):
     framework("pytest")
     found = diagnose(python=sys.executable, device="cuda:99")
     assert (found.state, found.usable) == ("unsupported", False)
     assert found.why.startswith("device 'cuda:99': ") and found.version == pytest.__version__
+    framework("pytest", cannot="nothing")
+    assert not diagnose(python=sys.executable, device="cuda:99").usable
+    found = diagnose(python=sys.executable, deep=True, device="cuda:99")
+    assert (found.state, found.usable) == ("external", True)
 
 
 @pytest.mark.parametrize("deep", [True, False], ids=["deep", "beside a GPU"])
@@ -178,21 +171,11 @@ def test_an_external_build_for_cpus_is_unsupported_on_a_gpu_as_its_adapter_says(
     assert diagnose(python=sys.executable, deep=True).usable
 
 
-def test_a_deep_look_believes_the_adapter_where_nvml_finds_no_gpu(framework):
-    framework("pytest", cannot="nothing")
-    assert not diagnose(python=sys.executable, device="cuda:99").usable
-    found = diagnose(python=sys.executable, deep=True, device="cuda:99")
-    assert (found.state, found.usable) == ("external", True)
-
-
-def test_a_deep_look_asks_the_adapter_of_a_managed_environment_too(framework):
+def test_a_deep_look_asks_the_adapter_and_finds_one_that_does_not_start(framework):
     managed.ensure(framework(cannot="cpu"))
     assert diagnose().state == "ready"
     found = diagnose(deep=True)
     assert (found.state, found.why) == ("unsupported", "device 'cpu': a build for CPUs")
-
-
-def test_a_deep_look_finds_an_adapter_that_does_not_start(framework):
     managed.ensure(framework())
     adapter = Path(registry.framework("tiny").trainer.rpartition(":")[0])
     adapter.write_text(adapter.read_text().replace("self.framework", "this_is_no_name.framework"))
@@ -201,20 +184,10 @@ def test_a_deep_look_finds_an_adapter_that_does_not_start(framework):
     assert "its adapter does not start there: failed: NameError" in found.why
 
 
-def test_external_that_is_missing(framework, tmp_path):
-    framework()
-    found = diagnose(python=tmp_path / "gone")
-    assert (found.state, found.usable) == ("external", False)
-    assert "does not exist" in found.why
-
-
-def test_all_frameworks_are_examined_by_default_and_aliases_accepted(tmp_path):
+def test_all_frameworks_and_the_machine_are_examined_by_default(tmp_path, cache):
     diagnosis = doctor.examine(pythons={"pytorch": tmp_path / "gone"})
     assert [one.framework for one in diagnosis.frameworks] == list(registry.FRAMEWORKS)
     assert diagnosis.frameworks[0].state == "external"
-
-
-def test_the_machine(cache):
     machine = doctor.machine()
     assert machine.cores >= 1 and machine.ram_bytes > 0 and machine.cache_free_bytes >= 0
     assert machine.cache == cache
@@ -230,22 +203,19 @@ def test_clocks_and_swap_are_noted_where_they_make_times_vary(cache):
     assert "2.0 GB of memory are swapped to disk" in swapped
 
 
-@pytest.mark.parametrize(
-    ("file", "text", "expected"),
-    [("cpufreq/boost", "1", True), ("intel_pstate/no_turbo", "1", False), ("intel_pstate/no_turbo", "0", True)],
-)
-def test_turbo_is_read_as_each_driver_tells_it(tmp_path, file, text, expected):
-    (tmp_path / file).parent.mkdir()
-    (tmp_path / file).write_text(f"{text}\n")
-    assert host.turbo(str(tmp_path)) is expected and host.turbo(str(tmp_path / "none")) is None
+def test_turbo_is_read_as_each_driver_tells_it(tmp_path):
+    tells = {("cpufreq/boost", "1"): True, ("intel_pstate/no_turbo", "1"): False, ("intel_pstate/no_turbo", "0"): True}
+    for number, ((file, text), expected) in enumerate(tells.items()):
+        (tmp_path / f"{number}" / file).parent.mkdir(parents=True)
+        (tmp_path / f"{number}" / file).write_text(f"{text}\n")
+        assert host.turbo(str(tmp_path / f"{number}")) is expected and host.turbo(str(tmp_path / "none")) is None
 
 
 QUIET, BUSY = busy.Load(0.02, 0.0, 2, ()), busy.Load(0.93, 0.0, 2, (busy.BusyProcess(7, "python", 0.93),))
 
 
-@pytest.mark.parametrize(
-    ("states", "gpus", "load", "line"),
-    [
+def test_the_verdict_is_one_line(cache):
+    for states, gpus, load, line in (
         (["ready", "ready"], None, QUIET, "2 of 2 frameworks ready on cpu; no NVIDIA GPU; machine quiet"),
         (
             ["ready", "not made yet", "broken"],
@@ -253,12 +223,10 @@ QUIET, BUSY = busy.Load(0.02, 0.0, 2, ()), busy.Load(0.93, 0.0, 2, (busy.BusyPro
             BUSY,
             "1 of 3 frameworks ready on cpu, 1 installed on first use; 1 GPU; busy: timings will be unreliable",
         ),
-    ],
-)
-def test_the_verdict_is_one_line(states, gpus, load, line, cache):
-    checks = tuple(doctor.FrameworkCheck(f"fw{n}", state == "ready", state) for n, state in enumerate(states))
-    machine = doctor.Machine(2, 10**9, cache, 10**9, gpus)
-    assert doctor_command.verdict(doctor.Diagnosis(machine, checks), load) == line
+    ):
+        checks = tuple(doctor.FrameworkCheck(f"fw{n}", state == "ready", state) for n, state in enumerate(states))
+        machine = doctor.Machine(2, 10**9, cache, 10**9, gpus)
+        assert doctor_command.verdict(doctor.Diagnosis(machine, checks), load) == line
 
 
 @pytest.mark.parametrize("options", [[], ["--device", "cuda:99"]], ids=["ready", "without the device"])

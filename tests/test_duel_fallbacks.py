@@ -1,7 +1,5 @@
 """What becomes of workers that should take turns and cannot: each is measured as far as it was asked, and says why."""
 
-from __future__ import annotations
-
 import collections
 from types import SimpleNamespace
 
@@ -37,15 +35,12 @@ def test_the_sample_of_a_worker_whose_rival_is_gone_ends_like_any_other(paced, a
     study = ask([paced("one"), paced("gone", method)], sample=0.3, epochs=MANY)
     assert study.frame.status[0] == "ok" and study.frame.status[1] != "ok"
     assert study.epochs.epoch.max() < MANY / 10
-
-
-def test_a_worker_whose_rival_did_not_start_says_why_it_ran_alone(paced, ask):
-    study = ask([paced("one"), paced("gone", GONE["before its first turn"])])
-    assert study.frame.alone_why[0] == ENDED and f"({ENDED})" in str(study.table(width=300))
+    if method == GONE["before its first turn"]:
+        assert study.frame.alone_why[0] == ENDED and f"({ENDED})" in str(study.table(width=300))
 
 
 def test_samples_of_workers_that_memory_holds_one_at_a_time_end_and_disturbances_are_known(paced, ask, crowded, told):
-    study = ask([paced("one"), paced("two")], sample=1.5, epochs=MANY, sampling_hz=20, repeats=2)
+    study = ask([paced("one"), paced("two")], sample=1.5, epochs=MANY, sampling_hz=20)
     assert set(selected(study.folder, "SELECT alone_why FROM run")) == {(NO_ROOM,)}
     assert study.epochs.epoch.max() < MANY / 10
     assert study.epochs.disturbed.notna().all(), "also of the run that was the first of its block"
@@ -68,18 +63,16 @@ def test_what_others_took_is_unknown_where_the_kernel_does_not_say(paced, ask, m
         raise OSError("no /proc/stat")
 
     monkeypatch.setattr(duel_module, "CoreCounter", absent)
-    study = ask([paced("fast", pace_s=0.002), paced("slow", pace_s=0.02)], repeats=3)
+    study = ask([paced("fast", pace_s=0.002), paced("slow", pace_s=0.01)], repeats=2)
     assert study.frame.epochs_disturbed.isna().all() and study.epochs.disturbed.isna().all()
     (verdict,) = study.verdicts()
     assert verdict.reason.startswith("the CPU time of other programs is unknown") and not verdict.shown
 
 
 def test_a_run_too_short_for_a_round_that_counts_is_not_called_undisturbed(paced, ask):
-    study = ask([paced("one"), paced("two", pace_s=0.02)], batch_size=13, epochs=2, repeats=3)
+    study = ask([paced("one"), paced("two", pace_s=0.02)], batch_size=13, epochs=2, repeats=2)
     assert study.frame.schedule.eq("interleaved").all() and not (study.slices.void == "").any()
-    assert study.epochs.disturbed.isna().all() and study.verdicts()[0].reason.startswith(
-        "the CPU time of other programs"
-    )
+    assert study.epochs.disturbed.isna().all() and study.verdicts()[0].reason.startswith("the CPU time of other")
 
 
 def test_a_duel_without_turns_says_so(paced, images, own_cache, tmp_path, crowded):
@@ -103,20 +96,18 @@ def test_a_run_that_is_made_up_for_later_takes_turns_with_the_fastest_of_its_riv
     assert dict(zip(study.frame.framework, study.frame.runs_ok)) == {"one": 2, "failing": 2, "two": 4}
     assert set(study.frame.schedule) == {"interleaved"}
     blocks = {frozenset((one.faster, one.slower)): one.blocks for one in study.verdicts()}
-    assert blocks == {
-        frozenset(pair): n for pair, n in ((("one", "two"), 2), (("failing", "two"), 2), (("one", "failing"), 0))
-    }
+    assert blocks == {frozenset(("one", "two")): 2, frozenset(("failing", "two")): 2, frozenset(("one", "failing")): 0}
 
 
 def test_a_rival_too_many_for_one_duel_takes_turns_with_the_fastest(paced, ask, monkeypatch):
     monkeypatch.setattr(schedules, "MOST_RIVALS", 2)
-    study = ask([paced("one", pace_s=0.002), paced("two", pace_s=0.02), paced("three", pace_s=0.01)])
+    study = ask([paced("one", pace_s=0.001), paced("two", pace_s=0.01), paced("three", pace_s=0.005)])
     assert set(study.frame.schedule) == {"interleaved"} and study.frame.runs_ok.tolist() == [2, 1, 1]
 
 
 def test_a_part_in_which_memory_does_not_hold_all_rivals_is_taken_over(paced, ask, tmp_path, monkeypatch):
     monkeypatch.setattr(duel_module._Duel, "_fits", lambda self, member, free: len(self._rivals) < 2)
-    names = [paced("one", pace_s=0.002), paced("two", pace_s=0.02), paced("three", pace_s=0.01)]
+    names = [paced("one", pace_s=0.001), paced("two", pace_s=0.01), paced("three", pace_s=0.005)]
     study = ask(names, repeats=2, executor=Executor())
     monkeypatch.setenv("SLURM_TMPDIR", str(tmp_path))
     for number in (1, 2):
@@ -156,7 +147,7 @@ def test_disturbed_runs_of_a_duel_are_repeated_as_a_duel(paced, ask, monkeypatch
     """Also where one has run once more than its rivals."""
     monkeypatch.setattr(duel_module._Duel, "_fits", lambda self, member, free: len(self._rivals) < 2)
     monkeypatch.setattr(rounds, "others_fault", lambda share, threshold: "other programs took CPU time")
-    names = [paced("one", pace_s=0.002), paced("two", pace_s=0.02), paced("three", pace_s=0.01)]
+    names = [paced("one", pace_s=0.001), paced("two", pace_s=0.01), paced("three", pace_s=0.005)]
     study = ask(names, retries_when_disturbed=1)
     query = "SELECT duel, retry_of FROM run JOIN cell USING (cell_id) WHERE status = 'ok' ORDER BY run_id"
     runs = selected(study.folder, query)
@@ -179,9 +170,7 @@ def test_disturbed_runs_of_two_parts_are_repeated_as_two_duels(paced, ask, tmp_p
     assert sorted(collections.Counter(again).values()) == [2, 2]
 
 
-def test_a_repeat_counts_instead_of_a_run_whose_rounds_are_void_though_nobody_took_cpu_time(
-    paced, ask, monkeypatch, told
-):
+def test_a_repeat_counts_instead_of_a_run_whose_rounds_are_void(paced, ask, monkeypatch, told):
     began = []
     compete = duel_module._Duel._compete
     monkeypatch.setattr(duel_module._Duel, "_compete", lambda self: (began.append(self), compete(self))[1])

@@ -1,41 +1,26 @@
 """Workers that the memory of a real control group does not hold together: each is measured, and says how."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
+from duel_fixtures import script
 from stored_study import selected
 
 from framework_compare import Comparison
 from framework_compare.launch import memory_limit
 from framework_compare.samplers import cgroup
 
-HERE = Path(__file__).parent
 MIB = 1 << 20
 NO_ROOM = "memory cannot hold it together with its rivals"
-SCRIPT = """
-import os, sys
+BEFORE = """
 with open({group!r} + "/cgroup.procs", "w") as file:
     file.write(str(os.getpid()))
-sys.path[:0] = [{plugins!r}]
-from framework_compare import compare, registry
-from framework_compare.launch import memory_limit
-for name, path in {paths!r}.items():
-    registry.FRAMEWORKS[name] = registry.Framework(name, path + ":Paced", "", "numpy", ((3, 8), (3, 99)))
-registry.MODELS["linear"] = registry.Model("linear:build")
-free = memory_limit.free_bytes()
-compare(
-    {names!r}, "linear", dataset={images!r}, out={out!r}, batch_size=1, epochs=4, threads=1, loader_workers=0,
-    image_size=32, pipeline="memory", verify="off", retries_when_disturbed=0, sampling_hz=20, repeats={repeats},
-)
-print(free)
+print(memory_limit.free_bytes())
 """
 HOLDS = "def build(self, graph):\n    super().build(graph)\n    self.held = np.ones({mib} << 17)"
 GROWS = "def on_step(self):\n    if self.steps == 30:\n        self.held = np.ones({mib} << 17)"
@@ -85,11 +70,9 @@ def within(group, paced, images, own_cache, tmp_path):
 
     def run(limit_mib, methods, repeats=1):
         names = [paced(f"f{number}", method, pace_s=0.002 * (number + 1)) for number, method in enumerate(methods)]
-        script = SCRIPT.format(
-            group=str(group(limit_mib * MIB)), plugins=str(HERE / "plugins"), names=names, images=str(images),
-            paths={name: str(tmp_path / f"{name}.py") for name in names}, out=str(tmp_path / "s"), repeats=repeats,
-        )  # fmt: skip
-        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+        before = BEFORE.format(group=str(group(limit_mib * MIB)))
+        code = script(names, tmp_path, before, dataset=images, out=tmp_path / "s", sampling_hz=20, repeats=repeats)
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stderr
         assert int(done.stdout) < limit_mib * MIB, "the group decides what is free"
         return Comparison.load(tmp_path / "s")

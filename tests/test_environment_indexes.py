@@ -153,10 +153,7 @@ def sha256(path: Path) -> str:
     ("lines", "reason"),
     [
         ("tinyfw==1.0 --hash=sha256:{other} \\\n    --hash=sha256:{own}\n", ""),
-        (
-            "tinyfw==1.0 \\\n    --hash=sha256:{other}\n",
-            "Hash mismatch for `tinyfw==1.0` .it has sha256:.{12}[.]{3}.*do not change the hash",
-        ),
+        ("tinyfw==1.0 \\\n    --hash=sha256:{other}\n", "Hash mismatch for `tinyfw==1.0` .it has sha256:.{12}[.]{3}"),
         ("tinyfw==1.0 --hash=sha256:{own}\ntinydep==1.0\n", "all requirements must have a hash"),
     ],
     ids=["one-of-two", "another-file", "one-without"],
@@ -206,18 +203,15 @@ def test_a_package_that_an_index_in_front_has_in_another_file_is_refused(two_ind
     assert leftovers(tmp_path) == []
 
 
-def test_a_hashed_package_that_no_index_has_is_named(two_indexes, framework):
-    requirements = two_indexes().replace("tinydep==1.0", "tinydep==3.0")
-    with pytest.raises(EnvironmentUnavailable, match="tinydep==3.0"):
-        managed.ensure(framework(requirements))
-
-
-def test_a_framework_without_a_checksum_among_packages_that_have_one_is_told(two_indexes, framework):
+def test_frameworks_without_a_checksum_and_packages_that_no_index_has_are_told(two_indexes, framework):
     said: list[str] = []
     own, dependency = two_indexes().splitlines()
     made = managed.ensure(framework(f"tinyfw==1.0\n{dependency}\n"), report=said.append)
     assert (made.version, made.packages["tinydep"]) == ("1.0", "1.0")
     assert "tiny: no checksum is known for tinyfw==1.0; they are installed as the index serves them" in said
+    requirements = two_indexes().replace("tinydep==1.0", "tinydep==3.0")
+    with pytest.raises(EnvironmentUnavailable, match="tinydep==3.0"):
+        managed.ensure(framework(requirements))
 
 
 def test_nothing_of_hashed_requirements_is_built_here(framework, tmp_path, monkeypatch):
@@ -243,7 +237,7 @@ def foreign(framework, tmp_path, monkeypatch):
 
     def register(checksum: str = "") -> str:
         folder = tmp_path / "foreign"
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         wheel = write_wheel(folder, "cp36-cp36m-manylinux2014_x86_64")
         monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
         digest = checksum or hashlib.sha256(wheel.read_bytes()).hexdigest()
@@ -257,18 +251,15 @@ def foreign(framework, tmp_path, monkeypatch):
     return register
 
 
-def test_a_wheel_of_another_python_is_installed(foreign, tmp_path, monkeypatch):
+def test_a_wheel_of_another_python_is_installed_if_it_has_its_checksum(foreign, tmp_path, monkeypatch):
+    with pytest.raises(EnvironmentUnavailable, match="Hash mismatch"):
+        managed.ensure(foreign("0" * 64))
+    assert leftovers(tmp_path) == []
     (tmp_path / "constraints.txt").write_text("tinyfw<2\n")
     monkeypatch.setenv("PIP_CONSTRAINT", str(tmp_path / "constraints.txt"))
     made = managed.ensure(foreign())
     assert (made.version, made.packages["tinyfw"]) == ("1.0", "1.0")
     assert subprocess.run([made.python, "-c", "import tinyfw"], check=False).returncode == 0
-
-
-def test_a_wheel_of_another_python_with_another_checksum_is_not(foreign, tmp_path):
-    with pytest.raises(EnvironmentUnavailable, match="Hash mismatch"):
-        managed.ensure(foreign("0" * 64))
-    assert leftovers(tmp_path) == []
 
 
 @pytest.mark.parametrize("checksum", [False, True], ids=["plain", "hashed"])

@@ -1,11 +1,13 @@
 """Environments are made once, reused, repaired and removed; every failure is a sentence. Offline, with real venvs."""
 
 import re
+import shutil
 import subprocess
 import sys
 import threading
 import zipfile
 from pathlib import Path
+from typing import Callable
 
 import filelock
 import pytest
@@ -23,49 +25,41 @@ def tiny(framework) -> managed.Environment:
     return managed.ensure(framework())
 
 
-def test_an_environment_is_made_and_described(tiny):
+def test_a_healthy_environment_is_described_and_reused(tiny, framework):
     assert (tiny.framework, tiny.version, tiny.managed) == ("tiny", "1.0", True)
     assert tiny.packages["tinyfw"] == "1.0"
     assert tiny.size_bytes > 0
     assert re.fullmatch(r"tiny-[0-9a-f]{12}", tiny.folder.name)
     assert subprocess.run([tiny.python, "-c", "import tinyfw"], check=False).returncode == 0
-
-
-def test_a_healthy_environment_is_reused(tiny):
     before = (tiny.folder / venvs.MARKER).stat()
     said = []
     assert managed.ensure("tiny", report=said.append) == tiny
     assert managed.find("tiny") == tiny
     assert said == []
     assert (tiny.folder / venvs.MARKER).stat() == before
-
-
-def test_comments_do_not_change_the_environment(tiny, framework):
+    cache = venvs.site_packages(tiny.folder) / "tinyfw/__pycache__"
+    cache.mkdir(exist_ok=True)
+    (cache / "more.pyc").write_text("x")
+    assert managed.find("tiny") == tiny
+    plan = managed.plan_for("tiny")
+    assert "https://host.invalid/cpu" in venvs.fault(plan, index="https://host.invalid/cpu")
+    assert venvs.fault(plan) == ""
     framework("# a comment\ntinyfw==1.0  # another\n\n")
     assert managed.ensure("tiny") == tiny
-
-
-def test_other_requirements_are_another_environment(tiny, framework):
     framework("tinyfw==1.0\nnot-there==2\n")
     assert managed.find("tiny") is None
     assert managed.plan_for("tiny").folder != tiny.folder
 
 
-def delete_marker(folder: Path) -> None:
-    (folder / venvs.MARKER).unlink()
+def change(name: str, text: str = "", add: str = "") -> Callable[[Path], None]:
+    """Makes a damage: another text of a file of an environment, or more of it; none where neither is given."""
 
+    def damage(folder: Path) -> None:
+        path = folder / name if name == venvs.MARKER else venvs.site_packages(folder) / name
+        whole = path.read_text()
+        path.write_text(text or whole + add) if text or add else path.unlink()
 
-def cut_marker(folder: Path) -> None:
-    (folder / venvs.MARKER).write_text("{")
-
-
-def delete_package_file(folder: Path) -> None:
-    (venvs.site_packages(folder) / "tinyfw/__init__.py").unlink()
-
-
-def lengthen_package_file(folder: Path) -> None:
-    with (venvs.site_packages(folder) / "tinyfw/__init__.py").open("a") as file:
-        file.write("# more\n")
+    return damage
 
 
 def break_python(folder: Path) -> None:
@@ -73,42 +67,46 @@ def break_python(folder: Path) -> None:
     (folder / "bin/python").symlink_to("gone")
 
 
-@pytest.mark.parametrize(
-    ("damage", "reason"),
-    [
-        (delete_marker, "has not finished"),
-        (cut_marker, "has not finished"),
-        (delete_package_file, "missing or changed"),
-        (lengthen_package_file, "missing or changed"),
-        (break_python, "no longer runs"),
-    ],
-)
-def test_damage_is_noticed(tiny, damage, reason):
-    damage(tiny.folder)
-    assert reason in venvs.fault(managed.plan_for("tiny"))
-    assert managed.find("tiny") is None
+delete_marker, delete_package_file = change(venvs.MARKER), change("tinyfw/__init__.py")
+DAMAGE = {
+    **{delete_marker: "has not finished", change(venvs.MARKER, "{"): "has not finished"},
+    **dict.fromkeys((delete_package_file, change("tinyfw/__init__.py", add="# more\n")), "missing or changed"),
+    break_python: "no longer runs",
+}
 
 
-def test_bytecode_is_not_damage(tiny):
-    cache = venvs.site_packages(tiny.folder) / "tinyfw/__pycache__"
-    cache.mkdir(exist_ok=True)
-    (cache / "more.pyc").write_text("x")
-    assert managed.find("tiny") == tiny
+def test_damage_is_noticed(tiny, tmp_path):
+    shutil.copytree(tiny.folder, tmp_path / "whole", symlinks=True)
+    for damage, reason in DAMAGE.items():
+        damage(tiny.folder)
+        assert reason in venvs.fault(managed.plan_for("tiny"))
+        assert managed.find("tiny") is None
+        shutil.rmtree(tiny.folder)
+        shutil.copytree(tmp_path / "whole", tiny.folder, symlinks=True)
+        assert managed.find("tiny") == tiny
 
 
-def test_a_broken_environment_is_repaired(tiny):
+def test_a_broken_environment_is_repaired_and_who_waits_for_that_is_told(tiny):
     delete_package_file(tiny.folder)
     said = []
     repaired = managed.ensure("tiny", report=said.append)
     assert repaired.python == tiny.python
     assert subprocess.run([repaired.python, "-c", "import tinyfw"], check=False).returncode == 0
     assert "tiny: repairing its environment (files of its packages are missing or changed)" in said[0]
+    delete_marker(tiny.folder)
+    other = filelock.FileLock(f"{tiny.folder}.lock", thread_local=False)
+    other.acquire()
+    said = []
 
+    def hear(message: str) -> None:
+        said.append(message)
+        other.release()
 
-def test_an_environment_made_without_the_index_asked_for_is_faulty(tiny):
-    plan = managed.plan_for("tiny")
-    assert "https://host.invalid/cpu" in venvs.fault(plan, index="https://host.invalid/cpu")
-    assert venvs.fault(plan) == ""
+    waiter = threading.Thread(target=managed.ensure, args=("tiny",), kwargs={"report": hear})
+    waiter.start()
+    waiter.join()
+    assert "another process is creating its environment" in said[0]
+    assert managed.find("tiny") is not None
 
 
 TWO_AT_ONCE = """
@@ -131,24 +129,7 @@ def test_two_processes_at_once_make_one_environment(framework, tmp_path):
     assert managed.find("tiny") is not None
 
 
-def test_waiting_for_another_process_is_told(tiny):
-    delete_marker(tiny.folder)
-    other = filelock.FileLock(f"{tiny.folder}.lock", thread_local=False)
-    other.acquire()
-    said = []
-
-    def hear(message: str) -> None:
-        said.append(message)
-        other.release()
-
-    waiter = threading.Thread(target=managed.ensure, args=("tiny",), kwargs={"report": hear})
-    waiter.start()
-    waiter.join()
-    assert "another process is creating its environment" in said[0]
-    assert managed.find("tiny") is not None
-
-
-def test_a_package_nobody_has_leaves_nothing_and_says_so(framework, tmp_path):
+def test_what_cannot_be_made_leaves_nothing_and_says_so(framework, tmp_path, monkeypatch):
     framework("tinyfw==1.0\nno-such-package==1.0\n")
     with pytest.raises(EnvironmentUnavailable) as caught:
         managed.ensure("tiny")
@@ -160,9 +141,6 @@ def test_a_package_nobody_has_leaves_nothing_and_says_so(framework, tmp_path):
     assert leftovers(tmp_path) == []
     log = Path(message.rpartition(" ")[2])
     assert "no-such-package" in log.read_text()
-
-
-def test_an_interrupted_install_leaves_nothing(framework, tmp_path, monkeypatch):
     framework()
 
     def interrupted(plan: venvs.Plan, **options: object) -> None:
@@ -173,9 +151,6 @@ def test_an_interrupted_install_leaves_nothing(framework, tmp_path, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         managed.ensure("tiny")
     assert leftovers(tmp_path) == []
-
-
-def test_a_cache_that_cannot_be_written_is_named(framework, tmp_path, monkeypatch):
     framework()
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("FRAMEWORK_COMPARE_CACHE", str(tmp_path / "file"))
@@ -192,43 +167,29 @@ def test_the_parents_modules_do_not_pass_for_installed_ones(framework, tmp_path,
     assert environment.version == "1.0"
 
 
-def test_no_interpreter_in_range(framework):
+def test_remove_deletes_environment_and_log(tiny):
+    assert [one.folder for one in managed.installed()] == [tiny.folder]
+    with filelock.FileLock(f"{tiny.folder}.lock"), pytest.raises(EnvironmentUnavailable, match="by another process"):
+        managed.remove("tiny")
+    other = tiny.folder.rename(tiny.folder.with_name("tiny-er-0123456789ab"))
+    assert managed.remove("tiny") == [] and other.exists(), "a framework whose name begins alike"
+    other.rename(tiny.folder)
+    assert managed.remove("tiny") == [tiny.folder]
+    assert not tiny.folder.exists() and not venvs.log_of(tiny.folder).exists()
+    assert managed.installed() == managed.remove("tiny") == []
+
+
+def test_a_known_name_an_interpreter_and_requirements_must_be_there(framework, tmp_path):
+    with pytest.raises(UnknownNameError, match="torch"):
+        managed.ensure("caffe")
     framework(python=((3, 98), (3, 99)))
     with pytest.raises(EnvironmentUnavailable, match=r"tiny needs Python 3\.98 to 3\.99"):
         managed.ensure("tiny")
     assert managed.find("tiny") is None
-
-
-def test_missing_requirements_file(framework, tmp_path):
     framework()
     (tmp_path / "tiny.txt").unlink()
     with pytest.raises(EnvironmentUnavailable, match=r"tiny\.txt cannot be read"):
         managed.ensure("tiny")
-
-
-def test_remove_deletes_environment_and_log(tiny):
-    assert [one.folder for one in managed.installed()] == [tiny.folder]
-    assert managed.remove("tiny") == [tiny.folder]
-    assert not tiny.folder.exists() and not venvs.log_of(tiny.folder).exists()
-    assert managed.installed() == []
-    assert managed.remove("tiny") == []
-
-
-def test_remove_spares_a_framework_whose_name_begins_alike(tiny):
-    other = tiny.folder.rename(tiny.folder.with_name("tiny-er-0123456789ab"))
-    assert managed.remove("tiny") == []
-    assert other.exists()
-
-
-def test_remove_refuses_while_another_process_makes_it(tiny):
-    with filelock.FileLock(f"{tiny.folder}.lock"), pytest.raises(EnvironmentUnavailable, match="by another process"):
-        managed.remove("tiny")
-    assert tiny.folder.exists()
-
-
-def test_unknown_names_list_what_is_allowed():
-    with pytest.raises(UnknownNameError, match="torch"):
-        managed.ensure("caffe")
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,6 @@
 import socket
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -20,7 +18,7 @@ from framework_compare.study.executors import Executor
 QUICK = {"batch_size": [2, 4], "epochs": 2, "threads": 1, "loader_workers": 0, "image_size": 32, "repeats": 2}
 
 
-def test_words_for_where_cells_run():
+def test_words_for_where_cells_run_reach_sbatch_and_its_words_are_told():
     assert executors.of("here") is None and isinstance(executors.of("parts"), Executor)
     options = executors.of("slurm", {"partition": "gpu", "gpus-per-node": "1", "exclusive": "false"}).options
     assert options == {"partition": "gpu", "gpus_per_node": 1, "exclusive": False}
@@ -28,9 +26,11 @@ def test_words_for_where_cells_run():
         executors.of("moon")
     with pytest.raises(UsageError, match="--slurm is given with --on here; allowed: --on slurm"):
         executors.of("here", {"partition": "gpu"})
-
-
-def test_options_of_slurm_reach_sbatch_as_it_takes_them():
+    said = "sbatch: error: invalid partition specified: moon\nsbatch: error: Batch job submission failed: no\n"
+    assert executors._reason(said) == "invalid partition specified: moon; Batch job submission failed: no"
+    said = "sbatch: unrecognized option '--moon=3'\nTry \"sbatch --help\" for more information"
+    assert executors._reason(said) == "unrecognized option '--moon=3'"
+    assert executors._reason("first\n last ") == "last"
     given = {"exclusive": False, "requeue": False, "mem": "4G", "constraint": None}
     options = executors._options(Path("/s 100%"), given, 2, 1)
     assert {"--no-requeue", "--mem=4G", "--array=0-1", "--output=/s 100%%/parts/slurm/%A_%a.log"} < set(options)
@@ -47,29 +47,19 @@ def test_each_element_of_an_array_runs_its_part(tmp_path, monkeypatch):
         assert found.stdout.decode() == f"{['part', folder, part]}\n"
 
 
-@pytest.mark.parametrize("option, words", [("array", "leave it out$"), ("nodes", "ask for several nodes by --nodes")])
-def test_an_option_of_slurm_that_each_part_sets_is_refused(option, words, tiny, images, tmp_path):
-    with pytest.raises(UsageError, match=f"--slurm has {option}, which is set for each part.*{words}"):
-        asked = {**QUICK, "dataset": images, "out": tmp_path / "study", "executor": Slurm(**{option: 2})}
-        compare(tiny, "linear", **asked)
-    assert not (tmp_path / "study").exists()
-
-
-def test_the_cores_of_a_node_are_named_in_the_request(tiny, images, tmp_path):
-    asked = {**QUICK, "threads": None, "dataset": images, "out": tmp_path / "study"}
-    with pytest.raises(
-        UsageError, match="threads would default to the cores of this host, not of the nodes; give a number"
+def test_options_that_each_part_sets_and_cores_that_are_not_named_are_refused(tiny, images, tmp_path):
+    cores = "threads would default to the cores of this host, not of the nodes"
+    for changes, said in (
+        ({"executor": Slurm(array=2)}, "--slurm has array, which is set for each part.*leave it out$"),
+        (
+            {"executor": Slurm(nodes=2)},
+            "--slurm has nodes, which is set for each part.*ask for several nodes by --nodes",
+        ),
+        ({"executor": Executor(), "threads": None}, cores),
     ):
-        compare(tiny, "linear", executor=Executor(), **asked)
-    assert not (tmp_path / "study").exists()
-
-
-def test_all_that_sbatch_says_is_told():
-    said = "sbatch: error: invalid partition specified: moon\nsbatch: error: Batch job submission failed: no\n"
-    assert executors._reason(said) == "invalid partition specified: moon; Batch job submission failed: no"
-    said = "sbatch: unrecognized option '--moon=3'\nTry \"sbatch --help\" for more information"
-    assert executors._reason(said) == "unrecognized option '--moon=3'"
-    assert executors._reason("first\n last ") == "last"
+        with pytest.raises(UsageError, match=said):
+            compare(tiny, "linear", **{**QUICK, "dataset": images, "out": tmp_path / "study", **changes})
+        assert not (tmp_path / "study").exists()
 
 
 def test_slurm_without_its_commands_says_what_is_lacking(monkeypatch, tiny, images, tmp_path):
@@ -97,11 +87,9 @@ def test_one_timing_at_a_time_on_a_node():
     other = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     try:
         assert other.stdout.readline() == "in\n"
-        threading.Timer(0.7, other.kill).start()
-        lines, began = [], time.monotonic()
-        with node_lock.one_timing(lines.append):
-            waited = time.monotonic() - began
-        assert waited > 0.5 and len(lines) == 1 and "another comparison is running" in lines[0]
+        lines = []
+        with node_lock.one_timing(lambda line: (lines.append(line), other.kill())):
+            assert len(lines) == 1 and "another comparison is running" in lines[0]
     finally:
         other.kill()
         other.wait()
@@ -122,25 +110,22 @@ def test_another_user_cannot_block_timings(monkeypatch):
     taken[0].close()
 
 
-def test_the_lock_is_in_a_folder_that_only_its_user_can_enter(monkeypatch, tmp_path):
+def test_locks_are_in_folders_of_their_user_alone(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(private_folder(tmp_path / "run")))
     with node_lock.one_timing():
         (lock,) = (tmp_path / "run").iterdir()
         assert node_lock.node() in lock.name and lock.stat().st_mode & 0o777 == 0o600
     (tmp_path / "run").chmod(0o755)
     assert runtime_dir() != tmp_path / "run"
-
-
-def test_a_planted_folder_in_tmp_blocks_no_timing(monkeypatch, tmp_path):
-    monkeypatch.setattr(paths, "SHARED", tmp_path)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "none"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert runtime_dir() == tmp_path / paths.own_name()
-    (tmp_path / paths.own_name()).chmod(0o777)
+    monkeypatch.setattr(paths, "SHARED", private_folder(tmp_path / "planted"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "planted-none"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "planted-cache"))
+    assert runtime_dir() == tmp_path / "planted" / paths.own_name()
+    (tmp_path / "planted" / paths.own_name()).chmod(0o777)
     with node_lock.one_timing():
-        (lock,) = (tmp_path / "cache/framework_compare/runtime").iterdir()
+        (lock,) = (tmp_path / "planted-cache/framework_compare/runtime").iterdir()
     assert node_lock.node() in lock.name and lock.parent.stat().st_mode & 0o777 == 0o700
-    assert not [*(tmp_path / paths.own_name()).iterdir()]
-    (tmp_path / "cache/framework_compare/runtime").chmod(0o777)
+    assert not [*(tmp_path / "planted" / paths.own_name()).iterdir()]
+    (tmp_path / "planted-cache/framework_compare/runtime").chmod(0o777)
     with pytest.raises(UsageError, match="set XDG_RUNTIME_DIR to one$"):
         runtime_dir()

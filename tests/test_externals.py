@@ -24,16 +24,13 @@ def framework(monkeypatch):
     return register
 
 
-def test_a_users_interpreter_is_used_as_it_is(framework):
+def test_a_users_interpreter_or_its_folder_is_used_as_it_is(framework, tmp_path):
     framework(imports="pytest")  # whatever the parent surely has stands for a framework
     environment = managed.ensure("tiny", python=sys.executable)
     assert (environment.managed, environment.python) == (False, Path(sys.executable))
     assert environment.version == pytest.__version__
     assert environment.packages["pytest"] == pytest.__version__
     assert managed.find("tiny", python=sys.executable) == environment
-
-
-def test_a_folder_stands_for_its_python(framework, tmp_path):
     framework(imports="pytest")
     (tmp_path / "own/bin").mkdir(parents=True)
     script = tmp_path / "own/bin/python"
@@ -125,25 +122,19 @@ def fake_python(tmp_path, monkeypatch):
     return make
 
 
-def test_the_running_version_is_preferred_to_newer_ones(fake_python):
+def test_the_running_version_then_the_newest_in_the_range_is_chosen(fake_python):
     fake_python(3, 98, 0)
     assert interpreters.choose(((3, 8), (3, 99))).minor == RUNNING
-
-
-def test_otherwise_the_newest_in_the_range_is_chosen(fake_python):
     fake_python(3, 96, 5)
     newest = fake_python(3, 97, 1)
     fake_python(3, 98, 0)
     assert interpreters.choose(((3, 96), (3, 97))) == interpreters.Interpreter(newest, "3.97.1")
 
 
-def test_a_python_without_gil_is_passed_over(fake_python):
+def test_pythons_without_gil_and_other_programs_are_passed_over(fake_python, tmp_path, monkeypatch):
     fake_python(3, 98, 0, answer=" ")
     sound = fake_python(3, 97, 0)
     assert interpreters.choose(((3, 97), (3, 98))).path == sound
-
-
-def test_a_program_that_is_no_python_is_passed_over(fake_python, tmp_path, monkeypatch):
     broken = tmp_path / "python3.97"
     broken.write_text("#!/bin/sh\nexit 3\n")
     broken.chmod(0o755)
@@ -163,14 +154,11 @@ def test_versions_of_pyenv_and_uv_are_found(fake_python, tmp_path, monkeypatch):
         assert interpreters.choose(((3, minor), (3, minor))).version == f"3.{minor}.0"
 
 
-def test_a_python_is_asked_once_a_process(fake_python):
+def test_a_python_is_asked_once_and_one_named_after_another_version_never(fake_python):
     path = fake_python(3, 97, 0)
     for _ in range(3):
         interpreters.choose(((3, 97), (3, 97)))
     assert Path(f"{path}.calls").read_text().count("started") == 1
-
-
-def test_a_python_named_after_another_version_is_not_started(fake_python):
     fake_python(3, 97, 0)
     other = fake_python(3, 98, 0, name="python3.98")
     interpreters.choose(((3, 97), (3, 97)))
@@ -186,10 +174,4 @@ def test_no_python_in_range_names_range_findings_and_remedies(fake_python):
     assert f"3.98.2 ({other})" in message
     assert "{}.{}.{}".format(*sys.version_info[:3]) in message
     assert "uv python install 3.97" in message and "--python mxnet=/path/to/python" in message
-
-
-@pytest.mark.parametrize(
-    ("allowed", "text"), [(((3, 10), (3, 11)), "3.10 to 3.11"), (((3, 11), (3, 11)), "3.11")], ids=["range", "one"]
-)
-def test_range_text(allowed, text):
-    assert interpreters.range_text(allowed) == text
+    assert interpreters.range_text(((3, 11), (3, 11))) == "3.11"

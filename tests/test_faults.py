@@ -65,6 +65,7 @@ ENDINGS = {
     "unsupported": ({}, "unsupported", "faulty was told so", None),
     "crash-in-epoch-2": ({}, "crashed", "killed by SIGSEGV in phase epochs", "epochs"),
 }
+LIMITS = dict.fromkeys(repr(limits) for limits, *_ in ENDINGS.values())
 
 
 @pytest.fixture
@@ -91,41 +92,37 @@ def test_every_fault_has_its_ending():
 
 
 # Faults whose worker's start could matter: of each way to end one by day in an interpreter of its own, all by night.
-COLD = (
-    "segfault",
-    "exit-3",
-    "sys-exit",
-    "hang-silent",
-    "leak",
-    "daemon",
-    "kill-the-supervisor",
-    "garbage",
-    "bad-alloc",
-)
+COLD = ("exit-3", "sys-exit", "hang-silent", "leak", "daemon", "kill-the-supervisor", "garbage", "bad-alloc")
 
 
 @pytest.mark.cold
 @pytest.mark.parametrize("fault", some_nightly(ENDINGS, set(ENDINGS) - set(COLD)))
 def test_a_fault_of_a_worker_in_an_interpreter_of_its_own_is_a_row(fault, study):
-    check_fault(fault, study)
+    check_faults([fault], study)
 
 
-@pytest.mark.parametrize("fault", [fault for fault in ENDINGS if fault not in COLD])
-def test_a_fault_is_a_row_and_the_next_cell_runs_unharmed(fault, study):
-    check_fault(fault, study)
+WARM = {limits: [one for one in ENDINGS if one not in COLD and repr(ENDINGS[one][0]) == limits] for limits in LIMITS}
+WARM = {limits: faults for limits, faults in WARM.items() if faults}
 
 
-def check_fault(fault, study):
-    limits, status, reason, phase = ENDINGS[fault]
-    result = study(fault, "fine", **limits)
-    run = row_of(result, 0)
-    assert (run["status"], reason in run["reason"], run["died_in"]) == (status, True, phase), run["reason"]
-    assert (result.folder / run["log_path"]).is_file()
-    # A supervisor that was killed told nothing: then it is what was sampled, perhaps before the worker had begun.
-    assert run["peak_rss_bytes"] > (5 * MIB if fault != "kill-the-supervisor" else 0)
-    assert result.frame.status[1] == "ok" and result.frame.epochs_measured[1] == 2
+@pytest.mark.parametrize("limits", WARM)
+def test_faults_are_rows_and_the_next_cell_runs_unharmed(limits, study):
+    check_faults(WARM[limits], study)
+
+
+def check_faults(faults, study):
+    """Each fault is a cell: the next one shows that it harmed none, and the last is fine."""
+    result = study(*faults, "fine", **ENDINGS[faults[0]][0])
+    for number, fault in enumerate(faults):
+        _, status, reason, phase = ENDINGS[fault]
+        run = row_of(result, number)
+        assert (run["status"], reason in run["reason"], run["died_in"]) == (status, True, phase), (fault, run["reason"])
+        assert (result.folder / run["log_path"]).is_file()
+        # A supervisor that was killed told nothing: then it is what was sampled, perhaps before the worker had begun.
+        assert run["peak_rss_bytes"] > (5 * MIB if fault != "kill-the-supervisor" else 0), fault
+    assert result.frame.status.iloc[-1] == "ok" and result.frame.epochs_measured.iloc[-1] == 2
     left = [pid for pid in pids(result.folder) if is_running(pid)]
-    assert not left and len(pids(result.folder)) >= 2, f"processes {left} were left by {fault}"
+    assert not left and len(pids(result.folder)) > len(faults), f"processes {left} were left by {faults}"
 
 
 @pytest.mark.cold  # whose stack is shorter
@@ -139,25 +136,20 @@ def test_a_reason_says_what_happened_once_and_where_and_the_evidence_is_kept(stu
     assert crashed["signal"] == "SIGSEGV" and crashed["exit_code"] is None
 
 
-def test_what_was_measured_before_a_crash_is_kept(study):
-    result = study("crash-in-epoch-2")
-    assert list(result.epochs.epoch) == [1] and result.frame.status[0] == "crashed"
-
-
-def test_half_of_a_surrogate_pair_hinders_neither_tables_nor_exports(study, tmp_path):
-    result = study("halves-of-pairs")
-    assert "half ? of a pair" in str(result.table()) and "half ? of a pair" in result.frame.warnings[0]
+def test_what_was_measured_before_a_crash_is_kept_and_texts_and_logs_are_bounded(study, tmp_path):
+    result = study("crash-in-epoch-2", "halves-of-pairs", "flood", "raise-long")
+    assert list(result.epochs.epoch[result.epochs.model == "crash-in-epoch-2"]) == [1]
+    assert result.frame.status[0] == "crashed"
+    assert "half ? of a pair" in str(result.table()) and "half ? of a pair" in result.frame.warnings[1]
     assert list(result.phases.phase[result.phases.phase.str.startswith("half")]) == ["half ? of a pair"]
     for kind in ("csv", "json"):
         assert not export(result.folder, tmp_path / kind, kind).damage
-
-
-def test_a_log_without_end_is_cut_in_its_middle(study):
-    result = study("flood")
-    log = result.folder / result.frame.log_path[0]
+    log = result.folder / result.frame.log_path[2]
     assert log.stat().st_size < 3 * KEPT_LOG_BYTES
     content = log.read_bytes()
     assert b"bytes of this log were left out" in content and b"the end of the flood" in content
+    run = row_of(result, 3)
+    assert len(run["reason"]) <= 16_000 and len(run["traceback"]) <= 16_000
 
 
 @pytest.mark.parametrize("fault", [name for name in FAULTS if name.startswith("log-")])
@@ -168,11 +160,6 @@ def test_what_a_worker_puts_in_the_place_of_its_log_is_neither_waited_on_nor_fol
     again = resume(result.folder, retry=["crashed"])
     assert row_of(again, 0)["reason"].startswith("exited with code 3 in phase build")
     assert (tmp_path / "study" / "precious.txt").read_text() == "precious"
-
-
-def test_a_reason_is_bounded_however_long_the_exception(study):
-    run = row_of(study("raise-long"), 0)
-    assert len(run["reason"]) <= 16_000 and len(run["traceback"]) <= 16_000
 
 
 def test_limits_and_what_held_them_are_recorded(study):

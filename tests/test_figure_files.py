@@ -19,7 +19,7 @@ from framework_compare.report.figures.catalogue import FIGURES, find
 LESS = {"batch-sizes", "gains"}  # they need several settings
 
 
-def test_the_help_names_the_views(comparison):
+def test_the_help_names_the_views_and_each_has_a_caption_of_its_own(comparison, tmp_path):
     assert {FIGURES[find(number)].number: views for number, views in VIEWS.items()} == {
         one.number: tuple(one.views)[1:] for one in FIGURES.values() if len(one.views) > 1
     }
@@ -27,9 +27,6 @@ def test_the_help_names_the_views(comparison):
         comparison.plot("F2", view="images")
     with pytest.raises(UsageError, match="figure F1 has one view only, received 'images per second'"):
         comparison.plot("F1", view="images per second")
-
-
-def test_each_view_has_a_caption_of_its_own(comparison, tmp_path):
     for name, figure in FIGURES.items():
         views = figure.views
         assert len({one.caption for one in views.values()}) == len(views)
@@ -59,56 +56,42 @@ def test_a_file_has_the_width_that_was_asked_for(comparison, tmp_path, width):
     assert "fire-smoke-small: 791 images" in (tmp_path / "figure.txt").read_text()
 
 
-def test_the_text_of_a_paper_s_figure_is_seven_points_or_more(comparison, tmp_path):
+def test_text_of_a_figure_is_seven_points_or_more(comparison, tmp_path):
     for name in ("F1", "F2", "F4", "F5"):
         drawn = comparison.plot(name).fitted(plot.points("84mm"))
         scale = plot.points("84mm") / drawn.width
         sizes = [float(size) for size in re.findall(r'font-size="([\d.]+)px"', drawn.svg)]
         assert min(sizes) * scale >= plot.LEAST_FONT, name
-
-
-def test_a_width_that_makes_text_too_small_is_refused(comparison, tmp_path):
     with pytest.raises(UsageError, match="would have text below 7 points at 30mm; give a width of"):
         comparison.plot("F4").save(tmp_path / "figure.pdf", "30mm")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_the_command_says_what_is_allowed(comparison):
+    for arguments, message in (
         (["F99"], "unknown figure 'F99'; allowed: overview (F1)"),
         (["F2", "--width", "9"], "the width is '9'; allowed"),
         (["F2", "--out", "figure.doc"], "unknown kind of file '.doc'; allowed: .svg, .pdf, .png"),
         (["F2", "--models", "resnet50"], "the study has no model 'resnet50'; allowed: alexnet, vgg16"),
         (["F2", "--frameworks", ""], "no framework to draw is named; allowed: torch, mxnet, jax"),
-    ],
-    ids=["name", "width", "suffix", "model", "nobody"],
-)
-def test_the_command_says_what_is_allowed(comparison, arguments, message):
-    assert message in run("figure", arguments[0], comparison.folder, *arguments[1:], check=2).stderr
+    ):
+        assert message in run("figure", arguments[0], comparison.folder, *arguments[1:], check=2).stderr
 
 
-def test_the_command_writes_the_figure(comparison, tmp_path):
+def test_the_command_writes_a_figure_and_jupyter_shows_it(comparison, tmp_path):
     out = tmp_path / "deep" / "overview.svg"
     run("figure", "overview", comparison.folder, "--out", out)
     assert "PyTorch" in out.read_text()
-
-
-def test_a_plot_is_shown_by_jupyter(comparison):
     plot = comparison.plot("F1")
     assert plot._repr_html_().startswith("<svg")
     assert json.dumps(plot.specifications[0])
     assert "95 % confidence interval" in plot.caption
 
 
-def test_one_framework_and_one_model_are_named_by_a_text(comparison):
+def test_one_framework_and_a_workload_are_named_in_their_words(comparison, tmp_path):
     plot = comparison.plot("epoch-time", frameworks="torch", models="alexnet")
     assert plot.parts
     with pytest.raises(UsageError, match="the width is 84; allowed: a number and a unit"):
         plot.save("figure.pdf", width=84)
-
-
-def test_figures_of_a_workload_speak_of_its_samples(tmp_path):
-    """A published study of rows: axes, captions and findings of its figures name rows, not images."""
     (folder,) = (Path(__file__).parents[1] / "archive" / "submissions").glob("torch-tensorflow-diabetes_ann-*")
     study = load_submission(folder, tmp_path / "study")
     assert dict(provenance.facts(study))["Data"] == "diabetes (614 generated rows)"

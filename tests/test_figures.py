@@ -1,7 +1,5 @@
 """Figures: each is drawn from a study that has its data, says why from one that has not, and has a paper's width."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re
@@ -29,9 +27,7 @@ LESS = {"batch-sizes", "gains"}  # they need several settings
 @pytest.fixture(scope="module")
 def varied(tmp_path_factory):
     configs = tuple(TrainConfig(batch_size=b, execution=e) for b in (8, 16) for e in ("eager", "graph"))
-    return study(
-        tmp_path_factory.mktemp("varied") / "study", ("torch", "jax"), ("alexnet",), configs=configs, repeats=2
-    )
+    return study(tmp_path_factory.mktemp("varied") / "s", ("torch", "jax"), ("alexnet",), configs=configs, repeats=2)
 
 
 def values(spec):
@@ -39,28 +35,36 @@ def values(spec):
     return [row for rows in spec.get("datasets", {}).values() for row in rows]
 
 
+def cell_of(part, *cell):
+    """The rows of data of one cell."""
+    return [row for row in values(part.spec) if [row["framework_label"], row["condition_label"]] == [*cell]]
+
+
 @pytest.mark.parametrize("name", FIGURES)
-def test_a_figure_is_a_valid_specification_with_its_data(comparison, varied, name):
-    parts = files.draw(Subject(varied if name in LESS else comparison), name)
-    assert parts
-    for part in parts.values():
-        altair.Chart.from_dict(part.spec)
-        assert part.svg.startswith("<svg") and part.width > 100
-        assert values(part.spec)
-        assert not re.search(r"[>\"](NaN|undefined|Infinity|null)[<\"]", part.svg)
+def test_a_figure_has_its_data_its_colours_its_width_and_a_finding_in_each_view(comparison, varied, name):
+    subject = Subject(varied if name in LESS else comparison)
+    usual = files.draw(subject, name)
+    for view in ("", *[*FIGURES[name].views][1:]):
+        parts = files.draw(subject, name, view=view)
+        assert parts and parts.keys() == usual.keys()
+        for title, part in parts.items():
+            altair.Chart.from_dict(part.spec)
+            assert part.svg.startswith("<svg") and part.width > 100 and values(part.spec)
+            assert not view or part.spec != usual[title].spec
+            assert not re.search(r"[>\"](NaN|undefined|Infinity|null)[<\"]", part.svg)
+            drawn = {one.upper() for one in re.findall(r"#[0-9A-Fa-f]{6}", json.dumps(part.spec))}
+            hues = {one for one in drawn if len({one[1:3], one[3:5], one[5:7]}) > 1}
+            assert hues <= {*look.COLOURS, look.WARNING}, "all else is grey"
+    for width in report.WIDTHS:
+        for part in files.draw(subject, name, width).values():
+            assert part.width <= 1.12 * width, "the page shrinks a wider one, and its text with it"
+    found = [view.finding(subject) for view in FIGURES[name].views.values()]
+    assert len(set(found)) == len(found)
+    for one in found:
+        assert one.endswith(".") and one.count(". ") == 0 and re.search(r"\d", one)
 
 
-@pytest.mark.parametrize(("name", "view"), [(name, view) for name, one in FIGURES.items() for view in [*one.views][1:]])
-def test_each_view_of_a_figure_is_a_valid_specification_with_its_data(comparison, name, view):
-    usual, other = (files.draw(Subject(comparison), name, view=one) for one in ("", view))
-    assert other and other.keys() == usual.keys()
-    for title, part in other.items():
-        altair.Chart.from_dict(part.spec)
-        assert part.spec != usual[title].spec and values(part.spec)
-        assert not re.search(r"[>\"](NaN|undefined|Infinity|null)[<\"]", part.svg)
-
-
-def test_batch_sizes_are_joined_and_peaks_of_memory_have_their_range(varied):
+def test_batch_sizes_are_joined_and_have_tiles_in_panels_of_their_settings(varied):
     (part,) = files.draw(Subject(varied), "memory").values()
     rows = values(part.spec)
     assert {row["condition_label"] for row in rows} == {"AlexNet, eager", "AlexNet, graph"}
@@ -68,6 +72,15 @@ def test_batch_sizes_are_joined_and_peaks_of_memory_have_their_range(varied):
         (who, n) for who in ("PyTorch", "JAX") for n in (8, 16)
     }
     assert all(row["least"] <= row["gib"] * 1.001 and row["gib"] <= row["most"] * 1.001 for row in rows)
+    (part,) = files.draw(Subject(varied), "batch-sizes").values()
+    told = {(row["framework_label"], row["batch_size"], row["told"]) for row in values(part.spec) if "told" in row}
+    assert {size for _, size, _ in told} == {8, 16}
+    assert all(re.fullmatch(r"[\d.]+|ok|[a-z-]+", text) for _, _, text in told)
+    panels = {row["model"] for row in values(part.spec)}
+    assert len(panels) == 2 and all("batch" not in panel for panel in panels)
+    for panel in panels:
+        drawn = [(row["framework_label"], row["batch_size"]) for row in values(part.spec) if row["model"] == panel]
+        assert len(drawn) == len(set(drawn)) == 4
 
 
 def titles(spec):
@@ -102,19 +115,21 @@ def test_functions_of_cuda_are_shown_without_waiting_calls_too(comparison, monke
     assert [*parts][1] == "Host time by function of the CUDA API, without waiting calls"
     assert {row["name"] for row in values(busy.spec)} == {"cudaLaunchKernel", "cudaMemcpyAsync"}
     for part in (whole, busy):
-        one = [
-            row["share"]
-            for row in values(part.spec)
-            if (row["framework_label"], row["condition_label"]) == ("PyTorch", "AlexNet")
-        ]
+        one = [row["share"] for row in cell_of(part, "PyTorch", "AlexNet")]
         assert sum(one) == pytest.approx(1, rel=DRAWN)
     assert "Synchronize" in whole.svg and "Synchronize" not in busy.svg
 
 
-def test_gains_have_an_upright_line_where_nothing_is_gained(varied):
+def test_shares_of_executions_and_lines_of_gains(varied):
     for part in files.draw(Subject(varied), "gains").values():
         (line,) = (layer for layer in part.spec["spec"]["layer"] if layer["encoding"].get("x", {}).get("datum") == 1)
         assert "y" not in line["encoding"], "with a place on the other axis it would lie along the bar"
+    for part in files.draw(Subject(varied), "functions").values():
+        shares = {}
+        for row in values(part.spec):
+            key = row["framework_label"], row["condition_label"]
+            shares[key] = shares.get(key, 0) + row["share"]
+        assert len(shares) == 8 and all(share == pytest.approx(1, rel=DRAWN) for share in shares.values())
 
 
 def test_a_library_has_its_time_beside_that_of_the_plain_framework(tmp_path):
@@ -127,15 +142,6 @@ def test_a_library_has_its_time_beside_that_of_the_plain_framework(tmp_path):
     assert FIGURES["gains"].seen_as().finding(Subject(both)) == (
         f"The slowest library takes {row['ratio']:.2f} times as long as its plain framework (Keras (PyTorch))."
     )
-
-
-def test_functions_of_two_executions_are_shares_of_their_own(varied):
-    for part in files.draw(Subject(varied), "functions").values():
-        shares = {}
-        for row in values(part.spec):
-            key = row["framework_label"], row["condition_label"]
-            shares[key] = shares.get(key, 0) + row["share"]
-        assert len(shares) == 8 and all(share == pytest.approx(1, rel=DRAWN) for share in shares.values())
 
 
 def test_the_speeds_drawn_are_images_by_the_seconds_of_their_epochs(comparison):
@@ -167,7 +173,7 @@ def test_a_saved_figure_and_its_views_have_the_unit_of_the_report(comparison, mo
         comparison.plot("F2", view="rows per second")
 
 
-def test_readings_since_the_first_epoch_are_those_of_the_epochs(comparison):
+def test_readings_have_phases_and_start_with_the_epochs_where_asked(comparison):
     whole, epochs = (
         next(iter(files.draw(Subject(comparison), "resources", view=view).values())).spec
         for view in ("", "from the first epoch")
@@ -176,35 +182,29 @@ def test_readings_since_the_first_epoch_are_those_of_the_epochs(comparison):
     ends = [max(row["t"] for row in values(spec) if row.get("t") is not None) for spec in (whole, epochs)]
     assert 0 <= starts[1] < 1 and ends[1] < ends[0]
     assert {row["stage"] for row in values(epochs) if row.get("stage")} == {"measured epochs"}
+    parts = files.draw(Subject(comparison), "resources")
+    assert list(parts) == ["AlexNet", "VGG-16"]
+    rows = values(parts["AlexNet"].spec)
+    assert {row["framework_label"] for row in rows} == {"PyTorch", "MXNet", "JAX"}
+    stages = {row["stage"]: row for row in rows if row.get("stage") and row["framework_label"] == "PyTorch"}
+    assert list(stages) == ["start-up", "warm-up", "measured epochs"]
+    assert stages["start-up"]["end"] == pytest.approx(stages["warm-up"]["start"])
+    assert max(row["y0h"] for row in rows if "y0h" in row) <= 200
 
 
-def test_the_start_up_of_the_phases_is_that_of_the_cells(comparison):
+def test_start_up_and_energy_drawn_are_those_of_the_cells(comparison):
     (part,) = files.draw(Subject(comparison), "phases").values()
     drawn = sorted(row["seconds"] for row in values(part.spec) if row["name"] == "total start-up")
     assert drawn == pytest.approx(sorted(comparison.frame["startup_s"][comparison.frame["status"] == "ok"]), rel=DRAWN)
-
-
-def test_the_energy_drawn_has_an_interval_over_runs(comparison):
     (part,) = files.draw(Subject(comparison), "energy").values()
     rows = [row for row in values(part.spec) if row.get("low") is not None]
     assert rows
     for row in rows:
-        whole = sum(
-            one["j"]
-            for one in rows
-            if (one["framework_label"], one["condition_label"]) == (row["framework_label"], row["condition_label"])
-        )
+        whole = sum(one["j"] for one in cell_of(part, row["framework_label"], row["condition_label"]))
         assert row["low"] <= whole * 1.001 and whole * 0.999 <= row["high"] and row["wh"] > 0
 
 
-def test_a_batch_size_has_a_tile_with_its_memory_or_its_status(varied):
-    (part,) = files.draw(Subject(varied), "batch-sizes").values()
-    told = {(row["framework_label"], row["batch_size"], row["told"]) for row in values(part.spec) if "told" in row}
-    assert {size for _, size, _ in told} == {8, 16}
-    assert all(re.fullmatch(r"[\d.]+|ok|[a-z-]+", text) for _, _, text in told)
-
-
-def test_the_epoch_times_drawn_are_those_of_the_frame(comparison):
+def test_epoch_times_drawn_are_those_of_the_frame_with_marks_and_labels(comparison):
     (part,) = files.draw(Subject(comparison), "epoch-time").values()
     drawn = {row["cell"]: row["s"] for row in values(part.spec) if row.get("kind") == "cell"}
     frame = comparison.frame
@@ -212,12 +212,10 @@ def test_the_epoch_times_drawn_are_those_of_the_frame(comparison):
     for place, seconds in drawn.items():
         assert seconds == pytest.approx(frame["epoch_s_median"][place], rel=DRAWN, nan_ok=True) or seconds is None
     assert [place for place, seconds in drawn.items() if seconds is None] == list(frame[frame["status"] != "ok"].index)
-
-
-def test_a_failed_cell_has_its_status_and_a_disturbed_one_its_mark(comparison):
-    (part,) = files.draw(Subject(comparison), "epoch-time").values()
     assert "crashed" in part.svg
     assert part.svg.count("▲") == 2  # mxnet with both models
+    (labels,) = (one for one in part.spec["spec"]["layer"] if one["encoding"].get("text", {}).get("field") == "label")
+    assert labels["encoding"]["x"] == {"value": part.spec["spec"]["width"]} and labels["mark"]["align"] == "left"
 
 
 @pytest.mark.parametrize("name", ["memory", "batch-sizes"])
@@ -232,50 +230,38 @@ def test_speeds_have_the_interval_of_their_epoch_times_and_a_mark_where_disturbe
     assert part.svg.count("▲") == sum(bool(row["disturbed"]) for row in rows) > 0
 
 
-def test_the_ratios_of_the_overview_are_those_of_the_verdicts(comparison):
+def test_ratios_and_quality_drawn_are_those_of_the_study(comparison):
     (part,) = files.draw(Subject(comparison), "overview").values()
     verdict = next(one for one in comparison.verdicts() if (one.model, one.slower) == ("alexnet", "mxnet"))
-    row = next(
-        row for row in values(part.spec) if (row["framework_label"], row["condition_label"]) == ("MXNet", "AlexNet")
-    )
+    row = cell_of(part, "MXNet", "AlexNet")[0]
     assert row["interval"] == f"[{verdict.low:.2f}, {verdict.high:.2f}]"
     assert row["text"].endswith(f"{verdict.ratio:.2f}x")
+    comparison.epochs["validation_accuracy"] = comparison.epochs["epoch"] / 10
+    try:
+        assert list(files.draw(Subject(comparison), "learning")) == ["loss", "validation accuracy"]
+    finally:
+        del comparison.epochs["validation_accuracy"]
 
 
-def test_curves_have_readings_and_phases_of_each_framework(comparison):
-    parts = files.draw(Subject(comparison), "resources")
-    assert list(parts) == ["AlexNet", "VGG-16"]
-    rows = values(parts["AlexNet"].spec)
-    assert {row["framework_label"] for row in rows} == {"PyTorch", "MXNet", "JAX"}
-    stages = {row["stage"]: row for row in rows if row.get("stage") and row["framework_label"] == "PyTorch"}
-    assert list(stages) == ["start-up", "warm-up", "measured epochs"]
-    assert stages["start-up"]["end"] == pytest.approx(stages["warm-up"]["start"])
-    assert max(row["y0h"] for row in rows if "y0h" in row) <= 200
-
-
-def test_stages_are_explained_only_where_they_are_drawn(comparison):
+def test_captions_explain_only_what_is_drawn(comparison, tmp_path):
     whole, epochs = (comparison.plot("resources", view=view) for view in ("", "from the first epoch"))
     assert "Grey backgrounds" in whole.caption and "Grey backgrounds" not in epochs.caption
     for plot, names in ((whole, ["start-up", "warm-up", "measured epochs"]), (epochs, ["measured epochs"])):
         spec = json.dumps(plot.parts["AlexNet"].spec)
         assert json.dumps(names) in spec and '"after the epochs"' not in spec
 
-
-def test_captions_explain_waiting_calls_and_whole_ladders_only_where_there_are_any(comparison):
     def legend(row):
         return captions.caption("", [SimpleNamespace(spec={"datasets": {"rows": [row]}})]).strip()
 
     assert legend({"name": "cudaStreamSynchronize"}).startswith("Waiting calls") and legend({"name": "gemm"}) == ""
     assert legend({"label": "1.10x, 1.25x so far"}).startswith("So far") and legend({"label": "1.10x"}) == ""
     assert "Waiting calls" not in comparison.plot("functions").caption
-
-
-def test_quality_is_drawn_where_the_epochs_have_it(comparison):
-    comparison.epochs["validation_accuracy"] = comparison.epochs["epoch"] / 10
-    try:
-        assert list(files.draw(Subject(comparison), "learning")) == ["loss", "validation accuracy"]
-    finally:
-        del comparison.epochs["validation_accuracy"]
+    calm = study(tmp_path / "study", ("torch",), ("alexnet",), failing=())
+    for name, words in (("epoch-time", "A failed cell shows its status"), ("machine", "Hollow mark: disturbed epoch.")):
+        assert words in comparison.plot(name).caption and words not in calm.plot(name).caption
+    for name in ("memory", "epoch-time"):
+        assert "triangle" in comparison.plot(name).caption and "triangle" not in calm.plot(name).caption
+    assert "Red dot" in comparison.plot("epoch-time").caption and "Red dot" not in calm.plot("epoch-time").caption
 
 
 def test_curves_on_a_cpu_and_on_a_gpu_share_a_panel(tmp_path):
@@ -294,22 +280,6 @@ def test_curves_on_a_cpu_and_on_a_gpu_share_a_panel(tmp_path):
     assert ends[1] - ends[0] > 4 * (dash + gap), "a dashed line has several dashes in the legend"
 
 
-def test_batch_sizes_of_other_settings_are_other_panels(varied):
-    (part,) = files.draw(Subject(varied), "batch-sizes").values()
-    panels = {row["model"] for row in values(part.spec)}
-    assert len(panels) == 2 and all("batch" not in panel for panel in panels)
-    for panel in panels:
-        drawn = [(row["framework_label"], row["batch_size"]) for row in values(part.spec) if row["model"] == panel]
-        assert len(drawn) == len(set(drawn)) == 4
-
-
-def test_colours_and_shapes_belong_to_a_framework(comparison):
-    whole, one = Subject(comparison), Subject(comparison, frameworks=["jax"])
-    assert one.frameworks == ["JAX"]
-    assert [marks[0] for marks in one.marks()] == [marks[whole.frameworks.index("JAX")] for marks in whole.marks()]
-    assert len(set(look.COLOURS)) == len(set(look.SHAPES)) == 8
-
-
 def test_a_cell_that_lacks_a_run_has_its_status_and_no_interval(tmp_path):
     made = study(tmp_path / "study", ("torch", "jax"), ("alexnet",))
     made.frame.loc[1, "status"] = "planned"
@@ -320,8 +290,7 @@ def test_a_cell_that_lacks_a_run_has_its_status_and_no_interval(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "ends"),
-    [("memory", "images_per_s", ("slow", "fast")), ("waiting", "whole", ("low", "high"))],
+    ("name", "value", "ends"), [("memory", "images_per_s", ("slow", "fast")), ("waiting", "whole", ("low", "high"))]
 )
 def test_a_wide_interval_ends_in_an_arrow_and_does_not_set_the_axis_of_all(tmp_path, name, value, ends):
     made = study(tmp_path / "study", ("torch", "jax"), ("alexnet",))
@@ -335,50 +304,12 @@ def test_a_wide_interval_ends_in_an_arrow_and_does_not_set_the_axis_of_all(tmp_p
     assert f"datum.{ends[1]}_cut" in json.dumps(part.spec)
 
 
-def test_numbers_of_figures_are_their_order_on_the_page():
+def test_numbers_colours_and_shapes_have_an_order(comparison):
     assert [figure.number for figure in FIGURES.values()] == [f"F{n}" for n in range(1, len(FIGURES) + 1)]
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_colours_belong_to_frameworks_and_all_else_is_grey(comparison, varied, name):
-    for part in files.draw(Subject(varied if name in LESS else comparison), name).values():
-        drawn = {one.upper() for one in re.findall(r"#[0-9A-Fa-f]{6}", json.dumps(part.spec))}
-        hues = {one for one in drawn if len({one[1:3], one[3:5], one[5:7]}) > 1}
-        assert hues <= {*look.COLOURS, look.WARNING}
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_a_figure_is_about_as_wide_as_its_column(comparison, varied, name):
-    for width in report.WIDTHS:
-        for part in files.draw(Subject(varied if name in LESS else comparison), name, width).values():
-            assert part.width <= 1.12 * width, "the page shrinks a wider one, and its text with it"
-
-
-def test_a_caption_explains_only_the_marks_that_are_drawn(comparison, tmp_path):
-    calm = study(tmp_path / "study", ("torch",), ("alexnet",), failing=())
-    for name, words in (
-        ("epoch-time", "A failed cell shows its status."),
-        ("machine", "Hollow mark: disturbed epoch."),
-    ):
-        assert words in comparison.plot(name).caption and words not in calm.plot(name).caption
-    for name in ("memory", "epoch-time"):
-        assert "triangle" in comparison.plot(name).caption and "triangle" not in calm.plot(name).caption
-    assert "Red dot" in comparison.plot("epoch-time").caption and "Red dot" not in calm.plot("epoch-time").caption
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_a_finding_is_one_sentence_of_the_data_and_each_view_has_its_own(comparison, varied, name):
-    subject = Subject(varied if name in LESS else comparison)
-    found = [view.finding(subject) for view in FIGURES[name].views.values()]
-    assert len(set(found)) == len(found)
-    for one in found:
-        assert one.endswith(".") and one.count(". ") == 0 and re.search(r"\d", one)
-
-
-def test_labels_of_epoch_times_stand_outside_of_the_panel(comparison):
-    (part,) = files.draw(Subject(comparison), "epoch-time").values()
-    (labels,) = (one for one in part.spec["spec"]["layer"] if one["encoding"].get("text", {}).get("field") == "label")
-    assert labels["encoding"]["x"] == {"value": part.spec["spec"]["width"]} and labels["mark"]["align"] == "left"
+    whole, one = Subject(comparison), Subject(comparison, frameworks=["jax"])
+    assert one.frameworks == ["JAX"]
+    assert [marks[0] for marks in one.marks()] == [marks[whole.frameworks.index("JAX")] for marks in whole.marks()]
+    assert len(set(look.COLOURS)) == len(set(look.SHAPES)) == 8
 
 
 def test_phases_reach_from_the_start_to_the_epochs_with_the_time_between_them(tmp_path):

@@ -23,8 +23,11 @@ def found(subject: Subject, name: str, view: str = "") -> str:
     return FIGURES[name].seen_as(view).finding(subject)
 
 
-def test_findings_answer_the_questions_of_their_figures(comparison):
+def test_findings_answer_their_questions_and_overlapping_energy_has_no_factor(comparison):
     subject = Subject(comparison)
+    assert "a factor of" in found(subject, "energy")
+    subject.worked["j_per_image_ci_low"], subject.worked["j_per_image_ci_high"] = 0.001, 100.0
+    assert found(subject, "energy").endswith("; their 95 % confidence intervals overlap.")
     epochs = subject.whole_epochs()
     relative = epochs["epoch_s"] / epochs.groupby("cell")["epoch_s"].transform("median")
     ends = f"{relative.min():.2f} to {relative.max():.2f}"
@@ -33,13 +36,6 @@ def test_findings_answer_the_questions_of_their_figures(comparison):
     assert "ean CPU use" in found(subject, "resources", "from the first epoch")
     subject.worked.loc[subject.worked["framework"] == "torch", "pss_peak_bytes"] *= 2
     assert found(subject, "memory").startswith("In 2 of 2 cases, the fastest framework also needs the most memory. ")
-
-
-def test_energy_that_overlaps_has_no_factor(comparison):
-    subject = Subject(comparison)
-    assert "a factor of" in found(subject, "energy")
-    subject.worked["j_per_image_ci_low"], subject.worked["j_per_image_ci_high"] = 0.001, 100.0
-    assert found(subject, "energy").endswith("; their 95 % confidence intervals overlap.")
 
 
 def test_phases_leave_out_waits_for_turns(tmp_path):
@@ -55,7 +51,7 @@ def test_phases_leave_out_waits_for_turns(tmp_path):
     assert seconds() == pytest.approx(whole - 9 * 0.1, rel=3 * DRAWN)
 
 
-def test_a_caption_explains_bands_only_where_some_are_drawn():
+def test_captions_explain_only_what_is_drawn_by_its_values():
     def said(low, high, **more):
         part = files.Drawn({"datasets": {"": [{"t": 1, "y0": 2, "y0l": low, "y0h": high, **more}]}}, "", 0, 0)
         return captions.caption("A figure.", [part])
@@ -63,8 +59,6 @@ def test_a_caption_explains_bands_only_where_some_are_drawn():
     assert "band" in said(1, 3) and "band" not in said(2, 2)
     assert "waiting for turns" in said(2, 2, waits=1) and "waiting" not in said(2, 2, waits=0)
 
-
-def test_legends_are_decided_on_values_and_not_on_what_is_displayed():
     def legend(row):
         return captions.caption("", [SimpleNamespace(spec={"datasets": {"rows": [row]}})]).strip()
 
@@ -85,19 +79,11 @@ def test_findings_follow_the_data(comparison, tmp_path):
         f"The gap is widest in AlexNet: epochs take from {seconds['min']:.2f} s (PyTorch) to {seconds['max']:.2f} s (JAX), "
         f"a factor of {seconds['max'] / seconds['min']:.2f}."
     )
-    assert (
-        FIGURES["overview"]
-        .seen_as()
-        .finding(Subject(comparison))
-        .startswith("PyTorch (2 of 2) is significantly faster than all others (not verified); ")
-    )
-    assert FIGURES["machine"].seen_as().finding(Subject(comparison)).startswith("2 of 45 epochs were disturbed")
-
-
-def test_each_view_speaks_of_what_it_draws(comparison):
-    said = {
-        (name, view): one.finding(Subject(comparison)) for name in FIGURES for view, one in FIGURES[name].views.items()
-    }
+    subject = Subject(comparison)
+    fastest = "PyTorch (2 of 2) is significantly faster than all others (not verified); "
+    assert found(subject, "overview").startswith(fastest)
+    assert found(subject, "machine").startswith("2 of 45 epochs were disturbed")
+    said = {(name, view): one.finding(subject) for name in FIGURES for view, one in FIGURES[name].views.items()}
     for name, view, words in (
         ("epoch-time", "images per second", "throughput ranges from"),
         ("resources", "the whole run", "easured epochs take"),

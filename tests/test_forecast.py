@@ -1,7 +1,5 @@
 """A dry run says what a study would take, by what is known of the machine, and starts nothing."""
 
-from __future__ import annotations
-
 import pytest
 
 from framework_compare import api, compare, dry_run
@@ -25,12 +23,16 @@ def macs(cell):
     return {"linear": 1000, "large": 5_000, "vast": 50_000}[cell.model]
 
 
-def test_nothing_is_started_or_written(tiny, own_cache, tmp_path):
+def test_nothing_is_written_and_no_rival_named_that_cannot_run_here(tiny, own_cache, tmp_path):
     result = dry_run("torch", ["alexnet", "vgg16"], dataset="fire-smoke-big", threads=2)
     assert isinstance(result, Forecast) and len(result.cells) == 2
     assert not own_cache.exists()
     assert result.disk_bytes["data set fire-smoke-big"] > 1e9
     assert result.disk_bytes["environment torch"] > 5e8 and result.disk_bytes["study"] > 0
+    result = dry_run(["torch", "mxnet"], "alexnet", "cuda", dataset="fire-smoke-small")
+    assert all(one.lack for one in result.cells) and not result.schedule
+    shown = str(dry_run("torch", "diabetes_ann", optimizer=["adam", "nadam"], batch_growth=1.1))
+    assert " adam " in shown and " nadam " in shown and "batch_growth" not in shown
 
 
 def test_without_earlier_studies_assumptions_are_stated_with_their_range(tiny, own_cache, tmp_path):
@@ -59,11 +61,7 @@ MEMORY += "with the fastest of the others, or run alone."
             ["In turns: torch default, jax default, torch compiled, jax compiled (alexnet).", MEMORY],
         ),
         (("torch", ["alexnet", "vgg16"]), {}, ["Alone (no other cell competes with it): torch (alexnet, vgg16)."]),
-        (
-            ("torch", ["alexnet", "vgg16"]),
-            {"across_models": True},
-            ["In turns: torch alexnet, torch vgg16.", MEMORY],
-        ),
+        (("torch", ["alexnet", "vgg16"]), {"across_models": True}, ["In turns: torch alexnet, torch vgg16.", MEMORY]),
         ((["torch", "jax"], "alexnet"), {"schedule": "sequential"}, ["One run after another, as requested."]),
         (
             (["torch", "jax"], "alexnet"),
@@ -97,11 +95,6 @@ def test_the_reasons_of_those_that_run_alone_are_told_once_each():
     ]
 
 
-def test_a_dry_run_names_no_rival_that_cannot_run_here(own_cache):
-    result = dry_run(["torch", "mxnet"], "alexnet", "cuda", dataset="fire-smoke-small")
-    assert all(one.lack for one in result.cells) and not result.schedule
-
-
 def test_the_rest_of_a_study_takes_turns_with_the_fastest_that_has_run(paced, images, own_cache, tmp_path):
     """What the dry run of `resume` says is what happens then."""
     first = tmp_path / "once"
@@ -120,7 +113,7 @@ def test_the_rest_of_a_study_takes_turns_with_the_fastest_that_has_run(paced, im
     assert not api.dry_resume(study.folder).schedule
 
 
-def test_what_was_measured_is_taken_and_is_near(tiny, images, own_cache, tmp_path):
+def test_what_was_measured_is_taken_and_bounds_samples(tiny, images, own_cache, tmp_path):
     out = own_cache / "studies" / "before"
     measured = compare(tiny, "linear", dataset=images, out=out, repeats=1, **QUICK)
     result = dry_run(tiny, "linear", dataset=images, repeats=4, **QUICK)
@@ -129,6 +122,15 @@ def test_what_was_measured_is_taken_and_is_near(tiny, images, own_cache, tmp_pat
     assert cell.epoch_s.low <= measured.frame.epoch_s_median[0] <= cell.epoch_s.high
     assert cell.total_s.middle == pytest.approx(4 * (measured.frame.startup_s[0] + cell.epoch_s.middle))
     assert "By an assumption" not in str(result)
+    compare(tiny, "linear", dataset=images, out=out, repeats=1, **QUICK)
+    many = {**QUICK, "epochs": 100_000, "sample": 3.0}
+    (cell,) = dry_run(tiny, "linear", dataset=images, repeats=1, **many).cells
+    assert cell.epoch_s.high < 3.0 < cell.total_s.middle
+    (whole,) = dry_run(tiny, "linear", dataset=images, repeats=1, **{**QUICK, "epochs": 1}).cells
+    assert cell.total_s.high - whole.total_s.high <= 3.0 + 1e-9
+    compare(tiny, "linear", dataset=images, out=tmp_path / "s", repeats=1, **QUICK)
+    assert timing_history.measured([tmp_path / "s"], {"cpu": "another"}) == []
+    assert timing_history.measured([tmp_path], {}) == [], "a folder without a study"
 
 
 def test_the_nearest_of_what_is_known_is_taken():
@@ -147,31 +149,19 @@ def test_the_nearest_of_what_is_known_is_taken():
         assert (by, seconds.middle) == (basis, pytest.approx(middle))
         assert seconds.low < seconds.middle < seconds.high
 
-
-def test_a_batch_shares_the_steps_of_generation():
     def seconds(known=(), **config):
         return timing_history.seconds_per_sample(planned(mode="generation", **config), known, macs)
 
-    (one, basis), (many, _), (longer, _) = (
-        seconds(batch_size=1),
-        seconds(batch_size=64),
-        seconds(batch_size=1, new_tokens=64),
-    )
+    sizes = {"batch_size": 1}, {"batch_size": 64}, {"batch_size": 1, "new_tokens": 64}
+    (one, basis), (many, _), (longer, _) = (seconds(**given) for given in sizes)
     assert basis == ASSUMPTION
     steps = 32 * timing_history.ASSUMED_TOKEN_S[1]
-    assert one.middle - many.middle == pytest.approx(steps * 63 / 64) and longer.middle - one.middle == pytest.approx(
-        steps
-    )
+    assert one.middle - many.middle == pytest.approx(steps * 63 / 64)
+    assert longer.middle - one.middle == pytest.approx(steps)
     measured = [Known(planned(mode="generation", batch_size=64), 500.0, 2.0)]
     found, basis = seconds(measured, batch_size=64)
     assert (found.middle, basis) == (pytest.approx(1 / 500), "measured before")
     assert seconds(measured, batch_size=1)[1] == ASSUMPTION, "steps of another size of batch tell nothing of its time"
-
-
-def test_studies_of_another_machine_tell_nothing(tiny, images, own_cache, tmp_path):
-    compare(tiny, "linear", dataset=images, out=tmp_path / "s", repeats=1, **QUICK)
-    assert timing_history.measured([tmp_path / "s"], {"cpu": "another"}) == []
-    assert timing_history.measured([tmp_path], {}) == [], "a folder without a study"
 
 
 def test_a_budget_bounds_the_time_and_samples_bound_the_runs(tiny, own_cache, tmp_path):
@@ -184,18 +174,3 @@ def test_a_budget_bounds_the_time_and_samples_bound_the_runs(tiny, own_cache, tm
     assert vgg.epoch_s.middle > 600 > vgg.total_s.middle
     short = str(dry_run("torch", ["alexnet", "vgg16"], **{**request, "budget": "20s"}))
     assert "more than the budget of 0.333. Some cells will lack runs" in " ".join(short.split())
-
-
-def test_a_sample_of_short_epochs_bounds_the_runs_too(tiny, images, own_cache, tmp_path):
-    out = own_cache / "studies" / "before"
-    compare(tiny, "linear", dataset=images, out=out, repeats=1, **QUICK)
-    many = {**QUICK, "epochs": 100_000, "sample": 3.0}
-    (cell,) = dry_run(tiny, "linear", dataset=images, repeats=1, **many).cells
-    assert cell.epoch_s.high < 3.0 < cell.total_s.middle
-    (whole,) = dry_run(tiny, "linear", dataset=images, repeats=1, **{**QUICK, "epochs": 1}).cells
-    assert cell.total_s.high - whole.total_s.high <= 3.0 + 1e-9
-
-
-def test_cells_that_differ_in_any_setting_are_told_apart(own_cache, tmp_path):
-    shown = str(dry_run("torch", "diabetes_ann", optimizer=["adam", "nadam"], batch_growth=1.1))
-    assert " adam " in shown and " nadam " in shown and "batch_growth" not in shown

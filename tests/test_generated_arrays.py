@@ -1,7 +1,5 @@
 """Generated arrays and rendered images: the same for a seed, and a simple model beats the baseline."""
 
-from __future__ import annotations
-
 import collections
 import functools
 import io
@@ -41,9 +39,8 @@ def baseline(data: ArrayData) -> dict:
     return quality(data, data.baseline.outputs)
 
 
-@pytest.mark.parametrize(
-    ("name", "shape", "outputs", "loss", "train", "validation"),
-    [
+def test_a_stand_in_has_the_shapes_of_the_real_data_and_says_that_it_is_generated():
+    for name, shape, outputs, loss, train, validation in (
         ("cifar10", (3, 32, 32), 10, "cross_entropy", 1600, 270),
         ("diabetes", (8,), 1, "binary_cross_entropy", 614, 154),
         ("google-prices", (30, 1), 1, "mse", 1688, 430),
@@ -55,19 +52,14 @@ def baseline(data: ArrayData) -> dict:
         ("tweet-ner", (57,), 7, "token_cross_entropy", 6338, 1001),
         ("tweet-span", (33,), 2, "token_cross_entropy", 7537, 838),
         ("tweet-words", (20,), 1000, "cross_entropy", None, None),
-    ],
-)
-def test_a_stand_in_has_the_shapes_of_the_real_data(name, shape, outputs, loss, train, validation):
-    data = generated(name)
-    assert data.task.inputs[0].shape == shape and (data.task.outputs, data.task.loss) == (outputs, loss)
-    if train is not None:
-        assert (len(data.train), len(data.validation)) == (train, validation)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_stand_in_says_that_it_is_generated(name):
-    facts = generated(name).describe()["facts"]
-    assert facts["generated"] is True and facts["source"] == [] and facts["seed"] == 0
+    ):
+        data = generated(name)
+        assert data.task.inputs[0].shape == shape and (data.task.outputs, data.task.loss) == (outputs, loss)
+        if train is not None:
+            assert (len(data.train), len(data.validation)) == (train, validation)
+    for name in NAMES:
+        facts = generated(name).describe()["facts"]
+        assert facts["generated"] is True and facts["source"] == [] and facts["seed"] == 0
 
 
 @pytest.mark.parametrize("name", sorted(set(NAMES) - {"guava", "tiny-imagenet", "cifar10"}))
@@ -130,13 +122,10 @@ def by_token(data: ArrayData) -> np.ndarray:
     return counts / counts.sum(axis=1, keepdims=True)
 
 
-def test_the_usual_label_of_each_word_beats_the_whole_tweet():
+def test_tags_and_spans_of_words_beat_the_baselines():
     data = generated("tweet-span")
     values, trivial = quality(data, by_token(data)[data.validation.inputs["tokens"]]), baseline(data)
     assert values["word_jaccard"] > 0.8 > 0.4 > trivial["word_jaccard"]
-
-
-def test_the_usual_tag_of_each_word_beats_no_entity():
     data = generated("tweet-ner")
     values, trivial = quality(data, by_token(data)[data.validation.inputs["tokens"]]), baseline(data)
     assert values["span_f1"] > 0.3 > trivial["span_f1"] and values["token_accuracy"] > trivial["token_accuracy"]
@@ -168,27 +157,20 @@ def tiny(cache: Path, monkeypatch) -> Path:
     return fire_smoke.tiny()
 
 
-def test_tiny_has_sixteen_images_a_class(tiny: Path) -> None:
+def test_tiny_has_sixteen_photographs_a_class_drawn_once(tiny: Path, monkeypatch) -> None:
     index = resolve("fire-smoke-tiny")
     assert index.name == "fire-smoke-tiny"
     assert index.files.classes == ("fire", "smoke", "no_fire")
     assert Counter(index.files.labels) == {0: 16, 1: 16, 2: 16}
     assert set(index.files.formats) == {"JPEG"}
-
-
-def test_images_have_the_sizes_of_photographs(tiny: Path) -> None:
     sizes = [Image.open(path).size for path in tiny.glob("*/*.jpg")]
     pixels = [width * height for width, height in sizes]
     assert 0.29e6 < min(pixels) and max(pixels) < 3.01e6
     assert len({round(width / height, 1) for width, height in sizes}) >= 5
-
-
-def test_a_finished_set_is_not_drawn_again(tiny: Path, monkeypatch) -> None:
-    monkeypatch.setattr(render, "image", lambda *_: pytest.fail("drawn again"))
-    assert fire_smoke.tiny() == tiny
-
-
-def test_an_interrupted_set_is_completed(tiny: Path) -> None:
+    lost = tiny / "fire" / "fire_00000.jpg"
+    lost.unlink()
+    fire_smoke.tiny()
+    assert lost.exists()
     lost = tiny / "smoke" / "smoke_00003.jpg"
     before = lost.read_bytes()
     lost.unlink()
@@ -198,13 +180,8 @@ def test_an_interrupted_set_is_completed(tiny: Path) -> None:
     assert seen == [(48, 48)]
     assert lost.read_bytes() == before
     assert json.loads((tiny / fire_smoke.MARKER).read_text())["images"] == 48
-
-
-def test_a_set_that_lost_an_image_is_repaired(tiny: Path) -> None:
-    lost = tiny / "fire" / "fire_00000.jpg"
-    lost.unlink()
-    fire_smoke.tiny()
-    assert lost.exists()
+    monkeypatch.setattr(render, "image", lambda *_: pytest.fail("drawn again"))
+    assert fire_smoke.tiny() == tiny
 
 
 @pytest.mark.parametrize("kind", render.CLASSES)
@@ -214,12 +191,10 @@ def test_an_image_is_the_same_in_another_process(kind: str) -> None:
     assert done.stdout == render.image(5, kind, 2)
 
 
-def test_images_differ_by_seed_class_and_number() -> None:
+def test_images_differ_by_seed_class_and_number_and_fire_is_bright() -> None:
     made = {render.image(*key) for key in [(1, "fire", 0), (2, "fire", 0), (1, "smoke", 0), (1, "fire", 1)]}
     assert len(made) == 4
 
-
-def test_fire_is_brighter_and_warmer_than_the_place_without_it() -> None:
     def warmth(kind: str, number: int) -> float:
         pixels = np.asarray(Image.open(io.BytesIO(render.image(3, kind, number))).convert("RGB").resize((64, 64)))
         return float(((pixels[..., 0] > 220) & (pixels[..., 2] < 0.75 * pixels[..., 0])).mean())

@@ -57,9 +57,8 @@ def test_rotary_positions_are_rows_of_one_table():
     assert sum(node.op == "Gather" for node in nodes) == 2 * 2 * 2
 
 
-@pytest.mark.parametrize(
-    ("graph", "new_tokens", "words"),
-    [
+def test_what_cannot_generate_says_why_before_anything_starts(images):
+    for graph, new_tokens, words in (
         (gpt(), WINDOW, "has a window of 9 tokens and new_tokens is 9; allowed: 1 to 8"),
         (gpt(), 8, ""),
         (llama(), 1, ""),
@@ -69,26 +68,15 @@ def test_rotary_positions_are_rows_of_one_table():
             1,
             "has layers that do not run token by token here: LSTM, Reverse",
         ),
-    ],
-)
-def test_a_model_that_cannot_generate_says_why(graph, new_tokens, words):
-    assert refusal(graph, new_tokens).startswith(words) and bool(words) == bool(refusal(graph, new_tokens))
-
-
-@pytest.mark.parametrize(
-    ("model", "settings", "words"),
-    [
+    ):
+        assert refusal(graph, new_tokens).startswith(words) and bool(words) == bool(refusal(graph, new_tokens))
+    for model, settings, words in (
         ("alexnet", {"mode": "generation"}, "mode is 'generation'; alexnet predicts no next token"),
         ("gpt_nano", {"mode": "generation", "new_tokens": 128}, "gpt_nano has a window of 128 tokens"),
         ("gpt_nano", {"new_tokens": 3}, "new_tokens is 3; only mode 'generation' uses it: leave it out"),
-    ],
-)
-def test_what_cannot_be_generated_is_refused_before_anything_starts(model, settings, words, images):
-    with pytest.raises(UsageError, match=re.escape(words)):
-        planning.plan("torch", model, "cpu", images if model == "alexnet" else None, settings)
-
-
-# -- what generated logits are judged by ---------------------------------------------------------------------------------
+    ):
+        with pytest.raises(UsageError, match=re.escape(words)):
+            planning.plan("torch", model, "cpu", images if model == "alexnet" else None, settings)
 
 
 @functools.lru_cache(maxsize=None)
@@ -112,11 +100,6 @@ def ratio(reference, **mistake):
     return error / reference.yardstick[1][deviations.EVALUATION]
 
 
-@pytest.mark.parametrize("name", ["gpt", "llama"])
-def test_an_honest_float32_run_generates_within_the_yardstick(name):
-    assert ratio(asked(name)) < TOLERANCE
-
-
 def later(change):
     return lambda whole, step: change(whole) if step else whole
 
@@ -130,18 +113,14 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
 @pytest.mark.parametrize("name", ["gpt", "llama"])
-def test_a_mistake_in_generation_is_caught(name, mistake):
-    assert ratio(asked(name), **MISTAKES[mistake]) > TOLERANCE
-
-
-def test_a_token_that_is_not_the_likeliest_is_caught():
+def test_a_mistake_in_generation_is_caught_and_an_honest_float32_run_within_the_yardstick(name):
+    assert ratio(asked(name)) < TOLERANCE
+    for mistake, changes in MISTAKES.items():
+        assert ratio(asked(name), **changes) > TOLERANCE, mistake
     with pytest.raises(LevelFailed, match="a token does not have the largest of its logits"):
-        ratio(asked("gpt"), choose=lambda tokens: (tokens + 1) % TEXT.outputs)
+        ratio(asked(name), choose=lambda tokens: (tokens + 1) % TEXT.outputs)
 
-
-# -- a study ---------------------------------------------------------------------------------------------------------------
 
 RECOMPUTES = (
     TRAINER

@@ -37,44 +37,31 @@ def all_gpus_visible(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
 
-def test_mxnets_last_build_has_nothing_for_hopper():
-    reason = unfit(BUILDS["mxnet"], H200).why
-    assert "mxnet-cu112 1.9.1 has kernels for compute capability 5.0, 6.0, 7.0, 8.0, 8.6" in reason
-    assert "this GPU (NVIDIA H200) has 9.0" in reason
-
-
 @pytest.mark.parametrize("framework", ["torch", "tensorflow", "paddle", "jax"])
 def test_the_other_builds_run_on_hopper(framework):
     assert unfit(BUILDS[framework], H200) is None
 
 
-def test_a_driver_that_is_too_old_is_named_with_the_one_that_is_needed():
+def test_a_driver_that_is_too_old_is_named_and_missing_readings_speak_against_nothing():
     reason, remedy = unfit(BUILDS["torch"], dataclasses.replace(H200, driver="535.104.05"))
     assert "driver" in remedy
     assert "CUDA 13.0, which needs driver 580.65.06 or newer; this machine has 535.104.05" in reason
-
-
-@pytest.mark.parametrize(
-    ("capability", "runs"),
-    [((8, 0), True), ((8, 6), True), ((8, 7), True), ((7, 5), False), ((9, 0), True), ((10, 0), True)],
-    ids=["itself", "later-minor", "between", "older", "ptx-itself", "ptx-newer"],
-)
-def test_machine_code_runs_on_later_minors_and_ptx_on_all_newer(capability, runs):
-    build = Build("x 1", "12.5", "525.60.13", ((8, 0),), ptx=(9, 0))
-    assert gpu_builds.runs_on(build, capability) is runs
-
-
-def test_readings_that_are_missing_speak_against_nothing():
     assert unfit(BUILDS["mxnet"], Gpu(None, None, None)) is None
     assert unfit(None, H200) is None
+    reason = unfit(BUILDS["mxnet"], H200).why
+    assert "mxnet-cu112 1.9.1 has kernels for compute capability 5.0, 6.0, 7.0, 8.0, 8.6" in reason
+    assert "this GPU (NVIDIA H200) has 9.0" in reason
 
 
-def test_a_gpu_is_looked_up_as_cuda_numbers_it():
+def test_machine_code_runs_on_later_minors_and_ptx_on_all_newer():
+    build = Build("x 1", "12.5", "525.60.13", ((8, 0),), ptx=(9, 0))
+    runs = {(8, 0): True, (8, 6): True, (8, 7): True, (7, 5): False, (9, 0): True, (10, 0): True}
+    assert {capability: gpu_builds.runs_on(build, capability) for capability in runs} == runs
+
+
+def test_a_gpu_is_looked_up_as_cuda_numbers_it_and_hidden_ones_are_named(monkeypatch):
     assert look("cuda", nvml=OneGpu()) == H200
     assert "there is no such GPU; NVML finds 1" in lack("torch", "cuda:3", nvml=OneGpu()).why
-
-
-def test_a_hidden_gpu_is_said_to_be_hidden(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     assert "CUDA_VISIBLE_DEVICES='0' hides it" in lack("torch", "cuda:1", nvml=OneGpu()).why
 
@@ -111,37 +98,18 @@ def managed(own_cache, monkeypatch, tmp_path):
     return register
 
 
-def test_each_device_has_an_environment_of_its_own(managed):
+def test_each_device_has_an_environment_unless_the_user_has_an_interpreter(managed):
     cpu, cuda = (environments.plan_for("managed", device) for device in ("cpu", "cuda:1"))
     assert cpu.pins == ("never-made-cpu==1.0",) and cuda.pins == ("never-made-cuda==1.0",)
     assert cpu.folder != cuda.folder and (cpu.device, cuda.device) == ("cpu", "cuda")
     labels = [environments.label("managed", device) for device in ("cpu", "cuda", "cuda:1")]
     assert labels == ["managed", "managed (cuda)", "managed (cuda)"]
-
-
-def test_an_interpreter_of_the_users_own_serves_both_devices(managed):
     assert environments.label("managed", "cuda", "/usr/bin/python") == "managed"
 
 
-def test_a_framework_without_gpu_requirements_is_unsupported_there(managed, monkeypatch, images, tmp_path):
-    managed(cuda=False)
-    frame = compare("managed", "alexnet", "cuda", dataset=images, out=tmp_path / "s", epochs=1).frame
-    assert frame.status[0] == "unsupported"
-    assert "has no requirements for it" in frame.reason[0]
-    assert frame.reason[0].endswith("; name an interpreter that has a build for it: --python managed=/path/to/python")
-
-
-def test_making_what_nothing_here_can_run_is_told(managed, monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
-    done = CliRunner().invoke(cli_environments.app, ["create", "managed", "--device", "cuda"])
-    assert done.exit_code == 1 and "managed: this machine cannot run it (device 'cuda': " in done.output
-
-
 def test_a_package_of_an_index_of_its_own_is_told_with_it(managed, monkeypatch):
-    monkeypatch.setitem(
-        BUILDS, "managed", Build("managed 1.0", "12.6", "525.60.13", index="https://example.org/cu126/")
-    )
-    with pytest.raises(EnvironmentUnavailable, match="--index managed=https://example.org/cu126/"):
+    monkeypatch.setitem(BUILDS, "managed", Build("managed 1.0", "12.6", "525.60.13", index="https://example.org/x/"))
+    with pytest.raises(EnvironmentUnavailable, match="--index managed=https://example.org/x/"):
         environments.ensure("managed", device="cuda")
     with pytest.raises(EnvironmentUnavailable, match="find-links"):
         environments.ensure("managed")
@@ -164,10 +132,18 @@ def test_torch_compiles_for_a_gpu_where_triton_can(capability, compilers, said, 
     assert found is None if said is None else said in found
 
 
-def test_a_gpu_that_is_not_there_costs_no_environment(managed, images, tmp_path):
+def test_a_framework_that_no_gpu_here_can_run_costs_no_environment(managed, images, tmp_path, monkeypatch):
     frame = compare("managed", "alexnet", "cuda:99", dataset=images, out=tmp_path / "s", epochs=1).frame
     assert frame.status[0] == "unsupported" and frame.reason[0].startswith("device 'cuda:99': ")
     assert not (tmp_path / "cache/envs").exists()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    done = CliRunner().invoke(cli_environments.app, ["create", "managed", "--device", "cuda"])
+    assert done.exit_code == 1 and "managed: this machine cannot run it (device 'cuda': " in done.output
+    managed(cuda=False)
+    frame = compare("managed", "alexnet", "cuda", dataset=images, out=tmp_path / "without-s", epochs=1).frame
+    assert frame.status[0] == "unsupported"
+    assert "has no requirements for it" in frame.reason[0]
+    assert frame.reason[0].endswith("; name an interpreter that has a build for it: --python managed=/path/to/python")
 
 
 def test_an_interpreter_of_the_users_own_is_asked_all_the_same(tiny, images, tmp_path):
@@ -185,22 +161,12 @@ def test_a_worker_hears_which_gpus_there_are_and_not_how_the_shell_would_have_th
     assert told == {"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
-@pytest.mark.parametrize(
-    ("device", "precision", "capability", "has"),
-    [
-        ("cuda", "bf16", "9.0", True),
-        ("cuda:1", "fp16", "8.0", True),
-        ("cuda", "fp16", "7.5", False),
-        ("cuda", "tf32", "9.0", False),
-        ("cuda", "fp32", "12.0", False),
-        ("cpu", "bf16", None, False),
-    ],
-)
-def test_cudnn_has_fused_attention_in_half_precisions_from_ampere_on(device, precision, capability, has):
-    config = TrainConfig(device=device, precision=precision)
-    assert jax_network.has_flash(config, SimpleNamespace(compute_capability=capability)) is has
-
-
-def test_cudnn_trains_with_heads_of_up_to_128_features():
+def test_cudnn_has_fused_attention_in_half_precisions_from_ampere_on():
+    for device, precision, capability, has in (
+        *(("cuda", "bf16", "9.0", True), ("cuda:1", "fp16", "8.0", True), ("cuda", "fp16", "7.5", False)),
+        *(("cuda", "tf32", "9.0", False), ("cuda", "fp32", "12.0", False), ("cpu", "bf16", None, False)),
+    ):
+        config = TrainConfig(device=device, precision=precision)
+        assert jax_network.has_flash(config, SimpleNamespace(compute_capability=capability)) is has
     fits = jax_network.fits_flash
     assert fits((16, 1024, 12, 64)) and not fits((16, 1024, 4, 256)) and not fits((16, 1024, 12, 36))

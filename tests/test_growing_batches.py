@@ -36,27 +36,25 @@ def compounding(first, limit, factor, samples):
     return sizes
 
 
-def test_the_documents_batches():
+def test_sizes_of_an_epoch_are_those_of_the_document():
     """4 to 500 by 1.001 on the 8,375 positive tweets: the last full batch has 12."""
     sizes = epoch_sizes(8375, 4, 1.001, 500)
     assert sizes == compounding(4, 500, 1.001, 8375)
     assert (len(sizes), max(sizes), sum(sizes), sizes.index(5)) == (1176, 12, 8375, 224)
-
-
-@pytest.mark.parametrize(
-    ("samples", "first", "growth", "limit", "wanted"),
-    [
+    part = REPRODUCTIONS["abidate2025"].parts["tweets"]
+    growing = dict(part.rungs)["growing batches"]
+    sizes = epoch_sizes(part.quick["limit"], part.settings["batch_size"], growing["batch_growth"], 500)
+    assert max(sizes) > part.settings["batch_size"]
+    for samples, first, growth, limit, wanted in (
         (10, 4, 1, 500, [4, 4, 2]),
         (3, 4, 1.5, 500, [3]),
         (0, 4, 1.5, 500, []),
         (614, 16, 1.25, 60, SIZES),
         (9, 2, 1e308, 3, [2, 3, 3, 1]),
         (9, 4, 1, 2, [4, 4, 1]),  # without growth a limit is none
-    ],
-)
-def test_sizes_of_an_epoch(samples, first, growth, limit, wanted):
-    assert epoch_sizes(samples, first, growth, limit) == wanted
-    assert distinct(wanted) == sorted(set(wanted))[::-1]
+    ):
+        assert epoch_sizes(samples, first, growth, limit) == wanted
+        assert distinct(wanted) == sorted(set(wanted))[::-1]
 
 
 @pytest.fixture
@@ -86,14 +84,11 @@ def test_a_run_takes_every_size_first_and_then_the_same_batches_each_epoch(run, 
     assert len(study.steps) == 2 * len(SIZES)
 
 
-def test_sizes_are_counted_in_the_settings_of_a_run(run):
+def test_sizes_are_counted_and_every_sample_is_in_one_batch_of_each_epoch(run):
     study = run(epochs=1)
     events = (study.folder / study.frame.log_path[0]).with_name("events.jsonl").read_text()
     assert "8 sizes, 15 to 60; compiled steps are compiled once per size" in events
-
-
-def test_every_sample_is_in_one_batch_of_each_epoch_in_the_order_of_batches_of_one_size(run):
-    split = read_split(run(epochs=1).folder / "images" / "diabetes.npz", "train")
+    split = read_split(study.folder / "images" / "diabetes.npz", "train")
     even = ArrayPipeline(split, batch_size=16, seed=3)
     grown = ArrayPipeline(split, batch_size=16, seed=3, growth=1.25, limit=60)
     for number in (1, 2):
@@ -115,9 +110,8 @@ def test_tables_know_the_sizes(run):
     assert row.runs_unsettled != row.runs_unsettled  # steps grow by design: nobody looks where they settle
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
+def test_what_cannot_grow_is_refused_before_anything_starts(run, tmp_path):
+    for settings, words in (
         ({"batch_growth": 0.5}, "batch_growth is 0.5; allowed: a finite number of at least 1"),
         ({"batch_size_limit": 0}, "batch_size_limit is 0; allowed: a whole number of at least 1"),
         ({"batch_size": 64}, "batch_growth is 1.25 with batch_size 64; allowed up to batch_size_limit, 60"),
@@ -125,19 +119,14 @@ def test_tables_know_the_sizes(run):
         ({"device": "cpu:0,1"}, "batch_growth is 1.25 on device 'cpu:0,1'; allowed on several devices: 1"),
         ({"budget": "1min", "repeats": None}, "batch_growth is 1.25 under a budget"),
         ({"rungs": {"answers": {"mode": "inference"}}}, "unknown setting of rung 'answers' 'mode'"),
-    ],
-    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
-)
-def test_what_cannot_grow_is_refused_before_anything_starts(run, tmp_path, settings, words):
-    with pytest.raises(UsageError, match=words):
-        run(**settings)
-    assert not (tmp_path / "s").exists()
+    ):
+        with pytest.raises(UsageError, match=words):
+            run(**settings)
+        assert not (tmp_path / "s").exists()
 
 
 def test_images_of_folders_come_in_batches_of_one_size(tiny, images, tmp_path):
-    with pytest.raises(
-        UsageError, match="batch_growth is 1.5; allowed for linear, whose images are read from a folder"
-    ):
+    with pytest.raises(UsageError, match="batch_growth is 1.5; allowed for linear, whose images are read"):
         compare(tiny, "linear", dataset=images, out=tmp_path / "s", batch_growth=1.5)
     with pytest.raises(UsageError, match="batch_growth is 1.5; allowed: 1, since all batches of a sweep have one size"):
         largest_batch(tiny, "linear", dataset=images, out=tmp_path / "s", batch_growth=1.5)
@@ -147,10 +136,3 @@ def test_images_of_folders_come_in_batches_of_one_size(tiny, images, tmp_path):
 def test_growing_batches_are_a_rung(run):
     study = run(batch_growth=1.0, rungs={"growing": {"batch_growth": 1.25}}, repeats=1)
     assert list(study.gains.rung) == ["base", "growing"] and list(study.gains.batch_growth) == [1.0, 1.25]
-
-
-def test_the_quick_reproduction_of_tweets_is_long_enough_to_grow():
-    part = REPRODUCTIONS["abidate2025"].parts["tweets"]
-    growing = dict(part.rungs)["growing batches"]
-    sizes = epoch_sizes(part.quick["limit"], part.settings["batch_size"], growing["batch_growth"], 500)
-    assert max(sizes) > part.settings["batch_size"]

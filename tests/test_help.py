@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterator, Tuple
 import pytest
 import typer
 from command_line import run
-from stored_study import recorded
+from stored_study import ok, recorded
 from typer.testing import CliRunner
 
 from framework_compare import api, registry
@@ -17,10 +17,9 @@ from framework_compare.cli import examples, options, root
 from framework_compare.cli.words import MATTER
 from framework_compare.errors import UsageError
 from framework_compare.protocol import TrainConfig
-from framework_compare.records import Cell, Epoch, Run
+from framework_compare.records import Cell
 from framework_compare.study.opening import studies_dir
 
-SECOND = 1_000_000_000
 EXAMPLES = [line for lines in examples.EXAMPLES.values() for line in lines]
 TRAIN_NOTHING = ("list", "show", "report", "figure", "cost", "check", "export", "env list")
 
@@ -44,13 +43,10 @@ def split(line: str) -> "tuple[str, list[str]]":
     return " ".join(words[:count]), words[count:]
 
 
-def test_every_command_shows_its_examples():
+def test_every_command_shows_examples_that_parse():
     for name, command in COMMANDS.items():
         lines = [f"framework-compare {line}" for line in examples.EXAMPLES[name]]
         assert lines and set(lines) <= set(command.epilog.split("\n\n")), name
-
-
-def test_examples_parse():
     for name, arguments in map(split, EXAMPLES):
         for option, value in COMMANDS[name].make_context(name, arguments).params.items():
             if option in options.OPTIONS and isinstance(value, (str, list)):  # others are of the command itself
@@ -60,12 +56,9 @@ def test_examples_parse():
 @pytest.fixture
 def studies(own_cache, tmp_path, monkeypatch) -> None:
     """The studies that examples name, in the cache; the current folder is empty."""
-    epochs = tuple(
-        Epoch(n, n * SECOND, (n + 1) * SECOND, 0.1, 8, 2, 1.0, 0.1, 0.1, 0.1, disturbed=0) for n in (1, 2, 3)
-    )
     for study in ("STUDY", "STUDY_A", "STUDY_B"):
         cells = [Cell(name, "alexnet", "small", "cpu", TrainConfig()) for name in ("torch", "jax")]
-        recorded(studies_dir() / study, cells, lambda *_: Run("ok", epochs=epochs, disturbed_epochs=0), 2)
+        recorded(studies_dir() / study, cells, lambda *_: ok(1, 1, 1), 2)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
 
@@ -85,33 +78,14 @@ def headings(*arguments: str) -> "list[str]":
     return re.findall(r"^╭─ (.+?) ─", text, re.MULTILINE)
 
 
-@pytest.mark.parametrize(
-    ("option", "begun", "offered"),
-    [
-        ("frameworks", "t", ["torch", "tensorflow"]),
-        ("frameworks", "torch,t", ["torch,tensorflow"]),
-        ("models", "alexnet,vgg", ["alexnet,vgg16", "alexnet,vgg16_frozen"]),
-        ("execution", "g", ["graph"]),
-        ("precision", "fp32,b", ["fp32,bf16"]),
-        ("verify", "", ["require", "warn", "off"]),
-    ],
-)
-def test_the_shell_completes_values_after_a_comma_too(option, begun, offered):
-    (parameter,) = (one for one in COMMANDS["run"].params if one.name == option)
-    assert [one.value for one in parameter.shell_complete(COMMANDS["run"].make_context("run", []), begun)] == offered
-
-
-def test_commands_are_in_panels_and_those_for_newcomers_come_first():
+def test_commands_and_options_are_in_panels_each_in_one():
     assert headings() == ["Options", *root.COMMANDS]
     assert list(COMMANDS)[:3] == ["quickstart", "doctor", "list"]
-
-
-def test_options_of_run_are_in_panels():
     assert headings("run", "--help-all") == ["Arguments", "Options", *options.PANELS]
     shown = [parameter for parameter in COMMANDS["run"].params if parameter.name not in options.PANEL_OF]
-    assert [
-        parameter.name for parameter in shown if parameter.name not in ("help", "help_all", "what", "study_file")
-    ] == []
+    assert {one.name for one in shown} <= {"help", "help_all", "what", "study_file"}
+    assert set(options.PANEL_OF) <= set(options.OPTIONS)
+    assert len(options.PANEL_OF) == sum(len(names) for names in options.PANELS.values()), "each in one panel"
 
 
 def flags(*arguments: str) -> "set[str]":
@@ -129,25 +103,25 @@ def test_the_help_of_many_options_is_short_and_all_of_them_are_a_word_away(name)
     assert flags(name, "--help") == short, "a help shows the same twice"
 
 
-def test_only_commands_with_a_whole_help_hide_options():
-    hiding = {
-        name for name, command in COMMANDS.items() if any(getattr(one, "hidden", False) for one in command.params)
-    }
+def test_the_short_help_of_run_has_a_dozen_options():
+    assert len(flags("run", "--help") - {"--help", "--help-all", "--from"}) == 12
+    assert set(MATTER) <= set(options.OPTIONS)
+    hiding = {name for name, one in COMMANDS.items() if any(getattr(x, "hidden", False) for x in one.params)}
     assert {"run", "verify"} <= hiding
     assert {name for name in hiding if "help_all" not in {one.name for one in COMMANDS[name].params}} == set()
 
 
-def test_the_help_of_run_has_a_dozen_options_of_a_request():
-    assert len(flags("run", "--help") - {"--help", "--help-all", "--from"}) == 12
-
-
-def test_what_the_short_help_shows_is_there():
-    assert set(MATTER) <= set(options.OPTIONS)
-
-
-def test_names_of_frameworks_alone_are_no_study():
+def test_names_of_frameworks_alone_imported_models_and_workloads(own_cache, monkeypatch):
     with pytest.raises(UsageError, match="'jax@0.9.2,torch' names frameworks, but no models are named"):
         COMMANDS["verify"].main(["jax@0.9.2,torch", "--dry-run"], standalone_mode=False)
+
+    def refuse(**_):
+        raise AssertionError("an imported model was built")
+
+    monkeypatch.setitem(registry.MODELS, "mine-01234567", registry.Model(refuse))
+    assert "mine-01234567" not in run("list").stdout
+    text = run("inspect", "diabetes_ann").stdout
+    assert "M MACs per row" in text and "jax: has every layer" in text
 
 
 COMPARE, SWEEP = "framework_compare.study.request.Request.of", "framework_compare.stability_sweep.largest_batch"
@@ -185,9 +159,8 @@ def test_what_is_trained_may_be_positional_wherever_it_is_asked_for(line, call, 
         assert (studies_dir() / "STUDY" if value is studies_dir else value) in heard
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
+def test_positional_arguments_that_do_not_fit_are_told_and_values_complete_after_a_comma():
+    for line, said in (
         (
             "largest-batch torch",
             "'torch' names frameworks, but no models are named; allowed: FRAMEWORKS MODELS [DATASET]...",
@@ -196,25 +169,16 @@ def test_what_is_trained_may_be_positional_wherever_it_is_asked_for(line, call, 
         ("ladder --frameworks torch", "no models are given; give --models, or FRAMEWORKS MODELS [DATASET]..."),
         ("quickstart torch alexnet", "'alexnet' is one argument too many; allowed: FRAMEWORKS"),
         ("doctor torch --frameworks jax", "frameworks are given twice: 'torch' and --frameworks; allowed: FRAMEWORKS"),
-    ],
-)
-def test_positional_arguments_that_do_not_fit_are_told_with_those_that_do(line, said):
-    assert str(CliRunner().invoke(root.app, shlex.split(line)).exception) == said
-
-
-def test_panels_name_options_that_are_there():
-    assert set(options.PANEL_OF) <= set(options.OPTIONS)
-    assert len(options.PANEL_OF) == sum(len(names) for names in options.PANELS.values()), "each in one panel"
-
-
-def test_models_that_this_process_imported_are_not_listed(own_cache, monkeypatch):
-    def refuse(**_):
-        raise AssertionError("an imported model was built")
-
-    monkeypatch.setitem(registry.MODELS, "mine-01234567", registry.Model(refuse))
-    assert "mine-01234567" not in run("list").stdout
-
-
-def test_a_workload_can_be_inspected():
-    text = run("inspect", "diabetes_ann").stdout
-    assert "M MACs per row" in text and "jax: has every layer" in text
+    ):
+        assert str(CliRunner().invoke(root.app, shlex.split(line)).exception) == said
+    for option, begun, offered in (
+        ("frameworks", "t", ["torch", "tensorflow"]),
+        ("frameworks", "torch,t", ["torch,tensorflow"]),
+        ("models", "alexnet,vgg", ["alexnet,vgg16", "alexnet,vgg16_frozen"]),
+        ("execution", "g", ["graph"]),
+        ("precision", "fp32,b", ["fp32,bf16"]),
+        ("verify", "", ["require", "warn", "off"]),
+    ):
+        (parameter,) = (one for one in COMMANDS["run"].params if one.name == option)
+        completed = parameter.shell_complete(COMMANDS["run"].make_context("run", []), begun)
+        assert [one.value for one in completed] == offered

@@ -75,8 +75,18 @@ def test_what_is_no_model_is_refused_unopened(model: str, tmp_path: Path, monkey
     assert set(tmp_path.iterdir()) == before
 
 
-def test_a_name_that_may_be_in_a_file_is_left_to_its_worker(tmp_path: Path) -> None:
-    """Made by assignment, by a decorator, brought by another file, or under another Python's syntax."""
+def test_a_file_is_loaded_where_what_it_imports_is_and_names_in_it_by_its_worker(tmp_path: Path) -> None:
+    for text, kind in (
+        ("import keras\n", "keras-file"),
+        ("from tensorflow.keras import layers\n", "keras-file"),
+        ("def build():\n    import keras\n", "keras-file"),
+        ("import keras, torch\n", "file"),
+        ("from torch import nn\n", "file"),
+        ("import (\n", "file"),
+    ):
+        (tmp_path / "net.py").write_text(f"{text}def build(): pass\n")
+        source = source_of(f"{tmp_path / 'net.py'}:build")
+        assert source is not None and source.kind == kind
     for text in ("build = make(3)\n", "globals()['build'] = 3\n", "from other import *\n", "def build[T](: pass\n"):
         (tmp_path / "net.py").write_text(text)
         assert source_of(f"{tmp_path / 'net.py'}:build") is not None
@@ -85,38 +95,26 @@ def test_a_name_that_may_be_in_a_file_is_left_to_its_worker(tmp_path: Path) -> N
         source_of(f"{tmp_path / 'net.py'}:build")
 
 
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        ("import keras\n", "keras-file"),
-        ("from tensorflow.keras import layers\n", "keras-file"),
-        ("def build():\n    import keras\n", "keras-file"),
-        ("import keras, torch\n", "file"),
-        ("from torch import nn\n", "file"),
-        ("import (\n", "file"),
-    ],
-)
-def test_a_file_is_loaded_where_what_it_imports_is(text: str, kind: str, tmp_path: Path) -> None:
-    (tmp_path / "net.py").write_text(f"{text}def build(): pass\n")
-    source = source_of(f"{tmp_path / 'net.py'}:build")
-    assert source is not None and source.kind == kind
-
-
-def test_an_object_that_is_no_model_is_refused() -> None:
+def test_what_cannot_be_imported_is_refused() -> None:
     with pytest.raises(UsageError, match="model is 3; allowed"):
         resolve(3)
-
-
-def test_weights_of_a_registered_model_are_refused() -> None:
     with pytest.raises(UsageError, match="no model is imported"):
         resolve("alexnet", weights="file")
+    with pytest.raises(UsageError, match="imported for image_size 16, not 32"):
+        imported()(3, 32)
+    g = GraphBuilder("headless", num_classes=3, image_size=16)
+    g.global_avgpool("pool")
+    with pytest.raises(UsageError, match="from a GlobalAvgPool, but the data have 4"):
+        with_head(g.build(), 4)
+    traced = Traced({16: graph(1)}, np.empty(0, np.float32))
+    with pytest.raises(UsageError, match="it gives 1 number for an image; allowed: one logit per class"):
+        resolve(f"{__file__}:build", 16, tracer=lambda source, sizes: traced)  # type: ignore[arg-type]
 
 
-def test_names_depend_on_contents() -> None:
+def test_names_depend_on_contents_and_a_head_is_replaced() -> None:
     assert imported().name.startswith("my_net-") and imported().name == imported().name != imported(True).name
-
-
-def test_a_head_is_replaced_and_the_rest_keeps_its_weights() -> None:
+    assert inspection.missing_ops(graph(), ["torch", "jax"]) == {"torch": [], "jax": []}
+    assert any(line.startswith("fc ") for line in inspection.layer_lines(graph()))
     model = imported()
     assert [node.attrs.get("out_features") for node in with_head(graph(), 3).nodes][-1] == 3
     changed = model(num_classes=3)
@@ -126,19 +124,7 @@ def test_a_head_is_replaced_and_the_rest_keeps_its_weights() -> None:
     assert "'fc' for 5 classes is replaced by one for 3" in model.replaced_head(3) and not model.replaced_head(5)
 
 
-def test_a_model_without_a_last_layer_says_so() -> None:
-    g = GraphBuilder("headless", num_classes=3, image_size=16)
-    g.global_avgpool("pool")
-    with pytest.raises(UsageError, match="from a GlobalAvgPool, but the data have 4"):
-        with_head(g.build(), 4)
-
-
-def test_another_image_size_is_refused() -> None:
-    with pytest.raises(UsageError, match="imported for image_size 16, not 32"):
-        imported()(3, 32)
-
-
-def test_a_study_keeps_its_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_study_keeps_its_models_and_names_a_damaged_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = imported()
     monkeypatch.setitem(registry.MODELS, model.name, registry.Model(model))
     write_models(tmp_path, [model.name, "alexnet"])
@@ -146,13 +132,10 @@ def test_a_study_keeps_its_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     register_models(tmp_path)
     again = registry.MODELS.pop(model.name).build
     assert isinstance(again, ImportedModel) and again(5, 16) == model(5, 16) and np.array_equal(again.flat, model.flat)
-
-
-def test_a_damaged_model_of_a_study_is_named(tmp_path: Path) -> None:
-    (tmp_path / "models" / "x").mkdir(parents=True)
-    (tmp_path / "models" / "x" / "graph.json").write_text("{")
+    (tmp_path / "damaged" / "models" / "x").mkdir(parents=True)
+    (tmp_path / "damaged" / "models" / "x" / "graph.json").write_text("{")
     with pytest.raises(StudyError, match="cannot be read"):
-        register_models(tmp_path)
+        register_models(tmp_path / "damaged")
 
 
 @pytest.mark.parametrize("name", ["alexnet", "../../net-01234567", "net-01234567"])
@@ -180,11 +163,6 @@ def test_axes_fold_and_unfold() -> None:
         reshaped(image, (5, 96))
 
 
-def test_every_framework_is_asked_for_its_ops() -> None:
-    assert inspection.missing_ops(graph(), ["torch", "jax"]) == {"torch": [], "jax": []}
-    assert any(line.startswith("fc ") for line in inspection.layer_lines(graph()))
-
-
 def test_another_function_does_not_pass_the_level_import() -> None:
     g = GraphBuilder("judged", num_classes=3, image_size=8)
     g.conv("conv", 4, 3)
@@ -208,47 +186,27 @@ def test_another_function_does_not_pass_the_level_import() -> None:
     assert not import_level.judge(ours, {**exact, "gradient:fc.bias": -exact["gradient:fc.bias"]}, "itself").passed
 
 
-@pytest.mark.parametrize(
-    ("code", "said", "words"),
-    [
-        (-9, "", "ended with code -9; use a machine with more memory"),
-        (1, "Traceback\nMemoryError", "MemoryError; use a"),
-    ],
-)
-def test_a_judge_that_ends_early_says_why(
-    code: int, said: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ended = lambda *_, **__: subprocess.CompletedProcess([], code, "", said)  # noqa: E731
-    monkeypatch.setattr(import_level, "subprocess", SimpleNamespace(run=ended))
-    with pytest.raises(UsageError, match=f"could not be compared with its source: .*{words}"):
-        import_level.judged(tmp_path, "itself")
-
-
-def test_one_number_for_an_image_is_refused() -> None:
-    traced = Traced({16: graph(1)}, np.empty(0, np.float32))
-    with pytest.raises(
-        UsageError, match="test_importing.py:build: it gives 1 number for an image; allowed: one logit per class"
+def test_a_judge_that_ends_early_says_why(tmp_path, monkeypatch):
+    for code, said, words in (
+        (-9, "", "ended with code -9; use a machine"),
+        (1, "Traceback\nMemoryError", "MemoryError;"),
     ):
-        resolve(f"{__file__}:build", 16, tracer=lambda source, sizes: traced)  # type: ignore[arg-type]
+        ended = subprocess.CompletedProcess([], code, "", said)
+        monkeypatch.setattr(import_level, "subprocess", SimpleNamespace(run=lambda *_, done=ended, **__: done))
+        with pytest.raises(UsageError, match=f"could not be compared with its source: .*{words}"):
+            import_level.judged(tmp_path, "itself")
 
 
-@pytest.mark.parametrize(
-    ("status", "seconds", "arm", "warnings"),
-    [("ok", 1.2, 0.05, 1), ("ok", 1.2, 0.15, 0), ("ok", 1.2, nan, 1), ("ok", 1.04, 0.01, 0), ("running", 1.2, 0.05, 0)],
-)
-def test_a_model_is_compared_with_itself_as_written_when_all_runs_have_ended(
-    status: str, seconds: float, arm: float, warnings: int
-) -> None:
-    pair = [
-        SimpleNamespace(
-            **{**dict.fromkeys(IDENTITY, ""), "framework": name, "model": "net"}, status=status,
-            epoch_s_median=took, epoch_s_ci_low=took - arm, epoch_s_ci_high=took + arm,
-        )
-        for name, took in (("torch", seconds), ("torch-as-written", 1.0))
-    ]  # fmt: skip
-    assert len(table_notes.rebuild_slowdown_warnings(pair)) == warnings
-
-
-def test_a_cell_that_still_runs_needs_no_reason() -> None:
+def test_a_model_is_compared_with_itself_as_written_when_all_runs_have_ended():
+    runs = [("ok", 1.2, 0.05, 1), ("ok", 1.2, 0.15, 0), ("ok", 1.2, nan, 1), ("ok", 1.04, 0.01, 0)]
+    for status, seconds, arm, warnings in (*runs, ("running", 1.2, 0.05, 0)):
+        pair = [
+            SimpleNamespace(
+                **{**dict.fromkeys(IDENTITY, ""), "framework": name, "model": "net", "status": status},
+                **{"epoch_s_median": took, "epoch_s_ci_low": took - arm, "epoch_s_ci_high": took + arm},
+            )
+            for name, took in (("torch", seconds), ("torch-as-written", 1.0))
+        ]
+        assert len(table_notes.rebuild_slowdown_warnings(pair)) == warnings
     cell = SimpleNamespace(status="running", reason="", runs_ok=1, runs=3)
     assert table_notes.status_value(cell) == Value("running", "1 of 3 runs ok")

@@ -43,27 +43,28 @@ def timed(*sizes: int, copies: bool = True, device: Device) -> IsolatedTimes:
     return IsolatedTimes(device, [batch(size) for size in sizes], copies=copies, now=lambda: device.now)
 
 
-def test_a_step_and_a_copy_are_told_apart():
+def test_steps_and_copies_are_bounded_by_the_epoch():
     found = timed(8, device=Device()).epoch([8] * 10, LONG)
     assert abs(found.compute_ns - 10 * 8 * STEP_NS) <= 10 * HANDED_OVER_NS
     assert abs(found.copy_ns - 10 * 8 * COPY_NS) <= 10 * HANDED_OVER_NS
+    assert timed(8, device=Device()).epoch([8] * 10, 70_000) == DeviceTimes(10 * 8 * COPY_NS, 70_000)
 
 
-def test_the_rest_of_an_epoch_counts_as_what_it_is():
+def test_batches_of_other_sizes_count_as_what_they_are():
     alone = timed(8, 3, device=Device())
     whole, last = alone.epoch([8] * 4, LONG), alone.epoch([8, 8, 8, 8, 3], LONG)
     assert last.compute_ns - whole.compute_ns == alone.epoch([3], LONG).compute_ns < whole.compute_ns / 10
-
-
-def test_growing_batches_count_each_as_what_it_is():
     alone = timed(8, 6, 4, device=Device())
     parts = [alone.epoch([size], LONG).compute_ns for size in (4, 6, 6, 8)]
     assert alone.epoch([4, 6, 6, 8], LONG).compute_ns == sum(parts)
 
 
-def test_nothing_is_copied_where_one_batch_is_held():
+def test_nothing_is_copied_where_one_batch_is_held_or_a_copy_takes_no_time():
     found = timed(8, copies=False, device=Device()).epoch([8, 8], LONG)
     assert found.copy_ns == 0 and found.compute_ns > 0
+    device = Device()
+    device.to_device_batch = lambda images, labels: Batch(images, labels, len(images))
+    assert timed(8, device=device).epoch([8] * 3, LONG).copy_ns == 0
 
 
 def device_of_one_timing() -> Device:
@@ -72,24 +73,11 @@ def device_of_one_timing() -> Device:
     return device
 
 
-def test_a_long_step_is_not_repeated_for_nothing():
+def test_a_long_step_is_not_repeated_and_one_hiccup_does_not_count():
     device, steps = Device(), []
     device.train_step = lambda batch, _step=device.train_step: steps.append(batch) or _step(batch)
     timed(10**6, copies=False, device=device)
     assert len(steps) == 3
-
-
-def test_no_more_than_the_epoch_lasted_is_told():
-    assert timed(8, device=Device()).epoch([8] * 10, 70_000) == DeviceTimes(10 * 8 * COPY_NS, 70_000)
-
-
-def test_one_hiccup_does_not_count():
     for hiccup_at in range(len(device_of_one_timing().waited)):
         found = timed(8, device=Device(hiccup_at)).epoch([8], LONG)
         assert isinstance(found, DeviceTimes) and max(found) < 10**6
-
-
-def test_what_is_no_slower_with_a_copy_copies_in_no_time():
-    device = Device()
-    device.to_device_batch = lambda images, labels: Batch(images, labels, len(images))
-    assert timed(8, device=device).epoch([8] * 3, LONG).copy_ns == 0

@@ -72,6 +72,10 @@ def move(rows, columns, by, run=1):
         rows[name] = [value + by if one == run else value for one, value in zip(rows["run_id"], rows[name])]
 
 
+def later(rows):
+    move(rows, ("start_ns", "end_ns"), 10**10)
+
+
 def halve(name):
     return lambda rows: rows.update({name: [value // 2 for value in rows[name]]})
 
@@ -173,10 +177,7 @@ CONTRADICTIONS = {
     "rounds of two cells exchanged": (table("slice", exchange_runs), "turns of"),
     "rounds in another order": (table("slice", turn_rounds_round), "not numbered from 0 in the order"),
     "rounds left out for all": (table("slice", leave_rounds_out), "not numbered from 0"),
-    "rounds of another hour": (
-        table("slice", lambda rows: move(rows, ("start_ns", "end_ns"), 10**10)),
-        "had turns at the same time|turns of 0 s",
-    ),
+    "rounds of another hour": (table("slice", later), "turns at the same|turns of 0"),
     "turns of rivals at one time": (again(at_one_time), "had turns at the same time"),
     "runs paired with another block": (table("run", pair_other_blocks), "took turns with runs of another block"),
     "a block copied": (again(copy_a_block), "the same lengths to the nanosecond"),
@@ -191,10 +192,7 @@ CONTRADICTIONS = {
         "states its disturbances, but has no reading",
     ),
     "disturbances below zero": (recounted("epoch", "disturbed_share", -1.0), "disturbed_share of table epoch"),
-    "fewer samples than batches hold": (
-        table("epoch", lambda rows: rows.update(images=rows["steps"])),
-        "only 10 samples",
-    ),
+    "fewer samples than batches hold": (table("epoch", lambda rows: rows.update(images=rows["steps"])), "only 10"),
     "steps of no time": (column("epoch", "step_s_median", 1e-12), "does not follow|do not fit"),
     "steps of no time, recomputed": (recounted("epoch", "step_s_median", 1e-12), "steps of run 1 do not fit"),
     "more waiting for data than time": (recounted("epoch", "data_wait_s", 1e4), "waited longer for data"),
@@ -205,10 +203,7 @@ CONTRADICTIONS = {
     "readings of another day": (table("sample", lambda rows: move(rows, ("t_ns",), 10**13)), "lies outside its phases"),
     "a hundred times all cores": (recounted("sample", "cpu_percent", 8e4), "% of a core"),
     "energy below zero": (recounted("energy", "energy_j", -1.0), "energy_j of table energy is -1"),
-    "energy that falls": (
-        table("energy", lambda rows: rows.update(energy_j=rows["energy_j"][::-1])),
-        "the energy of run",
-    ),
+    "energy that falls": (table("energy", lambda rows: rows.update(energy_j=rows["energy_j"][::-1])), "energy of run"),
     "energy of a power station": (
         table("energy", lambda rows: rows.update(energy_j=[value * 1e9 for value in rows["energy_j"]])),
         "the energy of run",
@@ -239,24 +234,15 @@ CONTRADICTIONS = {
     "another data set in the request": (request(dataset=["PATH/other"]), "asks for the data set 'other'"),
     "fewer samples in the request": (request(limit=10), "asks for 10 samples, but an epoch has 100"),
     "shorter samples in the request": (request(sample="1s"), "asks for samples of 1 s"),
-    "another rate of readings in the request": (
-        request(sampling_hz=1),
-        "asks for sampling_hz 1, but its records have 10",
-    ),
+    "another rate of readings in the request": (request(sampling_hz=1), "asks for sampling_hz 1, but its records have"),
     "another version in the request": (request(frameworks=["torch@1.0", "jax"]), "asks for 'torch@1.0'"),
     "verdicts of another cell": (verdict_on_another_cell, "which is no cell of its records"),
     "the study of another submission": (study_of_another, "belongs to the study 'torch-jax-alexnet-000000000000'"),
-    "published before it was measured": (
-        manifest("published_at", to="2021-01-01T00:00:00+00:00"),
-        "before its last run",
-    ),
+    "published before it was measured": (manifest("published_at", to="2021-01-01T00:00:00+00:00"), "before its last"),
     "a date as a week": (manifest("published_at", to="2026-W48-4"), "not an ISO 8601 time"),
     "a start as a week": (recounted("run", "started_at", "2026-W01-1"), "is not an ISO 8601 time"),
     "fewer than no replacements": (manifest("replaced", to={"paths": -5}), "must be counts"),
-    "praise among the replacements": (
-        manifest("replaced", to={"replicated on 900 machines": 1}),
-        "allowed: paths, user names",
-    ),
+    "praise among the replacements": (manifest("replaced", to={"replicated on 900 machines": 1}), "allowed: paths"),
     # names
     "a machine with a Cyrillic letter": (of_machine("cpu", "A proc\u0435ssor"), "another alphabet"),
     "a data set with a Cyrillic letter": (named("dataset", "smoke", "sm\u043eke"), "another alphabet"),

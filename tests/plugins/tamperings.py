@@ -25,10 +25,7 @@ TAMPERINGS = {
     "a file that is not listed": (lambda one: one.write("locks/more.txt", "", sealed=False), "manifest lists"),
     "a request of 10 MB": (by.raw(REQUEST, "x = 1\n" * (by.BOMB // 6)), "bytes; allowed: 65536"),
     # checksums and ids
-    "a figure altered": (
-        by.of_file(STUDY, '"epoch_s_median": 1.', '"epoch_s_median": 0.', sealed=False),
-        "checksum differs",
-    ),
+    "a figure altered": (by.of_file(STUDY, '"epoch_s_median": 1.', '"epoch_s_median": 0.', sealed=False), "checksum"),
     "a checksum that is not text": (by.manifest("files", STUDY, "sha256", to=5), "sha256"),
     "a path of the manifest outside": (
         by.manifest("files", "../../etc/passwd", to={"sha256": "0" * 64, "bytes": 1}),
@@ -84,16 +81,10 @@ TAMPERINGS = {
     # by somebody who has this package and recomputes every figure
     "frameworks swapped": (by.again(by.swap_labels), "has the version .* which belongs to"),
     "a block left out": (by.again(by.leave_block_out), "blocks 1, 2, 4"),
-    "disturbances let pass": (
-        by.recomputed(by.tables("settings", "disturbance_threshold", to=2.0)),
-        "threshold is 2 cores; usual: 0.4",
-    ),
+    "disturbances let pass": (by.recomputed(by.tables("settings", "disturbance_threshold", to=2.0)), "is 2 cores"),
     "more CPU time than all cores have": (by.recounted("slice", "cpu_s", 100.0), "s of CPU time in turns of"),
     "other code in the manifest than in the records": (by.name_other_code, "different versions or different code"),
-    "a verdict hidden by a reason": (
-        by.other_code(by.study("verdicts", 0, "reason", to="too few runs")),
-        "reason is 'too few runs' instead of ''",
-    ),
+    "a verdict hidden by a reason": (by.other_code(by.study("verdicts", 0, "reason", to="few")), "is 'few' instead"),
     "a request for another framework": (
         by.raw(REQUEST, 'frameworks = ["mxnet", "jax"]\nmodels = ["alexnet"]\n'),
         "does not ask for 'torch'",
@@ -138,10 +129,7 @@ TAMPERINGS = {
         by.lock(f"torch==2.13.0+cpu --hash=sha256:{'0' * 64}\nnumpy==2.4.6\n"),
         "has a checksum of 'torch' 2.13.0\\+cpu that no file of that release has",
     ),
-    "an index in the command": (
-        by.of_command("torch,jax alexnet --index torch=https://evil/simple"),
-        "has the address",
-    ),
+    "an index in the command": (by.of_command("torch,jax alexnet --index torch=https://evil/simple"), "the address"),
     "a folder in place of an index in the command": (
         by.of_command("torch,jax alexnet --index torch=evil"),
         "neither interpreters",
@@ -164,15 +152,9 @@ TAMPERINGS = {
     ),
     "a request for another model": (by.request(models=["resnet50"]), "does not ask for 'alexnet'"),
     "a request for one model more": (by.request(models=["alexnet", "vgg16"]), "asks for 'vgg16'"),
-    "a request for a network of a file": (
-        by.request(models=["alexnet", "x.py:build"]),
-        "asks for 'a model of its own'",
-    ),
+    "a request for a network of a file": (by.request(models=["alexnet", "x.py:build"]), "asks for 'a model of its"),
     "a request for another batch size": (by.request(batch_size=4096), "asks for batch_size '4096', but a cell has 16"),
-    "a request for more settings": (
-        by.request(precision=["fp32", "bf16"], threads=[1, 2]),
-        "more settings than its records",
-    ),
+    "a request for more settings": (by.request(precision=["fp32", "bf16"], threads=[1, 2]), "more settings than its"),
     "a request for another device": (by.request(device="cuda"), "asks for cuda, but a cell ran on 'cpu'"),
     "a request for more blocks": (by.request(repeats=30), "asks for 30 blocks, but its records have 3"),
     "a request with a key that none has": (by.request(trust=True), "has 'trust', which no request has"),
@@ -180,35 +162,20 @@ TAMPERINGS = {
     "ten times the images": (by.again(by.ten_times("epoch", "images")), "has 1000 samples in 10 steps of 16"),
     "ten times the samples of rounds": (by.again(by.ten_times("slice", "samples")), "has 300 samples in 3 steps of 16"),
     "a run that failed for no reason": (by.again(by.fail("")), "is failed without a reason"),
-    "a last block left out": (
-        by.allowing("few-blocks", by.again(by.leave_last_block_out)),
-        "asks for 3 blocks, but its records have 2",
-    ),
-    "a round that counts for one framework alone": (
-        by.again(by.void_for_one),
-        "counts for one framework, but not for another",
-    ),
+    "a last block left out": (by.allowing("few-blocks", by.again(by.leave_last_block_out)), "asks for 3 blocks, but"),
+    "a round that counts for one framework alone": (by.again(by.void_for_one), "counts for one framework, but not for"),
     "turns of two fifths": (by.again(by.shorten_turns(0.4)), "steps of run 1 take"),
     "turns denied": (by.again(by.deny_turns), "trained at the same time and took no turns"),
-    "a framework that looks like another": (
-        by.allowing("unverified", by.again(by.name_like_another)),
-        "is not named in ASCII|another alphabet",
-    ),
+    "a framework that looks like another": (by.allowing("unverified", by.again(by.name_like_another)), "ASCII|another"),
     "parameters of another model": (by.recounted("run", "parameters", 5), "has 5 parameters, but alexnet has 5"),
     "a process of 10 TB": (by.recounted("run", "peak_rss_bytes", 10**13), "peak_rss_bytes of table run is"),
     "a GPU that holds more than it has": (by.again(by.gpu_of(10**12)), "gpu_memory_bytes of table sample is"),
-    "an id that claims more": (
-        by.rename("torch-is-twice-as-fast"),
-        "does not begin with what it compares, torch-jax-alexnet",
-    ),
+    "an id that claims more": (by.rename("torch-is-twice-as-fast"), "does not begin with what it compares, torch"),
     "rounds taken away, epochs halved": (by.again(by.without("slice")), "took turns, but has no round"),
     "phases taken away": (by.again(by.without("phase")), "is ok but has no epoch phase"),
     "memory below zero": (by.recounted("run", "peak_rss_bytes", -5), "peak_rss_bytes of table run is -5"),
     "published in the future": (by.manifest("published_at", to="2999-01-01T00:00:00+00:00"), "published_at"),
     "published at no time": (by.manifest("published_at", to="best ever"), "published_at"),
-    "a checksum of the package that is none": (
-        by.manifest("published_by", "checksum", to="x"),
-        "must have the SHA-256",
-    ),
+    "a checksum of the package that is none": (by.manifest("published_by", "checksum", to="x"), "have the SHA-256"),
     "a commit that is none": (by.manifest("published_by", "commit", to="buy this"), "a full commit or null"),
 }

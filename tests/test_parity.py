@@ -16,14 +16,7 @@ from parity_fixtures import climb
 from framework_compare.graph import Node
 from framework_compare.parity import verify as ladder
 from framework_compare.parity.network import surgery
-from framework_compare.parity.network.ladder import (
-    KEPT,
-    TOLERANCE,
-    Judge,
-    LevelFailed,
-    check_dropout,
-    check_off,
-)
+from framework_compare.parity.network.ladder import KEPT, TOLERANCE, Judge, LevelFailed, check_dropout, check_off
 from framework_compare.parity.network.rounding import unit
 
 
@@ -41,11 +34,10 @@ def test_a_seeded_mistake_is_caught_at_its_level(mutate, mutation):
 
 
 OF_PIPELINES = [name for name, (_, level, _) in MUTATIONS.items() if level == 4]
+
+
 # More of them are in test_pipeline_judges.py, without a climb.
-OF_PIPELINES_NIGHTLY = ("one class index swapped", "the same crops in every epoch", "never flipped")
-
-
-@pytest.mark.parametrize("mutation", some_nightly(OF_PIPELINES, OF_PIPELINES_NIGHTLY))
+@pytest.mark.parametrize("mutation", some_nightly(OF_PIPELINES, OF_PIPELINES[1:]))
 def test_a_seeded_mistake_of_a_pipeline_is_caught(mutate, training_held, mutation):
     check_caught(mutate, *MUTATIONS[mutation])
 
@@ -119,10 +111,8 @@ def test_a_native_pipeline_that_is_not_installed_is_neither_held_nor_failed(muta
 def test_a_deviation_that_is_declared_is_held_to_that(mutate, body, setting):
     declared = f"\n    def settings(self):\n        return {{{setting}}}\n"
     mutate(body + declared)
-    found = climb()
-    assert found.status == "passed" and found.levels[3].where.endswith(
-        (" (biased running variance)", "below the largest)")
-    )
+    found, words = climb(), (" (biased running variance)", "below the largest)")
+    assert found.status == "passed" and found.levels[3].where.endswith(words)
     mutate(declared)
     assert climb().highest == 2
 
@@ -188,13 +178,7 @@ BY_CONFIG = """
         (MOMENTUM_KEPT, 3, "momentum from earlier steps"),
         (BY_CONFIG, 2, ""),
     ],
-    ids=[
-        "dropout off in steps",
-        "one dropout mask a batch",
-        "images of the first step kept",
-        "momentum kept",
-        "loss by config.batch_size",
-    ],
+    ids=["dropout off in steps", "one mask a batch", "first images kept", "momentum kept", "loss by config.batch_size"],
 )
 @pytest.mark.usefixtures("training_held", "pipeline_held")
 def test_a_mistake_that_only_training_shows_is_caught(mutate, body, level, words):
@@ -235,13 +219,12 @@ LAST_LEFT_OUT = """
 """
 
 
-@pytest.mark.parametrize("batch_size", [16, 7], ids=["copies alike", "one copy more"])
 @pytest.mark.parametrize(
-    "body, level, where",
+    "body, level, where, batch_size",
     [
-        (NEIGHBOURS_MIXED.format(when="not training"), 1, "logits, BatchNorm in evaluation mode"),
-        (NEIGHBOURS_MIXED.format(when="training"), 1, "logits, BatchNorm in training mode"),
-        (LAST_LEFT_OUT, 2, "fc.bias"),
+        (NEIGHBOURS_MIXED.format(when="not training"), 1, "logits, BatchNorm in evaluation mode", 16),  # copies alike
+        (NEIGHBOURS_MIXED.format(when="training"), 1, "logits, BatchNorm in training mode", 7),  # one copy more
+        (LAST_LEFT_OUT, 2, "fc.bias", 7),
     ],
     ids=["evaluation", "training", "gradients"],
 )
@@ -250,15 +233,12 @@ def test_a_mistake_that_only_the_cells_own_batch_shows_is_caught(mutate, body, l
     mutate(body)
     assert climb(batch_size=4).status == "passed"
     found = climb(batch_size=batch_size)
-    assert (found.status, found.highest, found.worst.where) == (
-        "failed",
-        level - 1,
-        f"{where} at a batch of {batch_size}",
-    )
+    assert (found.status, found.highest) == ("failed", level - 1)
+    assert found.worst.where == f"{where} at a batch of {batch_size}"
     assert "that differs: " in found.diverges, found.diverges
 
 
-@pytest.mark.parametrize("batch_size", [1, 2, 3, 7, 16, 37])
+@pytest.mark.parametrize("batch_size", [1, 2, 7, 37])
 @pytest.mark.usefixtures("training_held", "pipeline_held")
 def test_the_reference_passes_at_batches_of_all_sizes(mutate, batch_size):
     mutate()

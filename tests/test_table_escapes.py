@@ -7,6 +7,7 @@ import shutil
 import subprocess
 
 import pytest
+from drawn_study import FRAMEWORKS, MODELS
 from drawn_study import study as latex_study
 from table_study import ok, study
 
@@ -162,11 +163,7 @@ def test_a_real_latex_sets_every_kind_of_table(tmp_path):
 
 
 def test_five_frameworks_and_four_models_fit_a_page(tmp_path):
-    frameworks, models = (
-        ("torch", "tensorflow", "mxnet", "paddle", "jax"),
-        ("alexnet", "mobilenet_v2", "resnet50", "vgg16"),
-    )
-    comparison = latex_study(tmp_path / "study", frameworks, models, failing=[("jax", "vgg16")])
+    comparison = latex_study(tmp_path / "study", FRAMEWORKS, MODELS, failing=[("jax", "vgg16")])
     compiled(tmp_path, *(comparison.table(kind, "latex") for kind in comparison.kinds))
 
 

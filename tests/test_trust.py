@@ -202,7 +202,7 @@ def hostile(tmp_path_factory):
     (place / "python").write_text("#!/bin/sh\n")
     (place / "net.py").write_text("raise SystemExit('imported')\n")
     for name, faster in (("STUDY", 1.0), ("BASELINE", 1.01)):
-        drawn(place / name, faster=faster)
+        drawn(place / name, models=("vgg16",), faster=faster)
     with Store.open(place / "STUDY", readonly=False) as store:
         store.replace_settings({**store.settings(), "python": {"torch": str(place / "python")}})
     strangers_model(place / "STUDY", place / "net.py")

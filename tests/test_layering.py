@@ -100,7 +100,7 @@ def package(module: str) -> str:
     return module.partition(".")[0]
 
 
-def test_imports_go_down() -> None:
+def test_imports_go_down_from_the_floor_that_every_package_has() -> None:
     wrong = []
     for module in filter(None, MODULES):
         for target, name, line in own_imports(MODULES[module]):
@@ -110,6 +110,7 @@ def test_imports_go_down() -> None:
             elif package(target) != package(module) and FLOOR[package(target)] >= FLOOR[package(module)]:
                 wrong.append(f"{module}:{line} imports {target}, which is not on a lower floor")
     assert not wrong
+    assert {package(name) for name in MODULES if name} == set(FLOOR)
 
 
 def test_the_drawing_of_the_floors_is_current() -> None:
@@ -128,13 +129,11 @@ def test_tables_know_no_figures_and_figures_no_page() -> None:
     assert not {(name, target) for name, target in arrows if floor(target) > floor(name)}
 
 
-def test_every_package_has_a_floor() -> None:
-    assert {package(name) for name in MODULES if name} == set(FLOOR)
-
-
-def test_no_module_imports_itself_through_others() -> None:
+def test_circles_of_modules_are_noticed_and_there_are_none() -> None:
     below = {name: {target for target, _, _ in own_imports(path)} & set(MODULES) for name, path in MODULES.items()}
     assert not circles(below)
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == [["a", "b", "c"]]
+    assert not circles({"a": {"b", "c"}, "b": {"c"}, "c": set()})
 
 
 def below(module: str) -> List[str]:
@@ -168,11 +167,6 @@ def circles(below: Dict[str, Set[str]]) -> List[List[str]]:
     return [sorted(left)] if left else []
 
 
-def test_circles_of_modules_are_noticed() -> None:
-    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == [["a", "b", "c"]]
-    assert not circles({"a": {"b", "c"}, "b": {"c"}, "c": set()})
-
-
 def test_private_names_stay_in_their_module() -> None:
     wrong = [
         f"{module}:{line} takes {name} from {target}"
@@ -181,9 +175,6 @@ def test_private_names_stay_in_their_module() -> None:
         if name.startswith("_") and name != "__version__" or package(target).startswith("_")
     ]
     assert not wrong
-
-
-def test_private_names_of_other_modules_are_not_reached_through_them() -> None:
     wrong = []
     for module, path in MODULES.items():
         aliases = module_aliases(path)
@@ -214,7 +205,7 @@ def module_aliases(path: Path) -> Set[str]:
     return names
 
 
-def test_the_worker_side_imports_nothing_of_the_parent() -> None:
+def test_the_worker_side_imports_nothing_of_the_parent_and_what_every_environment_has() -> None:
     wrong = [
         f"{module}:{line} imports {target}"
         for module, path in MODULES.items()
@@ -222,9 +213,6 @@ def test_the_worker_side_imports_nothing_of_the_parent() -> None:
         if package(module) in WORKER_SIDE and target and package(target) not in WORKER_SIDE
     ]
     assert not wrong
-
-
-def test_the_worker_side_depends_on_what_every_environment_has() -> None:
     known = {PACKAGE, *sys.stdlib_module_names, *WORKER_LIBRARIES}
     wrong = [
         f"{module}:{line} imports {target}"

@@ -55,13 +55,7 @@ def test_epoch_figures():
     assert figure("step_s_median", run) == pytest.approx(0.2)
     assert figure("loss_first", run) == 2.0
     assert figure("loss_last", run) == pytest.approx(2 / 3)
-
-
-def test_epoch_seconds_are_exact_however_long_the_machine_has_been_up():
     assert figure("epoch_s", Run("ok", epochs=epochs(0.000000001))) == 1e-9
-
-
-def test_a_run_that_left_nothing_has_no_figures():
     assert set(of_run(Run("not-installed")).values()) == {None}
 
 
@@ -72,7 +66,7 @@ def test_a_run_that_did_not_end_well_has_no_epoch_figures_but_its_resources(stat
     assert (found["peak_rss_bytes"], found["build_s"]) == (7, 1.0)
 
 
-def test_cpu_is_of_the_measured_epochs_only():
+def test_readings_are_of_the_measured_epochs_only():
     readings = [(5, 900.0), (11, 100.0), (12, 200.0), (12.5, 800.0)]
     samples = tuple(sample(t, cpu_percent=cpu, machine_cpu_percent=cpu / 10) for t, cpu in readings)
     run = Run("ok", epochs=epochs(1, 1), samples=samples)
@@ -80,40 +74,25 @@ def test_cpu_is_of_the_measured_epochs_only():
     assert figure("cpu_percent_max", run) == 200.0
     assert figure("cpu_percent_p95", run) == pytest.approx(195.0)
     assert figure("machine_cpu_percent_mean", run) == pytest.approx(15.0)
+    samples = (sample(11), sample(12, cpu_percent=50.0), sample(13))
+    run = Run("ok", epochs=epochs(4), samples=samples)
+    assert (figure("cpu_percent_mean", run), figure("gpu_percent_mean", run)) == (50.0, None)
+    assert figure("cpu_percent_mean", Run("ok", epochs=epochs(1), samples=(sample(10, cpu_percent=7.0),))) == 7.0
+    counts = [(1, 99), (11, 12), (12, 17), (20, 1)]
+    run = Run("ok", epochs=epochs(5), samples=tuple(sample(t, threads=n) for t, n in counts))
+    assert (figure("threads_min", run), figure("threads_max", run)) == (12, 17)
 
 
-def test_the_95th_percentile_of_the_cpu_is_of_seconds_not_of_readings():
+def test_a_reading_stands_for_the_time_since_the_one_before_it_in_its_epoch():
     """A tick that falls into the next reading makes one of 300 % beside one of 100 %; the second had 200 %."""
     samples = tuple(sample(10 + 0.1 * n, cpu_percent=300.0 if n % 2 else 100.0) for n in range(1, 41))
     run = Run("ok", epochs=epochs(4), samples=samples)
     assert figure("cpu_percent_max", run) == 300.0
     assert figure("cpu_percent_p95", run) == pytest.approx(200.0, rel=rounding(10))
-
-
-def test_a_reading_stands_for_the_time_since_the_one_before_it():
     samples = (sample(11, cpu_percent=100.0), sample(14, cpu_percent=200.0))
     assert figure("cpu_percent_mean", Run("ok", epochs=epochs(4), samples=samples)) == pytest.approx(175.0)
-
-
-def test_a_reading_stands_for_no_time_before_its_epoch():
     samples = (sample(2, cpu_percent=100.0), sample(11, cpu_percent=100.0), sample(12, cpu_percent=200.0))
     assert figure("cpu_percent_mean", Run("ok", epochs=epochs(4), samples=samples)) == pytest.approx(150.0)
-
-
-def test_missing_readings_are_left_out_not_taken_for_zero():
-    samples = (sample(11), sample(12, cpu_percent=50.0), sample(13))
-    run = Run("ok", epochs=epochs(4), samples=samples)
-    assert (figure("cpu_percent_mean", run), figure("gpu_percent_mean", run)) == (50.0, None)
-
-
-def test_the_only_reading_may_be_at_the_very_start_of_an_epoch():
-    assert figure("cpu_percent_mean", Run("ok", epochs=epochs(1), samples=(sample(10, cpu_percent=7.0),))) == 7.0
-
-
-def test_threads_are_of_the_measured_epochs():
-    counts = [(1, 99), (11, 12), (12, 17), (20, 1)]
-    run = Run("ok", epochs=epochs(5), samples=tuple(sample(t, threads=n) for t, n in counts))
-    assert (figure("threads_min", run), figure("threads_max", run)) == (12, 17)
 
 
 @pytest.mark.parametrize(("own", "seen", "peak"), [(10, 7, 10), (10, 12, 12), (None, 12, 12), (10, None, 10)])
@@ -122,15 +101,12 @@ def test_peak_memory_is_the_larger_of_what_the_run_and_the_samples_say(own, seen
     assert figure("peak_rss_bytes", run) == peak
 
 
-def test_gpu_figures():
+def test_gpu_figures_and_phases():
     readings = {"gpu_percent": 50.0, "gpu_memory_bytes": 8, "gpu_power_w": 120.0}
     samples = (sample(0, gpu_memory_bytes=9), sample(11, **readings))
     found = of_run(Run("ok", epochs=epochs(5), samples=samples))
     names = ("gpu_percent_mean", "gpu_memory_peak_bytes", "gpu_power_w_mean")
     assert [found[name] for name in names] == pytest.approx([50, 9, 120])
-
-
-def test_phases():
     names = {"import": "import_s", "build": "build_s", "first-step": "first_step_s", "warm-up": "warm_up_s"}
     phases = tuple(Phase(name, UP, UP + n * SECOND, n) for n, name in enumerate(names, 1))
     found = of_run(Run("ok", wall_s=9.0, phases=phases))
@@ -157,13 +133,10 @@ def of_epochs(*seconds):
     return Run("ok", epochs=tuple(Epoch(n, a, b, 0.0, 10, 1, 1.0, 0.1, 0.1, 0.1) for n, (a, b) in enumerate(spans, 1)))
 
 
-def test_epochs_of_one_run_give_a_median_and_no_interval():
+def test_epochs_of_one_run_give_a_median_and_those_of_several_an_interval_over_runs():
     found = metrics.figures([measured(of_epochs(1, 2, 9))])
     assert (found["epoch_s"], found["epoch_s_median"]) == (4.0, 2.0)
     assert (found["epoch_s_ci_low"], found["epoch_s_ci_high"]) == (None, None)
-
-
-def test_the_interval_is_over_the_medians_of_runs_however_many_epochs_they_have():
     few, many = ([metrics.figures([measured(of_epochs(*n * [s])) for s in (1, 2, 4)])] for n in (1, 50))
     assert [figures["epoch_s_median"] for figures in few + many] == pytest.approx([2, 2])
     assert few[0]["epoch_s_ci_low"] == pytest.approx(many[0]["epoch_s_ci_low"])
@@ -173,12 +146,8 @@ def test_the_interval_is_over_the_medians_of_runs_however_many_epochs_they_have(
 @pytest.mark.parametrize(
     ("name", "value", "text"),
     [
-        ("epoch_s", 12.345, "12.3"),
-        ("epoch_s", 16480.2, "16480"),
-        ("epoch_s", 0.001234, "0.00123"),
-        ("epoch_s", 0.0, "0"),
-        ("epoch_s", None, "-"),
-        ("epoch_s", float("nan"), "-"),
+        *(("epoch_s", 12.345, "12.3"), ("epoch_s", 16480.2, "16480"), ("epoch_s", 0.001234, "0.00123")),
+        *(("epoch_s", 0.0, "0"), ("epoch_s", None, "-"), ("epoch_s", float("nan"), "-")),
         ("data_wait_share", 0.0512, "5.12"),
         ("peak_rss_bytes", 3 * 2**30, "3.00"),
         ("parameters", 57_016_131.0, "57016131"),
@@ -187,9 +156,6 @@ def test_the_interval_is_over_the_medians_of_runs_however_many_epochs_they_have(
 )
 def test_figures_are_shown_in_their_unit(name, value, text):
     assert METRICS[name].show(value) == text
-
-
-def test_every_metric_is_described():
     assert not [name for name, one in METRICS.items() if not one.label or one.better not in ("", "lower", "higher")]
 
 
@@ -272,14 +238,11 @@ def powers(*points):
     return tuple(sample(t, gpu_power_w=watts, gpu_percent=watts / 10) for t, watts in points)
 
 
-def test_power_is_the_counters_joules_over_the_same_seconds():
+def test_power_is_the_counters_joules_over_the_same_seconds_by_the_length_of_runs():
     # What the driver averages over a second has not come to the epochs' 300 W.
     energy = readings("gpu", (9, 0.0), (10, 100.0), (14, 1300.0))
     run = Run("ok", epochs=epochs(1, 3), samples=powers((11, 150.0), (12, 250.0), (14, 250.0)), energy=energy)
     assert figure("gpu_power_w_mean", run) == pytest.approx(300.0)
-
-
-def test_power_by_the_counter_is_of_all_runs_that_have_it_by_their_length():
     short = Run("ok", epochs=epochs(1, 1), energy=readings("gpu", (10, 0.0), (12, 200.0)))
     long = Run("ok", epochs=epochs(3, 3), energy=readings("gpu", (10, 0.0), (16, 1800.0)))
     unread = Run("ok", epochs=epochs(3, 3), samples=powers((11.5, 9.0), (16, 9.0)))
@@ -295,12 +258,9 @@ def test_power_and_percent_without_a_counter_leave_out_the_first_second_of_the_e
     assert found["gpu_percent_mean"] == pytest.approx((40 + 40 + 80) / 3)
 
 
-def test_each_run_of_a_cell_has_a_first_second_of_its_own():
+def test_each_run_has_a_first_second_of_its_own_and_epochs_of_less_than_two_have_no_mean():
     run = Run("ok", epochs=epochs(3), samples=powers((10.5, 100.0), (13, 400.0)))
     assert metrics.figures([measured(run)] * 2)["gpu_power_w_mean"] == 400.0
-
-
-def test_epochs_of_less_than_two_seconds_have_no_mean_of_what_the_driver_averages():
     found = of_run(Run("ok", epochs=epochs(0.9, 1), samples=powers((11, 100.0), (11.5, 100.0))))
     assert (found["gpu_power_w_mean"], found["gpu_percent_mean"]) == (None, None)
 
@@ -315,11 +275,10 @@ def test_integrated_power_is_energy_over_ten_seconds_or_more_and_never_the_mean_
 
 def test_shares_of_copying_and_computing_are_of_epochs_that_tell_them():
     first, second, third = epochs(1, 1, 2)
-    told = (
-        first,
+    changed = (
         dataclasses.replace(second, copy_s=0.1, compute_s=0.8),
         dataclasses.replace(third, copy_s=0.5, compute_s=1.0),
     )
-    found = of_run(Run("ok", epochs=told))
+    found = of_run(Run("ok", epochs=(first, *changed)))
     assert found["copy_share"] == pytest.approx(0.6 / 3) and found["compute_share"] == pytest.approx(1.8 / 3)
     assert figure("copy_share", Run("ok", epochs=(first,))) is None

@@ -49,40 +49,23 @@ def build(model: str, **options: int) -> Graph:
 
 
 @pytest.mark.parametrize("model", PUBLISHED)
-def test_parameters_are_the_published_number(model):
-    three, thousand, _ = PUBLISHED[model]
-    assert build(model).parameter_count() == three
-    assert build(model, num_classes=1000).parameter_count() == thousand
+def test_parameters_and_macs_are_the_published_numbers_and_those_of_other_sizes_the_same(model):
+    three, thousand, macs = PUBLISHED[model]
+    large = build(model, num_classes=1000)
+    assert build(model).parameter_count() == three and large.parameter_count() == thousand
+    assert round(large.macs() / 1e9, 2) == round(macs / 1e9, 2)
+    for size in (96, 160, 288):
+        graph = build(model, image_size=size)
+        assert graph.shapes()[graph.nodes[-1].name] == (3,) and graph.parameter_count() == three
 
 
-@pytest.mark.parametrize("model", PUBLISHED)
-def test_macs_round_to_the_published_number(model):
-    published = PUBLISHED[model][2]
-    assert round(build(model, num_classes=1000).macs() / 1e9, 2) == round(published / 1e9, 2)
-
-
-@pytest.mark.parametrize("model", PUBLISHED)
-@pytest.mark.parametrize("size", [96, 160, 288])
-def test_other_image_sizes_change_neither_parameters_nor_output(model, size):
-    graph = build(model, image_size=size, num_classes=5)
-    assert graph.shapes()[graph.nodes[-1].name] == (5,)
-    assert graph.parameter_count() == build(model, num_classes=5).parameter_count()
-
-
-def test_resnet50_versions_differ_in_where_a_stage_strides():
+def test_resnet50_versions_differ_in_where_a_stage_strides_and_feature_maps_shrink_as_published():
     v1, v1_5 = build("resnet50"), build("resnet50_v1_5")
     strides = {g.name: [n.attrs["stride"] for n in g.nodes if n.name.startswith("layer2.0.conv")] for g in (v1, v1_5)}
     assert strides == {"resnet50": [2, 1, 1], "resnet50_v1_5": [1, 2, 1]}
-
-
-def test_feature_maps_shrink_as_published():
     shapes = build("resnet50").shapes()
-    assert [shapes[name] for name in ("conv1", "maxpool", "layer1.2.relu", "layer4.2.relu")] == [
-        (64, 112, 112),
-        (64, 56, 56),
-        (256, 56, 56),
-        (2048, 7, 7),
-    ]
+    assert (shapes["conv1"], shapes["maxpool"]) == ((64, 112, 112), (64, 56, 56))
+    assert (shapes["layer1.2.relu"], shapes["layer4.2.relu"]) == ((256, 56, 56), (2048, 7, 7))
     assert build("vgg16").shapes()["features.30"] == (512, 7, 7)
     assert build("alexnet").shapes()["features.12"] == (256, 6, 6)
     assert build("mobilenet_v2").shapes()["features.18.2"] == (1280, 7, 7)
@@ -99,10 +82,14 @@ def filled(model: str, seed: int) -> dict:
     return initial_weights(graph, seed, np.empty(weights_size(graph), np.float32))
 
 
-def test_weights_depend_on_the_seed_alone():
+def test_weights_depend_on_the_seed_alone(monkeypatch):
     first, again, other = filled("mobilenet_v2", 0), filled("mobilenet_v2", 0), filled("mobilenet_v2", 1)
     assert all(np.array_equal(first[name], again[name]) for name in first)
     assert not np.array_equal(first["features.0.0.weight"], other["features.0.0.weight"])
+    whole = filled("mobilenet_v2", 0)
+    monkeypatch.setattr(weights, "PIECE", 1001)
+    pieces = filled("mobilenet_v2", 0)
+    assert all(np.array_equal(whole[name], pieces[name]) for name in whole)
 
 
 def test_weights_have_the_named_distribution():
@@ -114,16 +101,12 @@ def test_weights_have_the_named_distribution():
     assert not found["bn1.running_mean"].any() and not found["fc.bias"].any()
 
 
-def test_views_of_a_wrong_number_of_weights_are_refused():
+def test_wrong_weights_and_prefixes_are_refused():
     with pytest.raises(UsageError, match="expected"):
         weight_views(build("alexnet"), np.zeros(3, np.float32))
-
-
-def test_weights_do_not_depend_on_the_pieces_they_are_made_in(monkeypatch):
-    whole = filled("mobilenet_v2", 0)
-    monkeypatch.setattr(weights, "PIECE", 1001)
-    pieces = filled("mobilenet_v2", 0)
-    assert all(np.array_equal(whole[name], pieces[name]) for name in whole)
+    graph = small_cnns.cifar_cnn(image_classification(10, 32))
+    with pytest.raises(UsageError, match="cifar_cnn: no layer with parameters starts with 'backbone.'"):
+        graph.frozen("backbone.")
 
 
 def forecast(steps):
@@ -183,14 +166,10 @@ SIZES = {
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_parameters_of_workloads_are_the_published_number(name):
+def test_workloads_have_the_published_parameters_and_survive_json(name):
     build, parameters = SIZES[name]
-    assert build().parameter_count() == parameters
-
-
-@pytest.mark.parametrize("name", SIZES)
-def test_graphs_survive_json(name):
-    graph = SIZES[name][0]()
+    graph = build()
+    assert graph.parameter_count() == parameters
     assert Graph.from_dict(json.loads(json.dumps(graph.to_dict()))) == graph
 
 
@@ -259,21 +238,12 @@ def test_a_frozen_base_is_counted_apart_and_backward_stops_at_the_head():
     assert graph.macs() > 1000 * graph.backward_macs()
 
 
-def test_backward_of_an_unfrozen_network_is_twice_the_forward_but_for_the_first_input():
+def test_backward_is_twice_the_forward_but_for_the_first_input_and_recurrent_layers_count_every_step():
     graph = small_cnns.cifar_cnn(image_classification(10, 32))
     assert graph.backward_macs() == 2 * graph.macs() - 30 * 30 * 3 * 9 * 32
-
-
-def test_macs_of_recurrent_layers_count_every_step():
     graph = lstm.build(forecast(60), layers=1)
     assert graph.macs() == 60 * 200 * (1 + 50) + 50
     assert graph.backward_macs() == 2 * graph.macs() - 60 * 200  # the prices' own gradient is not needed
-
-
-def test_a_prefix_that_freezes_nothing_is_refused():
-    graph = small_cnns.cifar_cnn(image_classification(10, 32))
-    with pytest.raises(UsageError, match="cifar_cnn: no layer with parameters starts with 'backbone.'"):
-        graph.frozen("backbone.")
 
 
 @pytest.mark.parametrize(

@@ -122,18 +122,17 @@ def test_backward_is_the_derivative_of_forward(case):
     y, backward = OPS[one.op](one, weights, inputs, Mode(True))
     upstream = RNG(2).standard_normal(y.shape)
     gradients, by_weight = backward(upstream)
-    assert set(by_weight) == set(weights)
+    assert set(by_weight) == set(weights) and y.shape[1:] == GRAPH_OPS[one.op].shape(
+        one, *(x.shape[1:] for x in inputs)
+    )
 
     def run(weights, inputs):
         return OPS[one.op](one, weights, inputs, Mode(True))[0] * upstream
 
-    for index, gradient in enumerate(gradients):
+    for k, gradient in enumerate(gradients):
         direction = RNG(3).standard_normal(gradient.shape)
-
-        def of_input(x, index=index):
-            return run(weights, (*inputs[:index], x, *inputs[index + 1 :]))
-
-        assert (gradient * direction).sum() == slope(of_input, inputs[index], direction)
+        expected = slope(lambda x, k=k: run(weights, (*inputs[:k], x, *inputs[k + 1 :])), inputs[k], direction)
+        assert (gradient * direction).sum() == expected
     for name, gradient in by_weight.items():
         for place in np.ndindex(*gradient.shape) if gradient.size <= 100 else [None]:
             direction = RNG(4).standard_normal(gradient.shape)
@@ -145,16 +144,15 @@ def test_backward_is_the_derivative_of_forward(case):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_shapes_are_the_graphs_and_float32_stays_float32(case):
+def test_float32_stays_float32(case):
     one, weights, inputs = arrays_of(case)
     narrow = {name: array.astype(np.float32) for name, array in weights.items()}
     y, backward = OPS[one.op](one, narrow, tuple(x.astype(np.float32) for x in inputs), Mode(True))
     gradients, by_weight = backward(y)
-    assert y.shape[1:] == GRAPH_OPS[one.op].shape(one, *(x.shape[1:] for x in inputs))
     assert {array.dtype for array in (y, *gradients, *by_weight.values())} == {np.dtype(np.float32)}
 
 
-def test_an_image_of_one_window_more_is_rounded_up_to_but_not_behind_the_image():
+def test_windows_of_equal_numbers_are_written_as_one_and_rounded_up_to_but_not_behind_the_image():
     """torch's rule: a last window that starts behind the image and its first pads is left out."""
     for pixels, count in ((7, 4), (8, 5), (9, 5), (10, 6)):
         assert Window.of(CEIL).output((pixels, pixels)) == (count, count)
@@ -162,9 +160,6 @@ def test_an_image_of_one_window_more_is_rounded_up_to_but_not_behind_the_image()
     y, _ = OPS["AvgPool2d"](CASES["avgpool-ceil-with-padding"][0], {}, (np.ones((1, 1, 8, 8)),), Mode(False))
     assert y[0, 0, 0].tolist() == pytest.approx([4 / 9, 2 / 3, 2 / 3, 2 / 3, 1 / 3])
     assert y.shape == (1, 1, 5, 5) and y[0, 0, 4, 4] == pytest.approx(1 / 4)
-
-
-def test_a_window_of_equal_numbers_is_written_as_one():
     assert [plain(value) for value in (3, [3, 3], [1, 2], [1, 1, 1, 1], [1, 1, 2, 2], [0, 1, 0, 1])] == [
         *(3, 3, [1, 2], 1, [1, 2], [0, 1, 0, 1])
     ]
@@ -177,14 +172,11 @@ def test_attention_by_hand():
     assert y.ravel().tolist() == pytest.approx([3 + 2 * squash(0.5), 3 + 2 * squash(1.0)])
 
 
-def test_places_on_both_sides_of_a_shifted_maps_edge_do_not_see_each_other():
+def test_shifted_windows_by_hand():
     mask = shift_mask({"window": [2, 2], "mask_shift": [1, 1]}, 2, 2)[:, :, 0]
     assert not mask[0, 0].any()
     assert (mask[0, 1] == np.array([[0, -100, 0, -100], [-100, 0, -100, 0]] * 2)).all()
     assert (mask[1, 1] == 100 * (np.eye(4) - 1)).all()
-
-
-def test_a_relative_index_is_the_same_for_the_same_distance():
     index = relative_index([2, 2])
     assert index.tolist() == [[4, 3, 1, 0], [5, 4, 2, 1], [7, 6, 4, 3], [8, 7, 5, 4]]
 
@@ -245,27 +237,18 @@ def test_embedding_trains_every_row_that_occurs_and_no_other():
     assert gradients["weight"].tolist() == [[1, 2], [0, 0], [0, 0], [8, 10]]
 
 
-def test_conv1d_is_numpys_correlation():
+def test_conv1d_maxout_layernorm_and_pools_by_hand():
     one, weights, (x,) = arrays_of("conv1d-valid")
     y, _ = OPS["Conv1d"](one, weights, (x,), Mode(False))
     expected = sum(np.correlate(x[1, :, i], weights["weight"][2, i], "valid") for i in range(6))
     np.testing.assert_allclose(y[1, :, 2], expected)
-
-
-def test_maxout_takes_neighbours():
     y, _ = OPS["Maxout"](node("Maxout", pieces=2), {}, (np.array([[1.0, 5, 7, 2]]),), Mode(False))
     assert y.tolist() == [[5, 7]]
-
-
-def test_layernorm_normalises_each_row_by_its_biased_variance():
     x = RNG(5).standard_normal((2, 3, 50))
     one = node("LayerNorm", features=50, eps=0.0)
     y, _ = OPS["LayerNorm"](one, {"weight": np.ones(50), "bias": np.zeros(50)}, (x,), Mode(False))
     np.testing.assert_allclose(y.mean(axis=-1), 0, atol=rounding(50))
     np.testing.assert_allclose(y.var(axis=-1), 1)
-
-
-def test_an_average_at_the_edge_divides_by_what_is_stated():
     ones = (np.ones((1, 1, 4, 4)),)
     y, _ = OPS["AvgPool2d"](CASES["avgpool"][0], {}, ones, Mode(False))
     np.testing.assert_allclose(y, np.ones((1, 1, 2, 2)))
@@ -273,14 +256,11 @@ def test_an_average_at_the_edge_divides_by_what_is_stated():
     np.testing.assert_allclose(y, np.array([[[[4, 6], [6, 9]]]]) / 9)
 
 
-def test_the_demo_circuit_gives_pennylanes_numbers():
+def test_the_demo_circuit_gives_pennylanes_numbers_by_gates_that_keep_lengths():
     """Of the first test digit of MNIST, by PennyLane 0.45.1's default.qubit."""
     patch = np.array([[[[0, 0], [84, 185]]]]) / 255
     y, _ = OPS["Quanv2d"](node("Quanv2d", **QUANV, trained=False), {}, (patch,), Mode(False))
     np.testing.assert_allclose(y.ravel(), [1, -0.953334, 0.361191, 0.620256], rtol=0, atol=decimals(6))
-
-
-def test_gates_keep_lengths_and_a_cnot_flips_its_target():
     for matrix in circuit.matrices(circuit.DEMO):
         np.testing.assert_allclose(matrix @ matrix.T, np.eye(32), rtol=0, atol=rounding(4))
     state = np.zeros(32)

@@ -44,6 +44,8 @@ def task_of(data: OwnData) -> Task:
 
 def test_columns_of_a_table_are_one_input_and_two_values_are_yes_or_no(tmp_path: Path) -> None:
     (tmp_path / "d.csv").write_text(ROWS)
+    data = read(tmp_path / "d.csv", inputs=["a", "b"], target="kind")
+    assert data.facts["classes"] == ["k0", "k1", "k2"] and task_of(data).outputs == 3, "text is classes in order"
     data = read(tmp_path / "d.csv", inputs=["a", "b"])
     assert [task.loss for task in data.tasks] == ["binary_cross_entropy", "cross_entropy"]
     made = data.for_task(task_of(data))
@@ -60,12 +62,6 @@ def test_the_file_of_a_data_set_is_the_same_bytes_each_time(tmp_path: Path) -> N
         data = read(tmp_path / "d.csv", inputs=["a", "b"], seed=seed)
         sums.add(data.for_task(task_of(data)).checksum())
     assert len(sums) == 2
-
-
-def test_text_of_a_target_is_classes_in_order(tmp_path: Path) -> None:
-    (tmp_path / "d.csv").write_text(ROWS)
-    data = read(tmp_path / "d.csv", inputs=["a", "b"], target="kind")
-    assert data.facts["classes"] == ["k0", "k1", "k2"] and task_of(data).outputs == 3
 
 
 def test_floats_are_regression_and_scaled_by_the_training_part_alone(tmp_path: Path) -> None:
@@ -158,39 +154,28 @@ def test_class_folders_beside_a_text_are_images(tmp_path: Path) -> None:
     assert own_data(tmp_path, DataOptions(), [], True) is None
 
 
-@pytest.mark.parametrize(
-    ("loss", "words"),
-    [
-        ("cross_entropy", "the target y has 5 values for each sample, and it takes one label"),
-        ("other", "allowed: cross_"),
-    ],
-)
-def test_a_loss_that_does_not_fit_the_target_is_one_line(loss: str, words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        read({"x": X, "y": X}, loss=loss)
-
-
 def test_a_loss_that_is_asked_for_takes_precedence() -> None:
+    with pytest.raises(UsageError, match="the target y has 5 values for each sample, and it takes one label"):
+        read({"x": X, "y": X}, loss="cross_entropy")
+    with pytest.raises(UsageError, match="allowed: cross_"):
+        read({"x": X, "y": X}, loss="other")
     assert task_of(read({"x": X, "y": LABELS}, loss="mse")).loss == "mse"
     assert task_of(read({"x": X, "y": LABELS % 2}, loss="cross_entropy")).outputs == 2
     with pytest.raises(UsageError, match="the target has 3 classes"):
         read({"x": X, "y": LABELS}, loss="binary_cross_entropy")
 
 
-def test_minus_one_and_one_are_two_classes() -> None:
+def test_targets_of_two_classes_of_several_numbers_and_of_places() -> None:
     data = read({"x": X, "y": LABELS % 2 * 2 - 1})
     assert task_of(data).loss == "binary_cross_entropy" and data.facts["classes"] == ["-1", "1"]
+    assert task_of(read({"x": X, "y": X[:, :2]})).target.shape == (2,)
+    places = task_of(read({"x": RNG.integers(0, 9, (40, 6)), "y": np.where(X[:, :1] > 0, -100, np.ones((40, 6), int))}))
+    assert places.loss == "token_cross_entropy" and places.target.shape == (6,)
 
 
 def test_an_empty_folder_is_said_to_be_empty(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="is empty; give one with a folder of images per class, or data"):
         own_data(tmp_path, DataOptions(), [], True)
-
-
-def test_targets_of_several_numbers_and_of_places() -> None:
-    assert task_of(read({"x": X, "y": X[:, :2]})).target.shape == (2,)
-    places = task_of(read({"x": RNG.integers(0, 9, (40, 6)), "y": np.where(X[:, :1] > 0, -100, np.ones((40, 6), int))}))
-    assert places.loss == "token_cross_entropy" and places.target.shape == (6,)
 
 
 BAD_TABLES = {

@@ -47,25 +47,15 @@ def test_a_verdict_is_read_as_it_was_kept(own_cache):
     assert cache.load_network("network") == HELD
 
 
-OTHER_FORMS = (
-    "{}",
-    "[]",
-    "null",
-    "3",
-    "not json",
-    "[" * 100_000,
-    '{"levels": [{"a": 1}]}',
-    '{"levels": 3}',
-    '{"levels": [{"number": 4, "passed": true, "more": 1}]}',
-)  # fmt: skip
+LEVELS = ('{"levels": [{"a": 1}]}', '{"levels": 3}', '{"levels": [{"number": 4, "passed": true, "more": 1}]}')
 
 
-@pytest.mark.parametrize("content", OTHER_FORMS, ids=range(len(OTHER_FORMS)))
 @pytest.mark.parametrize("load", [cache.load_network, cache.load_levels, cache.load_curve], ids=lambda f: f.__name__)
-def test_a_document_of_another_form_is_no_verdict(own_cache, content, load):
+def test_a_document_of_another_form_is_no_verdict(own_cache, load):
     cache.save("key", {})
-    (own_cache / "parity" / "key.json").write_text(content)
-    assert load("key") is None
+    for content in ("{}", "[]", "null", "3", "not json", "[" * 100_000, *LEVELS):
+        (own_cache / "parity" / "key.json").write_text(content)
+        assert load("key") is None, content[:99]
 
 
 def test_an_unknown_device_is_a_wrong_request(own_cache):
@@ -93,22 +83,14 @@ def key(where: Environment, device: str = "cpu", framework: str = "torch") -> st
     return cache.pipeline_key(entry, state(entry, where, device), TrainConfig(device=device))
 
 
-@pytest.mark.parametrize("managed", [True, False], ids=["managed", "own"])
-@pytest.mark.parametrize("name", ["torchvision", "pillow", "simplejpeg", "numpy", "nvidia-cudnn-cu12"])
-def test_another_version_of_what_computes_asks_anew(managed, name):
-    assert key(environment(managed)) != key(environment(managed, **{name: "0.1"}))
-
-
-def test_what_computes_nothing_in_a_users_own_interpreter_changes_nothing():
+def test_another_version_of_what_computes_asks_anew():
+    """All packages count of an environment that is managed, and where the framework has no version."""
+    for managed in (True, False):
+        for name in ("torchvision", "pillow", "simplejpeg", "numpy", "nvidia-cudnn-cu12"):
+            assert key(environment(managed)) != key(environment(managed, **{name: "0.1"})), (managed, name)
     assert key(environment(False)) == key(environment(False, pytest="10.0"))
-
-
-def test_in_a_managed_environment_all_packages_count():
-    assert key(environment()) != key(environment(pytest="10.0"))
-
-
-def test_without_a_version_of_the_framework_all_packages_count():
-    assert key(environment(False, None)) != key(environment(False, None, pytest="10.0"))
+    for given in ((), (False, None)):
+        assert key(environment(*given)) != key(environment(*given, pytest="10.0"))
 
 
 @pytest.mark.parametrize(

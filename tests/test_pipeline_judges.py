@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import sys
 from pathlib import Path
@@ -299,12 +298,13 @@ def test_the_pipeline_that_is_judged_has_the_loader_workers_of_the_config(judge)
 
 
 def test_a_verdict_on_one_number_of_loader_workers_is_none_on_another():
-    entry, config = registry.framework("torch"), TrainConfig(loader_workers=2)
-    keys = {
-        cache.pipeline_key(entry, "1.0", dataclasses.replace(config, loader_workers=workers)) for workers in (0, 1, 2)
-    }
-    assert len(keys) == 3
-    assert cache.pipeline_key(entry, "1.0", dataclasses.replace(config, batch_size=7)) in keys
+    entry, of_two = registry.framework("torch"), {"loader_workers": 2, "batch_size": 7}
+    settings = ({"loader_workers": 0}, {"loader_workers": 1}, {"loader_workers": 2}, of_two)
+    *keys, other_batch = (cache.pipeline_key(entry, "1.0", TrainConfig(**one)) for one in settings)
+    assert len(set(keys)) == 3 and other_batch == keys[2]
+    row = {**TrainConfig().to_dict(), "framework": "torch", "model": "alexnet"}
+    for changed in ({"pipeline": "shared"}, {"loader_workers": 2}):
+        assert verdicts.key(row) != verdicts.key({**row, **changed}), "nor does a study mix them"
 
 
 @pytest.fixture
@@ -325,9 +325,3 @@ def test_a_native_pipeline_that_is_wrong_is_no_matter_of_a_cell_without_it(known
     verdict = getattr(known, ask)("torch", "alexnet", TrainConfig(pipeline=pipeline))
     assert verdict.column().startswith(shown)
     assert verdict.column() in PROVED or pipeline == "native"
-
-
-@pytest.mark.parametrize("changed", [{"pipeline": "shared"}, {"loader_workers": 2}], ids=["pipeline", "loader workers"])
-def test_a_study_keeps_verdicts_on_other_pipelines_apart(changed):
-    row = {**TrainConfig().to_dict(), "framework": "torch", "model": "alexnet"}
-    assert verdicts.key(row) != verdicts.key({**row, **changed})

@@ -27,7 +27,7 @@ def profiled(train_once):
     return train_once(profile=True, **SMALL)
 
 
-def test_profiled_steps_are_counted_after_the_epochs(profiled):
+def test_profiled_steps_are_counted_after_the_epochs_and_the_trace_is_named_in_the_record(profiled):
     assert list(profiled.frame.status) == ["ok"], profiled.frame.reason[0]
     phases = profiled.phases.set_index("phase")
     assert phases.start_s["profile"] >= phases.start_s["epochs"] + phases.seconds["epochs"]
@@ -35,9 +35,6 @@ def test_profiled_steps_are_counted_after_the_epochs(profiled):
     assert list(rows.name) == ["logits", "update", "rest"]
     assert list(rows.calls) == [3, 3, 3]
     assert list(rows.share) == pytest.approx([0.75, 0.2475, 0.0025])
-
-
-def test_the_trace_is_named_in_the_record(profiled):
     trace = profiled.folder / profiled.frame.trace_path[0]
     assert json.loads(trace.read_text()) == {"traceEvents": []}
 
@@ -53,14 +50,11 @@ def test_a_resumed_study_profiles_what_it_still_runs(tiny, own_cache, tmp_path, 
     assert list(again.profile.name) == ["logits", "update", "rest"]
 
 
-def test_table_has_shares_and_what_is_below_a_percent(profiled):
+def test_tables_have_shares_and_what_is_below_a_percent_and_csv_every_row(profiled):
     text = profiled.table("profile", "markdown")
     assert "| logits | 75.0 |" in text and "| update | 24.8 |" in text
     assert "| below 1 % everywhere | 0.2 |" in text
     assert "rest" not in text
-
-
-def test_csv_has_every_row(profiled):
     header, *lines = profiled.table("profile", "csv").splitlines()
     assert header.endswith("kind,name,kernel_class,calls,self_s,share")
     assert len(lines) == 3
@@ -88,9 +82,6 @@ def test_kernels_are_shown_by_class_with_those_that_failed(two_kinds):
     assert "| other | 10.0 | - | - |" in lines
     assert "| below 1 % everywhere | 0.0 | 0.5 | - |" in lines
     assert any("no build for this GPU" in line for line in lines)
-
-
-def test_a_kind_is_a_whole_of_its_own(two_kinds):
     sums = two_kinds.profile.groupby(["framework", "kind"]).share.sum()
     assert list(sums) == pytest.approx([1.0, 1.0, 1.0])
 
@@ -124,13 +115,10 @@ def test_hostile_names_are_kept_short_and_printable(faulty, images, tmp_path):
         assert "\x1b[31m" not in study.table("profile", style)
 
 
-def test_self_times_add_up_to_the_outer_spans():
+def test_self_times_add_up_and_rows_are_counted_line_by_line():
     inner = [Span("inner", 10, 60), Span("leaf", 20, 30), Span("inner", 60, 90)]
     spans = [Span("next", 100, 130), *inner, Span("outer", 0, 100)]
     assert self_times(spans) == [("outer", 20), ("inner", 40), ("leaf", 10), ("inner", 30), ("next", 30)]
-
-
-def test_rows_are_counted_line_by_line():
     lines = [Line("operator", "a", [Span("x", 0, 10)]), Line("kernel", "b", [Span("x", 0, 7), Span("y", 2, 3)])]
     assert count(lines) == [
         ProfileRow("operator", "x", 1, 10), ProfileRow("kernel", "x", 1, 6), ProfileRow("kernel", "y", 1, 1)
@@ -197,10 +185,7 @@ def test_a_call_that_is_named_after_its_kernel_is_one_of_cuda(tmp_path):
 
 def test_a_line_of_the_host_is_parted_by_kind():
     events = [
-        ("operator", "dot", 0, 9),
-        ("cuda-runtime", "cuGraphLaunch", 2, 4),
-        ("", "x", 0, 1),
-        ("operator", "", 0, 1),
+        *(("operator", "dot", 0, 9), ("cuda-runtime", "cuGraphLaunch", 2, 4), ("", "x", 0, 1), ("operator", "", 0, 1))
     ]
     found = {line.kind: line for line in profiling.lines_by_kind("/host:CPU python3", events)}
     assert found["operator"].spans == [profiling.Span("dot", 0, 9)]
@@ -299,11 +284,8 @@ SEEN = {
 
 
 @pytest.mark.parametrize("kernel, expected", [(name, kind) for kind, names in SEEN.items() for name in names])
-def test_kernel_is_of_its_class(kernel, expected):
+def test_kernel_is_of_its_class_each_of_which_has_an_example(kernel, expected):
     assert classify(kernel) == expected
-
-
-def test_every_class_has_an_example():
     assert set(SEEN) == set(NAMES)
     assert all(pattern == pattern.lower() for _, pattern in CLASSES)
 

@@ -24,11 +24,16 @@ SMALL = dict(batch_size=2, image_size=32, threads=1, loader_workers=0, pipeline=
 CPUS = ("cpu", "cpu")
 
 
-def test_a_device_may_be_several():
+def test_a_device_may_be_several_whose_counts_begin_at_the_one_that_is_named():
     assert devices_of("cuda:1") == ("cuda:1",) and devices_of("cuda:0,2") == ("cuda:0", "cuda:2")
     assert devices_of("cpu") == ("cpu",) and devices_of("cpu:0,1") == CPUS
     assert gpu_indices("cuda:0,2") == (0, 2) and gpu_indices("cpu:0,1") == ()
     assert split_devices("cpu,cuda:0,1,cuda:3") == ["cpu", "cuda:0,1", "cuda:3"]
+    assert planning.on_several(["cpu", "cuda:2"], [1, 2]) == ["cpu", "cpu:0,1", "cuda:2", "cuda:2,3"]
+    with pytest.raises(UsageError, match="devices is 2 and device 'cuda:0,1' names several"):
+        planning.on_several(["cuda:0,1"], 2)
+    with pytest.raises(UsageError, match="at least one number is needed"):
+        planning.on_several(["cpu"], [])
 
 
 @pytest.mark.parametrize("device", ["cuda:0,0", "cpu:1,2", "cpu:0", "cuda:", "cuda:0,", "cpu:0,0", "cpu:0,2"])
@@ -63,14 +68,6 @@ def written(path):
     while not (path.exists() and path.read_text().endswith(".")) and time.monotonic() < give_up:
         time.sleep(0.01)
     return path.read_text()[:-1]
-
-
-def test_counts_of_devices_begin_at_the_one_that_is_named():
-    assert planning.on_several(["cpu", "cuda:2"], [1, 2]) == ["cpu", "cpu:0,1", "cuda:2", "cuda:2,3"]
-    with pytest.raises(UsageError, match="devices is 2 and device 'cuda:0,1' names several"):
-        planning.on_several(["cuda:0,1"], 2)
-    with pytest.raises(UsageError, match="at least one number is needed"):
-        planning.on_several(["cpu"], [])
 
 
 @pytest.mark.parametrize("count", [1, 3, 7, 8, 16, 21])
@@ -155,9 +152,8 @@ def test_gpus_are_read_as_one():
             self.number, self.reason = number, None
 
         def read(self, pids):
-            return GpuReading(
-                50.0 * self.number, 10, 100.0, None, 40.0 + self.number, 1000.0 - self.number, self.number
-            )
+            number = self.number
+            return GpuReading(50.0 * number, 10, 100.0, None, 40.0 + number, 1000.0 - number, number)
 
         def energy_j(self):
             return float(self.number)

@@ -67,43 +67,27 @@ def test_the_page_asks_for_nothing(page):
             assert (attributes.get(name) or "data:").startswith(("data:", "#"))
     assert "link" not in [tag for tag, _ in page.tags]
     policy = next(one["content"] for one in page.all("meta") if one.get("http-equiv") == "Content-Security-Policy")
-    assert policy.startswith("default-src 'none'")
+    assert policy.startswith("default-src 'none'") and len(page.source.encode()) < most_bytes(6)
 
 
-def test_every_figure_with_data_is_an_image_with_a_text(page):
+def test_every_figure_with_data_is_an_image_with_a_text_and_every_view_has_its_own_sentence(page, comparison):
     sections = {one["id"] for one in page.all("section") if one.get("class") == "figure"}
     assert sections == {"F1", "F2", "F3", "F4", "F5", "F6", "F8", "F11", "F9", "F7"}
     for image in page.all("img"):
         assert image["src"].startswith("data:image/svg+xml,") and len(image["alt"]) > 40
         xml.etree.ElementTree.fromstring(unquote(image["src"].partition(",")[2]))  # a browser shows no other
-
-
-def test_every_view_of_a_figure_has_its_own_sentence(page, comparison):
     found = re.findall(r'<p class="finding">(.*?)</p>', page.source)
     views = re.findall(r'<div class="view" data-view=', page.source)
     assert len(found) == len(views) == len(set(found)) > 12
     assert any("throughput ranges from" in one for one in found) and any("epochs take from" in one for one in found)
 
 
-def test_what_the_study_has_not_is_named(page):
+def test_verdicts_failures_the_command_and_what_the_study_has_not_are_there(page, comparison):
     assert "Batch sizes: all cells have the same batch size." in page.text
     assert (
         "Speed-ups and libraries: no two cells differ only in device, precision or execution, no library ran beside its "
         "plain framework, and the study is not a ladder." in page.text
     )
-
-
-def test_the_numbers_are_those_of_the_frame(page, comparison):
-    rows = [one["data-cell"] for one in page.all("tr") if "data-cell" in one]
-    assert rows == [str(place) for place in comparison.frame.index]
-    shown = [one for one in page.all("td") if "data-name" in one]
-    per_row = len(shown) // len(rows)
-    for place, cell in enumerate(shown):
-        value = comparison.frame[cell["data-name"]].iloc[place // per_row]
-        assert cell.get("data-value") == (None if METRICS[cell["data-name"]].show(value) == "-" else str(value))
-
-
-def test_verdicts_failures_and_the_command_are_there(page, comparison):
     assert "AlexNet: PyTorch is" in page.text
     assert "no memory left" in page.text and "MemoryError" in page.text and "(in phase epochs)" in page.text
     assert report.command(comparison) == (
@@ -111,6 +95,21 @@ def test_verdicts_failures_and_the_command_are_there(page, comparison):
         "--threads 1 --loader-workers 1 --repeats 3"
     )
     assert report.command(comparison) in page.text
+
+
+def test_the_numbers_are_those_of_the_frame_with_one_column_of_memory(page, comparison):
+    rows = [one["data-cell"] for one in page.all("tr") if "data-cell" in one]
+    assert rows == [str(place) for place in comparison.frame.index]
+    shown = [one for one in page.all("td") if "data-name" in one]
+    per_row = len(shown) // len(rows)
+    for place, cell in enumerate(shown):
+        value = comparison.frame[cell["data-name"]].iloc[place // per_row]
+        assert cell.get("data-value") == (None if METRICS[cell["data-name"]].show(value) == "-" else str(value))
+    names = {one["data-name"] for one in page.all("td") if "data-name" in one}
+    assert "pss_peak_bytes" in names and "peak_rss_bytes" not in names
+    cells = Subject(comparison).cells.assign(device="cuda", gpu_process_memory_peak_bytes=2.0**30)
+    shown = report._metrics(types.SimpleNamespace(cells=cells, worded=str))
+    assert "gpu_process_memory_peak_bytes" in shown and not {"pss_peak_bytes", "peak_rss_bytes"} & set(shown)
 
 
 def test_the_command_of_a_study_that_keeps_its_request_runs_that(tiny, images, tmp_path):
@@ -215,17 +214,6 @@ def test_void_rounds_and_unsettled_runs_are_no_plain_verified(comparison):
     assert {one.title: one.sentence for one in unsettled}["Length"].startswith("3 runs did not settle")
 
 
-def test_the_page_has_one_column_of_memory(page):
-    names = {one["data-name"] for one in page.all("td") if "data-name" in one}
-    assert "pss_peak_bytes" in names and "peak_rss_bytes" not in names
-
-
-def test_on_a_gpu_the_page_has_its_memory_alone(comparison):
-    cells = Subject(comparison).cells.assign(device="cuda", gpu_process_memory_peak_bytes=2.0**30)
-    shown = report._metrics(types.SimpleNamespace(cells=cells, worded=str))
-    assert "gpu_process_memory_peak_bytes" in shown and not {"pss_peak_bytes", "peak_rss_bytes"} & set(shown)
-
-
 def test_an_epoch_far_from_its_median_is_no_quiet_machine(comparison):
     quiet = comparison.frame.assign(epochs_disturbed=0.0)
     epochs = comparison.epochs.assign(disturbed=0.0)
@@ -261,10 +249,6 @@ def test_a_study_without_any_success_is_reported(tmp_path):
 
 def most_bytes(cells):
     return 1_400_000 + 16_000 * cells
-
-
-def test_a_report_stays_small(page, comparison):
-    assert len(page.source.encode()) < most_bytes(len(comparison.frame))
 
 
 @pytest.mark.nightly

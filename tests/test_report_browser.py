@@ -33,7 +33,7 @@ def drawn(browser, report_file):
     return of
 
 
-def test_it_draws_every_figure_offline_without_an_error(drawn, report_file):
+def test_it_draws_every_figure_offline_without_an_error(drawn, report_file, comparison):
     opened = drawn(1280)
     assert opened.count(".plot svg") == opened.count(PLOT) > 8
     assert opened.count("script[id^=spec-]") == opened.count(".plot") > opened.count(PLOT)
@@ -42,16 +42,15 @@ def test_it_draws_every_figure_offline_without_an_error(drawn, report_file):
     texts = opened.page.eval_on_selector_all(".plot svg text", "all => all.map(one => one.textContent)")
     assert len(texts) > 100
     assert not {"NaN", "undefined", "Infinity", "null"} & set(texts)
-
-
-def test_the_marks_of_the_epoch_times_are_the_cells(drawn, comparison):
     shown = drawn(1280).page.eval_on_selector_all("#F2 svg text", "all => all.map(one => one.textContent)")
     ok = (comparison.frame["status"] == "ok").sum()
     assert sum(text.endswith("x") and text[0].isdigit() for text in shown) == ok
     assert shown.count("crashed") == len(comparison.frame) - ok
+    room = drawn(1280).page.eval_on_selector("#cells .scroll", "one => [one.scrollWidth, one.clientWidth]")
+    assert room[0] <= room[1]
 
 
-def test_sorting_orders_the_rows_by_their_stored_values(browser, report_file):
+def test_tables_are_sorted_by_their_stored_values_by_mouse_and_by_keyboard(browser, report_file):
     opened = Opened(browser, report_file)
     heading = opened.page.locator("#cells thead button", has_text="images/s")
     for expected in ("ascending", "descending"):
@@ -61,6 +60,15 @@ def test_sorting_orders_the_rows_by_their_stored_values(browser, report_file):
         )
         assert values == sorted(values, reverse=expected == "descending")
         assert opened.page.locator(f"#cells th[aria-sort={expected}]").count() == 1
+    opened = Opened(browser, report_file)
+    heading = opened.page.locator("#tables thead button", has_text="ratio").first
+    heading.focus()
+    for expected in ("ascending", "descending"):
+        heading.press("Enter")
+        assert opened.page.locator(f"#tables th[aria-sort={expected}]").count() == 1
+        ratios = opened.page.locator("#tables table").first.locator("tbody td:nth-child(3)").all_text_contents()
+        numbers = [float(text) for text in ratios]
+        assert len(numbers) == 3 and numbers == sorted(numbers, reverse=expected == "descending")
 
 
 def test_without_scripts_all_figures_and_tables_are_there(browser, report_file):
@@ -70,11 +78,6 @@ def test_without_scripts_all_figures_and_tables_are_there(browser, report_file):
     assert opened.count("[data-cell]") == 6
     assert opened.page.locator(".plot img").first.bounding_box()["height"] > 50
     assert opened.messages == []
-
-
-@pytest.mark.parametrize("width", SCREENS)
-def test_the_page_never_scrolls_sideways(drawn, width):
-    assert drawn(width).page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_on_paper_no_figure_is_wider_than_the_page(browser, report_file, tmp_path):
@@ -151,8 +154,8 @@ def test_a_framework_that_is_unchecked_leaves_the_figures(browser, report_file):
     assert "MXNet" in texts("#F2") and opened.messages == []
 
 
-@pytest.mark.parametrize(("figure", "usual", "other"), [("#F2", "seconds per epoch", "images per second")])
-def test_another_view_of_a_figure_takes_its_place(browser, report_file, figure, usual, other):
+def test_another_view_of_a_figure_takes_its_place(browser, report_file):
+    figure, usual, other = "#F2", "seconds per epoch", "images per second"
     opened = Opened(browser, report_file)
     page = opened.page
     page.wait_for_function(f"() => document.querySelector('{figure} .views').hidden === false")
@@ -166,7 +169,7 @@ def test_another_view_of_a_figure_takes_its_place(browser, report_file, figure, 
     assert opened.messages == []
 
 
-def test_a_table_is_copied_as_it_is_shown(browser, report_file, comparison):
+def test_a_table_and_the_citation_are_copied_as_they_are_shown(browser, report_file, comparison):
     opened = Opened(browser, report_file)
     opened.page.evaluate(
         "document.addEventListener('copy', event => { window.copied = event.target.value; }, { once: true })"
@@ -176,6 +179,12 @@ def test_a_table_is_copied_as_it_is_shown(browser, report_file, comparison):
     shown = comparison.table("time", style="markdown")
     rows = [line for line in lines if line.startswith("|")]
     assert len(rows) > 4 and all(line in shown for line in rows)
+    opened = Opened(browser, report_file)
+    opened.page.evaluate(
+        "document.addEventListener('copy', event => { window.copied = event.target.value; }, { once: true })"
+    )
+    opened.page.get_by_role("button", name="Copy as citation").click()
+    assert opened.page.evaluate("window.copied") == opened.page.inner_text("#cite pre")
 
 
 def test_the_csv_that_is_downloaded_has_the_frames_figures(browser, report_file, comparison, tmp_path):
@@ -205,8 +214,9 @@ def test_each_entry_of_the_contents_leads_to_its_part(browser, report_file):
 
 
 @pytest.mark.parametrize("width", SCREENS)
-def test_every_mark_of_a_figure_is_in_the_window(drawn, width):
+def test_every_mark_of_a_figure_is_in_the_window_which_never_scrolls_sideways(drawn, width):
     page = drawn(width).page
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
     wide = page.eval_on_selector_all(
         f"{PLOT} svg",
         """all => all.map(svg => { const box = svg.getBoundingClientRect();
@@ -224,12 +234,8 @@ def test_every_mark_of_a_figure_is_in_the_window(drawn, width):
             }).length; })""",
     )
     assert sum(held) == 0
-
-
-@pytest.mark.parametrize("width", SCREENS)
-def test_no_panel_is_empty(drawn, width):
-    """A panel has a mark, or the status of a cell that failed; only JAX's VGG-16 failed."""
-    panels = drawn(width).page.eval_on_selector_all(
+    # A panel has a mark, or the status of a cell that failed; only JAX's VGG-16 failed.
+    panels = page.eval_on_selector_all(
         "#F2 .plot svg, #F3 .plot svg, #F4 .view:not([hidden]) .plot svg, #F5 .plot svg",
         """all => all.flatMap(svg => [...svg.querySelectorAll('g[class*="cell"] > g')])
         .map(one => one.querySelectorAll('.mark-symbol path, .mark-line path, .mark-text text').length)""",
@@ -246,11 +252,6 @@ def test_a_figure_takes_the_layout_that_fits_a_window_that_changes(browser, repo
     opened.draw_all()
     assert opened.page.locator("#F2 svg[role=img]").bounding_box()["width"] < 340 < before
     assert opened.messages == []
-
-
-def test_the_table_of_cells_has_all_its_columns_on_a_laptop(drawn):
-    room = drawn(1280).page.eval_on_selector("#cells .scroll", "one => [one.scrollWidth, one.clientWidth]")
-    assert room[0] <= room[1]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -272,38 +273,13 @@ def test_the_page_is_as_dark_as_the_system_until_it_is_told_otherwise(browser, r
     )
 
 
-def test_tables_are_sorted_by_keyboard(browser, report_file):
-    opened = Opened(browser, report_file)
-    heading = opened.page.locator("#tables thead button", has_text="ratio").first
-    heading.focus()
-    for expected in ("ascending", "descending"):
-        heading.press("Enter")
-        assert opened.page.locator(f"#tables th[aria-sort={expected}]").count() == 1
-        ratios = opened.page.locator("#tables table").first.locator("tbody td:nth-child(3)").all_text_contents()
-        numbers = [float(text) for text in ratios]
-        assert len(numbers) == 3 and numbers == sorted(numbers, reverse=expected == "descending")
-
-
-def test_the_citation_is_copied(browser, report_file):
-    opened = Opened(browser, report_file)
-    opened.page.evaluate(
-        "document.addEventListener('copy', event => { window.copied = event.target.value; }, { once: true })"
-    )
-    opened.page.get_by_role("button", name="Copy as citation").click()
-    assert opened.page.evaluate("window.copied") == opened.page.inner_text("#cite pre")
-
-
 @pytest.mark.parametrize("width", SCREENS)
-def test_labels_do_not_lie_upon_each_other(drawn, width):
+def test_labels_do_not_lie_upon_each_other_and_no_mark_of_the_epoch_times_touches_its_own(drawn, width):
     page = drawn(width).page
     figures = page.eval_on_selector_all("section.figure", "all => all.map(one => '#' + one.id)")
     assert len(figures) == len(FIGURES) - 2, "all but those of several settings, which follow"
     assert {figure: found for figure in figures if (found := overlapping(page, figure))} == {}
-
-
-@pytest.mark.parametrize("width", SCREENS)
-def test_no_mark_of_the_epoch_times_touches_its_label(drawn, width):
-    gaps = drawn(width).page.eval_on_selector_all(
+    gaps = page.eval_on_selector_all(
         "#F2 .view:not([hidden]) .plot svg",
         """all => all.flatMap(svg => {
             const boxes = (query) => [...svg.querySelectorAll(query)].map(one => [one.textContent, one.getBoundingClientRect()]);

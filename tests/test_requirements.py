@@ -80,7 +80,7 @@ def configured() -> configparser.ConfigParser:
     return parser
 
 
-def test_every_package_folder_is_listed():
+def test_all_that_is_published_is_listed_with_its_requirements_and_types():
     options = configured()["options"]
     listed = set(options["packages"].split())
     mapping = dict(line.split(" = ") for line in options["package_dir"].strip().splitlines())
@@ -90,16 +90,10 @@ def test_every_package_folder_is_listed():
             inner = init.parent.relative_to(ROOT / folder).parts
             found.add(".".join((name, *inner)))
     assert listed == found
-
-
-def test_requirements_travel_with_the_adapters():
     data = configured()["options.package_data"]
     for name, folder in (("adapters", ROOT / "adapters"), ("importers", ROOT / "framework_compare" / "importers")):
         assert data[f"framework_compare.{name}"] == "*/*.txt"
         assert len(list(folder.glob("*/*.txt"))) == len(list(folder.rglob("*.txt")))
-
-
-def test_type_checkers_are_told_that_the_package_has_types():
     assert "py.typed" in configured()["options.package_data"]["framework_compare"]
     assert (ROOT / "framework_compare/py.typed").exists()
 

@@ -58,19 +58,15 @@ def trained_alone(fold: Fold, rate: float, layers: int, epochs: int):
     return quality.evaluate(held.task, oracle.forward(held.inputs[0]), held.target)["accuracy"]
 
 
-def test_candidates_reach_what_each_reaches_alone(search, small_grid, tmp_path):
-    study = search(epochs=2)
+def test_candidates_reach_what_each_reaches_alone_and_the_whole_search_is_one_epoch(search, small_grid, tmp_path):
+    study = search(epochs=1)
     assert list(study.frame.status) == ["ok"], study.frame.reason.iloc[0]
     found = study.candidates.set_index("candidate")
     assert list(found.index) == [1, 2, 3, 4]
     folds = folds_of_the_file(tmp_path)
     for number, (rate, layers) in enumerate([(0.05, 1), (0.05, 2), (0.001, 1), (0.001, 2)], 1):
-        alone = np.mean([trained_alone(fold, rate, layers, epochs=2) for fold in folds])
+        alone = np.mean([trained_alone(fold, rate, layers, epochs=1) for fold in folds])
         assert found.loc[number, "accuracy"] == pytest.approx(alone)
-
-
-def test_the_whole_search_is_one_epoch_and_its_parts_add_up(search, small_grid):
-    study = search(epochs=1)
     (epoch,) = study.epochs.itertuples()
     assert epoch.images == 4 * 3 * 512 and epoch.steps == 4 * 3 * 16
     seconds = study.candidates["search_s"]

@@ -1,6 +1,7 @@
 """Untrusted text stays text in every style of table."""
 
 import csv
+import functools
 import io
 import re
 import shutil
@@ -21,40 +22,30 @@ HOSTILE = "[bold]x[/bold] [link=http://e]y[/] |a| \\cmd{z} $m$ 50% #1 _u_ *s* `c
 HOSTILE += "\n\x1b[31mred\x1b[0m\x07\x00\u202eend"
 
 
-def hostile(folder, style, **terminal_fields):
-    outcomes = {("torch", "alexnet"): Run("failed", reason=HOSTILE), ("paddle", "alexnet"): ok(1)}
-    return study(folder, outcomes).table(style=style, **terminal_fields)
+def hostile(folder):
+    return study(folder, {("torch", "alexnet"): Run("failed", reason=HOSTILE), ("paddle", "alexnet"): ok(1)})
 
 
-@pytest.mark.parametrize("style", STYLES)
-def test_no_control_character_gets_through(tmp_path, style):
-    text = hostile(tmp_path, style)
-    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", text)
-    assert "red end" in text
-
-
-def test_terminal_markup_in_a_reason_is_text(tmp_path):
-    assert "[bold]x[/bold] [link=http://e]y[/]" in hostile(tmp_path, "terminal", width=200)
-
-
-def test_markdown_in_a_reason_is_text(tmp_path):
-    text = hostile(tmp_path, "markdown")
+def test_neither_control_characters_nor_markup_of_a_reason_get_through(tmp_path):
+    comparison = hostile(tmp_path)
+    texts = {style: comparison.table(style=style) for style in STYLES}
+    for text in texts.values():
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", text) and "red end" in text
+    assert "[bold]x[/bold] [link=http://e]y[/]" in comparison.table(style="terminal", width=200)
+    text = texts["markdown"]
     assert r"\|a\| \\cmd{z} \$m\$ 50% \#1 \_u\_ \*s\* `c` &lt;b&gt;&amp;amp; \~^ red end" in text
     assert "mobilenet_v2" == renderers.escape_markdown("mobilenet_v2")
-
-
-def test_latex_in_a_reason_is_text(tmp_path):
-    text = hostile(tmp_path, "latex")
+    text = texts["latex"]
     assert r"\textbar{}a\textbar{} \textbackslash{}cmd\{z\} \$m\$ 50\% \#1 \_u\_ {*}s{*}" in text
     assert r"\textless{}b\textgreater{}\&amp; \textasciitilde{}\textasciicircum{} red end" in text
     assert renderers.escape_latex("--x ---y a-b") == "-{}-x -{}-{}-y a-b"
 
 
-@pytest.mark.parametrize("start", ["=1+1", "@x", "+1", "-1"])
-def test_a_reason_is_no_formula_in_a_spreadsheet(tmp_path, start):
-    outcomes = {("torch", "alexnet"): Run("failed", reason=start)}
-    rows = list(csv.DictReader(io.StringIO(study(tmp_path, outcomes).table(style="csv"))))
-    assert rows[0]["reason"] == "'" + start
+def test_a_reason_is_no_formula_in_a_spreadsheet(tmp_path):
+    for start in ("=1+1", "@x", "+1", "-1"):
+        comparison = study(tmp_path / start, {("torch", "alexnet"): Run("failed", reason=start)})
+        (row,) = csv.DictReader(io.StringIO(comparison.table(style="csv")))
+        assert row["reason"] == "'" + start
 
 
 def test_a_reason_as_long_as_a_log_is_cut_in_the_note_only(tmp_path):
@@ -68,21 +59,16 @@ def table(text):
     return Table(text, (text,), (Group(text, (text, text)),), (Row((text,), values),))
 
 
-@pytest.mark.parametrize(
-    "render",
-    [renderers.markdown, renderers.github, renderers.latex, lambda t: terminal.render(t, width=40, bold=False)],
-)
 @pytest.mark.parametrize("text", [HOSTILE, "", "日本語" * 20, "x" * 500], ids=["hostile", "empty", "wide", "long"])
-def test_any_text_may_stand_anywhere(render, text):
-    assert "\x1b" not in render(table(text))
+def test_any_text_may_stand_anywhere(text):
+    in_terminal = functools.partial(terminal.render, width=40, bold=False)
+    for render in (renderers.markdown, renderers.github, renderers.latex, in_terminal):
+        assert "\x1b" not in render(table(text))
 
 
-def test_markdown_rows_have_as_many_fields_as_the_head():
+def test_markdown_rows_and_latex_spans_count_the_columns():
     lines = [line for line in renderers.markdown(table("a|b")).splitlines() if line.startswith("|")]
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {4}
-
-
-def test_latex_spans_and_rules_count_the_columns():
     text = renderers.latex(table("x"))
     assert r"\begin{tabular}{lrr}" in text
     assert r" & \multicolumn{2}{c}{x} \\" in text
@@ -106,11 +92,8 @@ def compiled(folder, *sources: str, room: float = 3.0) -> str:
         pytest.skip(
             f"no LaTeX with siunitx is installed; on Debian: apt-get install --no-install-recommends {PACKAGES}"
         )
-    packages = r"\usepackage[T1]{fontenc}\usepackage{booktabs,textcomp,siunitx}"
-    text = "\n".join(sources)
-    (folder / "tables.tex").write_text(
-        f"\\documentclass{{article}}{packages}\\begin{{document}}\n{text}\\end{{document}}\n"
-    )
+    head = r"\documentclass{article}\usepackage[T1]{fontenc}\usepackage{booktabs,textcomp,siunitx}\begin{document}"
+    (folder / "tables.tex").write_text("\n".join((head, *sources, r"\end{document}")))
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-draftmode", "-no-shell-escape", "tables.tex"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=120)
     assert done.returncode == 0, done.stdout[-2000:]
@@ -176,10 +159,6 @@ def test_code_in_a_note_is_code_and_the_column_has_room_for_its_number():
 
 def test_a_real_latex_sets_any_text(tmp_path):
     values = (Value(HOSTILE_LATEX, HOSTILE_LATEX), Value("2.5 ±0.1", HOSTILE_LATEX, True), Value("-"))
-    table = Table(
-        HOSTILE_LATEX,
-        (HOSTILE_LATEX,),
-        (Group(HOSTILE_LATEX, (HOSTILE_LATEX, "b", "c")),),
-        (Row((HOSTILE_LATEX,), values),) * 2,
-    )
+    groups = (Group(HOSTILE_LATEX, (HOSTILE_LATEX, "b", "c")),)
+    table = Table(HOSTILE_LATEX, (HOSTILE_LATEX,), groups, (Row((HOSTILE_LATEX,), values),) * 2)
     compiled(tmp_path, latex(table, "tab:any"), renderers.latex(table), room=1000)

@@ -48,11 +48,8 @@ def two_directions(op: str, **changed: object) -> Graph:
 
 
 RECURRENT_GRAPHS = {
-    "lstm": lstm.build(SERIES),
-    "gru": lstm.build(SERIES, kind="gru"),
-    "tagger": bilstm_tagger.build(TAGS),
-    "words": text_rnn.build(WORDS),
-    "gru-pair": two_directions("gru"),
+    **{"lstm": lstm.build(SERIES), "gru": lstm.build(SERIES, kind="gru"), "tagger": bilstm_tagger.build(TAGS)},
+    **{"words": text_rnn.build(WORDS), "gru-pair": two_directions("gru")},
     "other-sizes": two_directions("lstm", hidden=6),
     "not-in-order": two_directions("lstm", in_order=False),
     "swapped": two_directions("lstm", swapped=True),

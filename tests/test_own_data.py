@@ -89,13 +89,8 @@ def test_forms_of_arrays_give_the_same_data(tmp_path: Path) -> None:
     table = pyarrow.table({"x": list(map(list, X.tolist())), "y": LABELS})
     pyarrow.parquet.write_table(table, tmp_path / "d.parquet")
     forms = [
-        npz(tmp_path / "d.npz", x=X, y=LABELS),
-        folder,
-        tmp_path / "d.parquet",
-        {"x": X, "y": LABELS},
-        (X, LABELS),
-        zip(X, LABELS),
-        [{"x": x, "y": y} for x, y in zip(X, LABELS)],
+        *(npz(tmp_path / "d.npz", x=X, y=LABELS), folder, tmp_path / "d.parquet", {"x": X, "y": LABELS}, (X, LABELS)),
+        *(zip(X, LABELS), [{"x": x, "y": y} for x, y in zip(X, LABELS)]),
     ]
     made = [(data := read(form)).for_task(task_of(data)) for form in forms]
     for one in made:

@@ -173,12 +173,9 @@ def test_more_bits_than_claimed_pass_with_a_remark(rounded, climb, claimed):
 
 
 MUTATIONS = {
-    "bias added to a convolution": (EXTRA_BIAS, 0),
-    "padding off by one": (PADDING, 1),
-    "eps 1 for 1e-5": (EPS_1, 1),
-    "loss summed for averaged": (SUMMED, 2),
-    "BatchNorm momentum 0.9 for 0.1": (MOMENTUM, 3),
-    "dropout not scaled": (UNSCALED_DROPOUT, 5),
+    **{"bias added to a convolution": (EXTRA_BIAS, 0), "padding off by one": (PADDING, 1)},
+    **{"eps 1 for 1e-5": (EPS_1, 1), "loss summed for averaged": (SUMMED, 2)},
+    **{"BatchNorm momentum 0.9 for 0.1": (MOMENTUM, 3), "dropout not scaled": (UNSCALED_DROPOUT, 5)},
 }
 
 
@@ -233,13 +230,8 @@ def test_a_study_requires_parity_of_its_precision(rounded, images, tmp_path):
 @pytest.mark.parametrize(
     "value, bits, expected",
     [
-        (1 + 2**-8, 7, 1),
-        (1 + 3 * 2**-8, 7, 1 + 2**-6),
-        (1 + 2**-8 + 2**-20, 7, 1 + 2**-7),
-        (-(2 - 2**-20), 7, -2),
-        (1 + 2**-11, 10, 1),
-        (2.0**-130, 7, 2.0**-130),
-        (np.inf, 7, np.inf),
+        *((1 + 2**-8, 7, 1), (1 + 3 * 2**-8, 7, 1 + 2**-6), (1 + 2**-8 + 2**-20, 7, 1 + 2**-7)),
+        *((-(2 - 2**-20), 7, -2), (1 + 2**-11, 10, 1), (2.0**-130, 7, 2.0**-130), (np.inf, 7, np.inf)),
     ],
 )
 def test_numbers_are_rounded_to_nearest_and_ties_to_even(value, bits, expected):

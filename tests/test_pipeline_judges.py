@@ -176,11 +176,8 @@ def buffered(count: int, size: int, seed: int) -> np.ndarray:
 
 # What docs/records/fairness-sensitivity.md says is seen.
 SEEN = {
-    "area from 0.0875": dict(area=(0.0875, 1.0)),
-    "area from 0.07": dict(area=(0.07, 1.0)),
-    "area to 0.9": dict(area=(0.08, 0.9)),
-    "ratio to 1.28": dict(widest=1.28),
-    "ratio to 1.38": dict(widest=1.38),
+    **{"area from 0.0875": dict(area=(0.0875, 1.0)), "area from 0.07": dict(area=(0.07, 1.0))},
+    **{"area to 0.9": dict(area=(0.08, 0.9)), "ratio to 1.28": dict(widest=1.28), "ratio to 1.38": dict(widest=1.38)},
     "flip share 0.4": dict(flips=0.4),
 }
 

@@ -88,11 +88,8 @@ def test_kernels_are_shown_by_class_with_those_that_failed(two_kinds):
 
 @pytest.mark.parametrize("fault, why", [
     ("profile-raise", "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"),
-    ("profile-segfault", "SIGSEGV"),
-    ("profile-hang", "timed-out"),
-    ("profile-malformed", "not a count"),
-    ("profile-unknown-kind", "kind"),
-    ("profile-endless", "301 rows"),
+    *(("profile-segfault", "SIGSEGV"), ("profile-hang", "timed-out"), ("profile-malformed", "not a count")),
+    *(("profile-unknown-kind", "kind"), ("profile-endless", "301 rows")),
 ])  # fmt: skip
 def test_a_profiler_that_fails_leaves_the_cell_as_it_was(faulty, images, tmp_path, fault, why):
     limits = {"phase_timeout_s": {"profile": 2.0}}

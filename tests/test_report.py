@@ -172,11 +172,7 @@ def test_no_badge_is_green_where_parity_is_not_verified(comparison, page):
 def test_a_citation_has_machine_versions_data_and_intervals(comparison, page):
     said = report.citation(comparison, comparison.verdicts(), "Not verified")
     for words in (
-        "A processor",
-        "PyTorch 1.2.3",
-        "fire-smoke-small (791 images)",
-        "framework_compare 0.1.0",
-        "3 runs per",
+        *("A processor", "PyTorch 1.2.3", "fire-smoke-small (791 images)", "framework_compare 0.1.0", "3 runs per"),
     ):
         assert words in said
     one = next(one for one in comparison.verdicts() if (one.model, one.slower) == ("alexnet", "mxnet"))

@@ -122,10 +122,7 @@ def test_thinned_log_keeps_the_mean_cpu_and_the_later_readings():
 def test_log_gives_back_what_it_was_given_by_name():
     log = SampleLog()
     readings = {
-        "gpu_throttle": 2**31 + 1,
-        "cpu_percent": 399.5,
-        "gpu_percent": None,
-        "rss_bytes": 2**40 + 1,
+        **{"gpu_throttle": 2**31 + 1, "cpu_percent": 399.5, "gpu_percent": None, "rss_bytes": 2**40 + 1},
         "threads": 43,
     }
     log.append(2**62 + 1, {**readings, "no column of ours": 7})

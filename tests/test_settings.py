@@ -86,14 +86,7 @@ def test_columns_of_the_cell_frame_stay_as_they_are():
     )
     assert set(columns.SHARED) == {*columns.SETTINGS, *columns.OTHER_SETTINGS} - set(of_role(OF_DATASET))
     paths = {
-        "device",
-        "nodes",
-        "mode",
-        "execution",
-        "precision",
-        "tuning",
-        "internals",
-        "optimizer_variant",
+        *("device", "nodes", "mode", "execution", "precision", "tuning", "internals", "optimizer_variant"),
         "gpu_threads",
     }
     assert set(cache.PATHS) == paths, "by which parity is cached"

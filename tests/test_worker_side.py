@@ -11,14 +11,9 @@ from framework_compare.launch import staging
 
 ALLOWED = {"numpy", "PIL", "simplejpeg", "framework_compare"}
 OWN = {
-    "torch": {"torch", "torchvision"},
-    "tensorflow": {"tensorflow", "keras"},
-    "mxnet": {"mxnet"},
-    "paddle": {"paddle"},
-    "jax": {"jax", "optax", "grain"},
-    "singa": {"singa"},
-    "keras-tensorflow": {"keras", "tensorflow"},
-    "keras-jax": {"keras", "jax", "optax", "grain"},
+    **{"torch": {"torch", "torchvision"}, "tensorflow": {"tensorflow", "keras"}, "mxnet": {"mxnet"}},
+    **{"paddle": {"paddle"}, "jax": {"jax", "optax", "grain"}, "singa": {"singa"}},
+    **{"keras-tensorflow": {"keras", "tensorflow"}, "keras-jax": {"keras", "jax", "optax", "grain"}},
     "keras-torch": {"keras", "torch", "torchvision"},
     "lightning": {"lightning", "torch", "torchvision"},
     "flax": {"flax", "jax", "optax", "grain"},

@@ -11,18 +11,12 @@ from framework_compare import compare, registry
 from framework_compare.environments import managed
 
 FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle", "jax", "singa"]
-MODELS = ["alexnet", "mobilenet_v2", "resnet50", "resnet50_v1_5", "vgg16"]
-PARAMETERS = {
-    "alexnet": 57_016_131,
-    "mobilenet_v2": 2_227_715,
-    "resnet50": 23_514_179,
-    "resnet50_v1_5": 23_514_179,
-    "vgg16": 134_272_835,
-}
+PARAMETERS = {"alexnet": 57_016_131, "mobilenet_v2": 2_227_715, "vgg16": 134_272_835}
+PARAMETERS.update(dict.fromkeys(("resnet50", "resnet50_v1_5"), 23_514_179))
 SMALL = dict(image_size=64, batch_size=8, limit=16, warmup_steps=0, seed=3, threads=1)
 # Depthwise and residual layers; other tests train a small one with each framework, and compare logits of ResNet-50.
 DAILY = {("torch", "mobilenet_v2")}
-PAIRS = list(itertools.product(FRAMEWORKS, MODELS))
+PAIRS = list(itertools.product(FRAMEWORKS, PARAMETERS))
 
 
 @pytest.fixture
@@ -67,12 +61,9 @@ def test_pipeline_reads_every_kind_of_image(train, mixed_images, feed):
 
 
 WORKS = {
-    "torch": {"eager", "compiled"} if shutil.which("g++") else {"eager"},
-    "tensorflow": {"eager", "graph", "compiled"},
-    "mxnet": {"eager", "graph"},
-    "paddle": {"eager", "graph"},
-    "jax": {"eager", "graph", "compiled"},
-    "singa": {"eager"},
+    **{"torch": {"eager", "compiled"} if shutil.which("g++") else {"eager"}, "singa": {"eager"}},
+    **dict.fromkeys(("tensorflow", "jax"), {"eager", "graph", "compiled"}),
+    **dict.fromkeys(("mxnet", "paddle"), {"eager", "graph"}),
 }
 
 
@@ -110,19 +101,16 @@ def test_threads_limit_what_a_framework_uses(train, monkeypatch, framework, mode
 
 @pytest.mark.nightly  # that MXNet keeps to its threads is tested above
 def test_mxnet_has_no_second_pool_of_threads_for_what_python_hands_over(real_images, tmp_path):
-    settings = {**SMALL, "pipeline": "memory", "limit": 8, "epochs": 1, "threads": 2}
-    found = compare(
-        "mxnet", "alexnet", dataset=real_images, tuning=["recommended", "none"], out=tmp_path / "s", **settings
-    )
+    settings = {**SMALL, "pipeline": "memory", "limit": 8, "epochs": 1, "threads": 2, "tuning": ["recommended", "none"]}
+    found = compare("mxnet", "alexnet", dataset=real_images, out=tmp_path / "s", **settings)
     threads = found.frame.set_index("tuning").threads_max
     # both hand over AlexNet's weights, which OpenMP copies with as many threads of its own where it may
     assert threads["recommended"] == threads["none"] - 1
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_device_that_is_not_there_is_unsupported(train, framework):
-    row, _ = train(framework, "small", "cuda:7", epochs=1)
-    assert row.status == "unsupported" and "cuda:7" in row.reason
+def test_a_device_that_is_not_there_is_unsupported(real_images, tmp_path, small):
+    frame = compare(FRAMEWORKS, small, "cuda:7", dataset=real_images, out=tmp_path / "study", **SMALL, epochs=1).frame
+    assert set(frame.status) == {"unsupported"} and frame.reason.str.contains("cuda:7").all()
 
 
 # The same refusal by the framework itself, in an interpreter that the user names.

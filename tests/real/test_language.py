@@ -27,20 +27,19 @@ def test_a_language_model_takes_the_oracles_updates(pair, monkeypatch):
     assert found.proves(), (found.reason, found.levels)
 
 
-@pytest.mark.nightly
-@pytest.mark.usefixtures("references")
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_an_update_of_several_batches_is_that_of_their_mean(framework):
-    (found,) = verify(framework, "gpt_nano", batch_size=2, threads=1, fresh=True, accumulation=2, **UPDATES)
-    assert found.proves(), (found.reason, found.levels)
+MEAN, SMOOTHED = {"accumulation": 2, **UPDATES}, {"label_smoothing": 0.1}
+KERAS = ("keras-tensorflow", "keras-jax", "keras-torch")
+ASKED = [
+    *((framework, "gpt_nano", MEAN) for framework in FRAMEWORKS),
+    *((framework, model, SMOOTHED) for framework in (*FRAMEWORKS, *KERAS) for model in ("gpt_nano", "mnist_cnn")),
+]
 
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("references")
-@pytest.mark.parametrize("model", ["gpt_nano", "mnist_cnn"])
-@pytest.mark.parametrize("framework", [*FRAMEWORKS, "keras-tensorflow", "keras-jax", "keras-torch"])
-def test_labels_are_smoothed_as_the_oracle_smooths_them(framework, model):
-    (found,) = verify(framework, model, batch_size=2, threads=1, fresh=True, label_smoothing=0.1)
+@pytest.mark.parametrize("framework, model, settings", ASKED)
+def test_updates_of_several_batches_and_smoothed_labels_are_those_of_the_oracle(framework, model, settings):
+    (found,) = verify(framework, model, batch_size=2, threads=1, fresh=True, **settings)
     assert found.proves(), (found.reason, found.levels)
 
 

@@ -42,9 +42,8 @@ def test_no_epoch_is_read_before_it_has_begun(pipeline, trainer_script, tmp_path
         build=False,
     )  # fmt: skip
     # Of the levels on the disk before and after, each batch is nearest to that of its own epoch.
-    expected = ((np.array([0, 40, 120, 200])[:, None] / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]).mean(
-        axis=1
-    )
+    levels = np.array([0, 40, 120, 200])[:, None] / 255
+    expected = ((levels - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]).mean(axis=1)
     for number, found in enumerate(epochs, start=1):
         assert len(found) == 3 and all(np.abs(expected - mean).argmin() == number for mean in found), (found, expected)
 

@@ -101,13 +101,16 @@ def test_convolutions_and_pools_by_hand():
     assert y.tolist() == [[[[2, 3], [5, 6]]]]
 
 
-def test_columns_and_fold_are_adjoint():
+def test_columns_and_fold_are_adjoint_and_dropout_keeps_the_expected_value():
     rng = RNG(3)
     x = rng.standard_normal((3, 9, 7))
     window = Window.of({"kernel": 3, "stride": 2, "padding": 1})
     cols = columns(x, window)
     other = rng.standard_normal(cols.shape)
     assert (cols * other).sum() == pytest.approx((x * fold(other, (9, 7), window)).sum())
+    y, _ = OPS["Dropout"](node("Dropout", p=0.3), {}, (np.ones((100, 1000)),), Mode(True, dropout=RNG(5)))
+    assert set(np.unique(y)) == {0.0, 1 / 0.7}
+    assert y.mean() == pytest.approx(1, abs=standard_errors(np.sqrt(0.3 / 0.7), y.size))
 
 
 def test_batchnorm_keeps_the_unbiased_variance():
@@ -154,12 +157,6 @@ def test_losses_by_hand():
     assert loss == 500
     assert gradient.tolist() == [[0.5], [0.0]]
     assert binary_cross_entropy(np.zeros((1, 1)), np.ones((1, 1)))[0] == pytest.approx(np.log(2))
-
-
-def test_dropout_keeps_the_expected_value():
-    y, _ = OPS["Dropout"](node("Dropout", p=0.3), {}, (np.ones((100, 1000)),), Mode(True, dropout=RNG(5)))
-    assert set(np.unique(y)) == {0.0, 1 / 0.7}
-    assert y.mean() == pytest.approx(1, abs=standard_errors(np.sqrt(0.3 / 0.7), y.size))
 
 
 def residual_graph():
@@ -263,16 +260,13 @@ def test_gradient_of_a_loss_is_its_derivative(loss):
     assert (gradient * direction).sum() == found
 
 
-def test_a_smoothed_label_is_spread_over_all_classes():
+def test_smoothed_and_masked_labels_by_hand():
     logits, labels = RNG(12).standard_normal((5, 4)), np.array([0, 3, 1, 1, 2])
     spread = 0.9 * np.eye(4)[labels] + 0.1 / 4
     shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     loss, gradient = cross_entropy(logits, labels, 0.1)
     assert loss == pytest.approx(-(spread * np.log(shares)).sum(axis=1).mean())
     assert gradient == pytest.approx((shares - spread) / 5)
-
-
-def test_masked_tokens_count_neither_in_the_sum_nor_in_the_divisor():
     logits, labels = RNG(10).standard_normal((2, 3, 4)), np.array([[1, -1, -1], [-1, 2, -1]])
     kept = np.stack([logits[0, 0], logits[1, 1]])
     loss, gradient = token_cross_entropy(logits, labels)

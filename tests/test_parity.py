@@ -92,13 +92,6 @@ def test_a_difference_that_no_single_value_shows_is_seen_in_a_sum_of_all(mutate,
     assert "conv2 (Conv2d), in a signed sum" in found.diverges and ", expected " in found.diverges, found.diverges
 
 
-def test_what_a_framework_does_not_support_is_said(mutate):
-    mutate()
-    found = climb(execution="graph")
-    assert (found.status, found.column()) == ("unsupported", "unsupported")
-    assert "declares no execution 'graph'" in found.reason
-
-
 def test_a_native_pipeline_that_is_not_installed_is_neither_held_nor_failed(mutate):
     mutate(NO_LOADER)
     found = climb()
@@ -127,8 +120,11 @@ def test_an_adapter_that_raises_fails_those_levels_only_that_ask_for_it(mutate):
 
 
 @pytest.mark.usefixtures("training_held", "pipeline_held")
-def test_each_device_has_environments_of_its_own(mutate):
+def test_each_device_has_environments_of_its_own_and_what_a_framework_does_not_support_is_said(mutate):
     mutate()
+    unsupported = climb(execution="graph")
+    assert unsupported.status == unsupported.column() == "unsupported"
+    assert "declares no execution 'graph'" in unsupported.reason
     found = ladder.verify(
         ["mutated"], ["small"], device=["cuda", "cpu"], image_size=32, threads=1,
         where=ladder.Where(python={"mutated": sys.executable}),
@@ -266,6 +262,11 @@ def test_dropout_is_judged_beneath_the_rounding_of_two_algorithms(summed_twice):
     both = (one > 0) & (other > 0)
     assert abs(other[both] / one[both] - 1).max() > KEPT + unit("fp32")  # a small value, by its relative error
     check_dropout("dropout", 0.5, dropped(other), one, "fp32")
+    for put in (numpy.nan, numpy.inf):  # no number of dropout's
+        passes = dropped(one)
+        passes[tuple(numpy.argwhere(passes > 0)[0])] = put
+        with pytest.raises(LevelFailed, match="kept values are scaled by"):
+            check_dropout("dropout", 0.5, passes, one, "fp32")
 
 
 @pytest.mark.parametrize("scale", [1.0, 2.001, 1.999])
@@ -278,14 +279,6 @@ def test_a_scale_of_dropout_that_is_a_little_off_is_seen_all_the_same(summed_twi
     assert told == pytest.approx(scale, rel=float(abs(other[most] / one[most] - 1).max()) + digits(6))
 
 
-@pytest.mark.parametrize("put", [numpy.nan, numpy.inf])
-def test_a_kept_value_that_is_no_number_is_none_of_dropouts(summed_twice, put):
-    passes = dropped(summed_twice[0])
-    passes[tuple(numpy.argwhere(passes > 0)[0])] = put
-    with pytest.raises(LevelFailed, match="kept values are scaled by"):
-        check_dropout("dropout", 0.5, passes, summed_twice[0], "fp32")
-
-
 def depth(scale=1.25, p=0.2, passes=32, seed=3):
     """Passes of a batch of two in which whole samples are dropped."""
     kept = numpy.random.default_rng(seed).random((passes, 2, 1, 1, 1)) >= p
@@ -293,10 +286,6 @@ def depth(scale=1.25, p=0.2, passes=32, seed=3):
 
 
 DEPTH_INPUT = numpy.random.default_rng(2).standard_normal((2, 3, 4, 4)).astype(numpy.float32)
-
-
-def test_samples_dropped_by_chance_pass():
-    check_dropout("depth", 0.2, depth(), DEPTH_INPUT, "fp32", of_samples=True)
 
 
 @pytest.mark.parametrize(
@@ -310,23 +299,21 @@ def test_samples_dropped_by_chance_pass():
     ],
     ids=["not scaled", "kept instead", "by values", "all together", "never"],
 )
-def test_other_ways_to_drop_samples_fail(passes, message):
+def test_samples_dropped_by_chance_pass_and_other_ways_to_drop_them_fail(passes, message):
+    check_dropout("depth", 0.2, depth(), DEPTH_INPUT, "fp32", of_samples=True)
     with pytest.raises(LevelFailed, match=message):
         check_dropout("depth", 0.2, passes, DEPTH_INPUT, "fp32", of_samples=True)
 
 
-def test_logits_that_two_orders_of_sums_explain_are_those_without_dropout(summed_twice):
-    one, other = summed_twice
-    assert not numpy.array_equal(one, other)
-    check_off(other, one)
-
-
 @pytest.mark.parametrize("moved", [1e-4, numpy.nan])
 def test_dropout_that_is_on_in_evaluation_is_seen(summed_twice, moved):
-    with_it = summed_twice[0].copy()
+    one, other = summed_twice
+    assert not numpy.array_equal(one, other)
+    check_off(other, one)  # what two orders of sums explain
+    with_it = one.copy()
     with_it.flat[0] += moved * numpy.abs(with_it).max()
     with pytest.raises(LevelFailed, match="dropout is on in evaluation mode"):
-        check_off(with_it, summed_twice[0])
+        check_off(with_it, one)
 
 
 @pytest.mark.parametrize("moved, is_off", [(0.0, True), (0.002, True), (0.004, False), (0.02, False)])

@@ -35,14 +35,11 @@ def _save_often(number: int) -> str:
     return "done"
 
 
-def test_several_processes_may_keep_the_same_verdict_at_once(own_cache):
+def test_a_verdict_is_read_as_several_processes_kept_it_at_once(own_cache):
     with multiprocessing.get_context("fork").Pool(4) as pool:
         assert pool.map(_save_often, range(4)) == ["done"] * 4
     assert len(cache.load("one")["value"]) == 5000
     assert [path.name for path in (own_cache / "parity").iterdir()] == ["one.json"]
-
-
-def test_a_verdict_is_read_as_it_was_kept(own_cache):
     cache.save("network", HELD.to_dict())
     assert cache.load_network("network") == HELD
 
@@ -107,27 +104,22 @@ def test_what_computes_is_named_by_the_requirements_of_every_device(framework, s
     assert requirements(registry.framework(framework)) >= {*some, "numpy", "pillow", "simplejpeg"}
 
 
-def test_a_change_of_what_adapters_import_in_the_worker_asks_anew(monkeypatch):
+def test_another_source_of_the_worker_or_class_of_the_adapter_asks_anew(monkeypatch):
     before, files = key(environment()), dict(staging._worker_side())
     files["framework_compare/batches/order.py"] += b"# another state\n"
     monkeypatch.setattr(staging, "_worker_side", files.items)
     assert key(environment()) != before
-
-
-def test_another_class_of_the_same_adapter_file_asks_anew(monkeypatch):
     before, entry = key(environment()), registry.framework("torch")
     monkeypatch.setitem(registry.FRAMEWORKS, "torch", dataclasses.replace(entry, trainer=entry.trainer + "2"))
     assert key(environment()) != before
 
 
-def test_another_gpu_asks_anew_and_none_is_looked_for_on_a_cpu(monkeypatch):
+def test_another_gpu_asks_anew_and_none_is_needed_for_a_key(monkeypatch):
     names = iter(["NVIDIA A100", "NVIDIA H200"])
     monkeypatch.setattr(gpu_builds, "look", lambda device: gpu_builds.Gpu(next(names), (9, 0), "580"))
     assert key(environment(), "cpu") == key(environment(), "cpu")
     assert key(environment(), "cuda") != key(environment(), "cuda")
 
-
-def test_without_a_gpu_a_key_can_be_made(monkeypatch):
     def none(device):
         raise gpu_builds.NoGpu("no driver", "get one")
 

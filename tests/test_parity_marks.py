@@ -89,30 +89,23 @@ def test_a_shared_note_leaves_the_other_notes_of_its_figures(tmp_path):
     assert "All cells: parity unverified; run `framework-compare verify STUDY`" in text
 
 
-def test_no_table_marks_a_cell_that_is_proved(tmp_path):
-    comparison = pair(tmp_path, PROVED)
-    assert not [kind for kind in SHOWN if "parity" in comparison.table(kind, "markdown")]
-
-
-def test_the_csv_of_every_table_has_the_verdict(tmp_path):
-    comparison = pair(tmp_path, FAILED)
+def test_no_table_marks_a_cell_that_is_proved_and_the_csv_of_each_has_the_verdict(tmp_path):
+    proved, comparison = pair(tmp_path / "proved", PROVED), pair(tmp_path / "failed", FAILED)
     for kind in SHOWN:
+        assert "parity" not in proved.table(kind, "markdown"), kind
         found = list(csv.DictReader(io.StringIO(comparison.table(kind, "csv"))))
         assert found and all(row["parity"] == FAILED for row in found), kind
 
 
-def test_a_rung_says_that_what_it_is_held_against_is_not_proved(tmp_path):
+def test_a_rung_and_a_speed_up_say_that_what_they_are_held_against_is_not_proved(tmp_path):
     steps = (("fp32", FAILED), ("bf16", PROVED))
     outcomes = [("torch", {"execution": "eager", "precision": p}, ok(2, 2.1, 2.2), found) for p, found in steps]
-    text = study(tmp_path, outcomes).table("precision", "markdown")
+    text = study(tmp_path / "rungs", outcomes).table("precision", "markdown")
     ((_, _, _, base, rung),) = rows(text)
     assert base == "1 (1)" and rung.endswith("(2)")
     assert f"(2) its baseline has parity {FAILED}" in text
-
-
-def test_a_speed_up_says_that_the_cpus_side_is_not_proved(tmp_path):
     outcomes = [("torch", {}, ok(2, 2.1, 2.2), UNKNOWN), ("torch", {"device": "cuda"}, ok(1, 1.1, 1.2), PROVED)]
-    text = study(tmp_path, outcomes).table("speedup", "markdown")
+    text = study(tmp_path / "devices", outcomes).table("speedup", "markdown")
     ((_, _, cpu, gpu, times),) = rows(text)
     assert "(" in cpu and "(" not in gpu and "(" in times
     assert f"its baseline has parity {UNKNOWN}" in text
@@ -139,9 +132,7 @@ def test_a_sweep_names_what_is_not_proved(tmp_path):
     sweep = Stability(study(tmp_path, outcomes))
     for table in stability_tables.both(sweep.frame, sweep.probes, sweep.varying, None).parts:
         assert "Parity unverified: PyTorch AlexNet." in table.remarks
-
-
-def test_a_verdict_that_fails_is_not_said_to_be_provable():
+    # one that fails is not said to be provable
     failed, unknown, proved, unchecked = (verdict_note(one) for one in (FAILED, UNKNOWN, PROVED, None))
     assert (failed, proved, unchecked) == (f"parity {FAILED}", "", "")
     assert "`framework-compare verify STUDY`" in unknown

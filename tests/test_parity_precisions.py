@@ -127,15 +127,11 @@ def test_fewer_bits_in_large_batches_alone_fail(rounded, climb, computes):
     assert found.worst.where == "logits, BatchNorm in evaluation mode at a batch of 128"
 
 
-def test_tf32_in_the_gradients_of_large_batches_alone_fails(rounded, climb):
+def test_tf32_in_the_gradients_of_large_batches_alone_fails_and_a_batch_in_which_it_would_pass_is_named(rounded, climb):
+    """The yardstick grows with the batch (docs/records/fairness-findings.md)."""
     rounded(COARSER_GRADIENTS_WHERE_LARGE)
     found = climb("fp32", batch_size=128)
     assert (found.status, found.worst.number) == ("failed", 2)
-
-
-def test_a_batch_in_which_tf32_in_gradients_would_pass_is_named(rounded, climb):
-    """The yardstick grows with the batch (docs/records/fairness-findings.md)."""
-    rounded(COARSER_GRADIENTS_WHERE_LARGE)
     found = climb("fp32", batch_size=1024)
     assert found.remark == "at a batch of 1024 level 2 may mistake gradients in tf32 for fp32"
     assert climb("fp32", batch_size=16).remark == ""
@@ -238,13 +234,10 @@ def test_numbers_are_rounded_to_nearest_and_ties_to_even(value, bits, expected):
     assert rounding.round_off(np.array([value], np.float32), bits)[0] == expected
 
 
-def test_ten_bits_round_as_float16_does_in_its_range():
+def test_ten_bits_round_as_float16_does_in_its_range_below_which_scaled_gradients_are_kept():
     values = np.random.default_rng(0).uniform(-4, 4, 10_000).astype(np.float32)
     values = values[np.abs(values) > 2**-13]
     np.testing.assert_array_equal(rounding.round_off(values, 10), rounding.to_half(values))
-
-
-def test_a_scaled_gradient_below_the_range_of_float16_is_kept():
     tiny = np.array([2.0**-26], np.float32)
     assert rounding.to_half(tiny)[0] == 0
     assert rounding.Rounding("fp16").gradient(tiny)[0] == tiny[0]

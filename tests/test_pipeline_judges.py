@@ -281,12 +281,9 @@ def test_a_loader_may_use_its_memory_again(judge):
     assert level.passed, level.where
 
 
-def test_a_worker_that_is_killed_in_a_pipeline_has_not_answered(judge):
+def test_a_worker_that_is_killed_has_not_answered_and_one_has_the_loader_workers_of_the_config(judge):
     level = judge("\n    def epoch(self, pipeline, number):\n        import os\n        os.kill(os.getpid(), 9)\n")
     assert not level.passed and not level.answered
-
-
-def test_the_pipeline_that_is_judged_has_the_loader_workers_of_the_config(judge):
     level = judge(
         "    def open_pipeline(self, images):\n        raise RuntimeError(f'{self.config.loader_workers} workers')\n",
         loader_workers=3,

@@ -71,14 +71,11 @@ def test_an_extreme_image_falls_back_to_its_centre(size: tuple[int, int], expect
     assert crops.count(expected) > 50
 
 
-@pytest.mark.parametrize("flip", ["horizontal", "vertical"])
-def test_half_of_the_images_are_flipped(flip: str) -> None:
-    flips = [draw_crop(image_state(5, 0, i), 300, 200, flip=flip).flip for i in range(4000)]
-    assert set(flips) == {flip, "none"}
-    assert abs(flips.count(flip) / 4000 - 0.5) < standard_errors(0.5, 4000)
-
-
-def test_flip_none_never_flips_and_leaves_the_crops_as_they_are() -> None:
+def test_half_of_the_images_are_flipped_or_none_and_the_crops_left_as_they_are() -> None:
+    for flip in ("horizontal", "vertical"):
+        flips = [draw_crop(image_state(5, 0, i), 300, 200, flip=flip).flip for i in range(4000)]
+        assert set(flips) == {flip, "none"}
+        assert abs(flips.count(flip) / 4000 - 0.5) < standard_errors(0.5, 4000)
     for i in range(100):
         plain = draw_crop(image_state(5, 0, i), 300, 200, flip="none")
         assert plain.flip == "none"
@@ -105,13 +102,10 @@ def test_a_whole_image_is_stretched_and_a_crop_cut_out_before_it_is_resized() ->
     expected = image.crop((31, 17, 151, 167)).resize((64, 64), Image.Resampling.BILINEAR)
     assert np.array_equal(pixels, np.asarray(expected))
     assert pixels.shape == (64, 64, 3) and pixels.dtype == np.uint8 and pixels.flags.c_contiguous
-
-
-@pytest.mark.parametrize("flip, axis", [("horizontal", 1), ("vertical", 0)])
-def test_flip_axis(flip: str, axis: int) -> None:
     data = encoded(gradient(90, 120))
     plain = decode_crop_resize(data, Crop(10, 20, 60, 70), 32)
-    assert np.array_equal(decode_crop_resize(data, Crop(10, 20, 60, 70, flip), 32), np.flip(plain, axis))
+    for flip, axis in (("horizontal", 1), ("vertical", 0)):
+        assert np.array_equal(decode_crop_resize(data, Crop(10, 20, 60, 70, flip), 32), np.flip(plain, axis))
 
 
 RESIZED = 2  # levels: half a one for either axis of two images that are resized
@@ -191,12 +185,9 @@ def test_png_of_any_mode_becomes_rgb(mode: str) -> None:
 
 
 @pytest.mark.filterwarnings("error")
-def test_palette_with_transparency_becomes_rgb_without_a_warning() -> None:
+def test_a_palette_with_transparency_becomes_rgb_without_a_warning_and_16_bits_keep_their_high_byte() -> None:
     data = encoded(convert("P"), "PNG", transparency=bytes(range(256)))
     assert decode_crop_resize(data, Crop(0, 0, 80, 60), 30).shape == (30, 30, 3)
-
-
-def test_sixteen_bit_png_keeps_its_high_byte() -> None:
     values = (np.arange(256, dtype=np.uint16) * 256 + 77).reshape(16, 16)
     data = encoded(Image.fromarray(values), "PNG")
     pixels = decode_crop_resize(data, Crop(0, 0, 16, 16), 16)
@@ -209,12 +200,12 @@ def test_what_does_not_decode_raises(data: bytes) -> None:
         decode_crop_resize(data, Crop(0, 0, 300, 300), 30)
 
 
-@pytest.mark.parametrize("layout, shape", [("NCHW", (3, 16, 16)), ("NHWC", (16, 16, 3))])
-def test_normalise_is_what_the_protocol_says(layout: str, shape: tuple[int, ...]) -> None:
+def test_normalise_is_what_the_protocol_says() -> None:
     pixels = np.random.RandomState(0).randint(0, 256, (16, 16, 3)).astype(np.uint8)
-    out = np.full(shape, np.nan, np.float32)
-    preprocess.normalise_into(out, pixels, layout)
     expected = (pixels / 255 - np.array(preprocess.MEAN)) / np.array(preprocess.STD)
-    hwc = out.transpose(1, 2, 0) if layout == "NCHW" else out
     allowed = rounding(3, np.float32) * np.abs(pixels / 255 / np.array(preprocess.STD)).max()
-    np.testing.assert_allclose(hwc, expected, rtol=0, atol=allowed)
+    for layout, shape in (("NCHW", (3, 16, 16)), ("NHWC", (16, 16, 3))):
+        out = np.full(shape, np.nan, np.float32)
+        preprocess.normalise_into(out, pixels, layout)
+        hwc = out.transpose(1, 2, 0) if layout == "NCHW" else out
+        np.testing.assert_allclose(hwc, expected, rtol=0, atol=allowed)

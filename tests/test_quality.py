@@ -130,7 +130,7 @@ def test_rmse_is_in_the_unit_of_the_data():
     assert evaluate(numbers("mse", "rmse"), outputs, target)["rmse"] == pytest.approx(math.sqrt(0.125))
 
 
-def test_auc_by_hand():
+def test_auc_is_the_share_of_pairs_in_order():
     def auc(scores: list, target: list) -> float:
         task = numbers("binary_cross_entropy", "auc")
         return evaluate(task, np.array(scores)[:, None], np.array(target, np.float32)[:, None])["auc"]
@@ -139,9 +139,6 @@ def test_auc_by_hand():
     assert auc([1.0, 1, 1], [0, 1, 0]) == 0.5
     assert auc([3.0, 2, 1], [1, 1, 0]) == 1
     assert math.isnan(auc([1.0, 2], [1, 1]))
-
-
-def test_auc_is_the_share_of_pairs_in_order():
     generator = np.random.default_rng(1)
     for _ in range(50):
         count = generator.integers(2, 40)
@@ -169,12 +166,9 @@ def test_losses_by_hand():
     assert loss("mse", outputs, np.zeros((2, 1), np.float32)) == np.mean(outputs.astype(np.float64) ** 2)
 
 
-def test_an_output_that_is_not_finite_has_no_quality():
+def test_an_output_that_is_not_finite_has_no_quality_and_a_wrong_shape_is_refused():
     values = evaluate(classes(2, "accuracy"), np.array([[np.nan, 1], [0, 1]]), np.array([1, 1]))
     assert set(values) == {"loss", "accuracy"} and all(math.isnan(value) for value in values.values())
-
-
-def test_a_wrong_shape_is_refused_before_it_is_stretched():
     with pytest.raises(UsageError, match=r"outputs are \(3,\) and the target \(3, 1\); the task expects \(3, 1\)"):
         evaluate(numbers("mse", "rmse"), np.zeros(3), np.zeros((3, 1)))
     with pytest.raises(UsageError, match=r"the target \(3,\)"):

@@ -147,12 +147,11 @@ def test_the_first_entry_that_names_no_gpu_ends_the_list_and_one_named_twice_hid
     assert shown(visible) == (gpus, f"CUDA_VISIBLE_DEVICES={visible!r} {why}")
 
 
-@pytest.mark.parametrize("visible", ["", "0"])
-def test_hidden_gpu_reads_none(monkeypatch, visible):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    with closing(NvmlSampler(1, nvml=RecordedNvml())) as gpu:
-        assert gpu.read() == GpuReading()
-        assert "CUDA_VISIBLE_DEVICES" in gpu.reason
+def test_hidden_gpu_reads_none(monkeypatch):
+    for visible in ("", "0"):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        with closing(NvmlSampler(1, nvml=RecordedNvml())) as gpu:
+            assert gpu.read() == GpuReading() and "CUDA_VISIBLE_DEVICES" in gpu.reason
 
 
 @pytest.mark.parametrize(
@@ -212,10 +211,7 @@ def test_memory_is_the_devices_less_the_baseline_where_processes_are_hidden(list
     found = users(600 * MIB)
     assert found.own_bytes(listed, TREE, 950 * MIB) == 350 * MIB
     assert found.memory_source == BY_DIFFERENCE
-
-
-def test_memory_is_none_without_list_and_baseline():
-    found = GpuUsers()
+    found = GpuUsers()  # of neither list nor baseline
     assert found.own_bytes([], TREE, 950 * MIB) is None
     assert users(600 * MIB).own_bytes([], TREE, None) is None
     assert found.memory_source is None

@@ -67,6 +67,10 @@ def test_recorder_takes_samples_in_order_of_time_and_ends_when_the_process_does(
     times_ns = [before_ns, *(sample.t_ns for sample in samples), time.monotonic_ns()]
     assert times_ns == sorted(set(times_ns))
     assert recorder.peak_rss_bytes == max(sample.rss_bytes for sample in samples)
+    process.wait()
+    with Recorder(process.pid, hz=20) as recorder:  # of a dead process
+        wait_until(lambda: not reads(process), "the recorder to end")
+    assert recorder.samples() == () and recorder.peak_rss_bytes is None
 
 
 def test_samples_have_every_reading_of_a_machine_without_gpu(process):
@@ -77,14 +81,6 @@ def test_samples_have_every_reading_of_a_machine_without_gpu(process):
     assert last.cpu_percent > 0 and 0 < last.machine_cpu_percent <= 100 and 0 < last.machine_ram_percent < 100
     assert (last.threads, last.processes) == (1, 1) and isinstance(last.rss_bytes, int)
     assert last.gpu_percent is last.gpu_memory_bytes is last.gpu_power_w is None
-
-
-def test_recorder_of_a_dead_pid_has_no_samples():
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
-    with Recorder(process.pid, hz=20) as recorder:
-        wait_until(lambda: not reads(process), "the recorder to end")
-    assert recorder.samples() == () and recorder.peak_rss_bytes is None
 
 
 def test_rate_zero_takes_no_samples_and_one_out_of_bounds_is_refused(process):
@@ -130,13 +126,15 @@ def test_log_gives_back_what_it_was_given_by_name():
     assert all(type(getattr(log[0], name)) is int for name in ("rss_bytes", "threads", "gpu_throttle"))
 
 
-def test_an_hour_at_ten_hertz_stays_small():
+def test_an_hour_at_ten_hertz_stays_small_and_every_column_is_in_the_docs():
     log = SampleLog()
     for number in range(36_000):
         log.append(number, dict.fromkeys(COLUMNS, 1.0))
     columns = [log._t_ns, *log._columns.values()]
     assert all(isinstance(column, array) for column in columns)
     assert sum(sys.getsizeof(column) for column in columns) < 8.6 * 36_000 * len(columns)
+    page = (Path(__file__).parents[1] / "docs" / "frames.md").read_text()
+    assert not [name for name in COLUMNS if not re.search(rf"\b{name}\b", page)]
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: sampler.__name__)
@@ -183,7 +181,7 @@ def test_machine_reads_the_memory_that_psutil_reads(process):
     assert readings[1] == pytest.approx(readings[0], abs=2 * decimals(1))  # psutil's, and a change that it rounds away
 
 
-def test_cores_count_busy_time_as_psutil_does():
+def test_cores_and_memory_are_counted_as_psutil_does():
     def by_psutil():
         times = psutil.cpu_times()
         idle_s = times.idle + times.iowait
@@ -197,16 +195,8 @@ def test_cores_count_busy_time_as_psutil_does():
     assert (before - tick_each <= [found.idle, found.busy]).all() and (
         [found.idle, found.busy] <= after + tick_each
     ).all()
-
-
-def test_memory_of_a_kernel_that_does_not_tell_what_is_available_reads_none():
     assert parse_meminfo(b"MemTotal: 100 kB\nMemFree: 50 kB\nMemAvailable: 75 kB\nBuffers: 1 kB\n") == 25.0
     assert parse_meminfo(b"MemTotal: 100 kB\nMemFree: 50 kB\nBuffers: 7 kB\nCached: 1 kB\n") is None
-
-
-def test_every_column_of_the_samples_is_in_the_docs():
-    page = (Path(__file__).parents[1] / "docs" / "frames.md").read_text()
-    assert not [name for name in COLUMNS if not re.search(rf"\b{name}\b", page)]
 
 
 def test_the_edges_of_epochs_are_read_between_two_samples(process):

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from stored_study import PADDLE, RUN, create
+from stored_study import PADDLE, RUN, TORCH, create
 
 from framework_compare.comparison import Comparison
 from framework_compare.errors import StudyError
@@ -179,23 +179,16 @@ def test_a_study_whose_writer_died_can_be_read_and_resumed(tmp_path):
             assert [(run_id, cell) for run_id, cell, _ in store.plan()] == [(2, PADDLE)]
 
 
-def test_a_closed_study_is_one_file_and_closing_twice_does_no_harm(tmp_path):
-    store = create(tmp_path)
-    store.close()
-    store.close()
-    assert {path.name for path in tmp_path.iterdir()} - {LOCK} == {FILE}
-
-
-def test_a_finished_study_can_be_read_where_nothing_can_be_written(tmp_path, read_only):
-    create(tmp_path).close()
-    with Store.open(read_only(tmp_path)) as store:
+def test_a_closed_study_is_one_file_that_can_be_read_where_nothing_can_be_written(tmp_path, read_only):
+    for place, cells in ((tmp_path / "empty", ()), (tmp_path / "study", (TORCH, PADDLE))):
+        store = create(place, cells=cells)
+        store.close()
+        store.close()
+        assert {path.name for path in place.iterdir()} - {LOCK} == {FILE}
+        with Store.open(place) as store:
+            assert len(store.plan()) == len(cells)
+    with Store.open(read_only(place)) as store:
         assert len(store.plan()) == 2
-
-
-def test_a_study_without_cells_can_be_made_and_opened(tmp_path):
-    create(tmp_path, cells=()).close()
-    with Store.open(tmp_path) as store:
-        assert store.plan() == []
 
 
 def test_a_column_of_a_later_sampler_is_missing_from_older_samples_and_stored_from_now_on(tmp_path, monkeypatch):

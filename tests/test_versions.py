@@ -60,6 +60,8 @@ def test_a_name_carries_the_version_where_it_was_given_or_where_two_compete(want
     found = competitors.read(wanted)
     assert found.names == names
     assert competitors.read(found.names).names == names, "names that cells have are names that users may give"
+    assert title("torch@2.12.0") == "PyTorch 2.12.0"
+    assert in_order(["jax@0.9.2", "torch", "jax@0.10.2", "x"]) == ["torch", "jax@0.9.2", "jax@0.10.2", "x"]
 
 
 @pytest.mark.parametrize(
@@ -96,6 +98,8 @@ def test_an_interpreter_is_a_competitor_of_its_own():
     assert found.names[0] == "bare" and re.fullmatch(r"bare@[\d.]+", name)
     assert found.python == {name: sys.executable}
     assert competitors.read(found.names, found.python).names == found.names
+    found = competitors.read(["tiny", "tiny@1.1"], {}, {"tiny": "https://host/simple"})
+    assert found.index["tiny@1.1"] == found.index["tiny@1.0"] == "https://host/simple", "the framework's index"
     alone = competitors.read(f"bare={sys.executable}")
     assert (alone.names, alone.python) == (["bare"], {"bare": sys.executable})
 
@@ -124,11 +128,6 @@ def test_an_interpreter_that_is_not_what_a_name_says_is_said(framework):
     found = competitors.read(["bare", f"bare={sys.executable}"], say=said.append)
     competitors.read(found.names, found.python, say=said.append)
     assert said == [], "names that were made from interpreters are right"
-
-
-def test_an_index_of_a_framework_is_that_of_its_versions():
-    found = competitors.read(["tiny", "tiny@1.1"], {}, {"tiny": "https://host/simple"})
-    assert found.index["tiny@1.1"] == found.index["tiny@1.0"] == "https://host/simple"
 
 
 def test_a_version_is_made_from_a_lock_with_checksums_and_shared():
@@ -191,6 +190,10 @@ def test_a_version_that_was_pinned_stays_as_it_was_when_the_pin_moves(framework,
     assert managed.versions_here("tiny") == [Version("1.0")]
     with pytest.raises(EnvironmentUnavailable):
         managed.ensure("tiny")
+    write_wheel(links, version="2.0")
+    after = managed.ensure("tiny")
+    assert f"removed {before.folder}" in run("env", "remove", "tiny@1.0").stdout
+    assert managed.installed() == [after]
 
 
 @pytest.mark.parametrize("shared", ["", "tiny"])
@@ -298,14 +301,6 @@ def test_removing_refuses_what_is_no_version():
         assert locks.find(managed.locks_dir(), "tiny@1.1", "cpu"), "a pattern takes no lock"
 
 
-def test_a_version_that_was_pinned_is_removed_by_its_number(framework):
-    before = managed.ensure("tiny")
-    framework("tinyfw==2.0\n")
-    after = managed.ensure("tiny")
-    assert f"removed {before.folder}" in run("env", "remove", "tiny@1.0").stdout
-    assert managed.installed() == [after]
-
-
 def test_an_environment_in_which_a_process_runs_is_not_removed_however_its_path_is_written(tmp_path, monkeypatch):
     made = managed.ensure("tiny@1.1")
     (tmp_path / "other").symlink_to(made.folder.parent)
@@ -328,8 +323,3 @@ def test_a_lock_that_was_emptied_is_a_sentence():
     assert "name no package; `framework-compare env remove tiny@1.1`" in refused
     run("env", "remove", "tiny@1.1")
     assert managed.ensure("tiny@1.1").version == "1.1"
-
-
-def test_names_for_readers():
-    assert title("torch@2.12.0") == "PyTorch 2.12.0"
-    assert in_order(["jax@0.9.2", "torch", "jax@0.10.2", "x"]) == ["torch", "jax@0.9.2", "jax@0.10.2", "x"]

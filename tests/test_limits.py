@@ -108,11 +108,10 @@ def test_a_control_group_tells_its_kills_and_its_peak(tmp_path):
 def test_where_no_group_can_be_made_a_watchdog_holds_the_limit(groups):
     (groups["mount"] / "app.slice" / "cgroup.subtree_control").write_text("cpu")
     (groups["mount"] / "cgroup.subtree_control").write_text("cpu")
-    assert isinstance(memory_limit.limit(64 * MIB, **groups), Watchdog)
-    groups["membership"].write_text("9:memory:/own\n")
-    assert isinstance(memory_limit.limit(64 * MIB, **groups), Watchdog)
-    (groups["mount"] / "cgroup.controllers").unlink()
-    assert isinstance(memory_limit.limit(64 * MIB, **groups), Watchdog)
+    membership, controllers = groups["membership"], groups["mount"] / "cgroup.controllers"
+    for lacks in (lambda: None, lambda: membership.write_text("9:memory:/own\n"), controllers.unlink):
+        lacks()
+        assert isinstance(memory_limit.limit(64 * MIB, **groups), Watchdog)
     assert type(memory_limit.limit(None, **groups)) is MemoryLimit
 
 
@@ -134,17 +133,15 @@ def watched(code: str, limit_bytes: int, until_bytes: int) -> "tuple[str | None,
         process.wait()
 
 
-@pytest.mark.parametrize("reaped", [True, False])
-def test_a_watchdog_has_nothing_to_say_of_a_supervisor_that_has_ended(reaped):
+def test_a_watchdog_has_nothing_to_say_of_a_supervisor_that_has_ended():
     process = subprocess.Popen([sys.executable, "-c", ""])
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # a zombie from now on
-    if reaped:
+    for _ in ("a zombie", "reaped"):
+        watchdog = Watchdog(1)
+        watchdog.watch(process.pid)
+        assert (watchdog.ending(), watchdog.peak_bytes()) == (None, None)
+        watchdog.close()
         process.wait()
-    watchdog = Watchdog(1)
-    watchdog.watch(process.pid)
-    assert (watchdog.ending(), watchdog.peak_bytes()) == (None, None)
-    watchdog.close()
-    process.wait()
 
 
 @pytest.mark.alone

@@ -187,16 +187,13 @@ def mxnets(graph: Graph) -> Program:
     return PROGRAMS["mxnet"](graph)
 
 
-@pytest.mark.parametrize("name", ["tagger", "gru-pair"])
-def test_two_directions_are_one_layer(name):
-    program = mxnets(GRAPHS[name])
-    assert len(pairs(program)) == 1
-    assert not any(node.op in ("Reverse", *RECURRENT) for node in program.nodes)
-
-
-@pytest.mark.parametrize("name", ["other-sizes", "not-in-order", "swapped", "read-twice"])
-def test_what_is_not_a_pair_stays(name):
-    assert not pairs(mxnets(GRAPHS[name]))
+def test_two_directions_are_one_layer_and_what_is_not_a_pair_stays():
+    for name in ("tagger", "gru-pair"):
+        program = mxnets(GRAPHS[name])
+        assert len(pairs(program)) == 1
+        assert not any(node.op in ("Reverse", *RECURRENT) for node in program.nodes)
+    for name in ("other-sizes", "not-in-order", "swapped", "read-twice"):
+        assert not pairs(mxnets(GRAPHS[name])), name
     assert not pairs(mxnets(GRAPHS["tagger"].frozen("lstm_backward")))
 
 
@@ -206,8 +203,6 @@ def test_steps_come_in_front_once_and_go_back_once(name, times):
     ops = [node.op for node in mxnets(GRAPHS[name]).nodes]
     assert ops.count(TURN) == times
     assert name != "tagger" or ops[:2] == [TURN, "Embedding"], "tokens are turned in place of their rows"
-
-
-def test_a_program_without_recurrent_layers_stays_as_it_is():
+    # and without recurrent layers a program stays as it is
     program = lowered(diabetes_mlp.build(ROWS), mxnet.HAS)
     assert turned(program) is program

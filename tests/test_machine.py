@@ -26,19 +26,19 @@ def test_the_description_agrees_with_psutil_and_is_json_that_names_nobody():
     assert described["python"].endswith(platform.python_version())
 
 
-@pytest.mark.parametrize(
-    "affinity, logical, physical, quota, available",
-    [
-        pytest.param(8, 8, 8, None, 8, id="plain"),
-        pytest.param(16, 16, 8, None, 8, id="hyper-threads"),
-        pytest.param(16, 16, None, None, 16, id="physical-unknown"),
-        pytest.param(6, 16, 8, None, 6, id="pinned"),
-        pytest.param(12, 16, 8, None, 12, id="pinned-to-hyper-threads"),
-        pytest.param(16, 16, 8, 2.5, 2, id="quota"),
-        pytest.param(16, 16, 8, 100.0, 8, id="quota-beyond"),
-        pytest.param(16, 16, 8, 0.2, 1, id="quota-below-one"),
-    ],
-)
+# Affinity, logical and physical cores, quota; which are available.
+CORES = {
+    **{
+        "plain": (8, 8, 8, None, 8),
+        "hyper-threads": (16, 16, 8, None, 8),
+        "physical-unknown": (16, 16, None, None, 16),
+    },
+    **{"pinned": (6, 16, 8, None, 6), "pinned-to-hyper-threads": (12, 16, 8, None, 12)},
+    **{"quota": (16, 16, 8, 2.5, 2), "quota-beyond": (16, 16, 8, 100.0, 8), "quota-below-one": (16, 16, 8, 0.2, 1)},
+}
+
+
+@pytest.mark.parametrize("affinity, logical, physical, quota, available", CORES.values(), ids=CORES)
 def test_available_cores(monkeypatch, affinity, logical, physical, quota, available):
     monkeypatch.setattr(host, "_affinity_cores", lambda: affinity)
     monkeypatch.setattr(host.os, "cpu_count", lambda: logical)
@@ -102,11 +102,7 @@ def test_limits_of_control_groups(tmp_path, read, case):
     membership, files, expected = GROUPS[read][case]
     write(tmp_path, {"membership": membership, **{f"mount/{path}": text for path, text in files.items()}})
     assert read(mount=tmp_path / "mount", membership=tmp_path / "membership") == expected
-
-
-def test_no_control_groups_at_all(tmp_path):
-    assert cgroup.quota_cores(mount=tmp_path, membership=tmp_path / "missing") is None
-    assert cgroup.memory_limit_bytes(mount=tmp_path, membership=tmp_path / "missing") is None
+    assert read(mount=tmp_path, membership=tmp_path / "missing") is None, "no groups at all"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """The networks: their published figures, their sizes, what is trained of them, and that the oracle runs each."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The oracle against finite differences, hand-worked values and published formulas, in functions and whole networks."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from bounds import rounding, standard_errors

@@ -1,7 +1,5 @@
 """The ladder holds for a framework that is the reference in float32, and catches each seeded mistake at its level."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import sys

@@ -1,7 +1,5 @@
 """Level 4 passes an honest pipeline whatever its seed, and names each mistake; its judges also on numbers alone."""
 
-from __future__ import annotations
-
 import math
 import sys
 from pathlib import Path

@@ -20,7 +20,6 @@ from framework_compare.protocol import Job, Replicas, TrainConfig, devices_of
 from framework_compare.samplers.nvml import GpuGroup, GpuReading, gpu_indices
 from framework_compare.worker.placement import own_part
 
-SMALL = dict(batch_size=2, image_size=32, threads=1, loader_workers=0, pipeline="shared", repeats=1, verify="off")
 CPUS = ("cpu", "cpu")
 
 
@@ -34,12 +33,9 @@ def test_a_device_may_be_several_whose_counts_begin_at_the_one_that_is_named():
         planning.on_several(["cuda:0,1"], 2)
     with pytest.raises(UsageError, match="at least one number is needed"):
         planning.on_several(["cpu"], [])
-
-
-@pytest.mark.parametrize("device", ["cuda:0,0", "cpu:1,2", "cpu:0", "cuda:", "cuda:0,", "cpu:0,0", "cpu:0,2"])
-def test_what_names_no_several_devices_is_refused(device):
-    with pytest.raises((UsageError, UnknownNameError), match="device"):
-        planning.check_device(device)
+    for device in ("cuda:0,0", "cpu:1,2", "cpu:0", "cuda:", "cuda:0,", "cpu:0,0", "cpu:0,2"):
+        with pytest.raises((UsageError, UnknownNameError), match="device"):
+            planning.check_device(device)
 
 
 def test_no_other_program_gets_the_port_at_which_ranks_meet(tmp_path):
@@ -127,23 +123,20 @@ EPOCH = {"event": "epoch", "t_ns": 9, "number": 1, "start_ns": 0, "end_ns": 8, "
          "step_ns": [1, 2, 3]}  # fmt: skip
 
 
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_a_loss_is_the_mean_of_the_ranks_and_memory_their_sum(order):
-    transcript = Transcript(0, epochs=1, ranks=2)
-    for edge in ("start", "end"):
-        transcript.add({"event": "phase", "t_ns": 1, "name": "epochs", "edge": edge})
-    for rank in order:
-        transcript.add({**EPOCH, "loss": 1.0 + rank, "rank": rank})
-        transcript.add({"event": "memory", "t_ns": 2, "phase": "epochs", "pss_bytes": 100 + rank, "rank": rank})
-    assert transcript.epochs[0].loss == 1.5 and transcript.phases[0].pss_bytes == 201
-
-
-@pytest.mark.parametrize("fields", [{"images": 2}, {"rank": 2}, {"rank": -1}, {"event": "phase"}])
-def test_what_a_rank_cannot_say_is_malformed(fields):
-    transcript = Transcript(0, epochs=1, ranks=2)
-    transcript.add({**EPOCH, "loss": 1.0})
-    with pytest.raises(ProtocolError, match="malformed"):
-        transcript.add({**EPOCH, "loss": 1.0, "rank": 1, "name": "build", "edge": "start", **fields})
+def test_a_loss_is_the_mean_of_the_ranks_and_memory_their_sum_and_what_a_rank_cannot_say_malformed():
+    for order in ((0, 1), (1, 0)):
+        transcript = Transcript(0, epochs=1, ranks=2)
+        for edge in ("start", "end"):
+            transcript.add({"event": "phase", "t_ns": 1, "name": "epochs", "edge": edge})
+        for rank in order:
+            transcript.add({**EPOCH, "loss": 1.0 + rank, "rank": rank})
+            transcript.add({"event": "memory", "t_ns": 2, "phase": "epochs", "pss_bytes": 100 + rank, "rank": rank})
+        assert transcript.epochs[0].loss == 1.5 and transcript.phases[0].pss_bytes == 201
+    for fields in ({"images": 2}, {"rank": 2}, {"rank": -1}, {"event": "phase"}):
+        transcript = Transcript(0, epochs=1, ranks=2)
+        transcript.add({**EPOCH, "loss": 1.0})
+        with pytest.raises(ProtocolError, match="malformed"):
+            transcript.add({**EPOCH, "loss": 1.0, "rank": 1, "name": "build", "edge": "start", **fields})
 
 
 def test_gpus_are_read_as_one():

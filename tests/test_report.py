@@ -1,7 +1,5 @@
 """The report as a file: what it holds, what it escapes, how large it is. Browsers are in test_report_browser.py."""
 
-from __future__ import annotations
-
 import html.parser
 import math
 import re

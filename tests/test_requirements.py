@@ -37,23 +37,20 @@ def test_shipped_requirements_are_pinned_with_what_every_adapter_needs(name, dev
     assert {"numpy", "pillow", "simplejpeg"} <= pins_of(name, device).keys()
 
 
-@pytest.mark.parametrize("minor", range(8, 13))
-def test_singa_has_one_version_of_each_package_for_every_python(minor):
-    assert pins_of("singa", python=(3, minor)).keys() == pins_of("singa").keys()
+def test_singa_has_one_version_of_each_package_for_every_python():
+    assert all(pins_of("singa", python=(3, minor)).keys() == pins_of("singa").keys() for minor in range(8, 13))
 
 
 @pytest.mark.parametrize("name", [name for name, device in BUILDS if device == "cuda"])
 def test_both_devices_have_the_same_versions_of_what_both_have(name):
     cpu, cuda = pins_of(name), pins_of(name, "cuda")
-    assert {package: version for package, version in cuda.items() if package in cpu} == {
-        package: version for package, version in cpu.items() if package in cuda
-    }
+    assert all(version == cpu[package] for package, version in cuda.items() if package in cpu)
     assert next(iter(cpu.values())) == next(iter(cuda.values())), "the framework itself"
 
 
-@pytest.mark.parametrize("package", ["pillow", "simplejpeg"])
-def test_all_frameworks_decode_images_with_the_same_code(package):
-    assert len({pins_of(name, device)[package] for name, device in BUILDS}) == 1
+def test_all_frameworks_decode_images_with_the_same_code():
+    found = [pins_of(name, device) for name, device in BUILDS]
+    assert len({(pins["pillow"], pins["simplejpeg"]) for pins in found}) == 1
 
 
 # Its wheel pins CUDA's libraries itself, and is on an index of its own that could not be read.

@@ -1,7 +1,5 @@
 """Arithmetic and bytes of a cell beside the machine's peaks: counted from the graph, measured once, and shown."""
 
-from __future__ import annotations
-
 import json
 import runpy
 import subprocess

@@ -1,7 +1,5 @@
 """The process tree sampler: on real processes, and on such whose every reading is written down."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

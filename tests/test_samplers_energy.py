@@ -1,7 +1,5 @@
 """Energy: counters that turn over, readings when something ends, and power integrated where there is no counter."""
 
-from __future__ import annotations
-
 import math
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The GPU sampler, and which programs use a GPU: on a real GPU where there is one, and everywhere on a recording."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The recorder on real processes, and the machine sampler."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

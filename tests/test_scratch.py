@@ -1,7 +1,5 @@
 """The temporary folder of a run and its shared memory: its own, and gone with it, however run or parent ends."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

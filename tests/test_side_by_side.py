@@ -1,7 +1,5 @@
 """Two studies side by side: which cells meet, and what is claimed of them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from bounds import rounding

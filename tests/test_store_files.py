@@ -1,7 +1,5 @@
 """Studies on disk: what is refused, damaged, older or newer, read while written, left by a crash."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os

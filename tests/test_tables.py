@@ -1,7 +1,5 @@
 """Tables as text: their shape, what they claim, and that untrusted text stays text."""
 
-from __future__ import annotations
-
 import csv
 import io
 import itertools

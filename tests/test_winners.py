@@ -1,7 +1,5 @@
 """Who wins: sentence, table, figure and JSON name the same framework, or none."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

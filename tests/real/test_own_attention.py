@@ -1,7 +1,5 @@
 """Attention of users' networks: which masks, heads and windows are one layer of the graph, and the same function."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Optional
 

@@ -1,7 +1,5 @@
 """A network as users write it, through torch's real environment: imported, proved, and refused in one line."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -26,8 +26,9 @@ CEIL = {**POOL, "ceil_mode": True}
 PAIRS = {"kernel": [3, 2], "stride": [1, 2], "padding": [1, 0]}
 CHANNELS = {"in_channels": 3, "out_channels": 4, "groups": 1, "bias": True, "init": "zeros"}
 DEPTHWISE = {**CHANNELS, "out_channels": 6, "groups": 3, "bias": False}
+GROUPS = {"heads": 4, "kv_heads": 2, "scale": 0.5, "causal": True}
 SHIFTED = {"heads": 2, "scale": 0.5, "bias": True, "window": [2, 2], "mask_shift": [1, 1]}
-WINDOWS = (2, 2, 3, 4, 6)
+OF_STEPS, WINDOWS = {"in_channels": 6, "out_channels": 4, "init": "zeros"}, (2, 2, 3, 4, 6)
 SEQUENCE, VECTOR, IMAGE = (2, 5, 6), (3, 6), (2, 3, 7, 8)
 # op, shapes of its inputs with the batch
 CASES = {
@@ -39,11 +40,8 @@ CASES = {
     "concat-vectors": (node("Concat", "a", "b"), [VECTOR, (3, 2)]),
     "tanh": (node("Tanh"), [SEQUENCE]),
     "sigmoid": (node("Sigmoid"), [VECTOR]),
-    "conv1d": (node("Conv1d", in_channels=6, out_channels=4, kernel=3, padding=1, bias=True, init="zeros"), [SEQUENCE]),
-    "conv1d-valid": (
-        node("Conv1d", in_channels=6, out_channels=4, kernel=4, padding=0, bias=False, init="zeros"),
-        [SEQUENCE],
-    ),
+    "conv1d": (node("Conv1d", **OF_STEPS, kernel=3, padding=1, bias=True), [SEQUENCE]),
+    "conv1d-valid": (node("Conv1d", **OF_STEPS, kernel=4, padding=0, bias=False), [SEQUENCE]),
     "layernorm": (node("LayerNorm", features=6, eps=1e-5), [SEQUENCE]),
     "layernorm-vector": (node("LayerNorm", features=6, eps=1e-5), [VECTOR]),
     "maxout": (node("Maxout", pieces=3), [SEQUENCE]),
@@ -90,10 +88,7 @@ CASES = {
     "attention-with-bias": (node("Attention", "x", "b", heads=2, scale=0.7, bias=True), [(2, 5, 12), (1, 2, 5, 5)]),
     "attention-of-windows": (node("Attention", "x", "b", **SHIFTED), [(2, 2, 3, 4, 12), (1, 2, 4, 4)]),
     "attention-causal": (node("Attention", heads=2, scale=0.7, causal=True), [(2, 5, 12)]),
-    "attention-of-groups": (
-        node("Attention", "q", "k", "v", heads=4, kv_heads=2, scale=0.5, causal=True),
-        [(2, 5, 8), (2, 5, 4), (2, 5, 4)],
-    ),
+    "attention-of-groups": (node("Attention", "q", "k", "v", **GROUPS), [(2, 5, 8), (2, 5, 4), (2, 5, 4)]),
     "rotary": (node("Rotary", heads=2, theta=100.0), [(2, 5, 8)]),
     "rmsnorm": (node("RMSNorm", features=6, eps=1e-5), [SEQUENCE]),
     "unembedding": (node("Unembedding", num_embeddings=7, embedding_dim=6, init="normal_0.02"), [SEQUENCE]),
@@ -199,11 +194,11 @@ def squash(x):
 def test_lstm_by_hand():
     """Two steps of one unit, gate by gate from the published equations."""
     one = node("LSTM", input_size=1, hidden_size=1)
-    weights = {
+    squares = {
         "weight_ih": np.array([[0.1], [0.2], [0.3], [0.4]]),
         "weight_hh": np.array([[0.5], [-0.6], [0.7], [-0.8]]),
-        "bias": np.array([0.01, 1.0, -0.02, 0.03]),
     }
+    weights = {**squares, "bias": np.array([0.01, 1.0, -0.02, 0.03])}
     y, _ = OPS["LSTM"](one, weights, (np.array([[[1.0], [2.0]]]),), Mode(False))
     c = squash(0.11) * np.tanh(0.28)
     h = squash(0.43) * np.tanh(c)
@@ -215,12 +210,8 @@ def test_lstm_by_hand():
 def test_gru_by_hand():
     """The second bias of n stands inside the reset gate."""
     one = node("GRU", input_size=1, hidden_size=1)
-    weights = {
-        "weight_ih": np.array([[0.1], [0.2], [0.3]]),
-        "weight_hh": np.array([[0.5], [-0.6], [0.7]]),
-        "bias_ih": np.array([0.01, 0.02, 0.03]),
-        "bias_hh": np.array([0.04, 0.05, 0.6]),
-    }
+    weights = {"weight_ih": np.array([[0.1], [0.2], [0.3]]), "weight_hh": np.array([[0.5], [-0.6], [0.7]])}
+    weights.update(bias_ih=np.array([0.01, 0.02, 0.03]), bias_hh=np.array([0.04, 0.05, 0.6]))
     y, _ = OPS["GRU"](one, weights, (np.array([[[1.0], [2.0]]]),), Mode(False))
     first = (1 - squash(0.27)) * np.tanh(0.33 + squash(0.15) * 0.6)
     assert y[0, 0, 0] == pytest.approx(first, rel=rounding(UNIT))

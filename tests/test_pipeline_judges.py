@@ -101,28 +101,12 @@ def test_a_mistake_of_orders_is_named_from_their_numbers(mistake):
     assert MISTAKES[mistake][1] in str(error.value)
 
 
-def by_place(crops: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    return 2 * crops[:, 0] > ramps.SIZE[0] - crops[:, 2]
-
-
-def by_area(crops: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    return crops[:, 2] * crops[:, 3] > 18200
-
-
-def by_epoch(crops: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    return np.arange(len(labels)) // pipelines.RAMPS % 2
-
-
-def by_batch(crops: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    return np.arange(len(labels)) % pipelines.RAMPS // BATCH % 2
-
-
 FLIPS = {
-    "flip by place": by_place,
-    "flip by area": by_area,
-    "flip by epoch": by_epoch,
+    "flip by place": lambda crops, labels: 2 * crops[:, 0] > ramps.SIZE[0] - crops[:, 2],
+    "flip by area": lambda crops, labels: crops[:, 2] * crops[:, 3] > 18200,
+    "flip by epoch": lambda crops, labels: np.arange(len(labels)) // pipelines.RAMPS % 2,
     "flip by image": lambda crops, labels: labels % 2,
-    "flip by batch": by_batch,
+    "flip by batch": lambda crops, labels: np.arange(len(labels)) % pipelines.RAMPS // BATCH % 2,
 }
 
 
@@ -282,10 +266,8 @@ def test_a_loader_may_use_its_memory_again(judge):
 def test_a_worker_that_is_killed_has_not_answered_and_one_has_the_loader_workers_of_the_config(judge):
     level = judge("\n    def epoch(self, pipeline, number):\n        import os\n        os.kill(os.getpid(), 9)\n")
     assert not level.passed and not level.answered
-    level = judge(
-        "    def open_pipeline(self, images):\n        raise RuntimeError(f'{self.config.loader_workers} workers')\n",
-        loader_workers=3,
-    )
+    body = "    def open_pipeline(self, images):\n        raise RuntimeError(f'{self.config.loader_workers} workers')\n"
+    level = judge(body, loader_workers=3)
     assert "3 workers" in level.where
 
 

@@ -173,16 +173,14 @@ def test_of_ranks_that_told_of_a_failure_the_first_that_was_heard_is_named():
     assert transcript.first_failed() == 1
 
 
-def test_several_nodes_need_a_slurm_job(tiny, images, tmp_path, monkeypatch):
-    monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
-    with pytest.raises(UsageError, match="nodes is 2, but this is not a Slurm job; add --on slurm"):
-        compare(tiny, "linear", "cpu", nodes=2, dataset=images, out=tmp_path / "study", **SMALL)
-    assert not (tmp_path / "study").exists()
-
-
-def test_a_part_asks_for_as_many_nodes_as_its_largest_cell(tiny, images, tmp_path, monkeypatch):
+def test_several_nodes_need_a_slurm_job_of_which_a_part_asks_for_as_many_as_its_largest_cell(
+    tiny, images, tmp_path, monkeypatch
+):
     monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
     study = tmp_path / "study"
+    with pytest.raises(UsageError, match="nodes is 2, but this is not a Slurm job; add --on slurm"):
+        compare(tiny, "linear", "cpu", nodes=2, dataset=images, out=study, **SMALL)
+    assert not study.exists()
     compare(tiny, "linear", nodes=[1, 2], dataset=images, out=study, executor=Executor(), **SMALL)
     assert parts.PartPlan.read(study, 1).nodes == 2
     assert list(executors._chunks(study, [1], most=10)) == [(2, [1])]
@@ -191,15 +189,15 @@ def test_a_part_asks_for_as_many_nodes_as_its_largest_cell(tiny, images, tmp_pat
             start()
 
 
-@pytest.mark.parametrize("lacking", ["srun", "scontrol"])
-def test_several_nodes_need_the_commands_of_slurm(lacking, tmp_path, monkeypatch):
-    other = tmp_path / ("scontrol" if lacking == "srun" else "srun")
-    other.write_text("#!/bin/sh\n")
-    other.chmod(0o755)
+def test_several_nodes_need_the_commands_of_slurm(tmp_path, monkeypatch):
     monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-2]")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UsageError, match=f"nodes is 2, but {lacking} is not on PATH"):
-        nodes.check(2)
+    for lacking, other in (("srun", "scontrol"), ("scontrol", "srun")):
+        (tmp_path / lacking).mkdir()
+        (tmp_path / lacking / other).write_text("#!/bin/sh\n")
+        (tmp_path / lacking / other).chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path / lacking))
+        with pytest.raises(UsageError, match=f"nodes is 2, but {lacking} is not on PATH"):
+            nodes.check(2)
 
 
 @pytest.mark.parametrize(
@@ -225,8 +223,8 @@ def test_an_adapter_without_replicas_or_several_nodes_says_so(tiny, images):
     assert (row.status, row.reason) == ("unsupported", reason)
 
 
-@pytest.mark.parametrize("settings", [{"mode": "inference"}, {"limit": 3}])
-def test_what_several_devices_cannot_do_is_refused_before_anything_is_written(tiny, images, settings, tmp_path):
-    with pytest.raises(UsageError, match="device"):
-        compare(tiny, "linear", "cpu:0,1,2,3", dataset=images, out=tmp_path / "study", **{**SMALL, **settings})
-    assert not (tmp_path / "study").exists()
+def test_what_several_devices_cannot_do_is_refused_before_anything_is_written(tiny, images, tmp_path):
+    for settings in ({"mode": "inference"}, {"limit": 3}):
+        with pytest.raises(UsageError, match="device"):
+            compare(tiny, "linear", "cpu:0,1,2,3", dataset=images, out=tmp_path / "study", **{**SMALL, **settings})
+        assert not (tmp_path / "study").exists()

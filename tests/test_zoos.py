@@ -61,10 +61,8 @@ def test_a_field_or_name_that_does_not_exist_is_refused(text: str, words: str) -
 
 def test_keywords_belong_to_the_model_before_them_and_commas_of_lists_separate_none() -> None:
     given = "gpt_nano,transformers:gpt2:n_layer=2,n_head=4, transformers:vit:image_size=[32,32],head=image,timm:a"
-    assert split(given) == [
-        *("gpt_nano", "transformers:gpt2:n_layer=2,n_head=4"),
-        *("transformers:vit:image_size=[32,32],head=image", "timm:a"),
-    ]
+    gpt, vit = "transformers:gpt2:n_layer=2,n_head=4", "transformers:vit:image_size=[32,32],head=image"
+    assert split(given) == ["gpt_nano", gpt, vit, "timm:a"]
     name = "llama:rope_parameters={'type':'linear','factor':2.0},sizes=[[1,2],[3,4]],pair=(1,2),word='a,b',head=lm"
     keywords = {"rope_parameters": {"type": "linear", "factor": 2.0}, "sizes": [[1, 2], [3, 4]]}
     assert zoos.split(name) == ("llama", {**keywords, "pair": (1, 2), "word": "a,b", "head": "lm"})

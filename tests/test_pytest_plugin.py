@@ -52,11 +52,14 @@ def test_versions_compete_by_their_names(pytester, images, own_cache):
     assert Comparison.load(pytester.path / "study").frame.framework.tolist() == ["tiny", ids[2].partition("-")[0]]
 
 
-def test_an_unknown_name_is_a_usage_error(pytester):
+def test_an_unknown_name_and_a_folder_that_is_not_its_own_are_usage_errors(pytester):
     pytester.makepyfile(SUITE + TEST.format(images="x"))
     result = pytester.runpytest_subprocess("--fc-frameworks", "caffe")
     said = result.stdout.str() + result.stderr.str()
     assert "unknown framework 'caffe'; allowed: torch" in said and "pytest_plugin.py:" not in said
+    (pytester.mkdir("study") / "file").write_text("x")
+    said = pytester.runpytest_subprocess("--fc-out", "study").stderr.str()
+    assert "--fc-out is 'study', which is not empty; allowed: a new or an empty folder" in said
 
 
 TWICE = """
@@ -85,13 +88,6 @@ def test_the_cells_of_a_session_make_one_study_whose_table_is_shown(pytester, im
     assert frame.batch_size.tolist() == [2, 4] and (frame.status == "ok").all()
     shown = result.stdout.str().partition("framework-compare")[2]
     assert shown.count("Epoch time") == 2 and "study: study" in shown
-
-
-def test_a_session_needs_a_folder_of_its_own(pytester, images):
-    (pytester.mkdir("study") / "file").write_text("x")
-    pytester.makepyfile(SUITE + TEST.format(images=str(images)))
-    result = pytester.runpytest_subprocess("--fc-out", "study")
-    assert "--fc-out is 'study', which is not empty; allowed: a new or an empty folder" in result.stderr.str()
 
 
 def test_a_session_without_cells_shows_nothing(pytester):

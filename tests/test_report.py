@@ -254,11 +254,6 @@ def test_a_report_of_many_cells_stays_small(tmp_path, sizes):
     assert made.report(tmp_path / "report.html").stat().st_size < most_bytes(len(made.frame))
 
 
-def test_no_study_is_said(tmp_path, monkeypatch):
-    monkeypatch.setenv("FRAMEWORK_COMPARE_CACHE", str(tmp_path))
-    assert "there is no study in" in run("show", check=2).stderr
-
-
 def test_a_notebook_shows_verdicts_table_and_figure(comparison):
     found = Page(comparison._repr_html_())
     assert found.all("table") and found.all("img")
@@ -312,6 +307,7 @@ def test_the_command_writes_the_latest_study_with_a_table_of_costs_and_its_comma
 ):
     monkeypatch.setenv("FRAMEWORK_COMPARE_CACHE", str(tmp_path))
     mine, out = tmp_path / "studies" / "mine", tmp_path / "report.html"
+    assert "there is no study in" in run("show", check=2).stderr
     made = study(mine, ("torch", "mxnet"), ("alexnet",), failing=(), repeats=2)
     assert (
         names.find() == names.find("mine") == type(made).load("latest").folder == type(made).load("mine").folder == mine

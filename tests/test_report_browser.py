@@ -17,6 +17,8 @@ pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="no Chromium is installed; on Debian: apt-get install chromium-headless-shell"
 )
 SCREENS = (360, 768, 1280)  # pixels: a phone, a tablet, a laptop
+MISSING = "axe is missing: pip install -e '.[test]'"
+COPY = "document.addEventListener('copy', event => { window.copied = event.target.value; }, { once: true })"
 A4 = 1000  # pixels of height that a page has within its margins
 
 
@@ -33,16 +35,20 @@ def drawn(browser, report_file):
     return of
 
 
+def texts_of(opened, selector):
+    return opened.page.eval_on_selector_all(selector, "all => all.map(one => one.textContent)")
+
+
 def test_it_draws_every_figure_offline_without_an_error(drawn, report_file, comparison):
     opened = drawn(1280)
     assert opened.count(".plot svg") == opened.count(PLOT) > 8
     assert opened.count("script[id^=spec-]") == opened.count(".plot") > opened.count(PLOT)
     assert [url for url in opened.requests if not url.startswith("data:")] == [report_file.as_uri()]
     assert opened.messages == []
-    texts = opened.page.eval_on_selector_all(".plot svg text", "all => all.map(one => one.textContent)")
+    texts = texts_of(opened, ".plot svg text")
     assert len(texts) > 100
     assert not {"NaN", "undefined", "Infinity", "null"} & set(texts)
-    shown = drawn(1280).page.eval_on_selector_all("#F2 svg text", "all => all.map(one => one.textContent)")
+    shown = texts_of(drawn(1280), "#F2 svg text")
     ok = (comparison.frame["status"] == "ok").sum()
     assert sum(text.endswith("x") and text[0].isdigit() for text in shown) == ok
     assert shown.count("crashed") == len(comparison.frame) - ok
@@ -128,14 +134,14 @@ def test_a_choice_before_a_figure_is_seen_holds_for_it(browser, report_file):
     everywhere = "() => [...document.querySelectorAll('.plot')].every(one => one.dataset.live === 'yes')"
     opened.page.wait_for_function(everywhere, timeout=60_000)
     for figure in ("#F2", "#F4", "#F6"):  # legends keep every name
-        texts = opened.page.eval_on_selector_all(f"{figure} svg text", "all => all.map(one => one.textContent)")
+        texts = texts_of(opened, f"{figure} svg text")
         assert "PyTorch" in texts and "MXNet" not in texts, figure
     assert opened.messages == []
 
 
 def test_a_framework_that_is_unchecked_leaves_the_figures(browser, report_file):
     def texts(selector):
-        return opened.page.eval_on_selector_all(f"{selector} svg text", "all => all.map(one => one.textContent)")
+        return texts_of(opened, f"{selector} svg text")
 
     opened = Opened(browser, report_file)
     opened.draw_all()
@@ -171,18 +177,14 @@ def test_another_view_of_a_figure_takes_its_place(browser, report_file):
 
 def test_a_table_and_the_citation_are_copied_as_they_are_shown(browser, report_file, comparison):
     opened = Opened(browser, report_file)
-    opened.page.evaluate(
-        "document.addEventListener('copy', event => { window.copied = event.target.value; }, { once: true })"
-    )
+    opened.page.evaluate(COPY)
     opened.page.get_by_role("button", name="Copy as Markdown").first.click()
     lines = opened.page.evaluate("window.copied").splitlines()
     shown = comparison.table("time", style="markdown")
     rows = [line for line in lines if line.startswith("|")]
     assert len(rows) > 4 and all(line in shown for line in rows)
     opened = Opened(browser, report_file)
-    opened.page.evaluate(
-        "document.addEventListener('copy', event => { window.copied = event.target.value; }, { once: true })"
-    )
+    opened.page.evaluate(COPY)
     opened.page.get_by_role("button", name="Copy as citation").click()
     assert opened.page.evaluate("window.copied") == opened.page.inner_text("#cite pre")
 
@@ -334,9 +336,7 @@ def test_the_tab_key_goes_through_the_page_in_its_order(browser, report_file):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", SCREENS)
 def test_axe_finds_no_barrier(drawn, width, scheme):
-    axe = pytest.importorskip(
-        "axe_playwright_python.sync_playwright", reason="axe is missing: pip install -e '.[test]'"
-    )
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason=MISSING)
     page = drawn(width).page
     page.emulate_media(color_scheme=scheme)
     found = axe.Axe().run(page).response
@@ -346,9 +346,7 @@ def test_axe_finds_no_barrier(drawn, width, scheme):
 
 
 def test_axe_sees_a_barrier(browser, report_file):
-    axe = pytest.importorskip(
-        "axe_playwright_python.sync_playwright", reason="axe is missing: pip install -e '.[test]'"
-    )
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason=MISSING)
     opened = Opened(browser, report_file)
     opened.page.evaluate("document.documentElement.removeAttribute('lang')")
     assert "html-has-lang" in [one["id"] for one in axe.Axe().run(opened.page).response["violations"]]

@@ -1,5 +1,6 @@
 """A study gone on with: what is run, what is kept, what is refused."""
 
+import contextlib
 import json
 import shutil
 
@@ -181,30 +182,19 @@ H200, A100 = ({"name": name, "memory_bytes": 1 << 37, "compute_capability": "9.0
         ({"quota_cores": 2.5}, {"quota_cores": 2.0}, "quota_cores: 2.5 in the study, 2.0 now"),
         ({"gpus": {"devices": [H200]}}, {"gpus": {"devices": [A100, A100]}}, "gpus: H200 in the study, A100, A100 now"),
         ({"gpus": {"devices": [H200]}}, {"gpus": None}, "gpus: H200 in the study, none now"),
+        ({"gpus": {"devices": [H200], "driver": "1"}}, {"gpus": {"devices": [H200], "driver": "2"}}, ""),
+        ({"memory_bytes": 16 << 30}, {"memory_bytes": (16 << 30) - (100 << 20)}, ""),  # of another kernel
+        ({}, {"memory_bytes": 1}, ""),  # not known
     ],
 )
 def test_another_memory_limit_or_gpu_is_another_machine(before, now, said, tmp_path):
-    cells = [Cell("torch", "alexnet", "small", "cuda", TrainConfig(device="cuda"))]
-    with Store.create(tmp_path, settings={}, machine=before, cells=cells, repeats=1) as store:
-        with pytest.raises(StudyError, match=said):
-            check_same_machine(store, now)
-        check_same_machine(store, before)
-
-
-@pytest.mark.parametrize(
-    ("before", "now", "device"),
-    [
-        ({"gpus": {"devices": [H200]}}, {"gpus": None}, "cpu"),
-        ({"gpus": {"devices": [H200], "driver": "1"}}, {"gpus": {"devices": [H200], "driver": "2"}}, "cuda"),
-        ({"memory_bytes": 16 << 30}, {"memory_bytes": (16 << 30) - (100 << 20)}, "cpu"),
-        ({}, {"memory_bytes": 1}, "cpu"),
-    ],
-    ids=["gpu-not-used", "driver", "kernel", "not-known"],
-)
-def test_the_same_machine_for_a_study_is_not_refused(before, now, device, tmp_path):
-    cells = [Cell("torch", "alexnet", "small", device, TrainConfig(device=device))]
-    with Store.create(tmp_path, settings={}, machine=before, cells=cells, repeats=1) as store:
-        check_same_machine(store, now)
+    for device in ("cuda", "cpu"):
+        cells = [Cell("torch", "alexnet", "small", device, TrainConfig(device=device))]
+        refused = said and (device == "cuda" or "gpus" not in said)  # a study on the CPU has no use for a GPU
+        with Store.create(tmp_path / device, settings={}, machine=before, cells=cells, repeats=1) as store:
+            with pytest.raises(StudyError, match=said) if refused else contextlib.nullcontext():
+                check_same_machine(store, now)
+            check_same_machine(store, before)
 
 
 def test_another_version_of_a_framework_is_refused_where_it_has_finished_runs(study, monkeypatch):

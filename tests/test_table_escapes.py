@@ -129,8 +129,12 @@ def test_columns_of_numbers_are_siunitxs(texts, head, figures):
     assert re.findall(r"^a & (.*) \\\\$", text, re.MULTILINE) == list(figures)
 
 
-def test_the_best_is_bold_and_a_note_follows_the_number():
+def test_the_best_is_bold_and_a_note_follows_the_number_for_which_the_column_has_room():
     assert r"a & \bfseries 1.5(2) {\textsuperscript{(1)}} \\" in latex(column("1.5 ±0.2", best=True, note="why"))
+    rows = (Row(("a",), (Value("1.5 ±0.2", str(number)),)) for number in range(1, 13))
+    text = latex(Table("Run `env create a_b`.", ("name",), (Group("", ("s",)),), tuple(rows)))
+    assert r"\caption{Run \texttt{env create a\_b}.}" in text
+    assert r"S[table-format=1.1(1){\textsuperscript{(12)}}]" in text
 
 
 def test_a_label_and_what_to_load_stand_in_the_text(tmp_path):
@@ -148,13 +152,6 @@ def test_a_real_latex_sets_every_kind_of_table(tmp_path):
 def test_five_frameworks_and_four_models_fit_a_page(tmp_path):
     comparison = latex_study(tmp_path / "study", FRAMEWORKS, MODELS, failing=[("jax", "vgg16")])
     compiled(tmp_path, *(comparison.table(kind, "latex") for kind in comparison.kinds))
-
-
-def test_code_in_a_note_is_code_and_the_column_has_room_for_its_number():
-    rows = (Row(("a",), (Value("1.5 ±0.2", str(number)),)) for number in range(1, 13))
-    text = latex(Table("Run `env create a_b`.", ("name",), (Group("", ("s",)),), tuple(rows)))
-    assert r"\caption{Run \texttt{env create a\_b}.}" in text
-    assert r"S[table-format=1.1(1){\textsuperscript{(12)}}]" in text
 
 
 def test_a_real_latex_sets_any_text(tmp_path):

@@ -253,21 +253,11 @@ def test_a_part_has_columns_rows_and_a_frame_with_the_numbers_of_the_study_and_t
     assert comparison.table("time").units["ratio_to_best"] == ""
 
 
-@pytest.mark.parametrize("style", study_table.STYLES)
-def test_a_style_by_name_is_that_of_its_method(comparison, table, style):
-    assert comparison.table("time", style) == study_table.STYLES[style](table)
-
-
-def test_printed_it_is_text_and_jupyter_shows_html(table):
+def test_printed_it_is_text_and_jupyter_shows_html_and_a_style_by_name_is_that_of_its_method(comparison, table):
+    assert all(comparison.table("time", style) == method(table) for style, method in study_table.STYLES.items())
     assert str(table) == table.to_text() and table.to_text(width=40, bold=False) != table.to_text(width=200, bold=False)
     assert table._repr_html_() == table.to_html() and table.to_html().count("<table>") == 1
     assert "\x1b[1m" in table.to_text(bold=True) or "Marked" not in str(table)
-
-
-def test_html_escapes_what_a_reason_holds(tmp_path):
-    failure = Run("failed", "<img src=x onerror=alert(1)> & more")
-    text = study_of_figures(tmp_path / "study", failure=failure).table().to_html()
-    assert "<img" not in text and "&lt;img src=x onerror=alert(1)&gt; &amp; more" in text
 
 
 def test_latex_takes_a_label_and_a_caption_and_without_notes_has_no_mark_that_points_to_one(table, halves):
@@ -280,19 +270,18 @@ def test_latex_takes_a_label_and_a_caption_and_without_notes_has_no_mark_that_po
     assert "textsuperscript" not in bare and "raggedright" not in bare and r"\bottomrule" in bare
 
 
-def test_a_sentence_in_place_of_a_table_is_escaped():
+def test_what_a_reason_holds_and_a_sentence_in_place_of_a_table_are_escaped(tmp_path):
+    failure = Run("failed", "<img src=x onerror=alert(1)> & more")
+    text = study_of_figures(tmp_path / "study", failure=failure).table().to_html()
+    assert "<img" not in text and "&lt;img src=x onerror=alert(1)&gt; &amp; more" in text
     absent = StudyTable("energy", [], ["</p><script>\n|x|"], lambda: None)
     assert absent.to_html() == "<p>&lt;/p&gt;&lt;script&gt; |x|</p>\n"
     assert absent.to_latex() == "% </p><script> |x|\n" and absent.to_markdown() == "&lt;/p&gt;&lt;script&gt; \\|x\\|\n"
 
 
-@pytest.mark.parametrize("style", [style for style in study_table.STYLES if style != "csv"])
-def test_a_kind_that_the_study_has_not_is_a_sentence(comparison, style):
+def test_settings_that_differ_make_parts_and_a_kind_that_the_study_has_not_is_a_sentence(comparison, halves):
     table = comparison.table("scaling")
-    assert table.parts == () and "same batch size" in table.text(style)
-    assert table.text("latex").startswith("% ")
-
-
-def test_settings_that_differ_make_parts(halves):
+    assert table.parts == () and table.text("latex").startswith("% ")
+    assert all("same batch size" in table.text(style) for style in STYLES if style != "csv")
     assert len(halves.parts) == 2 and halves.to_markdown().count("| :--- |") == 2
     assert repr(halves) == "StudyTable('time', 2 parts)"

@@ -272,7 +272,7 @@ def test_rungs_on_the_command_line_are_read_and_of_several_models_refused(tmp_pa
         ladder("torch", ["diabetes_ann", "lstm_ibm"], {"more": {"epochs": 2}}, out=tmp_path / "study")
 
 
-def test_inference_has_latency_and_no_loss(run):
+def test_inference_has_latency_and_no_loss_and_a_framework_without_it_says_so(run):
     infers = TRAINER + "\n    def infer(self, batch):\n        return self.forward(batch)\n"
     study = run(source=infers, mode="inference", batch_size=[8, 32], repeats=1, epochs=2)
     assert list(study.frame.status) == ["ok", "ok"], study.frame.reason.tolist()
@@ -280,10 +280,7 @@ def test_inference_has_latency_and_no_loss(run):
     assert not [name for name in study.epochs if name.startswith("validation")]
     assert "batch 8" in str(study.table("inference"))
     assert str(study.table("quality")).strip() == "No model in this study has a validation split."
-
-
-def test_a_framework_without_inference_says_so(run):
-    study = run(mode="inference", repeats=1)
+    study = run(mode="inference", repeats=1, out=study.folder.parent / "without")
     assert list(study.frame.status) == ["unsupported"]
     assert "has no inference; allowed: mode 'train'" in study.frame.reason.iloc[0]
 

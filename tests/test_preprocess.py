@@ -65,10 +65,10 @@ def test_crops_lie_inside_the_image(width: int, height: int) -> None:
         assert 0 <= crop.left <= width - crop.width and 0 <= crop.top <= height - crop.height
 
 
-@pytest.mark.parametrize("size, expected", [((1000, 100), (433, 0, 133, 100)), ((100, 1000), (0, 433, 100, 133))])
-def test_an_extreme_image_falls_back_to_its_centre(size: tuple[int, int], expected: tuple[int, ...]) -> None:
-    crops = [draw_crop(image_state(0, 0, i), *size)[:4] for i in range(100)]
-    assert crops.count(expected) > 50
+def test_an_extreme_image_falls_back_to_its_centre() -> None:
+    for size, expected in {(1000, 100): (433, 0, 133, 100), (100, 1000): (0, 433, 100, 133)}.items():
+        crops = [draw_crop(image_state(0, 0, i), *size)[:4] for i in range(100)]
+        assert crops.count(expected) > 50
 
 
 def test_half_of_the_images_are_flipped_or_none_and_the_crops_left_as_they_are() -> None:
@@ -177,15 +177,12 @@ def test_grey_and_cmyk_jpegs_become_rgb() -> None:
     assert np.abs(pixels.astype(int) - expected).max() <= 2 * lost + RESIZED, "of an ink, and of black"
 
 
-@pytest.mark.parametrize("mode", ["P", "RGBA", "LA", "1", "L"])
-def test_png_of_any_mode_becomes_rgb(mode: str) -> None:
-    pixels = decode_crop_resize(encoded(convert(mode), "PNG"), Crop(0, 0, 80, 60), 30)
-    expected = np.asarray(convert(mode).convert("RGB").resize((30, 30), Image.Resampling.BILINEAR))
-    assert np.array_equal(pixels, expected)
-
-
 @pytest.mark.filterwarnings("error")
-def test_a_palette_with_transparency_becomes_rgb_without_a_warning_and_16_bits_keep_their_high_byte() -> None:
+def test_png_of_any_mode_becomes_rgb_without_a_warning_and_16_bits_keep_their_high_byte() -> None:
+    for mode in ("P", "RGBA", "LA", "1", "L"):
+        pixels = decode_crop_resize(encoded(convert(mode), "PNG"), Crop(0, 0, 80, 60), 30)
+        expected = np.asarray(convert(mode).convert("RGB").resize((30, 30), Image.Resampling.BILINEAR))
+        assert np.array_equal(pixels, expected), mode
     data = encoded(convert("P"), "PNG", transparency=bytes(range(256)))
     assert decode_crop_resize(data, Crop(0, 0, 80, 60), 30).shape == (30, 30, 3)
     values = (np.arange(256, dtype=np.uint16) * 256 + 77).reshape(16, 16)

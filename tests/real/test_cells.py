@@ -32,9 +32,7 @@ def train(tmp_path, real_images, small):
     return run
 
 
-@pytest.mark.parametrize(
-    "pair", some_nightly(PAIRS, nightly=[pair for pair in PAIRS if pair not in DAILY]), ids="-".join
-)
+@pytest.mark.parametrize("pair", some_nightly(PAIRS, {*PAIRS} - DAILY), ids="-".join)
 def test_network_trains_on_a_held_batch_and_the_loss_falls(train, pair):
     framework, model = pair
     row, _ = train(framework, model, pipeline="memory", epochs=3, learning_rate=0.003)
@@ -69,12 +67,10 @@ WORKS = {
 
 EXECUTIONS = list(itertools.product(FRAMEWORKS, ["eager", "graph", "compiled"]))
 # Neither minutes of an optimising compiler nor a compilation of each operator; what is the default, other tests train.
-DAILY_EXECUTIONS = [("tensorflow", "eager"), ("mxnet", "graph"), ("paddle", "graph")]
+DAILY_EXECUTIONS = {("tensorflow", "eager"), ("mxnet", "graph"), ("paddle", "graph")}
 
 
-@pytest.mark.parametrize(
-    "pair", some_nightly(EXECUTIONS, [pair for pair in EXECUTIONS if pair not in DAILY_EXECUTIONS]), ids="-".join
-)
+@pytest.mark.parametrize("pair", some_nightly(EXECUTIONS, {*EXECUTIONS} - DAILY_EXECUTIONS), ids="-".join)
 def test_execution_works_or_says_why_not(train, pair):
     framework, execution = pair
     row, _ = train(framework, "small", epochs=2, pipeline="memory", execution=execution)
@@ -89,9 +85,7 @@ WORK = [("heavy", 32, 64, 3), pytest.param("resnet50", 48, 128, 3, marks=pytest.
 
 
 @pytest.mark.parametrize("model, limit, size, epochs", WORK)
-@pytest.mark.parametrize(
-    "framework", some_nightly(FRAMEWORKS, nightly=[name for name in FRAMEWORKS if name != "mxnet"])
-)
+@pytest.mark.parametrize("framework", some_nightly(FRAMEWORKS, {*FRAMEWORKS} - {"mxnet"}))
 def test_threads_limit_what_a_framework_uses(train, monkeypatch, framework, model, limit, size, epochs):
     monkeypatch.setitem(registry.MODELS, "heavy", registry.Model("framework_compare.conformance.graphs:heavy"))
     row, _ = train(framework, model, limit=limit, image_size=size, epochs=epochs, pipeline="memory")

@@ -220,7 +220,7 @@ def test_githubs_style_has_a_list_of_verdicts_and_folds_its_notes(tmp_path):
 def test_githubs_style_goes_to_the_summary_of_a_job_up_to_its_size(tmp_path, monkeypatch, capsys, most):
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
     monkeypatch.setattr(console, "SUMMARY_BYTES", most)
-    console.print_tables(study(tmp_path / "study", {(f, m): ok(1) for f in FRAMEWORKS for m in MODELS}), "github")
+    console.print_tables(study(tmp_path, {(f, m): ok(1) for f in FRAMEWORKS for m in MODELS}), "github")
     summary, printed = (tmp_path / "summary.md").read_text(), capsys.readouterr().out
     assert ("Truncated:" in summary) == (most == 300) and "PaddlePaddle" in printed
     assert summary.startswith("not yet · ") and len(summary) < most + 200

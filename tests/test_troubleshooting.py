@@ -1,5 +1,7 @@
 """Every message that docs/troubleshooting.md explains is one that the code has; docs/codes.md has every status and exit code."""
 
+from __future__ import annotations
+
 import ast
 import re
 from pathlib import Path

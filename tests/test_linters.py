@@ -59,9 +59,7 @@ def test_few_types_are_left_open() -> None:
 
 def test_bounds_on_figures_come_from_a_yardstick() -> None:
     """A bound by a number holds on the machine of who wrote it; bounds.py and rounding_bounds.py of tests/plugins give others."""
-    others = {
-        path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__)
-    }  # its strings are examples of such bounds
+    others = {*(ROOT / "tests").rglob("*.py")} - {Path(__file__)}  # its strings are examples of such bounds
     found = {str(path.relative_to(ROOT)): literal_bounds(path.read_text()) for path in others}
     assert not {name: lines for name, lines in found.items() if lines}
 

@@ -219,11 +219,8 @@ def test_where_parity_is_required_a_native_cell_is_not_run(tmp_path):
 def test_an_adapter_that_does_not_declare_a_native_optimizer_is_not_asked_for_one(optimizer):
     class Plain:
         name = "plain"
-        declared = Declared(
-            *(frozenset(), frozenset({"cross_entropy"}), frozenset(OPTIMIZERS)),
-            {"cpu": frozenset({"default"})},
-            {"cpu": frozenset({"fp32"})},
-        )
+        sets = frozenset(), frozenset({"cross_entropy"}), frozenset(OPTIMIZERS)
+        declared = Declared(*sets, {"cpu": frozenset({"default"})}, {"cpu": frozenset({"fp32"})})
 
     refuse_undeclared(Plain, TrainConfig(optimizer=optimizer), [])
     with pytest.raises(Unsupported, match=f"plain declares no optimizer 'native {optimizer}'; declared: adam, "):

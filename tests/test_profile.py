@@ -117,9 +117,8 @@ def test_self_times_add_up_and_rows_are_counted_line_by_line():
     spans = [Span("next", 100, 130), *inner, Span("outer", 0, 100)]
     assert self_times(spans) == [("outer", 20), ("inner", 40), ("leaf", 10), ("inner", 30), ("next", 30)]
     lines = [Line("operator", "a", [Span("x", 0, 10)]), Line("kernel", "b", [Span("x", 0, 7), Span("y", 2, 3)])]
-    assert count(lines) == [
-        ProfileRow("operator", "x", 1, 10), ProfileRow("kernel", "x", 1, 6), ProfileRow("kernel", "y", 1, 1)
-    ]  # fmt: skip
+    expected = ("operator", "x", 1, 10), ("kernel", "x", 1, 6), ("kernel", "y", 1, 1)
+    assert count(lines) == [ProfileRow(*row) for row in expected]
 
 
 def test_many_rows_become_the_largest_and_one_more():
@@ -182,7 +181,10 @@ def test_a_call_that_is_named_after_its_kernel_is_one_of_cuda(tmp_path):
 
 def test_a_line_of_the_host_is_parted_by_kind():
     events = [
-        *(("operator", "dot", 0, 9), ("cuda-runtime", "cuGraphLaunch", 2, 4), ("", "x", 0, 1), ("operator", "", 0, 1))
+        ("operator", "dot", 0, 9),
+        ("cuda-runtime", "cuGraphLaunch", 2, 4),
+        ("", "x", 0, 1),
+        ("operator", "", 0, 1),
     ]
     found = {line.kind: line for line in profiling.lines_by_kind("/host:CPU python3", events)}
     assert found["operator"].spans == [profiling.Span("dot", 0, 9)]

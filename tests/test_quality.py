@@ -29,9 +29,8 @@ def numbers(loss_name: str, *metrics: str) -> Task:
 
 
 def tokens(steps: int, outputs: int, *metrics: str) -> Task:
-    return Task(
-        (Field("x", (steps,), "int32", 9),), Field("y", (steps,), "int64"), outputs, "token_cross_entropy", metrics
-    )
+    x, y = Field("x", (steps,), "int32", 9), Field("y", (steps,), "int64")
+    return Task((x,), y, outputs, "token_cross_entropy", metrics)
 
 
 def one_hot(labels: list, outputs: int) -> np.ndarray:
@@ -154,9 +153,8 @@ def test_auc_is_the_share_of_pairs_in_order():
 def test_losses_by_hand():
     assert loss("mse", np.array([[2.0], [0]]), np.zeros((2, 1))) == 2  # not half the square
     assert loss("cross_entropy", np.zeros((3, 4)), np.array([0, 1, 2])) == pytest.approx(math.log(4))
-    assert loss("binary_cross_entropy", np.array([[0.0], [2]]), np.array([[1], [0]])) == pytest.approx(
-        (math.log(2) + math.log(1 + math.e**2)) / 2
-    )
+    both = (math.log(2) + math.log(1 + math.e**2)) / 2
+    assert loss("binary_cross_entropy", np.array([[0.0], [2]]), np.array([[1], [0]])) == pytest.approx(both)
     # the divisor is the number of tokens that count: 2, not 4
     logits = np.array([[[0.0, 0], [9, 0]], [[0, 0], [0, 9]]])
     assert loss("token_cross_entropy", logits, np.array([[0, -1], [1, -1]])) == pytest.approx(math.log(2))
@@ -247,9 +245,8 @@ def test_a_task_comes_back_from_json_as_it_was():
 
 def last_quality(patience):
     """Epochs and perplexity of a cell with three runs, of which one ended before its last epoch."""
-    frame = pandas.DataFrame(
-        {"dataset": ["text"], "mode": ["train"], "new_tokens": [0], "images_per_s": [1.0], "patience": [patience]}
-    )
+    row = {"dataset": "text", "mode": "train", "new_tokens": 0, "images_per_s": 1.0, "patience": patience}
+    frame = pandas.DataFrame([row])
     rows = [(1, 1, 9.2), (1, 2, 6.4), (2, 1, 9.2), (2, 2, 6.6), (3, 1, 9.2)]
     epochs = pandas.DataFrame(rows, columns=["run_id", "epoch", "validation_perplexity"])
     found = workloads.with_quality(frame, epochs.assign(cell=0, status="ok", counts=True), {})

@@ -176,10 +176,8 @@ def test_ladder_has_fp32_eager_as_one_and_says_where_that_failed(tmp_path):
         ["JAX", "AlexNet", "64", "-", "- (2)", "-", "-"],
     ]
     assert "(2) no fp32 eager baseline in this study" in text
-    outcomes = [
-        ("torch", {"execution": "eager"}, Run("crashed", "SIGSEGV")),
-        ("torch", {"execution": "graph"}, ok(1, 1, 1)),
-    ]
+    lost, outcomes = Run("crashed", "SIGSEGV"), {"eager": None, "graph": ok(1, 1, 1)}
+    outcomes = [("torch", {"execution": execution}, run or lost) for execution, run in outcomes.items()]
     text = study(tmp_path, outcomes).table("precision", "markdown")
     assert rows(text)[0][3:] == ["crashed (1)", "- (2)"]
     assert "its baseline, fp32 eager, is crashed" in text
@@ -216,11 +214,7 @@ def test_scaling_says_how_many_images_a_step_was_really_on(tmp_path):
     assert [row[2] for row in rows(comparison.table("scaling", "markdown"))] == ["2", "6", "64, steps of 6"]
     read = list(csv.DictReader(io.StringIO(comparison.table("scaling", "csv"))))
     assert [(row["batch_size"], row["images"]) for row in read] == [("2", "6"), ("6", "6"), ("64", "6")]
-    outcomes = [
-        ("torch", {"batch_size": 2}, ok(1)),
-        ("torch", {"batch_size": 64}, ok(1)),
-        ("torch", {"batch_size": 128}, Run("crashed")),
-    ]
+    outcomes = [("torch", {"batch_size": size}, run) for size, run in ((2, ok(1)), (64, ok(1)), (128, Run("crashed")))]
     text = study(tmp_path, outcomes, images=6).table("scaling", "markdown")
     assert "PyTorch AlexNet: the largest batch that worked is 6; 128, steps of 6, ended crashed." in text
 

@@ -30,9 +30,8 @@ def test_hostile_names_run_nothing(browser, tmp_path):
 def test_a_loss_that_is_no_number_is_drawn_as_none_and_names_from_right_to_left_keep_their_rows(browser, tmp_path):
     lost, name = run(1.0), "\u05de\u05d5\u05d3\u05dc"  # Hebrew
     lost = dataclasses.replace(lost, epochs=tuple(dataclasses.replace(one, loss=math.nan) for one in lost.epochs))
-    made = study(
-        tmp_path / "study", ("torch", name), ("alexnet",), failing=[(name, "alexnet")], failure=lost, repeats=2
-    )
+    given = dict(failing=[(name, "alexnet")], failure=lost, repeats=2)
+    made = study(tmp_path / "study", ("torch", name), ("alexnet",), **given)
     assert (made.frame["status"] == "ok").all()
     opened = Opened(browser, made.report(tmp_path / "report.html"))
     opened.draw_all()

@@ -115,10 +115,7 @@ def test_thinned_log_keeps_the_mean_cpu_and_the_later_readings():
 
 def test_log_gives_back_what_it_was_given_by_name():
     log = SampleLog()
-    readings = {
-        **{"gpu_throttle": 2**31 + 1, "cpu_percent": 399.5, "gpu_percent": None, "rss_bytes": 2**40 + 1},
-        "threads": 43,
-    }
+    readings = dict(gpu_throttle=2**31 + 1, cpu_percent=399.5, gpu_percent=None, rss_bytes=2**40 + 1, threads=43)
     log.append(2**62 + 1, {**readings, "no column of ours": 7})
     assert log[0] == Sample(2**62 + 1, **readings)
     assert all(type(getattr(log[0], name)) is int for name in ("rss_bytes", "threads", "gpu_throttle"))
@@ -190,9 +187,8 @@ def test_cores_and_memory_are_counted_as_psutil_does():
         found = parse_cores(file.read(), {b"cpu"})
     after, tick_each = by_psutil(), os.cpu_count()
     assert found.idle == found.total - found.busy
-    assert (before - tick_each <= [found.idle, found.busy]).all() and (
-        [found.idle, found.busy] <= after + tick_each
-    ).all()
+    counted = np.array([found.idle, found.busy])
+    assert (before - tick_each <= counted).all() and (counted <= after + tick_each).all()
     assert parse_meminfo(b"MemTotal: 100 kB\nMemFree: 50 kB\nMemAvailable: 75 kB\nBuffers: 1 kB\n") == 25.0
     assert parse_meminfo(b"MemTotal: 100 kB\nMemFree: 50 kB\nBuffers: 7 kB\nCached: 1 kB\n") is None
 

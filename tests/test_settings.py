@@ -73,10 +73,8 @@ def test_keys_of_stored_verdicts_stay_as_they_are():
 
 
 def test_columns_of_the_cell_frame_stay_as_they_are():
-    assert columns.SETTINGS == (
-        *("device", "nodes", "mode", "batch_size", "execution"),
-        *("pipeline", "precision", "tuning", "threads", "loader_workers"),
-    )
+    names = "device nodes mode batch_size execution pipeline precision tuning threads loader_workers"
+    assert columns.SETTINGS == tuple(names.split())
     assert columns.OTHER_SETTINGS == (
         *("epochs", "learning_rate", "momentum", "weight_decay", "warmup_steps", "seed", "image_size", "num_classes"),
         *("flip", "crop", "optimizer", "loss_function", "patience", "epsilon", "internals"),
@@ -85,11 +83,8 @@ def test_columns_of_the_cell_frame_stay_as_they_are():
         *("new_tokens", "label_smoothing"),
     )
     assert set(columns.SHARED) == {*columns.SETTINGS, *columns.OTHER_SETTINGS} - set(of_role(OF_DATASET))
-    paths = {
-        *("device", "nodes", "mode", "execution", "precision", "tuning", "internals", "optimizer_variant"),
-        "gpu_threads",
-    }
-    assert set(cache.PATHS) == paths, "by which parity is cached"
+    paths = "device nodes mode execution precision tuning internals optimizer_variant gpu_threads"
+    assert set(cache.PATHS) == set(paths.split()), "by which parity is cached"
 
 
 def record(**settings: object) -> SimpleNamespace:

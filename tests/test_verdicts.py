@@ -63,9 +63,7 @@ def test_every_table_of_times_begins_with_verdicts_and_ranks_with_ties(tmp_path)
     comparison = study(tmp_path, CLEAR)
     for kind in ("time", "resources"):
         first, second = comparison.table(kind, "markdown").splitlines()[:3:2]
-        assert first.startswith(
-            r"ResNet-50: JAX is 1.42x \[1.39, 1.46\] faster than MXNet (not verified); no significant"
-        )
+        assert first.startswith(r"ResNet-50: JAX is 1.42x \[1.39, 1.46\] faster than MXNet (not verified); no signif")
         assert first.endswith("ranks 1 PyTorch = JAX, 3 MXNet") and "Holm-corrected for 3 comparisons" in second
     assert "No framework is marked as fastest (no significant difference)" in str(comparison.table())
 
@@ -97,9 +95,7 @@ def test_runs_are_compared_with_those_of_their_own_block(tmp_path):
     (one,) = study(tmp_path / "a", times).verdicts()
     assert one.shown and one.high / one.low < 1.06
     times = {("torch", "vgg16"): (1.0, 1.01, 1.02), ("mxnet", "vgg16"): (2.0, None, 2.05)}
-    assert study(tmp_path / "b", times).verdicts() == [], (
-        "a cell with a run that crashed has no figure in tables either"
-    )
+    assert study(tmp_path / "b", times).verdicts() == [], "nor has a cell with a run that crashed a figure in tables"
 
 
 def test_the_mean_over_models_is_geometric_and_its_interval_is_over_runs(tmp_path):

@@ -72,7 +72,5 @@ def test_it_is_compared_with_pytorch(installed, tmp_path):
 
 @pytest.mark.nightly
 def test_it_passes_the_conformance_suite(installed):
-    said = installed(
-        "python", *f"-m pytest --pyargs {CONFORMANCE} --frameworks tinygrad -q -p no:cacheprovider".split()
-    )
+    said = installed(*f"python -m pytest --pyargs {CONFORMANCE} --frameworks tinygrad -q -p no:cacheprovider".split())
     assert " passed" in said and " failed" not in said

@@ -47,13 +47,10 @@ def test_another_time_limit_is_refused(given):
         limits.check(**given)
 
 
-def test_one_phase_timeout_is_for_all_but_the_epochs():
+def test_limits_of_phases_and_silence_begin_anew(tmp_path):
     assert Limits(phase_timeout_s=5).phase_s("import") == 5 and Limits(phase_timeout_s=5).phase_s("epochs") is None
     by_name = Limits(phase_timeout_s={"epochs": 7})
     assert by_name.phase_s("epochs") == 7 and by_name.phase_s("import") is None
-
-
-def test_output_breaks_a_silence_and_a_phase_of_its_own_begins_anew(tmp_path):
     log = tmp_path / "log.txt"
     log.touch()
     clock = Clock(Limits(silence_timeout_s=0.2, phase_timeout_s=10), log)

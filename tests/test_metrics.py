@@ -101,7 +101,7 @@ def test_peak_memory_is_the_larger_of_what_the_run_and_the_samples_say():
         assert figure("peak_rss_bytes", run) == peak
 
 
-def test_gpu_figures_and_phases():
+def test_readings_of_gpus_and_phases_are_of_the_measured_epochs():
     readings = {"gpu_percent": 50.0, "gpu_memory_bytes": 8, "gpu_power_w": 120.0}
     samples = (sample(0, gpu_memory_bytes=9), sample(11, **readings))
     found = of_run(Run("ok", epochs=epochs(5), samples=samples))
@@ -112,9 +112,28 @@ def test_gpu_figures_and_phases():
     found = of_run(Run("ok", wall_s=9.0, phases=phases))
     assert [found[name] for name in names.values()] == [1, 2, 3, 4]
     assert (found["pss_peak_bytes"], found["wall_s"]) == (4, 9.0)
+    readings = [(5, 99.0, 100.0, 0x40, 9), (11, 60.0, 1000.0, 1, 3), (12, 64.0, 1900.0, 4, 8), (14, 62.0, 1900.0, 0, 7)]
+    samples = tuple(
+        sample(t, gpu_temperature_c=c, gpu_sm_clock_mhz=mhz, gpu_throttle=mask, gpu_process_memory_bytes=held)
+        for t, c, mhz, mask, held in readings
+    )
+    found = of_run(Run("ok", epochs=epochs(4), samples=samples))
+    assert found["gpu_temperature_c_max"] == 64.0
+    assert found["gpu_sm_clock_mhz_mean"] == pytest.approx((1000 + 1900 + 2 * 1900) / 4)
+    assert found["gpu_throttled_share"] == pytest.approx(0.25)
+    assert METRICS["gpu_throttle_reasons"].show(found["gpu_throttle_reasons"]) == "idle, power cap"
+    assert found["gpu_process_memory_peak_bytes"] == 9
+    first, second, third = epochs(1, 1, 2)
+    changed = (
+        dataclasses.replace(second, copy_s=0.1, compute_s=0.8),
+        dataclasses.replace(third, copy_s=0.5, compute_s=1.0),
+    )
+    found = of_run(Run("ok", epochs=(first, *changed)))
+    assert found["copy_share"] == pytest.approx(0.6 / 3) and found["compute_share"] == pytest.approx(1.8 / 3)
+    assert figure("copy_share", Run("ok", epochs=(first,))) is None
 
 
-def test_runs_of_a_cell_are_taken_together_and_those_that_failed_left_out():
+def test_runs_of_a_cell_are_taken_together_with_an_interval_over_their_medians():
     runs = [
         Run("ok", wall_s=10.0, epochs=epochs(1, 2), samples=(sample(11, cpu_percent=100.0),)),
         # Of another boot, whose clock ran over the same numbers.
@@ -125,15 +144,6 @@ def test_runs_of_a_cell_are_taken_together_and_those_that_failed_left_out():
     assert (found["epoch_s"], found["wall_s"], found["peak_rss_bytes"]) == (3.0, 15.0, None)
     assert found["images_per_s"] == pytest.approx(400 / 12)
     assert found["cpu_percent_mean"] == pytest.approx((100 * 1 + 200 * 3) / 4)
-
-
-def of_epochs(*seconds):
-    starts = np.cumsum([0, *seconds])
-    spans = [(round(a * SECOND), round(b * SECOND)) for a, b in zip(starts, starts[1:])]
-    return Run("ok", epochs=tuple(Epoch(n, a, b, 0.0, 10, 1, 1.0, 0.1, 0.1, 0.1) for n, (a, b) in enumerate(spans, 1)))
-
-
-def test_epochs_of_one_run_give_a_median_and_those_of_several_an_interval_over_runs():
     found = metrics.figures([measured(of_epochs(1, 2, 9))])
     assert (found["epoch_s"], found["epoch_s_median"]) == (4.0, 2.0)
     assert (found["epoch_s_ci_low"], found["epoch_s_ci_high"]) == (None, None)
@@ -141,6 +151,12 @@ def test_epochs_of_one_run_give_a_median_and_those_of_several_an_interval_over_r
     assert [figures["epoch_s_median"] for figures in few + many] == pytest.approx([2, 2])
     assert few[0]["epoch_s_ci_low"] == pytest.approx(many[0]["epoch_s_ci_low"])
     assert few[0]["epoch_s_ci_low"] < 1 and few[0]["epoch_s_ci_high"] > 4
+
+
+def of_epochs(*seconds):
+    starts = np.cumsum([0, *seconds])
+    spans = [(round(a * SECOND), round(b * SECOND)) for a, b in zip(starts, starts[1:])]
+    return Run("ok", epochs=tuple(Epoch(n, a, b, 0.0, 10, 1, 1.0, 0.1, 0.1, 0.1) for n, (a, b) in enumerate(spans, 1)))
 
 
 @pytest.mark.parametrize(
@@ -159,38 +175,17 @@ def test_figures_are_shown_in_their_unit(name, value, text):
     assert not [name for name, one in METRICS.items() if not one.label or one.better not in ("", "lower", "higher")]
 
 
-def test_gpu_clocks_temperature_and_throttling_are_of_the_measured_epochs():
-    readings = [(5, 99.0, 100.0, 0x40, 9), (11, 60.0, 1000.0, 1, 3), (12, 64.0, 1900.0, 4, 8), (14, 62.0, 1900.0, 0, 7)]
-    samples = tuple(
-        sample(t, gpu_temperature_c=c, gpu_sm_clock_mhz=mhz, gpu_throttle=mask, gpu_process_memory_bytes=held)
-        for t, c, mhz, mask, held in readings
-    )
-    found = of_run(Run("ok", epochs=epochs(4), samples=samples))
-    assert found["gpu_temperature_c_max"] == 64.0
-    assert found["gpu_sm_clock_mhz_mean"] == pytest.approx((1000 + 1900 + 2 * 1900) / 4)
-    assert found["gpu_throttled_share"] == pytest.approx(0.25)
-    assert METRICS["gpu_throttle_reasons"].show(found["gpu_throttle_reasons"]) == "idle, power cap"
-    assert found["gpu_process_memory_peak_bytes"] == 9
-
-
 def readings(device, *points, source="counter"):
     return tuple(Energy(device, UP + int(t * SECOND), joules, source) for t, joules in points)
 
 
-def test_joules_an_image_are_of_the_measured_epochs_however_few_the_readings():
+def test_energy_of_an_image_is_of_the_measured_epochs_less_what_a_device_takes_when_idle():
     # 100 W before, 300 W during, 50 W after epochs from 10 to 14 s; the reading at 14.5 s came late.
     energy = readings("gpu", (0, 5.0), (10, 1005.0), (12, 1605.0), (14, 2205.0), (14.5, 2230.0))
     energy += readings("host-package-0", (9, 0.0), (15, 60.0)) + readings("host-package-1", (9, 0.0), (15, 120.0))
     run = Run("ok", epochs=epochs(1, 3), energy=energy)
     assert figure("gpu_j_per_image", run) == pytest.approx(1200 / 200)
     assert figure("host_j_per_image", run) == pytest.approx((40 + 80) / 200)
-
-
-def idle(**watts):
-    return {"idle_w": {name.replace("_", "-"): value for name, value in watts.items()}}
-
-
-def test_what_a_device_takes_when_idle_is_subtracted():
     energy = readings("gpu", (10, 0.0), (14, 1200.0)) + readings("host-package-0", (10, 0.0), (14, 400.0))
     run = Run("ok", epochs=epochs(1, 3), energy=energy, gauges=idle(gpu=60.0, host_package_0=25.0))
     found = of_run(run)
@@ -201,8 +196,6 @@ def test_what_a_device_takes_when_idle_is_subtracted():
         found = of_run(Run("ok", epochs=epochs(4), energy=readings("gpu", (10, 0.0), (14, 1200.0)), gauges=gauges))
         assert found["gpu_idle_w"] is found["gpu_above_idle_j_per_image"] is None and found["gpu_j_per_image"] == 12
 
-
-def test_energy_has_an_interval_over_runs_without_those_that_lack_a_device():
     def run(gpu_j, *more):
         return Run("ok", epochs=epochs(4), energy=(*readings("gpu", (10, 0.0), (14, gpu_j)), *more))
 
@@ -212,6 +205,10 @@ def test_energy_has_an_interval_over_runs_without_those_that_lack_a_device():
     mean, low, high = (found[name] for name in names)
     assert mean == pytest.approx((8.0 * 10.0) ** 0.5) and low < 8.0 < 10.0 < high
     assert figure("j_per_image_ci_low", run(700.0)) is None and figure("j_per_image", run(700.0)) == 7
+
+
+def idle(**watts):
+    return {"idle_w": {name.replace("_", "-"): value for name, value in watts.items()}}
 
 
 @pytest.mark.parametrize(
@@ -263,14 +260,3 @@ def test_integrated_power_is_energy_over_ten_seconds_or_more_and_never_the_mean_
     found = of_run(Run("ok", epochs=epochs(length), samples=powers((11, 9.0), (18, 320.0)), energy=energy))
     assert found["gpu_j_per_image"] == (known and pytest.approx(known))
     assert found["gpu_power_w_mean"] == pytest.approx(320.0)
-
-
-def test_shares_of_copying_and_computing_are_of_epochs_that_tell_them():
-    first, second, third = epochs(1, 1, 2)
-    changed = (
-        dataclasses.replace(second, copy_s=0.1, compute_s=0.8),
-        dataclasses.replace(third, copy_s=0.5, compute_s=1.0),
-    )
-    found = of_run(Run("ok", epochs=(first, *changed)))
-    assert found["copy_share"] == pytest.approx(0.6 / 3) and found["compute_share"] == pytest.approx(1.8 / 3)
-    assert figure("copy_share", Run("ok", epochs=(first,))) is None

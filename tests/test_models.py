@@ -90,13 +90,29 @@ def test_weights_depend_on_the_seed_alone(monkeypatch):
     assert all(np.array_equal(whole[name], pieces[name]) for name in whole)
 
 
-def test_weights_have_the_named_distribution():
+def test_weights_start_as_stated():
     found = filled("resnet50", 0)
     conv = found["layer4.0.conv2.weight"]
     for array, deviation in ((conv, np.sqrt(2 / (512 * 9))), (found["fc.weight"], 0.01)):
         assert array.std() == pytest.approx(deviation, rel=standard_errors(np.sqrt(1 / 2), array.size))
     assert set(np.unique(found["bn1.weight"])) == {1.0}
     assert not found["bn1.running_mean"].any() and not found["fc.bias"].any()
+    graph = preset("gpt_nano")
+    arrays = initial_weights(graph, 0, np.empty(weights_size(graph), np.float32))
+    last = ("attn.proj.weight", "mlp.proj.weight")
+    matrices = {name: array for name, array in arrays.items() if array.ndim == 2}
+    for name, array in matrices.items():
+        wanted = 0.02 / np.sqrt(8) if name.endswith(last) else 0.02
+        assert abs(array.std() / wanted - 1) < 6 / np.sqrt(2 * array.size), name
+    assert len(matrices) == 18 and sum(name.endswith(last) for name in matrices) == 8
+    graph = lstm.build(forecast(5), layers=1)
+    weights = initial_weights(graph, 0, np.empty(weights_size(graph), np.float32))
+    square = weights["lstm.0.weight_hh"].T @ weights["lstm.0.weight_hh"]
+    np.testing.assert_allclose(square, np.eye(50), rtol=0, atol=rounding(50, np.float32))
+    assert weights["lstm.0.bias"].tolist() == [0.0] * 50 + [1.0] * 50 + [0.0] * 100
+    limit = np.sqrt(6 / 201)
+    assert 0.9 * limit < np.abs(weights["lstm.0.weight_ih"]).max() <= limit
+    assert not weights["fc.bias"].any()
 
 
 def test_wrong_weights_and_prefixes_are_refused():
@@ -174,17 +190,6 @@ def test_workloads_have_the_published_parameters_and_survive_json(name):
 LARGE = ("gpt2_small", "llama_160m")
 
 
-def test_products_that_end_in_the_residual_stream_start_smaller():
-    graph = preset("gpt_nano")
-    arrays = initial_weights(graph, 0, np.empty(weights_size(graph), np.float32))
-    last = ("attn.proj.weight", "mlp.proj.weight")
-    matrices = {name: array for name, array in arrays.items() if array.ndim == 2}
-    for name, array in matrices.items():
-        wanted = 0.02 / np.sqrt(8) if name.endswith(last) else 0.02
-        assert abs(array.std() / wanted - 1) < 6 / np.sqrt(2 * array.size), name
-    assert len(matrices) == 18 and sum(name.endswith(last) for name in matrices) == 8
-
-
 def test_a_head_is_the_embedding_and_a_step_sees_none_behind_it():
     graph = preset("gpt_nano")
     oracle = Oracle(graph, initial_weights(graph, 0, np.empty(weights_size(graph), np.float32)), np.float32)
@@ -257,14 +262,3 @@ def test_backward_is_twice_the_forward_but_for_the_first_input_and_recurrent_lay
 def test_a_task_that_does_not_fit_is_named(build, message):
     with pytest.raises(UsageError, match=message):
         build()
-
-
-def test_recurrent_weights_start_as_stated():
-    graph = lstm.build(forecast(5), layers=1)
-    weights = initial_weights(graph, 0, np.empty(weights_size(graph), np.float32))
-    square = weights["lstm.0.weight_hh"].T @ weights["lstm.0.weight_hh"]
-    np.testing.assert_allclose(square, np.eye(50), rtol=0, atol=rounding(50, np.float32))
-    assert weights["lstm.0.bias"].tolist() == [0.0] * 50 + [1.0] * 50 + [0.0] * 100
-    limit = np.sqrt(6 / 201)
-    assert 0.9 * limit < np.abs(weights["lstm.0.weight_ih"]).max() <= limit
-    assert not weights["fc.bias"].any()

@@ -165,14 +165,11 @@ def test_windows_of_equal_numbers_are_written_as_one_and_rounded_up_to_but_not_b
     assert all(plain(value) == written for value, written in windows)
 
 
-def test_attention_by_hand():
+def test_attention_and_its_shifted_windows_by_hand():
     q, k, v = (np.array([[[1.0], [2.0]]]), np.array([[[0.0], [1.0]]]), np.array([[[3.0], [5.0]]]))
     one = node("Attention", "q", "k", "v", heads=1, scale=0.5)
     y, _ = OPS["Attention"](one, {}, (q, k, v), Mode(False))
     assert y.ravel().tolist() == pytest.approx([3 + 2 * squash(0.5), 3 + 2 * squash(1.0)])
-
-
-def test_shifted_windows_by_hand():
     mask = shift_mask({"window": [2, 2], "mask_shift": [1, 1]}, 2, 2)[:, :, 0]
     assert not mask[0, 0].any()
     assert (mask[0, 1] == np.array([[0, -100, 0, -100], [-100, 0, -100, 0]] * 2)).all()
@@ -196,7 +193,7 @@ def squash(x):
     return 1 / (1 + np.exp(-x))
 
 
-def test_lstm_by_hand():
+def test_recurrent_layers_by_hand():
     """Two steps of one unit, gate by gate from the published equations."""
     one = node("LSTM", input_size=1, hidden_size=1)
     squares = {
@@ -210,10 +207,7 @@ def test_lstm_by_hand():
     assert y[0, 0, 0] == pytest.approx(h, rel=rounding(UNIT))
     c = squash(0.41 - 0.6 * h + 0.99) * c + squash(0.21 + 0.5 * h) * np.tanh(0.58 + 0.7 * h)
     assert y[0, 1, 0] == pytest.approx(squash(0.83 - 0.8 * h) * np.tanh(c), rel=rounding(2 * UNIT))
-
-
-def test_gru_by_hand():
-    """The second bias of n stands inside the reset gate."""
+    # The second bias of n stands inside the reset gate.
     one = node("GRU", input_size=1, hidden_size=1)
     weights = {"weight_ih": np.array([[0.1], [0.2], [0.3]]), "weight_hh": np.array([[0.5], [-0.6], [0.7]])}
     weights.update(bias_ih=np.array([0.01, 0.02, 0.03]), bias_hh=np.array([0.04, 0.05, 0.6]))

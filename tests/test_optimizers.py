@@ -105,7 +105,7 @@ def test_four_steps_are_those_worked_out_by_hand_with_the_states_of_the_definiti
     np.testing.assert_allclose(weights["fc.bias"], of_bias([3 * g for g in GRADIENTS]), rtol=rounding(STEPS))
 
 
-def test_gradients_are_clipped_by_their_common_norm():
+def test_updates_are_clipped_by_their_common_norm_at_the_rate_of_their_number():
     plain = Optimizer("sgd", RATE)
     norm = math.sqrt(2 * 0.5**2 + 1.5**2)  # two weights of 0.5, and a bias of 1.5
     found = run(dataclasses.replace(plain, clip_norm=0.1), [0.5]).weights
@@ -113,17 +113,11 @@ def test_gradients_are_clipped_by_their_common_norm():
     assert found["fc.bias"][0] == pytest.approx(1 - RATE * 1.5 * 0.1 / norm, rel=rounding(STEPS))
     below = run(dataclasses.replace(plain, clip_norm=norm + 1e-6), [0.5]).weights
     assert below["fc.bias"][0] == run(plain, [0.5]).weights["fc.bias"][0]
-
-
-def test_a_rate_rises_in_a_line_and_falls_along_half_a_cosine():
     schedule = Schedule(ramp=10, decay=100, final=0.1)
     assert [schedule.share(t) for t in (0, 4, 9, 10)] == pytest.approx([0.1, 0.5, 1.0, 1.0])
     assert schedule.share(55) == pytest.approx(0.55) and schedule.share(100) == schedule.share(10**6) == 0.1
     assert [schedule.table()[min(t, 100)] for t in range(300)] == [schedule.share(t) for t in range(300)]
     assert Schedule(ramp=3).share(10**6) == 1.0 and Schedule().is_constant
-
-
-def test_an_update_takes_the_mean_gradient_of_its_batches_and_the_rate_of_its_number():
     optimizer = Optimizer("sgd", RATE, schedule=Schedule(ramp=2), accumulation=2)
     found = run(optimizer).weights["fc.weight"][0, 0]
     assert found == pytest.approx(1 - RATE / 2 * 0.125 - RATE * 0.5625, rel=rounding(STEPS))

@@ -111,7 +111,7 @@ def test_columns_and_fold_are_adjoint_and_dropout_keeps_the_expected_value():
     assert y.mean() == pytest.approx(1, abs=standard_errors(np.sqrt(0.3 / 0.7), y.size))
 
 
-def test_batchnorm_keeps_the_unbiased_variance():
+def test_normalisations_by_their_statistics():
     one, x = CASES["batchnorm"], RNG(4).standard_normal((2, 4, 3, 3))
     weights, mode = weights_of(CASES["batchnorm"]), Mode(True)
     y, _ = OPS["BatchNorm2d"](one, weights, (x,), mode)
@@ -121,9 +121,6 @@ def test_batchnorm_keeps_the_unbiased_variance():
     allowed, var = rounding(2 * 3 * 3), x.var(axis=(0, 2, 3))
     np.testing.assert_allclose(plain.mean(axis=(0, 2, 3)), 0, atol=allowed * np.abs(plain).max())
     np.testing.assert_allclose(plain.var(axis=(0, 2, 3)), var / (var + one.attrs["eps"]), rtol=allowed)
-
-
-def test_groupnorm_goes_back_by_sums_of_a_channel_to_the_same_gradients():
     one, rng = node("GroupNorm", groups=2, channels=6, eps=1e-5), RNG(5)
     x, upstream = 3 + rng.standard_normal((2, 6, 5, 4)), rng.standard_normal((2, 6, 5, 4))
     weights = {"weight": rng.uniform(0.5, 2, 6), "bias": rng.uniform(0.5, 2, 6)}
@@ -133,10 +130,7 @@ def test_groupnorm_goes_back_by_sums_of_a_channel_to_the_same_gradients():
     np.testing.assert_allclose(by_sums, exact, atol=allowed * np.abs(exact).max())
     for name, gradient in of_weights.items():
         np.testing.assert_allclose(found[name], gradient, atol=allowed * np.abs(gradient).max())
-
-
-def test_plain_sums_of_a_groupnorm_add_equal_gradients_one_by_one():
-    """As PyTorch does in channels_last: 1,024 times 0.1 has errors that do not cancel."""
+    # As PyTorch does in channels_last: 1,024 times 0.1 has errors that do not cancel.
     one, x = node("GroupNorm", groups=1, channels=2, eps=1e-5), RNG(6).standard_normal((1, 2, 32, 32))
     weights, upstream = {"weight": np.ones(2, np.float32), "bias": np.zeros(2, np.float32)}, np.full(x.shape, 0.1)
     mode = Mode(True, plain_sums=True, dtype=np.float32)

@@ -152,9 +152,6 @@ def test_an_execution_that_is_lacking_is_found_before_a_reference_is_made(honest
     assert honest(("small", "mobilenet_v2"), execution="graph") == (["unsupported"] * 2, [])
     assert len(asked) == 1
     assert not [*(own_cache / "parity").glob("*.json")]
-
-
-def test_an_execution_that_is_lacking_beside_one_that_is_there(honest):
     statuses, said = honest(execution=["default", "graph"])
     assert statuses == ["passed", "unsupported"] and sum("reference" in line for line in said) == 1
 

@@ -179,7 +179,7 @@ def test_too_many_values_beyond_a_sample_are_as_rare_as_said():
     assert probability < draws.ALPHA <= math.comb(outer, count - 1) / math.comb(inner + outer, count - 1)
 
 
-def test_an_image_is_read_to_a_part_of_a_pixel(tmp_path):
+def test_an_image_is_read_to_a_part_of_a_pixel_and_one_that_is_padded_is_no_plain_crop(tmp_path):
     from framework_compare.batches import preprocess
 
     listed = ramps.write(tmp_path / "ramps", ramps.FILES)
@@ -193,9 +193,6 @@ def test_an_image_is_read_to_a_part_of_a_pixel(tmp_path):
     fits = ramps.texture_of(images, found)
     ramps.check_labels(fits[ramps.nearest_resampler(fits)].code, np.arange(ramps.FILES), listed)
     assert np.array_equal(np.round(ramps.crops_of(found)), drawn)
-
-
-def test_an_image_that_is_padded_is_no_plain_crop():
     images = np.zeros((1, 3, 64, 64), np.float32)
     images[0, 0], images[0, 1] = np.linspace(0, 2, 64), np.linspace(0, 2, 64)[:, None]
     ramps.check_channels(ramps.read(images))

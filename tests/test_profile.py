@@ -112,16 +112,13 @@ def test_hostile_names_are_kept_short_and_printable(faulty, images, tmp_path):
         assert "\x1b[31m" not in study.table("profile", style)
 
 
-def test_self_times_add_up_and_rows_are_counted_line_by_line():
+def test_self_times_add_up_and_rows_are_counted_line_by_line_the_largest_kept():
     inner = [Span("inner", 10, 60), Span("leaf", 20, 30), Span("inner", 60, 90)]
     spans = [Span("next", 100, 130), *inner, Span("outer", 0, 100)]
     assert self_times(spans) == [("outer", 20), ("inner", 40), ("leaf", 10), ("inner", 30), ("next", 30)]
     lines = [Line("operator", "a", [Span("x", 0, 10)]), Line("kernel", "b", [Span("x", 0, 7), Span("y", 2, 3)])]
     expected = ("operator", "x", 1, 10), ("kernel", "x", 1, 6), ("kernel", "y", 1, 1)
     assert count(lines) == [ProfileRow(*row) for row in expected]
-
-
-def test_many_rows_become_the_largest_and_one_more():
     rows = [ProfileRow("kernel", f"k{n}", 1, n) for n in range(150)]
     kept = bound([*rows, ProfileRow("kernel", "k149", 2, 1), ProfileRow("operator", "x" * 999, 1, 5)])
     assert len(kept) == 101

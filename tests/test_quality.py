@@ -90,13 +90,10 @@ def by_hand(row: list) -> set:
     return found
 
 
-def test_entities_agree_with_a_loop_over_random_tags():
+def test_entities_agree_with_a_loop_over_random_tags_and_want_kind_and_both_ends():
     labels = np.random.default_rng(0).integers(-1, 5, (500, 9))
     expected = {(row, *one) for row, tags in enumerate(labels.tolist()) for one in by_hand(tags)}
     assert len(expected) > 500 and spans(labels, TAGS) == expected
-
-
-def test_span_f1_wants_kind_and_both_ends_up_to_the_last_token():
     right = [[1, 2, 0, 3, 0], [3, 4, 4, 0, 1]]
     predicted = [[1, 2, 0, 1, 0], [3, 4, 0, 0, 1]]  # right; wrong kind; too short; right
     values = evaluate(tokens(5, 5, "span_f1"), one_hot(predicted, 5), np.array(right), facts={"tags": TAGS})

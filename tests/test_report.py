@@ -150,6 +150,25 @@ def test_the_lights_say_what_is_amiss(comparison, tmp_path):
     taken = comparison.frame.assign(epochs_disturbed=comparison.frame["epochs_measured"], interval_runs=float("nan"))
     runs = {one.title: one for one in lights(taken, comparison.epochs)}["Runs"]
     assert (runs.state, runs.sentence) == ("bad", "a cell has no valid run; a verdict needs 2")
+    quiet = comparison.frame[comparison.frame["status"] == "ok"].assign(epochs_disturbed=0.0, parity="0-5")
+    epochs = comparison.epochs.assign(disturbed=0.0, epoch_s=1.0)
+    assert standing(lights(quiet, epochs))[0] == "good"
+    void = lights(quiet.assign(rounds_void=[7, *[0] * (len(quiet) - 1)]), epochs)
+    assert standing(void) == ("warn", "Verified; caveats: void rounds")
+    assert "up to 7 rounds per cell do not count" in {one.title: one.sentence for one in void}["Quiet machine"]
+    unsettled = lights(quiet.assign(runs_unsettled=[3, *[0] * (len(quiet) - 1)]), epochs)
+    assert standing(unsettled) == ("warn", "Verified; caveats: unsettled runs")
+    assert {one.title: one.sentence for one in unsettled}["Length"].startswith("3 runs did not settle")
+    quiet = comparison.frame.assign(epochs_disturbed=0.0)
+    epochs = comparison.epochs.assign(disturbed=0.0)
+    epochs["epoch_s"] = epochs.groupby("cell")["epoch_s"].transform("median")
+    found = {one.title: one for one in lights(quiet, epochs)}["Quiet machine"]
+    assert (found.state, found.sentence) == ("good", "no epoch was disturbed by other programs")
+    found = {one.title: one for one in lights(quiet.assign(runs_set_aside=[2, *[0] * (len(quiet) - 1)]), epochs)}
+    assert found["Quiet machine"].sentence == "no epoch that counts was disturbed; 2 disturbed runs replaced"
+    epochs.loc[epochs.index[0], "epoch_s"] *= 1.9
+    found = {one.title: one for one in lights(quiet, epochs)}["Quiet machine"]
+    assert found.state == "warn" and "but 1 of 45 epochs took more than 1.25 times" in found.sentence
 
 
 def test_no_badge_is_green_where_parity_is_not_verified(comparison, page):
@@ -167,7 +186,7 @@ def test_no_badge_is_green_where_parity_is_not_verified(comparison, page):
     assert 'class="badge warn"' in text and 'class="verdicts warn"' in text and 'class="badge good"' not in text
 
 
-def test_a_citation_has_machine_versions_data_and_intervals(comparison, page):
+def test_a_citation_has_machine_versions_data_intervals_and_the_main_settings_once(comparison, page, tmp_path):
     said = report.citation(comparison, comparison.verdicts(), "Not verified")
     for words in (
         *("A processor", "PyTorch 1.2.3", "fire-smoke-small (791 images)", "framework_compare 0.1.0", "3 runs per"),
@@ -176,6 +195,11 @@ def test_a_citation_has_machine_versions_data_and_intervals(comparison, page):
     one = next(one for one in comparison.verdicts() if (one.model, one.slower) == ("alexnet", "mxnet"))
     assert f"[{one.low:.2f}, {one.high:.2f}]" in said and said.endswith("Checks: not verified.")
     assert "Checks: not verified; caveats: failed cells, busy machine." in page.text
+    assert "Settings: CPU, batch 16, 1 thread, 3 epochs, image size 224, 3 runs per cell." in said
+    assert said.count("791 images") == 1
+    configs = TrainConfig(batch_size=8), TrainConfig(batch_size=16)
+    several = study(tmp_path / "study", models=("alexnet",), configs=configs)
+    assert "3 runs per cell, batch 8 or batch 16." in report.citation(several, several.verdicts(), "Not verified")
 
 
 def test_page_table_and_citation_say_that_data_were_generated(tmp_path):
@@ -185,40 +209,6 @@ def test_page_table_and_citation_say_that_data_were_generated(tmp_path):
     assert f"fire-smoke-small: {words}." in made.table("time").parts[0].caption
     assert report.citation(made, made.verdicts(), "Verified").count(words) == 1
     assert "generated" not in dict(provenance.facts(study(tmp_path / "real", models=("alexnet",))))["Data"]
-
-
-def test_a_citation_states_the_main_settings_once(comparison, tmp_path):
-    said = report.citation(comparison, comparison.verdicts(), "Not verified")
-    assert "Settings: CPU, batch 16, 1 thread, 3 epochs, image size 224, 3 runs per cell." in said
-    assert said.count("791 images") == 1
-    configs = TrainConfig(batch_size=8), TrainConfig(batch_size=16)
-    several = study(tmp_path / "study", models=("alexnet",), configs=configs)
-    assert "3 runs per cell, batch 8 or batch 16." in report.citation(several, several.verdicts(), "Not verified")
-
-
-def test_void_rounds_and_unsettled_runs_are_no_plain_verified(comparison):
-    quiet = comparison.frame[comparison.frame["status"] == "ok"].assign(epochs_disturbed=0.0, parity="0-5")
-    epochs = comparison.epochs.assign(disturbed=0.0, epoch_s=1.0)
-    assert standing(lights(quiet, epochs))[0] == "good"
-    void = lights(quiet.assign(rounds_void=[7, *[0] * (len(quiet) - 1)]), epochs)
-    assert standing(void) == ("warn", "Verified; caveats: void rounds")
-    assert "up to 7 rounds per cell do not count" in {one.title: one.sentence for one in void}["Quiet machine"]
-    unsettled = lights(quiet.assign(runs_unsettled=[3, *[0] * (len(quiet) - 1)]), epochs)
-    assert standing(unsettled) == ("warn", "Verified; caveats: unsettled runs")
-    assert {one.title: one.sentence for one in unsettled}["Length"].startswith("3 runs did not settle")
-
-
-def test_an_epoch_far_from_its_median_is_no_quiet_machine(comparison):
-    quiet = comparison.frame.assign(epochs_disturbed=0.0)
-    epochs = comparison.epochs.assign(disturbed=0.0)
-    epochs["epoch_s"] = epochs.groupby("cell")["epoch_s"].transform("median")
-    found = {one.title: one for one in lights(quiet, epochs)}["Quiet machine"]
-    assert (found.state, found.sentence) == ("good", "no epoch was disturbed by other programs")
-    found = {one.title: one for one in lights(quiet.assign(runs_set_aside=[2, *[0] * (len(quiet) - 1)]), epochs)}
-    assert found["Quiet machine"].sentence == "no epoch that counts was disturbed; 2 disturbed runs replaced"
-    epochs.loc[epochs.index[0], "epoch_s"] *= 1.9
-    found = {one.title: one for one in lights(quiet, epochs)}["Quiet machine"]
-    assert found.state == "warn" and "but 1 of 45 epochs took more than 1.25 times" in found.sentence
 
 
 def test_hostile_names_stay_text(tmp_path):

@@ -76,7 +76,7 @@ class Counter:
         return self.read_j[-1]
 
 
-def test_energy_is_read_at_the_start_at_phases_and_at_the_end():
+def test_energy_is_read_at_the_start_at_phases_and_at_the_end_but_not_after_each_short_epoch(monkeypatch):
     meter = Counter()
     with EnergyRecorder([meter]) as recorder:
         wait_until(lambda: meter.calls == 1, "the first reading")
@@ -86,9 +86,6 @@ def test_energy_is_read_at_the_start_at_phases_and_at_the_end():
     assert [one.energy_j for one in recorder.readings] == meter.read_j
     for asked_ns, one, next_ns in zip(recorder.times_ns, recorder.readings, [*recorder.times_ns[1:], math.inf]):
         assert asked_ns <= one.t_ns <= next_ns
-
-
-def test_many_short_epochs_are_not_read_one_by_one(monkeypatch):
     monkeypatch.setattr(energy_module, "LEAST_GAP_NS", 3600 * SECOND)
     meter = Counter()
     with EnergyRecorder([meter]) as recorder:

@@ -24,7 +24,7 @@ def all_gpus_visible(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
 
-def test_recorded_gpu_reads_in_our_units():
+def test_a_recorded_gpu_reads_in_our_units_and_says_how():
     nvml = RecordedNvml()
     with closing(NvmlSampler(0, nvml=nvml)) as gpu:
         memory = dict(memory_bytes=1_570_635_776, process_memory_bytes=1_048_576_000)
@@ -33,6 +33,19 @@ def test_recorded_gpu_reads_in_our_units():
         later = {"nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetSamples"}
         assert not later & set(nvml.calls), "energy is not asked for when a sample is taken"
         assert gpu.energy_j() == 123_456.789 and gpu.reason is None
+    nvml = RecordedNvml(nvmlDeviceGetComputeRunningProcesses=pynvml.NVML_ERROR_NO_PERMISSION)
+    with closing(NvmlSampler(0, nvml=nvml)) as gpu:
+        gpu.note_baseline()
+        gpu.read(pids=[1])
+        facts = gpu.facts()
+    assert (facts["name"], facts["driver"]) == ("NVIDIA H200", "580.159.04")
+    assert (facts["baseline_bytes"], facts["memory_source"]) == (1_570_635_776, "device minus baseline")
+    assert "1/6 s" in facts["utilization_window"] and facts["utilization_period_s"] == 0.2
+    nvml = RecordedNvml(nvmlDeviceGetCurrentClocksEventReasons=pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+    with closing(NvmlSampler(0, nvml=nvml)) as gpu:
+        assert gpu.read().throttle == 0x40
+    reasons = {0: "none", 0x1: "idle", 0x44: "power cap, hardware thermal slowdown", 0x4000: "0x4000"}
+    assert {mask: words(mask) for mask in reasons} == reasons
 
 
 def test_a_process_that_draws_and_came_during_the_run_is_named(monkeypatch):
@@ -43,25 +56,6 @@ def test_a_process_that_draws_and_came_during_the_run_is_named(monkeypatch):
         drawing = SimpleNamespace(pid=100_000_001, usedGpuMemory=1 << 28)
         monkeypatch.setitem(RecordedNvml.answers, "nvmlDeviceGetGraphicsRunningProcesses", [drawing])
         assert gpu.warnings()[-1] == "another process is on the GPU: pid 100000001, 0.25 GiB"
-
-
-def test_recorded_gpu_says_how_its_readings_were_had():
-    nvml = RecordedNvml(nvmlDeviceGetComputeRunningProcesses=pynvml.NVML_ERROR_NO_PERMISSION)
-    with closing(NvmlSampler(0, nvml=nvml)) as gpu:
-        gpu.note_baseline()
-        gpu.read(pids=[1])
-        facts = gpu.facts()
-    assert (facts["name"], facts["driver"]) == ("NVIDIA H200", "580.159.04")
-    assert (facts["baseline_bytes"], facts["memory_source"]) == (1_570_635_776, "device minus baseline")
-    assert "1/6 s" in facts["utilization_window"] and facts["utilization_period_s"] == 0.2
-
-
-def test_throttling_of_an_older_driver_is_asked_for_by_its_older_name():
-    nvml = RecordedNvml(nvmlDeviceGetCurrentClocksEventReasons=pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
-    with closing(NvmlSampler(0, nvml=nvml)) as gpu:
-        assert gpu.read().throttle == 0x40
-    reasons = {0: "none", 0x1: "idle", 0x44: "power cap, hardware thermal slowdown", 0x4000: "0x4000"}
-    assert {mask: words(mask) for mask in reasons} == reasons
 
 
 def test_a_reading_a_gpu_does_not_support_is_asked_for_once_and_one_that_fails_now_again():

@@ -65,14 +65,11 @@ def test_what_may_be_a_list_is_expanded_and_the_rest_refused(name):
 KEY = "torch|vgg16|cuda:1|1|train|default|fp32|recommended|public|equal|shared|224|3|native|4|16|1"
 
 
-def test_keys_of_stored_verdicts_stay_as_they_are():
+def test_keys_of_stored_verdicts_and_columns_of_the_cell_frame_stay_as_they_are():
     """Studies have these texts in parity.json."""
     row = verdicts.row_of(Cell("torch", "vgg16", "small", "cuda:1", TrainConfig(device="cuda:1", loader_workers=4)))
     assert verdicts.key(row) == KEY
     assert verdicts.key({**row, "internals": "private"}) == KEY.replace("public", "private")
-
-
-def test_columns_of_the_cell_frame_stay_as_they_are():
     names = "device nodes mode batch_size execution pipeline precision tuning threads loader_workers"
     assert columns.SETTINGS == tuple(names.split())
     assert columns.OTHER_SETTINGS == (

@@ -53,16 +53,13 @@ def epoch(files: ImageFiles, number: int = 0, **settings: object) -> tuple[np.nd
     return np.concatenate(images), np.concatenate(labels)
 
 
-def test_shapes_types_and_the_short_last_batch(files: ImageFiles) -> None:
+def test_each_image_once_an_epoch_in_batches_of_which_the_last_is_short(files: ImageFiles) -> None:
     with pipeline(files, workers=2) as opened:
         batches = list(opened.epoch(0))
     assert [len(labels) for _, labels in batches] == [4, 4, 4, 4, 4, 3]
     for images, labels in batches:
         assert images.shape == (len(labels), 3, SIZE, SIZE) and images.flags.c_contiguous
         assert (images.dtype, labels.dtype) == (np.float32, np.int64)
-
-
-def test_each_image_once_an_epoch_in_a_new_order(files: ImageFiles) -> None:
     orders = [epoch(files, number)[1].tolist() for number in range(3)]
     assert all(sorted(order) == list(range(23)) for order in orders)
     assert len(set(map(tuple, orders))) == 3
@@ -108,7 +105,7 @@ def test_every_batch_has_its_own_memory_and_that_of_memory_is_the_first_of_epoch
     assert np.array_equal(images, expected[0][:5]) and np.array_equal(labels, expected[1][:5])
 
 
-def test_no_thread_is_left_after_close(files: ImageFiles) -> None:
+def test_no_thread_is_left_after_close_and_an_epoch_left_early_can_be_followed_by_another(files: ImageFiles) -> None:
     before = threading.active_count()
     opened = pipeline(files, workers=5)
     next(opened.epoch(0))
@@ -116,9 +113,6 @@ def test_no_thread_is_left_after_close(files: ImageFiles) -> None:
     opened.close()
     opened.close()
     assert threading.active_count() == before
-
-
-def test_an_epoch_left_early_can_be_followed_by_another(files: ImageFiles) -> None:
     expected = epoch(files, 1)[0]
     with pipeline(files, workers=2) as opened:
         next(opened.epoch(0))

@@ -55,10 +55,13 @@ def test_another_wheel_or_python_is_refused(wheel, monkeypatch):
     refused("singa is not installed .*env create singa")
 
 
-def test_the_label_is_one():
+def test_the_label_is_one_and_its_setting_says_what_it_does():
     assert registry.framework("singa").python == repairs.PYTHONS
     assert registry.framework("singa").label == repairs.LABEL == LABEL
     assert registry.labels(["torch", "singa", "singa", "absent"]) == (SENTENCE,)
+    assert support.lack("singa", "cuda:0").remedy == "run it on a CPU, which its only wheel is built for"
+    assert SETTINGS["internals"].choices == ("public", "private")
+    assert "private field" in SETTINGS["internals"].meaning
 
 
 @pytest.mark.parametrize(
@@ -75,12 +78,6 @@ def test_what_it_lacks_is_refused_at_once_with_the_reason(asked, said):
     with pytest.raises(Unsupported) as refused:
         refuse_undeclared(SingaTrainer, TrainConfig(**asked), [])
     assert all(part in str(refused.value) for part in said), refused.value
-
-
-def test_no_interpreter_is_asked_for_that_cannot_help_and_its_setting_says_what_it_does():
-    assert support.lack("singa", "cuda:0").remedy == "run it on a CPU, which its only wheel is built for"
-    assert SETTINGS["internals"].choices == ("public", "private")
-    assert "private field" in SETTINGS["internals"].meaning
 
 
 @pytest.fixture(scope="module")

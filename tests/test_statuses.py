@@ -134,13 +134,23 @@ Current thread 0x00007f08a91fbb80 (most recent call first):
 Extension modules: """ + ", ".join(f"torch._C._{n}" for n in range(2000))
 
 
-def test_a_segfault_is_told_by_where_it_was(tmp_path):
+def test_the_end_of_a_log_tells_where_a_segfault_was_and_what_a_library_checked(tmp_path):
     (tmp_path / "log.txt").write_text(FAULT)
     tail = log_tail(tmp_path / "log.txt")
     assert "Extension modules" not in tail and tail.startswith("made 3 batches")
     assert judge(None, Evidence(-11, "build", tail)).reason.endswith(
         'the log ends: Fatal Python error: Segmentation fault; File "ctypes/__init__.py", line 519 in string_at'
     )
+    (tmp_path / "log.txt").write_text(CHECK)
+    assert judge(None, Evidence(-6, "epochs", log_tail(tmp_path / "log.txt"))).reason == (
+        "killed by SIGABRT in phase epochs; the log ends: tensor.cc:1293] Check failed: A.shape(1) == B.shape(0)"
+        ' (3 vs. 4); Fatal Python error: Aborted; File "singa/autograd.py", line 603 in forward'
+    )
+    log = tmp_path / "log.txt"
+    log.write_bytes(b"\xff\xfe\n" * 5000 + b"\n \nline a\n\nline b\n")
+    lines = log_tail(log).splitlines()
+    assert len(lines) == 20 and lines[-2:] == ["line a", "line b"]
+    assert log_tail(tmp_path / "absent") == ""
 
 
 CHECK = """W1122 12:00:00.000001    17 logging.cc:10] slow
@@ -151,19 +161,3 @@ Fatal Python error: Aborted
 Current thread 0x00007f08a91fbb80 (most recent call first):
   File "singa/autograd.py", line 603 in forward
 """
-
-
-def test_a_failed_check_of_a_library_is_told_in_its_words(tmp_path):
-    (tmp_path / "log.txt").write_text(CHECK)
-    assert judge(None, Evidence(-6, "epochs", log_tail(tmp_path / "log.txt"))).reason == (
-        "killed by SIGABRT in phase epochs; the log ends: tensor.cc:1293] Check failed: A.shape(1) == B.shape(0)"
-        ' (3 vs. 4); Fatal Python error: Aborted; File "singa/autograd.py", line 603 in forward'
-    )
-
-
-def test_the_tail_of_a_log_is_its_last_lines_whatever_they_are(tmp_path):
-    log = tmp_path / "log.txt"
-    log.write_bytes(b"\xff\xfe\n" * 5000 + b"\n \nline a\n\nline b\n")
-    lines = log_tail(log).splitlines()
-    assert len(lines) == 20 and lines[-2:] == ["line a", "line b"]
-    assert log_tail(tmp_path / "absent") == ""

@@ -66,7 +66,7 @@ def test_any_text_may_stand_anywhere(text):
         assert "\x1b" not in render(table(text))
 
 
-def test_markdown_rows_and_latex_spans_count_the_columns():
+def test_code_in_a_note_is_code_and_rows_and_spans_count_the_columns():
     lines = [line for line in renderers.markdown(table("a|b")).splitlines() if line.startswith("|")]
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {4}
     text = renderers.latex(table("x"))
@@ -74,9 +74,6 @@ def test_markdown_rows_and_latex_spans_count_the_columns():
     assert r" & \multicolumn{2}{c}{x} \\" in text
     assert r"\cmidrule(lr){2-3}" in text
     assert r"x & {x\textsuperscript{(1)}} & {\bfseries x} \\" in text
-
-
-def test_code_in_a_note_is_code_in_markdown_and_a_lone_backtick_is_text():
     assert renderers.escape_markdown("run `env a|b *c*` on x*y <b>") == r"run `env a\|b *c*` on x\*y &lt;b&gt;"
     assert renderers.escape_markdown("a ` b | c") == r"a \` b \| c"
 

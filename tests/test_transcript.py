@@ -22,12 +22,16 @@ def told(**fields):
     return transcript.epochs[0]
 
 
-def test_device_times_of_an_epoch_are_kept_in_seconds():
+def test_latencies_and_device_times_of_an_epoch_are_kept_in_seconds():
     epoch = told(copy_ns=250_000_000, compute_ns=1_500_000_000)
     assert (epoch.copy_s, epoch.compute_s) == (0.25, 1.5)
     for fields in ({}, {"copy_ns": None, "compute_ns": None}):
         epoch = told(**fields)
         assert epoch.copy_s is epoch.compute_s is None
+    inference = {"loss": None, "t_ns": 40, "step_ns": [9, 12, 30]}
+    assert told(**inference).step_s_p95 == 30e-9
+    with pytest.raises(ProtocolError, match="malformed epoch event"):
+        told(**inference | {"step_ns": [9, 12, 33]})  # longer than the time since the epoch's end
 
 
 WRONG = {
@@ -42,13 +46,6 @@ def test_an_epoch_that_cannot_have_been_is_malformed(name):
     for value in WRONG[name]:
         with pytest.raises(ProtocolError, match="malformed epoch event"):
             told(**{name: value})
-
-
-def test_latencies_of_inference_are_taken_after_an_epoch_that_may_be_shorter():
-    inference = {"loss": None, "t_ns": 40, "step_ns": [9, 12, 30]}
-    assert told(**inference).step_s_p95 == 30e-9
-    with pytest.raises(ProtocolError, match="malformed epoch event"):
-        told(**inference | {"step_ns": [9, 12, 33]})  # longer than the time since the epoch's end
 
 
 @pytest.mark.parametrize("loss", [None, 1.0], ids=["inference", "training"])
@@ -113,20 +110,14 @@ def written(**fields):
         return file.read()
 
 
-def test_an_event_arrives_whole_in_whatever_pieces():
+def test_events_arrive_whole_in_whatever_pieces_and_cut():
     line = written(message="caf\u00e9\nof two lines", steps=[1, 2])
     reader = EventReader()
     events = [event for i in range(len(line)) for event in reader.feed(line[i : i + 1])]
     assert [(e["message"], e["steps"]) for e in events] == [("caf\u00e9\nof two lines", [1, 2])]
-
-
-def test_numbers_that_json_has_not_become_null_and_long_text_is_cut():
     event = json.loads(written(loss=float("nan"), all=[float("inf"), 1.5]))
     assert event["loss"] is None and event["all"] == [None, 1.5]
     assert len(json.loads(written(message="x" * 10**6))["message"]) == MAX_TEXT
-
-
-def test_a_surrogate_pair_is_the_character_it_stands_for_and_half_of_one_is_replaced_wherever_it_stands():
     for half in (b'"\\ud800"', b'"\xed\xa0\x80"'):
         line = b'{"event": "warning", "t_ns": 1, "message": %s, "deeper": [{%s: %s}]}\n' % (half, half, half)
         (event,) = EventReader().feed(line)

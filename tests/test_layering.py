@@ -217,13 +217,10 @@ def test_the_worker_side_imports_nothing_of_the_parent_and_what_every_environmen
     assert not wrong
 
 
-def test_models_are_graphs_only() -> None:
+def test_models_are_graphs_only_and_heavy_libraries_stay_where_they_are_used() -> None:
     for module, path in MODULES.items():
         if package(module) == "models":
             assert {package(target) for target, _, _ in own_imports(path)} <= {"graph", "models"}, module
-
-
-def test_heavy_libraries_stay_where_they_are_used() -> None:
     for module, path in MODULES.items():
         for target in {package(target) for target, _, _ in imports(path)} & set(LIBRARIES):
             assert package(module) in LIBRARIES[target], f"{module} imports {target}"

@@ -86,11 +86,18 @@ def groups(tmp_path):
     return {"mount": tmp_path, "membership": membership}
 
 
-def test_the_nearest_group_that_hands_memory_down_is_used(groups):
+def test_the_nearest_group_that_hands_memory_down_is_used_else_a_watchdog(groups):
     assert next(writable_groups(**groups)) == groups["mount"] / "app.slice"
     holder = memory_limit.limit(64 * MIB, **groups)
     made = groups["mount"] / "app.slice" / holder.group.rpartition("/")[2]
     assert holder.by == "cgroup" and (made / "memory.max").read_text() == str(64 * MIB)
+    (groups["mount"] / "app.slice" / "cgroup.subtree_control").write_text("cpu")
+    (groups["mount"] / "cgroup.subtree_control").write_text("cpu")
+    membership, controllers = groups["membership"], groups["mount"] / "cgroup.controllers"
+    for lacks in (lambda: None, lambda: membership.write_text("9:memory:/own\n"), controllers.unlink):
+        lacks()
+        assert isinstance(memory_limit.limit(64 * MIB, **groups), Watchdog)
+    assert type(memory_limit.limit(None, **groups)) is MemoryLimit
 
 
 def test_a_control_group_tells_its_kills_and_its_peak(tmp_path):
@@ -100,16 +107,6 @@ def test_a_control_group_tells_its_kills_and_its_peak(tmp_path):
     (tmp_path / "group" / "memory.peak").write_text("67108864\n")
     assert (group.kills(), group.peak_bytes()) == (3, 64 * MIB)
     assert group.words == "memory_limit of 0.06 GiB (cgroup)"
-
-
-def test_where_no_group_can_be_made_a_watchdog_holds_the_limit(groups):
-    (groups["mount"] / "app.slice" / "cgroup.subtree_control").write_text("cpu")
-    (groups["mount"] / "cgroup.subtree_control").write_text("cpu")
-    membership, controllers = groups["membership"], groups["mount"] / "cgroup.controllers"
-    for lacks in (lambda: None, lambda: membership.write_text("9:memory:/own\n"), controllers.unlink):
-        lacks()
-        assert isinstance(memory_limit.limit(64 * MIB, **groups), Watchdog)
-    assert type(memory_limit.limit(None, **groups)) is MemoryLimit
 
 
 def watched(code: str, limit_bytes: int, until_bytes: int) -> "tuple[str | None, int | None]":

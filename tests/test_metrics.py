@@ -46,7 +46,7 @@ def figure(name, run):
     return of_run(run)[name]
 
 
-def test_epoch_figures():
+def test_epoch_figures_are_of_runs_that_ended_well():
     run = Run("ok", epochs=epochs(1, 2, 6))
     assert figure("epoch_s", run) == 3.0
     assert figure("epoch_s_median", run) == 2.0
@@ -57,9 +57,6 @@ def test_epoch_figures():
     assert figure("loss_last", run) == pytest.approx(2 / 3)
     assert figure("epoch_s", Run("ok", epochs=epochs(0.000000001))) == 1e-9
     assert set(of_run(Run("not-installed")).values()) == {None}
-
-
-def test_a_run_that_did_not_end_well_has_no_epoch_figures_but_its_resources():
     for status in set(STATUSES) - {"ok"}:
         found = of_run(Run(status, peak_rss_bytes=7, epochs=epochs(1, 1, 1), phases=(Phase("build", 0, SECOND),)))
         assert {found[name] for name in ("epoch_s", "epoch_s_ci_low", "images_per_s", "loss_last")} == {None}, status

@@ -115,12 +115,25 @@ def test_weights_start_as_stated():
     assert not weights["fc.bias"].any()
 
 
-def test_wrong_weights_and_prefixes_are_refused():
+def test_frozen_layers_are_counted_apart_and_what_freezes_nothing_is_refused():
     with pytest.raises(UsageError, match="expected"):
         weight_views(build("alexnet"), np.zeros(3, np.float32))
     graph = small_cnns.cifar_cnn(image_classification(10, 32))
     with pytest.raises(UsageError, match="cifar_cnn: no layer with parameters starts with 'backbone.'"):
         graph.frozen("backbone.")
+    graph = vgg16.build_transfer(image_classification(10, 224))
+    kinds = {parameter.kind for parameter in graph.parameters()}
+    frozen = sum(p.size for p in graph.parameters() if p.frozen)
+    assert (kinds, frozen) == ({"trained", "frozen"}, 14_714_688)
+    assert graph.backward_nodes() == {"head.0", "head.1", "head.2"}
+    first, last = 25_088 * 256, 256 * 10
+    assert graph.backward_macs() == first + 2 * last  # nothing in front of the head wants its input's gradient
+    assert graph.macs() > 1000 * graph.backward_macs()
+    graph = small_cnns.cifar_cnn(image_classification(10, 32))
+    assert graph.backward_macs() == 2 * graph.macs() - 30 * 30 * 3 * 9 * 32
+    graph = lstm.build(forecast(60), layers=1)
+    assert graph.macs() == 60 * 200 * (1 + 50) + 50
+    assert graph.backward_macs() == 2 * graph.macs() - 60 * 200  # the prices' own gradient is not needed
 
 
 def forecast(steps):
@@ -228,25 +241,6 @@ def test_the_oracle_trains_each(name):
     trained = [p for p in graph.parameters() if p.trainable]
     assert {name: a.shape for name, a in gradients.items()} == {p.name: p.shape for p in trained}
     assert all(gradient.dtype == np.float32 and gradient.any() for gradient in gradients.values())
-
-
-def test_a_frozen_base_is_counted_apart_and_backward_stops_at_the_head():
-    graph = vgg16.build_transfer(image_classification(10, 224))
-    kinds = {parameter.kind for parameter in graph.parameters()}
-    frozen = sum(p.size for p in graph.parameters() if p.frozen)
-    assert (kinds, frozen) == ({"trained", "frozen"}, 14_714_688)
-    assert graph.backward_nodes() == {"head.0", "head.1", "head.2"}
-    first, last = 25_088 * 256, 256 * 10
-    assert graph.backward_macs() == first + 2 * last  # nothing in front of the head wants its input's gradient
-    assert graph.macs() > 1000 * graph.backward_macs()
-
-
-def test_backward_is_twice_the_forward_but_for_the_first_input_and_recurrent_layers_count_every_step():
-    graph = small_cnns.cifar_cnn(image_classification(10, 32))
-    assert graph.backward_macs() == 2 * graph.macs() - 30 * 30 * 3 * 9 * 32
-    graph = lstm.build(forecast(60), layers=1)
-    assert graph.macs() == 60 * 200 * (1 + 50) + 50
-    assert graph.backward_macs() == 2 * graph.macs() - 60 * 200  # the prices' own gradient is not needed
 
 
 @pytest.mark.parametrize(

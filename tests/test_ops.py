@@ -178,7 +178,7 @@ def test_attention_and_its_shifted_windows_by_hand():
     assert index.tolist() == [[4, 3, 1, 0], [5, 4, 2, 1], [7, 6, 4, 3], [8, 7, 5, 4]]
 
 
-def test_stochastic_depth_drops_whole_samples_and_scales_the_others():
+def test_stochastic_depth_drops_whole_samples_and_embeddings_train_every_row_that_occurs():
     one, x = node("StochasticDepth", p=0.25), RNG(15).standard_normal((400, 2, 3))
     y, backward = OPS["StochasticDepth"](one, {}, (x,), Mode(True, dropout=RNG(16)))
     scales = (y / x).reshape(400, -1)
@@ -187,6 +187,11 @@ def test_stochastic_depth_drops_whole_samples_and_scales_the_others():
     assert 60 < (scales[:, 0] == 0).sum() < 140
     np.testing.assert_allclose(backward(x)[0][0], y)
     assert OPS["StochasticDepth"](one, {}, (x,), Mode(False))[0] is x
+    one, rows = node("Embedding", num_embeddings=4, embedding_dim=2, init="zeros"), np.arange(8.0).reshape(4, 2)
+    y, backward = OPS["Embedding"](one, {"weight": rows}, (np.array([[0, 3, 3]]),), Mode(True))
+    assert y.tolist() == [[[0, 1], [6, 7], [6, 7]]]
+    _, gradients = backward(np.array([[[1.0, 2], [3, 4], [5, 6]]]))
+    assert gradients["weight"].tolist() == [[1, 2], [0, 0], [0, 0], [8, 10]]
 
 
 def squash(x):
@@ -217,14 +222,6 @@ def test_recurrent_layers_by_hand():
     reset, update = squash(0.25 + 0.5 * first), squash(0.47 - 0.6 * first)
     second = (1 - update) * np.tanh(0.63 + reset * (0.7 * first + 0.6)) + update * first
     assert y[0, 1, 0] == pytest.approx(second, rel=rounding(2 * UNIT))
-
-
-def test_embedding_trains_every_row_that_occurs_and_no_other():
-    one, rows = node("Embedding", num_embeddings=4, embedding_dim=2, init="zeros"), np.arange(8.0).reshape(4, 2)
-    y, backward = OPS["Embedding"](one, {"weight": rows}, (np.array([[0, 3, 3]]),), Mode(True))
-    assert y.tolist() == [[[0, 1], [6, 7], [6, 7]]]
-    _, gradients = backward(np.array([[[1.0, 2], [3, 4], [5, 6]]]))
-    assert gradients["weight"].tolist() == [[1, 2], [0, 0], [0, 0], [8, 10]]
 
 
 def test_conv1d_maxout_layernorm_and_pools_by_hand():

@@ -195,7 +195,7 @@ def test_gradient_of_a_whole_network_is_the_derivative_of_its_loss():
     check_gradients(oracle, batch, rng.standard_normal((4, 1)), mse)
 
 
-def test_train_step_is_the_published_momentum_rule():
+def test_train_step_is_the_published_momentum_rule_and_forward_changes_nothing():
     oracle, images, labels = prepared(residual_graph())
     before = oracle.weights["fc.weight"].copy()
     _, _, first = oracle.train_step(images, labels, learning_rate=0.1, momentum=0.9, weight_decay=0.01)
@@ -205,9 +205,6 @@ def test_train_step_is_the_published_momentum_rule():
     np.testing.assert_allclose(middle, before - 0.1 * velocity)
     velocity = 0.9 * velocity + second["fc.weight"] + 0.01 * middle
     np.testing.assert_allclose(oracle.weights["fc.weight"], middle - 0.1 * velocity)
-
-
-def test_forward_changes_nothing_and_float32_stays_float32():
     oracle, images, _ = prepared(residual_graph())
     held = {name: array.copy() for name, array in oracle.weights.items()}
     oracle.forward(images, training=True)

@@ -110,7 +110,7 @@ def test_a_saved_data_set_with_splits_and_names_of_classes(tmp_path: Path) -> No
     assert data.facts["classes"] == ["cat", "dog"] and (len(made), len(made.validation)) == (20, 6)
 
 
-def test_inputs_by_name_tokens_and_images() -> None:
+def test_tasks_are_inferred_from_arrays_unless_a_loss_is_asked_for() -> None:
     pixels = RNG.integers(0, 256, (40, 8, 8, 3), np.uint8)
     arrays = {"ids": RNG.integers(0, 50, (40, 7)), "pixels": pixels, "mask": X > 0, "user": LABELS * 4, "y": LABELS}
     data = read(arrays, inputs={"tokens": "ids", "photo": "pixels", "mask": "mask", "user": "user"})
@@ -118,6 +118,19 @@ def test_inputs_by_name_tokens_and_images() -> None:
     assert (fields["tokens"].dtype, fields["tokens"].shape) == ("int32", (7,)) and fields["tokens"].vocabulary <= 50
     assert fields["photo"].shape == (3, 8, 8) and "photo" in data.pixels
     assert fields["mask"].dtype == "bool" and fields["user"].shape == () and fields["user"].vocabulary == 9
+    with pytest.raises(UsageError, match="the target y has 5 values for each sample, and it takes one label"):
+        read({"x": X, "y": X}, loss="cross_entropy")
+    with pytest.raises(UsageError, match="allowed: cross_"):
+        read({"x": X, "y": X}, loss="other")
+    assert task_of(read({"x": X, "y": LABELS}, loss="mse")).loss == "mse"
+    assert task_of(read({"x": X, "y": LABELS % 2}, loss="cross_entropy")).outputs == 2
+    with pytest.raises(UsageError, match="the target has 3 classes"):
+        read({"x": X, "y": LABELS}, loss="binary_cross_entropy")
+    data = read({"x": X, "y": LABELS % 2 * 2 - 1})
+    assert task_of(data).loss == "binary_cross_entropy" and data.facts["classes"] == ["-1", "1"]
+    assert task_of(read({"x": X, "y": X[:, :2]})).target.shape == (2,)
+    places = task_of(read({"x": RNG.integers(0, 9, (40, 6)), "y": np.where(X[:, :1] > 0, -100, np.ones((40, 6), int))}))
+    assert places.loss == "token_cross_entropy" and places.target.shape == (6,)
 
 
 def test_windows_of_a_text(tmp_path: Path) -> None:
@@ -144,25 +157,6 @@ def test_class_folders_beside_a_text_are_images_and_an_empty_folder_is_said_to_b
     (tmp_path / "cats").mkdir()
     (tmp_path / "labels.txt").write_text("cats\n")
     assert own_data(tmp_path, DataOptions(), [], True) is None
-
-
-def test_a_loss_that_is_asked_for_takes_precedence() -> None:
-    with pytest.raises(UsageError, match="the target y has 5 values for each sample, and it takes one label"):
-        read({"x": X, "y": X}, loss="cross_entropy")
-    with pytest.raises(UsageError, match="allowed: cross_"):
-        read({"x": X, "y": X}, loss="other")
-    assert task_of(read({"x": X, "y": LABELS}, loss="mse")).loss == "mse"
-    assert task_of(read({"x": X, "y": LABELS % 2}, loss="cross_entropy")).outputs == 2
-    with pytest.raises(UsageError, match="the target has 3 classes"):
-        read({"x": X, "y": LABELS}, loss="binary_cross_entropy")
-
-
-def test_targets_of_two_classes_of_several_numbers_and_of_places() -> None:
-    data = read({"x": X, "y": LABELS % 2 * 2 - 1})
-    assert task_of(data).loss == "binary_cross_entropy" and data.facts["classes"] == ["-1", "1"]
-    assert task_of(read({"x": X, "y": X[:, :2]})).target.shape == (2,)
-    places = task_of(read({"x": RNG.integers(0, 9, (40, 6)), "y": np.where(X[:, :1] > 0, -100, np.ones((40, 6), int))}))
-    assert places.loss == "token_cross_entropy" and places.target.shape == (6,)
 
 
 BAD_TABLES = {

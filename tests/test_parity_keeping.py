@@ -80,7 +80,7 @@ def key(where: Environment, device: str = "cpu", framework: str = "torch") -> st
     return cache.pipeline_key(entry, state(entry, where, device), TrainConfig(device=device))
 
 
-def test_another_version_of_what_computes_asks_anew():
+def test_another_state_of_what_computes_asks_anew(monkeypatch):
     """All packages count of an environment that is managed, and where the framework has no version."""
     for managed in (True, False):
         for name in ("torchvision", "pillow", "simplejpeg", "numpy", "nvidia-cudnn-cu12"):
@@ -88,6 +88,13 @@ def test_another_version_of_what_computes_asks_anew():
     assert key(environment(False)) == key(environment(False, pytest="10.0"))
     for given in ((), (False, None)):
         assert key(environment(*given)) != key(environment(*given, pytest="10.0"))
+    before, files = key(environment()), dict(staging._worker_side())
+    files["framework_compare/batches/order.py"] += b"# another state\n"
+    monkeypatch.setattr(staging, "_worker_side", files.items)
+    assert key(environment()) != before
+    before, entry = key(environment()), registry.framework("torch")
+    monkeypatch.setitem(registry.FRAMEWORKS, "torch", dataclasses.replace(entry, trainer=entry.trainer + "2"))
+    assert key(environment()) != before
 
 
 @pytest.mark.parametrize(
@@ -102,16 +109,6 @@ def test_another_version_of_what_computes_asks_anew():
 )
 def test_what_computes_is_named_by_the_requirements_of_every_device(framework, some):
     assert requirements(registry.framework(framework)) >= {*some, "numpy", "pillow", "simplejpeg"}
-
-
-def test_another_source_of_the_worker_or_class_of_the_adapter_asks_anew(monkeypatch):
-    before, files = key(environment()), dict(staging._worker_side())
-    files["framework_compare/batches/order.py"] += b"# another state\n"
-    monkeypatch.setattr(staging, "_worker_side", files.items)
-    assert key(environment()) != before
-    before, entry = key(environment()), registry.framework("torch")
-    monkeypatch.setitem(registry.FRAMEWORKS, "torch", dataclasses.replace(entry, trainer=entry.trainer + "2"))
-    assert key(environment()) != before
 
 
 def test_another_gpu_asks_anew_and_none_is_needed_for_a_key(monkeypatch):

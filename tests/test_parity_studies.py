@@ -77,16 +77,13 @@ def test_without_a_version_a_verdict_is_kept_by_all_packages(mutate, monkeypatch
     assert any("levels" in line for line in said)
 
 
-def test_a_level_that_could_not_be_asked_is_no_proof_but_of_cells_without_it(mutate, capsys):
+def test_a_level_that_could_not_be_asked_is_no_proof_but_of_cells_without_it(mutate, capsys, images, tmp_path):
     mutate(NO_LOADER)
     names = ("--frameworks", "mutated", "--models", "small", "--image-size", "32", "--threads", "1")
     python = ("--python", f"mutated={sys.executable}")
     assert command(*names, *python) == 1
     assert not command(*names, *python, "--pipeline", "shared")
     assert "0-3, 5" in capsys.readouterr().out
-
-
-def test_a_cell_that_is_required_to_pass_is_not_run_where_a_level_could_not_be_asked(mutate, images, tmp_path):
     mutate(NO_LOADER)
     study = train(images, tmp_path, verify="require")
     assert study.frame.status[0] == "failed" and "0-3, 5, not asked: 4" in study.frame.reason[0]

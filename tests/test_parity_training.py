@@ -173,13 +173,17 @@ def test_a_mistake_of_training_is_seen(judge, mistake):
     assert failed[0].where.startswith("as a cell trains, "), failed
 
 
-def test_without_a_native_pipeline_held_batches_are_gone_over(judge):
+def test_without_a_native_pipeline_others_are_gone_over(judge):
     levels = judge(
         "    def open_pipeline(self, images):\n"
         "        from framework_compare.errors import Unsupported\n"
         "        raise Unsupported('its loader is not installed')\n"
     )
     assert all(level.passed for level in levels) and "held batches" in levels[0].where
+    level = judge(ONE_ARRAY, pipeline="shared")[0]
+    assert not level.passed and "the shared pipeline" in level.where
+    levels = judge(step("import os; os.kill(os.getpid(), 9)"))
+    assert [(level.passed, level.answered) for level in levels] == [(False, False)] * 2, levels
 
 
 ONE_ARRAY = """
@@ -187,11 +191,6 @@ ONE_ARRAY = """
         held = self.__dict__.setdefault("arrays", {})
         return held.setdefault(shape, numpy.empty(shape, numpy.float32))
 """
-
-
-def test_a_shared_cell_that_trains_other_images_is_seen(judge):
-    level = judge(ONE_ARRAY, pipeline="shared")[0]
-    assert not level.passed and "the shared pipeline" in level.where
 
 
 def test_a_biased_running_variance_is_held_to_what_is_declared(judge):
@@ -208,8 +207,3 @@ def test_a_biased_running_variance_is_held_to_what_is_declared(judge):
     assert not level.passed and "bn.running_var" in level.where
     declared = "\n    def settings(self):\n        return {'running_variance': 'biased'}\n"
     assert judge(biased + declared)[0].passed
-
-
-def test_a_worker_that_is_killed_has_not_answered(judge):
-    levels = judge(step("import os; os.kill(os.getpid(), 9)"))
-    assert [(level.passed, level.answered) for level in levels] == [(False, False)] * 2, levels

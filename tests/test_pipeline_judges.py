@@ -137,12 +137,16 @@ def test_a_mistake_of_draws_is_named_from_their_numbers(mistake):
     assert MISTAKES[mistake][1] in str(error.value)
 
 
-def test_a_shuffle_buffer_that_is_too_small_is_seen():
+def test_a_shuffle_buffer_that_is_too_small_is_seen_and_values_beyond_a_sample_are_as_rare_as_said():
     count = pipelines.RAMPS
     for seed in range(5):
         labels = np.concatenate([buffered(count, count // 2, 10 * seed + epoch) for epoch in range(3)])
         with pytest.raises(LevelFailed, match="not shuffled over the whole set"):
             draws.check_orders(labels, count, 32)
+    inner, outer = 40, 10
+    count = draws.least_beyond(inner, outer)
+    probability = math.comb(outer, count) / math.comb(inner + outer, count)  # the `count` largest are all of `outer`
+    assert probability < draws.ALPHA <= math.comb(outer, count - 1) / math.comb(inner + outer, count - 1)
 
 
 def buffered(count: int, size: int, seed: int) -> np.ndarray:
@@ -170,13 +174,6 @@ def test_ranges_that_are_off_are_seen_with_every_seed(ranges, seeds):
     for seed in range(seeds):
         with pytest.raises(LevelFailed):
             draws.check_crops(drawn_otherwise(seed, **SEEN[ranges]))
-
-
-def test_too_many_values_beyond_a_sample_are_as_rare_as_said():
-    inner, outer = 40, 10
-    count = draws.least_beyond(inner, outer)
-    probability = math.comb(outer, count) / math.comb(inner + outer, count)  # the `count` largest are all of `outer`
-    assert probability < draws.ALPHA <= math.comb(outer, count - 1) / math.comb(inner + outer, count - 1)
 
 
 def test_an_image_is_read_to_a_part_of_a_pixel_and_one_that_is_padded_is_no_plain_crop(tmp_path):
@@ -247,7 +244,7 @@ def test_settings_that_a_framework_does_not_support_are_left_out_and_named(judge
     assert level.passed and "not asked: upside down (flip 'vertical'" in level.where, level
 
 
-def test_a_loader_may_use_its_memory_again(judge):
+def test_a_loader_may_use_its_memory_again_and_one_that_is_killed_has_not_answered(judge):
     body = """
     def epoch(self, pipeline, number):
         held = {}
@@ -258,9 +255,6 @@ def test_a_loader_may_use_its_memory_again(judge):
 """
     level = judge(body, only=["still"])
     assert level.passed, level.where
-
-
-def test_a_worker_that_is_killed_has_not_answered_and_one_has_the_loader_workers_of_the_config(judge):
     level = judge("\n    def epoch(self, pipeline, number):\n        import os\n        os.kill(os.getpid(), 9)\n")
     assert not level.passed and not level.answered
     body = "    def open_pipeline(self, images):\n        raise RuntimeError(f'{self.config.loader_workers} workers')\n"

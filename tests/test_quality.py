@@ -117,7 +117,7 @@ def test_word_jaccard_counts_words_of_both_once_and_all_where_none_is_predicted(
     assert jaccard([[0, 0, 0, 0]], [[5]], [[5, 6, 7, 8]]) == 0.25
 
 
-def test_rmse_is_in_the_unit_of_the_data():
+def test_rmse_is_in_the_unit_of_the_data_and_auc_the_share_of_pairs_in_order():
     outputs, target = np.array([[0.5], [0.1]]), np.array([[0.2], [0.5]])
     facts = {"scaling": {"minimum": 50.0, "maximum": 150.0}}
     values = evaluate(numbers("mse", "rmse"), outputs, target, facts=facts)
@@ -125,8 +125,6 @@ def test_rmse_is_in_the_unit_of_the_data():
     assert values["loss"] == pytest.approx((0.3**2 + 0.4**2) / 2)
     assert evaluate(numbers("mse", "rmse"), outputs, target)["rmse"] == pytest.approx(math.sqrt(0.125))
 
-
-def test_auc_is_the_share_of_pairs_in_order():
     def auc(scores: list, target: list) -> float:
         task = numbers("binary_cross_entropy", "auc")
         return evaluate(task, np.array(scores)[:, None], np.array(target, np.float32)[:, None])["auc"]

@@ -81,7 +81,7 @@ def test_ranks_share_an_order_as_one_process_would_split_it(count):
     assert share_of(order, batch, None) is order
 
 
-def test_a_process_gets_the_config_of_its_part():
+def test_a_process_gets_the_config_and_the_devices_of_its_part():
     job = Job(TrainConfig(device="cuda:1,3", batch_size=4, threads=2, loader_workers=1), steps="steps")
     alone, replicas = own_part(job, {})
     assert replicas == Replicas(("cuda:1", "cuda:3"))
@@ -91,9 +91,6 @@ def test_a_process_gets_the_config_of_its_part():
     assert replicas == Replicas(("cuda:1", "cuda:3"), 1, "127.0.0.1:9", 2)
     assert (ranked.config.device, ranked.config.batch_size, ranked.steps) == ("cuda:3", 4, "")
     assert own_part(Job(TrainConfig(device="cuda:1")), variables) == (Job(TrainConfig(device="cuda:1")), None)
-
-
-def test_a_process_of_a_node_gets_the_devices_of_that_node():
     job = Job(TrainConfig(device="cuda:1,3", nodes=2, batch_size=4, threads=2))
     variables = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "9"}
     devices = ("cuda:1", "cuda:3") * 2

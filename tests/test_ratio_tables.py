@@ -28,14 +28,11 @@ def study(place, *given, **settings):
     return gpu_study.study(place / str(len([*place.iterdir()])), *given, **settings)
 
 
-def test_a_study_without_cells_can_be_shown(tmp_path):
+def test_a_study_without_cells_or_kinds_or_in_which_all_failed_can_be_shown(tmp_path):
     comparison = study(tmp_path, [])
     for kind, style in itertools.product(("time", "resources", *NEW), STYLES):
         text = comparison.table(kind, style)
         assert text.startswith("framework,") if style == "csv" else "No cells" in text, (kind, style)
-
-
-def test_a_study_in_which_all_failed_can_be_shown(tmp_path):
     varied = itertools.product(("cpu", "cuda"), (1, 2), ("fp32", "bf16"))
     settings = [{"device": device, "batch_size": size, "precision": name} for device, size, name in varied]
     comparison = study(tmp_path, [("torch", one, Run("failed", "no driver")) for one in settings])
@@ -43,9 +40,6 @@ def test_a_study_in_which_all_failed_can_be_shown(tmp_path):
         text = comparison.table(kind, style)
         words = ["Energy not measured"] if kind == "energy" and style != "csv" else ["failed", "no driver"]
         assert all(word in text for word in words), (kind, style)
-
-
-def test_a_kind_that_a_study_has_not_is_a_sentence(tmp_path):
     comparison = study(tmp_path, [("torch", {}, ok(1, 1, 1)), ("jax", {}, ok(2, 2, 2))])
     for kind, style in itertools.product(NEW, STYLES):
         if style != "csv":

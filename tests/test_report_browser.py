@@ -104,7 +104,7 @@ def test_on_paper_no_figure_is_wider_than_the_page(browser, report_file, tmp_pat
     assert (tmp_path / "report.pdf").stat().st_size > 50_000
 
 
-def test_every_still_is_there_soon_after_the_page_so_that_it_prints(browser, report_file):
+def test_every_still_is_there_soon_after_the_page_whose_policy_forbids_eval(browser, report_file):
     opened = Opened(browser, report_file)
     missing = "all => all.filter(one => !(one.complete && one.naturalWidth)).length"
     until = time.monotonic() + 30
@@ -112,9 +112,6 @@ def test_every_still_is_there_soon_after_the_page_so_that_it_prints(browser, rep
         time.sleep(0.1)
     assert opened.page.eval_on_selector_all(".plot img", missing) == 0
     assert opened.count(".plot img") >= opened.count(PLOT) / 2, "figures that nobody has scrolled to are still stills"
-
-
-def test_the_policy_forbids_eval(browser, report_file):
     opened = Opened(browser, report_file)
     attempt = "try { new Function('return 1')(); window.outcome = 'ran'; } catch (e) { window.outcome = e.name; }"
     # Later, as a debugger's own evaluation is exempt from the policy.
@@ -323,7 +320,7 @@ def overlapping(page, figure):
     ]
 
 
-def test_the_tab_key_goes_through_the_page_in_its_order(browser, report_file):
+def test_the_tab_key_goes_through_the_page_in_its_order_and_axe_sees_a_barrier(browser, report_file):
     opened = Opened(browser, report_file)
     reached = []
     for _ in range(6):
@@ -331,6 +328,10 @@ def test_the_tab_key_goes_through_the_page_in_its_order(browser, report_file):
         reached.append(opened.page.evaluate("document.activeElement.textContent.trim()"))
     links = opened.page.eval_on_selector_all("nav a", "all => all.map(one => one.textContent.trim())")
     assert reached == ["Skip to the content", "Dark", *links[:4]]
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason=MISSING)
+    opened = Opened(browser, report_file)
+    opened.page.evaluate("document.documentElement.removeAttribute('lang')")
+    assert "html-has-lang" in [one["id"] for one in axe.Axe().run(opened.page).response["violations"]]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -343,10 +344,3 @@ def test_axe_finds_no_barrier(drawn, width, scheme):
     page.emulate_media(color_scheme="light")
     assert [(one["id"], [node["target"] for node in one["nodes"]][:3]) for one in found["violations"]] == []
     assert len(found["passes"]) > 20 and found["testEngine"]["name"] == "axe-core"
-
-
-def test_axe_sees_a_barrier(browser, report_file):
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason=MISSING)
-    opened = Opened(browser, report_file)
-    opened.page.evaluate("document.documentElement.removeAttribute('lang')")
-    assert "html-has-lang" in [one["id"] for one in axe.Axe().run(opened.page).response["violations"]]

@@ -102,7 +102,7 @@ def test_full_log_becomes_half_as_dense(process, monkeypatch):
     assert len(recorder.samples()) < 8
 
 
-def test_thinned_log_keeps_the_mean_cpu_and_the_later_readings():
+def test_a_log_gives_back_what_it_was_given_and_stays_small():
     log = SampleLog()
     for number, cpu_percent in enumerate([None, 10.0, 20.0, 40.0, 50.0]):
         log.append(number, {"cpu_percent": cpu_percent, "machine_cpu_percent": cpu_percent, "rss_bytes": number * MB})
@@ -111,17 +111,11 @@ def test_thinned_log_keeps_the_mean_cpu_and_the_later_readings():
     assert [row.t_ns for row in rows] == [1, 3, 4]
     assert [row.cpu_percent for row in rows] == [None, 30.0, 50.0]
     assert [row.rss_bytes for row in rows] == [MB, 3 * MB, 4 * MB]
-
-
-def test_log_gives_back_what_it_was_given_by_name():
     log = SampleLog()
     readings = dict(gpu_throttle=2**31 + 1, cpu_percent=399.5, gpu_percent=None, rss_bytes=2**40 + 1, threads=43)
     log.append(2**62 + 1, {**readings, "no column of ours": 7})
     assert log[0] == Sample(2**62 + 1, **readings)
     assert all(type(getattr(log[0], name)) is int for name in ("rss_bytes", "threads", "gpu_throttle"))
-
-
-def test_an_hour_at_ten_hertz_stays_small_and_every_column_is_in_the_docs():
     log = SampleLog()
     for number in range(36_000):
         log.append(number, dict.fromkeys(COLUMNS, 1.0))

@@ -115,16 +115,13 @@ def test_the_caption_names_what_is_not_the_default_and_each_set_of_settings_has_
     assert "learning rate 0.5" in captions[2]
 
 
-def test_a_study_in_which_all_failed_can_be_shown(tmp_path):
+def test_cells_that_failed_or_were_not_run_or_planned_are_shown(tmp_path):
     outcomes = {(f, m): Run("not-installed", reason="no network") for f in FRAMEWORKS for m in MODELS}
     comparison = study(tmp_path, outcomes)
     for kind, style in itertools.product(("time", "resources"), STYLES):
         text = comparison.table(kind, style)
         assert text.count("not-installed") == 16, (kind, style)
         assert text.count("no network") == (16 if style == "csv" else 1), (kind, style)
-
-
-def test_cells_not_run_yet_are_shown_as_planned_and_what_was_not_planned_as_a_dash(tmp_path):
     assert "planned" in str(study(tmp_path, {("torch", "alexnet"): None}).table())
     outcomes = {("torch", "alexnet"): ok(1), ("paddle", "vgg16"): ok(1)}
     assert "| PaddlePaddle | - | - | 1.00 | 1.00 | 1.00 (1) |" in study(tmp_path, outcomes).table(style="markdown")
@@ -148,13 +145,17 @@ def test_the_fastest_is_marked_only_where_runs_show_it(tmp_path, times, marked, 
     assert ("arked" in text) == bool(note)
 
 
-def test_the_mark_is_bold_where_the_terminal_can_and_a_star_everywhere(tmp_path):
+def test_the_mark_is_bold_where_the_terminal_can_and_githubs_style_folds_its_notes(tmp_path):
     outcomes = {("torch", "alexnet"): ok(1, 1, 1), ("paddle", "alexnet"): ok(2, 2, 2)}
     comparison = study(tmp_path, outcomes, repeats=2)
     assert "\x1b[1m* 1.00 ±0.00\x1b[0m" in comparison.table(bold=True)
     assert "* 1.00 ±0.00" in comparison.table(bold=False)
     assert "\x1b" not in comparison.table(bold=False)
     assert str(comparison) == str(comparison.table()) == comparison.table(style="terminal")
+    outcomes = {("torch", "alexnet"): ok(1, 1, 1), ("paddle", "alexnet"): ok(2, 2, 2)}
+    text = study(tmp_path, outcomes, repeats=2).table(style="github")
+    assert text.startswith("- AlexNet: PyTorch is 2.00x ") and "**Epoch time" in text
+    assert "<details><summary>Notes</summary>\n\n- Bold: significantly faster" in text and text.endswith("</details>\n")
 
 
 @pytest.mark.parametrize(
@@ -173,7 +174,7 @@ def test_a_mean_has_the_digits_that_its_interval_leaves_sure(mean, low, high, te
     assert with_interval(mean, low, high) == text
 
 
-def test_resources_have_a_row_a_cell_and_columns_of_the_gpu_where_there_was_one(tmp_path):
+def test_resources_have_a_row_a_cell_and_what_the_comparison_itself_took(tmp_path):
     lost = Run("out-of-memory", "8 GiB", peak_rss_bytes=2**33)
     outcomes = {("torch", "alexnet"): ok(2, 2, 2), ("paddle", "alexnet"): lost}
     lines = study(tmp_path, outcomes).table("resources", "markdown").splitlines()
@@ -182,6 +183,14 @@ def test_resources_have_a_row_a_cell_and_columns_of_the_gpu_where_there_was_one(
     assert not any("GPU" in line for line in lines)
     run = Run("ok", epochs=ok(2).epochs, samples=(Sample(SECOND, gpu_percent=50.0, gpu_memory_bytes=2**30),))
     assert "GPU / mean %" in study(tmp_path, {("torch", "alexnet"): run}).table("resources", "markdown")
+    parent = {"parent": {"cpu_percent": 0.44, "peak_rss_bytes": 64 * 2**20}}
+    epochs = (Epoch(1, 0, 10**9, 0.0, 8, 2, 1.0, 0.1, 0.1, 0.1),)
+    cells = [Cell("torch", name, "d", "cpu", TrainConfig()) for name in ("alexnet", "vgg16", "resnet50")]
+    short = {"parent": {"cpu_percent": 328.0, "peak_rss_bytes": 64 * 2**20}}  # of a worker that only said no
+    runs = [Run("ok", epochs=epochs, gauges=gauges) for gauges in ({}, parent)]
+    runs.append(Run("unsupported", "no", gauges=short))
+    text = recorded(tmp_path / "s", cells, runs).table("resources", width=200)
+    assert "Measurement overhead: at most 0.4 % of a core and 64 MiB." in text
 
 
 def test_csv_is_long_and_has_every_cell_with_nine_digits_and_the_ratio_to_the_best(tmp_path):
@@ -196,24 +205,6 @@ def test_csv_is_long_and_has_every_cell_with_nine_digits_and_the_ratio_to_the_be
     assert [row["epoch_s_median"] for row in rows] == ["0.333333333", "0.666666667"]
     assert [round(float(row["ratio_to_best"]), 6) for row in rows] == [1, 2]
     assert all(len(re.sub(r"[^0-9]", "", row["epoch_s"])) <= 10 for row in rows)
-
-
-def test_resources_say_what_the_comparison_itself_took(tmp_path):
-    parent = {"parent": {"cpu_percent": 0.44, "peak_rss_bytes": 64 * 2**20}}
-    epochs = (Epoch(1, 0, 10**9, 0.0, 8, 2, 1.0, 0.1, 0.1, 0.1),)
-    cells = [Cell("torch", name, "d", "cpu", TrainConfig()) for name in ("alexnet", "vgg16", "resnet50")]
-    short = {"parent": {"cpu_percent": 328.0, "peak_rss_bytes": 64 * 2**20}}  # of a worker that only said no
-    runs = [Run("ok", epochs=epochs, gauges=gauges) for gauges in ({}, parent)]
-    runs.append(Run("unsupported", "no", gauges=short))
-    text = recorded(tmp_path / "s", cells, runs).table("resources", width=200)
-    assert "Measurement overhead: at most 0.4 % of a core and 64 MiB." in text
-
-
-def test_githubs_style_has_a_list_of_verdicts_and_folds_its_notes(tmp_path):
-    outcomes = {("torch", "alexnet"): ok(1, 1, 1), ("paddle", "alexnet"): ok(2, 2, 2)}
-    text = study(tmp_path, outcomes, repeats=2).table(style="github")
-    assert text.startswith("- AlexNet: PyTorch is 2.00x ") and "**Epoch time" in text
-    assert "<details><summary>Notes</summary>\n\n- Bold: significantly faster" in text and text.endswith("</details>\n")
 
 
 @pytest.mark.parametrize("most", [900_000, 300])

@@ -210,12 +210,9 @@ def watched(hostile, commands, code=WATCHED):
     return {" ".join(one): tuple(each) for one, each in zip(commands, found)}
 
 
-def test_reading_a_study_executes_nothing(hostile):
+def test_reading_a_study_executes_nothing_and_the_watch_sees_what_is_executed(hostile):
     codes = {command[0]: int(command[0] == "check") for command in READING}  # a cell failed
     assert watched(hostile, READING) == {" ".join(command): (codes[command[0]], []) for command in READING}
-
-
-def test_the_watch_sees_what_is_executed(hostile):
     acts = "import os; os.system('true'); exec(compile('1', hostile + '/net.py', 'exec'))"
     found = watched(hostile, [["--version"]], WATCHED.replace("        root.main()", f"        {acts}"))
     assert [event for event, _ in found["--version"][1]] == ["os.system", "exec"]

@@ -86,13 +86,10 @@ def test_a_version_that_is_not_there_is_one_sentence(wanted, says):
         competitors.find_frameworks(competitors.read(wanted).names)
 
 
-def test_the_newest_release_is_not_what_an_interpreter_has():
+def test_an_interpreter_is_a_competitor_of_its_own():
     says = f"python of bare@latest is '{sys.executable}', which has one version; allowed: bare={sys.executable}"
     with pytest.raises(UsageError, match=re.escape(says) + "$"):
         competitors.read("bare@latest", {"bare@latest": sys.executable})
-
-
-def test_an_interpreter_is_a_competitor_of_its_own():
     found = competitors.read(["bare", f"bare={sys.executable}"])
     name = found.names[1]
     assert found.names[0] == "bare" and re.fullmatch(r"bare@[\d.]+", name)
@@ -102,9 +99,6 @@ def test_an_interpreter_is_a_competitor_of_its_own():
     assert found.index["tiny@1.1"] == found.index["tiny@1.0"] == "https://host/simple", "the framework's index"
     alone = competitors.read(f"bare={sys.executable}")
     assert (alone.names, alone.python) == (["bare"], {"bare": sys.executable})
-
-
-def test_one_interpreter_twice_is_two_competitors():
     for one, python in (("bare", {"bare": sys.executable}), (f"bare={sys.executable}", {})):
         found = competitors.read(list(competitors.twice(one, one)), python)
         first, second = found.names

@@ -145,7 +145,8 @@ def honest(tmp_path, monkeypatch, own_cache, warm, references, short_level_4):
 
 def test_an_execution_that_is_lacking_is_found_before_a_reference_is_made(honest, own_cache, monkeypatch):
     asked = []
-    monkeypatch.setattr(RunTasks, "__call__", lambda *a, _call=RunTasks.__call__: asked.append(a) or _call(*a))
+    call = RunTasks.__call__
+    monkeypatch.setattr(RunTasks, "__call__", lambda *a, **given: asked.append(a) or call(*a, **given))
     assert honest(("small", "mobilenet_v2"), execution="graph") == (["unsupported"] * 2, [])
     assert len(asked) == 1
     assert not [*(own_cache / "parity").glob("*.json")]

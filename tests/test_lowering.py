@@ -13,6 +13,7 @@ from framework_compare.adapters.mxnet import network as mxnet
 from framework_compare.adapters.paddle import network as paddle
 from framework_compare.adapters.singa import network as singa
 from framework_compare.adapters.tensorflow import network as tensorflow
+from framework_compare.adapters.tensorflow.recurrent import BLOCK, CUDNN, LOOPS, kernels
 from framework_compare.adapters.torch import network as torch
 from framework_compare.conformance import graphs
 from framework_compare.graph import (
@@ -206,3 +207,11 @@ def test_steps_come_in_front_once_and_go_back_once(name, times):
     # and without recurrent layers a program stays as it is
     program = lowered(diabetes_mlp.build(ROWS), mxnet.HAS)
     assert turned(program) is program
+
+
+def test_kernels_of_tensorflows_recurrent_layers_by_device_and_type():
+    assert kernels("float32", gpu=False, compiled=False) == BLOCK
+    assert kernels("float32", gpu=True, compiled=False) == CUDNN, "in fp32 and tf32"
+    for dtype, gpu, compiled in (("float32", True, True), ("bfloat16", True, False), ("float16", True, False)):
+        assert kernels(dtype, gpu=gpu, compiled=compiled) == LOOPS
+    assert kernels("bfloat16", gpu=False, compiled=False) == LOOPS

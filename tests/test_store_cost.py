@@ -20,10 +20,5 @@ def test_a_study_of_thousands_of_cells_is_tabulated_in_the_memory_promised(cells
 def test_a_sweep_of_a_thousand_cells_in_a_hundred_parts_is_light(tmp_path, benchmark):
     """Its time is in benchmarks/results/part_cost.json; here its memory and what is stored."""
     found = benchmark("store_cost").sweep(tmp_path / "study")
-    assert {name: found[name] for name in ("cell", "part", "run", "epoch")} == {
-        "cell": 1000,
-        "part": 100,
-        "run": 2000,
-        "epoch": 6000,
-    }
+    assert [found[name] for name in ("cell", "part", "run", "epoch")] == [1000, 100, 2000, 6000]
     assert all(found[step]["peak_mib"] < 300 for step in ("plan", "absorb", "markdown"))

@@ -314,6 +314,12 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
     return drawn_study.study(tmp_path_factory.mktemp("drawn") / "study")
 
 
+@pytest.fixture(scope="session")
+def report_file(comparison: Comparison) -> Path:
+    """Its report, which takes seconds to draw; tests leave it as it is."""
+    return comparison.report(comparison.folder.parent / "report.html")
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with browser_page.launched() as opened:

@@ -44,15 +44,11 @@ def reference(name: str, precision: str = "fp32") -> Reference:
     return make_reference(NETWORKS[name](), ASKED, precision)
 
 
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16"])
 @pytest.mark.parametrize("name", NETWORKS)
-def test_an_honest_float32_run_passes(name):
-    check_honest(reference(name), plain_sums=True)
-
-
-@pytest.mark.parametrize("precision", ["tf32", "bf16"])
-@pytest.mark.parametrize("name", NETWORKS)
-def test_an_honest_run_of_a_narrower_precision_passes(name, precision):
-    check_honest(reference(name, precision), rounding=rounding_of(precision, 1))
+def test_an_honest_run_passes(name, precision):
+    how = {"plain_sums": True} if precision == "fp32" else {"rounding": rounding_of(precision, 1)}
+    check_honest(reference(name, precision), **how)
 
 
 def interleaved(right):

@@ -18,43 +18,27 @@ MIB = 1 << 20
 @pytest.mark.parametrize(
     ("text", "size"),
     [
-        (None, None),
-        (2 << 30, 2 << 30),
-        ("2147483648", 2 << 30),
-        ("2GiB", 2 << 30),
-        ("2G", 2 << 30),
-        ("2 gib", 2 << 30),
-        ("1.5GiB", 3 << 29),
-        ("2GB", 2_000_000_000),
-        ("1500MB", 1_500_000_000),
+        *((text, 2 << 30) for text in (2 << 30, "2147483648", "2GiB", "2G", "2 gib")),
+        *((None, None), ("1.5GiB", 3 << 29), ("2GB", 2_000_000_000), ("1500MB", 1_500_000_000)),
     ],
 )
 def test_a_memory_limit_is_bytes_or_a_size(text, size):
     assert parse_bytes(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "much", "-1", "1", "2 GiB of it", 0, -5, True, 1.5, "1e9", "nan"])
+@pytest.mark.parametrize("text", ["", "much", "-1", "1", "2 GiB of it", 0, -5, True, 1.5, "1e9", "nan", "3"])
 def test_another_memory_limit_is_refused(text):
-    with pytest.raises(UsageError, match="memory_limit is .*; allowed: "):
+    alone = "at least 1 MiB; a number alone is bytes" if text == "3" else ""
+    with pytest.raises(UsageError, match=f"memory_limit is .*; allowed: {alone}"):
         parse_bytes(text)
-
-
-def test_a_small_number_alone_is_told_to_be_bytes():
-    with pytest.raises(UsageError, match="memory_limit is '3'; allowed: at least 1 MiB; a number alone is bytes"):
-        parse_bytes("3")
 
 
 @pytest.mark.parametrize(
     "given",
     [
-        dict(timeout_s=0),
-        dict(timeout_s=-1),
-        dict(timeout_s=float("nan")),
-        dict(timeout_s=True),
+        *(dict(timeout_s=wrong) for wrong in (0, -1, float("nan"), True)),
+        *(dict(phase_timeout_s=wrong) for wrong in (0, {"import": 0}, {"imports": 10})),
         dict(silence_timeout_s="10"),
-        dict(phase_timeout_s=0),
-        dict(phase_timeout_s={"import": 0}),
-        dict(phase_timeout_s={"imports": 10}),
     ],
     ids=str,
 )
@@ -63,13 +47,10 @@ def test_another_time_limit_is_refused(given):
         limits.check(**given)
 
 
-def test_one_phase_timeout_is_for_all_but_the_epochs():
+def test_limits_of_phases_and_silence_begin_anew(tmp_path):
     assert Limits(phase_timeout_s=5).phase_s("import") == 5 and Limits(phase_timeout_s=5).phase_s("epochs") is None
     by_name = Limits(phase_timeout_s={"epochs": 7})
     assert by_name.phase_s("epochs") == 7 and by_name.phase_s("import") is None
-
-
-def test_output_breaks_a_silence_and_a_phase_of_its_own_begins_anew(tmp_path):
     log = tmp_path / "log.txt"
     log.touch()
     clock = Clock(Limits(silence_timeout_s=0.2, phase_timeout_s=10), log)
@@ -105,11 +86,18 @@ def groups(tmp_path):
     return {"mount": tmp_path, "membership": membership}
 
 
-def test_the_nearest_group_that_hands_memory_down_is_used(groups):
+def test_the_nearest_group_that_hands_memory_down_is_used_else_a_watchdog(groups):
     assert next(writable_groups(**groups)) == groups["mount"] / "app.slice"
     holder = memory_limit.limit(64 * MIB, **groups)
     made = groups["mount"] / "app.slice" / holder.group.rpartition("/")[2]
     assert holder.by == "cgroup" and (made / "memory.max").read_text() == str(64 * MIB)
+    (groups["mount"] / "app.slice" / "cgroup.subtree_control").write_text("cpu")
+    (groups["mount"] / "cgroup.subtree_control").write_text("cpu")
+    membership, controllers = groups["membership"], groups["mount"] / "cgroup.controllers"
+    for lacks in (lambda: None, lambda: membership.write_text("9:memory:/own\n"), controllers.unlink):
+        lacks()
+        assert isinstance(memory_limit.limit(64 * MIB, **groups), Watchdog)
+    assert type(memory_limit.limit(None, **groups)) is MemoryLimit
 
 
 def test_a_control_group_tells_its_kills_and_its_peak(tmp_path):
@@ -119,17 +107,6 @@ def test_a_control_group_tells_its_kills_and_its_peak(tmp_path):
     (tmp_path / "group" / "memory.peak").write_text("67108864\n")
     assert (group.kills(), group.peak_bytes()) == (3, 64 * MIB)
     assert group.words == "memory_limit of 0.06 GiB (cgroup)"
-
-
-def test_where_no_group_can_be_made_a_watchdog_holds_the_limit(groups):
-    (groups["mount"] / "app.slice" / "cgroup.subtree_control").write_text("cpu")
-    (groups["mount"] / "cgroup.subtree_control").write_text("cpu")
-    assert isinstance(memory_limit.limit(64 * MIB, **groups), Watchdog)
-    groups["membership"].write_text("9:memory:/own\n")
-    assert isinstance(memory_limit.limit(64 * MIB, **groups), Watchdog)
-    (groups["mount"] / "cgroup.controllers").unlink()
-    assert isinstance(memory_limit.limit(64 * MIB, **groups), Watchdog)
-    assert type(memory_limit.limit(None, **groups)) is MemoryLimit
 
 
 def watched(code: str, limit_bytes: int, until_bytes: int) -> "tuple[str | None, int | None]":
@@ -150,27 +127,21 @@ def watched(code: str, limit_bytes: int, until_bytes: int) -> "tuple[str | None,
         process.wait()
 
 
-@pytest.mark.parametrize("reaped", [True, False])
-def test_a_watchdog_has_nothing_to_say_of_a_supervisor_that_has_ended(reaped):
+def test_a_watchdog_has_nothing_to_say_of_a_supervisor_that_has_ended():
     process = subprocess.Popen([sys.executable, "-c", ""])
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # a zombie from now on
-    if reaped:
+    for _ in ("a zombie", "reaped"):
+        watchdog = Watchdog(1)
+        watchdog.watch(process.pid)
+        assert (watchdog.ending(), watchdog.peak_bytes()) == (None, None)
+        watchdog.close()
         process.wait()
-    watchdog = Watchdog(1)
-    watchdog.watch(process.pid)
-    assert (watchdog.ending(), watchdog.peak_bytes()) == (None, None)
-    watchdog.close()
-    process.wait()
 
 
 @pytest.mark.alone
-def test_a_watchdog_sees_a_tree_grow_beyond_its_limit():
+def test_a_watchdog_sees_a_tree_grow_and_counts_what_it_shares_once():
     status, peak = watched("import time; held = b'x' * (200 << 20); time.sleep(60)", 100 * MIB, 1000 * MIB)
     assert status == "out-of-memory" and peak > 100 * MIB
-
-
-@pytest.mark.alone
-def test_memory_that_forked_processes_share_counts_once():
     code = "import os, time; held = b'x' * (60 << 20)\nfor _ in range(4):\n  if os.fork() == 0: break\ntime.sleep(60)"
     # The sum of RSS is about 350 MiB, and the peak that is told the limit where PSS shows that it is kept.
     status, peak = watched(code, 150 * MIB, 100 * MIB)

@@ -11,31 +11,20 @@ from literal_bounds import literal_bounds
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("command", [["check"], ["format", "--check"]], ids=" ".join)
-def test_ruff_has_nothing_to_say(command: "list[str]") -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "ruff", *command], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_hooks_run_the_version_that_the_tests_run() -> None:
+def test_ruff_has_nothing_to_say_and_hooks_run_its_version_that_the_tests_run() -> None:
+    for command in (["check"], ["format", "--check"]):
+        started = [sys.executable, "-m", "ruff", *command]
+        done = subprocess.run(started, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
     (pinned,) = re.findall(r"^    ruff == (\S+)$", (ROOT / "setup.cfg").read_text(), re.MULTILINE)
     assert set(re.findall(r"ruff==([\d.]+)", (ROOT / ".pre-commit-config.yaml").read_text())) == {pinned}
 
 
 def mypy(*arguments: str, cwd: Path) -> str:
     """What mypy says; "" if nothing."""
-    command = [
-        sys.executable,
-        "-m",
-        "mypy",
-        "--config-file",
-        str(ROOT / "pyproject.toml"),
-        "--cache-dir",
-        str(ROOT / ".mypy_cache" / "linked"),
-    ]
-    done = subprocess.run([*command, *arguments], cwd=cwd, capture_output=True, text=True, check=False)
+    places = ("--config-file", ROOT / "pyproject.toml", "--cache-dir", ROOT / ".mypy_cache" / "linked")
+    command = [sys.executable, "-m", "mypy", *map(str, places), *arguments]
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
     return "" if done.returncode == 0 else done.stdout + done.stderr
 
 
@@ -44,29 +33,21 @@ def linked(tmp_path: Path) -> Path:
     """A folder with the package as it is installed: mypy does not follow the folders that setup.cfg maps into it."""
     package = tmp_path / "framework_compare"
     package.mkdir()
-    for part in (
-        *(ROOT / "framework_compare").iterdir(),
-        *(ROOT / name for name in ("adapters", "models", "datasets")),
-    ):
+    mapped = (ROOT / name for name in ("adapters", "models", "datasets"))
+    for part in (*(ROOT / "framework_compare").iterdir(), *mapped):
         (package / part.name).symlink_to(part)
     return tmp_path
 
 
-def test_mypy_has_nothing_to_say(linked: Path) -> None:
-    assert not mypy("-p", "framework_compare", cwd=linked)
-
-
-def test_a_wrong_keyword_is_an_error_of_the_type_checker(linked: Path) -> None:
-    (linked / "right.py").write_text(
-        "from framework_compare import compare\n"
-        "compare('torch', ['alexnet', print], 'cpu', dataset='images', batch_size=[4, 8], epochs=3, repeats=2)\n"
-    )
-    assert not mypy("right.py", cwd=linked)
-    for wrong in ("batchsize=4", "batch_size='4'", "repeats=None, rung={}"):
-        (linked / "wrong.py").write_text(
-            f"from framework_compare import compare\ncompare('torch', 'alexnet', {wrong})\n"
-        )
-        assert "wrong.py:2: error" in mypy("wrong.py", cwd=linked), wrong
+def test_mypy_has_nothing_to_say_but_of_a_wrong_keyword(linked: Path) -> None:
+    right = "'torch', ['alexnet', print], 'cpu', dataset='images', batch_size=[4, 8], epochs=3, repeats=2"
+    wrong = ("batchsize=4", "batch_size='4'", "repeats=None, rung={}")
+    calls = (right, *(f"'torch', 'alexnet', {keywords}" for keywords in wrong))
+    lines = ["from framework_compare import compare", *(f"compare({call})" for call in calls)]
+    (linked / "calls.py").write_text("\n".join(lines) + "\n")
+    said = mypy("-p", "framework_compare", "-m", "calls", cwd=linked)
+    found = re.findall(r"^(\S+?):(\d+): error", said, re.MULTILINE)
+    assert {file for file, _ in found} == {"calls.py"} and {line for _, line in found} == {"3", "4", "5"}, said
 
 
 def test_few_types_are_left_open() -> None:
@@ -78,9 +59,7 @@ def test_few_types_are_left_open() -> None:
 
 def test_bounds_on_figures_come_from_a_yardstick() -> None:
     """A bound by a number holds on the machine of who wrote it; bounds.py and rounding_bounds.py of tests/plugins give others."""
-    others = {
-        path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__)
-    }  # its strings are examples of such bounds
+    others = {*(ROOT / "tests").rglob("*.py")} - {Path(__file__)}  # its strings are examples of such bounds
     found = {str(path.relative_to(ROOT)): literal_bounds(path.read_text()) for path in others}
     assert not {name: lines for name, lines in found.items() if lines}
 

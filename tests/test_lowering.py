@@ -13,6 +13,7 @@ from framework_compare.adapters.mxnet import network as mxnet
 from framework_compare.adapters.paddle import network as paddle
 from framework_compare.adapters.singa import network as singa
 from framework_compare.adapters.tensorflow import network as tensorflow
+from framework_compare.adapters.tensorflow.recurrent import BLOCK, CUDNN, LOOPS, kernels
 from framework_compare.adapters.torch import network as torch
 from framework_compare.conformance import graphs
 from framework_compare.graph import (
@@ -48,11 +49,8 @@ def two_directions(op: str, **changed: object) -> Graph:
 
 
 RECURRENT_GRAPHS = {
-    "lstm": lstm.build(SERIES),
-    "gru": lstm.build(SERIES, kind="gru"),
-    "tagger": bilstm_tagger.build(TAGS),
-    "words": text_rnn.build(WORDS),
-    "gru-pair": two_directions("gru"),
+    **{"lstm": lstm.build(SERIES), "gru": lstm.build(SERIES, kind="gru"), "tagger": bilstm_tagger.build(TAGS)},
+    **{"words": text_rnn.build(WORDS), "gru-pair": two_directions("gru")},
     "other-sizes": two_directions("lstm", hidden=6),
     "not-in-order": two_directions("lstm", in_order=False),
     "swapped": two_directions("lstm", swapped=True),
@@ -179,12 +177,9 @@ def test_a_program_is_the_same_function(name, framework):
     np.testing.assert_allclose(found, expected, rtol=0, atol=allowed * np.abs(expected).max())
 
 
-def test_five_adapters_have_every_op_and_singa_those_of_plain_images():
+def test_adapters_have_every_op_and_singa_those_of_plain_images_and_what_only_moves_numbers_is_gone():
     assert {torch.OPS, tensorflow.OPS, mxnet.OPS, paddle.OPS, jax.OPS} == {frozenset(OPS)}
     assert singa.OPS.intersection(NEEDS) == {"Flatten", "GlobalAvgPool"}
-
-
-def test_ops_that_only_move_numbers_are_gone():
     left = {node.op for graph in GRAPHS.values() for node in lowered(graph, torch.HAS).nodes}
     assert left.isdisjoint({*NEEDS} - {"Roll", "Split"})
 
@@ -193,33 +188,30 @@ def mxnets(graph: Graph) -> Program:
     return PROGRAMS["mxnet"](graph)
 
 
-@pytest.mark.parametrize("name", ["tagger", "gru-pair"])
-def test_two_directions_are_one_layer(name):
-    program = mxnets(GRAPHS[name])
-    assert len(pairs(program)) == 1
-    assert not any(node.op in ("Reverse", *RECURRENT) for node in program.nodes)
-
-
-@pytest.mark.parametrize("name", ["other-sizes", "not-in-order", "swapped", "read-twice"])
-def test_what_is_not_a_pair_stays(name):
-    assert not pairs(mxnets(GRAPHS[name]))
-
-
-def test_a_frozen_direction_is_no_pair():
+def test_two_directions_are_one_layer_and_what_is_not_a_pair_stays():
+    for name in ("tagger", "gru-pair"):
+        program = mxnets(GRAPHS[name])
+        assert len(pairs(program)) == 1
+        assert not any(node.op in ("Reverse", *RECURRENT) for node in program.nodes)
+    for name in ("other-sizes", "not-in-order", "swapped", "read-twice"):
+        assert not pairs(mxnets(GRAPHS[name])), name
     assert not pairs(mxnets(GRAPHS["tagger"].frozen("lstm_backward")))
 
 
 @pytest.mark.parametrize("name, times", [("lstm", 1), ("tagger", 2), ("words", 1)])
 def test_steps_come_in_front_once_and_go_back_once(name, times):
     """Behind the last step nothing is left to turn back."""
-    assert [node.op for node in mxnets(GRAPHS[name]).nodes].count(TURN) == times
-
-
-def test_tokens_are_turned_in_place_of_their_rows():
-    first, second, *_ = mxnets(GRAPHS["tagger"]).nodes
-    assert (first.op, second.op) == (TURN, "Embedding")
-
-
-def test_a_program_without_recurrent_layers_stays_as_it_is():
+    ops = [node.op for node in mxnets(GRAPHS[name]).nodes]
+    assert ops.count(TURN) == times
+    assert name != "tagger" or ops[:2] == [TURN, "Embedding"], "tokens are turned in place of their rows"
+    # and without recurrent layers a program stays as it is
     program = lowered(diabetes_mlp.build(ROWS), mxnet.HAS)
     assert turned(program) is program
+
+
+def test_kernels_of_tensorflows_recurrent_layers_by_device_and_type():
+    assert kernels("float32", gpu=False, compiled=False) == BLOCK
+    assert kernels("float32", gpu=True, compiled=False) == CUDNN, "in fp32 and tf32"
+    for dtype, gpu, compiled in (("float32", True, True), ("bfloat16", True, False), ("float16", True, False)):
+        assert kernels(dtype, gpu=gpu, compiled=compiled) == LOOPS
+    assert kernels("bfloat16", gpu=False, compiled=False) == LOOPS

@@ -12,16 +12,13 @@ import pytest
 from framework_compare.samplers import cgroup, host
 
 
-def test_description_is_json_and_names_nobody():
+def test_the_description_agrees_with_psutil_and_is_json_that_names_nobody():
     text = json.dumps(host.describe(), allow_nan=False)
     words = json.dumps(list(host.describe().values()))
     assert json.loads(text)["cpu"]
     node = platform.node()
     assert len(node) < 4 or node not in words, "the host's name is in the description"
     assert os.path.expanduser("~") + os.sep not in words
-
-
-def test_description_agrees_with_psutil():
     described = host.describe()
     assert described["memory_bytes"] == psutil.virtual_memory().total
     assert described["physical_cores"] == psutil.cpu_count(logical=False)
@@ -29,19 +26,19 @@ def test_description_agrees_with_psutil():
     assert described["python"].endswith(platform.python_version())
 
 
-@pytest.mark.parametrize(
-    "affinity, logical, physical, quota, available",
-    [
-        pytest.param(8, 8, 8, None, 8, id="plain"),
-        pytest.param(16, 16, 8, None, 8, id="hyper-threads"),
-        pytest.param(16, 16, None, None, 16, id="physical-unknown"),
-        pytest.param(6, 16, 8, None, 6, id="pinned"),
-        pytest.param(12, 16, 8, None, 12, id="pinned-to-hyper-threads"),
-        pytest.param(16, 16, 8, 2.5, 2, id="quota"),
-        pytest.param(16, 16, 8, 100.0, 8, id="quota-beyond"),
-        pytest.param(16, 16, 8, 0.2, 1, id="quota-below-one"),
-    ],
-)
+# Affinity, logical and physical cores, quota; which are available.
+CORES = {
+    **{
+        "plain": (8, 8, 8, None, 8),
+        "hyper-threads": (16, 16, 8, None, 8),
+        "physical-unknown": (16, 16, None, None, 16),
+    },
+    **{"pinned": (6, 16, 8, None, 6), "pinned-to-hyper-threads": (12, 16, 8, None, 12)},
+    **{"quota": (16, 16, 8, 2.5, 2), "quota-beyond": (16, 16, 8, 100.0, 8), "quota-below-one": (16, 16, 8, 0.2, 1)},
+}
+
+
+@pytest.mark.parametrize("affinity, logical, physical, quota, available", CORES.values(), ids=CORES)
 def test_available_cores(monkeypatch, affinity, logical, physical, quota, available):
     monkeypatch.setattr(host, "_affinity_cores", lambda: affinity)
     monkeypatch.setattr(host.os, "cpu_count", lambda: logical)
@@ -67,80 +64,45 @@ def write(root, files):
 V1 = "4:memory:/docker/ab\n2:cpu,cpuacct:/docker/ab\n1:cpuset:/"
 
 
-@pytest.mark.parametrize(
-    "membership, files, cores",
-    [
-        pytest.param("0::/", {}, None, id="v2-root"),
-        pytest.param("0::/", {"cpu.max": "150000 100000"}, 1.5, id="v2-in-container"),
-        pytest.param("0::/a/b", {"a/b/cpu.max": "max 100000", "a/cpu.max": "400000 100000"}, 4.0, id="v2-of-parent"),
-        pytest.param("0::/a/b", {"a/b/cpu.max": "50000 100000", "a/cpu.max": "400000 100000"}, 0.5, id="v2-smallest"),
-        pytest.param("0::/a", {"a/cpu.max": "max 100000"}, None, id="v2-no-limit"),
-        pytest.param("0::/../up", {"cpu.max": "200000 100000"}, 2.0, id="v2-group-outside-its-namespace"),
-        pytest.param(V1, {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, None, id="v1-no-limit"),
-        pytest.param(V1, {"cpu/cpu.cfs_quota_us": "300000", "cpu/cpu.cfs_period_us": "100000"}, 3.0, id="v1-inside"),
-        pytest.param(
-            V1,
-            {"cpu/docker/ab/cpu.cfs_quota_us": "250000", "cpu/docker/ab/cpu.cfs_period_us": "100000"},
-            2.5,
-            id="v1-of-the-host",
-        ),
-    ],
-)
-def test_quota(tmp_path, membership, files, cores):
+QUOTA, PERIOD = "cpu.cfs_quota_us", "cpu.cfs_period_us"
+FILE_PAGES = "inactive_file 0\ntotal_active_file 0\ntotal_inactive_file 90"
+A = {"a/memory.max": "1000", "a/memory.current": "700", "a/memory.stat": "active_file 40\ninactive_file 60"}
+V1_A = {"limit_in_bytes": "1000", "usage_in_bytes": "1000", "stat": FILE_PAGES}
+# Membership, files of the mount, and what is read from them.
+GROUPS = {
+    cgroup.quota_cores: {
+        "v2-root": ("0::/", {}, None),
+        "v2-in-container": ("0::/", {"cpu.max": "150000 100000"}, 1.5),
+        "v2-of-parent": ("0::/a/b", {"a/b/cpu.max": "max 100000", "a/cpu.max": "400000 100000"}, 4.0),
+        "v2-smallest": ("0::/a/b", {"a/b/cpu.max": "50000 100000", "a/cpu.max": "400000 100000"}, 0.5),
+        "v2-no-limit": ("0::/a", {"a/cpu.max": "max 100000"}, None),
+        "v2-group-outside-its-namespace": ("0::/../up", {"cpu.max": "200000 100000"}, 2.0),
+        "v1-no-limit": (V1, {f"cpu/{QUOTA}": "-1", f"cpu/{PERIOD}": "100000"}, None),
+        "v1-inside": (V1, {f"cpu/{QUOTA}": "300000", f"cpu/{PERIOD}": "100000"}, 3.0),
+        "v1-of-the-host": (V1, {f"cpu/docker/ab/{QUOTA}": "250000", f"cpu/docker/ab/{PERIOD}": "100000"}, 2.5),
+    },
+    cgroup.memory_limit_bytes: {
+        "v2": ("0::/a", {"a/memory.max": "1073741824"}, 1 << 30),
+        "v2-no-limit": ("0::/a", {"a/memory.max": "max"}, None),
+        "v2-of-the-parent": ("0::/a", {"a/memory.max": "max", "memory.max": "2147483648"}, 2 << 30),
+        "v1": (V1, {"memory/memory.limit_in_bytes": "536870912"}, 512 << 20),
+        "v1-no-limit": (V1, {"memory/memory.limit_in_bytes": "9223372036854771712"}, None),
+    },
+    cgroup.memory_left_bytes: {
+        "v2": ("0::/a/b\n", {**A, "a/b/memory.max": "max", "a/b/memory.current": "300"}, 400),
+        "v1": ("4:memory:/a\n", {f"memory/a/memory.{name}": text for name, text in V1_A.items()}, 90),
+        "none": ("0::/a\n", {"a/memory.max": "1000", "a/memory.current": "1200"}, 0),
+        "no-limit": ("0::/a\n", {"a/memory.max": "max", "a/memory.current": "1200"}, None),
+    },
+}
+
+
+@pytest.mark.parametrize("read, case", [(read, case) for read, cases in GROUPS.items() for case in cases])
+def test_limits_of_control_groups(tmp_path, read, case):
+    membership, files, expected = GROUPS[read][case]
     write(tmp_path, {"membership": membership, **{f"mount/{path}": text for path, text in files.items()}})
-    assert cgroup.quota_cores(mount=tmp_path / "mount", membership=tmp_path / "membership") == cores
-
-
-@pytest.mark.parametrize(
-    "membership, files, limit",
-    [
-        pytest.param("0::/a", {"a/memory.max": "1073741824"}, 1 << 30, id="v2"),
-        pytest.param("0::/a", {"a/memory.max": "max"}, None, id="v2-no-limit"),
-        pytest.param("0::/a", {"a/memory.max": "max", "memory.max": "2147483648"}, 2 << 30, id="v2-of-the-parent"),
-        pytest.param(V1, {"memory/memory.limit_in_bytes": "536870912"}, 512 << 20, id="v1"),
-        pytest.param(V1, {"memory/memory.limit_in_bytes": "9223372036854771712"}, None, id="v1-no-limit"),
-    ],
-)
-def test_memory_limit(tmp_path, membership, files, limit):
-    write(tmp_path, {"membership": membership, **{f"mount/{path}": text for path, text in files.items()}})
-    assert cgroup.memory_limit_bytes(mount=tmp_path / "mount", membership=tmp_path / "membership") == limit
-
-
-@pytest.mark.parametrize(
-    ("membership", "files", "left"),
-    [
-        (
-            "0::/a/b\n",
-            {
-                **{
-                    "a/memory.max": "1000",
-                    "a/memory.current": "700",
-                    "a/memory.stat": "active_file 40\ninactive_file 60",
-                },
-                **{"a/b/memory.max": "max", "a/b/memory.current": "300"},
-            },
-            400,
-        ),
-        (
-            "4:memory:/a\n",
-            {
-                **{"memory/a/memory.limit_in_bytes": "1000", "memory/a/memory.usage_in_bytes": "1000"},
-                "memory/a/memory.stat": "inactive_file 0\ntotal_active_file 0\ntotal_inactive_file 90",
-            },
-            90,
-        ),
-        ("0::/a\n", {"a/memory.max": "1000", "a/memory.current": "1200"}, 0),
-        ("0::/a\n", {"a/memory.max": "max", "a/memory.current": "1200"}, None),
-    ],
-)
-def test_memory_left(tmp_path, membership, files, left):
-    write(tmp_path, {"membership": membership, **{f"mount/{path}": text for path, text in files.items()}})
-    assert cgroup.memory_left_bytes(mount=tmp_path / "mount", membership=tmp_path / "membership") == left
-
-
-def test_no_control_groups_at_all(tmp_path):
-    assert cgroup.quota_cores(mount=tmp_path, membership=tmp_path / "missing") is None
-    assert cgroup.memory_limit_bytes(mount=tmp_path, membership=tmp_path / "missing") is None
+    assert read(mount=tmp_path / "mount", membership=tmp_path / "membership") == expected
+    assert read(mount=tmp_path, membership=tmp_path / "missing") is None, "no groups at all"
 
 
 @pytest.mark.parametrize(
@@ -156,7 +118,4 @@ def test_processors_of_one_name_are_told_apart_by_their_vectors(tmp_path, flags,
     cpuinfo = tmp_path / "cpuinfo"
     cpuinfo.write_text(f"processor\t: 0\nmodel name\t: AMD EPYC\nflags\t\t: {flags}\n\nprocessor\t: 1\n")
     assert host.cpu_model(str(cpuinfo)) == said
-
-
-def test_a_processor_without_a_name_is_its_architecture(tmp_path):
-    assert host.cpu_model(str(tmp_path / "gone"))
+    assert host.cpu_model(str(tmp_path / "gone")), "of one without a name its architecture"

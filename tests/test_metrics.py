@@ -46,7 +46,7 @@ def figure(name, run):
     return of_run(run)[name]
 
 
-def test_epoch_figures():
+def test_epoch_figures_are_of_runs_that_ended_well():
     run = Run("ok", epochs=epochs(1, 2, 6))
     assert figure("epoch_s", run) == 3.0
     assert figure("epoch_s_median", run) == 2.0
@@ -55,24 +55,15 @@ def test_epoch_figures():
     assert figure("step_s_median", run) == pytest.approx(0.2)
     assert figure("loss_first", run) == 2.0
     assert figure("loss_last", run) == pytest.approx(2 / 3)
-
-
-def test_epoch_seconds_are_exact_however_long_the_machine_has_been_up():
     assert figure("epoch_s", Run("ok", epochs=epochs(0.000000001))) == 1e-9
-
-
-def test_a_run_that_left_nothing_has_no_figures():
     assert set(of_run(Run("not-installed")).values()) == {None}
+    for status in set(STATUSES) - {"ok"}:
+        found = of_run(Run(status, peak_rss_bytes=7, epochs=epochs(1, 1, 1), phases=(Phase("build", 0, SECOND),)))
+        assert {found[name] for name in ("epoch_s", "epoch_s_ci_low", "images_per_s", "loss_last")} == {None}, status
+        assert (found["peak_rss_bytes"], found["build_s"]) == (7, 1.0)
 
 
-@pytest.mark.parametrize("status", [status for status in STATUSES if status != "ok"])
-def test_a_run_that_did_not_end_well_has_no_epoch_figures_but_its_resources(status):
-    found = of_run(Run(status, peak_rss_bytes=7, epochs=epochs(1, 1, 1), phases=(Phase("build", 0, SECOND),)))
-    assert {found[name] for name in ("epoch_s", "epoch_s_ci_low", "images_per_s", "loss_last")} == {None}
-    assert (found["peak_rss_bytes"], found["build_s"]) == (7, 1.0)
-
-
-def test_cpu_is_of_the_measured_epochs_only():
+def test_readings_are_of_the_measured_epochs_only():
     readings = [(5, 900.0), (11, 100.0), (12, 200.0), (12.5, 800.0)]
     samples = tuple(sample(t, cpu_percent=cpu, machine_cpu_percent=cpu / 10) for t, cpu in readings)
     run = Run("ok", epochs=epochs(1, 1), samples=samples)
@@ -80,120 +71,44 @@ def test_cpu_is_of_the_measured_epochs_only():
     assert figure("cpu_percent_max", run) == 200.0
     assert figure("cpu_percent_p95", run) == pytest.approx(195.0)
     assert figure("machine_cpu_percent_mean", run) == pytest.approx(15.0)
-
-
-def test_the_95th_percentile_of_the_cpu_is_of_seconds_not_of_readings():
-    """A tick that falls into the next reading makes one of 300 % beside one of 100 %; the second had 200 %."""
-    samples = tuple(sample(10 + 0.1 * n, cpu_percent=300.0 if n % 2 else 100.0) for n in range(1, 41))
-    run = Run("ok", epochs=epochs(4), samples=samples)
-    assert figure("cpu_percent_max", run) == 300.0
-    assert figure("cpu_percent_p95", run) == pytest.approx(200.0, rel=rounding(10))
-
-
-def test_a_reading_stands_for_the_time_since_the_one_before_it():
-    samples = (sample(11, cpu_percent=100.0), sample(14, cpu_percent=200.0))
-    assert figure("cpu_percent_mean", Run("ok", epochs=epochs(4), samples=samples)) == pytest.approx(175.0)
-
-
-def test_a_reading_stands_for_no_time_before_its_epoch():
-    samples = (sample(2, cpu_percent=100.0), sample(11, cpu_percent=100.0), sample(12, cpu_percent=200.0))
-    assert figure("cpu_percent_mean", Run("ok", epochs=epochs(4), samples=samples)) == pytest.approx(150.0)
-
-
-def test_missing_readings_are_left_out_not_taken_for_zero():
     samples = (sample(11), sample(12, cpu_percent=50.0), sample(13))
     run = Run("ok", epochs=epochs(4), samples=samples)
     assert (figure("cpu_percent_mean", run), figure("gpu_percent_mean", run)) == (50.0, None)
-
-
-def test_the_only_reading_may_be_at_the_very_start_of_an_epoch():
     assert figure("cpu_percent_mean", Run("ok", epochs=epochs(1), samples=(sample(10, cpu_percent=7.0),))) == 7.0
-
-
-def test_threads_are_of_the_measured_epochs():
     counts = [(1, 99), (11, 12), (12, 17), (20, 1)]
     run = Run("ok", epochs=epochs(5), samples=tuple(sample(t, threads=n) for t, n in counts))
     assert (figure("threads_min", run), figure("threads_max", run)) == (12, 17)
 
 
-@pytest.mark.parametrize(("own", "seen", "peak"), [(10, 7, 10), (10, 12, 12), (None, 12, 12), (10, None, 10)])
-def test_peak_memory_is_the_larger_of_what_the_run_and_the_samples_say(own, seen, peak):
-    run = Run("ok", peak_rss_bytes=own, epochs=epochs(1), samples=(sample(0, rss_bytes=seen),))
-    assert figure("peak_rss_bytes", run) == peak
+def test_a_reading_stands_for_the_time_since_the_one_before_it_in_its_epoch():
+    """A tick that falls into the next reading makes one of 300 % beside one of 100 %; the second had 200 %."""
+    samples = tuple(sample(10 + 0.1 * n, cpu_percent=300.0 if n % 2 else 100.0) for n in range(1, 41))
+    run = Run("ok", epochs=epochs(4), samples=samples)
+    assert figure("cpu_percent_max", run) == 300.0
+    assert figure("cpu_percent_p95", run) == pytest.approx(200.0, rel=rounding(10))
+    samples = (sample(11, cpu_percent=100.0), sample(14, cpu_percent=200.0))
+    assert figure("cpu_percent_mean", Run("ok", epochs=epochs(4), samples=samples)) == pytest.approx(175.0)
+    samples = (sample(2, cpu_percent=100.0), sample(11, cpu_percent=100.0), sample(12, cpu_percent=200.0))
+    assert figure("cpu_percent_mean", Run("ok", epochs=epochs(4), samples=samples)) == pytest.approx(150.0)
 
 
-def test_gpu_figures():
+def test_peak_memory_is_the_larger_of_what_the_run_and_the_samples_say():
+    for own, seen, peak in ((10, 7, 10), (10, 12, 12), (None, 12, 12), (10, None, 10)):
+        run = Run("ok", peak_rss_bytes=own, epochs=epochs(1), samples=(sample(0, rss_bytes=seen),))
+        assert figure("peak_rss_bytes", run) == peak
+
+
+def test_readings_of_gpus_and_phases_are_of_the_measured_epochs():
     readings = {"gpu_percent": 50.0, "gpu_memory_bytes": 8, "gpu_power_w": 120.0}
     samples = (sample(0, gpu_memory_bytes=9), sample(11, **readings))
     found = of_run(Run("ok", epochs=epochs(5), samples=samples))
     names = ("gpu_percent_mean", "gpu_memory_peak_bytes", "gpu_power_w_mean")
     assert [found[name] for name in names] == pytest.approx([50, 9, 120])
-
-
-def test_phases():
     names = {"import": "import_s", "build": "build_s", "first-step": "first_step_s", "warm-up": "warm_up_s"}
     phases = tuple(Phase(name, UP, UP + n * SECOND, n) for n, name in enumerate(names, 1))
     found = of_run(Run("ok", wall_s=9.0, phases=phases))
     assert [found[name] for name in names.values()] == [1, 2, 3, 4]
     assert (found["pss_peak_bytes"], found["wall_s"]) == (4, 9.0)
-
-
-def test_runs_of_a_cell_are_taken_together_and_those_that_failed_left_out():
-    runs = [
-        Run("ok", wall_s=10.0, epochs=epochs(1, 2), samples=(sample(11, cpu_percent=100.0),)),
-        # Of another boot, whose clock ran over the same numbers.
-        Run("ok", wall_s=20.0, epochs=epochs(3, 6, start_s=0), samples=(sample(3, cpu_percent=200.0),)),
-        Run("crashed", wall_s=99.0, epochs=epochs(50), peak_rss_bytes=2**50),
-    ]
-    found = metrics.figures([measured(run) for run in runs])
-    assert (found["epoch_s"], found["wall_s"], found["peak_rss_bytes"]) == (3.0, 15.0, None)
-    assert found["images_per_s"] == pytest.approx(400 / 12)
-    assert found["cpu_percent_mean"] == pytest.approx((100 * 1 + 200 * 3) / 4)
-
-
-def of_epochs(*seconds):
-    starts = np.cumsum([0, *seconds])
-    spans = [(round(a * SECOND), round(b * SECOND)) for a, b in zip(starts, starts[1:])]
-    return Run("ok", epochs=tuple(Epoch(n, a, b, 0.0, 10, 1, 1.0, 0.1, 0.1, 0.1) for n, (a, b) in enumerate(spans, 1)))
-
-
-def test_epochs_of_one_run_give_a_median_and_no_interval():
-    found = metrics.figures([measured(of_epochs(1, 2, 9))])
-    assert (found["epoch_s"], found["epoch_s_median"]) == (4.0, 2.0)
-    assert (found["epoch_s_ci_low"], found["epoch_s_ci_high"]) == (None, None)
-
-
-def test_the_interval_is_over_the_medians_of_runs_however_many_epochs_they_have():
-    few, many = ([metrics.figures([measured(of_epochs(*n * [s])) for s in (1, 2, 4)])] for n in (1, 50))
-    assert [figures["epoch_s_median"] for figures in few + many] == pytest.approx([2, 2])
-    assert few[0]["epoch_s_ci_low"] == pytest.approx(many[0]["epoch_s_ci_low"])
-    assert few[0]["epoch_s_ci_low"] < 1 and few[0]["epoch_s_ci_high"] > 4
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "text"),
-    [
-        ("epoch_s", 12.345, "12.3"),
-        ("epoch_s", 16480.2, "16480"),
-        ("epoch_s", 0.001234, "0.00123"),
-        ("epoch_s", 0.0, "0"),
-        ("epoch_s", None, "-"),
-        ("epoch_s", float("nan"), "-"),
-        ("data_wait_share", 0.0512, "5.12"),
-        ("peak_rss_bytes", 3 * 2**30, "3.00"),
-        ("parameters", 57_016_131.0, "57016131"),
-        ("threads_max", 11.0, "11"),
-    ],
-)
-def test_figures_are_shown_in_their_unit(name, value, text):
-    assert METRICS[name].show(value) == text
-
-
-def test_every_metric_is_described():
-    assert not [name for name, one in METRICS.items() if not one.label or one.better not in ("", "lower", "higher")]
-
-
-def test_gpu_clocks_temperature_and_throttling_are_of_the_measured_epochs():
     readings = [(5, 99.0, 100.0, 0x40, 9), (11, 60.0, 1000.0, 1, 3), (12, 64.0, 1900.0, 4, 8), (14, 62.0, 1900.0, 0, 7)]
     samples = tuple(
         sample(t, gpu_temperature_c=c, gpu_sm_clock_mhz=mhz, gpu_throttle=mask, gpu_process_memory_bytes=held)
@@ -205,43 +120,79 @@ def test_gpu_clocks_temperature_and_throttling_are_of_the_measured_epochs():
     assert found["gpu_throttled_share"] == pytest.approx(0.25)
     assert METRICS["gpu_throttle_reasons"].show(found["gpu_throttle_reasons"]) == "idle, power cap"
     assert found["gpu_process_memory_peak_bytes"] == 9
+    first, second, third = epochs(1, 1, 2)
+    changed = (
+        dataclasses.replace(second, copy_s=0.1, compute_s=0.8),
+        dataclasses.replace(third, copy_s=0.5, compute_s=1.0),
+    )
+    found = of_run(Run("ok", epochs=(first, *changed)))
+    assert found["copy_share"] == pytest.approx(0.6 / 3) and found["compute_share"] == pytest.approx(1.8 / 3)
+    assert figure("copy_share", Run("ok", epochs=(first,))) is None
+
+
+def test_runs_of_a_cell_are_taken_together_with_an_interval_over_their_medians():
+    runs = [
+        Run("ok", wall_s=10.0, epochs=epochs(1, 2), samples=(sample(11, cpu_percent=100.0),)),
+        # Of another boot, whose clock ran over the same numbers.
+        Run("ok", wall_s=20.0, epochs=epochs(3, 6, start_s=0), samples=(sample(3, cpu_percent=200.0),)),
+        Run("crashed", wall_s=99.0, epochs=epochs(50), peak_rss_bytes=2**50),
+    ]
+    found = metrics.figures([measured(run) for run in runs])
+    assert (found["epoch_s"], found["wall_s"], found["peak_rss_bytes"]) == (3.0, 15.0, None)
+    assert found["images_per_s"] == pytest.approx(400 / 12)
+    assert found["cpu_percent_mean"] == pytest.approx((100 * 1 + 200 * 3) / 4)
+    found = metrics.figures([measured(of_epochs(1, 2, 9))])
+    assert (found["epoch_s"], found["epoch_s_median"]) == (4.0, 2.0)
+    assert (found["epoch_s_ci_low"], found["epoch_s_ci_high"]) == (None, None)
+    few, many = ([metrics.figures([measured(of_epochs(*n * [s])) for s in (1, 2, 4)])] for n in (1, 50))
+    assert [figures["epoch_s_median"] for figures in few + many] == pytest.approx([2, 2])
+    assert few[0]["epoch_s_ci_low"] == pytest.approx(many[0]["epoch_s_ci_low"])
+    assert few[0]["epoch_s_ci_low"] < 1 and few[0]["epoch_s_ci_high"] > 4
+
+
+def of_epochs(*seconds):
+    starts = np.cumsum([0, *seconds])
+    spans = [(round(a * SECOND), round(b * SECOND)) for a, b in zip(starts, starts[1:])]
+    return Run("ok", epochs=tuple(Epoch(n, a, b, 0.0, 10, 1, 1.0, 0.1, 0.1, 0.1) for n, (a, b) in enumerate(spans, 1)))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        *(("epoch_s", 12.345, "12.3"), ("epoch_s", 16480.2, "16480"), ("epoch_s", 0.001234, "0.00123")),
+        *(("epoch_s", 0.0, "0"), ("epoch_s", None, "-"), ("epoch_s", float("nan"), "-")),
+        ("data_wait_share", 0.0512, "5.12"),
+        ("peak_rss_bytes", 3 * 2**30, "3.00"),
+        ("parameters", 57_016_131.0, "57016131"),
+        ("threads_max", 11.0, "11"),
+    ],
+)
+def test_figures_are_shown_in_their_unit(name, value, text):
+    assert METRICS[name].show(value) == text
+    assert not [name for name, one in METRICS.items() if not one.label or one.better not in ("", "lower", "higher")]
 
 
 def readings(device, *points, source="counter"):
     return tuple(Energy(device, UP + int(t * SECOND), joules, source) for t, joules in points)
 
 
-def test_joules_an_image_are_of_the_measured_epochs_however_few_the_readings():
+def test_energy_of_an_image_is_of_the_measured_epochs_less_what_a_device_takes_when_idle():
     # 100 W before, 300 W during, 50 W after epochs from 10 to 14 s; the reading at 14.5 s came late.
     energy = readings("gpu", (0, 5.0), (10, 1005.0), (12, 1605.0), (14, 2205.0), (14.5, 2230.0))
     energy += readings("host-package-0", (9, 0.0), (15, 60.0)) + readings("host-package-1", (9, 0.0), (15, 120.0))
     run = Run("ok", epochs=epochs(1, 3), energy=energy)
     assert figure("gpu_j_per_image", run) == pytest.approx(1200 / 200)
     assert figure("host_j_per_image", run) == pytest.approx((40 + 80) / 200)
-
-
-def idle(**watts):
-    return {"idle_w": {name.replace("_", "-"): value for name, value in watts.items()}}
-
-
-def test_what_a_device_takes_when_idle_is_subtracted():
     energy = readings("gpu", (10, 0.0), (14, 1200.0)) + readings("host-package-0", (10, 0.0), (14, 400.0))
     run = Run("ok", epochs=epochs(1, 3), energy=energy, gauges=idle(gpu=60.0, host_package_0=25.0))
     found = of_run(run)
     assert (found["gpu_idle_w"], found["host_idle_w"]) == (60.0, 25.0)
     assert found["gpu_above_idle_j_per_image"] == pytest.approx((1200 - 4 * 60) / 200)
     assert found["host_above_idle_j_per_image"] == pytest.approx((400 - 4 * 25) / 200)
+    for gauges in ({}, {"idle_w": 7}, {"idle_w": {"gpu": "60"}}, {"idle_w": {"gpu": -1.0}}):  # not known
+        found = of_run(Run("ok", epochs=epochs(4), energy=readings("gpu", (10, 0.0), (14, 1200.0)), gauges=gauges))
+        assert found["gpu_idle_w"] is found["gpu_above_idle_j_per_image"] is None and found["gpu_j_per_image"] == 12
 
-
-@pytest.mark.parametrize("gauges", [{}, {"idle_w": 7}, {"idle_w": {"gpu": "60"}}, {"idle_w": {"gpu": -1.0}}])
-def test_an_idle_power_that_is_not_known_is_not_subtracted(gauges):
-    found = of_run(Run("ok", epochs=epochs(4), energy=readings("gpu", (10, 0.0), (14, 1200.0)), gauges=gauges))
-    assert (
-        found["gpu_idle_w"] is None and found["gpu_above_idle_j_per_image"] is None and found["gpu_j_per_image"] == 12
-    )
-
-
-def test_energy_has_an_interval_over_runs_without_those_that_lack_a_device():
     def run(gpu_j, *more):
         return Run("ok", epochs=epochs(4), energy=(*readings("gpu", (10, 0.0), (14, gpu_j)), *more))
 
@@ -253,14 +204,15 @@ def test_energy_has_an_interval_over_runs_without_those_that_lack_a_device():
     assert figure("j_per_image_ci_low", run(700.0)) is None and figure("j_per_image", run(700.0)) == 7
 
 
+def idle(**watts):
+    return {"idle_w": {name.replace("_", "-"): value for name, value in watts.items()}}
+
+
 @pytest.mark.parametrize(
     ("lengths", "points"),
     [
-        ((4,), [(10.5, 0.0), (20, 100.0)]),
-        ((4,), [(0, 0.0), (13, 100.0)]),
-        ((4,), []),
-        ((4,), [(0, 7.0), (20, 7.0)]),
-        ((0.2,), [(0, 0.0), (20, 100.0)]),
+        *(((4,), [(10.5, 0.0), (20, 100.0)]), ((4,), [(0, 0.0), (13, 100.0)]), ((4,), [])),
+        *(((4,), [(0, 7.0), (20, 7.0)]), ((0.2,), [(0, 0.0), (20, 100.0)])),
     ],
     ids=["began-late", "ended-early", "none", "stuck", "too-short"],
 )
@@ -272,14 +224,11 @@ def powers(*points):
     return tuple(sample(t, gpu_power_w=watts, gpu_percent=watts / 10) for t, watts in points)
 
 
-def test_power_is_the_counters_joules_over_the_same_seconds():
+def test_power_is_the_counters_joules_over_the_same_seconds_by_the_length_of_runs():
     # What the driver averages over a second has not come to the epochs' 300 W.
     energy = readings("gpu", (9, 0.0), (10, 100.0), (14, 1300.0))
     run = Run("ok", epochs=epochs(1, 3), samples=powers((11, 150.0), (12, 250.0), (14, 250.0)), energy=energy)
     assert figure("gpu_power_w_mean", run) == pytest.approx(300.0)
-
-
-def test_power_by_the_counter_is_of_all_runs_that_have_it_by_their_length():
     short = Run("ok", epochs=epochs(1, 1), energy=readings("gpu", (10, 0.0), (12, 200.0)))
     long = Run("ok", epochs=epochs(3, 3), energy=readings("gpu", (10, 0.0), (16, 1800.0)))
     unread = Run("ok", epochs=epochs(3, 3), samples=powers((11.5, 9.0), (16, 9.0)))
@@ -295,12 +244,9 @@ def test_power_and_percent_without_a_counter_leave_out_the_first_second_of_the_e
     assert found["gpu_percent_mean"] == pytest.approx((40 + 40 + 80) / 3)
 
 
-def test_each_run_of_a_cell_has_a_first_second_of_its_own():
+def test_each_run_has_a_first_second_of_its_own_and_epochs_of_less_than_two_have_no_mean():
     run = Run("ok", epochs=epochs(3), samples=powers((10.5, 100.0), (13, 400.0)))
     assert metrics.figures([measured(run)] * 2)["gpu_power_w_mean"] == 400.0
-
-
-def test_epochs_of_less_than_two_seconds_have_no_mean_of_what_the_driver_averages():
     found = of_run(Run("ok", epochs=epochs(0.9, 1), samples=powers((11, 100.0), (11.5, 100.0))))
     assert (found["gpu_power_w_mean"], found["gpu_percent_mean"]) == (None, None)
 
@@ -311,15 +257,3 @@ def test_integrated_power_is_energy_over_ten_seconds_or_more_and_never_the_mean_
     found = of_run(Run("ok", epochs=epochs(length), samples=powers((11, 9.0), (18, 320.0)), energy=energy))
     assert found["gpu_j_per_image"] == (known and pytest.approx(known))
     assert found["gpu_power_w_mean"] == pytest.approx(320.0)
-
-
-def test_shares_of_copying_and_computing_are_of_epochs_that_tell_them():
-    first, second, third = epochs(1, 1, 2)
-    told = (
-        first,
-        dataclasses.replace(second, copy_s=0.1, compute_s=0.8),
-        dataclasses.replace(third, copy_s=0.5, compute_s=1.0),
-    )
-    found = of_run(Run("ok", epochs=told))
-    assert found["copy_share"] == pytest.approx(0.6 / 3) and found["compute_share"] == pytest.approx(1.8 / 3)
-    assert figure("copy_share", Run("ok", epochs=(first,))) is None

@@ -1,7 +1,5 @@
 """The networks: their published figures, their sizes, what is trained of them, and that the oracle runs each."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -49,40 +47,23 @@ def build(model: str, **options: int) -> Graph:
 
 
 @pytest.mark.parametrize("model", PUBLISHED)
-def test_parameters_are_the_published_number(model):
-    three, thousand, _ = PUBLISHED[model]
-    assert build(model).parameter_count() == three
-    assert build(model, num_classes=1000).parameter_count() == thousand
+def test_parameters_and_macs_are_the_published_numbers_and_those_of_other_sizes_the_same(model):
+    three, thousand, macs = PUBLISHED[model]
+    large = build(model, num_classes=1000)
+    assert build(model).parameter_count() == three and large.parameter_count() == thousand
+    assert round(large.macs() / 1e9, 2) == round(macs / 1e9, 2)
+    for size in (96, 160, 288):
+        graph = build(model, image_size=size)
+        assert graph.shapes()[graph.nodes[-1].name] == (3,) and graph.parameter_count() == three
 
 
-@pytest.mark.parametrize("model", PUBLISHED)
-def test_macs_round_to_the_published_number(model):
-    published = PUBLISHED[model][2]
-    assert round(build(model, num_classes=1000).macs() / 1e9, 2) == round(published / 1e9, 2)
-
-
-@pytest.mark.parametrize("model", PUBLISHED)
-@pytest.mark.parametrize("size", [96, 160, 288])
-def test_other_image_sizes_change_neither_parameters_nor_output(model, size):
-    graph = build(model, image_size=size, num_classes=5)
-    assert graph.shapes()[graph.nodes[-1].name] == (5,)
-    assert graph.parameter_count() == build(model, num_classes=5).parameter_count()
-
-
-def test_resnet50_versions_differ_in_where_a_stage_strides():
+def test_resnet50_versions_differ_in_where_a_stage_strides_and_feature_maps_shrink_as_published():
     v1, v1_5 = build("resnet50"), build("resnet50_v1_5")
     strides = {g.name: [n.attrs["stride"] for n in g.nodes if n.name.startswith("layer2.0.conv")] for g in (v1, v1_5)}
     assert strides == {"resnet50": [2, 1, 1], "resnet50_v1_5": [1, 2, 1]}
-
-
-def test_feature_maps_shrink_as_published():
     shapes = build("resnet50").shapes()
-    assert [shapes[name] for name in ("conv1", "maxpool", "layer1.2.relu", "layer4.2.relu")] == [
-        (64, 112, 112),
-        (64, 56, 56),
-        (256, 56, 56),
-        (2048, 7, 7),
-    ]
+    assert (shapes["conv1"], shapes["maxpool"]) == ((64, 112, 112), (64, 56, 56))
+    assert (shapes["layer1.2.relu"], shapes["layer4.2.relu"]) == ((256, 56, 56), (2048, 7, 7))
     assert build("vgg16").shapes()["features.30"] == (512, 7, 7)
     assert build("alexnet").shapes()["features.12"] == (256, 6, 6)
     assert build("mobilenet_v2").shapes()["features.18.2"] == (1280, 7, 7)
@@ -99,31 +80,60 @@ def filled(model: str, seed: int) -> dict:
     return initial_weights(graph, seed, np.empty(weights_size(graph), np.float32))
 
 
-def test_weights_depend_on_the_seed_alone():
+def test_weights_depend_on_the_seed_alone(monkeypatch):
     first, again, other = filled("mobilenet_v2", 0), filled("mobilenet_v2", 0), filled("mobilenet_v2", 1)
     assert all(np.array_equal(first[name], again[name]) for name in first)
     assert not np.array_equal(first["features.0.0.weight"], other["features.0.0.weight"])
+    whole = filled("mobilenet_v2", 0)
+    monkeypatch.setattr(weights, "PIECE", 1001)
+    pieces = filled("mobilenet_v2", 0)
+    assert all(np.array_equal(whole[name], pieces[name]) for name in whole)
 
 
-def test_weights_have_the_named_distribution():
+def test_weights_start_as_stated():
     found = filled("resnet50", 0)
     conv = found["layer4.0.conv2.weight"]
     for array, deviation in ((conv, np.sqrt(2 / (512 * 9))), (found["fc.weight"], 0.01)):
         assert array.std() == pytest.approx(deviation, rel=standard_errors(np.sqrt(1 / 2), array.size))
     assert set(np.unique(found["bn1.weight"])) == {1.0}
     assert not found["bn1.running_mean"].any() and not found["fc.bias"].any()
+    graph = preset("gpt_nano")
+    arrays = initial_weights(graph, 0, np.empty(weights_size(graph), np.float32))
+    last = ("attn.proj.weight", "mlp.proj.weight")
+    matrices = {name: array for name, array in arrays.items() if array.ndim == 2}
+    for name, array in matrices.items():
+        wanted = 0.02 / np.sqrt(8) if name.endswith(last) else 0.02
+        assert abs(array.std() / wanted - 1) < 6 / np.sqrt(2 * array.size), name
+    assert len(matrices) == 18 and sum(name.endswith(last) for name in matrices) == 8
+    graph = lstm.build(forecast(5), layers=1)
+    weights = initial_weights(graph, 0, np.empty(weights_size(graph), np.float32))
+    square = weights["lstm.0.weight_hh"].T @ weights["lstm.0.weight_hh"]
+    np.testing.assert_allclose(square, np.eye(50), rtol=0, atol=rounding(50, np.float32))
+    assert weights["lstm.0.bias"].tolist() == [0.0] * 50 + [1.0] * 50 + [0.0] * 100
+    limit = np.sqrt(6 / 201)
+    assert 0.9 * limit < np.abs(weights["lstm.0.weight_ih"]).max() <= limit
+    assert not weights["fc.bias"].any()
 
 
-def test_views_of_a_wrong_number_of_weights_are_refused():
+def test_frozen_layers_are_counted_apart_and_what_freezes_nothing_is_refused():
     with pytest.raises(UsageError, match="expected"):
         weight_views(build("alexnet"), np.zeros(3, np.float32))
-
-
-def test_weights_do_not_depend_on_the_pieces_they_are_made_in(monkeypatch):
-    whole = filled("mobilenet_v2", 0)
-    monkeypatch.setattr(weights, "PIECE", 1001)
-    pieces = filled("mobilenet_v2", 0)
-    assert all(np.array_equal(whole[name], pieces[name]) for name in whole)
+    graph = small_cnns.cifar_cnn(image_classification(10, 32))
+    with pytest.raises(UsageError, match="cifar_cnn: no layer with parameters starts with 'backbone.'"):
+        graph.frozen("backbone.")
+    graph = vgg16.build_transfer(image_classification(10, 224))
+    kinds = {parameter.kind for parameter in graph.parameters()}
+    frozen = sum(p.size for p in graph.parameters() if p.frozen)
+    assert (kinds, frozen) == ({"trained", "frozen"}, 14_714_688)
+    assert graph.backward_nodes() == {"head.0", "head.1", "head.2"}
+    first, last = 25_088 * 256, 256 * 10
+    assert graph.backward_macs() == first + 2 * last  # nothing in front of the head wants its input's gradient
+    assert graph.macs() > 1000 * graph.backward_macs()
+    graph = small_cnns.cifar_cnn(image_classification(10, 32))
+    assert graph.backward_macs() == 2 * graph.macs() - 30 * 30 * 3 * 9 * 32
+    graph = lstm.build(forecast(60), layers=1)
+    assert graph.macs() == 60 * 200 * (1 + 50) + 50
+    assert graph.backward_macs() == 2 * graph.macs() - 60 * 200  # the prices' own gradient is not needed
 
 
 def forecast(steps):
@@ -183,29 +193,14 @@ SIZES = {
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_parameters_of_workloads_are_the_published_number(name):
+def test_workloads_have_the_published_parameters_and_survive_json(name):
     build, parameters = SIZES[name]
-    assert build().parameter_count() == parameters
-
-
-@pytest.mark.parametrize("name", SIZES)
-def test_graphs_survive_json(name):
-    graph = SIZES[name][0]()
+    graph = build()
+    assert graph.parameter_count() == parameters
     assert Graph.from_dict(json.loads(json.dumps(graph.to_dict()))) == graph
 
 
 LARGE = ("gpt2_small", "llama_160m")
-
-
-def test_products_that_end_in_the_residual_stream_start_smaller():
-    graph = preset("gpt_nano")
-    arrays = initial_weights(graph, 0, np.empty(weights_size(graph), np.float32))
-    last = ("attn.proj.weight", "mlp.proj.weight")
-    matrices = {name: array for name, array in arrays.items() if array.ndim == 2}
-    for name, array in matrices.items():
-        wanted = 0.02 / np.sqrt(8) if name.endswith(last) else 0.02
-        assert abs(array.std() / wanted - 1) < 6 / np.sqrt(2 * array.size), name
-    assert len(matrices) == 18 and sum(name.endswith(last) for name in matrices) == 8
 
 
 def test_a_head_is_the_embedding_and_a_step_sees_none_behind_it():
@@ -248,34 +243,6 @@ def test_the_oracle_trains_each(name):
     assert all(gradient.dtype == np.float32 and gradient.any() for gradient in gradients.values())
 
 
-def test_a_frozen_base_is_counted_apart_and_backward_stops_at_the_head():
-    graph = vgg16.build_transfer(image_classification(10, 224))
-    kinds = {parameter.kind for parameter in graph.parameters()}
-    frozen = sum(p.size for p in graph.parameters() if p.frozen)
-    assert (kinds, frozen) == ({"trained", "frozen"}, 14_714_688)
-    assert graph.backward_nodes() == {"head.0", "head.1", "head.2"}
-    first, last = 25_088 * 256, 256 * 10
-    assert graph.backward_macs() == first + 2 * last  # nothing in front of the head wants its input's gradient
-    assert graph.macs() > 1000 * graph.backward_macs()
-
-
-def test_backward_of_an_unfrozen_network_is_twice_the_forward_but_for_the_first_input():
-    graph = small_cnns.cifar_cnn(image_classification(10, 32))
-    assert graph.backward_macs() == 2 * graph.macs() - 30 * 30 * 3 * 9 * 32
-
-
-def test_macs_of_recurrent_layers_count_every_step():
-    graph = lstm.build(forecast(60), layers=1)
-    assert graph.macs() == 60 * 200 * (1 + 50) + 50
-    assert graph.backward_macs() == 2 * graph.macs() - 60 * 200  # the prices' own gradient is not needed
-
-
-def test_a_prefix_that_freezes_nothing_is_refused():
-    graph = small_cnns.cifar_cnn(image_classification(10, 32))
-    with pytest.raises(UsageError, match="cifar_cnn: no layer with parameters starts with 'backbone.'"):
-        graph.frozen("backbone.")
-
-
 @pytest.mark.parametrize(
     "build, message",
     [
@@ -289,14 +256,3 @@ def test_a_prefix_that_freezes_nothing_is_refused():
 def test_a_task_that_does_not_fit_is_named(build, message):
     with pytest.raises(UsageError, match=message):
         build()
-
-
-def test_recurrent_weights_start_as_stated():
-    graph = lstm.build(forecast(5), layers=1)
-    weights = initial_weights(graph, 0, np.empty(weights_size(graph), np.float32))
-    square = weights["lstm.0.weight_hh"].T @ weights["lstm.0.weight_hh"]
-    np.testing.assert_allclose(square, np.eye(50), rtol=0, atol=rounding(50, np.float32))
-    assert weights["lstm.0.bias"].tolist() == [0.0] * 50 + [1.0] * 50 + [0.0] * 100
-    limit = np.sqrt(6 / 201)
-    assert 0.9 * limit < np.abs(weights["lstm.0.weight_ih"]).max() <= limit
-    assert not weights["fc.bias"].any()

@@ -107,20 +107,19 @@ def kill(tmp_path, wanted):
                 process.kill()
 
 
+def rank(line):
+    """That a supervisor of a worker serves."""
+    return int(line[4] == "1") if line[1:3] == ["-I", "-S"] else None
+
+
 # What happens, and how the study then has the run. A node that is gone is nobody's fault.
 ENDS = {
     "scancel": (lambda cluster, place: cluster.ask("scancel", *cluster.jobs()), "planned"),
     "time limit": (lambda cluster, place: None, "timed-out"),
     "the part is killed": (lambda cluster, place: kill(place, lambda line: "part" in line[3:5]), "planned"),
     "srun is killed": (lambda cluster, place: kill(place, lambda line: line[0] == "srun"), "planned"),
-    "the first supervisor is killed": (
-        lambda cluster, place: kill(place, lambda line: line[1:3] == ["-I", "-S"] and line[4] != "1"),
-        "crashed",
-    ),
-    "the other supervisor is killed": (
-        lambda cluster, place: kill(place, lambda line: line[1:3] == ["-I", "-S"] and line[4] == "1"),
-        "planned",
-    ),
+    "the first supervisor is killed": (lambda cluster, place: kill(place, lambda line: rank(line) == 0), "crashed"),
+    "the other supervisor is killed": (lambda cluster, place: kill(place, lambda line: rank(line) == 1), "planned"),
     "the other node dies": (lambda cluster, place: cluster.kill_node("n2"), "planned"),
 }
 

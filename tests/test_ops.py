@@ -26,8 +26,9 @@ CEIL = {**POOL, "ceil_mode": True}
 PAIRS = {"kernel": [3, 2], "stride": [1, 2], "padding": [1, 0]}
 CHANNELS = {"in_channels": 3, "out_channels": 4, "groups": 1, "bias": True, "init": "zeros"}
 DEPTHWISE = {**CHANNELS, "out_channels": 6, "groups": 3, "bias": False}
+GROUPS = {"heads": 4, "kv_heads": 2, "scale": 0.5, "causal": True}
 SHIFTED = {"heads": 2, "scale": 0.5, "bias": True, "window": [2, 2], "mask_shift": [1, 1]}
-WINDOWS = (2, 2, 3, 4, 6)
+OF_STEPS, WINDOWS = {"in_channels": 6, "out_channels": 4, "init": "zeros"}, (2, 2, 3, 4, 6)
 SEQUENCE, VECTOR, IMAGE = (2, 5, 6), (3, 6), (2, 3, 7, 8)
 # op, shapes of its inputs with the batch
 CASES = {
@@ -39,11 +40,8 @@ CASES = {
     "concat-vectors": (node("Concat", "a", "b"), [VECTOR, (3, 2)]),
     "tanh": (node("Tanh"), [SEQUENCE]),
     "sigmoid": (node("Sigmoid"), [VECTOR]),
-    "conv1d": (node("Conv1d", in_channels=6, out_channels=4, kernel=3, padding=1, bias=True, init="zeros"), [SEQUENCE]),
-    "conv1d-valid": (
-        node("Conv1d", in_channels=6, out_channels=4, kernel=4, padding=0, bias=False, init="zeros"),
-        [SEQUENCE],
-    ),
+    "conv1d": (node("Conv1d", **OF_STEPS, kernel=3, padding=1, bias=True), [SEQUENCE]),
+    "conv1d-valid": (node("Conv1d", **OF_STEPS, kernel=4, padding=0, bias=False), [SEQUENCE]),
     "layernorm": (node("LayerNorm", features=6, eps=1e-5), [SEQUENCE]),
     "layernorm-vector": (node("LayerNorm", features=6, eps=1e-5), [VECTOR]),
     "maxout": (node("Maxout", pieces=3), [SEQUENCE]),
@@ -90,10 +88,7 @@ CASES = {
     "attention-with-bias": (node("Attention", "x", "b", heads=2, scale=0.7, bias=True), [(2, 5, 12), (1, 2, 5, 5)]),
     "attention-of-windows": (node("Attention", "x", "b", **SHIFTED), [(2, 2, 3, 4, 12), (1, 2, 4, 4)]),
     "attention-causal": (node("Attention", heads=2, scale=0.7, causal=True), [(2, 5, 12)]),
-    "attention-of-groups": (
-        node("Attention", "q", "k", "v", heads=4, kv_heads=2, scale=0.5, causal=True),
-        [(2, 5, 8), (2, 5, 4), (2, 5, 4)],
-    ),
+    "attention-of-groups": (node("Attention", "q", "k", "v", **GROUPS), [(2, 5, 8), (2, 5, 4), (2, 5, 4)]),
     "rotary": (node("Rotary", heads=2, theta=100.0), [(2, 5, 8)]),
     "rmsnorm": (node("RMSNorm", features=6, eps=1e-5), [SEQUENCE]),
     "unembedding": (node("Unembedding", num_embeddings=7, embedding_dim=6, init="normal_0.02"), [SEQUENCE]),
@@ -123,17 +118,15 @@ def test_backward_is_the_derivative_of_forward(case):
     upstream = RNG(2).standard_normal(y.shape)
     gradients, by_weight = backward(upstream)
     assert set(by_weight) == set(weights)
+    assert y.shape[1:] == GRAPH_OPS[one.op].shape(one, *(x.shape[1:] for x in inputs))
 
     def run(weights, inputs):
         return OPS[one.op](one, weights, inputs, Mode(True))[0] * upstream
 
-    for index, gradient in enumerate(gradients):
+    for k, gradient in enumerate(gradients):
         direction = RNG(3).standard_normal(gradient.shape)
-
-        def of_input(x, index=index):
-            return run(weights, (*inputs[:index], x, *inputs[index + 1 :]))
-
-        assert (gradient * direction).sum() == slope(of_input, inputs[index], direction)
+        expected = slope(lambda x, k=k: run(weights, (*inputs[:k], x, *inputs[k + 1 :])), inputs[k], direction)
+        assert (gradient * direction).sum() == expected
     for name, gradient in by_weight.items():
         for place in np.ndindex(*gradient.shape) if gradient.size <= 100 else [None]:
             direction = RNG(4).standard_normal(gradient.shape)
@@ -145,16 +138,15 @@ def test_backward_is_the_derivative_of_forward(case):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_shapes_are_the_graphs_and_float32_stays_float32(case):
+def test_float32_stays_float32(case):
     one, weights, inputs = arrays_of(case)
     narrow = {name: array.astype(np.float32) for name, array in weights.items()}
     y, backward = OPS[one.op](one, narrow, tuple(x.astype(np.float32) for x in inputs), Mode(True))
     gradients, by_weight = backward(y)
-    assert y.shape[1:] == GRAPH_OPS[one.op].shape(one, *(x.shape[1:] for x in inputs))
     assert {array.dtype for array in (y, *gradients, *by_weight.values())} == {np.dtype(np.float32)}
 
 
-def test_an_image_of_one_window_more_is_rounded_up_to_but_not_behind_the_image():
+def test_windows_of_equal_numbers_are_written_as_one_and_rounded_up_to_but_not_behind_the_image():
     """torch's rule: a last window that starts behind the image and its first pads is left out."""
     for pixels, count in ((7, 4), (8, 5), (9, 5), (10, 6)):
         assert Window.of(CEIL).output((pixels, pixels)) == (count, count)
@@ -162,34 +154,31 @@ def test_an_image_of_one_window_more_is_rounded_up_to_but_not_behind_the_image()
     y, _ = OPS["AvgPool2d"](CASES["avgpool-ceil-with-padding"][0], {}, (np.ones((1, 1, 8, 8)),), Mode(False))
     assert y[0, 0, 0].tolist() == pytest.approx([4 / 9, 2 / 3, 2 / 3, 2 / 3, 1 / 3])
     assert y.shape == (1, 1, 5, 5) and y[0, 0, 4, 4] == pytest.approx(1 / 4)
-
-
-def test_a_window_of_equal_numbers_is_written_as_one():
-    assert [plain(value) for value in (3, [3, 3], [1, 2], [1, 1, 1, 1], [1, 1, 2, 2], [0, 1, 0, 1])] == [
-        *(3, 3, [1, 2], 1, [1, 2], [0, 1, 0, 1])
+    windows = [
+        (3, 3),
+        ([3, 3], 3),
+        ([1, 2], [1, 2]),
+        ([1, 1, 1, 1], 1),
+        ([1, 1, 2, 2], [1, 2]),
+        ([0, 1, 0, 1], [0, 1, 0, 1]),
     ]
+    assert all(plain(value) == written for value, written in windows)
 
 
-def test_attention_by_hand():
+def test_attention_and_its_shifted_windows_by_hand():
     q, k, v = (np.array([[[1.0], [2.0]]]), np.array([[[0.0], [1.0]]]), np.array([[[3.0], [5.0]]]))
     one = node("Attention", "q", "k", "v", heads=1, scale=0.5)
     y, _ = OPS["Attention"](one, {}, (q, k, v), Mode(False))
     assert y.ravel().tolist() == pytest.approx([3 + 2 * squash(0.5), 3 + 2 * squash(1.0)])
-
-
-def test_places_on_both_sides_of_a_shifted_maps_edge_do_not_see_each_other():
     mask = shift_mask({"window": [2, 2], "mask_shift": [1, 1]}, 2, 2)[:, :, 0]
     assert not mask[0, 0].any()
     assert (mask[0, 1] == np.array([[0, -100, 0, -100], [-100, 0, -100, 0]] * 2)).all()
     assert (mask[1, 1] == 100 * (np.eye(4) - 1)).all()
-
-
-def test_a_relative_index_is_the_same_for_the_same_distance():
     index = relative_index([2, 2])
     assert index.tolist() == [[4, 3, 1, 0], [5, 4, 2, 1], [7, 6, 4, 3], [8, 7, 5, 4]]
 
 
-def test_stochastic_depth_drops_whole_samples_and_scales_the_others():
+def test_stochastic_depth_drops_whole_samples_and_embeddings_train_every_row_that_occurs():
     one, x = node("StochasticDepth", p=0.25), RNG(15).standard_normal((400, 2, 3))
     y, backward = OPS["StochasticDepth"](one, {}, (x,), Mode(True, dropout=RNG(16)))
     scales = (y / x).reshape(400, -1)
@@ -198,37 +187,35 @@ def test_stochastic_depth_drops_whole_samples_and_scales_the_others():
     assert 60 < (scales[:, 0] == 0).sum() < 140
     np.testing.assert_allclose(backward(x)[0][0], y)
     assert OPS["StochasticDepth"](one, {}, (x,), Mode(False))[0] is x
+    one, rows = node("Embedding", num_embeddings=4, embedding_dim=2, init="zeros"), np.arange(8.0).reshape(4, 2)
+    y, backward = OPS["Embedding"](one, {"weight": rows}, (np.array([[0, 3, 3]]),), Mode(True))
+    assert y.tolist() == [[[0, 1], [6, 7], [6, 7]]]
+    _, gradients = backward(np.array([[[1.0, 2], [3, 4], [5, 6]]]))
+    assert gradients["weight"].tolist() == [[1, 2], [0, 0], [0, 0], [8, 10]]
 
 
 def squash(x):
     return 1 / (1 + np.exp(-x))
 
 
-def test_lstm_by_hand():
+def test_recurrent_layers_by_hand():
     """Two steps of one unit, gate by gate from the published equations."""
     one = node("LSTM", input_size=1, hidden_size=1)
-    weights = {
+    squares = {
         "weight_ih": np.array([[0.1], [0.2], [0.3], [0.4]]),
         "weight_hh": np.array([[0.5], [-0.6], [0.7], [-0.8]]),
-        "bias": np.array([0.01, 1.0, -0.02, 0.03]),
     }
+    weights = {**squares, "bias": np.array([0.01, 1.0, -0.02, 0.03])}
     y, _ = OPS["LSTM"](one, weights, (np.array([[[1.0], [2.0]]]),), Mode(False))
     c = squash(0.11) * np.tanh(0.28)
     h = squash(0.43) * np.tanh(c)
     assert y[0, 0, 0] == pytest.approx(h, rel=rounding(UNIT))
     c = squash(0.41 - 0.6 * h + 0.99) * c + squash(0.21 + 0.5 * h) * np.tanh(0.58 + 0.7 * h)
     assert y[0, 1, 0] == pytest.approx(squash(0.83 - 0.8 * h) * np.tanh(c), rel=rounding(2 * UNIT))
-
-
-def test_gru_by_hand():
-    """The second bias of n stands inside the reset gate."""
+    # The second bias of n stands inside the reset gate.
     one = node("GRU", input_size=1, hidden_size=1)
-    weights = {
-        "weight_ih": np.array([[0.1], [0.2], [0.3]]),
-        "weight_hh": np.array([[0.5], [-0.6], [0.7]]),
-        "bias_ih": np.array([0.01, 0.02, 0.03]),
-        "bias_hh": np.array([0.04, 0.05, 0.6]),
-    }
+    weights = {"weight_ih": np.array([[0.1], [0.2], [0.3]]), "weight_hh": np.array([[0.5], [-0.6], [0.7]])}
+    weights.update(bias_ih=np.array([0.01, 0.02, 0.03]), bias_hh=np.array([0.04, 0.05, 0.6]))
     y, _ = OPS["GRU"](one, weights, (np.array([[[1.0], [2.0]]]),), Mode(False))
     first = (1 - squash(0.27)) * np.tanh(0.33 + squash(0.15) * 0.6)
     assert y[0, 0, 0] == pytest.approx(first, rel=rounding(UNIT))
@@ -237,35 +224,20 @@ def test_gru_by_hand():
     assert y[0, 1, 0] == pytest.approx(second, rel=rounding(2 * UNIT))
 
 
-def test_embedding_trains_every_row_that_occurs_and_no_other():
-    one, rows = node("Embedding", num_embeddings=4, embedding_dim=2, init="zeros"), np.arange(8.0).reshape(4, 2)
-    y, backward = OPS["Embedding"](one, {"weight": rows}, (np.array([[0, 3, 3]]),), Mode(True))
-    assert y.tolist() == [[[0, 1], [6, 7], [6, 7]]]
-    _, gradients = backward(np.array([[[1.0, 2], [3, 4], [5, 6]]]))
-    assert gradients["weight"].tolist() == [[1, 2], [0, 0], [0, 0], [8, 10]]
-
-
-def test_conv1d_is_numpys_correlation():
+def test_conv1d_maxout_norms_of_features_and_pools_by_hand():
     one, weights, (x,) = arrays_of("conv1d-valid")
     y, _ = OPS["Conv1d"](one, weights, (x,), Mode(False))
     expected = sum(np.correlate(x[1, :, i], weights["weight"][2, i], "valid") for i in range(6))
     np.testing.assert_allclose(y[1, :, 2], expected)
-
-
-def test_maxout_takes_neighbours():
     y, _ = OPS["Maxout"](node("Maxout", pieces=2), {}, (np.array([[1.0, 5, 7, 2]]),), Mode(False))
     assert y.tolist() == [[5, 7]]
-
-
-def test_layernorm_normalises_each_row_by_its_biased_variance():
     x = RNG(5).standard_normal((2, 3, 50))
     one = node("LayerNorm", features=50, eps=0.0)
     y, _ = OPS["LayerNorm"](one, {"weight": np.ones(50), "bias": np.zeros(50)}, (x,), Mode(False))
     np.testing.assert_allclose(y.mean(axis=-1), 0, atol=rounding(50))
     np.testing.assert_allclose(y.var(axis=-1), 1)
-
-
-def test_an_average_at_the_edge_divides_by_what_is_stated():
+    y, _ = OPS["RMSNorm"](node("RMSNorm", features=50, eps=0.0), {"weight": np.full(50, 2.0)}, (x,), Mode(False))
+    np.testing.assert_allclose(y, 2 * x / np.sqrt((x**2).mean(axis=-1, keepdims=True)))
     ones = (np.ones((1, 1, 4, 4)),)
     y, _ = OPS["AvgPool2d"](CASES["avgpool"][0], {}, ones, Mode(False))
     np.testing.assert_allclose(y, np.ones((1, 1, 2, 2)))
@@ -273,14 +245,11 @@ def test_an_average_at_the_edge_divides_by_what_is_stated():
     np.testing.assert_allclose(y, np.array([[[[4, 6], [6, 9]]]]) / 9)
 
 
-def test_the_demo_circuit_gives_pennylanes_numbers():
+def test_the_demo_circuit_gives_pennylanes_numbers_by_gates_that_keep_lengths():
     """Of the first test digit of MNIST, by PennyLane 0.45.1's default.qubit."""
     patch = np.array([[[[0, 0], [84, 185]]]]) / 255
     y, _ = OPS["Quanv2d"](node("Quanv2d", **QUANV, trained=False), {}, (patch,), Mode(False))
     np.testing.assert_allclose(y.ravel(), [1, -0.953334, 0.361191, 0.620256], rtol=0, atol=decimals(6))
-
-
-def test_gates_keep_lengths_and_a_cnot_flips_its_target():
     for matrix in circuit.matrices(circuit.DEMO):
         np.testing.assert_allclose(matrix @ matrix.T, np.eye(32), rtol=0, atol=rounding(4))
     state = np.zeros(32)

@@ -87,20 +87,25 @@ HAND = {
 OF_BIASES = {"adamw": lambda g: by_hand_adam(g, 0.95)}  # which have one axis
 
 
-def test_every_optimizer_has_an_arithmetic_and_a_hand_worked_example():
-    assert set(oracle.OPTIMIZERS) == set(OPTIMIZERS) == set(HAND)
+SLOTS = {"sgd": {"momentum"}, "adam": {"m", "v"}, "rmsprop": {"v"}, "nadam": {"m", "v", "product"}, "adamw": {"m", "v"}}
 
 
-@pytest.mark.parametrize("name", HAND)
-def test_four_steps_are_those_worked_out_by_hand(name):
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_four_steps_are_those_worked_out_by_hand_with_the_states_of_the_definition(name):
+    assert set(oracle.OPTIMIZERS) == set(OPTIMIZERS)
     optimizer, by_hand = HAND[name]
-    weights = run(optimizer).weights
+    trained, narrow = run(optimizer), run(optimizer, dtype=np.float32).weights
+    weights = trained.weights
+    assert trained.steps == 4
+    assert {name: set(of_it) for name, of_it in trained.slots.items()} == dict.fromkeys(weights, SLOTS[name])
+    assert {array.dtype for array in narrow.values()} == {np.dtype(np.float32)}
+    np.testing.assert_allclose(narrow["fc.weight"], weights["fc.weight"], rtol=rounding(STEPS, np.float32))
     np.testing.assert_allclose(weights["fc.weight"], by_hand(GRADIENTS), rtol=rounding(STEPS))
     of_bias = OF_BIASES.get(name, by_hand)
     np.testing.assert_allclose(weights["fc.bias"], of_bias([3 * g for g in GRADIENTS]), rtol=rounding(STEPS))
 
 
-def test_gradients_are_clipped_by_their_common_norm():
+def test_updates_are_clipped_by_their_common_norm_at_the_rate_of_their_number():
     plain = Optimizer("sgd", RATE)
     norm = math.sqrt(2 * 0.5**2 + 1.5**2)  # two weights of 0.5, and a bias of 1.5
     found = run(dataclasses.replace(plain, clip_norm=0.1), [0.5]).weights
@@ -108,60 +113,25 @@ def test_gradients_are_clipped_by_their_common_norm():
     assert found["fc.bias"][0] == pytest.approx(1 - RATE * 1.5 * 0.1 / norm, rel=rounding(STEPS))
     below = run(dataclasses.replace(plain, clip_norm=norm + 1e-6), [0.5]).weights
     assert below["fc.bias"][0] == run(plain, [0.5]).weights["fc.bias"][0]
-
-
-def test_a_rate_rises_in_a_line_and_falls_along_half_a_cosine():
     schedule = Schedule(ramp=10, decay=100, final=0.1)
     assert [schedule.share(t) for t in (0, 4, 9, 10)] == pytest.approx([0.1, 0.5, 1.0, 1.0])
     assert schedule.share(55) == pytest.approx(0.55) and schedule.share(100) == schedule.share(10**6) == 0.1
     assert [schedule.table()[min(t, 100)] for t in range(300)] == [schedule.share(t) for t in range(300)]
     assert Schedule(ramp=3).share(10**6) == 1.0 and Schedule().is_constant
-
-
-def test_an_update_takes_the_mean_gradient_of_its_batches_and_the_rate_of_its_number():
     optimizer = Optimizer("sgd", RATE, schedule=Schedule(ramp=2), accumulation=2)
     found = run(optimizer).weights["fc.weight"][0, 0]
     assert found == pytest.approx(1 - RATE / 2 * 0.125 - RATE * 0.5625, rel=rounding(STEPS))
-    assert run(optimizer, GRADIENTS[:3]).weights["fc.weight"][0, 0] == pytest.approx(
-        1 - RATE / 2 * 0.125, rel=rounding(STEPS)
-    )
+    found = run(optimizer, GRADIENTS[:3]).weights["fc.weight"][0, 0]
+    assert found == pytest.approx(1 - RATE / 2 * 0.125, rel=rounding(STEPS))
 
 
-def test_psi_is_a_setting_of_nadam():
+def test_psi_is_a_setting_of_nadam_and_the_first_adam_step_is_the_rate_but_for_eps():
     slow = Optimizer("nadam", RATE, {"eps": EPS, "psi": 0.004})
     found = run(slow).weights["fc.bias"][0]
     assert found == pytest.approx(by_hand_nadam([3 * g for g in GRADIENTS], psi=0.004), rel=rounding(STEPS))
     assert found != pytest.approx(by_hand_nadam([3 * g for g in GRADIENTS]), rel=1000 * rounding(STEPS, np.float32))
-
-
-def test_the_first_adam_step_is_the_rate_but_for_eps():
     trained = run(Optimizer("adam", 0.1), [0.5])
     np.testing.assert_allclose(trained.weights["fc.weight"], 1 - 0.1 * 0.5 / (0.5 + 1e-7), rtol=rounding(STEPS))
-
-
-@pytest.mark.parametrize(
-    "name, slots",
-    [
-        ("sgd", {"momentum"}),
-        ("adam", {"m", "v"}),
-        ("rmsprop", {"v"}),
-        ("nadam", {"m", "v", "product"}),
-        ("adamw", {"m", "v"}),
-    ],
-)
-def test_states_are_those_of_the_definition(name, slots):
-    trained = run(HAND[name][0])
-    assert trained.steps == 4
-    assert {name: set(of_it) for name, of_it in trained.slots.items()} == dict.fromkeys(trained.weights, slots)
-
-
-@pytest.mark.parametrize("name", HAND)
-def test_float32_stays_float32(name):
-    trained = run(HAND[name][0], dtype=np.float32)
-    assert {array.dtype for array in trained.weights.values()} == {np.dtype(np.float32)}
-    np.testing.assert_allclose(
-        trained.weights["fc.weight"], run(HAND[name][0]).weights["fc.weight"], rtol=rounding(STEPS, np.float32)
-    )
 
 
 @pytest.mark.parametrize("name", HAND)
@@ -178,15 +148,12 @@ def test_train_step_takes_an_optimizer(name):
     assert all(np.array_equal(trained.weights[key], by_parts.weights[key]) for key in trained.weights)
 
 
-def test_defaults_are_stated_once():
+def test_defaults_are_stated_once_and_unknown_names_list_the_known():
     assert Optimizer("adam").settings == {"beta1": 0.9, "beta2": 0.999, "eps": 1e-7}
     assert Optimizer("nadam", 1e-3, {"psi": 0.004}).settings["psi"] == 0.004
     assert Optimizer("rmsprop").learning_rate == 0.001
     for name in OPTIMIZERS:
         assert Optimizer.from_dict(Optimizer(name, 0.5).to_dict()) == Optimizer(name, 0.5)
-
-
-def test_an_unknown_optimizer_or_option_lists_the_known():
     with pytest.raises(UsageError, match="optimizer is 'lion'; allowed: sgd, adam, rmsprop, nadam, adamw"):
         Optimizer("lion")
     with pytest.raises(UsageError, match="adam has no option 'momentum'; allowed: beta1, beta2, eps"):
@@ -211,38 +178,30 @@ def study(tmp_path):
     return recorded(tmp_path, [cell(*key) for key in SECONDS], run_of, 4, settings={"verify": "off"})
 
 
-def test_native_cells_are_not_equal_even_where_no_parity_was_asked_for(study):
+def test_native_cells_and_their_verdicts_are_marked_even_where_no_parity_was_asked_for(study):
     marks = study.frame.set_index(["framework", "optimizer_variant"]).parity
     assert {key for key, mark in marks.items() if mark == NOT_EQUAL} == {("torch", "native"), ("jax", "native")}
     assert study.frame[study.frame.optimizer_variant == "equal"].parity.isna().all()
-
-
-def test_verdicts_never_cross_from_native_to_equal_and_carry_the_mark(study):
     found = {one.condition["optimizer_variant"]: one for one in study.verdicts()}
     assert len(study.verdicts()) == 2 and set(found) == {"equal", "native"}
     assert found["native"].sentence.startswith("vgg16 (native optimizers, not equal): torch is 2.")
     assert found["equal"].sentence.startswith("vgg16: torch is 1.")
-
-
-@pytest.mark.parametrize("kind", ["time", "resources", "scaling", "startup", "precision"])
-@pytest.mark.parametrize("style", ["terminal", "markdown", "latex"])
-def test_every_table_of_native_cells_says_so(study, kind, style):
-    from framework_compare.report import kinds, renderers
-
-    for table in kinds.build(study.frame, kind, lambda: {}):
-        text = " ".join(renderers.RENDERERS[style](table).split())
-        assert ("variant native" in text) == (NOT_EQUAL in text)
-        assert "variant native" in text or "variant equal" in text
-
-
-def test_json_marks_native_cells_and_their_verdicts(study):
     document = json_document.document(study)
-    assert {one["optimizer_variant"]: one["parity"] for one in document["cells"]} == {
-        "equal": None,
-        "native": NOT_EQUAL,
-    }
+    marks = {one["optimizer_variant"]: one["parity"] for one in document["cells"]}
+    assert marks == {"equal": None, "native": NOT_EQUAL}
     native = [one for one in document["verdicts"] if one["condition"]["optimizer_variant"] == "native"]
     assert len(native) == 1 and "not equal" in native[0]["sentence"]
+
+
+@pytest.mark.parametrize("style", ["terminal", "markdown", "latex"])
+def test_every_table_of_native_cells_says_so(study, style):
+    from framework_compare.report import kinds, renderers
+
+    for kind in ("time", "resources", "scaling", "startup", "precision"):
+        for table in kinds.build(study.frame, kind, lambda: {}):
+            text = " ".join(renderers.RENDERERS[style](table).split())
+            assert ("variant native" in text) == (NOT_EQUAL in text), kind
+            assert "variant native" in text or "variant equal" in text, kind
 
 
 def test_where_parity_is_required_a_native_cell_is_not_run(tmp_path):
@@ -254,11 +213,8 @@ def test_where_parity_is_required_a_native_cell_is_not_run(tmp_path):
 def test_an_adapter_that_does_not_declare_a_native_optimizer_is_not_asked_for_one(optimizer):
     class Plain:
         name = "plain"
-        declared = Declared(
-            *(frozenset(), frozenset({"cross_entropy"}), frozenset(OPTIMIZERS)),
-            {"cpu": frozenset({"default"})},
-            {"cpu": frozenset({"fp32"})},
-        )
+        sets = frozenset(), frozenset({"cross_entropy"}), frozenset(OPTIMIZERS)
+        declared = Declared(*sets, {"cpu": frozenset({"default"})}, {"cpu": frozenset({"fp32"})})
 
     refuse_undeclared(Plain, TrainConfig(optimizer=optimizer), [])
     with pytest.raises(Unsupported, match=f"plain declares no optimizer 'native {optimizer}'; declared: adam, "):

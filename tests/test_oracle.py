@@ -1,13 +1,12 @@
 """The oracle against finite differences, hand-worked values and published formulas, in functions and whole networks."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from bounds import rounding, standard_errors
 from slopes import slope
 
 from framework_compare import registry
+from framework_compare.graph import OPS as GRAPH_OPS
 from framework_compare.graph import (
     Field,
     GraphBuilder,
@@ -22,12 +21,7 @@ from framework_compare.graph.task import SMOOTHED
 from framework_compare.graph.window import Window
 from framework_compare.parity.network.oracle import LOSSES, OPS, Mode, Oracle
 from framework_compare.parity.network.oracle.image_ops import columns, fold
-from framework_compare.parity.network.oracle.losses import (
-    binary_cross_entropy,
-    cross_entropy,
-    mse,
-    token_cross_entropy,
-)
+from framework_compare.parity.network.oracle.losses import binary_cross_entropy, cross_entropy, mse, token_cross_entropy
 
 RNG = np.random.default_rng
 
@@ -83,6 +77,7 @@ def test_backward_is_the_derivative_of_forward(case, training):
         return OPS[one.op](one, weights, (values,), Mode(training))[0] * upstream
 
     assert (dx * direction).sum() == slope(terms, x, direction)
+    assert set(OPS) == set(GRAPH_OPS), "test_ops.py has the others"
     for name, gradient in dweights.items():
         direction = rng.standard_normal(gradient.shape)
 
@@ -92,29 +87,31 @@ def test_backward_is_the_derivative_of_forward(case, training):
         assert (gradient * direction).sum() == slope(by_weight, weights[name], direction)
 
 
-def test_every_op_of_the_graph_is_known():
-    from framework_compare import graph
-
-    assert set(OPS) == set(graph.OPS)
-
-
-def test_convolution_of_a_known_image():
+def test_convolutions_and_pools_by_hand():
     image = np.arange(16.0).reshape(1, 1, 4, 4)
     one = conv_node(in_channels=1, out_channels=1, kernel=3, stride=1, padding=0, bias=False)
     y, _ = OPS["Conv2d"](one, {"weight": np.ones((1, 1, 3, 3))}, (image,), Mode(False))
     assert y.tolist() == [[[[45, 54], [81, 90]]]]
+    y, _ = OPS["MaxPool2d"](CASES["maxpool-overlap"], {}, (-np.ones((1, 1, 4, 4)),), Mode(False))
+    assert y.tolist() == [[[[-1, -1], [-1, -1]]]]
+    x = np.arange(9.0).reshape(1, 1, 3, 3)
+    y, _ = OPS["AdaptiveAvgPool2d"](node("AdaptiveAvgPool2d", output=2), {}, (x,), Mode(False))
+    assert y.tolist() == [[[[2, 3], [5, 6]]]]
 
 
-def test_columns_and_fold_are_adjoint():
+def test_columns_and_fold_are_adjoint_and_dropout_keeps_the_expected_value():
     rng = RNG(3)
     x = rng.standard_normal((3, 9, 7))
     window = Window.of({"kernel": 3, "stride": 2, "padding": 1})
     cols = columns(x, window)
     other = rng.standard_normal(cols.shape)
     assert (cols * other).sum() == pytest.approx((x * fold(other, (9, 7), window)).sum())
+    y, _ = OPS["Dropout"](node("Dropout", p=0.3), {}, (np.ones((100, 1000)),), Mode(True, dropout=RNG(5)))
+    assert set(np.unique(y)) == {0.0, 1 / 0.7}
+    assert y.mean() == pytest.approx(1, abs=standard_errors(np.sqrt(0.3 / 0.7), y.size))
 
 
-def test_batchnorm_keeps_the_unbiased_variance():
+def test_normalisations_by_their_statistics():
     one, x = CASES["batchnorm"], RNG(4).standard_normal((2, 4, 3, 3))
     weights, mode = weights_of(CASES["batchnorm"]), Mode(True)
     y, _ = OPS["BatchNorm2d"](one, weights, (x,), mode)
@@ -124,9 +121,6 @@ def test_batchnorm_keeps_the_unbiased_variance():
     allowed, var = rounding(2 * 3 * 3), x.var(axis=(0, 2, 3))
     np.testing.assert_allclose(plain.mean(axis=(0, 2, 3)), 0, atol=allowed * np.abs(plain).max())
     np.testing.assert_allclose(plain.var(axis=(0, 2, 3)), var / (var + one.attrs["eps"]), rtol=allowed)
-
-
-def test_groupnorm_goes_back_by_sums_of_a_channel_to_the_same_gradients():
     one, rng = node("GroupNorm", groups=2, channels=6, eps=1e-5), RNG(5)
     x, upstream = 3 + rng.standard_normal((2, 6, 5, 4)), rng.standard_normal((2, 6, 5, 4))
     weights = {"weight": rng.uniform(0.5, 2, 6), "bias": rng.uniform(0.5, 2, 6)}
@@ -136,10 +130,7 @@ def test_groupnorm_goes_back_by_sums_of_a_channel_to_the_same_gradients():
     np.testing.assert_allclose(by_sums, exact, atol=allowed * np.abs(exact).max())
     for name, gradient in of_weights.items():
         np.testing.assert_allclose(found[name], gradient, atol=allowed * np.abs(gradient).max())
-
-
-def test_plain_sums_of_a_groupnorm_add_equal_gradients_one_by_one():
-    """As PyTorch does in channels_last: 1,024 times 0.1 has errors that do not cancel."""
+    # As PyTorch does in channels_last: 1,024 times 0.1 has errors that do not cancel.
     one, x = node("GroupNorm", groups=1, channels=2, eps=1e-5), RNG(6).standard_normal((1, 2, 32, 32))
     weights, upstream = {"weight": np.ones(2, np.float32), "bias": np.zeros(2, np.float32)}, np.full(x.shape, 0.1)
     mode = Mode(True, plain_sums=True, dtype=np.float32)
@@ -147,28 +138,17 @@ def test_plain_sums_of_a_groupnorm_add_equal_gradients_one_by_one():
     assert list(found["bias"]) == [np.full(1024, 0.1, np.float32).cumsum()[-1]] * 2
 
 
-def test_padding_never_wins_a_max_pool():
-    y, _ = OPS["MaxPool2d"](CASES["maxpool-overlap"], {}, (-np.ones((1, 1, 4, 4)),), Mode(False))
-    assert y.tolist() == [[[[-1, -1], [-1, -1]]]]
-
-
-def test_adaptive_windows_overlap_where_they_do_not_fit():
-    y, _ = OPS["AdaptiveAvgPool2d"](
-        node("AdaptiveAvgPool2d", output=2), {}, (np.arange(9.0).reshape(1, 1, 3, 3),), Mode(False)
-    )
-    assert y.tolist() == [[[[2, 3], [5, 6]]]]
-
-
-def test_cross_entropy_of_equal_logits_is_the_log_of_the_classes():
+def test_losses_by_hand():
     loss, gradient = cross_entropy(np.zeros((2, 3)), np.array([0, 2]))
     assert loss == pytest.approx(np.log(3))
     np.testing.assert_allclose(gradient, np.array([[-2, 1, 1], [1, 1, -2]]) / 6)
-
-
-def test_dropout_keeps_the_expected_value():
-    y, _ = OPS["Dropout"](node("Dropout", p=0.3), {}, (np.ones((100, 1000)),), Mode(True, dropout=RNG(5)))
-    assert set(np.unique(y)) == {0.0, 1 / 0.7}
-    assert y.mean() == pytest.approx(1, abs=standard_errors(np.sqrt(0.3 / 0.7), y.size))
+    assert mse(np.array([[2.0], [0.0]]), np.zeros((2, 1)))[0] == 2.0
+    with pytest.raises(ValueError, match=r"output \(2, 1\) and target \(2,\) differ in shape"):
+        mse(np.zeros((2, 1)), np.zeros(2))
+    loss, gradient = binary_cross_entropy(np.array([[1000.0], [-1000.0]]), np.array([[0.0], [0.0]]))
+    assert loss == 500
+    assert gradient.tolist() == [[0.5], [0.0]]
+    assert binary_cross_entropy(np.zeros((1, 1)), np.ones((1, 1)))[0] == pytest.approx(np.log(2))
 
 
 def residual_graph():
@@ -192,23 +172,30 @@ def prepared(graph):
     return Oracle(graph, weights), rng.standard_normal((4, *graph.input_shape)), np.array([0, 1, 2, 1])
 
 
-def test_gradient_of_a_whole_network_is_the_derivative_of_its_loss():
-    oracle, images, labels = prepared(residual_graph())
-    _, _, gradients, _ = oracle.gradients(images, labels)
-    for name in trainable_names(oracle.graph):
-        direction = RNG(7).standard_normal(gradients[name].shape)
-        held = oracle.weights[name]
+def check_gradients(oracle, batch, target, loss_of):
+    _, _, gradients, _ = oracle.gradients(batch, target)
+    assert set(gradients) == set(trainable_names(oracle.graph))
+    for name, gradient in gradients.items():
+        held, direction = oracle.weights[name], RNG(7).standard_normal(gradient.shape)
 
         def loss(values, name=name):
             oracle.weights[name] = values
-            return cross_entropy(oracle.forward(images, training=True), labels)[0]
+            return loss_of(oracle.forward(batch, training=True), target)[0]
 
         expected = slope(loss, held, direction)
         oracle.weights[name] = held
-        assert (gradients[name] * direction).sum() == expected, name
+        assert (gradient * direction).sum() == expected, name
 
 
-def test_train_step_is_the_published_momentum_rule():
+def test_gradient_of_a_whole_network_is_the_derivative_of_its_loss():
+    check_gradients(*prepared(residual_graph()), cross_entropy)
+    graph, rng = two_inputs(), RNG(11)
+    oracle = Oracle(graph, {p.name: rng.standard_normal(p.shape) for p in graph.parameters()})
+    batch = rng.integers(0, 7, (4, 5)), rng.standard_normal((4, 3))
+    check_gradients(oracle, batch, rng.standard_normal((4, 1)), mse)
+
+
+def test_train_step_is_the_published_momentum_rule_and_forward_changes_nothing():
     oracle, images, labels = prepared(residual_graph())
     before = oracle.weights["fc.weight"].copy()
     _, _, first = oracle.train_step(images, labels, learning_rate=0.1, momentum=0.9, weight_decay=0.01)
@@ -218,9 +205,6 @@ def test_train_step_is_the_published_momentum_rule():
     np.testing.assert_allclose(middle, before - 0.1 * velocity)
     velocity = 0.9 * velocity + second["fc.weight"] + 0.01 * middle
     np.testing.assert_allclose(oracle.weights["fc.weight"], middle - 0.1 * velocity)
-
-
-def test_forward_changes_nothing_and_float32_stays_float32():
     oracle, images, _ = prepared(residual_graph())
     held = {name: array.copy() for name, array in oracle.weights.items()}
     oracle.forward(images, training=True)
@@ -241,13 +225,8 @@ def test_registered_models_run(model):
     oracle = Oracle(graph, weights, np.float32)
     loss, _, gradients, _ = oracle.gradients(RNG(8).standard_normal((2, *graph.input_shape)), np.array([0, 1]))
     assert np.isfinite(loss)
-    assert {name: array.shape for name, array in gradients.items()} == {
-        p.name: p.shape for p in graph.parameters() if p.trainable
-    }
-
-
-def layer(op, *inputs, **attrs):
-    return Node("layer", op, inputs or ("input",), attrs)
+    trained = {p.name: p.shape for p in graph.parameters() if p.trainable}
+    assert {name: array.shape for name, array in gradients.items()} == trained
 
 
 LOSS_CASES = {
@@ -270,16 +249,13 @@ def test_gradient_of_a_loss_is_its_derivative(loss):
     assert (gradient * direction).sum() == found
 
 
-def test_a_smoothed_label_is_spread_over_all_classes():
+def test_smoothed_and_masked_labels_by_hand():
     logits, labels = RNG(12).standard_normal((5, 4)), np.array([0, 3, 1, 1, 2])
     spread = 0.9 * np.eye(4)[labels] + 0.1 / 4
     shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     loss, gradient = cross_entropy(logits, labels, 0.1)
     assert loss == pytest.approx(-(spread * np.log(shares)).sum(axis=1).mean())
     assert gradient == pytest.approx((shares - spread) / 5)
-
-
-def test_masked_tokens_count_neither_in_the_sum_nor_in_the_divisor():
     logits, labels = RNG(10).standard_normal((2, 3, 4)), np.array([[1, -1, -1], [-1, 2, -1]])
     kept = np.stack([logits[0, 0], logits[1, 1]])
     loss, gradient = token_cross_entropy(logits, labels)
@@ -287,19 +263,6 @@ def test_masked_tokens_count_neither_in_the_sum_nor_in_the_divisor():
     assert not gradient[labels == -1].any()
     loss, gradient = token_cross_entropy(logits, np.full((2, 3), -1))
     assert loss == 0 and not gradient.any()
-
-
-def test_mse_is_not_halved_and_does_not_broadcast():
-    assert mse(np.array([[2.0], [0.0]]), np.zeros((2, 1)))[0] == 2.0
-    with pytest.raises(ValueError, match=r"output \(2, 1\) and target \(2,\) differ in shape"):
-        mse(np.zeros((2, 1)), np.zeros(2))
-
-
-def test_binary_cross_entropy_of_large_logits_is_finite():
-    loss, gradient = binary_cross_entropy(np.array([[1000.0], [-1000.0]]), np.array([[0.0], [0.0]]))
-    assert loss == 500
-    assert gradient.tolist() == [[0.5], [0.0]]
-    assert binary_cross_entropy(np.zeros((1, 1)), np.ones((1, 1)))[0] == pytest.approx(np.log(2))
 
 
 def two_inputs():
@@ -312,23 +275,6 @@ def two_inputs():
     g.tanh("tanh")
     g.linear("fc", 1)
     return g.build()
-
-
-def test_a_network_of_two_inputs_has_the_derivative_of_its_loss():
-    graph, rng = two_inputs(), RNG(11)
-    oracle = Oracle(graph, {p.name: rng.standard_normal(p.shape) for p in graph.parameters()})
-    batch, target = (rng.integers(0, 7, (4, 5)), rng.standard_normal((4, 3))), rng.standard_normal((4, 1))
-    _, _, gradients, _ = oracle.gradients(batch, target)
-    for name, gradient in gradients.items():
-        weight, direction = oracle.weights[name], RNG(12).standard_normal(gradient.shape)
-
-        def loss(values, name=name):
-            oracle.weights[name] = values
-            return mse(oracle.forward(batch, training=True), target)[0]
-
-        expected = slope(loss, weight, direction)
-        oracle.weights[name] = weight
-        assert (gradient * direction).sum() == expected, name
 
 
 def frozen_base():

@@ -44,6 +44,8 @@ def task_of(data: OwnData) -> Task:
 
 def test_columns_of_a_table_are_one_input_and_two_values_are_yes_or_no(tmp_path: Path) -> None:
     (tmp_path / "d.csv").write_text(ROWS)
+    data = read(tmp_path / "d.csv", inputs=["a", "b"], target="kind")
+    assert data.facts["classes"] == ["k0", "k1", "k2"] and task_of(data).outputs == 3, "text is classes in order"
     data = read(tmp_path / "d.csv", inputs=["a", "b"])
     assert [task.loss for task in data.tasks] == ["binary_cross_entropy", "cross_entropy"]
     made = data.for_task(task_of(data))
@@ -51,21 +53,9 @@ def test_columns_of_a_table_are_one_input_and_two_values_are_yes_or_no(tmp_path:
     assert made.train.target.dtype == np.float32 and set(made.train.target.ravel()) == {0, 1}
     other = data.for_task(data.settled(data.tasks[1]))
     assert other.task.outputs == 2 and other.train.target.dtype == np.int64
-
-
-def test_the_file_of_a_data_set_is_the_same_bytes_each_time(tmp_path: Path) -> None:
-    (tmp_path / "d.csv").write_text(ROWS)
-    sums = set()
-    for seed in (1, 1, 2):
-        data = read(tmp_path / "d.csv", inputs=["a", "b"], seed=seed)
-        sums.add(data.for_task(task_of(data)).checksum())
-    assert len(sums) == 2
-
-
-def test_text_of_a_target_is_classes_in_order(tmp_path: Path) -> None:
-    (tmp_path / "d.csv").write_text(ROWS)
-    data = read(tmp_path / "d.csv", inputs=["a", "b"], target="kind")
-    assert data.facts["classes"] == ["k0", "k1", "k2"] and task_of(data).outputs == 3
+    each = (read(tmp_path / "d.csv", inputs=["a", "b"], seed=seed) for seed in (1, 1, 2))
+    first, again, drawn = (one.for_task(task_of(one)).checksum() for one in each)
+    assert first == again != drawn, "the file of a data set has the same bytes each time"
 
 
 def test_floats_are_regression_and_scaled_by_the_training_part_alone(tmp_path: Path) -> None:
@@ -93,13 +83,8 @@ def test_forms_of_arrays_give_the_same_data(tmp_path: Path) -> None:
     table = pyarrow.table({"x": list(map(list, X.tolist())), "y": LABELS})
     pyarrow.parquet.write_table(table, tmp_path / "d.parquet")
     forms = [
-        npz(tmp_path / "d.npz", x=X, y=LABELS),
-        folder,
-        tmp_path / "d.parquet",
-        {"x": X, "y": LABELS},
-        (X, LABELS),
-        zip(X, LABELS),
-        [{"x": x, "y": y} for x, y in zip(X, LABELS)],
+        *(npz(tmp_path / "d.npz", x=X, y=LABELS), folder, tmp_path / "d.parquet", {"x": X, "y": LABELS}, (X, LABELS)),
+        *(zip(X, LABELS), [{"x": x, "y": y} for x, y in zip(X, LABELS)]),
     ]
     made = [(data := read(form)).for_task(task_of(data)) for form in forms]
     for one in made:
@@ -125,7 +110,7 @@ def test_a_saved_data_set_with_splits_and_names_of_classes(tmp_path: Path) -> No
     assert data.facts["classes"] == ["cat", "dog"] and (len(made), len(made.validation)) == (20, 6)
 
 
-def test_inputs_by_name_tokens_and_images() -> None:
+def test_tasks_are_inferred_from_arrays_unless_a_loss_is_asked_for() -> None:
     pixels = RNG.integers(0, 256, (40, 8, 8, 3), np.uint8)
     arrays = {"ids": RNG.integers(0, 50, (40, 7)), "pixels": pixels, "mask": X > 0, "user": LABELS * 4, "y": LABELS}
     data = read(arrays, inputs={"tokens": "ids", "photo": "pixels", "mask": "mask", "user": "user"})
@@ -133,6 +118,19 @@ def test_inputs_by_name_tokens_and_images() -> None:
     assert (fields["tokens"].dtype, fields["tokens"].shape) == ("int32", (7,)) and fields["tokens"].vocabulary <= 50
     assert fields["photo"].shape == (3, 8, 8) and "photo" in data.pixels
     assert fields["mask"].dtype == "bool" and fields["user"].shape == () and fields["user"].vocabulary == 9
+    with pytest.raises(UsageError, match="the target y has 5 values for each sample, and it takes one label"):
+        read({"x": X, "y": X}, loss="cross_entropy")
+    with pytest.raises(UsageError, match="allowed: cross_"):
+        read({"x": X, "y": X}, loss="other")
+    assert task_of(read({"x": X, "y": LABELS}, loss="mse")).loss == "mse"
+    assert task_of(read({"x": X, "y": LABELS % 2}, loss="cross_entropy")).outputs == 2
+    with pytest.raises(UsageError, match="the target has 3 classes"):
+        read({"x": X, "y": LABELS}, loss="binary_cross_entropy")
+    data = read({"x": X, "y": LABELS % 2 * 2 - 1})
+    assert task_of(data).loss == "binary_cross_entropy" and data.facts["classes"] == ["-1", "1"]
+    assert task_of(read({"x": X, "y": X[:, :2]})).target.shape == (2,)
+    places = task_of(read({"x": RNG.integers(0, 9, (40, 6)), "y": np.where(X[:, :1] > 0, -100, np.ones((40, 6), int))}))
+    assert places.loss == "token_cross_entropy" and places.target.shape == (6,)
 
 
 def test_windows_of_a_text(tmp_path: Path) -> None:
@@ -144,53 +142,21 @@ def test_windows_of_a_text(tmp_path: Path) -> None:
     assert made.task.inputs[0].vocabulary == 256 and made.task.outputs == 256
     assert np.array_equal(made.train.inputs["tokens"][:, 1:], made.train.target[:, :-1])
     assert bytes(made.train.inputs["tokens"][0].astype(np.uint8)) == b"abcdefghijabcdef"
-    with pytest.raises(UsageError, match="window is 0"):
-        read(tmp_path / "t", window=0)
-    with pytest.raises(UsageError, match="window is 1; .* at least 2"):
-        read(tmp_path / "t", window=1)
-    with pytest.raises(DataError, match="too few for windows of 4000"):
-        read(tmp_path / "t", window=4000)
+    for window, words in {
+        0: "window is 0",
+        1: "window is 1; .* at least 2",
+        4000: "too few for windows of 4000",
+    }.items():
+        with pytest.raises((UsageError, DataError), match=words):
+            read(tmp_path / "t", window=window)
 
 
-def test_class_folders_beside_a_text_are_images(tmp_path: Path) -> None:
+def test_class_folders_beside_a_text_are_images_and_an_empty_folder_is_said_to_be_empty(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="is empty; give one with a folder of images per class, or data"):
+        own_data(tmp_path, DataOptions(), [], True)
     (tmp_path / "cats").mkdir()
     (tmp_path / "labels.txt").write_text("cats\n")
     assert own_data(tmp_path, DataOptions(), [], True) is None
-
-
-@pytest.mark.parametrize(
-    ("loss", "words"),
-    [
-        ("cross_entropy", "the target y has 5 values for each sample, and it takes one label"),
-        ("other", "allowed: cross_"),
-    ],
-)
-def test_a_loss_that_does_not_fit_the_target_is_one_line(loss: str, words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        read({"x": X, "y": X}, loss=loss)
-
-
-def test_a_loss_that_is_asked_for_takes_precedence() -> None:
-    assert task_of(read({"x": X, "y": LABELS}, loss="mse")).loss == "mse"
-    assert task_of(read({"x": X, "y": LABELS % 2}, loss="cross_entropy")).outputs == 2
-    with pytest.raises(UsageError, match="the target has 3 classes"):
-        read({"x": X, "y": LABELS}, loss="binary_cross_entropy")
-
-
-def test_minus_one_and_one_are_two_classes() -> None:
-    data = read({"x": X, "y": LABELS % 2 * 2 - 1})
-    assert task_of(data).loss == "binary_cross_entropy" and data.facts["classes"] == ["-1", "1"]
-
-
-def test_an_empty_folder_is_said_to_be_empty(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="is empty; give one with a folder of images per class, or data"):
-        own_data(tmp_path, DataOptions(), [], True)
-
-
-def test_targets_of_several_numbers_and_of_places() -> None:
-    assert task_of(read({"x": X, "y": X[:, :2]})).target.shape == (2,)
-    places = task_of(read({"x": RNG.integers(0, 9, (40, 6)), "y": np.where(X[:, :1] > 0, -100, np.ones((40, 6), int))}))
-    assert places.loss == "token_cross_entropy" and places.target.shape == (6,)
 
 
 BAD_TABLES = {

@@ -1,7 +1,5 @@
 """The ladder holds for a framework that is the reference in float32, and catches each seeded mistake at its level."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import sys
@@ -16,14 +14,7 @@ from parity_fixtures import climb
 from framework_compare.graph import Node
 from framework_compare.parity import verify as ladder
 from framework_compare.parity.network import surgery
-from framework_compare.parity.network.ladder import (
-    KEPT,
-    TOLERANCE,
-    Judge,
-    LevelFailed,
-    check_dropout,
-    check_off,
-)
+from framework_compare.parity.network.ladder import KEPT, TOLERANCE, Judge, LevelFailed, check_dropout, check_off
 from framework_compare.parity.network.rounding import unit
 
 
@@ -41,11 +32,10 @@ def test_a_seeded_mistake_is_caught_at_its_level(mutate, mutation):
 
 
 OF_PIPELINES = [name for name, (_, level, _) in MUTATIONS.items() if level == 4]
+
+
 # More of them are in test_pipeline_judges.py, without a climb.
-OF_PIPELINES_NIGHTLY = ("one class index swapped", "the same crops in every epoch", "never flipped")
-
-
-@pytest.mark.parametrize("mutation", some_nightly(OF_PIPELINES, OF_PIPELINES_NIGHTLY))
+@pytest.mark.parametrize("mutation", some_nightly(OF_PIPELINES, OF_PIPELINES[1:]))
 def test_a_seeded_mistake_of_a_pipeline_is_caught(mutate, training_held, mutation):
     check_caught(mutate, *MUTATIONS[mutation])
 
@@ -100,13 +90,6 @@ def test_a_difference_that_no_single_value_shows_is_seen_in_a_sum_of_all(mutate,
     assert "conv2 (Conv2d), in a signed sum" in found.diverges and ", expected " in found.diverges, found.diverges
 
 
-def test_what_a_framework_does_not_support_is_said(mutate):
-    mutate()
-    found = climb(execution="graph")
-    assert (found.status, found.column()) == ("unsupported", "unsupported")
-    assert "declares no execution 'graph'" in found.reason
-
-
 def test_a_native_pipeline_that_is_not_installed_is_neither_held_nor_failed(mutate):
     mutate(NO_LOADER)
     found = climb()
@@ -119,10 +102,8 @@ def test_a_native_pipeline_that_is_not_installed_is_neither_held_nor_failed(muta
 def test_a_deviation_that_is_declared_is_held_to_that(mutate, body, setting):
     declared = f"\n    def settings(self):\n        return {{{setting}}}\n"
     mutate(body + declared)
-    found = climb()
-    assert found.status == "passed" and found.levels[3].where.endswith(
-        (" (biased running variance)", "below the largest)")
-    )
+    found, words = climb(), (" (biased running variance)", "below the largest)")
+    assert found.status == "passed" and found.levels[3].where.endswith(words)
     mutate(declared)
     assert climb().highest == 2
 
@@ -137,8 +118,11 @@ def test_an_adapter_that_raises_fails_those_levels_only_that_ask_for_it(mutate):
 
 
 @pytest.mark.usefixtures("training_held", "pipeline_held")
-def test_each_device_has_environments_of_its_own(mutate):
+def test_each_device_has_environments_of_its_own_and_what_a_framework_does_not_support_is_said(mutate):
     mutate()
+    unsupported = climb(execution="graph")
+    assert unsupported.status == unsupported.column() == "unsupported"
+    assert "declares no execution 'graph'" in unsupported.reason
     found = ladder.verify(
         ["mutated"], ["small"], device=["cuda", "cpu"], image_size=32, threads=1,
         where=ladder.Where(python={"mutated": sys.executable}),
@@ -188,13 +172,7 @@ BY_CONFIG = """
         (MOMENTUM_KEPT, 3, "momentum from earlier steps"),
         (BY_CONFIG, 2, ""),
     ],
-    ids=[
-        "dropout off in steps",
-        "one dropout mask a batch",
-        "images of the first step kept",
-        "momentum kept",
-        "loss by config.batch_size",
-    ],
+    ids=["dropout off in steps", "one mask a batch", "first images kept", "momentum kept", "loss by config.batch_size"],
 )
 @pytest.mark.usefixtures("training_held", "pipeline_held")
 def test_a_mistake_that_only_training_shows_is_caught(mutate, body, level, words):
@@ -235,13 +213,12 @@ LAST_LEFT_OUT = """
 """
 
 
-@pytest.mark.parametrize("batch_size", [16, 7], ids=["copies alike", "one copy more"])
 @pytest.mark.parametrize(
-    "body, level, where",
+    "body, level, where, batch_size",
     [
-        (NEIGHBOURS_MIXED.format(when="not training"), 1, "logits, BatchNorm in evaluation mode"),
-        (NEIGHBOURS_MIXED.format(when="training"), 1, "logits, BatchNorm in training mode"),
-        (LAST_LEFT_OUT, 2, "fc.bias"),
+        (NEIGHBOURS_MIXED.format(when="not training"), 1, "logits, BatchNorm in evaluation mode", 16),  # copies alike
+        (NEIGHBOURS_MIXED.format(when="training"), 1, "logits, BatchNorm in training mode", 7),  # one copy more
+        (LAST_LEFT_OUT, 2, "fc.bias", 7),
     ],
     ids=["evaluation", "training", "gradients"],
 )
@@ -250,15 +227,12 @@ def test_a_mistake_that_only_the_cells_own_batch_shows_is_caught(mutate, body, l
     mutate(body)
     assert climb(batch_size=4).status == "passed"
     found = climb(batch_size=batch_size)
-    assert (found.status, found.highest, found.worst.where) == (
-        "failed",
-        level - 1,
-        f"{where} at a batch of {batch_size}",
-    )
+    assert (found.status, found.highest) == ("failed", level - 1)
+    assert found.worst.where == f"{where} at a batch of {batch_size}"
     assert "that differs: " in found.diverges, found.diverges
 
 
-@pytest.mark.parametrize("batch_size", [1, 2, 3, 7, 16, 37])
+@pytest.mark.parametrize("batch_size", [1, 2, 7, 37])
 @pytest.mark.usefixtures("training_held", "pipeline_held")
 def test_the_reference_passes_at_batches_of_all_sizes(mutate, batch_size):
     mutate()
@@ -286,6 +260,11 @@ def test_dropout_is_judged_beneath_the_rounding_of_two_algorithms(summed_twice):
     both = (one > 0) & (other > 0)
     assert abs(other[both] / one[both] - 1).max() > KEPT + unit("fp32")  # a small value, by its relative error
     check_dropout("dropout", 0.5, dropped(other), one, "fp32")
+    for put in (numpy.nan, numpy.inf):  # no number of dropout's
+        passes = dropped(one)
+        passes[tuple(numpy.argwhere(passes > 0)[0])] = put
+        with pytest.raises(LevelFailed, match="kept values are scaled by"):
+            check_dropout("dropout", 0.5, passes, one, "fp32")
 
 
 @pytest.mark.parametrize("scale", [1.0, 2.001, 1.999])
@@ -298,14 +277,6 @@ def test_a_scale_of_dropout_that_is_a_little_off_is_seen_all_the_same(summed_twi
     assert told == pytest.approx(scale, rel=float(abs(other[most] / one[most] - 1).max()) + digits(6))
 
 
-@pytest.mark.parametrize("put", [numpy.nan, numpy.inf])
-def test_a_kept_value_that_is_no_number_is_none_of_dropouts(summed_twice, put):
-    passes = dropped(summed_twice[0])
-    passes[tuple(numpy.argwhere(passes > 0)[0])] = put
-    with pytest.raises(LevelFailed, match="kept values are scaled by"):
-        check_dropout("dropout", 0.5, passes, summed_twice[0], "fp32")
-
-
 def depth(scale=1.25, p=0.2, passes=32, seed=3):
     """Passes of a batch of two in which whole samples are dropped."""
     kept = numpy.random.default_rng(seed).random((passes, 2, 1, 1, 1)) >= p
@@ -313,10 +284,6 @@ def depth(scale=1.25, p=0.2, passes=32, seed=3):
 
 
 DEPTH_INPUT = numpy.random.default_rng(2).standard_normal((2, 3, 4, 4)).astype(numpy.float32)
-
-
-def test_samples_dropped_by_chance_pass():
-    check_dropout("depth", 0.2, depth(), DEPTH_INPUT, "fp32", of_samples=True)
 
 
 @pytest.mark.parametrize(
@@ -330,23 +297,21 @@ def test_samples_dropped_by_chance_pass():
     ],
     ids=["not scaled", "kept instead", "by values", "all together", "never"],
 )
-def test_other_ways_to_drop_samples_fail(passes, message):
+def test_samples_dropped_by_chance_pass_and_other_ways_to_drop_them_fail(passes, message):
+    check_dropout("depth", 0.2, depth(), DEPTH_INPUT, "fp32", of_samples=True)
     with pytest.raises(LevelFailed, match=message):
         check_dropout("depth", 0.2, passes, DEPTH_INPUT, "fp32", of_samples=True)
 
 
-def test_logits_that_two_orders_of_sums_explain_are_those_without_dropout(summed_twice):
-    one, other = summed_twice
-    assert not numpy.array_equal(one, other)
-    check_off(other, one)
-
-
 @pytest.mark.parametrize("moved", [1e-4, numpy.nan])
 def test_dropout_that_is_on_in_evaluation_is_seen(summed_twice, moved):
-    with_it = summed_twice[0].copy()
+    one, other = summed_twice
+    assert not numpy.array_equal(one, other)
+    check_off(other, one)  # what two orders of sums explain
+    with_it = one.copy()
     with_it.flat[0] += moved * numpy.abs(with_it).max()
     with pytest.raises(LevelFailed, match="dropout is on in evaluation mode"):
-        check_off(with_it, summed_twice[0])
+        check_off(with_it, one)
 
 
 @pytest.mark.parametrize("moved, is_off", [(0.0, True), (0.002, True), (0.004, False), (0.02, False)])

@@ -35,37 +35,24 @@ def _save_often(number: int) -> str:
     return "done"
 
 
-def test_several_processes_may_keep_the_same_verdict_at_once(own_cache):
+def test_a_verdict_is_read_as_several_processes_kept_it_at_once(own_cache):
     with multiprocessing.get_context("fork").Pool(4) as pool:
         assert pool.map(_save_often, range(4)) == ["done"] * 4
     assert len(cache.load("one")["value"]) == 5000
     assert [path.name for path in (own_cache / "parity").iterdir()] == ["one.json"]
-
-
-def test_a_verdict_is_read_as_it_was_kept(own_cache):
     cache.save("network", HELD.to_dict())
     assert cache.load_network("network") == HELD
 
 
-OTHER_FORMS = (
-    "{}",
-    "[]",
-    "null",
-    "3",
-    "not json",
-    "[" * 100_000,
-    '{"levels": [{"a": 1}]}',
-    '{"levels": 3}',
-    '{"levels": [{"number": 4, "passed": true, "more": 1}]}',
-)  # fmt: skip
+LEVELS = ('{"levels": [{"a": 1}]}', '{"levels": 3}', '{"levels": [{"number": 4, "passed": true, "more": 1}]}')
 
 
-@pytest.mark.parametrize("content", OTHER_FORMS, ids=range(len(OTHER_FORMS)))
 @pytest.mark.parametrize("load", [cache.load_network, cache.load_levels, cache.load_curve], ids=lambda f: f.__name__)
-def test_a_document_of_another_form_is_no_verdict(own_cache, content, load):
+def test_a_document_of_another_form_is_no_verdict(own_cache, load):
     cache.save("key", {})
-    (own_cache / "parity" / "key.json").write_text(content)
-    assert load("key") is None
+    for content in ("{}", "[]", "null", "3", "not json", "[" * 100_000, *LEVELS):
+        (own_cache / "parity" / "key.json").write_text(content)
+        assert load("key") is None, content[:99]
 
 
 def test_an_unknown_device_is_a_wrong_request(own_cache):
@@ -93,22 +80,21 @@ def key(where: Environment, device: str = "cpu", framework: str = "torch") -> st
     return cache.pipeline_key(entry, state(entry, where, device), TrainConfig(device=device))
 
 
-@pytest.mark.parametrize("managed", [True, False], ids=["managed", "own"])
-@pytest.mark.parametrize("name", ["torchvision", "pillow", "simplejpeg", "numpy", "nvidia-cudnn-cu12"])
-def test_another_version_of_what_computes_asks_anew(managed, name):
-    assert key(environment(managed)) != key(environment(managed, **{name: "0.1"}))
-
-
-def test_what_computes_nothing_in_a_users_own_interpreter_changes_nothing():
+def test_another_state_of_what_computes_asks_anew(monkeypatch):
+    """All packages count of an environment that is managed, and where the framework has no version."""
+    for managed in (True, False):
+        for name in ("torchvision", "pillow", "simplejpeg", "numpy", "nvidia-cudnn-cu12"):
+            assert key(environment(managed)) != key(environment(managed, **{name: "0.1"})), (managed, name)
     assert key(environment(False)) == key(environment(False, pytest="10.0"))
-
-
-def test_in_a_managed_environment_all_packages_count():
-    assert key(environment()) != key(environment(pytest="10.0"))
-
-
-def test_without_a_version_of_the_framework_all_packages_count():
-    assert key(environment(False, None)) != key(environment(False, None, pytest="10.0"))
+    for given in ((), (False, None)):
+        assert key(environment(*given)) != key(environment(*given, pytest="10.0"))
+    before, files = key(environment()), dict(staging._worker_side())
+    files["framework_compare/batches/order.py"] += b"# another state\n"
+    monkeypatch.setattr(staging, "_worker_side", files.items)
+    assert key(environment()) != before
+    before, entry = key(environment()), registry.framework("torch")
+    monkeypatch.setitem(registry.FRAMEWORKS, "torch", dataclasses.replace(entry, trainer=entry.trainer + "2"))
+    assert key(environment()) != before
 
 
 @pytest.mark.parametrize(
@@ -125,27 +111,12 @@ def test_what_computes_is_named_by_the_requirements_of_every_device(framework, s
     assert requirements(registry.framework(framework)) >= {*some, "numpy", "pillow", "simplejpeg"}
 
 
-def test_a_change_of_what_adapters_import_in_the_worker_asks_anew(monkeypatch):
-    before, files = key(environment()), dict(staging._worker_side())
-    files["framework_compare/batches/order.py"] += b"# another state\n"
-    monkeypatch.setattr(staging, "_worker_side", files.items)
-    assert key(environment()) != before
-
-
-def test_another_class_of_the_same_adapter_file_asks_anew(monkeypatch):
-    before, entry = key(environment()), registry.framework("torch")
-    monkeypatch.setitem(registry.FRAMEWORKS, "torch", dataclasses.replace(entry, trainer=entry.trainer + "2"))
-    assert key(environment()) != before
-
-
-def test_another_gpu_asks_anew_and_none_is_looked_for_on_a_cpu(monkeypatch):
+def test_another_gpu_asks_anew_and_none_is_needed_for_a_key(monkeypatch):
     names = iter(["NVIDIA A100", "NVIDIA H200"])
     monkeypatch.setattr(gpu_builds, "look", lambda device: gpu_builds.Gpu(next(names), (9, 0), "580"))
     assert key(environment(), "cpu") == key(environment(), "cpu")
     assert key(environment(), "cuda") != key(environment(), "cuda")
 
-
-def test_without_a_gpu_a_key_can_be_made(monkeypatch):
     def none(device):
         raise gpu_builds.NoGpu("no driver", "get one")
 
@@ -174,13 +145,11 @@ def honest(tmp_path, monkeypatch, own_cache, warm, references, short_level_4):
 
 def test_an_execution_that_is_lacking_is_found_before_a_reference_is_made(honest, own_cache, monkeypatch):
     asked = []
-    monkeypatch.setattr(RunTasks, "__call__", lambda *a, _call=RunTasks.__call__: asked.append(a) or _call(*a))
+    call = RunTasks.__call__
+    monkeypatch.setattr(RunTasks, "__call__", lambda *a, **given: asked.append(a) or call(*a, **given))
     assert honest(("small", "mobilenet_v2"), execution="graph") == (["unsupported"] * 2, [])
     assert len(asked) == 1
     assert not [*(own_cache / "parity").glob("*.json")]
-
-
-def test_an_execution_that_is_lacking_beside_one_that_is_there(honest):
     statuses, said = honest(execution=["default", "graph"])
     assert statuses == ["passed", "unsupported"] and sum("reference" in line for line in said) == 1
 

@@ -16,7 +16,6 @@ from framework_compare.report.kinds import KINDS, OF_TASKS
 from framework_compare.report.table_notes import verdict_note
 from framework_compare.results import verdicts
 from framework_compare.stability_sweep import Stability
-from framework_compare.store.study_file import Store
 
 PROVED, FAILED, UNKNOWN = "0-5", "0-3, not 4: pixels", "unverified"
 OTHER = "0-2, not 3: fc.weight"
@@ -64,28 +63,22 @@ def test_every_table_marks_a_cell_that_is_not_proved(tmp_path, parity):
 
 
 @pytest.mark.parametrize("parity", [FAILED, UNKNOWN])
-def test_a_library_beside_its_framework_is_marked_where_it_is_not_proved(tmp_path, parity):
-    eager = {"execution": "eager"}
-    outcomes = [("torch", eager, ok(1, 1.1, 1.2), PROVED), ("keras-torch", eager, ok(1, 1.1, 1.2), parity)]
-    text = study(tmp_path, outcomes).table("stack", "markdown")
-    assert f"parity {parity}" in text
+def test_a_library_beside_its_framework_and_the_best_mode_are_marked_where_they_are_not_proved(tmp_path, parity):
+    beside = {"stack": ("keras-torch", {"execution": "eager"}), "modes": ("torch", {"execution": "compiled"})}
+    for kind, other in beside.items():
+        base = ("torch", {"execution": "eager"}, ok(2, 2.1, 2.2), PROVED)
+        text = study(tmp_path / kind, [base, (*other, ok(1, 1.1, 1.2), parity)]).table(kind, "markdown")
+        assert f"parity {parity}" in text
 
 
 @pytest.mark.parametrize("parity", [FAILED, UNKNOWN])
-def test_the_best_mode_is_marked_where_it_is_not_proved(tmp_path, parity):
-    outcomes = [("torch", {}, ok(2, 2.1, 2.2), PROVED), ("torch", {"execution": "compiled"}, ok(1, 1.1, 1.2), parity)]
-    text = study(tmp_path, outcomes).table("modes", "markdown")
-    assert f"parity {parity}" in text
-
-
-@pytest.mark.parametrize("parity", [FAILED, UNKNOWN])
-@pytest.mark.parametrize("kind", ["speedup", "energy"])
-def test_a_note_on_parity_that_all_cells_share_stands_once(tmp_path, kind, parity):
-    text = pair(tmp_path, parity).table(kind, "markdown")
-    assert text.count(f"All cells: parity {parity}") == text.count(f"parity {parity}") == 1 and not any(
-        "(" in f for row in rows(text) for f in row
-    )
-    assert text.count("framework-compare verify") == (parity == UNKNOWN)
+def test_a_note_on_parity_that_all_cells_share_stands_once(tmp_path, parity):
+    comparison = pair(tmp_path, parity)
+    for kind in ("speedup", "energy"):
+        text = comparison.table(kind, "markdown")
+        assert text.count(f"All cells: parity {parity}") == text.count(f"parity {parity}") == 1
+        assert not any("(" in figure for row in rows(text) for figure in row)
+        assert text.count("framework-compare verify") == (parity == UNKNOWN)
 
 
 def test_a_shared_note_leaves_the_other_notes_of_its_figures(tmp_path):
@@ -96,39 +89,26 @@ def test_a_shared_note_leaves_the_other_notes_of_its_figures(tmp_path):
     assert "All cells: parity unverified; run `framework-compare verify STUDY`" in text
 
 
-def test_no_table_marks_a_cell_that_is_proved(tmp_path):
-    comparison = pair(tmp_path, PROVED)
-    assert not [kind for kind in SHOWN if "parity" in comparison.table(kind, "markdown")]
-
-
-def test_the_csv_of_every_table_has_the_verdict(tmp_path):
-    comparison = pair(tmp_path, FAILED)
+def test_no_table_marks_a_cell_that_is_proved_and_the_csv_of_each_has_the_verdict(tmp_path):
+    proved, comparison = pair(tmp_path / "proved", PROVED), pair(tmp_path / "failed", FAILED)
     for kind in SHOWN:
+        assert "parity" not in proved.table(kind, "markdown"), kind
         found = list(csv.DictReader(io.StringIO(comparison.table(kind, "csv"))))
         assert found and all(row["parity"] == FAILED for row in found), kind
 
 
-def test_a_rung_says_that_what_it_is_held_against_is_not_proved(tmp_path):
+def test_a_rung_and_a_speed_up_say_that_what_they_are_held_against_is_not_proved(tmp_path):
     steps = (("fp32", FAILED), ("bf16", PROVED))
     outcomes = [("torch", {"execution": "eager", "precision": p}, ok(2, 2.1, 2.2), found) for p, found in steps]
-    text = study(tmp_path, outcomes).table("precision", "markdown")
+    text = study(tmp_path / "rungs", outcomes).table("precision", "markdown")
     ((_, _, _, base, rung),) = rows(text)
     assert base == "1 (1)" and rung.endswith("(2)")
     assert f"(2) its baseline has parity {FAILED}" in text
-
-
-def test_a_speed_up_says_that_the_cpus_side_is_not_proved(tmp_path):
     outcomes = [("torch", {}, ok(2, 2.1, 2.2), UNKNOWN), ("torch", {"device": "cuda"}, ok(1, 1.1, 1.2), PROVED)]
-    text = study(tmp_path, outcomes).table("speedup", "markdown")
+    text = study(tmp_path / "devices", outcomes).table("speedup", "markdown")
     ((_, _, cpu, gpu, times),) = rows(text)
     assert "(" in cpu and "(" not in gpu and "(" in times
     assert f"its baseline has parity {UNKNOWN}" in text
-
-
-def test_a_cell_that_fails_parity_is_never_the_fastest(tmp_path):
-    outcomes = [("torch", {}, ok(2, 2.1, 2.2), PROVED), ("mxnet", {}, ok(1, 1.01, 1.02), FAILED)]
-    text = study(tmp_path, outcomes).table("time", "markdown")
-    assert "**" not in text and "No framework is marked as fastest (MXNet is ahead but fails parity)" in text
 
 
 def test_a_fastest_cell_that_is_not_proved_is_said_to_be_so(tmp_path):
@@ -152,9 +132,7 @@ def test_a_sweep_names_what_is_not_proved(tmp_path):
     sweep = Stability(study(tmp_path, outcomes))
     for table in stability_tables.both(sweep.frame, sweep.probes, sweep.varying, None).parts:
         assert "Parity unverified: PyTorch AlexNet." in table.remarks
-
-
-def test_a_verdict_that_fails_is_not_said_to_be_provable():
+    # one that fails is not said to be provable
     failed, unknown, proved, unchecked = (verdict_note(one) for one in (FAILED, UNKNOWN, PROVED, None))
     assert (failed, proved, unchecked) == (f"parity {FAILED}", "", "")
     assert "`framework-compare verify STUDY`" in unknown
@@ -168,17 +146,12 @@ def race(folder, parity):
 
 
 def test_the_fastest_is_named_where_all_is_proved_that_a_cell_has_a_use_for(tmp_path):
-    text = race(tmp_path, "0-3, 5")
+    text = race(tmp_path / "proved", "0-3, 5")
     assert "Bold: significantly faster" in text and "parity" not in text.lower()
-
-
-def test_the_fastest_is_named_with_a_note_where_a_level_could_not_be_asked(tmp_path):
-    text = race(tmp_path, "0-3, 5, not asked: 4")
+    text = race(tmp_path / "not asked", "0-3, 5, not asked: 4")
     assert "Bold: significantly faster" in text and "not verified to train the same function: PyTorch" in text
-
-
-def test_no_fastest_is_named_where_it_fails(tmp_path):
-    assert "No framework is marked as fastest (PyTorch is ahead but fails parity)" in race(tmp_path, FAILED)
+    text = race(tmp_path / "failed", FAILED)
+    assert "**" not in text and "No framework is marked as fastest (PyTorch is ahead but fails parity)" in text
 
 
 DAMAGE = {
@@ -192,16 +165,13 @@ DAMAGE = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGE)
-def test_a_study_whose_verdicts_are_damaged_says_that_nothing_is_known(tmp_path, damage):
-    folder = tmp_path / "study"
+def test_a_study_whose_verdicts_are_damaged_says_that_nothing_is_known(tmp_path):
     cell = Cell("torch", "alexnet", "small", "cpu", TrainConfig())
-    with Store.create(folder, settings={"verify": "warn"}, machine={}, cells=[cell], repeats=1) as store:
-        store.record(1, ok(1, 1.1, 1.2))
-    stored = {verdicts.key(verdicts.row_of(cell)): parity_row("0-5")}
-    path = folder / verdicts.FILE
-    path.write_text(json.dumps(stored))
-    assert Comparison.load(folder).frame.parity[0] == "0-5"
-    damaged = DAMAGE[damage](path.read_text())
-    path.unlink() if damaged is None else path.write_text(damaged)
-    assert Comparison.load(folder).frame.parity[0] == UNKNOWN
+    recorded(tmp_path, [cell], [ok(1, 1.1, 1.2)], settings={"verify": "warn"})
+    whole, path = json.dumps({verdicts.key(verdicts.row_of(cell)): parity_row("0-5")}), tmp_path / verdicts.FILE
+    for name, damage in DAMAGE.items():
+        path.write_text(whole)
+        assert Comparison.load(tmp_path).frame.parity[0] == "0-5"
+        damaged = damage(whole)
+        path.unlink() if damaged is None else path.write_text(damaged)
+        assert Comparison.load(tmp_path).frame.parity[0] == UNKNOWN, name

@@ -109,32 +109,28 @@ def test_the_reference_rounded_to_a_precision_passes_it(rounded, climb, precisio
     assert max(level.ratio or 0 for level in found.levels) < 3
 
 
-@pytest.mark.parametrize("computes", ["tf32", "bf16", "fp16"])
-def test_fp32_that_computes_in_fewer_bits_fails_by_its_logits(rounded, climb, computes):
+@pytest.mark.parametrize("claimed, computes", [("fp32", "tf32"), ("fp32", "bf16"), ("fp32", "fp16"), ("tf32", "bf16")])
+def test_what_computes_in_fewer_bits_than_it_claims_fails_by_its_logits(rounded, climb, claimed, computes):
     rounded(computes=computes)
-    found = climb("fp32")
-    assert (found.status, found.worst.number) == ("failed", 1)
-    assert found.worst.ratio > 100
+    found = climb(claimed)
+    assert found.status == "failed"
+    assert claimed != "fp32" or (found.worst.number, found.worst.ratio > 100) == (1, True)
 
 
 @pytest.mark.parametrize("computes", some_nightly(["tf32", "bf16"], nightly=["bf16"]))  # which are fewer bits still
-def test_fewer_bits_in_large_batches_alone_fail_however_large_they_are(rounded, climb, computes):
+def test_fewer_bits_in_large_batches_alone_fail(rounded, climb, computes):
     rounded(COARSER_WHERE_LARGE % computes)
     assert climb("fp32", batch_size=8).status == "passed"
-    found = climb("fp32", batch_size=1024)
+    found = climb("fp32", batch_size=128)
     assert (found.status, found.worst.number) == ("failed", 1)
-    assert found.worst.where == "logits, BatchNorm in evaluation mode at a batch of 1024"
+    assert found.worst.where == "logits, BatchNorm in evaluation mode at a batch of 128"
 
 
-def test_tf32_in_the_gradients_of_large_batches_alone_fails(rounded, climb):
+def test_tf32_in_the_gradients_of_large_batches_alone_fails_and_a_batch_in_which_it_would_pass_is_named(rounded, climb):
+    """The yardstick grows with the batch (docs/records/fairness-findings.md)."""
     rounded(COARSER_GRADIENTS_WHERE_LARGE)
     found = climb("fp32", batch_size=128)
     assert (found.status, found.worst.number) == ("failed", 2)
-
-
-def test_a_batch_in_which_tf32_in_gradients_would_pass_is_named(rounded, climb):
-    """The yardstick grows with the batch (docs/records/fairness-findings.md)."""
-    rounded(COARSER_GRADIENTS_WHERE_LARGE)
     found = climb("fp32", batch_size=1024)
     assert found.remark == "at a batch of 1024 level 2 may mistake gradients in tf32 for fp32"
     assert climb("fp32", batch_size=16).remark == ""
@@ -158,14 +154,9 @@ def test_a_groupnorm_over_so_many_places_that_tf32_in_gradients_would_pass_is_na
 def test_gradients_left_out_of_large_batches_fail_however_much_rounding_is_allowed(rounded, climb, precision):
     rounded(NO_GRADIENTS_WHERE_LARGE)
     assert climb(precision, batch_size=8).status == "passed"
-    found = climb(precision, batch_size=1024)
+    found = climb(precision, batch_size=128)
     assert (found.status, found.worst.number) == ("failed", 2)
-    assert found.worst.where.endswith(" at a batch of 1024")
-
-
-def test_tf32_that_computes_in_bf16_fails(rounded, climb):
-    rounded(computes="bf16")
-    assert climb("tf32").status == "failed"
+    assert found.worst.where.endswith(" at a batch of 128")
 
 
 @pytest.mark.parametrize("claimed", ["tf32", "bf16", "fp16"])
@@ -177,12 +168,9 @@ def test_more_bits_than_claimed_pass_with_a_remark(rounded, climb, claimed):
 
 
 MUTATIONS = {
-    "bias added to a convolution": (EXTRA_BIAS, 0),
-    "padding off by one": (PADDING, 1),
-    "eps 1 for 1e-5": (EPS_1, 1),
-    "loss summed for averaged": (SUMMED, 2),
-    "BatchNorm momentum 0.9 for 0.1": (MOMENTUM, 3),
-    "dropout not scaled": (UNSCALED_DROPOUT, 5),
+    **{"bias added to a convolution": (EXTRA_BIAS, 0), "padding off by one": (PADDING, 1)},
+    **{"eps 1 for 1e-5": (EPS_1, 1), "loss summed for averaged": (SUMMED, 2)},
+    **{"BatchNorm momentum 0.9 for 0.1": (MOMENTUM, 3), "dropout not scaled": (UNSCALED_DROPOUT, 5)},
 }
 
 
@@ -237,26 +225,18 @@ def test_a_study_requires_parity_of_its_precision(rounded, images, tmp_path):
 @pytest.mark.parametrize(
     "value, bits, expected",
     [
-        (1 + 2**-8, 7, 1),
-        (1 + 3 * 2**-8, 7, 1 + 2**-6),
-        (1 + 2**-8 + 2**-20, 7, 1 + 2**-7),
-        (-(2 - 2**-20), 7, -2),
-        (1 + 2**-11, 10, 1),
-        (2.0**-130, 7, 2.0**-130),
-        (np.inf, 7, np.inf),
+        *((1 + 2**-8, 7, 1), (1 + 3 * 2**-8, 7, 1 + 2**-6), (1 + 2**-8 + 2**-20, 7, 1 + 2**-7)),
+        *((-(2 - 2**-20), 7, -2), (1 + 2**-11, 10, 1), (2.0**-130, 7, 2.0**-130), (np.inf, 7, np.inf)),
     ],
 )
 def test_numbers_are_rounded_to_nearest_and_ties_to_even(value, bits, expected):
     assert rounding.round_off(np.array([value], np.float32), bits)[0] == expected
 
 
-def test_ten_bits_round_as_float16_does_in_its_range():
+def test_ten_bits_round_as_float16_does_in_its_range_below_which_scaled_gradients_are_kept():
     values = np.random.default_rng(0).uniform(-4, 4, 10_000).astype(np.float32)
     values = values[np.abs(values) > 2**-13]
     np.testing.assert_array_equal(rounding.round_off(values, 10), rounding.to_half(values))
-
-
-def test_a_scaled_gradient_below_the_range_of_float16_is_kept():
     tiny = np.array([2.0**-26], np.float32)
     assert rounding.to_half(tiny)[0] == 0
     assert rounding.Rounding("fp16").gradient(tiny)[0] == tiny[0]

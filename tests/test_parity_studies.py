@@ -12,6 +12,7 @@ from framework_compare.api import verify_study
 from framework_compare.cli import root
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.parity import cache
+from framework_compare.records import Run
 from framework_compare.results import verdicts
 from framework_compare.store.study_file import Store
 
@@ -22,7 +23,8 @@ def test_a_verdict_is_cached_until_the_adapter_changes(mutate, pipeline_held):
     climb(say=said.append)
     assert any("levels" in line for line in said)
     said.clear()
-    assert climb(say=said.append).status == "passed"
+    found = climb(say=said.append)
+    assert found.status == "passed" and type(found).from_dict(found.to_dict()) == dataclasses.replace(found)
     assert said == []
     mutate("    name = 'mutated'\n    # another state of the source\n")
     climb(say=said.append)
@@ -42,9 +44,7 @@ def test_a_framework_that_is_not_there_is_no_proof(own_cache, tmp_path, capsys):
     assert code == 1
     assert "not-installed" in said.out and "does not exist" in " ".join(said.out.split())
     assert "nothing was verified" in said.err
-
-
-def test_a_network_that_cannot_be_is_refused_before_an_environment_is_sought(own_cache, tmp_path):
+    # a network that cannot be is refused before an environment is sought
     python = ("--python", f"torch={tmp_path}/none")
     with pytest.raises(UsageError, match="alexnet does not accept image_size 8: .*; use a larger one"):
         command("--frameworks", "torch", "--models", "resnet50,alexnet", "--image-size", "8", *python)
@@ -77,16 +77,13 @@ def test_without_a_version_a_verdict_is_kept_by_all_packages(mutate, monkeypatch
     assert any("levels" in line for line in said)
 
 
-def test_a_level_that_could_not_be_asked_is_no_proof_but_of_cells_without_it(mutate, capsys):
+def test_a_level_that_could_not_be_asked_is_no_proof_but_of_cells_without_it(mutate, capsys, images, tmp_path):
     mutate(NO_LOADER)
     names = ("--frameworks", "mutated", "--models", "small", "--image-size", "32", "--threads", "1")
     python = ("--python", f"mutated={sys.executable}")
     assert command(*names, *python) == 1
     assert not command(*names, *python, "--pipeline", "shared")
     assert "0-3, 5" in capsys.readouterr().out
-
-
-def test_a_cell_that_is_required_to_pass_is_not_run_where_a_level_could_not_be_asked(mutate, images, tmp_path):
     mutate(NO_LOADER)
     study = train(images, tmp_path, verify="require")
     assert study.frame.status[0] == "failed" and "0-3, 5, not asked: 4" in study.frame.reason[0]
@@ -110,21 +107,16 @@ def test_what_is_proved_of_the_native_pipelines_cells_holds_for_those_from_memor
     assert any("training as cells train" in line for line in said) is not known
 
 
-@pytest.mark.usefixtures("training_held", "pipeline_held")
-def test_records_survive_json(mutate):
-    mutate()
-    found = climb()
-    assert type(found).from_dict(found.to_dict()) == dataclasses.replace(found)
-
-
 def train(images, tmp_path, **settings):
     quick = {"batch_size": 4, "epochs": 1, "image_size": 32, "threads": 1, "sampling_hz": 0, **settings}
     python = {"mutated": sys.executable}
     return compare(["mutated"], ["small"], dataset=images, out=tmp_path / "study", python=python, **quick)
 
 
-def test_a_cell_without_a_verdict_is_shown_and_marked(mutate, images, tmp_path):
+def test_a_cell_without_a_verdict_is_shown_and_marked_unless_parity_is_left_out(mutate, images, tmp_path):
     mutate()
+    found = train(images, tmp_path / "off", verify="off")
+    assert found.frame["parity"].isna().all() and "parity" not in found.table("time", width=200)
     found = train(images, tmp_path)
     assert found.frame["status"].tolist() == ["ok"] and found.frame["parity"].tolist() == ["unverified"]
     assert "parity unverified" in found.table("time", width=200)
@@ -143,12 +135,6 @@ def test_a_cell_that_is_required_to_pass_and_does_not_is_not_run(mutate, images,
     mutate(SUMMED)
     row = train(images, tmp_path, verify="require").frame.iloc[0]
     assert row["status"] == "failed" and "not 2" in row["reason"]
-
-
-def test_parity_can_be_left_out(mutate, images, tmp_path):
-    mutate()
-    found = train(images, tmp_path, verify="off")
-    assert found.frame["parity"].isna().all() and "parity" not in found.table("time", width=200)
 
 
 @pytest.mark.usefixtures("training_held", "pipeline_held")
@@ -209,12 +195,8 @@ def test_a_study_gets_its_verdicts_without_being_run_again(trained, capsys, monk
     code, shown = verify_command(capsys, monkeypatch, "verify", before.folder, "--dry-run")
     assert code == 0 and "2 checks. Nothing was started." in shown.out and not shown.err
     code, shown = verify_command(capsys, monkeypatch, "verify", before.folder)
-    assert (
-        code == 0
-        and "2 checks, about " in shown.err
-        and "0-3, 5" in shown.out
-        and shown.err.count("levels 0 to 3 and 5") == 2
-    )
+    assert code == 0 and "2 checks, about " in shown.err and "0-3, 5" in shown.out
+    assert shown.err.count("levels 0 to 3 and 5") == 2
     after = Comparison.load(before.folder)
     assert after.frame.parity.tolist() == ["0-3, 5"] * 2 and "parity" not in str(after.table())
     assert after.frame.drop(columns=list(verdicts.COLUMNS)).equals(before.frame.drop(columns=list(verdicts.COLUMNS)))
@@ -232,39 +214,30 @@ def test_a_verdict_that_is_known_is_not_sought_again_though_the_cache_is_gone(tr
     assert verify_study(study.folder, say=said.append).verdicts == [] and said == []
 
 
-def test_another_source_than_the_studys_gets_no_verdict(trained, register_mutated):
+def test_other_sources_packages_and_older_studies_get_no_verdict(trained, register_mutated):
     study = trained()
+    with Store.open(study.folder) as store:
+        kept = store.environments()["mutated"]
+    for document, said in (
+        ({"version": "0.9"}, "mutated: 0.9 in the study"),
+        ({"sources": None}, "no checksum"),
+        ({}, ""),
+    ):
+        with Store.open(study.folder, readonly=False) as store:
+            store.environment("mutated", {**kept, **document})
+        assert not said or said in verify_study(study.folder).reasons[0]
     register_mutated(CLASS + "    later = True\n")
     verdicts_now, reasons = verify_study(study.folder)
     assert verdicts_now == [] and len(reasons) == 1
     assert reasons[0].startswith("mutated: no verdict: the source that its cells ran has changed since")
     assert Comparison.load(study.folder).frame.parity.tolist() == ["unverified"]
-
-
-@pytest.mark.parametrize(
-    "document, said", [({"version": "0.9"}, "mutated: 0.9 in the study"), ({"sources": None}, "no checksum")]
-)
-def test_other_packages_and_older_studies_get_no_verdict(trained, document, said):
-    study = trained()
     with Store.open(study.folder, readonly=False) as store:
-        store.environment("mutated", {**store.environments()["mutated"], **document})
-    assert said in verify_study(study.folder).reasons[0]
-
-
-def test_cells_that_did_not_work_are_not_checked(trained, monkeypatch):
-    study = trained()
-    with Store.open(study.folder, readonly=False) as store:
-        from framework_compare.records import Run
-
         store.record(1, Run("crashed", "SIGSEGV"))
-    assert verify_study(study.folder) == ([], ())
+    assert verify_study(study.folder) == ([], ()), "cells that did not work are not checked"
 
 
-def test_an_option_that_the_study_has_decided_is_refused(tmp_path, capsys, monkeypatch):
-    code, shown = verify_command(capsys, monkeypatch, "verify", tmp_path, "--models", "vgg16")
-    assert code == 2 and "--models cannot be combined with a study, whose cells fix it" in shown.err
-
-
-def test_a_folder_without_a_study_is_refused(tmp_path):
+def test_a_folder_without_a_study_and_an_option_that_it_has_decided_are_refused(tmp_path, capsys, monkeypatch):
     with pytest.raises(StudyError, match="contains no study"):
         verify_study(tmp_path)
+    code, shown = verify_command(capsys, monkeypatch, "verify", tmp_path, "--models", "vgg16")
+    assert code == 2 and "--models cannot be combined with a study, whose cells fix it" in shown.err

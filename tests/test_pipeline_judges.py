@@ -1,8 +1,5 @@
 """Level 4 passes an honest pipeline whatever its seed, and names each mistake; its judges also on numbers alone."""
 
-from __future__ import annotations
-
-import dataclasses
 import math
 import sys
 from pathlib import Path
@@ -104,28 +101,12 @@ def test_a_mistake_of_orders_is_named_from_their_numbers(mistake):
     assert MISTAKES[mistake][1] in str(error.value)
 
 
-def by_place(crops: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    return 2 * crops[:, 0] > ramps.SIZE[0] - crops[:, 2]
-
-
-def by_area(crops: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    return crops[:, 2] * crops[:, 3] > 18200
-
-
-def by_epoch(crops: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    return np.arange(len(labels)) // pipelines.RAMPS % 2
-
-
-def by_batch(crops: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    return np.arange(len(labels)) % pipelines.RAMPS // BATCH % 2
-
-
 FLIPS = {
-    "flip by place": by_place,
-    "flip by area": by_area,
-    "flip by epoch": by_epoch,
+    "flip by place": lambda crops, labels: 2 * crops[:, 0] > ramps.SIZE[0] - crops[:, 2],
+    "flip by area": lambda crops, labels: crops[:, 2] * crops[:, 3] > 18200,
+    "flip by epoch": lambda crops, labels: np.arange(len(labels)) // pipelines.RAMPS % 2,
     "flip by image": lambda crops, labels: labels % 2,
-    "flip by batch": by_batch,
+    "flip by batch": lambda crops, labels: np.arange(len(labels)) % pipelines.RAMPS // BATCH % 2,
 }
 
 
@@ -156,12 +137,16 @@ def test_a_mistake_of_draws_is_named_from_their_numbers(mistake):
     assert MISTAKES[mistake][1] in str(error.value)
 
 
-def test_a_shuffle_buffer_that_is_too_small_is_seen():
+def test_a_shuffle_buffer_that_is_too_small_is_seen_and_values_beyond_a_sample_are_as_rare_as_said():
     count = pipelines.RAMPS
     for seed in range(5):
         labels = np.concatenate([buffered(count, count // 2, 10 * seed + epoch) for epoch in range(3)])
         with pytest.raises(LevelFailed, match="not shuffled over the whole set"):
             draws.check_orders(labels, count, 32)
+    inner, outer = 40, 10
+    count = draws.least_beyond(inner, outer)
+    probability = math.comb(outer, count) / math.comb(inner + outer, count)  # the `count` largest are all of `outer`
+    assert probability < draws.ALPHA <= math.comb(outer, count - 1) / math.comb(inner + outer, count - 1)
 
 
 def buffered(count: int, size: int, seed: int) -> np.ndarray:
@@ -177,11 +162,8 @@ def buffered(count: int, size: int, seed: int) -> np.ndarray:
 
 # What docs/records/fairness-sensitivity.md says is seen.
 SEEN = {
-    "area from 0.0875": dict(area=(0.0875, 1.0)),
-    "area from 0.07": dict(area=(0.07, 1.0)),
-    "area to 0.9": dict(area=(0.08, 0.9)),
-    "ratio to 1.28": dict(widest=1.28),
-    "ratio to 1.38": dict(widest=1.38),
+    **{"area from 0.0875": dict(area=(0.0875, 1.0)), "area from 0.07": dict(area=(0.07, 1.0))},
+    **{"area to 0.9": dict(area=(0.08, 0.9)), "ratio to 1.28": dict(widest=1.28), "ratio to 1.38": dict(widest=1.38)},
     "flip share 0.4": dict(flips=0.4),
 }
 
@@ -194,14 +176,7 @@ def test_ranges_that_are_off_are_seen_with_every_seed(ranges, seeds):
             draws.check_crops(drawn_otherwise(seed, **SEEN[ranges]))
 
 
-def test_too_many_values_beyond_a_sample_are_as_rare_as_said():
-    inner, outer = 40, 10
-    count = draws.least_beyond(inner, outer)
-    probability = math.comb(outer, count) / math.comb(inner + outer, count)  # the `count` largest are all of `outer`
-    assert probability < draws.ALPHA <= math.comb(outer, count - 1) / math.comb(inner + outer, count - 1)
-
-
-def test_an_image_is_read_to_a_part_of_a_pixel(tmp_path):
+def test_an_image_is_read_to_a_part_of_a_pixel_and_one_that_is_padded_is_no_plain_crop(tmp_path):
     from framework_compare.batches import preprocess
 
     listed = ramps.write(tmp_path / "ramps", ramps.FILES)
@@ -215,9 +190,6 @@ def test_an_image_is_read_to_a_part_of_a_pixel(tmp_path):
     fits = ramps.texture_of(images, found)
     ramps.check_labels(fits[ramps.nearest_resampler(fits)].code, np.arange(ramps.FILES), listed)
     assert np.array_equal(np.round(ramps.crops_of(found)), drawn)
-
-
-def test_an_image_that_is_padded_is_no_plain_crop():
     images = np.zeros((1, 3, 64, 64), np.float32)
     images[0, 0], images[0, 1] = np.linspace(0, 2, 64), np.linspace(0, 2, 64)[:, None]
     ramps.check_channels(ramps.read(images))
@@ -272,7 +244,7 @@ def test_settings_that_a_framework_does_not_support_are_left_out_and_named(judge
     assert level.passed and "not asked: upside down (flip 'vertical'" in level.where, level
 
 
-def test_a_loader_may_use_its_memory_again(judge):
+def test_a_loader_may_use_its_memory_again_and_one_that_is_killed_has_not_answered(judge):
     body = """
     def epoch(self, pipeline, number):
         held = {}
@@ -283,28 +255,21 @@ def test_a_loader_may_use_its_memory_again(judge):
 """
     level = judge(body, only=["still"])
     assert level.passed, level.where
-
-
-def test_a_worker_that_is_killed_in_a_pipeline_has_not_answered(judge):
     level = judge("\n    def epoch(self, pipeline, number):\n        import os\n        os.kill(os.getpid(), 9)\n")
     assert not level.passed and not level.answered
-
-
-def test_the_pipeline_that_is_judged_has_the_loader_workers_of_the_config(judge):
-    level = judge(
-        "    def open_pipeline(self, images):\n        raise RuntimeError(f'{self.config.loader_workers} workers')\n",
-        loader_workers=3,
-    )
+    body = "    def open_pipeline(self, images):\n        raise RuntimeError(f'{self.config.loader_workers} workers')\n"
+    level = judge(body, loader_workers=3)
     assert "3 workers" in level.where
 
 
 def test_a_verdict_on_one_number_of_loader_workers_is_none_on_another():
-    entry, config = registry.framework("torch"), TrainConfig(loader_workers=2)
-    keys = {
-        cache.pipeline_key(entry, "1.0", dataclasses.replace(config, loader_workers=workers)) for workers in (0, 1, 2)
-    }
-    assert len(keys) == 3
-    assert cache.pipeline_key(entry, "1.0", dataclasses.replace(config, batch_size=7)) in keys
+    entry, of_two = registry.framework("torch"), {"loader_workers": 2, "batch_size": 7}
+    settings = ({"loader_workers": 0}, {"loader_workers": 1}, {"loader_workers": 2}, of_two)
+    *keys, other_batch = (cache.pipeline_key(entry, "1.0", TrainConfig(**one)) for one in settings)
+    assert len(set(keys)) == 3 and other_batch == keys[2]
+    row = {**TrainConfig().to_dict(), "framework": "torch", "model": "alexnet"}
+    for changed in ({"pipeline": "shared"}, {"loader_workers": 2}):
+        assert verdicts.key(row) != verdicts.key({**row, **changed}), "nor does a study mix them"
 
 
 @pytest.fixture
@@ -325,9 +290,3 @@ def test_a_native_pipeline_that_is_wrong_is_no_matter_of_a_cell_without_it(known
     verdict = getattr(known, ask)("torch", "alexnet", TrainConfig(pipeline=pipeline))
     assert verdict.column().startswith(shown)
     assert verdict.column() in PROVED or pipeline == "native"
-
-
-@pytest.mark.parametrize("changed", [{"pipeline": "shared"}, {"loader_workers": 2}], ids=["pipeline", "loader workers"])
-def test_a_study_keeps_verdicts_on_other_pipelines_apart(changed):
-    row = {**TrainConfig().to_dict(), "framework": "torch", "model": "alexnet"}
-    assert verdicts.key(row) != verdicts.key({**row, **changed})

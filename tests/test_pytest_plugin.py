@@ -31,9 +31,15 @@ def collected(pytester, *options):
     return [line.partition("[")[2].rstrip("]") for line in result.outlines if "[" in line]
 
 
-def test_a_sweep_is_three_lines_with_readable_ids(pytester, images):
-    pytester.makepyfile(SUITE + TEST.format(images=str(images)))
-    assert collected(pytester) == ["tiny-linear-cpu", "tiny-alexnet-cpu", "torch-linear-cpu", "torch-alexnet-cpu"]
+def test_a_sweep_is_three_lines_with_readable_ids_whose_parts_options_choose(pytester, images):
+    pin = locks.pinned(registry.framework("jax"))  # a competitor that has two names is one test
+    two = f"\n@sweep(['jax', 'jax@{pin}', 'torch'], ['alexnet'])\ndef test_it(cell): pass\n"
+    pytester.makepyfile(SUITE + TEST.format(images=str(images)) + two)
+    both = [f"jax@{pin}-alexnet-cpu", "torch-alexnet-cpu"]
+    pairs = ["tiny-linear-cpu", "tiny-alexnet-cpu", "torch-linear-cpu", "torch-alexnet-cpu"]
+    assert collected(pytester) == pairs + both
+    options = ("--fc-frameworks", "torch", "--fc-models", "alexnet", "--fc-device", "cuda:1")
+    assert collected(pytester, *options) == ["torch-alexnet-cuda:1"] * 2
 
 
 def test_versions_compete_by_their_names(pytester, images, own_cache):
@@ -46,29 +52,14 @@ def test_versions_compete_by_their_names(pytester, images, own_cache):
     assert Comparison.load(pytester.path / "study").frame.framework.tolist() == ["tiny", ids[2].partition("-")[0]]
 
 
-def test_options_choose_frameworks_models_and_device(pytester, images):
-    pytester.makepyfile(SUITE + TEST.format(images=str(images)))
-    options = ("--fc-frameworks", "torch", "--fc-models", "alexnet", "--fc-device", "cuda:1")
-    assert collected(pytester, *options) == ["torch-alexnet-cuda:1"]
-
-
-def test_a_cell_runs_and_its_row_comes_back(pytester, images, own_cache):
-    pytester.makepyfile(SUITE + TEST.format(images=str(images)))
-    result = pytester.runpytest_subprocess("--fc-frameworks", "tiny", "--fc-models", "linear")
-    result.assert_outcomes(passed=1)
-
-
-def test_an_unknown_name_is_a_usage_error(pytester):
+def test_an_unknown_name_and_a_folder_that_is_not_its_own_are_usage_errors(pytester):
     pytester.makepyfile(SUITE + TEST.format(images="x"))
     result = pytester.runpytest_subprocess("--fc-frameworks", "caffe")
     said = result.stdout.str() + result.stderr.str()
     assert "unknown framework 'caffe'; allowed: torch" in said and "pytest_plugin.py:" not in said
-
-
-def test_a_competitor_that_has_two_names_is_one_test(pytester):
-    pin = locks.pinned(registry.framework("jax"))
-    pytester.makepyfile(SUITE + f"@sweep(['jax', 'jax@{pin}', 'torch'], ['alexnet'])\ndef test_it(cell): pass\n")
-    assert collected(pytester) == [f"jax@{pin}-alexnet-cpu", "torch-alexnet-cpu"]
+    (pytester.mkdir("study") / "file").write_text("x")
+    said = pytester.runpytest_subprocess("--fc-out", "study").stderr.str()
+    assert "--fc-out is 'study', which is not empty; allowed: a new or an empty folder" in said
 
 
 TWICE = """
@@ -99,13 +90,6 @@ def test_the_cells_of_a_session_make_one_study_whose_table_is_shown(pytester, im
     assert shown.count("Epoch time") == 2 and "study: study" in shown
 
 
-def test_a_session_needs_a_folder_of_its_own(pytester, images):
-    (pytester.mkdir("study") / "file").write_text("x")
-    pytester.makepyfile(SUITE + TEST.format(images=str(images)))
-    result = pytester.runpytest_subprocess("--fc-out", "study")
-    assert "--fc-out is 'study', which is not empty; allowed: a new or an empty folder" in result.stderr.str()
-
-
 def test_a_session_without_cells_shows_nothing(pytester):
     pytester.makepyfile("def test_nothing(): pass")
     text = pytester.runpytest_subprocess().stdout.str()
@@ -113,7 +97,8 @@ def test_a_session_without_cells_shows_nothing(pytester):
 
 
 def test_processes_of_xdist_have_a_study_each(pytester, images, own_cache):
-    pytester.makepyfile(SUITE + "import pytest\n" + TWICE.format(images=str(images)))
-    result = pytester.runpytest_subprocess("-n", "1", "--fc-out", "study")
-    result.assert_outcomes(passed=3)
-    assert "study: study-gw0" in result.stdout.str() and len(Comparison.load(pytester.path / "study-gw0").frame) == 2
+    pytester.makepyfile(SUITE + TEST.format(images=str(images)))
+    chosen = ("--fc-frameworks", "tiny", "--fc-models", "linear")
+    result = pytester.runpytest_subprocess("-n", "1", "--fc-out", "study", *chosen)
+    result.assert_outcomes(passed=1)
+    assert "study: study-gw0" in result.stdout.str() and len(Comparison.load(pytester.path / "study-gw0").frame) == 1

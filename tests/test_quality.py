@@ -1,6 +1,7 @@
 """Quality from outputs and targets: hand-made examples, and properties over random ones."""
 
 import dataclasses
+import itertools
 import json
 import math
 
@@ -28,42 +29,32 @@ def numbers(loss_name: str, *metrics: str) -> Task:
 
 
 def tokens(steps: int, outputs: int, *metrics: str) -> Task:
-    return Task(
-        (Field("x", (steps,), "int32", 9),), Field("y", (steps,), "int64"), outputs, "token_cross_entropy", metrics
-    )
+    x, y = Field("x", (steps,), "int32", 9), Field("y", (steps,), "int64")
+    return Task((x,), y, outputs, "token_cross_entropy", metrics)
 
 
 def one_hot(labels: list, outputs: int) -> np.ndarray:
     return np.eye(outputs)[np.array(labels)]
 
 
-def test_accuracy_is_the_share_of_largest_outputs():
+def test_accuracy_is_the_share_of_largest_outputs_or_of_signs_and_of_groups():
     outputs = np.array([[2.0, 1, 0], [0, 1, 2], [0, 3, 1], [5, 0, 0]])
     assert evaluate(classes(3, "accuracy"), outputs, np.array([0, 2, 2, 1]))["accuracy"] == 0.5
-
-
-def test_accuracy_against_yes_and_no_goes_by_the_sign_and_zero_is_a_no():
     outputs, target = np.array([[0.1], [-3], [0], [2]]), np.array([[1.0], [1], [0], [0]], np.float32)
     assert evaluate(numbers("binary_cross_entropy", "accuracy"), outputs, target)["accuracy"] == 0.5
-
-
-def test_joined_classes_forgive_what_is_within_a_group():
     outputs = one_hot([0, 1, 2, 0], 3)
     facts = {"groups": [0, 0, 1]}
     values = evaluate(classes(3, "accuracy", "healthy_accuracy"), outputs, np.array([1, 1, 2, 2]), facts=facts)
     assert (values["accuracy"], values["healthy_accuracy"]) == (0.5, 0.75)
 
 
-def test_token_metrics_leave_out_tokens_of_minus_one():
+def test_token_metrics_leave_out_tokens_of_minus_one_and_f1_is_zero_without_any():
     outputs = one_hot([[1, 1, 0, 1], [0, 2, 2, 2]], 3)
     target = np.array([[1, 0, 1, -1], [0, 2, -1, -1]])
     values = evaluate(tokens(4, 3, "token_accuracy", "token_f1"), outputs, target)
     assert values["token_accuracy"] == 3 / 5
     # 2 right (1 and 2) of 3 predicted and 3 wanted
     assert values["token_f1"] == pytest.approx(2 / 3)
-
-
-def test_f1_is_zero_where_nothing_is_predicted_or_nothing_is_wanted():
     task = tokens(2, 5, "token_f1", "span_f1")
     for predicted, right in (([[0, 0]], [[1, 2]]), ([[1, 2]], [[0, 0]]), ([[0, 0]], [[0, 0]])):
         values = evaluate(task, one_hot(predicted, 5), np.array(right), facts={"tags": TAGS})
@@ -99,20 +90,14 @@ def by_hand(row: list) -> set:
     return found
 
 
-def test_entities_agree_with_a_loop_over_random_tags():
+def test_entities_agree_with_a_loop_over_random_tags_and_want_kind_and_both_ends():
     labels = np.random.default_rng(0).integers(-1, 5, (500, 9))
     expected = {(row, *one) for row, tags in enumerate(labels.tolist()) for one in by_hand(tags)}
     assert len(expected) > 500 and spans(labels, TAGS) == expected
-
-
-def test_span_f1_wants_kind_and_both_ends():
     right = [[1, 2, 0, 3, 0], [3, 4, 4, 0, 1]]
     predicted = [[1, 2, 0, 1, 0], [3, 4, 0, 0, 1]]  # right; wrong kind; too short; right
     values = evaluate(tokens(5, 5, "span_f1"), one_hot(predicted, 5), np.array(right), facts={"tags": TAGS})
     assert values["span_f1"] == pytest.approx(2 * 2 / (4 + 4))
-
-
-def test_what_is_predicted_behind_the_last_token_is_no_entity():
     outputs = one_hot([[1, 2, 1]], 5)
     values = evaluate(tokens(3, 5, "span_f1"), outputs, np.array([[1, 2, -1]]), facts={"tags": TAGS})
     assert values["span_f1"] == 1
@@ -125,17 +110,14 @@ def jaccard(picks: list, selected: list, words: list) -> float:
     return evaluate(tokens(steps, 2, "word_jaccard"), one_hot(picks, 2), target, extras=extras)["word_jaccard"]
 
 
-def test_word_jaccard_counts_words_of_both_once():
+def test_word_jaccard_counts_words_of_both_once_and_all_where_none_is_predicted():
     # {7, 8} of the text against {8, 9}: one of three; a word said twice counts once; words behind the last never
     assert jaccard([[1, 1, 1, 1]], [[8, 9, -1]], [[7, 8, 8, -1]]) == pytest.approx(1 / 3)
     assert jaccard([[0, 1, 0, 1]], [[8, -1]], [[7, 8, 9, -1]]) == 1
-
-
-def test_a_text_of_which_no_word_is_predicted_is_answered_whole():
     assert jaccard([[0, 0, 0, 0]], [[5]], [[5, 6, 7, 8]]) == 0.25
 
 
-def test_rmse_is_in_the_unit_of_the_data():
+def test_rmse_is_in_the_unit_of_the_data_and_auc_the_share_of_pairs_in_order():
     outputs, target = np.array([[0.5], [0.1]]), np.array([[0.2], [0.5]])
     facts = {"scaling": {"minimum": 50.0, "maximum": 150.0}}
     values = evaluate(numbers("mse", "rmse"), outputs, target, facts=facts)
@@ -143,8 +125,6 @@ def test_rmse_is_in_the_unit_of_the_data():
     assert values["loss"] == pytest.approx((0.3**2 + 0.4**2) / 2)
     assert evaluate(numbers("mse", "rmse"), outputs, target)["rmse"] == pytest.approx(math.sqrt(0.125))
 
-
-def test_auc_by_hand():
     def auc(scores: list, target: list) -> float:
         task = numbers("binary_cross_entropy", "auc")
         return evaluate(task, np.array(scores)[:, None], np.array(target, np.float32)[:, None])["auc"]
@@ -153,9 +133,6 @@ def test_auc_by_hand():
     assert auc([1.0, 1, 1], [0, 1, 0]) == 0.5
     assert auc([3.0, 2, 1], [1, 1, 0]) == 1
     assert math.isnan(auc([1.0, 2], [1, 1]))
-
-
-def test_auc_is_the_share_of_pairs_in_order():
     generator = np.random.default_rng(1)
     for _ in range(50):
         count = generator.integers(2, 40)
@@ -164,38 +141,27 @@ def test_auc_is_the_share_of_pairs_in_order():
         expected = ((pairs > 0) + 0.5 * (pairs == 0)).mean()
         task = numbers("binary_cross_entropy", "auc")
         for outputs, area in ((scores, expected), (3 * scores + 100, expected), (-scores, 1 - expected)):
-            assert evaluate(task, outputs, target[:, None].astype(np.float32))["auc"] == pytest.approx(
-                area, rel=0, abs=rounding(4)
-            )
+            found = evaluate(task, outputs, target[:, None].astype(np.float32))["auc"]
+            assert found == pytest.approx(area, rel=0, abs=rounding(4))
 
 
 def test_losses_by_hand():
     assert loss("mse", np.array([[2.0], [0]]), np.zeros((2, 1))) == 2  # not half the square
     assert loss("cross_entropy", np.zeros((3, 4)), np.array([0, 1, 2])) == pytest.approx(math.log(4))
-    assert loss("binary_cross_entropy", np.array([[0.0], [2]]), np.array([[1], [0]])) == pytest.approx(
-        (math.log(2) + math.log(1 + math.e**2)) / 2
-    )
+    both = (math.log(2) + math.log(1 + math.e**2)) / 2
+    assert loss("binary_cross_entropy", np.array([[0.0], [2]]), np.array([[1], [0]])) == pytest.approx(both)
     # the divisor is the number of tokens that count: 2, not 4
     logits = np.array([[[0.0, 0], [9, 0]], [[0, 0], [0, 9]]])
     assert loss("token_cross_entropy", logits, np.array([[0, -1], [1, -1]])) == pytest.approx(math.log(2))
-
-
-def test_losses_of_great_outputs_do_not_overflow():
     assert loss("cross_entropy", np.array([[1000.0, 0], [0, -1000]]), np.array([1, 0])) == 500
     assert loss("binary_cross_entropy", np.array([[-1000.0], [1000]]), np.array([[1], [1]])) == 500
-
-
-def test_outputs_of_half_precision_are_judged_in_float64():
     outputs = np.array([[0.1], [0.2]], np.float16)
     assert loss("mse", outputs, np.zeros((2, 1), np.float32)) == np.mean(outputs.astype(np.float64) ** 2)
 
 
-def test_an_output_that_is_not_finite_has_no_quality():
+def test_an_output_that_is_not_finite_has_no_quality_and_a_wrong_shape_is_refused():
     values = evaluate(classes(2, "accuracy"), np.array([[np.nan, 1], [0, 1]]), np.array([1, 1]))
     assert set(values) == {"loss", "accuracy"} and all(math.isnan(value) for value in values.values())
-
-
-def test_a_wrong_shape_is_refused_before_it_is_stretched():
     with pytest.raises(UsageError, match=r"outputs are \(3,\) and the target \(3, 1\); the task expects \(3, 1\)"):
         evaluate(numbers("mse", "rmse"), np.zeros(3), np.zeros((3, 1)))
     with pytest.raises(UsageError, match=r"the target \(3,\)"):
@@ -204,10 +170,16 @@ def test_a_wrong_shape_is_refused_before_it_is_stretched():
         evaluate(classes(2, "accuracy"), np.zeros((0, 2)), np.zeros(0, np.int64))
 
 
-def test_an_unknown_metric_lists_the_known():
+def test_unknown_losses_metrics_and_dtypes_list_the_known_and_labels_alone_are_smoothed():
     with pytest.raises(UsageError, match="unknown metric 'bleu'; allowed: accuracy, auc"):
         evaluate(classes(2, "bleu"), np.zeros((1, 2)), np.zeros(1, np.int64))
     assert [name for name, metric in METRICS.items() if not metric.higher_is_better] == ["perplexity", "rmse"]
+    with pytest.raises(UsageError, match="loss is 'hinge'; allowed: cross_entropy, token_cross_entropy, mse"):
+        Task((Field("x", (8,)),), Field("y", (1,)), 1, "hinge")
+    with pytest.raises(UsageError, match="field x: dtype is 'float16'; allowed: float32"):
+        Field("x", (8,), "float16")
+    with pytest.raises(UsageError, match="label_smoothing is 0.1; allowed for loss 'mse': 0"):
+        Task((Field("x", (8,)),), Field("y", (1,)), 1, "mse", smoothing=0.1)
 
 
 def test_metrics_of_tokens_are_the_same_of_a_whole_split_and_of_its_parts(monkeypatch):
@@ -246,53 +218,30 @@ def epoch(lag, steps):
     return device, losses
 
 
-def test_losses_are_read_late_and_the_rest_together_at_the_end():
+def test_losses_are_read_late_and_the_rest_together_at_the_end_and_their_mean_is_of_all_images():
     device, losses = epoch(lag=3, steps=6)
     assert device.reads == [(4, [0]), (5, [1]), (6, [2])]
     losses.mean()
     assert device.reads[3:] == [(6, [3, 4, 5])]
-
-
-@pytest.mark.parametrize("lag", [1, 8])
-@pytest.mark.parametrize("steps", [1, 7, 8, 9, 40])
-def test_the_mean_is_that_of_all_images(lag, steps):
-    _, losses = epoch(lag, steps)
-    sizes = [4] * (steps - 1) + [1]
-    expected = sum(number * size for number, size in enumerate(sizes)) / sum(sizes)
-    assert losses.mean() == pytest.approx(expected) and losses.samples == sum(sizes)
+    for lag, steps in itertools.product((1, 8), (1, 7, 8, 9, 40)):
+        _, losses = epoch(lag, steps)
+        sizes = [4] * (steps - 1) + [1]
+        expected = sum(number * size for number, size in enumerate(sizes)) / sum(sizes)
+        assert losses.mean() == pytest.approx(expected) and losses.samples == sum(sizes), (lag, steps)
 
 
 def test_a_task_comes_back_from_json_as_it_was():
-    task = Task(
-        (Field("tokens", (33,), "int32", 8000),),
-        Field("tags", (33,), "int64"),
-        2,
-        "token_cross_entropy",
-        ("f1",),
-        "tweet",
-    )
+    tokens, tags = Field("tokens", (33,), "int32", 8000), Field("tags", (33,), "int64")
+    task = Task((tokens,), tags, 2, "token_cross_entropy", ("f1",), "tweet")
     for one in (task, image_classification(3, 224), dataclasses.replace(task, smoothing=0.1)):
         assert Task.from_dict(json.loads(json.dumps(one.to_dict()))) == one
     assert "smoothing" not in task.to_dict(), "earlier versions read and wrote no such field"
 
 
-def test_an_unknown_loss_or_dtype_lists_the_known():
-    with pytest.raises(UsageError, match="loss is 'hinge'; allowed: cross_entropy, token_cross_entropy, mse"):
-        Task((Field("x", (8,)),), Field("y", (1,)), 1, "hinge")
-    with pytest.raises(UsageError, match="field x: dtype is 'float16'; allowed: float32"):
-        Field("x", (8,), "float16")
-
-
-def test_labels_alone_are_smoothed():
-    with pytest.raises(UsageError, match="label_smoothing is 0.1; allowed for loss 'mse': 0"):
-        Task((Field("x", (8,)),), Field("y", (1,)), 1, "mse", smoothing=0.1)
-
-
 def last_quality(patience):
     """Epochs and perplexity of a cell with three runs, of which one ended before its last epoch."""
-    frame = pandas.DataFrame(
-        {"dataset": ["text"], "mode": ["train"], "new_tokens": [0], "images_per_s": [1.0], "patience": [patience]}
-    )
+    row = {"dataset": "text", "mode": "train", "new_tokens": 0, "images_per_s": 1.0, "patience": patience}
+    frame = pandas.DataFrame([row])
     rows = [(1, 1, 9.2), (1, 2, 6.4), (2, 1, 9.2), (2, 2, 6.6), (3, 1, 9.2)]
     epochs = pandas.DataFrame(rows, columns=["run_id", "epoch", "validation_perplexity"])
     found = workloads.with_quality(frame, epochs.assign(cell=0, status="ok", counts=True), {})

@@ -20,21 +20,22 @@ from framework_compare.protocol import Job, Replicas, TrainConfig, devices_of
 from framework_compare.samplers.nvml import GpuGroup, GpuReading, gpu_indices
 from framework_compare.worker.placement import own_part
 
-SMALL = dict(batch_size=2, image_size=32, threads=1, loader_workers=0, pipeline="shared", repeats=1, verify="off")
 CPUS = ("cpu", "cpu")
 
 
-def test_a_device_may_be_several():
+def test_a_device_may_be_several_whose_counts_begin_at_the_one_that_is_named():
     assert devices_of("cuda:1") == ("cuda:1",) and devices_of("cuda:0,2") == ("cuda:0", "cuda:2")
     assert devices_of("cpu") == ("cpu",) and devices_of("cpu:0,1") == CPUS
     assert gpu_indices("cuda:0,2") == (0, 2) and gpu_indices("cpu:0,1") == ()
     assert split_devices("cpu,cuda:0,1,cuda:3") == ["cpu", "cuda:0,1", "cuda:3"]
-
-
-@pytest.mark.parametrize("device", ["cuda:0,0", "cpu:1,2", "cpu:0", "cuda:", "cuda:0,", "cpu:0,0", "cpu:0,2"])
-def test_what_names_no_several_devices_is_refused(device):
-    with pytest.raises((UsageError, UnknownNameError), match="device"):
-        planning.check_device(device)
+    assert planning.on_several(["cpu", "cuda:2"], [1, 2]) == ["cpu", "cpu:0,1", "cuda:2", "cuda:2,3"]
+    with pytest.raises(UsageError, match="devices is 2 and device 'cuda:0,1' names several"):
+        planning.on_several(["cuda:0,1"], 2)
+    with pytest.raises(UsageError, match="at least one number is needed"):
+        planning.on_several(["cpu"], [])
+    for device in ("cuda:0,0", "cpu:1,2", "cpu:0", "cuda:", "cuda:0,", "cpu:0,0", "cpu:0,2"):
+        with pytest.raises((UsageError, UnknownNameError), match="device"):
+            planning.check_device(device)
 
 
 def test_no_other_program_gets_the_port_at_which_ranks_meet(tmp_path):
@@ -65,14 +66,6 @@ def written(path):
     return path.read_text()[:-1]
 
 
-def test_counts_of_devices_begin_at_the_one_that_is_named():
-    assert planning.on_several(["cpu", "cuda:2"], [1, 2]) == ["cpu", "cpu:0,1", "cuda:2", "cuda:2,3"]
-    with pytest.raises(UsageError, match="devices is 2 and device 'cuda:0,1' names several"):
-        planning.on_several(["cuda:0,1"], 2)
-    with pytest.raises(UsageError, match="at least one number is needed"):
-        planning.on_several(["cpu"], [])
-
-
 @pytest.mark.parametrize("count", [1, 3, 7, 8, 16, 21])
 def test_ranks_share_an_order_as_one_process_would_split_it(count):
     """Global batch k is the order's k-th 8, rank r's its r-th 4; what is left is shared evenly."""
@@ -88,7 +81,7 @@ def test_ranks_share_an_order_as_one_process_would_split_it(count):
     assert share_of(order, batch, None) is order
 
 
-def test_a_process_gets_the_config_of_its_part():
+def test_a_process_gets_the_config_and_the_devices_of_its_part():
     job = Job(TrainConfig(device="cuda:1,3", batch_size=4, threads=2, loader_workers=1), steps="steps")
     alone, replicas = own_part(job, {})
     assert replicas == Replicas(("cuda:1", "cuda:3"))
@@ -98,9 +91,6 @@ def test_a_process_gets_the_config_of_its_part():
     assert replicas == Replicas(("cuda:1", "cuda:3"), 1, "127.0.0.1:9", 2)
     assert (ranked.config.device, ranked.config.batch_size, ranked.steps) == ("cuda:3", 4, "")
     assert own_part(Job(TrainConfig(device="cuda:1")), variables) == (Job(TrainConfig(device="cuda:1")), None)
-
-
-def test_a_process_of_a_node_gets_the_devices_of_that_node():
     job = Job(TrainConfig(device="cuda:1,3", nodes=2, batch_size=4, threads=2))
     variables = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "9"}
     devices = ("cuda:1", "cuda:3") * 2
@@ -130,23 +120,20 @@ EPOCH = {"event": "epoch", "t_ns": 9, "number": 1, "start_ns": 0, "end_ns": 8, "
          "step_ns": [1, 2, 3]}  # fmt: skip
 
 
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_a_loss_is_the_mean_of_the_ranks_and_memory_their_sum(order):
-    transcript = Transcript(0, epochs=1, ranks=2)
-    for edge in ("start", "end"):
-        transcript.add({"event": "phase", "t_ns": 1, "name": "epochs", "edge": edge})
-    for rank in order:
-        transcript.add({**EPOCH, "loss": 1.0 + rank, "rank": rank})
-        transcript.add({"event": "memory", "t_ns": 2, "phase": "epochs", "pss_bytes": 100 + rank, "rank": rank})
-    assert transcript.epochs[0].loss == 1.5 and transcript.phases[0].pss_bytes == 201
-
-
-@pytest.mark.parametrize("fields", [{"images": 2}, {"rank": 2}, {"rank": -1}, {"event": "phase"}])
-def test_what_a_rank_cannot_say_is_malformed(fields):
-    transcript = Transcript(0, epochs=1, ranks=2)
-    transcript.add({**EPOCH, "loss": 1.0})
-    with pytest.raises(ProtocolError, match="malformed"):
-        transcript.add({**EPOCH, "loss": 1.0, "rank": 1, "name": "build", "edge": "start", **fields})
+def test_a_loss_is_the_mean_of_the_ranks_and_memory_their_sum_and_what_a_rank_cannot_say_malformed():
+    for order in ((0, 1), (1, 0)):
+        transcript = Transcript(0, epochs=1, ranks=2)
+        for edge in ("start", "end"):
+            transcript.add({"event": "phase", "t_ns": 1, "name": "epochs", "edge": edge})
+        for rank in order:
+            transcript.add({**EPOCH, "loss": 1.0 + rank, "rank": rank})
+            transcript.add({"event": "memory", "t_ns": 2, "phase": "epochs", "pss_bytes": 100 + rank, "rank": rank})
+        assert transcript.epochs[0].loss == 1.5 and transcript.phases[0].pss_bytes == 201
+    for fields in ({"images": 2}, {"rank": 2}, {"rank": -1}, {"event": "phase"}):
+        transcript = Transcript(0, epochs=1, ranks=2)
+        transcript.add({**EPOCH, "loss": 1.0})
+        with pytest.raises(ProtocolError, match="malformed"):
+            transcript.add({**EPOCH, "loss": 1.0, "rank": 1, "name": "build", "edge": "start", **fields})
 
 
 def test_gpus_are_read_as_one():
@@ -155,9 +142,8 @@ def test_gpus_are_read_as_one():
             self.number, self.reason = number, None
 
         def read(self, pids):
-            return GpuReading(
-                50.0 * self.number, 10, 100.0, None, 40.0 + self.number, 1000.0 - self.number, self.number
-            )
+            number = self.number
+            return GpuReading(50.0 * number, 10, 100.0, None, 40.0 + number, 1000.0 - number, number)
 
         def energy_j(self):
             return float(self.number)

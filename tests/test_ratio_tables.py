@@ -6,9 +6,10 @@ import io
 import itertools
 import math
 
+import gpu_study
 import pytest
 import stored_study
-from gpu_study import OOM, ok, study
+from gpu_study import OOM, ok
 from stored_study import recorded
 from table_study import rows
 
@@ -22,14 +23,16 @@ STYLES = tuple(study_table.STYLES)
 NEW = ("speedup", "precision", "scaling", "energy")
 
 
-def test_a_study_without_cells_can_be_shown(tmp_path):
+def study(place, *given, **settings):
+    """One in a folder of its own."""
+    return gpu_study.study(place / str(len([*place.iterdir()])), *given, **settings)
+
+
+def test_a_study_without_cells_or_kinds_or_in_which_all_failed_can_be_shown(tmp_path):
     comparison = study(tmp_path, [])
     for kind, style in itertools.product(("time", "resources", *NEW), STYLES):
         text = comparison.table(kind, style)
         assert text.startswith("framework,") if style == "csv" else "No cells" in text, (kind, style)
-
-
-def test_a_study_in_which_all_failed_can_be_shown(tmp_path):
     varied = itertools.product(("cpu", "cuda"), (1, 2), ("fp32", "bf16"))
     settings = [{"device": device, "batch_size": size, "precision": name} for device, size, name in varied]
     comparison = study(tmp_path, [("torch", one, Run("failed", "no driver")) for one in settings])
@@ -37,9 +40,6 @@ def test_a_study_in_which_all_failed_can_be_shown(tmp_path):
         text = comparison.table(kind, style)
         words = ["Energy not measured"] if kind == "energy" and style != "csv" else ["failed", "no driver"]
         assert all(word in text for word in words), (kind, style)
-
-
-def test_a_kind_that_a_study_has_not_is_a_sentence(tmp_path):
     comparison = study(tmp_path, [("torch", {}, ok(1, 1, 1)), ("jax", {}, ok(2, 2, 2))])
     for kind, style in itertools.product(NEW, STYLES):
         if style != "csv":
@@ -47,15 +47,11 @@ def test_a_kind_that_a_study_has_not_is_a_sentence(tmp_path):
             assert line.rstrip().removesuffix("</p>").endswith("."), (kind, style)
             assert line.startswith("% ") == (style == "latex"), (kind, style)
     assert comparison.kinds == ["time", "resources", "startup", "roofline"]
+    assert all(name in comparison.frame for kind in OF_CELLS for name in KINDS[kind].figures)
 
 
 # Those of other frames are in test_profile.py and test_roofline.py, those of tasks in test_workloads.py.
 OF_CELLS = [kind for kind in KINDS if KINDS[kind].frame == "frame" and kind not in OF_TASKS]
-
-
-def test_every_kind_is_made_of_known_figures(tmp_path):
-    frame = study(tmp_path, [("torch", {}, ok(1, 1, 1))]).frame
-    assert all(name in frame for kind in OF_CELLS for name in KINDS[kind].figures)
 
 
 def test_devices_are_compared_with_one_of_their_kind_in_two_ways(tmp_path):
@@ -73,10 +69,7 @@ def test_devices_are_compared_with_one_of_their_kind_in_two_ways(tmp_path):
         ["8", "cuda:0,1", "20.0", "2.00", "100", "80"],
         ["8", "cuda:0,1,2,3", "out-of-memory (1)", "-", "-", "-"],
     ]
-
-
-def test_images_that_devices_leave_out_are_no_speed(tmp_path):
-    """Twice as fast in 90 of 100 images is 1.8 times, weak, and strong."""
+    # Twice as fast in 90 of 100 images is 1.8 times, weak, and strong.
     whole = ok(10, 10, 10)
     fewer = tuple(dataclasses.replace(epoch, images=90) for epoch in ok(5, 5, 5).epochs)
     outcomes = [
@@ -131,14 +124,16 @@ def test_speed_up_is_the_cpus_median_epoch_over_the_gpus(tmp_path):
     assert (framework, model) == ("PyTorch", "AlexNet")
     assert figures == ["10.0", "0.500", "20.0 ±0.0", "10.0", "2.00", "5.00 ±0.00"]
     assert "cuda:1 / speed-up" in text
-
-
-def test_speed_up_has_no_interval_with_one_run(tmp_path):
     outcomes = [("torch", {}, ok(8, 8)), ("torch", {"device": "cuda"}, ok(1, 1))]
     assert rows(study(tmp_path, outcomes).table("speedup", "markdown"))[0][-1] == "8.00"
+    outcomes = [("mxnet", {}, ok(1, 1, 1)), ("mxnet", {"device": "cuda"}, OOM)]
+    text = study(tmp_path, outcomes).table("speedup", "markdown")
+    assert rows(text) == [["MXNet", "AlexNet", "1.00", "out-of-memory (1)", "-"]]
+    assert "(1) torch.OutOfMemoryError" in text
+    assert "No model ran on both the CPU and another device" in study(tmp_path, [("torch", {}, ok(1))]).table("speedup")
 
 
-def test_speed_up_holds_equal_settings_against_each_other(tmp_path):
+def test_speed_up_holds_equal_settings_against_each_other_and_names_threads_that_differ(tmp_path):
     outcomes = [
         ("torch", {"batch_size": 1}, ok(30, 30, 30)),
         ("torch", {"batch_size": 100}, ok(10, 10, 10)),
@@ -149,9 +144,6 @@ def test_speed_up_holds_equal_settings_against_each_other(tmp_path):
     text = study(tmp_path, outcomes, repeats=2).table("speedup", "markdown")
     assert [row[2:] for row in rows(text[: text.index("batch 100")])] == [["30.0", "10.0", "3.00 ±0.00"]]
     assert [row[2:] for row in rows(text[text.index("batch 100") :])] == [["10.0", "1.00", "10.0 ±0.0"]]
-
-
-def test_speed_up_names_threads_that_differ(tmp_path):
     outcomes = [
         ("torch", {"threads": 1}, ok(20, 20, 20)),
         ("torch", {"threads": 8}, ok(10, 10, 10)),
@@ -162,18 +154,7 @@ def test_speed_up_names_threads_that_differ(tmp_path):
     assert "(1) 8 threads on the CPU, 4 with the device" in text
 
 
-def test_a_gpu_cell_that_failed_is_shown_by_its_status_in_speed_ups(tmp_path):
-    outcomes = [("mxnet", {}, ok(1, 1, 1)), ("mxnet", {"device": "cuda"}, OOM)]
-    text = study(tmp_path, outcomes).table("speedup", "markdown")
-    assert rows(text) == [["MXNet", "AlexNet", "1.00", "out-of-memory (1)", "-"]]
-    assert "(1) torch.OutOfMemoryError" in text
-
-
-def test_a_study_of_the_cpu_alone_has_no_speed_ups(tmp_path):
-    assert "No model ran on both the CPU and another device" in study(tmp_path, [("torch", {}, ok(1))]).table("speedup")
-
-
-def test_ladder_has_fp32_eager_as_one(tmp_path):
+def test_ladder_has_fp32_eager_as_one_and_says_where_that_failed(tmp_path):
     gpu = {"device": "cuda", "batch_size": 64}
     outcomes = [
         ("torch", {**gpu, "execution": "eager"}, ok(4, 4, 4)),
@@ -189,13 +170,8 @@ def test_ladder_has_fp32_eager_as_one(tmp_path):
         ["JAX", "AlexNet", "64", "-", "- (2)", "-", "-"],
     ]
     assert "(2) no fp32 eager baseline in this study" in text
-
-
-def test_ladder_says_where_its_foot_failed(tmp_path):
-    outcomes = [
-        ("torch", {"execution": "eager"}, Run("crashed", "SIGSEGV")),
-        ("torch", {"execution": "graph"}, ok(1, 1, 1)),
-    ]
+    lost, outcomes = Run("crashed", "SIGSEGV"), {"eager": None, "graph": ok(1, 1, 1)}
+    outcomes = [("torch", {"execution": execution}, run or lost) for execution, run in outcomes.items()]
     text = study(tmp_path, outcomes).table("precision", "markdown")
     assert rows(text)[0][3:] == ["crashed (1)", "- (2)"]
     assert "its baseline, fp32 eager, is crashed" in text
@@ -220,6 +196,10 @@ def test_scaling_names_the_largest_batch_that_worked(tmp_path):
     ]
     assert "PyTorch AlexNet: the largest batch that worked is 128; 256 ended out-of-memory." in text
     assert "JAX AlexNet:" not in text and "peak GPU memory, GiB" in text
+    outcomes = [("torch", {}, ok(1)), ("torch", {"batch_size": 1}, ok(1)), ("paddle", {}, Run("crashed"))]
+    text = study(tmp_path, outcomes).table("scaling", "markdown")
+    assert ["PyTorch", "AlexNet", "16", "100", "-", "2.00"] in rows(text)
+    assert "PaddlePaddle AlexNet: no batch size worked; 16 ended crashed." in text
 
 
 def test_scaling_says_how_many_images_a_step_was_really_on(tmp_path):
@@ -228,32 +208,15 @@ def test_scaling_says_how_many_images_a_step_was_really_on(tmp_path):
     assert [row[2] for row in rows(comparison.table("scaling", "markdown"))] == ["2", "6", "64, steps of 6"]
     read = list(csv.DictReader(io.StringIO(comparison.table("scaling", "csv"))))
     assert [(row["batch_size"], row["images"]) for row in read] == [("2", "6"), ("6", "6"), ("64", "6")]
-
-
-def test_a_batch_larger_than_the_images_is_not_the_largest_that_worked(tmp_path):
-    outcomes = [
-        ("torch", {"batch_size": 2}, ok(1)),
-        ("torch", {"batch_size": 64}, ok(1)),
-        ("torch", {"batch_size": 128}, Run("crashed")),
-    ]
+    outcomes = [("torch", {"batch_size": size}, run) for size, run in ((2, ok(1)), (64, ok(1)), (128, Run("crashed")))]
     text = study(tmp_path, outcomes, images=6).table("scaling", "markdown")
     assert "PyTorch AlexNet: the largest batch that worked is 6; 128, steps of 6, ended crashed." in text
 
 
-def test_scaling_on_a_cpu_shows_resident_memory(tmp_path):
-    outcomes = [("torch", {}, ok(1)), ("torch", {"batch_size": 1}, ok(1)), ("paddle", {}, Run("crashed"))]
-    text = study(tmp_path, outcomes).table("scaling", "markdown")
-    assert ["PyTorch", "AlexNet", "16", "100", "-", "2.00"] in rows(text)
-    assert "PaddlePaddle AlexNet: no batch size worked; 16 ended crashed." in text
-
-
 def test_each_framework_is_shown_in_its_best_mode(tmp_path):
     outcomes = [
-        ("torch", {}, ok(4, 4)),
-        ("torch", {"execution": "compiled"}, ok(2, 2)),
-        ("jax", {}, ok(3, 3)),
-        ("jax", {"execution": "eager"}, ok(9, 9)),
-        ("mxnet", {"execution": "compiled"}, OOM),
+        *(("torch", {}, ok(4, 4)), ("torch", {"execution": "compiled"}, ok(2, 2)), ("jax", {}, ok(3, 3))),
+        *(("jax", {"execution": "eager"}, ok(9, 9)), ("mxnet", {"execution": "compiled"}, OOM)),
     ]
     text = study(tmp_path, outcomes, repeats=2).table("modes", "markdown")
     assert [row[:1] + row[3:] for row in rows(text)] == [
@@ -321,10 +284,7 @@ def test_what_the_table_of_libraries_lacks_is_named_as_it_is(tmp_path):
     assert "Keras (JAX) lacks cells: they ran on JAX 0.10.2, which was not measured with the same settings." in text
 
 
-@pytest.mark.parametrize(
-    "kind", [kind for kind in OF_CELLS if kind not in ("stack", "modes")]
-)  # of libraries, of executions
-def test_a_warning_stands_below_every_table(tmp_path, kind):
+def test_a_warning_stands_below_every_table(tmp_path):
     text = "another process is on the GPU: pid 4321, 0.50 GiB"
     outcomes = [
         ("torch", {"execution": "eager"}, ok(1, 1, 1)),
@@ -333,7 +293,8 @@ def test_a_warning_stands_below_every_table(tmp_path, kind):
         ("torch", {"device": "cuda:0,1", "execution": "eager"}, ok(1, 1, 1)),
     ]
     comparison = study(tmp_path, outcomes)
-    assert f"Warning, PyTorch AlexNet: {text}" in comparison.table(kind, "markdown")
+    for kind in set(OF_CELLS) - {"stack", "modes"}:  # of libraries, of executions
+        assert f"Warning, PyTorch AlexNet: {text}" in comparison.table(kind, "markdown"), kind
     assert comparison.warnings == [f"torch-alexnet-cuda: {text}"]
 
 

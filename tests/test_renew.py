@@ -1,7 +1,5 @@
 """How benchmarks/renew.py judges the newest releases: whether a pin can move, and what another Python has."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import sys

@@ -141,23 +141,15 @@ def test_the_last_step_of_a_sample_is_one_that_no_rank_has_reached(tmp_path):
 @pytest.mark.cold
 @pytest.mark.parametrize(
     "end, status, words",
-    {
-        "killed": ("    pass\n", "crashed", "rank 1: killed by SIGKILL in phase epochs"),
-        "raises": (
-            "    def end(self):\n        raise ValueError('no more')\n",
-            "failed",
-            "rank 1: ValueError: no more",
-        ),
-        "exits": (
-            "    def end(self):\n        import os\n\n        os._exit(3)\n",
-            "crashed",
-            "rank 1: exited with code 3 in phase epochs",
-        ),
-    }.values(),
+    [
+        ("", "crashed", "rank 1: killed by SIGKILL in phase epochs"),
+        ("raise ValueError('no more')", "failed", "rank 1: ValueError: no more"),
+        ("import os; os._exit(3)", "crashed", "rank 1: exited with code 3 in phase epochs"),
+    ],
     ids=["killed", "raises", "exits"],
 )
 def test_the_rank_that_ended_is_told_by_its_number(ranks, images, end, status, words):
-    ranks("Mortal", end)
+    ranks("Mortal", f"    def end(self):\n        {end}\n" if end else "    pass\n")
     row = compare("mutated", "small", "cpu:0,1", dataset=images, epochs=5, **SMALL).frame.iloc[0]
     assert row.status == status and row.reason.startswith(words), row.reason
 
@@ -175,28 +167,20 @@ def test_of_ranks_that_ended_at_once_the_one_that_took_the_others_along_is_named
 def test_of_ranks_that_told_of_a_failure_the_first_that_was_heard_is_named():
     transcript = Transcript(0, epochs=1, ranks=2)
     assert transcript.first_failed() is None
-    late = {
-        "event": "outcome",
-        "t_ns": 1 << 62,
-        "status": "failed",
-        "reason": "mine",
-        "rank": 1,
-    }  # another node's clock
-    transcript.add(late)
+    late = {"event": "outcome", "t_ns": 1 << 62, "status": "failed", "reason": "mine", "rank": 1}
+    transcript.add(late)  # by another node's clock
     transcript.add({"event": "outcome", "t_ns": 1, "status": "failed", "reason": "its connection is gone"})
     assert transcript.first_failed() == 1
 
 
-def test_several_nodes_need_a_slurm_job(tiny, images, tmp_path, monkeypatch):
-    monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
-    with pytest.raises(UsageError, match="nodes is 2, but this is not a Slurm job; add --on slurm"):
-        compare(tiny, "linear", "cpu", nodes=2, dataset=images, out=tmp_path / "study", **SMALL)
-    assert not (tmp_path / "study").exists()
-
-
-def test_a_part_asks_for_as_many_nodes_as_its_largest_cell(tiny, images, tmp_path, monkeypatch):
+def test_several_nodes_need_a_slurm_job_of_which_a_part_asks_for_as_many_as_its_largest_cell(
+    tiny, images, tmp_path, monkeypatch
+):
     monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
     study = tmp_path / "study"
+    with pytest.raises(UsageError, match="nodes is 2, but this is not a Slurm job; add --on slurm"):
+        compare(tiny, "linear", "cpu", nodes=2, dataset=images, out=study, **SMALL)
+    assert not study.exists()
     compare(tiny, "linear", nodes=[1, 2], dataset=images, out=study, executor=Executor(), **SMALL)
     assert parts.PartPlan.read(study, 1).nodes == 2
     assert list(executors._chunks(study, [1], most=10)) == [(2, [1])]
@@ -205,15 +189,15 @@ def test_a_part_asks_for_as_many_nodes_as_its_largest_cell(tiny, images, tmp_pat
             start()
 
 
-@pytest.mark.parametrize("lacking", ["srun", "scontrol"])
-def test_several_nodes_need_the_commands_of_slurm(lacking, tmp_path, monkeypatch):
-    other = tmp_path / ("scontrol" if lacking == "srun" else "srun")
-    other.write_text("#!/bin/sh\n")
-    other.chmod(0o755)
+def test_several_nodes_need_the_commands_of_slurm(tmp_path, monkeypatch):
     monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-2]")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UsageError, match=f"nodes is 2, but {lacking} is not on PATH"):
-        nodes.check(2)
+    for lacking, other in (("srun", "scontrol"), ("scontrol", "srun")):
+        (tmp_path / lacking).mkdir()
+        (tmp_path / lacking / other).write_text("#!/bin/sh\n")
+        (tmp_path / lacking / other).chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path / lacking))
+        with pytest.raises(UsageError, match=f"nodes is 2, but {lacking} is not on PATH"):
+            nodes.check(2)
 
 
 @pytest.mark.parametrize(
@@ -229,23 +213,18 @@ def test_what_several_nodes_cannot_do_is_refused(tiny, images, settings, words):
         compare(tiny, "linear", "cpu", dataset=images, **{**SMALL, "nodes": 2, **settings})
 
 
-def test_an_adapter_without_several_nodes_says_so():
+def test_an_adapter_without_replicas_or_several_nodes_says_so(tiny, images):
     declared = ReferenceTrainer.declared._replace(replicas={"cpu": frozenset({"default"})})
     trainer = type("Other", (ReferenceTrainer,), {"name": "other", "declared": declared})
     with pytest.raises(Unsupported, match="other declares no replicas on several nodes; use one node"):
         refuse_undeclared(trainer, TrainConfig(nodes=2), [], Replicas(CPUS, 0, "a:9", 2))
-
-
-def test_an_adapter_without_replicas_is_unsupported(tiny, images):
     row = compare(tiny, "linear", "cpu:0,1", dataset=images, **SMALL).frame.iloc[0]
-    assert (row.status, row.reason) == (
-        "unsupported",
-        "tiny declares no replicas on 2 devices of kind 'cpu'; use one device",
-    )
+    reason = "tiny declares no replicas on 2 devices of kind 'cpu'; use one device"
+    assert (row.status, row.reason) == ("unsupported", reason)
 
 
-@pytest.mark.parametrize("settings", [{"mode": "inference"}, {"limit": 3}])
-def test_what_several_devices_cannot_do_is_refused_before_anything_is_written(tiny, images, settings, tmp_path):
-    with pytest.raises(UsageError, match="device"):
-        compare(tiny, "linear", "cpu:0,1,2,3", dataset=images, out=tmp_path / "study", **{**SMALL, **settings})
-    assert not (tmp_path / "study").exists()
+def test_what_several_devices_cannot_do_is_refused_before_anything_is_written(tiny, images, tmp_path):
+    for settings in ({"mode": "inference"}, {"limit": 3}):
+        with pytest.raises(UsageError, match="device"):
+            compare(tiny, "linear", "cpu:0,1,2,3", dataset=images, out=tmp_path / "study", **{**SMALL, **settings})
+        assert not (tmp_path / "study").exists()

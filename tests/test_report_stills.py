@@ -17,14 +17,9 @@ PAPER = (26, 26, 26)
 APART = 60  # of two colours, as a distance of RGB
 
 
-@pytest.fixture(scope="module")
-def path(comparison):
-    return comparison.report(comparison.folder.parent / "stills.html")
-
-
 @pytest.mark.parametrize("width", [360, 768, 1280])
-def test_stills_fit_the_window_with_text_that_is_legible(browser, path, width):
-    opened = Opened(browser, path, width=width, scripts=False)
+def test_stills_fit_the_window_with_text_that_is_legible(browser, report_file, width):
+    opened = Opened(browser, report_file, width=width, scripts=False)
     boxes = opened.page.eval_on_selector_all(
         f"{PLOT} img", "all => all.map(one => [one.getBoundingClientRect().right, one.width, one.currentSrc])"
     )
@@ -62,8 +57,8 @@ def contrast(one, other):
     return (light + 0.05) / (dark + 0.05)
 
 
-def test_colours_in_the_dark_are_seen_and_told_apart(browser, path):
-    page = Opened(browser, path, scheme="dark").page
+def test_colours_in_the_dark_are_seen_and_told_apart(browser, report_file):
+    page = Opened(browser, report_file, scheme="dark").page
     seen = {}
     for colour in (*look.COLOURS, look.WARNING, look.GREY, "#FFFFFF"):
         page.locator(".swatch").first.evaluate("(one, colour) => { one.style.background = colour; }", colour)

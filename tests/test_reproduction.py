@@ -29,11 +29,8 @@ def short(tiny, images, own_cache, monkeypatch):
     monkeypatch.setitem(reproduction_tables.SETS, images.name, "small")
     monkeypatch.setattr(reproduction.nvml, "describe_gpus", lambda: None)
     base = {"dataset": images, **FAST}
-    rungs = (
-        Rung("GPU", {"device": "cuda"}),
-        Rung("private", {"gpu_threads": "private"}),
-        Rung("Adam", {"batch_size": 4}),
-    )
+    settings = {"GPU": {"device": "cuda"}, "private": {"gpu_threads": "private"}, "Adam": {"batch_size": 4}}
+    rungs = tuple(Rung(*rung) for rung in settings.items())
     parts = {
         "epochs": ReproductionPart(
             ("alexnet",), {**base, "epochs": 3}, {"epochs": 2}, published="lerat_table1_cpu.csv", beside=RATIOS,

@@ -1,5 +1,6 @@
 """A study gone on with: what is run, what is kept, what is refused."""
 
+import contextlib
 import json
 import shutil
 
@@ -52,40 +53,32 @@ def forget(folder, run_id, status="interrupted"):
         store.record(run_id, Run(status))
 
 
-def test_a_finished_study_is_left_as_it_is(study):
-    before = runs(study("fine", "raise").folder)
-    again = study("fine", "raise")
-    assert runs(again.folder) == before
-    assert runs(resume(again.folder).folder) == before
-
-
 @pytest.mark.parametrize("how", ["compare", "resume"])
 def test_only_what_was_interrupted_is_run(how, study):
     folder = study("fine", "raise", "slow").folder
     before = runs(folder)
-    forget(folder, 3)
-    study("fine", "raise", "slow") if how == "compare" else resume(folder)
-    after = runs(folder)
-    assert after[:2] == before[:2]
+    for number in (None, 3):
+        if number:
+            forget(folder, number)
+        study("fine", "raise", "slow") if how == "compare" else resume(folder)
+        after = runs(folder)
+        assert after[:2] == before[:2] and (number or after == before), "a finished study is left as it is"
     assert after[2][1] == "ok" and after[2][3] is not None
 
 
-@pytest.mark.parametrize("retry", [["failed"], "failed"])
-def test_retry_picks_statuses(retry, study):
+def test_retry_picks_statuses(study):
     folder = study("fine", "raise", "segfault").folder
-    before = runs(folder)
-    resume(folder, retry=retry)
-    after = runs(folder)
-    assert (after[0], after[2]) == (before[0], before[2])
-    assert after[1][1] == "failed" and after[1][3] != before[1][3]
+    for retry in (["failed"], "failed"):
+        before = runs(folder)
+        resume(folder, retry=retry)
+        after = runs(folder)
+        assert (after[0], after[2]) == (before[0], before[2])
+        assert after[1][1] == "failed" and after[1][3] != before[1][3]
     with pytest.raises(UsageError, match=r"unknown status 'fail' \(did you mean 'failed'\?\); allowed: ok, "):
         resume(folder, retry="fail")
-
-
-@pytest.mark.parametrize("status", ["planned", "running", "broken", "interrupted"])
-def test_retry_of_what_is_no_ending_lists_the_endings(status):
-    with pytest.raises(UsageError, match="allowed: ok, unsupported, .*failed"):
-        check_retry([status])
+    for status in ("planned", "running", "broken", "interrupted"):  # which are no endings
+        with pytest.raises(UsageError, match="allowed: ok, unsupported, .*failed"):
+            check_retry([status])
 
 
 def test_limits_given_to_a_resume_hold_for_what_is_run_then(study):
@@ -97,27 +90,28 @@ def test_limits_given_to_a_resume_hold_for_what_is_run_then(study):
     assert found[1][0] == '{"timeout_s": 2, "silence_timeout_s": 1}' and "silent for 1 s" in found[1][1]
 
 
-@pytest.mark.parametrize(
-    "change, said",
-    [
-        (dict(batch_size=8), "batch_size: 4 in the study, 8 now"),
-        (dict(epochs=3), "epochs: 2 in the study, 3 now"),
-        (dict(batch_size=[4, 8]), "batch_size: 4 in the study, 4 and 8 now"),
-        (dict(sampling_hz=0), "sampling_hz: 10.0 in the study, 0 now"),
-        (dict(profile=True), "profile: False in the study, True now"),
-        (dict(verify="off"), "verify: warn in the study, off now"),
-        (dict(repeats=2), "repeats: 1 in the study, 2 now"),
-        (dict(limit=6), "images of colours: 13 in the study, 6 now"),
-        (dict(classes=["smoke", "fire", "no_fire"]), "images of colours: 13 in the study, 13 now, but not the same"),
-    ],
-    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+CHANGES = (
+    (dict(batch_size=8), "batch_size: 4 in the study, 8 now"),
+    (dict(epochs=3), "epochs: 2 in the study, 3 now"),
+    (dict(batch_size=[4, 8]), "batch_size: 4 in the study, 4 and 8 now"),
+    (dict(sampling_hz=0), "sampling_hz: 10.0 in the study, 0 now"),
+    (dict(profile=True), "profile: False in the study, True now"),
+    (dict(verify="off"), "verify: warn in the study, off now"),
+    (dict(repeats=2), "repeats: 1 in the study, 2 now"),
+    (dict(limit=6), "images of colours: 13 in the study, 6 now"),
+    (dict(classes=["smoke", "fire", "no_fire"]), "images of colours: 13 in the study, 13 now, but not the same"),
 )
-def test_changed_settings_are_refused_with_the_difference(change, said, study):
+
+
+def test_changed_settings_and_other_models_are_refused_with_the_difference(study):
     folder = study("fine").folder
     before = runs(folder)
-    with pytest.raises(StudyError, match=said) as error:
-        study("fine", **change)
-    assert "\n" not in str(error.value) and runs(folder) == before
+    for change, said in CHANGES:
+        with pytest.raises(StudyError, match=said) as error:
+            study("fine", **change)
+        assert "\n" not in str(error.value) and runs(folder) == before
+    with pytest.raises(StudyError, match="model: fine in the study, fine and slow now"):
+        study("fine", "slow")
 
 
 @pytest.mark.parametrize(
@@ -152,10 +146,9 @@ def test_a_resume_requires_the_parity_that_the_study_required_unless_told_otherw
     resume(folder, retry=["failed"])
     assert modes == ["require", "require"]
     assert list(resume(folder, retry=["failed"], verify="warn").frame.status) == ["ok"]
-    with pytest.raises(UsageError, match="unknown verify 'x'; allowed: require, warn, off"):
-        resume(folder, verify="x")
-    with pytest.raises(UsageError, match="unknown verify 'x'; allowed: require, warn, off"):
-        studies.resume(study=folder, strict=False, verify="x")
+    for call in (lambda: resume(folder, verify="x"), lambda: studies.resume(study=folder, strict=False, verify="x")):
+        with pytest.raises(UsageError, match="unknown verify 'x'; allowed: require, warn, off"):
+            call()
 
 
 def test_a_sweep_is_resumed_by_its_folder(faulty, images, own_cache, tmp_path):
@@ -169,12 +162,6 @@ def test_a_sweep_is_resumed_by_its_folder(faulty, images, own_cache, tmp_path):
     assert list(resume(tmp_path / "study").frame.batch_size) == [2, 4]
     with pytest.raises(StudyError, match="memory_limit: none in the study, .* now; resume it without naming limits"):
         resume(tmp_path / "study", memory_limit="4GiB")
-
-
-def test_other_models_are_refused_and_named(study):
-    study("fine")
-    with pytest.raises(StudyError, match="model: fine in the study, fine and slow now"):
-        study("fine", "slow")
 
 
 def test_another_machine_is_refused(study, monkeypatch):
@@ -195,30 +182,19 @@ H200, A100 = ({"name": name, "memory_bytes": 1 << 37, "compute_capability": "9.0
         ({"quota_cores": 2.5}, {"quota_cores": 2.0}, "quota_cores: 2.5 in the study, 2.0 now"),
         ({"gpus": {"devices": [H200]}}, {"gpus": {"devices": [A100, A100]}}, "gpus: H200 in the study, A100 and A100 now"),
         ({"gpus": {"devices": [H200]}}, {"gpus": None}, "gpus: H200 in the study, none now"),
+        ({"gpus": {"devices": [H200], "driver": "1"}}, {"gpus": {"devices": [H200], "driver": "2"}}, ""),
+        ({"memory_bytes": 16 << 30}, {"memory_bytes": (16 << 30) - (100 << 20)}, ""),  # of another kernel
+        ({}, {"memory_bytes": 1}, ""),  # not known
     ],
 )
 def test_another_memory_limit_or_gpu_is_another_machine(before, now, said, tmp_path):
-    cells = [Cell("torch", "alexnet", "small", "cuda", TrainConfig(device="cuda"))]
-    with Store.create(tmp_path, settings={}, machine=before, cells=cells, repeats=1) as store:
-        with pytest.raises(StudyError, match=said):
-            check_same_machine(store, now)
-        check_same_machine(store, before)
-
-
-@pytest.mark.parametrize(
-    ("before", "now", "device"),
-    [
-        ({"gpus": {"devices": [H200]}}, {"gpus": None}, "cpu"),
-        ({"gpus": {"devices": [H200], "driver": "1"}}, {"gpus": {"devices": [H200], "driver": "2"}}, "cuda"),
-        ({"memory_bytes": 16 << 30}, {"memory_bytes": (16 << 30) - (100 << 20)}, "cpu"),
-        ({}, {"memory_bytes": 1}, "cpu"),
-    ],
-    ids=["gpu-not-used", "driver", "kernel", "not-known"],
-)
-def test_the_same_machine_for_a_study_is_not_refused(before, now, device, tmp_path):
-    cells = [Cell("torch", "alexnet", "small", device, TrainConfig(device=device))]
-    with Store.create(tmp_path, settings={}, machine=before, cells=cells, repeats=1) as store:
-        check_same_machine(store, now)
+    for device in ("cuda", "cpu"):
+        cells = [Cell("torch", "alexnet", "small", device, TrainConfig(device=device))]
+        refused = said and (device == "cuda" or "gpus" not in said)  # a study on the CPU has no use for a GPU
+        with Store.create(tmp_path / device, settings={}, machine=before, cells=cells, repeats=1) as store:
+            with pytest.raises(StudyError, match=said) if refused else contextlib.nullcontext():
+                check_same_machine(store, now)
+            check_same_machine(store, before)
 
 
 def test_another_version_of_a_framework_is_refused_where_it_has_finished_runs(study, monkeypatch):
@@ -234,16 +210,7 @@ def test_another_version_of_a_framework_is_refused_where_it_has_finished_runs(st
         resume(folder)
 
 
-def test_images_that_are_gone_are_told(study, images, tmp_path):
-    shutil.copytree(images, tmp_path / "copy")
-    folder = study("fine", dataset=tmp_path / "copy").folder
-    forget(folder, 1)
-    shutil.rmtree(tmp_path / "copy")
-    with pytest.raises(DataError, match="images of data set 'copy' can no longer be read"):
-        resume(folder)
-
-
-def test_an_image_that_was_changed_is_named(study, images, tmp_path):
+def test_images_that_were_changed_or_are_gone_are_named(study, images, tmp_path):
     shutil.copytree(images, tmp_path / "copy")
     folder = study("fine", dataset=tmp_path / "copy").folder
     forget(folder, 1)
@@ -252,31 +219,33 @@ def test_an_image_that_was_changed_is_named(study, images, tmp_path):
         resume(folder)
     shutil.copy(images / "smoke" / "1.jpg", tmp_path / "copy" / "smoke" / "1.jpg")
     assert set(resume(folder).frame.status) == {"ok"}
+    forget(folder, 1)
+    shutil.rmtree(tmp_path / "copy")
+    with pytest.raises(DataError, match="images of data set 'copy' can no longer be read"):
+        resume(folder)
 
 
-@pytest.mark.parametrize("content", [None, "{}", "[]", '{"paths": []}', '{"pa'])
-def test_a_list_of_images_that_is_gone_or_not_the_studys_is_told_and_written_again(content, study):
+def test_a_list_of_images_that_is_gone_or_not_the_studys_is_told_and_written_again(study):
     folder = study("fine").folder
     forget(folder, 1)
     path = folder / "images" / "colours.json"
-    path.unlink() if content is None else path.write_text(content)
-    said = "cannot be" if content is None else "cannot be used: .*; repeat the"
-    with pytest.raises(StudyError, match=f"own list of the images of 'colours', .*colours.json, {said}"):
-        resume(folder)
+    for content in ("{}", "[]", '{"paths": []}', '{"pa', None):
+        path.unlink() if content is None else path.write_text(content)
+        said = "cannot be" if content is None else "cannot be used: .*; repeat the"
+        with pytest.raises(StudyError, match=f"own list of the images of 'colours', .*colours.json, {said}"):
+            resume(folder)
     assert set(study("fine").frame.status) == {"ok"}
 
 
-@pytest.mark.parametrize("content", ["[]", '{"/a.jpg": "12', ""], ids=["list", "cut", "empty"])
-def test_checksums_of_images_that_cannot_be_read_are_told_and_kept(content, study):
+def test_checksums_of_images_that_cannot_be_read_are_told_and_kept(study):
     folder = study("fine").folder
     forget(folder, 1)
     path = folder / "images" / "colours.checksums"
-    path.write_text(content)
-    with pytest.raises(
-        StudyError, match="colours.checksums, the checksums .* cannot be read: .*; delete it if the images"
-    ):
-        resume(folder)
-    assert path.read_text() == content
+    for content in ("[]", '{"/a.jpg": "12', ""):
+        path.write_text(content)
+        with pytest.raises(StudyError, match="colours.checksums, the checksums .* cannot be read: .*; delete it"):
+            resume(folder)
+        assert path.read_text() == content
     path.unlink()
     assert set(resume(folder).frame.status) == {"ok"}
 

@@ -1,7 +1,5 @@
 """Arithmetic and bytes of a cell beside the machine's peaks: counted from the graph, measured once, and shown."""
 
-from __future__ import annotations
-
 import json
 import runpy
 import subprocess
@@ -35,7 +33,7 @@ from framework_compare.samplers.peaks import Peak
 SECOND = 1_000_000_000
 
 
-def test_work_of_a_layer_is_what_its_definition_says():
+def test_work_of_a_layer_is_what_its_definition_says_and_parameters_are_read_once_per_batch():
     graph = vgg16.build(num_classes=3, image_size=32)
     forward = sum(one.flop for one in roofline.work(graph, 4, "inference"))
     assert forward == 2 * graph.macs()
@@ -43,12 +41,13 @@ def test_work_of_a_layer_is_what_its_definition_says():
     first = roofline.work(graph, 4, "inference")[0]
     weights = 3 * 64 * 9 + 64
     assert first.bytes == pytest.approx(4 * (3 * 32 * 32 + 64 * 32 * 32 + weights / 4))
-
-
-def test_parameters_are_read_once_per_batch():
     graph = vgg16.build(num_classes=3, image_size=32)
     one, many = (sum(part.bytes for part in roofline.work(graph, size, "train")) for size in (1, 1000))
     assert one > 10 * many
+    graph = vgg16.build(num_classes=3, image_size=32)
+    wide, narrow = (roofline.work(graph, 4, "train", size) for size in (4, 2))
+    assert all(two.bytes == one.bytes / 2 and two.flop == one.flop for one, two in zip(wide[:-1], narrow[:-1]))
+    assert wide[-1] == narrow[-1], "updates stay in float32"
 
 
 @pytest.fixture
@@ -84,22 +83,12 @@ def test_a_cell_stands_beside_the_peaks_of_its_machine(study, own_cache, monkeyp
     assert "10000" in tables and "Peak unknown: run `framework-compare peaks STUDY`" in tables
 
 
-def test_bytes_bound_what_arithmetic_does_not(study, own_cache):
+def test_bytes_bound_what_arithmetic_does_not_and_more_than_the_roofline_is_explained(study, own_cache):
     keep(1e30, 1e12)
     first = next(study.roofline.itertuples())
     assert first.roofline_share == pytest.approx(first.bytes_per_s / 1e12)
-
-
-def test_more_than_the_roofline_is_explained(study, own_cache):
     keep(1e9, 1e9)
-    assert "Above 100 %" in str(study.table("roofline"))
-
-
-def test_layers_of_narrow_numbers_move_half_the_bytes():
-    graph = vgg16.build(num_classes=3, image_size=32)
-    wide, narrow = (roofline.work(graph, 4, "train", size) for size in (4, 2))
-    assert all(two.bytes == one.bytes / 2 and two.flop == one.flop for one, two in zip(wide[:-1], narrow[:-1]))
-    assert wide[-1] == narrow[-1], "updates stay in float32"
+    assert "Above 100 %" in str(Comparison.load(study.folder).table("roofline"))
 
 
 @pytest.mark.parametrize("optimizer", STATES)
@@ -115,32 +104,20 @@ def test_an_update_moves_the_states_of_its_optimizer(optimizer):
     assert update.bytes == 4 * (3 + 2 * states) * graph.parameter_count() / 4
 
 
-def test_sgd_without_momentum_keeps_nothing():
-    assert roofline.states("sgd", 0.0) == 0
-
-
 def test_cells_differ_by_their_optimizer_alone(tmp_path, own_cache):
+    assert roofline.states("sgd", 0.0) == 0
     configs = [TrainConfig(optimizer=name, momentum=0.0) for name in ("sgd", "adam")]
     sgd, adam = studied(tmp_path / "s", configs).roofline.itertuples()
     parameters = vgg16.build(num_classes=3, image_size=224).parameter_count()
     assert adam.bytes_per_image - sgd.bytes_per_image == pytest.approx(4 * 4 * parameters / 10)
 
 
-READS = (
-    lambda study: study.roofline,
-    lambda study: study.table("roofline"),
-    lambda study: study.kinds,
-    lambda study: study.report(study.folder / "report.html"),
-    lambda study: study.to_json(),
-    lambda study: study.export(study.folder / "exported"),
-)
-
-
-@pytest.mark.parametrize("read", READS)
-def test_reading_never_measures(study, own_cache, monkeypatch, read):
+def test_reading_never_measures(study, own_cache, monkeypatch):
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("a program was started"))
     monkeypatch.setattr(managed, "find", lambda *_, **__: None)
-    read(study)
+    assert len(study.roofline) == 2 and study.table("roofline") and study.kinds and study.to_json()
+    study.report(study.folder / "report.html")
+    study.export(study.folder / "exported")
     assert not (own_cache / "peaks").exists()
 
 
@@ -149,9 +126,8 @@ def test_a_busy_machine_is_said_below_the_table(study, own_cache):
     assert "may be too low" not in study.table("roofline", width=300)
     keep(1e12, 1e12, others=0.45)
     again = Comparison.load(study.folder)
-    assert "Peaks may be too low: other programs took 45 % of a core during their measurement." in again.table(
-        "roofline", width=300
-    )
+    words = "Peaks may be too low: other programs took 45 % of a core during their measurement."
+    assert words in again.table("roofline", width=300)
     assert list(again.roofline["peak_disturbed_share"].dropna()) == [0.45]
 
 
@@ -207,16 +183,10 @@ def test_a_processor_without_fast_products_is_measured_by_smaller_ones(program, 
         library = of["of_numpy"]("cpu", "fp32", 1)
     else:
         generator = SimpleNamespace(manual_seed=lambda seed: None)
-        torch = SimpleNamespace(
-            matmul=matmul,
-            set_num_threads=lambda threads: None,
-            Generator=lambda device: generator,
-            randn=lambda *shape, **_: SimpleNamespace(to=lambda kind: np.zeros(shape, np.float32)),
-            empty_like=np.empty_like,
-            zeros=lambda *_, **__: None,
-            bfloat16=None,
-            uint8=None,
-        )
+        drawn = lambda *shape, **_: SimpleNamespace(to=lambda kind: np.zeros(shape, np.float32))  # noqa: E731
+        kinds = dict(bfloat16=None, uint8=None, zeros=lambda *_, **__: None, set_num_threads=lambda threads: None)
+        made = dict(Generator=lambda device: generator, randn=drawn, empty_like=np.empty_like)
+        torch = SimpleNamespace(matmul=matmul, **kinds, **made)
         monkeypatch.setitem(sys.modules, "torch", torch)
         library = of["of_torch"]("cpu", "bf16", 1)
     found = of["measure"](library._replace(copy=copy), "cpu")
@@ -284,12 +254,10 @@ def test_what_has_no_peak_here_says_why(own_cache, changes, reason):
         peaks.measure(request)
 
 
-DAMAGED = ["", "{", "[]", '{"flop_per_s": 0, "bytes_per_s": 1, "measured_at": "now"}', '{"flop_per_s": "x"}']
-
-
-@pytest.mark.parametrize("text", [*DAMAGED, '{"flop_per_s": 1e9, "bytes_per_s": 1e9}'])
-def test_a_damaged_peak_and_one_without_its_time_are_not_known(text, own_cache):
-    path = keep(1, 1)
-    assert peaks.known(Request(host.describe(), "cpu", "fp32", 1)) is not None
-    path.write_text(text)
-    assert peaks.known(Request(host.describe(), "cpu", "fp32", 1)) is None
+def test_a_damaged_peak_and_one_without_its_time_are_not_known(own_cache):
+    path, asked = keep(1, 1), Request(host.describe(), "cpu", "fp32", 1)
+    assert peaks.known(asked) is not None
+    none = '{"flop_per_s": 0, "bytes_per_s": 1, "measured_at": "now"}'
+    for text in ("", "{", "[]", none, '{"flop_per_s": "x"}', '{"flop_per_s": 1e9, "bytes_per_s": 1e9}'):
+        path.write_text(text)
+        assert peaks.known(asked) is None, text

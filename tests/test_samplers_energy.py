@@ -1,7 +1,5 @@
 """Energy: counters that turn over, readings when something ends, and power integrated where there is no counter."""
 
-from __future__ import annotations
-
 import math
 import os
 import subprocess
@@ -32,6 +30,7 @@ def package(root, number, name, energy_uj=0):
 
 
 def test_packages_and_their_memory_are_found_and_their_parts_left_out(tmp_path):
+    assert find_packages(tmp_path) == ([], f"there is no processor package in {tmp_path}")
     domains = ("0", "package-0"), ("1", "package-1"), ("0:0", "core"), ("0:1", "dram"), ("1:0", "dram"), ("2", "psys")
     for number, name in domains:
         package(tmp_path, number, name)
@@ -48,17 +47,8 @@ def test_a_package_counts_from_its_first_reading_and_over_the_turn(tmp_path):
         counter.write_text(str(energy_uj))
         readings.append(found.read())
     assert readings == pytest.approx([0, 4, 7, 14])
-
-
-def test_a_package_that_fails_now_reads_none(tmp_path):
-    counter = package(tmp_path, "0", "package-0")
-    (found,), _ = find_packages(tmp_path)
     counter.write_text("")
-    assert found.read() is None
-
-
-def test_a_machine_without_packages_says_so(tmp_path):
-    assert find_packages(tmp_path) == ([], f"there is no processor package in {tmp_path}")
+    assert found.read() is None, "it fails now"
 
 
 def test_a_package_that_root_alone_may_read_says_so(tmp_path):
@@ -86,7 +76,7 @@ class Counter:
         return self.read_j[-1]
 
 
-def test_energy_is_read_at_the_start_at_phases_and_at_the_end():
+def test_energy_is_read_at_the_start_at_phases_and_at_the_end_but_not_after_each_short_epoch(monkeypatch):
     meter = Counter()
     with EnergyRecorder([meter]) as recorder:
         wait_until(lambda: meter.calls == 1, "the first reading")
@@ -96,9 +86,6 @@ def test_energy_is_read_at_the_start_at_phases_and_at_the_end():
     assert [one.energy_j for one in recorder.readings] == meter.read_j
     for asked_ns, one, next_ns in zip(recorder.times_ns, recorder.readings, [*recorder.times_ns[1:], math.inf]):
         assert asked_ns <= one.t_ns <= next_ns
-
-
-def test_many_short_epochs_are_not_read_one_by_one(monkeypatch):
     monkeypatch.setattr(energy_module, "LEAST_GAP_NS", 3600 * SECOND)
     meter = Counter()
     with EnergyRecorder([meter]) as recorder:
@@ -108,10 +95,15 @@ def test_many_short_epochs_are_not_read_one_by_one(monkeypatch):
     assert meter.calls == 2
 
 
-def test_a_meter_that_cannot_be_read_leaves_times_but_no_readings():
+def test_a_meter_that_cannot_be_read_leaves_times_but_no_readings_and_nobody_waits_for_its_idle_power(monkeypatch):
     with EnergyRecorder([GpuMeter(lambda: None)]) as recorder:
         pass
     assert recorder.readings == [] and len(recorder.times_ns) == 2
+    monkeypatch.setattr(energy_module, "_idle_w", {})
+    monkeypatch.setattr(energy_module, "IDLE_S", 3600)
+    unread = GpuMeter(lambda: None)
+    energy_module.note_idle([unread])
+    assert energy_module.idle_w([unread]) == {}
 
 
 def test_power_is_integrated_where_there_is_no_counter():
@@ -148,14 +140,6 @@ def test_idle_power_is_read_once_per_device_before_the_first_run(process, monkey
         wait_until(recorder.energy, "the first reading")
     (found_w,) = recorder.gauges()["idle_w"].values()
     assert least_w <= found_w and round(found_w, 6) <= 100 and [*recorder.gauges()["idle_w"]] == ["host-package-0"]
-
-
-def test_a_meter_that_cannot_be_read_has_no_idle_power_and_nobody_waits_for_it(monkeypatch):
-    monkeypatch.setattr(energy_module, "_idle_w", {})
-    monkeypatch.setattr(energy_module, "IDLE_S", 3600)
-    unread = GpuMeter(lambda: None)
-    energy_module.note_idle([unread])
-    assert energy_module.idle_w([unread]) == {}
 
 
 def test_a_recorder_without_anything_to_meter_starts_no_thread_for_it(process, monkeypatch):

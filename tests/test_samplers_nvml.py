@@ -1,7 +1,5 @@
 """The GPU sampler, and which programs use a GPU: on a real GPU where there is one, and everywhere on a recording."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -26,19 +24,28 @@ def all_gpus_visible(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
 
-def test_recorded_gpu_reads_in_our_units():
-    with closing(NvmlSampler(0, nvml=RecordedNvml())) as gpu:
-        assert gpu.read(pids=[4321]) == GpuReading(
-            percent=100.0,
-            memory_bytes=1_570_635_776,
-            power_w=692.477,
-            process_memory_bytes=1_048_576_000,
-            temperature_c=61.0,
-            sm_clock_mhz=1980.0,
-            throttle=0x4,
-        )
-        assert gpu.energy_j() == 123_456.789
-        assert gpu.reason is None
+def test_a_recorded_gpu_reads_in_our_units_and_says_how():
+    nvml = RecordedNvml()
+    with closing(NvmlSampler(0, nvml=nvml)) as gpu:
+        memory = dict(memory_bytes=1_570_635_776, process_memory_bytes=1_048_576_000)
+        rest = dict(percent=100.0, power_w=692.477, temperature_c=61.0, sm_clock_mhz=1980.0, throttle=0x4)
+        assert gpu.read(pids=[4321]) == GpuReading(**memory, **rest)
+        later = {"nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetSamples"}
+        assert not later & set(nvml.calls), "energy is not asked for when a sample is taken"
+        assert gpu.energy_j() == 123_456.789 and gpu.reason is None
+    nvml = RecordedNvml(nvmlDeviceGetComputeRunningProcesses=pynvml.NVML_ERROR_NO_PERMISSION)
+    with closing(NvmlSampler(0, nvml=nvml)) as gpu:
+        gpu.note_baseline()
+        gpu.read(pids=[1])
+        facts = gpu.facts()
+    assert (facts["name"], facts["driver"]) == ("NVIDIA H200", "580.159.04")
+    assert (facts["baseline_bytes"], facts["memory_source"]) == (1_570_635_776, "device minus baseline")
+    assert "1/6 s" in facts["utilization_window"] and facts["utilization_period_s"] == 0.2
+    nvml = RecordedNvml(nvmlDeviceGetCurrentClocksEventReasons=pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+    with closing(NvmlSampler(0, nvml=nvml)) as gpu:
+        assert gpu.read().throttle == 0x40
+    reasons = {0: "none", 0x1: "idle", 0x44: "power cap, hardware thermal slowdown", 0x4000: "0x4000"}
+    assert {mask: words(mask) for mask in reasons} == reasons
 
 
 def test_a_process_that_draws_and_came_during_the_run_is_named(monkeypatch):
@@ -51,48 +58,12 @@ def test_a_process_that_draws_and_came_during_the_run_is_named(monkeypatch):
         assert gpu.warnings()[-1] == "another process is on the GPU: pid 100000001, 0.25 GiB"
 
 
-def test_recorded_gpu_says_how_its_readings_were_had():
-    with closing(
-        NvmlSampler(0, nvml=RecordedNvml(nvmlDeviceGetComputeRunningProcesses=pynvml.NVML_ERROR_NO_PERMISSION))
-    ) as gpu:
-        gpu.note_baseline()
-        gpu.read(pids=[1])
-        facts = gpu.facts()
-    assert (facts["name"], facts["driver"]) == ("NVIDIA H200", "580.159.04")
-    assert (facts["baseline_bytes"], facts["memory_source"]) == (1_570_635_776, "device minus baseline")
-    assert "1/6 s" in facts["utilization_window"] and facts["utilization_period_s"] == 0.2
-
-
-def test_throttling_of_an_older_driver_is_asked_for_by_its_older_name():
-    nvml = RecordedNvml(nvmlDeviceGetCurrentClocksEventReasons=pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
-    with closing(NvmlSampler(0, nvml=nvml)) as gpu:
-        assert gpu.read().throttle == 0x40
-
-
-def test_energy_is_not_asked_for_when_a_sample_is_taken():
-    nvml = RecordedNvml()
-    with closing(NvmlSampler(0, nvml=nvml)) as gpu:
-        gpu.read()
-    assert not {"nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetSamples"} & set(nvml.calls)
-
-
-@pytest.mark.parametrize(
-    "mask, text",
-    [(0, "none"), (0x1, "idle"), (0x44, "power cap, hardware thermal slowdown"), (0x4000, "0x4000")],
-)
-def test_throttle_reasons_are_told_in_words(mask, text):
-    assert words(mask) == text
-
-
-def test_reading_a_gpu_does_not_support_is_asked_for_once():
+def test_a_reading_a_gpu_does_not_support_is_asked_for_once_and_one_that_fails_now_again():
     nvml = RecordedNvml(nvmlDeviceGetPowerUsage=pynvml.NVML_ERROR_NOT_SUPPORTED)
     with closing(NvmlSampler(0, nvml=nvml)) as gpu:
         assert [gpu.read().power_w for _ in range(3)] == [None] * 3
         assert gpu.read().percent == 100.0
     assert nvml.calls.count("nvmlDeviceGetPowerUsage") == 1
-
-
-def test_reading_that_fails_now_is_asked_for_again():
     nvml = RecordedNvml(nvmlDeviceGetUtilizationRates=pynvml.NVML_ERROR_UNKNOWN)
     with closing(NvmlSampler(0, nvml=nvml)) as gpu:
         assert gpu.read().percent is None
@@ -136,15 +107,9 @@ def shown(visible):
 @pytest.mark.parametrize(
     "visible, gpus",
     [
-        ("0", [0]),
-        ("1,0", [1, 0]),
-        (" 1 ,0", [1, 0]),
-        ("+0", [0]),
-        ("1gpu,0", [1, 0]),
-        ("1,0,", [1, 0]),
-        ("GPU-8f6d1c00-1d2b-b333-c3b5-85a7d0741f00", [0]),
-        ("GPU-2cc3,GPU-8", [1, 0]),
-        ("GPU-8F6D", [0]),
+        *((visible, [0]) for visible in ("0", "+0", "GPU-8f6d1c00-1d2b-b333-c3b5-85a7d0741f00", "GPU-8F6D")),
+        *((visible, [1, 0]) for visible in ("1,0", " 1 ,0", "1gpu,0", "1,0,", "GPU-2cc3,GPU-8")),
+        ("MIG-whole,MIG-gone", ["MIG-whole"]),  # a part of a GPU is asked for by its uuid
     ],
 )
 def test_gpus_are_those_that_cuda_shows(visible, gpus):
@@ -156,17 +121,9 @@ NO_GPU, TWICE = (
     "names a GPU twice, and CUDA then shows none",
 )
 NAMELESS = [
-    ("0,-1,1", [0], "-1"),
-    ("0,9,1", [0], "9"),
-    ("-1", [], "-1"),
-    ("NoDevFiles", [], "NoDevFiles"),
-    ("GPU-", [], "GPU-"),
-    ("GPU-8f6dzz,GPU-2cc3", [], "GPU-8f6dzz"),
-    ("gpu-8f6d", [], "gpu-8f6d"),
-    (" GPU-8f6d", [], " GPU-8f6d"),
-    ("GPU-8f6d ", [], "GPU-8f6d "),
-    ("GPU-8f6d,1", [0], "1"),
-    ("0,GPU-2cc3", [0], "GPU-2cc3"),
+    *((name, [], name) for name in ("-1", "NoDevFiles", "GPU-", "gpu-8f6d", " GPU-8f6d", "GPU-8f6d ")),
+    *(("0,-1,1", [0], "-1"), ("0,9,1", [0], "9"), ("GPU-8f6dzz,GPU-2cc3", [], "GPU-8f6dzz")),
+    *(("GPU-8f6d,1", [0], "1"), ("0,GPU-2cc3", [0], "GPU-2cc3")),
 ]
 
 
@@ -182,16 +139,11 @@ def test_the_first_entry_that_names_no_gpu_ends_the_list_and_one_named_twice_hid
     assert shown(visible) == (gpus, f"CUDA_VISIBLE_DEVICES={visible!r} {why}")
 
 
-def test_a_part_of_a_gpu_is_asked_for_by_its_uuid():
-    assert shown("MIG-whole,MIG-gone")[0] == ["MIG-whole"]
-
-
-@pytest.mark.parametrize("visible", ["", "0"])
-def test_hidden_gpu_reads_none(monkeypatch, visible):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    with closing(NvmlSampler(1, nvml=RecordedNvml())) as gpu:
-        assert gpu.read() == GpuReading()
-        assert "CUDA_VISIBLE_DEVICES" in gpu.reason
+def test_hidden_gpu_reads_none(monkeypatch):
+    for visible in ("", "0"):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        with closing(NvmlSampler(1, nvml=RecordedNvml())) as gpu:
+            assert gpu.read() == GpuReading() and "CUDA_VISIBLE_DEVICES" in gpu.reason
 
 
 @pytest.mark.parametrize(
@@ -199,9 +151,6 @@ def test_hidden_gpu_reads_none(monkeypatch, visible):
 )
 def test_gpu_number_of_a_device(device, index):
     assert gpu_index(device) == index
-
-
-def test_device_that_is_no_number_is_refused():
     with pytest.raises(UsageError, match="cuda:<number>"):
         gpu_index("cuda:first")
 
@@ -240,9 +189,6 @@ def test_memory_is_that_of_the_workers_processes_where_the_driver_lists_them():
     listed = [GpuProcess(WORKER, 300 * MIB), GpuProcess(LOADER, 20 * MIB), GpuProcess(OTHER, 900 * MIB)]
     assert found.own_bytes(listed, TREE, 2000 * MIB) == 320 * MIB
     assert found.memory_source == BY_PROCESS
-
-
-def test_memory_that_the_worker_has_let_go_of_is_zero():
     found = users(600 * MIB)
     found.own_bytes([GpuProcess(WORKER, MIB)], TREE, 700 * MIB)
     assert found.own_bytes([], TREE, 650 * MIB) == 0
@@ -257,10 +203,7 @@ def test_memory_is_the_devices_less_the_baseline_where_processes_are_hidden(list
     found = users(600 * MIB)
     assert found.own_bytes(listed, TREE, 950 * MIB) == 350 * MIB
     assert found.memory_source == BY_DIFFERENCE
-
-
-def test_memory_is_none_without_list_and_baseline():
-    found = GpuUsers()
+    found = GpuUsers()  # of neither list nor baseline
     assert found.own_bytes([], TREE, 950 * MIB) is None
     assert users(600 * MIB).own_bytes([], TREE, None) is None
     assert found.memory_source is None
@@ -279,29 +222,20 @@ def test_another_worker_of_this_process_is_no_stranger():
         rival.communicate()
 
 
-def test_a_process_that_was_there_before_is_named_with_its_most_memory():
+def test_processes_of_others_are_named_with_their_most_memory():
     found = users(800 * MIB, 0, GpuProcess(OTHER, 256 * MIB))
     found.own_bytes([GpuProcess(WORKER, 300 * MIB), GpuProcess(OTHER, 512 * MIB)], TREE, 1400 * MIB)
     found.own_bytes([GpuProcess(OTHER, 128 * MIB)], TREE, 1400 * MIB)
     assert found.warnings() == [f"another process is on the GPU: pid {OTHER}, 0.50 GiB"]
-
-
-def test_a_process_that_comes_during_the_run_is_named():
     found = users(0)
     found.own_bytes([GpuProcess(WORKER, 300 * MIB)], TREE, 300 * MIB)
     found.own_bytes([GpuProcess(WORKER, 300 * MIB), GpuProcess(OTHER, None)], TREE, 900 * MIB)
     assert found.warnings() == [f"another process is on the GPU: pid {OTHER}, memory unknown"]
-
-
-def test_one_new_process_of_another_namespace_may_be_the_worker_but_two_may_not():
     found = users(0)
     found.own_bytes([GpuProcess(7, 300 * MIB)], TREE, 300 * MIB)
     assert found.warnings() == []
     found.own_bytes([GpuProcess(7, 300 * MIB), GpuProcess(8, 300 * MIB)], TREE, 600 * MIB)
     assert ["2 processes" in text and "1 was expected" in text for text in found.warnings()] == [True]
-
-
-def test_memory_of_nobody_that_is_listed_is_told():
     held = users(IDLE_BYTES + 700 * MIB, 500 * MIB).warnings()
     assert held == ["0.70 GiB were in use on the GPU before the worker started, by processes that are not visible here"]
     assert users(IDLE_BYTES + 400 * MIB, 500 * MIB).warnings() == []

@@ -1,7 +1,5 @@
 """The temporary folder of a run and its shared memory: its own, and gone with it, however run or parent ends."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -61,9 +59,8 @@ def test_what_a_worker_leaves_is_gone_and_what_it_linked_to_is_not(own_temporary
     with scratch() as folder:
         environment = {"TMPDIR": str(folder)}
         command = [sys.executable, "-c", LITTER, str(kept), "0"]
-        with SupervisedWorker(
-            command, log=tmp_path / "log", folder=tmp_path, environment=environment, temporary=folder
-        ) as worker:
+        places = dict(log=tmp_path / "log", folder=tmp_path, environment=environment, temporary=folder)
+        with SupervisedWorker(command, **places) as worker:
             assert wait_for(lambda: not worker.read_status(0.05)), (tmp_path / "log").read_text()
         assert (kept / "ready").exists(), (tmp_path / "log").read_text()
         assert not folder.exists(), "the supervisor removes it at the end of the worker"
@@ -71,9 +68,8 @@ def test_what_a_worker_leaves_is_gone_and_what_it_linked_to_is_not(own_temporary
 
 
 def test_a_parent_that_is_killed_leaves_no_temporary_folder(own_temporary, tmp_path):
-    parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, str(tmp_path), LITTER], env={**os.environ, "TMPDIR": str(own_temporary)}
-    )
+    command = [sys.executable, "-c", PARENT, str(tmp_path), LITTER]
+    parent = subprocess.Popen(command, env={**os.environ, "TMPDIR": str(own_temporary)})
     assert wait_for((tmp_path / "ready").exists)
     folder = Path((tmp_path / "folder").read_text())
     assert len(list(folder.iterdir())) == 3  # the lock, a folder, a file

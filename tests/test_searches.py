@@ -58,19 +58,15 @@ def trained_alone(fold: Fold, rate: float, layers: int, epochs: int):
     return quality.evaluate(held.task, oracle.forward(held.inputs[0]), held.target)["accuracy"]
 
 
-def test_candidates_reach_what_each_reaches_alone(search, small_grid, tmp_path):
-    study = search(epochs=2)
+def test_candidates_reach_what_each_reaches_alone_and_the_whole_search_is_one_epoch(search, small_grid, tmp_path):
+    study = search(epochs=1)
     assert list(study.frame.status) == ["ok"], study.frame.reason.iloc[0]
     found = study.candidates.set_index("candidate")
     assert list(found.index) == [1, 2, 3, 4]
     folds = folds_of_the_file(tmp_path)
     for number, (rate, layers) in enumerate([(0.05, 1), (0.05, 2), (0.001, 1), (0.001, 2)], 1):
-        alone = np.mean([trained_alone(fold, rate, layers, epochs=2) for fold in folds])
+        alone = np.mean([trained_alone(fold, rate, layers, epochs=1) for fold in folds])
         assert found.loc[number, "accuracy"] == pytest.approx(alone)
-
-
-def test_the_whole_search_is_one_epoch_and_its_parts_add_up(search, small_grid):
-    study = search(epochs=1)
     (epoch,) = study.epochs.itertuples()
     assert epoch.images == 4 * 3 * 512 and epoch.steps == 4 * 3 * 16
     seconds = study.candidates["search_s"]
@@ -86,11 +82,6 @@ def test_the_whole_search_is_one_epoch_and_its_parts_add_up(search, small_grid):
     assert not [name for name in study.epochs if name.startswith("candidate")]
 
 
-def test_a_study_of_no_search_has_no_such_table(trained):
-    assert trained.candidates.empty and "search" not in trained.kinds
-    assert "This study has no grid search" in str(trained.table("search"))
-
-
 def test_each_fold_is_standardised_by_its_own_training_rows(tmp_path):
     folds = folds_of_the_file(tmp_path)
     assert [len(fold.validation) for fold in folds] == [256, 256, 256]
@@ -102,10 +93,17 @@ def test_each_fold_is_standardised_by_its_own_training_rows(tmp_path):
     assert len(np.unique(held[:, 1].round(4))) > 700  # no row is held out twice
 
 
-def test_the_grid_is_the_documented_one():
+def test_the_grid_is_the_documented_one_and_a_study_of_no_search_has_no_such_table(trained):
+    assert trained.candidates.empty and "search" not in trained.kinds
+    assert "This study has no grid search" in str(trained.table("search"))
     found = searches.candidates("diabetes_search")
     assert len(found) == 36 and found[0].label == "learning rate 0.01, layers 1, units 16, dropout 0"
     assert {one.settings["learning_rate"] for one in found[:18]} == {0.01}  # settings are outermost
+    # one that diverges is not the best
+    assert best_of([{"accuracy": None}, {"accuracy": 0.5}, {"accuracy": 0.5}], "accuracy") == 1
+    assert best_of([{"loss": 2.0}, {"loss": 1.0}, {"loss": None}], "loss") == 1
+    assert mean_of([{"loss": 1.0}, {"loss": 3.0}]) == {"loss": 2.0}
+    assert mean_of([{"loss": 1.0}, {"loss": None}]) == {"loss": None}
 
 
 @pytest.mark.parametrize(
@@ -124,10 +122,3 @@ def test_the_grid_is_the_documented_one():
 def test_what_a_search_has_no_use_for_is_refused(search, settings, words):
     with pytest.raises(UsageError, match=words.replace("'", ".")):
         search(**settings)
-
-
-def test_a_candidate_that_diverges_is_not_the_best():
-    assert best_of([{"accuracy": None}, {"accuracy": 0.5}, {"accuracy": 0.5}], "accuracy") == 1
-    assert best_of([{"loss": 2.0}, {"loss": 1.0}, {"loss": None}], "loss") == 1
-    assert mean_of([{"loss": 1.0}, {"loss": 3.0}]) == {"loss": 2.0}
-    assert mean_of([{"loss": 1.0}, {"loss": None}]) == {"loss": None}

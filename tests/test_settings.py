@@ -29,21 +29,12 @@ def missing(config: type) -> "set[str]":
     return {field.name for field in dataclasses.fields(config)} ^ set(SETTINGS)
 
 
-def test_every_field_of_the_train_config_is_a_setting():
+def test_every_field_of_the_train_config_is_a_setting_and_a_keyword_with_a_type():
     assert not missing(TrainConfig)
-
-
-def test_every_setting_and_option_is_a_keyword_with_a_type():
     options = CompareOptions.__annotations__
     assert {*options} == {*map(column, SETTINGS), *FIELDS} - {"frameworks", "models", "device", "dataset"}
-
-
-def test_a_field_without_a_setting_is_noticed():
     more = dataclasses.make_dataclass("More", [("warmth", int, 3)], bases=(TrainConfig,), frozen=True)
     assert missing(more) == {"warmth"}
-
-
-def test_every_default_is_allowed():
     planning.check_config(DEFAULTS)
 
 
@@ -74,28 +65,13 @@ def test_what_may_be_a_list_is_expanded_and_the_rest_refused(name):
 KEY = "torch|vgg16|cuda:1|1|train|default|fp32|recommended|public|equal|shared|224|3|native|4|16|1"
 
 
-def test_keys_of_stored_verdicts_stay_as_they_are():
+def test_keys_of_stored_verdicts_and_columns_of_the_cell_frame_stay_as_they_are():
     """Studies have these texts in parity.json."""
     row = verdicts.row_of(Cell("torch", "vgg16", "small", "cuda:1", TrainConfig(device="cuda:1", loader_workers=4)))
     assert verdicts.key(row) == KEY
     assert verdicts.key({**row, "internals": "private"}) == KEY.replace("public", "private")
-
-
-def test_columns_of_the_cell_frame_stay_as_they_are():
-    assert columns.SETTINGS == (
-        *(
-            "device",
-            "nodes",
-            "mode",
-            "batch_size",
-            "execution",
-            "pipeline",
-            "precision",
-            "tuning",
-            "threads",
-            "loader_workers",
-        ),
-    )
+    names = "device nodes mode batch_size execution pipeline precision tuning threads loader_workers"
+    assert columns.SETTINGS == tuple(names.split())
     assert columns.OTHER_SETTINGS == (
         *("epochs", "learning_rate", "momentum", "weight_decay", "warmup_steps", "seed", "image_size", "num_classes"),
         *("flip", "crop", "optimizer", "loss_function", "patience", "epsilon", "internals"),
@@ -104,13 +80,8 @@ def test_columns_of_the_cell_frame_stay_as_they_are():
         *("new_tokens", "label_smoothing"),
     )
     assert set(columns.SHARED) == {*columns.SETTINGS, *columns.OTHER_SETTINGS} - set(of_role(OF_DATASET))
-
-
-def test_parity_is_cached_by_the_code_path():
-    assert set(cache.PATHS) == {
-        *("device", "nodes", "mode", "execution", "precision", "tuning", "internals", "optimizer_variant"),
-        "gpu_threads",
-    }
+    paths = "device nodes mode execution precision tuning internals optimizer_variant gpu_threads"
+    assert set(cache.PATHS) == set(paths.split()), "by which parity is cached"
 
 
 def record(**settings: object) -> SimpleNamespace:
@@ -131,34 +102,25 @@ def test_a_caption_names_what_is_not_at_its_default_or_varies_in_the_study():
     assert caption.startswith("CPU, batch 16,") and "crop none" in caption and "thread" not in caption
     caption = table_notes.caption([record(device="cuda", batch_size=4, image_size=64, loader_workers=0)], [])
     assert caption.startswith("GPU, batch 4, 1 thread, 0 loader workers, image size 64, 2 runs per cell.")
-
-
-def test_a_caption_says_that_cells_took_turns():
     turns = record(schedule="interleaved")
     assert "2 runs per cell, interleaved" in table_notes.caption([turns, turns], [])
     assert "interleaved" not in table_notes.caption([turns, record()], [])
     more = record(schedule="interleaved", runs=5)
     assert "2 to 5 runs per cell, interleaved" in table_notes.caption([turns, more], []), "as under a budget"
-
-
-def test_a_caption_of_a_workload_leaves_out_what_its_data_decide():
     own = {**MODELS["lstm_ibm"].settings, "model": "lstm_ibm", "loss_function": "mse", "pipeline": "shared"}
     caption = table_notes.caption([record(**own, flip="none", crop="none", loader_workers=0, image_size=0)], [])
     assert caption.startswith("CPU, 1 thread, 2 runs per cell.")
 
 
-@pytest.mark.parametrize("name", [name for name in of_role("quiet") if not SETTINGS[name].caption])
-def test_every_quiet_setting_is_in_the_captions_of_a_study_that_varies_it(name):
-    column = columns_name(name)
-    assert f"{column.replace('_', ' ')} {getattr(DEFAULTS, name)}" in table_notes.caption([record()], [column])
+def test_every_quiet_setting_is_in_the_captions_of_a_study_that_varies_it():
+    for name in (name for name in of_role("quiet") if not SETTINGS[name].caption):
+        column = columns_name(name)
+        assert f"{column.replace('_', ' ')} {getattr(DEFAULTS, name)}" in table_notes.caption([record()], [column])
 
 
-def test_a_caption_reads_the_setting(monkeypatch):
+def test_captions_and_validation_read_the_setting(monkeypatch):
     monkeypatch.setitem(SETTINGS, "epochs", dataclasses.replace(SETTINGS["epochs"], caption="{} lap"))
     assert "4 laps" in table_notes.caption([record(epochs=4)], [])
-
-
-def test_validation_reads_the_setting(monkeypatch):
     monkeypatch.setitem(SETTINGS, "batch_size", dataclasses.replace(SETTINGS["batch_size"], least=32))
     with pytest.raises(UsageError, match="at least 32"):
         planning.expand_configs({"batch_size": 16})

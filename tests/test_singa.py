@@ -36,57 +36,41 @@ def wheel(tmp_path, monkeypatch):
     return tmp_path / "singa"
 
 
-def test_another_wheel_is_refused(wheel):
-    with pytest.raises(Unsupported, match=r"has checksum .*; only the wheel singa 3.0.0.dev1 .* is repaired: run"):
-        repairs.load()
+def test_another_wheel_or_python_is_refused(wheel, monkeypatch):
+    def refused(words):
+        with pytest.raises(Unsupported, match=words):
+            repairs.load()
 
-
-def test_a_singa_without_that_extension_is_refused(wheel):
-    (wheel / repairs.EXTENSION).unlink()
-    with pytest.raises(Unsupported, match=f"lacks {repairs.EXTENSION}; only the wheel"):
-        repairs.load()
-
-
-def test_a_singa_whose_linear_algebra_is_gone_is_refused(wheel):
+    refused(r"has checksum .*; only the wheel singa 3.0.0.dev1 .* is repaired: run")
+    (wheel / repairs.EXTENSION).rename(wheel / "elsewhere")
+    refused(f"lacks {repairs.EXTENSION}; only the wheel")
+    (wheel / "elsewhere").rename(wheel / repairs.EXTENSION)
     (wheel.parent / "singa.libs" / repairs.LIBRARIES[0]).unlink()
-    with pytest.raises(Unsupported, match="lacks libdnnl-034bb581.so.1; only the wheel"):
-        repairs.load()
-
-
-@pytest.mark.parametrize("python", [(3, 7), (3, 13)])
-def test_another_python_is_refused(wheel, monkeypatch, python):
-    monkeypatch.setattr(sys, "version_info", (*python, 1))
-    with pytest.raises(Unsupported, match=f"Python 3.8 to 3.12; this interpreter is 3.{python[1]}"):
-        repairs.load()
-
-
-def test_no_singa_is_unsupported(tmp_path, monkeypatch):
+    refused("lacks libdnnl-034bb581.so.1; only the wheel")
+    for minor in (7, 13):
+        monkeypatch.setattr(sys, "version_info", (3, minor, 1))
+        refused(f"Python 3.8 to 3.12; this interpreter is 3.{minor}")
+    monkeypatch.setattr(sys, "version_info", (3, 11, 7))
     monkeypatch.setattr(repairs.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(Unsupported, match="singa is not installed .*env create singa"):
-        repairs.load()
+    refused("singa is not installed .*env create singa")
 
 
-def test_pythons_of_the_registry_are_those_of_the_repairs():
+def test_the_label_is_one_and_its_setting_says_what_it_does():
     assert registry.framework("singa").python == repairs.PYTHONS
-
-
-def test_the_label_is_one():
     assert registry.framework("singa").label == repairs.LABEL == LABEL
     assert registry.labels(["torch", "singa", "singa", "absent"]) == (SENTENCE,)
+    assert support.lack("singa", "cuda:0").remedy == "run it on a CPU, which its only wheel is built for"
+    assert SETTINGS["internals"].choices == ("public", "private")
+    assert "private field" in SETTINGS["internals"].meaning
 
 
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
         ({"execution": "graph"}, ["'graph' on device 'cpu': its graph mode ends the process at the first BatchNorm"]),
-        (
-            {"execution": "compiled", "precision": "bf16", "optimizer": "adam"},
-            [
-                "'compiled' on device 'cpu': it has no compiler",
-                "'bf16' on device 'cpu': its arithmetic",
-                "its only optimizer that is repaired and proved is SGD",
-            ],
-        ),
+        ({"execution": "compiled"}, ["'compiled' on device 'cpu': it has no compiler"]),
+        ({"precision": "bf16"}, ["'bf16' on device 'cpu': its arithmetic"]),
+        ({"optimizer": "adam"}, ["its only optimizer that is repaired and proved is SGD"]),
         ({"mode": "inference"}, ["no inference: only the training of the published study is proved"]),
     ],
 )
@@ -94,15 +78,6 @@ def test_what_it_lacks_is_refused_at_once_with_the_reason(asked, said):
     with pytest.raises(Unsupported) as refused:
         refuse_undeclared(SingaTrainer, TrainConfig(**asked), [])
     assert all(part in str(refused.value) for part in said), refused.value
-
-
-def test_no_interpreter_is_asked_for_that_cannot_help():
-    assert support.lack("singa", "cuda:0").remedy == "run it on a CPU, which its only wheel is built for"
-
-
-def test_its_setting_says_what_it_does():
-    assert SETTINGS["internals"].choices == ("public", "private")
-    assert "private field" in SETTINGS["internals"].meaning
 
 
 @pytest.fixture(scope="module")
@@ -131,12 +106,9 @@ def test_other_tables_have_the_label(study, own_cache, tmp_path):
     assert SENTENCE in " ".join(str(planned).split())
 
 
-@pytest.mark.parametrize("command", ["list", "inspect alexnet"])
-def test_commands_have_the_label(study, own_cache, command):
-    assert SENTENCE in " ".join(run(*command.split()).stdout.split())
-
-
-def test_files_have_the_label(study, tmp_path):
+def test_commands_and_files_have_the_label(study, own_cache, tmp_path):
+    for command in ("list", "inspect alexnet"):
+        assert SENTENCE in " ".join(run(*command.split()).stdout.split())
     assert json.loads(study.to_json())["labels"] == [SENTENCE]
     study.plot("epoch-time").save(tmp_path / "times.svg")
     assert (tmp_path / "times.txt").read_text().endswith(f"{SENTENCE}\n")

@@ -147,15 +147,6 @@ def running(tmp_path, phase):
     return any(f'"name":"{phase}"' in text.replace(" ", "") for text in logs)
 
 
-@pytest.mark.nightly
-def test_24_cells_of_3_repeats_have_the_results_of_a_study_here(cluster, command, images, tmp_path):
-    run(command, *request(images, **CELLS_24, repeats=3, out=tmp_path / "there"), "--on", "slurm")
-    run(command, *request(images, **CELLS_24, repeats=3, out=tmp_path / "here"))
-    assert len(results(tmp_path / "there")) == 72 and results(tmp_path / "there") == results(tmp_path / "here")
-    assert set(statuses(tmp_path / "there")) == {"ok"} and is_sound(tmp_path / "there")
-    assert Comparison.load(tmp_path / "there").runs.node_id.nunique() == 2 and not processes(tmp_path / "there")
-
-
 @pytest.mark.alone
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", [1])

@@ -19,6 +19,9 @@ SAYS = {
     "numpy": "_ArrayMemoryError: Unable to allocate 3.06 GiB for an array with shape (100, 3, 1168, 1168)",
     "fork": "OSError: [Errno 12] Cannot allocate memory",
     "c++": "RuntimeError: std::bad_alloc",
+    "cudnn": "RuntimeError: cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
+    "xla-constant": "XlaRuntimeError: INTERNAL: Failed to allocate 4194304 bytes for new constant",
+    "cublas": "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
 }
 
 
@@ -43,20 +46,16 @@ def test_an_exception_that_only_mentions_memory_is_a_failure(reason):
     assert judge(Ending("failed", reason), Evidence(0)).status == "failed"
 
 
-@pytest.mark.parametrize("status", ["ok", "unsupported", "diverged", "out-of-memory"])
-def test_other_outcomes_stand_as_told(status):
-    told = Ending(status, "DefaultCPUAllocator: not enough memory")
-    assert judge(told, Evidence(-9, kernel_kills=1)) == told
+def test_other_outcomes_stand_as_told():
+    for status in ("ok", "unsupported", "diverged", "out-of-memory"):
+        told = Ending(status, "DefaultCPUAllocator: not enough memory")
+        assert judge(told, Evidence(-9, kernel_kills=1)) == told
 
 
 @pytest.mark.parametrize(
     ("seen", "status", "said"),
     [
-        (
-            Evidence(-11, "epochs", "one\n\nlast line\n"),
-            "crashed",
-            "killed by SIGSEGV in phase epochs; the log ends: last line",
-        ),
+        (Evidence(-11, "epochs", "one\n\nlast line\n"), "crashed", "SIGSEGV in phase epochs; the log ends: last line"),
         (Evidence(-9, "epochs"), "crashed", "killed by SIGKILL in phase epochs; the log is empty"),
         (Evidence(3, None), "crashed", "exited with code 3 between phases"),
         (Evidence(-34 - 6, "build"), "crashed", "killed by signal 40"),
@@ -64,9 +63,9 @@ def test_other_outcomes_stand_as_told(status):
         (Evidence(-9, "epochs", kernel_kills=1), "out-of-memory", "the kernel's out-of-memory killer in phase epochs"),
         (Evidence(-11, "epochs", kernel_kills=1), "crashed", "SIGSEGV"),
         (
-            Evidence(-9, "build", group_kills=1, limit="memory_limit of 2.00 GiB (cgroup)"),
+            Evidence(-9, "build", group_kills=1, limit="memory_limit of 2 GiB"),
             "out-of-memory",
-            "killed by the kernel in phase build at the memory_limit of 2.00 GiB (cgroup)",
+            "at the memory_limit of 2 GiB",
         ),
         (Evidence(-9, "epochs", peak_bytes=15 * GIB, memory_bytes=16 * GIB), "out-of-memory", "with 15.00 GiB in use"),
         (Evidence(-9, "epochs", peak_bytes=8 * GIB, memory_bytes=16 * GIB), "crashed", "SIGKILL"),
@@ -97,31 +96,16 @@ torch.AcceleratorError: CUDA error: operation failed due to a previous error dur
 """
 
 
-def test_memory_that_ran_out_before_the_last_exception_is_out_of_memory():
+def test_memory_that_ran_out_before_the_last_exception_is_out_of_memory_and_source_lines_are_none():
     last = "AcceleratorError: CUDA error: operation failed due to a previous error during capture"
     verdict = judge(Ending("failed", last, IN_A_CAPTURE), Evidence(0))
     assert verdict.status == "out-of-memory"
     assert verdict.reason.startswith("torch.OutOfMemoryError: CUDA out of memory.") and verdict.reason.endswith(last)
-
-
-def test_a_source_line_that_speaks_of_memory_is_no_exception():
     traceback = (
         'Traceback (most recent call last):\n  File "a.py", line 1\n'
         '    raise MemoryError("no") if full else ValueError\nValueError: 3'
     )
     assert judge(Ending("failed", "ValueError: 3", traceback), Evidence(0)).status == "failed"
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        "RuntimeError: cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
-        "XlaRuntimeError: INTERNAL: Failed to allocate 4194304 bytes for new constant",
-        "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
-    ],
-)
-def test_what_libraries_of_a_gpu_say_is_out_of_memory(said):
-    assert judge(Ending("failed", said), Evidence(0)).status == "out-of-memory"
 
 
 @pytest.mark.parametrize(
@@ -150,13 +134,23 @@ Current thread 0x00007f08a91fbb80 (most recent call first):
 Extension modules: """ + ", ".join(f"torch._C._{n}" for n in range(2000))
 
 
-def test_a_segfault_is_told_by_where_it_was(tmp_path):
+def test_the_end_of_a_log_tells_where_a_segfault_was_and_what_a_library_checked(tmp_path):
     (tmp_path / "log.txt").write_text(FAULT)
     tail = log_tail(tmp_path / "log.txt")
     assert "Extension modules" not in tail and tail.startswith("made 3 batches")
     assert judge(None, Evidence(-11, "build", tail)).reason.endswith(
         'the log ends: Fatal Python error: Segmentation fault; File "ctypes/__init__.py", line 519 in string_at'
     )
+    (tmp_path / "log.txt").write_text(CHECK)
+    assert judge(None, Evidence(-6, "epochs", log_tail(tmp_path / "log.txt"))).reason == (
+        "killed by SIGABRT in phase epochs; the log ends: tensor.cc:1293] Check failed: A.shape(1) == B.shape(0)"
+        ' (3 vs. 4); Fatal Python error: Aborted; File "singa/autograd.py", line 603 in forward'
+    )
+    log = tmp_path / "log.txt"
+    log.write_bytes(b"\xff\xfe\n" * 5000 + b"\n \nline a\n\nline b\n")
+    lines = log_tail(log).splitlines()
+    assert len(lines) == 20 and lines[-2:] == ["line a", "line b"]
+    assert log_tail(tmp_path / "absent") == ""
 
 
 CHECK = """W1122 12:00:00.000001    17 logging.cc:10] slow
@@ -167,19 +161,3 @@ Fatal Python error: Aborted
 Current thread 0x00007f08a91fbb80 (most recent call first):
   File "singa/autograd.py", line 603 in forward
 """
-
-
-def test_a_failed_check_of_a_library_is_told_in_its_words(tmp_path):
-    (tmp_path / "log.txt").write_text(CHECK)
-    assert judge(None, Evidence(-6, "epochs", log_tail(tmp_path / "log.txt"))).reason == (
-        "killed by SIGABRT in phase epochs; the log ends: tensor.cc:1293] Check failed: A.shape(1) == B.shape(0)"
-        ' (3 vs. 4); Fatal Python error: Aborted; File "singa/autograd.py", line 603 in forward'
-    )
-
-
-def test_the_tail_of_a_log_is_its_last_lines_whatever_they_are(tmp_path):
-    log = tmp_path / "log.txt"
-    log.write_bytes(b"\xff\xfe\n" * 5000 + b"\n \nline a\n\nline b\n")
-    lines = log_tail(log).splitlines()
-    assert len(lines) == 20 and lines[-2:] == ["line a", "line b"]
-    assert log_tail(tmp_path / "absent") == ""

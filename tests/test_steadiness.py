@@ -44,32 +44,23 @@ def test_a_warm_up_is_cut_where_it_ends(warm_up, slow):
     assert right >= 45
 
 
-def test_a_slow_decay_is_cut_where_little_of_it_is_left():
+def test_a_slow_decay_is_cut_where_little_of_it_is_left_and_single_slow_steps_are_none():
     steps = noise(np.random.default_rng(1), 400) * (1 + 2 * np.exp(-np.arange(400) / 30))
     found = steadiness(steps)
     assert found.settled and 60 <= found.warm_up <= 200
-
-
-@pytest.mark.parametrize("shape", ["trend", "late step", "warm-up of most of the run"])
-def test_steps_that_go_on_changing_do_not_settle(shape):
-    steps = noise(np.random.default_rng(2), 300)
-    if shape == "trend":
-        steps *= np.linspace(1, 1.2, 300)
-    else:
-        steps[slice(200, 300) if shape == "late step" else slice(0, 250)] *= 1.3
-    assert not steadiness(steps).settled
-
-
-def test_single_slow_steps_are_neither():
     generator = np.random.default_rng(3)
     steps = noise(generator, 400)
     steps[generator.choice(np.arange(20, 400), 20)] *= 5
     assert steadiness(steps) == (0, 0.0)
-
-
-def test_too_few_steps_tell_nothing():
     assert steadiness(np.full(MIN_STEPS - 1, STEP_NS)) is None
     assert steadiness(np.full(MIN_STEPS, STEP_NS)) == (0, 0.0)
+
+
+def test_steps_that_go_on_changing_do_not_settle():
+    steps, place = noise(np.random.default_rng(2), 300), np.arange(300)
+    late, most_of_the_run = np.where(place >= 200, 1.3, 1), np.where(place < 250, 1.3, 1)
+    for factors in (np.linspace(1, 1.2, 300), late, most_of_the_run):
+        assert not steadiness(steps * factors).settled
 
 
 def epochs_of(*parts):
@@ -123,8 +114,7 @@ def test_no_epoch_is_left_out_for_its_own_time(paced, images, own_cache, tmp_pat
 
 @pytest.mark.alone
 def test_a_cell_that_never_settles_says_so(paced, images, own_cache, tmp_path):
-    result = compare(
-        paced("slower", pace_s=0.02, growth=0.03), "linear", dataset=images, out=tmp_path / "s", **SETTINGS
-    )
+    name = paced("slower", pace_s=0.02, growth=0.03)
+    result = compare(name, "linear", dataset=images, out=tmp_path / "s", **SETTINGS)
     assert result.frame.runs_unsettled.tolist() == [1]
     assert "Warning, slower linear: 1 of 1 runs did not settle" in result.table(style="markdown")

@@ -24,13 +24,10 @@ def test_each_side_has_each_place_and_follows_each_equally_often(step_time, role
     assert followed == dict.fromkeys(itertools.product(roles, roles), cycle // len(roles))
 
 
-def test_the_interval_of_a_median_lies_between_ordered_values(step_time):
+def test_the_interval_of_a_median_and_a_child_that_ends(step_time, tmp_path):
     # of 10 values the 2nd and the 9th: 1 - 2 (1 + 10) / 1024 = 0.979, where the 3rd and the 8th have 0.891
     assert step_time.median_interval([10, 1, 9, 2, 8, 3, 7, 4, 6, 5]) == (2, 9)
     assert step_time.median_interval([3, 1, 2]) == (1, 3)
-
-
-def test_a_child_that_ends_is_told(step_time, tmp_path):
     child = step_time.Child(sys.executable, tmp_path, tmp_path / "no-job.json")
     with pytest.raises(RuntimeError, match="ended with 1"):
         child.run("ours", 1)

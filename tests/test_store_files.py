@@ -1,7 +1,5 @@
 """Studies on disk: what is refused, damaged, older or newer, read while written, left by a crash."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os
@@ -12,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from stored_study import PADDLE, RUN, create
+from stored_study import PADDLE, RUN, TORCH, create
 
 from framework_compare.comparison import Comparison
 from framework_compare.errors import StudyError
@@ -29,18 +27,11 @@ def test_a_folder_of_something_else_is_refused_and_left_alone(tmp_path):
     with pytest.raises(StudyError, match="thesis.tex"):
         create(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
-
-
-def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path):
-    (tmp_path / "study").write_text("precious")
-    with pytest.raises(StudyError, match="study"):
-        create(tmp_path / "study")
-
-
-def test_a_study_is_not_planned_over(tmp_path):
-    create(tmp_path).close()
+    with pytest.raises(StudyError, match="thesis.tex"):  # a file in the place of the folder
+        create(tmp_path / "thesis.tex")
+    create(tmp_path / "study").close()
     with pytest.raises(StudyError, match="already holds a study"):
-        create(tmp_path)
+        create(tmp_path / "study")
 
 
 def test_what_a_creation_cut_short_leaves_does_not_stand_in_the_way(tmp_path):
@@ -59,27 +50,20 @@ def test_a_submission_is_no_study_and_the_message_names_the_function_that_makes_
 
 
 @pytest.mark.parametrize("readonly", [True, False], ids=["reading", "writing"])
-def test_a_folder_without_a_study_cannot_be_opened(tmp_path, readonly):
+def test_what_is_no_study_is_told_and_kept(tmp_path, readonly):
     with pytest.raises(StudyError, match="contains no study"):
         Store.open(tmp_path / "absent", readonly=readonly)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("readonly", [True, False], ids=["reading", "writing"])
-@pytest.mark.parametrize("content", [b"", b"no database at all, though long enough" * 100], ids=["empty", "text"])
-def test_a_file_that_is_no_study_is_told_and_kept(tmp_path, content, readonly):
-    (tmp_path / FILE).write_bytes(content)
-    with pytest.raises(StudyError, match=f"{FILE} is .* not changed"):
-        Store.open(tmp_path, readonly=readonly)
-    assert (tmp_path / FILE).read_bytes() == content
-
-
-def test_a_database_of_somebody_else_is_refused(tmp_path):
+    for content in (b"no database at all, though long enough" * 100, b""):
+        (tmp_path / FILE).write_bytes(content)
+        with pytest.raises(StudyError, match=f"{FILE} is .* not changed"):
+            Store.open(tmp_path, readonly=readonly)
+        assert (tmp_path / FILE).read_bytes() == content
     connection = sqlite3.connect(tmp_path / FILE)
     connection.execute("CREATE TABLE meta (anything)")
     connection.close()
     with pytest.raises(StudyError, match="not a study of framework_compare"):
-        Store.open(tmp_path, readonly=False)
+        Store.open(tmp_path, readonly=readonly)
 
 
 def before_the_first_release(connection):
@@ -168,32 +152,22 @@ def test_a_killed_study_without_its_journal_is_shown_as_it_was_before(tmp_path, 
 
 
 def test_a_second_writer_is_refused_until_the_first_is_done(tmp_path):
+    code = "import sys; from framework_compare.store.study_file import Store; Store.open(sys.argv[1], readonly=False)"
     with create(tmp_path), pytest.raises(StudyError, match="another process is writing"):
+        result = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, cwd=tmp_path)
+        assert result.returncode == 1 and "another process is writing the study" in result.stderr
         Store.open(tmp_path, readonly=False)
     Store.open(tmp_path, readonly=False).close()
 
 
-def test_a_writer_of_another_process_is_refused(tmp_path):
-    code = "import sys; from framework_compare.store.study_file import Store; Store.open(sys.argv[1], readonly=False)"
-    with create(tmp_path):
-        result = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, cwd=tmp_path)
-    assert result.returncode == 1
-    assert "another process is writing the study" in result.stderr
-
-
-def test_a_reader_sees_what_is_recorded_while_it_is_open(tmp_path):
+def test_a_reader_sees_what_is_recorded_while_it_is_open_and_cannot_write(tmp_path):
     with create(tmp_path) as writer, Store.open(tmp_path) as reader:
         assert len(reader.plan()) == 2
         writer.record(1, RUN)
         assert len(reader.plan()) == 1
-    with Store.open(tmp_path) as reader:
+    with Store.open(tmp_path) as reader, pytest.raises(StudyError, match="readonly"):
         assert len(reader.plan()) == 1
-
-
-def test_a_reader_cannot_write(tmp_path):
-    create(tmp_path).close()
-    with Store.open(tmp_path) as store, pytest.raises(StudyError, match="readonly"):
-        store.begin(1)
+        reader.begin(1)
 
 
 def test_a_study_whose_writer_died_can_be_read_and_resumed(tmp_path):
@@ -203,23 +177,16 @@ def test_a_study_whose_writer_died_can_be_read_and_resumed(tmp_path):
             assert [(run_id, cell) for run_id, cell, _ in store.plan()] == [(2, PADDLE)]
 
 
-def test_a_closed_study_is_one_file_and_closing_twice_does_no_harm(tmp_path):
-    store = create(tmp_path)
-    store.close()
-    store.close()
-    assert {path.name for path in tmp_path.iterdir()} - {LOCK} == {FILE}
-
-
-def test_a_finished_study_can_be_read_where_nothing_can_be_written(tmp_path, read_only):
-    create(tmp_path).close()
-    with Store.open(read_only(tmp_path)) as store:
+def test_a_closed_study_is_one_file_that_can_be_read_where_nothing_can_be_written(tmp_path, read_only):
+    for place, cells in ((tmp_path / "empty", ()), (tmp_path / "study", (TORCH, PADDLE))):
+        store = create(place, cells=cells)
+        store.close()
+        store.close()
+        assert {path.name for path in place.iterdir()} - {LOCK} == {FILE}
+        with Store.open(place) as store:
+            assert len(store.plan()) == len(cells)
+    with Store.open(read_only(place)) as store:
         assert len(store.plan()) == 2
-
-
-def test_a_study_without_cells_can_be_made_and_opened(tmp_path):
-    create(tmp_path, cells=()).close()
-    with Store.open(tmp_path) as store:
-        assert store.plan() == []
 
 
 def test_a_column_of_a_later_sampler_is_missing_from_older_samples_and_stored_from_now_on(tmp_path, monkeypatch):
@@ -238,8 +205,6 @@ def test_a_column_of_a_later_sampler_is_missing_from_older_samples_and_stored_fr
     assert (tmp_path / FILE).read_bytes() == content, "a reader changed the study"
     with Store.open(tmp_path, readonly=False) as store:
         store.record(2, Run("ok", samples=(newer(2, fans_rpm=900.5, leds=3),)))
-        assert store.select("SELECT cpu_percent, fans_rpm, leds FROM sample ORDER BY t_ns")[1] == [
-            (5.0, None, None),
-            (None, 900.5, 3),
-        ]
+        found = store.select("SELECT cpu_percent, fans_rpm, leds FROM sample ORDER BY t_ns")[1]
+    assert found == [(5.0, None, None), (None, 900.5, 3)]
     assert Comparison.load(tmp_path).samples.fans_rpm.tolist()[1:] == [900.5]

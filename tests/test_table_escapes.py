@@ -1,12 +1,14 @@
 """Untrusted text stays text in every style of table."""
 
 import csv
+import functools
 import io
 import re
 import shutil
 import subprocess
 
 import pytest
+from drawn_study import FRAMEWORKS, MODELS
 from drawn_study import study as latex_study
 from table_study import ok, study
 
@@ -20,40 +22,30 @@ HOSTILE = "[bold]x[/bold] [link=http://e]y[/] |a| \\cmd{z} $m$ 50% #1 _u_ *s* `c
 HOSTILE += "\n\x1b[31mred\x1b[0m\x07\x00\u202eend"
 
 
-def hostile(folder, style, **terminal_fields):
-    outcomes = {("torch", "alexnet"): Run("failed", reason=HOSTILE), ("paddle", "alexnet"): ok(1)}
-    return study(folder, outcomes).table(style=style, **terminal_fields)
+def hostile(folder):
+    return study(folder, {("torch", "alexnet"): Run("failed", reason=HOSTILE), ("paddle", "alexnet"): ok(1)})
 
 
-@pytest.mark.parametrize("style", STYLES)
-def test_no_control_character_gets_through(tmp_path, style):
-    text = hostile(tmp_path, style)
-    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", text)
-    assert "red end" in text
-
-
-def test_terminal_markup_in_a_reason_is_text(tmp_path):
-    assert "[bold]x[/bold] [link=http://e]y[/]" in hostile(tmp_path, "terminal", width=200)
-
-
-def test_markdown_in_a_reason_is_text(tmp_path):
-    text = hostile(tmp_path, "markdown")
+def test_neither_control_characters_nor_markup_of_a_reason_get_through(tmp_path):
+    comparison = hostile(tmp_path)
+    texts = {style: comparison.table(style=style) for style in STYLES}
+    for text in texts.values():
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", text) and "red end" in text
+    assert "[bold]x[/bold] [link=http://e]y[/]" in comparison.table(style="terminal", width=200)
+    text = texts["markdown"]
     assert r"\|a\| \\cmd{z} \$m\$ 50% \#1 \_u\_ \*s\* `c` &lt;b&gt;&amp;amp; \~^ red end" in text
     assert "mobilenet_v2" == renderers.escape_markdown("mobilenet_v2")
-
-
-def test_latex_in_a_reason_is_text(tmp_path):
-    text = hostile(tmp_path, "latex")
+    text = texts["latex"]
     assert r"\textbar{}a\textbar{} \textbackslash{}cmd\{z\} \$m\$ 50\% \#1 \_u\_ {*}s{*}" in text
     assert r"\textless{}b\textgreater{}\&amp; \textasciitilde{}\textasciicircum{} red end" in text
     assert renderers.escape_latex("--x ---y a-b") == "-{}-x -{}-{}-y a-b"
 
 
-@pytest.mark.parametrize("start", ["=1+1", "@x", "+1", "-1"])
-def test_a_reason_is_no_formula_in_a_spreadsheet(tmp_path, start):
-    outcomes = {("torch", "alexnet"): Run("failed", reason=start)}
-    rows = list(csv.DictReader(io.StringIO(study(tmp_path, outcomes).table(style="csv"))))
-    assert rows[0]["reason"] == "'" + start
+def test_a_reason_is_no_formula_in_a_spreadsheet(tmp_path):
+    for start in ("=1+1", "@x", "+1", "-1"):
+        comparison = study(tmp_path / start, {("torch", "alexnet"): Run("failed", reason=start)})
+        (row,) = csv.DictReader(io.StringIO(comparison.table(style="csv")))
+        assert row["reason"] == "'" + start
 
 
 def test_a_reason_as_long_as_a_log_is_cut_in_the_note_only(tmp_path):
@@ -67,29 +59,21 @@ def table(text):
     return Table(text, (text,), (Group(text, (text, text)),), (Row((text,), values),))
 
 
-@pytest.mark.parametrize(
-    "render",
-    [renderers.markdown, renderers.github, renderers.latex, lambda t: terminal.render(t, width=40, bold=False)],
-)
 @pytest.mark.parametrize("text", [HOSTILE, "", "日本語" * 20, "x" * 500], ids=["hostile", "empty", "wide", "long"])
-def test_any_text_may_stand_anywhere(render, text):
-    assert "\x1b" not in render(table(text))
+def test_any_text_may_stand_anywhere(text):
+    in_terminal = functools.partial(terminal.render, width=40, bold=False)
+    for render in (renderers.markdown, renderers.github, renderers.latex, in_terminal):
+        assert "\x1b" not in render(table(text))
 
 
-def test_markdown_rows_have_as_many_fields_as_the_head():
+def test_code_in_a_note_is_code_and_rows_and_spans_count_the_columns():
     lines = [line for line in renderers.markdown(table("a|b")).splitlines() if line.startswith("|")]
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {4}
-
-
-def test_latex_spans_and_rules_count_the_columns():
     text = renderers.latex(table("x"))
     assert r"\begin{tabular}{lrr}" in text
     assert r" & \multicolumn{2}{c}{x} \\" in text
     assert r"\cmidrule(lr){2-3}" in text
     assert r"x & {x\textsuperscript{(1)}} & {\bfseries x} \\" in text
-
-
-def test_code_in_a_note_is_code_in_markdown_and_a_lone_backtick_is_text():
     assert renderers.escape_markdown("run `env a|b *c*` on x*y <b>") == r"run `env a\|b *c*` on x\*y &lt;b&gt;"
     assert renderers.escape_markdown("a ` b | c") == r"a \` b \| c"
 
@@ -105,11 +89,8 @@ def compiled(folder, *sources: str, room: float = 3.0) -> str:
         pytest.skip(
             f"no LaTeX with siunitx is installed; on Debian: apt-get install --no-install-recommends {PACKAGES}"
         )
-    packages = r"\usepackage[T1]{fontenc}\usepackage{booktabs,textcomp,siunitx}"
-    text = "\n".join(sources)
-    (folder / "tables.tex").write_text(
-        f"\\documentclass{{article}}{packages}\\begin{{document}}\n{text}\\end{{document}}\n"
-    )
+    head = r"\documentclass{article}\usepackage[T1]{fontenc}\usepackage{booktabs,textcomp,siunitx}\begin{document}"
+    (folder / "tables.tex").write_text("\n".join((head, *sources, r"\end{document}")))
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-draftmode", "-no-shell-escape", "tables.tex"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=120)
     assert done.returncode == 0, done.stdout[-2000:]
@@ -145,8 +126,12 @@ def test_columns_of_numbers_are_siunitxs(texts, head, figures):
     assert re.findall(r"^a & (.*) \\\\$", text, re.MULTILINE) == list(figures)
 
 
-def test_the_best_is_bold_and_a_note_follows_the_number():
+def test_the_best_is_bold_and_a_note_follows_the_number_for_which_the_column_has_room():
     assert r"a & \bfseries 1.5(2) {\textsuperscript{(1)}} \\" in latex(column("1.5 ±0.2", best=True, note="why"))
+    rows = (Row(("a",), (Value("1.5 ±0.2", str(number)),)) for number in range(1, 13))
+    text = latex(Table("Run `env create a_b`.", ("name",), (Group("", ("s",)),), tuple(rows)))
+    assert r"\caption{Run \texttt{env create a\_b}.}" in text
+    assert r"S[table-format=1.1(1){\textsuperscript{(12)}}]" in text
 
 
 def test_a_label_and_what_to_load_stand_in_the_text(tmp_path):
@@ -162,27 +147,12 @@ def test_a_real_latex_sets_every_kind_of_table(tmp_path):
 
 
 def test_five_frameworks_and_four_models_fit_a_page(tmp_path):
-    frameworks, models = (
-        ("torch", "tensorflow", "mxnet", "paddle", "jax"),
-        ("alexnet", "mobilenet_v2", "resnet50", "vgg16"),
-    )
-    comparison = latex_study(tmp_path / "study", frameworks, models, failing=[("jax", "vgg16")])
+    comparison = latex_study(tmp_path / "study", FRAMEWORKS, MODELS, failing=[("jax", "vgg16")])
     compiled(tmp_path, *(comparison.table(kind, "latex") for kind in comparison.kinds))
-
-
-def test_code_in_a_note_is_code_and_the_column_has_room_for_its_number():
-    rows = (Row(("a",), (Value("1.5 ±0.2", str(number)),)) for number in range(1, 13))
-    text = latex(Table("Run `env create a_b`.", ("name",), (Group("", ("s",)),), tuple(rows)))
-    assert r"\caption{Run \texttt{env create a\_b}.}" in text
-    assert r"S[table-format=1.1(1){\textsuperscript{(12)}}]" in text
 
 
 def test_a_real_latex_sets_any_text(tmp_path):
     values = (Value(HOSTILE_LATEX, HOSTILE_LATEX), Value("2.5 ±0.1", HOSTILE_LATEX, True), Value("-"))
-    table = Table(
-        HOSTILE_LATEX,
-        (HOSTILE_LATEX,),
-        (Group(HOSTILE_LATEX, (HOSTILE_LATEX, "b", "c")),),
-        (Row((HOSTILE_LATEX,), values),) * 2,
-    )
+    groups = (Group(HOSTILE_LATEX, (HOSTILE_LATEX, "b", "c")),)
+    table = Table(HOSTILE_LATEX, (HOSTILE_LATEX,), groups, (Row((HOSTILE_LATEX,), values),) * 2)
     compiled(tmp_path, latex(table, "tab:any"), renderers.latex(table), room=1000)

@@ -22,48 +22,30 @@ def told(**fields):
     return transcript.epochs[0]
 
 
-def test_device_times_of_an_epoch_are_kept_in_seconds():
+def test_latencies_and_device_times_of_an_epoch_are_kept_in_seconds():
     epoch = told(copy_ns=250_000_000, compute_ns=1_500_000_000)
     assert (epoch.copy_s, epoch.compute_s) == (0.25, 1.5)
-
-
-@pytest.mark.parametrize("fields", [{}, {"copy_ns": None, "compute_ns": None}], ids=["absent", "null"])
-def test_an_epoch_without_device_times_has_none(fields):
-    epoch = told(**fields)
-    assert epoch.copy_s is epoch.compute_s is None
-
-
-@pytest.mark.parametrize("name", ["copy_ns", "compute_ns"])
-@pytest.mark.parametrize("value", [-1, 1.5, "7", True, 1 << 63, [1]])
-def test_device_times_that_are_no_counts_are_malformed(name, value):
-    with pytest.raises(ProtocolError, match="malformed epoch event"):
-        told(**{name: value})
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        dict(start_ns=8),
-        dict(start_ns=9),
-        dict(end_ns=(1 << 63) - 1),
-        dict(data_wait_ns=9),
-        dict(step_ns=[1, 2, 9]),
-        dict(images=0),
-        dict(images=1 << 62),
-        dict(steps=0),
-    ],
-    ids=lambda fields: "-".join(map(str, *fields.items())),
-)
-def test_an_epoch_that_cannot_have_been_is_malformed(fields):
-    with pytest.raises(ProtocolError, match="malformed epoch event"):
-        told(**fields)
-
-
-def test_latencies_of_inference_are_taken_after_an_epoch_that_may_be_shorter():
+    for fields in ({}, {"copy_ns": None, "compute_ns": None}):
+        epoch = told(**fields)
+        assert epoch.copy_s is epoch.compute_s is None
     inference = {"loss": None, "t_ns": 40, "step_ns": [9, 12, 30]}
     assert told(**inference).step_s_p95 == 30e-9
     with pytest.raises(ProtocolError, match="malformed epoch event"):
         told(**inference | {"step_ns": [9, 12, 33]})  # longer than the time since the epoch's end
+
+
+WRONG = {
+    **dict.fromkeys(("copy_ns", "compute_ns"), (-1, 1.5, "7", True, 1 << 63, [1])),
+    **{"start_ns": (8, 9), "end_ns": ((1 << 63) - 1,), "data_wait_ns": (9,), "step_ns": ([1, 2, 9],)},
+    **{"images": (0, 1 << 62), "steps": (0,)},
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_an_epoch_that_cannot_have_been_is_malformed(name):
+    for value in WRONG[name]:
+        with pytest.raises(ProtocolError, match="malformed epoch event"):
+            told(**{name: value})
 
 
 @pytest.mark.parametrize("loss", [None, 1.0], ids=["inference", "training"])
@@ -95,21 +77,15 @@ def test_an_epoch_may_not_begin_before_the_run_nor_before_the_last_one_ended():
     transcript.add({**EPOCH, "number": 2, "start_ns": 8, "end_ns": 20})
 
 
-@pytest.mark.parametrize("ends", [(9, 8), (9, 1 << 62)], ids=["backward", "later-than-now"])
-def test_a_phase_that_cannot_have_been_is_malformed(ends):
-    transcript = Transcript(0, epochs=1)
-    with pytest.raises(ProtocolError, match="malformed phase event"):
-        for edge, t_ns in zip(("start", "end"), ends):
-            transcript.add({"event": "phase", "name": "build", "edge": edge, "t_ns": t_ns})
-
-
-@pytest.mark.parametrize("t_ns", [-5, 1 << 62, True, 1.5])
-def test_an_event_of_another_time_is_malformed(t_ns):
-    with pytest.raises(ProtocolError, match="malformed progress event"):
-        Transcript(0, epochs=1).add({"event": "progress", "t_ns": t_ns, "epoch": 1, "steps": 1})
-
-
-def test_settings_too_deep_to_be_written_again_are_malformed():
+def test_other_events_that_cannot_have_been_are_malformed():
+    for end_ns in (8, 1 << 62):  # before its start, later than now
+        transcript = Transcript(0, epochs=1)
+        transcript.add({"event": "phase", "name": "build", "edge": "start", "t_ns": 9})
+        with pytest.raises(ProtocolError, match="malformed phase event"):
+            transcript.add({"event": "phase", "name": "build", "edge": "end", "t_ns": end_ns})
+    for t_ns in (-5, 1 << 62, True, 1.5):
+        with pytest.raises(ProtocolError, match="malformed progress event"):
+            Transcript(0, epochs=1).add({"event": "progress", "t_ns": t_ns, "epoch": 1, "steps": 1})
     settings = {}
     for _ in range(900):
         settings = {"deeper": settings}
@@ -134,30 +110,18 @@ def written(**fields):
         return file.read()
 
 
-def test_an_event_arrives_whole_in_whatever_pieces():
+def test_events_arrive_whole_in_whatever_pieces_and_cut():
     line = written(message="caf\u00e9\nof two lines", steps=[1, 2])
     reader = EventReader()
     events = [event for i in range(len(line)) for event in reader.feed(line[i : i + 1])]
     assert [(e["message"], e["steps"]) for e in events] == [("caf\u00e9\nof two lines", [1, 2])]
-
-
-def test_numbers_that_json_has_not_become_null():
     event = json.loads(written(loss=float("nan"), all=[float("inf"), 1.5]))
     assert event["loss"] is None and event["all"] == [None, 1.5]
-
-
-def test_long_text_is_cut():
     assert len(json.loads(written(message="x" * 10**6))["message"]) == MAX_TEXT
-
-
-@pytest.mark.parametrize("half", [b'"\\ud800"', b'"\xed\xa0\x80"'], ids=["escaped", "bytes"])
-def test_half_of_a_surrogate_pair_is_replaced_wherever_it_stands(half):
-    line = b'{"event": "warning", "t_ns": 1, "message": %s, "deeper": [{%s: %s}]}\n' % (half, half, half)
-    (event,) = EventReader().feed(line)
-    json.dumps(event, ensure_ascii=False).encode()
-
-
-def test_a_whole_surrogate_pair_is_the_character_it_stands_for():
+    for half in (b'"\\ud800"', b'"\xed\xa0\x80"'):
+        line = b'{"event": "warning", "t_ns": 1, "message": %s, "deeper": [{%s: %s}]}\n' % (half, half, half)
+        (event,) = EventReader().feed(line)
+        json.dumps(event, ensure_ascii=False).encode()
     (event,) = EventReader().feed(b'{"event": "warning", "t_ns": 1, "message": "\\ud83d\\udd25 and \\\\ud800"}\n')
     assert event["message"] == "\U0001f525 and \\ud800"
 

@@ -60,12 +60,9 @@ def test_the_code_says_it(message, said):
     assert not missing, f"no string of the code has {missing[0]!r}"
 
 
-def test_every_status_has_its_row():
+def test_every_status_and_every_command_whose_help_names_an_exit_code_has_its_row():
     table = CODES.partition("| status |")[2]
     assert set(re.findall(r"`([^`]+)`", "".join(re.findall(r"^\| (`.*?) \|", table, re.M)))) == set(STATUSES)
-
-
-def test_every_command_whose_help_names_an_exit_code_has_its_row():
     named = set(re.findall(r"`([^`]+)`", "".join(re.findall(r"^\| [13] \| (.*?) \|", CODES, re.M))))
     assert named - {"--dry-run"} <= set(HELPS) and named >= {
         name for name, text in HELPS.items() if re.search(r"exit (code|with)", text, re.I)

@@ -59,12 +59,12 @@ def study(tiny, images, own_cache, tmp_path, touching):
     return make
 
 
-def test_a_study_of_ones_own_is_resumed_without_a_question(study):
-    assert list(resume(study()).frame.status) == ["ok"]
-
-
 def test_a_strangers_study_names_the_interpreter_that_it_would_execute(study, another_user, touching):
     folder = study()
+    assert list(resume(folder).frame.status) == ["ok"], "of one's own, without a question"
+    touching[1].unlink()
+    with Store.open(folder, readonly=False) as store:
+        store.record(1, Run("interrupted"))
     another_user()
     python, trace = touching
     for call in (resume, api.verify_study):
@@ -76,13 +76,7 @@ def test_a_strangers_study_names_the_interpreter_that_it_would_execute(study, an
         resume(folder, trust="yes")
     assert list(resume(folder, trust=True).frame.status) == ["ok"] and trace.exists()
     assert list(resume(folder).frame.status) == ["ok"], "trusted once"
-
-
-def test_trust_in_one_interpreter_is_not_trust_in_another(study, another_user, touching, tmp_path):
-    folder = study()
-    another_user()
-    resume(folder, trust=True)
-    other = touching[0].rename(tmp_path / "other")
+    other = python.rename(python.with_name("other"))  # trust in one is not trust in another
     with Store.open(folder, readonly=False) as store:
         store.replace_settings({**store.settings(), "python": {"tiny": str(other)}})
         store.record(1, Run("interrupted"))
@@ -183,15 +177,10 @@ for words in commands:
 """
 READING = [
     *(["show", "STUDY", "--table", kind] for kind in KINDS),
-    ["show", "STUDY"],
-    ["show", "STUDY", "BASELINE"],
-    ["show", "STUDY", "--json"],
-    ["report", "STUDY", "--out", "report.html"],
-    ["figure", "F2", "STUDY", "--out", "figure.svg"],
-    ["export", "STUDY", "--out", "tables"],
-    ["check", "STUDY", "--baseline", "BASELINE"],
-    ["cost", "STUDY", "--per-hour", "1"],
-    ["absorb", "STUDY"],
+    *(["show", "STUDY", *more] for more in ([], ["BASELINE"], ["--json"])),
+    *(["report", "STUDY", "--out", "report.html"], ["figure", "F2", "STUDY", "--out", "figure.svg"]),
+    *(["export", "STUDY", "--out", "tables"], ["check", "STUDY", "--baseline", "BASELINE"]),
+    *(["cost", "STUDY", "--per-hour", "1"], ["absorb", "STUDY"]),
 ]
 
 
@@ -202,7 +191,7 @@ def hostile(tmp_path_factory):
     (place / "python").write_text("#!/bin/sh\n")
     (place / "net.py").write_text("raise SystemExit('imported')\n")
     for name, faster in (("STUDY", 1.0), ("BASELINE", 1.01)):
-        drawn(place / name, faster=faster)
+        drawn(place / name, models=("vgg16",), faster=faster)
     with Store.open(place / "STUDY", readonly=False) as store:
         store.replace_settings({**store.settings(), "python": {"torch": str(place / "python")}})
     strangers_model(place / "STUDY", place / "net.py")
@@ -221,12 +210,9 @@ def watched(hostile, commands, code=WATCHED):
     return {" ".join(one): tuple(each) for one, each in zip(commands, found)}
 
 
-def test_reading_a_study_executes_nothing(hostile):
+def test_reading_a_study_executes_nothing_and_the_watch_sees_what_is_executed(hostile):
     codes = {command[0]: int(command[0] == "check") for command in READING}  # a cell failed
     assert watched(hostile, READING) == {" ".join(command): (codes[command[0]], []) for command in READING}
-
-
-def test_the_watch_sees_what_is_executed(hostile):
     acts = "import os; os.system('true'); exec(compile('1', hostile + '/net.py', 'exec'))"
     found = watched(hostile, [["--version"]], WATCHED.replace("        root.main()", f"        {acts}"))
     assert [event for event, _ in found["--version"][1]] == ["os.system", "exec"]

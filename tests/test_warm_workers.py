@@ -13,16 +13,16 @@ ALIKE = ["status", "reason", "parameters", "loss_first", "loss_last", "framework
 
 @pytest.fixture
 def both(worker_server, images, own_cache, tmp_path):
-    """A cell in a worker that is forked, and in one that is started."""
+    """Cells in workers that are forked, and in such that are started."""
 
-    def run(framework, model):
+    def run(framework, *models):
         before = worker_server.forked
-        forked = compare(framework, model, dataset=images, out=tmp_path / "forked", **QUICK)
-        assert worker_server.forked == before + 1
+        forked = compare(framework, list(models), dataset=images, out=tmp_path / "forked", **QUICK)
+        assert worker_server.forked == before + len(models)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(supervised_worker, "subprocess", subprocess)
-            started = compare(framework, model, dataset=images, out=tmp_path / "started", **QUICK)
-        assert worker_server.forked == before + 1
+            started = compare(framework, list(models), dataset=images, out=tmp_path / "started", **QUICK)
+        assert worker_server.forked == before + len(models)
         return forked, started
 
     return run
@@ -35,9 +35,8 @@ def test_a_forked_worker_trains_what_a_started_one_does(tiny, both):
     assert list(forked.phases.phase) == list(started.phases.phase)
 
 
-@pytest.mark.parametrize("fault", ["exit-3", "killed", "sys-exit", "raise"])
-def test_a_forked_worker_ends_as_a_started_one_does(faulty, both, fault):
-    forked, started = both(faulty, fault)
+def test_a_forked_worker_ends_as_a_started_one_does(faulty, both):
+    forked, started = both(faulty, "exit-3", "killed", "sys-exit", "raise")
     assert forked.frame[ALIKE].equals(started.frame[ALIKE])
 
 

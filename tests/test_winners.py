@@ -1,7 +1,5 @@
 """Who wins: sentence, table, figure and JSON name the same framework, or none."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re
@@ -23,27 +21,17 @@ from framework_compare.results.parity import Level, Parity
 PROVED, FAILED, UNKNOWN = "0-5", "0-3, not 4: pixels", "unverified"
 FAST, SLOW, SLOWEST = (1, 1.01, 1.02), (2, 2.01, 2.02), (4, 4.01, 4.02)
 CRASHED = Run("crashed", "no memory")
+BOTH, BEHIND = ({"torch": (a, PROVED), "jax": (b, PROVED)} for a, b in ((FAST, SLOW), (SLOW, SLOWEST)))
+ALIKE = {"torch": ((1, 1.3, 1.1), PROVED), "jax": ((1.2, 1, 1.2), PROVED)}
 # Epoch times by run and parity of each framework; the winner; why there is none.
 RACES = {
-    "proved": ({"torch": (FAST, PROVED), "jax": (SLOW, PROVED)}, "torch", ""),
+    "proved": (BOTH, "torch", ""),
     "not checked": ({"torch": (SLOW, UNKNOWN), "jax": (FAST, UNKNOWN)}, "jax", ""),
-    "a slow one fails parity": (
-        {"torch": (FAST, PROVED), "jax": (SLOW, PROVED), "mxnet": (SLOWEST, FAILED)},
-        "torch",
-        "",
-    ),
-    "the first fails parity": (
-        {"torch": (SLOW, PROVED), "jax": (SLOWEST, PROVED), "mxnet": (FAST, FAILED)},
-        None,
-        "mxnet is ahead but fails parity",
-    ),
+    "a slow one fails parity": ({**BOTH, "mxnet": (SLOWEST, FAILED)}, "torch", ""),
+    "the first fails parity": ({**BEHIND, "mxnet": (FAST, FAILED)}, None, "mxnet is ahead but fails parity"),
     "one passes parity": ({"torch": (FAST, PROVED), "mxnet": (SLOW, FAILED)}, None, "mxnet: parity fails"),
-    "no difference": (
-        {"torch": ((1, 1.3, 1.1), PROVED), "jax": ((1.2, 1, 1.2), PROVED)},
-        None,
-        "no significant difference",
-    ),
-    "one crashed": ({"torch": (FAST, PROVED), "jax": (SLOW, PROVED), "mxnet": (None, PROVED)}, "torch", ""),
+    "no difference": (ALIKE, None, "no significant difference"),
+    "one crashed": ({**BOTH, "mxnet": (None, PROVED)}, "torch", ""),
 }
 
 
@@ -98,7 +86,7 @@ def test_a_failure_is_known_by_its_status_and_not_by_its_words(tmp_path):
 
 
 def test_a_winner_by_paired_runs_is_the_first_of_the_figure_whatever_the_medians_are(tmp_path):
-    comparison = raced(tmp_path, {"torch": (FAST, PROVED), "jax": (SLOW, PROVED)})
+    comparison = raced(tmp_path, BOTH)
     comparison.frame.loc[comparison.frame["framework"] == "torch", "epoch_s_median"] = 2.5
     assert marked_in_table(comparison) == bold_in_overview(comparison) == ["PyTorch"]
     assert comparison.table().parts[0].verdicts[0].startswith("AlexNet: PyTorch is ")

@@ -30,15 +30,8 @@ def run(register_mutated, tmp_path):
 
     def compare_it(model="diabetes_ann", source=TRAINER, **settings):
         register_mutated(source)
-        settings = {
-            "out": tmp_path / "study",
-            "threads": 1,
-            "python": PYTHON,
-            "sampling_hz": 0,
-            "epochs": 3,
-            **settings,
-        }
-        return compare("mutated", model, **settings)
+        quick = {"out": tmp_path / "study", "threads": 1, "python": PYTHON, "sampling_hz": 0, "epochs": 3}
+        return compare("mutated", model, **{**quick, **settings})
 
     return compare_it
 
@@ -48,17 +41,17 @@ def test_a_workload_is_trained_on_generated_data_and_says_so(run):
     study = run(watcher=told, epochs=12)
     row = study.frame.iloc[0]
     assert row.status == "ok", row.reason
-    assert (row.optimizer, row.loss_function, row.batch_size, row.pipeline) == (
-        "adam",
-        "binary_cross_entropy",
-        32,
-        "shared",
-    )
-    assert (row.loader_workers, row.image_size, row.images) == (0, 0, 614)
+    assert (row.optimizer, row.loss_function, row.pipeline) == ("adam", "binary_cross_entropy", "shared")
+    assert (row.batch_size, row.loader_workers, row.image_size, row.images) == (32, 0, 0, 614)
     assert "diabetes: 614 rows to train on, 154 to validate; generated, a stand-in for the real data" in told.said
     assert any("by majority class: accuracy 0.6818" in sentence for sentence in told.said)
     baseline = study.settings["datasets"]["diabetes"]["baseline_quality"]
     assert study.epochs.validation_accuracy.iloc[-1] > baseline["accuracy"] + 0.05
+    quality = str(study.table("quality"))
+    assert "(majority class)" in quality and "accuracy" in quality and "auc" in quality
+    data, held = arrays.load("diabetes"), read_split(study.folder / "images" / "diabetes.npz", "train")
+    assert np.array_equal(held.inputs[0], data.train.inputs["features"]), "the file of a study is the data set"
+    assert dataclasses.replace(data, name="diabetes").checksum() == study.settings["datasets"]["diabetes"]["checksum"]
     table = " ".join(str(study.table()).split())
     assert "images" not in table and "614 generated rows" in table
     assert "rows/s" in str(study.table("resources")) and "images" not in str(study.table("resources"))
@@ -68,7 +61,7 @@ def test_a_workload_is_trained_on_generated_data_and_says_so(run):
 def test_the_unit_of_a_table_renames_no_data_set(run, tmp_path, mode):
     path = tmp_path / "my-images.csv"
     write_rows(path, 60)
-    study = run(dataset=path, mode=mode)
+    study = run(dataset=path, mode=mode, epochs=1)
     for kind in study.kinds:
         text = study.table(kind, width=200)
         assert "my-images: 48 rows" in text and "image" not in text.replace("my-images", ""), text
@@ -76,9 +69,11 @@ def test_the_unit_of_a_table_renames_no_data_set(run, tmp_path, mode):
     assert "my-images: 48 rows; images/s are rows/s." in study.plot("F2").caption
 
 
-def test_quality_after_each_epoch_is_of_the_weights_then(run):
-    """With a rate of zero the network stays as it was made: then its quality is known."""
-    epochs = run(learning_rate=0.0).epochs
+def test_quality_after_each_epoch_is_of_the_weights_then_and_early_stopping_follows_keras_rule(run):
+    """With a rate of zero the network stays as it was made: its quality is known, and its loss never falls."""
+    study = run(learning_rate=0.0, epochs=9, patience=2)
+    assert list(study.frame.status) == ["ok"] and len(study.epochs) == study.quality.epochs_run.iloc[0] == 3
+    epochs = study.epochs
     data = arrays.load("diabetes")
     outputs = initial_outputs(data)
     wanted = quality.evaluate(data.task, outputs, data.validation.target)
@@ -95,17 +90,17 @@ def initial_outputs(data):
     return Oracle(graph, weights).forward(data.validation.inputs["features"])
 
 
-def test_a_study_of_images_has_no_columns_of_quality(trained):
-    assert not [name for name in trained.epochs if name.startswith("validation")]
-
-
-def test_a_users_file_is_read_under_its_name(run, tmp_path):
+def test_a_users_file_is_read_under_its_name_and_no_other_data_of_that_name(run, trained, tmp_path):
+    assert not [name for name in trained.epochs if name.startswith("validation")], "of images"
     path = tmp_path / "clinic.csv"
     write_rows(path, 60)
     study = run(dataset=path)
     assert list(study.frame.dataset) == ["clinic"] and list(study.frame.images) == [48]
     assert study.settings["datasets"]["clinic"]["facts"]["generated"] is False
     assert (study.folder / "images" / "clinic.npz").is_file()
+    write_rows(path, 70)
+    with pytest.raises(StudyError, match="clinic"):
+        run(dataset=path)
 
 
 def write_rows(path, count, broken=""):
@@ -131,15 +126,6 @@ def test_a_study_is_resumed_with_its_own_copy_of_the_data(run, tmp_path):
         resume(study.folder, retry=["unsupported"])
 
 
-def test_other_data_under_the_same_name_are_not_mixed_into_a_study(run, tmp_path):
-    path = tmp_path / "clinic.csv"
-    write_rows(path, 60)
-    run(dataset=path)
-    write_rows(path, 70)
-    with pytest.raises(StudyError, match="clinic"):
-        run(dataset=path)
-
-
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
@@ -147,20 +133,14 @@ def test_other_data_under_the_same_name_are_not_mixed_into_a_study(run, tmp_path
         ({"momentum": 0.5}, "momentum is 0.5; only sgd uses it, but the optimizer is adam: leave it out"),
         ({"rungs": {"moved": {"momentum": 0.5}}}, "momentum is 0.5; only sgd uses it"),
         ({"flip": "none"}, "flip is 'none'"),
-        (
-            {"limit": 0},
-            "limit is 0; allowed: a whole number of at least 1 and at most 1000000000, or None for all samples",
-        ),
+        ({"limit": 0}, "limit is 0; allowed: a whole number of at least 1 and at most 1000000000, or None for all"),
         ({"classes": ["a"]}, "diabetes_ann does not use it"),
         ({"patience": 2, "mode": "inference"}, "trains nothing that could stop early"),
         ({"rungs": {}}, "no rung is given"),
         ({"rungs": {"base": {"epochs": 2}}}, "two rungs are called 'base'"),
         ({"rungs": {"more": {"image_size": 64}}}, "setting of rung 'more'"),
         ({"rungs": {"same": {"epochs": 30}}}, "is the same as"),
-        (
-            {"rungs": {"other": {"loss_function": "mse"}}},
-            "loss_function is 'mse'; diabetes is for 'binary_cross_entropy'",
-        ),
+        ({"rungs": {"other": {"loss_function": "mse"}}}, "loss_function is 'mse'; diabetes is for 'binary_cross_"),
         ({"rungs": {"moved": {"flip": "horizontal"}}}, "flip is 'horizontal'; diabetes_ann does not use it"),
         ({"rungs": {"fed": {"loader_workers": 2}}}, "rung 'fed' is the same as 'base'"),
         ({"rungs": {"answers": {"mode": "inference"}}}, "unknown setting of rung 'answers' 'mode'"),
@@ -239,41 +219,11 @@ def test_quality_is_taken_from_events():
     told = transcript()
     told.add({"event": "quality", "t_ns": 11, "epoch": 1, "split": "validation", "values": {"loss": 0.5, "auc": None}})
     assert [(q.name, q.value) for q in told.quality] == [("loss", 0.5), ("auc", None)]
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"epoch": 2},
-        {"values": {"loss": "low"}},
-        {"values": {"loss": float("nan")}},
-        {"values": {str(n): 1.0 for n in range(21)}},
-    ],
-    ids=["epoch", "text", "nan", "many"],
-)
-def test_malformed_quality_is_a_protocol_error(wrong):
     event = {"event": "quality", "t_ns": 11, "epoch": 1, "split": "validation", "values": {"loss": 0.5}}
-    with pytest.raises(ProtocolError, match="malformed quality"):
-        transcript().add({**event, **wrong})
-
-
-def test_the_file_of_a_study_is_the_data_set(run):
-    study = run(epochs=1)
-    data, held = arrays.load("diabetes"), read_split(study.folder / "images" / "diabetes.npz", "train")
-    assert np.array_equal(held.inputs[0], data.train.inputs["features"])
-    assert dataclasses.replace(data, name="diabetes").checksum() == study.settings["datasets"]["diabetes"]["checksum"]
-
-
-def test_early_stopping_follows_keras_rule(run):
-    """With a rate of zero the loss never falls: after the first epoch, two more without a lower one."""
-    study = run(learning_rate=0.0, epochs=9, patience=2)
-    assert list(study.frame.status) == ["ok"] and len(study.epochs) == 3
-    assert study.quality.epochs_run.iloc[0] == 3
-
-
-def test_quality_stands_beside_what_needs_no_model(run):
-    table = str(run(epochs=2).table("quality"))
-    assert "(majority class)" in table and "accuracy" in table and "auc" in table
+    many = {str(n): 1.0 for n in range(21)}
+    for wrong in ({"epoch": 2}, *({"values": values} for values in ({"loss": "low"}, {"loss": float("nan")}, many))):
+        with pytest.raises(ProtocolError, match="malformed quality"):
+            transcript().add({**event, **wrong})
 
 
 def test_quality_of_prices_is_told_with_their_unit(run):
@@ -283,9 +233,11 @@ def test_quality_of_prices_is_told_with_their_unit(run):
     assert any("by last day's price: rmse" in sentence and sentence.endswith(" $") for sentence in told.said)
 
 
+RUNGS = {"batch 64": {"batch_size": 64}, "nadam": {"optimizer": "nadam"}}
+
+
 def test_a_ladder_has_a_row_per_rung_with_its_gain(run):
-    rungs = {"batch 64": {"batch_size": 64}, "nadam": {"optimizer": "nadam"}}
-    gains = run(rungs=rungs, repeats=2).gains
+    gains = run(rungs=RUNGS, repeats=2).gains
     assert list(gains.rung) == ["base", "batch 64", "nadam"]
     assert list(gains.batch_size) == [32, 64, 64] and list(gains.optimizer) == ["adam", "adam", "nadam"]
     assert gains.gain.isna().tolist() == [True, False, False]
@@ -295,8 +247,7 @@ def test_a_ladder_has_a_row_per_rung_with_its_gain(run):
 
 
 def test_a_rung_alone_is_compared_with_the_base(run):
-    rungs = {"batch 64": {"batch_size": 64}, "nadam": {"optimizer": "nadam"}}
-    study = run(rungs=rungs, one_at_a_time=True, repeats=2)
+    study = run(rungs=RUNGS, one_at_a_time=True, repeats=2)
     gains, table = study.gains, str(study.table("gains"))
     assert list(gains.before) == ["", "base", "base"] and list(gains.batch_size) == [32, 64, 32]
     assert gains.gain[1:].tolist() == pytest.approx(gains.gain_in_all[1:].tolist())
@@ -304,7 +255,7 @@ def test_a_rung_alone_is_compared_with_the_base(run):
     assert "over base" in table and "in all" not in table
 
 
-def test_rungs_on_the_command_line():
+def test_rungs_on_the_command_line_are_read_and_of_several_models_refused(tmp_path):
     from framework_compare.plan.ladders import rungs_of_text
 
     (rung,) = rungs_of_text(["big: batch_size=64, optimizer=nadam"])
@@ -317,33 +268,19 @@ def test_rungs_on_the_command_line():
         rungs_of_text(["big: batch_size=64, batch_size=65"])
     with pytest.raises(UsageError, match="allowed: 'NAME: SETTING=VALUE"):
         rungs_of_text([": batch_size=64"])
-
-
-def test_a_ladder_of_several_models_is_refused(tmp_path):
     with pytest.raises(UsageError, match="a ladder starts from one cell per framework"):
         ladder("torch", ["diabetes_ann", "lstm_ibm"], {"more": {"epochs": 2}}, out=tmp_path / "study")
 
 
-INFERS = (
-    TRAINER
-    + """
-    def infer(self, batch):
-        return self.forward(batch)
-"""
-)
-
-
-def test_inference_has_latency_and_no_loss(run):
-    study = run(source=INFERS, mode="inference", batch_size=[8, 32], repeats=1, epochs=2)
+def test_inference_has_latency_and_no_loss_and_a_framework_without_it_says_so(run):
+    infers = TRAINER + "\n    def infer(self, batch):\n        return self.forward(batch)\n"
+    study = run(source=infers, mode="inference", batch_size=[8, 32], repeats=1, epochs=2)
     assert list(study.frame.status) == ["ok", "ok"], study.frame.reason.tolist()
     assert study.epochs.loss.isna().all() and (study.epochs.step_s_median > 0).all()
     assert not [name for name in study.epochs if name.startswith("validation")]
     assert "batch 8" in str(study.table("inference"))
     assert str(study.table("quality")).strip() == "No model in this study has a validation split."
-
-
-def test_a_framework_without_inference_says_so(run):
-    study = run(mode="inference", repeats=1)
+    study = run(mode="inference", repeats=1, out=study.folder.parent / "without")
     assert list(study.frame.status) == ["unsupported"]
     assert "has no inference; allowed: mode 'train'" in study.frame.reason.iloc[0]
 

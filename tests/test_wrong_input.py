@@ -90,15 +90,13 @@ def test_a_folder_that_cannot_be_written_is_told_before_images_are_read(no_image
     assert "cannot be written; name another folder" in refused(*TINY, "--out", tmp_path / "mine" / "study")
 
 
-@pytest.mark.parametrize(
-    ("rung", "said"),
-    [
-        ("x: batchsize=1", "unknown setting of rung 'x' 'batchsize' (did you mean 'batch_size'?); allowed: "),
-        ("x: batch_size=abc", "batch_size is 'abc'; allowed: a whole number"),
-    ],
-)
-def test_a_rung_is_checked_before_images_are_read(rung, said, no_images, own_cache):
-    assert refused("ladder", "torch", "alexnet", "--rung", rung).startswith(said)
+def test_a_rung_is_checked_before_images_are_read(no_images, own_cache):
+    unknown = "unknown setting of rung 'x' 'batchsize' (did you mean 'batch_size'?); allowed: "
+    for rung, said in {
+        "batchsize=1": unknown,
+        "batch_size=abc": "batch_size is 'abc'; allowed: a whole number",
+    }.items():
+        assert refused("ladder", "torch", "alexnet", "--rung", f"x: {rung}").startswith(said)
 
 
 @pytest.mark.parametrize("leads", ["nowhere", "itself"])
@@ -238,11 +236,8 @@ def test_what_means_nothing_is_refused(command, drawn, own_cache, tmp_path, monk
     assert [sorted(place.iterdir()) for place in places] == before
 
 
-def test_kinds_of_devices_that_have_a_price_are_those_that_are_known():
+def test_kinds_of_devices_that_have_a_price_are_those_that_are_known_and_the_file_of_a_study_names_it(drawn):
     assert set(bills.KINDS) == {registry.device_kind(device) for device in ("cpu", "cuda:1")}
-
-
-def test_the_file_of_a_study_names_it(drawn):
     assert run("show", drawn / FILE, "--style", "csv").stdout == run("show", drawn, "--style", "csv").stdout
 
 
@@ -258,10 +253,8 @@ def test_output_that_cannot_be_written_is_one_line(drawn):
     with open("/dev/full", "w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 1
-    assert (
-        done.stderr
-        == f"framework-compare: the output cannot be written: {os.strerror(errno.ENOSPC)}; free some space, or redirect it\n"
-    )
+    said = f"the output cannot be written: {os.strerror(errno.ENOSPC)}; free some space, or redirect it\n"
+    assert done.stderr == f"framework-compare: {said}"
 
 
 @pytest.mark.parametrize("stored", [True, False])
@@ -270,6 +263,5 @@ def test_a_stop_says_that_epochs_are_stored_only_where_some_are(stored, drawn, t
     watcher = type("Heard", (), {"say": lambda self, text: said.append(text)})()
     with pytest.raises(SystemExit), console.kept_on_interrupt(drawn if stored else tmp_path / "none", watcher):
         raise KeyboardInterrupt
-    assert said == [
-        f"stopped; measured epochs are stored in {drawn}" if stored else "stopped before anything was measured"
-    ]
+    where = f"stopped; measured epochs are stored in {drawn}"
+    assert said == [where if stored else "stopped before anything was measured"]

@@ -33,9 +33,16 @@ class Made:
         self.config = config
 
 
-def test_fields_are_those_of_the_configuration() -> None:
+def test_fields_are_those_of_the_configuration_and_keywords_of_the_model_before_them() -> None:
     made = zoos.configured("transformers", "gpt2:n_layer=2,head=lm")
     assert isinstance(made, Made) and (made.config.n_layer, made.config.n_head) == (2, 12)
+    given = "gpt_nano,transformers:gpt2:n_layer=2,n_head=4, transformers:vit:image_size=[32,32],head=image,timm:a"
+    gpt, vit = "transformers:gpt2:n_layer=2,n_head=4", "transformers:vit:image_size=[32,32],head=image"
+    assert split(given) == ["gpt_nano", gpt, vit, "timm:a"]
+    name = "llama:rope_parameters={'type':'linear','factor':2.0},sizes=[[1,2],[3,4]],pair=(1,2),word='a,b',head=lm"
+    keywords = {"rope_parameters": {"type": "linear", "factor": 2.0}, "sizes": [[1, 2], [3, 4]]}
+    assert zoos.split(name) == ("llama", {**keywords, "pair": (1, 2), "word": "a,b", "head": "lm"})
+    assert split(f"gpt_nano,transformers:{name},timm:a") == ["gpt_nano", f"transformers:{name}", "timm:a"]
 
 
 @pytest.mark.parametrize(
@@ -57,18 +64,3 @@ def test_a_field_or_name_that_does_not_exist_is_refused(text: str, words: str) -
     with pytest.raises(UsageError) as refused:
         zoos.configured("transformers", text)
     assert str(refused.value) == words
-
-
-def test_keywords_belong_to_the_model_before_them() -> None:
-    given = "gpt_nano,transformers:gpt2:n_layer=2,n_head=4, transformers:vit:image_size=[32,32],head=image,timm:a"
-    assert split(given) == [
-        *("gpt_nano", "transformers:gpt2:n_layer=2,n_head=4"),
-        *("transformers:vit:image_size=[32,32],head=image", "timm:a"),
-    ]
-
-
-def test_commas_of_lists_and_mappings_separate_neither_models_nor_keywords() -> None:
-    name = "llama:rope_parameters={'type':'linear','factor':2.0},sizes=[[1,2],[3,4]],pair=(1,2),word='a,b',head=lm"
-    keywords = {"rope_parameters": {"type": "linear", "factor": 2.0}, "sizes": [[1, 2], [3, 4]]}
-    assert zoos.split(name) == ("llama", {**keywords, "pair": (1, 2), "word": "a,b", "head": "lm"})
-    assert split(f"gpt_nano,transformers:{name},timm:a") == ["gpt_nano", f"transformers:{name}", "timm:a"]

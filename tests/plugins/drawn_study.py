@@ -10,6 +10,8 @@ from framework_compare.records import Cell, Energy, Epoch, Phase, ProfileRow, Ru
 from framework_compare.store.study_file import Store
 
 SECOND = 1_000_000_000
+FRAMEWORKS = ("torch", "tensorflow", "mxnet", "paddle", "jax")  # of a study of twenty cells
+MODELS = ("alexnet", "mobilenet_v2", "resnet50", "vgg16")
 SPREAD = 0.01  # of an epoch's length
 MIB = 2**20
 STARTING = (("spawn", 0.2), ("import", 1.0), ("build", 0.3), ("first-step", 0.5), ("warm-up", 0.4))

@@ -60,20 +60,7 @@ def test_it_is_listed_and_usable(installed):
 
 @pytest.mark.nightly
 def test_it_is_compared_with_pytorch(installed, tmp_path):
-    asked = (
-        "--image-size",
-        "64",
-        "--limit",
-        "12",
-        "--epochs",
-        "3",
-        "--repeats",
-        "2",
-        "--verify",
-        "require",
-        "--sampling-hz",
-        "0",
-    )
+    asked = "--image-size 64 --limit 12 --epochs 3 --repeats 2 --verify require --sampling-hz 0".split()
     net = f"{ROOT / 'examples' / 'own_net.py'}:build"
     installed("framework-compare", "run", "torch,tinygrad", net, "fire-smoke-tiny", *asked, "--out", tmp_path / "study")
     shown = json.loads(installed("framework-compare", "show", tmp_path / "study", "--json"))
@@ -85,7 +72,5 @@ def test_it_is_compared_with_pytorch(installed, tmp_path):
 
 @pytest.mark.nightly
 def test_it_passes_the_conformance_suite(installed):
-    said = installed(
-        "python", "-m", "pytest", "--pyargs", CONFORMANCE, "--frameworks", "tinygrad", "-q", "-p", "no:cacheprovider"
-    )
+    said = installed(*f"python -m pytest --pyargs {CONFORMANCE} --frameworks tinygrad -q -p no:cacheprovider".split())
     assert " passed" in said and " failed" not in said

@@ -22,9 +22,9 @@ COUNT = 40
 ROW, USER = RNG.standard_normal((COUNT, 5)), RNG.integers(0, 7, (COUNT, 3))
 STEPS, IMAGES = RNG.standard_normal((COUNT, 20, 2)), RNG.integers(0, 256, (COUNT, 16, 16, 1)).astype(np.uint8)
 TWO, THREE, AMOUNTS = np.arange(COUNT) % 2, np.arange(COUNT) % 3, RNG.standard_normal((COUNT, 2))
-WIDE = RNG.standard_normal((COUNT, 6))
+WIDE, ONE = RNG.standard_normal((COUNT, 6)), {"row": ROW, "user": USER, "y": TWO}
 MODELS: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
-    "onnx": ("arrays.onnx", {"row": ROW, "user": USER, "y": TWO}, {}, "binary_cross_entropy"),
+    "onnx": ("arrays.onnx", ONE, {}, "binary_cross_entropy"),
     "onnx, second output": ("arrays.onnx", {"row": ROW, "user": USER, "y": AMOUNTS}, {"model_output": "1"}, "mse"),
     "keras row": ("row", {"x": WIDE, "y": TWO}, {}, "binary_cross_entropy"),
     "keras row and tokens": ("row_and_tokens", {"user": USER, "row": WIDE, "y": THREE}, {}, "cross_entropy"),
@@ -39,15 +39,10 @@ REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
         {},
         r"takes 2 inputs \(user, row\), and the data have 1 \(x\)",
     ),
-    "onnx, shape": (
-        "arrays.onnx",
-        {"row": WIDE, "user": USER, "y": TWO},
-        {},
-        r"takes floats \? x 5, and row is float32 \? x 6",
-    ),
-    "onnx, dtype": ("arrays.onnx", {"row": ROW, "user": ROW[:, :3], "y": TWO}, {}, "takes integers"),
-    "onnx, output": ("arrays.onnx", {"row": ROW, "user": USER, "y": TWO}, {"model_output": "no"}, "has no output 'no'"),
-    "onnx, loss": ("arrays.onnx", {"row": ROW, "user": USER, "y": TWO}, {"loss_function": "own"}, "give an nn.Module"),
+    "onnx, shape": ("arrays.onnx", {**ONE, "row": WIDE}, {}, r"takes floats \? x 5, and row is float32 \? x 6"),
+    "onnx, dtype": ("arrays.onnx", {**ONE, "user": ROW[:, :3]}, {}, "takes integers"),
+    "onnx, output": ("arrays.onnx", ONE, {"model_output": "no"}, "has no output 'no'"),
+    "onnx, loss": ("arrays.onnx", ONE, {"loss_function": "own"}, "give an nn.Module"),
     "keras, inputs": ("row_and_tokens", {"x": WIDE, "y": TWO}, {}, r"takes 2 inputs \(row, user\)"),
     "keras, shape": ("row", {"x": ROW, "y": TWO}, {}, r"has shape \(None, 6\), and x has \(None, 5\)"),
     "keras, output": ("row_and_tokens", {"user": USER, "row": WIDE, "y": TWO}, {"model_output": "no"}, "kind, amount"),

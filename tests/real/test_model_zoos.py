@@ -32,23 +32,14 @@ theirs = sum(int(np.prod(w.shape)) for w in network.trainable_weights)
 COUNT = "answer = [graph.parameter_count(), theirs]\n"
 
 # (framework, our model): how to make the zoo's network, its name there. Keras has no AlexNet.
-ZOOS = {
-    ("torch", "alexnet"): (TORCHVISION, "alexnet"),
-    ("torch", "mobilenet_v2"): (TORCHVISION, "mobilenet_v2"),
-    ("torch", "resnet50_v1_5"): (TORCHVISION, "resnet50"),
-    ("torch", "vgg16"): (TORCHVISION, "vgg16"),
-    ("paddle", "alexnet"): (PADDLE, "alexnet"),
-    ("paddle", "mobilenet_v2"): (PADDLE, "mobilenet_v2"),
-    ("paddle", "resnet50_v1_5"): (PADDLE, "resnet50"),
-    ("paddle", "vgg16"): (PADDLE, "vgg16"),
-    ("mxnet", "alexnet"): (GLUON, "alexnet"),
-    ("mxnet", "mobilenet_v2"): (GLUON, "mobilenet_v2_1_0"),
-    ("mxnet", "resnet50"): (GLUON, "resnet50_v1"),
-    ("mxnet", "vgg16"): (GLUON, "vgg16"),
-    ("tensorflow", "mobilenet_v2"): (KERAS, "MobileNetV2"),
-    ("tensorflow", "resnet50"): (KERAS, "ResNet50"),
-    ("tensorflow", "vgg16"): (KERAS, "VGG16"),
+SAME = {name: name for name in ("alexnet", "mobilenet_v2", "vgg16")}
+NAMES = {
+    **dict.fromkeys(("torch", "paddle"), {**SAME, "resnet50_v1_5": "resnet50"}),
+    "mxnet": {**SAME, "mobilenet_v2": "mobilenet_v2_1_0", "resnet50": "resnet50_v1"},
+    "tensorflow": {"mobilenet_v2": "MobileNetV2", "resnet50": "ResNet50", "vgg16": "VGG16"},
 }
+BODIES = {"torch": TORCHVISION, "paddle": PADDLE, "mxnet": GLUON, "tensorflow": KERAS}
+ZOOS = {(zoo, ours): (BODIES[zoo], theirs) for zoo, names in NAMES.items() for ours, theirs in names.items()}
 BOTTLENECKS = [(3, 64), (4, 128), (6, 256), (3, 512)]  # blocks of each stage of ResNet-50, and their width
 # Gluon's ResNet-50 v1 has biases in the first and the last 1x1 convolution of each block.
 GLUON_RESNET_BIASES = sum(blocks * (width + 4 * width) for blocks, width in BOTTLENECKS)

@@ -61,14 +61,7 @@ def command(cluster, plugin, tmp_path):
 
 
 def request(images, out, framework, **given):
-    options = {
-        "frameworks": framework,
-        "models": "plain",
-        "dataset": images,
-        "batch-size": 2,
-        "epochs": 2,
-        "out": out,
-    }
+    options = {"frameworks": framework, "models": "plain", "dataset": images, "batch-size": 2, "epochs": 2, "out": out}
     quick = {"threads": 1, "loader-workers": 1, "image-size": 32, "repeats": 1, "disturbance-threshold": 1000}
     own = {"pipeline": "shared", "verify": "off"}
     return ["run", *(f"--{name}={value}" for name, value in {**options, **quick, **own, **given}.items())]

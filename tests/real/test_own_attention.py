@@ -1,7 +1,5 @@
 """Attention of users' networks: which masks, heads and windows are one layer of the graph, and the same function."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Optional
 
@@ -59,15 +57,13 @@ def build():
 
 
 @pytest.mark.usefixtures("together")
-def test_attention_in_shifted_windows_is_the_same_function(tmp_path: Path) -> None:
+def test_attention_in_shifted_windows_is_the_same_function_and_windows_that_are_padded_are_refused(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "swin.py").write_text(SWIN.format(window=4))
     _, (model,) = resolve(f"{tmp_path / 'swin.py'}:build", 32)
     assert {"Windows", "FromWindows", "RelativeBias", "Roll", "Slice"} <= {node.op for node in model().nodes}
     assert model.level is not None and model.level.passed
-
-
-@pytest.mark.usefixtures("together")
-def test_windows_that_are_padded_are_refused(tmp_path: Path) -> None:
     (tmp_path / "swin.py").write_text(SWIN.format(window=3))
     with pytest.raises(UsageError, match="windows of 3 x 3 in a map of 8 x 8, which is padded"):
         resolve(f"{tmp_path / 'swin.py'}:build", 32)

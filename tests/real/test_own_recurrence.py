@@ -41,13 +41,9 @@ def test_frameworks_compute_the_same(name: str) -> None:
 
 
 @pytest.mark.usefixtures("together")
-def test_a_loss_of_its_own_takes_a_label_for_each_pixel() -> None:
+def test_a_loss_of_its_own_takes_a_label_for_each_pixel_and_a_table_may_have_sparse_gradients() -> None:
     model = imported("Pixels", PIXELS, loss_function=f"{NETS}:by_pixel")
     assert [(field.name, field.shape) for field in model().task.inputs] == [("image", (3, 8, 8)), ("target", (8, 8))]
-
-
-@pytest.mark.usefixtures("together")
-def test_a_table_may_have_sparse_gradients() -> None:
     imported("Few", {"user": RNG.integers(0, 40, 60), "y": SERIES["y"]}, inputs={"user": "user"})
 
 

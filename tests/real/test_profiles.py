@@ -31,15 +31,12 @@ def of(cell, frame):
     return frame[frame.framework == cell.framework]
 
 
-def test_operators_hold_a_convolution_each_way(cell, study):
+def test_operators_hold_a_convolution_each_way_and_no_time_twice(cell, study):
     rows = of(cell, study.profile)
     assert set(rows.kind) == {"operator"}
     # XLA calls a fusion after the library that computes the convolution in it (YNNPACK)
     convolutions = rows[rows.name.str.lower().str.contains("conv|ynn")]
     assert convolutions.calls.sum() >= 2 * STEPS and convolutions.share.sum() > 0, rows.to_string()
-
-
-def test_shares_make_the_whole_and_hold_no_time_twice(cell, study):
     rows = of(cell, study.profile)
     phases = of(cell, study.phases).set_index("phase")
     assert rows.share.sum() == pytest.approx(1)
@@ -47,13 +44,10 @@ def test_shares_make_the_whole_and_hold_no_time_twice(cell, study):
     assert rows.self_s.sum() <= phases.seconds["profile"] * threads
 
 
-def test_the_trace_can_be_opened(cell, study):
+def test_the_trace_can_be_opened_and_starts_when_the_epochs_have_ended(cell, study):
     path = study.folder / cell.trace_path
     with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
         assert len(json.load(file)["traceEvents"]) > 10
-
-
-def test_the_profiler_starts_when_the_epochs_have_ended(cell, study):
     phases = of(cell, study.phases).set_index("phase")
     epochs = of(cell, study.epochs)
     assert len(epochs) == 2

@@ -19,7 +19,7 @@ def replace(level):
 answer = []
 pipeline = trainer.open_pipeline(images)
 for number, level in ((1, 40), (2, 120), (3, 200)):
-    time.sleep(0.5)
+    time.sleep(0.3)
     replace(level)
     answer.append([float(np.mean(trainer.read_batch(batch)[0])) for batch in trainer.epoch(pipeline, number)])
 trainer.release()
@@ -42,9 +42,8 @@ def test_no_epoch_is_read_before_it_has_begun(pipeline, trainer_script, tmp_path
         build=False,
     )  # fmt: skip
     # Of the levels on the disk before and after, each batch is nearest to that of its own epoch.
-    expected = ((np.array([0, 40, 120, 200])[:, None] / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]).mean(
-        axis=1
-    )
+    levels = np.array([0, 40, 120, 200])[:, None] / 255
+    expected = ((levels - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]).mean(axis=1)
     for number, found in enumerate(epochs, start=1):
         assert len(found) == 3 and all(np.abs(expected - mean).argmin() == number for mean in found), (found, expected)
 
@@ -56,7 +55,7 @@ def read(number, batches=None):
     found = trainer.epoch(pipeline, number)
     return [round(float(np.sum(trainer.read_batch(batch)[0])), 2) for _, batch in zip(range(batches or 99), found)]
 
-answer = [read(1), read(3), read(1, 1), read(3)]
+answer = [read(3), read(1, 1), read(3)]
 trainer.release()
 """
 
@@ -67,9 +66,8 @@ def test_grains_threads_and_processes_read_the_same_in_any_epoch_that_is_asked_f
         trainer_script("jax", "alexnet", ANY_EPOCH, loader_workers=workers, **settings) for workers in (2, 3)
     )
     assert by_threads == by_processes
-    first, third, begun, again = by_processes
-    assert begun == first[:1] and again == third
-    assert len(set(first) | set(third)) == 2 * len(first)
+    third, begun, again = by_processes
+    assert again == third and len(set(third)) == len(third) and begun[0] not in third
 
 
 def test_a_loader_of_paddle_hands_over_arrays(trainer_script, some_images):

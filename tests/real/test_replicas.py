@@ -23,9 +23,8 @@ def climb(tmp_path, references, monkeypatch, small):
         environment = Where().environment(name, print)
         if change:
             mutate(name, *change)
-        config = TrainConfig(
-            device="cpu:0,1", threads=1, loader_workers=0, image_size=32, pipeline="memory", execution=execution
-        )
+        quick = dict(device="cpu:0,1", threads=1, loader_workers=0, image_size=32, pipeline="memory")
+        config = TrainConfig(**quick, execution=execution)
         return ParityChecker(tmp_path, {name: environment}).network(name, small, config)
 
     def mutate(name: str, file: str, old: str, new: str) -> None:
@@ -41,18 +40,20 @@ def climb(tmp_path, references, monkeypatch, small):
     return levels
 
 
-@pytest.mark.parametrize("framework", some_nightly(FRAMEWORKS, nightly=["tensorflow", "paddle", "jax"]))
-def test_two_replicas_train_the_mean_of_their_gradients(climb, framework):
-    found = climb(framework)
-    assert found.status == "passed", "\n".join(map(str, [found.reason, *found.levels]))
-    assert "BatchNorm of each replica's own batch" in found.settings["replicas"]
+CASES = [
+    *((name, "default") for name in FRAMEWORKS),
+    ("mxnet", "graph"),
+    ("paddle", "graph"),
+    ("tensorflow", "compiled"),
+]
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("framework, execution", [("mxnet", "graph"), ("paddle", "graph"), ("tensorflow", "compiled")])
-def test_two_replicas_train_so_in_graphs(climb, framework, execution):
+@pytest.mark.parametrize("case", some_nightly(CASES, nightly=CASES[1:]), ids="-".join)
+def test_two_replicas_train_the_mean_of_their_gradients(climb, case):
+    framework, execution = case
     found = climb(framework, execution=execution)
     assert found.status == "passed", "\n".join(map(str, [found.reason, *found.levels]))
+    assert "BatchNorm of each replica's own batch" in found.settings["replicas"]
 
 
 SYNCHRONISED = (
@@ -90,9 +91,7 @@ MISTAKES = {
 DAILY = [("mxnet", "weights undone by the kvstore")]
 
 
-@pytest.mark.parametrize(
-    "mistake", some_nightly(MISTAKES, nightly=[one for one in MISTAKES if one not in DAILY]), ids="-".join
-)
+@pytest.mark.parametrize("mistake", some_nightly(MISTAKES, {*MISTAKES} - {*DAILY}), ids="-".join)
 def test_a_mistake_in_an_adapter_is_caught(climb, mistake):
     *change, level = MISTAKES[mistake]
     found = climb(mistake[0], *change)

@@ -32,17 +32,9 @@ def test_both_forms_of_convolutions_in_groups_compute_the_same(study):
     assert list(study.frame.status) == ["ok", "ok"], list(study.frame.reason)
     public, private = (losses.to_numpy() for _, losses in study.epochs.groupby("cell")["loss"])
     assert (np.abs(public - private) <= allowed).all(), (public, private, allowed)
-
-
-def test_the_version_says_what_runs(study):
-    versions = study[0].frame.set_index("internals").framework_version
+    versions = study.frame.set_index("internals").framework_version
     assert versions["public"] == LABEL
     assert versions["private"] == f"{LABEL}; fields that are not public corrected where a model needs it"
-
-
-@pytest.mark.parametrize("style", ["terminal", "markdown", "latex"])
-def test_tables_have_the_label(study, style):
-    assert f"singa is SINGA {LABEL}" in " ".join(study[0].table(style=style).split())
 
 
 def test_a_failed_check_of_its_library_is_a_crashed_cell(real_images, tmp_path, monkeypatch, small):

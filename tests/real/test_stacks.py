@@ -1,5 +1,7 @@
 """Libraries on top of a framework train the function that the graph is, in the loops of their guides."""
 
+import itertools
+
 import pytest
 
 from framework_compare.conformance import graphs
@@ -18,52 +20,23 @@ def networks():
     graphs.register()
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("execution", ["default", "fit"])
-@pytest.mark.parametrize("part", PARTS)
-@pytest.mark.parametrize("framework", KERAS)
-def test_keras_holds_all_levels(framework, part, execution):
-    (found,) = verify(framework, f"conformance-{part}", execution=execution, image_size=32, threads=1, fresh=True)
-    assert found.proves(), (found.reason, found.levels)
+SMALL, LANGUAGE = {"image_size": 32}, {"batch_size": 2, **UPDATES}  # as language models are trained
+OF_KERAS = list(itertools.product(KERAS, ["default", "fit"]))
+OTHERS = [*(("flax", execution) for execution in EXECUTIONS), ("lightning", "default")]
+RECURRENT, OPTIMIZERS = ("lstm_ibm", "gru_ibm", "tweet_span"), ("adam", "rmsprop", "nadam")
+CASES = [
+    *((name, f"conformance-{part}", {**SMALL, "execution": how}) for name, how in OF_KERAS + OTHERS for part in PARTS),
+    *((name, "diabetes_ann", {"optimizer": optimizer}) for name in LIBRARIES for optimizer in OPTIMIZERS),
+    *((name, model, {"optimizer": "adam"}) for name in LIBRARIES for model in RECURRENT),
+    *((name, model, LANGUAGE) for name in LIBRARIES for model in ("gpt_nano", "llama_nano")),
+    *((name, "gpt_nano", {**LANGUAGE, "accumulation": 2}) for name in ("flax", "lightning")),
+]
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("framework, execution", [*(("flax", one) for one in EXECUTIONS), ("lightning", "default")])
-@pytest.mark.parametrize("part", PARTS)
-def test_flax_and_lightning_hold_all_levels(framework, execution, part):
-    (found,) = verify(framework, f"conformance-{part}", execution=execution, image_size=32, threads=1, fresh=True)
-    assert found.proves(), (found.reason, found.levels)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("optimizer", ["adam", "rmsprop", "nadam"])
-@pytest.mark.parametrize("framework", LIBRARIES)
-def test_libraries_have_the_optimizers_of_the_graph(framework, optimizer):
-    (found,) = verify(framework, "diabetes_ann", optimizer=optimizer, threads=1, fresh=True)
-    assert found.proves(), (found.reason, found.levels)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("model", ["lstm_ibm", "gru_ibm", "tweet_span"])
-@pytest.mark.parametrize("framework", LIBRARIES)
-def test_libraries_have_recurrent_layers(framework, model):
-    (found,) = verify(framework, model, optimizer="adam", threads=1, fresh=True)
-    assert found.proves(), (found.reason, found.levels)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("model", ["gpt_nano", "llama_nano"])
-@pytest.mark.parametrize("framework", LIBRARIES)
-def test_libraries_have_language_models(framework, model):
-    """With AdamW, clipping and a schedule, as these models are trained."""
-    (found,) = verify(framework, model, batch_size=2, threads=1, fresh=True, **UPDATES)
-    assert found.proves(), (found.reason, found.levels)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("framework", ["flax", "lightning"])
-def test_an_update_of_several_batches_is_that_of_their_mean(framework):
-    (found,) = verify(framework, "gpt_nano", batch_size=2, threads=1, fresh=True, accumulation=2, **UPDATES)
+@pytest.mark.parametrize("framework, model, settings", CASES)
+def test_libraries_hold_all_levels(framework, model, settings):
+    (found,) = verify(framework, model, threads=1, fresh=True, **settings)
     assert found.proves(), (found.reason, found.levels)
 
 

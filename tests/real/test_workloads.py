@@ -52,9 +52,7 @@ NATIVE = list(itertools.product(FRAMEWORKS, OPTIMIZERS[1:]))
 NATIVE_DAILY = [("torch", "adam"), ("paddle", "rmsprop")]
 
 
-@pytest.mark.parametrize(
-    "pair", some_nightly(NATIVE, [pair for pair in NATIVE if pair not in NATIVE_DAILY]), ids="-".join
-)
+@pytest.mark.parametrize("pair", some_nightly(NATIVE, {*NATIVE} - {*NATIVE_DAILY}), ids="-".join)
 def test_native_optimizer_is_the_frameworks_own_and_not_the_definition(pair):
     """Asked with an epsilon as large as the gradients, which it must not know; all below its steps holds."""
     framework, optimizer = pair
@@ -68,45 +66,27 @@ BY_DAY = [("torch", "lstm_google"), ("paddle", "lstm_google")]
 
 
 @pytest.mark.usefixtures("references")
-@pytest.mark.parametrize(
-    "pair", some_nightly(NETWORKS, [pair for pair in NETWORKS if pair not in BY_DAY]), ids="-".join
-)
+@pytest.mark.parametrize("pair", some_nightly(NETWORKS, {*NETWORKS} - {*BY_DAY}), ids="-".join)
 def test_recurrent_network_is_the_oracles(pair):
     framework, model = pair
     (found,) = verify(framework, model, optimizer=registry.MODELS[model].settings["optimizer"], threads=1, fresh=True)
     assert found.proves(), (found.reason, found.levels)
 
 
-EXECUTIONS = [
-    ("tensorflow", "eager"),
-    ("tensorflow", "compiled"),
-    ("tensorflow", "fast-math"),
-    ("mxnet", "eager"),
-    ("paddle", "graph"),
-    ("jax", "eager"),
-    ("jax", "fast-math"),
-]
-
-
-@pytest.mark.nightly
-@pytest.mark.usefixtures("references")
-@pytest.mark.parametrize("pair", EXECUTIONS, ids="-".join)
-def test_recurrent_network_is_the_oracles_in_other_executions(pair):
-    framework, execution = pair
-    (found,) = verify(framework, "lstm_google", execution=execution, optimizer="adam", threads=1, fresh=True)
-    assert found.proves(), (found.reason, found.levels)
-
-
+EXECUTIONS = {"tensorflow": ("eager", "compiled", "fast-math"), "mxnet": ("eager",), "paddle": ("graph",)}
+EXECUTIONS["jax"] = ("eager", "fast-math")
 PRESETS = [name for name in registry.workloads() if name not in ("lstm_google", "gru_ibm", "diabetes_ann")]
+MORE = [(framework, "lstm_google", execution) for framework, of_it in EXECUTIONS.items() for execution in of_it]
+MORE += [(framework, model, "default") for framework in FRAMEWORKS for model in PRESETS]
 
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("references")
-@pytest.mark.parametrize("pair", list(itertools.product(FRAMEWORKS, PRESETS)), ids="-".join)
-def test_every_workload_is_the_oracles(pair):
-    framework, model = pair
+@pytest.mark.parametrize("case", MORE, ids="-".join)
+def test_every_workload_and_a_recurrent_network_in_other_executions_are_the_oracles(case):
+    framework, model, execution = case
     optimizer = registry.MODELS[model].settings.get("optimizer", "sgd")
-    (found,) = verify(framework, model, optimizer=optimizer, threads=1, fresh=True)
+    (found,) = verify(framework, model, execution=execution, optimizer=optimizer, threads=1, fresh=True)
     assert found.proves(), (found.reason, found.levels)
 
 

@@ -66,6 +66,7 @@ def test_tables_are_sorted_by_their_stored_values_by_mouse_and_by_keyboard(brows
         )
         assert values == sorted(values, reverse=expected == "descending")
         assert opened.page.locator(f"#cells th[aria-sort={expected}]").count() == 1
+    opened = Opened(browser, report_file)
     heading = opened.page.locator("#tables thead button", has_text="ratio").first
     heading.focus()
     for expected in ("ascending", "descending"):
@@ -111,6 +112,7 @@ def test_every_still_is_there_soon_after_the_page_whose_policy_forbids_eval(brow
         time.sleep(0.1)
     assert opened.page.eval_on_selector_all(".plot img", missing) == 0
     assert opened.count(".plot img") >= opened.count(PLOT) / 2, "figures that nobody has scrolled to are still stills"
+    opened = Opened(browser, report_file)
     attempt = "try { new Function('return 1')(); window.outcome = 'ran'; } catch (e) { window.outcome = e.name; }"
     # Later, as a debugger's own evaluation is exempt from the policy.
     opened.page.add_script_tag(content=f"setTimeout(() => {{ {attempt} }}, 0)")
@@ -178,6 +180,7 @@ def test_a_table_and_the_citation_are_copied_as_they_are_shown(browser, report_f
     shown = comparison.table("time", style="markdown")
     rows = [line for line in lines if line.startswith("|")]
     assert len(rows) > 4 and all(line in shown for line in rows)
+    opened = Opened(browser, report_file)
     opened.page.evaluate(COPY)
     opened.page.get_by_role("button", name="Copy as citation").click()
     assert opened.page.evaluate("window.copied") == opened.page.inner_text("#cite pre")
@@ -326,6 +329,7 @@ def test_the_tab_key_goes_through_the_page_in_its_order_and_axe_sees_a_barrier(b
     links = opened.page.eval_on_selector_all("nav a", "all => all.map(one => one.textContent.trim())")
     assert reached == ["Skip to the content", "Dark", *links[:4]]
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason=MISSING)
+    opened = Opened(browser, report_file)
     opened.page.evaluate("document.documentElement.removeAttribute('lang')")
     assert "html-has-lang" in [one["id"] for one in axe.Axe().run(opened.page).response["violations"]]
 

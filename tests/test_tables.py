@@ -152,7 +152,8 @@ def test_the_mark_is_bold_where_the_terminal_can_and_githubs_style_folds_its_not
     assert "* 1.00 ±0.00" in comparison.table(bold=False)
     assert "\x1b" not in comparison.table(bold=False)
     assert str(comparison) == str(comparison.table()) == comparison.table(style="terminal")
-    text = comparison.table(style="github")
+    outcomes = {("torch", "alexnet"): ok(1, 1, 1), ("paddle", "alexnet"): ok(2, 2, 2)}
+    text = study(tmp_path, outcomes, repeats=2).table(style="github")
     assert text.startswith("- AlexNet: PyTorch is 2.00x ") and "**Epoch time" in text
     assert "<details><summary>Notes</summary>\n\n- Bold: significantly faster" in text and text.endswith("</details>\n")
 

@@ -56,6 +56,12 @@ def of_rows(folder: Path, model: str, settings: Mapping[str, Any], steps: int) -
     return of_steps(planning.build_graph(model, cell.config, found.task), batches, cell.config)
 
 
+def of_digits(exact: Array, rounded: Array, dtype: Any = np.float64) -> float:
+    """The largest difference of one figure's values in two orders of sums; exact, rounded: those in float64 and float32."""
+    places = float(np.abs(exact - rounded).max() / np.finfo(np.float32).eps)
+    return TOLERANCE * float(np.finfo(dtype).eps) * max(places, float(np.abs(exact).max()))
+
+
 def of_logits(graph: Graph, weights: Mapping[str, Array], images: Array) -> float:
     """The largest difference of two frameworks' logits in evaluation, over the largest logit."""
     exact = Oracle(graph, weights).forward(images)
